@@ -13,6 +13,7 @@ AC_DEFUN([ACCEL_SUMMARY], [
     ACCEL_SUMMARY_LINE([engine self], [yes], [always built in])
     ACCEL_SUMMARY_LINE([engine shm], [yes], [always built in])
     ACCEL_SUMMARY_LINE([engine mpi], [$mpi_state], [--with-mpi=auto|yes|no, MPICC=...])
+    ACCEL_SUMMARY_LINE([engine nccl], [$nccl_state], [--with-nccl=auto|yes|no|DIR])
     ACCEL_SUMMARY_LINE([code for GPUs], [$cuda_state], [--with-cuda=auto|yes|no|DIR, CUDA_ARCHITECTURES=...])
     ACCEL_SUMMARY_LINE([line editing], [$readline_state], [--with-readline=yes|libedit|no])
     ACCEL_SUMMARY_LINE([HTTP], [$curl_state], [--with-curl=auto|yes|no])

@@ -115,7 +115,7 @@ check_in () {
     (
         checked=$1
         shift
-        make -C "$checked" --no-print-directory -j $((2 * jobs)) "${target:-check}" VERBOSE=1 "$@"
+        make -C "$checked" --no-print-directory -j $((jobs + 4)) "${target:-check}" VERBOSE=1 "$@"
     ) >"$1/check.out" 2>&1
     status=$?
     set -e

@@ -101,6 +101,8 @@ struct accel_engine_job {
     int local_world_size; /**< processes of the job on this host; world_size if it has one host */
     uint32_t timeout_ms;  /**< longest wait for peers */
     const struct accel_engine_helpers *helpers; /**< of the world; they live as long as the transport */
+
+    DLDevice device; /**< what this rank computes on, if it is a GPU; added after version 1 */
 };
 
 /** One collective, complete and checked.  Members are as in accel/comm.h: send and recv may be equal. */
@@ -216,6 +218,13 @@ struct accel_engine {
      *  Needs start(); libaccel then never calls it on a thread of its own, so a start may wait for works in other
      *  engines of the job.  NULL: any thread may, one at a time. */
     bool (*has_one_thread) (void *transport);
+
+    /** Make groups, all of them at once, where that takes the ranks of @p transport that will be in none, too.  Called
+     *  on each rank, in the same order as start(), between make_group() and join_group(), which gets the same @p place.
+     *  Waits for nobody.  NULL: groups need no such call.  A barrier of libaccel's follows.
+     *  @param place  of the group that this rank will join; -1: of none
+     *  @param rank   the rank in that group */
+    enum accel_status (*split) (void *transport, int64_t place, int rank, struct accel_error *err);
 };
 
 ACCEL_END_DECLS

@@ -12,9 +12,9 @@ ACCEL_BEGIN_DECLS
 
 /**
  * A named parameter and its gradient.  Both are described by the program's tensors, which must stay in place as long as
- * the model lives: contiguous, host memory, the same shape.  Trained parameters and gradients are float32, float16 or
- * bfloat16, parameters also float8_e4m3fn or float8_e5m2; those of fewer than 32 bits get float32 masters
- * (precision.h).  If `data->data` is NULL, accel_model_create() allocates it, zeroed; if `grad->data` is NULL,
+ * the model lives: contiguous, the same shape, and all of a model on one device.  Trained parameters and gradients are
+ * float32, float16 or bfloat16, parameters also float8_e4m3fn or float8_e5m2; those of fewer than 32 bits get float32
+ * masters (precision.h).  If `data->data` is NULL, accel_model_create() allocates it, zeroed; if `grad->data` is NULL,
  * accel_prepare() allocates it in memory that all ranks have mapped, which makes averaging fast.  Both then belong to
  * the model.  Neither address may change between accel_prepare() and accel_unwrap_model().
  */
@@ -32,7 +32,8 @@ struct accel_model;
  *
  * @param parameters  [count]; copied, but see struct accel_parameter
  * @retval ACCEL_ERR_INVALID      a name is missing or duplicate, or a gradient and its parameter have different shapes
- * @retval ACCEL_ERR_UNSUPPORTED  a dtype that cannot be trained, memory that is not the host's, or a strided tensor
+ * @retval ACCEL_ERR_UNSUPPORTED  a dtype that cannot be trained, tensors on several devices or on one that libaccel
+ *                                has no code for, or a strided tensor
  */
 #define accel_model_create(...) accel_model_create_sized (sizeof (struct accel_parameter), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

@@ -30,7 +30,7 @@ request_send (struct aws *aws, const struct keys *keys, const char *source, cons
     struct aws_error ignored;
     struct http_request http = request->http;
     struct http_aws signature = { .service = endpoint_name (request->service) };
-    struct answer_call call = { .service = signature.service, .action = request->action,
+    struct answer_call call = { .service = request->name ? request->name : signature.service, .action = request->action,
                                 .permission = request->permission, .keys = keys, .source = source };
     if (!error)
         error = &ignored;

@@ -6,6 +6,7 @@
 #include "aws/answer.h"
 
 struct request {
+    const char *name;         /* of the service, in messages; NULL: that of `service` */
     enum aws_service service;
     const char *action;
     const char *permission;   /* NULL: the action */

@@ -9,30 +9,54 @@
 #include <signal.h>
 #include <string.h>
 
-enum { NEARLY_NS = 1000000000, MOST_SIMULTANEOUS = 3 };
+enum { MOST_SIMULTANEOUS = 3 };
 
-/* What no other failure brings about: the end of a host, a signal to a launcher, or a rank or launcher that was killed.
- * Ranks that lose their connection exit, or abort, or are ended by SIGPIPE. */
-static bool
-was_killed (const struct blame *blame)
+/* How much later than a failure one may be seen that came before it, and brought it about.  Clocks of hosts are
+ * compared through messages, a busy host notices the end of a process late, and a slow link the end of a host. */
+#define NEARLY_NS INT64_C (1000000000)
+#define LATE_NS INT64_C (5000000000) /* of a rank that was killed: what was told to end in the meantime says so */
+
+enum kind {
+    FOLLOWS, /* a rank that has lost its connection exits, or aborts, or is ended by SIGPIPE */
+    CRASHED, /* or crashes while it cleans up */
+    GONE,    /* a host, or a launcher */
+    KILLED,  /* a rank, by somebody */
+};
+
+static enum kind
+kind_of (const struct blame *blame)
 {
     if (blame->is_lost)
-        return true;
+        return GONE;
     if (blame->end == WIRE_END_DONE || blame->status <= status_of_signal (0))
-        return false;
-    return blame->status != status_of_signal (SIGABRT) && blame->status != status_of_signal (SIGPIPE);
+        return FOLLOWS;
+    switch (blame->status - status_of_signal (0)) {
+    case SIGABRT:
+    case SIGPIPE: return FOLLOWS;
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGSYS: return CRASHED;
+    default: return blame->end == WIRE_END_FAILED ? KILLED : GONE;
+    }
 }
 
-/* Clocks of hosts are compared through messages, a busy host notices the end of a process late, and a slow link the end
- * of a host: of two failures at nearly the same time, the one that no other can have caused was first. */
+/* Whether @a may have brought about @b, but not the other way round. */
+static bool
+explains (const struct blame *a, const struct blame *b)
+{
+    enum kind of_a = kind_of (a), of_b = kind_of (b);
+    int64_t later = a->failed_ns - b->failed_ns;
+    bool may_have = of_b == FOLLOWS ? of_a != FOLLOWS : of_b == CRASHED && of_a == KILLED;
+    return may_have && later < (of_a == KILLED ? LATE_NS : NEARLY_NS);
+}
+
 bool
 blame_is_before (const struct blame *a, const struct blame *b)
 {
-    int64_t difference = a->failed_ns - b->failed_ns;
-    bool is_close = difference < NEARLY_NS && difference > -NEARLY_NS;
-    if (is_close && was_killed (a) != was_killed (b))
-        return was_killed (a);
-    return difference < 0;
+    return explains (a, b) || (!explains (b, a) && a->failed_ns < b->failed_ns);
 }
 
 const char *
@@ -47,7 +71,7 @@ void
 blame_add_simultaneous (const struct blame *all, size_t count, size_t guilty, struct strbuf *out)
 {
     int left = MOST_SIMULTANEOUS;
-    for (size_t i = 0; i < count && !was_killed (&all[guilty]); i++) {
+    for (size_t i = 0; i < count && kind_of (&all[guilty]) == FOLLOWS; i++) {
         const struct blame *one = &all[i];
         const char *report = one->report ? blame_without_prefix (one->report) : "";
         bool is_one = i != guilty && one->failed_ns && !one->is_lost && one->end == WIRE_END_FAILED && *report

@@ -59,7 +59,14 @@ note_own_failure (struct crew *crew, const struct job *job)
         report_text (job, &text);
         report_json (job, &json, NULL);
     }
-    crew_set_failure (own, clock_ns (), end, status, text.text, json.text);
+    crew_set_failure (own, job->end == JOB_FAILED ? job->failed_ns : clock_ns (), end, status, text.text, json.text);
+}
+
+/* Whether it is known how our ranks were when they were told to end. */
+static bool
+is_settled (const struct job *job)
+{
+    return !job->ending || clock_ns () >= job->failed_ns + (int64_t) CREW_CAUSE_MS * 1000000;
 }
 
 /* @return whether there is something to tell machine 0 */
@@ -67,7 +74,8 @@ static bool
 note_own (struct crew *crew, const struct job *job, bool own_is_over)
 {
     struct crew_machine *own = crew->own;
-    bool has_failed = job->end != JOB_DONE && job->end != JOB_ELSEWHERE && !own->failed_ns;
+    bool has_failed = job->end != JOB_DONE && job->end != JOB_ELSEWHERE && !own->failed_ns && is_settled (job);
+    bool has_answer = crew->is_asked && job->end == JOB_ELSEWHERE && !own->has_answered && is_settled (job);
     bool has_ended = own_is_over && own->state != MACHINE_ENDED;
     if (has_failed)
         note_own_failure (crew, job);
@@ -75,7 +83,8 @@ note_own (struct crew *crew, const struct job *job, bool own_is_over)
         own->state = MACHINE_ENDED;
         crew->over_ms = clock_ms ();
     }
-    return has_failed || has_ended;
+    own->has_answered = own->has_answered || has_answer;
+    return has_failed || has_ended || has_answer;
 }
 
 /* ---- the verdict ---- */
@@ -224,7 +233,7 @@ earlier (int64_t *until, int64_t other)
 }
 
 static int64_t
-find_deadline (const struct crew *crew, int64_t now, bool is_hasty)
+find_deadline (const struct crew *crew, const struct job *job, int64_t now, bool is_hasty)
 {
     int64_t until = now + crew->timeout_ms / 2; /* or was_away would be true */
     for (const struct crew_peer *peer = crew->peers; peer; peer = peer->next) {
@@ -236,8 +245,11 @@ find_deadline (const struct crew *crew, int64_t now, bool is_hasty)
     earlier (&until, crew->noted >= 0 ? 0 : crew->start_ms + crew->timeout_ms);
     if (crew->machine && !crew->peers)
         earlier (&until, crew->dial.again_ms);
-    if (crew->own->failed_ns || crew->verdict.is_known || is_hasty)
+    if (crew->own->failed_ns || crew->verdict.is_known || is_hasty || job->ending)
         earlier (&until, now + 100); /* short limits for the last things */
+    bool owes_answer = crew->is_asked && crew->own->state == MACHINE_JOINED && !crew->own->failed_ns;
+    if (owes_answer && !crew->own->has_answered && !job->ending)
+        earlier (&until, now); /* as soon as our ranks have been looked at */
     return until;
 }
 
@@ -325,7 +337,7 @@ serve (struct job_crew *hook, struct job *job, bool own_is_over, bool is_hasty)
     hook->is_over = own_is_over && is_over (crew, now, is_hasty);
     if (crew->verdict.is_known)
         job->status = crew->verdict.status;
-    return hook->is_over ? INT64_MAX : find_deadline (crew, now, is_hasty);
+    return hook->is_over ? INT64_MAX : find_deadline (crew, job, now, is_hasty);
 }
 
 /* ---- beginning and end ---- */

@@ -184,6 +184,7 @@ take_failure (struct crew_peer *peer, struct wire_frame *frame, bool is_end)
     const char *text = wire_text (frame), *json = wire_text (frame);
     if (age_ns >= 0 && !frame->failed)
         crew_set_failure (peer->machine, age_ns < now ? now - age_ns - peer->trip_ns / 2 : 0, end, status, text, json);
+    peer->machine->has_answered = true;
     if (is_end)
         peer->machine->state = MACHINE_ENDED;
 }
@@ -277,7 +278,7 @@ all_have (const struct crew *crew, bool ended_only)
 {
     for (int i = 0; i < crew->machines; i++) {
         const struct crew_machine *machine = &crew->all[i];
-        if (machine->state == MACHINE_JOINED && (ended_only || !machine->failed_ns))
+        if (machine->state == MACHINE_JOINED && (ended_only || !(machine->failed_ns || machine->has_answered)))
             return false;
     }
     return true;
@@ -291,12 +292,12 @@ tell_verdict (struct crew *crew)
             send_verdict (crew, peer);
 }
 
-/* The ranks end at once everywhere; whose fault it was is said when messages of earlier failures must have come. */
+/* The ranks end at once everywhere; whose fault it was is said when each machine has said how it was there. */
 static void
 end_all (struct crew *crew)
 {
     crew->judge_ms = clock_ms () + CREW_JUDGE_MS;
-    crew->hook.must_end = true;
+    crew->hook.must_end = crew->is_asked = true;
     for (struct crew_peer *peer = crew->peers; peer; peer = peer->next)
         if (peer->machine && !peer->is_dead && !peer->machine->failed_ns)
             crew_peer_put_number (peer, WIRE_SIGNAL, SIGTERM);

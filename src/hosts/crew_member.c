@@ -305,7 +305,7 @@ crew_member_take (struct crew *crew, struct crew_peer *peer, struct wire_frame *
         peer->is_dead = true;
         break;
     case WIRE_BEAT: crew_peer_put_number (peer, WIRE_BEAT, wire_number (frame)); break;
-    case WIRE_SIGNAL: crew->hook.must_end = true; break;
+    case WIRE_SIGNAL: crew->hook.must_end = crew->is_asked = true; break;
     case WIRE_VERDICT: take_verdict (crew, peer, frame); break;
     case WIRE_AGAIN: crew_reset (crew); break;
     default: peer->is_dead = true;

@@ -136,6 +136,7 @@ crew_reset_machine (struct crew_machine *machine)
     free (machine->json);
     machine->text = machine->json = NULL;
     machine->failed_ns = 0;
+    machine->has_answered = false;
     machine->end = WIRE_END_DONE;
     machine->status = 0;
 }
@@ -152,7 +153,7 @@ crew_reset (struct crew *crew)
     for (struct crew_peer *peer = crew->peers; peer; peer = peer->next)
         peer->has_acknowledged = false;
     crew->judge_ms = crew->over_ms = crew->verdict_ms = 0;
-    crew->hook.must_end = false;
+    crew->hook.must_end = crew->is_asked = false;
     crew->restarts++;
     crew->again = true;
 }

@@ -15,10 +15,11 @@
 enum {
     CREW_GREETING_MS = 5000, /* for a connection until its launcher is known */
     CREW_SETTLE_MS = 1500,   /* from the start on: a failure waits so long for connections that are being made */
-    CREW_JUDGE_MS = 1000,    /* after a failure, for earlier ones whose message is still on its way */
+    CREW_JUDGE_MS = 2500,    /* after a failure, for all machines to say whether they had an earlier one */
+    CREW_CAUSE_MS = 1500,    /* for ranks that were ending when the first failure was seen, and may be its cause */
     CREW_FLUSH_MS = 1000,    /* for the last frames */
     CREW_LONGEST_MS = 86400000, /* of --host_timeout */
-    CREW_VERDICT_MS = 4000,  /* for machine 0's verdict on a failure of ours */
+    CREW_VERDICT_MS = 4500,  /* for machine 0's verdict on a failure of ours */
     CREW_EXTRA_MS = 15000,   /* beyond the grace period, for all machines to end their ranks */
     CREW_ADDRESSES = 4,
     CREW_PORTS = 8, /* that are tried */
@@ -37,6 +38,7 @@ struct crew_machine {
     enum crew_machine_state state;
     char *host;
     int first_rank, ranks;
+    bool has_answered; /* no rank there had failed before those here were told to end */
     int64_t failed_ns; /* our clock; 0: it has not failed */
     enum wire_end end;
     int status;
@@ -87,11 +89,12 @@ struct crew {
     struct crew_machine *own;
     struct crew_peer *peers;
     struct crew_dial dial;
+    bool is_asked;   /* by machine 0: whether a rank has failed here */
     bool has_joined; /* machine 0: another launcher has; others: machine 0 has taken us */
     int noted;       /* weight of the reason that the note gave that there is no connection; -1: no note yet */
     char why[512];   /* there is none; "" */
     char *main_host; /* as machine 0 names itself */
-    int64_t judge_ms; /* machine 0: when to say who is to blame; 0: nobody is */
+    int64_t judge_ms; /* machine 0: when to say at the latest who is to blame; 0: nobody is */
     int64_t over_ms;  /* when our own part was over; 0: it is not */
     int64_t verdict_ms; /* when the verdict was known */
     struct crew_verdict verdict, last; /* last: of the attempt before a restart, until the next one runs */

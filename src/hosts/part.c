@@ -4,7 +4,6 @@
 
 #include "hosts/part.h"
 
-#include "util/clock.h"
 #include "util/io.h"
 
 /* An agent that is gone does not need it. */
@@ -20,7 +19,7 @@ hosts_tell_failure (const struct job *job, const struct job_observer *observer)
 {
     AUTO_STRBUF struct strbuf frame = { 0 };
     size_t begin = wire_begin (&frame, WIRE_FAILED);
-    wire_put_number (&frame, clock_ns ());
+    wire_put_number (&frame, job->failed_ns);
     wire_put_number (&frame, job->ranks[job->first_failed].process->rank);
     wire_end (&frame, begin);
     tell (observer->fd, &frame);

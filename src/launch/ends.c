@@ -11,15 +11,11 @@
 #include "util/clock.h"
 #include "util/procfs.h"
 
-#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
 
-enum {
-    REPEAT_MS = 250, /* timeout(1) and the like send a signal to us and to our group: that is one */
-    CAUSE_MS = 500,  /* for a process whose files are being closed to end */
-};
+enum { REPEAT_MS = 250 }; /* timeout(1) and the like send a signal to us and to our group: that is one */
 
 /* A rank that has its own group gets the signal with all its children.  One that is in the keeper's, because it reads
  * the terminal, has got a signal of the terminal already. */
@@ -95,27 +91,38 @@ is_consequence (int wait_status)
     return WIFEXITED (wait_status) || WTERMSIG (wait_status) == SIGABRT || WTERMSIG (wait_status) == SIGPIPE;
 }
 
-/* The kernel closes the files of a process before its end can be seen.  A rank that fails because of that may be reaped
- * first; but no rank has been told to end yet, so one that is ending by a signal is the cause.
- * @return a rank to reap, or -1 */
-static int
-find_cause (const struct job *job)
+/* The kernel closes the files of a process before its end can be seen.  Ranks that fail because of that, here or on
+ * other machines, may be noticed first: a rank that is ending when nobody has told it to may be the cause. */
+static void
+note_ending (struct job *job)
 {
-    int64_t until = clock_ms () + CAUSE_MS, left;
+    job->failed_ns = clock_ns ();
     for (int i = 0; i < job->count; i++) {
-        const struct job_rank *rank = &job->ranks[i];
+        struct job_rank *rank = &job->ranks[i];
         struct procfs_stat stat;
-        if (!rank->pid || rank->ended || !procfs_read_stat (rank->pid, &stat) || !stat.is_exiting)
-            continue;
-        struct pollfd end = { .fd = rank->pidfd, .events = POLLIN };
-        siginfo_t info = { 0 };
-        left = until - clock_ms ();
-        poll (&end, 1, left > 0 ? (int) left : 0);
-        bool has_ended = !waitid (P_PID, (id_t) rank->pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid;
-        if (has_ended && info.si_code != CLD_EXITED && !is_consequence (info.si_status)) /* the signal's number */
-            return i;
+        rank->was_ending = rank->pid && !rank->ended && procfs_read_stat (rank->pid, &stat) && stat.is_exiting;
+        job->ending += rank->was_ending;
     }
-    return -1;
+}
+
+/* Whether a signal that came to us came to the rank, too, and from the same sender.  Launchers below an agent get
+ * theirs from the head, which sends ranks nothing. */
+static bool
+is_of_same_signal (const struct supervisor *supervisor, int wait_status)
+{
+    const struct job_observer *observer = supervisor->job->observer;
+    return supervisor->told == WTERMSIG (wait_status) && !(observer && observer->failed);
+}
+
+/* Whether rank @index, which has ended, is to blame for what was taken for the first failure. */
+static bool
+is_cause (const struct supervisor *supervisor, int index)
+{
+    const struct job *job = supervisor->job;
+    const struct job_rank *rank = &job->ranks[index];
+    bool has_cause = job->end == JOB_FAILED && !is_consequence (job->ranks[job->first_failed].wait_status);
+    return rank->was_ending && !has_cause && !is_consequence (rank->wait_status)
+           && !is_of_same_signal (supervisor, rank->wait_status);
 }
 
 static void
@@ -126,17 +133,18 @@ end_rank (struct supervisor *supervisor, int index, int wait_status)
     rank->ended = true;
     rank->wait_status = wait_status;
     job->alive--;
+    job->ending -= rank->was_ending;
     jobseg_mark_exit (&job->segment, index, wait_status);
     close (rank->pidfd);
     rank->pidfd = -1;
-    if (wait_status == 0 || job->end != JOB_DONE)
+    if (wait_status == 0 || (job->end != JOB_DONE && !is_cause (supervisor, index)))
         return;
     relay_read_rank (supervisor, index);
-    int cause = is_consequence (wait_status) ? find_cause (job) : -1;
-    if (cause >= 0) {
-        ends_reap_rank (supervisor, cause); /* which comes back to here for that rank */
+    if (job->end != JOB_DONE) {
+        note_failure (supervisor, index);
         return;
     }
+    note_ending (job);
     note_failure (supervisor, index);
     ends_stop_ranks (supervisor, SIGTERM, false);
 }
@@ -194,6 +202,8 @@ tell_to_end (struct supervisor *supervisor, int signal, bool of_terminal)
     struct job *job = supervisor->job;
     supervisor->told_ms = clock_ms ();
     supervisor->told = signal;
+    if (job->end == JOB_DONE)
+        note_ending (job);
     if (job->end == JOB_DONE || (job->end == JOB_FAILED && of_terminal && died_of (job, signal)))
         set_told (job, signal);
     ends_stop_ranks (supervisor, signal, of_terminal);
@@ -239,11 +249,7 @@ ends_stop_for_crew (struct supervisor *supervisor)
     struct job *job = supervisor->job;
     if (job->end != JOB_DONE)
         return; /* they are ending already */
-    int cause = supervisor->phase == PHASE_RANKS ? find_cause (job) : -1;
-    if (cause >= 0) { /* the failure elsewhere may be its consequence */
-        ends_reap_rank (supervisor, cause);
-        return;
-    }
+    note_ending (job);
     job->end = JOB_ELSEWHERE;
     note_doing (job, -1);
     if (supervisor->phase == PHASE_RANKS)

@@ -23,6 +23,7 @@ struct job_rank {
     int pidfd;        /* -1: reaped or not started */
     bool own_group;   /* it leads its own process group */
     bool ended;
+    bool was_ending;  /* when no rank had been told to end yet; its end could not be seen */
     int wait_status;  /* once ended */
     struct output_stream streams[JOB_STREAMS]; /* its stdout and stderr, where they come through us */
     char *doing;      /* what it was doing when the first one failed or a signal came; NULL: not known */
@@ -52,7 +53,7 @@ struct job_crew {
 
 /** Who learns at once what becomes of a job. */
 struct job_observer {
-    /* Of the first failure on this machine; may be NULL. */
+    /* Of the first failure on this machine, and again if it turns out to be that of another rank; may be NULL. */
     void (*failed) (const struct job *job, const struct job_observer *observer);
     int fd; /* the observer's own */
     struct job_crew *crew; /* NULL: there are no other machines */
@@ -76,6 +77,8 @@ struct job {
 
     enum job_end end;
     int first_failed; /* local rank, of JOB_FAILED; -1 */
+    int64_t failed_ns; /* CLOCK_MONOTONIC; when the first failure was seen, or we were told to end; 0: neither */
+    int ending;       /* ranks that were ending then, and have not been reaped: one of them may become first_failed */
     int signal;       /* of JOB_TOLD; 0: the launcher was killed, by an unknown signal */
     int status;       /* of JOB_ELSEWHERE */
     const struct fail *error; /* why ranks could not be started; NULL: they were */

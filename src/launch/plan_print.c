@@ -4,52 +4,14 @@
 
 #include "launch/plan.h"
 
+#include "config/shell_word.h"
 #include "config/tee.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
 #include "util/utf8.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <string.h>
-
-/* As one would type it in bash, ksh or zsh: of all quotes only these have escapes. */
-static void
-add_escaped_word (struct strbuf *out, const char *word)
-{
-    char shown[PRINTABLE_BYTES];
-    strbuf_add (out, "$'");
-    while (*word) {
-        if (*word == '\'' || *word == '\\')
-            strbuf_add_char (out, '\\');
-        strbuf_add (out, printable_next (&word, shown));
-    }
-    strbuf_add_char (out, '\'');
-}
-
-/* As one would type it in a shell. */
-static void
-add_word (struct strbuf *out, const char *word)
-{
-    if (!printable_is_clean (word)) {
-        add_escaped_word (out, word);
-        return;
-    }
-    bool plain = *word != '\0';
-    for (const char *c = word; *c; c++)
-        plain = plain && (isalnum ((unsigned char) *c) || strchr ("%+,-./:=@_", *c));
-    if (plain) {
-        strbuf_add (out, word);
-        return;
-    }
-    strbuf_add_char (out, '\'');
-    for (; *word; word++)
-        if (*word == '\'')
-            strbuf_add (out, "'\\''");
-        else
-            strbuf_add_char (out, *word);
-    strbuf_add_char (out, '\'');
-}
 
 /* NAME=VALUE with the value quoted. */
 static void
@@ -60,7 +22,7 @@ add_variable (struct strbuf *out, const char *item)
     strbuf_add_bytes (out, item, length);
     strbuf_add_char (out, '=');
     if (item[length] && item[length + 1])
-        add_word (out, item + length + 1);
+        shell_word_add (out, item + length + 1);
     strbuf_add_char (out, '\n');
 }
 
@@ -157,7 +119,7 @@ plan_print_text (const struct plan *plan, struct strbuf *out)
     strbuf_add (out, "\ncommand\n ");
     for (size_t i = 0; i < first->argv.count; i++) {
         strbuf_add_char (out, ' ');
-        add_word (out, first->argv.items[i]);
+        shell_word_add (out, first->argv.items[i]);
     }
     print_environment (plan, out);
     print_logs (plan, out);

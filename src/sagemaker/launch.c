@@ -17,10 +17,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #define UNKNOWN "<account>" /* without credentials */
 #define NOTHING_DONE "no job was created"
+
+enum { MARK_LENGTH = 5 };
 
 struct launch {
     const struct config *config;
@@ -298,15 +301,30 @@ run (struct launch *launch, struct fail *fail)
     return settings->detach ? detach (launch, fail) : follow_job (&launch->session, fail);
 }
 
+/* So that launches in the same millisecond have names, and keys of their archives, of their own. */
+static void
+make_mark (char mark[MARK_LENGTH + 1], const struct timespec *now)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    uint64_t random = 0;
+    if (getrandom (&random, sizeof random, GRND_NONBLOCK) != (ssize_t) sizeof random)
+        random = (uint64_t) now->tv_nsec * (uint64_t) getpid ();
+    for (int i = 0; i < MARK_LENGTH; i++, random /= 36)
+        mark[i] = digits[random % 36];
+    mark[MARK_LENGTH] = '\0';
+}
+
 int
 sagemaker_launch (const struct config *config, const struct sagemaker_view *view, struct fail *fail)
 {
     struct launch launch = { .config = config, .view = view, .session = { .signal_fd = -1 } };
     struct timespec now;
+    char mark[MARK_LENGTH + 1];
     clock_gettime (CLOCK_REALTIME, &now);
+    make_mark (mark, &now);
     int result = -1;
-    if (training_make (&launch.training, config, &now, fail) || source_find (&launch.source, &launch.training, fail)
-        || print_notes (&launch, fail))
+    if (training_make (&launch.training, config, &now, mark, fail)
+        || source_find (&launch.source, &launch.training, fail) || print_notes (&launch, fail))
         goto done;
     result = config->settings.dry_run ? print_request (&launch, fail) : run (&launch, fail);
 done:

@@ -4,6 +4,7 @@
 
 #include "sagemaker/session.h"
 
+#include "config/shell_word.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 #include "util/printable.h"
@@ -121,7 +122,10 @@ void
 session_add_hint (const struct session *session, struct strbuf *out)
 {
     const char *profile = session->profile;
-    strbuf_printf (out, "aws sagemaker describe-training-job%s%s --region %s --training-job-name %s",
-                   profile ? " --profile " : "", profile ? profile : "", session->training->region,
-                   session->training->name);
+    strbuf_add (out, "aws sagemaker describe-training-job");
+    if (profile) {
+        strbuf_add (out, " --profile ");
+        shell_word_add (out, profile);
+    }
+    strbuf_printf (out, " --region %s --training-job-name %s", session->training->region, session->training->name);
 }

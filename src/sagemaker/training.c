@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { NAME_MOST = 63, TIME_LENGTH = 23 }; /* of a job's name; of its end */
+enum { NAME_MOST = 63, TIME_LENGTH = 23 }; /* of a job's name; of the time in it */
 
 const json_t *
 training_argument (const struct training *training, const char *name)
@@ -161,8 +161,9 @@ is_name (const char *name)
 }
 
 static int
-make_name (struct training *training, const struct timespec *now, struct fail *fail)
+make_name (struct training *training, const struct timespec *now, const char *mark, struct fail *fail)
 {
+    size_t end = 1 + TIME_LENGTH + (*mark ? 1 + strlen (mark) : 0);
     const char *base = training_text (training, "base_job_name");
     AUTO_STRBUF struct strbuf name = { 0 };
     char time[40];
@@ -178,15 +179,16 @@ make_name (struct training *training, const struct timespec *now, struct fail *f
     if (!is_name (name.text))
         return fail_set (fail, FAIL_GENERAL, "base_job_name: '%s' is not a valid name: use letters, digits and '-'",
                          name.text);
-    if (name.length > NAME_MOST - TIME_LENGTH - 1)
-        strbuf_truncate (&name, NAME_MOST - TIME_LENGTH - 1);
-    strbuf_printf (&name, "-%s-%03d", time, (int) (now->tv_nsec / 1000000));
+    if (name.length > NAME_MOST - end)
+        strbuf_truncate (&name, NAME_MOST - end);
+    strbuf_printf (&name, "-%s-%03d%s%s", time, (int) (now->tv_nsec / 1000000), *mark ? "-" : "", mark);
     training->name = strbuf_take (&name);
     return training->name ? 0 : fail_nomem (fail);
 }
 
 int
-training_make (struct training *training, const struct config *config, const struct timespec *now, struct fail *fail)
+training_make (struct training *training, const struct config *config, const struct timespec *now, const char *mark,
+               struct fail *fail)
 {
     const struct settings *settings = &config->settings;
     *training = (struct training){ 0 };
@@ -197,7 +199,7 @@ training_make (struct training *training, const struct config *config, const str
     if (!training->arguments || check_required (training, config, fail)
         || add_hyperparameters (training, config->program_args, fail)
         || distribution_add (training->arguments, training->hyperparameters, fail)
-        || find_image (training, fail) || make_name (training, now, fail) || find_script (training, fail))
+        || find_image (training, fail) || make_name (training, now, mark, fail) || find_script (training, fail))
         goto error;
     if (settings->sagemaker_inputs_file
         && tables_read_inputs (settings->sagemaker_inputs_file, &training->channels, fail))

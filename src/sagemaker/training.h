@@ -18,7 +18,7 @@ struct training {
     json_t *channels;        /* of input data, or NULL */
     char *region;
     char *image;
-    char *name;              /* of the job, unique by its time */
+    char *name;              /* of the job, unique by its time and mark */
     char *source;            /* the folder that is packed; NULL: only `entry`, or nothing: see is_uploaded */
     char *entry;             /* the script, below `source` if there is one */
     bool is_uploaded;        /* false: source_dir is in S3 already */
@@ -38,9 +38,10 @@ struct training_place {
  *
  * @param config  of a launch, with the path PATH_SAGEMAKER
  * @param now     becomes part of the job's name
+ * @param mark    becomes its end: letters and digits; "": the name is that of Amazon's library
  */
 int training_make (struct training *training, const struct config *config, const struct timespec *now,
-                   struct fail *fail);
+                   const char *mark, struct fail *fail);
 void training_release (struct training *training);
 
 /** @param account  "123456789012" */

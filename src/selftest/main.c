@@ -75,11 +75,22 @@ run_steps (struct self *self, const struct step *steps, uint32_t timeout_ms)
 }
 
 static int
+run_device_steps (struct self *self, uint32_t timeout_ms)
+{
+    set_alarm (self, "GPU", timeout_ms);
+    bool everywhere = device_is_everywhere (self);
+    if (*self->why)
+        return fail_step (self, "GPU");
+    return everywhere ? run_steps (self, device_steps, timeout_ms) : 0;
+}
+
+static int
 run_all (struct self *self, uint32_t timeout_ms)
 {
     return run_steps (self, state_steps, timeout_ms) || run_steps (self, comm_steps, timeout_ms)
            || run_steps (self, collection_steps, timeout_ms) || run_steps (self, group_steps, timeout_ms)
-           || run_steps (self, train_steps, timeout_ms) || run_steps (self, utility_steps, timeout_ms);
+           || run_steps (self, train_steps, timeout_ms) || run_steps (self, utility_steps, timeout_ms)
+           || run_device_steps (self, timeout_ms);
 }
 
 int

@@ -23,6 +23,10 @@ struct step {
 /** Each ends with an all-zero row. */
 extern const struct step state_steps[], comm_steps[], collection_steps[], group_steps[], train_steps[], utility_steps[];
 
+/** For ranks that compute on GPUs, if device_is_everywhere(), which all of them ask. */
+extern const struct step device_steps[];
+bool device_is_everywhere (struct self *self);
+
 /** With --links TIMEOUT_MS, instead of the others. */
 extern const struct step links_steps[];
 

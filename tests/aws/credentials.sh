@@ -277,9 +277,9 @@ test_expect_success 'a session of aws sso login, by name or by URL' '
     grep "^x-amz-sso_bearer_token: SSO-TOKEN" requests/1 && ! grep -i "^authorization" requests/1 &&
     keys_are SSO SSSO TSSO "AWS profile '\''legacy'\'' (IAM Identity Center)" -p legacy'
 test_expect_success 'no session, an old one, one that the server does not know' '
-    cache $corp -5 && refused "the session has expired: run '\''aws sts get-caller-identity --profile sso'\'', which renews it, or '\''aws sso login --profile sso'\''" -p sso &&
+    cache $corp -5 && refused "the session has expired; run: aws sso login --profile sso" -p sso &&
     echo "{}" >"$HOME/.aws/sso/cache/$corp.json" && refused "is not a session of" -p sso &&
-    rm "$HOME"/.aws/sso/cache/* && refused "not logged in: run '\''aws sso login --profile sso'\''" -p sso &&
+    rm "$HOME"/.aws/sso/cache/* && refused "not logged in; run: aws sso login --profile sso" -p sso &&
     cache $corp 600 && rules "/sso/federation/credentials status=401" && refused "the session is no longer valid" -p sso &&
     (export AWS_ENDPOINT_URL_SSO="file:///etc" && refused "not a valid endpoint URL" -p sso) &&
     refused "there is no section [sso-session nothing]" -p nosession && refused "sso_role_name is missing" -p norole'

@@ -191,6 +191,13 @@ test_expect_success 'where that cannot be found out, it is said' '
 echo '{"__type": "ResourceInUse", "message": "Training job names must be unique"}' >root/again
 test_expect_success 'a job of this name is the one that was asked for twice' '
     rules "/sm/ match=CreateTrainingJob status=400 file=again" && launch job/train.py && grep -x two out'
+test_expect_success 'launches in the same millisecond have names of their own, which are not too long' '
+    { cat job.yaml && echo "base_job_name: b$(printf "%060d" 7)"; } >long.yaml &&
+    for i in 1 2 3; do
+        "$accelerate" launch --config_file long.yaml --dry_run job/train.py >out 2>err || return 1
+        sed -n "s/.*\"TrainingJobName\": \"\(.*\)\".*/\1/p" out >>names.txt || return 1
+    done && test "$(sed "s/.*-//" names.txt | sort -u | wc -l)" -eq 3 &&
+    test "$(grep -cxE "b0{32}(-[0-9]{2,4}){6}-[0-9]{3}-[0-9a-z]{5}" names.txt)" -eq 3 && ! grep "................................................................" names.txt'
 sed 's/^{/{"HyperParameters": {"lr": "1"}, /' root/running >root/others
 test_expect_success 'unless it has other arguments: then it is of another launch' '
     rules "/sm/ match=CreateTrainingJob status=400 file=again" "/sm/ match=DescribeTrainingJob file=others" &&
@@ -204,7 +211,7 @@ test_expect_success 'a missing role, before anything is uploaded' '
     came "^PUT" 0'
 
 test_expect_success '--detach' '
-    rules && launch --detach job/train.py && grep -x "accelerate-sagemaker-1-[0-9-]*" out && test "$(wc -l <out)" -eq 1 &&
+    rules && launch --detach job/train.py && grep -x "accelerate-sagemaker-1-[0-9-]*-[0-9a-z]\{5\}" out && test "$(wc -l <out)" -eq 1 &&
     grep "left running; to look at it: aws sagemaker describe-training-job" err && came DescribeTrainingJob 0'
 test_expect_success '--quiet' 'rules && launch -q job/train.py && test ! -s err && grep -x two out'
 

@@ -19,11 +19,18 @@ static const struct accel_field other_dtype = { "x", ACCEL_INT32, 0, { 0 } };
 static const struct accel_field other_shape = { "x", ACCEL_INT64, 2, { 3, 1 } };
 static const struct accel_field two_fields[] = { { "x", ACCEL_INT64, 0, { 0 } }, { "z", ACCEL_BOOL, 0, { 0 } } };
 
+static enum accel_status
+collate_nothing (void *user, const int64_t *indices, size_t count, struct accel_batch *batch, struct accel_error *err)
+{
+    (void) user, (void) indices, (void) count, (void) batch, (void) err;
+    return ACCEL_OK; /* never called */
+}
+
 /* All ranks but the last have a data set of 20 numbers and batches of 2, unless @common says otherwise. */
 struct difference {
     const char *what, *first, *last; /* what the error says; NULL: there is none */
     struct accel_loader_options options;
-    size_t samples;
+    size_t samples, skipped;
     const struct accel_field *fields;
     size_t field_count;
     const struct accel_batch_sampler *batches;
@@ -33,6 +40,7 @@ struct difference {
 };
 
 static const struct difference common = { .options = { .batch_size = 2 } }, batched = { .batches = &two_batches },
+                               one_reads = { .options = { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES } },
                                dropping = { .options = { .drop_last = true }, .batches = &two_batches };
 
 static const struct difference differences[] = {
@@ -59,14 +67,19 @@ static const struct difference differences[] = {
       .batches = &whole_batches, .common = &dropping },
     { "position", "epoch 0 after 0 samples", "epoch 4 after 0 samples", { .batch_size = 2 },
       .epoch = 4 },
+    { "position", "epoch 0 after 0 samples", "epoch 0 after ", { .batch_size = 2 }, .skipped = 1 },
     { "position", "epoch 0 after 0 samples", "in the middle of an epoch", { .batch_size = 2 },
       .runs = true },
+    { "collate", "none", "a function", { .batch_size = 2, .collate = collate_nothing } },
     { "number of fields", "1", "2", { .batch_size = 2 }, .fields = two_fields, .field_count = 2 },
     { "field 0", "'x' int64 []", "'y' int64 []", { .batch_size = 2 }, .fields = &other_name },
     { "field 0", "'x' int64 []", "'x' int32 []", { .batch_size = 2 }, .fields = &other_dtype },
     { "field 0", "'x' int64 []", "'x' int64 [3, 1]", { .batch_size = 2 }, .fields = &other_shape },
     /* What ranks may do as they like. */
     { NULL, NULL, NULL, { .batch_size = 2, .workers = 1, .prefetch = 3, .timeout_ms = 1000 } },
+    /* Only rank 0 reads. */
+    { NULL, NULL, NULL, { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES }, .samples = 19,
+      .common = &one_reads },
 };
 
 static void
@@ -99,6 +112,7 @@ check_difference (const struct difference *row)
     if (!check (!status, "%s", err.text))
         return;
     accel_loader_set_epoch (loader, mine->epoch);
+    check (!mine->skipped || !accel_skip_first_batches (loader, mine->skipped, &err), "%s", err.text);
     if (mine->runs)
         check (accel_loader_next (loader, &batch, &err), "%s", err.text);
     status = accel_prepare (acc, &err, loader);

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
+#include "lib/kernels/reduce.h"
 #include "lib/train/model_object.h"
 #ifdef DEVICE_IS_CUDA
 #include "tests/standin/cuda_memory.h"
@@ -49,7 +50,10 @@ twin_fill (struct twin *twin, int rank, int step)
     float *values = calloc (count + 1, sizeof *values);
     for (size_t i = 0; i < count; i++)
         values[i] = (float) ((int) (i * 7 + (size_t) rank * 5 + (size_t) step * 3) % 23 - 11) / 4;
-    if (accel_dtype_to_dl (dtype).code == kDLFloat || accel_dtype_to_dl (dtype).code == kDLBfloat)
+    if (dtype == ACCEL_FLOAT64)
+        for (size_t i = 0; i < count; i++)
+            ((double *) twin->host.dl.data)[i] = (double) values[i];
+    else if (accel_dtype_to_dl (dtype).code == kDLFloat || accel_dtype_to_dl (dtype).code == kDLBfloat)
         rank_must (accel_convert (values, ACCEL_FLOAT32, twin->host.dl.data, dtype, count, &err), &err);
     else
         for (size_t i = 0; i < bytes_of (&twin->host.dl); i++)
@@ -178,6 +182,34 @@ collectives (struct accel *acc)
     }
 }
 
+/* Every type with every operation that is defined for it. */
+static void
+operations (struct accel *acc)
+{
+    const int64_t shapes[] = { 1, 1031, 40000 }; /* the last in several pieces */
+    struct comm_site site = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site there = comm_site_on (&site, standin_device);
+    char what[80];
+    for (int t = 0; t < ACCEL_DTYPE_COUNT; t++)
+        for (int o = 0; o < ACCEL_OP_COUNT; o++)
+            for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+                enum accel_dtype dtype = (enum accel_dtype) t;
+                enum accel_op op = (enum accel_op) o;
+                struct twin twin;
+                if (!reduce_is_defined (dtype, op))
+                    continue;
+                twin_make (&twin, dtype, 1, &shapes[s]);
+                twin_fill (&twin, accel_process_index (acc), o);
+                void *host = twin.host.dl.data, *device = twin.device.dl.data;
+                size_t count = (size_t) shapes[s];
+                rank_must (comm_all_reduce (accel_world (acc), &site, host, host, count, dtype, op, &err), &err);
+                rank_must (comm_all_reduce (accel_world (acc), &there, device, device, count, dtype, op, &err), &err);
+                snprintf (what, sizeof what, "all-reduce of %zu %s, operation %d", count, accel_dtype_name (dtype), o);
+                same (&twin.host.dl, &twin.device.dl, what);
+                twin_free (&twin);
+            }
+}
+
 /* A group has the engines of its parent. */
 static void
 groups (struct accel *acc)
@@ -201,7 +233,7 @@ groups (struct accel *acc)
 }
 
 /* All ranks are told, on either engine.  Rank 0 or 2 is named beside rank 1: who comes first compares. */
-__attribute__ ((unused)) static void
+static void
 differ (struct accel *acc)
 {
     int64_t shape[] = { 100 };
@@ -211,7 +243,7 @@ differ (struct accel *acc)
     enum accel_status status = accel_reduce (acc, device ? &twin.device.dl : &twin.host.dl, ACCEL_SUM, &err);
     rank_fails (status, ACCEL_ERR_PEER, &err, "devices differ in accel_reduce: ");
     rank_fails (status, ACCEL_ERR_PEER, &err, "cpu on rank ");
-    rank_fails (status, ACCEL_ERR_PEER, &err, "ext on rank 1 at ");
+    rank_fails (status, ACCEL_ERR_PEER, &err, device_kind " on rank 1 at ");
 }
 
 /* ---- training ---- */
@@ -237,6 +269,8 @@ struct way {
     double norm_type;
     bool own_gradients, infinite, unwraps;
 };
+
+static bool without_power; /* no norms of p = 3 */
 
 struct training {
     struct accel *acc;
@@ -324,6 +358,7 @@ run_step (struct training *training, int which)
 {
     const struct way *way = training->way;
     struct accel_model *model = training->models[which];
+    double norm_type = way->norm_type == 3 && without_power ? 1 : way->norm_type;
     float norm = 0;
     training->which = which;
     for (int pass = 0; pass < 2; pass++) {
@@ -331,7 +366,7 @@ run_step (struct training *training, int which)
         rank_must (accel_backward (training->acc, model, 0, backward, training, &err), &err);
     }
     if (training->step % 2)
-        rank_must (accel_clip_grad_norm (model, 0.5, &norm, way->norm_type, false, &err), &err);
+        rank_must (accel_clip_grad_norm (model, 0.5, &norm, norm_type, false, &err), &err);
     else
         rank_must (accel_clip_grad_value (model, 0.01, &err), &err);
     rank_must (accel_optimizer_step (training->optimizers[which], &err), &err);
@@ -429,13 +464,44 @@ train_all_ways (int size)
 }
 
 #ifdef DEVICE_IS_CUDA
-/* On a GPU, one process: so far, no engine connects several. */
-int
-main (void)
+/* The one sentence, and the host's engine goes on. */
+static void
+shared (struct accel *acc)
 {
-    as_ranks (1, "self", collectives);
-    as_ranks (1, "groups", groups);
-    train_all_ways (1);
+    int64_t shape[] = { 3 };
+    struct twin twin;
+    right (accel_device (acc).device_type == kDLCPU, "the device is not the CPU");
+    setenv ("LOCAL_RANK", "0", 1); /* whose GPU the tensor is on */
+    twin_make (&twin, ACCEL_FLOAT32, 1, shape);
+    rank_fails (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, &err), ACCEL_ERR_UNSUPPORTED, &err,
+                "no engine for cuda memory, only shm for the host's: NCCL needs a GPU for each rank, but ranks 0 and 1 "
+                "have the same one: start no more than 1 there, or use --cpu");
+    rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, &err), &err);
+    twin_free (&twin);
+}
+
+/* On GPUs, one for each process.
+ * usage: device [RANKS [PART]] | device shared | device without-power: pow() of a card is not the processor's */
+int
+main (int argc, char **argv)
+{
+    without_power = argc > 1 && !strcmp (argv[1], "without-power");
+    int size = argc > 1 && !without_power ? (int) strtol (argv[1], NULL, 10) : 1;
+    const char *part = argc > 2 ? argv[2] : "all";
+    bool all = !strcmp (part, "all");
+    if (!size) {
+        as_ranks (2, "ranks on one GPU", shared);
+        return done_testing ();
+    }
+    if (all || !strcmp (part, "calls")) {
+        as_ranks (size, "collectives", collectives);
+        as_ranks (size, "operations", operations);
+        as_ranks (size, "groups", groups);
+    }
+    if (size == 3)
+        as_ranks (size, "host tensors on some ranks", differ);
+    if (all || !strcmp (part, "training"))
+        train_all_ways (size);
     return done_testing ();
 }
 #else
@@ -512,6 +578,7 @@ main (int argc, char **argv)
             as_ranks (size, size > 1 ? engines[e] : "self", collectives);
             as_ranks (size, "groups", groups);
         }
+        as_ranks (size, "operations", operations);
         if (size < 4)
             train_all_ways (size);
     }

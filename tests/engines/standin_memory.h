@@ -257,4 +257,7 @@ static const struct memory memory_standin = {
 static const DLDevice standin_device = { .device_type = kDLExtDev, .device_id = 1 };
 __attribute__ ((unused)) static const DLDevice second_device = { .device_type = kDLVPI, .device_id = 1 };
 
+/** What messages call it. */
+#define device_kind "ext"
+
 #endif

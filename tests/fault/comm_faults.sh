@@ -66,20 +66,31 @@ for how in send-barrier recv-count send-circle group-count; do
     scenario $how 1 3 0
 done
 
-# in_vain COMMAND...: two ranks of three wait for the other until their time is over
-in_vain () {
-    test_exit 0 "$drive" -- "$@" >out 2>err && told 2
+# in_vain HOW COMMAND...: in a folder of its own, two ranks of three wait for the other until their time is over
+in_vain () (
+    mkdir -p "$1" && cd "$1" && shift && test_exit 0 "$drive" -- "$@" >out 2>err && told 2
+)
+launched_in_vain () {
+    patiently 20000 in_vain "$1" "$accelerate" launch --cpu --num_processes 3 "$faults" "$1" 1
 }
-for how in late stopped stopped-shared recv-late work-late; do
-    test_expect_success "$how, rank 1 of 3, launched" '
-        patiently 20000 in_vain "$accelerate" launch --cpu --num_processes 3 "$faults" '"$how"' 1
-    '
-    show
-    test_expect_success "$how, rank 1 of 3, by hand" '
-        patiently 20000 in_vain sh "$srcdir/tests/hand.sh" 3 "$port" "$faults" '"$how"' 1
-    '
-    show
-done
+by_hand_in_vain () {
+    patiently 20000 in_vain "$1" sh "$srcdir/tests/hand.sh" 3 "$(free_port)" "$faults" "$1" 1
+}
+# all_in_vain COMMAND: one job for each way, side by side, because each takes as long as its timeout
+all_in_vain () {
+    jobs=
+    for how in late stopped stopped-shared recv-late work-late; do
+        ("$1" $how) >$how.said 2>&1 &
+        jobs="$jobs $how:$!"
+    done
+    good=yes
+    for job in $jobs; do
+        wait "${job#*:}" || { good=no && echo "${job%:*}:" && cat "${job%:*}.said" "${job%:*}/err"; }
+    done
+    test $good = yes && test "$(echo */out | wc -w)" = 5
+}
+test_expect_success 'late and stopped ranks, rank 1 of 3, launched' 'all_in_vain launched_in_vain'
+test_expect_success 'late and stopped ranks, rank 1 of 3, by hand' 'all_in_vain by_hand_in_vain'
 
 # missed VICTIM: the others wait for it in vain
 missed () {

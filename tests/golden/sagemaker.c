@@ -97,7 +97,7 @@ make (struct config *config, json_t *words, json_t **request, json_t **upload, s
     for (size_t i = 0; i < json_array_size (words); i++)
         argv[count++] = (char *) json_string_value (json_array_get (words, i));
     if (config_load_launch (config, count, argv, fail)
-        || training_make (&training, config, &(struct timespec){ NOW, 678000000 }, fail)
+        || training_make (&training, config, &(struct timespec){ NOW, 678000000 }, "", fail)
         || training_place (&training, ACCOUNT, &place, fail))
         goto done;
     const char *name = training_text (&training, "role");

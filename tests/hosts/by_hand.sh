@@ -125,6 +125,47 @@ seldom 'a killed rank of the main machine, whose end shows after that of its vic
     wait_for connected 2 && echo >go && finish_all 135 135 &&
     for k in 0 1; do grep "^accelerate: rank 0 .*SIGBUS" err.$k || exit 1; done
 '
+# As on a busy machine.
+may_hold () {
+    sleep 60 &
+    "$builddir/tests/hosts/hold" $! 0
+}
+if may_hold 2>/dev/null; then
+    launchers 'a killed rank whose end is seen after those of its victims on both machines' '
+        begin 2 && on host1 "$builddir/tests/hosts/hold" "$(cat up.0)" 800 && finish_all 137 137 &&
+        for k in 0 1; do
+            grep "^accelerate: rank 0 (process $(cat up.0) on host1) was killed by signal 9 (SIGKILL)" err.$k || exit 1
+        done
+    '
+else
+    test_skip 'an end that is seen late' 'not permitted to trace processes'
+fi
+# Rank 2, on machine 1, is killed; rank 0 notices it, and its launcher does before that of rank 2.
+cat >late.py <<'END'
+import os, socket
+if os.environ["RANK"] == "2":
+    listener = socket.create_server(("", 29600))
+    open("up.2", "w").write(str(os.getpid()))
+    listener.accept()[0].recv(1)
+while os.environ["RANK"] == "0":
+    try:
+        peer = socket.create_connection(("host2", 29600))
+        break
+    except OSError:
+        pass
+else:
+    while True:
+        os.read(0, 1) or __import__("signal").pause()
+open("up.0", "w").write("met")
+peer.recv(1)
+os._exit(4)
+END
+launchers 'a killed rank whose launcher is busy for more than a second' '
+    for k in 0 1; do by_hand_on $k 2 python3 late.py || exit 1; done && await up.0 up.2 && wait_for connected 2 &&
+    pid=$(supervisor_of host2) && on host2 kill -STOP "$pid" && on host2 kill -9 "$(cat up.2)" && sleep 1.5 &&
+    on host2 kill -CONT "$pid" && finish_all 137 137 &&
+    for k in 0 1; do grep "^accelerate: rank 2 .*SIGKILL" err.$k || exit 1; done && all_clean host1 host2
+'
 launchers 'the first launch has made a key that only the user can read' '
     test "$(stat -c %a "$key")" = 600 && test "$(wc -c <"$key")" -eq 65
 '

@@ -9,21 +9,40 @@ meet=$builddir/tests/hosts/rendezvous
 # begin ARGUMENT...: launch from host1 on all hosts, in the background; ranks 0 and 1 are on host1, 2 on host2, 3 on
 # host3
 begin () {
+    begin_on host1:2,host2:1,host3:1 "$@" && await up.3
+}
+begin_on () {
     rm -f up.*
-    on host1 "$accelerate" launch --cpu --hosts host1:2,host2:1,host3:1 "$@" "$meet" up >out 2>err &
+    on host1 "$accelerate" launch --cpu --hosts "$@" "$meet" up >out 2>err &
     head=$!
-    await up.0 up.1 up.2 up.3
+    await up.0 up.1 up.2
+}
+blames_rank_0 () {
+    grep "^accelerate: rank 0 (process $(cat up.0) on host1) was killed by signal 9 (SIGKILL)" err &&
+        test "$(grep -c ^accelerate: err)" -eq 1
 }
 
-# On a loaded machine, the agent of the killed rank may be later than those of the ranks that lose their connection: three
-# attempts.
-blames_the_killed () {
-    begin --grace 30 && on host1 kill -9 "$(cat up.0)" && finish 137 &&
-        grep "^accelerate: rank 0 (process $(cat up.0) on host1) was killed by signal 9 (SIGKILL)" err &&
-        test "$(grep -c ^accelerate: err)" -eq 1 && all_clean host1 host2 host3
+test_expect_success 'a killed rank: it is blamed, not those that lose their connection to it' '
+    begin --grace 30 && on host1 kill -9 "$(cat up.0)" && finish 137 && blames_rank_0 && all_clean host1 host2 host3
+'
+# As on a busy machine: the kernel closes the connections of a process before its end can be seen.
+held=
+may_hold () {
+    sleep 60 &
+    "$builddir/tests/hosts/hold" $! 0 && held=yes
 }
-test_expect_success 'a killed rank: it is blamed, not those that lose their connection to it' \
-    'true && { blames_the_killed || blames_the_killed || blames_the_killed; }'
+may_hold 2>/dev/null || test_skip 'ends that are seen late' 'not permitted to trace processes'
+[ -z "$held" ] || test_expect_success 'a killed rank whose end is seen after those of its victims on all hosts' '
+    begin --grace 30 && on host1 "$builddir/tests/hosts/hold" "$(cat up.0)" 800 && finish 137 && blames_rank_0
+'
+[ -z "$held" ] || test_expect_success 'the same where its launcher has been told to end by then' '
+    begin_on host1:1,host2:1,host3:1 && on host1 "$builddir/tests/hosts/hold" "$(cat up.0)" 800 && finish 137 &&
+    blames_rank_0 && all_clean host1 host2 host3
+'
+test_expect_success 'a killed rank whose launcher is busy for more than a second' '
+    begin_on host1:1,host2:1,host3:1 && on host1 pkill -STOP accel-job && on host1 kill -9 "$(cat up.0)" &&
+    { sleep 1.5 && on host1 pkill -CONT accel-job; } && finish 137 && blames_rank_0
+'
 test_expect_success 'a killed rank on another host' '
     begin && on host3 kill -SEGV "$(cat up.3)" && finish 139 &&
     grep "^accelerate: rank 3 (process $(cat up.3) on host3) was killed by signal 11 (SIGSEGV)" err &&

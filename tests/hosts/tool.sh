@@ -24,8 +24,8 @@ test_expect_success 'a host can be cut off and comes back' '
 '
 # Each direction of each of the messages that ssh begins with is late.
 test_expect_success 'a link can be slowed, and loses packets' '
-    hosts slow host2 200ms 0% && begin=$(date +%s%N) && on host1 ssh host2 true && end=$(date +%s%N) &&
-    test $((end - begin)) -gt 1200000000 &&
+    hosts slow host2 100ms 0% && begin=$(date +%s%N) && on host1 ssh host2 true && end=$(date +%s%N) &&
+    test $((end - begin)) -gt 600000000 &&
     hosts slow host2 0ms 100% && test_exit 255 on host1 ssh -o ConnectTimeout=1 host2 true 2>err &&
     hosts heal host2 && on host1 ssh host2 true
 '

@@ -261,7 +261,7 @@ def piece_around(code, start, end):
 
 
 def is_block(code, brace):
-    """Whether a brace behind a bracket opens a block: that of a function, or of a control statement."""
+    """Whether a brace behind a bracket opens a block: of a function, a control statement, or json_array_foreach()."""
     before = code[:brace].rstrip()
     if code[:brace].endswith('\n'):
         return True
@@ -271,7 +271,7 @@ def is_block(code, brace):
     for i in range(len(before) - 1, -1, -1):
         depth += (before[i] == ')') - (before[i] == '(')
         if depth == 0:
-            return bool(CONTROL.search(before[max(0, i - 20):i + 1]))
+            return bool(CONTROL.search(before[max(0, i - 20):i + 1]) or re.search(r'_foreach\s*\($', before[:i + 1]))
     return False
 
 

@@ -115,22 +115,57 @@ cudaGetErrorString (cudaError_t error)
 /* Words of CUDA_VISIBLE_DEVICES are indices, or names GPU-n and MIG-n, which may be cut where they are clear; the first
  * that names no device ends the list. */
 static int
-count_devices (void)
+find_devices (int *physical)
 {
     const char *present = getenv ("STANDIN_DEVICES"), *visible = getenv ("CUDA_VISIBLE_DEVICES");
     int all = present ? (int) strtol (present, NULL, 10) : 1, count = 0;
+    for (int i = 0; i < MOST_DEVICES; i++)
+        physical[i] = i;
     if (!visible)
         return all < MOST_DEVICES ? all : MOST_DEVICES;
-    while (*visible) {
+    while (*visible && count < MOST_DEVICES) {
         bool is_name = !strncmp (visible, "GPU-", 4) || !strncmp (visible, "MIG-", 4);
         char *end;
         long index = strtol (visible + (is_name ? 4 : 0), &end, 10);
         if (end == visible || index < 0 || index >= all)
             break;
-        count++;
+        physical[count++] = (int) index;
         visible = end + (*end == ',');
     }
-    return count < MOST_DEVICES ? count : MOST_DEVICES;
+    return count;
+}
+
+static int
+count_devices (void)
+{
+    int physical[MOST_DEVICES];
+    return find_devices (physical);
+}
+
+static void
+name_bus (int device, char *bus, size_t size)
+{
+    int physical[MOST_DEVICES];
+    find_devices (physical);
+    snprintf (bus, size, "0000:%02x:00.0", 16 + physical[device]);
+}
+
+API cudaError_t
+cudaDeviceGetPCIBusId (char *id, int size, int device)
+{
+    BEGIN ("cudaDeviceGetPCIBusId");
+    bool good = device >= 0 && device < count_devices ();
+    if (good)
+        name_bus (device, id, (size_t) size);
+    END (good ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+API void
+standin_device (int *device, char *bus, size_t size)
+{
+    *device = present_device;
+    if (bus)
+        name_bus (present_device, bus, size);
 }
 
 API cudaError_t

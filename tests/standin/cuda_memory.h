@@ -9,7 +9,16 @@
 
 #include <stdlib.h>
 
-static const DLDevice standin_device = { .device_type = kDLCUDA, .device_id = 0 };
+/* Each rank has its GPU. */
+static inline DLDevice
+standin_device_of_rank (void)
+{
+    const char *rank = getenv ("LOCAL_RANK");
+    return (DLDevice){ .device_type = kDLCUDA, .device_id = rank ? (int32_t) strtol (rank, NULL, 10) : 0 };
+}
+#define standin_device standin_device_of_rank ()
+/** What messages call it. */
+#define device_kind "cuda"
 #define memory_standin (*memory_of (standin_device))
 
 /* Sanitizers find what is not freed. */

@@ -11,6 +11,8 @@ if [ ! -f "$module" ]; then
 fi
 umask 022
 mkdir engines && cp "$module" engines
+LD_LIBRARY_PATH=$(cd "$builddir/tests/standin/.libs" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
 ACCEL_ENGINE_PATH=$scratch/engines
 export ACCEL_ENGINE_PATH
 
@@ -20,6 +22,12 @@ test_expect_success 'a step has as many launches for many parameters as for few,
 if is_long; then
     test_expect_success '... also for 300, in all ways' '
         timeout $patience "$builddir/tests/standin/launches" large >out && test "$(grep -c ^ok out)" -eq 21'
+fi
+if is_long; then
+    test_expect_success 'digits, in any order of streams' '
+        for seed in $(seq 100); do
+            STANDIN_SEED=$seed timeout $patience "$gpu" short >out || return 1
+        done'
 fi
 seeds=1
 if is_long; then seeds=$(seq 100); fi
@@ -45,6 +53,19 @@ test_expect_success 'a call makes no context on other GPUs' '
     $CC -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 driver.c &&
     STANDIN_DEVICES=3 STANDIN_LIBCUDA=$scratch/libcuda.so.1 timeout $patience "$gpu" contexts >out &&
     test "$(grep -c ^ok out)" -eq 4'
+
+# tested N [OPTION...]: accelerate test with one process, of which N steps are for GPUs
+tested () {
+    wanted=$1
+    shift
+    timeout $patience "$accelerate" test --num_processes 1 "$@" >out 2>&1 &&
+        { grep -c "^GPU: .* ok\$" out || :; } | grep -x "$wanted"
+}
+test_expect_success 'accelerate test tries the GPU, too' 'tested 4'
+test_expect_success 'and leaves it out where the CPU computes' 'tested 0 --cpu && STANDIN_DEVICES=0 tested 0'
+test_expect_success 'accelerate test names the step of an error on the GPU' '
+    test_exit 1 env STANDIN_FAIL=cudaMemcpyAsync:3:700 "$accelerate" test --num_processes 1 >out 2>&1 &&
+    grep "^accel_selftest: rank 0: GPU: tensors: accel_send_to_device: .*cuda:0: cudaMemcpyAsync: " out'
 
 # ---- which GPU ----
 

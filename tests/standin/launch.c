@@ -64,6 +64,39 @@ standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t handle,
     pthread_mutex_unlock (&standin_lock);
 }
 
+/* ---- of the stand-in for NCCL ---- */
+
+API void *
+standin_range (const char *call, const void *address, size_t bytes, bool writes, cudaStream_t handle)
+{
+    pthread_mutex_lock (&standin_lock);
+    struct block *block = block_of (address);
+    if (!block)
+        report (NULL, NULL, "%s gets %p, which is not an address of the device", call, address);
+    stream_uses (stream_of (handle), block, writes, call);
+    void *real = real_of (address, bytes);
+    pthread_mutex_unlock (&standin_lock);
+    return real;
+}
+
+API void
+standin_poll (const char *call, cudaStream_t handle, enum standin_progress (*poll) (void *), void *closure)
+{
+    pthread_mutex_lock (&standin_lock);
+    struct operation *operation = stream_add (stream_of (handle), OPERATION_POLL);
+    operation->name = call;
+    operation->poll = poll;
+    operation->closure = closure;
+    stream_go ();
+    pthread_mutex_unlock (&standin_lock);
+}
+
+API int
+standin_injected (const char *name)
+{
+    return (int) call_injected (name);
+}
+
 /* ---- of nvcc ---- */
 
 /* The blocks that the running kernel uses; only the thread that runs kernels is here. */

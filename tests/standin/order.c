@@ -48,23 +48,39 @@ site_print (const struct site *site, const char *what)
     fprintf (stderr, "\n");
 }
 
-void
-report (const struct site *first, const struct site *second, const char *format, ...)
+__attribute__ ((noreturn, format (printf, 3, 0))) static void
+complain (const struct site *first, const struct site *second, const char *format, va_list arguments)
 {
+    static char text[8192]; /* at once, because other ranks may complain, too */
     struct site here;
-    va_list arguments;
-    va_start (arguments, format);
+    setvbuf (stderr, text, _IOFBF, sizeof text);
     fprintf (stderr, "standin: ");
     vfprintf (stderr, format, arguments);
     fprintf (stderr, "\n");
-    va_end (arguments);
     if (first)
         site_print (first, "before");
     if (second)
         site_print (second, "then");
     site_note (&here);
     site_print (&here, "now");
+    fflush (stderr);
     abort ();
+}
+
+void
+report (const struct site *first, const struct site *second, const char *format, ...)
+{
+    va_list arguments;
+    va_start (arguments, format);
+    complain (first, second, format, arguments);
+}
+
+__attribute__ ((visibility ("default"))) void
+standin_report (const struct site *first, const struct site *second, const char *format, ...)
+{
+    va_list arguments;
+    va_start (arguments, format);
+    complain (first, second, format, arguments);
 }
 
 static bool

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { LATE_US = 300 };
+enum { LATE_US = 300, STALLED_US = 50 };
 
 pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
 _Thread_local int present_device;
@@ -21,7 +21,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_IN
 static struct CUstream_st *streams, *null_streams[MOST_DEVICES];
 static int slots_used, free_slots[MOST_STREAMS], free_slot_count, waiting;
 static uint64_t slot_times[MOST_STREAMS]; /* a stream goes on where the last one of its slot ended */
-static bool is_started, is_running;
+static bool is_started;
 
 struct CUstream_st *
 stream_make (int device)
@@ -83,9 +83,10 @@ stream_add (struct CUstream_st *stream, enum operation_kind kind)
 }
 
 /* Without the lock, since a kernel may be long, and the program goes on meanwhile. */
-static void
+static enum standin_progress
 run (struct operation *operation)
 {
+    enum standin_progress progress = STANDIN_OVER;
     pthread_mutex_unlock (&standin_lock);
     switch (operation->kind) {
     case OPERATION_KERNEL:
@@ -97,10 +98,12 @@ run (struct operation *operation)
     case OPERATION_SET: memset (operation->to, operation->byte, operation->bytes); break;
     case OPERATION_RECORD:
     case OPERATION_WAIT: break;
+    case OPERATION_POLL: progress = operation->poll (operation->closure); break;
     }
     pthread_mutex_lock (&standin_lock);
     if (operation->kind == OPERATION_RECORD)
         operation->event->done = operation->ticket;
+    return progress;
 }
 
 static bool
@@ -110,8 +113,8 @@ is_ready (const struct CUstream_st *stream)
     return head && !(head->kind == OPERATION_WAIT && head->event->done < head->ticket);
 }
 
-/* @return whether there was something to do */
-static bool
+/* @return STANDIN_OVER: there was nothing to do */
+static enum standin_progress
 step (void)
 {
     struct CUstream_st *chosen = NULL;
@@ -120,18 +123,31 @@ step (void)
         if (is_ready (stream) && !fiber_random (++ready))
             chosen = stream;
     if (!chosen)
-        return false;
+        return STANDIN_OVER;
     struct operation *operation = chosen->head;
-    is_running = true;
-    run (operation);
-    is_running = false;
+    enum standin_progress progress = run (operation);
+    if (progress != STANDIN_OVER)
+        return progress;
     chosen->head = operation->next;
     if (!chosen->head)
         chosen->tail = &chosen->head;
-    free (operation->closure);
+    if (operation->kind != OPERATION_POLL)
+        free (operation->closure);
     free (operation);
     pthread_cond_broadcast (&done);
-    return true;
+    return STANDIN_MOVED;
+}
+
+/* Until something is added, or for @us. */
+static void
+doze (unsigned us)
+{
+    struct timespec until;
+    clock_gettime (CLOCK_REALTIME, &until);
+    until.tv_nsec += 1000L * (long) us;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait (&changed, &standin_lock, &until);
 }
 
 static void *
@@ -141,15 +157,12 @@ work (void *unused)
     fiber_seed (seed ? strtoull (seed, NULL, 10) : 1);
     pthread_mutex_lock (&standin_lock);
     for (;;) {
-        if (!waiting) { /* late, unless someone waits */
-            struct timespec until;
-            clock_gettime (CLOCK_REALTIME, &until);
-            until.tv_nsec += 1000L * (long) fiber_random (LATE_US);
-            until.tv_sec += until.tv_nsec / 1000000000;
-            until.tv_nsec %= 1000000000;
-            pthread_cond_timedwait (&changed, &standin_lock, &until);
-        }
-        if (!step ())
+        if (!waiting) /* late, unless someone waits */
+            doze (fiber_random (LATE_US));
+        enum standin_progress progress = step ();
+        if (progress == STANDIN_STALLED)
+            doze (STALLED_US);
+        else if (progress == STANDIN_OVER)
             pthread_cond_wait (&changed, &standin_lock);
     }
     return unused;

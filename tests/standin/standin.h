@@ -88,13 +88,24 @@ struct CUevent_st {
     struct site destroyed;
 };
 
-enum operation_kind { OPERATION_KERNEL, OPERATION_COPY, OPERATION_SET, OPERATION_RECORD, OPERATION_WAIT };
+/** How far an operation came that other processes take part in. */
+enum standin_progress { STANDIN_STALLED, STANDIN_MOVED, STANDIN_OVER };
+
+enum operation_kind {
+    OPERATION_KERNEL,
+    OPERATION_COPY,
+    OPERATION_SET,
+    OPERATION_RECORD,
+    OPERATION_WAIT,
+    OPERATION_POLL, /* again and again, until it is over */
+};
 struct operation {
     struct operation *next;
     enum operation_kind kind;
     const char *name;
     dim3 grid, block;
     void (*run) (void *);
+    enum standin_progress (*poll) (void *);
     void *closure, *to;
     const void *from;
     size_t bytes;
@@ -126,6 +137,20 @@ void queue_wait (struct CUstream_st *stream, struct CUevent_st *event);
 cudaError_t call_injected (const char *name);
 /** Keep an error for cudaGetLastError().  @return it */
 cudaError_t call_fail (cudaError_t error);
+
+/** For the stand-in for NCCL.  @{ */
+/** Check that @p bytes at @p address are on the stream's device, and that the use is ordered.
+ *  @return where they are */
+void *standin_range (const char *call, const void *address, size_t bytes, bool writes, cudaStream_t handle);
+/** Add what @p poll does with @p closure to a stream.  It may be called by another thread, without locks. */
+void standin_poll (const char *call, cudaStream_t handle, enum standin_progress (*poll) (void *), void *closure);
+int standin_injected (const char *name);
+/** The thread's device, and its name on the bus unless that is NULL; never fails. */
+void standin_device (int *device, char *bus, size_t size);
+__attribute__ ((noreturn, format (printf, 3, 4))) void standin_report (const struct site *first,
+                                                                      const struct site *second, const char *format,
+                                                                      ...);
+/** @} */
 
 /** For tests: the driver's cuDevicePrimaryCtxGetState().
  *  @param[out] active  whether there is a context on @p device */

@@ -9,6 +9,8 @@ if [ ! -f "$module" ]; then
 fi
 umask 022
 mkdir engines && cp "$module" engines
+LD_LIBRARY_PATH=$(cd "$builddir/tests/standin/.libs" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
 ACCEL_ENGINE_PATH=$scratch/engines
 export ACCEL_ENGINE_PATH
 if is_long; then seeds=$(seq 100); else seeds=$(seq 20); fi

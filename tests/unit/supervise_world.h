@@ -244,20 +244,6 @@ fake_read_stat (pid_t pid, struct procfs_stat *stat)
     return true;
 }
 
-/* How a rank that was not reaped yet has ended. */
-static int
-fake_waitid (pid_t pid, siginfo_t *info)
-{
-    const struct puppet *puppet = &world.ranks[pid - FIRST_PID];
-    bool is_killed = WIFSIGNALED (puppet->status);
-    if (!puppet->ended || puppet->reaped)
-        return -1;
-    info->si_pid = pid;
-    info->si_code = is_killed ? CLD_KILLED : CLD_EXITED;
-    info->si_status = is_killed ? WTERMSIG (puppet->status) : WEXITSTATUS (puppet->status);
-    return 0;
-}
-
 static void
 fake_sweep_signal (int signal)
 {
@@ -370,7 +356,6 @@ drain_sink (struct output_sink *sink)
 #define clock_ms() (world.now)
 #define kill(pid, signal) fake_kill (pid, signal)
 #define waitpid(pid, status, options) fake_waitpid (pid, status)
-#define waitid(type, pid, info, options) fake_waitid ((pid_t) (pid), info)
 #define procfs_read_stat(pid, stat) fake_read_stat (pid, stat)
 #define sweep_reap() (!world.has_left)
 #define sweep_signal(signal) fake_sweep_signal (signal)
@@ -386,7 +371,6 @@ drain_sink (struct output_sink *sink)
 #include "launch/supervise.c"
 #undef kill
 #undef waitpid
-#undef waitid
 #undef procfs_read_stat
 #undef output_sink_drain
 

@@ -47,6 +47,7 @@ test_slow (void)
         { "one host of three, which makes most links slow", 3, { 0, 100, 9, 100, 0, 9, 9, 9, 0 }, { 0 }, "2" },
         { "one host of three, but only when it sends", 3, { 0, 100, 100, 100, 0, 100, 9, 9, 0 }, { 0 }, "2-0 2-1" },
         { "a host that was not measured", 3, { 0, 100, 0, 10, 0, 0, 0, 0, 0 }, { 0 }, "1-0" },
+        { "a host with one link that was measured", 3, { 0, 100, 9, 100, 0, 0, 0, 0, 0 }, { 0 }, "0-2" },
         { "two bad hosts of four", 4, { 0, 100, 9, 9, 100, 0, 9, 9, 9, 9, 0, 9, 9, 9, 9, 0 }, { 0 }, "2 3" },
         { "a long round trip", 3, { 0 }, { 0, 1, 1, 1, 0, 50, 1, 50, 0 }, "~1-2" },
         { "a host with long round trips", 3, { 0 }, { 0, 1, 50, 1, 0, 50, 50, 50, 0 }, "~2" },

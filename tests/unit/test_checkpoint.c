@@ -428,6 +428,26 @@ rotate (struct accel *acc)
     end_world (&world);
 }
 
+/* Names of the program's own, which look like ours: total_limit does not apply to them. */
+static void
+name_by_hand (struct accel *acc)
+{
+    struct world world;
+    struct accel_error err = { 0 };
+    char path[600];
+    make_world (&world, acc, "no");
+    snprintf (path, sizeof path, "%s/own", folder);
+    const struct accel_project_configuration configuration = { .project_dir = path, .total_limit = 1 };
+    rank_must (accel_set_project_configuration (acc, &configuration, &err), &err);
+    for (int i = 0; i < 3; i++) {
+        snprintf (path, sizeof path, "%s/own/checkpoint_%d", folder, i);
+        rank_must (accel_save_state (acc, path, &err), &err);
+    }
+    rank_must (accel_wait_for_everyone (acc, &err), &err);
+    right (there ("own/checkpoint_0") && there ("own/checkpoint_1") && there ("own/checkpoint_2"), "one is gone");
+    end_world (&world);
+}
+
 /* A checkpoint is replaced; other folders are left alone. */
 static void
 replace (struct accel *acc)
@@ -557,6 +577,7 @@ main (void)
 {
     folder = scratch_enter ();
     as_ranks (2, "automatic naming", rotate);
+    as_ranks (2, "names of the program's own", name_by_hand);
     as_ranks (2, "one folder again and again", replace);
     as_ranks (2, "hooks, and objects that do not fit", hook);
     for (int i = 0; i < 2; i++) {

@@ -240,6 +240,7 @@ say_victim (int64_t later_ns)
     crew->all[1] = (struct crew_machine){ .state = MACHINE_ENDED, .host = strdup ("host1"), .first_rank = 1 };
     crew_set_failure (&crew->all[1], clock_ns () - later_ns, WIRE_END_FAILED, 1, "accelerate: rank 1 was first\n",
                       NULL);
+    job.failed_ns = clock_ns ();
     crew->hook.serve (&crew->hook, &job, true, true);
     char *said = crew_take_rest (crew);
     crew_destroy (crew);

@@ -128,6 +128,11 @@ test_memory (void)
     ok (!accel_model_create (&model, parameters, 2, &err), "own memory, contiguous strides, no elements %s", err.text);
     name[0] = 'X';
     is_text (accel_model_parameter (model, 0)->name, "own", "names are copied");
+    struct accel_optimizer *optimizer = NULL;
+    const struct accel_sgd sgd = { .lr = 1 };
+    ok (!accel_sgd_create (&optimizer, model, &sgd, &err) && !accel_optimizer_zero_grad (optimizer, &err) && !none.data,
+        "a gradient without elements needs no memory %s", err.text);
+    accel_optimizer_destroy (optimizer);
     ok (!accel_prepare (acc, &err, model), "prepare with nothing to train %s", err.text);
     accel_model_destroy (model);
     ok (data.data == own && own[5] == 6 && !empty.data && !none.data, "destroy: the program's memory stays its own");

@@ -159,6 +159,7 @@ main (void)
             && strstr (err.text, "job 0123abcd;"),
         "and is told who does: user, process, host, job");
     diag ("%s", err.text);
+    ok (!system ("grep -q '^anna\\\\x1b, ' run/checkpoints/.lock"), "the file itself has no control characters");
     ok (accel_save_state_start (acc, NULL, &err) == ACCEL_ERR_INVALID, "nor in the background");
     ok (!exists ("run/checkpoints/checkpoint_1"), "nothing was written");
     ok (!accel_save_state (acc, "alone", &err) || strstr (err.text, "another job"), "the folder argument is ignored");
@@ -178,6 +179,15 @@ main (void)
     int status = -1;
     waitpid (pid, &status, 0);
     ok (!status, "the lock is that of the new folder");
+    ok (!system ("rm run/checkpoints/.lock && : >run/checkpoints/.lock") && !accel_save_state (acc, NULL, &err),
+        "somebody has made the lock's file anew");
+    pid = fork ();
+    if (!pid) {
+        struct accel *late = open_job ("run");
+        _exit (accel_load_state (late, NULL, &err) || accel_save_state (late, NULL, &err) != ACCEL_ERR_INVALID);
+    }
+    waitpid (pid, &status, 0);
+    ok (!status, "the lock is that of the new file");
     accel_close (acc);
     pid = fork ();
     if (!pid) {

@@ -334,7 +334,66 @@ serve_others (struct job_crew *crew, struct job *job, bool own_is_over, bool is_
     return crew->must_end ? INT64_MAX : BEGIN_MS + 20;
 }
 
-/* Rank 1 may be the cause of what has happened elsewhere; its end has not been seen yet. */
+/* Rank 1 has ended at 10 ms, which is seen at 30 ms. */
+static void
+end_unseen (int status)
+{
+    world.ranks[1].is_unseen = true;
+    world.child_signals = 1; /* SIGCHLD comes later */
+    at (10, END, 1, status);
+    at (30, SIGNAL, 0, SIGCHLD);
+}
+
+static void
+note_observed (const struct job *job, const struct job_observer *observer)
+{
+    (void) observer;
+    strbuf_printf (&world.said, "rank %d of %lld ", job->first_failed, (long long) (job->failed_ns != 0));
+}
+
+/* It may be the cause of the failure of rank 0, or of a signal. */
+static void
+test_causes (void)
+{
+    static const struct job_observer head = { .failed = note_observed };
+    static const struct {
+        const char *name;
+        const struct job_observer *observer; /* of a launcher below an agent */
+        int of_rank_1, of_rank_0, signal;
+        enum job_end end;
+        int number;
+    } cases[] = {
+        { "a rank that was killed before its victim failed", NULL, SIGKILL, 4 << 8, 0, JOB_FAILED, 1 },
+        { "a rank that has aborted may be a victim itself", NULL, SIGABRT, 4 << 8, 0, JOB_FAILED, 0 },
+        { "one that was killed, and one that crashed", NULL, SIGBUS, SIGSEGV, 0, JOB_FAILED, 0 },
+        { "a rank that was killed before a signal came", NULL, SIGKILL, 0, SIGTERM, JOB_FAILED, 1 },
+        { "one that was killed by the same signal", NULL, SIGTERM, 0, SIGTERM, JOB_TOLD, SIGTERM },
+        { "the same below an agent, which tells nobody else", &head, SIGTERM, 0, SIGTERM, JOB_FAILED, 1 },
+        { "one that has exited below an agent", &head, 7 << 8, 0, SIGTERM, JOB_TOLD, SIGTERM },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_world ();
+        the_job.observer = cases[i].observer;
+        end_unseen (cases[i].of_rank_1);
+        at (20, cases[i].signal ? SIGNAL : END, 0, cases[i].signal ? cases[i].signal : cases[i].of_rank_0);
+        run_world ();
+        check (cases[i].name, cases[i].end, cases[i].number, 30, NULL);
+        ok (!the_job.ending && the_job.failed_ns, "and nothing is awaited any more");
+        bool is_told = cases[i].observer && cases[i].end == JOB_FAILED;
+        ok (is_told == (strstr (world.said.text, "rank 1 of 1") != NULL), "the agent hears of it");
+        end_world (cases[i].name);
+    }
+    make_world ();
+    the_job.observer = &head;
+    end_unseen (SIGKILL);
+    at (20, END, 0, 4 << 8);
+    run_world ();
+    ok (strstr (world.said.text, "rank 0 of 1 TERM") && strstr (world.said.text, "rank 1 of 1"),
+        "the agent hears of the first failure at once, and of the cause later: %s", world.said.text);
+    end_world ("both are told");
+}
+
+/* Rank 1 may be the cause of what has happened elsewhere. */
 static void
 test_others (void)
 {
@@ -347,8 +406,8 @@ test_others (void)
     } cases[] = {
         { "nobody here is to blame", 0, JOB_ELSEWHERE, 0, "TERM -1000@20 TERM -1001@20 TERM -1002@20 CONT -1000@20 "
           "CONT -1001@20 CONT -1002@20 " },
-        { "a rank that was killed is", SIGKILL, JOB_FAILED, 1, "TERM -1000@20 TERM -1002@20 CONT -1000@20 "
-          "CONT -1002@20 " },
+        { "a rank that was killed is", SIGKILL, JOB_FAILED, 1, "TERM -1000@20 TERM -1001@20 TERM -1002@20 "
+          "CONT -1000@20 CONT -1001@20 CONT -1002@20 " },
         { "a rank that has given up is not", 7 << 8, JOB_ELSEWHERE, 0, "TERM -1000@20 TERM -1001@20 TERM -1002@20 "
           "CONT -1000@20 CONT -1001@20 CONT -1002@20 " },
         { "nor is one that has aborted", SIGABRT, JOB_ELSEWHERE, 0, "TERM -1000@20 TERM -1001@20 TERM -1002@20 "
@@ -359,15 +418,10 @@ test_others (void)
         const struct job_observer observer = { .fd = -1, .crew = &crew };
         make_world ();
         the_job.observer = &observer;
-        if (cases[i].status) {
-            world.ranks[1].is_unseen = true;
-            world.child_signals = 1; /* SIGCHLD comes later */
-            at (10, END, 1, cases[i].status);
-        }
-        at (30, SIGNAL, 0, SIGCHLD);
+        if (cases[i].status)
+            end_unseen (cases[i].status);
         run_world ();
-        check (cases[i].name, cases[i].end, cases[i].number, cases[i].end == JOB_ELSEWHERE && cases[i].status ? 30 : 25,
-               cases[i].said);
+        check (cases[i].name, cases[i].end, cases[i].number, cases[i].status ? 30 : 25, cases[i].said);
         end_world (cases[i].name);
     }
 }
@@ -385,6 +439,7 @@ main (void)
     test_keeper ();
     test_leftovers ();
     test_abandon ();
+    test_causes ();
     test_others ();
     return done_testing ();
 }

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "lib/collectives/tensors.h"
+#include "lib/comm/together.h"
 #include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
 #include "tests/balance.h"
@@ -11,6 +12,8 @@
 
 #include <accel/collectives.h>
 #include <accel/comm.h>
+#include <accel/loader.h>
+#include <accel/train.h>
 #include <accel/work.h>
 
 /* ---- the host's memory, counted ---- */
@@ -146,6 +149,57 @@ test_metrics (struct accel *acc)
     rank_fails (accel_gather_for_metrics (acc, &tensor (value, 1, -1, 0)->dl, NULL, &err), ACCEL_ERR_INVALID, &err,
                 "accel_gather_for_metrics: out is NULL");
     asked ("");
+}
+
+static enum accel_status
+read_index (void *user, size_t index, void *const *into, struct accel_error *why)
+{
+    (void) user, (void) why;
+    *(float *) into[0] = (float) index;
+    return ACCEL_OK;
+}
+
+/* One row of each rank, where the last batches of the loader have seven. */
+static void
+test_fewer_rows (struct accel *acc)
+{
+    static const struct accel_field field = { "x", ACCEL_FLOAT32, 0, { 0 } };
+    const struct accel_dataset dataset = { 7, &field, 1, read_index, NULL, NULL };
+    const struct accel_loader_options options = { .batch_size = 4 };
+    float value[1] = { 1 };
+    struct accel_tensor out = { .owned_bytes = 0 };
+    struct accel_loader *loader;
+    const struct accel_batch *batch;
+    rank_must (accel_loader_create (&loader, &dataset, &options, &err), &err);
+    rank_must (accel_prepare (acc, &err, loader), &err);
+    right (accel_loader_next (loader, &batch, &err) && accel_loader_remainder (loader) == 7, "no remainder of 7");
+    rank_must (accel_gather_for_metrics (acc, &tensor (value, 1, -1, 0)->dl, &out, &err), &err);
+    right (out.dl.shape[0] == 2, "%d rows of 2", (int) out.dl.shape[0]);
+    accel_tensor_release (&out);
+    accel_loader_destroy (loader);
+}
+
+/* ---- calls that belong together ---- */
+
+static void
+test_together (struct accel *acc)
+{
+    struct accel_comm *comm = accel_world (acc);
+    const struct comm_site site = { __FILE__, __LINE__, JOBSEG_CALL_BROADCAST };
+    struct comm_together together;
+    uint8_t byte = 0;
+    try_on (comm, true);
+    comm_together_begin (&together, comm);
+    for (int i = 0; i < COMM_TOGETHER; i++) {
+        rank_must (comm_broadcast (comm, comm_together_site (&together, &site), &byte, 1, ACCEL_UINT8, 0, &err), &err);
+        asked ("s");
+    }
+    rank_must (comm_broadcast (comm, comm_together_site (&together, &site), &byte, 1, ACCEL_UINT8, 0, &err), &err);
+    right (together.count == 1, "%d calls in flight after the one for which there was no room", together.count);
+    right (strspn (journal, "w") == sizeof journal - 1, "not waited for: %s", journal); /* and the next call */
+    memset (journal, 0, sizeof journal);
+    rank_must (comm_together_end (&together, ACCEL_OK, &err), &err);
+    asked ("w");
 }
 
 /* ---- in place ---- */
@@ -329,6 +383,8 @@ main (void)
     as_ranks (1, "forms of tensors", test_forms);
     as_ranks (2, "gather", test_gather);
     as_ranks (2, "gather for metrics of nothing", test_metrics);
+    as_ranks (2, "gather for metrics of fewer rows than remain", test_fewer_rows);
+    as_ranks (2, "more calls together than there is room for", test_together);
     as_ranks (2, "reductions in place", test_in_place);
     as_ranks (2, "a tree without memory for its second tensor", test_no_memory);
     as_ranks (2, "what a failure leaves of a tree", test_tree_fails);

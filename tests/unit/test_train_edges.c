@@ -364,6 +364,13 @@ test_texts (struct accel *acc)
     state_dict_init (&state);
     rank_fails (state_dict_parse (&state, bad, sizeof bad - 1, &err), ACCEL_ERR_FORMAT, &err, "not valid UTF-8");
     state_dict_release (&state);
+    state_dict_init (&state);
+    accel_state_dict_set_int64 (&state, "step", 1);
+    accel_state_dict_set_tensor (&state, "model", &data[0]);
+    right (!state.failed, "%s", state.failure.text);
+    accel_state_dict_set_text (&state, "model", "a text");
+    right (state.failed && strstr (state.failure.text, "'model': duplicate name"), "a tensor and a text of one name");
+    state_dict_release (&state);
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (model);
 }

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20, WHOLE_PAGES = 64 << 10, RESERVE_STEP = 64 << 20,
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20, WHOLE_PAGES = 64 << 10, RESERVE_STEP = 64 << 20,
        RESERVE_LEAST = 1 << 20 };
 
 static unsigned char *

@@ -43,9 +43,9 @@ set_leg (struct flight *flight, int i)
 }
 
 static size_t
-inline_of (size_t bytes)
+inline_of (const struct flight *flight, size_t bytes)
 {
-    return bytes <= INLINE_BYTES ? bytes : 0;
+    return bytes <= (flight->is_boarded ? mpi_host.board_inline : INLINE_BYTES) ? bytes : 0;
 }
 
 /* Kept from call to call: to get as much from the kernel each time, and return it, would take as long as to send it. */
@@ -79,25 +79,27 @@ allocate (struct flight *flight)
     const struct accel_engine_call *call = flight->call;
     size_t size = (size_t) flight->team->size, row = row_of (call);
     bool each = call->kind == ACCEL_ENGINE_ALL_TO_ALL || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
-    size_t control = sizeof (struct header) + inline_of (row);
-    flight->control = malloc (each ? size * control : control);
+    size_t control = sizeof (struct header) + inline_of (flight, row);
+    if (!flight->is_boarded && !(flight->control = malloc (each ? size * control : control)))
+        return false;
     if (!call_reduces (call))
-        return flight->control;
+        return true;
     if (tiers_serve (flight->team, call))
         tiers_plan (flight);
-    else if (size > 1 && row > INLINE_BYTES)
+    else if (size > 1 && !inline_of (flight, row) && row)
         blocks_plan (flight);
     else
         flight->rows_bytes = size > 1 ? size * row + 1 : 1;
     flight->rows = flight->blocks || flight->tiers.is_on ? take_rows (flight->rows_bytes) : malloc (flight->rows_bytes);
     flight->sources = calloc (size, sizeof *flight->sources);
-    return flight->control && flight->rows && flight->sources;
+    return flight->rows && flight->sources;
 }
 
 struct flight *
 flight_create (struct team *team, const struct accel_engine_call *call)
 {
-    struct flight *flight = calloc (1, sizeof *flight + (size_t) team->size * sizeof *flight->legs);
+    size_t size = (size_t) team->size;
+    struct flight *flight = calloc (1, sizeof *flight + size * (sizeof *flight->legs + sizeof *flight->pairs));
     bool pair = call_is_pair (call);
     if (!flight)
         return NULL;
@@ -107,10 +109,15 @@ flight_create (struct team *team, const struct accel_engine_call *call)
                                     .dtype = (int16_t) call->dtype, .op = pair ? 0 : (int16_t) call->op,
                                     .public_call = pair ? 0 : call->public_call, .form = pair ? 0 : call->form,
                                     .number = call->number };
+    flight->pairs = (uint32_t *) (void *) (flight->legs + size);
+    flight->is_boarded = boards_serve (team, call);
     if (!allocate (flight)) {
         flight_destroy (flight);
         return NULL;
     }
+    memcpy (flight->pairs, team->pairs_to, size * sizeof *flight->pairs);
+    flight->serial = team->boarded;
+    team->boarded += flight->is_boarded;
     flight->legs[team->rank].send_at = arena_offset (call->send, row_of (call));
     flight->legs[team->rank].recv_at = arena_offset (call->recv, row_of (call));
     flight->tag = mpi_world.next_tag;
@@ -137,19 +144,25 @@ copy_own (const struct flight *flight)
 }
 
 static void
+send_control (struct flight *flight, int rank, bool each, size_t data)
+{
+    size_t bytes = sizeof (struct header) + data;
+    char *control = flight->control + (each ? (size_t) rank * bytes : 0);
+    struct header header = flight_header (flight, data);
+    memcpy (control, &header, sizeof header);
+    if (data)
+        memcpy (control + sizeof header, flight->legs[rank].out, data);
+    post_control (flight, rank, control, bytes);
+    flight->team->pairs_to[rank]++;
+}
+
+static void
 send_to (struct flight *flight, int rank, bool each)
 {
     const struct leg *leg = &flight->legs[rank];
-    size_t data = inline_of (leg->out_bytes), bytes = sizeof (struct header) + data;
-    char *control = flight->control + (each ? (size_t) rank * bytes : 0);
-    struct header header = { .session = mpi_world.session, .place = flight->team->place, .called = flight->mine,
-                             .rank = flight->team->rank, .tag = flight->tag, .inline_bytes = (uint32_t) data,
-                             .send_at = flight->legs[flight->team->rank].send_at,
-                             .recv_at = flight->legs[flight->team->rank].recv_at };
-    memcpy (control, &header, sizeof header);
-    if (data)
-        memcpy (control + sizeof header, leg->out, data);
-    post_control (flight, rank, control, bytes);
+    size_t data = inline_of (flight, leg->out_bytes);
+    if (!flight->is_boarded)
+        send_control (flight, rank, each, data);
     if (!data)
         post_send (flight, rank, flight->window, leg->out, leg->out_bytes, flight->tag);
 }
@@ -176,29 +189,30 @@ is_expected (const struct flight *flight, int rank, const struct header *theirs)
     if (call_is_pair (flight->call))
         mine.kind = mine.kind == ACCEL_ENGINE_SEND ? ACCEL_ENGINE_RECV : ACCEL_ENGINE_SEND;
     return !memcmp (&mine, &theirs->called, sizeof mine)
-           && theirs->inline_bytes == inline_of (flight->legs[rank].in_bytes);
+           && theirs->inline_bytes == inline_of (flight, flight->legs[rank].in_bytes);
 }
 
 void
-flight_meet (struct flight *flight, int rank, const struct message *message)
+flight_meet (struct flight *flight, int rank, const struct header *header, const char *data)
 {
     struct leg *leg = &flight->legs[rank];
     if (flight->over)
         return;
-    if (!is_expected (flight, rank, &message->header)) {
+    if (!is_expected (flight, rank, header)) {
         leg->differs = true;
-        leg->is_other = !call_is_pair (flight->call) && message->header.called.kind < ACCEL_ENGINE_SEND;
+        leg->is_other = !call_is_pair (flight->call) && header->called.kind < ACCEL_ENGINE_SEND;
         return;
     }
     leg->has_come = true;
-    leg->tag = message->header.tag;
-    leg->send_at = message->header.send_at;
-    leg->recv_at = message->header.recv_at;
+    leg->tag = header->tag;
+    leg->send_at = header->send_at;
+    leg->recv_at = header->recv_at;
     flight->missing--;
+    mpi_world.has_all = mpi_world.has_all || !flight->missing;
     if (flight->blocks)
         blocks_meet (flight, rank);
-    else if (message->header.inline_bytes)
-        memcpy (leg->in, message->data, leg->in_bytes);
+    else if (header->inline_bytes)
+        memcpy (leg->in, data, leg->in_bytes);
     else
         post_recv (flight, rank, flight->window, leg->in, leg->in_bytes, leg->tag);
 }
@@ -225,7 +239,7 @@ flight_advance (struct flight *flight)
     bool complete = flight->tiers.is_on ? tiers_advance (flight)
                     : flight->blocks    ? blocks_advance (flight)
                                         : !flight->window->left;
-    if (!complete || flight->missing)
+    if (!complete || flight->missing || flight->is_boarded != flight->is_posted)
         return;
     if (call_reduces (flight->call) && !in_parts && flight->call->count)
         reduce_rows (flight);

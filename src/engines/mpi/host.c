@@ -48,10 +48,41 @@ stage_bytes (void)
     return (size_t) (TIERS_STAGED + TIERS_WINDOW) * TIERS_PIECE;
 }
 
-static size_t
-arenas_at (size_t size)
+/* ---- boards ---- */
+
+static bool
+boards_suit (int most, int world_size)
 {
-    return round_up (PAGE + size * sizeof (struct marks) + size * stage_bytes (), HUGE_PAGE);
+    return most <= BOARD_HOST && world_size <= BOARD_RANKS;
+}
+
+static size_t
+inline_most (int world_size)
+{
+    size_t bytes = (size_t) BOARDS_INLINE_ALL / (size_t) world_size / LINE * LINE;
+    return bytes < BOARD_INLINE ? bytes : BOARD_INLINE;
+}
+
+static size_t
+slot_bytes (int world_size)
+{
+    size_t before = sizeof (struct header) + (size_t) world_size * sizeof (uint32_t);
+    return round_up (before + inline_most (world_size) + sizeof (uint64_t), LINE);
+}
+
+static size_t
+boards_bytes (size_t size, int world_size)
+{
+    return BOARD_SLOTS * sizeof (uint64_t) + size * BOARD_SLOTS * slot_bytes (world_size);
+}
+
+/* ---- the memory ---- */
+
+static size_t
+arenas_at (size_t size, int world_size)
+{
+    size_t boards = boards_suit ((int) size, world_size) ? boards_bytes (size, world_size) : 0;
+    return round_up (PAGE + size * sizeof (struct marks) + size * stage_bytes () + boards, HUGE_PAGE);
 }
 
 static bool
@@ -96,7 +127,7 @@ fill (size_t bytes)
 
 /* Arenas are sparse: each has room for all memory of this host, unless there are very many ranks, or limits. */
 static bool
-make_memory (size_t size, uint64_t token)
+make_memory (size_t size, int world_size, uint64_t token)
 {
     size_t memory = (size_t) sysconf (_SC_PHYS_PAGES) * (size_t) sysconf (_SC_PAGESIZE), arena = ARENA_LEAST;
     while (arena < memory && arena * 2 <= ARENAS_MOST / size)
@@ -105,10 +136,10 @@ make_memory (size_t size, uint64_t token)
     if (mpi_host.fd < 0)
         return false;
     for (; arena >= ARENA_LEAST; arena /= 2) {
-        size_t bytes = arenas_at (size) + size * arena;
+        size_t bytes = arenas_at (size, world_size) + size * arena;
         if (!may_be_written (bytes) || !may_be_mapped (bytes) || ftruncate (mpi_host.fd, (off_t) bytes) || !map (bytes))
             continue;
-        if (!fill (arenas_at (size)))
+        if (!fill (arenas_at (size, world_size)))
             return false;
         *(struct label *) (void *) mpi_host.memory = (struct label){ .token = token, .arena_bytes = arena };
         return true;
@@ -142,7 +173,7 @@ host_prepare (const struct accel_engine_job *job, struct whereabouts *own)
     if (job->local_rank || job->local_world_size == 1 || job->local_world_size == job->world_size
         || getrandom (&own->token, sizeof own->token, 0) != sizeof own->token)
         return;
-    if (make_memory ((size_t) job->local_world_size, own->token))
+    if (make_memory ((size_t) job->local_world_size, job->world_size, own->token))
         own->fd = mpi_host.fd;
     else
         host_close ();
@@ -181,7 +212,8 @@ watch (const struct accel_engine_job *job, const struct whereabouts *all, const 
     for (int i = 0; i < host->world_size; i++) {
         bool is_here = i >= first && i - first < size && i != job->rank && all[i].machine == all[job->rank].machine;
         host->processes[peers[i]]
-            = (struct process){ i, all[i].pid, is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
+            = (struct process){ .rank = i, .pid = all[i].pid,
+                                .fd = is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
     }
     return host->processes;
 }
@@ -189,10 +221,20 @@ watch (const struct accel_engine_job *job, const struct whereabouts *all, const 
 const struct process *
 host_find_ended (int peer)
 {
-    if (!mpi_host.processes || mpi_host.processes[peer].fd < 0)
+    if (!mpi_host.processes || mpi_host.processes[peer].has_ended)
+        return mpi_host.processes ? &mpi_host.processes[peer] : NULL;
+    if (mpi_host.processes[peer].fd < 0)
         return NULL;
     struct pollfd process = { .fd = mpi_host.processes[peer].fd, .events = POLLIN };
     return poll (&process, 1, 0) == 1 ? &mpi_host.processes[peer] : NULL;
+}
+
+void
+host_note_ended (int rank)
+{
+    for (int i = 0; i < mpi_host.world_size; i++)
+        if (mpi_host.processes[i].rank == rank)
+            mpi_host.processes[i].has_ended = true;
 }
 
 bool
@@ -207,6 +249,7 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
             return false;
         }
         is_shared = is_shared || all[first].size > 1;
+        host->most = all[first].size > host->most ? all[first].size : host->most;
         host->hosts++;
         if (has_found && host->above < 0) {
             host->above = first;
@@ -224,6 +267,8 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
     }
     if (!is_shared)
         return false;
+    if (host->size == 1 && !(host->boards = calloc (1, boards_bytes (1, job->world_size))))
+        return false;
     return watch (job, all, peers, host->first, host->size)
            && (host->size == 1 || !host->rank || attach (&all[host->first]));
 }
@@ -235,12 +280,20 @@ host_settle (void)
     size_t size = (size_t) host->size;
     host->marks = &own_marks;
     own_marks = (struct marks){ 0 };
+    host->board_inline = inline_most (host->world_size);
+    host->slot_bytes = slot_bytes (host->world_size);
+    if (size == 1 && !boards_suit (host->most, host->world_size)) {
+        free (host->boards);
+        host->boards = NULL;
+    }
     if (size == 1)
         return;
     host->arena_bytes = ((struct label *) (void *) host->memory)->arena_bytes;
     host->marks = (struct marks *) (void *) (host->memory + PAGE);
     host->stages = host->memory + PAGE + size * sizeof *host->marks;
-    host->arenas = host->memory + arenas_at (size);
+    if (boards_suit (host->most, host->world_size))
+        host->boards = host->stages + size * stage_bytes ();
+    host->arenas = host->memory + arenas_at (size, host->world_size);
 }
 
 /* Memory that was not freed may still be written to. */
@@ -252,6 +305,8 @@ host_unshare (void)
         munmap (host->memory, host->bytes);
     if (host->fd >= 0)
         close (host->fd);
+    if (host->size == 1)
+        free (host->boards);
     free (host->extents);
     *host = (struct host){ .fd = -1, .processes = host->processes, .world_size = host->world_size };
 }

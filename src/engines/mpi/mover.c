@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, EXIT_MS = 200 };
+enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000 };
 
 static struct {
     pthread_t thread;
@@ -84,21 +84,14 @@ move (void *user)
     return NULL;
 }
 
-/* A process that ends without accel_close(): what MPI does then must not meet the thread.  Whoever has the lock for
- * ever keeps the thread out as well. */
+/* A process that ends without accel_close(): what MPI does then must not meet the thread. */
 static void
 stop_at_exit (void)
 {
-    struct timespec until;
     if (mover.pid != getpid ())
         return;
     atomic_store (&mover.must_end, true);
-    clock_gettime (CLOCK_REALTIME, &until);
-    until.tv_nsec += EXIT_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    if (!pthread_mutex_timedlock (&mpi_world.lock, &until))
-        pthread_mutex_unlock (&mpi_world.lock);
+    world_await_threads ();
 }
 
 /* Signals are for the program's threads.  Without the thread, work moves on in calls alone. */
@@ -119,7 +112,7 @@ make (void)
 void
 mover_call (void)
 {
-    if (mpi_world.level < (mpi_world.is_ours ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE) || !is_needed ())
+    if (!world_may_have_threads () || !is_needed ())
         return;
     if (!mover.pid)
         make ();

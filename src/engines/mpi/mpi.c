@@ -213,6 +213,8 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
             team_destroy (team);
     }
     unlock ();
+    if (!status && job->world_size > 1)
+        deaths_begin ();
     *transport = status ? NULL : team;
     return status;
 }
@@ -222,8 +224,10 @@ static void
 engine_close (void *transport)
 {
     struct team *team = transport;
-    lock ();
     bool is_world = !team->place && team->size > 1;
+    if (is_world)
+        deaths_end ();
+    lock ();
     if (is_world)
         mover_end ();
     team_destroy (team);

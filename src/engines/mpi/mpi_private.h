@@ -8,8 +8,9 @@
  * there in the order of ranks by libaccel's kernels, and go back to all: each byte is sent as often as in a ring, and
  * the bits are those of engine shm, the same in every run.
  *
- * On several hosts, ranks of one host share memory, and large all-reduces of the world go through it (tiers.c): each
- * byte crosses the network once in each direction, not once for each rank.
+ * On several hosts, ranks of one host share memory.  Control messages of the world's collectives go through it, and
+ * those of a host go to other hosts together (boards.c).  So do large all-reduces of the world (tiers.c): each byte
+ * crosses the network once in each direction, not once for each rank.
  *
  * One communicator of MPI serves all groups.  Control messages name their group, so a group is made without waiting.
  *
@@ -45,13 +46,15 @@ struct header {
     int32_t rank;     /* the sender, in the group */
     int32_t tag;      /* of its messages with data; the next one is the call's, too */
     uint32_t inline_bytes;
-    uint32_t ended;   /* of GAVE_UP: 1 + the rank of the job that the sender has seen to end */
+    uint32_t ended;   /* of GAVE_UP and ENDED: 1 + the rank of the job that the sender has seen to end */
     uint64_t send_at, recv_at; /* the sender's buffers in the arenas of its host, or FOREIGN */
+    uint64_t collectives; /* messages of the sender's board that come before this one */
 };
 
 #define FOREIGN UINT64_MAX
 
 enum {
+    LINE = 64,
     SLICE_MS = 50,
     PAUSE_MS = 1000,      /* longer than this between two looks, the program was computing */
     CONTROL_BYTES = 4000, /* of a control message: below the size that MPI sends at once everywhere */
@@ -71,7 +74,15 @@ enum {
     TAG_HELLO = 1,
     TAG_CONTROL = 2,
     TAG_FIRST = 4, /* of data; even */
+    BOARD_SLOTS = 8,
+    BOARD_INLINE = 16 << 10,       /* data of a message on a board */
+    BOARDS_INLINE_ALL = 64 << 10,  /* that of all ranks should not exceed */
+    PARCELS = 8,       /* bundles that MPI may still have */
+    BOARD_HOST = 30,   /* ranks of a host, and of the job, with boards */
+    BOARD_RANKS = 64,
     GAVE_UP = -1,  /* a kind of control message: the rank will not come any more, and says why */
+    ENDED = -2,    /* another one: a rank of the sender's host has ended */
+    BUNDLE = -3,   /* another one: the control messages of several ranks */
     REASON_BYTES = 512,
 };
 
@@ -108,6 +119,8 @@ struct marks {
     _Atomic uint64_t staged; /* pieces before this one can be read */
     _Atomic uint64_t done;   /* those that this rank carries, and come before this one, are reduced */
     _Atomic uint64_t taken;  /* this rank has what comes before this one */
+    _Atomic uint64_t written; /* messages on its board */
+    _Atomic uint64_t seen;   /* messages that it has read on the board of each other rank */
 } __attribute__ ((aligned (128)));
 
 /** The ranks of this host and their memory: marks, stages, arenas.  Everything with the lock. */
@@ -119,11 +132,15 @@ struct host {
     int above_size, below_size;
     unsigned char *memory, *stages, *arenas;
     struct marks *marks; /* [size] */
+    unsigned char *boards; /* gates, then [size, BOARD_SLOTS] messages; NULL: there are none */
+    size_t board_inline, slot_bytes; /* of a message: data at most, and all of it */
+    int most; /* ranks of a host */
     size_t bytes, arena_bytes;
     int world_size;
     struct process {
         int rank, pid;
         int fd; /* to see it end; -1: of another host */
+        bool has_ended; /* there, as one of its ranks has said */
     } *processes; /* [world_size], by rank of MPI */
     struct extent {
         size_t offset, bytes;
@@ -153,7 +170,13 @@ struct flight {
     struct called mine;
     int tag;
     unsigned missing;      /* ranks that have not come */
-    char *control;         /* control messages, [1] or [size] */
+    char *control;         /* control messages, [1] or [size], or a bundle */
+    bool is_boarded;       /* its control message goes by the board, */
+    bool is_posted;        /* and is there */
+    bool is_sent;          /* this rank has sent the bundle */
+    bool is_flushed;       /* other hosts know who is missing here */
+    uint64_t serial;       /* of those on the board */
+    uint32_t *pairs;       /* [size] control messages that came before and went from rank to rank */
     char *rows;            /* of a reduction: what other ranks send */
     size_t rows_bytes;
     const void **sources;  /* [size], for the kernels */
@@ -190,6 +213,10 @@ struct team {
     int quitter;         /* a rank of the job that has given up, or -1 */
     char its_reason[REASON_BYTES];
     struct queue *queues; /* [size], of control messages that have come too early */
+    struct queue *bundled; /* [size], the same from boards of other hosts, in the order of calls; without `last` */
+    uint64_t boarded;      /* calls that this rank has started with its board */
+    uint64_t *matched;     /* [size] messages of boards that have found their call */
+    uint32_t *pairs_to, *pairs_from; /* [size] control messages from rank to rank, started and matched */
     int *peers;           /* [size], ranks of MPI */
 };
 
@@ -198,6 +225,13 @@ struct note {
     struct flight *flight;
     unsigned *block_left, *leg_left;
     bool receives, is_data;
+};
+
+/** A bundle that MPI sends at once, although it may say so later. */
+struct parcel {
+    int count;
+    MPI_Request requests[BOARD_RANKS];
+    char bytes[CONTROL_BYTES];
 };
 
 /** MPI in this process.  Everything with the lock. */
@@ -215,13 +249,17 @@ struct world {
     uint32_t ended;   /* 1 + a rank of this host that was seen to end */
     bool is_crowded;  /* this host has more ranks than processors */
     int waiters;      /* threads that wait for a call */
+    bool has_all;     /* a call has the control messages of all ranks, since MPI was asked last */
     int groups;
     const struct accel_engine_helpers *helpers; /* of the job */
     struct team *teams;
     struct message *orphans; /* for groups that this rank has not joined yet */
     MPI_Request ring[RING];
-    char (*ring_bytes)[CONTROL_BYTES];
+    char *ring_bytes; /* [RING, control_most] */
+    size_t control_most;
     int ring_head;
+    struct parcel *parcels; /* [PARCELS] */
+    int parcel;             /* the last one that was taken */
     MPI_Request *requests; /* [request_count] */
     struct note *notes;
     int *indices;
@@ -234,7 +272,8 @@ struct world {
 
 extern struct world mpi_world;
 
-/* Files use what is declared above them: host, arena, world, post, blocks, tiers, flight, team, mover, mpi. */
+/* Files use what is declared above them: host, arena, world, post, deaths, blocks, tiers, boards, flight, team, mover,
+ * mpi. */
 
 /* ---- host.c ---- */
 /** What a rank says of where it is. */
@@ -252,8 +291,10 @@ void host_prepare (const struct accel_engine_job *job, struct whereabouts *own);
 bool host_attach (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers);
 /** All ranks are attached. */
 void host_settle (void);
-/** @return the process of rank @p peer of MPI if it was on this host, and has ended; otherwise NULL */
+/** @return the process of rank @p peer of MPI if it has ended, as far as this host knows; otherwise NULL */
 const struct process *host_find_ended (int peer);
+/** Rank @p rank of the job has ended on another host. */
+void host_note_ended (int rank);
 /** Without the memory, ranks are still seen to end. */
 void host_unshare (void);
 void host_close (void);
@@ -276,6 +317,10 @@ bool world_check (int code, const char *call);
 enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct accel_error *err);
 /** Whether this thread may call MPI. */
 bool world_is_mine (void);
+/** Whether a thread of the engine may, with the lock: the program may call MPI at the same time. */
+bool world_may_have_threads (void);
+/** At exit: a thread of the engine that will not call MPI again gets a moment to give the lock back. */
+void world_await_threads (void);
 const char *world_level_name (int level);
 
 /** Before MPI_Init(): let MPI's own plug-ins find it. */
@@ -291,6 +336,10 @@ void post_recv (struct flight *flight, int rank, struct block *block, void *at, 
 void post_control (struct flight *flight, int rank, const void *message, size_t bytes);
 /** The same without a call; @p message stays as it is for ever. */
 void post_last_words (int peer, const void *message, size_t bytes);
+/** Memory for a message of @p bytes that MPI sends at once, so no call waits for it.  @return NULL: there is none */
+char *parcel_take (size_t bytes);
+/** Send it, to several ranks of MPI. */
+void parcel_send (int peer, size_t bytes);
 /** Find out what MPI has finished; sets `moved` of teams. */
 void post_test (void);
 /** A failed call: take back what MPI has not begun to receive. */
@@ -301,6 +350,12 @@ void ring_close (void);
 /** @} */
 /** @return the next control message that has come, or NULL; to be freed */
 struct message *ring_next (void);
+
+/* ---- deaths.c ---- */
+/** From now on, other hosts hear at once of ranks of this host that end.  Both without the lock; MPI is open. @{ */
+void deaths_begin (void);
+void deaths_end (void);
+/** @} */
 
 /* ---- blocks.c ---- */
 /** Cut a large reduction into blocks. */
@@ -320,13 +375,29 @@ bool tiers_advance (struct flight *flight);
 /** Whether rank @p rank of this host is not through with it. */
 bool tiers_await (const struct flight *flight, int rank);
 
+/* ---- boards.c ---- */
+/** Whether the control message of @p call goes by them. */
+bool boards_serve (const struct team *team, const struct accel_engine_call *call);
+/** Write what can be written. */
+void boards_post (struct team *team);
+/** Tell other hosts who has come, if some ranks of this one have not. */
+void boards_flush (struct team *team);
+/** @return whether the next control message of @p rank is this one, from its board */
+bool boards_peek (const struct team *team, int rank, const struct header **header, const char **data);
+/** It has found its call. */
+void boards_take (struct team *team, int rank);
+/** Whether a rank of this host has written something new. */
+bool boards_have (const struct team *team, int rank);
+/** Queue the message at @p at of a bundle.  @param[out] rank  whose it is  @return whether there was one */
+bool boards_unpack (struct team *team, const struct message *bundle, size_t *at, int *rank);
+
 /* ---- flight.c ---- */
 /** Prepare @p call.  @return NULL without memory */
 struct flight *flight_create (struct team *team, const struct accel_engine_call *call);
 /** Send what needs nobody else. */
 void flight_begin (struct flight *flight);
 /** The control message of @p rank has come. */
-void flight_meet (struct flight *flight, int rank, const struct message *message);
+void flight_meet (struct flight *flight, int rank, const struct header *header, const char *data);
 /** Do what can be done now; sets `over`. */
 void flight_advance (struct flight *flight);
 void flight_destroy (struct flight *flight);
@@ -341,6 +412,17 @@ static inline bool
 call_reduces (const struct accel_engine_call *call)
 {
     return call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
+}
+
+/** What the control message of @p flight says, with @p data bytes of data. */
+static inline struct header
+flight_header (const struct flight *flight, size_t data)
+{
+    const struct team *team = flight->team;
+    return (struct header){ .session = mpi_world.session, .place = team->place, .called = flight->mine,
+                            .rank = team->rank, .tag = flight->tag, .inline_bytes = (uint32_t) data,
+                            .send_at = flight->legs[team->rank].send_at, .recv_at = flight->legs[team->rank].recv_at,
+                            .collectives = team->boarded };
 }
 
 /** Whether @p flight lacks something of @p rank. */

@@ -63,6 +63,34 @@ post_last_words (int peer, const void *message, size_t bytes)
         MPI_Request_free (&request);
 }
 
+char *
+parcel_take (size_t bytes)
+{
+    struct world *world = &mpi_world;
+    int done = 1, next = (world->parcel + 1) % PARCELS;
+    if (!world->parcels)
+        world->parcels = calloc (PARCELS, sizeof *world->parcels);
+    if (!world->parcels || bytes > CONTROL_BYTES)
+        return NULL;
+    struct parcel *parcel = &world->parcels[next];
+    if (parcel->count
+        && (!world_check (MPI_Testall (parcel->count, parcel->requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall")
+            || !done))
+        return NULL;
+    world->parcel = next;
+    parcel->count = 0;
+    return parcel->bytes;
+}
+
+void
+parcel_send (int peer, size_t bytes)
+{
+    struct parcel *parcel = &mpi_world.parcels[mpi_world.parcel];
+    if (world_check (MPI_Isend (parcel->bytes, (int) bytes, MPI_BYTE, peer, TAG_CONTROL, mpi_world.comm,
+                                &parcel->requests[parcel->count]), "MPI_Isend"))
+        parcel->count++;
+}
+
 void
 post_send (struct flight *flight, int rank, struct block *block, const void *at, size_t bytes, int tag)
 {
@@ -126,15 +154,18 @@ post_cancel (const struct flight *flight)
 static bool
 receive_next (int slot)
 {
-    return world_check (MPI_Irecv (mpi_world.ring_bytes[slot], CONTROL_BYTES, MPI_BYTE, MPI_ANY_SOURCE, TAG_CONTROL,
-                                   mpi_world.comm, &mpi_world.ring[slot]), "MPI_Irecv");
+    return world_check (MPI_Irecv (mpi_world.ring_bytes + (size_t) slot * mpi_world.control_most,
+                                   (int) mpi_world.control_most, MPI_BYTE, MPI_ANY_SOURCE, TAG_CONTROL, mpi_world.comm,
+                                   &mpi_world.ring[slot]), "MPI_Irecv");
 }
 
 bool
 ring_open (void)
 {
-    if (!mpi_world.ring_bytes)
-        mpi_world.ring_bytes = calloc (RING, sizeof *mpi_world.ring_bytes);
+    size_t bundle = mpi_host.boards ? sizeof (struct header) + (size_t) mpi_host.most * mpi_host.slot_bytes : 0;
+    free (mpi_world.ring_bytes);
+    mpi_world.control_most = bundle > CONTROL_BYTES ? bundle : CONTROL_BYTES;
+    mpi_world.ring_bytes = calloc (RING, mpi_world.control_most);
     if (!mpi_world.ring_bytes) {
         world_check (MPI_ERR_NO_MEM, "memory for messages");
         return false;
@@ -169,7 +200,7 @@ ring_next (void)
     if (!world->session || *world->error
         || !world_check (MPI_Test (&world->ring[world->ring_head], &has_come, &status), "MPI_Test") || !has_come)
         return NULL;
-    const char *from = world->ring_bytes[world->ring_head];
+    const char *from = world->ring_bytes + (size_t) world->ring_head * world->control_most;
     MPI_Get_count (&status, MPI_BYTE, &bytes);
     size_t size = (size_t) bytes, data = size - sizeof (struct header);
     struct message *message = size < sizeof (struct header) ? NULL : malloc (sizeof *message + data);

@@ -13,23 +13,49 @@ enum {
     PROBES = 64,  /* times that MPI is asked after each */
 };
 
+static void
+release (struct team *team)
+{
+    free (team->queues);
+    free (team->bundled);
+    free (team->matched);
+    free (team->pairs_to);
+    free (team->pairs_from);
+    free (team->peers);
+    free (team);
+}
+
 struct team *
 team_create (int size, int rank, int64_t place, uint32_t timeout_ms)
 {
     struct team *team = calloc (1, sizeof *team);
-    struct queue *queues = calloc ((size_t) size, sizeof *queues);
-    int *peers = calloc ((size_t) size, sizeof *peers);
-    if (!team || !queues || !peers) {
-        free (team);
-        free (queues);
-        free (peers);
+    size_t ranks = (size_t) size;
+    if (!team)
+        return NULL;
+    *team = (struct team){ .size = size, .rank = rank, .place = place, .timeout_ms = timeout_ms, .quitter = -1,
+                           .queues = calloc (ranks, sizeof *team->queues),
+                           .bundled = calloc (ranks, sizeof *team->bundled),
+                           .matched = calloc (ranks, sizeof *team->matched),
+                           .pairs_to = calloc (ranks, sizeof *team->pairs_to),
+                           .pairs_from = calloc (ranks, sizeof *team->pairs_from),
+                           .peers = calloc (ranks, sizeof *team->peers) };
+    if (!team->queues || !team->bundled || !team->matched || !team->pairs_to || !team->pairs_from || !team->peers) {
+        release (team);
         return NULL;
     }
-    *team = (struct team){ .size = size, .rank = rank, .place = place, .timeout_ms = timeout_ms, .queues = queues,
-                           .peers = peers, .quitter = -1 };
     for (int i = 0; i < size; i++)
-        queues[i].last = &queues[i].first;
+        team->queues[i].last = &team->queues[i].first;
     return team;
+}
+
+static void
+empty (struct queue *queue)
+{
+    while (queue->first) {
+        struct message *message = queue->first;
+        queue->first = message->next;
+        free (message);
+    }
 }
 
 void
@@ -40,15 +66,11 @@ team_destroy (struct team *team)
         at = &(*at)->next;
     if (*at)
         *at = team->next;
-    for (int i = 0; i < team->size; i++)
-        while (team->queues[i].first) {
-            struct message *message = team->queues[i].first;
-            team->queues[i].first = message->next;
-            free (message);
-        }
-    free (team->queues);
-    free (team->peers);
-    free (team);
+    for (int i = 0; i < team->size; i++) {
+        empty (&team->queues[i]);
+        empty (&team->bundled[i]);
+    }
+    release (team);
 }
 
 void
@@ -74,20 +96,40 @@ keep_orphan (struct message *message)
 static void
 match (struct team *team, int rank)
 {
+    bool has_boards = mpi_host.boards && !team->place;
     struct queue *queue = &team->queues[rank];
-    for (struct flight *flight = team->first; flight && queue->first; flight = flight->next) {
+    const struct header *header;
+    const char *data;
+    for (struct flight *flight = team->first; flight; flight = flight->next) {
         struct leg *leg = &flight->legs[rank];
+        struct message *message = queue->first;
         if (leg->differs)
             return;
         if (!leg->is_used || leg->has_come)
             continue;
-        struct message *message = queue->first;
+        if (has_boards && boards_peek (team, rank, &header, &data)) {
+            flight_meet (flight, rank, header, data);
+            boards_take (team, rank);
+            continue;
+        }
+        if (!message || (has_boards && message->header.collectives != team->matched[rank]))
+            return;
         queue->first = message->next;
         if (!queue->first)
             queue->last = &queue->first;
-        flight_meet (flight, rank, message);
+        team->pairs_from[rank]++;
+        flight_meet (flight, rank, &message->header, message->data);
         free (message);
     }
+}
+
+static void
+unpack (struct team *team, const struct message *bundle)
+{
+    size_t at = 0;
+    int rank;
+    while (boards_unpack (team, bundle, &at, &rank))
+        match (team, rank);
 }
 
 /* Takes @message. */
@@ -98,11 +140,19 @@ deliver (struct message *message)
     struct team *team = mpi_world.teams;
     while (team && team->place != header->place)
         team = team->next;
-    if (header->session != mpi_world.session
-        || (team && (header->rank < 0 || header->rank >= team->size || team->peers[header->rank] != message->from))) {
+    if (header->session == mpi_world.session && header->called.kind == ENDED) {
+        host_note_ended ((int) header->ended - 1);
+        free (message);
+    } else if (header->session != mpi_world.session
+               || (team
+                   && (header->rank < 0 || header->rank >= team->size
+                       || team->peers[header->rank] != message->from))) {
         free (message);
     } else if (!team) {
         keep_orphan (message);
+    } else if (header->called.kind == BUNDLE) {
+        unpack (team, message);
+        free (message);
     } else if (header->called.kind == GAVE_UP) {
         size_t length = header->inline_bytes < REASON_BYTES ? header->inline_bytes : REASON_BYTES - 1;
         if (team->quitter < 0) {
@@ -169,20 +219,34 @@ team_start (struct team *team, struct flight *flight)
         end = &(*end)->next;
     *end = flight;
     flight_begin (flight);
+    boards_post (team);
     for (int i = 0; i < team->size; i++)
         match (team, i);
-    team_progress_all ();
+    flight_advance (flight);
+    if (!flight->over)
+        team_progress_all ();
 }
 
 /* ---- progress ---- */
 
+/* Asked once more than there are messages, MPI may leave the processor to others; not when a call has all it needs. */
 static void
 poll_mpi (void)
 {
     struct message *message;
+    mpi_world.has_all = false;
     post_test ();
-    while ((message = ring_next ()))
+    while (!mpi_world.has_all && (message = ring_next ()))
         deliver (message);
+}
+
+static void
+look_at_boards (struct team *team)
+{
+    boards_post (team);
+    for (int i = mpi_host.first; i < mpi_host.first + mpi_host.size; i++)
+        if (boards_have (team, i))
+            match (team, i);
 }
 
 /* @return whether data was moved, or a call ended */
@@ -195,6 +259,8 @@ progress (struct team *team)
         team_say_gave_up (team);
         team_fail (team, ACCEL_ERR_PEER, &gave_up);
     }
+    if (mpi_host.boards && !team->place && oldest)
+        look_at_boards (team);
     for (struct flight *flight = team->first; flight; flight = flight->next)
         flight_advance (flight);
     bool moved = team->moved || oldest != team_oldest (team);
@@ -250,7 +316,8 @@ look_for_quitters_elsewhere (const struct team *team, const struct flight *fligh
     return ACCEL_OK;
 }
 
-/* A rank of this host that has ended, or any that has given up.  Other hosts will hear of the former from this rank. */
+/* A rank that has ended, as this host knows, or any that has given up.  Other hosts will hear of the former from this
+ * rank, too. */
 static enum accel_status
 look_for_quitters (const struct team *team, const struct flight *flight, struct accel_error *err)
 {
@@ -315,6 +382,7 @@ consider (struct team *team, bool moved)
     if (!oldest || (now < team->looked_ms + SLICE_MS && !*mpi_world.error))
         return;
     team->looked_ms = now;
+    boards_flush (team);
     enum accel_status status = look (team, oldest, &err);
     team->verdicts = status ? team->verdicts + 1 : 0;
     if (status && !moves_after_all (team, oldest) && team->verdicts == VERDICTS)
@@ -330,6 +398,11 @@ team_move_all (void)
         if (progress (team)) {
             team->waited_ms = team->disputes = team->verdicts = 0;
             any = true;
+        }
+    for (struct team *team = mpi_world.teams; team && !any; team = team->next)
+        if (now_ms () >= team->looked_ms + SLICE_MS) {
+            team->looked_ms = now_ms ();
+            boards_flush (team);
         }
     return any;
 }

@@ -16,12 +16,13 @@
 #include <unistd.h>
 
 enum {
-    PROTOCOL = 2,
+    PROTOCOL = 3,
     FAILED_LEAVE_MS = 5000, /* for MPI_Finalize() after a failure */
     LEAVE_MS = 10000,       /* the same, once all ranks are known to call it */
     QUIET_MS = 60,          /* for the slowest rank to leave a barrier after the first one */
     POLL_NS = 200000,
     HOUR_MS = 3600000,
+    EXIT_MS = 200,
 };
 
 struct world mpi_world = { .lock = PTHREAD_MUTEX_INITIALIZER, .level = MPI_THREAD_SERIALIZED };
@@ -83,6 +84,25 @@ world_check (int code, const char *call)
     MPI_Error_string (code, text, &length);
     snprintf (mpi_world.error, sizeof mpi_world.error, "%s: %.200s", call, text);
     return false;
+}
+
+bool
+world_may_have_threads (void)
+{
+    return mpi_world.level >= (mpi_world.is_ours ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE);
+}
+
+/* Whoever has the lock for ever keeps the thread out as well. */
+void
+world_await_threads (void)
+{
+    struct timespec until;
+    clock_gettime (CLOCK_REALTIME, &until);
+    until.tv_nsec += EXIT_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (!pthread_mutex_timedlock (&mpi_world.lock, &until))
+        pthread_mutex_unlock (&mpi_world.lock);
 }
 
 bool
@@ -264,19 +284,32 @@ world_show_symbols (void)
         dlopen (info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
-/* The ranks of one host have met before. */
+/* "0", "0-1" */
+static void
+add_ranks (char *text, size_t size, int first, int end)
+{
+    size_t length = strlen (text);
+    const char *comma = length ? ", " : "";
+    if (first + 1 == end)
+        snprintf (text + length, size - length, "%s%d", comma, first);
+    else if (first < end)
+        snprintf (text + length, size - length, "%s%d-%d", comma, first, end - 1);
+}
+
+/* The ranks of one host have met before, so some of another host have not come. */
 static enum accel_status
 fail_to_begin (const struct accel_engine_job *job, struct accel_error *err)
 {
-    int first = job->rank - job->local_rank, last = first + job->local_world_size - 1;
-    char here[64] = "";
+    int first = job->rank - job->local_rank;
+    char others[64] = "", where[96] = "other ranks";
     mpi_world.is_stuck = true;
-    if (job->local_world_size < job->world_size)
-        snprintf (here, sizeof here, first == last ? " on other hosts (rank %d is here)"
-                                                   : " on other hosts (ranks %d-%d are here)", first, last);
+    add_ranks (others, sizeof others, 0, first);
+    add_ranks (others, sizeof others, first + job->local_world_size, job->world_size);
+    if (*others)
+        snprintf (where, sizeof where, "ranks of other hosts (%s)", others);
     return job->helpers->fail (err, ACCEL_ERR_TIMEOUT,
-                               "accel_open: rank %d timed out after %u ms in MPI_Init_thread(), waiting for ranks%s to "
-                               "call accel_open()", job->rank, job->timeout_ms, here);
+                               "accel_open: rank %d timed out after %u ms in MPI_Init_thread(), waiting for %s to call "
+                               "accel_open()", job->rank, job->timeout_ms, where);
 }
 
 /* The program has started MPI, or we have, for an earlier job. */

@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/collectives/tensors.h"
 #include "lib/comm/comm_object.h"
+#include "lib/comm/links.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 
@@ -75,6 +76,19 @@ join (struct accel_comm *comm, const struct comm_site *site, const struct member
     return status;
 }
 
+/* An engine may wait for ranks that are in no group, which the watch of a group does not know: so all must have come
+ * before any goes on. */
+static enum accel_status
+split_links (struct accel_comm *comm, const struct comm_site *site, const int64_t *places, int rank,
+             struct accel_error *err)
+{
+    bool splits;
+    enum accel_status status = comm_split_links (comm, places, rank, &splits, err);
+    if (status)
+        comm_give_up (comm, "an engine cannot make a group");
+    return status || !splits ? status : comm_barrier (comm, site, err);
+}
+
 /* The first of each group finds the place where it meets, and all are told. */
 static enum accel_status
 meet (struct accel_comm *comm, const struct comm_site *site, const struct members *members, bool leads,
@@ -90,11 +104,15 @@ meet (struct accel_comm *comm, const struct comm_site *site, const struct member
     if (leads && comm_make_group (comm, members->count, own, err))
         own[0] = -1;
     enum accel_status status = comm_all_gather (comm, site, own, places, count, ACCEL_INT64, err);
-    if (status || !members->count)
+    if (status)
         return status;
-    const int64_t *theirs = &places[(size_t) members->ranks[0] * count];
-    status = theirs[0] < 0 ? comm_no_memory (site, err) : join (comm, site, members, theirs, group, err);
-    if (status && theirs[0] >= 0)
+    const int64_t *theirs = members->count ? &places[(size_t) members->ranks[0] * count] : NULL;
+    bool has_place = theirs && theirs[0] >= 0;
+    status = split_links (comm, site, has_place ? theirs : NULL, members->index, err);
+    if (status || !theirs)
+        return status;
+    status = has_place ? join (comm, site, members, theirs, group, err) : comm_no_memory (site, err);
+    if (status && has_place)
         comm_give_up (comm, "cannot allocate memory for a group");
     return status;
 }

@@ -57,6 +57,7 @@ comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error 
     struct accel_comm *made = comm_create (NULL, job->identity.rank, job->identity.world_size);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
+    made->device = job->device;
     watch_init (&made->watch);
     job->helpers = &made->watch.helpers;
     engine_job_show (job);

@@ -27,6 +27,7 @@ struct comm_link {
     void *transport;
     uint64_t devices; /* set of DLDeviceType: whose calls it runs */
     bool is_open;
+    bool is_named; /* by the program or its user */
 };
 
 struct accel_comm {
@@ -52,6 +53,8 @@ struct accel_comm {
     uint64_t devices; /* set of DLDeviceType: what else the engine runs calls for */
     struct comm_link links[COMM_LINKS]; /* [link_count]; see links.h */
     int link_count;
+    DLDevice device; /* what this rank computes on */
+    char refusal[ACCEL_ERROR_TEXT_SIZE]; /* of the world: why there is no engine for its memory */
     struct accel_error broken; /* why, once `is_broken`; written once, with work_lock() */
     char unsettled_text[ACCEL_ERROR_TEXT_SIZE];
 };

@@ -14,12 +14,25 @@ comm_engine_name (const struct accel_comm *comm)
     return comm->engine->name;
 }
 
+/* The engine for memory on @device, if it has some that is better than other; all 0: none has. */
+static struct comm_route
+find_allocator (const struct accel_comm *comm, DLDevice device)
+{
+    bool is_own = device.device_type == comm->device.device_type && device.device_id == comm->device.device_id;
+    struct comm_route route = comm_route_to (comm, device);
+    bool has_some = is_own && route.engine != comm->engine && route.engine->alloc;
+    return has_some ? route : (struct comm_route){ NULL, NULL };
+}
+
 enum accel_status
 comm_alloc (struct accel_comm *comm, DLDevice device, void **memory, size_t bytes, struct accel_error *err)
 {
     const struct memory *kind = memory_of (device);
     if (kind->host && comm->engine->alloc)
         return comm->engine->alloc (comm->transport, memory, bytes, err);
+    struct comm_route route = find_allocator (comm, device);
+    if (route.engine)
+        return route.engine->alloc (route.transport, memory, bytes, err);
     *memory = kind->create (device, bytes, true);
     return *memory ? ACCEL_OK : memory_fail (device, err, "accel_alloc: cannot allocate %zu bytes", bytes);
 }
@@ -28,8 +41,11 @@ void
 comm_free (struct accel_comm *comm, DLDevice device, void *memory)
 {
     const struct memory *kind = memory_of (device);
+    struct comm_route route = find_allocator (comm, device);
     if (kind->host && comm->engine->free)
         comm->engine->free (comm->transport, memory);
+    else if (route.engine && memory)
+        route.engine->free (route.transport, memory);
     else
         kind->destroy (device, memory);
 }
@@ -81,13 +97,23 @@ check_link (const struct accel_comm *comm, const struct accel_engine_call *call,
 {
     DLDevice device = engine_site (call)->device;
     const struct accel_engine *engine = comm_engine_for (comm, device);
+    const char *kind = tensor_device_name (device);
+    if (engine && engine != comm->engine && device.device_type == comm->device.device_type
+        && device.device_id != comm->device.device_id)
+        return comm_fail (call->site, ACCEL_ERR_INVALID, err,
+                          "the tensor is on %s:%d, but rank %d computes on %s:%d, which accel_device() returns", kind,
+                          (int) device.device_id, watch_name (&comm->watch, comm->rank), kind,
+                          (int) comm->device.device_id);
     if (engine)
         return check_call (engine, call, err);
-    const char *kind = tensor_device_name (device);
+    const struct accel_comm *world = comm;
+    while (world->parent)
+        world = world->parent;
     return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err,
                       "the tensor of rank %d is on %s:%d, but this job has no engine for %s memory, only %s for the "
-                      "host's",
-                      watch_name (&comm->watch, comm->rank), kind, (int) device.device_id, kind, comm->engine->name);
+                      "host's%s%s",
+                      watch_name (&comm->watch, comm->rank), kind, (int) device.device_id, kind, comm->engine->name,
+                      *world->refusal ? ": " : "", world->refusal);
 }
 
 enum accel_status

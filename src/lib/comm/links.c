@@ -28,17 +28,27 @@ add_served (struct served *served, const char *kind, const struct accel_engine *
 }
 
 static bool
-add_link (struct accel_comm *comm, const struct accel_engine *engine, uint64_t bit)
+add_link (struct accel_comm *comm, const struct accel_engine *engine, uint64_t bit, bool named)
 {
     for (int i = 0; i < comm->link_count; i++)
         if (comm->links[i].engine == engine) {
             comm->links[i].devices |= bit;
+            comm->links[i].is_named |= named;
             return true;
         }
     if (comm->link_count == COMM_LINKS)
         return false;
-    comm->links[comm->link_count++] = (struct comm_link){ .engine = engine, .devices = bit };
+    comm->links[comm->link_count++] = (struct comm_link){ .engine = engine, .devices = bit, .is_named = named };
     return true;
+}
+
+/* Keep @why without the name of the call. */
+static void
+note_refusal (struct accel_comm *comm, const struct accel_error *why)
+{
+    static const char call[] = "accel_open: ";
+    bool has_call = !strncmp (why->text, call, sizeof call - 1);
+    snprintf (comm->refusal, sizeof comm->refusal, "%s", why->text + (has_call ? sizeof call - 1 : 0));
 }
 
 /* The host's engine, if it can, or the best one; or the one that was named.  Without any, calls on tensors there are
@@ -54,14 +64,17 @@ choose_for (struct accel_comm *comm, const struct accel_engine *host, struct eng
     if (!(host->devices & ACCEL_ENGINE_BIT (type)) || (named && strcmp (name, host->name))) {
         job->engine = named ? name : NULL;
         job->memory = type;
-        enum accel_status status = engine_choose (&engine, job, named ? err : NULL);
+        struct accel_error why;
+        enum accel_status status = engine_choose (&engine, job, named ? err : &why);
+        if (status && !named)
+            note_refusal (comm, &why);
         if (status)
             return named ? status : ACCEL_OK;
     }
     add_served (served, kind, engine);
     if (engine == host)
         comm->devices |= ACCEL_ENGINE_BIT (type);
-    else if (!add_link (comm, engine, ACCEL_ENGINE_BIT (type)))
+    else if (!add_link (comm, engine, ACCEL_ENGINE_BIT (type), named))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: a job can have engines for at most %d kinds of "
                            "memory beside the host's", COMM_LINKS);
     return ACCEL_OK;
@@ -101,15 +114,31 @@ comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, str
     return status ? status : compare (comm, &served, err);
 }
 
+/* An engine that nobody named, and that cannot connect these ranks, which all of them find, is left out. */
+static enum accel_status
+open_link (struct accel_comm *comm, struct comm_link *link, struct engine_job *job, struct accel_error *err)
+{
+    struct accel_error why;
+    comm->watch.engine = link->engine;
+    enum accel_status status = link->engine->open (&link->transport, engine_job_show (job), &why);
+    link->is_open = !status;
+    if (status == ACCEL_ERR_UNSUPPORTED && !link->is_named)
+        note_refusal (comm, &why);
+    else if (status && err)
+        *err = why;
+    return status;
+}
+
 enum accel_status
 comm_open_links (struct accel_comm *comm, struct engine_job *job, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
     for (int i = 0; !status && i < comm->link_count; i++) {
-        struct comm_link *link = &comm->links[i];
-        comm->watch.engine = link->engine;
-        status = link->engine->open (&link->transport, engine_job_show (job), err);
-        link->is_open = !status;
+        status = open_link (comm, &comm->links[i], job, err);
+        if (status == ACCEL_ERR_UNSUPPORTED && !comm->links[i].is_named) {
+            comm->links[i--] = comm->links[--comm->link_count];
+            status = ACCEL_OK;
+        }
     }
     comm->watch.engine = comm->engine;
     return status;
@@ -197,11 +226,27 @@ comm_make_places (struct accel_comm *comm, int size, int64_t *places, struct acc
 }
 
 enum accel_status
+comm_split_links (const struct accel_comm *comm, const int64_t *places, int rank, bool *splits, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    *splits = comm->engine->split;
+    if (*splits)
+        status = comm->engine->split (comm->transport, places ? places[0] : -1, rank, err);
+    for (int i = 0; !status && i < comm->link_count; i++)
+        if (comm->links[i].engine->split) {
+            *splits = true;
+            status = comm->links[i].engine->split (comm->links[i].transport, places ? places[1 + i] : -1, rank, err);
+        }
+    return status;
+}
+
+enum accel_status
 comm_join_links (struct accel_comm *group, const int *ranks, const int64_t *places, struct accel_error *err)
 {
     const struct accel_comm *parent = group->parent;
     enum accel_status status = ACCEL_OK;
     group->devices = parent->devices;
+    group->device = parent->device;
     for (int i = 0; !status && i < parent->link_count; i++) {
         struct comm_link *link = &group->links[group->link_count++];
         *link = parent->links[i];

@@ -39,6 +39,12 @@ __attribute__ ((cold)) enum accel_status comm_run_link (struct accel_comm *comm,
 /** Find places where a group meets: [1 + link_count], the host's engine's first. */
 enum accel_status comm_make_places (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err);
 
+/** Tell engines that need it which groups of @p comm's ranks are made.
+ *  @param places  of the group that this rank will join; NULL: of none  @param rank  the rank in it
+ *  @param[out] splits  whether there is such an engine */
+enum accel_status comm_split_links (const struct accel_comm *comm, const int64_t *places, int rank, bool *splits,
+                                    struct accel_error *err);
+
 /** Connect @p group with its parent's links. */
 enum accel_status comm_join_links (struct accel_comm *group, const int *ranks, const int64_t *places,
                                    struct accel_error *err);

@@ -18,6 +18,7 @@ struct engine_job {
     const char *engines; /* those to try, by kind of memory: "shm", or "cpu:shm,cuda:nccl"; NULL: any */
     const char *engine;  /* the only one to try for `memory`, or NULL */
     DLDeviceType memory; /* what the engine to be chosen has to serve */
+    DLDevice device;     /* what this rank computes on */
     uint32_t timeout_ms;
     struct jobseg segment; /* the job's on this host; none: a process alone without a launcher, or several hosts */
     uint32_t generation;   /* the round of opening that all ranks are in */
@@ -36,6 +37,7 @@ engine_job_show (struct engine_job *job)
         .local_world_size = job->identity.local_world_size,
         .timeout_ms = job->timeout_ms,
         .helpers = job->helpers,
+        .device = job->device,
     };
     return &job->seen;
 }

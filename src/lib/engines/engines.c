@@ -41,6 +41,9 @@ can_connect (const struct accel_engine *engine, const struct engine_job *job, st
 {
     struct accel_error why = { 0 };
     const struct accel_engine_job *seen = &job->seen;
+    bool is_alone = (engine->flags & ACCEL_ENGINE_ALONE) && seen->world_size > 1;
+    if (!job->engine && job->memory != kDLCPU && (is_alone || !(engine->devices & ACCEL_ENGINE_BIT (job->memory))))
+        return false; /* nobody expects it to */
     bool wanted = !engine->probe || !engine->probe (seen, &why);
     if (wanted && seen->local_world_size != seen->world_size && !(engine->flags & ACCEL_ENGINE_SEVERAL_HOSTS))
         accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of %d",
@@ -110,5 +113,8 @@ engine_choose (const struct accel_engine **engine, const struct engine_job *job,
     }
     if (!known)
         return fail_unknown (job->engine, &files, err);
+    if (!reasons.length)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine for %s memory is installed",
+                           tensor_device_name ((DLDevice){ .device_type = job->memory }));
     return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine can connect this job: %s", reasons.text);
 }

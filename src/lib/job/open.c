@@ -192,15 +192,19 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
     if (!status)
         status = attach (&job.segment, &job.identity, err);
     if (!status) /* before engines are chosen for it */
-        made->device = device_choose (job.identity.local_rank, made->cpu);
+        made->device = job.device = device_choose (job.identity.local_rank, made->cpu);
     if (!status)
         status = comm_open (&made->world, &job, err);
     made->identity = job.identity;
     made->segment = job.segment;
     if (status)
         goto error;
-    if (job.identity.world_size > 1 && !comm_engine_for (made->world, made->device))
+    bool falls_back = made->device.device_type != kDLCPU && job.identity.world_size > 1
+                      && !comm_engine_for (made->world, made->device);
+    if (falls_back) {
         made->device = (DLDevice){ .device_type = kDLCPU }; /* where its ranks can work together */
+        accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", made->world->refusal);
+    }
     if (!made->cpu && *device_warning ())
         accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", device_warning ());
     *acc = made;

@@ -54,6 +54,7 @@ const char *cudaGetErrorName (cudaError_t error);
 const char *cudaGetErrorString (cudaError_t error);
 cudaError_t cudaGetDeviceCount (int *count);
 cudaError_t cudaSetDevice (int device);
+cudaError_t cudaDeviceGetPCIBusId (char *id, int size, int device);
 cudaError_t cudaGetDevice (int *device);
 cudaError_t cudaDeviceSynchronize (void);
 cudaError_t cudaMalloc (void **memory, size_t bytes);

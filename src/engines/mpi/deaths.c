@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank that ends is seen by the kernel of its host alone, and by the ranks of this host while they wait in a call.
+ * They may be computing, though, when ranks of other hosts wait for the one that has ended.  So each rank has a thread
+ * that sleeps until another rank of its host ends, and tells the other hosts.
+ *
+ * The thread calls MPI with the engine's lock; where no thread of the engine may, ranks of other hosts wait until a
+ * rank of that host calls, or for the timeout. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PUSHES = 20, PUSH_NS = 1000000 };
+
+static struct {
+    pthread_t thread;
+    pid_t pid; /* of the process that has the thread; 0: none */
+    bool has_exit;
+    int stop; /* readable: the thread has to end */
+    struct pollfd *fds; /* [count + 1], the last one is stop */
+    int *peers; /* [count], their ranks of MPI */
+    int count;
+    atomic_bool is_mpi_over; /* MPI_Finalize() has begun, or exit() */
+    int key; /* an attribute of MPI_COMM_SELF */
+} deaths = { .stop = -1, .key = MPI_KEYVAL_INVALID };
+
+/* MPI keeps the message until the process ends. */
+static void
+tell (int ended)
+{
+    struct header *message = calloc (1, sizeof *message);
+    if (!message)
+        return;
+    *message = (struct header){ .session = mpi_world.session, .rank = mpi_world.rank, .called = { .kind = ENDED } };
+    message->ended = (uint32_t) mpi_host.processes[ended].rank + 1;
+    for (int i = 0; i < mpi_host.world_size; i++)
+        if (mpi_host.processes[i].rank != mpi_world.rank && mpi_host.processes[i].fd < 0 && !host_find_ended (i))
+            post_last_words (i, message, sizeof *message);
+}
+
+/* What MPI did not send at once, it sends in a later call. */
+static void
+push (void)
+{
+    for (int i = 0, has_come; i < PUSHES; i++) {
+        pthread_mutex_lock (&mpi_world.lock);
+        if (!atomic_load (&deaths.is_mpi_over) && !*mpi_world.error)
+            MPI_Iprobe (MPI_ANY_SOURCE, TAG_HELLO, mpi_world.comm, &has_come, MPI_STATUS_IGNORE);
+        pthread_mutex_unlock (&mpi_world.lock);
+        nanosleep (&(struct timespec){ .tv_nsec = PUSH_NS }, NULL);
+    }
+}
+
+static void *
+run (void *user)
+{
+    (void) user;
+    for (;;) {
+        bool has_told = false;
+        if (poll (deaths.fds, (nfds_t) deaths.count + 1, -1) < 0 && errno != EINTR)
+            return NULL;
+        if (deaths.fds[deaths.count].revents)
+            return NULL;
+        pthread_mutex_lock (&mpi_world.lock);
+        for (int i = 0; i < deaths.count; i++) {
+            if (!deaths.fds[i].revents)
+                continue;
+            deaths.fds[i] = (struct pollfd){ .fd = -1 };
+            has_told = !atomic_load (&deaths.is_mpi_over) && !*mpi_world.error;
+            if (has_told)
+                tell (deaths.peers[i]);
+        }
+        pthread_mutex_unlock (&mpi_world.lock);
+        if (has_told)
+            push ();
+    }
+}
+
+/* A program that started MPI itself may end it without accel_close(). */
+static int
+note_end (MPI_Comm comm, int key, void *value, void *extra)
+{
+    (void) comm, (void) key, (void) value, (void) extra;
+    atomic_store (&deaths.is_mpi_over, true);
+    world_await_threads ();
+    return MPI_SUCCESS;
+}
+
+/* The same for a process that ends without either. */
+static void
+stop_at_exit (void)
+{
+    if (deaths.pid != getpid ())
+        return;
+    atomic_store (&deaths.is_mpi_over, true);
+    world_await_threads ();
+}
+
+static bool
+watch_mpi (void)
+{
+    if (!deaths.has_exit && atexit (stop_at_exit))
+        return false;
+    deaths.has_exit = true;
+    if (deaths.key != MPI_KEYVAL_INVALID)
+        return true;
+    return MPI_Comm_create_keyval (MPI_COMM_NULL_COPY_FN, note_end, &deaths.key, NULL) == MPI_SUCCESS
+           && MPI_Comm_set_attr (MPI_COMM_SELF, deaths.key, NULL) == MPI_SUCCESS;
+}
+
+/* @return whether there is anybody to watch, and to tell */
+static bool
+prepare (void)
+{
+    const struct host *host = &mpi_host;
+    size_t room = (size_t) host->world_size;
+    deaths.count = 0;
+    deaths.fds = calloc (room + 1, sizeof *deaths.fds);
+    deaths.peers = calloc (room, sizeof *deaths.peers);
+    if (!deaths.fds || !deaths.peers)
+        return false;
+    for (int i = 0; i < host->world_size; i++)
+        if (host->processes[i].fd >= 0) {
+            deaths.fds[deaths.count] = (struct pollfd){ .fd = host->processes[i].fd, .events = POLLIN };
+            deaths.peers[deaths.count++] = i;
+        }
+    return deaths.count && deaths.count + 1 < host->world_size;
+}
+
+static void
+release (void)
+{
+    if (deaths.stop >= 0)
+        close (deaths.stop);
+    free (deaths.fds);
+    free (deaths.peers);
+    deaths.stop = -1;
+    deaths.fds = NULL;
+    deaths.peers = NULL;
+}
+
+void
+deaths_begin (void)
+{
+    sigset_t all, before;
+    if (!mpi_host.processes || !world_may_have_threads ())
+        return;
+    if (prepare () && watch_mpi () && (deaths.stop = eventfd (0, EFD_CLOEXEC)) >= 0) {
+        deaths.fds[deaths.count] = (struct pollfd){ .fd = deaths.stop, .events = POLLIN };
+        sigfillset (&all);
+        pthread_sigmask (SIG_SETMASK, &all, &before); /* signals are for the program's threads */
+        deaths.pid = pthread_create (&deaths.thread, NULL, run, NULL) ? 0 : getpid ();
+        pthread_sigmask (SIG_SETMASK, &before, NULL);
+    }
+    if (!deaths.pid)
+        release ();
+}
+
+void
+deaths_end (void)
+{
+    if (deaths.pid != getpid () || eventfd_write (deaths.stop, 1))
+        return;
+    pthread_join (deaths.thread, NULL);
+    deaths.pid = 0;
+    release ();
+}

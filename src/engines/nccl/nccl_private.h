@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engine "nccl", the inside.  A module: of libaccel it includes accel/engine.h alone.
+ *
+ * NCCL is loaded when a job is opened (library.c).  Its communicators do not block: whatever is called goes on until
+ * ncclCommGetAsyncError() says otherwise, and nothing else may be called on the same communicator before.  So calls of
+ * libaccel wait in a queue (team.c), from which the threads that are in the engine pass them on; if there is none while
+ * NCCL connects ranks, a thread of the engine's does (carrier.c).
+ *
+ * Each team has a stream.  A call waits there for an event that is recorded on the program's stream when it starts, and
+ * is over when the event behind it has happened.  The host waits for that, in slices, between which libaccel looks
+ * whether the other ranks are still there: nothing else can end a kernel of NCCL that waits for a rank.
+ *
+ * All state is guarded by one lock, without which helpers are called. */
+#ifndef ENGINES_NCCL_PRIVATE_H
+#define ENGINES_NCCL_PRIVATE_H
+
+#include <accel/engine.h>
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <pthread.h>
+
+enum {
+    SLICE_MS = 50,
+    GRACE_MS = 300,  /* for kernels of this rank to end when other ranks have left */
+    BLAME_MS = 1000, /* to find out who is the reason of an error of the network's */
+    CLOSE_MS = 2000, /* for NCCL to end in good order */
+    VERSION_LEAST = 21800, /* with ncclCommSplit() */
+};
+
+/* ---- library.c ---- */
+
+#define NCCL_NEEDED(X)                                                                                          \
+    X (GetVersion)                                                                                              \
+    X (GetUniqueId)                                                                                             \
+    X (GetErrorString)                                                                                          \
+    X (CommInitRankConfig)                                                                                      \
+    X (CommSplit)                                                                                               \
+    X (CommFinalize)                                                                                            \
+    X (CommDestroy)                                                                                             \
+    X (CommAbort)                                                                                               \
+    X (CommGetAsyncError)                                                                                       \
+    X (GroupStart)                                                                                              \
+    X (GroupEnd)                                                                                                \
+    X (AllReduce)                                                                                               \
+    X (Broadcast)                                                                                               \
+    X (AllGather)                                                                                               \
+    X (ReduceScatter)                                                                                           \
+    X (Send)                                                                                                    \
+    X (Recv)
+/* Those that older releases lack. */
+#define NCCL_OPTIONAL(X)                                                                                        \
+    X (GetLastError)                                                                                            \
+    X (CommRegister)                                                                                            \
+    X (CommDeregister)                                                                                          \
+    X (MemAlloc)                                                                                                \
+    X (MemFree)
+
+/** NCCL's functions without the prefix. */
+struct nccl {
+#define X(name) __typeof__ (nccl##name) *name;
+    NCCL_NEEDED (X)
+    NCCL_OPTIONAL (X)
+#undef X
+};
+extern struct nccl nccl;
+
+/** Load NCCL once. */
+enum accel_status library_open (const struct accel_engine_helpers *helpers, struct accel_error *err);
+
+/* ---- gpu.c ---- */
+
+/** The GPU of this process.  @return false: there is none, and @p err says why */
+bool gpu_choose (const struct accel_engine_job *job, struct accel_error *err);
+int gpu_device (void);
+/** A name of the GPU that no other of the host has. */
+void gpu_name (char *bus, size_t size);
+
+/** A thread's present device, before it was this process's GPU. */
+struct visit {
+    int before;
+};
+struct visit gpu_enter (void);
+void gpu_leave (const struct visit *visit);
+#define VISIT __attribute__ ((cleanup (gpu_leave), unused)) const struct visit visit = gpu_enter ()
+
+/* ---- team.c ---- */
+
+/** A call, or a split. */
+struct flight {
+    struct flight *next; /* in the order of starts */
+    struct team *team;
+    const struct accel_engine_call *call; /* NULL: split */
+    struct team *child;   /* of a split; NULL: this rank is in no group */
+    int colour, key;
+    cudaEvent_t ready, done;
+    enum flight_state { FLIGHT_WAITS, FLIGHT_IS_POSTED, FLIGHT_FLIES, FLIGHT_IS_OVER } state;
+    int64_t since_ms, looked_ms; /* since when somebody waits for it; 0: nobody yet */
+};
+
+/** Memory that NCCL knows. */
+struct buffer {
+    struct buffer *next;
+    void *memory, *handle;
+    bool is_nccls; /* from ncclMemAlloc() */
+};
+
+/** A communicator of libaccel, and NCCL's. */
+struct team {
+    struct team *next;
+    struct team *origin; /* of a group: what it was split from */
+    struct team *parent; /* the same while it is not born */
+    bool is_joined;
+    ncclComm_t comm;     /* NULL: not yet, or no more */
+    int size, rank;
+    int64_t place;
+    uint32_t timeout_ms;
+    const struct accel_engine_helpers *helpers;
+    cudaStream_t stream;
+    bool is_settling; /* NCCL is at work on its last call */
+    struct flight *flights;
+    struct flight *spare; /* with events */
+    struct buffer *buffers;
+    enum accel_status status; /* why nothing is done any more */
+    bool is_of_network;       /* some other rank may be the reason */
+    char why[ACCEL_ERROR_TEXT_SIZE];
+};
+
+extern pthread_mutex_t nccl_mutex; /* of all teams */
+extern struct team *nccl_teams;
+
+/** @return NULL, and fills @p err */
+struct team *team_create (const struct accel_engine_helpers *helpers, int size, int rank, uint32_t timeout_ms,
+                          struct accel_error *err);
+void team_destroy (struct team *team);
+
+/* All with the lock, on the GPU. */
+
+/** Pass on what can be.  @return whether nothing is left to pass on */
+bool team_pump (struct team *team);
+/** The first failure: nothing is done any more. */
+__attribute__ ((format (printf, 3, 4))) void team_fail (struct team *team, enum accel_status status,
+                                                        const char *format, ...);
+/** team_fail() with NCCL's words.  @return whether it went well, or goes on */
+bool team_check (struct team *team, ncclResult_t result, const char *call);
+bool team_check_cuda (struct team *team, cudaError_t error, const char *call);
+/** Wait until NCCL has finished its last call, for @p ms at most; lets go of the lock.  @return whether it has */
+bool team_settle (struct team *team, int64_t ms);
+
+/** @return NULL without memory, or after a failure */
+struct flight *flight_create (struct team *team, const struct accel_engine_call *call);
+void flight_destroy (struct flight *flight);
+/** @return whether it is over, successfully or not */
+bool flight_is_over (struct flight *flight);
+
+/* ---- post.c ---- */
+
+/** Give a call to NCCL, which queues it on the team's stream.  @param[out] name  of NCCL's function */
+ncclResult_t flight_post (const struct flight *flight, const char **name);
+
+/* ---- carrier.c ---- */
+
+/** With the lock: have teams pumped until nothing is left to do. */
+void carrier_call (void);
+/** Without it: the last team has been closed. */
+void carrier_end (void);
+
+int64_t now_ms (void);
+
+#endif

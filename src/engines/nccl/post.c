@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls of libaccel as calls of NCCL.  Data that is only moved goes as bytes. */
+#include <config.h>
+
+#include "engines/nccl/nccl_private.h"
+
+static ncclDataType_t
+type_of (enum accel_dtype dtype)
+{
+    switch (dtype) {
+    case ACCEL_FLOAT32: return ncclFloat32;
+    case ACCEL_FLOAT64: return ncclFloat64;
+    case ACCEL_FLOAT16: return ncclFloat16;
+    case ACCEL_BFLOAT16: return ncclBfloat16;
+    case ACCEL_INT32: return ncclInt32;
+    case ACCEL_INT64: return ncclInt64;
+    case ACCEL_INT8: return ncclInt8;
+    default: return ncclUint8;
+    }
+}
+
+/* Of booleans, which are 0 or 1, a sum is whether any is true, and a product whether all are. */
+static ncclRedOp_t
+operation_of (enum accel_op op, enum accel_dtype dtype)
+{
+    bool is_bool = dtype == ACCEL_BOOL;
+    switch (op) {
+    case ACCEL_AVG: return ncclAvg;
+    case ACCEL_MIN: return ncclMin;
+    case ACCEL_MAX: return ncclMax;
+    case ACCEL_PROD: return is_bool ? ncclMin : ncclProd;
+    default: return is_bool ? ncclMax : ncclSum;
+    }
+}
+
+/* Between GroupStart and GroupEnd: without it, ranks that send to each other would wait for ever. */
+static ncclResult_t
+exchange_all (const struct team *team, const struct accel_engine_call *call)
+{
+    size_t row = call->count * call->element_bytes;
+    ncclResult_t result = nccl.GroupStart ();
+    if (result)
+        return result;
+    for (int i = 1; !result && i < team->size; i++) {
+        int to = (team->rank + i) % team->size, from = (team->rank + team->size - i) % team->size;
+        result = nccl.Send ((const char *) call->send + (size_t) to * row, row, ncclInt8, to, team->comm, team->stream);
+        if (!result || result == ncclInProgress)
+            result = nccl.Recv ((char *) call->recv + (size_t) from * row, row, ncclInt8, from, team->comm,
+                                team->stream);
+        result = result == ncclInProgress ? ncclSuccess : result;
+    }
+    ncclResult_t end = nccl.GroupEnd ();
+    return result ? result : end;
+}
+
+static ncclResult_t
+all_to_all (const struct team *team, const struct accel_engine_call *call)
+{
+    size_t row = call->count * call->element_bytes, own = (size_t) team->rank * row;
+    if (cudaMemcpyAsync ((char *) call->recv + own, (const char *) call->send + own, row, cudaMemcpyDeviceToDevice,
+                         team->stream))
+        return ncclUnhandledCudaError;
+    return exchange_all (team, call);
+}
+
+/* A barrier has no buffers, so there is nothing to do on the GPU: it is not among the engine's kinds. */
+static ncclResult_t
+call_nccl (const struct team *team, const struct accel_engine_call *call, const char **name)
+{
+    size_t bytes = call->count * call->element_bytes;
+    ncclDataType_t type = type_of (call->dtype);
+    ncclRedOp_t op = operation_of (call->op, call->dtype);
+    switch (call->kind) {
+    case ACCEL_ENGINE_ALL_REDUCE:
+        *name = "ncclAllReduce";
+        return nccl.AllReduce (call->send, call->recv, call->count, type, op, team->comm, team->stream);
+    case ACCEL_ENGINE_REDUCE_SCATTER:
+        *name = "ncclReduceScatter";
+        return nccl.ReduceScatter (call->send, call->recv, call->count, type, op, team->comm, team->stream);
+    case ACCEL_ENGINE_ALL_GATHER:
+        *name = "ncclAllGather";
+        return nccl.AllGather (call->send, call->recv, bytes, ncclInt8, team->comm, team->stream);
+    case ACCEL_ENGINE_BROADCAST:
+        *name = "ncclBroadcast";
+        return nccl.Broadcast (call->recv, call->recv, bytes, ncclInt8, call->root, team->comm, team->stream);
+    case ACCEL_ENGINE_SEND:
+        *name = "ncclSend";
+        return nccl.Send (call->send, bytes, ncclInt8, call->root, team->comm, team->stream);
+    case ACCEL_ENGINE_RECV:
+        *name = "ncclRecv";
+        return nccl.Recv (call->recv, bytes, ncclInt8, call->root, team->comm, team->stream);
+    default: *name = "ncclGroupEnd"; return all_to_all (team, call);
+    }
+}
+
+ncclResult_t
+flight_post (const struct flight *flight, const char **name)
+{
+    const struct team *team = flight->team;
+    *name = "ncclCommSplit";
+    if (flight->call)
+        return flight->call->count ? call_nccl (team, flight->call, name) : ncclSuccess;
+    static ncclComm_t none;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    return nccl.CommSplit (team->comm, flight->colour, flight->key, flight->child ? &flight->child->comm : &none,
+                           &config);
+}

@@ -1,0 +1,88 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The script for the first machine with a GPU: it builds what it needs from a tree that was never configured, with few
+# tools, and everything passes on the stand-in; what goes wrong is reported.
+. "${srcdir:-.}/tests/testlib.sh"
+gpu=$srcdir/tests/gpu
+nvcc=$(sed -n 's/^NVCC = //p' "$builddir/Makefile")
+
+# ---- what it knows of configure ----
+
+test_expect_success 'flags that change code are those of configure' '
+    "$gpu/build" --flags >flags && sed -n "s/^ACCEL_CFLAGS = //p" "$builddir/Makefile" | tr " " "\n" | grep -v "^-W" |
+        tr "\n" " " >configured && tr "\n" " " <flags | tr -s " " >flat && test "$(cat flat)" = "$(cat configured)"'
+test_expect_success 'config.h has what configure finds' '
+    "$gpu/build" --config >config.h && grep "^#define [A-Z]*_VERSION" config.h >defines && test -s defines &&
+    while read -r line; do grep -Fx "$line" "$builddir/config.h" || return 1; done <defines'
+test_expect_success 'nothing else of config.h is used' '
+    sed -nE "s,^[/* ]*# *(define|undef) ([A-Za-z0-9_]*).*,\2,p" "$builddir/config.h" | sort -u |
+        grep -vx -e PACKAGE_VERSION -e _GNU_SOURCE >others && test "$(grep -c . others)" -gt 20 &&
+    for folder in src/util src/files src/lib src/cuda tests/standin tests/conformance bench/gpu; do
+        { grep -rnwFf others --include="*.[ch]*" "$srcdir/$folder" || :; }
+    done >used && test ! -s used'
+test_expect_success 'lists of sources are read' '
+    "$gpu/build" --list src/util/Makefile.inc %C%_libutil_la_SOURCES >list && grep -o "src/util/[a-z0-9_]*\.c" list >sources &&
+    sort sources >read && (cd "$srcdir" && ls src/util/*.c) >there && diff there read &&
+    test_exit 1 "$gpu/build" --list src/util/Makefile.inc no_such_list'
+test_expect_success 'headers that may be missing are taken along' '
+    "$gpu/build" --headers taken && printf "#define XXH_INLINE_ALL\n#include <xxhash.h>\n#include <dlpack/dlpack.h>\n" >both.c &&
+    $CC -Itaken/include -fsyntax-only -H both.c 2>included && grep "^\. taken/include/xxhash.h" included &&
+    sed "/^Multiple/,\$d;/^\.* taken/d" included >others && ! grep -e xxh -e dlpack others'
+
+# ---- a run on the stand-in ----
+
+skipped=
+[ -n "$nvcc" ] || skipped='needs nvcc'
+command -v python3 >/dev/null || skipped='needs python3'
+[ "$(uname -m)" = x86_64 ] || skipped='the programs are for x86-64'
+is_long || skipped='TEST_LONG=yes runs it'
+if is_sanitized; then skipped='NVIDIA does not instrument its code'; fi
+if [ -n "$skipped" ]; then
+    test_skip 'all steps pass on the stand-in' "$skipped"
+    test_done
+fi
+
+# As on a machine on which nothing was prepared: sources, and the tools that are needed.
+tools='ar as awk basename c++ cat cc chmod cmp cp cut date dirname env find g++ gcc getconf grep head ld ln ls mkdir mktemp
+    mv nm objdump ranlib readlink rm sed seq sh sleep sort tail tee timeout tr uname wc xargs'
+test_expect_success 'a tree that was never configured, and few tools' '
+    mkdir tree bin && (cd "$srcdir" && tar -cf "$scratch/tree.tar" --exclude="*.o" --exclude="config.h*" \
+        configure.ac m4/accel_*.m4 include src tests bench/Makefile.inc bench/gpu examples) && tar -xf tree.tar -C tree &&
+    PATH=$(echo "$PATH" | sed "s/[^:]*ccache[^:]*:*//g") &&
+    for tool in $tools; do ln -s "$(command -v "$tool")" "bin/$tool" || return 1; done &&
+    python=$(python3 -c "import sys; print (sys.executable)") && printf "#!/bin/sh\nexec %s \"\$@\"\n" "$python" >bin/python3 &&
+    chmod +x bin/python3 && ! test -e tree/Makefile'
+# bare COMMAND...: with these tools only
+bare () {
+    env -i PATH="$scratch/bin" HOME="$HOME" LC_ALL=C TMPDIR="$scratch" NVCC="$nvcc" "$@"
+}
+run=tree/tests/gpu/run
+test_expect_success 'all steps pass on the stand-in' '
+    bare sh "$run" --standin --minutes 60 --out results --build built >out && ! grep FAILED out &&
+    tail -n 1 out >last && grep -E "^[0-9]+ passed, 0 failed, [0-9]+ skipped$" last &&
+    test "$(grep -c "^passed: " out)" -ge 11 && ! grep "^skipped: [^:]*$" out'
+test_expect_success 'the summary names the machine, and has the steps and figures' '
+    for word in card driver cuda nccl date commit; do grep "^    $word: ." results/summary.md || return 1; done &&
+    grep "0 failed" results/summary.md && grep "say nothing about a GPU" results/summary.md &&
+    grep -E "^    adamw .* GB/s" results/summary.md && grep -E "^    step .* [1-9][0-9]* launches" results/summary.md &&
+    grep -E "^    copies .* GB/s" results/summary.md && grep "^ok 1" results/log.txt'
+test_expect_success 'programs need nothing but CUDA and the compiler' '
+    for file in built/libaccel.so built/test_kernels built/gpu built/conformance built/engines/accel_device_cuda.so; do
+        readelf -d "$file" >needs && { sed -n "s/.*NEEDED.*\[\(.*\)\]/\1/p" needs |
+            grep -vE "^(libc|libm|libdl|libpthread|libgcc_s|libstdc\+\+|libcudart|ld-linux.*)\.so" || :; } >others &&
+        test ! -s others || return 1; done'
+test_expect_success 'sanitizers are run, and what they find is a failure' '
+    printf "#!/bin/sh\n[ \$2 = racecheck ] && exit 9\nshift 4\nexec \"\$@\"\n" >sanitizer && chmod +x sanitizer &&
+    test_exit 1 bare SANITIZER="$scratch/sanitizer" sh "$run" --standin --minutes 60 --out results --build built \
+        --only sanitizer >out && grep "^FAILED: compute-sanitizer racecheck: kernels (status 9)" out &&
+    test "$(grep -c "^passed: compute-sanitizer" out)" -eq 6 && grep "^8 passed, 2 failed, 0 skipped" out'
+test_expect_success 'without a GPU, it says so' '
+    test_exit 2 bare sh "$run" --out none 2>err && grep "nvidia-smi not found: .* (--standin runs without a GPU)" err'
+test_expect_success 'when time is up, steps are skipped' '
+    bare sh "$run" --standin --minutes 0 --out late --build built >out &&
+    grep "^skipped: everything is compiled: no time left of 0 minutes" out && grep "^0 passed, 0 failed, 1 skipped$" out'
+test_expect_success 'a kernel whose arithmetic differs from the CPU is a failure' '
+    sed -i "s/ -fmad=false//" tree/src/cuda/Makefile.inc &&
+    test_exit 1 bare sh "$run" --standin --minutes 60 --out results --build built --only kernels >out &&
+    grep "^FAILED: kernels have the bits of the CPU" out && grep "not ok .* of float32" out'
+test_done

@@ -1,0 +1,131 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Engine nccl on the stand-ins for NCCL and the CUDA runtime: each rank has a GPU.  device.c (of tests/engines/) compares
+# calls and training with those on the host, gpu.c learns digits on both, nccl_ranks.c meets errors and ends of ranks,
+# and planted_nccl.c makes mistakes that the stand-in has to find.
+. "${srcdir:-.}/tests/testlib.sh"
+standin=$builddir/tests/standin
+if [ ! -f "$standin/.libs/accel_engine_nccl.so" ]; then
+    test_skip 'engine nccl' 'needs a C++ compiler and shared libraries'
+    test_done
+fi
+umask 022
+mkdir engines && cp "$standin/.libs/accel_device_cuda.so" "$standin/.libs/accel_engine_nccl.so" engines
+ACCEL_ENGINE_PATH=$scratch/engines STANDIN_DEVICES=4
+LD_LIBRARY_PATH=$(cd "$standin/.libs" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export ACCEL_ENGINE_PATH STANDIN_DEVICES LD_LIBRARY_PATH
+
+# ---- the stand-in itself ----
+
+test_expect_success 'planted: nothing is found where there is nothing' '
+    timeout $patience "$standin/planted_nccl" none >out && grep "none: right" out'
+# found MISTAKE WORDS
+found () {
+    status=0
+    timeout $patience "$standin/planted_nccl" "$1" >out 2>error || status=$?
+    test "$status" -eq 134 && grep "^standin: .*$2" error && { test $# = 3 || grep "^standin:   before: " error; }
+}
+test_expect_success 'planted: ranks that differ in counts, types, operations, roots and calls' '
+    found counts "ncclAllReduce of rank .: count \(2999\|3000\), type 7, .* but rank .: kind 0, count" &&
+    found types "type \(2\|7\)" && found operations "operation \(0\|2\)" && found roots "ncclBroadcast of rank .*root" &&
+    found message "ncclRecv of rank 1: count 9, type 7, but rank 0 sends count 10" && found kinds "but rank .: kind"'
+test_expect_success 'planted: memory that is too small, of the host, or not ordered by an event' '
+    found beyond "12004 bytes from byte 0 of an allocation of 12000" &&
+    found host "ncclAllReduce gets .*, which is not an address of the device" no-place &&
+    found no-event "ncclAllReduce uses memory that another stream writes, without an event"'
+test_expect_success 'planted: a communicator that is at work, or destroyed, or has a buffer' '
+    found busy "on a communicator on which something else is in progress" &&
+    found destroyed "ncclCommGetAsyncError: the communicator was destroyed" &&
+    found registered "a communicator ends with a registered buffer"'
+test_expect_success 'planted: GroupEnd without GroupStart' 'found group "ncclGroupEnd() without ncclGroupStart()" no-place'
+test_expect_success 'planted: a configuration that was not initialised is refused' '
+    test_exit 2 timeout $patience "$standin/planted_nccl" magic 2>error && grep "result: 4" error'
+
+# ---- conformance and training ----
+
+conforms () { timeout $patience "$standin/device" "$@" >out || { grep -v "^ok" out; return 1; }; }
+test_expect_success '2 ranks: calls and training give the bits of the host' 'conforms 2'
+test_expect_success '3 ranks: calls give the bits of the host' 'conforms 3 calls'
+if is_long; then
+    test_expect_success '1 to 4 ranks, in 100 orders of streams' '
+        for seed in $(seq 100); do
+            for ranks in 1 2 3 4; do STANDIN_SEED=$seed conforms $ranks || return 1; done
+        done'
+fi
+port=$(free_port)
+learn () { by_hand "$1" "$port" timeout $patience "$standin/gpu" >out && ! grep "^not ok" out && test "$(grep -c "^ok .*on a GPU" out)" = $((3 * $1)); }
+test_expect_success 'digits are learnt on 2 GPUs with the losses and the bits of the CPUs' 'learn 2'
+is_long && test_expect_success 'digits are learnt on 3 and 4 GPUs' 'learn 3 && learn 4'
+test_expect_success 'two ranks on one GPU: the reason, and everything works on CPUs' '
+    STANDIN_DEVICES=1 timeout $patience "$standin/device" shared >out 2>error && grep "^ok 1" out &&
+    grep "WARNING.*this program computes on CPUs: NCCL needs a GPU for each rank, but ranks 0 and 1 have the same one" error'
+
+# ---- what goes wrong ----
+
+# ranks N [NAME=VALUE...] [ARGUMENT]: N ranks, of which rank 1 gets the variables; what they say, in `out`
+ranks () {
+    count=$1
+    shift
+    printf '#!/bin/sh\ntest $RANK != 1 || export "$1"\nshift\nexec "$@"\n' >one && chmod +x one
+    case ${1-} in *=*) variable=$1 && shift ;; *) variable=NOTHING= ;; esac
+    status=0
+    by_hand "$count" "$(free_port)" ./one "$variable" timeout $patience "$standin/nccl_ranks" "$@" >out 2>&1 || status=$?
+    cat out && return $status
+}
+# failing ...: the same where a rank fails
+failing () { ! ranks "$@"; }
+# soon WORDS: every line of `out` with them says that it took less than 5 s
+soon () { grep "$1" out >said && cat said && ! grep -E "\(([0-9]{5,}|[5-9][0-9]{3}) ms\)" said; }
+test_expect_success '3 ranks do everything, also in groups' 'ranks 3 && test "$(grep -c "of 3: done on cuda:" out)" = 3'
+plans='ncclAllReduce:3:2 ncclGroupEnd:1:6 ncclCommSplit:2:2 ncclCommGetAsyncError:9:6 cudaEventQuery:4:700'
+if is_long; then
+    for call in ncclAllReduce ncclBroadcast ncclAllGather ncclReduceScatter ncclGroupStart ncclGroupEnd ncclSend ncclRecv \
+        ncclCommSplit ncclCommGetAsyncError cudaEventQuery cudaEventRecord cudaStreamWaitEvent cudaEventCreateWithFlags; do
+        for turn in 1 2 3 5; do
+            case $call:$turn in ncclCommSplit:[35] | ncclCommGetAsyncError:[123] | cuda*:1) continue ;; esac
+            plans="$plans $call:$turn:6"
+        done
+    done
+fi
+for plan in $plans; do
+    test_expect_success "rank 1 gets an error of $plan, and rank 0 hears of it" '
+        failing 2 STANDIN_FAIL=$plan && test $status = 3 && soon "^rank 1: .*status [1-9]*: .*\(NCCL: \|cuda:1: \)" &&
+        soon "^rank 0: .*rank 1 "'
+done
+test_expect_success 'an error while ranks connect' '
+    failing 2 STANDIN_FAIL=ncclCommInitRankConfig:1:2 && test $status = 3 &&
+    soon "^rank 1: .*accel_open: engine nccl: NCCL: ncclCommInitRankConfig: unhandled system error" &&
+    soon "^rank 0: .*NCCL does not start on rank 1"'
+test_expect_success 'memory that NCCL does not register or give is used all the same' '
+    for call in ncclCommRegister ncclMemAlloc; do ranks 2 STANDIN_FAIL=$call:1:3 || return 1; done'
+plans='1:ncclAllReduce:4 1:ncclCommSplit:2'
+if is_long; then plans="$plans 1:ncclCommGetAsyncError:12 1:ncclGroupEnd:2 1:ncclSend:1 1:ncclRecv:2 1:ncclCommRegister:1 1:ncclBroadcast:3"; fi
+for plan in $plans; do
+    test_expect_success "rank 1 is killed in $plan, and rank 0 is told within a moment" '
+        failing 2 STANDIN_DIE=$plan && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
+done
+test_expect_success 'a rank that does not come is named, with its place' '
+    failing 2 late && grep "^rank 0: .*status.*timed out after 1000 ms in accel_comm_all_reduce at .*:4711, waiting for rank 1 " out'
+test_expect_success 'a rank that leaves is named' 'failing 2 leaves && soon "^rank 0: .*rank 1 .*nccl_ranks.c:4711"'
+test_expect_success 'a tensor on the GPU of another rank' '
+    failing 2 other-gpu && grep "^rank 0: .*the tensor is on cuda:1, but rank 0 computes on cuda:0, which accel_device() returns" out'
+# without WORDS: with the libnccl.so.2 in `without`, GPUs are not used
+without () {
+    LD_LIBRARY_PATH=$scratch/without:$LD_LIBRARY_PATH
+    status=0
+    ranks 2 || status=$?
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH#*:}
+    test $status = 4 && grep "^rank 0: no GPU" out && grep "WARNING.*this program computes on CPUs: no engine can connect this job: nccl $1" out
+}
+mkdir without && : >without/libnccl.so.2
+test_expect_success 'no NCCL: GPUs are not used, and a warning says why' 'without "finds no NCCL: .*libnccl.so.2: "'
+test_expect_success 'something else called NCCL' '
+    echo "int ncclGetUniqueId (void) { return 0; }" >nothing.c && $CC -w -shared -fPIC -o without/libnccl.so.2 nothing.c &&
+    without "cannot use libnccl.so.2: it lacks ncclGetVersion()"'
+test_expect_success 'an NCCL that is too old' '
+    STANDIN_NCCL_VERSION=21706 failing 2 && grep "^rank 1: no GPU" out &&
+    grep "nccl needs NCCL 2.18 or newer, but libnccl.so.2 is version 21706" out'
+test_expect_success 'an engine that was named must be there' '
+    STANDIN_DEVICES=1 ACCEL_ENGINE=cuda:nccl failing 2 && grep "NCCL needs a GPU for each rank" out | grep status'
+test_expect_success 'no rank leaves anything behind' nothing_left
+test_done

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How ranks find each other: a unique id names a process, a descriptor of it and a number; the memory behind it is
+ * shared, and gone when the last rank is. */
+#include <config.h>
+
+#include "tests/standin/nccl_standin.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MAGIC UINT64_C (0x6e63636c2d737469)
+
+int
+nccl_offer (void)
+{
+    int fd = memfd_create ("nccl-standin", MFD_CLOEXEC);
+    uint64_t magic = MAGIC;
+    if (fd < 0)
+        return -1;
+    if (!ftruncate (fd, sizeof (struct nccl_shared)) && pwrite (fd, &magic, sizeof magic, 0) == sizeof magic)
+        return fd;
+    close (fd);
+    return -1;
+}
+
+struct nccl_shared *
+nccl_attach (int pid, int fd)
+{
+    char path[64];
+    snprintf (path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    int own = open (path, O_RDWR | O_CLOEXEC);
+    if (own < 0)
+        return NULL;
+    struct nccl_shared *shared
+        = mmap (NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
+    close (own);
+    return shared == MAP_FAILED || shared->magic != MAGIC ? NULL : shared;
+}
+
+struct ncclComm *
+nccl_comm_make (struct nccl_shared *shared, int fd, int rank, int count, bool blocking)
+{
+    static struct ncclComm *comms; /* never freed, so that whoever uses one that is gone is found */
+    struct ncclComm *comm = calloc (1, sizeof *comm);
+    if (!comm)
+        abort ();
+    comm->shared = shared;
+    comm->fd = fd;
+    comm->rank = rank;
+    comm->count = count;
+    comm->blocking = blocking;
+    comm->is_meeting = true;
+    comm->state = ncclInProgress;
+    comm->next = comms;
+    comms = comm;
+    nccl_note (&comm->made);
+    struct nccl_member *self = &shared->members[rank];
+    standin_device (&comm->device, self->bus, sizeof self->bus);
+    if (self->pid)
+        standin_report (NULL, NULL, "there are two ranks %d", rank);
+    atomic_store (&self->pid, (int) getpid ());
+    return comm;
+}
+
+void
+nccl_meet (struct ncclComm *comm)
+{
+    const struct nccl_member *members = comm->shared->members;
+    for (int rank = 0; rank < comm->count; rank++)
+        if (!atomic_load (&members[rank].pid))
+            return;
+    comm->is_meeting = false;
+    comm->state = ncclSuccess;
+    for (int a = 0; a < comm->count; a++)
+        for (int b = 0; b < a; b++)
+            if (!strcmp (members[a].bus, members[b].bus)) {
+                snprintf (comm->words, sizeof comm->words, "Duplicate GPU detected : rank %d and rank %d both on %s", b,
+                          a, members[a].bus);
+                comm->state = ncclInvalidUsage;
+            }
+}
+
+/* ---- splits ---- */
+
+static bool
+have_all (const struct ncclComm *comm, unsigned splits, bool done)
+{
+    for (int rank = 0; rank < comm->count; rank++) {
+        const struct nccl_member *member = &comm->shared->members[rank];
+        if (atomic_load (done ? &member->splits_done : &member->splits) < splits)
+            return false;
+    }
+    return true;
+}
+
+static bool
+comes_before (const struct nccl_member *members, int a, int b)
+{
+    return members[a].key != members[b].key ? members[a].key < members[b].key : a < b;
+}
+
+static struct ncclComm *
+join (struct ncclComm *comm)
+{
+    const struct nccl_member *members = comm->shared->members;
+    int first = comm->rank, rank = 0, count = 0;
+    for (int other = 0; other < comm->count; other++) {
+        if (members[other].colour != comm->colour)
+            continue;
+        count++;
+        rank += comes_before (members, other, comm->rank);
+        if (comes_before (members, other, first))
+            first = other;
+    }
+    struct nccl_shared *shared = nccl_attach (members[first].pid, members[first].fd);
+    return shared ? nccl_comm_make (shared, -1, rank, count, comm->blocking) : NULL;
+}
+
+/* Two offers are not taken at once: what one says must stay until all have read it. */
+void
+nccl_split (struct ncclComm *comm)
+{
+    struct nccl_member *self = &comm->shared->members[comm->rank];
+    if (!comm->has_offered) {
+        if (!have_all (comm, comm->splits, true))
+            return;
+        if (comm->splits && self->fd >= 0)
+            close (self->fd); /* of the last split, which is over everywhere */
+        self->colour = comm->colour;
+        self->key = comm->key;
+        self->fd = comm->colour >= 0 ? nccl_offer () : -1;
+        comm->has_offered = true;
+        atomic_store (&self->splits, ++comm->splits);
+    }
+    if (!have_all (comm, comm->splits, false))
+        return;
+    if (comm->colour >= 0)
+        *comm->child = join (comm);
+    comm->state = comm->colour >= 0 && !*comm->child ? ncclSystemError : ncclSuccess;
+    comm->is_splitting = comm->has_offered = false;
+    atomic_store (&self->splits_done, comm->splits);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rank that does everything with engine nccl, and says how it ended, for nccl.sh.
+ * usage: nccl_ranks [late | leaves | other-gpu] */
+#include <config.h>
+
+#include "lib/comm/comm_object.h"
+#include "lib/memory/memory.h"
+#include "util/clock.h"
+
+#include <accel/accel.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COUNT = 1000, ROUNDS = 3 };
+
+static struct accel *acc;
+static struct accel_error err;
+static int64_t began_ns;
+
+static void
+must (enum accel_status status, const char *what)
+{
+    if (!status)
+        return;
+    printf ("rank %s: %s: status %d: %s (%lld ms)\n", getenv ("RANK"), what, (int) status, err.text,
+            (long long) ((clock_ns () - began_ns) / 1000000));
+    accel_close (acc);
+    exit (3);
+}
+#define MUST(call) must (call, #call)
+
+static float *
+make (const struct memory *memory, DLDevice device, float value)
+{
+    float host[COUNT], *made = memory->create (device, sizeof host, false);
+    for (int i = 0; i < COUNT; i++)
+        host[i] = value;
+    memory->write (device, made, host, sizeof host);
+    return made;
+}
+
+/* Like public calls on tensors, and some in flight. */
+static void
+do_all (struct accel_comm *comm, DLDevice device, const struct memory *memory)
+{
+    struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&plain, device), starts = site;
+    struct accel_work *works[2];
+    int size = accel_comm_size (comm), row = COUNT / 4, other = !accel_comm_rank (comm);
+    float *a = make (memory, device, 1), *b = make (memory, device, 0), host;
+    void *kept = NULL;
+    starts.work = &works[0];
+    MUST (comm_all_reduce (comm, &starts, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    starts.work = &works[1];
+    MUST (comm_all_reduce (comm, &starts, b, b, COUNT, ACCEL_FLOAT32, ACCEL_AVG, &err));
+    MUST (accel_work_wait (works[1], &err));
+    MUST (accel_work_wait (works[0], &err));
+    MUST (comm_broadcast (comm, &site, a, COUNT, ACCEL_FLOAT32, 0, &err));
+    MUST (comm_all_gather (comm, &site, b, a, (size_t) row, ACCEL_FLOAT32, &err));
+    MUST (comm_reduce_scatter (comm, &site, a, b, (size_t) row, ACCEL_FLOAT32, ACCEL_MAX, &err));
+    MUST (comm_all_to_all (comm, &site, a, b, (size_t) row, ACCEL_FLOAT32, &err));
+    MUST (comm_alloc (comm, device, &kept, COUNT, &err));
+    if (accel_comm_rank (comm) == 0 && size > 1)
+        MUST (comm_send (comm, &site, a, COUNT, ACCEL_FLOAT32, other, &err));
+    else if (accel_comm_rank (comm) == 1)
+        MUST (comm_recv (comm, &site, a, COUNT, ACCEL_FLOAT32, other, &err));
+    comm_free (comm, device, kept);
+    MUST (memory->read (device, &host, a, sizeof host, &err));
+    memory->destroy (device, a);
+    memory->destroy (device, b);
+}
+
+/* The one that does not come computes, or ends. */
+static void
+wait_in_vain (DLDevice device, const struct memory *memory, bool leaves)
+{
+    struct comm_site plain = { .file = __FILE__, .line = 4711, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&plain, device);
+    float *a = make (memory, device, 1);
+    if (accel_process_index (acc) == 1) {
+        if (!leaves)
+            sleep (3);
+        accel_close (acc);
+        exit (0);
+    }
+    MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+}
+
+int
+main (int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "all";
+    const struct accel_options options = { .timeout_ms = strcmp (what, "late") ? 20000 : 1000 };
+    began_ns = clock_ns ();
+    MUST (accel_open (&acc, &options, &err));
+    DLDevice device = accel_device (acc);
+    const struct memory *memory = memory_of (device);
+    int rank = accel_process_index (acc), size = accel_num_processes (acc);
+    if (device.device_type != kDLCUDA) {
+        printf ("rank %d: no GPU\n", rank);
+        return 4;
+    }
+    if (!strcmp (what, "other-gpu"))
+        device.device_id = (device.device_id + 1) % 2;
+    if (!strcmp (what, "late") || !strcmp (what, "leaves"))
+        wait_in_vain (device, memory, !strcmp (what, "leaves"));
+    for (int round = 0; round < ROUNDS; round++) {
+        struct accel_comm *group;
+        do_all (accel_world (acc), device, memory);
+        MUST (accel_comm_split (accel_world (acc), rank / 2, rank, &group, &err));
+        do_all (group, device, memory);
+        accel_comm_destroy (group);
+        MUST (accel_comm_split (accel_world (acc), rank ? -1 : 0, rank, &group, &err)); /* some are in none */
+        if (group)
+            do_all (group, device, memory);
+        accel_comm_destroy (group);
+    }
+    accel_close (acc);
+    printf ("rank %d of %d: done on cuda:%d\n", rank, size, (int) device.device_id);
+    return 0;
+}
