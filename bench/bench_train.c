@@ -514,7 +514,7 @@ main (int argc, char **argv)
         return 2;
     }
     turns_open ();
-    CHECK (accel_open (&acc, NULL, &err));
+    CHECK (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err));
     if (turns.shared && mode == 1)
         turns_bind (accel_process_index (acc));
     if (mode == 0)

@@ -238,7 +238,7 @@ main (int argc, char **argv)
     struct options options = parse_options (argc, argv);
     struct accel *acc;
     struct accel_error err;
-    accel_check (accel_open (&acc, NULL, &err), &err);
+    accel_check (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err), &err);
 
     const struct accel_field fields[] = { { .name = "number", .dtype = ACCEL_INT64 } };
     const struct accel_dataset numbers

@@ -80,7 +80,7 @@ add_gradients (const model &net, const batch &digits, const std::vector<std::arr
 void
 train (const std::string &path)
 {
-    accelerator acc;
+    accelerator acc (open_options ().cpu (true));
     const dataset digits = open_digits (path);
     loader batches (digits, loader_options ().batch_size (BATCH).split_batches (true).shuffle (true).drop_last (true));
     model net ({ { "weight", { CLASSES, PIXELS } }, { "bias", { CLASSES } } });

@@ -15,6 +15,11 @@ ACCEL_BEGIN_DECLS
 
 /**
  * One batch.  It belongs to its loader, is valid until the next call on the loader, and is empty after accel_close().
+ *
+ * If accel_device() is a GPU, the batches of a prepared loader are there, unless without_device_placement is set.  The
+ * next batch is read and copied while the program works with one, also without workers; if rank 0 reads for all, each
+ * process copies its rows when it has them.  What the program has queued on accel_get_stream() before the next call on
+ * the loader may still use the batch; work on other streams has to be over, or ordered before that stream.
  */
 struct accel_batch;
 
@@ -71,6 +76,9 @@ struct accel_loader_options {
                                a read by accel_loader_next() itself has no deadline */
     bool synchronize_rng; /**< epochs begin with rank 0's default generator: "torch" in Accelerate's rng_types */
     enum accel_reader reader; /**< which threads read, if there are workers */
+    bool without_device_placement; /**< batches stay in host memory also if accel_device() is a GPU */
+    bool non_blocking;    /**< batches on a GPU may still be on their way: only what is queued on accel_get_stream() may
+                               use them; otherwise accel_loader_next() waits for the copy */
 };
 
 /** Iterates over data in batches; after accel_prepare(), over this process's share of them. */
@@ -255,13 +263,13 @@ enum accel_join_even {
 /** @return the number of samples in @p batch. */
 ACCEL_API size_t accel_batch_size (const struct accel_batch *batch);
 
-/** @return field @p name of @p batch: [samples, ...], contiguous host memory; NULL if there is no such field. */
+/** @return field @p name of @p batch: [samples, ...], contiguous, on its `device`; NULL if there is no such field. */
 ACCEL_API const DLTensor *accel_batch_tensor (const struct accel_batch *batch, const char *name);
 
 /**
- * Get the elements of field @p name of @p batch: [samples, ...], contiguous host memory.
+ * Get the elements of field @p name of @p batch: [samples, ...], contiguous.
  *
- * @param[out] data  the field's memory, valid as long as the batch
+ * @param[out] data  the field's memory, valid as long as the batch; addresses on the GPU if the batch is there
  * @param dtype      the type that the program reads them as
  * @retval ACCEL_ERR_INVALID  no such field (`text` has the nearest name), or one of another type
  */

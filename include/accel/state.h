@@ -52,6 +52,7 @@ struct accel_options {
      * ACCEL_CHECK_GRADIENTS.  Reads all gradients once.  No effect in fp16, where the scaler skips such steps.
      */
     bool check_gradients;
+    bool without_device_placement; /**< loaders leave batches in host memory: Accelerate's device_placement=False */
 };
 
 /** A process's membership of its job: state, communicator, and everything that was prepared with it. */

@@ -41,7 +41,7 @@ struct accel_tree;
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_borrow_tensor (struct accel_tree **tree, const DLTensor *tensor, struct accel_error *err);
 
-/** Make a leaf with a contiguous copy of @p tensor.  Also ACCEL_ERR_UNSUPPORTED if its memory is not the host's. */
+/** Make a leaf with a contiguous copy of @p tensor.  Also ACCEL_ERR_UNSUPPORTED: no code for its memory. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_copy_tensor (struct accel_tree **tree, const DLTensor *tensor, struct accel_error *err);
 
@@ -105,7 +105,7 @@ ACCEL_API const DLTensor *accel_tree_tensor (const struct accel_tree *tree);
  */
 ACCEL_API const void *accel_tree_bytes (const struct accel_tree *tree, size_t *size_bytes);
 
-/** Copy @p tree and its tensors, which become contiguous.  ACCEL_ERR_UNSUPPORTED: a tensor is not in host memory. */
+/** Copy @p tree and its tensors, which become contiguous.  ACCEL_ERR_UNSUPPORTED: no code for a tensor's memory. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_copy (struct accel_tree **copy, const struct accel_tree *tree, struct accel_error *err);
 
@@ -157,7 +157,7 @@ accel_tree_slice (struct accel_tree **slice, const struct accel_tree *tree, size
  * @param count  > 0
  * @param dim    counted from the end if negative
  * @retval ACCEL_ERR_INVALID      the trees differ: `text` names the first place where they do
- * @retval ACCEL_ERR_UNSUPPORTED  memory that is not the host's
+ * @retval ACCEL_ERR_UNSUPPORTED  memory that libaccel has no code for
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_concatenate (struct accel_tree **joined, const struct accel_tree *const *trees, size_t count, int dim,
@@ -171,7 +171,7 @@ accel_tree_concatenate (struct accel_tree **joined, const struct accel_tree *con
  * @param pad_index  must be a value of the tensor's type; rounded if that is a float
  * @param pad_first  pad before the data, not after it
  * @retval ACCEL_ERR_INVALID      bytes, or a @p pad_index that the type cannot hold
- * @retval ACCEL_ERR_UNSUPPORTED  memory that is not the host's
+ * @retval ACCEL_ERR_UNSUPPORTED  memory that libaccel has no code for
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_pad (struct accel_tree **padded, const struct accel_tree *tree, int dim, size_t size, double pad_index,
@@ -184,7 +184,7 @@ accel_tree_pad (struct accel_tree **padded, const struct accel_tree *tree, int d
  * @param batch_size     rows of the batch
  * @param num_processes  > 0
  * @retval ACCEL_ERR_INVALID      bytes, or a tensor without dimensions or with more rows than the result
- * @retval ACCEL_ERR_UNSUPPORTED  memory that is not the host's
+ * @retval ACCEL_ERR_UNSUPPORTED  memory that libaccel has no code for
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_pad_input_tensors (struct accel_tree **padded, const struct accel_tree *tree, size_t batch_size,

@@ -5,6 +5,7 @@
  * Functions of the table have no way to return an error: the first of a GPU is kept until something is read from it. */
 #include <config.h>
 
+#include "cuda/gpu.h"
 #include "cuda/kernels.h"
 #include "cuda/tables.h"
 #include "lib/memory/device.h"
@@ -178,6 +179,15 @@ fail_of (const struct visit *visit, DLDevice device, struct accel_error *err)
     return helper->fail (err, status, "cuda:%d: %s: %s (%s)", (int) device.device_id,
                          visit->gpu ? visit->gpu->call : visit->call, cudaGetErrorString (error),
                          cudaGetErrorName (error));
+}
+
+bool
+gpu_call (DLDevice device, gpu_calls *calls, void *user)
+{
+    const char *name = NULL;
+    VISIT (device);
+    cudaError_t error = gpu ? calls (user, stream, &name) : cudaSuccess;
+    return gpu && note (gpu, error, name);
 }
 
 /* ---- memory ---- */
@@ -648,6 +658,7 @@ static const struct memory memory_cuda = {
     .copy_tensor = copy_tensor,
     .stream = stream_of,
     .set_stream = set_stream,
+    .lanes = &lanes_cuda,
     .scale = scale,
     .clamp = clamp,
     .add = add,

@@ -100,17 +100,17 @@ test_expect_success 'the headers of today, to compare with' 'sh "$srcdir/tests/a
 test_expect_success 'a new function is compatible' '
     is compatible state.h "s/^ACCEL_API void accel_close.*/&\nACCEL_API void accel_planted (int x);/"'
 test_expect_success 'a new field at the end of options is compatible' '
-    is compatible state.h "s/^    bool check_gradients;/&\n    uint64_t planted;/"'
+    is compatible state.h "s/^    bool without_device_placement;/&\n    uint64_t planted;/"'
 test_expect_success 'a new field with padding after it is found' '
-    is compatible state.h "s/^    bool check_gradients;/&\n    uint64_t planted;/" && padded planted >found && test ! -s found &&
-    is compatible state.h "s/^    bool check_gradients;/&\n    uint64_t planted;\n    bool more;/" && padded planted >found &&
+    is compatible state.h "s/^    bool without_device_placement;/&\n    uint64_t planted;/" && padded planted >found && test ! -s found &&
+    is compatible state.h "s/^    bool without_device_placement;/&\n    uint64_t planted;\n    bool more;/" && padded planted >found &&
     grep "^accel_options: 7 bytes of padding" found'
 test_expect_success 'a new field in the padding of options is not' '
-    is incompatible state.h "s/^    bool check_gradients;/&\n    bool planted;/"'
+    is incompatible state.h "s/^    bool without_device_placement;/&\n    bool planted;/"'
 test_expect_success 'a new field in the middle of options is not' '
-    is incompatible state.h "s/^    bool check_gradients;/    uint64_t planted;\n&/"'
+    is incompatible state.h "s/^    bool without_device_placement;/    uint64_t planted;\n&/"'
 test_expect_success 'a field with another type is not' '
-    is incompatible state.h "s/^    bool check_gradients;/    int check_gradients;/"'
+    is incompatible state.h "s/^    bool without_device_placement;/    int without_device_placement;/"'
 test_expect_success 'a new field of a struct whose size is not passed is not' '
     is incompatible state.h "s/^    size_t padding;/    size_t planted;\n&/" &&
     is incompatible base.h "s/^    char text\[ACCEL_ERROR_TEXT_SIZE\];/&\n    int planted;/"'

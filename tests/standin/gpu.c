@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "examples/digits.h"
+#include "lib/data/batch.h"
 #include "lib/memory/device.h"
 #include "lib/memory/memory.h"
 #include "tests/tap.h"
@@ -132,6 +133,29 @@ backward (void *user, float scale, struct accel_error *error)
     return status;
 }
 
+/* Batches are on the GPU, too; the network gets one of the host's. */
+static const struct accel_batch *
+fetch_batch (const struct run *run, const struct accel_batch *batch)
+{
+    static struct accel_tensor fields[2];
+    static struct accel_batch mirror;
+    const struct memory *memory = memory_of (run->device);
+    if (memory->host)
+        return batch;
+    mirror = *batch;
+    mirror.fields = fields;
+    for (size_t i = 0; i < batch->field_count; i++) {
+        const struct accel_tensor *field = &batch->fields[i];
+        void *data = fields[i].dl.data ? fields[i].dl.data : malloc (bytes_of (field));
+        if (field->dl.device.device_type != kDLCUDA)
+            must (ACCEL_ERR_INVALID, "a batch is not on the GPU");
+        fields[i] = *field;
+        fields[i].dl.data = data;
+        MUST (memory->read (run->device, data, field->dl.data, bytes_of (field), &err));
+    }
+    return &mirror;
+}
+
 /* ---- training ---- */
 
 static void
@@ -143,7 +167,7 @@ train_epochs (struct run *run, struct accel_loader *loader, struct accel_optimiz
         double sum = 0;
         while (accel_loader_next (loader, &batch, &err)) {
             fetch_parameters (run);
-            float loss = network_forward (network, batch), norm;
+            float loss = network_forward (network, fetch_batch (run, batch)), norm;
             MUST (accel_backward (run->acc, network->model, loss, backward, run, &err));
             MUST (accel_clip_grad_norm (network->model, 1, &norm, 2, false, &err));
             MUST (accel_optimizer_step (optimizer, &err));
@@ -166,7 +190,7 @@ train (struct run *run, const char *precision, enum accel_dtype dtype, bool gpu)
     const struct accel_csv_options csv = { .fields = fields, .field_count = 2 };
     const struct accel_options options = { .mixed_precision = precision };
     const struct accel_loader_options loading
-        = { .batch_size = BATCH, .shuffle = true, .seed = 1, .drop_last = true };
+        = { .batch_size = BATCH, .shuffle = true, .seed = 1, .drop_last = true, .without_device_placement = !gpu };
     const struct accel_adamw adamw = { .lr = 0.01, .weight_decay = 0.01 };
     struct accel_dataset *digits;
     struct accel_loader *loader;

@@ -47,7 +47,7 @@ struct open_options : accel_options {
     ACCEL_SET_ (cpu) ACCEL_SET_ (engine) ACCEL_SET_ (backend) ACCEL_SET_ (timeout_ms)
     ACCEL_SET_ (gradient_accumulation_steps)
     ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (split_batches)
-    ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients)
+    ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients) ACCEL_SET_ (without_device_placement)
 };
 
 struct safetensors_options : accel_safetensors_options {
@@ -91,6 +91,7 @@ struct loader_options : accel_loader_options {
     ACCEL_SET_ (generator) ACCEL_SET_ (sampler) ACCEL_SET_ (batch_sampler) ACCEL_SET_ (collate)
     ACCEL_SET_ (collate_user) ACCEL_SET_ (workers) ACCEL_SET_ (prefetch) ACCEL_SET_ (timeout_ms)
     ACCEL_SET_ (synchronize_rng) ACCEL_SET_ (reader)
+    ACCEL_SET_ (without_device_placement) ACCEL_SET_ (non_blocking)
 };
 
 struct random_options : accel_random_options {

@@ -55,7 +55,7 @@ check_leaf (const struct task *task, struct accel_tree *leaf, struct accel_error
     unsigned char element[8];
     if (task->pair && leaf->kind == ACCEL_TREE_BYTES)
         return ACCEL_OK;
-    enum accel_status status = tree_need_host_tensor (leaf, err);
+    enum accel_status status = task->pair ? tree_need_host_tensor (leaf, err) : tree_need_tensor (leaf, err);
     if (!status)
         status = comm_check_tensor (task->acc, task->site, &leaf->tensor.dl, &dtype, err);
     if (!status && task->pad)

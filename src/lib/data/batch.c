@@ -5,6 +5,7 @@
 #include "lib/data/batch.h"
 
 #include "lib/base/error.h"
+#include "lib/memory/memory.h"
 #include "util/memory.h"
 #include "util/suggest.h"
 
@@ -43,22 +44,40 @@ batch_check_fields (const struct accel_field *fields, size_t count, struct accel
     return ACCEL_OK;
 }
 
+static void
+free_memory (struct accel_batch *batch, struct accel_tensor *tensor)
+{
+    const struct batch_home *home = &batch->home;
+    if (home->pins)
+        home->pins->lanes->unpin (home->device, tensor->dl.data);
+    else if (tensor->owned_bytes)
+        free (tensor->dl.data);
+    else if (tensor->dl.data)
+        accel_free (home->acc, tensor->dl.data);
+}
+
+/* Pinned memory is scarce, and a GPU may have failed before. */
+static enum accel_status
+fail_memory (const struct accel_batch *batch, size_t index, size_t bytes, struct accel_error *err)
+{
+    const struct batch_home *home = &batch->home;
+    return memory_fail (home->device, err, "cannot allocate %smemory for a batch of field '%s' (%zu bytes)",
+                        home->pins ? "pinned " : "", batch->descriptions[index].name, bytes);
+}
+
 /* accel_alloc()'s share may be used up: then the memory is ordinary, which owned_bytes tells. */
 static enum accel_status
 give_memory (struct accel_batch *batch, size_t index, size_t bytes, struct accel_error *err)
 {
     struct accel_tensor *tensor = &batch->fields[index];
+    const struct batch_home *home = &batch->home;
     void *memory = NULL;
-    bool shared = batch->acc && !accel_alloc (batch->acc, &memory, bytes ? bytes : 1, NULL);
+    bool shared = home->acc && !accel_alloc (home->acc, &memory, bytes ? bytes : 1, NULL);
     if (!shared)
-        memory = memory_create (bytes);
+        memory = home->pins ? home->pins->lanes->pin (home->device, bytes) : memory_create (bytes);
     if (!memory)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a batch of field '%s' (%zu bytes)",
-                           batch->descriptions[index].name, bytes);
-    if (tensor->owned_bytes)
-        free (tensor->dl.data);
-    else
-        accel_free (batch->acc, tensor->dl.data);
+        return fail_memory (batch, index, bytes, err);
+    free_memory (batch, tensor);
     tensor->dl.data = memory;
     tensor->owned_bytes = shared ? 0 : bytes + 1;
     batch->room_bytes[index] = bytes;
@@ -84,9 +103,10 @@ make_field (struct accel_batch *batch, size_t index, size_t size, struct accel_e
 
 enum accel_status
 batch_init (struct accel_batch *batch, const struct accel_field *fields, size_t count, size_t capacity,
-            struct accel *acc, struct accel_error *err)
+            const struct batch_home *home, struct accel_error *err)
 {
-    *batch = (struct accel_batch){ .field_count = count, .descriptions = fields, .capacity = capacity, .acc = acc };
+    *batch = (struct accel_batch){ .field_count = count, .descriptions = fields, .capacity = capacity };
+    batch->home = home ? *home : (struct batch_home){ .device = { .device_type = kDLCPU } };
     batch->fields = calloc (count, sizeof *batch->fields);
     batch->room_bytes = calloc (count, sizeof *batch->room_bytes);
     batch->sample_bytes = calloc (count, sizeof *batch->sample_bytes);
@@ -109,13 +129,8 @@ batch_init (struct accel_batch *batch, const struct accel_field *fields, size_t 
 void
 batch_release (struct accel_batch *batch)
 {
-    for (size_t i = 0; batch->fields && i < batch->field_count; i++) {
-        struct accel_tensor *tensor = &batch->fields[i];
-        if (tensor->owned_bytes)
-            free (tensor->dl.data);
-        else if (tensor->dl.data)
-            accel_free (batch->acc, tensor->dl.data);
-    }
+    for (size_t i = 0; batch->fields && i < batch->field_count; i++)
+        free_memory (batch, &batch->fields[i]);
     free (batch->fields);
     free (batch->room_bytes);
     free (batch->sample_bytes);

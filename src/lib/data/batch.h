@@ -5,6 +5,15 @@
 
 #include <accel/loader.h>
 
+struct memory;
+
+/** Where the memory of batches comes from; 0: ordinary memory. */
+struct batch_home {
+    struct accel *acc;          /* accel_alloc()'s, which all ranks have mapped, as long as there is some */
+    const struct memory *pins;  /* or pinned memory, for copies to `device` */
+    DLDevice device;            /* the CPU, if they are not for another */
+};
+
 struct accel_batch {
     size_t size;     /* samples in it */
     size_t capacity; /* samples that there is room for */
@@ -16,20 +25,16 @@ struct accel_batch {
     void **into;                            /* [field_count]: where the current sample goes */
     int64_t *indices;                       /* [capacity] */
     const int64_t *listed;                  /* [size]: `indices`, or a piece of the loader's order */
-    struct accel *acc; /* whose memory it is, that of accel_alloc(); NULL: ordinary memory */
+    struct batch_home home;
     bool *resized;     /* [field_count]: accel_batch_resize() was called since batch_expect_resize() */
 };
 
 /** Check the descriptions of @p count fields: names, types, shapes. */
 enum accel_status batch_check_fields (const struct accel_field *fields, size_t count, struct accel_error *err);
 
-/**
- * Make room for @p capacity samples.
- *
- * @param acc  take memory that all ranks have mapped, as long as there is some; NULL: ordinary memory
- */
+/** Make room for @p capacity samples.  @param home  NULL: ordinary memory */
 enum accel_status batch_init (struct accel_batch *batch, const struct accel_field *fields, size_t count,
-                              size_t capacity, struct accel *acc, struct accel_error *err);
+                              size_t capacity, const struct batch_home *home, struct accel_error *err);
 
 void batch_release (struct accel_batch *batch);
 

@@ -72,7 +72,8 @@ make_rounds (struct accel_loader *loader, struct accel *acc, struct accel_error 
     /* The last round is filled up to a multiple of the number of processes. */
     size_t rows = dispatcher->capacity + processes;
     for (int i = 0; i < (loader->share.reads ? 2 : 1) && !status; i++)
-        status = batch_init (&dispatcher->rounds[i], loader->fields, loader->field_count, rows, acc, err);
+        status = batch_init (&dispatcher->rounds[i], loader->fields, loader->field_count, rows,
+                             &(struct batch_home){ .acc = acc, .device = { .device_type = kDLCPU } }, err);
     if (!status && loader->share.reads)
         status = batch_init (&dispatcher->first, loader->fields, loader->field_count, processes, NULL, err);
     if (!status)

@@ -8,6 +8,7 @@
 #include "lib/base/sized.h"
 #include "lib/data/compare.h"
 #include "lib/data/loader_object.h"
+#include "lib/data/placing.h"
 #include "lib/data/sampler.h"
 #include "lib/data/sources.h"
 #include "lib/state/prepared.h"
@@ -358,7 +359,8 @@ next_batch (struct accel_loader *loader, const struct comm_site *site, const str
     if (!status && pass->at_end)
         return finish_pass (loader);
     if (!status)
-        status = loader->source->next (loader, site, &handed, err);
+        status = loader->placing ? placing_next (loader, site, &handed, err)
+                                 : loader->source->next (loader, site, &handed, err);
     if (status)
         return false;
     if (!handed.batch)

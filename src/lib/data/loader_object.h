@@ -146,6 +146,7 @@ struct accel_loader {
     struct pass pass;
     struct reader *reader;
     _Atomic bool abandoned; /* a reading thread did not come back: what it uses is never freed, and it reads no more */
+    struct placing *placing;       /* placing.c's; NULL: batches stay in host memory */
     struct stream_cursor *cursor;  /* stream.c's */
     struct dispatcher *dispatcher; /* dispatch.c's */
 };

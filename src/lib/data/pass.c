@@ -5,6 +5,8 @@
 #include "lib/base/error.h"
 #include "lib/data/active.h"
 #include "lib/data/loader_object.h"
+#include "lib/data/placing.h"
+#include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
 
 enum { DEFAULT_PREFETCH = 2 };
@@ -23,12 +25,15 @@ pass_make_reader (struct accel_loader *loader, struct accel *acc, struct accel_e
     const struct accel_loader_options *options = &loader->options;
     size_t threads = options->reader == ACCEL_READER_CALLER ? 0 : options->workers;
     size_t ahead = options->prefetch ? options->prefetch : DEFAULT_PREFETCH;
+    struct batch_home home = { .acc = options->collate ? NULL : acc, .device = { .device_type = kDLCPU } };
+    if (acc && loader->placing) /* what is read is copied from there */
+        home = (struct batch_home){ .pins = memory_of (acc->device), .device = acc->device };
     if (loader->data->is_serial && threads) {
         ahead *= threads;
         threads = 1;
     }
     return reader_create (&loader->reader, threads, ahead, loader->fields, loader->field_count,
-                          loader->share.row_capacity, options->collate ? NULL : acc, err);
+                          loader->share.row_capacity, &home, err);
 }
 
 enum accel_status
@@ -57,8 +62,11 @@ pass_init (struct accel_loader *loader, struct accel_error *err)
 {
     if (loader->abandoned)
         return accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set is still reading a sample of an earlier pass");
+    struct accel *acc = loader->object.owner;
     loader->made = loader->source;
-    enum accel_status status = loader->source->init (loader, loader->object.owner, err);
+    enum accel_status status = placing_is_wanted (loader, acc) ? placing_init (loader, acc, err) : ACCEL_OK;
+    if (!status)
+        status = loader->source->init (loader, acc, err);
     if (status)
         pass_release (loader);
     return status;
@@ -68,6 +76,7 @@ void
 pass_release (struct accel_loader *loader)
 {
     loader->pass.given = (struct accel_batch){ 0 };
+    placing_release (loader);
     if (!reader_destroy (loader->reader, pass_timeout (loader)))
         loader->abandoned = true;
     loader->reader = NULL;
@@ -115,6 +124,7 @@ pass_end (struct accel_loader *loader)
     struct pass *pass = &loader->pass;
     if (pass->running && loader->object.owner)
         leave (loader, loader->object.owner);
+    placing_stop (loader);
     if (loader->reader)
         reader_stop (loader->reader, pass_timeout (loader));
     pass->running = pass->at_end = pass->agreed = false;

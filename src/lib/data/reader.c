@@ -95,14 +95,21 @@ call_thread (struct reader *reader)
     pthread_cond_signal (&reader->work);
 }
 
-/* The batch that the caller had is over: one more can be read. */
+/* The batch that the caller had is over, or if it keeps two, the one before: one more can be read. */
 static void
 release_held (struct reader *reader)
 {
-    if (!reader->held)
+    struct reader_slot *over = reader->held;
+    if (!over)
         return;
-    reader->spare[reader->spare_count++] = reader->held;
+    if (reader->keeps) {
+        over = reader->kept;
+        reader->kept = reader->held;
+    }
     reader->held = NULL;
+    if (!over)
+        return;
+    reader->spare[reader->spare_count++] = over;
     call_thread (reader);
 }
 
@@ -245,7 +252,7 @@ count_processors (void)
 
 enum accel_status
 reader_create (struct reader **reader, size_t threads, size_t ahead, const struct accel_field *fields, size_t count,
-               size_t capacity, struct accel *acc, struct accel_error *err)
+               size_t capacity, const struct batch_home *home, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
     *reader = NULL;
@@ -270,14 +277,15 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     size_t processors = count_processors ();
     made->alone = processors == 1;
     made->helps = threads < processors;
-    size_t slots = threads ? threads * ahead + 1 : 2;
+    made->keeps = home && home->pins;
+    size_t slots = (threads ? threads * ahead + 1 : 2) + made->keeps;
     made->slots = calloc (slots, sizeof *made->slots);
     made->ring = calloc (slots, sizeof *made->ring);
     made->spare = calloc (slots, sizeof *made->spare);
     if (!made->slots || !made->ring || !made->spare)
         status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu batches", slots);
     for (; !status && made->slot_count < slots; made->slot_count += !status)
-        status = batch_init (&made->slots[made->slot_count].batch, fields, count, capacity, acc, err);
+        status = batch_init (&made->slots[made->slot_count].batch, fields, count, capacity, home, err);
     if (!status && threads)
         status = start_threads (made, threads, err);
     if (status)
@@ -296,7 +304,7 @@ reader_start (struct reader *reader, const struct reader_source *source, size_t 
     for (size_t i = 0; i < reader->slot_count; i++)
         reader->spare[i] = &reader->slots[i];
     reader->spare_count = reader->slot_count;
-    reader->held = reader->again = NULL;
+    reader->held = reader->kept = reader->again = NULL;
     reader->unneeded = reader->unneeded && !source->only_threads;
     reader->paused = false;
     atomic_fetch_add_explicit (&reader->given, 1, memory_order_relaxed);

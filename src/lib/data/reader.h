@@ -44,6 +44,7 @@ struct reader {
     struct reader_slot **spare; /* [spare_count] of slot_count: the others, the one used last on top */
     size_t spare_count;
     struct reader_slot *held;   /* the caller's; NULL: it has none */
+    struct reader_slot *kept;   /* the one before, if `keeps` */
     struct reader_slot *again;  /* of a batch that failed and is wanted again, for a thread; NULL: there is none */
     pthread_t *threads;
     size_t thread_count; /* 0: the caller reads */
@@ -56,6 +57,7 @@ struct reader {
     unsigned measured, cheap; /* reads that were looked at; how many of them took less than handing a batch over */
     bool unneeded;       /* most of them did: no thread begins to read, and the caller ends all when he has caught up */
     bool helps;          /* there is a processor for the caller beside those of the threads */
+    bool keeps;          /* the caller has two batches: the latest, and the one before it */
     bool alone;          /* there is one processor: who spins keeps the awaited from running */
     bool paused, quit, broken;
 };
@@ -63,16 +65,16 @@ struct reader {
 /**
  * Make a reader with @p threads threads, each of which may be @p ahead batches ahead.
  *
- * @param fields, count, capacity, acc  of the batches, as for batch_init()
+ * @param fields, count, capacity, home  of the batches, as for batch_init(); if they are pinned, the caller keeps two
  */
 enum accel_status reader_create (struct reader **reader, size_t threads, size_t ahead, const struct accel_field *fields,
-                                 size_t count, size_t capacity, struct accel *acc, struct accel_error *err);
+                                 size_t count, size_t capacity, const struct batch_home *home, struct accel_error *err);
 
 /** Begin a pass at batch @p first.  The last pass must have been stopped. */
 void reader_start (struct reader *reader, const struct reader_source *source, size_t first);
 
 /**
- * The next batch, which stays as it is until the next call.
+ * The next batch, which stays as it is until the next call, or if the caller keeps two, the call after that.
  *
  * @param[out] batch    NULL at the end of the pass
  * @param[out] is_last  no other follows

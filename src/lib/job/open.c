@@ -168,6 +168,7 @@ static enum accel_status
 read_options (struct accel *made, const struct accel_options *options, uint32_t *timeout_ms, struct accel_error *err)
 {
     made->split_batches = options && options->split_batches;
+    made->without_device_placement = options && options->without_device_placement;
     enum accel_status status = read_timeout (options, timeout_ms, err);
     if (!status)
         status = read_precision (options, &made->mixed_precision, err);

@@ -32,6 +32,38 @@ struct memory_update {
 
 struct memory_lists;
 
+/** Batches that a lane can have on their way. */
+enum { MEMORY_LANE_SLOTS = 2 };
+
+/** Copies from the host to a device beside its other work. */
+struct memory_lane;
+
+/** What can be done with lanes.  All functions are there; one lane is used by one thread at a time. */
+struct memory_lanes {
+    /** Memory of the host from which copies run by themselves.  @return NULL: there is none; memory_check() may say
+     *  why.  unpin() accepts NULL. @{ */
+    void *(*pin) (DLDevice device, size_t bytes);
+    void (*unpin) (DLDevice device, void *memory);
+    /** @} */
+
+    /** @return NULL as above.  close() waits for copies, and accepts NULL. @{ */
+    struct memory_lane *(*open) (DLDevice device);
+    void (*close) (struct memory_lane *lane);
+    /** @} */
+
+    /** Copies from now on begin after what has been queued on the device by now. */
+    void (*begin) (struct memory_lane *lane);
+    /** @param host_from  keep it as it is until wait(), also if it is not pinned */
+    void (*copy) (struct memory_lane *lane, void *to, const void *host_from, size_t bytes);
+    /** What has been copied since begin() is batch @p slot, < MEMORY_LANE_SLOTS. */
+    void (*end) (struct memory_lane *lane, unsigned slot);
+
+    /** What is queued on the device from now on comes after the latest batch @p slot; the host waits for it. @{ */
+    void (*follow) (struct memory_lane *lane, unsigned slot);
+    void (*wait) (struct memory_lane *lane, unsigned slot);
+    /** @} */
+};
+
 /** What can be done with data in one kind of memory.  All functions are there, and any thread may call them. */
 struct memory {
     bool host;    /* the processor can read and write it */
@@ -56,6 +88,7 @@ struct memory {
     void *(*stream) (DLDevice device);
     /** Queue on @p stream from now on, after what has been queued.  NULL: there are no streams */
     enum accel_status (*set_stream) (DLDevice device, void *stream, struct accel_error *err);
+    const struct memory_lanes *lanes; /* NULL: there are none */
 
     /* What training computes.  kernels/floats.h and kernels/matrix.h say what each does. */
     void (*scale) (DLDevice device, void *values, enum accel_dtype dtype, size_t count, double factor);
@@ -138,6 +171,10 @@ memory_data (const DLTensor *tensor)
 {
     return tensor->data ? memory_at (tensor->data, tensor->byte_offset, 1) : NULL;
 }
+
+/** A contiguous tensor that owns memory on @p device, which has a table; what is in it is not set. */
+enum accel_status memory_allocate (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, const int64_t *shape,
+                                   DLDevice device, struct accel_error *err);
 
 /** @{ What gets the next bytes of a tensor, and what gives those from byte @p at on; both in host memory. */
 typedef enum accel_status memory_take (void *user, const void *bytes, size_t length, struct accel_error *err);

@@ -54,22 +54,31 @@ memory_fail (DLDevice device, struct accel_error *err, const char *format, ...)
 }
 
 enum accel_status
+memory_allocate (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, const int64_t *shape, DLDevice device,
+                 struct accel_error *err)
+{
+    enum accel_status status = accel_tensor_init (tensor, dtype, ndim, shape, err);
+    if (status)
+        return status;
+    size_t bytes = accel_tensor_count (&tensor->dl) * accel_dtype_bytes (dtype);
+    bytes += !bytes; /* so that there is an address, and owned_bytes is not 0 */
+    tensor->dl.device = device;
+    tensor->dl.data = memory_of (device)->create (device, bytes, false);
+    if (!tensor->dl.data)
+        return memory_fail (device, err, "cannot allocate %zu bytes on %s:%d", bytes, tensor_device_name (device),
+                            (int) device.device_id);
+    tensor->owned_bytes = bytes;
+    return ACCEL_OK;
+}
+
+enum accel_status
 memory_clone (struct accel_tensor *copy, const DLTensor *tensor, struct accel_error *err)
 {
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
-    const struct memory *memory = memory_of (tensor->device);
-    enum accel_status status = accel_tensor_init (copy, dtype, tensor->ndim, tensor->shape, err);
-    if (status)
-        return status;
-    size_t bytes = accel_tensor_count (tensor) * accel_dtype_bytes (dtype);
-    bytes += !bytes; /* so that there is an address, and owned_bytes is not 0 */
-    copy->dl.device = tensor->device;
-    copy->dl.data = memory->create (tensor->device, bytes, false);
-    if (!copy->dl.data)
-        return memory_fail (tensor->device, err, "cannot allocate %zu bytes", bytes);
-    copy->owned_bytes = bytes;
-    memory->copy_tensor (&copy->dl, tensor);
-    return ACCEL_OK;
+    enum accel_status status = memory_allocate (copy, dtype, tensor->ndim, tensor->shape, tensor->device, err);
+    if (!status)
+        memory_of (tensor->device)->copy_tensor (&copy->dl, tensor);
+    return status;
 }
 
 void

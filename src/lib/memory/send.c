@@ -12,19 +12,11 @@ static enum accel_status
 upload (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to, struct accel_error *err)
 {
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
-    const struct memory *memory = memory_of (to);
-    enum accel_status status = accel_tensor_init (sent, dtype, tensor->ndim, tensor->shape, err);
-    if (status)
-        return status;
-    size_t bytes = accel_tensor_count (tensor) * accel_dtype_bytes (dtype);
-    sent->owned_bytes = bytes + !bytes;
-    sent->dl.device = to;
-    sent->dl.data = memory->create (to, sent->owned_bytes, false);
-    if (!sent->dl.data)
-        return memory_fail (to, err, "cannot allocate %zu bytes on %s:%d", bytes, tensor_device_name (to),
-                            (int) to.device_id);
-    memory->write (to, sent->dl.data, tensor_data (tensor), bytes);
-    return ACCEL_OK;
+    enum accel_status status = memory_allocate (sent, dtype, tensor->ndim, tensor->shape, to, err);
+    size_t bytes = status ? 0 : accel_tensor_count (tensor) * accel_dtype_bytes (dtype);
+    if (!status)
+        memory_of (to)->write (to, sent->dl.data, tensor_data (tensor), bytes);
+    return status;
 }
 
 /* From a device to the host, where what was sent before has to be, too. */

@@ -5,6 +5,8 @@
 #include "lib/tree/tree.h"
 
 #include "lib/base/error.h"
+#include "lib/base/tensor.h"
+#include "lib/memory/memory.h"
 #include "util/cleanup.h"
 
 #include <stdlib.h>
@@ -53,9 +55,14 @@ joined_shape (const struct join *join, const struct accel_tree *const *leaves, i
     *dim = 0;
     for (size_t i = 0; i < join->count; i++) {
         const DLTensor *tensor = &leaves[i]->tensor.dl;
-        enum accel_status status = tree_need_host_tensor (leaves[i], err);
+        enum accel_status status = tree_need_tensor (leaves[i], err);
         if (status)
             return status;
+        if (!memory_is_same (tensor->device, leaves[0]->tensor.dl.device))
+            return accel_fail (err, ACCEL_ERR_INVALID, "tree %zu is on %s:%d, but tree 0 is on %s:%d", i,
+                               tensor_device_name (tensor->device), (int) tensor->device.device_id,
+                               tensor_device_name (leaves[0]->tensor.dl.device),
+                               (int) leaves[0]->tensor.dl.device.device_id);
         if (!tensor_same_dtype (tensor, &leaves[0]->tensor.dl))
             return accel_fail (err, ACCEL_ERR_INVALID, "tree %zu has type %s, but tree 0 has %s", i,
                                accel_dtype_name (accel_dtype_from_dl (tensor->dtype)),
@@ -96,7 +103,10 @@ join_tensors (const struct join *join, const struct accel_tree *const *leaves, s
     if (status)
         return status;
     const DLTensor *first = &leaves[model]->tensor.dl;
-    status = tensor_allocate (&result, accel_dtype_from_dl (first->dtype), first->ndim, shape, false, err);
+    enum accel_dtype dtype = accel_dtype_from_dl (first->dtype);
+    bool host = tensor_device_is_host (first->device);
+    status = host ? tensor_allocate (&result, dtype, first->ndim, shape, false, err)
+                  : memory_allocate (&result, dtype, first->ndim, shape, first->device, err);
     if (status)
         return status;
     for (size_t i = 0; i < join->count; i++) {
@@ -106,7 +116,7 @@ join_tensors (const struct join *join, const struct accel_tree *const *leaves, s
         struct tensor_view part;
         tensor_view_set (&part, &result.dl);
         tensor_view_narrow (&part, dim, at, tensor->shape[dim]);
-        tensor_copy (&part.dl, tensor);
+        memory_of (first->device)->copy_tensor (&part.dl, tensor);
         at += tensor->shape[dim];
     }
     if (first->device.device_type == kDLCPU)

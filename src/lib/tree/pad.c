@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/kernels/half.h"
+#include "lib/memory/memory.h"
 
 #include <math.h>
 #include <string.h>
@@ -113,10 +114,19 @@ tree_pad_tensor (struct accel_tensor *padded, const DLTensor *tensor, int dim, c
     if (accel_tensor_count (&padded->dl))
         memcpy (padded->dl.data, element, accel_dtype_bytes (dtype));
     fill (padded);
+    if (!tensor_device_is_host (tensor->device)) {
+        struct accel_tensor filled = *padded;
+        filled.dl.shape = filled.shape;
+        status = memory_send (padded, &filled.dl, tensor->device, err);
+        accel_tensor_release (&filled);
+        padded->dl.shape = padded->shape;
+    }
+    if (status)
+        return status;
     struct tensor_view part;
     tensor_view_set (&part, &padded->dl);
     tensor_view_narrow (&part, dim, pad->first ? shape[dim] - tensor->shape[dim] : 0, tensor->shape[dim]);
-    tensor_copy (&part.dl, tensor);
+    memory_of (tensor->device)->copy_tensor (&part.dl, tensor);
     return ACCEL_OK;
 }
 
@@ -140,7 +150,7 @@ pad_leaf (const struct tree_walk *walk, const struct tree_place *place, const st
 {
     (void) place;
     const struct tree_pad *pad = walk->user;
-    enum accel_status status = tree_need_host_tensor (leaf, err);
+    enum accel_status status = tree_need_tensor (leaf, err);
     if (status)
         return status;
     int dim = tree_dim (&leaf->tensor.dl, pad->dim);
@@ -164,7 +174,7 @@ pad_input_leaf (const struct tree_walk *walk, const struct tree_place *place, co
 {
     (void) place;
     const struct tree_pad *pad = walk->user;
-    enum accel_status status = tree_need_host_tensor (leaf, err);
+    enum accel_status status = tree_need_tensor (leaf, err);
     if (status)
         return status;
     if (!leaf->tensor.dl.ndim)

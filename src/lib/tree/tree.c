@@ -150,10 +150,11 @@ accel_tree_copy_tensor (struct accel_tree **tree, const DLTensor *tensor, struct
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_copy_tensor: the tensor is NULL");
     struct accel_tensor copy;
     enum accel_status status = tensor_check (tensor, err);
-    if (!status && !tensor_device_is_host (tensor->device))
+    bool is_host = !status && tensor_device_is_host (tensor->device);
+    if (!status && !is_host && !memory_of (tensor->device))
         status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "the tensor is not in host memory");
     if (!status)
-        status = tensor_clone (&copy, tensor, err);
+        status = is_host ? tensor_clone (&copy, tensor, err) : memory_clone (&copy, tensor, err);
     if (!status)
         status = tree_own (tree, &copy, err);
     return status ? accel_fail_in (err, status, "accel_tree_copy_tensor") : ACCEL_OK;

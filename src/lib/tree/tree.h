@@ -80,6 +80,9 @@ enum accel_status tree_walk (const struct tree_walk *walk, struct accel_tree **m
 /* For what must read a tensor: fails for bytes and for memory that is not the host's. */
 enum accel_status tree_need_host_tensor (const struct accel_tree *leaf, struct accel_error *err);
 
+/** The same for memory that libaccel has code for. */
+enum accel_status tree_need_tensor (const struct accel_tree *leaf, struct accel_error *err);
+
 /* The dimension that @p dim, counted from the end where negative, means; -1 where @p tensor has none such. */
 int tree_dim (const DLTensor *tensor, int dim);
 
@@ -94,7 +97,7 @@ struct tree_pad {
 /* Write one element of type @p dtype; fails where it has no such value. */
 enum accel_status tree_pad_element (enum accel_dtype dtype, double value, void *bytes, struct accel_error *err);
 
-/* A copy of @p tensor, in host memory, that is pad->size long in dimension @p dim, where it was not longer. */
+/* A copy of @p tensor, on its device, that is pad->size long in dimension @p dim, where it was not longer. */
 enum accel_status tree_pad_tensor (struct accel_tensor *padded, const DLTensor *tensor, int dim,
                                    const struct tree_pad *pad, struct accel_error *err);
 

@@ -92,6 +92,13 @@ tree_walk (const struct tree_walk *walk, struct accel_tree **made, const struct 
 }
 
 enum accel_status
+tree_need_tensor (const struct accel_tree *leaf, struct accel_error *err)
+{
+    bool usable = leaf->kind == ACCEL_TREE_TENSOR && memory_of (leaf->tensor.dl.device);
+    return usable ? ACCEL_OK : tree_need_host_tensor (leaf, err);
+}
+
+enum accel_status
 tree_need_host_tensor (const struct accel_tree *leaf, struct accel_error *err)
 {
     if (leaf->kind != ACCEL_TREE_TENSOR)
@@ -120,9 +127,10 @@ copy_leaf (const struct tree_walk *walk, const struct tree_place *place, const s
     if (leaf->kind == ACCEL_TREE_BYTES)
         return tree_share (made, leaf, err);
     struct accel_tensor copy;
-    enum accel_status status = tree_need_host_tensor (leaf, err);
+    enum accel_status status = tree_need_tensor (leaf, err);
     if (!status)
-        status = tensor_clone (&copy, &leaf->tensor.dl, err);
+        status = tensor_device_is_host (leaf->tensor.dl.device) ? tensor_clone (&copy, &leaf->tensor.dl, err)
+                                                                : memory_clone (&copy, &leaf->tensor.dl, err);
     if (status)
         return status;
     copy.dl.device = leaf->tensor.dl.device.device_type == kDLCPU ? leaf->tensor.dl.device : copy.dl.device;

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the module share. */
+#ifndef CUDA_GPU_H
+#define CUDA_GPU_H
+
+#include "lib/memory/memory.h"
+
+#include <cuda_runtime_api.h>
+
+/** Calls of the runtime, up to the first that fails.
+ *  @param stream    the program's
+ *  @param[out] name  of that one */
+typedef cudaError_t gpu_calls (void *user, cudaStream_t stream, const char **name);
+
+/** Make @p calls on @p device, of which an error is kept.  @return whether all is well there */
+bool gpu_call (DLDevice device, gpu_calls *calls, void *user);
+
+/** lane.c */
+extern const struct memory_lanes lanes_cuda;
+
+#endif

@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Loaders copy their batches to the GPU while the program works, and give what they give on the host.
+. "${srcdir:-.}/tests/testlib.sh"
+module=$builddir/tests/standin/.libs/accel_device_cuda.so
+if [ ! -f "$module" ]; then
+    test_skip 'batches on GPUs' 'needs a C++ compiler and shared libraries'
+    test_done
+fi
+umask 022
+mkdir engines && cp "$module" engines
+ACCEL_ENGINE_PATH=$scratch/engines
+export ACCEL_ENGINE_PATH
+if is_long; then seeds=$(seq 100); else seeds=$(seq 20); fi
+loaders=$builddir/tests/standin/loaders
+test_expect_success 'batches are those of the host, in any order of streams' '
+    for seed in $seeds; do
+        STANDIN_SEED=$seed timeout $patience "$loaders" walk >out && test "$(grep -c "^ok" out)" -eq 20 || return 1
+    done'
+test_expect_success 'where batches are, and what can be done with them' \
+    'timeout $patience "$loaders" rules >out && test "$(grep -c "^ok" out)" -eq 18'
+test_expect_success 'several threads use GPUs from the first call on' '
+    STANDIN_DEVICES=2 timeout $patience "$loaders" threads >out && test "$(grep -c "^ok" out)" -eq 6'
+
+# failing CALL WORDS: each call of it in turn fails; the message is one line, the same until the end
+failing () {
+    for turn in 1 2 3 4 5 6 7 8 9; do
+        STANDIN_FAIL=$1:$turn:700 timeout $patience "$loaders" fail >out || return 1
+        grep "^# accel_" out | sort -u >messages
+        if [ -s messages ]; then
+            test "$(wc -l <messages)" -eq 1 && grep "^# accel_.*: cuda:0: $1: an illegal memory access" messages || return 1
+        else
+            grep "^# 11 batches" out || return 1
+        fi
+        [ "$turn" -gt 1 ] || test -s messages || return 1
+    done
+}
+for call in cudaHostAlloc cudaMemcpyAsync cudaEventRecord cudaStreamWaitEvent cudaEventSynchronize \
+    cudaStreamCreateWithFlags cudaEventCreateWithFlags cudaMalloc; do
+    test_expect_success "an error of $call comes back" "failing $call"
+done
+test_expect_success 'too little memory on the GPU: the batch comes when there is some' '
+    for turn in 2 3 4 5; do
+        STANDIN_FAIL=cudaMalloc:$turn:2 timeout $patience "$loaders" fail >out &&
+            test "$(grep -c "^# accel_loader_next: cannot allocate [0-9]* bytes on the device for field" out)" -eq 1 &&
+            grep "^# 11 batches" out || return 1
+    done'
+test_expect_success 'too little pinned memory' '
+    STANDIN_FAIL=cudaHostAlloc:4:2 timeout $patience "$loaders" fail >out &&
+    grep "^# accel_prepare: .*cannot allocate pinned memory for a batch of field .row. (4800 bytes)" out'
+test_done
