@@ -90,6 +90,14 @@ struct accel_engine_helpers {
      *  @param target   [count]; may be equal to a source, but not overlap it otherwise */
     void (*reduce) (enum accel_dtype dtype, enum accel_op op, const void *const *sources, int count_of_sources,
                     void *target, size_t count);
+
+    /* Members from here on came after version 1. */
+
+    /** 16-bit floats become float32, and back, rounded.  reduce() widens all sources and narrows the result once; an
+     *  engine that reduces in steps keeps float32 in between.  @{ */
+    void (*widen) (float *target, const void *source, enum accel_dtype dtype, size_t count);
+    void (*narrow) (void *target, enum accel_dtype dtype, const float *source, size_t count);
+    /** @} */
 };
 
 /** The processes to connect. */

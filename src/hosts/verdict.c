@@ -35,6 +35,13 @@ blame_of (const struct link *link)
                            .report = link->report };
 }
 
+/* The other clock is known to half a round trip, and ranks that the signal has ended take others with them. */
+static bool
+may_be_due_to_signal (const struct head *head, const struct link *link)
+{
+    return head->signal && link->failed_ns + link->round_trip_ns / 2 > head->signal_ns;
+}
+
 struct link *
 verdict_find (struct head *head)
 {
@@ -48,7 +55,7 @@ verdict_find (struct head *head)
             first_blame = blame;
         }
     }
-    return first && head->signal && first->failed_ns > head->signal_ns ? NULL : first;
+    return first && may_be_due_to_signal (head, first) ? NULL : first;
 }
 
 int

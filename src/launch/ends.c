@@ -99,8 +99,7 @@ note_ending (struct job *job)
     job->failed_ns = clock_ns ();
     for (int i = 0; i < job->count; i++) {
         struct job_rank *rank = &job->ranks[i];
-        struct procfs_stat stat;
-        rank->was_ending = rank->pid && !rank->ended && procfs_read_stat (rank->pid, &stat) && stat.is_exiting;
+        rank->was_ending = rank->pid && !rank->ended && procfs_is_ending (rank->pid);
         job->ending += rank->was_ending;
     }
 }

@@ -6,6 +6,7 @@
 
 #include "util/cleanup.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,11 +14,10 @@
 enum { STATE = 3, FLAGS = 9, ARG_START = 48, ARG_END = 49, EXIT_CODE = 52 };
 enum { PF_EXITING = 4 }; /* include/linux/sched.h in the kernel */
 
-bool
-procfs_read_stat (pid_t pid, struct procfs_stat *stat)
+static bool
+read_stat (const char *path, struct procfs_stat *stat)
 {
-    char path[40], text[2048];
-    snprintf (path, sizeof path, "/proc/%d/stat", (int) pid);
+    char text[2048];
     AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read (fd, text, sizeof text - 1);
     *stat = (struct procfs_stat){ 0 };
@@ -39,6 +39,34 @@ procfs_read_stat (pid_t pid, struct procfs_stat *stat)
             stat->exit_code = (int) strtol (at, NULL, 10);
     }
     return stat->state;
+}
+
+bool
+procfs_read_stat (pid_t pid, struct procfs_stat *stat)
+{
+    char path[40];
+    snprintf (path, sizeof path, "/proc/%d/stat", (int) pid);
+    return read_stat (path, stat);
+}
+
+/* A thread that is gone meanwhile has ended. */
+bool
+procfs_is_ending (pid_t pid)
+{
+    char path[64];
+    struct procfs_stat stat;
+    struct dirent *entry;
+    bool is_ending = procfs_read_stat (pid, &stat) && stat.is_exiting;
+    snprintf (path, sizeof path, "/proc/%d/task", (int) pid);
+    DIR *tasks = is_ending ? opendir (path) : NULL;
+    while (is_ending && tasks && (entry = readdir (tasks))) {
+        snprintf (path, sizeof path, "/proc/%d/task/%.20s/stat", (int) pid, entry->d_name);
+        if (*entry->d_name != '.' && read_stat (path, &stat))
+            is_ending = stat.is_exiting;
+    }
+    if (tasks)
+        closedir (tasks);
+    return is_ending;
 }
 
 uint32_t

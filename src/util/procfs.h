@@ -10,13 +10,16 @@
 /** The fields of /proc/PID/stat that are of interest; see proc(5). */
 struct procfs_stat {
     char state;                       /* 'T': stopped by a signal, 't': by a debugger, 'Z': ended, not yet waited for */
-    bool is_exiting;                  /* or has ended: it runs no more of its program; its files are being closed */
+    bool is_exiting;                  /* or has ended: the first thread, which runs no more of the program */
     unsigned long arg_start, arg_end; /* where the words of its command line are in its memory */
     int exit_code;                    /* of a zombie, as wait() returns it; 0 without permission to ptrace it */
 };
 
 /** Read the status of process @p pid, which must be in our pid namespace.  @return false if there is no such process */
 bool procfs_read_stat (pid_t pid, struct procfs_stat *stat);
+
+/** Whether all threads of process @p pid run no more of its program: its files are being closed, or it has ended. */
+bool procfs_is_ending (pid_t pid);
 
 /** @return our pid namespace, because process ids mean something only within one; 0: unknown */
 uint32_t procfs_pid_space (void);

@@ -104,17 +104,19 @@ test_expect_success '2 hosts of 2 ranks' '
 # ---- through the memory of each host ----
 
 tiers=$builddir/tests/engines/tiers
-# in_tiers RANKS LAYOUT NUMBER WHAT: all-reduces
+# in_tiers RANKS LAYOUT NUMBER WHAT
 in_tiers () {
-    under_mpirun "$1" ./layout "$2" "$tiers" "$4" >out && grep "^mpi, $1 ranks: $3 all-reduces\$" out
+    under_mpirun "$1" ./layout "$2" "$tiers" "$4" >out && grep "^mpi, $1 ranks: $3 calls\$" out
 }
 test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a reduction in the order of ranks' '
-    in_tiers 4 "2 2" 50 calls'
+    in_tiers 4 "2 2" 70 calls'
 test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 33 flights'
+test_expect_success 'large broadcasts and all-gathers, on hosts of 1 and 3 ranks' 'in_tiers 4 "1 3" 66 spread'
 if is_long; then
     while read -r ranks layout; do
         test_expect_success "large all-reduces on hosts of $layout ranks" '
-            in_tiers $ranks "$layout" 50 calls && in_tiers $ranks "$layout" 33 flights'
+            in_tiers $ranks "$layout" 70 calls && in_tiers $ranks "$layout" 33 flights &&
+                in_tiers $ranks "$layout" 66 spread'
     done <<'EOT'
 3 1 2
 4 3 1
@@ -127,7 +129,7 @@ EOT
         under_mpirun 4 ./layout "2 1 1" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
     test_expect_success 'without shared memory, MPI does it all' '
         under_mpirun 4 ./layout "2 2" sh -c "ulimit -f 20000 && exec $tiers flights" >out &&
-        grep "^mpi, 4 ranks: 33 all-reduces\$" out'
+        grep "^mpi, 4 ranks: 33 calls\$" out'
 fi
 
 # ---- who is chosen, and who is refused ----

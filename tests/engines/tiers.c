@@ -5,6 +5,7 @@
  *
  *   tiers calls    one after the other: every element type and operation, lengths around the pieces, in place and not
  *   tiers flights  several in flight, waited for in different orders
+ *   tiers spread   broadcasts and all-gathers, in flight among all-reduces
  *   tiers opens    the job is opened and closed again */
 #include <accel/accel.h>
 
@@ -37,11 +38,57 @@ random_of (uint32_t seed)
     return seed ^ seed >> 16;
 }
 
+static uint32_t
+bits_of (float x)
+{
+    uint32_t bits;
+    memcpy (&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float
+float_of (uint32_t bits)
+{
+    float x;
+    memcpy (&x, &bits, sizeof x);
+    return x;
+}
+
+/* To the nearest 16-bit float, and to the even one of two; there are no NaN here. */
+static uint16_t
+narrowed (float x, enum accel_dtype dtype)
+{
+    uint32_t bits = bits_of (x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (dtype == ACCEL_BFLOAT16)
+        return (uint16_t) ((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    if (magnitude >= 0x477ff000)
+        return (uint16_t) (sign | 0x7c00);
+    if (magnitude < 0x38800000) /* subnormal: multiples of 2^-24, as the last place of 0.5 is */
+        return (uint16_t) (sign | ((bits_of (float_of (magnitude) + 0.5f)) - bits_of (0.5f)));
+    return (uint16_t) (sign | ((magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13));
+}
+
+static float
+widened (uint16_t half, enum accel_dtype dtype)
+{
+    uint32_t sign = (uint32_t) (half & 0x8000) << 16, magnitude = half & 0x7fff;
+    if (dtype == ACCEL_BFLOAT16)
+        return float_of ((uint32_t) half << 16);
+    if (magnitude >= 0x7c00)
+        return float_of (sign | 0x7f800000);
+    float value = magnitude < 0x400 ? (float) magnitude / 16777216.0f : float_of ((magnitude << 13) + (112u << 23));
+    return sign ? -value : value;
+}
+
 static double
 number_of (int of_rank, size_t i, uint32_t seed, enum accel_dtype dtype)
 {
     uint32_t bits = random_of ((uint32_t) i * 2654435761u ^ (uint32_t) of_rank << 24 ^ seed);
-    return dtype == ACCEL_BOOL ? bits & 1 : dtype > ACCEL_BFLOAT16 ? bits % 3 + 1 : (double) (int32_t) bits / 65536.0;
+    double value = dtype == ACCEL_BOOL         ? bits & 1
+                   : dtype > ACCEL_BFLOAT16    ? bits % 3 + 1
+                   : dtype == ACCEL_FLOAT16    ? (double) (int32_t) bits / 4194304.0
+                                               : (double) (int32_t) bits / 65536.0;
+    return dtype == ACCEL_FLOAT16 || dtype == ACCEL_BFLOAT16 ? widened (narrowed ((float) value, dtype), dtype) : value;
 }
 
 static void
@@ -49,11 +96,20 @@ put (void *buffer, size_t i, enum accel_dtype dtype, double value)
 {
     switch ((int) dtype) {
     case ACCEL_FLOAT32: ((float *) buffer)[i] = (float) value; break;
+    case ACCEL_FLOAT16:
+    case ACCEL_BFLOAT16: ((uint16_t *) buffer)[i] = narrowed ((float) value, dtype); break;
     case ACCEL_FLOAT64: ((double *) buffer)[i] = value; break;
     case ACCEL_INT32: ((int32_t *) buffer)[i] = (int32_t) value; break;
     case ACCEL_INT64: ((int64_t *) buffer)[i] = (int64_t) value; break;
     default: ((int8_t *) buffer)[i] = (int8_t) value; break;
     }
+}
+
+/* Those of 16 bits are added in float32, and rounded at the end. */
+static bool
+is_single (enum accel_dtype dtype)
+{
+    return dtype == ACCEL_FLOAT32 || dtype == ACCEL_FLOAT16 || dtype == ACCEL_BFLOAT16;
 }
 
 /* Rounded after each step. */
@@ -66,18 +122,18 @@ combine (double a, double b, enum accel_dtype dtype, enum accel_op op)
                                        : a + b;
     if (dtype == ACCEL_BOOL)
         result = op == ACCEL_SUM || op == ACCEL_MAX ? a != 0 || b != 0 : a != 0 && b != 0;
-    return dtype == ACCEL_FLOAT32 ? (float) result : result;
+    return is_single (dtype) ? (float) result : result;
 }
 
 static double
 expected_of (size_t i, uint32_t seed, enum accel_dtype dtype, enum accel_op op)
 {
-    double sum = dtype == ACCEL_FLOAT32 ? (float) number_of (0, i, seed, dtype) : number_of (0, i, seed, dtype);
+    double sum = is_single (dtype) ? (float) number_of (0, i, seed, dtype) : number_of (0, i, seed, dtype);
     for (int r = 1; r < size; r++)
-        sum = combine (sum, dtype == ACCEL_FLOAT32 ? (float) number_of (r, i, seed, dtype)
-                                                   : number_of (r, i, seed, dtype), dtype, op);
+        sum = combine (sum, is_single (dtype) ? (float) number_of (r, i, seed, dtype)
+                                              : number_of (r, i, seed, dtype), dtype, op);
     if (op == ACCEL_AVG)
-        sum = dtype == ACCEL_FLOAT32 ? (float) sum / (float) size : sum / size;
+        sum = is_single (dtype) ? (float) sum / (float) size : sum / size;
     return sum;
 }
 
@@ -152,14 +208,15 @@ check (struct call *call)
 static void
 one_by_one (void)
 {
-    static const enum accel_dtype dtypes[] = { ACCEL_FLOAT32, ACCEL_FLOAT64, ACCEL_INT32, ACCEL_INT64, ACCEL_BOOL };
+    static const enum accel_dtype dtypes[] = { ACCEL_FLOAT32, ACCEL_FLOAT64, ACCEL_INT32, ACCEL_INT64,
+                                                ACCEL_BOOL,    ACCEL_FLOAT16, ACCEL_BFLOAT16 };
     static const size_t bytes[] = { 256 << 10, (256 << 10) + 8, (1 << 20) - 64, (1 << 20) + 72, (2 << 20) + 8 };
     for (uint32_t i = 0; i < 2 * sizeof bytes / sizeof *bytes * sizeof dtypes / sizeof *dtypes; i++) {
-        struct call call = { .dtype = dtypes[i % 5], .op = (enum accel_op) (i % ACCEL_OP_COUNT), .seed = i,
+        struct call call = { .dtype = dtypes[i % 7], .op = (enum accel_op) (i % ACCEL_OP_COUNT), .seed = i,
                              .in_place = i & 1 };
         if (call.op == ACCEL_AVG && call.dtype > ACCEL_BFLOAT16)
             call.op = ACCEL_SUM;
-        call.count = bytes[i / 5 % 5] / accel_dtype_bytes (call.dtype);
+        call.count = bytes[i / 7 % 5] / accel_dtype_bytes (call.dtype);
         fill (&call);
         must (accel_comm_all_reduce (world, call.send, call.recv, call.count, call.dtype, call.op, &err), "all-reduce");
         check (&call);
@@ -189,6 +246,82 @@ in_flight (void)
     }
 }
 
+/* ---- broadcasts and all-gathers ---- */
+
+struct copy {
+    size_t count;
+    int root; /* -1: an all-gather */
+    bool own;
+    uint32_t seed, *values;
+    struct accel_work *work;
+};
+
+static uint32_t
+part_of (const struct copy *copy, int of_rank, size_t i)
+{
+    return random_of ((uint32_t) i * 2654435761u ^ (uint32_t) of_rank << 24 ^ copy->seed);
+}
+
+static void
+start_copy (struct copy *copy)
+{
+    size_t parts = copy->root < 0 ? (size_t) size : 1, at = copy->root < 0 ? (size_t) rank * copy->count : 0;
+    copy->values = get_buffer (parts * copy->count * sizeof *copy->values, copy->own);
+    memset (copy->values, 0, parts * copy->count * sizeof *copy->values);
+    for (size_t i = 0; (copy->root < 0 || copy->root == rank) && i < copy->count; i++)
+        copy->values[at + i] = part_of (copy, rank, i);
+    if (copy->root < 0)
+        must (accel_comm_all_gather_start (world, copy->values + at, copy->values, copy->count, ACCEL_INT32,
+                                           &copy->work, &err), "all-gather");
+    else
+        must (accel_comm_broadcast_start (world, copy->values, copy->count, ACCEL_INT32, copy->root, &copy->work,
+                                          &err), "broadcast");
+}
+
+static void
+end_copy (struct copy *copy)
+{
+    must (accel_work_wait (copy->work, &err), "wait");
+    for (int part = 0; part < (copy->root < 0 ? size : 1); part++)
+        for (size_t i = 0; i < copy->count; i++)
+            if (copy->values[(size_t) part * copy->count + i]
+                != part_of (copy, copy->root < 0 ? part : copy->root, i)) {
+                fprintf (stderr, "rank %d: WRONG: %s of %zu, element %zu of rank %d\n", rank,
+                         copy->root < 0 ? "all-gather" : "broadcast", copy->count, i, part);
+                failures++;
+                i = copy->count - 1;
+            }
+    calls++;
+    give_buffer (copy->values, copy->own);
+}
+
+/* Some go from rank to rank, because one rank's buffer is the program's, or they are small. */
+static void
+spread (void)
+{
+    for (uint32_t round = 0; round < 6; round++) {
+        struct copy copies[FLIGHTS - 1];
+        struct call sum = { .dtype = ACCEL_FLOAT32, .op = ACCEL_SUM, .seed = round, .count = 100000 };
+        for (uint32_t i = 0; i < FLIGHTS - 1; i++) {
+            uint32_t number = random_of (round * FLIGHTS + i);
+            copies[i] = (struct copy){ .count = (16 << 10) + number % (200 << 10), .seed = number };
+            copies[i].root = (int) (number >> 8) % (2 * size) < size ? (int) (number >> 8) % size : -1;
+            copies[i].own = number % 8 || rank != (int) i % size;
+            copies[i].count = number % 5 ? copies[i].count : number % 20000 + 1;
+            start_copy (&copies[i]);
+            if (i == 4)
+                fill (&sum);
+            if (i == 4)
+                must (accel_comm_all_reduce_start (world, sum.send, sum.recv, sum.count, sum.dtype, sum.op, &sum.work,
+                                                   &err), "start");
+        }
+        must (accel_work_wait (sum.work, &err), "wait");
+        check (&sum);
+        for (uint32_t i = 0; i < FLIGHTS - 1; i++)
+            end_copy (&copies[(i * 3 + (uint32_t) rank) % (FLIGHTS - 1)]);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -201,13 +334,15 @@ main (int argc, char **argv)
         rank = accel_comm_rank (world);
         size = accel_comm_size (world);
         snprintf (engine, sizeof engine, "%s", accel_comm_engine (world));
-        if (strcmp (how, "calls"))
+        if (!strcmp (how, "spread"))
+            spread ();
+        else if (strcmp (how, "calls"))
             in_flight ();
         else
             one_by_one ();
         accel_close (acc);
     }
     if (rank == 0)
-        printf ("%s, %d ranks: %d all-reduces\n", engine, size, calls);
+        printf ("%s, %d ranks: %d calls\n", engine, size, calls);
     return failures ? 1 : 0;
 }

@@ -58,9 +58,11 @@ bare () {
 }
 run=tree/tests/gpu/run
 test_expect_success 'all steps pass on the stand-in' '
-    bare sh "$run" --standin --minutes 60 --out results --build built >out && ! grep FAILED out &&
+    bare STANDIN_DEVICES=2 sh "$run" --standin --minutes 60 --out results --build built >out && ! grep FAILED out &&
     tail -n 1 out >last && grep -E "^[0-9]+ passed, 0 failed, [0-9]+ skipped$" last &&
-    test "$(grep -c "^passed: " out)" -ge 11 && ! grep "^skipped: [^:]*$" out'
+    test "$(grep -c "^passed: " out)" -ge 14 &&
+    { grep "^nccl: not found" out || test ! -d tree/src/engines/nccl ||
+        test "$(grep -c "^passed: .*\(NCCL\|all-reduce\)" out)" -eq 6; } && ! grep "^skipped: [^:]*$" out'
 test_expect_success 'the summary names the machine, and has the steps and figures' '
     for word in card driver cuda nccl date commit; do grep "^    $word: ." results/summary.md || return 1; done &&
     grep "0 failed" results/summary.md && grep "say nothing about a GPU" results/summary.md &&

@@ -160,7 +160,7 @@ open("up.0", "w").write("met")
 peer.recv(1)
 os._exit(4)
 END
-launchers 'a killed rank whose launcher is busy for more than a second' '
+seldom 'a killed rank whose launcher is busy for more than a second' '
     for k in 0 1; do by_hand_on $k 2 python3 late.py || exit 1; done && await up.0 up.2 && wait_for connected 2 &&
     pid=$(supervisor_of host2) && on host2 kill -STOP "$pid" && on host2 kill -9 "$(cat up.2)" && sleep 1.5 &&
     on host2 kill -CONT "$pid" && finish_all 137 137 &&

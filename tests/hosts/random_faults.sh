@@ -25,14 +25,16 @@ draw () {
                 while (each--) host_of[size++] = h
             }
             from = draw(3) ? 1 : 4
-            kind = one_of("rank rank rank rank agent agent launcher head head term off off cut cut head_off head_cut")
+            kind = one_of("rank rank rank held busy agent agent launcher head head term off off cut cut head_off head_cut")
             rank = draw(size)
-            victim = kind == "rank" ? host_of[rank] : 1 + draw(hosts)
+            is_rank = kind == "rank" || kind == "held" || kind == "busy"
+            victim = is_rank ? host_of[rank] : 1 + draw(hosts)
             if ((kind == "off" || kind == "cut") && victim == from) victim = 2
             if (kind ~ /^head_/) victim = from
             signal = one_of("9 11 7 8 6 15") # KILL SEGV BUS FPE ABRT TERM
+            if (is_rank && kind != "rank") signal = 9
             slow = draw(4) ? 0 : 1 + draw(hosts)
-            after = kind == "rank" || kind == "launcher" || draw(3) ? "" : sprintf("%.3f", draw(1500) / 1000)
+            after = is_rank || kind == "launcher" || draw(3) ? "" : sprintf("%.3f", draw(1500) / 1000)
             print "list=" list " size=" size " from=" from " kind=" kind " rank=" rank " victim=" victim \
                 " signal=" signal " slow=" slow " after=" after
         }'
@@ -70,6 +72,12 @@ kill_there () {
 strike () {
     case $kind in
     rank) on "host$victim" kill "-$signal" "$(cat "up.$rank")" ;;
+    # As on a busy machine: its end is seen late, or its launcher is late itself.
+    held) on "host$victim" "$builddir/tests/hosts/hold" "$(cat "up.$rank")" 800 ;;
+    busy)
+        on "host$victim" pkill -STOP accel-job && on "host$victim" kill -9 "$(cat "up.$rank")" && sleep 1.5 &&
+            on "host$victim" pkill -CONT accel-job
+        ;;
     agent)
         if [ "$victim" = "$from" ]; then
             kill_there "host$victim" -9 -o -f '[e]xe --agent'
@@ -92,7 +100,7 @@ says () {
 # is_right STATUS: of the head
 is_right () {
     case $kind in
-    rank)
+    rank | held | busy)
         test "$1" = $((128 + signal)) && grep "\"rank\":$rank," report.json &&
             process="rank $rank \(process $(cat "up.$rank") on host$victim\)" &&
             says "^accelerate: $process was killed by signal $signal " "host$victim"

@@ -229,7 +229,12 @@ is_same (struct seen *host, struct seen *there)
         void *got = malloc (bytes);
         same = same && host->elements[f] == there->elements[f];
         MUST (memory_of (gpu)->read (gpu, got, there->fields[f], bytes, &err));
-        same = same && !memcmp (got, host->fields[f], bytes);
+        for (size_t i = 0; i < bytes; i++)
+            if (((char *) got)[i] != ((char *) host->fields[f])[i]) {
+                printf ("# %s: byte %zu of %zu differs\n", fields[f].name, i, bytes);
+                same = false;
+                break;
+            }
         free (got);
         memory_of (gpu)->destroy (gpu, there->fields[f]);
         free (host->fields[f]);

@@ -238,10 +238,9 @@ fake_waitpid (pid_t pid, int *status)
 }
 
 static bool
-fake_read_stat (pid_t pid, struct procfs_stat *stat)
+fake_is_ending (pid_t pid)
 {
-    *stat = (struct procfs_stat){ .is_exiting = world.ranks[pid - FIRST_PID].ended };
-    return true;
+    return world.ranks[pid - FIRST_PID].ended;
 }
 
 static void
@@ -356,7 +355,7 @@ drain_sink (struct output_sink *sink)
 #define clock_ms() (world.now)
 #define kill(pid, signal) fake_kill (pid, signal)
 #define waitpid(pid, status, options) fake_waitpid (pid, status)
-#define procfs_read_stat(pid, stat) fake_read_stat (pid, stat)
+#define procfs_is_ending(pid) fake_is_ending (pid)
 #define sweep_reap() (!world.has_left)
 #define sweep_signal(signal) fake_sweep_signal (signal)
 #define cgroup_oom_kills() (world.oom_kills)
@@ -371,7 +370,7 @@ drain_sink (struct output_sink *sink)
 #include "launch/supervise.c"
 #undef kill
 #undef waitpid
-#undef procfs_read_stat
+#undef procfs_is_ending
 #undef output_sink_drain
 
 /* ---- Making and ending it. ---- */

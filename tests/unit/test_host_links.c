@@ -415,7 +415,7 @@ test_failure (void)
     const struct job_observer observer = { hosts_tell_failure, play.to };
     hosts_tell_failure (&job, &observer);
     link_read (&play.link);
-    ok (play.link.failed_rank == 5 && play.link.failed_ns == 77, "the rank that failed first is named, and when it failed");
+    ok (play.link.failed_rank == 5 && play.link.failed_ns == 77, "the rank that failed first is named, and when");
     end (&play);
 }
 

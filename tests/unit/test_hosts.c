@@ -377,6 +377,11 @@ test_verdict (void)
     head.signal = 15;
     head.signal_ns = 900;
     ok (!verdict_find (&head) && verdict_status (&head, NULL) == 143, "what fails after a signal is due to the signal");
+    head.signal_ns = 1100;
+    links[1].round_trip_ns = 100;
+    ok (verdict_find (&head) == &links[1], "what failed before it is not");
+    links[1].round_trip_ns = 300;
+    ok (!verdict_find (&head), "unless the host's clock is not known so well");
 }
 
 int

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -531,8 +532,34 @@ test_processes (void)
     kill (pid, SIGCONT);
     ok (!waitid (P_PID, (id_t) pid, &info, WEXITED | WNOWAIT) && procfs_read_stat (pid, &seen) && seen.state == 'Z'
             && WIFEXITED (seen.exit_code) && WEXITSTATUS (seen.exit_code) == 7, "a child that has ended with status 7");
+    ok (procfs_is_ending (pid), "it is ending");
     waitpid (pid, NULL, 0);
-    ok (!procfs_read_stat (pid, &seen) && !seen.state, "a process that is gone");
+    ok (!procfs_read_stat (pid, &seen) && !seen.state && !procfs_is_ending (pid), "a process that is gone");
+}
+
+static void *
+sleep_for_ever (void *user)
+{
+    (void) user;
+    for (;;)
+        pause ();
+    return NULL;
+}
+
+/* The first thread of a process may end before the others. */
+static void
+test_threads (void)
+{
+    struct procfs_stat seen = { 0 };
+    pid_t pid = fork ();
+    pthread_t thread;
+    if (!pid && !pthread_create (&thread, NULL, sleep_for_ever, NULL))
+        pthread_exit (NULL);
+    for (int i = 0; i < 1000 && procfs_read_stat (pid, &seen) && seen.state != 'Z'; i++)
+        usleep (10000);
+    ok (seen.state == 'Z' && seen.is_exiting && !procfs_is_ending (pid), "a process without its first thread goes on");
+    kill (pid, SIGKILL);
+    waitpid (pid, NULL, 0);
 }
 
 /* What is said of a process with a command line like this. */
@@ -615,6 +642,7 @@ main (void)
     test_copies ();
     test_hashes ();
     test_processes ();
+    test_threads ();
     test_peers ();
     return done_testing ();
 }

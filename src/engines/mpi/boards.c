@@ -13,6 +13,7 @@
 
 #include "engines/mpi/mpi_private.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -82,6 +82,8 @@ allocate (struct flight *flight)
     size_t control = sizeof (struct header) + inline_of (flight, row);
     if (!flight->is_boarded && !(flight->control = malloc (each ? size * control : control)))
         return false;
+    if (spread_serve (flight->team, call))
+        spread_plan (flight);
     if (!call_reduces (call))
         return true;
     if (tiers_serve (flight->team, call))

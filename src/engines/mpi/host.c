@@ -212,7 +212,7 @@ watch (const struct accel_engine_job *job, const struct whereabouts *all, const 
     for (int i = 0; i < host->world_size; i++) {
         bool is_here = i >= first && i - first < size && i != job->rank && all[i].machine == all[job->rank].machine;
         host->processes[peers[i]]
-            = (struct process){ .rank = i, .pid = all[i].pid,
+            = (struct process){ .rank = i, .pid = all[i].pid, .is_alone = all[i].size == 1,
                                 .fd = is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
     }
     return host->processes;

@@ -9,8 +9,8 @@
  * the bits are those of engine shm, the same in every run.
  *
  * On several hosts, ranks of one host share memory.  Control messages of the world's collectives go through it, and
- * those of a host go to other hosts together (boards.c).  So do large all-reduces of the world (tiers.c): each byte
- * crosses the network once in each direction, not once for each rank.
+ * those of a host go to other hosts together (boards.c).  So do large all-reduces (tiers.c), broadcasts and
+ * all-gathers of the world (spread.c): each byte crosses a link once in each direction, not once for each rank.
  *
  * One communicator of MPI serves all groups.  Control messages name their group, so a group is made without waiting.
  *
@@ -66,6 +66,7 @@ enum {
     TIERS_PARTS = 4,      /* pieces of a small buffer */
     TIERS_PIECE = 256 << 10,
     TIERS_PIECE_LEAST = 16 << 10,
+    SPREAD_LEAST = 64 << 10, /* bytes of a part */
     TIERS_LEAST = 32 << 10, /* bytes, for each link of the chain of hosts; less is faster without steps of ranks */
     MESSAGE_BYTES = 64 << 20, /* of one message: counts in MPI are int, and each one that arrives is progress */
     PIECE_MOST = 256 << 10,   /* bytes of a reduction that one rank sends to another at once */
@@ -139,6 +140,7 @@ struct host {
     int world_size;
     struct process {
         int rank, pid;
+        bool is_alone; /* on its host */
         int fd; /* to see it end; -1: of another host */
         bool has_ended; /* there, as one of its ranks has said */
     } *processes; /* [world_size], by rank of MPI */
@@ -160,6 +162,15 @@ struct tiers {
     size_t carried; /* pieces that this rank carries; from here on, counted among these */
     size_t begun, reduced, returned, finished;
     bool is_on;
+    bool is_planned; /* all ranks have come, and base is known */
+    bool is_direct;  /* the buffers are not in the arenas, so it goes from rank to rank */
+};
+
+/** A large broadcast or all-gather through the memory of this host. */
+struct spread {
+    size_t own, own_sent;  /* pieces of this rank's part */
+    size_t next, oldest;   /* pieces before these are being received, and were received */
+    size_t begun, passed, finished; /* of the pieces that this rank carries */
 };
 
 /** A call. */
@@ -182,8 +193,9 @@ struct flight {
     const void **sources;  /* [size], for the kernels */
     size_t blocks, begun, reduced, finished; /* of a large reduction; 0 blocks: everything else */
     size_t stride, limit, piece; /* elements: from part to part, of all, of a piece */
-    struct block window[TIERS_WINDOW]; /* of calls without blocks, the first */
+    struct block window[2 * TIERS_WINDOW]; /* of calls without blocks, the first */
     struct tiers tiers;
+    struct spread spread;
     bool over;
     enum accel_status status;
     struct accel_error error;
@@ -272,8 +284,8 @@ struct world {
 
 extern struct world mpi_world;
 
-/* Files use what is declared above them: host, arena, world, post, deaths, blocks, tiers, boards, flight, team, mover,
- * mpi. */
+/* Files use what is declared above them: host, arena, world, post, deaths, blocks, spread, tiers, boards, flight, team,
+ * mover, mpi. */
 
 /* ---- host.c ---- */
 /** What a rank says of where it is. */
@@ -315,6 +327,8 @@ enum accel_status world_open (const struct accel_engine_job *job, int *peers, st
 bool world_check (int code, const char *call);
 /** Say what it was; MPI is not used any more. */
 enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct accel_error *err);
+/** Whether libaccel knows widen() and narrow(); all ranks find the same. */
+bool world_can_widen (const struct accel_engine_helpers *helpers);
 /** Whether this thread may call MPI. */
 bool world_is_mine (void);
 /** Whether a thread of the engine may, with the lock: the program may call MPI at the same time. */
@@ -364,6 +378,18 @@ void blocks_plan (struct flight *flight);
 void blocks_meet (struct flight *flight, int rank);
 /** @return whether all blocks are finished */
 bool blocks_advance (struct flight *flight);
+
+/* ---- spread.c ---- */
+/** Whether @p call goes through the memory of the hosts, if the buffers are there; all ranks find the same. */
+bool spread_serve (const struct team *team, const struct accel_engine_call *call);
+/** Cut it into pieces. */
+void spread_plan (struct flight *flight);
+/** All ranks have come: whether their buffers are in the arenas. */
+bool spread_can (const struct flight *flight);
+/** They are not. */
+void spread_fall_back (struct flight *flight);
+/** @return whether it is over */
+bool spread_advance (struct flight *flight);
 
 /* ---- tiers.c ---- */
 /** Whether @p call goes through the memory of the hosts; all ranks find the same. */

@@ -17,11 +17,20 @@
 
 #include <string.h>
 
+enum { WIDE = 1024 }; /* 16-bit floats that are in float32 at once */
+
+/* 16-bit floats are reduced in float32, and rounded once, on the last host. */
+static bool
+is_half (const struct accel_engine_call *call)
+{
+    return call->dtype == ACCEL_FLOAT16 || call->dtype == ACCEL_BFLOAT16;
+}
+
 bool
 tiers_serve (const struct team *team, const struct accel_engine_call *call)
 {
-    bool is_half = call->dtype == ACCEL_FLOAT16 || call->dtype == ACCEL_BFLOAT16; /* to be added in 32 bits */
-    return mpi_host.marks && !team->place && call->kind == ACCEL_ENGINE_ALL_REDUCE && !is_half
+    return mpi_host.marks && !team->place && call->kind == ACCEL_ENGINE_ALL_REDUCE
+           && (!is_half (call) || world_can_widen (call->helpers))
            && call->count >= (size_t) TIERS_LEAST / call->element_bytes * (size_t) (mpi_host.hosts - 1);
 }
 
@@ -31,13 +40,12 @@ tiers_plan (struct flight *flight)
     const struct accel_engine_call *call = flight->call;
     struct tiers *tiers = &flight->tiers;
     size_t bytes = call->count * call->element_bytes / TIERS_PARTS / 64 * 64, size = (size_t) mpi_host.size;
-    bytes = bytes > TIERS_PIECE ? TIERS_PIECE : bytes < TIERS_PIECE_LEAST ? TIERS_PIECE_LEAST : bytes;
+    size_t most = is_half (call) ? TIERS_PIECE / 2 : TIERS_PIECE; /* between hosts, they have 4 bytes */
+    bytes = bytes > most ? most : bytes < TIERS_PIECE_LEAST ? TIERS_PIECE_LEAST : bytes;
     tiers->piece = bytes / call->element_bytes;
     tiers->pieces = (call->count + tiers->piece - 1) / tiers->piece;
-    tiers->base = mpi_host.planned;
     tiers->carried = (tiers->pieces + size - 1 - (size_t) mpi_host.rank) / size;
     tiers->is_on = true;
-    mpi_host.planned += tiers->pieces;
     flight->rows_bytes = (size_t) TIERS_WINDOW * TIERS_PIECE;
 }
 
@@ -87,6 +95,13 @@ static size_t
 bytes_of (const struct flight *flight, size_t k)
 {
     return count_of (flight, k) * flight->call->element_bytes;
+}
+
+/* Of what goes from host to host until all is reduced. */
+static size_t
+row_bytes (const struct flight *flight, size_t k)
+{
+    return count_of (flight, k) * (is_half (flight->call) ? sizeof (float) : flight->call->element_bytes);
 }
 
 static size_t
@@ -160,7 +175,7 @@ begin_piece (struct flight *flight)
 {
     size_t i = flight->tiers.begun++, k = piece_of (i);
     if (mpi_host.below >= 0)
-        post_recv (flight, below (k), slot_of (flight, i), row_of (flight, i), bytes_of (flight, k),
+        post_recv (flight, below (k), slot_of (flight, i), row_of (flight, i), row_bytes (flight, k),
                    flight->legs[below (k)].tag);
 }
 
@@ -190,33 +205,74 @@ divide (const struct flight *flight, void *values, size_t count)
     float *singles = values;
     double *doubles = values;
     for (size_t i = 0; i < count; i++)
-        if (flight->call->dtype == ACCEL_FLOAT32)
-            singles[i] /= (float) flight->team->size;
-        else
+        if (flight->call->dtype == ACCEL_FLOAT64)
             doubles[i] /= (double) flight->team->size;
+        else
+            singles[i] /= (float) flight->team->size;
+}
+
+/* Elements @begin to @begin + @count of piece @k, 16-bit floats.  @row has what lower hosts have, and gets the sum.
+ * @param result  NULL: it is not complete */
+static void
+reduce_wide (const struct flight *flight, size_t k, size_t begin, size_t count, float *row, void *result)
+{
+    const struct accel_engine_call *call = flight->call;
+    enum accel_op op = call->op == ACCEL_AVG ? ACCEL_SUM : call->op;
+    float next[WIDE];
+    const void *pair[] = { row, next };
+    for (int local = 0; local < mpi_host.size; local++) {
+        bool is_first = !local && mpi_host.below < 0;
+        call->helpers->widen (is_first ? row : next, source_of (flight, local, k) + begin * call->element_bytes,
+                              call->dtype, count);
+        if (!is_first)
+            call->helpers->reduce (ACCEL_FLOAT32, op, pair, 2, row, count);
+    }
+    if (!result)
+        return;
+    if (call->op == ACCEL_AVG)
+        divide (flight, row, count);
+    call->helpers->narrow ((char *) result + begin * call->element_bytes, call->dtype, row, count);
+}
+
+static void
+reduce_halves (const struct flight *flight, size_t k, float *row, void *result)
+{
+    size_t count = count_of (flight, k);
+    for (size_t done = 0; done < count; done += WIDE)
+        reduce_wide (flight, k, done, count - done < WIDE ? count - done : WIDE, row + done, result);
+}
+
+static void
+reduce_wholes (const struct flight *flight, size_t k, void *row, void *target, bool is_last)
+{
+    const struct accel_engine_call *call = flight->call;
+    enum accel_op op = call->op == ACCEL_AVG ? ACCEL_SUM : call->op;
+    size_t count = count_of (flight, k);
+    int sources = 0;
+    if (mpi_host.below >= 0)
+        flight->sources[sources++] = row;
+    for (int local = 0; local < mpi_host.size; local++)
+        flight->sources[sources++] = source_of (flight, local, k);
+    call->helpers->reduce (call->dtype, op, flight->sources, sources, target, count);
+    if (is_last && call->op == ACCEL_AVG)
+        divide (flight, target, count);
 }
 
 /* In place, the result takes the place of what this rank, its only reader, has read. */
 static void
 reduce_piece (struct flight *flight)
 {
-    const struct accel_engine_call *call = flight->call;
-    size_t i = flight->tiers.reduced++, k = piece_of (i), count = count_of (flight, k);
+    size_t i = flight->tiers.reduced++, k = piece_of (i);
     bool is_last = mpi_host.above < 0;
-    enum accel_op op = call->op == ACCEL_AVG ? ACCEL_SUM : call->op;
-    int sources = 0;
-    void *result = result_of (flight, mpi_host.rank, k), *target = is_last ? result : row_of (flight, i);
-    if (mpi_host.below >= 0)
-        flight->sources[sources++] = row_of (flight, i);
-    for (int local = 0; local < mpi_host.size; local++)
-        flight->sources[sources++] = source_of (flight, local, k);
-    call->helpers->reduce (call->dtype, op, flight->sources, sources, target, count);
-    if (is_last && call->op == ACCEL_AVG)
-        divide (flight, target, count);
+    void *result = result_of (flight, mpi_host.rank, k), *row = row_of (flight, i);
+    if (is_half (flight->call))
+        reduce_halves (flight, k, row, is_last ? result : NULL);
+    else
+        reduce_wholes (flight, k, row, is_last ? result : row, is_last);
     flight->team->moved = true;
     if (is_last)
         return;
-    post_send (flight, above (k), slot_of (flight, i), target, bytes_of (flight, k), flight->tag);
+    post_send (flight, above (k), slot_of (flight, i), row, row_bytes (flight, k), flight->tag);
     post_recv (flight, above (k), slot_of (flight, i), result, bytes_of (flight, k), flight->legs[above (k)].tag + 1);
 }
 
@@ -289,12 +345,41 @@ take (struct flight *flight)
     set_mark (flight, &own_marks ()->taken, tiers->base + tiers->taken);
 }
 
+/* Pieces are numbered in the order of calls, once it is known which of them have pieces. */
+static bool
+number_pieces (struct flight *flight)
+{
+    struct tiers *tiers = &flight->tiers;
+    bool is_reduced = call_reduces (flight->call);
+    for (const struct flight *before = flight->team->first; before != flight; before = before->next)
+        if (before->tiers.is_on && !before->tiers.is_planned)
+            return false;
+    tiers->is_planned = true;
+    tiers->is_direct = !is_reduced && !spread_can (flight);
+    tiers->base = mpi_host.planned;
+    if (tiers->is_direct)
+        spread_fall_back (flight);
+    else
+        mpi_host.planned += tiers->pieces;
+    return true;
+}
+
 bool
 tiers_advance (struct flight *flight)
 {
     struct tiers *tiers = &flight->tiers;
-    if (tiers->base != mpi_host.finished || flight->missing)
+    if (flight->missing || (!tiers->is_planned && !number_pieces (flight)))
         return false;
+    if (tiers->is_direct)
+        return !flight->window->left;
+    if (tiers->base != mpi_host.finished)
+        return false;
+    if (!call_reduces (flight->call)) {
+        if (!spread_advance (flight))
+            return false;
+        mpi_host.finished += tiers->pieces;
+        return true;
+    }
     stage (flight);
     carry (flight);
     take (flight);
@@ -310,6 +395,6 @@ tiers_await (const struct flight *flight, int rank)
 {
     const struct tiers *tiers = &flight->tiers;
     int local = rank - mpi_host.first;
-    return tiers->is_on && local >= 0 && local < mpi_host.size
+    return tiers->is_planned && !tiers->is_direct && local >= 0 && local < mpi_host.size
            && read_mark (&mpi_host.marks[local].taken) < tiers->base + tiers->pieces;
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    PROTOCOL = 3,
+    PROTOCOL = 4,
     FAILED_LEAVE_MS = 5000, /* for MPI_Finalize() after a failure */
     LEAVE_MS = 10000,       /* the same, once all ranks are known to call it */
     QUIET_MS = 60,          /* for the slowest rank to leave a barrier after the first one */
@@ -118,6 +119,12 @@ world_level_name (int level)
            : level >= MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
            : level >= MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
                                             : "MPI_THREAD_SINGLE";
+}
+
+bool
+world_can_widen (const struct accel_engine_helpers *helpers)
+{
+    return helpers->size >= offsetof (struct accel_engine_helpers, narrow) + sizeof helpers->narrow;
 }
 
 /* ---- beginning and end ---- */
@@ -431,6 +438,13 @@ duplicate_safely (const struct accel_engine_job *job, struct accel_error *err)
     return status;
 }
 
+/* Ranks find different ways if libaccel lacks a helper on some of them. */
+static uint32_t
+protocol_of (const struct accel_engine_job *job)
+{
+    return world_can_widen (job->helpers) ? PROTOCOL : PROTOCOL | 1 << 16;
+}
+
 /* The variables that name ranks may be other ones than MPI's. */
 static enum accel_status
 check_hellos (const struct accel_engine_job *job, const struct hello *all, int *peers, struct accel_error *err)
@@ -439,7 +453,7 @@ check_hellos (const struct accel_engine_job *job, const struct hello *all, int *
         peers[i] = -1;
     for (int i = 0; i < job->world_size; i++) {
         const struct hello *hello = &all[i];
-        if (hello->protocol != PROTOCOL || hello->control_bytes != CONTROL_BYTES)
+        if (hello->protocol != protocol_of (job) || hello->control_bytes != CONTROL_BYTES)
             return job->helpers->fail (err, ACCEL_ERR_INVALID,
                                        "accel_open: engine mpi: process %d of MPI has another release of libaccel", i);
         if (hello->size != job->world_size || hello->rank < 0 || hello->rank >= job->world_size)
@@ -463,7 +477,7 @@ say_hello (const struct accel_engine_job *job, struct hello *all, MPI_Request *r
            struct accel_error *err)
 {
     struct hello *own = &all[job->world_size]; /* MPI may still send it after a timeout */
-    *own = (struct hello){ .protocol = PROTOCOL, .control_bytes = CONTROL_BYTES, .rank = job->rank,
+    *own = (struct hello){ .protocol = protocol_of (job), .control_bytes = CONTROL_BYTES, .rank = job->rank,
                            .size = job->world_size };
     host_prepare (job, &own->whereabouts);
     bool good = getrandom (&own->token, sizeof own->token, 0) == sizeof own->token;

@@ -318,7 +318,9 @@ connect_ranks (struct team *team, const struct accel_engine_job *job, const nccl
     if (!status && !team_settle (team, job->timeout_ms))
         team_fail (team, ACCEL_ERR_TIMEOUT, "timed out after %u ms while NCCL was connecting the ranks",
                    (unsigned) job->timeout_ms);
-    if (!status && team->status)
+    if (status)
+        team_fail (team, status, "the job was not opened"); /* so that closing it does not wait */
+    else if (team->status)
         status = job->helpers->fail (err, team->status, "accel_open: engine nccl: %s", team->why);
     unlock ();
     return status;

@@ -83,10 +83,13 @@ split_links (struct accel_comm *comm, const struct comm_site *site, const int64_
              struct accel_error *err)
 {
     bool splits;
-    enum accel_status status = comm_split_links (comm, places, rank, &splits, err);
-    if (status)
-        comm_give_up (comm, "an engine cannot make a group");
-    return status || !splits ? status : comm_barrier (comm, site, err);
+    struct accel_error why;
+    enum accel_status status = comm_split_links (comm, places, rank, &splits, &why);
+    if (status) {
+        comm_give_up (comm, why.text);
+        return accel_fail (err, status, "%s", why.text);
+    }
+    return splits ? comm_barrier (comm, site, err) : ACCEL_OK;
 }
 
 /* The first of each group finds the place where it meets, and all are told. */

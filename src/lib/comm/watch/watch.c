@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/lock.h"
+#include "lib/kernels/half.h"
 #include "lib/kernels/reduce.h"
 
 #include <stdio.h>
@@ -242,6 +243,12 @@ reduce (enum accel_dtype dtype, enum accel_op op, const void *const *sources, in
     reduce_run (&reduction, sources, &target, count);
 }
 
+static void
+narrow (void *target, enum accel_dtype dtype, const float *source, size_t count)
+{
+    floats_narrow (target, dtype, source, count, false);
+}
+
 void
 watch_init (struct watch *watch)
 {
@@ -250,6 +257,8 @@ watch_init (struct watch *watch)
         .context = watch,
         .fail = accel_fail,
         .reduce = reduce,
+        .widen = floats_widen,
+        .narrow = narrow,
         .look = watch_look,
         .time_is_out = watch_time_is_out,
         .differ = watch_differ,
