@@ -31,6 +31,41 @@ struct cuda_update {
 };
 void cuda_update (const struct cuda_update *update, void *stream);
 
+/** @{ Many arrays in one launch; lib/memory/lists.h says what each function does.  data and narrow of no two items
+ *  overlap. */
+struct cuda_item {
+    void *data;
+    size_t count;
+    const void *grad;
+    float *state[RULE_STATES];
+    void *narrow;
+    enum accel_dtype dtype, grad_dtype, narrow_dtype;
+    unsigned first, blocks, index; /* blocks of those before it, and its own; which item it is */
+};
+struct cuda_table {
+    const struct cuda_item *items, *host; /* [count] in both memories */
+    double *sums;                         /* [blocks] on the device */
+    unsigned count, blocks;
+};
+/** @return how many blocks an item of @p count elements has */
+unsigned cuda_item_blocks (size_t count);
+void cuda_list_zero (const struct cuda_table *table, void *stream);
+void cuda_list_unscale (const struct cuda_table *table, float factor, uint8_t *found, void *stream);
+/** @return false: not this norm */
+bool cuda_list_norm (const struct cuda_table *table, float factor, double p, float *results, void *stream);
+/** @param place  where the factor is; NULL: it is @p factor */
+void cuda_list_scale (const struct cuda_table *table, float factor, const float *place, bool only_float32,
+                      void *stream);
+void cuda_list_clamp (const struct cuda_table *table, float limit, float half_limit, void *stream);
+/** Items from @p first on, @p count > 0 of them. */
+void cuda_list_update (const struct cuda_table *table, unsigned first, unsigned count, enum rule rule,
+                       const struct rule_numbers *numbers, float factor, void *stream);
+void cuda_list_narrow (const struct cuda_table *table, void *stream);
+void cuda_list_narrow_scaled (const struct cuda_table *table, float *scales, void *stream);
+/** @param norms  [count]  @param p  2 or infinity */
+void cuda_clip_factor (const float *norms, size_t count, double p, float most, float *factor, void *stream);
+/** @} */
+
 void cuda_scale (void *values, enum accel_dtype dtype, size_t count, double factor, void *stream);
 void cuda_clamp (void *values, enum accel_dtype dtype, size_t count, float limit, void *stream);
 void cuda_add (float *target, const float *source, size_t count, void *stream);

@@ -7,7 +7,9 @@
 
 #include "cuda/gpu.h"
 #include "cuda/kernels.h"
+#include "cuda/tables.h"
 #include "lib/memory/device.h"
+#include "lib/memory/lists.h"
 #include "lib/memory/memory.h"
 
 #include <cuda_runtime_api.h>
@@ -520,6 +522,132 @@ orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t
     return read_pieces (gpu, (char *) &good, (const char *) place, sizeof good) && good;
 }
 
+/* ---- many arrays at once ---- */
+
+static void
+release_list (DLDevice device, void *kept)
+{
+    VISIT (device);
+    tables_release (kept, gpu != NULL);
+}
+
+/* @return NULL: the list cannot be had at once, or, if the GPU has failed, not at all */
+static const struct cuda_table *
+have_table (struct gpu *gpu, struct memory_list *list, cudaStream_t stream)
+{
+    cudaError_t error;
+    const char *call = "";
+    const struct cuda_table *table = tables_have (list, stream, &error, &call);
+    note (gpu, error, call);
+    return table;
+}
+
+/* What a function for a list begins with: a table, or its end. */
+#define VISIT_LIST(device, list)                                                \
+    VISIT (device);                                                             \
+    const struct cuda_table *table = gpu ? have_table (gpu, list, stream) : NULL; \
+    if (!table)                                                                 \
+        return !gpu || gpu->error
+
+static bool
+list_zero (DLDevice device, struct memory_list *list)
+{
+    VISIT_LIST (device, list);
+    cuda_list_zero (table, stream);
+    return true;
+}
+
+static bool
+list_unscale (DLDevice device, struct memory_list *list, float factor, uint8_t *found)
+{
+    VISIT_LIST (device, list);
+    cuda_list_unscale (table, factor, found, stream);
+    return true;
+}
+
+static bool
+list_norm (DLDevice device, struct memory_list *list, float factor, double p, float *results)
+{
+    VISIT_LIST (device, list);
+    return cuda_list_norm (table, factor, p, results, stream);
+}
+
+static bool
+list_scale (DLDevice device, struct memory_list *list, float factor, const float *place, bool only_float32)
+{
+    VISIT_LIST (device, list);
+    cuda_list_scale (table, factor, place, only_float32, stream);
+    return true;
+}
+
+static bool
+list_clamp (DLDevice device, struct memory_list *list, float limit, float half_limit)
+{
+    VISIT_LIST (device, list);
+    cuda_list_clamp (table, limit, half_limit, stream);
+    return true;
+}
+
+static bool
+same_numbers (const struct rule_numbers *a, const struct rule_numbers *b)
+{
+    return !memcmp (a, b, offsetof (struct rule_numbers, nesterov)) && a->nesterov == b->nesterov;
+}
+
+/* Neighbours with the same numbers are one launch. */
+static bool
+list_update (DLDevice device, struct memory_list *list, const struct memory_rule *rules, float factor)
+{
+    VISIT_LIST (device, list);
+    for (size_t i = 0, end; i < list->count; i = end) {
+        const struct memory_rule *rule = &rules[list->items[i].group];
+        for (end = i + 1; end < list->count; end++) {
+            const struct memory_rule *other = &rules[list->items[end].group];
+            if (other != rule && (other->rule != rule->rule || !same_numbers (other->numbers, rule->numbers)))
+                break;
+        }
+        cuda_list_update (table, (unsigned) i, (unsigned) (end - i), rule->rule, rule->numbers, factor, stream);
+    }
+    return true;
+}
+
+static bool
+list_narrow (DLDevice device, struct memory_list *list)
+{
+    VISIT_LIST (device, list);
+    cuda_list_narrow (table, stream);
+    return true;
+}
+
+static bool
+list_narrow_scaled (DLDevice device, struct memory_list *list, float *scales)
+{
+    VISIT_LIST (device, list);
+    cuda_list_narrow_scaled (table, scales, stream);
+    return true;
+}
+
+static void
+clip_factor (DLDevice device, const float *norms, size_t count, double p, float most, float *factor)
+{
+    VISIT (device);
+    if (gpu)
+        cuda_clip_factor (norms, count, p, most, factor, stream);
+}
+
+static const struct memory_lists lists_cuda = {
+    .release = release_list,
+    .zero = list_zero,
+    .unscale = list_unscale,
+    .norm = list_norm,
+    .scale = list_scale,
+    .clamp = list_clamp,
+    .update = list_update,
+    .narrow = list_narrow,
+    .narrow_scaled = list_narrow_scaled,
+    .clip_factor = clip_factor,
+};
+
 static const struct memory memory_cuda = {
     .create = create,
     .destroy = destroy,
@@ -546,6 +674,7 @@ static const struct memory memory_cuda = {
     .multiply_transposed = multiply_transposed,
     .expand = expand,
     .orthogonalise = orthogonalise,
+    .lists = &lists_cuda,
 };
 
 /* ---- which GPU ---- */

@@ -8,6 +8,9 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #define SHARED(type, name, dimensions) __shared__ type name dimensions
+#define REACH(pointer) (pointer)
+#define CHECKS_USES 0
+#define USES(kernel, stream, pointer) ((void) 0)
 #define LAUNCH(kernel, blocks, stream, ...) kernel<<<(blocks), CUDA_BLOCK, 0, (cudaStream_t) (stream)>>> (__VA_ARGS__)
 #else
 #include "tests/standin/shim.h"

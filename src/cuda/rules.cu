@@ -3,7 +3,7 @@
  * and states change, and the parameter is written in its smaller type. */
 #include "cuda/elements.h"
 #include "cuda/portable.h"
-#include "lib/kernels/rules_element.h"
+#include "cuda/step.h"
 
 /* What is the same for all elements. */
 struct step {
@@ -23,16 +23,7 @@ update_kernel (struct step step, float *__restrict__ parameter, const void *__re
         float g = element_load (grad, step.grad_dtype, i), value = parameter[i];
         if (step.grad_dtype != ACCEL_FLOAT32 && step.factor != 1)
             g *= step.factor;
-        if (RULE == RULE_SGD)
-            value = rule_sgd (n, value, g);
-        else if (RULE == RULE_SGD_MOMENTUM)
-            value = rule_sgd_momentum (n, value, g, &state0[i]);
-        else if (RULE == RULE_ADAM)
-            value = rule_adam (n, step.from_mean, value, g, &state0[i], &state1[i]);
-        else if (RULE == RULE_AMSGRAD)
-            value = rule_amsgrad (n, step.from_mean, value, g, &state0[i], &state1[i], &state2[i]);
-        else
-            value = rule_lion (n, value, g, &state0[i]);
+        value = rule_step<RULE> (n, step.from_mean, value, g, state0, state1, state2, i);
         parameter[i] = value;
         if (narrow)
             element_store (narrow, step.narrow_dtype, i, value, E5M2_INFINITY);

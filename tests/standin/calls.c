@@ -17,6 +17,16 @@ static struct CUevent_st *events;
 static size_t bytes_used[MOST_DEVICES];
 static bool has_context[MOST_DEVICES];
 
+struct standin_counts call_counts;
+
+API void
+standin_count (struct standin_counts *counts)
+{
+    pthread_mutex_lock (&standin_lock);
+    *counts = call_counts;
+    pthread_mutex_unlock (&standin_lock);
+}
+
 cudaError_t
 call_fail (cudaError_t error)
 {
@@ -200,6 +210,7 @@ API cudaError_t
 cudaDeviceSynchronize (void)
 {
     BEGIN ("cudaDeviceSynchronize");
+    call_counts.waits++;
     queue_wait (NULL, NULL);
     END (cudaSuccess);
 }
@@ -210,6 +221,7 @@ API cudaError_t
 cudaMalloc (void **memory, size_t bytes)
 {
     BEGIN ("cudaMalloc");
+    call_counts.allocations++;
     has_context[present_device] = true;
     const char *limit = getenv ("STANDIN_BYTES");
     size_t most = limit ? strtoull (limit, NULL, 10) : (size_t) 8 << 30;
@@ -226,6 +238,7 @@ API cudaError_t
 cudaFree (void *memory)
 {
     BEGIN ("cudaFree");
+    call_counts.waits++;
     struct block *block = memory ? block_of (memory) : NULL;
     if (memory && (!block || block->seen != memory))
         report (NULL, NULL, "cudaFree() of %p, which cudaMalloc() did not return", memory);
@@ -244,6 +257,7 @@ cudaHostAlloc (void **memory, size_t bytes, unsigned flags)
 {
     (void) flags;
     BEGIN ("cudaHostAlloc");
+    call_counts.allocations++;
     END (pinned_make (memory, bytes) ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
@@ -281,6 +295,7 @@ cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cudaMemcpyKind k
     bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (!bytes || kind == cudaMemcpyDefault)
         END (bytes ? cudaErrorInvalidValue : cudaSuccess);
+    call_counts.copies++;
     const void *real_from = side (stream, from, bytes, from_device, false);
     void *real_to = side (stream, to, bytes, to_device, true);
     struct operation *copy = stream_add (stream, OPERATION_COPY);
@@ -305,6 +320,7 @@ cudaMemsetAsync (void *to, int byte, size_t bytes, cudaStream_t handle)
     struct CUstream_st *stream = stream_of (handle);
     if (!bytes)
         END (cudaSuccess);
+    call_counts.fills++;
     void *real = side (stream, to, bytes, true, true);
     struct operation *set = stream_add (stream, OPERATION_SET);
     set->to = real;
@@ -337,6 +353,7 @@ API cudaError_t
 cudaStreamSynchronize (cudaStream_t stream)
 {
     BEGIN ("cudaStreamSynchronize");
+    call_counts.waits++;
     queue_wait (stream_of (stream), NULL);
     END (cudaSuccess);
 }
@@ -423,6 +440,7 @@ API cudaError_t
 cudaEventSynchronize (cudaEvent_t event)
 {
     BEGIN ("cudaEventSynchronize");
+    call_counts.waits++;
     queue_wait (NULL, event_of (event));
     END (cudaSuccess);
 }

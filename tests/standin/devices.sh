@@ -17,6 +17,12 @@ ACCEL_ENGINE_PATH=$scratch/engines
 export ACCEL_ENGINE_PATH
 
 test_expect_success 'digits are learnt with the losses and the bits of the CPU' 'timeout $patience "$gpu" >out'
+test_expect_success 'a step has as many launches for many parameters as for few, and waits for nothing but numbers' '
+    timeout $patience "$builddir/tests/standin/launches" >out && test "$(grep -c ^ok out)" -eq 9'
+if is_long; then
+    test_expect_success '... also for 300, in all ways' '
+        timeout $patience "$builddir/tests/standin/launches" large >out && test "$(grep -c ^ok out)" -eq 21'
+fi
 if is_long; then
     test_expect_success 'digits, in any order of streams' '
         for seed in $(seq 100); do

@@ -50,6 +50,7 @@ standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t handle,
     if (call_fail (call_injected ("cudaLaunchKernel")))
         return;
     pthread_mutex_lock (&standin_lock);
+    call_counts.launches++;
     struct operation *launch = stream_add (stream_of (handle), OPERATION_KERNEL);
     launch->name = kernel;
     launch->grid = grid;

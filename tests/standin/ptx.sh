@@ -18,7 +18,7 @@ if [ -n "$skipped" ]; then
     test_done
 fi
 includes="-I$srcdir/src -I$srcdir/include -I$srcdir"
-kernels='floats matrix norms rules'
+kernels='floats lists matrix norms rules'
 
 # The stand-in with NVIDIA's header, name and version of symbols.
 test_expect_success 'nvcc says which release it is' '"$nvcc" --version >version'
@@ -55,7 +55,7 @@ test_expect_success 'nvcc compiles the kernels without warnings' '
         "$nvcc" $flags -arch=compute_$least -lineinfo $includes -ptx "$srcdir/src/cuda/$name.cu" -o $name.ptx || return 1
     done'
 test_expect_success 'nothing is fused, and nothing approximated' \
-    '! grep -nE "fma\.|\.approx|\.ftz|\.full" floats.ptx matrix.ptx norms.ptx rules.ptx'
+    '! grep -nE "fma\.|\.approx|\.ftz|\.full" floats.ptx lists.ptx matrix.ptx norms.ptx rules.ptx'
 test_expect_success 'the PTX of kernels gives the bits of the processor' '
     translated $kernels &&
     $CC -std=gnu11 -O1 -D_GNU_SOURCE -I"$builddir" $includes -I"$cuda/include" -c "$standin/test_kernels.c" -o test.obj &&
@@ -67,6 +67,8 @@ if [ -f "$builddir/src/cuda/accel_device_cuda.so" ] && [ -x "$builddir/tests/sta
     test_expect_success 'digits are learnt with the losses and the bits of the CPU by the module of nvcc' '
         umask 022 && mkdir engines && cp "$builddir/src/cuda/accel_device_cuda.so" engines &&
         ACCEL_ENGINE_PATH=$scratch/engines emulated "$builddir/tests/standin/gpu" >out && ! grep -v "^ok" out | grep -v "^1\.\."'
+    test_expect_success 'so do steps over many parameters at once' '
+        ACCEL_ENGINE_PATH=$scratch/engines emulated "$builddir/tests/standin/launches" >out && test "$(grep -c ^ok out)" -eq 9'
 else
     test_skip 'digits are learnt by the module of nvcc' 'it was not built'
 fi

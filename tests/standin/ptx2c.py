@@ -87,7 +87,9 @@ def translate(s, regs, params):
     w = lambda v, u=t, i=0: guard + '{ ' + write(args[i], u, v, regs) + ' }'
     wide = lambda u: {'16': '32', '32': '64'}[u[1:]]
     if head in ('ld', 'st'):
-        space = next((x for x in op if x in ('param', 'global', 'shared', 'const')), None) or die('generic address')
+        # A pointer that was read from memory has a generic address; ptx_at() reports one that is not the device's.
+        space = next((x for x in op if x in ('param', 'global', 'shared', 'const', 'local')), 'global')
+        if space == 'local': die('local memory')
         vec = args[0 if head == 'ld' else 1].strip('{} ').split(',')
         a = address(args[1 if head == 'ld' else 0], space, regs, params, SIZE[t] * len(vec))
         out = []

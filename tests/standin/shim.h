@@ -97,6 +97,11 @@ shim_launch (const char *name, unsigned blocks, unsigned threads, cudaStream_t s
     });
 }
 
+/* Pointers that come to a kernel in memory of the device: what the kernel may use, and where that is. */
+#define CHECKS_USES 1
+#define USES(kernel, stream, pointer) shim_use (#kernel, (cudaStream_t) (stream), pointer)
+#define REACH(pointer) shim_real (pointer)
+
 #define LAUNCH(kernel, blocks, stream, ...) \
     shim_launch (#kernel, blocks, CUDA_BLOCK, (cudaStream_t) (stream), kernel, __VA_ARGS__)
 

@@ -156,6 +156,14 @@ __attribute__ ((noreturn, format (printf, 3, 4))) void standin_report (const str
  *  @param[out] active  whether there is a context on @p device */
 int standin_context_state (int device, unsigned *flags, int *active);
 
+/** For tests: how often a program has done what takes time, whatever the amount. */
+struct standin_counts {
+    unsigned long launches, copies, fills, waits; /* of the host, which it waits for a stream, an event or a device */
+    unsigned long allocations;
+};
+extern struct standin_counts call_counts;
+void standin_count (struct standin_counts *counts);
+
 /** The device of the calling thread. */
 extern _Thread_local int present_device;
 

@@ -79,11 +79,13 @@ norm_of_one (float value, double p)
 ELEMENT float
 scale_of_largest (float most, float limit)
 {
-    int exponent;
+    uint64_t bits;
     if (most == 0 || float_is_nonfinite (most))
         return 1;
-    frexp ((double) limit / (double) most, &exponent);
-    return ldexpf (1, 1 - exponent < -126 ? -126 : 1 - exponent);
+    double ratio = (double) limit / (double) most; /* neither subnormal nor negative */
+    memcpy (&bits, &ratio, sizeof bits);
+    int exponent = (int) (bits >> 52) - 1023;
+    return float_of ((uint32_t) ((exponent > 126 ? -126 : -exponent) + 127) << 23);
 }
 
 #endif

@@ -30,6 +30,8 @@ struct memory_update {
     size_t count;
 };
 
+struct memory_lists;
+
 /** Batches that a lane can have on their way. */
 enum { MEMORY_LANE_SLOTS = 2 };
 
@@ -116,6 +118,9 @@ struct memory {
     void (*expand) (DLDevice device, float *values, float *error, const float *p, const float *q, size_t n, size_t m,
                     size_t rank);
     bool (*orthogonalise) (DLDevice device, float *columns, size_t rows, size_t rank, size_t j);
+
+    /** What it does with many arrays at once (lists.h).  NULL: nothing */
+    const struct memory_lists *lists;
 };
 
 /** The host's: kDLCPU, and what is pinned for CUDA and ROCm. */

@@ -23,24 +23,18 @@ struct fold {
 
 /* The norms of a model's gradients.  They are all read at once: a device has to be waited for only once. */
 static enum accel_status
-find_norms (const struct accel_model *model, double p, struct accel_error *err)
+find_norms (struct accel_model *model, double p, struct accel_error *err)
 {
-    for (size_t i = 0; i < model->count; i++) {
-        const DLTensor *grad = model->parameters[i].grad;
-        if (model_is_trained (model, i))
-            model->memory->norm (model->device, grad->data, accel_dtype_from_dl (grad->dtype),
-                                 accel_tensor_count (grad), model->pending, p, &model->norms[i]);
-    }
-    return model->memory->read (model->device, model->host_norms, model->norms, model->count * sizeof *model->norms,
-                                err);
+    struct memory_list *gradients = model_gradients (model);
+    memory_list_norm (gradients, model->memory, model->device, model->pending, p, model->norms);
+    return model->memory->read (model->device, model->host_norms, model->norms,
+                                gradients->count * sizeof *model->norms, err);
 }
 
 UNFUSED static void
 fold_model (struct fold *fold, const struct accel_model *model, double p)
 {
-    for (size_t i = 0; i < model->count; i++) {
-        if (!model_is_trained (model, i))
-            continue;
+    for (size_t i = 0; i < model->lists[LIST_GRADIENTS].count; i++) {
         float norm = fold->last = model->host_norms[i];
         fold->tensors++;
         if (isinf (p))
@@ -58,23 +52,6 @@ fold_end (const struct fold *fold, double p)
     if (isinf (p))
         return fold->most;
     return p == 2 ? sqrtf ((float) fold->sum) : p ? floats_root (fold->sum, p) : (float) fold->sum;
-}
-
-/* Multiply a gradient by @factor, or move it into [-limit, limit].  Where 16-bit gradients are still to be unscaled,
- * factors wait with that. */
-static void
-change (struct accel_model *model, size_t index, float factor, const float *limit)
-{
-    const DLTensor *grad = model->parameters[index].grad;
-    enum accel_dtype dtype = accel_dtype_from_dl (grad->dtype);
-    size_t count = accel_tensor_count (grad);
-    if (dtype != ACCEL_FLOAT32 && !limit && model->unscaled)
-        return;
-    if (limit)
-        model->memory->clamp (model->device, grad->data, dtype, count,
-                              dtype == ACCEL_FLOAT32 ? *limit : *limit / model->pending);
-    else
-        model->memory->scale (model->device, grad->data, dtype, count, (double) factor);
 }
 
 /* Before clipping.  @scaled: the scale of gradients that are to stay as they are, being incomplete; else 0 */
@@ -133,6 +110,28 @@ measure (const struct clipped *clipped, const struct comm_site *site, double p, 
     return status;
 }
 
+/* Without the host, where the program does not ask for the norm.  @return whether that was possible, or has failed */
+static bool
+clip_on_device (const struct clipped *clipped, const struct comm_site *site, float max_norm, double p,
+                enum accel_status *status, struct accel_error *err)
+{
+    struct accel_model *model = clipped->count == 1 && clipped->models ? clipped->models[0] : NULL;
+    float scaled;
+    if (!model || !model->memory->lists || (p != 2 && !isinf (p)))
+        return false;
+    *status = begin (model, site, &scaled, err);
+    if (*status || scaled > 0)
+        return true;
+    if (model->unscaled) /* the host knows of a factor that 16-bit gradients are still to be multiplied by */
+        return false;
+    struct memory_list *gradients = model_gradients (model);
+    memory_list_norm (gradients, model->memory, model->device, model->pending, p, model->norms);
+    if (!memory_list_clip (gradients, model->memory, model->device, model->norms, p, max_norm, false))
+        return false;
+    *status = memory_check (model->device, err);
+    return true;
+}
+
 UNFUSED static enum accel_status
 clip_norm (const struct clipped *clipped, const struct comm_site *site, double max_norm, float *norm, double p,
            bool error_if_nonfinite, struct accel_error *err)
@@ -142,7 +141,10 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
         return accel_fail (err, ACCEL_ERR_INVALID, "max_norm is %g, but must be at least 0", max_norm);
     if (p && !(p >= 1))
         return accel_fail (err, ACCEL_ERR_INVALID, "norm_type is %g, but must be 0, or at least 1", p);
-    enum accel_status status = measure (clipped, site, p, &scaled, &total, err);
+    enum accel_status status;
+    if (!norm && !error_if_nonfinite && clip_on_device (clipped, site, (float) max_norm, p, &status, err))
+        return status;
+    status = measure (clipped, site, p, &scaled, &total, err);
     if (status)
         return status;
     if (scaled > 0 && p > 0)
@@ -159,9 +161,8 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
     factor = factor > 1 ? 1 : factor;
     for (size_t m = 0; m < clipped->count; m++) {
         struct accel_model *model = clipped->models[m];
-        for (size_t i = 0; i < model->count; i++)
-            if (model_is_trained (model, i))
-                change (model, i, factor, NULL);
+        /* Where 16-bit gradients are still to be unscaled, factors wait with that. */
+        memory_list_scale (model_gradients (model), model->memory, model->device, factor, model->unscaled);
         if (model->unscaled)
             model->pending *= factor;
     }
@@ -194,8 +195,7 @@ accel_clip_grad_value_at (const char *file, int line, struct accel_model *model,
     if (isnan (clip_value) || clip_value < 0)
         return accel_fail (err, ACCEL_ERR_INVALID, "clip_value is %g, but must be at least 0", clip_value);
     enum accel_status status = begin (model, &site, &scaled, err);
-    for (size_t i = 0; !status && !(scaled > 0) && i < model->count; i++)
-        if (model_is_trained (model, i))
-            change (model, i, 1, &limit);
+    if (!status && !(scaled > 0))
+        memory_list_clamp (model_gradients (model), model->memory, model->device, limit, limit / model->pending);
     return status;
 }

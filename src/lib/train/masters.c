@@ -9,6 +9,7 @@
 
 #include <accel/precision.h>
 
+#include <stdint.h>
 #include <stdlib.h>
 
 static enum accel_dtype
@@ -53,7 +54,12 @@ masters_create (struct accel_model *model, struct accel_error *err)
             goto error;
         model->trained[i].data = &master->tensor;
     }
-    return ACCEL_OK;
+    model->scales_read = true;
+    if (!model->memory->lists || !model_narrowed (model, true)->count)
+        return ACCEL_OK;
+    model->scales = model->memory->create (model->device, model->count * sizeof *model->scales, false);
+    if (model->scales)
+        return ACCEL_OK;
 error:
     return memory_fail (model->device, err,
                         "cannot allocate memory for the float32 masters of a model of %zu parameters", model->count);
@@ -64,8 +70,25 @@ masters_destroy (struct accel_model *model)
 {
     for (size_t i = 0; model->masters && i < model->count; i++)
         model->memory->destroy (model->device, model->masters[i].tensor.data);
+    model->memory->destroy (model->device, model->scales);
     free (model->masters);
     free (model->trained);
+}
+
+/* From a device, where each step has new ones, when they are asked for.  A failure is returned by what follows. */
+static void
+read_scales (struct accel_model *model)
+{
+    size_t count = model_narrowed (model, true)->count, next = 0;
+    float *scales = model->host_norms;
+    if (model->scales_read)
+        return;
+    model->scales_read = true;
+    if (model->memory->read (model->device, scales, model->scales, count * sizeof *scales, NULL))
+        return;
+    for (size_t i = 0; i < model->count; i++)
+        if (has_master (model, i) && is_scaled (dtype_of (model, i)))
+            model->masters[i].scale = scales[next++];
 }
 
 void
@@ -73,6 +96,7 @@ accel_model_widen (struct accel_model *model)
 {
     if (!model)
         return;
+    read_scales (model);
     for (size_t i = 0; i < model->count; i++)
         if (has_master (model, i)) {
             const struct master *master = &model->masters[i];
@@ -99,6 +123,12 @@ master_target (const struct accel_model *model, size_t index)
 void
 masters_narrow_scaled (struct accel_model *model)
 {
+    struct memory_list *list = model->scales ? model_narrowed (model, true) : NULL;
+    if (list && model->memory->lists->narrow_scaled (model->device, list, model->scales)) {
+        model->scales_read = false;
+        return;
+    }
+    model->scales_read = true;
     for (size_t i = 0; i < model->count; i++)
         if (has_master (model, i) && is_scaled (dtype_of (model, i)))
             model->masters[i].scale = model->memory->narrow_scaled (
@@ -112,10 +142,7 @@ accel_model_narrow (struct accel_model *model)
     if (!model)
         return;
     masters_need (model);
-    for (size_t i = 0; i < model->count; i++)
-        if (master_target (model, i))
-            model->memory->narrow (model->device, master_target (model, i), dtype_of (model, i),
-                                   model->masters[i].tensor.data, accel_tensor_count (model->parameters[i].data));
+    memory_list_narrow (model_narrowed (model, false), model->memory, model->device);
     masters_narrow_scaled (model);
 }
 
@@ -131,7 +158,10 @@ accel_model_master (struct accel_model *model, size_t index)
 float
 accel_model_scale (const struct accel_model *model, size_t index)
 {
-    return model && index < model->count ? model->masters[index].scale : 1;
+    if (!model || index >= model->count)
+        return 1;
+    read_scales ((struct accel_model *) (uintptr_t) model);
+    return model->masters[index].scale;
 }
 
 void

@@ -122,6 +122,7 @@ end_model (struct object *object)
         free ((char *) model->parameters[i].name);
     }
     masters_destroy (model);
+    model_lists_destroy (model);
     model->memory->destroy (model->device, model->found);
     model->memory->destroy (model->device, model->norms);
     free (model->host_norms);
@@ -168,7 +169,7 @@ accel_model_create_sized (size_t parameter_size, struct accel_model **model, con
     made->device = parameters[0].data->device;
     made->memory = memory_of (made->device);
     made->found = made->memory->create (made->device, 1, true);
-    made->norms = made->memory->create (made->device, count * sizeof *made->norms, false);
+    made->norms = made->memory->create (made->device, (count + 1) * sizeof *made->norms, false);
     made->host_norms = calloc (count, sizeof *made->host_norms);
     made->parameters = calloc (count, sizeof *made->parameters);
     made->owned = calloc (count, sizeof *made->owned);
@@ -184,7 +185,9 @@ accel_model_create_sized (size_t parameter_size, struct accel_model **model, con
             goto error;
     }
     model_forget_scale (made);
-    status = masters_create (made, err);
+    status = model_lists_create (made, err);
+    if (!status)
+        status = masters_create (made, err);
     for (size_t i = 0; i < count && !status; i++)
         status = allocate_data (made, i, err);
     if (status) {

@@ -7,7 +7,7 @@
 
 #include "lib/base/object.h"
 #include "lib/comm/comm_private.h"
-#include "lib/memory/memory.h"
+#include "lib/memory/lists.h"
 #include "lib/state/prepared.h"
 
 /** A bucket: gradients of one element type that lie one behind the other and are reduced together. */
@@ -30,6 +30,9 @@ struct master {
     float scale;     /* what 8-bit elements are to be multiplied by */
 };
 
+/** Lists of tensors, for devices that take many at once. */
+enum list_kind { LIST_GRADIENTS, LIST_NARROWED, LIST_SCALED, LISTS };
+
 struct accel_model {
     struct object object;
     size_t count;
@@ -45,8 +48,11 @@ struct accel_model {
     struct master *masters;             /* [count] */
     bool widened;                       /* the masters have values */
     uint8_t *found;  /* on the device, one byte: what found_inf is read from */
-    float *norms;    /* on the device, [count]: of gradients, while they are clipped */
+    float *norms;    /* on the device, [count + 1]: of trained gradients, while they are clipped; then the factor */
     float *host_norms; /* [count]: read from there */
+    struct memory_list lists[LISTS];
+    float *scales;     /* on the device, [count]: of 8-bit parameters, in their order; NULL: masters have them */
+    bool scales_read;  /* masters have them, too */
     bool unscaled;    /* since the last step, from scaled_by, which is 0 where no loss has been scaled */
     bool found_inf;   /* then: a gradient is infinite or NaN on some process */
     float scaled_by;
@@ -101,6 +107,17 @@ void model_release (struct accel_model *model);
 enum accel_status masters_create (struct accel_model *model, struct accel_error *err);
 void masters_destroy (struct accel_model *model);
 /** @} */
+
+/** @{ Make and free the lists. */
+enum accel_status model_lists_create (struct accel_model *model, struct accel_error *err);
+void model_lists_destroy (struct accel_model *model);
+/** @} */
+
+/** All gradients, with what is in them now. */
+struct memory_list *model_gradients (struct accel_model *model);
+
+/** Masters and their parameters: those of 8 bits, which are scaled, or others. */
+struct memory_list *model_narrowed (struct accel_model *model, bool is_scaled);
 
 /** Give the masters values, unless they have them. */
 void masters_need (struct accel_model *model);

@@ -7,6 +7,8 @@
 #include "lib/state/state_dict.h"
 #include "lib/train/model_object.h"
 
+#include <accel/precision.h>
+
 #include <string.h>
 
 /* The object is the first member. */
@@ -42,8 +44,9 @@ model_save (const struct object *object, struct accel_state_dict *state)
         if (is_alias (model, i))
             continue;
         state_dict_add_tensor (state, model->parameters[i].name, model->parameters[i].data);
-        if (model->masters[i].scale != 1)
-            state_dict_set_double (state, (double) model->masters[i].scale, "scale.%s", model->parameters[i].name);
+        float scale = accel_model_scale (model, i);
+        if (scale != 1)
+            state_dict_set_double (state, (double) scale, "scale.%s", model->parameters[i].name);
     }
 }
 
@@ -87,6 +90,7 @@ model_load (struct object *object, const struct accel_state_dict *state, struct 
         model->masters[i].scale = (float) scale;
     }
     model->widened = false;
+    model->scales_read = true;
     model_forget_scale (model);
     return status;
 }

@@ -150,6 +150,7 @@ end_optimizer (struct object *object)
     free (optimizer->states);
     free (optimizer->state_tensors);
     optimizer->model->memory->destroy (optimizer->model->device, optimizer->state_memory);
+    optimizer_lists_destroy (optimizer);
     optimizer->state_count = 0;
     optimizer_free_groups (optimizer);
     object_let_go (&optimizer->model->object);
@@ -172,6 +173,8 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     object_hold (&model->object);
     made->threads = threads_of_environment ();
     enum accel_status status = optimizer_make_groups (made, given, err);
+    if (!status)
+        status = optimizer_lists_create (made, err);
     if (!status)
         status = copy_names (made, names, err);
     if (!status)
@@ -207,7 +210,8 @@ change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
         group->numbers = (struct rule_numbers){ .sign = 1, .keep = 1 };
         group->rule = optimizer->begin (optimizer, group, &group->numbers);
     }
-    optimizer_run (optimizer);
+    if (!optimizer_run_list (optimizer))
+        optimizer_run (optimizer);
     masters_narrow_scaled (optimizer->model);
     return ACCEL_OK;
 }
@@ -269,11 +273,8 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
     status = model_check_gradients (model, err);
     if (!model->object.owner)
         model_forget_scale (model); /* of what it was prepared with before */
-    for (size_t i = 0; !status && i < model->count; i++) {
-        const DLTensor *grad = model->parameters[i].grad;
-        if (optimizer_group_at (optimizer, i) && grad->data)
-            model->memory->zero (model->device, grad->data, model_grad_bytes (model, i));
-    }
+    if (!status)
+        memory_list_zero (optimizer_gradients (optimizer), model->memory, model->device);
     return status;
 }
 

@@ -74,6 +74,8 @@ struct accel_optimizer {
     struct optimizer_state *states; /* [model's count][state_count] */
     DLTensor **state_tensors;       /* the same, their addresses, as callbacks want them; NULL: none */
     void *state_memory;
+    struct memory_list zeroed, stepped; /* gradients; all that a step changes */
+    struct memory_rule *rules;          /* [group_count]: of a step */
 };
 
 /** The groups that a program has given. */
@@ -174,6 +176,17 @@ enum accel_status optimizer_for_each (const struct accel_optimizer *optimizer, c
 
 /** Run each group's rule over its parameters, with several threads where that pays. */
 void optimizer_run (const struct accel_optimizer *optimizer);
+
+/** The same at once.  @return false: the device cannot, and nothing has been done */
+bool optimizer_run_list (struct accel_optimizer *optimizer);
+
+/** @{ What that needs; also of a half-made optimizer. */
+enum accel_status optimizer_lists_create (struct accel_optimizer *optimizer, struct accel_error *err);
+void optimizer_lists_destroy (struct accel_optimizer *optimizer);
+/** @} */
+
+/** The gradients of the parameters that it changes, with what is in them now. */
+struct memory_list *optimizer_gradients (struct accel_optimizer *optimizer);
 
 /** @return where the momentum (of Adam and Lion: beta1) of group @p group is, to be changed; NULL: it has none. */
 double *optimizer_momentum (const struct accel_optimizer *optimizer, size_t group);

@@ -182,12 +182,7 @@ unscale (struct accel_model *model, const struct comm_site *site, float factor, 
     enum accel_status status = ACCEL_OK;
     uint8_t found;
     memory->zero (model->device, model->found, 1);
-    for (size_t i = 0; i < model->count; i++) {
-        const DLTensor *grad = model->parameters[i].grad;
-        if (model_is_trained (model, i))
-            memory->unscale (model->device, grad->data, accel_dtype_from_dl (grad->dtype), accel_tensor_count (grad),
-                             factor, model->found);
-    }
+    memory_list_unscale (model_gradients (model), memory, model->device, factor, model->found);
     model->pending = factor;
     model->unscaled = true;
     model->unscalings++;

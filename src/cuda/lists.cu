@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many arrays in one launch.  A table in device memory has all of them; each has as many blocks as it would have in a
+ * launch of its own, and the blocks of a launch go through these.  So sums have the same order, and results the same
+ * bits. */
+#include "cuda/norms.h"
+#include "cuda/step.h"
+
+/* Blocks of a launch; they go through those of the table. */
+enum { MOST_LISTED = 1 << 15 };
+
+struct range {
+    unsigned items, begin, end; /* items of the table; blocks of it */
+};
+
+/* The item that block @p block is of: the last that begins at it or before. */
+__device__ static inline struct cuda_item
+item_of (const struct cuda_item *items, unsigned count, unsigned block)
+{
+    unsigned low = 0, high = count;
+    while (high - low > 1) {
+        unsigned middle = low + (high - low) / 2;
+        if (items[middle].first <= block)
+            low = middle;
+        else
+            high = middle;
+    }
+    return items[low];
+}
+
+#define FOR_EACH_BLOCK(block, range) \
+    for (unsigned block = (range).begin + blockIdx.x; block < (range).end; block += gridDim.x)
+#define FOR_EACH_OF(i, block, item)                                                              \
+    for (size_t i = (size_t) ((block) - (item).first) * CUDA_BLOCK + threadIdx.x; i < (item).count; \
+         i += (size_t) (item).blocks * CUDA_BLOCK)
+
+__global__ void
+list_zero_kernel (const struct cuda_item *__restrict__ items, struct range range)
+{
+    FOR_EACH_BLOCK (block, range) {
+        const struct cuda_item item = item_of (items, range.items, block);
+        void *values = REACH (item.data);
+        FOR_EACH_OF (i, block, item)
+            element_store (values, item.dtype, i, 0, E5M2_INFINITY);
+    }
+}
+
+__global__ void
+list_unscale_kernel (const struct cuda_item *__restrict__ items, struct range range, float factor,
+                     unsigned *__restrict__ word, unsigned bit)
+{
+    SHARED (unsigned, any, [1]);
+    bool found = false;
+    if (threadIdx.x == 0)
+        any[0] = 0;
+    FOR_EACH_BLOCK (block, range) {
+        const struct cuda_item item = item_of (items, range.items, block);
+        if (item.dtype == ACCEL_FLOAT32) {
+            float *values = (float *) REACH (item.data);
+            FOR_EACH_OF (i, block, item) {
+                float value = values[i];
+                found |= float_is_nonfinite (value) != 0;
+                values[i] = value * factor;
+            }
+        } else {
+            const uint16_t *values = (const uint16_t *) REACH (item.data);
+            uint16_t mask = (uint16_t) (item.dtype == ACCEL_FLOAT16 ? NONFINITE_F16 : NONFINITE_BF16);
+            FOR_EACH_OF (i, block, item)
+                found |= half_is_nonfinite (values[i], mask) != 0;
+        }
+    }
+    __syncthreads ();
+    if (found)
+        atomicOr (&any[0], 1U);
+    __syncthreads ();
+    if (threadIdx.x == 0 && any[0])
+        atomicOr (word, bit);
+}
+
+template <enum norm_kind KIND> __global__ void
+list_norm_kernel (const struct cuda_item *__restrict__ items, struct range range, float factor, double p,
+                  double *__restrict__ sums)
+{
+    FOR_EACH_BLOCK (block, range) {
+        const struct cuda_item item = item_of (items, range.items, block);
+        const void *values = REACH (item.data);
+        double sum = 0;
+        FOR_EACH_OF (i, block, item) {
+            float value = element_load (values, item.dtype, i);
+            if (item.dtype != ACCEL_FLOAT32 && factor != 1)
+                value *= factor;
+            sum = norm_both<KIND> (sum, norm_first<KIND> (value, p));
+        }
+        sum = norm_of_block<KIND> (sum);
+        if (threadIdx.x == 0)
+            sums[block] = sum;
+        __syncthreads ();
+    }
+}
+
+/* A block for each item. */
+template <enum norm_kind KIND> __global__ void
+list_norm_end_kernel (const struct cuda_item *__restrict__ items, unsigned count, const double *__restrict__ sums,
+                      float factor, double p, float *__restrict__ results)
+{
+    for (unsigned at = blockIdx.x; at < count; at += gridDim.x) {
+        const struct cuda_item item = items[at];
+        double sum = 0;
+        for (unsigned i = threadIdx.x; i < item.blocks; i += CUDA_BLOCK)
+            sum = norm_both<KIND> (sum, sums[item.first + i]);
+        sum = norm_of_block<KIND> (sum);
+        if (threadIdx.x == 0 && item.count == 1) {
+            float value = element_load (REACH (item.data), item.dtype, 0);
+            results[at] = norm_of_one (item.dtype != ACCEL_FLOAT32 ? value * factor : value, p);
+        } else if (threadIdx.x == 0) {
+            results[at] = KIND == NORM_TWO     ? norm_of_sum (sum, 2)
+                          : KIND == NORM_POWER ? float_root (sum, p)
+                                               : (float) sum;
+        }
+        __syncthreads ();
+    }
+}
+
+/* @param place  where the factor is; NULL: it is @p factor */
+__global__ void
+list_scale_kernel (const struct cuda_item *__restrict__ items, struct range range, float factor,
+                   const float *__restrict__ place, bool only_float32)
+{
+    if (place)
+        factor = *place;
+    FOR_EACH_BLOCK (block, range) {
+        const struct cuda_item item = item_of (items, range.items, block);
+        void *values = REACH (item.data);
+        if (item.dtype != ACCEL_FLOAT32 && only_float32)
+            continue;
+        FOR_EACH_OF (i, block, item)
+            element_store (values, item.dtype, i, element_load (values, item.dtype, i) * factor, E5M2_INFINITY);
+    }
+}
+
+__global__ void
+list_clamp_kernel (const struct cuda_item *__restrict__ items, struct range range, float limit, float half_limit)
+{
+    FOR_EACH_BLOCK (block, range) {
+        const struct cuda_item item = item_of (items, range.items, block);
+        void *values = REACH (item.data);
+        float most = item.dtype == ACCEL_FLOAT32 ? limit : half_limit;
+        FOR_EACH_OF (i, block, item)
+            element_store (values, item.dtype, i, float_clamp (element_load (values, item.dtype, i), most),
+                           E5M2_INFINITY);
+    }
+}
+
+/* What is the same for all elements of a group. */
+struct list_step {
+    struct rule_numbers numbers;
+    float factor;
+    bool from_mean;
+};
+
+template <enum rule RULE> __global__ void
+list_update_kernel (const struct cuda_item *__restrict__ items, struct range range, struct list_step step)
+{
+    const struct rule_numbers n = step.numbers;
+    FOR_EACH_BLOCK (block, range) {
+        const struct cuda_item item = item_of (items, range.items, block);
+        float *parameter = (float *) REACH (item.data), *state0 = REACH (item.state[0]);
+        float *state1 = REACH (item.state[1]), *state2 = REACH (item.state[2]);
+        const void *grad = REACH (item.grad);
+        void *narrow = REACH (item.narrow);
+        FOR_EACH_OF (i, block, item) {
+            float g = element_load (grad, item.grad_dtype, i), value = parameter[i];
+            if (item.grad_dtype != ACCEL_FLOAT32 && step.factor != 1)
+                g *= step.factor;
+            value = rule_step<RULE> (n, step.from_mean, value, g, state0, state1, state2, i);
+            parameter[i] = value;
+            if (narrow)
+                element_store (narrow, item.narrow_dtype, i, value, E5M2_INFINITY);
+        }
+    }
+}
+
+__global__ void
+list_narrow_kernel (const struct cuda_item *__restrict__ items, struct range range)
+{
+    FOR_EACH_BLOCK (block, range) {
+        const struct cuda_item item = item_of (items, range.items, block);
+        const float *values = (const float *) REACH (item.data);
+        void *narrow = REACH (item.narrow);
+        FOR_EACH_OF (i, block, item)
+            element_store (narrow, item.narrow_dtype, i, values[i], E5M2_INFINITY);
+    }
+}
+
+/* @param bits  [items] of the largest magnitudes, 0 before; the scales' place, which they get at the end */
+__global__ void
+list_largest_kernel (const struct cuda_item *__restrict__ items, struct range range, unsigned *__restrict__ bits)
+{
+    SHARED (unsigned, most, [1]);
+    FOR_EACH_BLOCK (block, range) {
+        const struct cuda_item item = item_of (items, range.items, block);
+        const float *values = (const float *) REACH (item.data);
+        unsigned mine = 0;
+        if (threadIdx.x == 0)
+            most[0] = 0;
+        __syncthreads ();
+        FOR_EACH_OF (i, block, item) {
+            unsigned each = bits_of (values[i]) & 0x7fffffffU;
+            mine = each > mine ? each : mine;
+        }
+        atomicMax (&most[0], mine);
+        __syncthreads ();
+        if (threadIdx.x == 0)
+            atomicMax (&bits[item.index], most[0]);
+        __syncthreads ();
+    }
+}
+
+__device__ static inline float
+scale_of_item (const struct cuda_item &item, unsigned bits)
+{
+    return scale_of_largest (float_of (bits), item.narrow_dtype == ACCEL_FLOAT8_E4M3FN ? E4M3_LIMIT : E5M2_LIMIT);
+}
+
+__global__ void
+list_narrow_scaled_kernel (const struct cuda_item *__restrict__ items, struct range range,
+                           const unsigned *__restrict__ bits)
+{
+    FOR_EACH_BLOCK (block, range) {
+        const struct cuda_item item = item_of (items, range.items, block);
+        const float *values = (const float *) REACH (item.data);
+        void *narrow = REACH (item.narrow);
+        float factor = 1 / scale_of_item (item, bits[item.index]);
+        FOR_EACH_OF (i, block, item)
+            element_store (narrow, item.narrow_dtype, i, factor == 1 ? values[i] : values[i] * factor, E5M2_LARGEST);
+    }
+}
+
+/* From bits to scales, in their place. */
+__global__ void
+list_scales_kernel (const struct cuda_item *__restrict__ items, unsigned count, unsigned *__restrict__ bits)
+{
+    FOR_EACH (i, count)
+        bits[i] = bits_of (scale_of_item (items[i], bits[i]));
+}
+
+/* The norm of norms, one after the other as if they stood in an array, and the factor that clipping multiplies with;
+ * one block. */
+__global__ void
+clip_factor_kernel (const float *__restrict__ norms, unsigned count, double p, float most, float *__restrict__ factor)
+{
+    SHARED (float, some, [CUDA_BLOCK]);
+    double sum = 0;
+    float largest = 0;
+    for (unsigned at = 0; at < count; at += CUDA_BLOCK) {
+        __syncthreads ();
+        some[threadIdx.x] = at + threadIdx.x < count ? norms[at + threadIdx.x] : 0;
+        __syncthreads ();
+        for (unsigned t = 0; threadIdx.x == 0 && t < CUDA_BLOCK && at + t < count; t++) {
+            sum += (double) some[t] * (double) some[t];
+            largest = largest != largest || some[t] <= largest ? largest : some[t];
+        }
+    }
+    if (threadIdx.x)
+        return;
+    float total = isinf (p) ? largest : norm_of_sum (sum, 2);
+    if (count == 1)
+        total = norm_of_one (norms[0], p);
+    float result = 1.0F / (total + 1e-6F) * most;
+    *factor = result > 1 ? 1 : result;
+}
+
+/* ---- launches ---- */
+
+extern "C" unsigned
+cuda_item_blocks (size_t count)
+{
+    return cuda_blocks (count);
+}
+
+static unsigned
+blocks_of (struct range range)
+{
+    unsigned blocks = range.end - range.begin;
+    return blocks < MOST_LISTED ? blocks : (unsigned) MOST_LISTED;
+}
+
+static struct range
+whole (const struct cuda_table *table)
+{
+    return (struct range){ table->count, 0, table->blocks };
+}
+
+/* Pointers in the table, for the stand-in; on a card, nothing. */
+#define USE_DATA(table, kernel, stream, type)                                                      \
+    for (unsigned item = 0; CHECKS_USES && item < (table)->count; item++)                          \
+        if ((table)->host[item].count)                                                             \
+    USES (kernel, stream, (type) (table)->host[item].data)
+#define USE_NARROW(table, kernel, stream)                                                          \
+    for (unsigned item = 0; CHECKS_USES && item < (table)->count; item++)                          \
+        if ((table)->host[item].count)                                                             \
+    USES (kernel, stream, (table)->host[item].narrow)
+
+extern "C" void
+cuda_list_zero (const struct cuda_table *table, void *stream)
+{
+    USE_DATA (table, list_zero_kernel, stream, void *);
+    if (table->blocks)
+        LAUNCH (list_zero_kernel, blocks_of (whole (table)), stream, table->items, whole (table));
+}
+
+extern "C" void
+cuda_list_unscale (const struct cuda_table *table, float factor, uint8_t *found, void *stream)
+{
+    unsigned place = (unsigned) ((uintptr_t) found & 3), bit = 1U << 8 * place;
+    unsigned *word = (unsigned *) (void *) (found - place);
+    USE_DATA (table, list_unscale_kernel, stream, void *);
+    if (table->blocks)
+        LAUNCH (list_unscale_kernel, blocks_of (whole (table)), stream, table->items, whole (table), factor, word, bit);
+}
+
+template <enum norm_kind KIND> static void
+launch_norm (const struct cuda_table *table, float factor, double p, float *results, void *stream)
+{
+    USE_DATA (table, list_norm_kernel, stream, const void *);
+    if (table->blocks)
+        LAUNCH (list_norm_kernel<KIND>, blocks_of (whole (table)), stream, table->items, whole (table), factor, p,
+                table->sums);
+    if (table->count)
+        LAUNCH (list_norm_end_kernel<KIND>, blocks_of ((struct range){ 0, 0, table->count }), stream, table->items,
+                table->count, (const double *) table->sums, factor, p, results);
+}
+
+/* Other norms have pow(), and kernels of their own. */
+extern "C" bool
+cuda_list_norm (const struct cuda_table *table, float factor, double p, float *results, void *stream)
+{
+    if (isinf (p))
+        launch_norm<NORM_LARGEST> (table, factor, p, results, stream);
+    else if (p == 2)
+        launch_norm<NORM_TWO> (table, factor, p, results, stream);
+    else if (p == 1)
+        launch_norm<NORM_ONE> (table, factor, p, results, stream);
+    else if (p == 0)
+        launch_norm<NORM_ZERO> (table, factor, p, results, stream);
+    else
+        return false;
+    return true;
+}
+
+extern "C" void
+cuda_list_scale (const struct cuda_table *table, float factor, const float *place, bool only_float32, void *stream)
+{
+    USE_DATA (table, list_scale_kernel, stream, void *);
+    if (table->blocks)
+        LAUNCH (list_scale_kernel, blocks_of (whole (table)), stream, table->items, whole (table), factor, place,
+                only_float32);
+}
+
+extern "C" void
+cuda_list_clamp (const struct cuda_table *table, float limit, float half_limit, void *stream)
+{
+    USE_DATA (table, list_clamp_kernel, stream, void *);
+    if (table->blocks)
+        LAUNCH (list_clamp_kernel, blocks_of (whole (table)), stream, table->items, whole (table), limit, half_limit);
+}
+
+template <enum rule RULE> static void
+launch_list_update (const struct cuda_table *table, struct range range, const struct rule_numbers *numbers,
+                    float factor, void *stream)
+{
+    struct list_step step = { *numbers, factor, rule_is_from_mean (*numbers) };
+    LAUNCH (list_update_kernel<RULE>, blocks_of (range), stream, table->items, range, step);
+}
+
+extern "C" void
+cuda_list_update (const struct cuda_table *table, unsigned first, unsigned count, enum rule rule,
+                  const struct rule_numbers *numbers, float factor, void *stream)
+{
+    static void (*const launch[RULE_COUNT]) (const struct cuda_table *, struct range, const struct rule_numbers *,
+                                             float, void *)
+        = { launch_list_update<RULE_SGD>, launch_list_update<RULE_SGD_MOMENTUM>, launch_list_update<RULE_ADAM>,
+            launch_list_update<RULE_AMSGRAD>, launch_list_update<RULE_LION> };
+    const struct cuda_item *items = table->host + first, *last = items + count - 1;
+    for (unsigned i = 0; CHECKS_USES && i < count; i++)
+        if (items[i].count) {
+            USES (list_update_kernel, stream, items[i].data);
+            USES (list_update_kernel, stream, items[i].grad);
+            USES (list_update_kernel, stream, items[i].narrow);
+            for (unsigned j = 0; j < RULE_STATES; j++)
+                USES (list_update_kernel, stream, items[i].state[j]);
+        }
+    struct range range = { table->count, items->first, last->first + last->blocks };
+    if (range.begin < range.end)
+        launch[rule] (table, range, numbers, factor, stream);
+}
+
+extern "C" void
+cuda_list_narrow (const struct cuda_table *table, void *stream)
+{
+    USE_DATA (table, list_narrow_kernel, stream, const void *);
+    USE_NARROW (table, list_narrow_kernel, stream);
+    if (table->blocks)
+        LAUNCH (list_narrow_kernel, blocks_of (whole (table)), stream, table->items, whole (table));
+}
+
+extern "C" void
+cuda_list_narrow_scaled (const struct cuda_table *table, float *scales, void *stream)
+{
+    unsigned *bits = (unsigned *) (void *) scales;
+    USE_DATA (table, list_largest_kernel, stream, const void *);
+    USE_NARROW (table, list_narrow_scaled_kernel, stream);
+    if (!table->count)
+        return;
+    cudaMemsetAsync (bits, 0, table->count * sizeof *bits, (cudaStream_t) stream);
+    if (table->blocks) {
+        LAUNCH (list_largest_kernel, blocks_of (whole (table)), stream, table->items, whole (table), bits);
+        LAUNCH (list_narrow_scaled_kernel, blocks_of (whole (table)), stream, table->items, whole (table),
+                (const unsigned *) bits);
+    }
+    LAUNCH (list_scales_kernel, cuda_blocks (table->count), stream, table->items, table->count, bits);
+}
+
+extern "C" void
+cuda_clip_factor (const float *norms, size_t count, double p, float most, float *factor, void *stream)
+{
+    LAUNCH (clip_factor_kernel, 1, stream, norms, (unsigned) count, p, most, factor);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of many arrays in device memory, which kernels go through.  They are kept from step to step, and written anew
+ * only if the list has changed. */
+#ifndef CUDA_TABLES_H
+#define CUDA_TABLES_H
+
+#include "cuda/kernels.h"
+#include "lib/memory/lists.h"
+
+#include <cuda_runtime_api.h>
+
+/**
+ * Have a table of @p list on the present device, where work that is queued on @p stream finds it.
+ *
+ * @return NULL: there is none, because of @p error in @p call (no memory: cudaSuccess), or because what is written
+ *         overlaps, so that the order matters
+ */
+const struct cuda_table *tables_have (struct memory_list *list, cudaStream_t stream, cudaError_t *error,
+                                      const char **call);
+
+/** @param kept     of struct memory_list
+ *  @param is_well  calls to the GPU can be made */
+void tables_release (void *kept, bool is_well);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many arrays that are treated alike; see lists.h. */
+#include <config.h>
+
+#include "lib/memory/lists.h"
+
+#include <stdlib.h>
+
+bool
+memory_list_create (struct memory_list *list, size_t room)
+{
+    *list = (struct memory_list){ .items = calloc (room + 1, sizeof *list->items), .room = room };
+    return list->items != NULL;
+}
+
+void
+memory_list_destroy (struct memory_list *list, const struct memory *memory, DLDevice device)
+{
+    if (list->kept)
+        memory->lists->release (device, list->kept);
+    free (list->items);
+    *list = (struct memory_list){ .items = NULL };
+}
+
+/* Whether the device does it at once. */
+#define AT_ONCE(function, ...) (memory->lists && memory->lists->function (device, list, __VA_ARGS__))
+#define FOR_ITEMS(list, item) \
+    for (const struct memory_item *item = (list)->items; item < (list)->items + (list)->count; item++)
+
+void
+memory_list_zero (struct memory_list *list, const struct memory *memory, DLDevice device)
+{
+    if (memory->lists && memory->lists->zero (device, list))
+        return;
+    FOR_ITEMS (list, item)
+        memory->zero (device, item->data, item->count * accel_dtype_bytes (item->dtype));
+}
+
+void
+memory_list_unscale (struct memory_list *list, const struct memory *memory, DLDevice device, float factor,
+                     uint8_t *found)
+{
+    if (AT_ONCE (unscale, factor, found))
+        return;
+    FOR_ITEMS (list, item)
+        memory->unscale (device, item->data, item->dtype, item->count, factor, found);
+}
+
+void
+memory_list_norm (struct memory_list *list, const struct memory *memory, DLDevice device, float factor, double p,
+                  float *results)
+{
+    if (AT_ONCE (norm, factor, p, results))
+        return;
+    FOR_ITEMS (list, item)
+        memory->norm (device, item->data, item->dtype, item->count, factor, p, &results[item - list->items]);
+}
+
+void
+memory_list_scale (struct memory_list *list, const struct memory *memory, DLDevice device, float factor,
+                   bool only_float32)
+{
+    if (AT_ONCE (scale, factor, NULL, only_float32))
+        return;
+    FOR_ITEMS (list, item)
+        if (item->dtype == ACCEL_FLOAT32 || !only_float32)
+            memory->scale (device, item->data, item->dtype, item->count, (double) factor);
+}
+
+void
+memory_list_clamp (struct memory_list *list, const struct memory *memory, DLDevice device, float limit,
+                   float half_limit)
+{
+    if (AT_ONCE (clamp, limit, half_limit))
+        return;
+    FOR_ITEMS (list, item)
+        memory->clamp (device, item->data, item->dtype, item->count,
+                       item->dtype == ACCEL_FLOAT32 ? limit : half_limit);
+}
+
+void
+memory_list_narrow (struct memory_list *list, const struct memory *memory, DLDevice device)
+{
+    if (memory->lists && memory->lists->narrow (device, list))
+        return;
+    FOR_ITEMS (list, item)
+        memory->narrow (device, item->narrow, item->narrow_dtype, item->data, item->count);
+}
+
+bool
+memory_list_clip (struct memory_list *list, const struct memory *memory, DLDevice device, float *norms, double p,
+                  float most, bool only_float32)
+{
+    if (!memory->lists)
+        return false;
+    memory->lists->clip_factor (device, norms, list->count, p, most, &norms[list->count]);
+    return AT_ONCE (scale, 1, &norms[list->count], only_float32);
+}

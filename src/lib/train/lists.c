@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model's tensors as lists, which a device treats at once. */
+#include <config.h>
+
+#include "lib/base/error.h"
+#include "lib/train/model_object.h"
+
+enum accel_status
+model_lists_create (struct accel_model *model, struct accel_error *err)
+{
+    bool good = true;
+    for (int kind = 0; good && kind < LISTS; kind++)
+        good = memory_list_create (&model->lists[kind], model->count);
+    return good ? ACCEL_OK
+                : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a model of %zu parameters",
+                              model->count);
+}
+
+void
+model_lists_destroy (struct accel_model *model)
+{
+    for (int kind = 0; kind < LISTS; kind++)
+        memory_list_destroy (&model->lists[kind], model->memory, model->device);
+}
+
+static struct memory_item
+gradient_of (const struct accel_model *model, size_t index)
+{
+    const DLTensor *grad = model->parameters[index].grad;
+    return (struct memory_item){ .data = grad->data, .dtype = accel_dtype_from_dl (grad->dtype),
+                                 .count = accel_tensor_count (grad) };
+}
+
+struct memory_list *
+model_gradients (struct accel_model *model)
+{
+    struct memory_list *list = &model->lists[LIST_GRADIENTS];
+    list->count = 0;
+    for (size_t i = 0; i < model->count; i++)
+        if (model_is_trained (model, i))
+            list->items[list->count++] = gradient_of (model, i);
+    return list;
+}
+
+/* Of those that have masters: parameters of 16 bits, or of 8. */
+struct memory_list *
+model_narrowed (struct accel_model *model, bool is_scaled)
+{
+    struct memory_list *list = &model->lists[is_scaled ? LIST_SCALED : LIST_NARROWED];
+    list->count = 0;
+    for (size_t i = 0; i < model->count; i++) {
+        const DLTensor *parameter = model->parameters[i].data, *master = model->trained[i].data;
+        enum accel_dtype dtype = accel_dtype_from_dl (parameter->dtype);
+        if (master == parameter || (accel_dtype_bytes (dtype) == 1) != is_scaled)
+            continue;
+        list->items[list->count++]
+            = (struct memory_item){ .data = master->data, .dtype = ACCEL_FLOAT32, .narrow = parameter->data,
+                                    .narrow_dtype = dtype, .count = accel_tensor_count (master) };
+    }
+    return list;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps of training on a GPU: how often it is given work, and waited for, which must not depend on how many parameters
+ * there are; and what comes out, which must be the CPU's bits.
+ * usage: launches [large]    short: only those that the others are made of */
+#include <config.h>
+
+#include "lib/memory/memory.h"
+#include "tests/standin/standin.h"
+#include "tests/tap.h"
+
+#include <accel/accel.h>
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST = 300, MANY = 40, FEW = 10, FIRST_STEPS = 2, STEPS = 4, TYPES = 4 };
+
+static struct accel_error err;
+static bool is_large;
+static void (*count_calls) (struct standin_counts *counts);
+
+static void
+must (enum accel_status status, const char *what)
+{
+    if (!status)
+        return;
+    printf ("Bail out! %s: %s\n", what, err.text);
+    exit (1);
+}
+#define MUST(call) must (call, #call)
+
+static const enum accel_dtype types[TYPES]
+    = { ACCEL_FLOAT32, ACCEL_BFLOAT16, ACCEL_FLOAT8_E4M3FN, ACCEL_FLOAT8_E5M2 };
+
+/* What a step does beside the optimizer's. */
+struct plan {
+    const char *name;
+    const char *precision;
+    size_t types; /* of parameters, so many of the list */
+    double clip;  /* to a norm of this p; -1: values; NAN: not at all */
+    bool asks;    /* for the norm */
+    int kind;     /* of the optimizer: 0 AdamW, 1 SGD, 2 Lion in two groups */
+    bool is_short;
+    unsigned long reads; /* of numbers that the host needs in a step, each with two waits: for its room, and for it */
+};
+static const struct plan plans[] = {
+    { "float32, AdamW", "no", 1, NAN, false, 0, false, 0 },
+    { "all types, AdamW, clipped by their norm", "bf16", TYPES, 2, false, 0, true, 0 },
+    { "all types, SGD, clipped by the largest", "bf16", TYPES, INFINITY, false, 1, false, 0 },
+    { "16 bits, Lion in groups, clipped by value", "bf16", 2, -1, false, 2, true, 0 },
+    { "float32, AdamW, the norm is asked for", "no", 1, 2, true, 0, false, 1 },
+    { "float32, the 1-norm", "no", 1, 1, true, 0, true, 1 },
+    { "all types, scaled losses", "fp16", TYPES, 2, false, 0, false, 2 },
+};
+
+struct run {
+    const struct plan *plan;
+    struct accel *acc;
+    DLDevice device;
+    size_t count;
+    struct accel_tensor data[MOST], grads[MOST];
+    struct accel_parameter parameters[MOST];
+    char names[MOST][16];
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    int step;
+    float norm;
+    struct standin_counts calls[STEPS];
+    unsigned char *result;
+    size_t result_bytes;
+};
+
+/* Some are empty, some have one element, and one is larger than what a launch of one array would have blocks for. */
+static int64_t
+elements_of (size_t index)
+{
+    if (index == 5)
+        return is_large ? 2200000 : 5000;
+    return index % 17 == 3 ? 0 : index % 17 == 4 ? 1 : (int64_t) (index * 7 % 60);
+}
+
+static float
+number (size_t i, size_t seed)
+{
+    return sinf ((float) (i % 4099) * 0.61F + (float) seed);
+}
+
+static struct accel_tensor
+make (const struct run *run, enum accel_dtype dtype, size_t index)
+{
+    const int64_t shape[] = { elements_of (index) };
+    struct accel_tensor host, there;
+    MUST (accel_tensor_init (&host, dtype, 1, shape, &err));
+    size_t count = (size_t) shape[0];
+    float *values = malloc ((count + 1) * sizeof *values);
+    void *bytes = calloc (count + 1, sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = number (i, index);
+    MUST (accel_convert (values, ACCEL_FLOAT32, bytes, dtype, count, &err));
+    host.dl.data = bytes;
+    MUST (memory_send (&there, &host.dl, run->device, &err));
+    free (values);
+    free (bytes);
+    return there;
+}
+
+static size_t
+bytes_of (const DLTensor *tensor)
+{
+    return accel_tensor_count (tensor) * (tensor->dtype.bits / 8U);
+}
+
+/* Gradients that the GPU already has: to write them there would be work, too. */
+static enum accel_status
+backward (void *user, float scale, struct accel_error *error)
+{
+    struct run *run = user;
+    (void) error;
+    const struct memory *memory = memory_of (run->device);
+    for (size_t p = 0; p < run->count && run->step < FIRST_STEPS; p++) {
+        size_t count = accel_tensor_count (&run->grads[p].dl);
+        enum accel_dtype dtype = accel_dtype_from_dl (run->grads[p].dl.dtype);
+        float *values = malloc ((count + 1) * sizeof *values);
+        void *bytes = malloc ((count + 1) * sizeof *values);
+        for (size_t i = 0; i < count; i++)
+            values[i] = scale * number (i, p * 3 + (size_t) run->step) / 100;
+        MUST (accel_convert (values, ACCEL_FLOAT32, bytes, dtype, count, &err));
+        memory->write (run->device, run->grads[p].dl.data, bytes, bytes_of (&run->grads[p].dl));
+        free (values);
+        free (bytes);
+    }
+    return ACCEL_OK;
+}
+
+static void
+make_optimizer (struct run *run)
+{
+    const struct accel_adamw adamw = { .lr = 0.01, .weight_decay = 0.01, .amsgrad = true };
+    const struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
+    const char *some[] = { run->names[0], run->names[5] };
+    const struct accel_param_group group = { .parameters = some, .parameter_count = 2, .lr = 0.02 };
+    const struct accel_lion lion = { .lr = 0.01, .groups = &group, .group_count = 1 };
+    if (run->plan->kind == 0)
+        MUST (accel_adamw_create (&run->optimizer, run->model, &adamw, &err));
+    else if (run->plan->kind == 1)
+        MUST (accel_sgd_create (&run->optimizer, run->model, &sgd, &err));
+    else
+        MUST (accel_lion_create (&run->optimizer, run->model, &lion, &err));
+}
+
+static void
+take_step (struct run *run)
+{
+    double clip = run->plan->clip;
+    MUST (accel_backward (run->acc, run->model, 1, backward, run, &err));
+    if (clip >= 0)
+        MUST (accel_clip_grad_norm (run->model, 0.5, run->plan->asks ? &run->norm : NULL, clip, false, &err));
+    else if (clip < 0)
+        MUST (accel_clip_grad_value (run->model, 0.003, &err));
+    MUST (accel_optimizer_step (run->optimizer, &err));
+    MUST (accel_optimizer_zero_grad (run->optimizer, &err));
+}
+
+/* What the memory has at the end. */
+static void
+fetch (struct run *run)
+{
+    size_t room = 0;
+    for (size_t p = 0; p < run->count; p++)
+        room += 4 * (bytes_of (&run->data[p].dl) * 4 + 8);
+    run->result = calloc (room + 1, 1);
+    for (size_t p = 0; p < run->count; p++) {
+        float scale = accel_model_scale (run->model, p);
+        DLTensor *tensors[] = { &run->data[p].dl, &run->grads[p].dl, accel_model_master (run->model, p) };
+        for (size_t i = 0; i < 3; i++) {
+            MUST (memory_of (run->device)->read (run->device, run->result + run->result_bytes, tensors[i]->data,
+                                                 bytes_of (tensors[i]), &err));
+            run->result_bytes += bytes_of (tensors[i]);
+        }
+        memcpy (run->result + run->result_bytes, &scale, sizeof scale);
+        run->result_bytes += sizeof scale;
+    }
+}
+
+static void
+train (struct run *run, const struct plan *plan, size_t count, bool gpu)
+{
+    const struct accel_options options = { .mixed_precision = plan->precision };
+    memset (run, 0, sizeof *run);
+    run->plan = plan;
+    run->count = count;
+    MUST (accel_open (&run->acc, &options, &err));
+    run->device = gpu ? accel_device (run->acc) : (DLDevice){ .device_type = kDLCPU };
+    if (gpu && run->device.device_type != kDLCUDA)
+        must (ACCEL_ERR_SYSTEM, "there is no GPU");
+    for (size_t i = 0; i < count; i++) {
+        enum accel_dtype dtype = types[i % plan->types];
+        run->data[i] = make (run, dtype, i);
+        run->grads[i] = make (run, dtype == ACCEL_BFLOAT16 && i % 8 < 4 ? dtype : ACCEL_FLOAT32, i);
+        run->data[i].dl.shape = run->data[i].shape;
+        run->grads[i].dl.shape = run->grads[i].shape;
+        snprintf (run->names[i], sizeof run->names[i], "p%zu", i);
+        run->parameters[i] = (struct accel_parameter){ run->names[i], &run->data[i].dl, &run->grads[i].dl };
+    }
+    MUST (accel_model_create (&run->model, run->parameters, count, &err));
+    make_optimizer (run);
+    MUST (accel_prepare (run->acc, &err, run->model, run->optimizer));
+    for (run->step = 0; run->step < STEPS; run->step++) {
+        if (gpu && count_calls)
+            count_calls (&run->calls[run->step]);
+        take_step (run);
+    }
+    struct standin_counts *last = &run->calls[STEPS - 1], now = { 0 };
+    if (gpu && count_calls)
+        count_calls (&now);
+    *last = (struct standin_counts){ now.launches - last->launches, now.copies - last->copies,
+                                     now.fills - last->fills, now.waits - last->waits,
+                                     now.allocations - last->allocations };
+    fetch (run);
+    accel_optimizer_destroy (run->optimizer);
+    accel_model_destroy (run->model);
+    accel_close (run->acc);
+    for (size_t i = 0; i < count; i++) {
+        accel_tensor_release (&run->data[i]);
+        accel_tensor_release (&run->grads[i]);
+    }
+}
+
+/* The module's, which it has loaded; NVIDIA's module has none. */
+static void
+find_counter (void)
+{
+    char path[4096];
+    memory_of ((DLDevice){ .device_type = kDLCUDA });
+    snprintf (path, sizeof path, "%s/accel_device_cuda.so", getenv ("ACCEL_ENGINE_PATH"));
+    void *module = dlopen (path, RTLD_NOW | RTLD_NOLOAD);
+    if (module)
+        *(void **) &count_calls = dlsym (module, "standin_count");
+}
+
+static void
+compare (const struct plan *plan)
+{
+    static struct run host, few, many;
+    size_t count = is_large ? MOST : MANY;
+    train (&host, plan, count, false);
+    train (&many, plan, count, true);
+    train (&few, plan, FEW, true);
+    const struct standin_counts *most = &many.calls[STEPS - 1], *least = &few.calls[STEPS - 1];
+    ok (host.result_bytes == many.result_bytes && !memcmp (host.result, many.result, host.result_bytes)
+            && host.norm == many.norm,
+        "%s: the bits of the CPU", plan->name);
+    if (count_calls)
+        ok (most->launches == least->launches && most->launches && most->launches < 12 && most->fills < 4
+                && most->fills == least->fills,
+            "%s: as many launches for %zu parameters as for %d: %lu, %lu; fills: %lu", plan->name, count, (int) FEW,
+            most->launches, least->launches, most->fills);
+    if (count_calls)
+        ok (most->waits == 2 * plan->reads && most->copies == plan->reads && !most->allocations,
+            "%s: the host waits %lu times, for %lu copies", plan->name, most->waits, most->copies);
+    free (host.result);
+    free (many.result);
+    free (few.result);
+}
+
+int
+main (int argc, char **argv)
+{
+    is_large = argc > 1 && !strcmp (argv[1], "large");
+    find_counter ();
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        if (is_large || plans[i].is_short)
+            compare (&plans[i]);
+    return done_testing ();
+}
