@@ -59,8 +59,9 @@ call_injected (const char *name)
     } while (0)
 #define END(error)                                 \
     do {                                           \
+        cudaError_t result_ = (error);             \
         pthread_mutex_unlock (&standin_lock);      \
-        return call_fail (error);                  \
+        return call_fail (result_);                \
     } while (0)
 
 /* ---- errors ---- */
