@@ -112,6 +112,7 @@ test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a 
     in_tiers 4 "2 2" 70 calls'
 test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 33 flights'
 test_expect_success 'large broadcasts and all-gathers, on hosts of 1 and 3 ranks' 'in_tiers 4 "1 3" 66 spread'
+test_expect_success 'small sums of ranks that are many calls apart' 'in_tiers 3 "2 1" 16 ahead'
 if is_long; then
     while read -r ranks layout; do
         test_expect_success "large all-reduces on hosts of $layout ranks" '
