@@ -195,7 +195,7 @@ iterate_small (const struct peer *peer, enum small kind, float *data, size_t cou
     return took;
 }
 
-/** Print a line for each kind and size: name, kind-bytes of a rank, and the microseconds of a call in each iteration. */
+/** Print a line for each kind and size: name, kind-bytes of a rank, and microseconds of a call in each iteration. */
 static inline void
 measure_small (const struct peer *peer, size_t iterations)
 {
