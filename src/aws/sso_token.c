@@ -94,11 +94,12 @@ static int
 store (struct cached *cached, json_t *answer, struct fail *fail)
 {
     const json_t *seconds = json_object_get (answer, "expiresIn");
-    time_t end = time (NULL) + (time_t) json_integer_value (seconds);
+    time_t end;
     char text[40];
     struct tm parts;
     struct io_target target;
-    if (!text_of (answer, "accessToken") || !json_is_integer (seconds) || !gmtime_r (&end, &parts)
+    if (!text_of (answer, "accessToken") || !json_is_integer (seconds)
+        || __builtin_add_overflow (time (NULL), json_integer_value (seconds), &end) || !gmtime_r (&end, &parts)
         || !strftime (text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) || when_iso (text) <= time (NULL))
         return fail_set (fail, FAIL_GENERAL, "sso-oidc CreateToken: the answer has no valid token");
     json_t *json = json_copy (cached->json), *refresh = json_object_get (answer, "refreshToken");
