@@ -91,8 +91,8 @@ test_expect_success 'nor for a profile without a session, whose tokens have none
     token -5 && cp "$cache" "$start" && refused "the session has expired; run: aws sso login --profile legacy" legacy && rm "$start" &&
     test -z "$(ls requests)"'
 test_expect_success 'nor when the new token could not be kept' '
-    chmod 755 "$folder" && mkdir -p closed && as_nobody true 2>nobody && chmod o+rx "$HOME" "$HOME/.aws" "$HOME/.aws/sso" && token -5 && chmod 644 "$cache" "$HOME/.aws/config" &&
-    { as_nobody "$call" -p sso keys >got 2>err || :; } && grep "cannot be renewed: $cache: cannot create a temporary file" err && test -z "$(ls requests)"'
+    token -5 && rules "$renewed" "$keys" && chmod o+rx "$HOME" "$HOME/.aws" "$HOME/.aws/sso" && chmod 644 "$cache" "$HOME/.aws/config" && chmod 555 "$folder" &&
+    { as_nobody timeout "$patience" "$call" -p sso keys >got 2>err || :; } && chmod 755 "$folder" && test ! -s got && grep "cannot be renewed: $cache: cannot create a temporary file" err && test -z "$(ls requests)"'
 test_expect_success 'another process was faster' '
     token -5 && rules "/oidc/token delay=700 status=400 file=wrong" "$keys" && sed "s/OLD/THEIRS/; s/$(later 0 | cut -c 1-10)/2099-01-01/" "$cache" >theirs && {
         timeout "$patience" "$call" -p sso keys >got 2>err &
