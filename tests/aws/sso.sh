@@ -94,10 +94,11 @@ test_expect_success 'nor when the new token could not be kept' '
     token -5 && rules "$renewed" "$keys" && chmod o+rx "$HOME" "$HOME/.aws" "$HOME/.aws/sso" && chmod 644 "$cache" "$HOME/.aws/config" && chmod 555 "$folder" &&
     { as_nobody timeout "$patience" "$call" -p sso keys >got 2>err || :; } && chmod 755 "$folder" && test ! -s got && grep "cannot be renewed: $cache: cannot create a temporary file" err && test -z "$(ls requests)"'
 test_expect_success 'another process was faster' '
-    token -5 && rules "/oidc/token delay=700 status=400 file=wrong" "$keys" && sed "s/OLD/THEIRS/; s/$(later 0 | cut -c 1-10)/2099-01-01/" "$cache" >theirs && {
+    token -5 && rules "/oidc/token until=replaced status=400 file=wrong" "$keys" &&
+    sed "s/OLD/THEIRS/; s/\"expiresAt\":\"[^\"]*\"/\"expiresAt\":\"2099-01-01T00:00:00Z\"/" "$cache" >theirs && {
         timeout "$patience" "$call" -p sso keys >got 2>err &
         child=$!
-    } && wait_for test -e requests/1 && cp theirs "$folder/x" && mv "$folder/x" "$cache" && wait $child &&
+    } && wait_for test -e requests/1 && cp theirs "$folder/x" && mv "$folder/x" "$cache" && : >root/replaced && wait $child &&
     grep "^x-amz-sso_bearer_token: THEIRS" requests/2'
 test_expect_success 'the region of the session says where' '
     token -5 && (unset AWS_ENDPOINT_URL_SSO_OIDC && export https_proxy="$url" && rules "*  status=502" && refused "cannot be renewed" ) &&
