@@ -24,6 +24,8 @@ sso_region = us-east-1
 sso_account_id = 123456789012
 sso_role_name = Dev
 END
+odd='a$(b)`c`!' quoted="'a\$(b)\`c\`!'"
+sed '/^\[profile legacy/,$!d;s/legacy/'"$odd"'/' "$HOME/.aws/config" >other && cat other >>"$HOME/.aws/config"
 cache=$folder/ee0bfd2552fbd840c02cc48b6e823320543c450f.json # SHA-1 of "corp"
 start=$folder/a51746d4aa793ae07b25e90c3a5db96fc7832bd7.json # of the URL
 later () {
@@ -93,6 +95,8 @@ test_expect_success 'nor for a profile without a session, whose tokens have none
 test_expect_success 'nor when the new token could not be kept' '
     token -5 && rules "$renewed" "$keys" && chmod o+rx "$HOME" "$HOME/.aws" "$HOME/.aws/sso" && chmod 644 "$cache" "$HOME/.aws/config" && chmod 555 "$folder" &&
     { as_nobody timeout "$patience" "$call" -p sso keys >got 2>err || :; } && chmod 755 "$folder" && test ! -s got && grep "cannot be renewed: $cache: cannot create a temporary file" err && test -z "$(ls requests)"'
+test_expect_success 'the command can be typed, whatever the name of the profile' '
+    rm -f "$start" && refused "not logged in; run: aws sso login --profile $quoted" "$odd"'
 test_expect_success 'another process was faster' '
     token -5 && rules "/oidc/token until=replaced status=400 file=wrong" "$keys" &&
     sed "s/OLD/THEIRS/; s/\"expiresAt\":\"[^\"]*\"/\"expiresAt\":\"2099-01-01T00:00:00Z\"/" "$cache" >theirs && {
