@@ -73,15 +73,18 @@ all_here (void)
     return bit_of (mpi_host.size) - 1;
 }
 
-/* Add @bits to the gate of a call.  @return what was there */
+/* Add @bits to the gate of a call.  A gate is that of a newer call only after all ranks of the host have passed it for
+ * this one.  @return what was there */
 static uint64_t
 pass_gate (uint64_t serial, uint64_t bits)
 {
     _Atomic uint64_t *gate = (_Atomic uint64_t *) (void *) mpi_host.boards + serial % BOARD_SLOTS;
     uint64_t own = (serial + 1) << 32, was = atomic_load (gate), before;
-    do
+    do {
+        if (was >> 32 > serial + 1)
+            return all_here ();
         before = was >> 32 == serial + 1 ? was : own;
-    while (!atomic_compare_exchange_weak (gate, &was, before | bits));
+    } while (!atomic_compare_exchange_weak (gate, &was, before | bits));
     return before & UINT32_MAX;
 }
 
@@ -105,28 +108,57 @@ pack (const struct flight *flight, uint64_t mask, char *to)
     return bytes;
 }
 
-/* Send it to all other hosts.  What MPI does not send at once is a part of the call, which ends when it has gone. */
-static void
-send_bundle (struct flight *flight, uint64_t mask)
+struct bundle {
+    char *parcel, *message; /* one of them, or none */
+    size_t bytes;
+};
+
+/* Copy what the ranks of @mask have written, which may be nobody.  What MPI does not send at once is a part of the
+ * call, which ends when it has gone. */
+static struct bundle
+make_bundle (struct flight *flight, uint64_t mask)
 {
-    size_t bytes = pack (flight, mask, NULL);
-    char *parcel = parcel_take (bytes), *bundle = parcel ? parcel : (flight->control = malloc (bytes));
+    struct bundle bundle = { 0 };
+    if (!mask)
+        return bundle;
     flight->is_sent = true;
-    if (!bundle) {
+    bundle.bytes = pack (flight, mask, NULL);
+    bundle.parcel = parcel_take (bundle.bytes);
+    if (!bundle.parcel)
+        bundle.message = flight->control = malloc (bundle.bytes);
+    if (bundle.parcel || bundle.message)
+        pack (flight, mask, bundle.parcel ? bundle.parcel : bundle.message);
+    else
         world_check (MPI_ERR_NO_MEM, "memory for messages");
-        return;
-    }
-    pack (flight, mask, bundle);
-    for (int i = mpi_host.size; i < flight->team->size; i++) {
+    return bundle;
+}
+
+/* To all other hosts. */
+static void
+send_bundle (struct flight *flight, const struct bundle *bundle)
+{
+    for (int i = mpi_host.size; i < flight->team->size && (bundle->parcel || bundle->message); i++) {
         int rank = (mpi_host.first + i) % flight->team->size;
-        if (parcel)
-            parcel_send (flight->team->peers[rank], bytes);
+        if (bundle->parcel)
+            parcel_send (flight->team->peers[rank], bundle->bytes);
         else
-            post_control (flight, rank, bundle, bytes);
+            post_control (flight, rank, bundle->message, bundle->bytes);
     }
 }
 
-/* All ranks of the host have read what was in the slot. */
+/* Tell the ranks of this host what this one has read of them and, so that no gate is used again too early, written. */
+static void
+mark_seen (const struct team *team)
+{
+    const struct marks *marks = &mpi_host.marks[mpi_host.rank];
+    uint64_t seen = atomic_load_explicit (&marks->written, memory_order_relaxed);
+    for (int i = mpi_host.first; i < mpi_host.first + mpi_host.size; i++)
+        if (i != team->rank && team->matched[i] < seen)
+            seen = team->matched[i];
+    atomic_store_explicit (&mpi_host.marks[mpi_host.rank].seen, seen, memory_order_release);
+}
+
+/* All ranks of the host have read what was in the slot, and have passed the gate of that call. */
 static bool
 is_free (uint64_t serial)
 {
@@ -150,13 +182,17 @@ write_down (struct flight *flight)
     memcpy (slot + sizeof header, flight->pairs, (size_t) team->size * sizeof *flight->pairs);
     if (data)
         memcpy (slot + data_at (), leg->out, data);
-    atomic_store_explicit (&mpi_host.marks[mpi_host.rank].written, flight->serial + 1, memory_order_release);
     flight->is_posted = true;
-    uint64_t own = bit_of (mpi_host.rank), before = pass_gate (flight->serial, own);
+    uint64_t own = bit_of (mpi_host.rank), before = pass_gate (flight->serial, own), mask = 0;
     if (before & LATE)
-        send_bundle (flight, own);
+        mask = own;
     else if ((before | own) == all_here ())
-        send_bundle (flight, all_here ());
+        mask = all_here ();
+    struct bundle bundle = make_bundle (flight, mask);
+    /* As soon as all ranks have read this, the slots and the gate may be used again. */
+    atomic_store_explicit (&mpi_host.marks[mpi_host.rank].written, flight->serial + 1, memory_order_release);
+    mark_seen (team);
+    send_bundle (flight, &bundle);
 }
 
 void
@@ -177,8 +213,10 @@ boards_flush (struct team *team)
         if (flight->is_posted && !flight->over && flight->missing && !flight->is_sent && !flight->is_flushed) {
             uint64_t before = pass_gate (flight->serial, LATE);
             flight->is_flushed = true;
-            if (!(before & LATE) && before != all_here ())
-                send_bundle (flight, before);
+            if (!(before & LATE) && before != all_here ()) {
+                struct bundle bundle = make_bundle (flight, before);
+                send_bundle (flight, &bundle);
+            }
         }
 }
 
@@ -220,11 +258,7 @@ boards_take (struct team *team, int rank)
         free (message);
         return;
     }
-    uint64_t seen = UINT64_MAX;
-    for (int i = mpi_host.first; i < mpi_host.first + mpi_host.size; i++)
-        if (i != team->rank && team->matched[i] < seen)
-            seen = team->matched[i];
-    atomic_store_explicit (&mpi_host.marks[mpi_host.rank].seen, seen, memory_order_release);
+    mark_seen (team);
 }
 
 /* Bundles of a host may come from different ranks, in any order. */

@@ -121,7 +121,7 @@ struct marks {
     _Atomic uint64_t done;   /* those that this rank carries, and come before this one, are reduced */
     _Atomic uint64_t taken;  /* this rank has what comes before this one */
     _Atomic uint64_t written; /* messages on its board */
-    _Atomic uint64_t seen;   /* messages that it has read on the board of each other rank */
+    _Atomic uint64_t seen;   /* messages that it has read on the board of each other rank, and has written itself */
 } __attribute__ ((aligned (128)));
 
 /** The ranks of this host and their memory: marks, stages, arenas.  Everything with the lock. */
