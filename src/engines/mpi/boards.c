@@ -79,11 +79,12 @@ static uint64_t
 pass_gate (uint64_t serial, uint64_t bits)
 {
     _Atomic uint64_t *gate = (_Atomic uint64_t *) (void *) mpi_host.boards + serial % BOARD_SLOTS;
-    uint64_t own = (serial + 1) << 32, was = atomic_load (gate), before;
+    uint64_t own = board_gate (serial), was = atomic_load (gate), before;
     do {
-        if (was >> 32 > serial + 1)
+        int32_t newer = (int32_t) ((uint32_t) (was >> 32) - (uint32_t) (own >> 32)); /* tags start anew at 0 */
+        if (newer > 0)
             return all_here ();
-        before = was >> 32 == serial + 1 ? was : own;
+        before = newer ? own : was;
     } while (!atomic_compare_exchange_weak (gate, &was, before | bits));
     return before & UINT32_MAX;
 }

@@ -53,6 +53,9 @@ struct header {
 
 #define FOREIGN UINT64_MAX
 
+/** Number of the first call on the boards: what has only 32 bits of it overflows in each job, and not only after days. */
+#define BOARD_FIRST (UINT32_MAX - UINT64_C (40))
+
 enum {
     LINE = 64,
     SLICE_MS = 50,
@@ -427,6 +430,13 @@ void flight_meet (struct flight *flight, int rank, const struct header *header, 
 /** Do what can be done now; sets `over`. */
 void flight_advance (struct flight *flight);
 void flight_destroy (struct flight *flight);
+
+/** The gate of call @p serial, through which no rank has passed. */
+static inline uint64_t
+board_gate (uint64_t serial)
+{
+    return (serial + 1) << 32;
+}
 
 static inline bool
 call_is_pair (const struct accel_engine_call *call)
