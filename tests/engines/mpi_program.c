@@ -11,6 +11,8 @@
  *   mpi_program asleep       rank 1 starts a large transfer, and is stopped
  *   mpi_program alone        a large sum moves on while rank 1 computes
  *   mpi_program ahead        rank 0 starts many small sums, rank 1 of its host pauses among them, other hosts are late
+ *   mpi_program tests        rank 1 does not come; rank 0 tests its work now and then until the time is out
+ *   mpi_program after        barriers after pauses take one message from each host to each rank of the other one
  *   mpi_program waits        short waits, all of which together exceed the timeout
  *   mpi_program broken WHAT  MPI_Irecv() of data fails on the last rank: of a broadcast, or a sum
  *   mpi_program elsewhere    ranks 1 and 2 fail in a group; rank 0 waits for rank 1 in another one
@@ -468,6 +470,77 @@ run_ahead (void)
     accel_close (acc);
 }
 
+/* Each test looks, whatever the thread of the engine does in between. */
+static void
+test_often (void)
+{
+    enum { TIMEOUT_MS = 600, NAP_MS = 60, TESTS = TIMEOUT_MS / NAP_MS + 5, NAPS = 100 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    bool is_over = false;
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = TIMEOUT_MS }, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    for (int i = 0; accel_comm_rank (world) == 1 && access ("over", F_OK); i++) {
+        must (i < NAPS, "the time is not out", &err);
+        usleep (NAP_MS * 1000);
+    }
+    must (accel_comm_rank (world) == 1 || !accel_comm_barrier_start (world, &work, &err), "start", &err);
+    for (int i = 0; accel_comm_rank (world) == 0 && !is_over; i++) {
+        must (i < TESTS, "tests do not see that the time is out", &err);
+        usleep (NAP_MS * 1000);
+        must (!accel_work_test (work, &is_over, &err), "test", &err);
+    }
+    if (accel_comm_rank (world) == 0)
+        must (accel_work_wait (work, &err) == ACCEL_ERR_TIMEOUT && fopen ("over", "w"), "no timeout", &err);
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
+/* The engine calls this one, too. */
+static int sent;
+
+int
+MPI_Isend (const void *at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    sent++;
+    return PMPI_Isend (at, count, type, to, tag, comm, request);
+}
+
+/* @return messages of all ranks */
+static int
+count_messages (struct accel_comm *world, int rounds)
+{
+    enum { PAUSE_US = 70000 };
+    struct accel_error err = { 0 };
+    must (!accel_comm_barrier (world, &err), "barrier", &err);
+    int32_t count = sent;
+    for (int i = 0; i < rounds; i++) {
+        usleep (PAUSE_US);
+        must (!accel_comm_barrier (world, &err), "barrier", &err);
+    }
+    count = sent - count;
+    must (!accel_comm_all_reduce (world, &count, &count, 1, ACCEL_INT32, ACCEL_SUM, &err), "sum", &err);
+    return count;
+}
+
+/* Of two hosts of two ranks.  On a busy machine, a rank may be late now and then, and each sends its own. */
+static void
+meet_after_pauses (void)
+{
+    enum { TRIES = 3, ROUNDS = 10, MESSAGES = 4, MOST = ROUNDS * MESSAGES + 5 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    int count = MOST + 1;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    for (int i = 0; i < TRIES && count > MOST; i++)
+        count = count_messages (accel_world (acc), ROUNDS);
+    snprintf (err.text, sizeof err.text, "%d messages", count);
+    must (count >= ROUNDS * MESSAGES && count <= MOST, "not one from each host to each rank", &err);
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
 static void
 wait_often (void)
 {
@@ -614,6 +687,10 @@ main (int argc, char **argv)
         compute_meanwhile ();
     else if (!strcmp (how, "ahead"))
         run_ahead ();
+    else if (!strcmp (how, "tests"))
+        test_often ();
+    else if (!strcmp (how, "after"))
+        meet_after_pauses ();
     else if (!strcmp (how, "waits"))
         wait_often ();
     else if (!strcmp (how, "broken"))

@@ -184,6 +184,7 @@ write_down (struct flight *flight)
     if (data)
         memcpy (slot + data_at (), leg->out, data);
     flight->is_posted = true;
+    flight->posted_ms = now_ms ();
     uint64_t own = bit_of (mpi_host.rank), before = pass_gate (flight->serial, own), mask = 0;
     if (before & LATE)
         mask = own;
@@ -210,7 +211,9 @@ boards_post (struct team *team)
 void
 boards_flush (struct team *team)
 {
-    for (struct flight *flight = team->first; flight; flight = flight->next)
+    int64_t late = now_ms () - SLICE_MS;
+    for (struct flight *flight = team->first; flight && (!flight->is_posted || flight->posted_ms <= late);
+         flight = flight->next)
         if (flight->is_posted && !flight->over && flight->missing && !flight->is_sent && !flight->is_flushed) {
             uint64_t before = pass_gate (flight->serial, LATE);
             flight->is_flushed = true;

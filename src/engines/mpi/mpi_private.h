@@ -187,6 +187,7 @@ struct flight {
     char *control;         /* control messages, [1] or [size], or a bundle */
     bool is_boarded;       /* its control message goes by the board, */
     bool is_posted;        /* and is there */
+    int64_t posted_ms;
     bool is_sent;          /* this rank has sent the bundle */
     bool is_flushed;       /* other hosts know who is missing here */
     uint64_t serial;       /* of those on the board */
@@ -409,7 +410,7 @@ bool tiers_await (const struct flight *flight, int rank);
 bool boards_serve (const struct team *team, const struct accel_engine_call *call);
 /** Write what can be written. */
 void boards_post (struct team *team);
-/** Tell other hosts who has come, if some ranks of this one have not. */
+/** Of calls that are SLICE_MS old, tell other hosts who has come, if some ranks of this one have not. */
 void boards_flush (struct team *team);
 /** @return whether the next control message of @p rank is this one, from its board */
 bool boards_peek (const struct team *team, int rank, const struct header **header, const char **data);

@@ -403,10 +403,7 @@ team_move_all (void)
             any = true;
         }
     for (struct team *team = mpi_world.teams; team && !any; team = team->next)
-        if (now_ms () >= team->looked_ms + SLICE_MS) {
-            team->looked_ms = now_ms ();
-            boards_flush (team);
-        }
+        boards_flush (team);
     return any;
 }
 
