@@ -13,6 +13,8 @@
  *   mpi_program ahead        rank 0 starts many small sums, rank 1 of its host pauses among them, other hosts are late
  *   mpi_program tests        rank 1 does not come; rank 0 tests its work now and then until the time is out
  *   mpi_program after        barriers after pauses take one message from each host to each rank of the other one
+ *   mpi_program forks        children of rank 0 take memory while the engine moves a barrier on
+ *   mpi_program ended        rank 0 calls MPI_Finalize() with a barrier in flight, in vain
  *   mpi_program waits        short waits, all of which together exceed the timeout
  *   mpi_program broken WHAT  MPI_Irecv() of data fails on the last rank: of a broadcast, or a sum
  *   mpi_program elsewhere    ranks 1 and 2 fail in a group; rank 0 waits for rank 1 in another one
@@ -29,12 +31,14 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { WINDOW = 32 << 20, WINDOWS = 65 };
@@ -541,6 +545,90 @@ meet_after_pauses (void)
     accel_close (acc);
 }
 
+/* The engine calls this one, too.  While it `dwells`, a thread of the engine nearly always has the lock. */
+static bool dwells;
+static atomic_bool is_late;
+static pthread_t main_thread;
+
+int
+MPI_Test (MPI_Request *request, int *done, MPI_Status *status)
+{
+    enum { DWELL_US = 5000 };
+    int is_over = 0;
+    PMPI_Finalized (&is_over);
+    if (is_over)
+        atomic_store (&is_late, true);
+    if (dwells && !pthread_equal (pthread_self (), main_thread))
+        usleep (DWELL_US);
+    return is_over ? MPI_ERR_OTHER : PMPI_Test (request, done, status);
+}
+
+static void
+take_memory_in_a_child (struct accel *acc)
+{
+    enum { CHILD_S = 5 };
+    struct accel_error err = { 0 };
+    int status = -1;
+    void *memory;
+    pid_t child = fork ();
+    if (!child) {
+        alarm (CHILD_S);
+        status = accel_alloc (acc, &memory, 1, &err) != ACCEL_OK;
+        if (!status)
+            accel_free (acc, memory);
+        _exit (status);
+    }
+    must (child > 0 && waitpid (child, &status, 0) == child && !status, "a child cannot take memory", &err);
+}
+
+/* Rank 2 computes until all children are done. */
+static void
+fork_often (void)
+{
+    enum { CHILDREN = 10, NAPS = 3000, NAP_US = 10000 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    int rank = accel_comm_rank (world);
+    main_thread = pthread_self ();
+    for (int i = 0; rank == 2 && access ("forked", F_OK); i++) {
+        must (i < NAPS, "no children", &err);
+        usleep (NAP_US);
+    }
+    must (!accel_comm_barrier_start (world, &work, &err), "start", &err);
+    dwells = true;
+    for (int i = 0; rank == 0 && i < CHILDREN; i++)
+        take_memory_in_a_child (acc);
+    dwells = false;
+    must (rank || fopen ("forked", "w"), "the file forked", &err);
+    must (!accel_work_wait (work, &err), "wait", &err);
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
+static void
+end_mpi_first (void)
+{
+    enum { NAP_US = 50000 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    int level = MPI_THREAD_SINGLE;
+    MPI_Init_thread (NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    must (accel_comm_rank (world) || level < MPI_THREAD_SERIALIZED || !accel_comm_barrier_start (world, &work, &err),
+          "start", &err);
+    usleep (NAP_US);
+    MPI_Finalize ();
+    usleep (NAP_US);
+    must (!atomic_load (&is_late), "a thread calls MPI after MPI_Finalize()", &err);
+    printf ("as expected\n");
+    _exit (0);
+}
+
 static void
 wait_often (void)
 {
@@ -691,6 +779,10 @@ main (int argc, char **argv)
         test_often ();
     else if (!strcmp (how, "after"))
         meet_after_pauses ();
+    else if (!strcmp (how, "forks"))
+        fork_often ();
+    else if (!strcmp (how, "ended"))
+        end_mpi_first ();
     else if (!strcmp (how, "waits"))
         wait_often ();
     else if (!strcmp (how, "broken"))

@@ -283,6 +283,7 @@ struct world {
     char *spare; /* a buffer for reductions that is not in use */
     size_t spare_bytes;
     struct flight *ghosts; /* failed calls whose messages MPI still has */
+    atomic_bool is_over; /* MPI_Finalize() has begun, or exit(): threads of the engine must not call MPI any more */
     char error[256]; /* what MPI has complained about, once */
 };
 
@@ -337,8 +338,9 @@ bool world_can_widen (const struct accel_engine_helpers *helpers);
 bool world_is_mine (void);
 /** Whether a thread of the engine may, with the lock: the program may call MPI at the same time. */
 bool world_may_have_threads (void);
-/** At exit: a thread of the engine that will not call MPI again gets a moment to give the lock back. */
-void world_await_threads (void);
+/** Before a thread of the engine is made: have it stopped when the process ends MPI, or itself, without accel_close().
+ *  @return whether that will be seen */
+bool world_watch_end (void);
 const char *world_level_name (int level);
 
 /** Before MPI_Init(): let MPI's own plug-ins find it. */
