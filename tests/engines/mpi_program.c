@@ -755,50 +755,30 @@ wait_in_vain (void)
 int
 main (int argc, char **argv)
 {
+    static const struct {
+        const char *how;
+        void (*run) (void);
+    } scenarios[] = {
+        { "finalized", open_too_late }, { "large", large }, { "many", many }, { "message", send_long },
+        { "asleep", sleep_in_transfer }, { "alone", compute_meanwhile }, { "ahead", run_ahead },
+        { "tests", test_often }, { "after", meet_after_pauses }, { "forks", fork_often }, { "ended", end_mpi_first },
+        { "waits", wait_often }, { "elsewhere", fail_elsewhere }, { "absent", wait_in_vain },
+        { "strays", refuse_strays }, { "freed", free_shared }, { "limited", limit_space },
+        { "hears", hear_of_the_dead },
+    };
     const char *how = argc > 1 ? argv[1] : "";
+    size_t i = 0;
     setvbuf (stdout, NULL, _IOLBF, 0);
-    if (!strcmp (how, "init"))
+    while (i < sizeof scenarios / sizeof *scenarios && strcmp (how, scenarios[i].how))
+        i++;
+    if (i < sizeof scenarios / sizeof *scenarios)
+        scenarios[i].run ();
+    else if (!strcmp (how, "init"))
         with_mpi_of_the_program (MPI_THREAD_SINGLE);
     else if (!strcmp (how, "serialized"))
         with_mpi_of_the_program (MPI_THREAD_SERIALIZED);
-    else if (!strcmp (how, "finalized"))
-        open_too_late ();
-    else if (!strcmp (how, "large"))
-        large ();
-    else if (!strcmp (how, "many"))
-        many ();
-    else if (!strcmp (how, "message"))
-        send_long ();
-    else if (!strcmp (how, "asleep"))
-        sleep_in_transfer ();
-    else if (!strcmp (how, "alone"))
-        compute_meanwhile ();
-    else if (!strcmp (how, "ahead"))
-        run_ahead ();
-    else if (!strcmp (how, "tests"))
-        test_often ();
-    else if (!strcmp (how, "after"))
-        meet_after_pauses ();
-    else if (!strcmp (how, "forks"))
-        fork_often ();
-    else if (!strcmp (how, "ended"))
-        end_mpi_first ();
-    else if (!strcmp (how, "waits"))
-        wait_often ();
     else if (!strcmp (how, "broken"))
         break_in (argc > 2 ? argv[2] : "");
-    else if (!strcmp (how, "elsewhere"))
-        fail_elsewhere ();
-    else if (!strcmp (how, "absent"))
-        wait_in_vain ();
-    else if (!strcmp (how, "strays"))
-        refuse_strays ();
-    else if (!strcmp (how, "freed"))
-        free_shared ();
-    else if (!strcmp (how, "limited"))
-        limit_space ();
-    else if (!strcmp (how, "hears"))
-        hear_of_the_dead ();
     else
         return 2;
     return 0;

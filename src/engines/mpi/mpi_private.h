@@ -53,7 +53,7 @@ struct header {
 
 #define FOREIGN UINT64_MAX
 
-/** Number of the first call on the boards: what has only 32 bits of it overflows in each job, and not only after days. */
+/** Number of the first call on the boards: what has only 32 bits of it overflows in each job, not only after days. */
 #define BOARD_FIRST (UINT32_MAX - UINT64_C (40))
 
 enum {
