@@ -73,8 +73,8 @@ all_here (void)
     return bit_of (mpi_host.size) - 1;
 }
 
-/* Add @bits to the gate of a call.  A gate is that of a newer call only after all ranks of the host have passed it for
- * this one.  @return what was there */
+/* Add @bits to the gate of a call.  A later call may have it already, whose bits must stay: then all ranks have come.
+ * @return what was there */
 static uint64_t
 pass_gate (uint64_t serial, uint64_t bits)
 {
@@ -109,57 +109,39 @@ pack (const struct flight *flight, uint64_t mask, char *to)
     return bytes;
 }
 
-struct bundle {
-    char *parcel, *message; /* one of them, or none */
-    size_t bytes;
-};
-
-/* Copy what the ranks of @mask have written, which may be nobody.  What MPI does not send at once is a part of the
- * call, which ends when it has gone. */
-static struct bundle
-make_bundle (struct flight *flight, uint64_t mask)
-{
-    struct bundle bundle = { 0 };
-    if (!mask)
-        return bundle;
-    flight->is_sent = true;
-    bundle.bytes = pack (flight, mask, NULL);
-    bundle.parcel = parcel_take (bundle.bytes);
-    if (!bundle.parcel)
-        bundle.message = flight->control = malloc (bundle.bytes);
-    if (bundle.parcel || bundle.message)
-        pack (flight, mask, bundle.parcel ? bundle.parcel : bundle.message);
-    else
-        world_check (MPI_ERR_NO_MEM, "memory for messages");
-    return bundle;
-}
-
-/* To all other hosts. */
+/* Send it to all other hosts.  What MPI does not send at once is a part of the call, which ends when it has gone. */
 static void
-send_bundle (struct flight *flight, const struct bundle *bundle)
+send_bundle (struct flight *flight, uint64_t mask)
 {
-    for (int i = mpi_host.size; i < flight->team->size && (bundle->parcel || bundle->message); i++) {
+    size_t bytes = pack (flight, mask, NULL);
+    char *parcel = parcel_take (bytes), *bundle = parcel ? parcel : (flight->control = malloc (bytes));
+    flight->is_sent = true;
+    if (!bundle) {
+        world_check (MPI_ERR_NO_MEM, "memory for messages");
+        return;
+    }
+    pack (flight, mask, bundle);
+    for (int i = mpi_host.size; i < flight->team->size; i++) {
         int rank = (mpi_host.first + i) % flight->team->size;
-        if (bundle->parcel)
-            parcel_send (flight->team->peers[rank], bundle->bytes);
+        if (parcel)
+            parcel_send (flight->team->peers[rank], bytes);
         else
-            post_control (flight, rank, bundle->message, bundle->bytes);
+            post_control (flight, rank, bundle, bytes);
     }
 }
 
-/* Tell the ranks of this host what this one has read of them and, so that no gate is used again too early, written. */
+/* What others wrote for a call has been read here, and what this rank wrote has been sent. */
 static void
 mark_seen (const struct team *team)
 {
-    const struct marks *marks = &mpi_host.marks[mpi_host.rank];
-    uint64_t seen = atomic_load_explicit (&marks->written, memory_order_relaxed);
+    uint64_t seen = atomic_load_explicit (&mpi_host.marks[mpi_host.rank].written, memory_order_relaxed);
     for (int i = mpi_host.first; i < mpi_host.first + mpi_host.size; i++)
         if (i != team->rank && team->matched[i] < seen)
             seen = team->matched[i];
     atomic_store_explicit (&mpi_host.marks[mpi_host.rank].seen, seen, memory_order_release);
 }
 
-/* All ranks of the host have read what was in the slot, and have passed the gate of that call. */
+/* No rank of the host needs what is in the slot, or its gate, any more. */
 static bool
 is_free (uint64_t serial)
 {
@@ -183,18 +165,15 @@ write_down (struct flight *flight)
     memcpy (slot + sizeof header, flight->pairs, (size_t) team->size * sizeof *flight->pairs);
     if (data)
         memcpy (slot + data_at (), leg->out, data);
+    uint64_t own = bit_of (mpi_host.rank), before = pass_gate (flight->serial, own);
+    atomic_store_explicit (&mpi_host.marks[mpi_host.rank].written, flight->serial + 1, memory_order_release);
     flight->is_posted = true;
     flight->posted_ms = now_ms ();
-    uint64_t own = bit_of (mpi_host.rank), before = pass_gate (flight->serial, own), mask = 0;
     if (before & LATE)
-        mask = own;
+        send_bundle (flight, own);
     else if ((before | own) == all_here ())
-        mask = all_here ();
-    struct bundle bundle = make_bundle (flight, mask);
-    /* As soon as all ranks have read this, the slots and the gate may be used again. */
-    atomic_store_explicit (&mpi_host.marks[mpi_host.rank].written, flight->serial + 1, memory_order_release);
+        send_bundle (flight, all_here ());
     mark_seen (team);
-    send_bundle (flight, &bundle);
 }
 
 void
@@ -217,10 +196,8 @@ boards_flush (struct team *team)
         if (flight->is_posted && !flight->over && flight->missing && !flight->is_sent && !flight->is_flushed) {
             uint64_t before = pass_gate (flight->serial, LATE);
             flight->is_flushed = true;
-            if (!(before & LATE) && before != all_here ()) {
-                struct bundle bundle = make_bundle (flight, before);
-                send_bundle (flight, &bundle);
-            }
+            if (!(before & LATE) && before != all_here ())
+                send_bundle (flight, before);
         }
 }
 

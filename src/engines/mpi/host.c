@@ -310,7 +310,7 @@ host_settle (void)
     host->stages = host->memory + PAGE + size * sizeof *host->marks;
     if (boards_suit (host->most, host->world_size))
         host->boards = host->memory + boards_at (size);
-    host->marks[host->rank].seen = BOARD_FIRST;
+    host->marks[host->rank].written = host->marks[host->rank].seen = BOARD_FIRST;
     host->arenas = host->memory + arenas_at (size, host->world_size);
 }
 
