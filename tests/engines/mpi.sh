@@ -183,6 +183,14 @@ fails () {
     under_mpirun "$ranks" ./layout "$layout" "$builddir/tests/engines/mpi_program" "$@" >out 2>&1 || :
     test "$(grep -cx "as expected" out)" = "$ranks"
 }
+test_expect_success 'a rank that is far ahead of another one of its host leaves nobody of other hosts behind' '
+    for i in 1 $(is_long && seq 19); do
+        fails 4 "2 2" ahead || return 1
+    done'
+test_expect_success 'accel_work_test() sees that the time is out' 'fails 2 "1 1" tests'
+test_expect_success 'after a pause, a call takes no more messages than before' 'fails 4 "2 2" after'
+test_expect_success 'children take memory while a thread of the engine moves a call on' 'fails 3 "2 1" forks'
+test_expect_success 'after MPI_Finalize() of the program, no thread of the engine calls MPI' 'fails 2 2 ended'
 test_expect_success 'after MPI_Init(), other threads can neither open the job nor wait for a call' 'fails 2 2 strays'
 test_expect_success 'freed memory is given back in a way that MPI hears of' 'fails 3 "2 1" freed'
 test_expect_success 'with a limit on address space, half of it is left to the program' 'fails 3 "2 1" limited'

@@ -79,9 +79,9 @@ static uint64_t
 pass_gate (uint64_t serial, uint64_t bits)
 {
     _Atomic uint64_t *gate = (_Atomic uint64_t *) (void *) mpi_host.boards + serial % BOARD_SLOTS;
-    uint64_t own = (serial + 1) << 32, was = atomic_load (gate), before;
+    uint64_t own = board_gate (serial), was = atomic_load (gate), before;
     do {
-        int32_t newer = (int32_t) ((uint32_t) (was >> 32) - (uint32_t) (serial + 1));
+        int32_t newer = (int32_t) ((uint32_t) (was >> 32) - (uint32_t) (own >> 32)); /* tags start anew at 0 */
         if (newer > 0)
             return all_here ();
         before = newer ? own : was;
@@ -168,6 +168,7 @@ write_down (struct flight *flight)
     uint64_t own = bit_of (mpi_host.rank), before = pass_gate (flight->serial, own);
     atomic_store_explicit (&mpi_host.marks[mpi_host.rank].written, flight->serial + 1, memory_order_release);
     flight->is_posted = true;
+    flight->posted_ms = now_ms ();
     if (before & LATE)
         send_bundle (flight, own);
     else if ((before | own) == all_here ())
@@ -189,7 +190,9 @@ boards_post (struct team *team)
 void
 boards_flush (struct team *team)
 {
-    for (struct flight *flight = team->first; flight; flight = flight->next)
+    int64_t late = now_ms () - SLICE_MS;
+    for (struct flight *flight = team->first; flight && (!flight->is_posted || flight->posted_ms <= late);
+         flight = flight->next)
         if (flight->is_posted && !flight->over && flight->missing && !flight->is_sent && !flight->is_flushed) {
             uint64_t before = pass_gate (flight->serial, LATE);
             flight->is_flushed = true;
