@@ -89,7 +89,9 @@ test_expect_success 'nothing is asked without a refresh token, or after the regi
     for member in refreshToken clientId clientSecret; do
         token -5 9000 $member && refused "the session has expired; $login" || return 1
     done && token -5 -5 && refused "the session has expired; $login" && test -z "$(ls requests)"'
-test_expect_success 'nor for a profile without a session, whose tokens have none' '
+test_expect_success 'a file without a token is no session' '
+    token 600 9000 accessToken && refused "$cache is not a session of '\''aws sso login'\''" && test -z "$(ls requests)"'
+test_expect_success 'nor is a token renewed for a profile without a session, whose tokens have none' '
     token -5 && cp "$cache" "$start" && refused "the session has expired; run: aws sso login --profile legacy" legacy && rm "$start" &&
     test -z "$(ls requests)"'
 test_expect_success 'nor when the new token could not be kept' '
