@@ -77,6 +77,8 @@ failing () { ! ranks "$@"; }
 # soon WORDS: every line of `out` with them says that it took less than 5 s
 soon () { grep "$1" out >said && cat said && ! grep -E "\(([0-9]{5,}|[5-9][0-9]{3}) ms\)" said; }
 test_expect_success '3 ranks do everything, also in groups' 'ranks 3 && test "$(grep -c "of 3: done on cuda:" out)" = 3'
+test_expect_success 'a stream for each thread: calls come after what any thread has queued' '
+    ranks 2 threads && test "$(grep -c "of 2: done on cuda:" out)" = 2'
 plans='ncclAllReduce:3:2 ncclGroupEnd:1:6 ncclCommSplit:2:2 ncclCommGetAsyncError:9:6 cudaEventQuery:4:700'
 if is_long; then
     for call in ncclAllReduce ncclBroadcast ncclAllGather ncclReduceScatter ncclGroupStart ncclGroupEnd ncclSend ncclRecv \

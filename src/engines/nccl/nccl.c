@@ -344,15 +344,25 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
     enum accel_status status = meet (job, &id, err);
     if (status)
         return status;
+    struct team *team;
     lock ();
-    struct team *team = team_create (job->helpers, job->world_size, job->rank, job->timeout_ms, err);
+    status = team_create (&team, job->helpers, job->world_size, job->rank, job->timeout_ms, err);
     unlock ();
-    status = team ? connect_ranks (team, job, &id, err) : ACCEL_ERR_SYSTEM;
+    if (!status)
+        status = connect_ranks (team, job, &id, err);
     if (status && team)
         destroy (team);
     else
         *transport = team;
     return status;
+}
+
+/* NCCL still writes where the communicator will be. */
+static void
+await_birth (struct team *team)
+{
+    if (team->parent && !team_settle (team->parent, CLOSE_MS) && team->parent)
+        team_fail (team->parent, ACCEL_ERR_PEER, "a group was closed while NCCL was making it");
 }
 
 /* Also groups that were made and never joined. */
@@ -364,12 +374,12 @@ engine_close (void *transport)
     lock ();
     for (struct team *child = nccl_teams, *next; child; child = next) {
         next = child->next;
-        if (child->origin == team && !child->is_joined)
+        if (child->origin == team && !child->is_joined) {
+            await_birth (child);
             team_destroy (child);
+        }
     }
-    /* NCCL still writes where the communicator will be. */
-    if (team->parent && !team_settle (team->parent, CLOSE_MS) && team->parent)
-        team_fail (team->parent, ACCEL_ERR_PEER, "a group was closed while NCCL was making it");
+    await_birth (team);
     unlock ();
     destroy (team);
 }
@@ -390,11 +400,12 @@ static enum accel_status
 engine_split (void *transport, int64_t place, int rank, struct accel_error *err)
 {
     struct team *team = transport, *child = NULL;
+    enum accel_status status = ACCEL_OK;
     VISIT;
     lock ();
     if (place >= 0)
-        child = team_create (team->helpers, 0, rank, team->timeout_ms, err);
-    struct flight *flight = child || place < 0 ? flight_create (team, NULL) : NULL;
+        status = team_create (&child, team->helpers, 0, rank, team->timeout_ms, err);
+    struct flight *flight = status ? NULL : flight_create (team, NULL);
     if (flight) {
         flight->child = child;
         flight->colour = place < 0 ? NCCL_SPLIT_NOCOLOR : (int) place;
@@ -404,7 +415,6 @@ engine_split (void *transport, int64_t place, int rank, struct accel_error *err)
         child->origin = child->parent = team;
         child->place = place;
     }
-    enum accel_status status = child || place < 0 ? ACCEL_OK : ACCEL_ERR_SYSTEM;
     if (!status && !flight) {
         status = fail_as_team (team, err);
         if (child)
