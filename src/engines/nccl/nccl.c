@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { YIELDS = 50, PAUSE_US = 20, PAUSE_MOST_US = 500, AWAY_MS = 1000 };
+enum { YIELDS = 50, PAUSE_US = 20, PAUSE_MOST_US = 500, AWAY_MS = 1000, ROUND_MS = 100 };
 
 static void
 lock (void)
@@ -295,10 +295,45 @@ meet (const struct accel_engine_job *job, ncclUniqueId *id, struct accel_error *
     return status;
 }
 
-/* Rank by rank, NCCL meets them itself; those who never begin are found by the exchange. */
+enum { CONNECTED, CONNECTS, FAILED }; /* what a rank says of itself while NCCL connects */
+
+/* NCCL, which meets the ranks itself, may not notice one that is gone: the exchange does. */
+static enum accel_status
+connect_together (struct team *team, const struct accel_engine_job *job, char *all, struct accel_error *err)
+{
+    int64_t end = now_ms () + job->timeout_ms;
+    bool goes_on = true;
+    while (goes_on) {
+        lock ();
+        bool connected = team_settle (team, ROUND_MS);
+        if (!connected && now_ms () >= end)
+            team_fail (team, ACCEL_ERR_TIMEOUT, "timed out after %u ms while NCCL was connecting the ranks",
+                       (unsigned) job->timeout_ms);
+        char mine = connected ? CONNECTED : team->status ? FAILED : CONNECTS;
+        unlock ();
+        enum accel_status status = ACCEL_OK;
+        if (job->world_size > 1)
+            status = job->helpers->exchange (job->helpers->context, &mine, all, 1, err);
+        else
+            *all = mine;
+        if (status)
+            return status;
+        goes_on = false;
+        for (int rank = 0; rank < job->world_size && !team->status; rank++) {
+            if (all[rank] == FAILED)
+                return job->helpers->fail (err, ACCEL_ERR_PEER, "accel_open: NCCL does not start on rank %d", rank);
+            goes_on = goes_on || all[rank] == CONNECTS;
+        }
+    }
+    return ACCEL_OK;
+}
+
 static enum accel_status
 connect_ranks (struct team *team, const struct accel_engine_job *job, const ncclUniqueId *id, struct accel_error *err)
 {
+    char *all = calloc ((size_t) job->world_size, 1);
+    if (!all)
+        return job->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     lock ();
@@ -306,22 +341,13 @@ connect_ranks (struct team *team, const struct accel_engine_job *job, const nccl
     team_check (team, nccl.CommInitRankConfig (&team->comm, team->size, *id, team->rank, &config),
                 "ncclCommInitRankConfig");
     unlock ();
-    char mine = (char) team->status, *all = calloc ((size_t) job->world_size, 1);
-    enum accel_status status = ACCEL_OK;
-    if (all && job->world_size > 1)
-        status = job->helpers->exchange (job->helpers->context, &mine, all, 1, err);
-    for (int rank = 0; all && !status && !team->status && rank < job->world_size; rank++)
-        if (all[rank])
-            status = job->helpers->fail (err, ACCEL_ERR_PEER, "accel_open: NCCL does not start on rank %d", rank);
+    enum accel_status status = connect_together (team, job, all, err);
     free (all);
     lock ();
-    if (!status && !team_settle (team, job->timeout_ms))
-        team_fail (team, ACCEL_ERR_TIMEOUT, "timed out after %u ms while NCCL was connecting the ranks",
-                   (unsigned) job->timeout_ms);
-    if (status)
-        team_fail (team, status, "the job was not opened"); /* so that closing it does not wait */
-    else if (team->status)
+    if (team->status)
         status = job->helpers->fail (err, team->status, "accel_open: engine nccl: %s", team->why);
+    else if (status)
+        team_fail (team, status, "the job was not opened"); /* so that closing it does not wait */
     unlock ();
     return status;
 }
