@@ -101,7 +101,7 @@ test_expect_success 'an error while ranks connect' '
     failing 2 STANDIN_FAIL=ncclCommGetAsyncError:1:2 && test $status = 3 &&
     soon "^rank 1: .*accel_open: engine nccl: NCCL: asynchronous error: unhandled system error" &&
     soon "^rank 0: .*NCCL does not start on rank 1" &&
-    failing 2 STANDIN_DIE=ncclCommGetAsyncError:1 && test $status = 137 && soon "^rank 0: .*accel_open: .*rank 1 "'
+    failing 2 STANDIN_DIE=1:ncclCommGetAsyncError:1 && test $status = 137 && soon "^rank 0: .*accel_open: .*rank 1 "'
 test_expect_success 'memory that NCCL does not register or give is used all the same' '
     for call in ncclCommRegister ncclMemAlloc; do ranks 2 STANDIN_FAIL=$call:1:3 || return 1; done'
 plans='1:ncclAllReduce:4 1:ncclCommSplit:2'

@@ -85,8 +85,8 @@ struct memory {
     /** Copy elements between tensors of one shape and type on one device; strides may differ. */
     void (*copy_tensor) (const DLTensor *to, const DLTensor *from);
 
-    /** Where operations on @p device are queued, as engines get it; if each thread has a stream, this thread's, which is
-     *  now ordered with what libaccel queues on others.  NULL: nowhere, they are done when they return */
+    /** Where operations on @p device are queued, as engines get it; if each thread has a stream, this thread's, which
+     *  is now ordered with what libaccel queues on others.  NULL: nowhere, they are done when they return */
     void *(*stream) (DLDevice device);
     /** Queue on @p stream from now on, after what has been queued.  NULL: there are no streams */
     enum accel_status (*set_stream) (DLDevice device, void *stream, struct accel_error *err);
