@@ -2,7 +2,8 @@
 /* All-reduces of libaccel on its own buffers and on foreign ones, and memcpy() of as many bytes by all ranks at once.
  * A rank of `accelerate launch`; collectives.sh runs it in turns with mpi_allreduce and makes the table.
  *
- *   bench_collectives in|out BUDGET_MS */
+ *   bench_collectives in|out BUDGET_MS
+ *   bench_collectives small ITERATIONS    small broadcasts, all-gathers and barriers */
 #include <config.h>
 
 #include "bench/collectives.h"
@@ -32,6 +33,21 @@ barrier (void)
 {
     struct accel_error err;
     need (accel_comm_barrier (accel_world (acc), &err), &err);
+}
+
+static void
+broadcast (float *data, size_t count, int root)
+{
+    struct accel_error err;
+    need (accel_comm_broadcast (accel_world (acc), data, count, ACCEL_FLOAT32, root, &err), &err);
+}
+
+static void
+all_gather (float *data, size_t count)
+{
+    struct accel_error err;
+    const float *own = data + (size_t) accel_process_index (acc) * count;
+    need (accel_comm_all_gather (accel_world (acc), own, data, count, ACCEL_FLOAT32, &err), &err);
 }
 
 static void
@@ -75,37 +91,47 @@ measure_copies (const struct peer *peer, const struct buffers *buffers, size_t b
     putchar ('\n');
 }
 
-int
-main (int argc, char **argv)
+static void
+measure_reduces (struct peer *peer, double budget_us)
 {
-    struct accel_error err;
     struct buffers own, foreign;
-    if (argc != 3) {
-        fprintf (stderr, "usage: bench_collectives in|out BUDGET_MS (under accelerate launch)\n");
-        return 2;
-    }
-    need (accel_open (&acc, NULL, &err), &err);
     for (int i = 0; i < BUFFERS; i++) {
         own.send[i] = own_buffer (buffer_bytes (i));
         own.recv[i] = own_buffer (buffer_bytes (i));
         foreign.send[i] = buffer_from_malloc (buffer_bytes (i));
         foreign.recv[i] = buffer_from_malloc (buffer_bytes (i));
     }
-    struct peer peer = {
-        .name = "own", .rank = accel_process_index (acc), .size = accel_num_processes (acc),
-        .in_place = !strcmp (argv[1], "in"), .all_reduce = all_reduce, .barrier = barrier, .slowest = slowest,
-    };
-    measure_all (&peer, &own, atof (argv[2]) * 1e3);
-    peer.name = "foreign";
-    measure_all (&peer, &foreign, atof (argv[2]) * 1e3);
+    measure_all (peer, &own, budget_us);
+    peer->name = "foreign";
+    measure_all (peer, &foreign, budget_us);
     for (size_t i = 0; i < SIZES; i++)
-        measure_copies (&peer, &foreign, sizes[i]);
+        measure_copies (peer, &foreign, sizes[i]);
     for (int i = 0; i < BUFFERS; i++) {
         accel_free (acc, own.send[i]);
         accel_free (acc, own.recv[i]);
         free (foreign.send[i]);
         free (foreign.recv[i]);
     }
+}
+
+int
+main (int argc, char **argv)
+{
+    struct accel_error err;
+    if (argc != 3) {
+        fprintf (stderr, "usage: bench_collectives in|out|small BUDGET_MS (under accelerate launch)\n");
+        return 2;
+    }
+    need (accel_open (&acc, NULL, &err), &err);
+    struct peer peer = {
+        .name = "own", .rank = accel_process_index (acc), .size = accel_num_processes (acc),
+        .in_place = !strcmp (argv[1], "in"), .all_reduce = all_reduce, .barrier = barrier, .slowest = slowest,
+        .broadcast = broadcast, .all_gather = all_gather,
+    };
+    if (!strcmp (argv[1], "small"))
+        measure_small (&peer, (size_t) atoi (argv[2]));
+    else
+        measure_reduces (&peer, atof (argv[2]) * 1e3);
     accel_close (acc);
     return 0;
 }

@@ -27,6 +27,10 @@ struct peer {
     void (*barrier) (void);
     /** The maximum over all ranks, element by element. */
     void (*slowest) (double *times, size_t count);
+    /** For measure_small(); in place. @{ */
+    void (*broadcast) (float *data, size_t count, int root);
+    void (*all_gather) (float *data, size_t count);
+    /** @} */
 };
 
 /** [BUFFERS], each of the largest size to be measured that uses it; large sizes use the first only. */
@@ -152,6 +156,68 @@ measure_all (const struct peer *peer, const struct buffers *buffers, double budg
 {
     for (size_t i = 0; i < SIZES; i++)
         measure (peer, buffers, sizes[i], budget_us);
+}
+
+/* ---- small broadcasts, all-gathers and barriers ---- */
+
+enum { SMALL_CALLS = 64, SMALL_MOST = 16 << 10, SMALL_RANKS = 64 };
+
+enum small { SMALL_BROADCAST, SMALL_ALL_GATHER, SMALL_BARRIER, SMALL_KINDS };
+
+/* Ranks are roots in turns, so that each call waits for the one before. */
+static inline void
+call_small (const struct peer *peer, enum small kind, float *data, size_t count, size_t i)
+{
+    if (kind == SMALL_BROADCAST)
+        peer->broadcast (data, count, (int) (i % (size_t) peer->size));
+    else if (kind == SMALL_ALL_GATHER)
+        peer->all_gather (data, count);
+    else
+        peer->barrier ();
+}
+
+static inline double
+iterate_small (const struct peer *peer, enum small kind, float *data, size_t count, size_t iteration)
+{
+    float *own = data + (kind == SMALL_ALL_GATHER ? (size_t) peer->rank * count : 0);
+    for (size_t i = 0; i < count; i++)
+        own[i] = number (peer->rank, iteration, i);
+    peer->barrier ();
+    double began = now_us ();
+    for (size_t i = 0; i < SMALL_CALLS; i++)
+        call_small (peer, kind, data, count, i);
+    double took = (now_us () - began) / SMALL_CALLS;
+    for (size_t i = 0; kind != SMALL_BARRIER && i < count * (kind == SMALL_ALL_GATHER ? (size_t) peer->size : 1); i++)
+        if (data[i] != number ((int) (i / count), iteration, i % count)) {
+            fprintf (stderr, "%s: rank %d: element %zu is %g\n", peer->name, peer->rank, i, (double) data[i]);
+            abort ();
+        }
+    return took;
+}
+
+/** Print a line for each kind and size: name, kind-bytes of a rank, and microseconds of a call in each iteration. */
+static inline void
+measure_small (const struct peer *peer, size_t iterations)
+{
+    static const char *const names[] = { "broadcast", "all-gather", "barrier" };
+    static const size_t bytes[] = { 4, 64, 1 << 10, 4 << 10, SMALL_MOST };
+    static float data[SMALL_MOST / sizeof (float) * SMALL_RANKS];
+    static double times[MOST_ITERATIONS];
+    if (peer->size > SMALL_RANKS || iterations > MOST_ITERATIONS)
+        abort ();
+    for (int kind = 0; kind < SMALL_KINDS; kind++)
+        for (size_t s = 0; s < (kind == SMALL_BARRIER ? 1 : sizeof bytes / sizeof *bytes); s++) {
+            size_t count = kind == SMALL_BARRIER ? 0 : bytes[s] / sizeof (float);
+            for (size_t i = 0; i < 2 + iterations; i++) /* the first two are not counted */
+                times[i < 2 ? 0 : i - 2] = iterate_small (peer, (enum small) kind, data, count, i);
+            peer->slowest (times, iterations);
+            if (peer->rank)
+                continue;
+            printf ("%s %s-%zu", peer->name, names[kind], count * sizeof (float));
+            for (size_t i = 0; i < iterations; i++)
+                printf (" %.3f", times[i]);
+            putchar ('\n');
+        }
 }
 
 /** The first buffer serves every size, the others those that walk through several. */

@@ -4,6 +4,7 @@
 #
 #   hosts.sh start ACCELERATE [ROUNDS] [HOSTS...]
 #   hosts.sh reduce BENCH_COLLECTIVES MPI_ALLREDUCE [veth|memory] [ROUNDS] [ENGINE...]
+#   hosts.sh small BENCH_COLLECTIVES MPI_ALLREDUCE [veth|memory] [ROUNDS] [ITERATIONS]
 #   hosts.sh overlap BENCH_OVERLAP [veth|memory] [device|free|shared] [ROUNDS]
 #
 # start: from the command to the first line of rank 0, one rank on each host, started from a host without ranks.
@@ -12,6 +13,7 @@
 # reduce: libaccel's engines beside MPI_Allreduce, 2 hosts of 2 ranks, in place, both started by mpirun.  "veth":
 # between two namespaces, by TCP; "memory": all ranks are on this machine and only believe to be on two hosts, so that
 # MPI's shared memory is the network.
+# small: the same for broadcasts, all-gathers and barriers, beside MPI_Bcast, MPI_Allgather and MPI_Barrier.
 # overlap: how much of an all-reduce's time a computation hides on such hosts, with engine mpi.
 # All competitors run in turns, ROUNDS times each; the figures are medians.  Needs root.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -183,6 +185,39 @@ medians of $rounds rounds in turns"
         echo
     done
 }
+bench_small () {
+    [ $# -ge 2 ] && bench=$(absolute "$1") && mpi=$(absolute "$2") && [ -x "$bench" ] && [ -x "$mpi" ] || usage
+    connect "${3:-veth}" "$bench"
+    ACCEL_ENGINE=mpi
+    export ACCEL_ENGINE
+    for round in $(seq "${4:-3}"); do
+        ranks "$bench" small "${5:-10}" >>"$work/small" && ranks "$mpi" small "${5:-10}" >>"$work/small" || exit
+    done
+    echo "engine mpi: 2 hosts of 2 ranks, $network, $processors processors: medians of ${4:-3} rounds in turns"
+    awk '
+        {
+            for (i = 3; i <= NF; i++) value[$1, $2, n[$1, $2]++] = $i
+            if (!($2 in seen)) { seen[$2]; order[++sizes] = $2 }
+        }
+        function median (name, what,   count, i, j, x, v) {
+            count = n[name, what]
+            for (i = 0; i < count; i++) {
+                x = value[name, what, i] + 0
+                for (j = i - 1; j >= 0 && v[j] > x; j--) v[j + 1] = v[j]
+                v[j + 1] = x
+            }
+            return count % 2 ? v[(count - 1) / 2] : (v[count / 2 - 1] + v[count / 2]) / 2
+        }
+        END {
+            printf "%12s %8s %11s %14s %9s\n", "call", "bytes", "engine us", "Open MPI us", "MPI/eng."
+            for (s = 1; s <= sizes; s++) {
+                kind = bytes = order[s]
+                sub(/-[0-9]+$/, "", kind); sub(/.*-/, "", bytes)
+                o = median("own", order[s]); m = median("mpi", order[s])
+                printf "%12s %8s %11.1f %14.1f %9.2f\n", kind, bytes, o, m, m / o
+            }
+        }' "$work/small"
+}
 
 case ${1-} in
 _start) # on a host, by bench_start
@@ -190,7 +225,7 @@ _start) # on a host, by bench_start
     time_start "$3"
     exit
     ;;
-start | reduce | overlap) [ $# -gt 1 ] || usage ;;
+start | reduce | small | overlap) [ $# -gt 1 ] || usage ;;
 *) usage ;;
 esac
 work=$(mktemp -d) || exit 1

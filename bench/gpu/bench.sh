@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
 # Sourced by tests/gpu/run: the measurements.
 for name in adamw step copies; do
     # shellcheck disable=SC2086 # $on is a list of words

@@ -83,6 +83,8 @@ struct accel_ddp_options {
     double min_compression_rate;        /**< matrices that shrink by less are not compressed; 0: 2 */
     bool no_error_feedback;             /**< use_error_feedback=False */
     bool no_warm_start;                 /**< warm_start=False */
+    uint64_t cublas; /**< 1: on GPUs, PowerSGD multiplies by cuBLAS, whose sums have another order than the CPU's; 0: by
+                          libaccel's kernels */
 };
 
 /**

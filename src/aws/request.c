@@ -10,16 +10,30 @@
 
 #include <string.h>
 
+/* Hosts of Amazon do, except those for all regions; hosts that replace them do not. */
+static bool
+host_has (const char *url, const char *region)
+{
+    char label[80];
+    const char *host = strstr (url, "://");
+    if (!host || !region)
+        return false;
+    host += strlen ("://");
+    snprintf (label, sizeof label, ".%s.", region);
+    const char *found = strstr (host, label);
+    return found && found < host + strcspn (host, "/");
+}
+
 /* There is no answer. */
 static int
-no_answer (const struct aws *aws, const struct answer_call *call, const struct http_response *response,
+no_answer (const struct answer_call *call, const char *url, const char *region, const struct http_response *response,
            struct aws_error *error, struct fail *fail)
 {
     *error = (struct aws_error) { .trouble = response->trouble ? response->trouble : HTTP_OTHER,
                                   .attempts = response->attempts };
-    if (response->trouble == HTTP_NO_HOST && aws->region)
+    if (response->trouble == HTTP_NO_HOST && host_has (url, region))
         return fail_set (fail, FAIL_GENERAL, "%s %s: %.800s Or is there no AWS region %s?", call->service, call->action,
-                         response->fail.text, aws->region);
+                         response->fail.text, region);
     return fail_prefix (fail, "%s %s", call->service, call->action);
 }
 
@@ -50,7 +64,7 @@ request_send (struct aws *aws, const struct keys *keys, const char *source, cons
     if (state_connect (aws, fail))
         return -1;
     if (http_perform (aws->http, &http, response, 1, fail))
-        return no_answer (aws, &call, response, error, fail);
+        return no_answer (&call, http.url, request->region ? request->region : aws->region, response, error, fail);
     if (response->status >= 200 && response->status < 300) {
         *error = (struct aws_error) { .status = response->status, .attempts = response->attempts };
         return 0;

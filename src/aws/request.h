@@ -10,6 +10,7 @@ struct request {
     enum aws_service service;
     const char *action;
     const char *permission;   /* NULL: the action */
+    const char *region;       /* where the host may have its name from; NULL: that of `aws` */
     struct http_request http; /* without url's owner, signature and deadlines of its own */
 };
 

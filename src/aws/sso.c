@@ -65,6 +65,7 @@ ask (struct aws *aws, const struct sso *sso, const char *token, struct keys *key
         return fail_nomem (fail);
     const char *headers[] = { header.text };
     struct request request = { .name = "sso", .service = AWS_STS, .action = "GetRoleCredentials",
+                               .region = sso->login.region,
                                .http = { .url = url.text, .headers = headers, .header_count = 1,
                                          .most = MOST_ANSWER } };
     int result = request_send (aws, NULL, NULL, &request, &response, &error, fail);

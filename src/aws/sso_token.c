@@ -10,6 +10,7 @@
 #include "aws/when.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/shell_word.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -35,9 +36,11 @@ text_of (const json_t *json, const char *name)
 int
 sso_token_refuse (const struct sso_login *login, const char *why, struct fail *fail)
 {
-    const char *quote = strpbrk (login->profile, " \t&|;<>()*?[]{}$`!'#~") ? "\"" : "";
-    return fail_set (fail, FAIL_GENERAL, "%.600s; run: aws sso login --profile %s%.100s%s", why, quote, login->profile,
-                     quote);
+    AUTO_STRBUF struct strbuf profile = { 0 };
+    shell_word_add (&profile, login->profile);
+    if (profile.failed)
+        return fail_nomem (fail);
+    return fail_set (fail, FAIL_GENERAL, "%.600s; run: aws sso login --profile %.300s", why, profile.text);
 }
 
 /* @return a new reference, NULL with @fail set */
@@ -94,11 +97,12 @@ static int
 store (struct cached *cached, json_t *answer, struct fail *fail)
 {
     const json_t *seconds = json_object_get (answer, "expiresIn");
-    time_t end = time (NULL) + (time_t) json_integer_value (seconds);
+    time_t end;
     char text[40];
     struct tm parts;
     struct io_target target;
-    if (!text_of (answer, "accessToken") || !json_is_integer (seconds) || !gmtime_r (&end, &parts)
+    if (!text_of (answer, "accessToken") || !json_is_integer (seconds)
+        || __builtin_add_overflow (time (NULL), json_integer_value (seconds), &end) || !gmtime_r (&end, &parts)
         || !strftime (text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) || when_iso (text) <= time (NULL))
         return fail_set (fail, FAIL_GENERAL, "sso-oidc CreateToken: the answer has no valid token");
     json_t *json = json_copy (cached->json), *refresh = json_object_get (answer, "refreshToken");
@@ -134,7 +138,7 @@ ask (struct aws *aws, struct cached *cached, char *body, struct aws_error *error
     if (!result && url.failed)
         result = fail_nomem (fail);
     if (!result) {
-        struct request request = { .name = "sso-oidc", .service = AWS_STS, .action = "CreateToken",
+        struct request request = { .name = "sso-oidc", .service = AWS_STS, .action = "CreateToken", .region = region,
                                    .http = { .url = url.text, .headers = headers, .header_count = 1, .body = body,
                                              .body_length = strlen (body), .most = MOST_ANSWER } };
         result = request_send (aws, NULL, NULL, &request, &response, error, fail);

@@ -119,6 +119,8 @@ ask_engine (void *answer, const void *user, struct fail *fail)
     return probe_open_library (names, symbols, fail) ? -1 : report (answer, MPI_TEXT_SIZE);
 }
 
+enum { MPI_DEADLINE_MS = 10000 }; /* to start MPI takes seconds on a busy machine, or one with several networks */
+
 /* Which MPI the module brings, which may be another than the one in PATH.  Where there is no module, nothing. */
 static void
 tell_engine_mpi (char *text, struct strlist *values)
@@ -128,7 +130,7 @@ tell_engine_mpi (char *text, struct strlist *values)
     engine_files_find (&files);
     values->failed = values->failed || files.failed;
     for (size_t i = 0; i < files.count && !files.failed; i++) {
-        struct probe probe = { .name = "accel_engine_mpi.so", .deadline_ms = PROBE_DEADLINE_MS, .size = MPI_TEXT_SIZE,
+        struct probe probe = { .name = "accel_engine_mpi.so", .deadline_ms = MPI_DEADLINE_MS, .size = MPI_TEXT_SIZE,
                                .ask = ask_engine, .user = files.items[i].path };
         if (strcmp (files.items[i].name, "mpi") != 0 || files.items[i].refusal)
             continue;

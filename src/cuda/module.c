@@ -5,6 +5,7 @@
  * Functions of the table have no way to return an error: the first of a GPU is kept until something is read from it. */
 #include <config.h>
 
+#include "cuda/cublas.h"
 #include "cuda/gpu.h"
 #include "cuda/kernels.h"
 #include "cuda/tables.h"
@@ -14,6 +15,7 @@
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -43,9 +45,13 @@ static struct gpu {
     _Atomic (cudaStream_t) stream; /* the program's */
     cudaEvent_t ordered; /* what has been queued, where the next operation is on another stream */
     unsigned long last;  /* the number of the thread that queued it, if each thread has a stream */
+    struct cublas cublas;
 } gpus[MOST_GPUS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct device_helpers *helper;
+
+/* An error of cuBLAS, which `call` says. */
+static const cudaError_t NOT_CUDA = (cudaError_t) INT_MAX;
 
 /* The default stream; and the one that each thread has of its own (cudaStreamLegacy, cudaStreamPerThread). */
 static cudaStream_t const LEGACY = (cudaStream_t) (uintptr_t) 1, PER_THREAD = (cudaStream_t) (uintptr_t) 2;
@@ -186,6 +192,9 @@ fail_of (const struct visit *visit, DLDevice device, struct accel_error *err)
     if (device.device_id < 0 || device.device_id >= MOST_GPUS)
         return helper->fail (err, ACCEL_ERR_INVALID, "cuda:%d does not exist", (int) device.device_id);
     cudaError_t error = visit->gpu ? visit->gpu->error : visit->error;
+    if (error == NOT_CUDA)
+        return helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: %s", (int) device.device_id,
+                             visit->gpu ? visit->gpu->call : visit->call);
     enum accel_status status = error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM;
     return helper->fail (err, status, "cuda:%d: %s: %s (%s)", (int) device.device_id,
                          visit->gpu ? visit->gpu->call : visit->call, cudaGetErrorString (error),
@@ -538,6 +547,55 @@ orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t
         *good = answer;
 }
 
+/* ---- products by cuBLAS ---- */
+
+static enum accel_status
+open_products (DLDevice device, struct accel_error *err)
+{
+    VISIT (device);
+    if (!gpu)
+        return fail_of (&visit, device, err);
+    const char *reason = cublas_open (&gpu->cublas);
+    return reason ? helper->fail (err, ACCEL_ERR_UNSUPPORTED, "cuda:%d: cannot use cuBLAS: %s",
+                                  (int) device.device_id, reason)
+                  : ACCEL_OK;
+}
+
+/* cuBLAS counts in int. */
+static bool
+multiply_by_cublas (DLDevice device, bool transposed, float *result, const float *values, const float *right, size_t n,
+                    size_t m, size_t rank)
+{
+    if (!n || !m || !rank || n > INT_MAX || m > INT_MAX || rank > INT_MAX)
+        return false;
+    VISIT (device);
+    if (!gpu)
+        return true;
+    const char *failed = cublas_multiply (&gpu->cublas, transposed, result, values, right, n, m, rank, stream);
+    if (failed)
+        note (gpu, NOT_CUDA, failed);
+    return true;
+}
+
+static bool
+products_multiply (DLDevice device, float *p, const float *values, const float *q, size_t n, size_t m, size_t rank)
+{
+    return multiply_by_cublas (device, false, p, values, q, n, m, rank);
+}
+
+static bool
+products_multiply_transposed (DLDevice device, float *q, const float *values, const float *p, size_t n, size_t m,
+                              size_t rank)
+{
+    return multiply_by_cublas (device, true, q, values, p, n, m, rank);
+}
+
+static const struct memory_products products_cuda = {
+    .open = open_products,
+    .multiply = products_multiply,
+    .multiply_transposed = products_multiply_transposed,
+};
+
 /* ---- many arrays at once ---- */
 
 static void
@@ -691,6 +749,7 @@ static const struct memory memory_cuda = {
     .expand = expand,
     .orthogonalise = orthogonalise,
     .lists = &lists_cuda,
+    .products = &products_cuda,
 };
 
 /* ---- which GPU ---- */

@@ -4,10 +4,10 @@
 
 #include "launch/plan.h"
 
-#include "config/shell_word.h"
 #include "config/tee.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
+#include "util/shell_word.h"
 #include "util/utf8.h"
 
 #include <jansson.h>

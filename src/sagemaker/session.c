@@ -4,10 +4,10 @@
 
 #include "sagemaker/session.h"
 
-#include "config/shell_word.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 #include "util/printable.h"
+#include "util/shell_word.h"
 
 #include <poll.h>
 #include <signal.h>

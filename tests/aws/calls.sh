@@ -110,7 +110,7 @@ test_expect_success 'a connection that broke: what only reads is asked again, wh
     grep -x "error - 0 4 1" err'
 test_expect_success 'no region' '
     (unset AWS_REGION && fails "no AWS region: set AWS_REGION, or '\''region'\'' in the AWS profile '\''default'\''" $describe) &&
-    (export AWS_ENDPOINT_URL=http://nowhere.invalid AWS_REGION=moon-1 && fails "Or is there no AWS region moon-1?" $describe)'
+    (export AWS_ENDPOINT_URL=http://api.moon-1.invalid AWS_REGION=moon-1 && fails "Or is there no AWS region moon-1?" $describe)'
 test_expect_success 'an end that the caller wants: of a request, of a program that gives keys' '
     rules "/api/ stall=0 file=job" && echo | fails "interrupted" -s $describe && grep -x "error - 0 9 1" err &&
     mkdir -p "$HOME/.aws" && printf "[profile slow]\ncredential_process = sleep 1000\n" >"$HOME/.aws/config" &&

@@ -19,7 +19,7 @@ if command -v openssl >/dev/null; then
     openssl s_server -accept "127.0.0.1:$tls_port" -key key.pem -cert cert.pem -HTTP </dev/null >/dev/null 2>&1 &
     server=$!
     # Its end is no part of a test.
-    trap 'kill $server 2>/dev/null' EXIT
+    trap 'kill $server 2>/dev/null; cd / && rm -rf "$scratch"' EXIT
     is_open () {
         openssl s_client -connect "127.0.0.1:$tls_port" </dev/null >/dev/null 2>&1
     }
@@ -46,7 +46,6 @@ test_expect_success 'a program that has closed its output, but runs on, is stopp
         child=$!
     } && exec 7>stop && wait_for test -s pid && echo >&7 && exec 7>&- && test_exit 1 wait $child && grep "credential_process" err &&
     gone "$(cat pid)"'
-# started COMMAND...: it has the keys, and waits
 if python3 -c "import resource; resource.setrlimit(resource.RLIMIT_CORE, (-1, -1))" 2>/dev/null; then
     cat >dumps.py <<'END'
 import os, resource, signal, subprocess, sys
@@ -61,11 +60,17 @@ END
         { grep -x dumped out || echo "no core files here: nothing is shown" >&2; } &&
         python3 ../dumps.py "$call" -k A,B -n 2 keys >out && grep -x "not dumped" out'
 else
-    test_skip 'a process that has keys leaves no core file when it crashes' 'needs python3, and leave to write core files'
+    test_skip 'a process that has keys leaves no core file when it crashes' 'needs python3, and permission to write core files'
 fi
-test_expect_success 'only a host of Amazon that is unknown is a question of the region' '
+printf '[profile moon]\nsso_start_url = u\nsso_region = moon-2\nsso_account_id = 1\nsso_role_name = Dev\n' >>"$HOME/.aws/config"
+printf '{"accessToken":"T","expiresAt":"2099-01-01T00:00:00Z"}' >"$HOME/.aws/sso/cache/51e69892ab49df85c6230ccc57f8e1d1606caccc.json" # of "u"
+test_expect_success 'only an unknown host whose name has the region is a question of the region, of its own one' '
     export AWS_ACCESS_KEY_ID=A AWS_SECRET_ACCESS_KEY=B AWS_REGION=moon-1 && describe="json sagemaker DescribeTrainingJob {}" &&
-    (export AWS_ENDPOINT_URL=http://nowhere.invalid && test_exit 1 "$call" $describe >out 2>err) && grep "is there no AWS region moon-1?" err &&
+    (export AWS_ENDPOINT_URL=http://api.moon-1.invalid && test_exit 1 "$call" $describe >out 2>err) && grep "is there no AWS region moon-1?" err &&
+    (export AWS_ENDPOINT_URL=http://nowhere.invalid/.moon-1. && test_exit 1 "$call" $describe >out 2>err) && grep "host is unknown" err &&
+    ! grep "is there no AWS region" err &&
+    (unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY && export AWS_ENDPOINT_URL_SSO=http://portal.moon-2.invalid && test_exit 1 "$call" -p moon keys >out 2>err) &&
+    grep "is there no AWS region moon-2?" err &&
     (export https_proxy=http://nowhere.invalid:1 && test_exit 1 "$call" $describe >out 2>err) && grep "proxy.s host is unknown" err &&
     ! grep "is there no AWS region" err'
 test_done

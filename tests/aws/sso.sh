@@ -24,6 +24,8 @@ sso_region = us-east-1
 sso_account_id = 123456789012
 sso_role_name = Dev
 END
+odd='a$(b)`c`!' quoted="'a\$(b)\`c\`!'"
+sed '/^\[profile legacy/,$!d;s/legacy/'"$odd"'/' "$HOME/.aws/config" >other && cat other >>"$HOME/.aws/config"
 cache=$folder/ee0bfd2552fbd840c02cc48b6e823320543c450f.json # SHA-1 of "corp"
 start=$folder/a51746d4aa793ae07b25e90c3a5db96fc7832bd7.json # of the URL
 later () {
@@ -87,17 +89,22 @@ test_expect_success 'nothing is asked without a refresh token, or after the regi
     for member in refreshToken clientId clientSecret; do
         token -5 9000 $member && refused "the session has expired; $login" || return 1
     done && token -5 -5 && refused "the session has expired; $login" && test -z "$(ls requests)"'
-test_expect_success 'nor for a profile without a session, whose tokens have none' '
+test_expect_success 'a file without a token is no session' '
+    token 600 9000 accessToken && refused "$cache is not a session of '\''aws sso login'\''" && test -z "$(ls requests)"'
+test_expect_success 'nor is a token renewed for a profile without a session, whose tokens have none' '
     token -5 && cp "$cache" "$start" && refused "the session has expired; run: aws sso login --profile legacy" legacy && rm "$start" &&
     test -z "$(ls requests)"'
 test_expect_success 'nor when the new token could not be kept' '
-    chmod 755 "$folder" && mkdir -p closed && as_nobody true 2>nobody && chmod o+rx "$HOME" "$HOME/.aws" "$HOME/.aws/sso" && token -5 && chmod 644 "$cache" "$HOME/.aws/config" &&
-    { as_nobody "$call" -p sso keys >got 2>err || :; } && grep "cannot be renewed: $cache: cannot create a temporary file" err && test -z "$(ls requests)"'
+    token -5 && rules "$renewed" "$keys" && chmod o+rx "$HOME" "$HOME/.aws" "$HOME/.aws/sso" && chmod 644 "$cache" "$HOME/.aws/config" && chmod 555 "$folder" &&
+    { as_nobody timeout "$patience" "$call" -p sso keys >got 2>err || :; } && chmod 755 "$folder" && test ! -s got && grep "cannot be renewed: $cache: cannot create a temporary file" err && test -z "$(ls requests)"'
+test_expect_success 'the command can be typed, whatever the name of the profile' '
+    rm -f "$start" && refused "not logged in; run: aws sso login --profile $quoted" "$odd"'
 test_expect_success 'another process was faster' '
-    token -5 && rules "/oidc/token delay=700 status=400 file=wrong" "$keys" && sed "s/OLD/THEIRS/; s/$(later 0 | cut -c 1-10)/2099-01-01/" "$cache" >theirs && {
+    token -5 && rules "/oidc/token until=replaced status=400 file=wrong" "$keys" &&
+    sed "s/OLD/THEIRS/; s/\"expiresAt\":\"[^\"]*\"/\"expiresAt\":\"2099-01-01T00:00:00Z\"/" "$cache" >theirs && {
         timeout "$patience" "$call" -p sso keys >got 2>err &
         child=$!
-    } && wait_for test -e requests/1 && cp theirs "$folder/x" && mv "$folder/x" "$cache" && wait $child &&
+    } && wait_for test -e requests/1 && cp theirs "$folder/x" && mv "$folder/x" "$cache" && : >root/replaced && wait $child &&
     grep "^x-amz-sso_bearer_token: THEIRS" requests/2'
 test_expect_success 'the region of the session says where' '
     token -5 && (unset AWS_ENDPOINT_URL_SSO_OIDC && export https_proxy="$url" && rules "*  status=502" && refused "cannot be renewed" ) &&

@@ -26,6 +26,10 @@ test_expect_success '--cpu --num_processes 4 are four ranks' '
 test_expect_success 'one process has no rank' '
     "$accelerate" launch ./show >got && test "$(cat got)" = "     False   "
 '
+test_expect_success 'a launch here opens neither libcurl nor libarchive' '
+    LD_DEBUG=libs "$accelerate" launch --cpu --num_processes 2 true 2>libraries && grep "libc\.so" libraries >/dev/null &&
+    ! grep -e libcurl -e libarchive libraries
+'
 test_expect_success 'MASTER_PORT 0 becomes a free one, the same for all' '
     "$accelerate" launch --cpu --num_processes 2 --main_process_port 0 sh -c "echo \$MASTER_PORT" >said && sort -u said >got &&
     test "$(wc -l <got)" = 1 && test "$(cat got)" -gt 0

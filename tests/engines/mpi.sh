@@ -112,6 +112,7 @@ test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a 
     in_tiers 4 "2 2" 70 calls'
 test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 33 flights'
 test_expect_success 'large broadcasts and all-gathers, on hosts of 1 and 3 ranks' 'in_tiers 4 "1 3" 66 spread'
+test_expect_success 'small sums of ranks that are many calls apart' 'in_tiers 3 "2 1" 16 ahead'
 if is_long; then
     while read -r ranks layout; do
         test_expect_success "large all-reduces on hosts of $layout ranks" '
@@ -161,8 +162,13 @@ test_expect_success 'the program has called MPI_Finalize()' '
 test_expect_success 'a kind that it does not know is unsupported' '
     under_mpirun 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine mpi: unknown kind 40" out)" = 2 &&
     test "$(grep -cx "kind 40, started: engine mpi: unknown kind 40" out)" = 2'
+# The command gives MPI a time that a busy machine may exceed.
+mpi_answers () {
+    limited "$accelerate" env >out || return 0
+    ! grep "accel_engine_mpi.so did not answer" out
+}
 test_expect_success 'accelerate env says which MPI it is, and what its thread level costs' '
-    limited "$accelerate" env >out && grep "engine mpi: .*, MPI_THREAD_[A-Z]*[:,] " out'
+    wait_for mpi_answers && grep "engine mpi: .*, MPI_THREAD_[A-Z]*[:,] " out'
 
 test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
 test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
@@ -177,6 +183,14 @@ fails () {
     under_mpirun "$ranks" ./layout "$layout" "$builddir/tests/engines/mpi_program" "$@" >out 2>&1 || :
     test "$(grep -cx "as expected" out)" = "$ranks"
 }
+test_expect_success 'a rank that is far ahead of another one of its host leaves nobody of other hosts behind' '
+    for i in 1 $(is_long && seq 19); do
+        fails 4 "2 2" ahead || return 1
+    done'
+test_expect_success 'accel_work_test() sees that the time is out' 'fails 2 "1 1" tests'
+test_expect_success 'after a pause, a call takes no more messages than before' 'fails 4 "2 2" after'
+test_expect_success 'children take memory while a thread of the engine moves a call on' 'fails 3 "2 1" forks'
+test_expect_success 'after MPI_Finalize() of the program, no thread of the engine calls MPI' 'fails 2 2 ended'
 test_expect_success 'after MPI_Init(), other threads can neither open the job nor wait for a call' 'fails 2 2 strays'
 test_expect_success 'freed memory is given back in a way that MPI hears of' 'fails 3 "2 1" freed'
 test_expect_success 'with a limit on address space, half of it is left to the program' 'fails 3 "2 1" limited'
@@ -211,9 +225,10 @@ if grep -q "Open MPI" version; then
         test "$(grep -cx "as expected" out)" = 3'
     for scenario in killed killed-large-shared; do
         is_long || [ $scenario = killed ] || continue
+        # mpirun itself can fail when a rank is killed: "PMIX ERROR: BAD-PARAM".
         test_expect_success "all hosts hear of a rank that has ended: $scenario" '
-            under_mpirun 4 --enable-recovery ./layout "2 2" "$builddir/tests/fault/comm_faults" $scenario 1 >out 2>&1 &&
-            ! grep WRONG out && grep "^rank 0: as expected after [0-9.]* ms: rank 1 ended (process [0-9]*); mean" out &&
+            { under_mpirun 4 --enable-recovery ./layout "2 2" "$builddir/tests/fault/comm_faults" $scenario 1 >out 2>&1 ||
+                grep "PMIX ERROR" out; } && ! grep WRONG out && grep "^rank 0: as expected after [0-9.]* ms: rank 1 ended (process [0-9]*); mean" out &&
             test "$(grep -cE "^rank [23]: as expected after [0-9.]* ms: (rank 0 gave up: )?rank 1 ended \(process" out)" = 2'
     done
 fi

@@ -10,6 +10,11 @@
  *   mpi_program message      100 MiB, more than MPI gets at once, and their sum
  *   mpi_program asleep       rank 1 starts a large transfer, and is stopped
  *   mpi_program alone        a large sum moves on while rank 1 computes
+ *   mpi_program ahead        rank 0 starts many small sums, rank 1 of its host pauses among them, other hosts are late
+ *   mpi_program tests        rank 1 does not come; rank 0 tests its work now and then until the time is out
+ *   mpi_program after        barriers after pauses take one message from each host to each rank of the other one
+ *   mpi_program forks        children of rank 0 take memory while the engine moves a barrier on
+ *   mpi_program ended        rank 0 calls MPI_Finalize() with a barrier in flight, in vain
  *   mpi_program waits        short waits, all of which together exceed the timeout
  *   mpi_program broken WHAT  MPI_Irecv() of data fails on the last rank: of a broadcast, or a sum
  *   mpi_program elsewhere    ranks 1 and 2 fail in a group; rank 0 waits for rank 1 in another one
@@ -26,12 +31,14 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { WINDOW = 32 << 20, WINDOWS = 65 };
@@ -437,6 +444,191 @@ compute_meanwhile (void)
     accel_close (acc);
 }
 
+/* Only pauses that meet the looks of the engine at the worst moment do harm; each round has other ones. */
+static void
+run_ahead (void)
+{
+    enum { TIMEOUT_MS = 6000, ROUNDS = 6, COUNT = 24, FIRST = 8, PAUSE_US = 75000, LATE_US = 150000, SHIFT_US = 13000 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *works[COUNT];
+    float values[COUNT];
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = TIMEOUT_MS }, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    int rank = accel_comm_rank (world), size = accel_comm_size (world);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        must (!accel_comm_barrier (world, &err), "barrier", &err);
+        usleep (round * SHIFT_US + (rank > 1 ? LATE_US : 1000u * (unsigned) rank));
+        for (int i = 0; i < COUNT; i++) {
+            if (rank == 1 && i == FIRST)
+                usleep (PAUSE_US);
+            values[i] = (float) (rank + i);
+            must (!accel_comm_all_reduce_start (world, &values[i], &values[i], 1, ACCEL_FLOAT32, ACCEL_SUM, &works[i],
+                                                &err), "start", &err);
+        }
+        for (int i = 0; i < COUNT; i++)
+            must (!accel_work_wait (works[i], &err) && values[i] == (float) (size * i + size * (size - 1) / 2), "sum",
+                  &err);
+    }
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
+/* Each test looks, whatever the thread of the engine does in between. */
+static void
+test_often (void)
+{
+    enum { TIMEOUT_MS = 600, NAP_MS = 60, TESTS = TIMEOUT_MS / NAP_MS + 5, NAPS = 100 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    bool is_over = false;
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = TIMEOUT_MS }, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    for (int i = 0; accel_comm_rank (world) == 1 && access ("over", F_OK); i++) {
+        must (i < NAPS, "the time is not out", &err);
+        usleep (NAP_MS * 1000);
+    }
+    must (accel_comm_rank (world) == 1 || !accel_comm_barrier_start (world, &work, &err), "start", &err);
+    for (int i = 0; accel_comm_rank (world) == 0 && !is_over; i++) {
+        must (i < TESTS, "tests do not see that the time is out", &err);
+        usleep (NAP_MS * 1000);
+        must (!accel_work_test (work, &is_over, &err), "test", &err);
+    }
+    if (accel_comm_rank (world) == 0)
+        must (accel_work_wait (work, &err) == ACCEL_ERR_TIMEOUT && fopen ("over", "w"), "no timeout", &err);
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
+/* The engine calls this one, too. */
+static int sent;
+
+int
+MPI_Isend (const void *at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    sent++;
+    return PMPI_Isend (at, count, type, to, tag, comm, request);
+}
+
+/* @return messages of all ranks */
+static int
+count_messages (struct accel_comm *world, int rounds)
+{
+    enum { PAUSE_US = 70000 };
+    struct accel_error err = { 0 };
+    must (!accel_comm_barrier (world, &err), "barrier", &err);
+    int32_t count = sent;
+    for (int i = 0; i < rounds; i++) {
+        usleep (PAUSE_US);
+        must (!accel_comm_barrier (world, &err), "barrier", &err);
+    }
+    count = sent - count;
+    must (!accel_comm_all_reduce (world, &count, &count, 1, ACCEL_INT32, ACCEL_SUM, &err), "sum", &err);
+    return count;
+}
+
+/* Of two hosts of two ranks.  On a busy machine, a rank may be late now and then, and each sends its own. */
+static void
+meet_after_pauses (void)
+{
+    enum { TRIES = 3, ROUNDS = 10, MESSAGES = 4, MOST = ROUNDS * MESSAGES + 5 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    int count = MOST + 1;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    for (int i = 0; i < TRIES && count > MOST; i++)
+        count = count_messages (accel_world (acc), ROUNDS);
+    snprintf (err.text, sizeof err.text, "%d messages", count);
+    must (count >= ROUNDS * MESSAGES && count <= MOST, "not one from each host to each rank", &err);
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
+/* The engine calls this one, too.  While it `dwells`, a thread of the engine nearly always has the lock. */
+static bool dwells;
+static atomic_bool is_late;
+static pthread_t main_thread;
+
+int
+MPI_Test (MPI_Request *request, int *done, MPI_Status *status)
+{
+    enum { DWELL_US = 5000 };
+    int is_over = 0;
+    PMPI_Finalized (&is_over);
+    if (is_over)
+        atomic_store (&is_late, true);
+    if (dwells && !pthread_equal (pthread_self (), main_thread))
+        usleep (DWELL_US);
+    return is_over ? MPI_ERR_OTHER : PMPI_Test (request, done, status);
+}
+
+static void
+take_memory_in_a_child (struct accel *acc)
+{
+    enum { CHILD_S = 5 };
+    struct accel_error err = { 0 };
+    int status = -1;
+    void *memory;
+    pid_t child = fork ();
+    if (!child) {
+        alarm (CHILD_S);
+        status = accel_alloc (acc, &memory, 1, &err) != ACCEL_OK;
+        if (!status)
+            accel_free (acc, memory);
+        _exit (status);
+    }
+    must (child > 0 && waitpid (child, &status, 0) == child && !status, "a child cannot take memory", &err);
+}
+
+/* Rank 2 computes until all children are done. */
+static void
+fork_often (void)
+{
+    enum { CHILDREN = 10, NAPS = 3000, NAP_US = 10000 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    int rank = accel_comm_rank (world);
+    main_thread = pthread_self ();
+    for (int i = 0; rank == 2 && access ("forked", F_OK); i++) {
+        must (i < NAPS, "no children", &err);
+        usleep (NAP_US);
+    }
+    must (!accel_comm_barrier_start (world, &work, &err), "start", &err);
+    dwells = true;
+    for (int i = 0; rank == 0 && i < CHILDREN; i++)
+        take_memory_in_a_child (acc);
+    dwells = false;
+    must (rank || fopen ("forked", "w"), "the file forked", &err);
+    must (!accel_work_wait (work, &err), "wait", &err);
+    printf ("as expected\n");
+    accel_close (acc);
+}
+
+static void
+end_mpi_first (void)
+{
+    enum { NAP_US = 50000 };
+    struct accel_error err = { 0 };
+    struct accel *acc;
+    struct accel_work *work;
+    int level = MPI_THREAD_SINGLE;
+    MPI_Init_thread (NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    must (!accel_open (&acc, NULL, &err), "accel_open", &err);
+    struct accel_comm *world = accel_world (acc);
+    must (accel_comm_rank (world) || level < MPI_THREAD_SERIALIZED || !accel_comm_barrier_start (world, &work, &err),
+          "start", &err);
+    usleep (NAP_US);
+    MPI_Finalize ();
+    usleep (NAP_US);
+    must (!atomic_load (&is_late), "a thread calls MPI after MPI_Finalize()", &err);
+    printf ("as expected\n");
+    _exit (0);
+}
+
 static void
 wait_often (void)
 {
@@ -563,40 +755,30 @@ wait_in_vain (void)
 int
 main (int argc, char **argv)
 {
+    static const struct {
+        const char *how;
+        void (*run) (void);
+    } scenarios[] = {
+        { "finalized", open_too_late }, { "large", large }, { "many", many }, { "message", send_long },
+        { "asleep", sleep_in_transfer }, { "alone", compute_meanwhile }, { "ahead", run_ahead },
+        { "tests", test_often }, { "after", meet_after_pauses }, { "forks", fork_often }, { "ended", end_mpi_first },
+        { "waits", wait_often }, { "elsewhere", fail_elsewhere }, { "absent", wait_in_vain },
+        { "strays", refuse_strays }, { "freed", free_shared }, { "limited", limit_space },
+        { "hears", hear_of_the_dead },
+    };
     const char *how = argc > 1 ? argv[1] : "";
+    size_t i = 0;
     setvbuf (stdout, NULL, _IOLBF, 0);
-    if (!strcmp (how, "init"))
+    while (i < sizeof scenarios / sizeof *scenarios && strcmp (how, scenarios[i].how))
+        i++;
+    if (i < sizeof scenarios / sizeof *scenarios)
+        scenarios[i].run ();
+    else if (!strcmp (how, "init"))
         with_mpi_of_the_program (MPI_THREAD_SINGLE);
     else if (!strcmp (how, "serialized"))
         with_mpi_of_the_program (MPI_THREAD_SERIALIZED);
-    else if (!strcmp (how, "finalized"))
-        open_too_late ();
-    else if (!strcmp (how, "large"))
-        large ();
-    else if (!strcmp (how, "many"))
-        many ();
-    else if (!strcmp (how, "message"))
-        send_long ();
-    else if (!strcmp (how, "asleep"))
-        sleep_in_transfer ();
-    else if (!strcmp (how, "alone"))
-        compute_meanwhile ();
-    else if (!strcmp (how, "waits"))
-        wait_often ();
     else if (!strcmp (how, "broken"))
         break_in (argc > 2 ? argv[2] : "");
-    else if (!strcmp (how, "elsewhere"))
-        fail_elsewhere ();
-    else if (!strcmp (how, "absent"))
-        wait_in_vain ();
-    else if (!strcmp (how, "strays"))
-        refuse_strays ();
-    else if (!strcmp (how, "freed"))
-        free_shared ();
-    else if (!strcmp (how, "limited"))
-        limit_space ();
-    else if (!strcmp (how, "hears"))
-        hear_of_the_dead ();
     else
         return 2;
     return 0;

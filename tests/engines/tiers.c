@@ -6,14 +6,16 @@
  *   tiers calls    one after the other: every element type and operation, lengths around the pieces, in place and not
  *   tiers flights  several in flight, waited for in different orders
  *   tiers spread   broadcasts and all-gathers, in flight among all-reduces
+ *   tiers ahead    small sums: the first rank starts them before the second one, and the last rank is late
  *   tiers opens    the job is opened and closed again */
 #include <accel/accel.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { MOST_RANKS = 16, FLIGHTS = 11 }; /* more than a board holds */
+enum { MOST_RANKS = 16, FLIGHTS = 11, AHEAD = 16 }; /* more than a board holds */
 
 static struct accel *acc;
 static struct accel_comm *world;
@@ -322,6 +324,32 @@ spread (void)
     }
 }
 
+/* A call has the place of the one BOARD_SLOTS before it on the boards of the first host, while the other one still
+ * waits for the last rank, and longer than until the others are told who is missing. */
+static void
+ahead (void)
+{
+    struct accel_work *works[AHEAD];
+    int32_t sums[AHEAD];
+    must (accel_comm_barrier (world, &err), "barrier");
+    if (rank == size - 1)
+        usleep (600000);
+    for (int i = 0; i < AHEAD; i++) {
+        if (rank == 1 && i == AHEAD / 2)
+            usleep (300000);
+        sums[i] = i + 1;
+        must (accel_comm_all_reduce_start (world, &sums[i], &sums[i], 1, ACCEL_INT32, ACCEL_SUM, &works[i], &err),
+              "start");
+    }
+    for (int i = 0; i < AHEAD; i++, calls++) {
+        must (accel_work_wait (works[i], &err), "wait");
+        if (sums[i] == (i + 1) * size)
+            continue;
+        fprintf (stderr, "rank %d: WRONG: sum %d is %d\n", rank, i, (int) sums[i]);
+        failures++;
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -336,6 +364,8 @@ main (int argc, char **argv)
         snprintf (engine, sizeof engine, "%s", accel_comm_engine (world));
         if (!strcmp (how, "spread"))
             spread ();
+        else if (!strcmp (how, "ahead"))
+            ahead ();
         else if (strcmp (how, "calls"))
             in_flight ();
         else

@@ -29,6 +29,76 @@ test_expect_success 'headers that may be missing are taken along' '
     $CC -Itaken/include -fsyntax-only -H both.c 2>included && grep "^\. taken/include/xxhash.h" included &&
     sed "/^Multiple/,\$d;/^\.* taken/d" included >others && ! grep -e xxh -e dlpack others'
 
+# ---- machines and compilers that are not ours ----
+
+mkdir fakes
+cat >fakes/nvcc <<'END'
+#!/bin/sh
+echo "Cuda compilation tools, release 13.0, V13.0.88"
+END
+cat >fakes/nvidia-smi <<'END'
+#!/bin/sh
+[ ! -e "${0%/*}/broken" ] || { echo "No devices were found"; exit 6; }
+[ "$1" = -i ] && only=$2 && shift 2 || only=0,1
+for card in $(echo "$only" | tr , ' '); do
+    case $1$card in
+    *compute_cap*0) echo 12.0 ;;
+    *compute_cap*1) echo 9.0 ;;
+    *name*) echo "Card $card" ;;
+    *) echo "value" ;;
+    esac
+done
+END
+cat >fakes/cc <<'END'
+#!/bin/sh
+[ "$1" != --version ] || { echo "cc of a test"; exit 0; }
+echo $$ >"${0%/*}/pid.new" && mv "${0%/*}/pid.new" "${0%/*}/pid"
+exec sleep 1000
+END
+chmod +x fakes/*
+# fake COMMAND...: with these programs
+fake () {
+    PATH=$scratch/fakes:$PATH NVCC=nvcc "$@"
+}
+test_expect_success 'a driver that finds no GPU, and variables that hide them' '
+    : >fakes/broken && test_exit 2 fake "$gpu/run" --out none 2>err && rm fakes/broken &&
+    grep "nvidia-smi shows no GPU .*: No devices were found$" err &&
+    (export CUDA_VISIBLE_DEVICES="" && test_exit 2 fake "$gpu/run" --out none 2>err) && grep "CUDA_VISIBLE_DEVICES is empty" err'
+test_expect_success 'when time is up, steps are skipped; where none was run, nothing has passed' '
+    test_exit 2 fake "$gpu/run" --minutes 0 --out late >out && grep -x "card: 2 x Card 0, value" out &&
+    grep -x "cuda: nvcc V13.0.88, for architectures 90 120" out &&
+    grep "^skipped: everything is compiled: no time left of 0 minutes" out && grep "^0 passed, 0 failed, 1 skipped$" out'
+test_expect_success 'only GPUs that programs see are counted' '
+    export CUDA_VISIBLE_DEVICES=1 && test_exit 2 fake "$gpu/run" --minutes 0 --out late >out &&
+    grep -x "card: 1 x Card 1, value" out && grep -x "cuda: nvcc V13.0.88, for architectures 90" out'
+test_expect_success 'names of folders that shells would read are refused' '
+    test_exit 2 fake "$gpu/run" --out none --build "a b" 2>err && grep "only letters, digits and .*: .*a b" err'
+test_expect_success 'a run that is stopped leaves no process' '
+    rm -f fakes/pid && {
+        PATH=$scratch/fakes:$PATH NVCC=nvcc CC=$scratch/fakes/cc "$gpu/run" --standin --out stopped >out 2>&1 &
+        child=$!
+    } && await fakes/pid && kill $child && test_exit 130 wait $child && gone "$(cat fakes/pid)"'
+if is_long; then
+    cat >fakes/cc <<'END'
+#!/bin/sh
+last=''
+for word; do
+    case $last in -c) echo "$word" >>"${0%/*}/compiled" ;; -o) : >"$word" ;; esac
+    last=$word
+done
+END
+    cp fakes/cc fakes/nvcc
+    # compiled: how many C and CUDA sources the call has
+    compiled () {
+        : >fakes/compiled && CC="$scratch/fakes/cc" fake "$gpu/build" kept &&
+            echo "$(grep -c "\.c$" fakes/compiled) $(grep -c "\.cu$" fakes/compiled)"
+    }
+    test_expect_success 'what is compiled stays, unless the compiler or its flags are others' '
+        compiled >first && read -r c cuda <first && test "$c" -gt 80 && test "$cuda" -gt 5 && compiled >again && grep -x "0 0" again &&
+        (export CUDA_ARCHITECTURES="80 90" && compiled >later) && grep -x "0 $cuda" later &&
+        : >"kept/core/src-util-io.o.command" && compiled >later && grep -x "1 $cuda" later'
+fi
+
 # ---- a run on the stand-in ----
 
 skipped=
@@ -80,9 +150,6 @@ test_expect_success 'sanitizers are run, and what they find is a failure' '
     test "$(grep -c "^passed: compute-sanitizer" out)" -eq 6 && grep "^8 passed, 2 failed, 0 skipped" out'
 test_expect_success 'without a GPU, it says so' '
     test_exit 2 bare sh "$run" --out none 2>err && grep "nvidia-smi not found: .* (--standin runs without a GPU)" err'
-test_expect_success 'when time is up, steps are skipped' '
-    bare sh "$run" --standin --minutes 0 --out late --build built >out &&
-    grep "^skipped: everything is compiled: no time left of 0 minutes" out && grep "^0 passed, 0 failed, 1 skipped$" out'
 test_expect_success 'a kernel whose arithmetic differs from the CPU is a failure' '
     sed -i "s/ -fmad=false//" tree/src/cuda/Makefile.inc &&
     test_exit 1 bare sh "$run" --standin --minutes 60 --out results --build built --only kernels >out &&

@@ -22,6 +22,7 @@ requests_are () {
 test_expect_success 'a file, a part of it, and its end' '
     "$request" "$url/file" >out && grep -x "status 200" out && grep -x "total 12" out && tail -n 1 out | grep -x "hello, range" &&
     "$request" -r 7,5 "$url/file" >out && grep -x "status 206" out && grep -x "total 12" out && tail -n 1 out | grep -x range &&
+    "$request" -r 1,3 "$url/file" >out && tail -n 1 out | grep -x ell && grep -h "^Range: bytes=1-3" requests/* &&
     "$request" -r 7,500 "$url/file" >out && grep -x "status 206" out && tail -n 1 out | grep -x range &&
     "$request" -r 100,5 "$url/file" >out && grep -x "status 416" out'
 test_expect_success 'a missing file is an answer' '"$request" "$url/nothing" >out && grep -x "status 404" out'

@@ -15,6 +15,7 @@
  *   early=NAME:VALUE  a header of another answer before this one, 103 Early Hints
  *   file=NAME         the body is this file of ROOT
  *   delay=MS          wait before the answer
+ *   until=NAME        wait until there is this file of ROOT
  *   cut=N             close the connection after N bytes of the body
  *   stall=N           send N bytes of the body, then nothing more
  *   drop              close the connection instead of answering
@@ -63,7 +64,7 @@ struct rule {
     long long cut, stall, length; /* -1: none */
     int delay;
     bool drop, whole, endless, garbage;
-    char file[LINE], headers[4 * LINE], range[LINE], early[LINE];
+    char file[LINE], until[LINE], headers[4 * LINE], range[LINE], early[LINE];
 };
 
 static bool
@@ -180,6 +181,8 @@ read_rule (char *words, unsigned number, const struct request *request, struct r
             snprintf (rule->file, LINE, "%s", value);
         else if (!strncmp (word, "delay=", 6))
             rule->delay = atoi (value);
+        else if (!strncmp (word, "until=", 6))
+            snprintf (rule->until, LINE, "%s", value);
         else if (!strncmp (word, "cut=", 4))
             rule->cut = atoll (value);
         else if (!strncmp (word, "stall=", 6))
@@ -280,6 +283,16 @@ misbehave (int fd, const struct rule *rule)
     return rule->drop || rule->garbage || rule->endless;
 }
 
+static void
+wait_before (const struct rule *rule)
+{
+    char path[2 * LINE];
+    usleep ((unsigned) rule->delay * 1000);
+    snprintf (path, sizeof path, "%s/%s", root, rule->until);
+    while (access (path, F_OK)) /* without a name, it is ROOT, which is there */
+        usleep (5000);
+}
+
 /* @return whether the connection stays */
 static bool
 answer (int fd, const struct request *request)
@@ -288,7 +301,7 @@ answer (int fd, const struct request *request)
     char head[8 * LINE];
     off_t size, first = 0, last;
     find_rule (request, &rule);
-    usleep ((unsigned) rule.delay * 1000);
+    wait_before (&rule);
     if (misbehave (fd, &rule))
         return false;
     int file = open_file (request, &rule, &size);

@@ -34,6 +34,31 @@ for compiler in g++ clang++; do
         fi
     done
 done
+# Programs of CUDA include them, too: as C, which nvcc leaves to the host's compiler, and where nvcc itself parses them,
+# once for the host and once for a GPU.
+nvcc=$(sed -n 's/^NVCC = //p' "$builddir/Makefile")
+skipped=
+[ -n "$nvcc" ] || skipped='needs nvcc'
+is_long || skipped='TEST_LONG=yes runs it'
+printf '#include <accel/accel.h>\n#include <accel/accel.h>\n#include <accel/engine.h>\nint main (void) { return 0; }\n' >gpu.c
+cp gpu.c gpu_h.cu
+printf '__global__ void kernel (float *p) { *p = 1; }\n' | cat all.cc - >gpu_hpp.cu
+nvcc_flags="-Werror all-warnings -Xcompiler -Wall,-Wextra,-Wshadow,-Werror -I$srcdir/include"
+# by_nvcc NAME ARGUMENT...
+by_nvcc () {
+    name=$1
+    shift
+    if [ -n "$skipped" ]; then
+        test_skip "$name" "$skipped"
+    else
+        arguments=$*
+        test_expect_success "$name" '"$nvcc" $nvcc_flags $arguments -c -o gpu.o'
+    fi
+}
+by_nvcc 'the headers, nvcc as C' gpu.c
+by_nvcc 'the headers, nvcc as C++17' -std=c++17 gpu_h.cu
+by_nvcc 'accel.hpp, nvcc as C++17' -std=c++17 gpu_hpp.cu
+
 if command -v python3 >/dev/null; then
     test_expect_success 'the options of accel.hpp have a setter for each field' 'python3 "$srcdir/tests/lint/options.py" "$srcdir"'
     test_expect_success 'accel.hpp calls each function' 'python3 "$srcdir/tests/lint/functions.py" "$srcdir"'

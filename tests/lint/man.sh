@@ -11,6 +11,12 @@ for page in "$srcdir"/man/*.[1357]; do
     fi
 done
 
+test_expect_success 'macros in lines of text, which mandoc takes for words' '
+    for page in "$srcdir"/man/*.[1357]; do
+        sed "/^\.Bd/,/^\.Ed/d" "$page" | awk "/^[^.].* \.[A-Z][a-z]( |\$)/ { print; bad = 1 } END { exit bad }" ||
+            { echo "in $page" && return 1; }
+    done'
+
 # The formatter that Debian's man(1) uses, at 80 columns: lines that it cannot break stand out of the page.
 if command -v groff >/dev/null; then
     test_expect_success 'groff warns of nothing' \

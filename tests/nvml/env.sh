@@ -126,6 +126,9 @@ test_expect_success 'a GPU that has fallen off the bus keeps its number' '
     { cat gpus && echo lost 0; } >lost && NVML_STANDIN=$PWD/lost env_of new && fact GPUs &&
     grep -Fx "0: lost (it has fallen off the bus: see dmesg), 0.00 GB, no UUID" fact && grep "^1: NVIDIA H100" fact &&
     fact "GPU links" && sed -n 2p fact | grep -x "GPU0  X     ?     ?     ?"'
+test_expect_success 'where no link is known there is no table' '
+    { cat gpus && printf "lost %d\n" 0 1 2 3; } >lost && NVML_STANDIN=$PWD/lost env_of new && fact GPUs && grep -c ": lost" fact &&
+    grep -x -e "- GPU links: none" out && ! grep GPU0 out'
 test_expect_success 'MIG mode without parts' '
     sed "/^mig/d" gpus >none && echo "mig 3 MIG-33 1 x" >>none && echo "fail nvmlDeviceGetMigDeviceHandleByIndex 6" >>none &&
     NVML_STANDIN=$PWD/none env_of new && fact GPUs &&

@@ -269,7 +269,7 @@ allocate_all (struct world *world, struct accel_model **model, struct accel_opti
 {
     const struct accel_lion lion = { .lr = 0.1 };
     struct accel_parameter parameters[PARAMETERS];
-    DLTensor grads[PARAMETERS];
+    static DLTensor grads[PARAMETERS]; /* the model has pointers to them until it is destroyed */
     for (int i = 0; i < PARAMETERS; i++) {
         grads[i] = world->grads[i].dl;
         grads[i].data = NULL;

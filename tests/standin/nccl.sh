@@ -69,11 +69,17 @@ ranks () {
     printf '#!/bin/sh\ntest $RANK != 1 || export "$1"\nshift\nexec "$@"\n' >one && chmod +x one
     case ${1-} in *=*) variable=$1 && shift ;; *) variable=NOTHING= ;; esac
     status=0
-    by_hand "$count" "$(free_port)" ./one "$variable" timeout $patience "$standin/nccl_ranks" "$@" >out 2>&1 || status=$?
+    ASAN_OPTIONS=${leaks-}:${ASAN_OPTIONS-} by_hand "$count" "$(free_port)" ./one "$variable" timeout $patience "$standin/nccl_ranks" "$@" >out 2>&1 || status=$?
     cat out && return $status
 }
-# failing ...: the same where a rank fails
-failing () { ! ranks "$@"; }
+# failing ...: the same where a rank fails.  Its memory is left as it is, and the leak sanitizer cannot read that of GPUs.
+failing () {
+    leaks=detect_leaks=0
+    ! ranks "$@"
+    failed=$?
+    leaks=
+    return $failed
+}
 # soon WORDS: every line of `out` with them says that it took less than 5 s
 soon () { grep "$1" out >said && cat said && ! grep -E "\(([0-9]{5,}|[5-9][0-9]{3}) ms\)" said; }
 test_expect_success '3 ranks do everything, also in groups' 'ranks 3 && test "$(grep -c "of 3: done on cuda:" out)" = 3'
@@ -154,4 +160,42 @@ if [ -f "$mpi" ] && ! is_sanitized && across true; then
         grep "engines differ: rank 0 has cpu:mpi,cuda:nccl, but rank 1 has cpu:mpi" out'
 fi
 test_expect_success 'no rank leaves anything behind' nothing_left
+
+# ---- products by cuBLAS ----
+
+# products N WORDS [ARGUMENT...]: N lines of standard error have the words
+products () {
+    lines=$1 words=$2
+    shift 2
+    timeout $patience "$standin/products" "$@" >out 2>error && grep "^ok 1" out &&
+        { grep -c "$words" error || :; } | grep -x "$lines"
+}
+test_expect_success 'PowerSGD by cuBLAS: within a tolerance of libaccel, and the same bits in each run and on each rank' '
+    products 0 WARNING'
+if is_long; then
+    test_expect_success '... in 50 orders of streams' '
+        for seed in $(seq 50); do STANDIN_SEED=$seed products 0 WARNING || return 1; done'
+fi
+for call in cublasCreate_v2 cublasSetMathMode cublasSetAtomicsMode; do
+    test_expect_success "cuBLAS cannot be used, because of $call: a warning, and libaccel multiplies" '
+        STANDIN_FAIL=$call:1:3 products 1 \
+            "WARNING.* PowerSGD multiplies by .* kernels: cuda:0: cannot use cuBLAS: $call: CUBLAS_STATUS_ALLOC_FAILED$" plain'
+done
+for call in cublasSetStream_v2 cublasSetWorkspace_v2 cublasSgemm_v2; do
+    test_expect_success "an error of $call comes back" '
+        test_exit 1 env STANDIN_FAIL=$call:1:13 timeout $patience "$standin/products" >out &&
+        grep "rank [01] .*: cuda:[01]: $call: CUBLAS_STATUS_EXECUTION_FAILED\$" out'
+done
+mkdir no_blas && cp "$standin"/.libs/libnccl.so.2* "$standin"/.libs/libstandin_cudart.so no_blas
+test_expect_success 'a cuBLAS without these functions: a warning, and libaccel multiplies' '
+    : >empty.c && $CC -shared -fPIC -o no_blas/libcublas.so.13 empty.c && cp no_blas/libcublas.so.13 no_blas/libcublas.so.12 &&
+    LD_LIBRARY_PATH=$scratch/no_blas products 1 \
+        "WARNING.*PowerSGD multiplies by .* kernels: cuda:0: cannot use cuBLAS: .*cublasCreate_v2" plain'
+cuda=$(sed -n 's/^CUDA_HOME = //p' "$builddir/Makefile")
+if [ -f "$cuda/include/cublas_v2.h" ]; then
+    test_expect_success 'the functions are those of the header of cuBLAS' \
+        '$CC -std=gnu11 -Wall -Wextra -Werror -fsyntax-only -I"$srcdir/src" -isystem "$cuda/include" "$srcdir/tests/standin/cublas_types.c"'
+else
+    test_skip 'the functions are those of the header of cuBLAS' 'needs its header'
+fi
 test_done

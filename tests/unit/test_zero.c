@@ -190,6 +190,8 @@ test_ddp (void)
         "a bucket for each gradient, compressed from the first pass on: %s", err.text);
     options.matrix_approximation_rank = ACCEL_NONE;
     ok (accel_model_set_ddp (model, &options, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    options = (struct accel_ddp_options){ .cublas = 2 };
+    ok (accel_model_set_ddp (model, &options, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     accel_model_destroy (model);
 }
 

@@ -149,6 +149,7 @@ struct ddp_options : accel_ddp_options {
     ACCEL_SET_ (bucket_cap_mb) ACCEL_SET_ (find_unused_parameters) ACCEL_SET_ (broadcast_buffers)
     ACCEL_SET_ (overlap) ACCEL_SET_ (comm_hook) ACCEL_SET_ (matrix_approximation_rank) ACCEL_SET_ (start_iter)
     ACCEL_SET_ (min_compression_rate) ACCEL_SET_ (no_error_feedback) ACCEL_SET_ (no_warm_start)
+    ACCEL_SET_ (cublas)
 };
 
 struct sgd : accel_sgd {

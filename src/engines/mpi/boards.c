@@ -73,15 +73,19 @@ all_here (void)
     return bit_of (mpi_host.size) - 1;
 }
 
-/* Add @bits to the gate of a call.  @return what was there */
+/* Add @bits to the gate of a call.  A later call may have it already, whose bits must stay: then all ranks have come.
+ * @return what was there */
 static uint64_t
 pass_gate (uint64_t serial, uint64_t bits)
 {
     _Atomic uint64_t *gate = (_Atomic uint64_t *) (void *) mpi_host.boards + serial % BOARD_SLOTS;
-    uint64_t own = (serial + 1) << 32, was = atomic_load (gate), before;
-    do
-        before = was >> 32 == serial + 1 ? was : own;
-    while (!atomic_compare_exchange_weak (gate, &was, before | bits));
+    uint64_t own = board_gate (serial), was = atomic_load (gate), before;
+    do {
+        int32_t newer = (int32_t) ((uint32_t) (was >> 32) - (uint32_t) (own >> 32)); /* tags start anew at 0 */
+        if (newer > 0)
+            return all_here ();
+        before = newer ? own : was;
+    } while (!atomic_compare_exchange_weak (gate, &was, before | bits));
     return before & UINT32_MAX;
 }
 
@@ -126,7 +130,18 @@ send_bundle (struct flight *flight, uint64_t mask)
     }
 }
 
-/* All ranks of the host have read what was in the slot. */
+/* What others wrote for a call has been read here, and what this rank wrote has been sent. */
+static void
+mark_seen (const struct team *team)
+{
+    uint64_t seen = atomic_load_explicit (&mpi_host.marks[mpi_host.rank].written, memory_order_relaxed);
+    for (int i = mpi_host.first; i < mpi_host.first + mpi_host.size; i++)
+        if (i != team->rank && team->matched[i] < seen)
+            seen = team->matched[i];
+    atomic_store_explicit (&mpi_host.marks[mpi_host.rank].seen, seen, memory_order_release);
+}
+
+/* No rank of the host needs what is in the slot, or its gate, any more. */
 static bool
 is_free (uint64_t serial)
 {
@@ -150,13 +165,15 @@ write_down (struct flight *flight)
     memcpy (slot + sizeof header, flight->pairs, (size_t) team->size * sizeof *flight->pairs);
     if (data)
         memcpy (slot + data_at (), leg->out, data);
+    uint64_t own = bit_of (mpi_host.rank), before = pass_gate (flight->serial, own);
     atomic_store_explicit (&mpi_host.marks[mpi_host.rank].written, flight->serial + 1, memory_order_release);
     flight->is_posted = true;
-    uint64_t own = bit_of (mpi_host.rank), before = pass_gate (flight->serial, own);
+    flight->posted_ms = now_ms ();
     if (before & LATE)
         send_bundle (flight, own);
     else if ((before | own) == all_here ())
         send_bundle (flight, all_here ());
+    mark_seen (team);
 }
 
 void
@@ -173,7 +190,9 @@ boards_post (struct team *team)
 void
 boards_flush (struct team *team)
 {
-    for (struct flight *flight = team->first; flight; flight = flight->next)
+    int64_t late = now_ms () - SLICE_MS;
+    for (struct flight *flight = team->first; flight && (!flight->is_posted || flight->posted_ms <= late);
+         flight = flight->next)
         if (flight->is_posted && !flight->over && flight->missing && !flight->is_sent && !flight->is_flushed) {
             uint64_t before = pass_gate (flight->serial, LATE);
             flight->is_flushed = true;
@@ -220,11 +239,7 @@ boards_take (struct team *team, int rank)
         free (message);
         return;
     }
-    uint64_t seen = UINT64_MAX;
-    for (int i = mpi_host.first; i < mpi_host.first + mpi_host.size; i++)
-        if (i != team->rank && team->matched[i] < seen)
-            seen = team->matched[i];
-    atomic_store_explicit (&mpi_host.marks[mpi_host.rank].seen, seen, memory_order_release);
+    mark_seen (team);
 }
 
 /* Bundles of a host may come from different ranks, in any order. */

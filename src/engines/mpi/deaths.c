@@ -22,14 +22,11 @@ enum { PUSHES = 20, PUSH_NS = 1000000 };
 static struct {
     pthread_t thread;
     pid_t pid; /* of the process that has the thread; 0: none */
-    bool has_exit;
     int stop; /* readable: the thread has to end */
     struct pollfd *fds; /* [count + 1], the last one is stop */
     int *peers; /* [count], their ranks of MPI */
     int count;
-    atomic_bool is_mpi_over; /* MPI_Finalize() has begun, or exit() */
-    int key; /* an attribute of MPI_COMM_SELF */
-} deaths = { .stop = -1, .key = MPI_KEYVAL_INVALID };
+} deaths = { .stop = -1 };
 
 /* MPI keeps the message until the process ends. */
 static void
@@ -51,7 +48,7 @@ push (void)
 {
     for (int i = 0, has_come; i < PUSHES; i++) {
         pthread_mutex_lock (&mpi_world.lock);
-        if (!atomic_load (&deaths.is_mpi_over) && !*mpi_world.error)
+        if (!atomic_load (&mpi_world.is_over) && !*mpi_world.error)
             MPI_Iprobe (MPI_ANY_SOURCE, TAG_HELLO, mpi_world.comm, &has_come, MPI_STATUS_IGNORE);
         pthread_mutex_unlock (&mpi_world.lock);
         nanosleep (&(struct timespec){ .tv_nsec = PUSH_NS }, NULL);
@@ -73,7 +70,7 @@ run (void *user)
             if (!deaths.fds[i].revents)
                 continue;
             deaths.fds[i] = (struct pollfd){ .fd = -1 };
-            has_told = !atomic_load (&deaths.is_mpi_over) && !*mpi_world.error;
+            has_told = !atomic_load (&mpi_world.is_over) && !*mpi_world.error;
             if (has_told)
                 tell (deaths.peers[i]);
         }
@@ -81,38 +78,6 @@ run (void *user)
         if (has_told)
             push ();
     }
-}
-
-/* A program that started MPI itself may end it without accel_close(). */
-static int
-note_end (MPI_Comm comm, int key, void *value, void *extra)
-{
-    (void) comm, (void) key, (void) value, (void) extra;
-    atomic_store (&deaths.is_mpi_over, true);
-    world_await_threads ();
-    return MPI_SUCCESS;
-}
-
-/* The same for a process that ends without either. */
-static void
-stop_at_exit (void)
-{
-    if (deaths.pid != getpid ())
-        return;
-    atomic_store (&deaths.is_mpi_over, true);
-    world_await_threads ();
-}
-
-static bool
-watch_mpi (void)
-{
-    if (!deaths.has_exit && atexit (stop_at_exit))
-        return false;
-    deaths.has_exit = true;
-    if (deaths.key != MPI_KEYVAL_INVALID)
-        return true;
-    return MPI_Comm_create_keyval (MPI_COMM_NULL_COPY_FN, note_end, &deaths.key, NULL) == MPI_SUCCESS
-           && MPI_Comm_set_attr (MPI_COMM_SELF, deaths.key, NULL) == MPI_SUCCESS;
 }
 
 /* @return whether there is anybody to watch, and to tell */
@@ -152,7 +117,7 @@ deaths_begin (void)
     sigset_t all, before;
     if (!mpi_host.processes || !world_may_have_threads ())
         return;
-    if (prepare () && watch_mpi () && (deaths.stop = eventfd (0, EFD_CLOEXEC)) >= 0) {
+    if (prepare () && world_watch_end () && (deaths.stop = eventfd (0, EFD_CLOEXEC)) >= 0) {
         deaths.fds[deaths.count] = (struct pollfd){ .fd = deaths.stop, .events = POLLIN };
         sigfillset (&all);
         pthread_sigmask (SIG_SETMASK, &all, &before); /* signals are for the program's threads */

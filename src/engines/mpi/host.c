@@ -76,13 +76,26 @@ boards_bytes (size_t size, int world_size)
     return BOARD_SLOTS * sizeof (uint64_t) + size * BOARD_SLOTS * slot_bytes (world_size);
 }
 
+static void
+close_gates (unsigned char *boards)
+{
+    for (size_t i = 0; i < BOARD_SLOTS; i++)
+        ((_Atomic uint64_t *) (void *) boards)[i] = board_gate (BOARD_FIRST - 1);
+}
+
 /* ---- the memory ---- */
+
+static size_t
+boards_at (size_t size)
+{
+    return PAGE + size * sizeof (struct marks) + size * stage_bytes ();
+}
 
 static size_t
 arenas_at (size_t size, int world_size)
 {
     size_t boards = boards_suit ((int) size, world_size) ? boards_bytes (size, world_size) : 0;
-    return round_up (PAGE + size * sizeof (struct marks) + size * stage_bytes () + boards, HUGE_PAGE);
+    return round_up (boards_at (size) + boards, HUGE_PAGE);
 }
 
 static bool
@@ -142,6 +155,8 @@ make_memory (size_t size, int world_size, uint64_t token)
         if (!fill (arenas_at (size, world_size)))
             return false;
         *(struct label *) (void *) mpi_host.memory = (struct label){ .token = token, .arena_bytes = arena };
+        if (boards_suit ((int) size, world_size))
+            close_gates (mpi_host.memory + boards_at (size));
         return true;
     }
     return false;
@@ -269,6 +284,8 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
         return false;
     if (host->size == 1 && !(host->boards = calloc (1, boards_bytes (1, job->world_size))))
         return false;
+    if (host->size == 1)
+        close_gates (host->boards);
     return watch (job, all, peers, host->first, host->size)
            && (host->size == 1 || !host->rank || attach (&all[host->first]));
 }
@@ -292,7 +309,8 @@ host_settle (void)
     host->marks = (struct marks *) (void *) (host->memory + PAGE);
     host->stages = host->memory + PAGE + size * sizeof *host->marks;
     if (boards_suit (host->most, host->world_size))
-        host->boards = host->stages + size * stage_bytes ();
+        host->boards = host->memory + boards_at (size);
+    host->marks[host->rank].written = host->marks[host->rank].seen = BOARD_FIRST;
     host->arenas = host->memory + arenas_at (size, host->world_size);
 }
 

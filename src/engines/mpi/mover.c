@@ -20,7 +20,6 @@ static struct {
     pthread_t thread;
     pthread_cond_t wake;
     pid_t pid; /* of the process that has the thread; 0: none */
-    bool has_exit;
     bool sleeps;
     atomic_bool is_inside; /* it has the lock */
     atomic_bool must_end;
@@ -64,7 +63,7 @@ move (void *user)
 {
     (void) user;
     enter ();
-    for (int64_t since = now_ns (); !atomic_load (&mover.must_end);) {
+    for (int64_t since = now_ns (); !atomic_load (&mover.must_end) && !atomic_load (&mpi_world.is_over);) {
         if (!is_needed ()) {
             sleep_until_called ();
             since = now_ns ();
@@ -84,14 +83,25 @@ move (void *user)
     return NULL;
 }
 
-/* A process that ends without accel_close(): what MPI does then must not meet the thread. */
+/* A child has no such thread, which must not have had the lock when the child was made. */
 static void
-stop_at_exit (void)
+lock_for_fork (void)
 {
-    if (mover.pid != getpid ())
-        return;
-    atomic_store (&mover.must_end, true);
-    world_await_threads ();
+    pthread_mutex_lock (&mpi_world.lock);
+}
+
+static void
+unlock_after_fork (void)
+{
+    pthread_mutex_unlock (&mpi_world.lock);
+}
+
+static bool
+watch_forks (void)
+{
+    static bool watched;
+    watched = watched || !pthread_atfork (lock_for_fork, unlock_after_fork, unlock_after_fork);
+    return watched;
 }
 
 /* Signals are for the program's threads.  Without the thread, work moves on in calls alone. */
@@ -99,9 +109,8 @@ static void
 make (void)
 {
     sigset_t all, before;
-    if (!mover.has_exit && atexit (stop_at_exit))
+    if (!watch_forks () || !world_watch_end ())
         return;
-    mover.has_exit = true;
     sigfillset (&all);
     pthread_sigmask (SIG_SETMASK, &all, &before);
     if (!pthread_create (&mover.thread, NULL, move, NULL))

@@ -53,6 +53,9 @@ struct header {
 
 #define FOREIGN UINT64_MAX
 
+/** Number of the first call on the boards: what has only 32 bits of it overflows in each job, not only after days. */
+#define BOARD_FIRST (UINT32_MAX - UINT64_C (40))
+
 enum {
     LINE = 64,
     SLICE_MS = 50,
@@ -121,7 +124,7 @@ struct marks {
     _Atomic uint64_t done;   /* those that this rank carries, and come before this one, are reduced */
     _Atomic uint64_t taken;  /* this rank has what comes before this one */
     _Atomic uint64_t written; /* messages on its board */
-    _Atomic uint64_t seen;   /* messages that it has read on the board of each other rank */
+    _Atomic uint64_t seen;   /* messages that it has read on the board of each other rank, and has written itself */
 } __attribute__ ((aligned (128)));
 
 /** The ranks of this host and their memory: marks, stages, arenas.  Everything with the lock. */
@@ -184,6 +187,7 @@ struct flight {
     char *control;         /* control messages, [1] or [size], or a bundle */
     bool is_boarded;       /* its control message goes by the board, */
     bool is_posted;        /* and is there */
+    int64_t posted_ms;
     bool is_sent;          /* this rank has sent the bundle */
     bool is_flushed;       /* other hosts know who is missing here */
     uint64_t serial;       /* of those on the board */
@@ -279,6 +283,7 @@ struct world {
     char *spare; /* a buffer for reductions that is not in use */
     size_t spare_bytes;
     struct flight *ghosts; /* failed calls whose messages MPI still has */
+    atomic_bool is_over; /* MPI_Finalize() has begun, or exit(): threads of the engine must not call MPI any more */
     char error[256]; /* what MPI has complained about, once */
 };
 
@@ -333,8 +338,9 @@ bool world_can_widen (const struct accel_engine_helpers *helpers);
 bool world_is_mine (void);
 /** Whether a thread of the engine may, with the lock: the program may call MPI at the same time. */
 bool world_may_have_threads (void);
-/** At exit: a thread of the engine that will not call MPI again gets a moment to give the lock back. */
-void world_await_threads (void);
+/** Before a thread of the engine is made: have it stopped when the process ends MPI, or itself, without accel_close().
+ *  @return whether that will be seen */
+bool world_watch_end (void);
 const char *world_level_name (int level);
 
 /** Before MPI_Init(): let MPI's own plug-ins find it. */
@@ -406,7 +412,7 @@ bool tiers_await (const struct flight *flight, int rank);
 bool boards_serve (const struct team *team, const struct accel_engine_call *call);
 /** Write what can be written. */
 void boards_post (struct team *team);
-/** Tell other hosts who has come, if some ranks of this one have not. */
+/** Of calls that are SLICE_MS old, tell other hosts who has come, if some ranks of this one have not. */
 void boards_flush (struct team *team);
 /** @return whether the next control message of @p rank is this one, from its board */
 bool boards_peek (const struct team *team, int rank, const struct header **header, const char **data);
@@ -427,6 +433,13 @@ void flight_meet (struct flight *flight, int rank, const struct header *header, 
 /** Do what can be done now; sets `over`. */
 void flight_advance (struct flight *flight);
 void flight_destroy (struct flight *flight);
+
+/** The gate of call @p serial, through which no rank has passed. */
+static inline uint64_t
+board_gate (uint64_t serial)
+{
+    return (serial + 1) << 32;
+}
 
 static inline bool
 call_is_pair (const struct accel_engine_call *call)

@@ -43,8 +43,11 @@ team_create (int size, int rank, int64_t place, uint32_t timeout_ms)
         release (team);
         return NULL;
     }
-    for (int i = 0; i < size; i++)
+    team->boarded = BOARD_FIRST;
+    for (int i = 0; i < size; i++) {
         team->queues[i].last = &team->queues[i].first;
+        team->matched[i] = BOARD_FIRST;
+    }
     return team;
 }
 
@@ -400,10 +403,7 @@ team_move_all (void)
             any = true;
         }
     for (struct team *team = mpi_world.teams; team && !any; team = team->next)
-        if (now_ms () >= team->looked_ms + SLICE_MS) {
-            team->looked_ms = now_ms ();
-            boards_flush (team);
-        }
+        boards_flush (team);
     return any;
 }
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    PROTOCOL = 4,
+    PROTOCOL = 5,
     FAILED_LEAVE_MS = 5000, /* for MPI_Finalize() after a failure */
     LEAVE_MS = 10000,       /* the same, once all ranks are known to call it */
     QUIET_MS = 60,          /* for the slowest rank to leave a barrier after the first one */
@@ -93,17 +93,51 @@ world_may_have_threads (void)
     return mpi_world.level >= (mpi_world.is_ours ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE);
 }
 
-/* Whoever has the lock for ever keeps the thread out as well. */
-void
-world_await_threads (void)
+/* A thread of the engine gets a moment to give the lock back.  Whoever has it for ever keeps the thread out as well. */
+static void
+stop_threads (void)
 {
     struct timespec until;
+    atomic_store (&mpi_world.is_over, true);
     clock_gettime (CLOCK_REALTIME, &until);
     until.tv_nsec += EXIT_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     if (!pthread_mutex_timedlock (&mpi_world.lock, &until))
         pthread_mutex_unlock (&mpi_world.lock);
+}
+
+/* A program that started MPI itself may end it without accel_close(). */
+static int
+note_finalize (MPI_Comm comm, int key, void *value, void *extra)
+{
+    (void) comm, (void) key, (void) value, (void) extra;
+    stop_threads ();
+    return MPI_SUCCESS;
+}
+
+static pid_t threaded; /* the process of which the end is watched */
+
+/* What MPI does when a process exits must not meet a thread. */
+static void
+stop_at_exit (void)
+{
+    if (threaded == getpid ())
+        stop_threads ();
+}
+
+bool
+world_watch_end (void)
+{
+    int key = MPI_KEYVAL_INVALID;
+    if (threaded)
+        return true;
+    if (atexit (stop_at_exit)
+        || MPI_Comm_create_keyval (MPI_COMM_NULL_COPY_FN, note_finalize, &key, NULL) != MPI_SUCCESS
+        || MPI_Comm_set_attr (MPI_COMM_SELF, key, NULL) != MPI_SUCCESS)
+        return false;
+    threaded = getpid ();
+    return true;
 }
 
 bool

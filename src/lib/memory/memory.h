@@ -64,7 +64,18 @@ struct memory_lanes {
     /** @} */
 };
 
-/** What can be done with data in one kind of memory.  Any thread may call the functions, all of which exist; unless a
+/** Products by a library of the device's maker: faster, but the order of their sums is that library's. */
+struct memory_products {
+    /** Load the library, unless it is there.  @return what prevents it, which is not an error of the device */
+    enum accel_status (*open) (DLDevice device, struct accel_error *err);
+    /** After open().  As the functions of struct memory.  @return false: not done @{ */
+    bool (*multiply) (DLDevice device, float *p, const float *values, const float *q, size_t n, size_t m, size_t rank);
+    bool (*multiply_transposed) (DLDevice device, float *q, const float *values, const float *p, size_t n, size_t m,
+                                 size_t rank);
+    /** @} */
+};
+
+/** What can be done with data in one kind of memory.  Any thread may call the functions, all of which exist unless a
  *  comment says what NULL means. */
 struct memory {
     bool host;    /* the processor can read and write it */
@@ -124,6 +135,8 @@ struct memory {
 
     /** What it does with many arrays at once (lists.h).  NULL: nothing */
     const struct memory_lists *lists;
+
+    const struct memory_products *products; /* NULL: there are none */
 };
 
 /** The host's: kDLCPU, and what is pinned for CUDA and ROCm. */

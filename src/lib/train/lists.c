@@ -23,22 +23,20 @@ model_lists_destroy (struct accel_model *model)
         memory_list_destroy (&model->lists[kind], model->memory, model->device);
 }
 
-static struct memory_item
-gradient_of (const struct accel_model *model, size_t index)
-{
-    const DLTensor *grad = model->parameters[index].grad;
-    return (struct memory_item){ .data = grad->data, .dtype = accel_dtype_from_dl (grad->dtype),
-                                 .count = accel_tensor_count (grad) };
-}
-
 struct memory_list *
 model_gradients (struct accel_model *model)
 {
     struct memory_list *list = &model->lists[LIST_GRADIENTS];
     list->count = 0;
     for (size_t i = 0; i < model->count; i++)
-        if (model_is_trained (model, i))
-            list->items[list->count++] = gradient_of (model, i);
+        if (model_is_trained (model, i)) {
+            /* The other fields are 0 for good: with thousands of small parameters, to write them again would show. */
+            const DLTensor *grad = model->parameters[i].grad;
+            struct memory_item *item = &list->items[list->count++];
+            item->data = grad->data;
+            item->count = accel_tensor_count (grad);
+            item->dtype = accel_dtype_from_dl (grad->dtype);
+        }
     return list;
 }
 

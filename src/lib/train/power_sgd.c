@@ -13,6 +13,8 @@
 #include "lib/base/error.h"
 #include "lib/train/power_sgd.h"
 
+#include <accel/utility.h>
+
 #include <stdlib.h>
 
 /* As torch has it: dimension 0, and all others. */
@@ -88,6 +90,19 @@ power_sgd_reset (struct accel_model *model)
     model->memory->zero (model->device, power->errors, power->error_count * sizeof *power->errors);
 }
 
+/* Only what is averaged next is multiplied by a library: ranks with other GPUs, or without it, have the same result.
+ * @return NULL: libaccel multiplies */
+static const struct memory_products *
+choose_products (const struct accel_model *model, struct accel *acc)
+{
+    struct accel_error err;
+    const struct memory_products *products = model->ddp.cublas ? model->memory->products : NULL;
+    if (!products || !products->open (model->device, &err))
+        return products;
+    accel_log (acc, ACCEL_LOG_WARNING, "PowerSGD multiplies by libaccel's own kernels: %s", err.text);
+    return NULL;
+}
+
 enum accel_status
 power_sgd_make (struct accel_model *model, struct accel *acc, struct accel_error *err)
 {
@@ -114,6 +129,7 @@ power_sgd_make (struct accel_model *model, struct accel *acc, struct accel_error
     power->sent = status ? NULL : sent;
     power->error_count = needs.errors;
     if (!status) {
+        power->products = choose_products (model, acc);
         place (model, power);
         power_sgd_reset (model);
     }
@@ -216,6 +232,24 @@ begin_matrix (const struct accel_model *model, size_t s, size_t i, float *wide)
     return values;
 }
 
+/* P = M Q; or Q = M^T P. @{ */
+static void
+multiply (const struct accel_model *model, float *p, const struct matrix *of)
+{
+    const struct memory_products *products = model->reducer->power_sgd->products;
+    if (!products || !products->multiply (model->device, p, of->values, of->q, of->n, of->m, of->rank))
+        model->memory->multiply (model->device, p, of->values, of->q, of->n, of->m, of->rank);
+}
+
+static void
+multiply_transposed (const struct accel_model *model, const float *p, const struct matrix *of)
+{
+    const struct memory_products *products = model->reducer->power_sgd->products;
+    if (!products || !products->multiply_transposed (model->device, of->q, of->values, p, of->n, of->m, of->rank))
+        model->memory->multiply_transposed (model->device, of->q, of->values, p, of->n, of->m, of->rank);
+}
+/* @} */
+
 /* Draw Q, or start with the last one; collect what is sent first: @elements. */
 static enum accel_status
 begin_span (struct accel_model *model, size_t s, const unsigned char *mask, size_t *elements, struct accel_error *err)
@@ -241,7 +275,7 @@ begin_span (struct accel_model *model, size_t s, const unsigned char *mask, size
         status = orthogonalise_q (model, power, matrix, err);
         matrix->values = begin_matrix (model, s, i, wide);
         wide += matrix->values == wide ? matrix->n * matrix->m : 0;
-        memory->multiply (model->device, sent, matrix->values, matrix->q, matrix->n, matrix->m, matrix->rank);
+        multiply (model, sent, matrix);
         sent += matrix->n * matrix->rank;
     }
     *elements = (size_t) (sent - power->sent);
@@ -267,7 +301,7 @@ go_on (struct accel_model *model, size_t s, const unsigned char *mask, bool expa
         for (size_t j = 0; !expands && j < matrix->rank; j++)
             memory->orthogonalise (device, sent, matrix->n, matrix->rank, j, NULL);
         if (!expands && matrix->rank)
-            memory->multiply_transposed (device, matrix->q, matrix->values, sent, matrix->n, matrix->m, matrix->rank);
+            multiply_transposed (model, sent, matrix);
         if (expands && matrix->rank) {
             memory->expand (device, matrix->values, matrix->error, sent, matrix->q, matrix->n, matrix->m,
                             matrix->rank);

@@ -24,6 +24,7 @@ struct power_sgd {
     float *wide;  /* the 16-bit matrices of one bucket in float32 */
     float *drawn; /* on the host: room for the largest Q */
     size_t error_count; /* elements of `errors` */
+    const struct memory_products *products; /* who multiplies; NULL: the functions of struct memory */
 };
 
 /** Forget everything, as before the first pass. */

@@ -63,7 +63,7 @@ fingerprint_options (const struct accel_ddp_options *ddp)
     const double values[] = {
         ddp->bucket_cap_mb, ddp->find_unused_parameters, ddp->broadcast_buffers, ddp->comm_hook,
         ddp->matrix_approximation_rank, ddp->start_iter, ddp->min_compression_rate, ddp->no_error_feedback,
-        ddp->no_warm_start,
+        ddp->no_warm_start, (double) ddp->cublas,
     };
     return (int64_t) hash_bytes (HASH_START, values, sizeof values);
 }

@@ -2,7 +2,7 @@
 /* Words of a shell; see shell_word.h. */
 #include <config.h>
 
-#include "config/shell_word.h"
+#include "util/shell_word.h"
 
 #include "util/printable.h"
 

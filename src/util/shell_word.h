@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Command lines that messages show. */
-#ifndef CONFIG_SHELL_WORD_H
-#define CONFIG_SHELL_WORD_H
+#ifndef UTIL_SHELL_WORD_H
+#define UTIL_SHELL_WORD_H
 
 #include "util/strbuf.h"
 

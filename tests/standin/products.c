@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PowerSGD on two GPUs, whose products cuBLAS makes: a model that asks for it twice, and one that does not.
+ * usage: products [plain]    plain: one asks for it, but it cannot be used, so all have the same bits */
+#include <config.h>
+
+#include "lib/memory/memory.h"
+#include "tests/ranks.h"
+
+#include <accel/accel.h>
+
+#include <math.h>
+#include <string.h>
+
+enum { MATRICES = 3, PASSES = 3, MODELS = 3, MOST = 2000 };
+
+static const int64_t shapes[MATRICES][2] = { { 40, 50 }, { 7, 90 }, { 33, 1 } }; /* the last one is not compressed */
+static struct accel_error err;
+static bool is_plain;
+
+struct run {
+    struct accel *acc;
+    struct accel_model *models[MODELS];
+    DLTensor data[MODELS][MATRICES], grads[MODELS][MATRICES];
+    int model, pass;
+};
+
+static size_t
+count_of (size_t index)
+{
+    return (size_t) (shapes[index][0] * shapes[index][1]);
+}
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *error)
+{
+    const struct run *run = user;
+    float values[MOST];
+    (void) error;
+    for (size_t p = 0; p < MATRICES; p++) {
+        const DLTensor *grad = accel_model_parameter (run->models[run->model], p)->grad;
+        for (size_t i = 0; i < count_of (p); i++)
+            values[i] = scale * sinf ((float) (i * 7 % 101) + (float) (run->pass * 3 + accel_process_index (run->acc)));
+        memory_of (grad->device)->write (grad->device, grad->data, values, count_of (p) * sizeof *values);
+    }
+    return ACCEL_OK;
+}
+
+static void
+make (struct run *run, int which)
+{
+    static const char *const names[MATRICES] = { "a", "b", "c" };
+    DLTensor *data = run->data[which], *grads = run->grads[which];
+    struct accel_parameter parameters[MATRICES];
+    const struct accel_ddp_options ddp = {
+        .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .matrix_approximation_rank = 3, .start_iter = ACCEL_NONE,
+        .cublas = which < (is_plain ? 1 : 2),
+    };
+    for (size_t p = 0; p < MATRICES; p++) {
+        data[p] = (DLTensor){ .device = accel_device (run->acc), .ndim = 2, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32),
+                              .shape = (int64_t *) (uintptr_t) shapes[p] };
+        grads[p] = data[p];
+        parameters[p] = (struct accel_parameter){ names[p], &data[p], &grads[p] };
+    }
+    rank_must (accel_model_create (&run->models[which], parameters, MATRICES, &err), &err);
+    rank_must (accel_model_set_ddp (run->models[which], &ddp, &err), &err);
+    rank_must (accel_prepare (run->acc, &err, run->models[which]), &err);
+}
+
+/* A model's gradients, which all ranks must have. */
+static void
+read_gradients (const struct run *run, float *values)
+{
+    float first[MOST];
+    for (size_t p = 0; p < MATRICES; p++) {
+        const DLTensor *grad = accel_model_parameter (run->models[run->model], p)->grad;
+        size_t bytes = count_of (p) * sizeof *values;
+        rank_must (memory_of (grad->device)->read (grad->device, values + p * MOST, grad->data, bytes, &err), &err);
+        memcpy (first, values + p * MOST, bytes);
+        rank_must (accel_comm_broadcast (accel_world (run->acc), first, count_of (p), ACCEL_FLOAT32, 0, &err), &err);
+        right (!memcmp (first, values + p * MOST, bytes), "model %d, pass %d: ranks differ", run->model, run->pass);
+    }
+}
+
+static void
+compare (const struct run *run, float values[MODELS][MATRICES * MOST])
+{
+    for (size_t p = 0; p < MATRICES; p++) {
+        const float *one = values[0] + p * MOST, *again = values[1] + p * MOST, *plain = values[2] + p * MOST;
+        size_t bytes = count_of (p) * sizeof *one;
+        bool is_same = p == 2 || is_plain;
+        right (!memcmp (one, again, bytes), "pass %d: two runs differ", run->pass);
+        right (is_same == !memcmp (one, plain, bytes), "pass %d, matrix %zu: %s", run->pass, p,
+               is_same ? "other bits than without cuBLAS" : "cuBLAS has not been used");
+        for (size_t i = 0; i < count_of (p); i++)
+            if (!right (fabsf (one[i] - plain[i]) <= 1e-4F,
+                        "pass %d, matrix %zu, element %zu: %g, but %g without cuBLAS", run->pass, p, i,
+                        (double) one[i], (double) plain[i]))
+                return;
+    }
+}
+
+static void
+train (struct accel *acc)
+{
+    static float values[MODELS][MATRICES * MOST];
+    struct run run = { .acc = acc };
+    right (accel_device (acc).device_type == kDLCUDA, "this is not a GPU");
+    for (int which = 0; which < MODELS; which++)
+        make (&run, which);
+    for (run.pass = 0; run.pass < PASSES; run.pass++) {
+        for (run.model = 0; run.model < MODELS; run.model++) {
+            rank_must (accel_backward (acc, run.models[run.model], 0, backward, &run, &err), &err);
+            read_gradients (&run, values[run.model]);
+        }
+        compare (&run, values);
+    }
+    for (int which = 0; which < MODELS; which++)
+        accel_model_destroy (run.models[which]);
+}
+
+int
+main (int argc, char **argv)
+{
+    is_plain = argc > 1 && !strcmp (argv[1], "plain");
+    as_ranks (2, "PowerSGD by cuBLAS", train);
+    return done_testing ();
+}
