@@ -77,7 +77,8 @@ struct accel_engine_helpers {
     /** ACCEL_ERR_PEER: a rank gave up while this one was at work in @p call.  @param rank  -1: find out which */
     enum accel_status (*blame) (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err);
 
-    /** While opening: give every rank @p bytes (<= 256) of each, in rank order, with deadline and verdicts.
+    /** While opening: give every rank @p bytes (<= 256) of each, in rank order, with deadline and verdicts.  If ranks
+     *  are on several hosts, the engine for host memory carries it, so that one itself gets ACCEL_ERR_UNSUPPORTED.
      *  @param[out] all  [size, bytes] */
     enum accel_status (*exchange) (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err);
 

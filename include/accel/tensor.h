@@ -88,8 +88,8 @@ ACCEL_API size_t accel_tensor_count (const DLTensor *tensor);
  *                the thread that makes it, after what calls on other threads have queued.  In host memory, NULL
  * @retval ACCEL_ERR_INVALID      host memory has no streams; or DLPack's -1
  * @retval ACCEL_ERR_UNSUPPORTED  libaccel has no code for @p device; `text` says why
- * @retval ACCEL_ERR_SYSTEM       the stream is not valid, or belongs to another GPU: the former stream stays; or an
- *                                earlier operation on the GPU failed
+ * @retval ACCEL_ERR_SYSTEM       CUDA refuses the stream, for example because it is another GPU's: the former one
+ *                                stays; or an earlier operation on the GPU failed
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_set_stream (DLDevice device, void *stream, struct accel_error *err);

@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,9 +42,9 @@ static struct gpu {
     char *scratch;
     struct stage stages[STAGES];
     unsigned next_stage;
-    cudaStream_t stream; /* the program's */
+    _Atomic (cudaStream_t) stream; /* the program's */
     cudaEvent_t ordered; /* what has been queued, where the next operation is on another stream */
-    pthread_t last;      /* who queued it, if each thread has a stream */
+    unsigned long last;  /* the number of the thread that queued it, if each thread has a stream */
     struct cublas cublas;
 } gpus[MOST_GPUS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -68,6 +69,17 @@ begin (void)
     void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the runtime has loaded it */
     if (driver)
         *(void **) &context_state = dlsym (driver, "cuDevicePrimaryCtxGetState");
+}
+
+/* A number that no other thread gets, also after this one; a pthread_t is given out again. */
+static unsigned long
+own_number (void)
+{
+    static atomic_ulong given;
+    static _Thread_local unsigned long own;
+    if (!own)
+        own = ++given;
+    return own;
 }
 
 /* @return whether all is well so far */
@@ -114,7 +126,6 @@ prepare (struct gpu *gpu)
         NOTE (gpu, cudaEventCreateWithFlags, &gpu->stages[i].copied, cudaEventDisableTiming);
     }
     NOTE (gpu, cudaEventCreateWithFlags, &gpu->ordered, cudaEventDisableTiming);
-    gpu->last = pthread_self ();
     gpu->is_ready = true;
 }
 
@@ -122,9 +133,9 @@ prepare (struct gpu *gpu)
 static void
 follow (struct gpu *gpu)
 {
-    if (!pthread_equal (gpu->last, pthread_self ()))
+    if (gpu->last != own_number ())
         NOTE (gpu, cudaStreamWaitEvent, PER_THREAD, gpu->ordered, 0);
-    gpu->last = pthread_self ();
+    gpu->last = own_number ();
 }
 
 /* CUDA keeps the last error by thread, not by GPU: what is there at the beginning is none of this GPU's. */
@@ -337,18 +348,20 @@ copy_tensor (const DLTensor *to, const DLTensor *from)
         cuda_copy_layout (memory_data (to), memory_data (from), &layout, bytes, stream);
 }
 
-/* Also of a GPU that does not exist, on which nothing can be queued. */
+/* Also of a GPU that does not exist, on which nothing can be queued.  Where each thread has a stream, that of this one
+ * now comes after what libaccel has queued on others, and what libaccel queues on others comes after it.  Without the
+ * lock otherwise: whoever has it may be waiting for the GPU. */
 static void *
 stream_of (DLDevice device)
 {
     if (device.device_id < 0 || device.device_id >= MOST_GPUS)
         return LEGACY;
     pthread_once (&once, begin);
-    struct gpu *gpu = &gpus[device.device_id];
-    pthread_mutex_lock (&gpu->lock);
-    cudaStream_t stream = gpu->stream;
-    pthread_mutex_unlock (&gpu->lock);
-    return stream;
+    cudaStream_t now = gpus[device.device_id].stream;
+    if (now != PER_THREAD)
+        return now;
+    VISIT (device);
+    return gpu ? stream : now;
 }
 
 /* What has been queued comes before what is queued on the new stream.  The second record is refused if the stream is
@@ -369,7 +382,7 @@ set_stream (DLDevice device, void *given, struct accel_error *err)
         error = cudaEventRecord (gpu->ordered, next);
     if (!error) {
         gpu->stream = next;
-        gpu->last = pthread_self ();
+        gpu->last = own_number ();
         return ACCEL_OK;
     }
     cudaGetLastError ();
@@ -519,16 +532,19 @@ expand (DLDevice device, float *values, float *error, const float *p, const floa
         cuda_expand (values, error, p, q, n, m, rank, stream);
 }
 
-static bool
-orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j)
+static void
+orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, bool *good)
 {
-    unsigned good;
+    unsigned answer = 0;
     VISIT (device);
-    if (!gpu)
-        return false;
-    unsigned *place = (unsigned *) (void *) (gpu->scratch + PLACE);
-    cuda_orthogonalise (columns, rows, rank, j, place, stream);
-    return read_pieces (gpu, (char *) &good, (const char *) place, sizeof good) && good;
+    if (gpu) {
+        unsigned *place = (unsigned *) (void *) (gpu->scratch + PLACE);
+        cuda_orthogonalise (columns, rows, rank, j, place, stream);
+        if (good && !read_pieces (gpu, (char *) &answer, (const char *) place, sizeof answer))
+            answer = 0;
+    }
+    if (good)
+        *good = answer;
 }
 
 /* ---- products by cuBLAS ---- */

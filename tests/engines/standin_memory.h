@@ -222,10 +222,10 @@ standin_expand (DLDevice device, float *values, float *error, const float *p, co
     memory_host.expand (device, at (device, values), at (device, error), at (device, p), at (device, q), n, m, rank);
 }
 
-static bool
-standin_orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j)
+static void
+standin_orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, bool *good)
 {
-    return memory_host.orthogonalise (device, at (device, columns), rows, rank, j);
+    memory_host.orthogonalise (device, at (device, columns), rows, rank, j, good);
 }
 
 static const struct memory memory_standin = {

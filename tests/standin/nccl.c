@@ -84,6 +84,8 @@ check (const struct ncclComm *comm, const char *name, bool idle)
         standin_report (NULL, NULL, "%s: the communicator is NULL", name);
     if (comm->gone)
         standin_report (&comm->made, &comm->ended, "%s: the communicator was destroyed; made and destroyed at", name);
+    if (comm->is_unborn)
+        standin_report (&comm->made, NULL, "%s: ncclCommSplit() is still making the communicator, since", name);
     if (idle && comm->state == ncclInProgress)
         standin_report (&comm->begun, NULL, "%s on a communicator on which something else is in progress, begun at",
                         name);
@@ -288,6 +290,9 @@ ncclCommAbort (ncclComm_t comm)
     BEGIN ("ncclCommAbort");
     check (comm, "ncclCommAbort", false);
     comm->aborted = true;
+    if (comm->newborn)
+        comm->newborn->is_unborn = false;
+    comm->newborn = NULL;
     end (comm);
     END (ncclSuccess);
 }

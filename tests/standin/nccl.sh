@@ -83,6 +83,8 @@ failing () {
 # soon WORDS: every line of `out` with them says that it took less than 5 s
 soon () { grep "$1" out >said && cat said && ! grep -E "\(([0-9]{5,}|[5-9][0-9]{3}) ms\)" said; }
 test_expect_success '3 ranks do everything, also in groups' 'ranks 3 && test "$(grep -c "of 3: done on cuda:" out)" = 3'
+test_expect_success 'a stream for each thread: calls come after what any thread has queued' '
+    ranks 2 threads && test "$(grep -c "of 2: done on cuda:" out)" = 2'
 plans='ncclAllReduce:3:2 ncclGroupEnd:1:6 ncclCommSplit:2:2 ncclCommGetAsyncError:9:6 cudaEventQuery:4:700'
 if is_long; then
     for call in ncclAllReduce ncclBroadcast ncclAllGather ncclReduceScatter ncclGroupStart ncclGroupEnd ncclSend ncclRecv \
@@ -101,7 +103,11 @@ done
 test_expect_success 'an error while ranks connect' '
     failing 2 STANDIN_FAIL=ncclCommInitRankConfig:1:2 && test $status = 3 &&
     soon "^rank 1: .*accel_open: engine nccl: NCCL: ncclCommInitRankConfig: unhandled system error" &&
-    soon "^rank 0: .*NCCL does not start on rank 1"'
+    soon "^rank 0: .*NCCL does not start on rank 1" &&
+    failing 2 STANDIN_FAIL=ncclCommGetAsyncError:1:2 && test $status = 3 &&
+    soon "^rank 1: .*accel_open: engine nccl: NCCL: asynchronous error: unhandled system error" &&
+    soon "^rank 0: .*NCCL does not start on rank 1" &&
+    failing 2 STANDIN_DIE=1:ncclCommGetAsyncError:1 && test $status = 137 && soon "^rank 0: .*accel_open: .*rank 1 "'
 test_expect_success 'memory that NCCL does not register or give is used all the same' '
     for call in ncclCommRegister ncclMemAlloc; do ranks 2 STANDIN_FAIL=$call:1:3 || return 1; done'
 plans='1:ncclAllReduce:4 1:ncclCommSplit:2'
@@ -133,6 +139,26 @@ test_expect_success 'an NCCL that is too old' '
     grep "nccl needs NCCL 2.18 or newer, but libnccl.so.2 is version 21706" out'
 test_expect_success 'an engine that was named must be there' '
     STANDIN_DEVICES=1 ACCEL_ENGINE=cuda:nccl failing 2 && grep "NCCL needs a GPU for each rank" out | grep status'
+
+# ---- several hosts ----
+
+# across COMMAND...: 2 ranks, each as on a host of its own, with the GPU of its number
+printf '#!/bin/sh\nRANK=${OMPI_COMM_WORLD_RANK-$PMI_RANK} WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 CUDA_VISIBLE_DEVICES=$RANK
+export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE CUDA_VISIBLE_DEVICES\nexec "$@"\n' >host && chmod +x host
+across () {
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 HWLOC_COMPONENTS=-gl \
+        timeout -k 10 $patience "$mpirun" -n 2 ./host "$@" >out 2>&1
+}
+mpi=$builddir/src/engines/mpi/.libs/accel_engine_mpi.so
+mpirun=$(sed -n 's/^MPIRUN = //p' "$builddir/Makefile")
+if [ -f "$mpi" ] && ! is_sanitized && across true; then
+    cp "$mpi" engines
+    test_expect_success 'on two hosts, ranks meet over engine mpi' '
+        across "$standin/nccl_ranks" && test "$(grep -c "^rank . of 2: done on cuda:0" out)" = 2'
+    test_expect_success 'on two hosts, of which one has no GPU: engines differ' '
+        ! across sh -c "test \$RANK = 0 || export STANDIN_DEVICES=0; exec \"\$0\"" "$standin/nccl_ranks" &&
+        grep "engines differ: rank 0 has cpu:mpi,cuda:nccl, but rank 1 has cpu:mpi" out'
+fi
 test_expect_success 'no rank leaves anything behind' nothing_left
 
 # ---- products by cuBLAS ----

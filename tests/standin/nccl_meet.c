@@ -139,8 +139,16 @@ nccl_split (struct ncclComm *comm)
     }
     if (!have_all (comm, comm->splits, false))
         return;
-    if (comm->colour >= 0)
-        *comm->child = join (comm);
+    if (comm->colour >= 0 && !comm->newborn) {
+        *comm->child = comm->newborn = join (comm);
+        if (comm->newborn) {
+            comm->newborn->is_unborn = true; /* like NCCL, which says so later than it writes */
+            return;
+        }
+    }
+    if (comm->newborn)
+        comm->newborn->is_unborn = false;
+    comm->newborn = NULL;
     comm->state = comm->colour >= 0 && !*comm->child ? ncclSystemError : ncclSuccess;
     comm->is_splitting = comm->has_offered = false;
     atomic_store (&self->splits_done, comm->splits);

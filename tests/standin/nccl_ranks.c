@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that does everything with engine nccl, and says how it ended, for nccl.sh.
- * usage: nccl_ranks [late | leaves | other-gpu] */
+ * usage: nccl_ranks [late | leaves | other-gpu | threads] */
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
@@ -9,6 +9,7 @@
 
 #include <accel/accel.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,51 @@ wait_in_vain (DLDevice device, const struct memory *memory, bool leaves)
     MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
 }
 
+static float *shared;
+
+static void *
+double_shared (void *unused)
+{
+    const DLDevice device = accel_device (acc);
+    memory_of (device)->scale (device, shared, ACCEL_FLOAT32, COUNT, 2);
+    return unused;
+}
+
+/* Each thread has a stream: what a thread queued, and what was queued before a start, comes before the call, also if
+ * the queue's thread makes it, because work on the host's memory was started before. */
+static void
+order_threads (DLDevice device, const struct memory *memory)
+{
+    struct comm_site host = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&host, device);
+    struct accel_comm *world = accel_world (acc);
+    struct accel_work *works[2];
+    int size = accel_num_processes (acc);
+    float *values = calloc (COUNT, sizeof *values), wanted = 1, result;
+    MUST (accel_set_stream (device, (void *) 2, &err));
+    shared = make (memory, device, wanted);
+    host.work = &works[0];
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_t thread;
+        if (pthread_create (&thread, NULL, double_shared, NULL) || pthread_join (thread, NULL))
+            abort ();
+        site.work = NULL;
+        MUST (comm_all_reduce (world, &site, shared, shared, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+        MUST (comm_all_reduce (world, &host, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+        double_shared (NULL);
+        site.work = &works[1];
+        MUST (comm_all_reduce (world, &site, shared, shared, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+        MUST (accel_work_wait (works[0], &err));
+        MUST (accel_work_wait (works[1], &err));
+        wanted *= (float) (4 * size * size);
+    }
+    MUST (memory->read (device, &result, shared, sizeof result, &err));
+    if (result != wanted)
+        must (ACCEL_ERR_SYSTEM, "a wrong sum");
+    memory->destroy (device, shared);
+    free (values);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -107,6 +153,8 @@ main (int argc, char **argv)
         device.device_id = (device.device_id + 1) % 2;
     if (!strcmp (what, "late") || !strcmp (what, "leaves"))
         wait_in_vain (device, memory, !strcmp (what, "leaves"));
+    if (!strcmp (what, "threads"))
+        order_threads (device, memory);
     for (int round = 0; round < ROUNDS; round++) {
         struct accel_comm *group;
         do_all (accel_world (acc), device, memory);

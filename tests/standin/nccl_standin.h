@@ -67,6 +67,8 @@ struct ncclComm {
     unsigned polls;          /* until then */
     struct ncclComm **child; /* of a split; NULL: there is none */
     bool is_splitting, has_offered;
+    bool is_unborn;            /* written where the program wants it, but its parent has not said so */
+    struct ncclComm *newborn;
     unsigned splits;
     int colour, key;
     struct site begun; /* what is going on */

@@ -157,18 +157,26 @@ work_in_thread (void *unused)
     return unused;
 }
 
-/* No thread waits for the GPU before another one goes on. */
+static void
+run_thread (void *(*function) (void *))
+{
+    pthread_t thread;
+    if (pthread_create (&thread, NULL, function, NULL) || pthread_join (thread, NULL))
+        abort ();
+}
+
+/* No thread waits for the GPU before another one goes on.  The C library gives the second of two threads that follow
+ * each other the first one's pthread_t. */
 static void
 threads (void)
 {
     ok (!accel_set_stream (gpu, (void *) 2, &err) && accel_get_stream (gpu) == (void *) 2, "each thread has a stream");
     for (int i = 0; i < 3; i++) {
-        pthread_t thread;
         queue ((cudaStream_t) 2);
-        if (pthread_create (&thread, NULL, work_in_thread, NULL) || pthread_join (thread, NULL))
-            abort ();
+        run_thread (work_in_thread);
+        run_thread (work_in_thread);
     }
-    ok (work ((cudaStream_t) 2), "work on the streams of four threads");
+    ok (work ((cudaStream_t) 2), "work on the streams of seven threads");
 }
 
 /* With two GPUs. */

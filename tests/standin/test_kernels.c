@@ -348,7 +348,8 @@ products (size_t n, size_t m, size_t rank, float rare)
     equal (&p, "product");
     MUST (cudaMalloc ((void **) &good_device, sizeof *good_device));
     for (size_t j = 0; j < rank; j++) {
-        bool wanted = memory_host.orthogonalise (host, p.host, n, rank, j);
+        bool wanted;
+        memory_host.orthogonalise (host, p.host, n, rank, j, &wanted);
         cuda_orthogonalise (p.device, n, rank, j, good_device, stream);
         MUST (cudaMemcpyAsync (&good, good_device, sizeof good, cudaMemcpyDeviceToHost, stream));
         equal (&p, "column made orthogonal");

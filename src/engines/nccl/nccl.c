@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { YIELDS = 50, PAUSE_US = 20, PAUSE_MOST_US = 500, AWAY_MS = 1000 };
+enum { YIELDS = 50, PAUSE_US = 20, PAUSE_MOST_US = 500, AWAY_MS = 1000, ROUND_MS = 100 };
 
 static void
 lock (void)
@@ -295,10 +295,45 @@ meet (const struct accel_engine_job *job, ncclUniqueId *id, struct accel_error *
     return status;
 }
 
-/* Rank by rank, NCCL meets them itself; those who never begin are found by the exchange. */
+enum { CONNECTED, CONNECTS, FAILED }; /* what a rank says of itself while NCCL connects */
+
+/* NCCL, which meets the ranks itself, may not notice one that is gone: the exchange does. */
+static enum accel_status
+connect_together (struct team *team, const struct accel_engine_job *job, char *all, struct accel_error *err)
+{
+    int64_t end = now_ms () + job->timeout_ms;
+    bool goes_on = true;
+    while (goes_on) {
+        lock ();
+        bool connected = team_settle (team, ROUND_MS);
+        if (!connected && now_ms () >= end)
+            team_fail (team, ACCEL_ERR_TIMEOUT, "timed out after %u ms while NCCL was connecting the ranks",
+                       (unsigned) job->timeout_ms);
+        char mine = connected ? CONNECTED : team->status ? FAILED : CONNECTS;
+        unlock ();
+        enum accel_status status = ACCEL_OK;
+        if (job->world_size > 1)
+            status = job->helpers->exchange (job->helpers->context, &mine, all, 1, err);
+        else
+            *all = mine;
+        if (status)
+            return status;
+        goes_on = false;
+        for (int rank = 0; rank < job->world_size && !team->status; rank++) {
+            if (all[rank] == FAILED)
+                return job->helpers->fail (err, ACCEL_ERR_PEER, "accel_open: NCCL does not start on rank %d", rank);
+            goes_on = goes_on || all[rank] == CONNECTS;
+        }
+    }
+    return ACCEL_OK;
+}
+
 static enum accel_status
 connect_ranks (struct team *team, const struct accel_engine_job *job, const ncclUniqueId *id, struct accel_error *err)
 {
+    char *all = calloc ((size_t) job->world_size, 1);
+    if (!all)
+        return job->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     lock ();
@@ -306,22 +341,13 @@ connect_ranks (struct team *team, const struct accel_engine_job *job, const nccl
     team_check (team, nccl.CommInitRankConfig (&team->comm, team->size, *id, team->rank, &config),
                 "ncclCommInitRankConfig");
     unlock ();
-    char mine = (char) team->status, *all = calloc ((size_t) job->world_size, 1);
-    enum accel_status status = ACCEL_OK;
-    if (all && job->world_size > 1)
-        status = job->helpers->exchange (job->helpers->context, &mine, all, 1, err);
-    for (int rank = 0; all && !status && !team->status && rank < job->world_size; rank++)
-        if (all[rank])
-            status = job->helpers->fail (err, ACCEL_ERR_PEER, "accel_open: NCCL does not start on rank %d", rank);
+    enum accel_status status = connect_together (team, job, all, err);
     free (all);
     lock ();
-    if (!status && !team_settle (team, job->timeout_ms))
-        team_fail (team, ACCEL_ERR_TIMEOUT, "timed out after %u ms while NCCL was connecting the ranks",
-                   (unsigned) job->timeout_ms);
-    if (status)
-        team_fail (team, status, "the job was not opened"); /* so that closing it does not wait */
-    else if (team->status)
+    if (team->status)
         status = job->helpers->fail (err, team->status, "accel_open: engine nccl: %s", team->why);
+    else if (status)
+        team_fail (team, status, "the job was not opened"); /* so that closing it does not wait */
     unlock ();
     return status;
 }
@@ -344,15 +370,25 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
     enum accel_status status = meet (job, &id, err);
     if (status)
         return status;
+    struct team *team;
     lock ();
-    struct team *team = team_create (job->helpers, job->world_size, job->rank, job->timeout_ms, err);
+    status = team_create (&team, job->helpers, job->world_size, job->rank, job->timeout_ms, err);
     unlock ();
-    status = team ? connect_ranks (team, job, &id, err) : ACCEL_ERR_SYSTEM;
+    if (!status)
+        status = connect_ranks (team, job, &id, err);
     if (status && team)
         destroy (team);
     else
         *transport = team;
     return status;
+}
+
+/* NCCL still writes where the communicator will be. */
+static void
+await_birth (struct team *team)
+{
+    if (team->parent && !team_settle (team->parent, CLOSE_MS) && team->parent)
+        team_fail (team->parent, ACCEL_ERR_PEER, "a group was closed while NCCL was making it");
 }
 
 /* Also groups that were made and never joined. */
@@ -364,12 +400,12 @@ engine_close (void *transport)
     lock ();
     for (struct team *child = nccl_teams, *next; child; child = next) {
         next = child->next;
-        if (child->origin == team && !child->is_joined)
+        if (child->origin == team && !child->is_joined) {
+            await_birth (child);
             team_destroy (child);
+        }
     }
-    /* NCCL still writes where the communicator will be. */
-    if (team->parent && !team_settle (team->parent, CLOSE_MS) && team->parent)
-        team_fail (team->parent, ACCEL_ERR_PEER, "a group was closed while NCCL was making it");
+    await_birth (team);
     unlock ();
     destroy (team);
 }
@@ -390,11 +426,12 @@ static enum accel_status
 engine_split (void *transport, int64_t place, int rank, struct accel_error *err)
 {
     struct team *team = transport, *child = NULL;
+    enum accel_status status = ACCEL_OK;
     VISIT;
     lock ();
     if (place >= 0)
-        child = team_create (team->helpers, 0, rank, team->timeout_ms, err);
-    struct flight *flight = child || place < 0 ? flight_create (team, NULL) : NULL;
+        status = team_create (&child, team->helpers, 0, rank, team->timeout_ms, err);
+    struct flight *flight = status ? NULL : flight_create (team, NULL);
     if (flight) {
         flight->child = child;
         flight->colour = place < 0 ? NCCL_SPLIT_NOCOLOR : (int) place;
@@ -404,7 +441,6 @@ engine_split (void *transport, int64_t place, int rank, struct accel_error *err)
         child->origin = child->parent = team;
         child->place = place;
     }
-    enum accel_status status = child || place < 0 ? ACCEL_OK : ACCEL_ERR_SYSTEM;
     if (!status && !flight) {
         status = fail_as_team (team, err);
         if (child)

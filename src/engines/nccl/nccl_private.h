@@ -129,9 +129,9 @@ struct team {
 extern pthread_mutex_t nccl_mutex; /* of all teams */
 extern struct team *nccl_teams;
 
-/** @return NULL, and fills @p err */
-struct team *team_create (const struct accel_engine_helpers *helpers, int size, int rank, uint32_t timeout_ms,
-                          struct accel_error *err);
+/** @param[out] team  NULL on failure */
+enum accel_status team_create (struct team **team, const struct accel_engine_helpers *helpers, int size, int rank,
+                               uint32_t timeout_ms, struct accel_error *err);
 void team_destroy (struct team *team);
 
 /* All with the lock, on the GPU. */

@@ -41,12 +41,14 @@ await_stream (const struct team *team)
     cudaEventDestroy (event);
 }
 
+/* Of a group that NCCL is still making, the communicator is NCCL's: it is ended once the parent has been told. */
 static void
 end_comm (struct team *team)
 {
-    if (team->comm)
+    if (team->comm && !team->parent) {
         nccl.CommAbort (team->comm);
-    team->comm = NULL;
+        team->comm = NULL;
+    }
     team->is_settling = false;
     await_stream (team);
 }
@@ -63,8 +65,10 @@ team_fail (struct team *team, enum accel_status status, const char *format, ...)
     va_end (args);
     end_comm (team);
     for (struct team *child = nccl_teams; child; child = child->next)
-        if (child->parent == team && !child->status) {
+        if (child->parent == team) {
             child->parent = NULL;
+            if (child->status)
+                continue;
             child->status = status;
             memcpy (child->why, team->why, sizeof child->why);
         }
@@ -163,6 +167,13 @@ post (struct flight *flight)
     team_check (team, result, name);
 }
 
+/* NCCL writes where a communicator will be before it says whether it could make it. */
+static bool
+is_born (const struct team *team)
+{
+    return !team->parent && team->comm;
+}
+
 bool
 team_pump (struct team *team)
 {
@@ -172,7 +183,7 @@ team_pump (struct team *team)
         struct flight *flight = team->status ? NULL : find_first (team, FLIGHT_WAITS);
         if (!flight)
             return true;
-        if (!team->comm)
+        if (!is_born (team))
             return false;
         post (flight);
     }
@@ -183,7 +194,7 @@ bool
 team_settle (struct team *team, int64_t ms)
 {
     int64_t end = now_ms () + ms;
-    while (!team->status && (!team_pump (team) || !team->comm)) {
+    while (!team->status && (!team_pump (team) || !is_born (team))) {
         if (now_ms () >= end)
             return false;
         pthread_mutex_unlock (&nccl_mutex);
@@ -273,23 +284,21 @@ flight_is_over (struct flight *flight)
 
 /* ---- teams ---- */
 
-struct team *
-team_create (const struct accel_engine_helpers *helpers, int size, int rank, uint32_t timeout_ms,
+enum accel_status
+team_create (struct team **made, const struct accel_engine_helpers *helpers, int size, int rank, uint32_t timeout_ms,
              struct accel_error *err)
 {
-    struct team *team = calloc (1, sizeof *team);
-    if (!team) {
-        helpers->fail (err, ACCEL_ERR_NOMEM, "engine nccl: out of memory");
-        return NULL;
-    }
+    struct team *team = *made = calloc (1, sizeof *team);
+    if (!team)
+        return helpers->fail (err, ACCEL_ERR_NOMEM, "engine nccl: out of memory");
     cudaError_t error = cudaStreamCreateWithFlags (&team->stream, cudaStreamNonBlocking);
     if (error) {
         cudaGetLastError ();
-        helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
-                       "engine nccl: cuda:%d: cudaStreamCreateWithFlags: %s (%s)", gpu_device (),
-                       cudaGetErrorString (error), cudaGetErrorName (error));
         free (team);
-        return NULL;
+        *made = NULL;
+        return helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
+                              "engine nccl: cuda:%d: cudaStreamCreateWithFlags: %s (%s)", gpu_device (),
+                              cudaGetErrorString (error), cudaGetErrorName (error));
     }
     team->helpers = helpers;
     team->size = size;
@@ -297,7 +306,7 @@ team_create (const struct accel_engine_helpers *helpers, int size, int rank, uin
     team->timeout_ms = timeout_ms;
     team->next = nccl_teams;
     nccl_teams = team;
-    return team;
+    return ACCEL_OK;
 }
 
 /* In good order, if other ranks let it. */
@@ -332,6 +341,8 @@ team_destroy (struct team *team)
     struct team **at = &nccl_teams;
     forget_buffers (team);
     leave (team);
+    if (team->comm) /* no group looks at it any more */
+        team_fail (team, ACCEL_ERR_PEER, "the job was closed while NCCL was busy");
     end_comm (team);
     while (team->flights) {
         struct flight *flight = team->flights;

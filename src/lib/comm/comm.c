@@ -14,11 +14,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Over the host's engine, which has connected the ranks already; no call is counted, nor noted. */
+static enum accel_status
+gather (struct accel_comm *comm, const void *mine, void *all, size_t bytes, struct accel_error *err)
+{
+    static const struct comm_site site = { .call = JOBSEG_CALL_OPEN, .file = "accel_open" };
+    const struct accel_engine *opening = comm->watch.engine;
+    const struct accel_engine_call call = {
+        .kind = ACCEL_ENGINE_ALL_GATHER,
+        .dtype = ACCEL_UINT8,
+        .element_bytes = 1,
+        .count = bytes,
+        .send = mine,
+        .recv = all,
+        .root = -1,
+        .site = &site,
+        .public_call = site.call,
+        .helpers = &comm->watch.helpers,
+        .device = { .device_type = kDLCPU },
+    };
+    comm_watch_route (comm, (struct comm_route){ comm->engine, comm->transport });
+    enum accel_status status = comm->engine->run (comm->transport, &call, err);
+    comm_watch_route (comm, (struct comm_route){ opening, NULL });
+    return status;
+}
+
+/* Ranks of one host have a segment for it. */
 static enum accel_status
 exchange (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err)
 {
-    const struct watch *watch = context;
-    return bootstrap_exchange (watch->bootstrap, mine, all, bytes, err);
+    struct watch *watch = context;
+    struct accel_comm *comm = (struct accel_comm *) (void *) ((char *) watch - offsetof (struct accel_comm, watch));
+    return comm->bootstrap.source || !comm->engine ? bootstrap_exchange (watch->bootstrap, mine, all, bytes, err)
+                                                   : gather (comm, mine, all, bytes, err);
 }
 
 /* All ranks are here before the engine connects them, and it has connected them before this one counts as a member. */
@@ -33,6 +61,8 @@ connect_job (struct accel_comm *comm, const struct accel_engine *engine, struct 
     comm_watch (comm, NULL, job->timeout_ms);
     comm->watch.helpers.exchange = exchange;
     status = comm_choose_links (comm, engine, job, err);
+    if (!status && comm->bootstrap.source)
+        status = comm_compare_links (comm, engine, err);
     if (status)
         return status;
     comm->watch.engine = engine;
@@ -40,7 +70,10 @@ connect_job (struct accel_comm *comm, const struct accel_engine *engine, struct 
     if (status)
         return status;
     comm->engine = engine;
-    status = comm_open_links (comm, job, err);
+    if (!comm->bootstrap.source)
+        status = comm_compare_links (comm, engine, err);
+    if (!status)
+        status = comm_open_links (comm, job, err);
     if (status)
         return status;
     comm->watch.transport = comm->transport;

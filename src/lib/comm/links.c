@@ -27,6 +27,16 @@ add_served (struct served *served, const char *kind, const struct accel_engine *
     snprintf (served->text + length, sizeof served->text - length, "%s%s:%s", length ? "," : "", kind, engine->name);
 }
 
+/* NULL: the host's engine serves @device too, or nobody does. */
+static const struct comm_link *
+find (const struct accel_comm *comm, DLDevice device)
+{
+    for (int i = 0; i < comm->link_count; i++)
+        if (comm->links[i].devices & ACCEL_ENGINE_BIT (device.device_type))
+            return &comm->links[i];
+    return NULL;
+}
+
 static bool
 add_link (struct accel_comm *comm, const struct accel_engine *engine, uint64_t bit, bool named)
 {
@@ -55,7 +65,7 @@ note_refusal (struct accel_comm *comm, const struct accel_error *why)
  * refused. */
 static enum accel_status
 choose_for (struct accel_comm *comm, const struct accel_engine *host, struct engine_job *job, DLDeviceType type,
-            struct served *served, struct accel_error *err)
+            struct accel_error *err)
 {
     char name[ENGINE_NAME_MOST + 1];
     const char *kind = tensor_device_name ((DLDevice){ .device_type = type });
@@ -71,7 +81,6 @@ choose_for (struct accel_comm *comm, const struct accel_engine *host, struct eng
         if (status)
             return named ? status : ACCEL_OK;
     }
-    add_served (served, kind, engine);
     if (engine == host)
         comm->devices |= ACCEL_ENGINE_BIT (type);
     else if (!add_link (comm, engine, ACCEL_ENGINE_BIT (type), named))
@@ -80,38 +89,45 @@ choose_for (struct accel_comm *comm, const struct accel_engine *host, struct eng
     return ACCEL_OK;
 }
 
-/* A rank that waits for an engine that others do not have would wait for ever. */
-static enum accel_status
-compare (struct accel_comm *comm, const struct served *mine, struct accel_error *err)
+enum accel_status
+comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, struct engine_job *job,
+                   struct accel_error *err)
 {
-    if (!comm->bootstrap.source)
+    const char *host_name = job->engine;
+    enum accel_status status = ACCEL_OK;
+    for (int type = 0; !status && type < MEMORY_KINDS; type++)
+        if (memory_table (type) && !memory_table (type)->host)
+            status = choose_for (comm, host, job, (DLDeviceType) type, err);
+    job->engine = host_name;
+    job->memory = kDLCPU;
+    return status;
+}
+
+/* A rank that waits for an engine that others do not have would wait for ever. */
+enum accel_status
+comm_compare_links (struct accel_comm *comm, const struct accel_engine *host, struct accel_error *err)
+{
+    struct served mine = { "" };
+    if (comm->size == 1)
         return ACCEL_OK;
+    add_served (&mine, "cpu", host);
+    for (int type = 0; type < MEMORY_KINDS; type++) {
+        const DLDevice device = { .device_type = (DLDeviceType) type };
+        const struct comm_link *link = find (comm, device);
+        if (link || (comm->devices & ACCEL_ENGINE_BIT (type)))
+            add_served (&mine, tensor_device_name (device), link ? link->engine : host);
+    }
     AUTO_FREE struct served *all = calloc ((size_t) comm->size, sizeof *all);
     if (!all)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
-    enum accel_status status = bootstrap_exchange (&comm->bootstrap, mine, all, sizeof *mine, err);
+    const struct accel_engine_helpers *helpers = &comm->watch.helpers;
+    enum accel_status status = helpers->exchange (helpers->context, &mine, all, sizeof mine, err);
     for (int rank = 1; !status && rank < comm->size; rank++)
         if (strncmp (all[rank].text, all[0].text, sizeof all->text))
             status = accel_fail (err, ACCEL_ERR_INVALID,
                                  "accel_open: engines differ: rank 0 has %.100s, but rank %d has %.100s", all[0].text,
                                  rank, all[rank].text);
     return status;
-}
-
-enum accel_status
-comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, struct engine_job *job,
-                   struct accel_error *err)
-{
-    struct served served = { "" };
-    const char *host_name = job->engine;
-    enum accel_status status = ACCEL_OK;
-    add_served (&served, "cpu", host);
-    for (int type = 0; !status && type < MEMORY_KINDS; type++)
-        if (memory_table (type) && !memory_table (type)->host)
-            status = choose_for (comm, host, job, (DLDeviceType) type, &served, err);
-    job->engine = host_name;
-    job->memory = kDLCPU;
-    return status ? status : compare (comm, &served, err);
 }
 
 /* An engine that nobody named, and that cannot connect these ranks, which all of them find, is left out. */
@@ -160,16 +176,6 @@ comm_give_up_links (struct accel_comm *comm, const char *reason)
     for (int i = 0; i < comm->link_count; i++)
         if (comm->links[i].is_open && comm->links[i].engine->give_up)
             comm->links[i].engine->give_up (comm->links[i].transport, reason);
-}
-
-/* NULL: the host's engine serves @device too, or nobody does. */
-static const struct comm_link *
-find (const struct accel_comm *comm, DLDevice device)
-{
-    for (int i = 0; i < comm->link_count; i++)
-        if (comm->links[i].devices & ACCEL_ENGINE_BIT (device.device_type))
-            return &comm->links[i];
-    return NULL;
 }
 
 const struct accel_engine *

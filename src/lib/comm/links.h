@@ -5,10 +5,14 @@
 
 #include "lib/comm/comm_object.h"
 
-/** Choose them, as @p job->engines says or the best ones, and compare all choices with those of the other ranks.
+/** Choose them, as @p job->engines says or the best ones.
  *  @param host  the engine for host memory, which may serve other memory too */
 enum accel_status comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, struct engine_job *job,
                                      struct accel_error *err);
+
+/** Compare what was chosen with the choices of the other ranks; all of them call this. */
+enum accel_status comm_compare_links (struct accel_comm *comm, const struct accel_engine *host,
+                                      struct accel_error *err);
 
 /** Open and close what was chosen.  @{ */
 enum accel_status comm_open_links (struct accel_comm *comm, struct engine_job *job, struct accel_error *err);

@@ -17,6 +17,7 @@
 #include "lib/comm/work.h"
 
 #include "lib/base/error.h"
+#include "lib/memory/memory.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -367,6 +368,16 @@ fail_to_start (const struct comm_site *site, int number, struct accel_error *err
     return ACCEL_ERR_SYSTEM;
 }
 
+/* What this thread has queued on @device comes before what the queue's thread will queue there: where each thread has a
+ * stream, to ask for it orders them.  Without the lock, because the GPU may be busy. */
+static void
+order_streams (DLDevice device)
+{
+    const struct memory *memory = memory_of (device);
+    if (memory && memory->stream)
+        memory->stream (device);
+}
+
 /* A process alone waits for nobody, so its work is over at once. */
 enum accel_status
 work_start (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_work **work,
@@ -383,6 +394,8 @@ work_start (struct accel_comm *comm, const struct accel_engine_call *call, struc
     if (comm->size == 1) {
         perform (made);
         made->over = true;
+    } else if (!comm_is_for_host (&made->site)) {
+        order_streams (made->site.device);
     }
     work_lock ();
     if (made->over)

@@ -177,11 +177,13 @@ expand (DLDevice device, float *values, float *error, const float *p, const floa
     matrix_expand (values, error, p, q, n, m, rank);
 }
 
-static bool
-orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j)
+static void
+orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, bool *good)
 {
     (void) device;
-    return matrix_orthogonalise (columns, rows, rank, j);
+    bool is_good = matrix_orthogonalise (columns, rows, rank, j);
+    if (good)
+        *good = is_good;
 }
 
 const struct memory memory_host = {

@@ -75,7 +75,8 @@ struct memory_products {
     /** @} */
 };
 
-/** What can be done with data in one kind of memory.  All functions are there, and any thread may call them. */
+/** What can be done with data in one kind of memory.  Any thread may call the functions, all of which exist unless a
+ *  comment says what NULL means. */
 struct memory {
     bool host;    /* the processor can read and write it */
     bool threads; /* an update is faster if several threads have a stretch each */
@@ -95,7 +96,8 @@ struct memory {
     /** Copy elements between tensors of one shape and type on one device; strides may differ. */
     void (*copy_tensor) (const DLTensor *to, const DLTensor *from);
 
-    /** Where operations on @p device are queued, as engines get it.  NULL: nowhere, they are done when they return */
+    /** Where operations on @p device are queued, as engines get it; if each thread has a stream, this thread's, which
+     *  is now ordered with what libaccel queues on others.  NULL: nowhere, they are done when they return */
     void *(*stream) (DLDevice device);
     /** Queue on @p stream from now on, after what has been queued.  NULL: there are no streams */
     enum accel_status (*set_stream) (DLDevice device, void *stream, struct accel_error *err);
@@ -128,7 +130,8 @@ struct memory {
                                  size_t rank);
     void (*expand) (DLDevice device, float *values, float *error, const float *p, const float *q, size_t n, size_t m,
                     size_t rank);
-    bool (*orthogonalise) (DLDevice device, float *columns, size_t rows, size_t rank, size_t j);
+    /** @param[out] good  what matrix_orthogonalise() returns, for which the host waits; NULL: not asked */
+    void (*orthogonalise) (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, bool *good);
 
     /** What it does with many arrays at once (lists.h).  NULL: nothing */
     const struct memory_lists *lists;

@@ -190,7 +190,9 @@ orthogonalise_q (const struct accel_model *model, struct power_sgd *power, const
     enum accel_status status = ACCEL_OK;
     for (size_t j = 0; j < matrix->rank; j++)
         for (int i = 0; !status && i < 3; i++) {
-            if (model->memory->orthogonalise (model->device, matrix->q, matrix->m, matrix->rank, j))
+            bool good;
+            model->memory->orthogonalise (model->device, matrix->q, matrix->m, matrix->rank, j, &good);
+            if (good)
                 break;
             status = redraw_column (model, power, matrix, j, err);
         }
@@ -297,7 +299,7 @@ go_on (struct accel_model *model, size_t s, const unsigned char *mask, bool expa
         if (!expands && !matrix->rank)
             memory->narrow (device, grad->data, model->spans[s].dtype, sent, count);
         for (size_t j = 0; !expands && j < matrix->rank; j++)
-            memory->orthogonalise (device, sent, matrix->n, matrix->rank, j);
+            memory->orthogonalise (device, sent, matrix->n, matrix->rank, j, NULL);
         if (!expands && matrix->rank)
             multiply_transposed (model, sent, matrix);
         if (expands && matrix->rank) {

@@ -265,6 +265,8 @@ report (struct accel_model *model, size_t index, struct accel_error *err)
     reducer->reported++;
     if (!reducer->reduces)
         return ACCEL_OK;
+    if (model->memory->stream) /* orders what this thread has queued before what the queue's thread will */
+        model->memory->stream (model->device);
     /* Whether something is in flight or not: programs must not depend on it. */
     comm_reserve (reducer->comm, true);
     ptrdiff_t s = model->span_of[index];

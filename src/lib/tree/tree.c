@@ -152,7 +152,7 @@ accel_tree_copy_tensor (struct accel_tree **tree, const DLTensor *tensor, struct
     enum accel_status status = tensor_check (tensor, err);
     bool is_host = !status && tensor_device_is_host (tensor->device);
     if (!status && !is_host && !memory_of (tensor->device))
-        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "the tensor is not in host memory");
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "this libaccel has no code for the device of the tensor");
     if (!status)
         status = is_host ? tensor_clone (&copy, tensor, err) : memory_clone (&copy, tensor, err);
     if (!status)
