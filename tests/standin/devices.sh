@@ -20,7 +20,7 @@ test_expect_success 'digits are learnt with the losses and the bits of the CPU' 
 test_expect_success 'a step has as many launches for many parameters as for few, and waits for nothing but numbers' '
     timeout $patience "$builddir/tests/standin/launches" >out && test "$(grep -c ^ok out)" -eq 9'
 if is_long; then
-    test_expect_success '... also for 300, in all ways' '
+    test_expect_success '... also for 120, in all ways' '
         timeout $patience "$builddir/tests/standin/launches" large >out && test "$(grep -c ^ok out)" -eq 21'
 fi
 if is_long; then

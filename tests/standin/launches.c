@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST = 300, MANY = 40, FEW = 10, FIRST_STEPS = 2, STEPS = 4, TYPES = 4 };
+enum { MOST = 120, MANY = 40, FEW = 10, FIRST_STEPS = 2, STEPS = 4, TYPES = 4 };
 
 static struct accel_error err;
 static bool is_large;
