@@ -49,7 +49,7 @@ test_expect_success '3 ranks: calls give the bits of the host' 'conforms 3 calls
 if is_long; then
     test_expect_success '1 to 4 ranks, in 100 orders of streams' '
         for seed in $(seq 100); do
-            for ranks in 1 2 3 4; do STANDIN_SEED=$seed conforms $ranks || return 1; done
+            STANDIN_SEED=$seed conforms $((seed % 4 + 1)) || return 1
         done'
 fi
 port=$(free_port)
