@@ -60,6 +60,7 @@ chmod +x fakes/*
 fake () {
     PATH=$scratch/fakes:$PATH NVCC=nvcc "$@"
 }
+unset CUDA_VISIBLE_DEVICES CUDA_ARCHITECTURES # those of whoever runs the tests
 test_expect_success 'a driver that finds no GPU, and variables that hide them' '
     : >fakes/broken && test_exit 2 fake "$gpu/run" --out none 2>err && rm fakes/broken &&
     grep "nvidia-smi shows no GPU .*: No devices were found$" err &&
