@@ -75,8 +75,7 @@ ranks () {
 # failing ...: the same where a rank fails.  Its memory is left as it is, and the leak sanitizer cannot read that of GPUs.
 failing () {
     leaks=detect_leaks=0
-    ! ranks "$@"
-    failed=$?
+    if ranks "$@"; then failed=1; else failed=0; fi
     leaks=
     return $failed
 }
