@@ -44,7 +44,7 @@ void AnnotateIgnoreWritesEnd (const char *file, int line);
 #define NO_SANITIZE
 #endif
 
-enum { MOST_THREADS = 1024, AT_ONCE = 256, MOST_SHARED = 64, STACK = 128 << 10 /* room for the reports of sanitizers */ };
+enum { MOST_THREADS = 1024, AT_ONCE = 256, MOST_SHARED = 64, STACK = 128 << 10 /* room for sanitizers */ };
 enum state { READY, AT_BARRIER, DONE };
 
 #ifdef __x86_64__

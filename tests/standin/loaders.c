@@ -325,7 +325,8 @@ walk_rank (struct accel *job)
 {
     acc = job;
     gpu = accel_device (acc);
-    if (!right (gpu.device_type == kDLCUDA && gpu.device_id == accel_process_index (acc), "not on the GPU of its number"))
+    bool on_own = gpu.device_type == kDLCUDA && gpu.device_id == accel_process_index (acc);
+    if (!right (on_own, "not on the GPU of its number"))
         return;
     find_cuda ();
     cuda.set (gpu.device_id);
