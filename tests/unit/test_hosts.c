@@ -5,11 +5,13 @@
 #include "hosts/allocation.h"
 #include "hosts/head_state.h"
 #include "hosts/hostlist.h"
+#include "hosts/lender.h"
 #include "hosts/parcel.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* "a:4 b" : names, and slots if they are known. */
 static void
@@ -384,6 +386,22 @@ test_verdict (void)
     ok (!verdict_find (&head), "unless the host's clock is not known so well");
 }
 
+/* An mpirun that does not end by itself. */
+static void
+test_lender (void)
+{
+    struct lender lender = LENDER_NONE;
+    lender.until_ms = 1; /* long ago */
+    lender.pid = fork ();
+    if (lender.pid == 0)
+        for (;;)
+            pause ();
+    alarm (900);
+    lender_finish (&lender);
+    alarm (0);
+    ok (!lender.pid, "mpirun is ended by force");
+}
+
 int
 main (void)
 {
@@ -396,5 +414,6 @@ main (void)
     test_wire ();
     test_parcel ();
     test_verdict ();
+    test_lender ();
     return done_testing ();
 }
