@@ -18,10 +18,10 @@ export ACCEL_ENGINE_PATH
 
 test_expect_success 'digits are learnt with the losses and the bits of the CPU' 'timeout $patience "$gpu" >out'
 test_expect_success 'a step has as many launches for many parameters as for few, and waits for nothing but numbers' '
-    timeout $patience "$builddir/tests/standin/launches" >out && test "$(grep -c ^ok out)" -eq 9'
+    timeout $patience "$builddir/tests/standin/launches" >out && test "$(grep -c ^ok out)" -eq 12'
 if is_long; then
     test_expect_success '... also for 120, in all ways' '
-        timeout $patience "$builddir/tests/standin/launches" large >out && test "$(grep -c ^ok out)" -eq 21'
+        timeout $patience "$builddir/tests/standin/launches" large >out && test "$(grep -c ^ok out)" -eq 24'
 fi
 if is_long; then
     test_expect_success 'digits, in any order of streams' '

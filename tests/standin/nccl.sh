@@ -197,6 +197,9 @@ for call in cublasSetStream_v2 cublasSetWorkspace_v2 cublasSgemm_v2; do
         test_exit 1 env STANDIN_FAIL=$call:1:13 timeout $patience "$standin/products" >out &&
         grep "rank [01] .*: cuda:[01]: $call: CUBLAS_STATUS_EXECUTION_FAILED\$" out'
 done
+test_expect_success 'cuBLAS makes both products of 2 matrices in 3 passes of 2 models' '
+    test_exit 1 env STANDIN_FAIL=cublasSgemm_v2:24:13 timeout $patience "$standin/products" >out &&
+    STANDIN_FAIL=cublasSgemm_v2:25:13 products 0 WARNING'
 mkdir no_blas && cp "$standin"/.libs/libnccl.so.2* "$standin"/.libs/libstandin_cudart.so no_blas
 test_expect_success 'a cuBLAS without these functions: a warning, and libaccel multiplies' '
     : >empty.c && $CC -shared -fPIC -o no_blas/libcublas.so.13 empty.c && cp no_blas/libcublas.so.13 no_blas/libcublas.so.12 &&
