@@ -89,59 +89,23 @@ pass_gate (uint64_t serial, uint64_t bits)
     return before & UINT32_MAX;
 }
 
-/* Of the data of a bundle, which goes in several messages if it is larger. */
-static size_t
-part_bytes (void)
-{
-    return mpi_world.control_most - sizeof (struct header);
-}
-
-static size_t
-parts_of (size_t data)
-{
-    return (data + part_bytes () - 1) / part_bytes ();
-}
-
-static size_t
-part_of (size_t data, size_t i)
-{
-    size_t left = data - i * part_bytes ();
-    return left < part_bytes () ? left : part_bytes ();
-}
-
-/* Add @bytes to the data at @at of a bundle, in which each part has a header. */
-static void
-put (char *bundle, size_t at, const char *from, size_t bytes)
-{
-    while (bytes) {
-        size_t part = at / part_bytes (), offset = at % part_bytes (), now = part_bytes () - offset;
-        now = now < bytes ? now : bytes;
-        memcpy (bundle + part * mpi_world.control_most + sizeof (struct header) + offset, from, now);
-        at += now;
-        from += now;
-        bytes -= now;
-    }
-}
-
-/* What the ranks of @mask have written.  @return its size, without headers; @to may be NULL */
+/* What the ranks of @mask have written.  @return its size; @to may be NULL */
 static size_t
 pack (const struct flight *flight, uint64_t mask, char *to)
 {
     struct header header = { .session = mpi_world.session, .called = { .kind = BUNDLE }, .rank = flight->team->rank };
-    size_t bytes = 0;
+    size_t bytes = sizeof header;
     for (int i = 0; i < mpi_host.size; i++)
         if (mask & bit_of (i)) {
             const char *slot = slot_of (i, flight->serial);
             size_t entry = entry_bytes ((const struct header *) (const void *) slot);
             if (to)
-                put (to, bytes, slot, entry);
+                memcpy (to + bytes, slot, entry);
             bytes += entry;
         }
-    header.called.count = bytes;
-    for (size_t i = 0; to && i < parts_of (bytes); i++) {
-        header.inline_bytes = (uint32_t) part_of (bytes, i);
-        memcpy (to + i * mpi_world.control_most, &header, sizeof header);
-    }
+    header.inline_bytes = (uint32_t) (bytes - sizeof header);
+    if (to)
+        memcpy (to, &header, sizeof header);
     return bytes;
 }
 
@@ -149,7 +113,7 @@ pack (const struct flight *flight, uint64_t mask, char *to)
 static void
 send_bundle (struct flight *flight, uint64_t mask)
 {
-    size_t data = pack (flight, mask, NULL), parts = parts_of (data), bytes = data + parts * sizeof (struct header);
+    size_t bytes = pack (flight, mask, NULL);
     char *parcel = parcel_take (bytes), *bundle = parcel ? parcel : (flight->control = malloc (bytes));
     flight->is_sent = true;
     if (!bundle) {
@@ -161,9 +125,8 @@ send_bundle (struct flight *flight, uint64_t mask)
         int rank = (mpi_host.first + i) % flight->team->size;
         if (parcel)
             parcel_send (flight->team->peers[rank], bytes);
-        for (size_t k = 0; k < parts && !parcel; k++)
-            post_control (flight, rank, bundle + k * mpi_world.control_most,
-                          sizeof (struct header) + part_of (data, k));
+        else
+            post_control (flight, rank, bundle, bytes);
     }
 }
 
@@ -288,34 +251,6 @@ enqueue (struct queue *queue, struct message *message)
         at = &(*at)->next;
     message->next = *at;
     *at = message;
-}
-
-/* Parts of a rank come one after the other. */
-struct message *
-boards_assemble (struct team *team, struct message *part)
-{
-    struct message **whole = &team->parts[part->header.rank];
-    size_t all = part->header.called.count, data = part->header.inline_bytes;
-    if (!*whole && all == data)
-        return part;
-    if (!*whole && (*whole = malloc (sizeof **whole + all))) {
-        **whole = *part;
-        (*whole)->header.inline_bytes = 0;
-    }
-    struct header *header = *whole ? &(*whole)->header : NULL;
-    bool fits = header && header->called.count == all && data <= all - header->inline_bytes;
-    if (fits) {
-        memcpy ((*whole)->data + header->inline_bytes, part->data, data);
-        header->inline_bytes += (uint32_t) data;
-    } else {
-        world_check (header ? MPI_ERR_TRUNCATE : MPI_ERR_NO_MEM, "a bundle of messages");
-    }
-    free (part);
-    if (!fits || header->inline_bytes < all)
-        return NULL;
-    part = *whole;
-    *whole = NULL;
-    return part;
 }
 
 bool

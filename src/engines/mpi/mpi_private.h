@@ -71,7 +71,6 @@ enum {
     TIERS_PIECE_LEAST = 16 << 10,
     SPREAD_LEAST = 64 << 10, /* bytes of a part */
     TIERS_LEAST = 32 << 10, /* bytes, for each link of the chain of hosts; less is faster without steps of ranks */
-    NEAR_BYTES = 256 << 10,   /* on one machine, up to this go in messages of CONTROL_BYTES */
     MESSAGE_BYTES = 64 << 20, /* of one message: counts in MPI are int, and each one that arrives is progress */
     PIECE_MOST = 256 << 10,   /* bytes of a reduction that one rank sends to another at once */
     PIECE_LEAST = 16 << 10,
@@ -133,7 +132,6 @@ struct host {
     int size, rank; /* of this host; 0: nothing is shared */
     int first;      /* rank of the job that is rank 0 here */
     int hosts;      /* of the job */
-    bool is_near;   /* all of them are on one machine */
     int above, below; /* the first rank of the next host, and of the one before; -1: there is none */
     int above_size, below_size;
     unsigned char *memory, *stages, *arenas;
@@ -232,7 +230,6 @@ struct team {
     char its_reason[REASON_BYTES];
     struct queue *queues; /* [size], of control messages that have come too early */
     struct queue *bundled; /* [size], the same from boards of other hosts, in the order of calls; without `last` */
-    struct message **parts; /* [size], bundles that are not complete */
     uint64_t boarded;      /* calls that this rank has started with its board */
     uint64_t *matched;     /* [size] messages of boards that have found their call */
     uint32_t *pairs_to, *pairs_from; /* [size] control messages from rank to rank, started and matched */
@@ -423,8 +420,6 @@ bool boards_peek (const struct team *team, int rank, const struct header **heade
 void boards_take (struct team *team, int rank);
 /** Whether a rank of this host has written something new. */
 bool boards_have (const struct team *team, int rank);
-/** Take a part of a bundle.  @return the bundle, to be freed, or NULL: it is not complete */
-struct message *boards_assemble (struct team *team, struct message *part);
 /** Queue the message at @p at of a bundle.  @param[out] rank  whose it is  @return whether there was one */
 bool boards_unpack (struct team *team, const struct message *bundle, size_t *at, int *rank);
 

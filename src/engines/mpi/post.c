@@ -44,24 +44,9 @@ static void
 send_one (struct flight *flight, int rank, struct block *block, const void *at, size_t bytes, int tag)
 {
     MPI_Request *request = next_request ();
-    int done = 0;
-    if (!request || !world_check (MPI_Isend (at, (int) bytes, MPI_BYTE, flight->team->peers[rank], tag, mpi_world.comm,
-                                             request), "MPI_Isend"))
-        return;
-    if (mpi_host.is_near && bytes <= CONTROL_BYTES)
-        world_check (MPI_Test (request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (done)
-        flight->team->moved = true;
-    else
+    if (request && world_check (MPI_Isend (at, (int) bytes, MPI_BYTE, flight->team->peers[rank], tag, mpi_world.comm,
+                                           request), "MPI_Isend"))
         note_request (flight, rank, block, false, tag != TAG_CONTROL);
-}
-
-/* Between processes of one machine, MPI copies small messages at once.  For a large one, both have to agree first, and
- * one reads the memory of the other, which takes longer than to copy some hundred KiB in small messages. */
-static size_t
-message_most (size_t bytes)
-{
-    return mpi_host.is_near && bytes <= NEAR_BYTES ? CONTROL_BYTES : MESSAGE_BYTES;
 }
 
 void
@@ -109,9 +94,8 @@ parcel_send (int peer, size_t bytes)
 void
 post_send (struct flight *flight, int rank, struct block *block, const void *at, size_t bytes, int tag)
 {
-    size_t most = message_most (bytes);
     for (const char *from = at; bytes && !*mpi_world.error;) {
-        size_t now = bytes < most ? bytes : most;
+        size_t now = bytes < MESSAGE_BYTES ? bytes : MESSAGE_BYTES;
         send_one (flight, rank, block, from, now, tag);
         from += now;
         bytes -= now;
@@ -121,9 +105,8 @@ post_send (struct flight *flight, int rank, struct block *block, const void *at,
 void
 post_recv (struct flight *flight, int rank, struct block *block, void *at, size_t bytes, int tag)
 {
-    size_t most = message_most (bytes);
     for (char *to = at; bytes && !*mpi_world.error;) {
-        size_t now = bytes < most ? bytes : most;
+        size_t now = bytes < MESSAGE_BYTES ? bytes : MESSAGE_BYTES;
         MPI_Request *request = next_request ();
         if (request && world_check (MPI_Irecv (to, (int) now, MPI_BYTE, flight->team->peers[rank], tag, mpi_world.comm,
                                                request), "MPI_Irecv"))
@@ -181,7 +164,7 @@ ring_open (void)
 {
     size_t bundle = mpi_host.boards ? sizeof (struct header) + (size_t) mpi_host.most * mpi_host.slot_bytes : 0;
     free (mpi_world.ring_bytes);
-    mpi_world.control_most = bundle > CONTROL_BYTES && !mpi_host.is_near ? bundle : CONTROL_BYTES;
+    mpi_world.control_most = bundle > CONTROL_BYTES ? bundle : CONTROL_BYTES;
     mpi_world.ring_bytes = calloc (RING, mpi_world.control_most);
     if (!mpi_world.ring_bytes) {
         world_check (MPI_ERR_NO_MEM, "memory for messages");

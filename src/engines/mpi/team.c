@@ -18,7 +18,6 @@ release (struct team *team)
 {
     free (team->queues);
     free (team->bundled);
-    free (team->parts);
     free (team->matched);
     free (team->pairs_to);
     free (team->pairs_from);
@@ -36,13 +35,11 @@ team_create (int size, int rank, int64_t place, uint32_t timeout_ms)
     *team = (struct team){ .size = size, .rank = rank, .place = place, .timeout_ms = timeout_ms, .quitter = -1,
                            .queues = calloc (ranks, sizeof *team->queues),
                            .bundled = calloc (ranks, sizeof *team->bundled),
-                           .parts = calloc (ranks, sizeof *team->parts),
                            .matched = calloc (ranks, sizeof *team->matched),
                            .pairs_to = calloc (ranks, sizeof *team->pairs_to),
                            .pairs_from = calloc (ranks, sizeof *team->pairs_from),
                            .peers = calloc (ranks, sizeof *team->peers) };
-    if (!team->queues || !team->bundled || !team->parts || !team->matched || !team->pairs_to || !team->pairs_from
-        || !team->peers) {
+    if (!team->queues || !team->bundled || !team->matched || !team->pairs_to || !team->pairs_from || !team->peers) {
         release (team);
         return NULL;
     }
@@ -75,7 +72,6 @@ team_destroy (struct team *team)
     for (int i = 0; i < team->size; i++) {
         empty (&team->queues[i]);
         empty (&team->bundled[i]);
-        free (team->parts[i]);
     }
     release (team);
 }
@@ -158,10 +154,8 @@ deliver (struct message *message)
     } else if (!team) {
         keep_orphan (message);
     } else if (header->called.kind == BUNDLE) {
-        struct message *bundle = boards_assemble (team, message);
-        if (bundle)
-            unpack (team, bundle);
-        free (bundle);
+        unpack (team, message);
+        free (message);
     } else if (header->called.kind == GAVE_UP) {
         size_t length = header->inline_bytes < REASON_BYTES ? header->inline_bytes : REASON_BYTES - 1;
         if (team->quitter < 0) {
