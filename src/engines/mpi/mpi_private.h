@@ -286,6 +286,8 @@ struct world {
     int request_count, request_room;
     char *spare; /* a buffer for reductions that is not in use */
     size_t spare_bytes;
+    struct flight *spare_flight; /* the memory of a call that is over, or NULL */
+    size_t spare_flight_bytes;
     struct flight *ghosts; /* failed calls whose messages MPI still has */
     atomic_bool is_over; /* MPI_Finalize() has begun, or exit(): threads of the engine must not call MPI any more */
     char error[256]; /* what MPI has complained about, once */
@@ -340,6 +342,11 @@ enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct
 bool world_can_widen (const struct accel_engine_helpers *helpers);
 /** Whether this thread may call MPI. */
 bool world_is_mine (void);
+/** Whether MPI leaves the processor to others whenever it has nothing to do, as Open MPI does where it was told that
+ *  there are more processes than processors. */
+bool world_shares_processors (void);
+/** From now on, it does not: the engine knows better when; or it does again. */
+void world_keep_processor (bool keeps);
 /** Whether a thread of the engine may, with the lock: the program may call MPI at the same time. */
 bool world_may_have_threads (void);
 /** Before a thread of the engine is made: have it stopped when the process ends MPI, or itself, without accel_close().
