@@ -237,7 +237,7 @@ watch (const struct accel_engine_job *job, const struct whereabouts *all, const 
         number += !all[i].rank;
         bool is_here = i >= first && i - first < size && i != job->rank && all[i].machine == all[job->rank].machine;
         host->processes[peers[i]]
-            = (struct process){ .rank = i, .pid = all[i].pid, .is_alone = all[i].size == 1, 
+            = (struct process){ .rank = i, .pid = all[i].pid, .is_alone = all[i].size == 1,
                                 .is_postman = all[i].rank == number % all[i].size,
                                 .fd = is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
     }

@@ -9,8 +9,9 @@
  * the bits are those of engine shm, the same in every run.
  *
  * On several hosts, ranks of one host share memory.  Control messages of the world's collectives go through it, and
- * those of a host go to other hosts together, and there through the memory again (boards.c).  So do large all-reduces (tiers.c), broadcasts and
- * all-gathers of the world (spread.c): each byte crosses a link once in each direction, not once for each rank.
+ * those of a host go to other hosts together, where they may go through the memory again (boards.c).  So do large
+ * all-reduces (tiers.c), broadcasts and all-gathers of the world (spread.c): each byte crosses a link once in each
+ * direction, not once for each rank.
  *
  * One communicator of MPI serves all groups.  Control messages name their group, so a group is made without waiting.
  *
