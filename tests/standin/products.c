@@ -98,8 +98,8 @@ count_waits (void)
     return counts.waits;
 }
 
-/* A write of gradients waits for its room.  Of the columns of P and Q, only those of Q make the host wait: for room, and
- * for whether they are of use. */
+/* A write of gradients waits for its room.  Of the columns of P and Q, only those of Q make the host wait: for room,
+ * and for whether they are of use. */
 static void
 pass (struct run *run)
 {
