@@ -9,10 +9,10 @@ gpu=$standin/gpu
 
 test_expect_success 'digits are learnt with the losses and the bits of the CPU' 'timeout $patience "$gpu" >out'
 test_expect_success 'a step has as many launches for many parameters as for few, and waits for nothing but numbers' '
-    timeout $patience "$standin/launches" >out && test "$(grep -c ^ok out)" -eq 9'
+    timeout $patience "$standin/launches" >out && test "$(grep -c ^ok out)" -eq 12'
 if is_long; then
     test_expect_success '... also for 120, in all ways' '
-        timeout $patience "$standin/launches" large >out && test "$(grep -c ^ok out)" -eq 21'
+        timeout $patience "$standin/launches" large >out && test "$(grep -c ^ok out)" -eq 24'
 fi
 if is_long; then
     test_expect_success 'digits, in any order of streams' '
@@ -20,12 +20,8 @@ if is_long; then
             STANDIN_SEED=$seed timeout $patience "$gpu" short >out || return 1
         done'
 fi
-seeds=1
-if is_long; then seeds=$(seq 100); fi
-test_expect_success 'collectives, groups and training give the bits of the host, in any order of streams' '
-    for seed in $seeds; do
-        STANDIN_SEED=$seed timeout $patience "$standin/device" >out || return 1
-    done'
+test_expect_success 'collectives, groups and training give the bits of the host' \
+    'timeout $patience "$standin/device" >out'
 test_expect_success 'lists of arrays: what overlaps, grows, changes while the GPU is late, and ends' '
     STANDIN_BYTES=2000000 timeout $patience "$standin/lists" >out && test "$(grep -c ^ok out)" -eq 11'
 test_expect_success 'tensors go to a GPU, to another one and back' '
