@@ -4,16 +4,11 @@
 # calls and training with those on the host, gpu.c learns digits on both, nccl_ranks.c meets errors and ends of ranks,
 # and planted_nccl.c makes mistakes that the stand-in has to find.
 . "${srcdir:-.}/tests/testlib.sh"
-standin=$builddir/tests/standin
-if [ ! -f "$standin/.libs/accel_engine_nccl.so" ]; then
-    test_skip 'engine nccl' 'needs a C++ compiler and shared libraries'
-    test_done
-fi
-umask 022
-mkdir engines && cp "$standin/.libs/accel_device_cuda.so" "$standin/.libs/accel_engine_nccl.so" engines
-ACCEL_ENGINE_PATH=$scratch/engines STANDIN_DEVICES=4
-LD_LIBRARY_PATH=$(cd "$standin/.libs" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export ACCEL_ENGINE_PATH STANDIN_DEVICES LD_LIBRARY_PATH
+subject='engine nccl'
+. "$srcdir/tests/standin/module.sh"
+cp "$standin/.libs/accel_engine_nccl.so" engines
+STANDIN_DEVICES=4
+export STANDIN_DEVICES
 
 # ---- the stand-in itself ----
 
@@ -93,6 +88,12 @@ failing () {
 # soon WORDS: every line of `out` with them says that it took less than 5 s
 soon () { grep "$1" out >said && cat said && ! grep -E "\(([0-9]{5,}|[5-9][0-9]{3}) ms\)" said; }
 test_expect_success '3 ranks do everything, also in groups' 'ranks 3 && test "$(grep -c "of 3: done on cuda:" out)" = 3'
+test_expect_success 'a call moves on while the program is elsewhere' '
+    rm -f started ended && ranks 2 away && test "$(grep -c "of 2: done on cuda:" out)" = 2'
+test_expect_success 'one rank without libaccel: its GPU, its memory, its groups' '
+    timeout $patience "$standin/nccl_table" engines/accel_engine_nccl.so >out && test "$(grep -c ^ok out)" -eq 4 &&
+    test_exit 137 env RANK=0 STANDIN_DIE=0:ncclCommRegister:1 "$standin/nccl_table" engines/accel_engine_nccl.so >out &&
+    test "$(grep -c ^ok out)" -eq 2'
 test_expect_success 'a stream for each thread: calls come after what any thread has queued' '
     ranks 2 threads && test "$(grep -c "of 2: done on cuda:" out)" = 2'
 plans='ncclAllReduce:3:2 ncclGroupEnd:1:6 ncclCommSplit:2:2 ncclCommGetAsyncError:9:6 cudaEventQuery:4:700'
@@ -127,8 +128,13 @@ for plan in $plans; do
     test_expect_success "rank 1 is killed in $plan, and rank 0 is told within a moment" '
         failing 2 STANDIN_DIE=$plan && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
 done
+test_expect_success 'rank 1 is killed while threads of rank 0 wait for its GPU' '
+    failing 2 pins && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
 test_expect_success 'a rank that does not come is named, with its place' '
     failing 2 late && grep "^rank 0: .*status.*timed out after 1000 ms in accel_comm_all_reduce at .*:4711, waiting for rank 1 " out'
+test_expect_success 'an error of the network names the rank that was killed before' '
+    failing 2 STANDIN_FAIL=ncclAllReduce:1:6 killed && test $status = 137 &&
+    grep "^rank 1: .*status 5: rank 0 .*; rank 1 is waiting for it in accel_comm_all_reduce" out'
 test_expect_success 'a rank that leaves is named' 'failing 2 leaves && soon "^rank 0: .*rank 1 .*nccl_ranks.c:4711"'
 test_expect_success 'a tensor on the GPU of another rank' '
     failing 2 other-gpu && grep "^rank 0: .*the tensor is on cuda:1, but rank 0 computes on cuda:0, which accel_device() returns" out'
