@@ -4,7 +4,9 @@
 
 #include "hosts/blame.h"
 
+#include "launch/report.h"
 #include "launch/status.h"
+#include "util/jobseg.h"
 
 #include <signal.h>
 #include <string.h>
@@ -43,10 +45,37 @@ kind_of (const struct blame *blame)
     }
 }
 
+/* The rank that the report of a host names; -1: none. */
+static int
+failed_rank (const struct blame *blame)
+{
+    bool has_one = !blame->is_lost && blame->end == WIRE_END_FAILED && blame->report;
+    return has_one ? jobseg_read_rank (blame_without_prefix (blame->report), NULL) : -1;
+}
+
+/* The rank because of which that one gave up, by its own words; -1: it does not say. */
+static int
+lost_rank (const struct blame *blame)
+{
+    static const char it[] = "\n  it ";
+    const char *at = failed_rank (blame) >= 0 ? strstr (blame->report, it) : NULL;
+    return at ? jobseg_lost_rank (at + sizeof it - 1) : -1;
+}
+
+/* Whether @b failed because of @a in its own words, which are surer than clocks. */
+static bool
+says_so (const struct blame *b, const struct blame *a)
+{
+    int lost = lost_rank (b);
+    return lost >= 0 && lost == failed_rank (a) && lost_rank (a) != failed_rank (b);
+}
+
 /* Whether @a may have brought about @b, but not the other way round. */
 static bool
 explains (const struct blame *a, const struct blame *b)
 {
+    if (says_so (a, b) || says_so (b, a))
+        return says_so (b, a);
     enum kind of_a = kind_of (a), of_b = kind_of (b);
     int64_t later = a->failed_ns - b->failed_ns;
     bool may_have = of_b == FOLLOWS ? of_a != FOLLOWS : of_b == CRASHED && of_a == KILLED;
@@ -66,6 +95,16 @@ blame_without_prefix (const char *report)
     return strncmp (report, prefix, sizeof prefix - 1) ? report : report + sizeof prefix - 1;
 }
 
+/* The report's first line, and those about ranks of the same host. */
+static void
+add_lines (const char *report, struct strbuf *out)
+{
+    static const char also[] = "\n" REPORT_SIMULTANEOUS;
+    strbuf_printf (out, REPORT_SIMULTANEOUS "%.*s\n", (int) strcspn (report, "\n"), report);
+    for (const char *at = report; (at = strstr (at, also)); at++)
+        strbuf_printf (out, "%.*s\n", (int) strcspn (at + 1, "\n"), at + 1);
+}
+
 /* A rank that fails because another has failed may be noticed first.  With signals there is no doubt. */
 void
 blame_add_simultaneous (const struct blame *all, size_t count, size_t guilty, struct strbuf *out)
@@ -75,9 +114,9 @@ blame_add_simultaneous (const struct blame *all, size_t count, size_t guilty, st
         const struct blame *one = &all[i];
         const char *report = one->report ? blame_without_prefix (one->report) : "";
         bool is_one = i != guilty && one->failed_ns && !one->is_lost && one->end == WIRE_END_FAILED && *report
-                      && one->failed_ns - all[guilty].failed_ns < NEARLY_NS;
+                      && one->failed_ns - all[guilty].failed_ns < NEARLY_NS && !says_so (one, &all[guilty]);
         if (is_one && left-- > 0)
-            strbuf_printf (out, "  at nearly the same time, %.*s\n", (int) strcspn (report, "\n"), report);
+            add_lines (report, out);
     }
     if (left < 0)
         strbuf_printf (out, "  and %d more host%s\n", -left, left < -1 ? "s" : "");

@@ -5,8 +5,10 @@
 #include "launch/ends.h"
 
 #include "launch/cgroup.h"
+#include "launch/claim.h"
 #include "launch/relay.h"
 #include "launch/signals.h"
+#include "launch/status.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/procfs.h"
@@ -84,13 +86,6 @@ note_failure (struct supervisor *supervisor, int index)
     note_doing (job, index);
 }
 
-/* Whether the loss of a connection to another rank may bring about such an end. */
-static bool
-is_consequence (int wait_status)
-{
-    return WIFEXITED (wait_status) || WTERMSIG (wait_status) == SIGABRT || WTERMSIG (wait_status) == SIGPIPE;
-}
-
 /* The kernel closes the files of a process before its end can be seen.  Ranks that fail because of that, here or on
  * other machines, may be noticed first: a rank that is ending when nobody has told it to may be the cause. */
 static void
@@ -113,14 +108,22 @@ is_of_same_signal (const struct supervisor *supervisor, int wait_status)
     return supervisor->told == WTERMSIG (wait_status) && !(observer && observer->failed);
 }
 
+/* Whether the rank that was taken for the first to fail has said that it gave up because rank @index had ended. */
+static bool
+is_named (const struct job *job, int index)
+{
+    const char *doing = job->end == JOB_FAILED ? job->ranks[job->first_failed].doing : NULL;
+    return doing && jobseg_lost_rank (doing) == job->ranks[index].process->rank;
+}
+
 /* Whether rank @index, which has ended, is to blame for what was taken for the first failure. */
 static bool
 is_cause (const struct supervisor *supervisor, int index)
 {
     const struct job *job = supervisor->job;
     const struct job_rank *rank = &job->ranks[index];
-    bool has_cause = job->end == JOB_FAILED && !is_consequence (job->ranks[job->first_failed].wait_status);
-    return rank->was_ending && !has_cause && !is_consequence (rank->wait_status)
+    bool has_cause = job->end == JOB_FAILED && !status_may_follow (job->ranks[job->first_failed].wait_status);
+    return rank->was_ending && !has_cause && (!status_may_follow (rank->wait_status) || is_named (job, index))
            && !is_of_same_signal (supervisor, rank->wait_status);
 }
 
@@ -157,18 +160,44 @@ ends_reap_rank (struct supervisor *supervisor, int index)
         end_rank (supervisor, index, status);
 }
 
-/* Orphans of the job come to us, for we are their subreaper; as zombies they must not stay. */
+/* @return -1: it is no rank that may end */
+static int
+find_rank (const struct job *job, pid_t pid)
+{
+    for (int i = 0; i < job->count; i++)
+        if (job->ranks[i].pid == pid && !job->ranks[i].ended)
+            return i;
+    return -1;
+}
+
+/* Ranks that have ended since the supervisor has looked, in the order in which they did. */
+static void
+reap_ranks (struct supervisor *supervisor)
+{
+    struct epoll_event events[256];
+    int count = epoll_wait (supervisor->epoll, events, sizeof events / sizeof *events, 0);
+    for (int i = 0; i < count; i++)
+        if (events[i].data.u64 >> 32 == ABOUT_RANK)
+            ends_reap_rank (supervisor, (int) (uint32_t) events[i].data.u64);
+        else if (events[i].data.u64 >> 32 == ABOUT_CLAIM)
+            claim_answer (supervisor->job->claim); /* the only event that epoll does not report again */
+}
+
+/* Orphans of the job come to us, for we are their subreaper; as zombies they must not stay.  waitpid() has an order of
+ * its own, in which a rank that failed because of another one may be the first. */
 static void
 reap_orphans (struct supervisor *supervisor)
 {
-    const struct job *job = supervisor->job;
+    siginfo_t info = { 0 };
     int status;
-    for (pid_t pid; (pid = waitpid (-1, &status, WNOHANG)) > 0;)
-        for (int i = 0; i < job->count; i++)
-            if (job->ranks[i].pid == pid && !job->ranks[i].ended) {
-                end_rank (supervisor, i, status);
-                break;
-            }
+    for (int index; !waitid (P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid; info.si_pid = 0) {
+        if ((index = find_rank (supervisor->job, info.si_pid)) >= 0)
+            reap_ranks (supervisor);
+        if (index >= 0 && !supervisor->job->ranks[index].ended)
+            ends_reap_rank (supervisor, index);
+        else if (index < 0)
+            waitpid (info.si_pid, &status, WNOHANG);
+    }
 }
 
 static bool

@@ -6,6 +6,7 @@
 
 #include "config/json_text.h"
 #include "launch/logs.h"
+#include "launch/status.h"
 #include "util/cleanup.h"
 
 #include <jansson.h>
@@ -15,6 +16,7 @@
 
 enum {
     REPORT_GROUPS = 16, /* lines about other ranks */
+    REPORT_ABORTED = 3, /* lines about ranks that may have failed first */
     NEAR_LINES = 8,     /* of others after a rank's last one, which is still easy to find then */
 };
 
@@ -125,6 +127,26 @@ add_words (const struct job *job, const struct job_rank *rank, struct strbuf *ou
                        (long long) job->plan->restarts, rank->process->local_rank);
 }
 
+/* Ranks that were aborting when the first failure was seen: that may be due to it, or the other way round.  Those that
+ * say whose end they have seen leave no doubt. */
+static void
+add_aborted (const struct job *job, struct strbuf *out)
+{
+    const struct job_rank *first = &job->ranks[job->first_failed];
+    int left = REPORT_ABORTED;
+    for (int i = 0; i < job->count && status_may_follow (first->wait_status); i++) {
+        const struct job_rank *rank = &job->ranks[i];
+        char how[96];
+        if (rank == first || !rank->was_ending || !WIFSIGNALED (rank->wait_status)
+            || (rank->doing && jobseg_lost_rank (rank->doing) == first->process->rank) || left-- <= 0)
+            continue;
+        jobseg_describe_exit (rank->wait_status, how, sizeof how);
+        strbuf_add (out, REPORT_SIMULTANEOUS);
+        add_who (job, rank, out);
+        strbuf_printf (out, " %s\n", how);
+    }
+}
+
 static void
 add_failure (const struct job *job, struct strbuf *out)
 {
@@ -141,6 +163,7 @@ add_failure (const struct job *job, struct strbuf *out)
         strbuf_printf (out, is_sentence ? "  it %s\n" : "  it was: %s\n", rank->doing);
     }
     add_words (job, rank, out);
+    add_aborted (job, out);
     for (size_t i = 0; i < job->gpu_lines.count; i++)
         strbuf_printf (out, "  %s\n", job->gpu_lines.items[i]);
     add_others (job, "the other ranks at that moment", out);

@@ -7,6 +7,9 @@
 #include "util/fail.h"
 #include "util/strbuf.h"
 
+/** Begins a line about what may have failed first, too. */
+#define REPORT_SIMULTANEOUS "  at nearly the same time, "
+
 /** Append the report of @p job as lines of text, the first beginning "accelerate: "; nothing where all went well. */
 void report_text (const struct job *job, struct strbuf *out);
 

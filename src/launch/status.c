@@ -7,6 +7,7 @@
 #include "util/fail.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/wait.h>
 
@@ -46,6 +47,12 @@ int
 status_of_signal (int signal)
 {
     return 128 + signal;
+}
+
+bool
+status_may_follow (int wait_status)
+{
+    return WIFEXITED (wait_status) || WTERMSIG (wait_status) == SIGABRT || WTERMSIG (wait_status) == SIGPIPE;
 }
 
 const char *

@@ -3,6 +3,8 @@
 #ifndef LAUNCH_STATUS_H
 #define LAUNCH_STATUS_H
 
+#include <stdbool.h>
+
 /** Of a rank that ended as waitpid() reports: its own status, or 128+N for signal N. */
 int status_of_wait (int wait_status);
 
@@ -11,6 +13,9 @@ int status_of_exec (int error);
 
 /** Of a launcher that was told to end by @p signal: 128+N. */
 int status_of_signal (int signal);
+
+/** Whether the loss of a connection to another rank may bring about such an end: an exit, or an abort. */
+bool status_may_follow (int wait_status);
 
 /** @return what to do about @p error from starting a program, "" where there is nothing to say. */
 const char *status_exec_hint (int error);

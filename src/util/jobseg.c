@@ -8,9 +8,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -249,4 +251,35 @@ jobseg_describe_exit (int wait_status, char *text, size_t size)
         snprintf (text, size, "was killed by signal %d (SIG%s)", number, name ? name : "?");
     } else
         snprintf (text, size, "exited with status %d", WEXITSTATUS (wait_status));
+}
+
+int
+jobseg_read_rank (const char *text, const char **rest)
+{
+    static const char word[] = "rank ";
+    char *end;
+    if (strncmp (text, word, sizeof word - 1) || text[sizeof word - 1] < '0' || text[sizeof word - 1] > '9')
+        return -1;
+    long rank = strtol (text + sizeof word - 1, &end, 10);
+    if (rest)
+        *rest = end;
+    return rank > INT_MAX ? -1 : (int) rank;
+}
+
+int
+jobseg_lost_rank (const char *doing)
+{
+    static const char gave_up[] = "gave up: ", open[] = "accel_open: ";
+    static const char *const ends[] = { " ended ", " exited with ", " was killed by " };
+    const char *at = doing;
+    while (at && !strncmp (at, gave_up, sizeof gave_up - 1)) {
+        at += sizeof gave_up - 1;
+        at += strncmp (at, open, sizeof open - 1) ? 0 : sizeof open - 1;
+        int rank = jobseg_read_rank (at, &at);
+        for (size_t i = 0; rank >= 0 && i < sizeof ends / sizeof *ends; i++)
+            if (!strncmp (at, ends[i], strlen (ends[i])))
+                return rank;
+        at = rank >= 0 && *at == ' ' ? at + 1 : NULL;
+    }
+    return -1;
 }

@@ -254,6 +254,16 @@ void jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size);
 /** Say in words how a process ended: "exited with status 7", "was killed by signal 9 (SIGKILL)". */
 void jobseg_describe_exit (int wait_status, char *text, size_t size);
 
+/** Read "rank 3" at the beginning of @p text.  @param[out] rest  what follows; may be NULL  @return 3; -1 if it is not
+ * there */
+int jobseg_read_rank (const char *text, const char **rest);
+
+/** The rank whose end made another one give up.
+ *
+ * @param doing  of the other one, as jobseg_describe() says it: "gave up: rank 2 gave up: rank 0 ended (process 7) ..."
+ * @return 0, in this example; -1 if it did not give up because a rank had ended */
+int jobseg_lost_rank (const char *doing);
+
 /** The time of heartbeats: CLOCK_MONOTONIC to a few milliseconds, in a few nanoseconds. */
 static inline uint64_t
 jobseg_now_ns (void)

@@ -39,6 +39,12 @@ may_hold 2>/dev/null || test_skip 'ends that are seen late' 'not permitted to tr
     begin_on host1:1,host2:1,host3:1 && on host1 "$builddir/tests/hosts/hold" "$(cat up.0)" 800 && finish 137 &&
     blames_rank_0 && all_clean host1 host2 host3
 '
+# An abort may follow from the loss of a connection, and nothing but the order of ends tells; so both are named.
+[ -z "$held" ] || test_expect_success 'a rank that aborts, and whose end is seen after that of a victim on its host' '
+    begin_on host1:2,host2:1 && on host1 "$builddir/tests/hosts/hold" "$(cat up.0)" 800 6 && finish 4 &&
+    grep -E "^accelerate: rank [12] .* exited with status 4$" err && test "$(grep -c ^accelerate: err)" -eq 1 &&
+    grep -F "  at nearly the same time, rank 0 (process $(cat up.0) on host1) was killed by signal 6 (SIGABRT)" err
+'
 test_expect_success 'a killed rank whose launcher is busy for more than a second' '
     begin_on host1:1,host2:1,host3:1 && on host1 pkill -STOP accel-job && on host1 kill -9 "$(cat up.0)" &&
     { sleep 1.5 && on host1 pkill -CONT accel-job; } && finish 137 && blames_rank_0

@@ -3,13 +3,16 @@
 #include <config.h>
 
 #include "hosts/allocation.h"
+#include "hosts/blame.h"
 #include "hosts/head_state.h"
 #include "hosts/hostlist.h"
+#include "hosts/lender.h"
 #include "hosts/parcel.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* "a:4 b" : names, and slots if they are known. */
 static void
@@ -384,6 +387,50 @@ test_verdict (void)
     ok (!verdict_find (&head), "unless the host's clock is not known so well");
 }
 
+/* Whoever says whose end made it give up is believed, rather than clocks. */
+static void
+test_words (void)
+{
+    struct blame all[] = {
+        { .failed_ns = 1000, .end = WIRE_END_FAILED, .status = 3,
+          .report = "accelerate: rank 0 (process 1 on a) exited with status 3\n"
+                    "  it gave up: rank 2 ended (process 7); meanwhile rank 0 was in accel_gather at a.c:1\n" },
+        { .failed_ns = 800000000, .end = WIRE_END_FAILED, .status = 134,
+          .report = "accelerate: rank 2 (process 7 on b) was killed by signal 6 (SIGABRT)\n" },
+        { .failed_ns = 2000, .end = WIRE_END_FAILED, .status = 4,
+          .report = "accelerate: rank 4 (process 1 on c) exited with status 4\n"
+                    "  at nearly the same time, rank 5 (process 2 on c) was killed by signal 6 (SIGABRT)\n" },
+    };
+    AUTO_STRBUF struct strbuf text = { 0 };
+    ok (blame_is_before (&all[1], &all[0]) && !blame_is_before (&all[0], &all[1]), "the rank that is named was first");
+    ok (blame_is_before (&all[0], &all[2]), "others by time");
+    blame_add_simultaneous (all, 3, 1, &text);
+    ok (text.text && !strcmp (text.text, "  at nearly the same time, rank 4 (process 1 on c) exited with status 4\n"
+                              "  at nearly the same time, rank 5 (process 2 on c) was killed by signal 6 (SIGABRT)\n"),
+        "who names it cannot have been first; who does not, can: %s", text.text);
+    all[1].report = "accelerate: rank 2 (process 7 on b) exited with status 5\n"
+                    "  it gave up: rank 0 ended (process 1)\n";
+    ok (blame_is_before (&all[0], &all[1]), "if two name each other, time decides");
+    all[1].report = "accelerate: rank 3 (process 7 on b) was killed by signal 6 (SIGABRT)\n";
+    ok (blame_is_before (&all[0], &all[1]), "a rank that is not named was not first");
+}
+
+/* An mpirun that does not end by itself. */
+static void
+test_lender (void)
+{
+    struct lender lender = LENDER_NONE;
+    lender.until_ms = 1; /* long ago */
+    lender.pid = fork ();
+    if (lender.pid == 0)
+        for (;;)
+            pause ();
+    alarm (900);
+    lender_finish (&lender);
+    alarm (0);
+    ok (!lender.pid, "mpirun is ended by force");
+}
+
 int
 main (void)
 {
@@ -396,5 +443,7 @@ main (void)
     test_wire ();
     test_parcel ();
     test_verdict ();
+    test_words ();
+    test_lender ();
     return done_testing ();
 }

@@ -337,6 +337,30 @@ test_segment (void)
             fail.text);
 }
 
+/* Whose end made a rank give up. */
+static void
+test_lost_ranks (void)
+{
+    static const struct {
+        const char *doing;
+        int rank;
+    } cases[] = {
+        { "gave up: rank 3 ended (process 7); meanwhile rank 0 was in accel_gather at a.c:1", 3 },
+        { "gave up: rank 12 exited with status 1, computing after accel_gather at a.c:1; rank 0 is waiting", 12 },
+        { "gave up: rank 2 gave up: rank 4 gave up: rank 0 was killed by signal 6 (SIGABRT); meanwhile", 0 },
+        { "gave up: accel_open: rank 5 exited with status 1 before all ranks had joined", 5 },
+        { "gave up: rank 2 gave up: rank 4 sends float32 x 4, rank 1 expects float64 x 4", -1 },
+        { "gave up: rank 1 timed out after 300 ms in accel_gather at a.c:1, waiting for rank 0 (computing)", -1 },
+        { "gave up: rank -1 ended", -1 },
+        { "gave up: rank 99999999999 ended", -1 },
+        { "gave up: rank 7", -1 },
+        { "rank 7 ended", -1 },
+        { "in accel_gather at a.c:1", -1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ok (jobseg_lost_rank (cases[i].doing) == cases[i].rank, "%d: %s", cases[i].rank, cases[i].doing);
+}
+
 /* What a rank does, as others read it from its slot. */
 static void
 test_slots (void)
@@ -635,6 +659,7 @@ main (void)
     test_printable ();
     test_files ();
     test_segment ();
+    test_lost_ranks ();
     test_slots ();
     test_foreign_files ();
     test_damaged_segments ();
