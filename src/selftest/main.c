@@ -101,10 +101,12 @@ main (int argc, char **argv)
     struct self self = { 0 };
     const char *rank = getenv ("RANK");
     self.rank = rank ? (int) strtol (rank, NULL, 10) : 0;
-    bool measures = argc > 2 && !strcmp (argv[1], "--links");
+    bool measures = argc > 2 && !strcmp (argv[1], "--links"), on_gpus = argc > 3 && !strcmp (argv[3], "gpu");
     uint32_t timeout_ms = find_timeout (measures ? argv[2] : NULL);
     if (measures || !getenv ("ACCEL_TIMEOUT_MS")) /* one that is malformed is accel_open()'s to refuse */
         options.timeout_ms = timeout_ms;
+    if (measures && on_gpus)
+        unsetenv ("ACCELERATE_USE_CPU"); /* which --cpu has set, for it keeps the default file out */
     signal (SIGALRM, on_alarm);
     set_alarm (&self, "accel_open", timeout_ms);
     if (!CALL (&self, accel_open (&self.acc, &options, &err), &err))
@@ -115,7 +117,7 @@ main (int argc, char **argv)
     if (self.rank == 0)
         printf ("libaccel %s, %d process%s, engine %s\n", accel_version (), self.size, self.size == 1 ? "" : "es",
                 accel_comm_engine (self.world));
-    int status = measures ? run_steps (&self, links_steps, timeout_ms) : run_all (&self, timeout_ms);
+    int status = measures ? run_steps (&self, on_gpus ? gpu_links_steps : links_steps, timeout_ms) : run_all (&self, timeout_ms);
     accel_close (self.acc);
     return status;
 }

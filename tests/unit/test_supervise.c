@@ -393,6 +393,37 @@ test_causes (void)
     end_world ("both are told");
 }
 
+/* Rank 0 says whose end made it give up. */
+static void
+test_words (void)
+{
+    for (int is_named = 0; is_named < 2; is_named++) {
+        make_world ();
+        struct jobseg_slot *slot = jobseg_slot (&the_job.segment, 0);
+        snprintf (slot->reason, sizeof slot->reason, "rank %d ended (process 7)", is_named ? 1 : 2);
+        atomic_store (&slot->state, JOBSEG_FAILED);
+        end_unseen (SIGABRT);
+        at (20, END, 0, 4 << 8);
+        run_world ();
+        check (is_named ? "an abort that a victim names" : "one that it does not name", JOB_FAILED, is_named, 30, NULL);
+        end_world ("words");
+    }
+}
+
+/* Both end, rank 1 first, after epoll was asked and before signals are read. */
+static void
+test_order (void)
+{
+    make_world ();
+    world.unseen_looks = 1;
+    at (10, END, 1, 1 << 8);
+    at (10, END, 0, 2 << 8);
+    at (10, SIGNAL, 0, SIGCHLD);
+    run_world ();
+    check ("ends since the last look", JOB_FAILED, 1, 10, NULL);
+    end_world ("order");
+}
+
 /* Rank 1 may be the cause of what has happened elsewhere. */
 static void
 test_others (void)
@@ -440,6 +471,8 @@ main (void)
     test_leftovers ();
     test_abandon ();
     test_causes ();
+    test_words ();
+    test_order ();
     test_others ();
     return done_testing ();
 }
