@@ -420,7 +420,7 @@ test_order (void)
     at (10, END, 0, 2 << 8);
     at (10, SIGNAL, 0, SIGCHLD);
     run_world ();
-    check ("ends since the last look", JOB_FAILED, 1, 10, NULL);
+    check ("ends since the last look", JOB_FAILED, 1, 15, NULL);
     end_world ("order");
 }
 
