@@ -197,6 +197,19 @@ slow_host (struct lab *lab)
 }
 
 static void
+slow_nccl (struct lab *lab)
+{
+    lab->check.nccl_slow[0] = (struct slow_link){ 1, 2, 12, 120, 10, false };
+    lab->check.nccl_slow_count = 1;
+}
+static void
+break_nccl (struct lab *lab)
+{
+    lab->check.nccl.state = CHECK_WAY_FAILED;
+    snprintf (lab->check.nccl.why, sizeof lab->check.nccl.why, "why");
+}
+
+static void
 break_mpi (struct lab *lab)
 {
     lab->check.mpi.state = CHECK_WAY_FAILED;
@@ -245,6 +258,11 @@ test_judgement (void)
         { "no engine anywhere", lose_engines, NULL, NULL, "a job can run" },
         { "MPI", break_mpi, NULL, "MPI failed between these hosts; programs that use libaccel or MPI need it: why",
           "see the notes" },
+        { "NCCL", break_nccl, NULL, "NCCL failed between the GPUs of these hosts; programs on GPUs need it: why",
+          "see the notes" },
+        { "a slow link through NCCL", slow_nccl, NULL,
+          "from host b to host c is slow through NCCL: 12 MB/s, usual here is 120",
+          "the slow link between hosts b and c" },
         { "MPI, where it is needed", need_mpi, "MPI failed between these hosts", NULL, "or start the job without it" },
         { "no MPI, where it is needed", need_untried_mpi, "MPI was not tried: why", NULL, "make MPI work" },
         { "no MPI because of another problem", need_more, "host c: no answer", NULL, "see to host c" },
@@ -442,6 +460,83 @@ test_mpi_obstacles (struct config *config)
     }
 }
 
+/* ---- NCCL ---- */
+
+static void
+lack_gpu (struct lab *lab)
+{
+    lab->check.items[1].gpus = 0;
+}
+static void
+lack_gpus (struct lab *lab)
+{
+    for (int i = 0; i < HOSTS; i++)
+        lab->check.items[i].gpus = 0;
+}
+static void
+lack_gpu_engine (struct lab *lab)
+{
+    lab->check.items[2].no_gpu_engine = engine_why;
+}
+
+/* All hosts have GPUs, MPI was measured, and the launch measures; of three links, one is slow. */
+static void
+test_nccl (struct config *config)
+{
+    static const struct {
+        const char *what;
+        void (*damage) (struct lab *lab);
+        enum check_way_state state;
+        const char *why;
+    } cases[] = {
+        { "nothing", break_nothing, CHECK_WAY_MEASURED, "" },
+        { "a GPU", lack_gpu, CHECK_WAY_LEFT_OUT, "host b has no GPU" },
+        { "GPUs", lack_gpus, CHECK_WAY_UNWANTED, "" },
+        { "the engine", lack_gpu_engine, CHECK_WAY_LEFT_OUT, "cannot be used on host c: not installed" },
+        { "MPI", break_mpi, CHECK_WAY_LEFT_OUT, "meet through MPI, which was not measured" },
+    };
+    set_or_clear ("TRIAL_OUT", "link 0 2 1000000 1e9 1e9\nlink 0 1 1000000 1e9 1e9\nlink 1 2 1000000 1e9 1e7\n");
+    set_or_clear ("TRIAL_ERR", NULL);
+    set_or_clear ("TRIAL_STATUS", "0");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct check_host items[HOSTS];
+        struct fail fail = { 0 };
+        struct lab lab = make_lab (items);
+        struct check *check = &lab.check;
+        for (int k = 0; k < HOSTS; k++)
+            items[k].gpus = 1;
+        check->mpi.state = CHECK_WAY_MEASURED;
+        check->nccl.rates = lab.rates;
+        check->nccl.trips = lab.trips;
+        check->launch_ms = 600000;
+        check->limit_ms = 30000;
+        cases[i].damage (&lab);
+        ok (!check_nccl_run (check, config, "selftest", &fail) && check->nccl.state == cases[i].state
+                && strstr (check->nccl.why, cases[i].why), "NCCL without %s: %s", cases[i].what, check->nccl.why);
+        bool is_measured = cases[i].state == CHECK_WAY_MEASURED;
+        ok (check->nccl_slow_count == is_measured
+                && (!is_measured || (check->nccl_slow[0].from == 2 && check->nccl_slow[0].to == 1)),
+            "the slow link is found: %zu", check->nccl_slow_count);
+    }
+    struct check_host items[HOSTS];
+    struct fail fail = { 0 };
+    struct lab lab = make_lab (items);
+    for (int k = 0; k < HOSTS; k++)
+        items[k].gpus = 1;
+    lab.check.mpi.state = CHECK_WAY_MEASURED;
+    lab.check.launch_ms = 600000;
+    lab.check.limit_ms = 30000;
+    set_or_clear ("TRIAL_OUT", NULL);
+    set_or_clear ("TRIAL_ERR", "accelerate: ");
+    set_or_clear ("TRIAL_STATUS", "1");
+    ok (!check_nccl_run (&lab.check, config, "/a/selftest", &fail) && lab.check.nccl.state == CHECK_WAY_FAILED
+            && strstr (lab.check.nccl.why, "-- /a/selftest --links 30000 gpu"), "the launch: %s", lab.check.nccl.why);
+    set_or_clear ("TRIAL_ERR", "rank 0: WARNING: this program computes on CPUs: no GPU today\n"
+                               "accelerate: rank 0 failed\naccel_selftest: rank 0: links between GPUs: none\n");
+    ok (!check_nccl_run (&lab.check, config, "/a/selftest", &fail) && !strcmp (lab.check.nccl.why, "no GPU today"),
+        "the library's reason: %s", lab.check.nccl.why);
+}
+
 static void
 test_mpi (void)
 {
@@ -451,6 +546,7 @@ test_mpi (void)
     test_mpi_launch (&config);
     test_mpi_arguments (&config);
     test_mpi_obstacles (&config);
+    test_nccl (&config);
     struct lab lab = make_lab (items);
     lab.check.count = 1;
     run_mpi (&lab, &config, "selftest");
