@@ -7,6 +7,7 @@
 
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/envnames.h"
 #include "util/printable.h"
 
 #include <fcntl.h>
@@ -47,13 +48,14 @@ add_hosts (const struct check *check, struct strlist *argv)
     argv->failed = argv->failed || hosts.failed;
 }
 
-/* --cpu: the default file is for the jobs of the user, this one needs nothing of it; the self-test uses GPUs all the
- * same if it is told to. */
+/* --cpu: the default file is for the jobs of the user, this one needs nothing of it.  The ranks may use GPUs all the
+ * same. */
 static void
 add_argv (const struct check *check, const struct config *config, const char *selftest, bool on_gpus,
           struct strlist *argv)
 {
     static const char *const words[] = { "launch", "--cpu", "--no_prefix", "--mpi", "yes", "--grace", "1" };
+    static const char *const without_cpu[] = { "env", "-u", ENV_USE_CPU };
     const struct settings *settings = &config->settings;
     strlist_add (argv, "accelerate");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -68,6 +70,8 @@ add_argv (const struct check *check, const struct config *config, const char *se
     if (settings->main_process_port)
         strlist_printf (argv, "--main_process_port=%lld", (long long) settings->main_process_port);
     strlist_add (argv, "--");
+    for (size_t i = 0; on_gpus && i < sizeof without_cpu / sizeof *without_cpu; i++)
+        strlist_add (argv, without_cpu[i]);
     strlist_add (argv, selftest);
     strlist_add (argv, "--links");
     strlist_printf (argv, "%lld", (long long) check->limit_ms);

@@ -105,8 +105,6 @@ main (int argc, char **argv)
     uint32_t timeout_ms = find_timeout (measures ? argv[2] : NULL);
     if (measures || !getenv ("ACCEL_TIMEOUT_MS")) /* one that is malformed is accel_open()'s to refuse */
         options.timeout_ms = timeout_ms;
-    if (measures && on_gpus)
-        unsetenv ("ACCELERATE_USE_CPU"); /* which --cpu has set, for it keeps the default file out */
     signal (SIGALRM, on_alarm);
     set_alarm (&self, "accel_open", timeout_ms);
     if (!CALL (&self, accel_open (&self.acc, &options, &err), &err))

@@ -199,8 +199,10 @@ slow_host (struct lab *lab)
 static void
 slow_nccl (struct lab *lab)
 {
-    lab->check.nccl_slow[0] = (struct slow_link){ 1, 2, 12, 120, 10, false };
+    slow_link (lab);
+    lab->check.nccl_slow[0] = lab->check.slow[0];
     lab->check.nccl_slow_count = 1;
+    lab->check.slow_count = 0;
 }
 static void
 break_nccl (struct lab *lab)
@@ -530,7 +532,7 @@ test_nccl (struct config *config)
     set_or_clear ("TRIAL_ERR", "accelerate: ");
     set_or_clear ("TRIAL_STATUS", "1");
     ok (!check_nccl_run (&lab.check, config, "/a/selftest", &fail) && lab.check.nccl.state == CHECK_WAY_FAILED
-            && strstr (lab.check.nccl.why, "-- /a/selftest --links 30000 gpu"), "the launch: %s", lab.check.nccl.why);
+            && strstr (lab.check.nccl.why, "-- env -u ACCELERATE_USE_CPU /a/selftest --links 30000 gpu"), "the launch: %s", lab.check.nccl.why);
     set_or_clear ("TRIAL_ERR", "rank 0: WARNING: this program computes on CPUs: no GPU today\n"
                                "accelerate: rank 0 failed\naccel_selftest: rank 0: links between GPUs: none\n");
     ok (!check_nccl_run (&lab.check, config, "/a/selftest", &fail) && !strcmp (lab.check.nccl.why, "no GPU today"),

@@ -369,7 +369,8 @@ test_causes (void)
         { "a rank that was killed before a signal came", NULL, SIGKILL, 0, SIGTERM, JOB_FAILED, 1 },
         { "one that was killed by the same signal", NULL, SIGTERM, 0, SIGTERM, JOB_TOLD, SIGTERM },
         { "the same below an agent, which tells nobody else", &head, SIGTERM, 0, SIGTERM, JOB_FAILED, 1 },
-        { "one that has exited below an agent", &head, 7 << 8, 0, SIGTERM, JOB_TOLD, SIGTERM },
+        { "one that has exited below an agent, whose head decides", &head, 7 << 8, 0, SIGTERM, JOB_FAILED, 1 },
+        { "the same without an agent", NULL, 7 << 8, 0, SIGTERM, JOB_TOLD, SIGTERM },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make_world ();
