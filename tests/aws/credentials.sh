@@ -146,57 +146,30 @@ test_expect_success 'a program that fails, prints something else, too much, or i
 
 # ---- roles ----
 
-cat >>"$HOME/.aws/config" <<'END'
-[profile role]
-role_arn = arn:aws:iam::123456789012:role/r
-source_profile = work
-external_id = e/1
-[profile role2]
-role_arn = arn:aws:iam::123456789012:role/r2
-source_profile = role
-role_session_name = me
-[profile byenv]
-role_arn = arn:aws:iam::123456789012:role/r
-credential_source = Environment
-[profile badsource]
-role_arn = arn:aws:iam::123456789012:role/r
-credential_source = Moon
-[profile loop1]
-role_arn = arn:aws:iam::123456789012:role/r
-source_profile = loop2
-[profile loop2]
-role_arn = arn:aws:iam::123456789012:role/r
-source_profile = loop1
-[profile self]
-role_arn = arn:aws:iam::123456789012:role/r
-source_profile = self
-aws_access_key_id = SELF
-aws_secret_access_key = SSELF
-[profile rich]
-role_arn = arn:aws:iam::123456789012:role/r
-source_profile = work
-aws_access_key_id = RICH
-aws_secret_access_key = SRICH
-[profile byrich]
-role_arn = arn:aws:iam::123456789012:role/r
-source_profile = rich
-[profile alone]
-role_arn = arn:aws:iam::123456789012:role/r
-aws_access_key_id = ALONE
-aws_secret_access_key = SALONE
-[profile orphan]
-role_arn = arn:aws:iam::123456789012:role/r
-source_profile = nobody
-[profile mfa]
-role_arn = arn:aws:iam::123456789012:role/r
-source_profile = work
-mfa_serial = arn:aws:iam::123456789012:mfa/me
-[profile web]
-role_arn = arn:aws:iam::123456789012:role/w
-web_identity_token_file = TOKENFILE
-END
+# with_role NAME ROLE LINE...: a profile that has a role
+with_role () {
+    printf '[profile %s]\nrole_arn = arn:aws:iam::123456789012:role/%s\n' "$1" "$2"
+    shift 2
+    printf '%s\n' "$@"
+}
+# own_keys NAME: as a profile has them
+own_keys () { printf 'aws_access_key_id = %s\naws_secret_access_key = S%s\n' "$1" "$1"; }
+{
+    with_role role r 'source_profile = work' 'external_id = e/1'
+    with_role role2 r2 'source_profile = role' 'role_session_name = me'
+    with_role byenv r 'credential_source = Environment'
+    with_role badsource r 'credential_source = Moon'
+    with_role loop1 r 'source_profile = loop2'
+    with_role loop2 r 'source_profile = loop1'
+    with_role self r 'source_profile = self' "$(own_keys SELF)"
+    with_role rich r 'source_profile = work' "$(own_keys RICH)"
+    with_role byrich r 'source_profile = rich'
+    with_role alone r "$(own_keys ALONE)"
+    with_role orphan r 'source_profile = nobody'
+    with_role mfa r 'source_profile = work' 'mfa_serial = arn:aws:iam::123456789012:mfa/me'
+    with_role web w "web_identity_token_file = $PWD/token"
+} >>"$HOME/.aws/config"
 printf 'identity-token\n' >token
-sed -i "s|TOKENFILE|$PWD/token|" "$HOME/.aws/config"
 AWS_ENDPOINT_URL_STS=$url/sts
 AWS_ENDPOINT_URL_SSO=$url/sso
 export AWS_ENDPOINT_URL_STS AWS_ENDPOINT_URL_SSO

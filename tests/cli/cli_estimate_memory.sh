@@ -272,6 +272,8 @@ test_expect_success 'GGUF: local, and truncated' '
     folder=hub/org/quantized/resolve/main && "$accelerate" estimate-memory $folder/model-q4.gguf >out && grep "│as stored│ *│ 644.0 KB │" out &&
     head -c 2000 $folder/model-q4.gguf >cut.gguf && refused 1 "cut.gguf: byte" cut.gguf &&
     printf GGUF >cut.gguf && refused 1 "the header is cut off" cut.gguf && printf "GGUF\1\0\0\0" >cut.gguf && refused 1 "GGUF version 1" cut.gguf'
+test_expect_success 'GGUF: tensors of a header that is read in two steps count once' '
+    "$accelerate" estimate-memory hub/many --json >out && grep "\"parameters\": 286000" out'
 test_expect_success 'GGUF: files that are not as they say' '
     folder=hub/org/quantized/resolve/main && size=$(stat -c %s $folder/model-q4.gguf) && head -c $((size - 1)) $folder/model-q4.gguf >cut.gguf &&
     refused 1 "cut.gguf: the file has $((size - 1)) bytes, but its header describes $size" cut.gguf &&

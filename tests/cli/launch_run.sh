@@ -203,6 +203,9 @@ EOF
 test_expect_success 'a dry run prints words as a shell reads them' '
     "$accelerate" launch --dry_run --cpu --num_processes 1 touch "$(cat word)" "" "it'\''s" a=b "#" >got && cat got &&
     sed -n "s/^  .*touch //p" got | diff want - && ! grep "environment of rank" got && grep -x notes got'
+test_expect_success 'and so it prints values' '
+    "$accelerate" launch --dry_run --use_fsdp --fsdp_transformer_layer_cls_to_wrap "A b" --num_processes 2 true >got &&
+    grep -Fx "  FSDP_TRANSFORMER_CLS_TO_WRAP='\''A b'\''" got'
 test_expect_success 'a dry run needs no port: another job may have it' '
     port=$(free_port) && { "$accelerate" launch --quiet --cpu --num_processes 2 --main_process_port $port \
         sh -c ": >up && exec sleep $patience" & } && job=$! && wait_for test -e up &&

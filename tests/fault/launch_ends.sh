@@ -177,6 +177,10 @@ test_expect_success 'a report of a program that cannot be started' '
     head -c 64 /bin/true >cannot && chmod +x cannot && echo old >r.json &&
     test_exit 126 "$accelerate" launch --quiet --failure_report r.json $two ./cannot 2>err && [ "$(wc -l <err)" = 1 ] &&
     valid "r[\"exit_status\"] == 126 and \"cannot start rank 0\" in r[\"error\"] and r[\"failure\"] is None"'
+test_expect_success 'a launch that is refused writes no report, and touches no earlier one' '
+    rm -f r.json && test_exit 127 "$accelerate" launch --failure_report r.json $two --no_python ./nothing 2>err && ! [ -e r.json ] &&
+    echo old >r.json && test_exit 127 "$accelerate" launch --failure_report r.json $two --no_python ./nothing 2>err &&
+    test_exit 2 "$accelerate" launch --failure_report r.json --num_processes x true 2>err && grep -x old r.json'
 test_expect_success 'a report where the supervisor was killed; before that there is none, not even an old one' '
     echo old >r.json &&
     test_exit 137 "$accelerate" launch --failure_report r.json $two sh -c "[ -e r.json ] && echo >was; [ \$RANK = 0 ] && kill -9 \$PPID; sleep 300" 2>err &&

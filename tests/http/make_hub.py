@@ -161,6 +161,9 @@ def write_ggufs(root):
                                    ("gemma3", 100, [2, 0] * 4)):
         words = [architecture, *("".join(str(int(one)) for one in word) if isinstance(word, list) else str(word) for word in windows)]
         write_gguf(f"{root}/windows/{'_'.join(words)}.gguf", tensors[:1], architecture=architecture, layers=8, windows=windows)
+    os.makedirs(f"{root}/many")  # the first megabyte ends among the tensors
+    for i, part in enumerate(([(f"t{number}", 0, [1]) for number in range(30000)], tensors[:1])):
+        write_gguf(f"{root}/many/many-0000{i + 1}-of-00002.gguf", part, split_no=i, split_count=2, split_tensors_count=30001)
     wrong = f"{root}/wrong"
     os.makedirs(wrong)
     write_gguf(f"{wrong}/overlap.gguf", tensors, shift=-32)

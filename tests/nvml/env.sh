@@ -118,10 +118,11 @@ test_expect_success 'the same as JSON' '
 	assert gpus[2]["mig_devices"][1] == {"name": "NVIDIA A100-SXM4-40GB MIG 2g.10gb", "uuid": "MIG-22", "memory": 9856 << 20}
 	EOT'
 test_expect_success 'an old driver: what its library lacks is left out' '
-    sed "s/9\.0 NV/5.2 NV/" gpus >maxwell && NVML_STANDIN=$PWD/maxwell env_of old && fact GPUs &&
+    { sed "s/9\.0 NV/5.2 NV/" gpus && echo "process 1 $(cat ended) 20"; } >maxwell && NVML_STANDIN=$PWD/maxwell env_of old && fact GPUs &&
     grep -F "0: NVIDIA H100 80GB HBM3, 79.65 GB, GPU-aa, 78.12 GB free, compute capability 5.2, bus" fact && ! grep part fact &&
     fact "GPU links" && sed -n 2p fact | grep -x "GPU0  X     PXB   SYS   PIX" &&
-    fact "GPU processes" && [ "$(wc -l <fact)" = 1 ] && grep "^GPU 1: process $$ .*, 68.36 GB" fact'
+    fact "GPU processes" && [ "$(wc -l <fact)" = 2 ] && grep "^GPU 1: process $$ .*, 68.36 GB" fact &&
+    grep "^GPU 1: process $(cat ended) .*, 0.02 GB" fact'
 test_expect_success 'a GPU that has fallen off the bus keeps its number' '
     { cat gpus && echo lost 0; } >lost && NVML_STANDIN=$PWD/lost env_of new && fact GPUs &&
     grep -Fx "0: lost (it has fallen off the bus: see dmesg), 0.00 GB, no UUID" fact && grep "^1: NVIDIA H100" fact &&
@@ -152,6 +153,7 @@ nvmlInit_v2|9|libnvidia-ml.so.1: nvmlInit: Driver Not Loaded: load the kernel mo
 nvmlInit_v2|4|libnvidia-ml.so.1: nvmlInit: Insufficient Permissions: this user may not open /dev/nvidiactl
 nvmlInit_v2|18|libnvidia-ml.so.1 is from driver 550.54.14, but the loaded kernel module is from
 nvmlDeviceGetCount_v2|999|libnvidia-ml.so.1: nvmlDeviceGetCount: Unknown Error
+nvmlDeviceGetHandleByIndex_v2|999|0: unknown, 0.00 GB, no UUID
 nvmlDeviceGetName|15|0: unknown, 79.65 GB, GPU-aa
 nvmlDeviceGetUUID|3|0: NVIDIA H100 80GB HBM3, 79.65 GB, no UUID, 78.12 GB free
 nvmlDeviceGetMemoryInfo|3|0: NVIDIA H100 80GB HBM3, 0.00 GB, GPU-aa, compute capability 9.0

@@ -341,6 +341,8 @@ test_plans (void)
         { "--use_fsdp --num_processes 2", NULL, 1, "2 processes on box, but it has 1 GPU: start one process for "
           "each GPU (--num_processes), or give --share_gpus to let several use one", NULL, "cpu" },
         { "--use_fsdp --num_processes 2", NULL, 1, "cuda:0 - -; cuda:0 - -; ", NULL, NULL, true },
+        { "--config_file xpu.yaml --num_processes 2", NULL, 1,
+          "cuda:0 - -; cuda:0 - -; 2 processes share 1 GPU, which NCCL refuses: for a program on CPUs, give --cpu" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct topology topology = make_topology (cases[i].allowed ? cases[i].allowed : "2-15");
@@ -394,6 +396,9 @@ main (void)
     test_lists ();
     test_check ();
     test_near ();
+    FILE *file = fopen ("xpu.yaml", "w");
+    if (!file || fputs ("distributed_type: MULTI_XPU\n", file) < 0 || fclose (file))
+        return 99;
     test_plans ();
     return done_testing ();
 }

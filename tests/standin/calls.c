@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of the CUDA runtime, as strict as CUDA's documentation allows.  STANDIN_FAIL=NAME:N[:ERROR] lets the
- * N-th call of a function fail; STANDIN_DEVICES is the number of devices (1), of which CUDA_VISIBLE_DEVICES leaves
- * some; STANDIN_BYTES is the memory of each. */
+ * N-th call of a function fail; STANDIN_SKIP=NAME lets it do nothing; STANDIN_DEVICES is the number of devices (1), of
+ * which CUDA_VISIBLE_DEVICES leaves some; STANDIN_BYTES is the memory of each. */
 #include <config.h>
 
 #include "tests/standin/standin.h"
@@ -49,11 +49,19 @@ call_injected (const char *name)
     return __atomic_add_fetch (&calls, 1, __ATOMIC_RELAXED) == turn ? error : cudaSuccess;
 }
 
-/* Returns from the calling function if it is to fail; takes the lock. */
+/* STANDIN_SKIP=NAME: the function does nothing, as if the program had forgotten to call it. */
+static bool
+is_forgotten (const char *name)
+{
+    const char *forgotten = getenv ("STANDIN_SKIP");
+    return forgotten && !strcmp (forgotten, name);
+}
+
+/* Returns from the calling function if it is to fail, or to do nothing; takes the lock. */
 #define BEGIN(name)                                \
     do {                                           \
         cudaError_t error_ = call_injected (name); \
-        if (error_)                                \
+        if (error_ || is_forgotten (name))         \
             return call_fail (error_);             \
         pthread_mutex_lock (&standin_lock);        \
     } while (0)

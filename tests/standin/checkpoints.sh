@@ -2,18 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checkpoints of models on GPUs, of which the stand-in for the CUDA runtime is one: the files and the bits of the CPU's.
 . "${srcdir:-.}/tests/testlib.sh"
-module=$builddir/tests/standin/.libs/accel_device_cuda.so
-checkpoint=$builddir/tests/standin/checkpoint
-if [ ! -f "$module" ]; then
-    test_skip 'checkpoints of models on GPUs' 'needs a C++ compiler and shared libraries'
-    test_done
-fi
-umask 022
-mkdir engines && cp "$module" engines
-LD_LIBRARY_PATH=$(cd "$builddir/tests/standin/.libs" && pwd)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
-ACCEL_ENGINE_PATH=$scratch/engines
-export ACCEL_ENGINE_PATH
+subject='checkpoints of models on GPUs'
+. "$srcdir/tests/standin/module.sh"
+checkpoint=$standin/checkpoint
 
 # on DEVICE ARGUMENT...
 on () {

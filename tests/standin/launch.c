@@ -34,13 +34,26 @@ standin_use (const char *kernel, const void *address, bool writes, cudaStream_t 
     pthread_mutex_unlock (&standin_lock);
 }
 
+/* Where memory that a kernel uses really is.  Only the thread that runs kernels is here, and each of their threads asks
+ * for the same blocks, so it remembers some.  No block is freed while a kernel runs. */
+static void *
+real_in_kernel (const char *at, size_t bytes)
+{
+    static struct block *recent[16];
+    struct block **near = &recent[(uintptr_t) at / 256 % (sizeof recent / sizeof *recent)], *block = *near;
+    if (block && block->real && at >= block->seen && at + bytes <= block->seen + block->bytes)
+        return block->real + (at - block->seen);
+    pthread_mutex_lock (&standin_lock);
+    *near = block_of (at);
+    void *real = real_of (at, bytes);
+    pthread_mutex_unlock (&standin_lock);
+    return real;
+}
+
 API void *
 standin_real (const void *address)
 {
-    pthread_mutex_lock (&standin_lock);
-    void *real = address ? real_of (address, 0) : NULL;
-    pthread_mutex_unlock (&standin_lock);
-    return real;
+    return address ? real_in_kernel (address, 0) : NULL;
 }
 
 API void
@@ -99,20 +112,10 @@ standin_injected (const char *name)
 
 /* ---- of nvcc ---- */
 
-/* The blocks that the running kernel uses; only the thread that runs kernels is here. */
 API void *
 ptx_at (uint64_t address, size_t bytes)
 {
-    static struct block *recent;
-    const char *at = (const char *) (uintptr_t) address;
-    if (!recent || !recent->real || at < recent->seen || at + bytes > recent->seen + recent->bytes) {
-        pthread_mutex_lock (&standin_lock);
-        recent = block_of (at);
-        void *real = real_of (at, bytes);
-        pthread_mutex_unlock (&standin_lock);
-        return real;
-    }
-    return recent->real + (at - recent->seen);
+    return real_in_kernel ((const char *) (uintptr_t) address, bytes);
 }
 
 API void

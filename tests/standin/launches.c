@@ -40,10 +40,11 @@ struct plan {
     size_t types; /* of parameters, so many of the list */
     double clip;  /* to a norm of this p; -1: values; NAN: not at all */
     bool asks;    /* for the norm */
-    int kind;     /* of the optimizer: 0 AdamW, 1 SGD, 2 Lion in two groups */
+    int kind;     /* of the optimizer: 0 AdamW, 1 SGD, 2 Lion in two groups and without one parameter */
     bool is_short;
     bool is_wide;        /* `large` has an array with more elements than one launch has room for */
     unsigned long reads; /* of numbers that the host needs in a step, each with two waits: for its room, and for it */
+    uint32_t passes;     /* whose gradients are accumulated; 0: 1 */
 };
 static const struct plan plans[] = {
     { "float32, AdamW", "no", 1, NAN, false, 0, false, false, 0 },
@@ -53,6 +54,7 @@ static const struct plan plans[] = {
     { "float32, AdamW, the norm is asked for", "no", 1, 2, true, 0, false, false, 1 },
     { "float32, the 1-norm", "no", 1, 1, true, 0, true, false, 1 },
     { "all types, scaled losses", "fp16", TYPES, 2, false, 0, false, false, 2 },
+    { "all types, scaled losses, clipped before they are complete", "fp16", TYPES, 2, false, 0, true, false, 0, STEPS },
 };
 
 struct run {
@@ -139,9 +141,10 @@ make_optimizer (struct run *run)
 {
     const struct accel_adamw adamw = { .lr = 0.01, .weight_decay = 0.01, .amsgrad = true };
     const struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
-    const char *some[] = { run->names[0], run->names[5] };
-    const struct accel_param_group group = { .parameters = some, .parameter_count = 2, .lr = 0.02 };
-    const struct accel_lion lion = { .lr = 0.01, .groups = &group, .group_count = 1 };
+    const char *some[] = { run->names[0], run->names[5] }, *left_out[] = { run->names[7] };
+    const struct accel_param_group groups[] = { { .parameters = some, .parameter_count = 2, .lr = 0.02 },
+                                                { .parameters = left_out, .parameter_count = 1, .skip = true } };
+    const struct accel_lion lion = { .lr = 0.01, .groups = groups, .group_count = 2 };
     if (run->plan->kind == 0)
         MUST (accel_adamw_create (&run->optimizer, run->model, &adamw, &err));
     else if (run->plan->kind == 1)
@@ -154,6 +157,8 @@ static void
 take_step (struct run *run)
 {
     double clip = run->plan->clip;
+    if (run->plan->passes)
+        MUST (accel_accumulate (run->acc, &err, run->model));
     MUST (accel_backward (run->acc, run->model, 1, backward, run, &err));
     if (clip >= 0)
         MUST (accel_clip_grad_norm (run->model, 0.5, run->plan->asks ? &run->norm : NULL, clip, false, &err));
@@ -192,6 +197,8 @@ train (struct run *run, const struct plan *plan, size_t count, bool gpu)
     run->plan = plan;
     run->count = count;
     MUST (accel_open (&run->acc, &options, &err));
+    if (plan->passes)
+        MUST (accel_set_gradient_accumulation_steps (run->acc, plan->passes, &err));
     run->device = gpu ? accel_device (run->acc) : (DLDevice){ .device_type = kDLCPU };
     if (gpu && run->device.device_type != kDLCUDA)
         must (ACCEL_ERR_SYSTEM, "there is no GPU");
@@ -257,12 +264,51 @@ compare (const struct plan *plan)
                 && most->fills == least->fills,
             "%s: as many launches for %zu parameters as for %d: %lu, %lu; fills: %lu", plan->name, count, (int) FEW,
             most->launches, least->launches, most->fills);
-    if (count_calls)
+    if (count_calls && !plan->passes)
         ok (most->waits == 2 * plan->reads && most->copies == plan->reads && !most->allocations,
             "%s: the host waits %lu times, for %lu copies", plan->name, most->waits, most->copies);
     free (host.result);
     free (many.result);
     free (few.result);
+}
+
+/* The gradients of two models, which have one norm. */
+static void
+clip_together (bool gpu, unsigned char *result)
+{
+    enum { MODELS = 2 };
+    struct run run = { .plan = plans };
+    struct accel_model *models[MODELS];
+    struct accel_tensor data, grads[MODELS];
+    MUST (accel_open (&run.acc, NULL, &err));
+    run.device = gpu ? accel_device (run.acc) : (DLDevice){ .device_type = kDLCPU };
+    data = make (&run, ACCEL_FLOAT32, 6);
+    data.dl.shape = data.shape;
+    for (size_t m = 0; m < MODELS; m++) {
+        grads[m] = make (&run, ACCEL_FLOAT32, 6);
+        grads[m].dl.shape = grads[m].shape;
+        const struct accel_parameter parameter = { "w", &data.dl, &grads[m].dl };
+        MUST (accel_model_create (&models[m], &parameter, 1, &err));
+        MUST (accel_prepare (run.acc, &err, models[m]));
+    }
+    MUST (accel_clip_grad_norm_models (models, MODELS, 0.5, NULL, 2, false, &err));
+    for (size_t m = 0; m < MODELS; m++) {
+        MUST (memory_of (run.device)->read (run.device, result, grads[m].dl.data, bytes_of (&grads[m].dl), &err));
+        result += bytes_of (&grads[m].dl);
+        accel_model_destroy (models[m]);
+        accel_tensor_release (&grads[m]);
+    }
+    accel_tensor_release (&data);
+    accel_close (run.acc);
+}
+
+static void
+compare_clipped (void)
+{
+    static unsigned char host[4096], there[4096];
+    clip_together (false, host);
+    clip_together (true, there);
+    ok (!memcmp (host, there, sizeof host), "the norm of several models: the bits of the CPU");
 }
 
 int
@@ -273,5 +319,6 @@ main (int argc, char **argv)
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         if (is_large || plans[i].is_short)
             compare (&plans[i]);
+    compare_clipped ();
     return done_testing ();
 }

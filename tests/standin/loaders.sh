@@ -2,21 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0
 # Loaders copy their batches to the GPU while the program works, and give what they give on the host.
 . "${srcdir:-.}/tests/testlib.sh"
-module=$builddir/tests/standin/.libs/accel_device_cuda.so
-if [ ! -f "$module" ]; then
-    test_skip 'batches on GPUs' 'needs a C++ compiler and shared libraries'
-    test_done
-fi
-umask 022
-mkdir engines && cp "$module" engines
-ACCEL_ENGINE_PATH=$scratch/engines
-export ACCEL_ENGINE_PATH
+subject='batches on GPUs'
+. "$srcdir/tests/standin/module.sh"
 if is_long; then seeds=$(seq 100); else seeds=$(seq 20); fi
-loaders=$builddir/tests/standin/loaders
+loaders=$standin/loaders
 test_expect_success 'batches are those of the host, in any order of streams' '
     for seed in $seeds; do
         STANDIN_SEED=$seed timeout $patience "$loaders" walk >out && test "$(grep -c "^ok" out)" -eq 20 || return 1
     done'
+# walked RANKS SEED...: the same on so many ranks, each with its GPU
+mkdir both && cp "$module" "$builddir/tests/standin/.libs/accel_engine_nccl.so" both
+libs=$(cd "$builddir/tests/standin/.libs" && pwd)
+walked () {
+    ranks=$1
+    shift
+    for seed in "$@"; do
+        ACCEL_ENGINE_PATH=$scratch/both LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} STANDIN_DEVICES=4 \
+            STANDIN_SEED=$seed timeout $patience "$loaders" ranks "$ranks" >out 2>error && grep "^ok 1 " out || return 1
+    done
+}
+test_expect_success 'batches of 2 and 3 ranks are those of the host' 'walked 2 1 && walked 3 2'
+is_long && test_expect_success '... of 2, 3 and 4 ranks in 20 orders of streams each' '
+    for ranks in 2 3 4; do walked $ranks $(seq 20) || return 1; done'
+test_expect_success 'without a wait for the copies, the stand-in finds what is out of order' '
+    test_exit 1 env STANDIN_SKIP=cudaStreamWaitEvent ACCEL_ENGINE_PATH="$scratch/both" LD_LIBRARY_PATH="$libs" STANDIN_DEVICES=4 \
+        timeout $patience "$loaders" ranks 2 2>error && grep "^standin: .*another stream .*, without an event between them" error'
 test_expect_success 'where batches are, and what can be done with them' \
     'timeout $patience "$loaders" rules >out && test "$(grep -c "^ok" out)" -eq 18'
 test_expect_success 'several threads use GPUs from the first call on' '

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that does everything with engine nccl, and says how it ended, for nccl.sh.
- * usage: nccl_ranks [late | leaves | other-gpu | threads] */
+ * usage: nccl_ranks [late | leaves | away | killed | other-gpu | threads] */
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
@@ -9,10 +9,13 @@
 
 #include <accel/accel.h>
 
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { COUNT = 1000, ROUNDS = 3 };
@@ -74,19 +77,66 @@ do_all (struct accel_comm *comm, DLDevice device, const struct memory *memory)
     memory->destroy (device, b);
 }
 
-/* The one that does not come computes, or ends. */
+/* The one that does not come, the second time, computes or ends. */
 static void
 wait_in_vain (DLDevice device, const struct memory *memory, bool leaves)
 {
     struct comm_site plain = { .file = __FILE__, .line = 4711, .call = JOBSEG_CALL_ALL_REDUCE };
     struct comm_site site = comm_site_on (&plain, device);
     float *a = make (memory, device, 1);
+    MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
     if (accel_process_index (acc) == 1) {
         if (!leaves)
             sleep (3);
         accel_close (acc);
         exit (0);
     }
+    enum accel_status status
+        = comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    memory->destroy (device, a); /* CUDA waits for what the GPU does: nothing of the call may be left there */
+    must (status, "comm_all_reduce");
+}
+
+/* Rank 0 starts a call and is elsewhere until rank 1, which comes later, has the result. */
+static void
+be_away (DLDevice device, const struct memory *memory)
+{
+    struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&plain, device), starts = site;
+    struct accel_work *work;
+    bool is_away = accel_process_index (acc) == 0;
+    float *a = make (memory, device, 1);
+    starts.work = &work;
+    if (is_away) {
+        MUST (comm_all_reduce (accel_world (acc), &starts, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+        fclose (fopen ("started", "w"));
+        while (access ("ended", F_OK))
+            usleep (1000);
+        MUST (accel_work_wait (work, &err));
+    } else {
+        while (access ("started", F_OK))
+            usleep (1000);
+        usleep (50000);
+        MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+        fclose (fopen ("ended", "w"));
+    }
+    memory->destroy (device, a);
+}
+
+/* Rank 0 is killed, and only then does rank 1 call something, of which it gets an error (STANDIN_FAIL). */
+static void
+be_killed (DLDevice device, const struct memory *memory)
+{
+    struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&plain, device);
+    int32_t own = (int32_t) getpid (), pids[2];
+    float *a = make (memory, device, 1);
+    MUST (comm_all_gather (accel_world (acc), &plain, &own, pids, 1, ACCEL_INT32, &err));
+    if (accel_process_index (acc) == 0)
+        raise (SIGKILL);
+    struct pollfd ended = { .fd = (int) syscall (SYS_pidfd_open, pids[0], 0), .events = POLLIN };
+    if (ended.fd >= 0)
+        poll (&ended, 1, -1);
     MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
 }
 
@@ -153,6 +203,10 @@ main (int argc, char **argv)
         device.device_id = (device.device_id + 1) % 2;
     if (!strcmp (what, "late") || !strcmp (what, "leaves"))
         wait_in_vain (device, memory, !strcmp (what, "leaves"));
+    if (!strcmp (what, "away"))
+        be_away (device, memory);
+    if (!strcmp (what, "killed"))
+        be_killed (device, memory);
     if (!strcmp (what, "threads"))
         order_threads (device, memory);
     for (int round = 0; round < ROUNDS; round++) {

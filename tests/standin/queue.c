@@ -12,12 +12,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { LATE_US = 300, STALLED_US = 50 };
+enum { LATE_US = 300, LATE_IN = 8, STALLED_US = 100, STALLED_MOST_US = 800 };
 
 pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
 _Thread_local int present_device;
 
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t hurry = PTHREAD_COND_INITIALIZER; /* someone waits */
 static struct CUstream_st *streams, *null_streams[MOST_DEVICES];
 static int slots_used, free_slots[MOST_STREAMS], free_slot_count, waiting;
 static uint64_t slot_times[MOST_STREAMS]; /* a stream goes on where the last one of its slot ended */
@@ -138,7 +139,7 @@ step (void)
     return STANDIN_MOVED;
 }
 
-/* Until something is added, or for @us. */
+/* For @us, or until someone waits; meanwhile, the program may queue more. */
 static void
 doze (unsigned us)
 {
@@ -147,23 +148,29 @@ doze (unsigned us)
     until.tv_nsec += 1000L * (long) us;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait (&changed, &standin_lock, &until);
+    pthread_cond_timedwait (&hurry, &standin_lock, &until);
 }
 
 static void *
 work (void *unused)
 {
     const char *seed = getenv ("STANDIN_SEED");
+    bool was_idle = true;
+    unsigned stalled_us = STALLED_US;
     fiber_seed (seed ? strtoull (seed, NULL, 10) : 1);
     pthread_mutex_lock (&standin_lock);
     for (;;) {
-        if (!waiting) /* late, unless someone waits */
+        if (!waiting && (was_idle || !fiber_random (LATE_IN))) /* late, unless someone waits */
             doze (fiber_random (LATE_US));
         enum standin_progress progress = step ();
-        if (progress == STANDIN_STALLED)
-            doze (STALLED_US);
-        else if (progress == STANDIN_OVER)
+        was_idle = progress == STANDIN_OVER;
+        if (was_idle)
             pthread_cond_wait (&changed, &standin_lock);
+        if (progress == STANDIN_STALLED) {
+            doze (stalled_us);
+            stalled_us = stalled_us * 2 < STALLED_MOST_US ? stalled_us * 2 : STALLED_MOST_US;
+        } else
+            stalled_us = STALLED_US;
     }
     return unused;
 }
@@ -197,6 +204,7 @@ void
 queue_wait (struct CUstream_st *stream, struct CUevent_st *event)
 {
     waiting++;
+    pthread_cond_signal (&hurry);
     while (!is_over (stream, event)) {
         pthread_cond_signal (&changed);
         pthread_cond_wait (&done, &standin_lock);

@@ -7,6 +7,7 @@
 
 #include "cuda/kernels.h"
 #include "lib/kernels/half.h"
+#include "lib/memory/lists.h"
 #include "lib/memory/memory.h"
 #include "tests/tap.h"
 
@@ -385,6 +386,211 @@ layouts (enum accel_dtype dtype, size_t n, size_t m)
     drop (&b);
 }
 
+/* ---- lists of arrays ---- */
+
+enum { ARRAYS = 7 };
+
+/* Arrays of all lengths, also none, as a table of the device and as a list of the host. */
+struct lists {
+    struct twin data[ARRAYS], grads[ARRAYS], narrows[ARRAYS], states[ARRAYS][RULE_STATES];
+    struct memory_item items[ARRAYS];
+    struct cuda_item given[ARRAYS];
+    struct memory_list list;
+    struct cuda_table table;
+};
+
+/* @param types   of data: so many of `floats`
+ * @param narrow  the first type of `floats` that the smaller copy has, out of @p narrows; 0: no such copies */
+static void
+lists_make (struct lists *lists, int types, int narrow, int narrows, float rare)
+{
+    const size_t counts[ARRAYS] = { size, 1, size / 2 + 1, 0, 257, size / 3 + 1, size };
+    unsigned blocks = 0;
+    memset (lists, 0, sizeof *lists);
+    for (int i = 0; i < ARRAYS; i++) {
+        struct twin *data = &lists->data[i], *grad = &lists->grads[i], *copy = &lists->narrows[i];
+        *data = make (floats[i % types], counts[i], 3, rare);
+        *grad = make (floats[(i + 1) % HALVES], counts[i], 1, NAN);
+        *copy = make (floats[narrow + i % narrows], counts[i], 1, 0);
+        struct memory_item *item = &lists->items[i];
+        struct cuda_item *given = &lists->given[i];
+        *item = (struct memory_item){ data->host, counts[i], grad->host, { NULL }, narrow ? copy->host : NULL,
+                                      data->dtype, grad->dtype, copy->dtype, 0 };
+        *given = (struct cuda_item){ data->device, counts[i], grad->device, { NULL }, narrow ? copy->device : NULL,
+                                     data->dtype, grad->dtype, copy->dtype, blocks, cuda_item_blocks (counts[i]),
+                                     (unsigned) i };
+        for (int s = 0; s < RULE_STATES; s++) {
+            struct twin *state = &lists->states[i][s];
+            *state = make (ACCEL_FLOAT32, counts[i], 0, 1e-20F);
+            for (size_t j = 0; j < counts[i]; j++) /* squares are not negative */
+                ((float *) state->host)[j] = fabsf (((float *) state->host)[j]);
+            MUST (cudaMemcpyAsync (state->device, state->host, bytes_of (state), cudaMemcpyHostToDevice, stream));
+            item->state[s] = state->host;
+            given->state[s] = state->device;
+        }
+        blocks += given->blocks;
+    }
+    lists->list = (struct memory_list){ .items = lists->items, .count = ARRAYS, .room = ARRAYS };
+    lists->table = (struct cuda_table){ .host = lists->given, .count = ARRAYS, .blocks = blocks };
+    MUST (cudaMalloc ((void **) &lists->table.items, sizeof lists->given));
+    MUST (cudaMalloc ((void **) &lists->table.sums, (blocks + 1) * sizeof (double)));
+    MUST (cudaMemcpyAsync ((void *) lists->table.items, lists->given, sizeof lists->given, cudaMemcpyHostToDevice,
+                           stream));
+    MUST (cudaStreamSynchronize (stream));
+}
+
+static void
+lists_equal (struct lists *lists, const char *name)
+{
+    for (int i = 0; i < ARRAYS; i++)
+        equal (&lists->data[i], "%s: array %d", name, i);
+}
+
+static void
+lists_drop (struct lists *lists)
+{
+    for (int i = 0; i < ARRAYS; i++) {
+        drop (&lists->data[i]);
+        drop (&lists->grads[i]);
+        drop (&lists->narrows[i]);
+        for (int s = 0; s < RULE_STATES; s++)
+            drop (&lists->states[i][s]);
+    }
+    MUST (cudaFree ((void *) lists->table.items));
+    MUST (cudaFree (lists->table.sums));
+}
+
+static void
+list_simple (void)
+{
+    struct lists lists;
+    lists_make (&lists, ALL, 0, 1, INFINITY);
+    cuda_list_zero (&lists.table, stream);
+    memory_list_zero (&lists.list, &memory_host, host);
+    lists_equal (&lists, "zeroed in a list");
+    lists_drop (&lists);
+    for (int only_float32 = 0; only_float32 < 2; only_float32++) {
+        lists_make (&lists, HALVES, 0, 1, NAN);
+        memory_list_scale (&lists.list, &memory_host, host, 1.0F / 3, only_float32);
+        cuda_list_scale (&lists.table, 1.0F / 3, NULL, only_float32, stream);
+        lists_equal (&lists, only_float32 ? "float32 scaled in a list" : "scaled in a list");
+        memory_list_clamp (&lists.list, &memory_host, host, 0.5F, 0.25F);
+        cuda_list_clamp (&lists.table, 0.5F, 0.25F, stream);
+        lists_equal (&lists, "clamped in a list");
+        lists_drop (&lists);
+    }
+}
+
+static void
+list_unscale (float rare)
+{
+    struct lists lists;
+    struct twin found = make (ACCEL_FLOAT8_E5M2, 8, 0, 0);
+    lists_make (&lists, HALVES, 0, 1, rare);
+    memset (found.host, 0, 8);
+    MUST (cudaMemsetAsync (found.device, 0, 8, stream));
+    memory_list_unscale (&lists.list, &memory_host, host, 1.0F / 3, (uint8_t *) found.host + 2);
+    cuda_list_unscale (&lists.table, 1.0F / 3, (uint8_t *) found.device + 2, stream);
+    lists_equal (&lists, "unscaled in a list");
+    equal (&found, "unscaled in a list: what was found%s", isfinite (rare) ? "" : ", something");
+    lists_drop (&lists);
+    drop (&found);
+}
+
+/* Norms, and the factor that makes the norm of all of them 1.5 */
+static void
+list_norms (double p, float rare)
+{
+    struct lists lists;
+    struct twin norms = make (ACCEL_FLOAT32, ARRAYS, 0, 0), factor = make (ACCEL_FLOAT32, 1, 0, 0);
+    float total, result;
+    lists_make (&lists, HALVES, 0, 1, rare);
+    memory_list_norm (&lists.list, &memory_host, host, 1.0F / 7, p, norms.host);
+    ok (cuda_list_norm (&lists.table, 1.0F / 7, p, norms.device, stream), "norms of p %g", p);
+    equal (&norms, "norms of p %g of a list", p);
+    if (p == 2 || isinf (p)) {
+        memory_host.norm (host, norms.host, ACCEL_FLOAT32, ARRAYS, 1, p, &total);
+        result = 1.0F / (total + 1e-6F) * 1.5F;
+        *(float *) factor.host = result > 1 ? 1 : result;
+        cuda_clip_factor (norms.device, ARRAYS, p, 1.5F, factor.device, stream);
+        equal (&factor, "the factor that clips a list, p %g", p);
+        memory_list_scale (&lists.list, &memory_host, host, *(const float *) factor.host, false);
+        cuda_list_scale (&lists.table, 1, factor.device, false, stream);
+        lists_equal (&lists, "clipped in a list");
+    }
+    lists_drop (&lists);
+    drop (&norms);
+    drop (&factor);
+}
+
+static void
+list_updates (enum rule rule)
+{
+    struct lists lists;
+    const struct rule_numbers numbers = { .sign = 1, .decay = 0.01F, .keep = 0.999F, .minus_size = -0.0123F,
+                                          .beta1 = 0.9F, .weight1 = rule == RULE_AMSGRAD ? 0.6F : 0.1F,
+                                          .beta2 = 0.999F, .weight2 = 0.001F, .root = 0.0316F, .eps = 1e-8F,
+                                          .momentum = 0.9F, .fresh = 0.8F, .nesterov = true };
+    lists_make (&lists, WIDE, 1, HALVES - 1, 1e30F);
+    for (int i = 0; i < ARRAYS; i++) {
+        const struct memory_item *item = &lists.items[i];
+        struct memory_update update = { .rule = rule, .numbers = &numbers, .parameter = item->data, .grad = item->grad,
+                                        .grad_dtype = item->grad_dtype, .factor = 1.0F / 3, .narrow = item->narrow,
+                                        .narrow_dtype = item->narrow_dtype, .count = item->count };
+        memcpy (update.state, item->state, sizeof update.state);
+        memory_host.update (host, &update);
+    }
+    cuda_list_update (&lists.table, 0, 3, rule, &numbers, 1.0F / 3, stream); /* as two groups */
+    cuda_list_update (&lists.table, 3, ARRAYS - 3, rule, &numbers, 1.0F / 3, stream);
+    lists_equal (&lists, "a step of a list");
+    for (int i = 0; i < ARRAYS; i++) {
+        equal (&lists.narrows[i], "a step of a list: rounded");
+        for (int s = 0; s < RULE_STATES; s++)
+            equal (&lists.states[i][s], "a step of a list: a state");
+    }
+    lists_drop (&lists);
+}
+
+static void
+list_narrows (float rare)
+{
+    struct lists lists;
+    struct twin scales = make (ACCEL_FLOAT32, ARRAYS, 0, 0);
+    lists_make (&lists, WIDE, 1, ALL - 1, rare);
+    memory_list_narrow (&lists.list, &memory_host, host);
+    cuda_list_narrow (&lists.table, stream);
+    for (int i = 0; i < ARRAYS; i++)
+        equal (&lists.narrows[i], "narrowed in a list");
+    lists_drop (&lists);
+    lists_make (&lists, WIDE, HALVES, ALL - HALVES, rare);
+    for (int i = 0; i < ARRAYS; i++)
+        ((float *) scales.host)[i] = memory_host.narrow_scaled (host, lists.items[i].narrow,
+                                                                lists.items[i].narrow_dtype, lists.items[i].data,
+                                                                lists.items[i].count);
+    cuda_list_narrow_scaled (&lists.table, scales.device, stream);
+    equal (&scales, "scales of a list");
+    for (int i = 0; i < ARRAYS; i++)
+        equal (&lists.narrows[i], "narrowed with scales in a list");
+    lists_drop (&lists);
+    drop (&scales);
+}
+
+static void
+all_lists (void)
+{
+    list_simple ();
+    list_unscale (1);
+    list_unscale (INFINITY);
+    list_norms (2, 0.25F);
+    list_norms (1, 0.25F);
+    list_norms (0, 0);
+    list_norms (INFINITY, NAN);
+    for (int rule = 0; rule < RULE_COUNT; rule++)
+        list_updates ((enum rule) rule);
+    list_narrows (0);
+    list_narrows (INFINITY);
+}
+
 static void
 all_of_size (void)
 {
@@ -392,6 +598,7 @@ all_of_size (void)
     if (only_power)
         return;
     updates ();
+    all_lists ();
     add ();
     simple (ACCEL_FLOAT64);
     layouts (ACCEL_FLOAT64, 7, 1 + size / 7);

@@ -238,9 +238,11 @@ fake_waitpid (pid_t pid, int *status)
     return 0;
 }
 
+/* Which child has ended, of those that are not reaped yet. */
 static int
 fake_waitid (siginfo_t *info)
 {
+    info->si_pid = 0;
     for (int i = 0; i < RANKS && !info->si_pid; i++)
         if (world.ranks[i].ended && !world.ranks[i].reaped)
             info->si_pid = FIRST_PID + i;
@@ -366,7 +368,7 @@ drain_sink (struct output_sink *sink)
 #define clock_ms() (world.now)
 #define kill(pid, signal) fake_kill (pid, signal)
 #define waitpid(pid, status, options) fake_waitpid (pid, status)
-#define waitid(type, id, info, options) fake_waitid (info)
+#define waitid(kind, id, info, options) fake_waitid (info)
 #define procfs_is_ending(pid) fake_is_ending (pid)
 #define sweep_reap() (!world.has_left)
 #define sweep_signal(signal) fake_sweep_signal (signal)

@@ -259,6 +259,61 @@ test_victim (void)
         diag ("%s", same ? same : "nothing");
 }
 
+/* ---- how it was on the other machines ---- */
+
+static void
+test_answers (void)
+{
+    struct scene scene;
+    open_scene (&scene);
+    crew_set_failure (&scene.all[0], clock_ns (), WIRE_END_FAILED, 1, "accelerate: rank 0\n", NULL);
+    crew_main_think (&scene.crew, false);
+    ok (scene.crew.hook.must_end && !scene.crew.verdict.is_known, "the answer of a machine is waited for");
+    scene.all[1].has_answered = true;
+    crew_main_think (&scene.crew, false);
+    ok (scene.crew.verdict.is_known && scene.crew.verdict.machine == 0, "and nothing else");
+    close_scene (&scene);
+}
+
+/* @return this launcher's machine after two turns: in the first one, a rank that may be the cause is still ending; to
+ * be destroyed with its crew */
+static struct crew *
+settle (enum job_end end, int64_t failed_ns, bool *was_early)
+{
+    struct config config = { .settings = settings };
+    struct plan_process process = { .rank = 0 };
+    struct job_rank rank = { .process = &process, .pid = 77, .ended = true, .wait_status = 3 << 8 };
+    struct job job = { .plan = &plan, .ranks = &rank, .count = 1, .end = end, .claim = -1, .failed_ns = failed_ns,
+                       .ending = 1 };
+    struct crew *crew = NULL;
+    config.settings.job_key_file = key_file;
+    if (crew_create (&crew, &config, &plan, NULL) || !crew)
+        exit (99);
+    crew->start_ms = crew->turn_ms = clock_ms ();
+    crew->epoll = epoll_create1 (EPOLL_CLOEXEC);
+    crew->is_asked = true;
+    crew->all[1] = (struct crew_machine){ .state = MACHINE_JOINED, .host = strdup ("host1"), .first_rank = 1 };
+    crew->hook.serve (&crew->hook, &job, false, false);
+    *was_early = crew->own->failed_ns || crew->own->has_answered;
+    job.ending = 0;
+    crew->hook.serve (&crew->hook, &job, false, false);
+    return crew;
+}
+
+static void
+test_settled (void)
+{
+    bool was_early;
+    int64_t failed_ns = clock_ns ();
+    struct crew *crew = settle (JOB_FAILED, failed_ns, &was_early);
+    ok (!was_early, "a rank that is ending may be the cause, and is waited for");
+    ok (crew->own->failed_ns == failed_ns, "the failure was when it was seen");
+    crew_destroy (crew);
+    crew = settle (JOB_ELSEWHERE, clock_ns (), &was_early);
+    ok (!was_early && crew->own->has_answered, "so is it before machine 0 is told that nothing has failed here");
+    crew_destroy (crew);
+}
+
 /* ---- restarts ---- */
 
 /* A launcher that is alone begins the next attempt without being asked, and once. */
@@ -363,12 +418,14 @@ main (void)
     test_lost ();
     test_flush ();
     test_told ();
+    test_answers ();
     test_restart ();
     test_joined ();
     test_waits ();
     if (!make_key ())
         return 99;
     test_victim ();
+    test_settled ();
     test_dial ();
     unlink (key_file);
     return done_testing ();

@@ -6,11 +6,13 @@
 #include "hosts/blame.h"
 #include "hosts/head_state.h"
 #include "hosts/hostlist.h"
+#include "hosts/lender.h"
 #include "hosts/parcel.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* "a:4 b" : names, and slots if they are known. */
 static void
@@ -413,6 +415,22 @@ test_words (void)
     ok (blame_is_before (&all[0], &all[1]), "a rank that is not named was not first");
 }
 
+/* An mpirun that does not end by itself. */
+static void
+test_lender (void)
+{
+    struct lender lender = LENDER_NONE;
+    lender.until_ms = 1; /* long ago */
+    lender.pid = fork ();
+    if (lender.pid == 0)
+        for (;;)
+            pause ();
+    alarm (900);
+    lender_finish (&lender);
+    alarm (0);
+    ok (!lender.pid, "mpirun is ended by force");
+}
+
 int
 main (void)
 {
@@ -426,5 +444,6 @@ main (void)
     test_parcel ();
     test_verdict ();
     test_words ();
+    test_lender ();
     return done_testing ();
 }

@@ -2,6 +2,7 @@
 /* What is left in memory: after texts that are cut, after each allocation that can fail, and when things end. */
 #include <config.h>
 
+#include "lib/data/batch.h"
 #include "lib/tree/tree.h"
 #include "tests/balance.h"
 #include "tests/ranks.h"
@@ -124,6 +125,20 @@ test_files (void)
     ok (good && blocks == before, "a data set of a file goes: %ld blocks, %s", blocks - before, good ? "" : err.text);
 }
 
+static void
+test_batch (void)
+{
+    static const struct accel_field field = { .name = "x", .dtype = ACCEL_FLOAT32, .ndim = 0 };
+    static const int64_t larger[1] = { 1000 };
+    struct accel_batch batch;
+    void *memory;
+    long before = blocks;
+    bool good = !batch_init (&batch, &field, 1, 2, NULL, &err)
+                && !accel_batch_resize (&batch, "x", 1, larger, &memory, &err);
+    batch_release (&batch);
+    ok (good && blocks == before, "a batch that has grown goes: %ld blocks", blocks - before);
+}
+
 /* Groups of the shm engine: what they have goes, and without memory for it they are not made. */
 static void
 test_groups (struct accel *acc)
@@ -200,6 +215,7 @@ main (void)
     test_replace ();
     test_copy ();
     test_files ();
+    test_batch ();
     as_ranks (2, "groups go", test_groups);
     as_ranks (2, "what is gathered for metrics goes", test_metrics);
     setenv ("ACCEL_ENGINE", "shm", 1);

@@ -173,14 +173,14 @@ engine_run (void *transport, const struct accel_engine_call *call, struct accel_
     return status ? status : engine_wait (transport, work, err);
 }
 
-/* NCCL does not tell whom it is waiting for. */
+/* NCCL does not tell whom it is waiting for, nor who is the reason of an error of the network's. */
 static bool
 engine_awaits (void *transport, int rank)
 {
     struct team *team = transport;
     VISIT;
     lock ();
-    bool waits = rank != team->rank && find_oldest (team);
+    bool waits = rank != team->rank && (team->is_of_network || find_oldest (team));
     unlock ();
     return waits;
 }

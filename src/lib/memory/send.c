@@ -19,7 +19,7 @@ upload (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to, struct a
     return status;
 }
 
-/* From a device to the host, where what was sent before has to be, too. */
+/* From a device to the host, where what was sent before has to be, too.  After a failure, @sent is to be released. */
 static enum accel_status
 download (struct accel_tensor *sent, const DLTensor *tensor, struct accel_error *err)
 {
@@ -28,10 +28,7 @@ download (struct accel_tensor *sent, const DLTensor *tensor, struct accel_error 
     if (status)
         return status;
     size_t bytes = accel_tensor_count (tensor) * accel_dtype_bytes (dtype);
-    status = memory_of (tensor->device)->read (tensor->device, sent->dl.data, memory_data (tensor), bytes, err);
-    if (status)
-        accel_tensor_release (sent);
-    return status;
+    return memory_of (tensor->device)->read (tensor->device, sent->dl.data, memory_data (tensor), bytes, err);
 }
 
 /* By way of the host between two devices. */

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of arrays on a GPU: the table of a list is written anew as it changes, and never while the GPU still reads it.
+ * Also what is done with one array where a list cannot be had. */
+#include <config.h>
+
+#include "lib/memory/lists.h"
+#include "lib/memory/memory.h"
+#include "tests/tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { COUNT = 1000, MANY = 100, ROUNDS = 20, LISTS = 40, DELAYS = 3 };
+
+static const DLDevice device = { .device_type = kDLCUDA }, host = { .device_type = kDLCPU };
+static const struct memory *memory;
+static float values[COUNT];
+
+/* All 1. */
+static float *
+make (void)
+{
+    float *made = memory->create (device, sizeof values, false);
+    for (int i = 0; i < COUNT; i++)
+        values[i] = 1;
+    memory->write (device, made, values, sizeof values);
+    return made;
+}
+
+static void
+create (struct memory_list *list, size_t room)
+{
+    if (!memory_list_create (list, room))
+        abort ();
+}
+
+static void
+add (struct memory_list *list, float *data, size_t count)
+{
+    list->items[list->count++] = (struct memory_item){ .data = data, .count = count, .dtype = ACCEL_FLOAT32 };
+}
+
+/* How many of them are not @p wanted. */
+static int
+count_wrong (const float *data, size_t count, float wanted)
+{
+    struct accel_error err;
+    int wrong = memory->read (device, values, data, count * sizeof *values, &err) ? COUNT : 0;
+    for (size_t i = 0; i < count; i++)
+        wrong += values[i] != wanted;
+    return wrong;
+}
+
+static void
+test_overlaps (void)
+{
+    struct memory_list list;
+    float *data = make ();
+    create (&list, 2);
+    add (&list, data, COUNT / 2);
+    add (&list, data + COUNT / 2, COUNT / 2);
+    ok (memory->lists->scale (device, &list, 2, NULL, false), "neighbours are changed at once");
+    ok (!count_wrong (data, COUNT, 2), "each of them");
+    list.items[1].data = data + COUNT / 4;
+    ok (!memory->lists->scale (device, &list, 2, NULL, false), "arrays that overlap are not changed at once");
+    memory_list_scale (&list, memory, device, 2, false);
+    ok (!count_wrong (data, COUNT / 4, 4) && !count_wrong (data + COUNT / 4, COUNT / 4, 8)
+            && !count_wrong (data + COUNT / 2, COUNT / 4, 4) && !count_wrong (data + COUNT * 3 / 4, COUNT / 4, 2),
+        "but one after the other");
+    memory_list_destroy (&list, memory, device);
+    memory->destroy (device, data);
+}
+
+static void
+test_growing (void)
+{
+    struct memory_list list;
+    float *data = make ();
+    create (&list, MANY);
+    add (&list, data, 1);
+    ok (memory->lists->scale (device, &list, 2, NULL, false), "a list of one array");
+    while (list.count < MANY)
+        add (&list, data + list.count, 1);
+    ok (memory->lists->scale (device, &list, 2, NULL, false), "that becomes one of %d", (int) MANY);
+    ok (!count_wrong (data, 1, 4) && !count_wrong (data + 1, MANY - 1, 2), "which are all changed");
+    memory_list_destroy (&list, memory, device);
+    memory->destroy (device, data);
+}
+
+/* The GPU is late: the next table is made before the one before has been read. */
+static void
+test_changing (void)
+{
+    struct memory_list list;
+    float *data[] = { make (), make () }, *other = make ();
+    create (&list, 1);
+    add (&list, NULL, COUNT);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < DELAYS; i++)
+            memory->scale (device, other, ACCEL_FLOAT32, COUNT, 1);
+        list.items[0].data = data[round % 2];
+        memory->lists->scale (device, &list, 2, NULL, false);
+    }
+    ok (!count_wrong (data[0], COUNT, ldexpf (1, ROUNDS / 2)) && !count_wrong (data[1], COUNT, ldexpf (1, ROUNDS / 2)),
+        "a list that changes all the time");
+    memory_list_destroy (&list, memory, device);
+    memory->destroy (device, data[0]);
+    memory->destroy (device, data[1]);
+    memory->destroy (device, other);
+}
+
+/* With STANDIN_BYTES, there is no room for the tables of all of them. */
+static void
+test_ends (void)
+{
+    float *data = make ();
+    int done = 0;
+    for (int i = 0; i < LISTS; i++) {
+        struct memory_list list;
+        create (&list, COUNT);
+        while (list.count < COUNT) /* most are empty, which takes room all the same */
+            add (&list, data, list.count ? 0 : COUNT);
+        done += memory->lists->scale (device, &list, 1, NULL, false);
+        memory_list_destroy (&list, memory, device);
+    }
+    ok (done == LISTS, "%d of %d lists, one after the other, have room on the GPU", done, (int) LISTS);
+    memory->destroy (device, data);
+}
+
+static void
+test_scaled (enum accel_dtype dtype)
+{
+    float *data = make (), scale;
+    void *narrow = memory->create (device, COUNT, true);
+    unsigned char on_host[COUNT], on_device[COUNT];
+    struct accel_error err;
+    for (int i = 0; i < COUNT; i++)
+        values[i] = sinf ((float) i) * 5000;
+    memory->write (device, data, values, sizeof values);
+    scale = memory->narrow_scaled (device, narrow, dtype, data, COUNT);
+    bool good = !memory->read (device, on_device, narrow, COUNT, &err);
+    ok (good && scale == memory_of (host)->narrow_scaled (host, on_host, dtype, values, COUNT) && scale != 1
+            && !memcmp (on_host, on_device, COUNT),
+        "one array narrowed to %s with a scale, %g, has the host's bits", accel_dtype_name (dtype), (double) scale);
+    memory->destroy (device, narrow);
+    memory->destroy (device, data);
+}
+
+int
+main (void)
+{
+    memory = memory_of (device);
+    if (!memory) {
+        ok (false, "there is a GPU");
+        return done_testing ();
+    }
+    test_overlaps ();
+    test_growing ();
+    test_changing ();
+    test_ends ();
+    test_scaled (ACCEL_FLOAT8_E4M3FN);
+    test_scaled (ACCEL_FLOAT8_E5M2);
+    return done_testing ();
+}
