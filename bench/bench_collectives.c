@@ -2,7 +2,7 @@
 /* All-reduces of libaccel on its own buffers and on foreign ones, and memcpy() of as many bytes by all ranks at once.
  * A rank of `accelerate launch`; collectives.sh runs it in turns with mpi_allreduce and makes the table.
  *
- *   bench_collectives in|out BUDGET_MS
+ *   bench_collectives in|out BUDGET_MS [BYTES...]    of these sizes, and no copies
  *   bench_collectives small ITERATIONS    small broadcasts, all-gathers and barriers */
 #include <config.h>
 
@@ -92,7 +92,7 @@ measure_copies (const struct peer *peer, const struct buffers *buffers, size_t b
 }
 
 static void
-measure_reduces (struct peer *peer, double budget_us)
+measure_reduces (struct peer *peer, double budget_us, char **list)
 {
     struct buffers own, foreign;
     for (int i = 0; i < BUFFERS; i++) {
@@ -101,10 +101,10 @@ measure_reduces (struct peer *peer, double budget_us)
         foreign.send[i] = buffer_from_malloc (buffer_bytes (i));
         foreign.recv[i] = buffer_from_malloc (buffer_bytes (i));
     }
-    measure_all (peer, &own, budget_us);
+    measure_some (peer, &own, budget_us, list);
     peer->name = "foreign";
-    measure_all (peer, &foreign, budget_us);
-    for (size_t i = 0; i < SIZES; i++)
+    measure_some (peer, &foreign, budget_us, list);
+    for (size_t i = 0; i < SIZES && !*list; i++)
         measure_copies (peer, &foreign, sizes[i]);
     for (int i = 0; i < BUFFERS; i++) {
         accel_free (acc, own.send[i]);
@@ -118,8 +118,8 @@ int
 main (int argc, char **argv)
 {
     struct accel_error err;
-    if (argc != 3) {
-        fprintf (stderr, "usage: bench_collectives in|out|small BUDGET_MS (under accelerate launch)\n");
+    if (argc < 3) {
+        fprintf (stderr, "usage: bench_collectives in|out|small BUDGET_MS [BYTES...] (under accelerate launch)\n");
         return 2;
     }
     need (accel_open (&acc, NULL, &err), &err);
@@ -131,7 +131,7 @@ main (int argc, char **argv)
     if (!strcmp (argv[1], "small"))
         measure_small (&peer, (size_t) atoi (argv[2]));
     else
-        measure_reduces (&peer, atof (argv[2]) * 1e3);
+        measure_reduces (&peer, atof (argv[2]) * 1e3, argv + 3);
     accel_close (acc);
     return 0;
 }

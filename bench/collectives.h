@@ -150,12 +150,25 @@ measure (const struct peer *peer, const struct buffers *buffers, size_t bytes, d
     putchar ('\n');
 }
 
-/** Measure all sizes, or those up to @p most bytes. */
+/** Measure all sizes. */
 static inline void
 measure_all (const struct peer *peer, const struct buffers *buffers, double budget_us)
 {
     for (size_t i = 0; i < SIZES; i++)
         measure (peer, buffers, sizes[i], budget_us);
+}
+
+/** The same for the sizes of @p list, which is an argv; none of them: all sizes. */
+static inline void
+measure_some (const struct peer *peer, const struct buffers *buffers, double budget_us, char **list)
+{
+    if (!*list)
+        measure_all (peer, buffers, budget_us);
+    for (; *list; list++) {
+        size_t bytes = strtoul (*list, NULL, 10) / sizeof (float) * sizeof (float);
+        if (bytes && bytes <= sizes[SIZES - 1])
+            measure (peer, buffers, bytes, budget_us);
+    }
 }
 
 /* ---- small broadcasts, all-gathers and barriers ---- */

@@ -10,7 +10,8 @@
 # start: from the command to the first line of rank 0, one rank on each host, started from a host without ranks.
 # Beside it mpirun, and an ssh to each host: one after the other, and all at once.  The hosts share the processors of
 # this machine, so what all of them do at once takes longer than on hosts of their own.
-# reduce: libaccel's engines beside MPI_Allreduce, 2 hosts of 2 ranks, in place, both started by mpirun.  "veth":
+# reduce: libaccel's engines beside MPI_Allreduce, 2 hosts of 2 ranks, in place, both started by mpirun; SIZES in the
+# environment: of so many bytes.  "veth":
 # between two namespaces, by TCP; "memory": all ranks are on this machine and only believe to be on two hosts, so that
 # MPI's shared memory is the network.
 # small: the same for broadcasts, all-gathers and barriers, beside MPI_Bcast, MPI_Allgather and MPI_Barrier.
@@ -164,6 +165,7 @@ bench_overlap () {
     echo "engine mpi: overlap, 2 hosts of 2 ranks, $network, $processors processors"
     ranks "$bench" "${3:-device}" "${4:-15}"
 }
+: "${SIZES:=4 64 1024 4096 8192 16384 32768 65536 262144 1048576 4194304 16777216 67108864}"
 bench_reduce () {
     [ $# -ge 2 ] && bench=$(absolute "$1") && mpi=$(absolute "$2") && [ -x "$bench" ] && [ -x "$mpi" ] || usage
     connect "${3:-veth}" "$bench"
@@ -174,8 +176,10 @@ bench_reduce () {
         for engine; do
             ACCEL_ENGINE=$engine
             export ACCEL_ENGINE
-            ranks "$bench" in 60 >>"$work/$engine" || exit
-            ranks "$mpi" in 60 >>"$work/$engine" || exit
+            # shellcheck disable=SC2086 # several sizes
+            ranks "$bench" in 60 $SIZES >>"$work/$engine" || exit
+            # shellcheck disable=SC2086
+            ranks "$mpi" in 60 $SIZES >>"$work/$engine" || exit
         done
     done
     for engine; do

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The same all-reduces as bench_collectives, by MPI_Allreduce: what libaccel is compared with.
  *
- *   mpi_allreduce in|out BUDGET_MS
+ *   mpi_allreduce in|out BUDGET_MS [BYTES...]
  *   mpi_allreduce small ITERATIONS    MPI_Bcast, MPI_Allgather and MPI_Barrier */
 #include <config.h>
 
@@ -44,8 +44,8 @@ main (int argc, char **argv)
 {
     struct buffers buffers;
     MPI_Init (&argc, &argv);
-    if (argc != 3) {
-        fprintf (stderr, "usage: mpi_allreduce in|out|small BUDGET_MS (under mpirun)\n");
+    if (argc < 3) {
+        fprintf (stderr, "usage: mpi_allreduce in|out|small BUDGET_MS [BYTES...] (under mpirun)\n");
         MPI_Abort (MPI_COMM_WORLD, 2);
     }
     bool is_small = !strcmp (argv[1], "small");
@@ -62,7 +62,7 @@ main (int argc, char **argv)
     if (is_small)
         measure_small (&peer, (size_t) atoi (argv[2]));
     else
-        measure_all (&peer, &buffers, atof (argv[2]) * 1e3);
+        measure_some (&peer, &buffers, atof (argv[2]) * 1e3, argv + 3);
     for (int i = 0; i < BUFFERS && !is_small; i++) {
         free (buffers.send[i]);
         free (buffers.recv[i]);

@@ -53,7 +53,7 @@ static void *
 pin (DLDevice device, size_t bytes)
 {
     struct pinned pinned = { .bytes = bytes + !bytes };
-    gpu_call (device, call_pin, &pinned);
+    gpu_call_slowly (device, call_pin, &pinned);
     return pinned.memory;
 }
 
@@ -70,7 +70,7 @@ static void
 unpin (DLDevice device, void *memory)
 {
     if (memory)
-        gpu_call (device, call_unpin, memory);
+        gpu_call_slowly (device, call_unpin, memory);
 }
 
 /* ---- a lane ---- */

@@ -201,6 +201,22 @@ fail_of (const struct visit *visit, DLDevice device, struct accel_error *err)
                          cudaGetErrorName (error));
 }
 
+/* Around calls that may wait for all that runs on the GPU, also for a collective whose other ranks have died: threads
+ * that look after these must not wait for the lock. */
+static void
+unlock (struct gpu *gpu)
+{
+    pthread_mutex_unlock (&gpu->lock);
+}
+
+static void
+lock_again (struct gpu *gpu)
+{
+    pthread_mutex_lock (&gpu->lock);
+    if (!gpu->error && gpu->stream == PER_THREAD)
+        follow (gpu);
+}
+
 bool
 gpu_call (DLDevice device, gpu_calls *calls, void *user)
 {
@@ -208,6 +224,19 @@ gpu_call (DLDevice device, gpu_calls *calls, void *user)
     VISIT (device);
     cudaError_t error = gpu ? calls (user, stream, &name) : cudaSuccess;
     return gpu && note (gpu, error, name);
+}
+
+bool
+gpu_call_slowly (DLDevice device, gpu_calls *calls, void *user)
+{
+    const char *name = NULL;
+    VISIT (device);
+    if (!gpu)
+        return false;
+    unlock (gpu);
+    cudaError_t error = calls (user, stream, &name);
+    lock_again (gpu);
+    return note (gpu, error, name);
 }
 
 /* ---- memory ---- */
@@ -221,7 +250,9 @@ create (DLDevice device, size_t bytes, bool zeroed)
     size_t whole = bytes / 16 * 16 + 16;
     if (!gpu || whole < bytes)
         return NULL;
+    unlock (gpu);
     cudaError_t error = cudaMalloc (&memory, whole);
+    lock_again (gpu);
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError (); /* the caller is told, and may go on */
         return NULL;
@@ -229,7 +260,7 @@ create (DLDevice device, size_t bytes, bool zeroed)
     if (!note (gpu, error, "cudaMalloc"))
         return NULL;
     if (zeroed)
-        NOTE (gpu, cudaMemsetAsync, memory, 0, whole, stream);
+        NOTE (gpu, cudaMemsetAsync, memory, 0, whole, gpu->stream);
     return memory;
 }
 
@@ -237,8 +268,12 @@ static void
 destroy (DLDevice device, void *memory)
 {
     VISIT (device);
-    if (gpu && memory)
-        NOTE (gpu, cudaFree, memory);
+    if (!gpu || !memory)
+        return;
+    unlock (gpu);
+    cudaError_t error = cudaFree (memory);
+    lock_again (gpu);
+    note (gpu, error, "cudaFree");
 }
 
 static void

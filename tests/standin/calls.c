@@ -267,6 +267,7 @@ cudaHostAlloc (void **memory, size_t bytes, unsigned flags)
     (void) flags;
     BEGIN ("cudaHostAlloc");
     call_counts.allocations++;
+    queue_wait (NULL, NULL); /* as CUDA may */
     END (pinned_make (memory, bytes) ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 

@@ -128,6 +128,8 @@ for plan in $plans; do
     test_expect_success "rank 1 is killed in $plan, and rank 0 is told within a moment" '
         failing 2 STANDIN_DIE=$plan && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
 done
+test_expect_success 'rank 1 is killed while threads of rank 0 wait for its GPU' '
+    failing 2 pins && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
 test_expect_success 'a rank that does not come is named, with its place' '
     failing 2 late && grep "^rank 0: .*status.*timed out after 1000 ms in accel_comm_all_reduce at .*:4711, waiting for rank 1 " out'
 test_expect_success 'an error of the network names the rank that was killed before' '

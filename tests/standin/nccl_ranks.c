@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that does everything with engine nccl, and says how it ended, for nccl.sh.
- * usage: nccl_ranks [late | leaves | away | killed | other-gpu | threads] */
+ * usage: nccl_ranks [late | leaves | away | killed | other-gpu | threads | pins] */
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
@@ -185,6 +185,51 @@ order_threads (DLDevice device, const struct memory *memory)
     free (values);
 }
 
+static void *
+pin_memory (void *unused)
+{
+    const DLDevice device = accel_device (acc);
+    const struct memory_lanes *lanes = memory_of (device)->lanes;
+    lanes->unpin (device, lanes->pin (device, COUNT));
+    return unused;
+}
+
+static void *
+free_memory (void *unused)
+{
+    memory_of (accel_device (acc))->destroy (accel_device (acc), shared);
+    return unused;
+}
+
+/* Rank 1 ends, so the call of rank 0 never does by itself.  Its other threads wait for the GPU: CUDA may do that when
+ * it pins or frees memory. */
+static void
+pin_in_threads (DLDevice device, const struct memory *memory)
+{
+    struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&plain, device);
+    struct accel_work *work;
+    pthread_t threads[2];
+    float *a = make (memory, device, 1), *b = make (memory, device, 1);
+    shared = make (memory, device, 1);
+    MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    if (accel_process_index (acc) == 1) {
+        usleep (300000);
+        raise (SIGKILL);
+    }
+    site.work = &work;
+    MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    usleep (100000); /* until it is on the GPU */
+    if (pthread_create (&threads[0], NULL, pin_memory, NULL) || pthread_create (&threads[1], NULL, free_memory, NULL))
+        abort ();
+    usleep (100000); /* until these wait */
+    memory->zero (device, b, COUNT * sizeof *b);
+    enum accel_status status = accel_work_wait (work, &err);
+    for (int i = 0; i < 2; i++)
+        pthread_join (threads[i], NULL);
+    must (status, "accel_work_wait");
+}
+
 int
 main (int argc, char **argv)
 {
@@ -209,6 +254,8 @@ main (int argc, char **argv)
         be_killed (device, memory);
     if (!strcmp (what, "threads"))
         order_threads (device, memory);
+    if (!strcmp (what, "pins"))
+        pin_in_threads (device, memory);
     for (int round = 0; round < ROUNDS; round++) {
         struct accel_comm *group;
         do_all (accel_world (acc), device, memory);

@@ -48,28 +48,58 @@ inline_of (const struct flight *flight, size_t bytes)
     return bytes <= (flight->is_boarded ? mpi_host.board_inline : INLINE_BYTES) ? bytes : 0;
 }
 
-/* Kept from call to call: to get as much from the kernel each time, and return it, would take as long as to send it. */
-static char *
-take_rows (size_t bytes)
+static size_t
+flight_bytes (size_t size)
 {
-    char *rows = mpi_world.spare;
+    return sizeof (struct flight)
+           + size * (sizeof (struct leg) + sizeof *((struct flight *) NULL)->sources + sizeof (uint32_t));
+}
+
+/* Kept from call to call: to get as much from the kernel each time, and return it, would take as long as to send it. */
+static bool
+take_rows (struct flight *flight)
+{
+    if (mpi_world.spare_bytes < flight->rows_bytes) {
+        flight->rows = malloc (flight->rows_bytes);
+        return flight->rows;
+    }
+    flight->rows = mpi_world.spare;
+    flight->rows_bytes = mpi_world.spare_bytes;
     mpi_world.spare = NULL;
-    if (rows && mpi_world.spare_bytes >= bytes)
-        return rows;
-    free (rows);
-    mpi_world.spare_bytes = bytes;
-    return malloc (bytes);
+    mpi_world.spare_bytes = 0;
+    return true;
 }
 
 static void
 give_rows (struct flight *flight)
 {
-    if ((!flight->blocks && !flight->tiers.is_on) || mpi_world.spare) {
+    if (!flight->rows || flight->rows_bytes <= mpi_world.spare_bytes) {
         free (flight->rows);
         return;
     }
+    free (mpi_world.spare);
     mpi_world.spare = flight->rows;
     mpi_world.spare_bytes = flight->rows_bytes;
+}
+
+/* So is one call. */
+static struct flight *
+take_flight (size_t bytes)
+{
+    struct flight *flight = mpi_world.spare_flight;
+    if (!flight || mpi_world.spare_flight_bytes != bytes)
+        return calloc (1, bytes);
+    mpi_world.spare_flight = NULL;
+    return memset (flight, 0, bytes);
+}
+
+static void
+give_flight (struct flight *flight)
+{
+    size_t size = (size_t) flight->team->size;
+    free (mpi_world.spare_flight);
+    mpi_world.spare_flight = flight;
+    mpi_world.spare_flight_bytes = flight_bytes (size);
 }
 
 /* Ranks of which the messages differ get a control message each. */
@@ -92,16 +122,14 @@ allocate (struct flight *flight)
         blocks_plan (flight);
     else
         flight->rows_bytes = size > 1 ? size * row + 1 : 1;
-    flight->rows = flight->blocks || flight->tiers.is_on ? take_rows (flight->rows_bytes) : malloc (flight->rows_bytes);
-    flight->sources = calloc (size, sizeof *flight->sources);
-    return flight->rows && flight->sources;
+    return take_rows (flight);
 }
 
 struct flight *
 flight_create (struct team *team, const struct accel_engine_call *call)
 {
     size_t size = (size_t) team->size;
-    struct flight *flight = calloc (1, sizeof *flight + size * (sizeof *flight->legs + sizeof *flight->pairs));
+    struct flight *flight = take_flight (flight_bytes (size));
     bool pair = call_is_pair (call);
     if (!flight)
         return NULL;
@@ -111,7 +139,8 @@ flight_create (struct team *team, const struct accel_engine_call *call)
                                     .dtype = (int16_t) call->dtype, .op = pair ? 0 : (int16_t) call->op,
                                     .public_call = pair ? 0 : call->public_call, .form = pair ? 0 : call->form,
                                     .number = call->number };
-    flight->pairs = (uint32_t *) (void *) (flight->legs + size);
+    flight->sources = (const void **) (void *) (flight->legs + size);
+    flight->pairs = (uint32_t *) (void *) (flight->sources + size);
     flight->is_boarded = boards_serve (team, call);
     if (!allocate (flight)) {
         flight_destroy (flight);
@@ -277,6 +306,5 @@ flight_destroy (struct flight *flight)
     }
     give_rows (flight);
     free (flight->control);
-    free (flight->sources);
-    free (flight);
+    give_flight (flight);
 }

@@ -71,16 +71,25 @@ slot_bytes (int world_size)
 }
 
 static size_t
-boards_bytes (size_t size, int world_size)
+boards_head (int world_size)
 {
-    return BOARD_SLOTS * sizeof (uint64_t) + size * BOARD_SLOTS * slot_bytes (world_size);
+    return round_up ((BOARD_SLOTS + (size_t) world_size) * sizeof (uint64_t), LINE);
+}
+
+static size_t
+boards_bytes (int world_size)
+{
+    return boards_head (world_size) + (size_t) world_size * BOARD_SLOTS * slot_bytes (world_size);
 }
 
 static void
-close_gates (unsigned char *boards)
+close_gates (unsigned char *boards, int world_size)
 {
+    _Atomic uint64_t *gates = (void *) boards, *arrived = gates + BOARD_SLOTS;
     for (size_t i = 0; i < BOARD_SLOTS; i++)
-        ((_Atomic uint64_t *) (void *) boards)[i] = board_gate (BOARD_FIRST - 1);
+        gates[i] = board_gate (BOARD_FIRST - 1);
+    for (int i = 0; i < world_size; i++)
+        arrived[i] = BOARD_FIRST;
 }
 
 /* ---- the memory ---- */
@@ -94,7 +103,7 @@ boards_at (size_t size)
 static size_t
 arenas_at (size_t size, int world_size)
 {
-    size_t boards = boards_suit ((int) size, world_size) ? boards_bytes (size, world_size) : 0;
+    size_t boards = boards_suit ((int) size, world_size) ? boards_bytes (world_size) : 0;
     return round_up (boards_at (size) + boards, HUGE_PAGE);
 }
 
@@ -156,7 +165,7 @@ make_memory (size_t size, int world_size, uint64_t token)
             return false;
         *(struct label *) (void *) mpi_host.memory = (struct label){ .token = token, .arena_bytes = arena };
         if (boards_suit ((int) size, world_size))
-            close_gates (mpi_host.memory + boards_at (size));
+            close_gates (mpi_host.memory + boards_at (size), world_size);
         return true;
     }
     return false;
@@ -224,10 +233,12 @@ watch (const struct accel_engine_job *job, const struct whereabouts *all, const 
     struct host *host = &mpi_host;
     host->processes = calloc ((size_t) job->world_size, sizeof *host->processes);
     host->world_size = host->processes ? job->world_size : 0;
-    for (int i = 0; i < host->world_size; i++) {
+    for (int i = 0, number = -1; i < host->world_size; i++) {
+        number += !all[i].rank;
         bool is_here = i >= first && i - first < size && i != job->rank && all[i].machine == all[job->rank].machine;
         host->processes[peers[i]]
             = (struct process){ .rank = i, .pid = all[i].pid, .is_alone = all[i].size == 1,
+                                .is_postman = all[i].rank == number % all[i].size,
                                 .fd = is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
     }
     return host->processes;
@@ -282,12 +293,14 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
     }
     if (!is_shared)
         return false;
-    if (host->size == 1 && !(host->boards = calloc (1, boards_bytes (1, job->world_size))))
+    if (host->size == 1 && !(host->boards = calloc (1, boards_bytes (job->world_size))))
         return false;
     if (host->size == 1)
-        close_gates (host->boards);
-    return watch (job, all, peers, host->first, host->size)
-           && (host->size == 1 || !host->rank || attach (&all[host->first]));
+        close_gates (host->boards, job->world_size);
+    if (!watch (job, all, peers, host->first, host->size))
+        return false;
+    host->is_postman = host->processes[peers[job->rank]].is_postman;
+    return host->size == 1 || !host->rank || attach (&all[host->first]);
 }
 
 void
@@ -296,9 +309,10 @@ host_settle (void)
     struct host *host = &mpi_host;
     size_t size = (size_t) host->size;
     host->marks = &own_marks;
-    own_marks = (struct marks){ 0 };
+    own_marks = (struct marks){ .read = BOARD_FIRST };
     host->board_inline = inline_most (host->world_size);
     host->slot_bytes = slot_bytes (host->world_size);
+    host->boards_head = boards_head (host->world_size);
     if (size == 1 && !boards_suit (host->most, host->world_size)) {
         free (host->boards);
         host->boards = NULL;
@@ -310,7 +324,7 @@ host_settle (void)
     host->stages = host->memory + PAGE + size * sizeof *host->marks;
     if (boards_suit (host->most, host->world_size))
         host->boards = host->memory + boards_at (size);
-    host->marks[host->rank].written = host->marks[host->rank].seen = BOARD_FIRST;
+    host->marks[host->rank].written = host->marks[host->rank].seen = host->marks[host->rank].read = BOARD_FIRST;
     host->arenas = host->memory + arenas_at (size, host->world_size);
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { SPIN_NS = 30000, YIELD_NS = 150000, NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000 };
+enum { SPIN_NS = 30000, YIELD_NS = 150000, NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, POLLS = 4 };
 
 static void
 lock (void)
@@ -54,11 +54,13 @@ start (struct team *team, const struct accel_engine_call *call, bool moves_on, s
     if (status)
         return status;
     lock ();
+    world_keep_processor (true);
     struct flight *flight = flight_create (team, call);
     if (flight)
         team_start (team, flight);
     if (flight && moves_on)
         mover_call ();
+    world_keep_processor (false);
     unlock ();
     *work = flight;
     return flight ? ACCEL_OK : fail_without_memory (call->helpers, err);
@@ -85,31 +87,36 @@ engine_test (void *transport, void *work)
     return over;
 }
 
-/* MPI wakes nobody.  A rank that is late is left the processor, longer and longer; at once if there are more ranks than
- * processors. */
+/* MPI wakes nobody.  A rank that is late is left the processor, longer and longer; soon if there are more ranks than
+ * processors, but not before it has been asked some times: what comes from another processor is there by then. */
 static void
-doze (int64_t idle_ns)
+doze (int64_t *since, unsigned polls)
 {
-    int64_t nap_ns = idle_ns / 8 < NAP_MOST_NS ? idle_ns / 8 : NAP_MOST_NS;
+    if (mpi_world.is_crowded && polls % POLLS)
+        return;
+    int64_t now = now_ns (), idle_ns = *since ? now - *since : 0, nap_ns = idle_ns / 8;
+    nap_ns = nap_ns < NAP_LEAST_NS ? NAP_LEAST_NS : nap_ns > NAP_MOST_NS ? NAP_MOST_NS : nap_ns;
+    if (!*since)
+        *since = now;
     if (idle_ns < SPIN_NS && !mpi_world.is_crowded)
         return;
     unlock ();
     if (idle_ns < YIELD_NS)
         sched_yield ();
     else
-        nanosleep (&(struct timespec){ .tv_nsec = nap_ns > NAP_LEAST_NS ? (long) nap_ns : NAP_LEAST_NS }, NULL);
+        nanosleep (&(struct timespec){ .tv_nsec = (long) nap_ns }, NULL);
     lock ();
 }
 
 static void
 wait_until_over (const struct flight *flight)
 {
-    int64_t since = now_ns ();
-    while (!flight->over)
+    int64_t since = 0; /* nothing has moved; 0: not known yet */
+    for (unsigned polls = 1; !flight->over; polls++)
         if (team_progress_all ())
-            since = now_ns ();
+            since = 0;
         else if (!flight->over)
-            doze (now_ns () - since);
+            doze (&since, polls);
 }
 
 static enum accel_status
@@ -119,6 +126,7 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     struct flight *flight = work, **at = &team->first;
     struct accel_error why;
     lock ();
+    world_keep_processor (true);
     enum accel_status status = flight->over ? ACCEL_OK : check (flight->call, &why);
     if (status)
         team_fail (team, status, &why);
@@ -133,6 +141,7 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     if (status && err)
         *err = flight->error;
     flight_destroy (flight);
+    world_keep_processor (false);
     unlock ();
     return status;
 }
@@ -205,7 +214,7 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
     if (!status) {
         mpi_world.rank = job->rank;
         mpi_world.ended = 0;
-        mpi_world.is_crowded = job->local_world_size > count_processors ();
+        mpi_world.is_crowded = job->local_world_size > count_processors () || world_shares_processors ();
         team_add (team);
     } else {
         host_close ();

@@ -9,8 +9,9 @@
  * the bits are those of engine shm, the same in every run.
  *
  * On several hosts, ranks of one host share memory.  Control messages of the world's collectives go through it, and
- * those of a host go to other hosts together (boards.c).  So do large all-reduces (tiers.c), broadcasts and
- * all-gathers of the world (spread.c): each byte crosses a link once in each direction, not once for each rank.
+ * those of a host go to other hosts together, where they may go through the memory again (boards.c).  So do large
+ * all-reduces (tiers.c), broadcasts and all-gathers of the world (spread.c): each byte crosses a link once in each
+ * direction, not once for each rank.
  *
  * One communicator of MPI serves all groups.  Control messages name their group, so a group is made without waiting.
  *
@@ -125,18 +126,21 @@ struct marks {
     _Atomic uint64_t taken;  /* this rank has what comes before this one */
     _Atomic uint64_t written; /* messages on its board */
     _Atomic uint64_t seen;   /* messages that it has read on the board of each other rank, and has written itself */
+    _Atomic uint64_t read;   /* messages of each rank of the other hosts that it has read */
 } __attribute__ ((aligned (128)));
 
 /** The ranks of this host and their memory: marks, stages, arenas.  Everything with the lock. */
 struct host {
     int size, rank; /* of this host; 0: nothing is shared */
+    bool is_postman;
     int first;      /* rank of the job that is rank 0 here */
     int hosts;      /* of the job */
     int above, below; /* the first rank of the next host, and of the one before; -1: there is none */
     int above_size, below_size;
     unsigned char *memory, *stages, *arenas;
     struct marks *marks; /* [size] */
-    unsigned char *boards; /* gates, then [size, BOARD_SLOTS] messages; NULL: there are none */
+    unsigned char *boards; /* gates, counts, then [world_size, BOARD_SLOTS] messages; NULL: there are none */
+    size_t boards_head; /* bytes before the messages */
     size_t board_inline, slot_bytes; /* of a message: data at most, and all of it */
     int most; /* ranks of a host */
     size_t bytes, arena_bytes;
@@ -144,6 +148,7 @@ struct host {
     struct process {
         int rank, pid;
         bool is_alone; /* on its host */
+        bool is_postman; /* there: others find what comes from other hosts on the boards */
         int fd; /* to see it end; -1: of another host */
         bool has_ended; /* there, as one of its ranks has said */
     } *processes; /* [world_size], by rank of MPI */
@@ -188,7 +193,6 @@ struct flight {
     bool is_boarded;       /* its control message goes by the board, */
     bool is_posted;        /* and is there */
     int64_t posted_ms;
-    bool is_sent;          /* this rank has sent the bundle */
     bool is_flushed;       /* other hosts know who is missing here */
     uint64_t serial;       /* of those on the board */
     uint32_t *pairs;       /* [size] control messages that came before and went from rank to rank */
@@ -230,6 +234,7 @@ struct team {
     char its_reason[REASON_BYTES];
     struct queue *queues; /* [size], of control messages that have come too early */
     struct queue *bundled; /* [size], the same from boards of other hosts, in the order of calls; without `last` */
+    const struct header *direct; /* one of those that is where MPI has left it */
     uint64_t boarded;      /* calls that this rank has started with its board */
     uint64_t *matched;     /* [size] messages of boards that have found their call */
     uint32_t *pairs_to, *pairs_from; /* [size] control messages from rank to rank, started and matched */
@@ -282,6 +287,8 @@ struct world {
     int request_count, request_room;
     char *spare; /* a buffer for reductions that is not in use */
     size_t spare_bytes;
+    struct flight *spare_flight; /* the memory of a call that is over, or NULL */
+    size_t spare_flight_bytes;
     struct flight *ghosts; /* failed calls whose messages MPI still has */
     atomic_bool is_over; /* MPI_Finalize() has begun, or exit(): threads of the engine must not call MPI any more */
     char error[256]; /* what MPI has complained about, once */
@@ -336,6 +343,11 @@ enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct
 bool world_can_widen (const struct accel_engine_helpers *helpers);
 /** Whether this thread may call MPI. */
 bool world_is_mine (void);
+/** Whether MPI leaves the processor to others whenever it has nothing to do, as Open MPI does where it was told that
+ *  there are more processes than processors. */
+bool world_shares_processors (void);
+/** From now on, it does not: the engine knows better when; or it does again. */
+void world_keep_processor (bool keeps);
 /** Whether a thread of the engine may, with the lock: the program may call MPI at the same time. */
 bool world_may_have_threads (void);
 /** Before a thread of the engine is made: have it stopped when the process ends MPI, or itself, without accel_close().
@@ -418,10 +430,14 @@ void boards_flush (struct team *team);
 bool boards_peek (const struct team *team, int rank, const struct header **header, const char **data);
 /** It has found its call. */
 void boards_take (struct team *team, int rank);
-/** Whether a rank of this host has written something new. */
+/** Whether the memory of this host has something new of a rank. */
 bool boards_have (const struct team *team, int rank);
-/** Queue the message at @p at of a bundle.  @param[out] rank  whose it is  @return whether there was one */
+/** Take the message at @p at of a bundle.  @param[out] rank  whose it is  @return whether there was one */
 bool boards_unpack (struct team *team, const struct message *bundle, size_t *at, int *rank);
+/** Keep it, if no call has taken it. */
+void boards_keep (struct team *team);
+/** What has come for this host, and did not fit into its memory, may now. */
+void boards_publish (struct team *team);
 
 /* ---- flight.c ---- */
 /** Prepare @p call.  @return NULL without memory */

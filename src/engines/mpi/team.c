@@ -131,8 +131,10 @@ unpack (struct team *team, const struct message *bundle)
 {
     size_t at = 0;
     int rank;
-    while (boards_unpack (team, bundle, &at, &rank))
+    while (boards_unpack (team, bundle, &at, &rank)) {
         match (team, rank);
+        boards_keep (team);
+    }
 }
 
 /* Takes @message. */
@@ -247,7 +249,8 @@ static void
 look_at_boards (struct team *team)
 {
     boards_post (team);
-    for (int i = mpi_host.first; i < mpi_host.first + mpi_host.size; i++)
+    boards_publish (team);
+    for (int i = 0; i < team->size; i++)
         if (boards_have (team, i))
             match (team, i);
 }

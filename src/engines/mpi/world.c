@@ -70,7 +70,9 @@ now_ns (void)
 int64_t
 now_ms (void)
 {
-    return now_ns () / 1000000;
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC_COARSE, &now); /* every few ms, in a fifth of the time */
+    return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 bool
@@ -138,6 +140,38 @@ world_watch_end (void)
         return false;
     threaded = getpid ();
     return true;
+}
+
+/* Open MPI has a function for that, which is not in its headers.  @return what was set before */
+static bool
+set_yielding (bool yields)
+{
+    static bool (*set) (bool yields);
+    static bool has_looked;
+    if (!has_looked)
+        *(void **) &set = dlsym (RTLD_DEFAULT, "opal_progress_set_yield_when_idle");
+    has_looked = true;
+    return set && set (yields);
+}
+
+bool
+world_shares_processors (void)
+{
+    bool shares = set_yielding (false);
+    if (shares)
+        set_yielding (true);
+    return shares;
+}
+
+void
+world_keep_processor (bool keeps)
+{
+    static int depth;
+    static bool before;
+    if (keeps && !depth++)
+        before = set_yielding (false);
+    else if (!keeps && !--depth)
+        set_yielding (before);
 }
 
 bool
