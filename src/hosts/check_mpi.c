@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI and NCCL between hosts; see check_mpi.h.  A launch of its own, in a process of its own, finds all that keeps a job from
- * starting through MPI, and can be ended at the deadline: the agents of a launch end when their head does. */
+/* MPI and NCCL between hosts; see check_mpi.h.  A launch of its own, in a process of its own, finds all that keeps a job
+ * from starting through MPI, and can be ended at the deadline: the agents of a launch end when their head does. */
 #include <config.h>
 
 #include "hosts/check_mpi.h"
@@ -192,9 +192,9 @@ find_reason (const char *text, char *why, size_t size)
     size_t best_length = 0, best_mark = MARKS + 1;
     for (size_t length; text && *text; text += length + (text[length] == '\n')) {
         length = strcspn (text, "\n");
-        const char *at = text + strspn (text, " "), *cpus = memmem (text, length, marks[WARNING], strlen (marks[WARNING]));
+        const char *cpus = memmem (text, length, marks[WARNING], strlen (marks[WARNING]));
+        const char *at = cpus ? cpus : text + strspn (text, " ");
         size_t mark = 0;
-        at = cpus ? cpus : at;
         while (mark < MARKS && strncmp (at, marks[mark], strlen (marks[mark])) != 0)
             mark++;
         size_t left = length - (size_t) (at - text);
