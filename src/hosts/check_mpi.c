@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI and NCCL between hosts; see check_mpi.h.  A launch of its own, in a process of its own, finds all that keeps a job
- * from starting through MPI, and can be ended at the deadline: the agents of a launch end when their head does. */
+/* MPI and NCCL between hosts; see check_mpi.h.  A launch of its own, in a process of its own, finds all that keeps a
+ * job from starting through MPI, and can be ended at the deadline: the agents of a launch end when their head does. */
 #include <config.h>
 
 #include "hosts/check_mpi.h"

@@ -115,7 +115,8 @@ main (int argc, char **argv)
     if (self.rank == 0)
         printf ("libaccel %s, %d process%s, engine %s\n", accel_version (), self.size, self.size == 1 ? "" : "es",
                 accel_comm_engine (self.world));
-    int status = measures ? run_steps (&self, on_gpus ? gpu_links_steps : links_steps, timeout_ms) : run_all (&self, timeout_ms);
+    const struct step *links = on_gpus ? gpu_links_steps : links_steps;
+    int status = measures ? run_steps (&self, links, timeout_ms) : run_all (&self, timeout_ms);
     accel_close (self.acc);
     return status;
 }

@@ -532,7 +532,8 @@ test_nccl (struct config *config)
     set_or_clear ("TRIAL_ERR", "accelerate: ");
     set_or_clear ("TRIAL_STATUS", "1");
     ok (!check_nccl_run (&lab.check, config, "/a/selftest", &fail) && lab.check.nccl.state == CHECK_WAY_FAILED
-            && strstr (lab.check.nccl.why, "-- env -u ACCELERATE_USE_CPU /a/selftest --links 30000 gpu"), "the launch: %s", lab.check.nccl.why);
+            && strstr (lab.check.nccl.why, "-- env -u ACCELERATE_USE_CPU /a/selftest --links 30000 gpu"),
+        "the launch: %s", lab.check.nccl.why);
     set_or_clear ("TRIAL_ERR", "rank 0: WARNING: this program computes on CPUs: no GPU today\n"
                                "accelerate: rank 0 failed\naccel_selftest: rank 0: links between GPUs: none\n");
     ok (!check_nccl_run (&lab.check, config, "/a/selftest", &fail) && !strcmp (lab.check.nccl.why, "no GPU today"),
