@@ -3,7 +3,7 @@
  * engine is between each two ranks, or between their GPUs.  Rank 0 writes a line for each: "link FIRST SECOND
  * ROUND_TRIP_NS TO FROM", with bytes per second.
  *
- * * In each round every rank has another partner, and a group with it.  The lower rank leads: it announces each
+ * In each round every rank has another partner, and a group with it.  The lower rank leads: it announces each
  * transfer and measures it.  Messages on the host are broadcasts of one of the two, because a group has no other
  * way to send them; between GPUs, tensors are sent. */
 #include <config.h>
