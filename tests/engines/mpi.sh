@@ -121,8 +121,10 @@ in_tiers () {
 test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a reduction in the order of ranks' '
     in_tiers 4 "2 2" 70 calls'
 test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 33 flights'
-test_expect_success 'large broadcasts and all-gathers, on hosts of 1 and 3 ranks' 'in_tiers 4 "1 3" 66 spread'
+test_expect_success 'large broadcasts and all-gathers, on hosts of 1, 2 and 1 ranks' 'in_tiers 4 "1 2 1" 66 spread'
 test_expect_success 'small sums of ranks that are many calls apart' 'in_tiers 3 "2 1" 16 ahead'
+test_expect_success 'and of some that are stopped' 'in_tiers 4 "3 1" 24 behind'
+test_expect_success 'a large sum, of which a rank takes its part late' 'in_tiers 3 "2 1" 3 stopped'
 if is_long; then
     while read -r ranks layout; do
         test_expect_success "large all-reduces on hosts of $layout ranks" '
@@ -130,6 +132,7 @@ if is_long; then
                 in_tiers $ranks "$layout" 66 spread'
     done <<'EOT'
 3 1 2
+4 1 3
 4 3 1
 4 1 2 1
 6 1 1 2 2
@@ -211,6 +214,16 @@ test_expect_success 'a rank that exits while MPI_Init() waits for others ends' '
 test_expect_success 'a call in which MPI fails does not end well: a broadcast' 'fails 2 2 broken broadcast'
 test_expect_success 'and neither does a large sum on two hosts' 'fails 3 "2 1" broken sum'
 test_expect_success 'who waits in a group hears that a rank gave up in another one' 'fails 3 "1 1 1" elsewhere'
+# bounds RANKS LAYOUT HOW
+bounds () {
+    under_mpirun "$1" ./layout "$2" "$builddir/tests/engines/mpi_bounds" "$3" >out 2>&1 || :
+    test "$(grep -cx "as expected" out)" = "$1"
+}
+test_expect_success 'and so does who waits in the same one' 'bounds 3 "1 1 1" early'
+test_expect_success 'accel_alloc() may have more than fits into the memory of the host' 'bounds 3 "2 1" full'
+test_expect_success 'where one host cannot share memory, none does' 'bounds 4 "2 2" unshared'
+test_expect_success 'the thread of the engine ends with the job' 'bounds 2 "1 1" threads'
+test_expect_success 'beside MPI of the program, the engine has no thread' 'bounds 2 "1 1" serialized'
 test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'
 # Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many are told, and of what.
 while read -r scenario told what; do

@@ -704,12 +704,12 @@ fail_elsewhere (void)
     accel_close (acc);
 }
 
-/* Rank 2 computes until the ranks of the other host have heard of rank 3. */
+/* Rank 2 computes until the ranks of the other host have heard of rank 3, which they are told once. */
 static void
 hear_of_the_dead (void)
 {
     static const char *const heard[] = { "heard.0", "heard.1" };
-    enum { NAP_US = 10000, NAPS = 3000 };
+    enum { NAP_US = 10000, NAPS = 3000, REST_US = 300000 };
     struct accel_error err = { 0 };
     struct accel *acc;
     must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = 20000 }, &err), "accel_open", &err);
@@ -720,6 +720,9 @@ hear_of_the_dead (void)
         raise (SIGKILL);
     for (int i = 0; rank == 2 && i < NAPS && (access (heard[0], F_OK) || access (heard[1], F_OK)); i++)
         usleep (NAP_US);
+    int before = sent;
+    usleep (rank == 2 ? REST_US : 0);
+    must (sent == before, "told again", &err);
     enum accel_status status = accel_comm_barrier (world, &err);
     must (status == ACCEL_ERR_PEER && strstr (err.text, "rank 3 ended (process"), "not who ended", &err);
     FILE *file = rank < 2 ? fopen (heard[rank], "w") : NULL;

@@ -269,12 +269,14 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
     struct host *host = &mpi_host;
     bool is_shared = false, has_found = false;
     host->above = host->below = -1;
+    host->is_near = true;
     for (int first = 0; first < job->world_size; first += all[first].size) {
         if (!is_host (all, job->world_size, first)) {
             watch (job, all, peers, 0, job->world_size);
             return false;
         }
         is_shared = is_shared || all[first].size > 1;
+        host->is_near = host->is_near && all[first].machine == all->machine;
         host->most = all[first].size > host->most ? all[first].size : host->most;
         host->hosts++;
         if (has_found && host->above < 0) {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { SPIN_NS = 30000, YIELD_NS = 150000, NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, POLLS = 4 };
+enum { SPIN_NS = 30000, YIELD_NS = 150000, NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000, POLLS = 6 };
 
 static void
 lock (void)

@@ -69,6 +69,8 @@ enum {
     TIERS_STAGED = 8,     /* pieces of a buffer of the program's own that can be ahead */
     TIERS_PARTS = 4,      /* pieces of a small buffer */
     TIERS_PIECE = 256 << 10,
+    TIERS_PIECE_NEAR = 128 << 10, /* on one machine, from TIERS_NEAR_LEAST on: hosts share its caches */
+    TIERS_NEAR_LEAST = 2 << 20,
     TIERS_PIECE_LEAST = 16 << 10,
     SPREAD_LEAST = 64 << 10, /* bytes of a part */
     TIERS_LEAST = 32 << 10, /* bytes, for each link of the chain of hosts; less is faster without steps of ranks */
@@ -133,6 +135,7 @@ struct marks {
 struct host {
     int size, rank; /* of this host; 0: nothing is shared */
     bool is_postman;
+    bool is_near;   /* all hosts are on one machine */
     int first;      /* rank of the job that is rank 0 here */
     int hosts;      /* of the job */
     int above, below; /* the first rank of the next host, and of the one before; -1: there is none */

@@ -40,7 +40,9 @@ tiers_plan (struct flight *flight)
     const struct accel_engine_call *call = flight->call;
     struct tiers *tiers = &flight->tiers;
     size_t bytes = call->count * call->element_bytes / TIERS_PARTS / 64 * 64, size = (size_t) mpi_host.size;
-    size_t most = is_half (call) ? TIERS_PIECE / 2 : TIERS_PIECE; /* between hosts, they have 4 bytes */
+    bool is_near = mpi_host.is_near && call->count * call->element_bytes >= TIERS_NEAR_LEAST;
+    size_t most = is_near ? TIERS_PIECE_NEAR : TIERS_PIECE;
+    most = is_half (call) ? most / 2 : most; /* between hosts, they have 4 bytes */
     bytes = bytes > most ? most : bytes < TIERS_PIECE_LEAST ? TIERS_PIECE_LEAST : bytes;
     tiers->piece = bytes / call->element_bytes;
     tiers->pieces = (call->count + tiers->piece - 1) / tiers->piece;
