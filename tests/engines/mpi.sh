@@ -19,9 +19,18 @@ if [ ! -f "$module" ]; then
 elif ! command -v "$mpirun" >/dev/null; then
     test_skip 'engine mpi' 'there is no mpirun'
     test_done
-elif is_sanitized; then
-    test_skip 'engine mpi' 'MPI is not built with sanitizers'
+elif is_thread_sanitized; then
+    test_skip 'engine mpi' 'MPI is not built with the thread sanitizer'
     test_done
+fi
+# MPI leaves memory behind.  Where that is looked for, its libraries stay, so that mpi.supp can name them.
+leaks=
+if is_sanitized; then
+    echo "int dlclose (void *library) { (void) library; return 0; }" >keep.c && $CC -shared -fPIC -o keep.so keep.c || exit
+    leaks="env LD_PRELOAD=$PWD/keep.so ASAN_OPTIONS=verify_asan_link_order=0:fast_unwind_on_malloc=0"
+    leaks="$leaks LSAN_OPTIONS=suppressions=$srcdir/tests/engines/mpi.supp:print_suppressions=0"
+    ASAN_OPTIONS=detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
+    export ASAN_OPTIONS
 fi
 test_expect_success 'it needs nothing of libaccel' '! nm -D -u "$module" | grep " accel_"'
 
@@ -55,7 +64,8 @@ conforms () {
     wanted="^mpi, $1 ranks: "
     processes=$1
     shift
-    under_mpirun "$processes" "$conformance" "$@" >conformed && grep "$wanted" conformed && nothing_left
+    # shellcheck disable=SC2086 # words
+    under_mpirun "$processes" $leaks "$conformance" "$@" >conformed && grep "$wanted" conformed && nothing_left
 }
 
 # As on hosts with EACH ranks: hosts EACH COMMAND...
@@ -173,7 +183,8 @@ mpi_answers () {
 test_expect_success 'accelerate env says which MPI it is, and what its thread level costs' '
     wait_for mpi_answers && grep "engine mpi: .*, MPI_THREAD_[A-Z]*[:,] " out'
 
-test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
+# Sanitizers keep freed memory, and reserve addresses.
+is_sanitized || test_expect_success 'calls leave no memory behind' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" many'
 test_expect_success 'a message, and a sum, that MPI gets in parts' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" message'
 test_expect_success 'what was started moves on while a rank computes' '
     under_mpirun 3 ./layout "2 1" "$builddir/tests/engines/mpi_program" alone'
@@ -196,7 +207,7 @@ test_expect_success 'children take memory while a thread of the engine moves a c
 test_expect_success 'after MPI_Finalize() of the program, no thread of the engine calls MPI' 'fails 2 2 ended'
 test_expect_success 'after MPI_Init(), other threads can neither open the job nor wait for a call' 'fails 2 2 strays'
 test_expect_success 'freed memory is given back in a way that MPI hears of' 'fails 3 "2 1" freed'
-test_expect_success 'with a limit on address space, half of it is left to the program' 'fails 3 "2 1" limited'
+is_sanitized || test_expect_success 'with a limit on address space, half of it is left to the program' 'fails 3 "2 1" limited'
 test_expect_success 'a rank that exits while MPI_Init() waits for others ends' '
     test_exit 3 under_mpirun 2 ./layout "1 1" "$builddir/tests/engines/mpi_program" absent >out 2>&1 &&
     ! grep WRONG out && grep "^timeout: .* waiting for ranks of other hosts (1) to call" out'

@@ -137,7 +137,7 @@ ncclGetUniqueId (ncclUniqueId *id)
     BEGIN ("ncclGetUniqueId");
     int fd = nccl_offer ();
     memset (id, 0, sizeof *id);
-    snprintf (id->internal, sizeof id->internal, "%d %d", (int) getpid (), fd);
+    snprintf (id->internal, sizeof id->internal, "%d %d", nccl_self (), fd);
     END (fd < 0 ? ncclSystemError : ncclSuccess);
 }
 
