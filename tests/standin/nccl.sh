@@ -200,6 +200,8 @@ if is_long; then
     test_expect_success '... in 50 orders of streams' '
         for seed in $(seq 50); do STANDIN_SEED=$seed products 0 WARNING || return 1; done'
 fi
+test_expect_success 'products by cuBLAS are those of libaccel within a tolerance' '
+    timeout $patience "$standin/products" one >out && test "$(grep -c ^ok out)" -eq 6'
 for call in cublasCreate_v2 cublasSetMathMode cublasSetAtomicsMode; do
     test_expect_success "cuBLAS cannot be used, because of $call: a warning, and libaccel multiplies" '
         STANDIN_FAIL=$call:1:3 products 1 \
