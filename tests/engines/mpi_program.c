@@ -665,8 +665,7 @@ end_in_turn (const char *what, int rank, int size)
         snprintf (name, sizeof name, "%s.%d", what, i);
         i += !access (name, F_OK) || usleep (20000);
     }
-    if (snprintf (name, sizeof name, "%s.%d", what, rank) < 0 || !fopen (name, "w"))
-        perror (name);
+    must (snprintf (name, sizeof name, "%s.%d", what, rank) > 0 && fopen (name, "w"), name, &(struct accel_error){ 0 });
 }
 
 static void
@@ -679,8 +678,7 @@ break_in (const char *what)
     struct accel_comm *world = accel_world (acc);
     int rank = accel_comm_rank (world), size = accel_comm_size (world);
     bool sums = !strcmp (what, "sum");
-    float *own = malloc (COUNT * sizeof *own), *got = calloc (COUNT, sizeof *got);
-    must (own && got, "malloc", &err);
+    static float own[COUNT], got[COUNT];
     for (size_t i = 0; i < COUNT; i++)
         own[i] = 1;
     must (!accel_comm_barrier (world, &err), "barrier", &err);
@@ -691,8 +689,7 @@ break_in (const char *what)
     must (!breaks || (status == ACCEL_ERR_SYSTEM && strstr (err.text, "MPI_Irecv")), "not what MPI said", &err);
     for (size_t i = 0; i < COUNT && !status && (sums || rank); i++)
         must (got[i] == (sums ? (float) size : 1), "wrong data", &err);
-    printf ("as expected\n");
-    fflush (stdout);
+    must (printf ("as expected\n") > 0 && !fflush (stdout), "printf", &err);
     end_in_turn (what, rank, size);
     accel_close (acc);
 }
