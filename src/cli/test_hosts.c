@@ -119,17 +119,23 @@ show_text (const struct check *check, struct strbuf *out)
     if (count_known (check) > 1 && count_known (check) <= MATRIX_MOST) {
         show_matrix (check, "MB/s, from the host on the left to the host above", check->rates, out);
         show_matrix (check, "ms there and back", check->trips, out);
-        if (check->mpi == CHECK_MPI_MEASURED) {
-            show_matrix (check, "MB/s through MPI", check->mpi_rates, out);
-            show_matrix (check, "ms there and back through MPI", check->mpi_trips, out);
+        if (check->mpi.state == CHECK_WAY_MEASURED) {
+            show_matrix (check, "MB/s through MPI", check->mpi.rates, out);
+            show_matrix (check, "ms there and back through MPI", check->mpi.trips, out);
+        }
+        if (check->nccl.state == CHECK_WAY_MEASURED) {
+            show_matrix (check, "MB/s through NCCL", check->nccl.rates, out);
+            show_matrix (check, "ms there and back through NCCL", check->nccl.trips, out);
         }
     }
     strbuf_add_char (out, '\n');
     if (check->address)
         strbuf_printf (out, "port: all hosts reach %s at %s, port %d\n", check->items[0].link.name, check->address,
                        check->port);
-    if (check->mpi == CHECK_MPI_LEFT_OUT)
-        strbuf_printf (out, "MPI: not tried, because %s\n", check->mpi_why);
+    if (check->mpi.state == CHECK_WAY_LEFT_OUT)
+        strbuf_printf (out, "MPI: not tried, because %s\n", check->mpi.why);
+    if (check->nccl.state == CHECK_WAY_LEFT_OUT)
+        strbuf_printf (out, "NCCL: not tried, because %s\n", check->nccl.why);
     show_lines ("problem", &check->problems, out);
     show_lines ("note", &check->notes, out);
     strbuf_printf (out, "%s: ", check->problems.count ? "Not ready" : "Ready");
@@ -163,6 +169,7 @@ json_of_host (const struct check_host *host)
                          host->clock_trip_ns ? json_real ((double) host->clock_ns / 1e9) : json_null ());
     json_object_set_new (one, "ssh_ms", number_or_null ((double) host->clock_trip_ns / 1e6));
     json_object_set_new (one, "mpi", host->has_facts ? json_boolean (!host->no_engine) : json_null ());
+    json_object_set_new (one, "gpus", host->has_facts ? json_integer (host->gpus) : json_null ());
     return one;
 }
 
@@ -180,27 +187,37 @@ json_of_links (const struct check *check)
             json_object_set_new (one, "to", json_text (check->items[j].link.name));
             json_object_set_new (one, "mb_per_s", number_or_null (check->rates[at]));
             json_object_set_new (one, "round_trip_ms", number_or_null (check->trips[at]));
-            json_object_set_new (one, "mpi_mb_per_s", number_or_null (check->mpi_rates[at]));
-            json_object_set_new (one, "mpi_round_trip_ms", number_or_null (check->mpi_trips[at]));
+            json_object_set_new (one, "mpi_mb_per_s", number_or_null (check->mpi.rates[at]));
+            json_object_set_new (one, "mpi_round_trip_ms", number_or_null (check->mpi.trips[at]));
+            json_object_set_new (one, "nccl_mb_per_s", number_or_null (check->nccl.rates[at]));
+            json_object_set_new (one, "nccl_round_trip_ms", number_or_null (check->nccl.trips[at]));
             json_object_set_new (one, "why", text_or_null (check->whys[at]));
             json_array_append_new (links, one);
         }
     return links;
 }
 
-static json_t *
-json_of_slow (const struct check *check)
+static void
+add_slow (const struct check *check, const struct slow_link *all, size_t count, bool through_nccl, json_t *list)
 {
-    json_t *list = json_array ();
-    for (size_t i = 0; i < check->slow_count; i++) {
-        const struct slow_link *slow = &check->slow[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct slow_link *slow = &all[i];
         json_t *one = json_object ();
         json_object_set_new (one, "from", json_text (check->items[slow->from].link.name));
         json_object_set_new (one, "to", text_or_null (slow->to < 0 ? NULL : check->items[slow->to].link.name));
         json_object_set_new (one, slow->is_latency ? "round_trip_ms" : "mb_per_s", json_real (slow->is));
         json_object_set_new (one, "usual", json_real (slow->usual));
+        json_object_set_new (one, "through_nccl", json_boolean (through_nccl));
         json_array_append_new (list, one);
     }
+}
+
+static json_t *
+json_of_slow (const struct check *check)
+{
+    json_t *list = json_array ();
+    add_slow (check, check->slow, check->slow_count, false, list);
+    add_slow (check, check->nccl_slow, check->nccl_slow_count, true, list);
     return list;
 }
 
@@ -223,8 +240,10 @@ show_json (const struct check *check, struct strbuf *out)
     json_object_set_new (root, "hosts", list);
     json_object_set_new (root, "links", json_of_links (check));
     json_object_set_new (root, "slow", json_of_slow (check));
-    json_object_set_new (root, "mpi_measured", json_boolean (check->mpi == CHECK_MPI_MEASURED));
-    json_object_set_new (root, "mpi_why", text_or_null (*check->mpi_why ? check->mpi_why : NULL));
+    json_object_set_new (root, "mpi_measured", json_boolean (check->mpi.state == CHECK_WAY_MEASURED));
+    json_object_set_new (root, "mpi_why", text_or_null (*check->mpi.why ? check->mpi.why : NULL));
+    json_object_set_new (root, "nccl_measured", json_boolean (check->nccl.state == CHECK_WAY_MEASURED));
+    json_object_set_new (root, "nccl_why", text_or_null (*check->nccl.why ? check->nccl.why : NULL));
     json_object_set_new (root, "address", text_or_null (check->address));
     json_object_set_new (root, "port", check->port ? json_integer (check->port) : json_null ());
     json_object_set_new (root, "problems", json_of_lines (&check->problems));
@@ -248,6 +267,7 @@ test_hosts (struct hosts *hosts, struct config *config, const char *selftest, st
     struct check check;
     AUTO_STRBUF struct strbuf out = { 0 };
     int status = check_run (&check, hosts, config, fail) || check_mpi_run (&check, config, selftest, fail)
+                         || check_nccl_run (&check, config, selftest, fail)
                          || check_judge (&check, needs_mpi (config), fail)
                      ? -1 : 0;
     if (!status && config->settings.json && show_json (&check, &out))

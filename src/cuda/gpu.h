@@ -12,11 +12,10 @@
  *  @param[out] name  of that one */
 typedef cudaError_t gpu_calls (void *user, cudaStream_t stream, const char **name);
 
-/** Make @p calls on @p device, of which an error is kept.  @return whether all is well there */
-bool gpu_call (DLDevice device, gpu_calls *calls, void *user);
-
-/** The same calls on the GPU, which may wait for it: others may use it meanwhile. */
-bool gpu_call_slowly (DLDevice device, gpu_calls *calls, void *user);
+/** Make @p calls on @p device, of which an error is kept.
+ *  @param may_wait  for the GPU: other threads can use it meanwhile
+ *  @return whether all is well there */
+bool gpu_call (DLDevice device, bool may_wait, gpu_calls *calls, void *user);
 
 /** lane.c */
 extern const struct memory_lanes lanes_cuda;

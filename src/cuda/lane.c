@@ -53,7 +53,7 @@ static void *
 pin (DLDevice device, size_t bytes)
 {
     struct pinned pinned = { .bytes = bytes + !bytes };
-    gpu_call_slowly (device, call_pin, &pinned);
+    gpu_call (device, true, call_pin, &pinned);
     return pinned.memory;
 }
 
@@ -70,7 +70,7 @@ static void
 unpin (DLDevice device, void *memory)
 {
     if (memory)
-        gpu_call_slowly (device, call_unpin, memory);
+        gpu_call (device, true, call_unpin, memory);
 }
 
 /* ---- a lane ---- */
@@ -110,7 +110,7 @@ static void
 close_lane (struct memory_lane *lane)
 {
     if (lane)
-        gpu_call (lane->device, call_close, lane);
+        gpu_call (lane->device, false, call_close, lane);
     free (lane);
 }
 
@@ -121,7 +121,7 @@ open_lane (DLDevice device)
     if (!lane)
         return NULL;
     lane->device = device;
-    if (gpu_call (device, call_open, lane))
+    if (gpu_call (device, false, call_open, lane))
         return lane;
     close_lane (lane);
     return NULL;
@@ -140,7 +140,7 @@ call_begin (void *user, cudaStream_t stream, const char **name)
 static void
 begin (struct memory_lane *lane)
 {
-    gpu_call (lane->device, call_begin, lane);
+    gpu_call (lane->device, false, call_begin, lane);
 }
 
 struct copying {
@@ -165,7 +165,7 @@ copy (struct memory_lane *lane, void *to, const void *from, size_t bytes)
 {
     struct copying copying = { .lane = lane, .to = to, .from = from, .bytes = bytes };
     if (bytes)
-        gpu_call (lane->device, call_copy, &copying);
+        gpu_call (lane->device, false, call_copy, &copying);
 }
 
 struct mark {
@@ -186,7 +186,7 @@ call_end (void *user, cudaStream_t stream, const char **name)
 static void
 end (struct memory_lane *lane, unsigned slot)
 {
-    gpu_call (lane->device, call_end, &(struct mark){ lane, slot });
+    gpu_call (lane->device, false, call_end, &(struct mark){ lane, slot });
 }
 
 static cudaError_t
@@ -201,7 +201,7 @@ call_follow (void *user, cudaStream_t stream, const char **name)
 static void
 follow (struct memory_lane *lane, unsigned slot)
 {
-    gpu_call (lane->device, call_follow, &(struct mark){ lane, slot });
+    gpu_call (lane->device, false, call_follow, &(struct mark){ lane, slot });
 }
 
 static cudaError_t
@@ -217,7 +217,7 @@ call_wait (void *user, cudaStream_t stream, const char **name)
 static void
 wait (struct memory_lane *lane, unsigned slot)
 {
-    gpu_call (lane->device, call_wait, &(struct mark){ lane, slot });
+    gpu_call (lane->device, false, call_wait, &(struct mark){ lane, slot });
 }
 
 const struct memory_lanes lanes_cuda = {

@@ -52,7 +52,6 @@ static const struct device_helpers *helper;
 
 /* An error of cuBLAS, which `call` says. */
 static const cudaError_t NOT_CUDA = (cudaError_t) INT_MAX;
-
 /* The default stream; and the one that each thread has of its own (cudaStreamLegacy, cudaStreamPerThread). */
 static cudaStream_t const LEGACY = (cudaStream_t) (uintptr_t) 1, PER_THREAD = (cudaStream_t) (uintptr_t) 2;
 
@@ -201,14 +200,8 @@ fail_of (const struct visit *visit, DLDevice device, struct accel_error *err)
                          cudaGetErrorName (error));
 }
 
-/* Around calls that may wait for all that runs on the GPU, also for a collective whose other ranks have died: threads
- * that look after these must not wait for the lock. */
-static void
-unlock (struct gpu *gpu)
-{
-    pthread_mutex_unlock (&gpu->lock);
-}
-
+/* After calls without the lock, because they may wait for all that runs on the GPU, also for a collective whose other
+ * ranks have died: threads that look after these must not wait for the lock. */
 static void
 lock_again (struct gpu *gpu)
 {
@@ -218,25 +211,16 @@ lock_again (struct gpu *gpu)
 }
 
 bool
-gpu_call (DLDevice device, gpu_calls *calls, void *user)
+gpu_call (DLDevice device, bool may_wait, gpu_calls *calls, void *user)
 {
     const char *name = NULL;
     VISIT (device);
+    if (gpu && may_wait)
+        pthread_mutex_unlock (&gpu->lock);
     cudaError_t error = gpu ? calls (user, stream, &name) : cudaSuccess;
+    if (gpu && may_wait)
+        lock_again (gpu);
     return gpu && note (gpu, error, name);
-}
-
-bool
-gpu_call_slowly (DLDevice device, gpu_calls *calls, void *user)
-{
-    const char *name = NULL;
-    VISIT (device);
-    if (!gpu)
-        return false;
-    unlock (gpu);
-    cudaError_t error = calls (user, stream, &name);
-    lock_again (gpu);
-    return note (gpu, error, name);
 }
 
 /* ---- memory ---- */
@@ -250,16 +234,14 @@ create (DLDevice device, size_t bytes, bool zeroed)
     size_t whole = bytes / 16 * 16 + 16;
     if (!gpu || whole < bytes)
         return NULL;
-    unlock (gpu);
+    pthread_mutex_unlock (&gpu->lock);
     cudaError_t error = cudaMalloc (&memory, whole);
     lock_again (gpu);
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError (); /* the caller is told, and may go on */
         return NULL;
     }
-    if (!note (gpu, error, "cudaMalloc"))
-        return NULL;
-    if (zeroed)
+    if (note (gpu, error, "cudaMalloc") && zeroed)
         NOTE (gpu, cudaMemsetAsync, memory, 0, whole, gpu->stream);
     return memory;
 }
@@ -270,7 +252,7 @@ destroy (DLDevice device, void *memory)
     VISIT (device);
     if (!gpu || !memory)
         return;
-    unlock (gpu);
+    pthread_mutex_unlock (&gpu->lock);
     cudaError_t error = cudaFree (memory);
     lock_again (gpu);
     note (gpu, error, "cudaFree");

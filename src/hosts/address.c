@@ -20,6 +20,7 @@
 enum {
     ANSWERS_AT_ONCE = 64,
     LATER_SHARE = 2, LATER_MS = 20, /* for addresses that answer later than the first */
+    TRIES = 4, TRY_MS = 300,        /* connections to an address, and the time between them */
 };
 
 int
@@ -213,38 +214,76 @@ has_token (int fd, const char *token)
     return length == ADDRESS_TOKEN_BYTES - 1 && !memcmp (got, token, (size_t) length);
 }
 
+/* Connections to each address, one after the other: the kernel repeats a lost packet of an attempt only after a second,
+ * and then after twice as long. */
+struct attempts {
+    const struct strlist *addresses;
+    int port;
+    struct pollfd *fds; /* [addresses->count * TRIES] */
+    bool *is_decided;   /* [addresses->count] */
+    size_t open, tries;
+    int64_t next_ms; /* when to try again */
+};
+
+static void
+try_again (struct attempts *attempts, int64_t until)
+{
+    for (size_t i = 0; i < attempts->addresses->count; i++) {
+        struct pollfd *fd = &attempts->fds[i * TRIES + attempts->tries];
+        if (!attempts->is_decided[i])
+            *fd = (struct pollfd){ .fd = address_begin_connect (attempts->addresses->items[i], attempts->port, until),
+                                   .events = POLLIN };
+        attempts->open += fd->fd >= 0;
+    }
+    attempts->next_ms = ++attempts->tries < TRIES ? clock_ms () + TRY_MS : INT64_MAX;
+}
+
+/* What one attempt has found holds for the others to the same address. */
+static void
+decide (struct attempts *attempts, size_t i)
+{
+    attempts->is_decided[i] = true;
+    for (struct pollfd *fd = &attempts->fds[i * TRIES], *end = fd + TRIES; fd < end; fd++)
+        if (fd->fd >= 0) {
+            close (fd->fd);
+            fd->fd = -1;
+            attempts->open--;
+        }
+}
+
 /* @p share  after the first success, the others have so many times the time that it took; 0: until @p timeout_ms */
 static void
 reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, int share, bool *reached)
 {
     int64_t begin = clock_ms (), until = begin + timeout_ms, now;
-    size_t open = 0;
-    AUTO_FREE struct pollfd *fds = calloc (addresses->count + 1, sizeof *fds);
-    for (size_t i = 0; i < addresses->count; i++) {
-        reached[i] = false;
-        if (!fds)
-            continue;
-        fds[i] = (struct pollfd){ .fd = address_begin_connect (addresses->items[i], port, until), .events = POLLIN };
-        open += fds[i].fd >= 0;
-    }
-    while (open && (now = clock_ms ()) < until) {
-        if (poll (fds, addresses->count, (int) (until - now)) < 0 && errno != EINTR)
+    size_t places = addresses->count * TRIES;
+    AUTO_FREE struct pollfd *fds = calloc (places + 1, sizeof *fds);
+    AUTO_FREE bool *is_decided = calloc (addresses->count + 1, sizeof *is_decided);
+    struct attempts attempts = { .addresses = addresses, .port = port, .fds = fds, .is_decided = is_decided };
+    memset (reached, 0, addresses->count * sizeof *reached);
+    if (!fds || !is_decided)
+        return;
+    for (size_t i = 0; i < places; i++)
+        fds[i].fd = -1;
+    try_again (&attempts, until);
+    while (attempts.open && (now = clock_ms ()) < until) {
+        if (now >= attempts.next_ms)
+            try_again (&attempts, until);
+        int64_t next = attempts.next_ms < until ? attempts.next_ms : until;
+        if (poll (fds, places, next > now ? (int) (next - now) : 0) < 0 && errno != EINTR)
             break;
-        for (size_t i = 0; i < addresses->count; i++) {
-            if (fds[i].fd < 0 || !fds[i].revents)
+        for (size_t k = 0; k < places; k++) {
+            if (fds[k].fd < 0 || !fds[k].revents)
                 continue;
-            reached[i] = has_token (fds[i].fd, token);
+            reached[k / TRIES] = has_token (fds[k].fd, token);
             int64_t enough = clock_ms () + share * (clock_ms () - begin) + LATER_MS;
-            if (share && reached[i] && enough < until)
+            if (share && reached[k / TRIES] && enough < until)
                 until = enough;
-            close (fds[i].fd);
-            fds[i].fd = -1;
-            open--;
+            decide (&attempts, k / TRIES);
         }
     }
-    for (size_t i = 0; fds && i < addresses->count; i++)
-        if (fds[i].fd >= 0)
-            close (fds[i].fd);
+    for (size_t i = 0; i < addresses->count; i++)
+        decide (&attempts, i);
 }
 
 void

@@ -20,7 +20,7 @@
 #include <sys/signalfd.h>
 
 enum {
-    JOB_MS = 60000,     /* for the job to come, which is sent at once after the greeting */
+    JOB_MS = 30000,     /* for the job to come, which is sent at once after the greeting */
     REACH_MS = 5000,    /* for the address of the first host, at most */
     EXTRA_MS = 10000,   /* beyond the grace period, for a launcher to end */
 };

@@ -24,8 +24,8 @@ enum {
     CLOCKS = 8,          /* answers of each clock */
     SURE_TIMES = 20,     /* so many times slower than usual is no accident; other programs may be the reason for less */
     CLOSING_MS = 2000,
-    MPI_START_MS = 30000, /* for mpirun to connect to all hosts, besides the deadline of a step */
-    MPI_HOST_MS = 2000,   /* for the pairs of each host */
+    START_MS = 30000,    /* for mpirun to connect to all hosts, besides the deadline of a step */
+    HOST_MS = 2000,      /* for the pairs of each host */
     FDS = 3,             /* of a link */
 };
 
@@ -75,6 +75,8 @@ take_facts (struct check_host *host, struct wire_frame *frame)
         return;
     host->build = copy (wire_text (frame));
     host->no_engine = copy (wire_text (frame));
+    host->no_gpu_engine = copy (wire_text (frame));
+    host->gpus = (int) wire_number (frame);
     host->meter.port = (int) wire_number (frame);
     take_word (frame, host->meter.token);
     take_word (frame, host->meter.key);
@@ -463,10 +465,12 @@ prepare (struct check *check, struct config *config, struct fail *fail)
     check->trips = calloc (count * count, sizeof *check->trips);
     check->whys = calloc (count * count, sizeof *check->whys);
     check->used = calloc (count * count, sizeof *check->used);
-    check->mpi_rates = calloc (count * count, sizeof *check->mpi_rates);
-    check->mpi_trips = calloc (count * count, sizeof *check->mpi_trips);
-    if (!check->items || !check->rates || !check->trips || !check->whys || !check->used || !check->mpi_rates
-        || !check->mpi_trips)
+    check->mpi.rates = calloc (count * count, sizeof *check->mpi.rates);
+    check->mpi.trips = calloc (count * count, sizeof *check->mpi.trips);
+    check->nccl.rates = calloc (count * count, sizeof *check->nccl.rates);
+    check->nccl.trips = calloc (count * count, sizeof *check->nccl.trips);
+    if (!check->items || !check->rates || !check->trips || !check->whys || !check->used || !check->mpi.rates
+        || !check->mpi.trips || !check->nccl.rates || !check->nccl.trips)
         return fail_nomem (fail);
     check->count = (int) count;
     for (int i = 0; i < check->count; i++) {
@@ -476,7 +480,7 @@ prepare (struct check *check, struct config *config, struct fail *fail)
                                               .take_checked = take_checked };
     }
     check->limit_ms = config->settings.host_timeout * 1000;
-    check->mpi_limit_ms = check->limit_ms + MPI_START_MS + MPI_HOST_MS * check->count;
+    check->launch_ms = check->limit_ms + START_MS + HOST_MS * check->count;
     return parcel_fill (&check->parcel, config, fail);
 }
 
@@ -525,6 +529,7 @@ check_release (struct check *check)
         link_release (&host->link);
         free (host->build);
         free (host->no_engine);
+        free (host->no_gpu_engine);
         strlist_release (&host->addresses);
     }
     for (size_t i = 0; i < pairs; i++) {
@@ -534,8 +539,10 @@ check_release (struct check *check)
     free (check->items);
     free (check->rates);
     free (check->trips);
-    free (check->mpi_rates);
-    free (check->mpi_trips);
+    free (check->mpi.rates);
+    free (check->mpi.trips);
+    free (check->nccl.rates);
+    free (check->nccl.trips);
     free (check->whys);
     free (check->used);
     free (check->address);

@@ -17,6 +17,8 @@ struct check_host {
     bool has_facts;
     char *build;     /* what the linker called the program there; "": not known */
     char *no_engine; /* why libaccel could not use MPI there; NULL: it could */
+    char *no_gpu_engine; /* the same of NCCL */
+    int gpus;
     struct meter meter; /* there; no process of ours */
     struct strlist addresses;
     int clocks;         /* answers so far */
@@ -26,11 +28,18 @@ struct check_host {
     struct meter_result result;
 };
 
-enum check_mpi {
-    CHECK_MPI_UNWANTED, /* by --mpi no, or there is one host */
-    CHECK_MPI_LEFT_OUT, /* mpi_why says why */
-    CHECK_MPI_FAILED,   /* the same */
-    CHECK_MPI_MEASURED,
+enum check_way_state {
+    CHECK_WAY_UNWANTED, /* by --mpi no, or there is one host; NCCL: or no host has a GPU */
+    CHECK_WAY_LEFT_OUT, /* `why` says why */
+    CHECK_WAY_FAILED,   /* the same */
+    CHECK_WAY_MEASURED,
+};
+
+/** What libaccel uses between hosts: MPI, and NCCL between GPUs.  Values as in struct check. */
+struct check_way {
+    enum check_way_state state;
+    double *rates, *trips;
+    char why[600];
 };
 
 struct check {
@@ -39,28 +48,28 @@ struct check {
     struct check_host *items; /* [count], in the order of hosts->list */
     int count;
     int64_t limit_ms; /* of each step */
-    int64_t mpi_limit_ms; /* of the launch that measures MPI */
+    int64_t launch_ms; /* of each launch that measures a way, at most */
     int64_t beat_ms;
     /* From host i to host j at i * count + j: */
     double *rates; /* MB/s; 0: not known */
     double *trips; /* ms there and back; 0: not known */
     char **whys;   /* why it is not known; NULL: it is, or was not tried */
     char **used;   /* address of host j */
-    double *mpi_rates, *mpi_trips; /* the same units, through MPI as libaccel uses it; 0: not known */
-    enum check_mpi mpi;
-    char mpi_why[600];
+    struct check_way mpi, nccl;
     char *address; /* for MASTER_ADDR; NULL: none was found, or there is one host */
     int port;      /* 0: not known */
     char port_why[600]; /* what is wrong with the port; "": nothing */
     struct slow_link slow[CHECK_SLOW_MOST];
     size_t slow_count;
+    struct slow_link nccl_slow[CHECK_SLOW_MOST];
+    size_t nccl_slow_count;
 
     struct strlist problems; /* for people: why a job cannot run */
     struct strlist notes;    /* what else they should know */
     char *advice;            /* the one thing to do next */
 };
 
-/** Check the hosts, all but MPI (check_mpi.h).  @param[out] check  for check_release(), also after a failure
+/** Check the hosts, all but MPI and NCCL (check_mpi.h).  @param[out] check  for check_release(), also after a failure
  *  @return 0, or -1 with @p fail set: the check itself could not be made */
 int check_run (struct check *check, struct hosts *hosts, struct config *config, struct fail *fail);
 

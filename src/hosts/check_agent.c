@@ -4,6 +4,7 @@
 
 #include "hosts/check_agent.h"
 
+#include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/engine_files.h"
 
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-static const char engine_between_hosts[] = "mpi";
+static const char engine_between_hosts[] = "mpi", engine_between_gpus[] = "nccl";
 
 int64_t
 check_clock_ns (void)
@@ -64,12 +65,12 @@ read_object (struct dl_phdr_info *info, size_t size, void *build)
 /* ---- answers ---- */
 
 static void
-put_engine (struct strbuf *out)
+put_engine (const char *name, struct strbuf *out)
 {
     AUTO_ENGINE_FILES struct engine_files files = { 0 };
     engine_files_find (&files);
     for (size_t i = 0; i < files.count; i++)
-        if (!strcmp (files.items[i].name, engine_between_hosts)) {
+        if (!strcmp (files.items[i].name, name)) {
             wire_put_text (out, files.items[i].refusal);
             return;
         }
@@ -81,12 +82,16 @@ answer_facts (struct meter *meter, const char *interface, struct strbuf *out, st
 {
     AUTO_STRLIST struct strlist addresses = { 0 };
     AUTO_STRBUF struct strbuf build = { 0 };
+    struct topology topology;
     address_list (&addresses, interface);
     dl_iterate_phdr (read_object, &build);
     if (meter_start (meter, fail))
         return -1;
     wire_put_text (out, build.text);
-    put_engine (out);
+    put_engine (engine_between_hosts, out);
+    put_engine (engine_between_gpus, out);
+    topology_probe (&topology, false);
+    wire_put_number (out, topology.gpus);
     wire_put_number (out, meter->port);
     wire_put_text (out, meter->token);
     wire_put_text (out, meter->key);

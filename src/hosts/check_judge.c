@@ -113,37 +113,47 @@ note_engines (struct check *check)
 static void
 judge_mpi (struct check *check, bool needs_mpi)
 {
-    if (check->mpi == CHECK_MPI_FAILED)
+    if (check->mpi.state == CHECK_WAY_FAILED)
         strlist_printf (needs_mpi ? &check->problems : &check->notes,
                         "MPI failed between these hosts; programs that use libaccel or MPI need it: %s",
-                        check->mpi_why);
-    else if (needs_mpi && check->mpi == CHECK_MPI_LEFT_OUT && !check->problems.count)
-        strlist_printf (&check->problems, "MPI was not tried: %s", check->mpi_why);
+                        check->mpi.why);
+    else if (needs_mpi && check->mpi.state == CHECK_WAY_LEFT_OUT && !check->problems.count)
+        strlist_printf (&check->problems, "MPI was not tried: %s", check->mpi.why);
     else
         return;
     if (needs_mpi)
         advise (check, "make MPI work between these hosts, or start the job without it (--mpi no)");
 }
 
+/* Programs on CPUs do not need it. */
 static void
-note_slow (struct check *check)
+judge_nccl (struct check *check)
 {
-    for (size_t i = 0; i < check->slow_count; i++) {
-        const struct slow_link *slow = &check->slow[i];
+    if (check->nccl.state == CHECK_WAY_FAILED)
+        strlist_printf (&check->notes, "NCCL failed between the GPUs of these hosts; programs on GPUs need it: %s",
+                        check->nccl.why);
+}
+
+/* @through  "", or " through NCCL" */
+static void
+note_slow (struct check *check, const struct slow_link *all, size_t count, const char *through)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct slow_link *slow = &all[i];
         const char *unit = slow->is_latency ? "ms there and back" : "MB/s", *one = check->items[slow->from].link.name;
         if (slow->to < 0)
-            strlist_printf (&check->notes, "all links of host %s are slow: %.3g %s at best, usual here is %.3g", one,
-                            slow->is, unit, slow->usual);
+            strlist_printf (&check->notes, "all links of host %s are slow%s: %.3g %s at best, usual here is %.3g", one,
+                            through, slow->is, unit, slow->usual);
         else
-            strlist_printf (&check->notes, "the link from host %s to host %s is slow: %.3g %s, usual here is %.3g", one,
-                            check->items[slow->to].link.name, slow->is, unit, slow->usual);
+            strlist_printf (&check->notes, "the link from host %s to host %s is slow%s: %.3g %s, usual here is %.3g",
+                            one, check->items[slow->to].link.name, through, slow->is, unit, slow->usual);
     }
 }
 
 static void
 advise_slow (struct check *check)
 {
-    const struct slow_link *slow = &check->slow[0];
+    const struct slow_link *slow = check->slow_count ? &check->slow[0] : &check->nccl_slow[0];
     const char *one = check->items[slow->from].link.name;
     if (slow->to < 0)
         advise (check, "a job can run, but host %s would slow it down: see to its network first, or leave it out", one);
@@ -162,11 +172,13 @@ check_judge (struct check *check, bool needs_mpi, struct fail *fail)
         for (int j = 0; j < check->count; j++)
             judge_pair (check, i, j);
     judge_mpi (check, needs_mpi);
+    judge_nccl (check);
     note_builds (check);
     note_clocks (check);
     note_engines (check);
-    note_slow (check);
-    if (check->slow_count)
+    note_slow (check, check->slow, check->slow_count, "");
+    note_slow (check, check->nccl_slow, check->nccl_slow_count, " through NCCL");
+    if (check->slow_count || check->nccl_slow_count)
         advise_slow (check);
     advise (check, check->notes.count ? "a job can run; see the notes above" : "a job can run");
     return check->problems.failed || check->notes.failed || !check->advice ? fail_nomem (fail) : 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI between hosts; see check_mpi.h.  A launch of its own, in a process of its own, finds all that keeps a job from
- * starting through MPI, and can be ended at the deadline: the agents of a launch end when their head does. */
+/* MPI and NCCL between hosts; see check_mpi.h.  A launch of its own, in a process of its own, finds all that keeps a
+ * job from starting through MPI, and can be ended at the deadline: the agents of a launch end when their head does. */
 #include <config.h>
 
 #include "hosts/check_mpi.h"
 
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/envnames.h"
 #include "util/printable.h"
 
 #include <fcntl.h>
@@ -47,11 +48,14 @@ add_hosts (const struct check *check, struct strlist *argv)
     argv->failed = argv->failed || hosts.failed;
 }
 
-/* --cpu: the default file is for the jobs of the user, this one needs nothing of it. */
+/* --cpu: the default file is for the jobs of the user, this one needs nothing of it.  The ranks may use GPUs all the
+ * same. */
 static void
-add_argv (const struct check *check, const struct config *config, const char *selftest, struct strlist *argv)
+add_argv (const struct check *check, const struct config *config, const char *selftest, bool on_gpus,
+          struct strlist *argv)
 {
     static const char *const words[] = { "launch", "--cpu", "--no_prefix", "--mpi", "yes", "--grace", "1" };
+    static const char *const without_cpu[] = { "env", "-u", ENV_USE_CPU };
     const struct settings *settings = &config->settings;
     strlist_add (argv, "accelerate");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -66,9 +70,13 @@ add_argv (const struct check *check, const struct config *config, const char *se
     if (settings->main_process_port)
         strlist_printf (argv, "--main_process_port=%lld", (long long) settings->main_process_port);
     strlist_add (argv, "--");
+    for (size_t i = 0; on_gpus && i < sizeof without_cpu / sizeof *without_cpu; i++)
+        strlist_add (argv, without_cpu[i]);
     strlist_add (argv, selftest);
     strlist_add (argv, "--links");
     strlist_printf (argv, "%lld", (long long) check->limit_ms);
+    if (on_gpus)
+        strlist_add (argv, "gpu");
 }
 
 static _Noreturn void
@@ -154,7 +162,7 @@ release (struct trial *trial)
 /* ---- what it has found ---- */
 
 static int
-take_links (struct check *check, const char *at)
+take_links (const struct check *check, struct check_way *way, const char *at)
 {
     int found = 0;
     for (; at && *at; at += strcspn (at, "\n"), at += *at == '\n') {
@@ -163,33 +171,38 @@ take_links (struct check *check, const char *at)
         if (sscanf (at, "link %d %d %lf %lf %lf", &i, &j, &trip_ns, &to, &from) != 5 || i < 0 || j <= i
             || j >= check->count)
             continue;
-        check->mpi_rates[i * check->count + j] = to / 1e6;
-        check->mpi_rates[j * check->count + i] = from / 1e6;
-        check->mpi_trips[i * check->count + j] = check->mpi_trips[j * check->count + i] = trip_ns / 1e6;
+        way->rates[i * check->count + j] = to / 1e6;
+        way->rates[j * check->count + i] = from / 1e6;
+        way->trips[i * check->count + j] = way->trips[j * check->count + i] = trip_ns / 1e6;
         found++;
     }
     return found;
 }
 
-/* The line that gives the reason: of the self-test, of the launch, or the last one of anybody.  Notes are no reason. */
+/* The line that gives the reason: the library's warning, one of the self-test, of the launch, or the last one of
+ * anybody.  Notes are no reason. */
 static void
 find_reason (const char *text, char *why, size_t size)
 {
-    static const char *const marks[] = { "accel_selftest: ", "accelerate: " };
+    enum { WARNING, SELFTEST, LAUNCH, MARKS };
+    static const char *const marks[MARKS]
+        = { "this program computes on CPUs: ", "accel_selftest: ", "accelerate: " };
     static const char note[] = "accelerate: note: ";
     const char *best = "";
-    size_t best_length = 0, best_mark = 3;
+    size_t best_length = 0, best_mark = MARKS + 1;
     for (size_t length; text && *text; text += length + (text[length] == '\n')) {
         length = strcspn (text, "\n");
-        const char *at = text + strspn (text, " ");
-        size_t mark = 0, left = length - (size_t) (at - text);
-        while (mark < 2 && strncmp (at, marks[mark], strlen (marks[mark])) != 0)
+        const char *cpus = memmem (text, length, marks[WARNING], strlen (marks[WARNING]));
+        const char *at = cpus ? cpus : text + strspn (text, " ");
+        size_t mark = 0;
+        while (mark < MARKS && strncmp (at, marks[mark], strlen (marks[mark])) != 0)
             mark++;
-        bool is_better = mark < best_mark || (mark == 2 && best_mark == 2);
+        size_t left = length - (size_t) (at - text);
+        bool is_better = mark < best_mark || (mark == MARKS && best_mark == MARKS);
         if (!left || !strncmp (at, note, sizeof note - 1) || !is_better)
             continue;
         best_mark = mark;
-        best = at + (mark == 1 ? strlen (marks[1]) : 0);
+        best = at + (mark == WARNING || mark == LAUNCH ? strlen (marks[mark]) : 0);
         best_length = left - (size_t) (best - at);
     }
     AUTO_STRBUF struct strbuf line = { 0 }, shown = { 0 };
@@ -200,61 +213,111 @@ find_reason (const char *text, char *why, size_t size)
 }
 
 static void
-judge (struct check *check, const struct trial *trial, bool has_ended)
+judge (const struct check *check, struct check_way *way, const struct trial *trial, bool has_ended)
 {
-    check->mpi = CHECK_MPI_FAILED;
-    int links = take_links (check, trial->said[0].text), all = check->count * (check->count - 1) / 2;
+    way->state = CHECK_WAY_FAILED;
+    int links = take_links (check, way, trial->said[0].text), all = check->count * (check->count - 1) / 2;
     if (!has_ended)
-        snprintf (check->mpi_why, sizeof check->mpi_why, "no result within %g s",
-                  (double) check->mpi_limit_ms / 1000);
+        snprintf (way->why, sizeof way->why, "no result within %g s", (double) check->launch_ms / 1000);
     else if (trial->status || links < all)
-        find_reason (trial->said[1].text, check->mpi_why, sizeof check->mpi_why);
+        find_reason (trial->said[1].text, way->why, sizeof way->why);
     else
-        check->mpi = CHECK_MPI_MEASURED;
+        way->state = CHECK_WAY_MEASURED;
+}
+
+static int
+measure (struct check *check, struct check_way *way, const struct config *config, const char *selftest,
+         struct fail *fail)
+{
+    AUTO_STRLIST struct strlist argv = { 0 };
+    struct trial trial = { .pid = -1, .fds = { -1, -1 } };
+    add_argv (check, config, selftest, way == &check->nccl, &argv);
+    if (argv.failed)
+        return fail_nomem (fail);
+    int result = start (&trial, &argv, fail);
+    if (!result)
+        judge (check, way, &trial, wait_for (&trial, clock_ms () + check->launch_ms));
+    release (&trial);
+    return result;
 }
 
 /* ---- whether to try ---- */
 
-/* @return why a launch would come to nothing, for reasons that are known already; NULL: none are */
-static const char *
-find_obstacle (struct check *check, const char *selftest)
+static void
+leave_out (struct check_way *way, const char *why)
 {
-    int lacking = 0;
+    way->state = CHECK_WAY_LEFT_OUT;
+    snprintf (way->why, sizeof way->why, "%s", why);
+}
+
+/* @return whether a launch would come to nothing, for reasons that are known already */
+static bool
+has_obstacle (struct check *check, const char *selftest)
+{
+    const struct check_host *lacking = NULL;
+    int lack = 0;
     for (int i = 0; i < check->count * check->count; i++)
-        if (check->whys[i] || *check->port_why || check_is_lost (&check->items[i % check->count]))
-            return "there are other problems";
-    for (int i = 0; i < check->count; i++) {
-        const struct check_host *host = &check->items[i];
-        lacking += host->no_engine != NULL;
-        if (host->no_engine)
-            snprintf (check->mpi_why, sizeof check->mpi_why, "libaccel's engine for MPI cannot be used on host %s: %s",
-                      host->link.name, host->no_engine);
-    }
-    if (lacking)
-        return lacking == check->count ? "no host has libaccel's engine for MPI" : check->mpi_why;
-    return selftest ? NULL : "the self-test is not installed here";
+        if (check->whys[i] || *check->port_why || check_is_lost (&check->items[i % check->count])) {
+            leave_out (&check->mpi, "there are other problems");
+            return true;
+        }
+    for (int i = 0; i < check->count; i++)
+        if (check->items[i].no_engine) {
+            lacking = &check->items[i];
+            lack++;
+        }
+    if (!lack && selftest)
+        return false;
+    leave_out (&check->mpi, lack ? "no host has libaccel's engine for MPI" : "the self-test is not installed here");
+    if (lack && lack < check->count)
+        snprintf (check->mpi.why, sizeof check->mpi.why, "libaccel's engine for MPI cannot be used on host %s: %s",
+                  lacking->link.name, lacking->no_engine);
+    return true;
 }
 
 int
 check_mpi_run (struct check *check, const struct config *config, const char *selftest, struct fail *fail)
 {
-    if (check->count < 2 || !strcmp (config->settings.mpi, "no"))
+    if (check->count < 2 || !strcmp (config->settings.mpi, "no") || has_obstacle (check, selftest))
         return 0;
-    const char *obstacle = find_obstacle (check, selftest);
-    if (obstacle && obstacle != check->mpi_why)
-        snprintf (check->mpi_why, sizeof check->mpi_why, "%s", obstacle);
-    if (obstacle) {
-        check->mpi = CHECK_MPI_LEFT_OUT;
-        return 0;
+    return measure (check, &check->mpi, config, selftest, fail);
+}
+
+/* @return whether NCCL could work between all hosts; if some have GPUs, `why` says what is missing */
+static bool
+have_gpus (struct check *check)
+{
+    const struct check_host *without = NULL, *lacking = NULL;
+    bool has_any = false;
+    for (int i = 0; i < check->count; i++) {
+        const struct check_host *host = &check->items[i];
+        has_any = has_any || host->gpus;
+        without = host->gpus ? without : host;
+        lacking = host->no_gpu_engine ? host : lacking;
     }
-    AUTO_STRLIST struct strlist argv = { 0 };
-    struct trial trial = { .pid = -1, .fds = { -1, -1 } };
-    add_argv (check, config, selftest, &argv);
-    if (argv.failed)
-        return fail_nomem (fail);
-    int result = start (&trial, &argv, fail);
-    if (!result)
-        judge (check, &trial, wait_for (&trial, clock_ms () + check->mpi_limit_ms));
-    release (&trial);
-    return result;
+    if (!has_any || (!without && !lacking && check->mpi.state == CHECK_WAY_MEASURED))
+        return has_any;
+    leave_out (&check->nccl, "libaccel's ranks meet through MPI, which was not measured");
+    if (without)
+        snprintf (check->nccl.why, sizeof check->nccl.why, "host %s has no GPU", without->link.name);
+    else if (lacking)
+        snprintf (check->nccl.why, sizeof check->nccl.why, "libaccel's engine for NCCL cannot be used on host %s: %s",
+                  lacking->link.name, lacking->no_gpu_engine);
+    return false;
+}
+
+int
+check_nccl_run (struct check *check, const struct config *config, const char *selftest, struct fail *fail)
+{
+    const struct check_way *way = &check->nccl;
+    if (check->count < 2 || !strcmp (config->settings.mpi, "no") || !have_gpus (check))
+        return 0;
+    if (measure (check, &check->nccl, config, selftest, fail))
+        return -1;
+    if (way->state != CHECK_WAY_MEASURED)
+        return 0;
+    check->nccl_slow_count = slow_find (way->rates, way->trips, check->count, check->nccl_slow, CHECK_SLOW_MOST);
+    if (check->nccl_slow_count > CHECK_SLOW_MOST)
+        check->nccl_slow_count = CHECK_SLOW_MOST;
+    return 0;
 }

@@ -116,6 +116,13 @@ is_named (const struct job *job, int index)
     return doing && jobseg_lost_rank (doing) == job->ranks[index].process->rank;
 }
 
+/* Whether the head has ended the job.  It knows what ranks of other hosts have said about those of this one. */
+static bool
+is_told_by_head (const struct job *job)
+{
+    return job->end == JOB_TOLD && job->observer && job->observer->failed;
+}
+
 /* Whether rank @index, which has ended, is to blame for what was taken for the first failure. */
 static bool
 is_cause (const struct supervisor *supervisor, int index)
@@ -123,7 +130,8 @@ is_cause (const struct supervisor *supervisor, int index)
     const struct job *job = supervisor->job;
     const struct job_rank *rank = &job->ranks[index];
     bool has_cause = job->end == JOB_FAILED && !status_may_follow (job->ranks[job->first_failed].wait_status);
-    return rank->was_ending && !has_cause && (!status_may_follow (rank->wait_status) || is_named (job, index))
+    bool may_be = !status_may_follow (rank->wait_status) || is_named (job, index) || is_told_by_head (job);
+    return rank->was_ending && !has_cause && may_be
            && !is_of_same_signal (supervisor, rank->wait_status);
 }
 

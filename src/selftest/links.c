@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `accel_selftest --links TIMEOUT_MS`, which `accelerate test --hosts` starts once on each host: how fast the engine is
- * between each two ranks.  Rank 0 writes a line for each: "link FIRST SECOND ROUND_TRIP_NS TO FROM", with bytes per
- * second.
+/* `accel_selftest --links TIMEOUT_MS [gpu]`, which `accelerate test --hosts` starts once on each host: how fast the
+ * engine is between each two ranks, or between their GPUs.  Rank 0 writes a line for each: "link FIRST SECOND
+ * ROUND_TRIP_NS TO FROM", with bytes per second.
  *
- * In each round every rank has another partner, and a group with it.  The lower rank leads: it announces each transfer
- * and measures it.  Messages are broadcasts of one of the two, because libaccel has no other way to send them. */
+ * In each round every rank has another partner, and a group with it.  The lower rank leads: it announces each
+ * transfer and measures it.  Messages on the host are broadcasts of one of the two, because a group has no other
+ * way to send them; between GPUs, tensors are sent. */
 #include <config.h>
 
 #include "selftest/selftest.h"
@@ -25,7 +26,10 @@ static const double most_ns = 1e9;        /* of all transfers in one direction *
 
 struct pair {
     struct accel_comm *group;
-    unsigned char *bytes; /* [MOST_BYTES] */
+    unsigned char *bytes;     /* [MOST_BYTES] */
+    struct accel_tree *there; /* the same on the GPU; NULL: messages are on the host */
+    int partner;
+    bool leads;
 };
 
 static double
@@ -50,9 +54,23 @@ partner_of (int i, int round, int size)
 }
 
 static bool
+send_between_gpus (struct self *self, const struct pair *pair, size_t count, bool sends)
+{
+    struct accel_error err;
+    int64_t shape[] = { (int64_t) count };
+    DLTensor part = *accel_tree_tensor (pair->there);
+    part.shape = shape;
+    return sends ? CALL (self, accel_send (self->acc, &part, pair->partner, &err), &err)
+                 : CALL (self, accel_recv (self->acc, &part, pair->partner, &err), &err);
+}
+
+/* @from  0: the leader */
+static bool
 send_to_other (struct self *self, struct pair *pair, size_t count, int from)
 {
     struct accel_error err;
+    if (pair->there)
+        return send_between_gpus (self, pair, count, (from == 0) == pair->leads);
     return CALL (self, accel_comm_broadcast (pair->group, pair->bytes, count, ACCEL_UINT8, from, &err), &err);
 }
 
@@ -144,6 +162,8 @@ run_round (struct self *self, struct pair *pair, int round, double *all)
     bool has_partner = partner < self->size;
     int colour = !has_partner ? -1 : partner < self->rank ? partner : self->rank;
     double results[RESULTS] = { has_partner ? partner : -1 };
+    pair->partner = partner;
+    pair->leads = partner > self->rank;
     if (!CALL (self, accel_comm_split (self->world, colour, self->rank, &pair->group, &err), &err))
         return;
     if (has_partner)
@@ -153,21 +173,60 @@ run_round (struct self *self, struct pair *pair, int round, double *all)
         report_round (self, results, all);
 }
 
+/* @return whether there is memory for messages on the GPU */
+static bool
+prepare_gpu (struct self *self, struct pair *pair)
+{
+    struct accel_error err;
+    struct accel_tensor tensor;
+    const int64_t shape[] = { MOST_BYTES };
+    if (accel_device (self->acc).device_type != kDLCUDA)
+        return wrong (self, "libaccel cannot use a GPU on this host");
+    if (!CALL (self, accel_tensor_init (&tensor, ACCEL_UINT8, 1, shape, &err), &err))
+        return false;
+    tensor.dl.data = pair->bytes;
+    struct accel_tree *leaf = NULL;
+    if (CALL (self, accel_tree_borrow_tensor (&leaf, &tensor.dl, &err), &err))
+        CALL (self, accel_send_to_device (&pair->there, leaf, accel_device (self->acc), NULL, &err), &err);
+    accel_tree_destroy (leaf);
+    return pair->there;
+}
+
 static void
-measure_links (struct self *self)
+measure (struct self *self, bool on_gpus)
 {
     struct pair pair = { .bytes = calloc (1, MOST_BYTES) };
     double *all = calloc ((size_t) self->size, RESULTS * sizeof *all);
     int rounds = self->size + self->size % 2 - 1;
     if (!pair.bytes || !all)
         wrong (self, "out of memory");
+    else if (on_gpus)
+        prepare_gpu (self, &pair);
     for (int round = 0; !*self->why && round < rounds; round++)
         run_round (self, &pair, round, all);
+    accel_tree_destroy (pair.there);
     free (pair.bytes);
     free (all);
 }
 
+static void
+measure_links (struct self *self)
+{
+    measure (self, false);
+}
+
+static void
+measure_gpu_links (struct self *self)
+{
+    measure (self, true);
+}
+
 const struct step links_steps[] = {
     { "links", measure_links },
+    { NULL, NULL },
+};
+
+const struct step gpu_links_steps[] = {
+    { "links between GPUs", measure_gpu_links },
     { NULL, NULL },
 };

@@ -101,7 +101,7 @@ main (int argc, char **argv)
     struct self self = { 0 };
     const char *rank = getenv ("RANK");
     self.rank = rank ? (int) strtol (rank, NULL, 10) : 0;
-    bool measures = argc > 2 && !strcmp (argv[1], "--links");
+    bool measures = argc > 2 && !strcmp (argv[1], "--links"), on_gpus = argc > 3 && !strcmp (argv[3], "gpu");
     uint32_t timeout_ms = find_timeout (measures ? argv[2] : NULL);
     if (measures || !getenv ("ACCEL_TIMEOUT_MS")) /* one that is malformed is accel_open()'s to refuse */
         options.timeout_ms = timeout_ms;
@@ -115,7 +115,8 @@ main (int argc, char **argv)
     if (self.rank == 0)
         printf ("libaccel %s, %d process%s, engine %s\n", accel_version (), self.size, self.size == 1 ? "" : "es",
                 accel_comm_engine (self.world));
-    int status = measures ? run_steps (&self, links_steps, timeout_ms) : run_all (&self, timeout_ms);
+    const struct step *links = on_gpus ? gpu_links_steps : links_steps;
+    int status = measures ? run_steps (&self, links, timeout_ms) : run_all (&self, timeout_ms);
     accel_close (self.acc);
     return status;
 }

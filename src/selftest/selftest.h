@@ -27,8 +27,8 @@ extern const struct step state_steps[], comm_steps[], collection_steps[], group_
 extern const struct step device_steps[];
 bool device_is_everywhere (struct self *self);
 
-/** With --links TIMEOUT_MS, instead of the others. */
-extern const struct step links_steps[];
+/** With --links TIMEOUT_MS, instead of the others; with --links TIMEOUT_MS gpu, the same between GPUs. */
+extern const struct step links_steps[], gpu_links_steps[];
 
 /** Note what is wrong.  @return false always. */
 bool wrong (struct self *self, const char *format, ...) __attribute__ ((format (printf, 2, 3)));

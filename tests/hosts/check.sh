@@ -48,6 +48,43 @@ test_expect_success 'MPI between the hosts, measured by a launch' '
 else
     test_skip 'MPI between the hosts' 'needs the engine mpi and mpirun of Open MPI'
 fi
+# With the stand-ins for CUDA and NCCL.  The driver's folder says that there is a GPU; each host has another one.
+standin=$builddir/tests/standin/.libs
+if ! is_sanitized && [ -e "$engines/accel_engine_mpi.so" ] && [ -e "$standin/accel_engine_nccl.so" ] &&
+    grep -q "Open MPI" mpirun.version; then
+umask 022
+mkdir gpu_engines meeting
+cp "$engines/accel_engine_mpi.so" "$standin/accel_engine_nccl.so" "$standin/accel_device_cuda.so" gpu_engines
+printf '#!/bin/sh\nexport CUDA_VISIBLE_DEVICES=$RANK\nexec "%s" "$@"\n' "$builddir/src/selftest/accel_selftest" >selftest
+chmod +x selftest
+# shellcheck disable=SC2016 # the shell on the host expands it
+have_gpu () {
+    on "$1" sh -c 'mount -t tmpfs none /proc/driver && mkdir -p /proc/driver/nvidia/gpus/$0' "$2"
+}
+check_gpus () {
+    ACCEL_ENGINE_PATH=$PWD/gpu_engines STANDIN_DEVICES=2 STANDIN_NCCL_FOLDER=$PWD/meeting \
+        LD_LIBRARY_PATH=$standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} ACCELERATE_SELFTEST=$PWD/selftest check "$@"
+}
+test_expect_success 'NCCL between the GPUs of two hosts, on its stand-in' '
+    have_gpu host1 0000:01:00.0 && have_gpu host2 0000:02:00.0 && check_gpus --hosts host1,host2 >out 2>err &&
+    grep "^MB/s through NCCL$" out && grep -A 3 "^ms there and back through NCCL$" out >trips &&
+    grep "^host1  *\.  *[0-9]" trips && last_line_has "^Ready: " && all_clean host1 host2
+'
+is_long && test_expect_success 'the same as JSON, and where the other host has no GPU' '
+    check_gpus --json --hosts host1,host2 >out && tr -d " \n" <out >flat && grep "\"nccl_measured\":true" flat &&
+    test "$(grep -c "nccl_mb_per_s\": [0-9]" out)" -eq 2 && grep "\"gpus\":1" flat &&
+    on host2 umount /proc/driver && check_gpus --hosts host1,host2 >out &&
+    grep "^NCCL: not tried, because host host2 has no GPU$" out && last_line_has "^Ready: " && have_gpu host2 0000:02:00.0
+'
+is_long && test_expect_success 'NCCL fails: a note says why' '
+    STANDIN_FAIL=ncclCommInitRankConfig:1:2 check_gpus --hosts host1,host2 >out &&
+    grep "^note: NCCL failed between the GPUs of these hosts; .*unhandled system error" out &&
+    grep "^MB/s through MPI$" out && last_line_has "^Ready: " && all_clean host1 host2
+'
+{ on host1 umount /proc/driver && on host2 umount /proc/driver; } 2>/dev/null || :
+else
+    test_skip 'NCCL between the hosts' 'needs engine mpi, mpirun of Open MPI, and the stand-ins of GPUs'
+fi
 test_expect_success 'the same as JSON, from a host that is not among them' '
     check --json --hosts "host[2-3]" >out && tr -d " \n" <out >flat && grep "^{\"ready\":true," flat &&
     grep "\"address\":\"10.91.0.2\"" flat && grep "\"from\":\"host3\",\"to\":\"host2\",\"mb_per_s\":[0-9]" flat &&

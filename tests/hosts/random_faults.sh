@@ -71,7 +71,11 @@ kill_there () {
     until on "$place" pkill "$@"; do
         ! has_exited "$head" || { echo "the head ended before there was on $place: $*" && return 1; }
         [ $(($(now_ms) - struck)) -lt 60000 ] ||
-            { echo "within 60 s, there was not on $place: $*" && on "$place" ps -ef && return 1; }
+<<<<<<< HEAD
+            { echo "within 60 s, there was not on $place: $*" && return 1; }
+=======
+            { echo "within 60 s, there was not on $place: $*" && { on "$place" ps -ef || :; } && return 1; }
+>>>>>>> fin
         sleep 0.02
     done
 }

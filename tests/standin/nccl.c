@@ -2,8 +2,8 @@
 /* The functions of NCCL, for processes of one machine, on the stand-in for the CUDA runtime.  As strict as NCCL's
  * documentation allows: a call on a communicator that does not block puts its work on the stream some time later, and
  * nothing else may be done with that communicator before.  STANDIN_FAIL=NAME:N[:RESULT] lets the N-th call of a
- * function fail, STANDIN_DIE=RANK:NAME:N ends that rank there, and STANDIN_NCCL_VERSION is what ncclGetVersion()
- * says. */
+ * function fail, STANDIN_DIE=RANK:NAME:N ends that rank there, with STANDIN_NO_SPLIT a split never ends, and
+ * STANDIN_NCCL_VERSION is what ncclGetVersion() says. */
 #include <config.h>
 
 #include "tests/standin/nccl_standin.h"
@@ -137,7 +137,7 @@ ncclGetUniqueId (ncclUniqueId *id)
     BEGIN ("ncclGetUniqueId");
     int fd = nccl_offer ();
     memset (id, 0, sizeof *id);
-    snprintf (id->internal, sizeof id->internal, "%d %d", (int) getpid (), fd);
+    snprintf (id->internal, sizeof id->internal, "%d %d", nccl_self (), fd);
     END (fd < 0 ? ncclSystemError : ncclSuccess);
 }
 
@@ -162,9 +162,10 @@ move_on (struct ncclComm *comm)
         return;
     if (comm->is_meeting)
         nccl_meet (comm);
-    else if (comm->is_splitting)
-        nccl_split (comm);
-    else if (comm->polls)
+    else if (comm->is_splitting) {
+        if (!getenv ("STANDIN_NO_SPLIT"))
+            nccl_split (comm);
+    } else if (comm->polls)
         comm->polls--;
     else if (comm->late) {
         if (!connects (comm))

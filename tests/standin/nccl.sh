@@ -120,6 +120,11 @@ test_expect_success 'an error while ranks connect' '
     soon "^rank 1: .*accel_open: engine nccl: NCCL: asynchronous error: unhandled system error" &&
     soon "^rank 0: .*NCCL does not start on rank 1" &&
     failing 2 STANDIN_DIE=1:ncclCommGetAsyncError:1 && test $status = 137 && soon "^rank 0: .*accel_open: .*rank 1 "'
+test_expect_success 'too little memory for a stream: ACCEL_ERR_NOMEM, when a job is opened or divided' '
+    for turn in 1 2; do
+        failing 2 STANDIN_FAIL=cudaStreamCreateWithFlags:$turn:2 && test $status = 3 && ! grep "but the error has code" out &&
+            grep "^rank 1: .*status 2: .*cuda:1: cudaStreamCreateWithFlags: out of memory" out || return 1
+    done'
 test_expect_success 'memory that NCCL does not register or give is used all the same' '
     for call in ncclCommRegister ncclMemAlloc; do ranks 2 STANDIN_FAIL=$call:1:3 || return 1; done'
 plans='1:ncclAllReduce:4 1:ncclCommSplit:2'
@@ -128,6 +133,8 @@ for plan in $plans; do
     test_expect_success "rank 1 is killed in $plan, and rank 0 is told within a moment" '
         failing 2 STANDIN_DIE=$plan && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
 done
+test_expect_success 'a job is closed while NCCL still makes a group, and the group after it' '
+    ranks 2 STANDIN_NO_SPLIT=yes closes && grep "^rank 0: closed" out'
 test_expect_success 'rank 1 is killed while threads of rank 0 wait for its GPU' '
     failing 2 pins && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
 test_expect_success 'a rank that does not come is named, with its place' '
@@ -193,6 +200,8 @@ if is_long; then
     test_expect_success '... in 50 orders of streams' '
         for seed in $(seq 50); do STANDIN_SEED=$seed products 0 WARNING || return 1; done'
 fi
+test_expect_success 'products by cuBLAS are those of libaccel within a tolerance' '
+    timeout $patience "$standin/products" one >out && test "$(grep -c ^ok out)" -eq 6'
 for call in cublasCreate_v2 cublasSetMathMode cublasSetAtomicsMode; do
     test_expect_success "cuBLAS cannot be used, because of $call: a warning, and libaccel multiplies" '
         STANDIN_FAIL=$call:1:3 products 1 \

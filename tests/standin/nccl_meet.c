@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How ranks find each other: a unique id names a process, a descriptor of it and a number; the memory behind it is
- * shared, and gone when the last rank is. */
+/* How ranks find each other: a unique id names a process and a descriptor of it; the memory behind it is shared, and
+ * gone when the last rank is.  Processes of simulated hosts do not see each other: with STANDIN_NCCL_FOLDER, the
+ * memory is a file in that folder. */
 #include <config.h>
 
 #include "tests/standin/nccl_standin.h"
@@ -11,14 +12,56 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAGIC UINT64_C (0x6e63636c2d737469)
 
+enum { PATH_BYTES = 400, MOST_PIDS = 1000000 };
+
+static const char *
+find_folder (void)
+{
+    return getenv ("STANDIN_NCCL_FOLDER");
+}
+
+/* Hosts have processes of the same numbers. */
+int
+nccl_self (void)
+{
+    struct stat info;
+    if (!find_folder () || stat ("/proc/self/ns/pid", &info))
+        return (int) getpid ();
+    return (int) (info.st_ino % 1000) * MOST_PIDS + (int) getpid ();
+}
+
+static void
+find_path (int pid, int fd, char path[PATH_BYTES])
+{
+    const char *folder = find_folder ();
+    if (folder)
+        snprintf (path, PATH_BYTES, "%s/%d.%d", folder, pid, fd);
+    else
+        snprintf (path, PATH_BYTES, "/proc/%d/fd/%d", pid, fd);
+}
+
+static int
+make_file (void)
+{
+    char made[PATH_BYTES], path[PATH_BYTES];
+    snprintf (made, sizeof made, "%s/XXXXXX", find_folder ());
+    int fd = mkostemp (made, O_CLOEXEC);
+    find_path (nccl_self (), fd, path);
+    if (fd < 0 || !rename (made, path))
+        return fd;
+    close (fd);
+    return -1;
+}
+
 int
 nccl_offer (void)
 {
-    int fd = memfd_create ("nccl-standin", MFD_CLOEXEC);
+    int fd = find_folder () ? make_file () : memfd_create ("nccl-standin", MFD_CLOEXEC);
     uint64_t magic = MAGIC;
     if (fd < 0)
         return -1;
@@ -31,8 +74,8 @@ nccl_offer (void)
 struct nccl_shared *
 nccl_attach (int pid, int fd)
 {
-    char path[64];
-    snprintf (path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    char path[PATH_BYTES];
+    find_path (pid, fd, path);
     int own = open (path, O_RDWR | O_CLOEXEC);
     if (own < 0)
         return NULL;
@@ -63,7 +106,7 @@ nccl_comm_make (struct nccl_shared *shared, int fd, int rank, int count, bool bl
     standin_device (&comm->device, self->bus, sizeof self->bus);
     if (self->pid)
         standin_report (NULL, NULL, "there are two ranks %d", rank);
-    atomic_store (&self->pid, (int) getpid ());
+    atomic_store (&self->pid, nccl_self ());
     return comm;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that does everything with engine nccl, and says how it ended, for nccl.sh.
- * usage: nccl_ranks [late | leaves | away | killed | other-gpu | threads | pins] */
+ * usage: nccl_ranks [late | leaves | away | killed | other-gpu | threads | pins | closes] */
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
@@ -31,6 +31,8 @@ must (enum accel_status status, const char *what)
         return;
     printf ("rank %s: %s: status %d: %s (%lld ms)\n", getenv ("RANK"), what, (int) status, err.text,
             (long long) ((clock_ns () - began_ns) / 1000000));
+    if (status != err.code)
+        printf ("rank %s: but the error has code %d\n", getenv ("RANK"), (int) err.code);
     accel_close (acc);
     exit (3);
 }
@@ -230,6 +232,20 @@ pin_in_threads (DLDevice device, const struct memory *memory)
     must (status, "accel_work_wait");
 }
 
+/* Rank 1 is gone before NCCL has made a group, so rank 0 closes the job, and the group after it, meanwhile. */
+static void
+close_early (void)
+{
+    struct accel_comm *group;
+    MUST (accel_comm_split (accel_world (acc), 0, accel_process_index (acc), &group, &err));
+    if (accel_process_index (acc) == 1)
+        _exit (0);
+    accel_close (acc);
+    accel_comm_destroy (group);
+    printf ("rank %s: closed\n", getenv ("RANK"));
+    exit (0);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -254,6 +270,8 @@ main (int argc, char **argv)
         be_killed (device, memory);
     if (!strcmp (what, "threads"))
         order_threads (device, memory);
+    if (!strcmp (what, "closes"))
+        close_early ();
     if (!strcmp (what, "pins"))
         pin_in_threads (device, memory);
     for (int round = 0; round < ROUNDS; round++) {

@@ -104,6 +104,8 @@ unsigned nccl_random (unsigned below);
 void nccl_note (struct site *site);
 
 /* ---- nccl_meet.c ---- */
+/** The number of this process, among all that can meet. */
+int nccl_self (void);
 /** Memory that others can find by process and descriptor; -1: there is none. */
 int nccl_offer (void);
 struct nccl_shared *nccl_attach (int pid, int fd);

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PowerSGD on two GPUs, whose products cuBLAS makes: a model that asks for it twice, and one that does not.
- * usage: products [plain]    plain: one asks for it, but it cannot be used, so all have the same bits */
+/* PowerSGD on two GPUs, or one, whose products cuBLAS makes: a model that asks for it twice, and one that does not.
+ * usage: products [plain | one | missing]
+ *        plain: one asks for it, but it cannot be used, so all have the same bits
+ *        one: both products themselves, which need no second GPU; missing: why there is no cuBLAS, if there is none */
 #include <config.h>
 
 #include "lib/memory/memory.h"
 #include "tests/ranks.h"
+#include "tests/standin/standin.h"
 
 #include <accel/accel.h>
 
+#include <dlfcn.h>
 #include <math.h>
 #include <string.h>
 
-enum { MATRICES = 3, PASSES = 3, MODELS = 3, MOST = 2000 };
+enum { MATRICES = 3, PASSES = 3, MODELS = 3, MOST = 2000, RANK = 3, COMPRESSED = 2 };
 
 static const int64_t shapes[MATRICES][2] = { { 40, 50 }, { 7, 90 }, { 33, 1 } }; /* the last one is not compressed */
 static struct accel_error err;
@@ -52,7 +56,7 @@ make (struct run *run, int which)
     DLTensor *data = run->data[which], *grads = run->grads[which];
     struct accel_parameter parameters[MATRICES];
     const struct accel_ddp_options ddp = {
-        .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .matrix_approximation_rank = 3, .start_iter = ACCEL_NONE,
+        .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .matrix_approximation_rank = RANK, .start_iter = ACCEL_NONE,
         .cublas = which < (is_plain ? 1 : 2),
     };
     for (size_t p = 0; p < MATRICES; p++) {
@@ -79,6 +83,34 @@ read_gradients (const struct run *run, float *values)
         rank_must (accel_comm_broadcast (accel_world (run->acc), first, count_of (p), ACCEL_FLOAT32, 0, &err), &err);
         right (!memcmp (first, values + p * MOST, bytes), "model %d, pass %d: ranks differ", run->model, run->pass);
     }
+}
+
+/* How often the host has waited for the GPU.  The function is the module's, which is loaded; NVIDIA's has none. */
+static unsigned long
+count_waits (void)
+{
+    static void (*count) (struct standin_counts *counts);
+    struct standin_counts counts = { 0 };
+    char path[4096];
+    snprintf (path, sizeof path, "%s/accel_device_cuda.so", getenv ("ACCEL_ENGINE_PATH"));
+    void *module = count ? NULL : dlopen (path, RTLD_NOW | RTLD_NOLOAD);
+    if (module)
+        *(void **) &count = dlsym (module, "standin_count");
+    if (count)
+        count (&counts);
+    return counts.waits;
+}
+
+/* A write of gradients waits for its room.  Of the columns of P and Q, only those of Q make the host wait: for room,
+ * and for whether they are of use. */
+static void
+pass (struct run *run)
+{
+    unsigned long before = count_waits (), most = MATRICES + 2 * RANK * COMPRESSED;
+    rank_must (accel_backward (run->acc, run->models[run->model], 0, backward, run, &err), &err);
+    unsigned long waits = count_waits () - before;
+    right (!run->pass || !before || waits == most, "model %d, pass %d: the host has waited %lu times, not %lu",
+           run->model, run->pass, waits, most);
 }
 
 static void
@@ -109,7 +141,7 @@ train (struct accel *acc)
         make (&run, which);
     for (run.pass = 0; run.pass < PASSES; run.pass++) {
         for (run.model = 0; run.model < MODELS; run.model++) {
-            rank_must (accel_backward (acc, run.models[run.model], 0, backward, &run, &err), &err);
+            pass (&run);
             read_gradients (&run, values[run.model]);
         }
         compare (&run, values);
@@ -118,10 +150,68 @@ train (struct accel *acc)
         accel_model_destroy (run.models[which]);
 }
 
+/* ---- without ranks ---- */
+
+static float *
+put (const struct memory *memory, DLDevice device, size_t count, size_t seed)
+{
+    float values[MOST], *made = memory->create (device, sizeof values, false);
+    for (size_t i = 0; i < count; i++)
+        values[i] = sinf ((float) (i * 7 % 101 + seed));
+    memory->write (device, made, values, sizeof values);
+    return made;
+}
+
+/* @return whether cuBLAS's product is that of libaccel within a tolerance, and has the same bits twice */
+static bool
+is_product (const struct memory *memory, DLDevice device, bool transposed, size_t n, size_t m)
+{
+    float *values = put (memory, device, n * m, 0), *right = put (memory, device, (transposed ? n : m) * RANK, 5);
+    float *result = put (memory, device, 1, 0), got[3][MOST];
+    size_t count = (transposed ? m : n) * RANK, wrong = 0;
+    const struct memory_products *products = memory->products;
+    for (int turn = 0; turn < 3; turn++) {
+        memory->zero (device, result, sizeof *got);
+        if (turn == 2)
+            (transposed ? memory->multiply_transposed : memory->multiply) (device, result, values, right, n, m, RANK);
+        else
+            wrong += !(transposed ? products->multiply_transposed : products->multiply) (device, result, values, right,
+                                                                                        n, m, RANK);
+        wrong += memory->read (device, got[turn], result, sizeof got[turn], &err) != ACCEL_OK;
+    }
+    for (size_t i = 0; i < count; i++)
+        wrong += !(fabsf (got[0][i] - got[2][i]) <= 1e-4F);
+    memory->destroy (device, values);
+    memory->destroy (device, right);
+    memory->destroy (device, result);
+    return !wrong && !memcmp (got[0], got[1], sizeof got[0]);
+}
+
+static void
+one_gpu (bool only_asks)
+{
+    const DLDevice device = { .device_type = kDLCUDA };
+    const struct memory *memory = memory_of (device);
+    if (!memory || !memory->products || memory->products->open (device, &err)) {
+        printf (only_asks ? "%s\n" : "Bail out! no cuBLAS: %s\n", err.text);
+        exit (1);
+    }
+    if (only_asks)
+        exit (0);
+    for (size_t p = 0; p < MATRICES; p++)
+        for (int transposed = 0; transposed < 2; transposed++)
+            ok (is_product (memory, device, transposed, (size_t) shapes[p][0], (size_t) shapes[p][1]),
+                "%zu x %zu, %s", (size_t) shapes[p][0], (size_t) shapes[p][1], transposed ? "transposed" : "as it is");
+}
+
 int
 main (int argc, char **argv)
 {
     is_plain = argc > 1 && !strcmp (argv[1], "plain");
+    if (argc > 1 && !is_plain) {
+        one_gpu (!strcmp (argv[1], "missing"));
+        return done_testing ();
+    }
     as_ranks (2, "PowerSGD by cuBLAS", train);
     return done_testing ();
 }

@@ -83,6 +83,7 @@ static struct world {
     int64_t first_got_ms;
     size_t looked;
     int child_signals;
+    int unseen_looks;    /* in which epoll does not yet tell of ends */
     bool signals_first;  /* of what happens at once, the launcher sees signals first; else last */
     int takes_after_look; /* the reader takes all just after the launcher has looked for the last time */
 
@@ -296,7 +297,7 @@ is_ready (const struct watched *item)
     struct pollfd fd = { .fd = item->fd, .events = (short) item->events };
     const struct puppet *puppet = &world.ranks[(uint32_t) item->about % RANKS];
     switch (item->about >> 32) {
-    case ABOUT_RANK: return puppet->ended && !puppet->reaped && !puppet->is_unseen;
+    case ABOUT_RANK: return puppet->ended && !puppet->reaped && !puppet->is_unseen && !world.unseen_looks;
     case ABOUT_KEEPER: return world.keeper_dead;
     default: return poll (&fd, 1, 0) == 1 && !(fd.revents & POLLNVAL);
     }
@@ -338,6 +339,7 @@ fake_epoll_wait (struct epoll_event *events, int timeout)
         int count = find_ready (events);
         if (++world.turns > TURNS)
             return give_up ("it spins");
+        world.unseen_looks -= count && world.unseen_looks;
         if (count)
             return count;
         if (!next && until == INT64_MAX)
@@ -401,6 +403,7 @@ make_rank (int index)
     struct job_rank *rank = &the_job.ranks[index];
     struct puppet *puppet = &world.ranks[index];
     *puppet = (struct puppet){ .heeds_ms = 5 };
+    the_plan.processes[index].rank = index;
     *rank = (struct job_rank){ .process = &the_plan.processes[index], .pid = FIRST_PID + index, .own_group = true };
     rank->pidfd = open ("/dev/null", O_RDONLY | O_CLOEXEC);
     for (int i = 0; i < JOB_STREAMS; i++) {

@@ -197,10 +197,25 @@ slow_host (struct lab *lab)
 }
 
 static void
+slow_nccl (struct lab *lab)
+{
+    slow_link (lab);
+    lab->check.nccl_slow[0] = lab->check.slow[0];
+    lab->check.nccl_slow_count = 1;
+    lab->check.slow_count = 0;
+}
+static void
+break_nccl (struct lab *lab)
+{
+    lab->check.nccl.state = CHECK_WAY_FAILED;
+    snprintf (lab->check.nccl.why, sizeof lab->check.nccl.why, "why");
+}
+
+static void
 break_mpi (struct lab *lab)
 {
-    lab->check.mpi = CHECK_MPI_FAILED;
-    snprintf (lab->check.mpi_why, sizeof lab->check.mpi_why, "why");
+    lab->check.mpi.state = CHECK_WAY_FAILED;
+    snprintf (lab->check.mpi.why, sizeof lab->check.mpi.why, "why");
 }
 static void
 need_mpi (struct lab *lab)
@@ -212,7 +227,7 @@ static void
 need_untried_mpi (struct lab *lab)
 {
     need_mpi (lab);
-    lab->check.mpi = CHECK_MPI_LEFT_OUT;
+    lab->check.mpi.state = CHECK_WAY_LEFT_OUT;
 }
 static void
 need_more (struct lab *lab)
@@ -245,6 +260,11 @@ test_judgement (void)
         { "no engine anywhere", lose_engines, NULL, NULL, "a job can run" },
         { "MPI", break_mpi, NULL, "MPI failed between these hosts; programs that use libaccel or MPI need it: why",
           "see the notes" },
+        { "NCCL", break_nccl, NULL, "NCCL failed between the GPUs of these hosts; programs on GPUs need it: why",
+          "see the notes" },
+        { "a slow link through NCCL", slow_nccl, NULL,
+          "from host b to host c is slow through NCCL: 12 MB/s, usual here is 120",
+          "the slow link between hosts b and c" },
         { "MPI, where it is needed", need_mpi, "MPI failed between these hosts", NULL, "or start the job without it" },
         { "no MPI, where it is needed", need_untried_mpi, "MPI was not tried: why", NULL, "make MPI work" },
         { "no MPI because of another problem", need_more, "host c: no answer", NULL, "see to host c" },
@@ -343,10 +363,10 @@ run_mpi (struct lab *lab, struct config *config, const char *selftest)
     struct fail fail = { 0 };
     struct check *check = &lab->check;
     check->whys = lab->whys;
-    check->mpi_rates = lab->rates;
-    check->mpi_trips = lab->trips;
-    if (!check->mpi_limit_ms)
-        check->mpi_limit_ms = 600000;
+    check->mpi.rates = lab->rates;
+    check->mpi.trips = lab->trips;
+    if (!check->launch_ms)
+        check->launch_ms = 600000;
     check->limit_ms = 30000;
     ok (!check_mpi_run (check, config, selftest, &fail), "MPI: the check itself can be made");
 }
@@ -358,22 +378,22 @@ test_mpi_launch (struct config *config)
     memset (longest, 'x', sizeof longest - 1);
     const struct {
         const char *what, *out, *err, *status;
-        enum check_mpi mpi;
+        enum check_way_state mpi;
         const char *why;
     } cases[] = {
-        { "all pairs", all_links, "accelerate: note: a port\n", "0", CHECK_MPI_MEASURED, "" },
-        { "a pair is missing", "link 0 2 1 1 1\nlink 0 1 1 1 1\n", "", "0", CHECK_MPI_FAILED, "without a message" },
+        { "all pairs", all_links, "accelerate: note: a port\n", "0", CHECK_WAY_MEASURED, "" },
+        { "a pair is missing", "link 0 2 1 1 1\nlink 0 1 1 1 1\n", "", "0", CHECK_WAY_FAILED, "without a message" },
         { "pairs that do not exist", "link 0 3 1 1 1\nlink 2 1 1 1 1\nlink -1 1 1 1 1\nlink 1 1 1 1 1\n", "", "0",
-          CHECK_MPI_FAILED, "without a message" },
+          CHECK_WAY_FAILED, "without a message" },
         { "one that does not exist for one that does", "link 0 1 1 1 1\nlink 0 2 1 1 1\nlink 0 3 1 1 1\n", "", "0",
-          CHECK_MPI_FAILED, "without a message" },
-        { "a status", all_links, "accelerate: note: a port\naccelerate: no way\nsh: gone\n", "2", CHECK_MPI_FAILED,
+          CHECK_WAY_FAILED, "without a message" },
+        { "a status", all_links, "accelerate: note: a port\naccelerate: no way\nsh: gone\n", "2", CHECK_WAY_FAILED,
           "no way" },
         { "a rank", "", "accelerate: rank 1 exited\n  its last lines:\n    accel_selftest: rank 1: open: why\n", "1",
-          CHECK_MPI_FAILED, "accel_selftest: rank 1: open: why" },
-        { "somebody else", "", "one\n two\n\n", "1", CHECK_MPI_FAILED, "two" },
-        { "a long line", "", longest, "1", CHECK_MPI_FAILED, "xxx ..." },
-        { "no end", all_links, "", NULL, CHECK_MPI_FAILED, "no result within 1.5 s" },
+          CHECK_WAY_FAILED, "accel_selftest: rank 1: open: why" },
+        { "somebody else", "", "one\n two\n\n", "1", CHECK_WAY_FAILED, "two" },
+        { "a long line", "", longest, "1", CHECK_WAY_FAILED, "xxx ..." },
+        { "no end", all_links, "", NULL, CHECK_WAY_FAILED, "no result within 1.5 s" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct check_host items[HOSTS];
@@ -381,12 +401,12 @@ test_mpi_launch (struct config *config)
         set_or_clear ("TRIAL_OUT", cases[i].out);
         set_or_clear ("TRIAL_ERR", cases[i].err);
         set_or_clear ("TRIAL_STATUS", cases[i].status);
-        lab.check.mpi_limit_ms = cases[i].status ? 0 : 1500;
+        lab.check.launch_ms = cases[i].status ? 0 : 1500;
         run_mpi (&lab, config, "selftest");
-        const char *why = lab.check.mpi_why, *end = cases[i].why;
-        ok (lab.check.mpi == cases[i].mpi && strlen (why) >= strlen (end) && strlen (why) < 320
+        const char *why = lab.check.mpi.why, *end = cases[i].why;
+        ok (lab.check.mpi.state == cases[i].mpi && strlen (why) >= strlen (end) && strlen (why) < 320
                 && !strcmp (why + strlen (why) - strlen (end), end), "MPI, %s: %s", cases[i].what, why);
-        if (cases[i].mpi == CHECK_MPI_MEASURED)
+        if (cases[i].mpi == CHECK_WAY_MEASURED)
             ok (lab.rates[1] == 2 && lab.rates[HOSTS] == 4 && lab.rates[2] == 5 && lab.trips[1] == 1
                     && lab.trips[2 * HOSTS] == 3, "MB/s in both directions, and ms there and back");
     }
@@ -405,9 +425,9 @@ test_mpi_arguments (struct config *config)
     set_or_clear ("TRIAL_ERR", "accelerate: ");
     set_or_clear ("TRIAL_STATUS", "1");
     run_mpi (&lab, config, "/a/selftest");
-    ok (strstr (lab.check.mpi_why, "--mpi yes") && strstr (lab.check.mpi_why, "--hosts a:1,b:1,[fe80::1]:1 ")
-            && strstr (lab.check.mpi_why, "--starter=ssh --host_timeout=30 --interface=eth7 --main_process_port=23 ")
-            && strstr (lab.check.mpi_why, "-- /a/selftest --links 30000"), "the launch: %s", lab.check.mpi_why);
+    ok (strstr (lab.check.mpi.why, "--mpi yes") && strstr (lab.check.mpi.why, "--hosts a:1,b:1,[fe80::1]:1 ")
+            && strstr (lab.check.mpi.why, "--starter=ssh --host_timeout=30 --interface=eth7 --main_process_port=23 ")
+            && strstr (lab.check.mpi.why, "-- /a/selftest --links 30000"), "the launch: %s", lab.check.mpi.why);
     config->settings.interface = NULL;
     config->settings.main_process_port = 0;
 }
@@ -437,9 +457,87 @@ test_mpi_obstacles (struct config *config)
         struct lab lab = make_lab (items);
         cases[i].damage (&lab);
         run_mpi (&lab, config, cases[i].selftest);
-        ok (lab.check.mpi == (*cases[i].why ? CHECK_MPI_LEFT_OUT : CHECK_MPI_MEASURED)
-                && strstr (lab.check.mpi_why, cases[i].why), "MPI without %s: %s", cases[i].what, lab.check.mpi_why);
+        ok (lab.check.mpi.state == (*cases[i].why ? CHECK_WAY_LEFT_OUT : CHECK_WAY_MEASURED)
+                && strstr (lab.check.mpi.why, cases[i].why), "MPI without %s: %s", cases[i].what, lab.check.mpi.why);
     }
+}
+
+/* ---- NCCL ---- */
+
+static void
+lack_gpu (struct lab *lab)
+{
+    lab->check.items[1].gpus = 0;
+}
+static void
+lack_gpus (struct lab *lab)
+{
+    for (int i = 0; i < HOSTS; i++)
+        lab->check.items[i].gpus = 0;
+}
+static void
+lack_gpu_engine (struct lab *lab)
+{
+    lab->check.items[2].no_gpu_engine = engine_why;
+}
+
+/* All hosts have GPUs, MPI was measured, and the launch measures; of three links, one is slow. */
+static void
+test_nccl (struct config *config)
+{
+    static const struct {
+        const char *what;
+        void (*damage) (struct lab *lab);
+        enum check_way_state state;
+        const char *why;
+    } cases[] = {
+        { "nothing", break_nothing, CHECK_WAY_MEASURED, "" },
+        { "a GPU", lack_gpu, CHECK_WAY_LEFT_OUT, "host b has no GPU" },
+        { "GPUs", lack_gpus, CHECK_WAY_UNWANTED, "" },
+        { "the engine", lack_gpu_engine, CHECK_WAY_LEFT_OUT, "cannot be used on host c: not installed" },
+        { "MPI", break_mpi, CHECK_WAY_LEFT_OUT, "meet through MPI, which was not measured" },
+    };
+    set_or_clear ("TRIAL_OUT", "link 0 2 1000000 1e9 1e9\nlink 0 1 1000000 1e9 1e9\nlink 1 2 1000000 1e9 1e7\n");
+    set_or_clear ("TRIAL_ERR", NULL);
+    set_or_clear ("TRIAL_STATUS", "0");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct check_host items[HOSTS];
+        struct fail fail = { 0 };
+        struct lab lab = make_lab (items);
+        struct check *check = &lab.check;
+        for (int k = 0; k < HOSTS; k++)
+            items[k].gpus = 1;
+        check->mpi.state = CHECK_WAY_MEASURED;
+        check->nccl.rates = lab.rates;
+        check->nccl.trips = lab.trips;
+        check->launch_ms = 600000;
+        check->limit_ms = 30000;
+        cases[i].damage (&lab);
+        ok (!check_nccl_run (check, config, "selftest", &fail) && check->nccl.state == cases[i].state
+                && strstr (check->nccl.why, cases[i].why), "NCCL without %s: %s", cases[i].what, check->nccl.why);
+        bool is_measured = cases[i].state == CHECK_WAY_MEASURED;
+        ok (check->nccl_slow_count == is_measured
+                && (!is_measured || (check->nccl_slow[0].from == 2 && check->nccl_slow[0].to == 1)),
+            "the slow link is found: %zu", check->nccl_slow_count);
+    }
+    struct check_host items[HOSTS];
+    struct fail fail = { 0 };
+    struct lab lab = make_lab (items);
+    for (int k = 0; k < HOSTS; k++)
+        items[k].gpus = 1;
+    lab.check.mpi.state = CHECK_WAY_MEASURED;
+    lab.check.launch_ms = 600000;
+    lab.check.limit_ms = 30000;
+    set_or_clear ("TRIAL_OUT", NULL);
+    set_or_clear ("TRIAL_ERR", "accelerate: ");
+    set_or_clear ("TRIAL_STATUS", "1");
+    ok (!check_nccl_run (&lab.check, config, "/a/selftest", &fail) && lab.check.nccl.state == CHECK_WAY_FAILED
+            && strstr (lab.check.nccl.why, "-- env -u ACCELERATE_USE_CPU /a/selftest --links 30000 gpu"),
+        "the launch: %s", lab.check.nccl.why);
+    set_or_clear ("TRIAL_ERR", "rank 0: WARNING: this program computes on CPUs: no GPU today\n"
+                               "accelerate: rank 0 failed\naccel_selftest: rank 0: links between GPUs: none\n");
+    ok (!check_nccl_run (&lab.check, config, "/a/selftest", &fail) && !strcmp (lab.check.nccl.why, "no GPU today"),
+        "the library's reason: %s", lab.check.nccl.why);
 }
 
 static void
@@ -451,14 +549,15 @@ test_mpi (void)
     test_mpi_launch (&config);
     test_mpi_arguments (&config);
     test_mpi_obstacles (&config);
+    test_nccl (&config);
     struct lab lab = make_lab (items);
     lab.check.count = 1;
     run_mpi (&lab, &config, "selftest");
-    ok (lab.check.mpi == CHECK_MPI_UNWANTED, "one host has nobody to reach");
+    ok (lab.check.mpi.state == CHECK_WAY_UNWANTED, "one host has nobody to reach");
     config.settings.mpi = no;
     lab = make_lab (items);
     run_mpi (&lab, &config, "selftest");
-    ok (lab.check.mpi == CHECK_MPI_UNWANTED && !*lab.check.mpi_why, "--mpi no");
+    ok (lab.check.mpi.state == CHECK_WAY_UNWANTED && !*lab.check.mpi.why, "--mpi no");
 }
 
 int

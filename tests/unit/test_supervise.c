@@ -369,7 +369,8 @@ test_causes (void)
         { "a rank that was killed before a signal came", NULL, SIGKILL, 0, SIGTERM, JOB_FAILED, 1 },
         { "one that was killed by the same signal", NULL, SIGTERM, 0, SIGTERM, JOB_TOLD, SIGTERM },
         { "the same below an agent, which tells nobody else", &head, SIGTERM, 0, SIGTERM, JOB_FAILED, 1 },
-        { "one that has exited below an agent", &head, 7 << 8, 0, SIGTERM, JOB_TOLD, SIGTERM },
+        { "one that has exited below an agent, whose head decides", &head, 7 << 8, 0, SIGTERM, JOB_FAILED, 1 },
+        { "the same without an agent", NULL, 7 << 8, 0, SIGTERM, JOB_TOLD, SIGTERM },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make_world ();
@@ -391,6 +392,37 @@ test_causes (void)
     ok (strstr (world.said.text, "rank 0 of 1 TERM") && strstr (world.said.text, "rank 1 of 1"),
         "the agent hears of the first failure at once, and of the cause later: %s", world.said.text);
     end_world ("both are told");
+}
+
+/* Rank 0 says whose end made it give up. */
+static void
+test_words (void)
+{
+    for (int is_named = 0; is_named < 2; is_named++) {
+        make_world ();
+        struct jobseg_slot *slot = jobseg_slot (&the_job.segment, 0);
+        snprintf (slot->reason, sizeof slot->reason, "rank %d ended (process 7)", is_named ? 1 : 2);
+        atomic_store (&slot->state, JOBSEG_FAILED);
+        end_unseen (SIGABRT);
+        at (20, END, 0, 4 << 8);
+        run_world ();
+        check (is_named ? "an abort that a victim names" : "one that it does not name", JOB_FAILED, is_named, 30, NULL);
+        end_world ("words");
+    }
+}
+
+/* Both end, rank 1 first, after epoll was asked and before signals are read. */
+static void
+test_order (void)
+{
+    make_world ();
+    world.unseen_looks = 1;
+    at (10, END, 1, 1 << 8);
+    at (10, END, 0, 2 << 8);
+    at (10, SIGNAL, 0, SIGCHLD);
+    run_world ();
+    check ("ends since the last look", JOB_FAILED, 1, 15, NULL);
+    end_world ("order");
 }
 
 /* Rank 1 may be the cause of what has happened elsewhere. */
@@ -440,6 +472,8 @@ main (void)
     test_leftovers ();
     test_abandon ();
     test_causes ();
+    test_words ();
+    test_order ();
     test_others ();
     return done_testing ();
 }

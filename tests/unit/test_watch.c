@@ -669,6 +669,14 @@ test_differ (void)
               "ranks 1 and 2 do not call the same thing while rank 0 is in accel_comm_all_reduce at here.c:7",
               "a call that others have overwritten");
     close_job ();
+    open_job ();
+    call = call_of (ACCEL_ENGINE_SEND, 2);
+    message (2, ACCEL_ENGINE_RECV, 0, 1);
+    latest (2)->count = 5;
+    is_error (watch_differ (&watch, &call, 0, 2, &err), ACCEL_ERR_PEER,
+              "rank 0 sends float32 x 4 in accel_comm_all_reduce at here.c:7, rank 2 expects float32 x 5 in "
+              "accel_comm_recv at two.c:12", "the rank that sends a message says so");
+    close_job ();
 }
 
 static bool

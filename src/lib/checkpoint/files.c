@@ -7,7 +7,7 @@
 #include "files/checksum.h"
 #include "files/safetensors_writer.h"
 #include "lib/base/error.h"
-#include "lib/memory/memory.h"
+#include "lib/formats/safetensors_write.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
@@ -43,19 +43,6 @@ hash_piece (void *user, size_t index, const void *bytes, size_t length)
     (void) index;
     checksum_add (&hashing->running, bytes, length);
     atomic_fetch_add_explicit (hashing->written, length, memory_order_relaxed);
-}
-
-/* A tensor of a file that is written. */
-struct place {
-    struct safetensors_writer *writer;
-    size_t index;
-};
-
-static enum accel_status
-write_piece (void *user, const void *bytes, size_t length, struct accel_error *err)
-{
-    const struct place *place = user;
-    return safetensors_writer_write (place->writer, place->index, bytes, length, err);
 }
 
 /* The checksum of everything before the tensors. */
@@ -106,8 +93,7 @@ write_all (const struct accel_state_dict *state, const struct safetensors_plan *
     for (size_t place = 0; !status && place < state->tensor_count; place++) {
         size_t index = safetensors_writer_order (writer, place);
         checksum_begin (&hashing->running);
-        status = memory_read_pieces (&state->tensors[index].view.dl, PIECE, write_piece,
-                                     &(struct place){ writer, index }, err);
+        status = safetensors_write_tensor (writer, index, &state->tensors[index].view.dl, PIECE, err);
         hashing->sums[index] = checksum_end (&hashing->running);
     }
     if (!status)

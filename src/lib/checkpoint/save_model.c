@@ -13,6 +13,7 @@
 #include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/pieces.h"
 #include "lib/formats/convert.h"
+#include "lib/formats/safetensors_write.h"
 #include "lib/memory/memory.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
@@ -163,13 +164,6 @@ struct writing {
     void *block; /* [BLOCK_BYTES] */
 };
 
-static enum accel_status
-write_bytes (void *user, const void *bytes, size_t length, struct accel_error *err)
-{
-    const struct writing *writing = user;
-    return safetensors_writer_write (writing->writer, writing->index, bytes, length, err);
-}
-
 /* At most as many as become a block. */
 static enum accel_status
 write_converted (void *user, const void *bytes, size_t length, struct accel_error *err)
@@ -177,7 +171,8 @@ write_converted (void *user, const void *bytes, size_t length, struct accel_erro
     const struct writing *writing = user;
     size_t count = length / convert_element_bytes (writing->from);
     convert_elements (writing->block, writing->to, bytes, writing->from, count);
-    return write_bytes (user, writing->block, count * convert_element_bytes (writing->to), err);
+    return safetensors_writer_write (writing->writer, writing->index, writing->block,
+                                     count * convert_element_bytes (writing->to), err);
 }
 
 static enum accel_status
@@ -186,7 +181,7 @@ write_piece (struct safetensors_writer *writer, size_t index, const struct piece
 {
     struct writing writing = { writer, index, piece->to, piece->from.dtype, block };
     if (writing.from.code == writing.to.code && writing.from.bits == writing.to.bits)
-        return memory_read_pieces (&piece->from, SIZE_MAX, write_bytes, &writing, err);
+        return safetensors_write_tensor (writer, index, &piece->from, SIZE_MAX, err);
     size_t most = BLOCK_BYTES / convert_element_bytes (writing.to) * convert_element_bytes (writing.from);
     return memory_read_pieces (&piece->from, most, write_converted, &writing, err);
 }

@@ -7,6 +7,7 @@
 #include "files/safetensors_writer.h"
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
+#include "lib/formats/safetensors_write.h"
 #include "lib/memory/memory.h"
 
 #include <stdlib.h>
@@ -149,12 +150,20 @@ write_piece (void *user, const void *bytes, size_t length, struct accel_error *e
     return safetensors_writer_write (place->writer, place->index, bytes, length, err);
 }
 
-static enum accel_status
-write_tensor (struct place *place, const DLTensor *tensor, struct accel_error *err)
+enum accel_status
+safetensors_write_tensor (struct safetensors_writer *writer, size_t index, const DLTensor *tensor, size_t most,
+                          struct accel_error *err)
 {
-    size_t bytes = (size_t) safetensors_writer_entry_bytes (place->writer, place->index);
-    return memory_of (tensor->device)->host ? write_piece (place, tensor_data (tensor), bytes, err)
-                                            : memory_read_pieces (tensor, SIZE_MAX, write_piece, place, err);
+    return memory_read_pieces (tensor, most, write_piece, &(struct place){ writer, index }, err);
+}
+
+/* On the host, also of types that nothing can be computed with. */
+static enum accel_status
+write_any (struct safetensors_writer *writer, size_t index, const DLTensor *tensor, struct accel_error *err)
+{
+    size_t bytes = (size_t) safetensors_writer_entry_bytes (writer, index);
+    return memory_of (tensor->device)->host ? safetensors_writer_write (writer, index, tensor_data (tensor), bytes, err)
+                                            : safetensors_write_tensor (writer, index, tensor, SIZE_MAX, err);
 }
 
 static enum accel_status
@@ -182,8 +191,8 @@ accel_safetensors_save (const char *path, const struct accel_safetensors_tensor 
     for (size_t i = 0; i < count && !status; i++)
         status = check_memory (&tensors[i], err);
     for (size_t i = 0; i < count && !status; i++) {
-        struct place place = { writer->writer, safetensors_writer_order (writer->writer, i) };
-        status = write_tensor (&place, tensors[place.index].tensor, err);
+        size_t index = safetensors_writer_order (writer->writer, i);
+        status = write_any (writer->writer, index, tensors[index].tensor, err);
     }
     if (!status)
         status = safetensors_writer_commit (writer->writer, err);

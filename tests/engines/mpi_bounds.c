@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of a program that looks at what engine mpi takes of a process, and gives back; needs engine mpi.
+ *
+ *   mpi_bounds early       rank 0 gives up before rank 1, which waits for the same call
+ *   mpi_bounds full        files have a limit: accel_alloc() has more than fits into the memory of the host
+ *   mpi_bounds unshared    one host cannot share memory, so that of the other one goes, too
+ *   mpi_bounds threads     the engine's thread ends with the job
+ *   mpi_bounds serialized  after MPI_Init_thread() of the program, the engine has no thread */
+#include <config.h>
+
+#include <accel/accel.h>
+
+#include <dirent.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static struct accel_error err;
+static struct accel *acc;
+static struct accel_comm *world;
+static int rank;
+
+static void
+must (bool good, const char *what)
+{
+    if (good)
+        return;
+    fprintf (stderr, "rank %d: %s: %s\n", rank, what, err.text);
+    _exit (1);
+}
+
+static void
+open_job (uint32_t timeout_ms)
+{
+    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = timeout_ms }, &err), "accel_open");
+    world = accel_world (acc);
+    rank = accel_comm_rank (world);
+    must (!accel_comm_barrier (world, &err), "barrier");
+}
+
+/* Before the job is open. */
+static bool
+is_first (void)
+{
+    const char *text = getenv ("RANK");
+    return text && !strcmp (text, "0");
+}
+
+/* Rank 2 does not come before rank 1 has heard that rank 0 has given up. */
+static void
+give_up_first (void)
+{
+    enum { NAP_US = 10000, NAPS = 10000, SHORT_MS = 4000, LONG_MS = 60000 };
+    open_job (is_first () ? SHORT_MS : LONG_MS);
+    for (int i = 0; rank == 2 && i < NAPS && access ("early", F_OK); i++)
+        usleep (NAP_US);
+    enum accel_status status = rank == 2 ? ACCEL_OK : accel_comm_barrier (world, &err);
+    must (rank != 0 || status == ACCEL_ERR_TIMEOUT, "rank 0 does not give up");
+    must (rank != 1 || (status == ACCEL_ERR_PEER && strstr (err.text, "rank 0 gave up: ")), "not who gave up");
+    FILE *file = rank == 1 ? fopen ("early", "w") : NULL;
+    must (rank != 1 || (file && !fclose (file)), "a file");
+}
+
+/* ---- memory ---- */
+
+static void
+limit_files (rlim_t bytes)
+{
+    const struct rlimit limit = { bytes, bytes };
+    must (!setrlimit (RLIMIT_FSIZE, &limit), "setrlimit");
+}
+
+static bool
+is_filled (const unsigned char *at, size_t bytes, unsigned char value)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != value)
+            return false;
+    return true;
+}
+
+/* The arenas of two ranks have 64 MiB each, as little as there can be. */
+static void
+fill_arena (void)
+{
+    enum { BYTES = 24 << 20, COUNT = 4 };
+    void *all[COUNT];
+    limit_files ((rlim_t) 200 << 20);
+    open_job (0);
+    for (int i = 0; i < COUNT; i++) {
+        must (!accel_alloc (acc, &all[i], BYTES, &err), "accel_alloc");
+        memset (all[i], 10 * rank + i + 1, BYTES);
+    }
+    must (!accel_comm_barrier (world, &err), "barrier");
+    for (int i = 0; i < COUNT; i++) {
+        must (is_filled (all[i], BYTES, (unsigned char) (10 * rank + i + 1)), "memory is given twice");
+        accel_free (acc, all[i]);
+    }
+}
+
+static int
+count_in (const char *folder, const char *words)
+{
+    char path[512], target[512];
+    int count = 0;
+    DIR *entries = opendir (folder);
+    must (entries, folder);
+    for (struct dirent *entry; (entry = readdir (entries));) {
+        snprintf (path, sizeof path, "%s/%s", folder, entry->d_name);
+        ssize_t length = *words ? readlink (path, target, sizeof target - 1) : 0;
+        target[length > 0 ? length : 0] = '\0';
+        count += strstr (target, words) && entry->d_name[0] != '.';
+    }
+    closedir (entries);
+    return count;
+}
+
+static void
+unshare_memory (void)
+{
+    if (is_first ())
+        limit_files (10 << 20);
+    open_job (0);
+    must (!count_in ("/proc/self/fd", "memfd:accel-mpi"), "the memory is still open");
+}
+
+/* ---- threads ---- */
+
+static int
+count_threads (void)
+{
+    return count_in ("/proc/self/task", "");
+}
+
+/* @return threads of rank 0 that there are only while it waits for rank 1 */
+static int
+count_more_threads (void)
+{
+    enum { LATE_US = 300000 };
+    struct accel_work *work;
+    int before = count_threads ();
+    usleep (rank ? LATE_US : 0);
+    must (!accel_comm_barrier_start (world, &work, &err), "start");
+    int more = count_threads () - before;
+    must (!accel_work_wait (work, &err), "wait");
+    return rank ? 0 : more;
+}
+
+static void
+end_thread (void)
+{
+    open_job (0);
+    int before = count_threads (), more = count_more_threads ();
+    must (more == !rank, "not one thread");
+    accel_close (acc);
+    must (rank || count_threads () <= before, "the thread is still there");
+}
+
+static void
+have_no_thread (void)
+{
+    int provided = 0;
+    MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
+    open_job (0);
+    must (provided == MPI_THREAD_MULTIPLE || !count_more_threads (), "a thread beside those of the program");
+    accel_close (acc);
+    MPI_Finalize ();
+}
+
+int
+main (int argc, char **argv)
+{
+    static const struct {
+        const char *how;
+        void (*run) (void);
+        bool closes;
+    } scenarios[] = {
+        { "early", give_up_first, false }, { "full", fill_arena, false }, { "unshared", unshare_memory, false },
+        { "threads", end_thread, true },   { "serialized", have_no_thread, true },
+    };
+    const char *how = argc > 1 ? argv[1] : "";
+    size_t i = 0;
+    setvbuf (stdout, NULL, _IOLBF, 0);
+    while (i < sizeof scenarios / sizeof *scenarios && strcmp (how, scenarios[i].how))
+        i++;
+    if (i == sizeof scenarios / sizeof *scenarios)
+        return 2;
+    scenarios[i].run ();
+    printf ("as expected\n");
+    if (!scenarios[i].closes)
+        accel_close (acc);
+    return 0;
+}
