@@ -224,6 +224,8 @@ test_expect_success 'accel_alloc() may have more than fits into the memory of th
 test_expect_success 'where one host cannot share memory, none does' 'bounds 4 "2 2" unshared'
 test_expect_success 'the thread of the engine ends with the job' 'bounds 2 "1 1" threads'
 test_expect_success 'beside MPI of the program, the engine has no thread' 'bounds 2 "1 1" serialized'
+test_expect_success 'a program may wait for another rank in MPI itself, with a call in flight' 'bounds 3 "1 2" mixed'
+test_expect_success 'a call is not over before MPI has sent all of it' 'bounds 3 "2 1" unsent'
 test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'
 # Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many are told, and of what.
 while read -r scenario told what; do
