@@ -193,7 +193,7 @@ void
 host_prepare (const struct accel_engine_job *job, struct whereabouts *own)
 {
     *own = (struct whereabouts){ .machine = identify_machine (), .rank = job->local_rank, .size = job->local_world_size,
-                                 .pid = (int32_t) getpid (), .fd = -1, .has_threads = world_may_have_threads () };
+                                 .pid = (int32_t) getpid (), .fd = -1 };
     if (job->local_rank || job->local_world_size == 1 || job->local_world_size == job->world_size
         || getrandom (&own->token, sizeof own->token, 0) != sizeof own->token)
         return;

@@ -548,6 +548,7 @@ say_hello (const struct accel_engine_job *job, struct hello *all, MPI_Request *r
     *own = (struct hello){ .protocol = protocol_of (job), .control_bytes = CONTROL_BYTES, .rank = job->rank,
                            .size = job->world_size };
     host_prepare (job, &own->whereabouts);
+    own->whereabouts.has_threads = world_may_have_threads ();
     bool good = getrandom (&own->token, sizeof own->token, 0) == sizeof own->token;
     own->token |= 1;
     for (int i = 0; good && i < job->world_size; i++)
