@@ -112,6 +112,17 @@ show_lines (const char *word, const struct strlist *lines, struct strbuf *out)
     }
 }
 
+/* The reason may be a host's own words. */
+static void
+show_left_out (const char *name, const struct check_way *way, struct strbuf *out)
+{
+    if (way->state != CHECK_WAY_LEFT_OUT)
+        return;
+    strbuf_printf (out, "%s: not tried, because ", name);
+    printable_add (out, way->why);
+    strbuf_add_char (out, '\n');
+}
+
 static void
 show_text (const struct check *check, struct strbuf *out)
 {
@@ -132,10 +143,8 @@ show_text (const struct check *check, struct strbuf *out)
     if (check->address)
         strbuf_printf (out, "port: all hosts reach %s at %s, port %d\n", check->items[0].link.name, check->address,
                        check->port);
-    if (check->mpi.state == CHECK_WAY_LEFT_OUT)
-        strbuf_printf (out, "MPI: not tried, because %s\n", check->mpi.why);
-    if (check->nccl.state == CHECK_WAY_LEFT_OUT)
-        strbuf_printf (out, "NCCL: not tried, because %s\n", check->nccl.why);
+    show_left_out ("MPI", &check->mpi, out);
+    show_left_out ("NCCL", &check->nccl, out);
     show_lines ("problem", &check->problems, out);
     show_lines ("note", &check->notes, out);
     strbuf_printf (out, "%s: ", check->problems.count ? "Not ready" : "Ready");

@@ -201,7 +201,7 @@ fail_of (const struct visit *visit, DLDevice device, struct accel_error *err)
 }
 
 /* After calls without the lock, because they may wait for all that runs on the GPU, also for a collective whose other
- * ranks have died: threads that look after these must not wait for the lock. */
+ * ranks have died: threads that would notice that must not wait for the lock. */
 static void
 lock_again (struct gpu *gpu)
 {

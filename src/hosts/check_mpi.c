@@ -292,12 +292,12 @@ have_gpus (struct check *check)
     for (int i = 0; i < check->count; i++) {
         const struct check_host *host = &check->items[i];
         has_any = has_any || host->gpus;
-        without = host->gpus ? without : host;
+        without = host->gpus || check_is_lost (host) ? without : host;
         lacking = host->no_gpu_engine ? host : lacking;
     }
     if (!has_any || (!without && !lacking && check->mpi.state == CHECK_WAY_MEASURED))
         return has_any;
-    leave_out (&check->nccl, "libaccel's ranks meet through MPI, which was not measured");
+    leave_out (&check->nccl, "libaccel's ranks find each other through MPI, which was not measured");
     if (without)
         snprintf (check->nccl.why, sizeof check->nccl.why, "host %s has no GPU", without->link.name);
     else if (lacking)

@@ -222,13 +222,15 @@ test_expect_success 'accel_alloc() may have more than fits into the memory of th
 test_expect_success 'where one host cannot share memory, none does' 'bounds 4 "2 2" unshared'
 test_expect_success 'the thread of the engine ends with the job' 'bounds 2 "1 1" threads'
 test_expect_success 'beside MPI of the program, the engine has no thread' 'bounds 2 "1 1" serialized'
+test_expect_success 'a program may wait for another rank in MPI itself, with a call in flight' 'bounds 3 "1 2" mixed'
+test_expect_success 'a call is not over before MPI has sent all of it' 'bounds 3 "2 1" unsent'
 # steps RANKS LAYOUT HOW: in states that only rare timing would bring about
 steps () {
     under_mpirun "$1" ./layout "$2" "$builddir/tests/engines/mpi_steps" "$3" >out 2>&1 || :
     test "$(grep -cx "as expected" out)" = "$1"
 }
 test_expect_success 'a rank does not wait for the one that reads for its host, but for messages of its own' '
-    steps 4 "2 2" postman'
+    steps 4 "2 2" postman && steps 4 "2 2" others'
 test_expect_success 'nothing of other hosts is written over what a rank has not read' 'steps 4 "2 2" read'
 test_expect_success 'and nothing of its own host' 'steps 4 "3 1" seen'
 test_expect_success 'nor are results of a large sum that a rank has not taken' 'steps 4 "2 2" taken'

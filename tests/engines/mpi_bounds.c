@@ -5,17 +5,21 @@
  *   mpi_bounds full        files have a limit: accel_alloc() has more than fits into the memory of the host
  *   mpi_bounds unshared    one host cannot share memory, so that of the other one goes, too
  *   mpi_bounds threads     the engine's thread ends with the job
- *   mpi_bounds serialized  after MPI_Init_thread() of the program, the engine has no thread */
+ *   mpi_bounds serialized  after MPI_Init_thread() of the program, the engine has no thread
+ *   mpi_bounds mixed       rank 2, on a host with rank 1, waits for it in MPI's own words, with a broadcast in flight
+ *   mpi_bounds unsent      rank 1 has its part of a broadcast before rank 2 has got what rank 1 says of it */
 #include <config.h>
 
 #include <accel/accel.h>
 
 #include <dirent.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct accel_error err;
@@ -170,6 +174,84 @@ have_no_thread (void)
     MPI_Finalize ();
 }
 
+/* No thread of the engine passes on for rank 2 what comes for both. */
+static void
+wait_in_mpi (void)
+{
+    enum { COUNT = 8000, TIMEOUT_MS = 5000 };
+    struct accel_work *work;
+    unsigned char values[COUNT], word = 0;
+    MPI_Init (NULL, NULL);
+    open_job (TIMEOUT_MS);
+    memset (values, rank ? 0 : 7, sizeof values);
+    must (!accel_comm_broadcast_start (world, values, COUNT, ACCEL_UINT8, 0, &work, &err), "start");
+    if (rank == 2)
+        MPI_Recv (&word, 1, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    must (!accel_work_wait (work, &err) && is_filled (values, COUNT, 7), "broadcast");
+    if (rank == 1)
+        MPI_Send (&word, 1, MPI_BYTE, 2, 0, MPI_COMM_WORLD);
+    accel_close (acc);
+    MPI_Finalize ();
+}
+
+/* ---- what MPI still has ---- */
+
+/* The engine calls these two: no message is sent before its receiver takes it. */
+static bool holds;
+
+int
+MPI_Isend (const void *at, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return (holds ? PMPI_Issend : PMPI_Isend) (at, count, type, to, tag, comm, request);
+}
+
+int
+MPI_Testall (int count, MPI_Request *requests, int *done, MPI_Status *statuses)
+{
+    *done = 0;
+    return holds ? MPI_SUCCESS : PMPI_Testall (count, requests, done, statuses);
+}
+
+static void
+stop_for (unsigned ms)
+{
+    pid_t pid = fork ();
+    if (!pid) {
+        usleep (ms * 1000);
+        kill (getppid (), SIGCONT);
+        _exit (0);
+    }
+    raise (SIGSTOP);
+    waitpid (pid, NULL, 0);
+}
+
+/* A call that is over although MPI still has a message of it would make the job one that has failed. */
+static void
+send_all (void)
+{
+    enum { BYTES = 256 << 10, BARRIERS = 16, NAP_US = 2000, LATE_US = 100000, STOP_MS = 500 };
+    void *values;
+    struct accel_work *work;
+    open_job (0);
+    must (!accel_alloc (acc, &values, BYTES, &err), "accel_alloc");
+    memset (values, rank ? 0 : 7, BYTES);
+    for (int i = 0; i < BARRIERS; i++) { /* rank 1 sends what its host says, until there are no more parcels */
+        usleep (rank == 1 ? NAP_US : 0);
+        must (!accel_comm_barrier (world, &err), "barrier");
+    }
+    holds = rank == 1;
+    usleep (rank == 2 ? 0 : (rank + 1) * LATE_US);
+    must (!accel_comm_broadcast_start (world, values, BYTES, ACCEL_UINT8, 0, &work, &err), "start");
+    if (rank == 2)
+        stop_for (STOP_MS);
+    must (!accel_work_wait (work, &err) && is_filled (values, BYTES, 7), "broadcast");
+    holds = false;
+    accel_free (acc, values);
+    accel_close (acc);
+    open_job (0);
+    accel_close (acc);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -179,7 +261,8 @@ main (int argc, char **argv)
         bool closes;
     } scenarios[] = {
         { "early", give_up_first, false }, { "full", fill_arena, false }, { "unshared", unshare_memory, false },
-        { "threads", end_thread, true },   { "serialized", have_no_thread, true },
+        { "threads", end_thread, true },   { "serialized", have_no_thread, true }, { "mixed", wait_in_mpi, true },
+        { "unsent", send_all, true },
     };
     const char *how = argc > 1 ? argv[1] : "";
     size_t i = 0;

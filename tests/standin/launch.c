@@ -35,16 +35,18 @@ standin_use (const char *kernel, const void *address, bool writes, cudaStream_t 
 }
 
 /* Where memory that a kernel uses really is.  Only the thread that runs kernels is here, and each of their threads asks
- * for the same blocks, so it remembers some.  No block is freed while a kernel runs. */
+ * for the same blocks, so it remembers some.  No block is freed while a kernel runs.  The thread sanitizer takes the
+ * kernel's threads for threads of ours. */
 static void *
 real_in_kernel (const char *at, size_t bytes)
 {
     static struct block *recent[16];
-    struct block **near = &recent[(uintptr_t) at / 256 % (sizeof recent / sizeof *recent)], *block = *near;
+    struct block **near = &recent[(uintptr_t) at / 256 % (sizeof recent / sizeof *recent)];
+    struct block *block = __atomic_load_n (near, __ATOMIC_RELAXED);
     if (block && block->real && at >= block->seen && at + bytes <= block->seen + block->bytes)
         return block->real + (at - block->seen);
     pthread_mutex_lock (&standin_lock);
-    *near = block_of (at);
+    __atomic_store_n (near, block_of (at), __ATOMIC_RELAXED);
     void *real = real_of (at, bytes);
     pthread_mutex_unlock (&standin_lock);
     return real;

@@ -481,6 +481,15 @@ lack_gpu_engine (struct lab *lab)
     lab->check.items[2].no_gpu_engine = engine_why;
 }
 
+/* Nobody knows what a lost host has. */
+static void
+lose_host (struct lab *lab)
+{
+    break_connection (lab);
+    lab->check.items[1].gpus = 0;
+    lab->check.mpi.state = CHECK_WAY_LEFT_OUT;
+}
+
 /* All hosts have GPUs, MPI was measured, and the launch measures; of three links, one is slow. */
 static void
 test_nccl (struct config *config)
@@ -495,7 +504,8 @@ test_nccl (struct config *config)
         { "a GPU", lack_gpu, CHECK_WAY_LEFT_OUT, "host b has no GPU" },
         { "GPUs", lack_gpus, CHECK_WAY_UNWANTED, "" },
         { "the engine", lack_gpu_engine, CHECK_WAY_LEFT_OUT, "cannot be used on host c: not installed" },
-        { "MPI", break_mpi, CHECK_WAY_LEFT_OUT, "meet through MPI, which was not measured" },
+        { "a host", lose_host, CHECK_WAY_LEFT_OUT, "find each other through MPI, which was not measured" },
+        { "MPI", break_mpi, CHECK_WAY_LEFT_OUT, "find each other through MPI, which was not measured" },
     };
     set_or_clear ("TRIAL_OUT", "link 0 2 1000000 1e9 1e9\nlink 0 1 1000000 1e9 1e9\nlink 1 2 1000000 1e9 1e7\n");
     set_or_clear ("TRIAL_ERR", NULL);

@@ -541,10 +541,10 @@ test_messages (void)
         { "a partner that waits for others", ACCEL_ENGINE_RECV, partner_waits_in_a_group, NULL },
         { "the message", ACCEL_ENGINE_RECV, partner_sends_the_same, NULL },
         { "a longer message", ACCEL_ENGINE_RECV, partner_sends_more,
-          "rank 2 sends float32 x 5 in accel_comm_send at two.c:12, rank 0 expects float32 x 4 in "
+          "rank 2 sends float32 x 5 in accel_comm_send at two.c:12, but rank 0 expects float32 x 4 in "
           "accel_comm_all_reduce at here.c:7" },
         { "a message of another type", ACCEL_ENGINE_RECV, partner_sends_integers,
-          "rank 2 sends int32 x 4 in accel_comm_send at two.c:12, rank 0 expects float32 x 4 in "
+          "rank 2 sends int32 x 4 in accel_comm_send at two.c:12, but rank 0 expects float32 x 4 in "
           "accel_comm_all_reduce at here.c:7" },
         { "the message after this", ACCEL_ENGINE_RECV, partner_sends_the_next, NULL },
         { "a message to another rank", ACCEL_ENGINE_RECV, partner_sends_to_another, NULL },
@@ -674,7 +674,7 @@ test_differ (void)
     message (2, ACCEL_ENGINE_RECV, 0, 1);
     latest (2)->count = 5;
     is_error (watch_differ (&watch, &call, 0, 2, &err), ACCEL_ERR_PEER,
-              "rank 0 sends float32 x 4 in accel_comm_all_reduce at here.c:7, rank 2 expects float32 x 5 in "
+              "rank 0 sends float32 x 4 in accel_comm_all_reduce at here.c:7, but rank 2 expects float32 x 5 in "
               "accel_comm_recv at two.c:12", "the rank that sends a message says so");
     close_job ();
 }

@@ -4,7 +4,8 @@
  * Each rank writes what it calls, and small data, on a board in the memory of its host, where the other ranks of the
  * host read it.  The last one to write sends all of the host's messages in one bundle: a small one to each rank of the
  * other hosts, so that none waits for another one there, and a large one to their postmen only, which write it on
- * boards for the others.  Nobody has to be in a call of the library to send what others have written.
+ * boards for the others.  Nobody has to be in a call of the library to send what others have written.  Where the engine
+ * may have no thread, a postman would have to be in a call to pass it on, so a large one goes to each rank as well.
  *
  * A postman may be late itself.  So after a while, each rank sends its message to the other ranks of the other hosts,
  * too.  If a rank of the sender's host is late, another one sends what there is to all ranks; from then on, each sends
@@ -133,7 +134,7 @@ static void
 send_bundle (struct flight *flight, uint64_t mask, enum receivers who)
 {
     size_t bytes = pack (flight, mask, NULL);
-    who = bytes <= CONTROL_BYTES ? TO_ALL : who;
+    who = bytes <= CONTROL_BYTES || !mpi_host.has_postmen ? TO_ALL : who;
     char *parcel = parcel_take (bytes), *bundle = parcel ? parcel : (flight->control = malloc (bytes));
     if (!bundle) {
         world_check (MPI_ERR_NO_MEM, "memory for messages");

@@ -193,7 +193,7 @@ void
 host_prepare (const struct accel_engine_job *job, struct whereabouts *own)
 {
     *own = (struct whereabouts){ .machine = identify_machine (), .rank = job->local_rank, .size = job->local_world_size,
-                                 .pid = (int32_t) getpid (), .fd = -1 };
+                                 .pid = (int32_t) getpid (), .fd = -1, .has_threads = world_may_have_threads () };
     if (job->local_rank || job->local_world_size == 1 || job->local_world_size == job->world_size
         || getrandom (&own->token, sizeof own->token, 0) != sizeof own->token)
         return;
@@ -235,6 +235,7 @@ watch (const struct accel_engine_job *job, const struct whereabouts *all, const 
     host->world_size = host->processes ? job->world_size : 0;
     for (int i = 0, number = -1; i < host->world_size; i++) {
         number += !all[i].rank;
+        host->has_postmen = host->has_postmen && all[i].has_threads;
         bool is_here = i >= first && i - first < size && i != job->rank && all[i].machine == all[job->rank].machine;
         host->processes[peers[i]]
             = (struct process){ .rank = i, .pid = all[i].pid, .is_alone = all[i].size == 1,
@@ -269,7 +270,7 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
     struct host *host = &mpi_host;
     bool is_shared = false, has_found = false;
     host->above = host->below = -1;
-    host->is_near = true;
+    host->is_near = host->has_postmen = true;
     for (int first = 0; first < job->world_size; first += all[first].size) {
         if (!is_host (all, job->world_size, first)) {
             watch (job, all, peers, 0, job->world_size);
@@ -295,10 +296,11 @@ host_attach (const struct accel_engine_job *job, const struct whereabouts *all, 
     }
     if (!is_shared)
         return false;
-    if (host->size == 1 && !(host->boards = calloc (1, boards_bytes (job->world_size))))
-        return false;
-    if (host->size == 1)
+    if (host->size == 1 && boards_suit (host->most, job->world_size)) {
+        if (!(host->boards = calloc (1, boards_bytes (job->world_size))))
+            return false;
         close_gates (host->boards, job->world_size);
+    }
     if (!watch (job, all, peers, host->first, host->size))
         return false;
     host->is_postman = host->processes[peers[job->rank]].is_postman;
@@ -315,10 +317,6 @@ host_settle (void)
     host->board_inline = inline_most (host->world_size);
     host->slot_bytes = slot_bytes (host->world_size);
     host->boards_head = boards_head (host->world_size);
-    if (size == 1 && !boards_suit (host->most, host->world_size)) {
-        free (host->boards);
-        host->boards = NULL;
-    }
     if (size == 1)
         return;
     host->arena_bytes = ((struct label *) (void *) host->memory)->arena_bytes;

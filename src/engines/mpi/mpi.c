@@ -100,12 +100,14 @@ doze (int64_t *since, unsigned polls)
         *since = now;
     if (idle_ns < SPIN_NS && !mpi_world.is_crowded)
         return;
+    world_keep_processor (false); /* other threads of the program may be in MPI */
     unlock ();
     if (idle_ns < YIELD_NS)
         sched_yield ();
     else
         nanosleep (&(struct timespec){ .tv_nsec = (long) nap_ns }, NULL);
     lock ();
+    world_keep_processor (true);
 }
 
 static void
@@ -137,6 +139,8 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     while (*at != flight)
         at = &(*at)->next;
     *at = flight->next;
+    if (team->oldest == flight)
+        team->oldest = NULL; /* the next call may have its memory */
     status = flight->status;
     if (status && err)
         *err = flight->error;

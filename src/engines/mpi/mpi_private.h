@@ -135,6 +135,7 @@ struct marks {
 struct host {
     int size, rank; /* of this host; 0: nothing is shared */
     bool is_postman;
+    bool has_postmen; /* every host: they go on whatever the program does */
     bool is_near;   /* all hosts are on one machine */
     int first;      /* rank of the job that is rank 0 here */
     int hosts;      /* of the job */
@@ -309,6 +310,7 @@ struct whereabouts {
     uint64_t token;   /* in the memory */
     int32_t rank, size; /* on its host */
     int32_t pid, fd;
+    int32_t has_threads, unused; /* whether the engine may have threads there */
 };
 
 /** Make the memory of this host, if this rank is the first one there.  @param[out] own  to be told to all */

@@ -366,7 +366,7 @@ moves_after_all (struct team *team, const struct flight *oldest)
     for (int i = 0; i < PROBES; i++) {
         poll_mpi ();
         if (progress (team) || oldest != team_oldest (team)) {
-            team->verdicts = 0;
+            team->waited_ms = team->disputes = team->verdicts = 0;
             return true;
         }
     }

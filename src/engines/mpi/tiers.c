@@ -377,7 +377,7 @@ tiers_advance (struct flight *flight)
     if (tiers->base != mpi_host.finished)
         return false;
     if (!call_reduces (flight->call)) {
-        if (!spread_advance (flight))
+        if (!spread_advance (flight) || flight->window->left)
             return false;
         mpi_host.finished += tiers->pieces;
         return true;

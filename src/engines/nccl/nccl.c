@@ -173,7 +173,7 @@ engine_run (void *transport, const struct accel_engine_call *call, struct accel_
     return status ? status : engine_wait (transport, work, err);
 }
 
-/* NCCL does not tell whom it is waiting for, nor who is the reason of an error of the network's. */
+/* NCCL says neither which rank it is waiting for, nor which one is the reason for a network error. */
 static bool
 engine_awaits (void *transport, int rank)
 {

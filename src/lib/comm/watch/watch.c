@@ -94,10 +94,10 @@ differ_in_message (const struct watch *watch, const struct accel_engine_call *ca
     jobseg_describe (watch_slot (watch, partner), there, sizeof there); /* it waits in its call, too */
     watch_describe_site (call->site, here, sizeof here);
     if (call->kind == ACCEL_ENGINE_SEND)
-        return accel_fail (err, ACCEL_ERR_PEER, "rank %d sends %s x %llu in %s, rank %d expects %s %s",
+        return accel_fail (err, ACCEL_ERR_PEER, "rank %d sends %s x %llu in %s, but rank %d expects %s %s",
                            watch_name (watch, watch->rank), accel_dtype_name (call->dtype),
                            (unsigned long long) call->count, here, watch_name (watch, partner), what, there);
-    return accel_fail (err, ACCEL_ERR_PEER, "rank %d sends %s %s, rank %d expects %s x %llu in %s",
+    return accel_fail (err, ACCEL_ERR_PEER, "rank %d sends %s %s, but rank %d expects %s x %llu in %s",
                        watch_name (watch, partner), what, there, watch_name (watch, watch->rank),
                        accel_dtype_name (call->dtype), (unsigned long long) call->count, here);
 }
