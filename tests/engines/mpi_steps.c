@@ -264,8 +264,9 @@ end (struct sum *sum)
 static void
 meet_beside (bool is_late)
 {
-    const char *step = is_late ? "late-step" : "step", *begun = is_late ? "late" : "begun", *told = is_late ? "late-told" : "told",
-               *read = is_late ? "late-read" : "read", *over = is_late ? "late-over" : "over";
+    const char *step = is_late ? "late" : "early", *begun = is_late ? "late-begun" : "begun",
+               *told = is_late ? "late-told" : "told", *read = is_late ? "late-read" : "read",
+               *over = is_late ? "late-over" : "over";
     struct sum first, second;
     begin_step (step);
     if (rank == 0)
@@ -408,7 +409,7 @@ take_nothing (void)
 {
     enum { LONG = 500 };
     struct sum sum = { .count = LARGE, .values = malloc (LARGE * sizeof (float)) };
-    void *own;
+    void *own = NULL;
     open_job (20000);
     must (sum.values && !accel_alloc (acc, &own, LARGE * sizeof (float), &err), "memory");
     come_last (1);
