@@ -7,19 +7,15 @@
  *   tiers flights  several in flight, waited for in different orders
  *   tiers spread   broadcasts and all-gathers, in flight among all-reduces
  *   tiers ahead    small sums: the first rank starts them before the second one, and the last rank is late
- *   tiers stopped  a rank that has given its part is stopped, while its host's other rank goes on
- *   tiers behind   small sums: one rank of a host is late, and another one is stopped before it can read of that
  *   tiers opens    the job is opened and closed again */
 #include <accel/accel.h>
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 16, FLIGHTS = 11, AHEAD = 16, BEHIND = 24 }; /* more than a board holds */
+enum { MOST_RANKS = 16, FLIGHTS = 11, AHEAD = 16 }; /* more than a board holds */
 
 static struct accel *acc;
 static struct accel_comm *world;
@@ -354,70 +350,6 @@ ahead (void)
     }
 }
 
-/* Nothing in this process goes on, threads included. */
-static void
-stop_for (unsigned ms)
-{
-    pid_t pid = fork ();
-    if (!pid) {
-        usleep (ms * 1000);
-        kill (getppid (), SIGCONT);
-        _exit (0);
-    }
-    raise (SIGSTOP);
-    waitpid (pid, NULL, 0);
-}
-
-/* Results that a rank has not taken stay where they are: rank 0 has not as many places for them as it has pieces. */
-static void
-stopped (void)
-{
-    enum { LATE_US = 100000, STOP_MS = 500 };
-    for (uint32_t round = 0; round < 3; round++) {
-        struct call call = { .dtype = ACCEL_FLOAT32, .op = ACCEL_SUM, .seed = round, .count = 1 << 20 };
-        call.own[0] = rank == 1;
-        call.send = get_buffer (call.count * sizeof (float), call.own[0]);
-        call.recv = get_buffer (call.count * sizeof (float), false);
-        for (size_t i = 0; i < call.count; i++)
-            put (call.send, i, call.dtype, number_of (rank, i, call.seed, call.dtype));
-        must (accel_comm_barrier (world, &err), "barrier");
-        usleep (rank == 1 ? LATE_US : 0);
-        must (accel_comm_all_reduce_start (world, call.send, call.recv, call.count, call.dtype, call.op, &call.work,
-                                           &err), "start");
-        if (rank == 1)
-            stop_for (STOP_MS);
-        must (accel_work_wait (call.work, &err), "wait");
-        check (&call);
-    }
-}
-
-/* Rank 1 writes what has the places of earlier messages as soon as all have read those, rank 0 included. */
-static void
-behind (void)
-{
-    enum { LATE_US = 400000, READ_US = 150000, STOP_MS = 600 };
-    struct accel_work *works[BEHIND];
-    int32_t sums[BEHIND];
-    must (accel_comm_barrier (world, &err), "barrier");
-    usleep (rank == 1 ? LATE_US : 0);
-    for (int i = 0; i < BEHIND; i++) {
-        sums[i] = i + 1;
-        must (accel_comm_all_reduce_start (world, &sums[i], &sums[i], 1, ACCEL_INT32, ACCEL_SUM, &works[i], &err),
-              "start");
-    }
-    if (rank == 0) {
-        usleep (READ_US);
-        stop_for (STOP_MS);
-    }
-    for (int i = 0; i < BEHIND; i++, calls++) {
-        must (accel_work_wait (works[i], &err), "wait");
-        if (sums[i] == (i + 1) * size)
-            continue;
-        fprintf (stderr, "rank %d: WRONG: sum %d is %d\n", rank, i, (int) sums[i]);
-        failures++;
-    }
-}
-
 int
 main (int argc, char **argv)
 {
@@ -434,10 +366,6 @@ main (int argc, char **argv)
             spread ();
         else if (!strcmp (how, "ahead"))
             ahead ();
-        else if (!strcmp (how, "stopped"))
-            stopped ();
-        else if (!strcmp (how, "behind"))
-            behind ();
         else if (strcmp (how, "calls"))
             in_flight ();
         else
