@@ -9,12 +9,12 @@
  *   mpi_steps read      the same hosts: a rank reads nothing while others are many calls ahead
  *   mpi_steps seen      hosts of 3 and 1 ranks: the same within one host
  *   mpi_steps taken     hosts of 2 and 2 ranks: a rank gives its part of a large sum, and takes nothing for a while
- *   mpi_steps numbers   hosts of 1 and 2 ranks: a rank starts the second large sum before it sees that the first can run
+ *   mpi_steps numbers   hosts of 1 and 2 ranks: a rank starts a large sum before it sees that an earlier one can run
  *   mpi_steps overtaken hosts of 2 and 1 ranks: a message is held back, and a barrier that was started later is not
  *   mpi_steps halves    the same 3 ranks: a large sum of 16-bit floats
  *   mpi_steps carries   hosts of 2 and 1 ranks: a rank ends that carries a part of a large sum
  *   mpi_steps last      the same: a rank ends, and its last message is held back
- *   mpi_steps ghost     hosts of 1 and 1 ranks: a message that nobody receives fails, and the job cannot be opened again
+ *   mpi_steps ghost     hosts of 1 and 1 ranks: a message that nobody receives fails, and no job can be opened again
  *   mpi_steps parcels   hosts of 1 and 2 ranks: many small sums, of which MPI copies none
  *   mpi_steps permuted  hosts of 1 and 3 ranks share no memory if ranks are in another order on their host
  *   mpi_steps machines  hosts of 2 and 1 ranks: nor do ranks of different machines, whatever they say of hosts
