@@ -13,7 +13,6 @@
  *   mpi_steps overtaken hosts of 2 and 1 ranks: a message is held back, and a barrier that was started later is not
  *   mpi_steps halves    the same 3 ranks: a large sum of 16-bit floats
  *   mpi_steps carries   hosts of 2 and 1 ranks: a rank ends that carries a part of a large sum
- *   mpi_steps last      the same: a rank ends, and its last message is held back
  *   mpi_steps ghost     hosts of 1 and 1 ranks: a message that nobody receives fails, and no job can be opened again
  *   mpi_steps parcels   hosts of 1 and 2 ranks: many small sums, of which MPI copies none
  *   mpi_steps permuted  hosts of 1 and 3 ranks share no memory if ranks are in another order on their host
@@ -27,7 +26,6 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <mpi.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,8 +55,7 @@ must (bool good, const char *what)
 static int sent_to[MOST_RANKS], got_from[MOST_RANKS], got;
 static bool holds;            /* messages do not come */
 static const char *until;     /* before this file is there */
-static bool waits_for_end;    /* before an end was seen */
-static int held;              /* since then */
+static int held;              /* how many times MPI was asked since */
 static bool lowers, replaces;
 
 /* The descriptor of the shared memory becomes that of another file. */
@@ -94,7 +91,7 @@ int
 MPI_Test (MPI_Request *request, int *done, MPI_Status *status)
 {
     enum { MORE = 100 };
-    held += holds && !(until && access (until, F_OK)) && !waits_for_end;
+    held += holds && !(until && access (until, F_OK));
     holds = holds && held < MORE;
     *done = 0;
     int code = holds ? MPI_SUCCESS : PMPI_Test (request, done, status);
@@ -102,18 +99,6 @@ MPI_Test (MPI_Request *request, int *done, MPI_Status *status)
     if (*done && status != MPI_STATUS_IGNORE && status->MPI_SOURCE >= 0)
         got_from[status->MPI_SOURCE % MOST_RANKS]++;
     return code;
-}
-
-/* The engine asks for one process at a time whether it has ended. */
-int
-poll (struct pollfd *fds, nfds_t count, int timeout)
-{
-    static int (*next) (struct pollfd *fds, nfds_t count, int timeout);
-    if (!next)
-        *(void **) &next = dlsym (RTLD_NEXT, "poll");
-    int found = next (fds, count, timeout);
-    waits_for_end = waits_for_end && !(holds && count == 1 && !timeout && found == 1);
-    return found;
 }
 
 int
@@ -510,23 +495,6 @@ be_overtaken (void)
     must (!accel_work_wait (work, &err), "wait");
 }
 
-/* The end of rank 1 is seen at once.  Its message comes after the engine has asked MPI many times. */
-static void
-come_at_last (void)
-{
-    open_job (10000);
-    float value = (float) rank;
-    if (rank == 1) {
-        must (!accel_comm_send (world, &value, 1, ACCEL_FLOAT32, 0, &err), "send");
-        raise (SIGKILL);
-    }
-    if (rank == 0) {
-        holds = waits_for_end = true;
-        must (!accel_comm_recv (world, &value, 1, ACCEL_FLOAT32, 1, &err) && value == 1, "receive");
-    }
-    leave_at_once ();
-}
-
 static void
 leave_a_ghost (void)
 {
@@ -634,7 +602,7 @@ main (int argc, char **argv)
         { "read", read_nothing, false },          { "seen", see_nothing, false },
         { "taken", take_nothing, false },         { "numbers", start_two, false },
         { "halves", add_halves, false },          { "carries", end_while_carrying, false },
-        { "overtaken", be_overtaken, false },     { "last", come_at_last, false },
+        { "overtaken", be_overtaken, false },
         { "ghost", leave_a_ghost, false },        { "parcels", send_parcels, false },
         { "permuted", change_places, false },     { "machines", be_elsewhere, false },
         { "replaced", find_another, false },
