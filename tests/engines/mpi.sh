@@ -89,7 +89,24 @@ done
 export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 exec "$@"
 END
-chmod +x hosts layout
+# As on the host that the first argument names for each rank: placed "a b a b" COMMAND...
+cat >placed <<'END'
+#!/bin/sh
+places=$1 RANK=${OMPI_COMM_WORLD_RANK-$PMI_RANK} WORLD_SIZE=${OMPI_COMM_WORLD_SIZE-$PMI_SIZE}
+LOCAL_RANK=0 LOCAL_WORLD_SIZE=0 rank=0
+shift
+here=$(echo "$places" | cut -d " " -f $((RANK + 1)))
+for place in $places; do
+    if [ "$place" = "$here" ]; then
+        LOCAL_WORLD_SIZE=$((LOCAL_WORLD_SIZE + 1))
+        [ $rank -ge "$RANK" ] || LOCAL_RANK=$((LOCAL_RANK + 1))
+    fi
+    rank=$((rank + 1))
+done
+export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+exec "$@"
+END
+chmod +x hosts layout placed
 port=$(free_port)
 
 test_expect_success '1 process' 'conforms 1 $all'
@@ -114,34 +131,46 @@ test_expect_success '2 hosts of 2 ranks' '
 # ---- through the memory of each host ----
 
 tiers=$builddir/tests/engines/tiers
-# in_tiers RANKS LAYOUT NUMBER WHAT
+# in_tiers RANKS LAYOUT SHARERS CALLS WHAT
 in_tiers () {
-    under_mpirun "$1" ./layout "$2" "$tiers" "$4" >out && grep "^mpi, $1 ranks: $3 calls\$" out
+    case $2 in
+    *[a-z]*) by=./placed ;;
+    *) by=./layout ;;
+    esac
+    under_mpirun "$1" $by "$2" "$tiers" "$5" >out && grep "^mpi, $1 ranks, $3 of which share memory: $4 calls\$" out
 }
 test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a reduction in the order of ranks' '
-    in_tiers 4 "2 2" 70 calls'
-test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 33 flights'
-test_expect_success 'large broadcasts and all-gathers, on hosts of 1, 2 and 1 ranks' 'in_tiers 4 "1 2 1" 66 spread'
-test_expect_success 'small sums of ranks that are many calls apart' 'in_tiers 3 "2 1" 16 ahead'
+    in_tiers 4 "2 2" 4 70 calls'
+test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 2 33 flights'
+test_expect_success 'reduce-scatters, too, on hosts of 1, 2 and 1 ranks' 'in_tiers 4 "1 2 1" 2 68 scatter'
+test_expect_success 'large broadcasts and all-gathers, on hosts of 1, 2 and 1 ranks' 'in_tiers 4 "1 2 1" 2 66 spread'
+test_expect_success 'the same where ranks of other hosts are between those of a host' '
+    in_tiers 4 "a b a b" 4 66 spread && in_tiers 4 "a b b a" 4 68 scatter'
+test_expect_success 'small sums of ranks that are many calls apart' '
+    in_tiers 3 "2 1" 2 16 ahead && in_tiers 3 "a b a" 2 16 ahead'
 if is_long; then
-    while read -r ranks layout; do
-        test_expect_success "large all-reduces on hosts of $layout ranks" '
-            in_tiers $ranks "$layout" 70 calls && in_tiers $ranks "$layout" 33 flights &&
-                in_tiers $ranks "$layout" 66 spread'
+    while read -r ranks sharers layout; do
+        test_expect_success "large calls on hosts of $layout ranks" '
+            in_tiers $ranks "$layout" $sharers 70 calls && in_tiers $ranks "$layout" $sharers 33 flights &&
+                in_tiers $ranks "$layout" $sharers 66 spread && in_tiers $ranks "$layout" $sharers 68 scatter'
     done <<'EOT'
-3 1 2
-4 1 3
-4 3 1
-4 1 2 1
-6 1 1 2 2
-7 4 3
+3 2 1 2
+4 3 1 3
+4 3 3 1
+4 2 1 2 1
+6 4 1 1 2 2
+7 7 4 3
+4 4 a b a b
+5 4 a b c b a
 EOT
-    test_expect_success 'the job is opened again' 'in_tiers 4 "2 2" 99 opens'
+    test_expect_success 'the job is opened again' 'in_tiers 4 "2 2" 4 99 opens'
+    test_expect_success 'ranks of two hosts in turns, everything' '
+        under_mpirun 4 ./placed "a b a b" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
     test_expect_success 'hosts of 2, 1 and 1 ranks, everything' '
         under_mpirun 4 ./layout "2 1 1" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
     test_expect_success 'without shared memory, MPI does it all' '
         under_mpirun 4 ./layout "2 2" sh -c "ulimit -f 20000 && exec $tiers flights" >out &&
-        grep "^mpi, 4 ranks: 33 calls\$" out'
+        grep "^mpi, 4 ranks, 0 of which share memory: 33 calls\$" out'
 fi
 
 # ---- who is chosen, and who is refused ----

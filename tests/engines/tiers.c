@@ -5,6 +5,7 @@
  *
  *   tiers calls    one after the other: every element type and operation, lengths around the pieces, in place and not
  *   tiers flights  several in flight, waited for in different orders
+ *   tiers scatter  reduce-scatters like the all-reduces of `calls`, then some in flight among all-reduces
  *   tiers spread   broadcasts and all-gathers, in flight among all-reduces
  *   tiers ahead    small sums: the first rank starts them before the second one, and the last rank is late
  *   tiers opens    the job is opened and closed again */
@@ -145,6 +146,7 @@ struct call {
     enum accel_dtype dtype;
     enum accel_op op;
     size_t count;
+    bool scatters; /* a reduce-scatter, with so many elements in a row */
     bool in_place;
     uint32_t seed;
     void *send, *recv;
@@ -175,12 +177,14 @@ give_buffer (void *memory, bool own)
 static void
 fill (struct call *call)
 {
-    size_t bytes = call->count * accel_dtype_bytes (call->dtype);
+    size_t row = call->count * accel_dtype_bytes (call->dtype), bytes = row * (call->scatters ? (size_t) size : 1);
     call->own[0] = random_of (call->seed ^ (uint32_t) rank) & 4;
     call->own[1] = random_of (call->seed ^ (uint32_t) rank) & 8;
     call->send = get_buffer (bytes, call->own[0]);
-    call->recv = call->in_place ? call->send : get_buffer (bytes, call->own[1]);
-    for (size_t i = 0; i < call->count; i++)
+    call->recv = !call->in_place  ? get_buffer (row, call->own[1])
+                 : call->scatters ? (char *) call->send + (size_t) rank * row
+                                  : call->send;
+    for (size_t i = 0; i < call->count * (call->scatters ? (size_t) size : 1); i++)
         put (call->send, i, call->dtype, number_of (rank, i, call->seed, call->dtype));
 }
 
@@ -189,15 +193,19 @@ check (struct call *call)
 {
     size_t unit = accel_dtype_bytes (call->dtype);
     unsigned char wanted[8], sent[8];
-    for (size_t i = 0; i < call->count; i++) {
-        put (wanted, 0, call->dtype, expected_of (i, call->seed, call->dtype, call->op));
+    size_t own = call->scatters ? (size_t) rank * call->count : 0, elements = call->count * (call->scatters ? (size_t) size : 1);
+    for (size_t i = 0; i < elements; i++) {
+        bool is_result = i >= own && i - own < call->count;
         put (sent, 0, call->dtype, number_of (rank, i, call->seed, call->dtype));
-        bool good = !memcmp ((char *) call->recv + i * unit, wanted, unit)
-                    && (call->in_place || !memcmp ((char *) call->send + i * unit, sent, unit));
+        bool good = (call->in_place && is_result) || !memcmp ((char *) call->send + i * unit, sent, unit);
+        if (is_result) {
+            put (wanted, 0, call->dtype, expected_of (i, call->seed, call->dtype, call->op));
+            good = good && !memcmp ((char *) call->recv + (i - own) * unit, wanted, unit);
+        }
         if (good)
             continue;
-        fprintf (stderr, "rank %d: WRONG: %s, operation %d, %zu of %zu\n", rank, accel_dtype_name (call->dtype),
-                 (int) call->op, i, call->count);
+        fprintf (stderr, "rank %d: WRONG: %s, operation %d%s, %zu of %zu\n", rank, accel_dtype_name (call->dtype),
+                 (int) call->op, call->scatters ? ", scattered" : "", i, call->count);
         failures++;
         break;
     }
@@ -208,26 +216,48 @@ check (struct call *call)
 }
 
 static void
-one_by_one (void)
+run (struct call *call)
+{
+    fill (call);
+    must (call->scatters ? accel_comm_reduce_scatter (world, call->send, call->recv, call->count, call->dtype, call->op,
+                                                      &err)
+                         : accel_comm_all_reduce (world, call->send, call->recv, call->count, call->dtype, call->op, &err),
+          "a reduction");
+    check (call);
+}
+
+/* Rows of a reduce-scatter are shorter. */
+static void
+one_by_one (bool scatters)
 {
     static const enum accel_dtype dtypes[] = { ACCEL_FLOAT32, ACCEL_FLOAT64, ACCEL_INT32, ACCEL_INT64,
                                                 ACCEL_BOOL,    ACCEL_FLOAT16, ACCEL_BFLOAT16 };
     static const size_t bytes[] = { 256 << 10, (256 << 10) + 8, (1 << 20) - 64, (1 << 20) + 72, (2 << 20) + 8 };
-    for (uint32_t i = 0; i < 2 * sizeof bytes / sizeof *bytes * sizeof dtypes / sizeof *dtypes; i++) {
+    for (uint32_t i = 0; i < (scatters ? 1 : 2) * sizeof bytes / sizeof *bytes * sizeof dtypes / sizeof *dtypes; i++) {
         struct call call = { .dtype = dtypes[i % 7], .op = (enum accel_op) (i % ACCEL_OP_COUNT), .seed = i,
-                             .in_place = i & 1 };
+                             .in_place = i & 1, .scatters = scatters };
         if (call.op == ACCEL_AVG && call.dtype > ACCEL_BFLOAT16)
             call.op = ACCEL_SUM;
-        call.count = bytes[i / 7 % 5] / accel_dtype_bytes (call.dtype);
-        fill (&call);
-        must (accel_comm_all_reduce (world, call.send, call.recv, call.count, call.dtype, call.op, &err), "all-reduce");
-        check (&call);
+        call.count = bytes[i / 7 % 5] / accel_dtype_bytes (call.dtype) / (scatters ? 4 : 1);
+        run (&call);
     }
+}
+
+static void
+start (struct call *call)
+{
+    fill (call);
+    if (call->scatters)
+        must (accel_comm_reduce_scatter_start (world, call->send, call->recv, call->count, call->dtype, call->op,
+                                               &call->work, &err), "start");
+    else
+        must (accel_comm_all_reduce_start (world, call->send, call->recv, call->count, call->dtype, call->op,
+                                           &call->work, &err), "start");
 }
 
 /* Small ones, which go another way, are among them. */
 static void
-in_flight (void)
+in_flight (bool some_scatter)
 {
     for (uint32_t round = 0; round < 3; round++) {
         struct call flights[FLIGHTS];
@@ -236,9 +266,10 @@ in_flight (void)
             flights[i] = (struct call){ .dtype = ACCEL_FLOAT32, .op = i & 1 ? ACCEL_SUM : ACCEL_AVG, .seed = number,
                                         .in_place = number & 1 };
             flights[i].count = number % 4 == 2 ? number % 1000 + 1 : (256 << 10) + number % (1 << 18);
-            fill (&flights[i]);
-            must (accel_comm_all_reduce_start (world, flights[i].send, flights[i].recv, flights[i].count,
-                                               ACCEL_FLOAT32, flights[i].op, &flights[i].work, &err), "start");
+            flights[i].scatters = some_scatter && i % 3;
+            if (flights[i].scatters)
+                flights[i].count = flights[i].count / 4 + 1;
+            start (&flights[i]);
         }
         for (uint32_t i = 0; i < FLIGHTS; i++) {
             struct call *call = &flights[(i * 2 + (uint32_t) rank) % FLIGHTS];
@@ -312,10 +343,7 @@ spread (void)
             copies[i].count = number % 5 ? copies[i].count : number % 20000 + 1;
             start_copy (&copies[i]);
             if (i == 4)
-                fill (&sum);
-            if (i == 4)
-                must (accel_comm_all_reduce_start (world, sum.send, sum.recv, sum.count, sum.dtype, sum.op, &sum.work,
-                                                   &err), "start");
+                start (&sum);
         }
         must (accel_work_wait (sum.work, &err), "wait");
         check (&sum);
@@ -350,11 +378,26 @@ ahead (void)
     }
 }
 
+/* Ranks that have mapped the memory of a host. */
+static int
+count_sharers (void)
+{
+    char line[512];
+    int32_t sharers = 0;
+    FILE *maps = fopen ("/proc/self/maps", "r");
+    while (maps && !sharers && fgets (line, sizeof line, maps))
+        sharers = strstr (line, "memfd:accel-mpi") != NULL;
+    if (maps)
+        fclose (maps);
+    must (accel_comm_all_reduce (world, &sharers, &sharers, 1, ACCEL_INT32, ACCEL_SUM, &err), "sum");
+    return sharers;
+}
+
 int
 main (int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
-    int rounds = !strcmp (how, "opens") ? 3 : 1;
+    int rounds = !strcmp (how, "opens") ? 3 : 1, sharers = 0;
     char engine[64] = "";
     while (rounds--) {
         must (accel_open (&acc, NULL, &err), "accel_open");
@@ -366,13 +409,16 @@ main (int argc, char **argv)
             spread ();
         else if (!strcmp (how, "ahead"))
             ahead ();
-        else if (strcmp (how, "calls"))
-            in_flight ();
+        else if (!strcmp (how, "calls"))
+            one_by_one (false);
+        else if (!strcmp (how, "scatter"))
+            one_by_one (true), in_flight (true);
         else
-            one_by_one ();
+            in_flight (false);
+        sharers = count_sharers ();
         accel_close (acc);
     }
     if (rank == 0)
-        printf ("%s, %d ranks: %d calls\n", engine, size, calls);
+        printf ("%s, %d ranks, %d of which share memory: %d calls\n", engine, size, sharers, calls);
     return failures ? 1 : 0;
 }

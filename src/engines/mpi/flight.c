@@ -42,6 +42,15 @@ set_leg (struct flight *flight, int i)
     leg->in_bytes = leg->in ? row : 0;
 }
 
+/* Of all rows that are sent. */
+static size_t
+send_bytes (const struct flight *flight)
+{
+    const struct accel_engine_call *call = flight->call;
+    bool each = call->kind == ACCEL_ENGINE_ALL_TO_ALL || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
+    return row_of (call) * (each ? (size_t) flight->team->size : 1);
+}
+
 static size_t
 inline_of (const struct flight *flight, size_t bytes)
 {
@@ -149,7 +158,7 @@ flight_create (struct team *team, const struct accel_engine_call *call)
     memcpy (flight->pairs, team->pairs_to, size * sizeof *flight->pairs);
     flight->serial = team->boarded;
     team->boarded += flight->is_boarded;
-    flight->legs[team->rank].send_at = arena_offset (call->send, row_of (call));
+    flight->legs[team->rank].send_at = arena_offset (call->send, send_bytes (flight));
     flight->legs[team->rank].recv_at = arena_offset (call->recv, row_of (call));
     flight->tag = mpi_world.next_tag;
     mpi_world.next_tag = flight->tag + 2 < mpi_world.last_tag ? flight->tag + 2 : TAG_FIRST;
