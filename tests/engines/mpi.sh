@@ -137,22 +137,24 @@ in_tiers () {
     *[a-z]*) by=./placed ;;
     *) by=./layout ;;
     esac
-    under_mpirun "$1" $by "$2" "$tiers" "$5" >out && grep "^mpi, $1 ranks, $3 of which share memory: $4 calls\$" out
+    under_mpirun "$1" $by "$2" "$tiers" "$5" >out && grep "^mpi, $1 ranks, $3 of which share memory: $4\$" out
 }
 test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a reduction in the order of ranks' '
-    in_tiers 4 "2 2" 4 70 calls'
-test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 2 33 flights'
-test_expect_success 'reduce-scatters, too, on hosts of 1, 2 and 1 ranks' 'in_tiers 4 "1 2 1" 2 68 scatter'
-test_expect_success 'large broadcasts and all-gathers, on hosts of 1, 2 and 1 ranks' 'in_tiers 4 "1 2 1" 2 66 spread'
+    in_tiers 4 "2 2" 4 "70 calls" calls'
+test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 2 "33 calls" flights'
+test_expect_success 'reduce-scatters, too, on hosts of 2, 1 and 2 ranks' 'in_tiers 5 "2 1 2" 4 "68 calls" scatter'
+test_expect_success 'large broadcasts and all-gathers, on hosts of 1, 2 and 1 ranks' 'in_tiers 4 "1 2 1" 2 "66 calls" spread'
 test_expect_success 'the same where ranks of other hosts are between those of a host' '
-    in_tiers 4 "a b a b" 4 66 spread && in_tiers 4 "a b b a" 4 68 scatter'
+    in_tiers 4 "a b a b" 4 "66 calls" spread && in_tiers 5 "a b b a b" 5 "68 calls" scatter'
+test_expect_success 'groups share memory as well, and give it back' 'in_tiers 4 "2 2" 4 "105 calls, groups do so, too" groups'
 test_expect_success 'small sums of ranks that are many calls apart' '
-    in_tiers 3 "2 1" 2 16 ahead && in_tiers 3 "a b a" 2 16 ahead'
+    in_tiers 3 "2 1" 2 "16 calls" ahead && in_tiers 3 "a b a" 2 "16 calls" ahead'
 if is_long; then
     while read -r ranks sharers layout; do
         test_expect_success "large calls on hosts of $layout ranks" '
-            in_tiers $ranks "$layout" $sharers 70 calls && in_tiers $ranks "$layout" $sharers 33 flights &&
-                in_tiers $ranks "$layout" $sharers 66 spread && in_tiers $ranks "$layout" $sharers 68 scatter'
+            in_tiers $ranks "$layout" $sharers "70 calls" calls && in_tiers $ranks "$layout" $sharers "33 calls" flights &&
+                in_tiers $ranks "$layout" $sharers "66 calls" spread && in_tiers $ranks "$layout" $sharers "68 calls" scatter &&
+                in_tiers $ranks "$layout" $sharers "105 calls.*" groups'
     done <<'EOT'
 3 2 1 2
 4 3 1 3
@@ -162,8 +164,9 @@ if is_long; then
 7 7 4 3
 4 4 a b a b
 5 4 a b c b a
+6 6 3 3
 EOT
-    test_expect_success 'the job is opened again' 'in_tiers 4 "2 2" 4 99 opens'
+    test_expect_success 'the job is opened again' 'in_tiers 4 "2 2" 4 "99 calls" opens'
     test_expect_success 'ranks of two hosts in turns, everything' '
         under_mpirun 4 ./placed "a b a b" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
     test_expect_success 'hosts of 2, 1 and 1 ranks, everything' '
@@ -248,6 +251,7 @@ bounds () {
 }
 test_expect_success 'and so does who waits in the same one' 'bounds 3 "1 1 1" early'
 test_expect_success 'accel_alloc() may have more than fits into the memory of the host' 'bounds 3 "2 1" full'
+test_expect_success 'a group of which a rank has no memory for large calls needs none' 'bounds 3 "2 1" crowded'
 test_expect_success 'where one host cannot share memory, none does' 'bounds 4 "2 2" unshared'
 test_expect_success 'the thread of the engine ends with the job' 'bounds 2 "1 1" threads'
 test_expect_success 'beside MPI of the program, the engine has no thread' 'bounds 2 "1 1" serialized'
@@ -310,6 +314,7 @@ if grep -q "Open MPI" version; then
     }
     if [ "${MPI_STEPS-}" = yes ]; then
         test_expect_success 'a rank that ends while it carries a part of a large sum is named' 'recovers carries'
+        test_expect_success 'and in a group' 'recovers grouped'
     fi
     for scenario in killed killed-large-shared; do
         is_long || [ $scenario = killed ] || continue

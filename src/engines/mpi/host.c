@@ -27,8 +27,6 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 struct host mpi_host = { .fd = -1 };
 
-static struct marks own_marks; /* of a rank that is alone on its host */
-
 /* What the memory begins with. */
 struct label {
     uint64_t token;
@@ -39,13 +37,6 @@ static size_t
 round_up (size_t value, size_t unit)
 {
     return (value + unit - 1) / unit * unit;
-}
-
-/* Each rank has a stage for what it gives, and one for what it gets. */
-static size_t
-stage_bytes (void)
-{
-    return (size_t) (TIERS_STAGED + TIERS_WINDOW) * TIERS_PIECE;
 }
 
 /* ---- boards ---- */
@@ -97,7 +88,7 @@ close_gates (unsigned char *boards, int world_size)
 static size_t
 boards_at (size_t size)
 {
-    return PAGE + size * sizeof (struct marks) + size * stage_bytes ();
+    return PAGE + size * sizeof (struct marks) + size * STAGE_BYTES;
 }
 
 static size_t
@@ -214,8 +205,9 @@ attach (const struct whereabouts *first)
            && ((struct label *) (void *) mpi_host.memory)->token == first->token;
 }
 
-/* Which host rank @i is on: it has the first rank there that still lacks one with that number.  Hosts of which the
- * ranks only believe to be on several are told apart, too.  @param counts  [i] ranks found of the host of each first rank
+/* Which host rank @i is on: the first one that lacks a rank with its number there.  If all ranks are on one machine,
+ * and only believe to be on several hosts, these are told apart, too.
+ * @param counts  [i], at the first rank of each host: ranks that were found
  * @return the first rank there, or -1 */
 static int
 find_first (const struct whereabouts *all, const int *counts, int i)
@@ -263,7 +255,8 @@ watch (const struct accel_engine_job *job, const struct whereabouts *all, const 
     host->world_size = host->processes ? job->world_size : 0;
     for (int i = 0; i < host->world_size; i++) {
         int number = places ? places->host_of[i] : 0;
-        bool is_here = (!places || number == places->here) && i != job->rank && all[i].machine == all[job->rank].machine;
+        bool is_near = i != job->rank && all[i].machine == all[job->rank].machine;
+        bool is_here = is_near && (!places || number == places->here);
         host->has_postmen = host->has_postmen && all[i].has_threads;
         host->processes[peers[i]]
             = (struct process){ .rank = i, .pid = all[i].pid, .host = number,
@@ -320,19 +313,18 @@ host_settle (void)
 {
     struct host *host = &mpi_host;
     size_t size = (size_t) host->size;
-    host->marks = &own_marks;
-    own_marks = (struct marks){ .read = BOARD_FIRST };
+    host->marks = &host->places->alone;
+    host->marks->read = BOARD_FIRST;
     host->board_inline = inline_most (host->world_size);
     host->slot_bytes = slot_bytes (host->world_size);
     host->boards_head = boards_head (host->world_size);
-    host->places->marks[0] = host->marks;
     if (size == 1)
         return;
     host->arena_bytes = ((struct label *) (void *) host->memory)->arena_bytes;
     host->marks = (struct marks *) (void *) (host->memory + PAGE);
     for (size_t i = 0; i < size; i++) {
         host->places->marks[i] = &host->marks[i];
-        host->places->stages[i] = host->memory + PAGE + size * sizeof *host->marks + i * stage_bytes ();
+        host->places->stages[i] = host->memory + PAGE + size * sizeof *host->marks + i * STAGE_BYTES;
     }
     if (boards_suit (host->most, host->world_size))
         host->boards = host->memory + boards_at (size);

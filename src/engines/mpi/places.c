@@ -5,6 +5,7 @@
 
 #include "engines/mpi/mpi_private.h"
 
+#include <stdalign.h>
 #include <stdlib.h>
 
 /* Hosts get numbers in the order of their first ranks. */
@@ -37,11 +38,24 @@ put_in_order (struct places *places, int size)
     places->begins[places->hosts] = at;
 }
 
+/* From rank to rank, the ranks of a host send their rows to all other hosts.  In the chain of hosts, each row crosses
+ * the busiest link once. */
+static bool
+saves_scatter (const struct places *places, int size)
+{
+    int most = 0;
+    for (int host = 0; host < places->hosts; host++) {
+        int here = places_size (places, host), rows = here * (size - here);
+        most = rows > most ? rows : most;
+    }
+    return places->hosts == 1 || most > size;
+}
+
 struct places *
 places_create (const int *labels, int size, int rank)
 {
     size_t ranks = (size_t) size;
-    struct places *places = calloc (1, sizeof *places);
+    struct places *places = aligned_alloc (alignof (struct places), sizeof *places);
     int *numbers = calloc (4 * ranks + 1, sizeof *numbers);
     if (!places || !numbers) {
         free (places);
@@ -52,13 +66,16 @@ places_create (const int *labels, int size, int rank)
                                .begins = numbers + 3 * ranks };
     number_hosts (places, labels, size);
     put_in_order (places, size);
+    places->saves_scatter = saves_scatter (places, size);
     places->here = places->host_of[rank];
     places->size = places_size (places, places->here);
     places->rank = places->place_of[rank];
     places->marks = calloc ((size_t) places->size, sizeof *places->marks);
     places->stages = calloc ((size_t) places->size, sizeof *places->stages);
-    if (places->marks && places->stages)
+    if (places->marks && places->stages) {
+        places->marks[0] = places->size == 1 ? &places->alone : NULL;
         return places;
+    }
     places_destroy (places);
     return NULL;
 }

@@ -65,8 +65,9 @@ carrier_on (const struct flight *flight, int host, size_t q)
 {
     const struct places *places = flight->team->places;
     int origin = piece_at (flight, q).origin;
-    return places->host_of[origin] == host ? origin
-                                           : places_rank (places, host, (int) (q % (size_t) places_size (places, host)));
+    if (places->host_of[origin] == host)
+        return origin;
+    return places_rank (places, host, (int) (q % (size_t) places_size (places, host)));
 }
 
 static int
@@ -123,7 +124,8 @@ send_piece (struct flight *flight, size_t q, bool up, struct block *slot)
     struct piece piece = piece_at (flight, q);
     int host = places->here + (up ? 1 : -1), tag = flight->tag + (piece.origin != flight->team->rank);
     if (host >= 0 && host < places->hosts)
-        post_send (flight, carrier_on (flight, host, q), slot, (char *) flight->call->recv + piece.at, piece.bytes, tag);
+        post_send (flight, carrier_on (flight, host, q), slot, (char *) flight->call->recv + piece.at, piece.bytes,
+                   tag);
 }
 
 static bool

@@ -57,7 +57,7 @@ tiers_serve (const struct team *team, const struct accel_engine_call *call)
         || (is_half (call) && !world_can_widen (call->helpers)))
         return false;
     if (is_scatter (call))
-        return call->count >= (size_t) SCATTER_LEAST / call->element_bytes;
+        return places->saves_scatter && call->count >= (size_t) SCATTER_LEAST / call->element_bytes;
     size_t links = places->hosts > 1 ? (size_t) places->hosts - 1 : 1;
     return call->count >= (size_t) TIERS_LEAST / call->element_bytes * links;
 }
@@ -67,8 +67,9 @@ tiers_plan (struct flight *flight)
 {
     const struct accel_engine_call *call = flight->call;
     struct tiers *tiers = &flight->tiers;
-    size_t bytes = call->count * call->element_bytes / TIERS_PARTS / LINE * LINE;
-    bool is_near = mpi_host.is_near && rows_of (flight) * call->count * call->element_bytes >= TIERS_NEAR_LEAST;
+    size_t bytes = call->count * call->element_bytes / (is_scatter (call) ? 1 : TIERS_PARTS) / LINE * LINE;
+    bool is_near = (mpi_host.is_near || flight->team->places->hosts == 1)
+                   && rows_of (flight) * call->count * call->element_bytes >= TIERS_NEAR_LEAST;
     size_t most = is_near ? TIERS_PIECE_NEAR : TIERS_PIECE;
     most = is_half (call) ? most / 2 : most; /* between hosts, they have 4 bytes */
     bytes = bytes > most ? most : bytes < TIERS_PIECE_LEAST ? TIERS_PIECE_LEAST : bytes;
@@ -484,11 +485,11 @@ number_pieces (struct flight *flight)
         if (before->tiers.is_on && !before->tiers.is_planned)
             return false;
     tiers->is_planned = true;
-    tiers->is_direct = !is_reduced && !spread_can (flight);
+    tiers->is_direct = !share_find (flight) || (!is_reduced && !spread_can (flight));
     tiers->base = flight->team->places->planned;
-    if (tiers->is_direct)
+    if (tiers->is_direct && !is_reduced)
         spread_fall_back (flight);
-    else
+    else if (!tiers->is_direct)
         flight->team->places->planned += tiers->pieces;
     return true;
 }
@@ -500,7 +501,7 @@ tiers_advance (struct flight *flight)
     if (flight->missing || (!tiers->is_planned && !number_pieces (flight)))
         return false;
     if (tiers->is_direct)
-        return !flight->window->left;
+        return !call_reduces (flight->call) && !flight->window->left;
     if (tiers->base != flight->team->places->finished)
         return false;
     if (!call_reduces (flight->call)) {
