@@ -321,8 +321,8 @@ struct world {
 
 extern struct world mpi_world;
 
-/* Files use what is declared above them: places, host, arena, share, world, post, deaths, blocks, spread, tiers, boards,
- * flight, team, mover, mpi. */
+/* Files use what is declared above them: places, host, arena, share, world, post, deaths, blocks, spread, tiers,
+ * boards, flight, team, mover, mpi. */
 
 /* ---- places.c ---- */
 /** @param labels  [size], equal for ranks that are on one host  @return NULL without memory */

@@ -2,8 +2,8 @@
 /* What a group keeps in the memory of its hosts: marks and a stage of each rank, in the rank's own arena, from the
  * group's first large call on.  Control messages say where they are, so nobody waits for anybody.
  *
- * The other ranks of the host may still read them when this rank destroys the group.  So the memory is given back in the
- * first call after each of them has destroyed it, too; if one never does, when the job is closed. */
+ * The other ranks of the host may still read them when this rank destroys the group.  So the memory is given back in
+ * the first call after each of them has destroyed it, too; if one never does, when the job is closed. */
 #include <config.h>
 
 #include "engines/mpi/mpi_private.h"
