@@ -110,7 +110,9 @@ allocate (struct accel *acc, struct accel_model *model, size_t s, struct accel_e
     for (size_t i = span->end; i-- > span->begin;) {
         if (model->span_of[i] != (ptrdiff_t) s)
             continue;
-        if (model->kept[i])
+        if (model->kept[i] && model->placement)
+            model->memory->write (model->device, at, model->kept[i], model_grad_bytes (model, i));
+        else if (model->kept[i])
             model->memory->copy (model->device, at, model->kept[i], model_grad_bytes (model, i));
         model->parameters[i].grad->data = at;
         at += span_room (span, model, i);
