@@ -29,7 +29,7 @@ struct network {
     float *probabilities; /* [samples, CLASSES] */
 };
 
-/* Whether it computes on the CPU, in host memory.  One whose kernels run on GPUs says false, and main() stays as it is. */
+/* Whether it computes on the CPU, in host memory.  One with kernels for GPUs says false, and main() stays as it is. */
 extern const bool network_is_on_host;
 
 /* Initial parameters as in torch's linear layers: uniform within 1 / sqrt (inputs). */

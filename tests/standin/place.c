@@ -200,7 +200,8 @@ static void
 unwrap (struct world *world)
 {
     MUST (accel_unwrap_model (world->acc, world->model, &err));
-    if (!is_at (world, kDLCPU) || world->data[2].dl.data != world->array || world->grads[5].dl.data != world->small_grad)
+    if (!is_at (world, kDLCPU) || world->data[2].dl.data != world->array
+        || world->grads[5].dl.data != world->small_grad)
         must (ACCEL_ERR_INVALID, "the model is not where it was");
 }
 
@@ -268,7 +269,8 @@ compare (bool closes)
     live (&host, false, closes);
     live (&gpu, true, closes);
     ok (host.used == gpu.used && host.used > 100000 && !memcmp (host.result, gpu.result, host.used),
-        "the bits of the CPU, %s", closes ? "which the job leaves in its memory" : "and the program's memory at the end");
+        "the bits of the CPU, %s",
+        closes ? "which the job leaves in its memory" : "and the program's memory at the end");
     free (host.result);
     free (gpu.result);
 }

@@ -201,10 +201,12 @@ static void
 set_block (const struct block *block, void *memory)
 {
     struct accel_optimizer *optimizer = block->optimizer;
-    char *old = *block->slot;
-    for (size_t i = 0; optimizer && i < optimizer->model->count * optimizer->state_count; i++)
-        if (optimizer->state_tensors[i])
-            optimizer->state_tensors[i]->data = (char *) memory + ((char *) optimizer->state_tensors[i]->data - old);
+    uintptr_t old = (uintptr_t) *block->slot;
+    for (size_t i = 0; optimizer && i < optimizer->model->count * optimizer->state_count; i++) {
+        DLTensor *state = optimizer->state_tensors[i];
+        if (state)
+            state->data = memory_at (memory, (uintptr_t) state->data - old, 1);
+    }
     *block->slot = memory;
 }
 
