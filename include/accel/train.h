@@ -16,8 +16,8 @@ ACCEL_BEGIN_DECLS
  * float32, float16 or bfloat16, parameters also float8_e4m3fn or float8_e5m2; those of fewer than 32 bits get float32
  * masters (precision.h).  If `data->data` is NULL, accel_model_create() allocates it, zeroed; if `grad->data` is NULL,
  * accel_prepare() allocates it in memory that all ranks have mapped, which makes averaging fast.  Both then belong to
- * the model.  Between accel_prepare() and accel_unwrap_model(), which may place the model on a GPU and take it back, the
- * program must not change `data->data`, `grad->data` or their devices.
+ * the model.  Between accel_prepare() and accel_unwrap_model(), which may place the model on a GPU and take it back,
+ * the program must not change `data->data`, `grad->data` or their devices.
  */
 struct accel_parameter {
     const char *name; /**< unique in its model; copied */
