@@ -108,7 +108,7 @@ is_explained (const struct blame *all, const bool *may_be, size_t count, size_t 
     return false;
 }
 
-/* Words are surer than clocks: who names another rank was not the first.  Ranks that name each other leave it to clocks.
+/* Words are surer than clocks: who names another rank was not the first.  Where ranks name each other, clocks decide.
  * No two failures explain each other, so one is left. */
 size_t
 blame_find_first (const struct blame *all, size_t count)

@@ -133,8 +133,8 @@ for layout in host1:2,host2:2 host1:2,host2:1,host3:1; do
         grep "^mpi, 4 ranks: 33 calls$" out && all_clean host1 host2 host3
     '
 done
-# An abort may be the consequence of a lost connection, and clocks say that it was: its launcher is late.  But rank 0 says
-# whose end it has seen.
+# An abort may be the consequence of a lost connection, and clocks say that it was: its launcher is late.  But rank 0
+# says whose end it has seen.
 cat >train <<END
 #!/bin/sh
 echo \$\$ >up.\$RANK

@@ -452,11 +452,9 @@ test_orders (void)
             if (used != (1 << count) - 1 || digits)
                 continue; /* not a permutation */
             for (int k = 0; k < count; k++) {
-                int lost = cases[i].ranks[k].lost, length = snprintf (reports[k], sizeof *reports, "accelerate: rank %d "
-                                                                      "(process 1 on a) ended\n", k);
-                if (lost >= 0)
-                    snprintf (reports[k] + length, sizeof *reports - (size_t) length,
-                              "  it gave up: rank %d ended (process 7)\n", lost);
+                int lost = cases[i].ranks[k].lost;
+                snprintf (reports[k], sizeof *reports, "accelerate: rank %d (process 1 on a) exited\n%s rank %d ended\n",
+                          k, lost < 0 ? "  it was: before" : "  it gave up:", lost);
                 all[places[k]] = (struct blame){ .failed_ns = cases[i].ranks[k].failed_ms * 1000000,
                                                  .end = WIRE_END_FAILED, .status = cases[i].ranks[k].status,
                                                  .report = reports[k] };

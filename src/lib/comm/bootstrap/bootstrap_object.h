@@ -3,8 +3,8 @@
  *
  * The ranks of a host meet in the job segment: the launcher's, or one that local rank 0 makes and hands to the others.
  * Each takes its slot there, and waits until all are in the same generation.  Then engines are opened, and may exchange
- * small blobs through the slots: addresses, offsets.  Engines for several hosts meet by themselves; a rank then takes its
- * slot in its launcher's segment only to show what it does, and why it gave up. */
+ * small blobs through the slots: addresses, offsets.  Engines for several hosts meet by themselves; a rank then takes
+ * its slot in its launcher's segment only to show what it does, and why it gave up. */
 #ifndef LIB_COMM_BOOTSTRAP_OBJECT_H
 #define LIB_COMM_BOOTSTRAP_OBJECT_H
 
