@@ -453,8 +453,9 @@ test_orders (void)
                 continue; /* not a permutation */
             for (int k = 0; k < count; k++) {
                 int lost = cases[i].ranks[k].lost;
-                snprintf (reports[k], sizeof *reports, "accelerate: rank %d (process 1 on a) exited\n%s rank %d ended\n",
-                          k, lost < 0 ? "  it was: before" : "  it gave up:", lost);
+                snprintf (reports[k], sizeof *reports,
+                          "accelerate: rank %d (process 1 on a) exited\n%s rank %d ended (process 7)\n", k,
+                          lost < 0 ? "  it was: before" : "  it gave up:", lost);
                 all[places[k]] = (struct blame){ .failed_ns = cases[i].ranks[k].failed_ms * 1000000,
                                                  .end = WIRE_END_FAILED, .status = cases[i].ranks[k].status,
                                                  .report = reports[k] };

@@ -16,7 +16,8 @@
 static _Atomic pid_t member;
 
 /* Ranks of several hosts meet in their engine.  Their launchers pass on why one of them gave up, so that the head can
- * tell causes from consequences.  A second program of the job (a child of the rank, say) leaves the slot to the first. */
+ * tell causes from consequences.  A second program of the job, such as a child of the rank, leaves the slot to
+ * the first. */
 static void
 show_to_launcher (struct bootstrap *bootstrap, const struct engine_job *job)
 {
