@@ -139,6 +139,22 @@ test_caches (void)
     filedoc_release (&golden);
 }
 
+/* RecurrentGemma, whose cache transformers does not return: 64 tokens of 16 bits, of 2 of 7 layers with a window of 16. */
+static void
+test_recurrent (void)
+{
+    static const char config[] = "{\"model_type\":\"recurrent_gemma\",\"num_hidden_layers\":7,\"num_attention_heads\":4,"
+                                 "\"hidden_size\":32,\"num_key_value_heads\":1,\"attention_window_size\":16,"
+                                 "\"block_types\":[\"recurrent\",\"recurrent\",\"attention\"]}";
+    struct estimate_model model = { 0 };
+    struct fail fail = { .text = "" };
+    uint64_t bytes = 0;
+    bool good = !estimate_read_config (&model, "config.json", config, strlen (config), &fail)
+                && !estimate_cache (&model, 64, 16, &bytes, &fail);
+    ok (good && bytes == 2 * 16 * 16 * 2, "a list of types that is repeated: %llu", (unsigned long long) bytes);
+    estimate_model_release (&model);
+}
+
 /* Of 100 tokens of 8 bits; by default, 10 layers of 2 pairs of 3 + 4 elements: 14000 bytes. */
 static const struct {
     const char *what;
@@ -199,6 +215,7 @@ main (void)
     test_heads ();
     test_limits ();
     test_caches ();
+    test_recurrent ();
     test_files ();
     return done_testing ();
 }
