@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate estimate-memory: which tensors of a checkpoint belong to a model, which of its modules is a layer, and what a
- * context needs. */
+/* accelerate estimate-memory: which tensors of a checkpoint belong to a model, which of its modules is a layer, and
+ * what a context needs. */
 #include <config.h>
 
 #include "cli/estimate.h"
@@ -139,11 +139,12 @@ test_caches (void)
     filedoc_release (&golden);
 }
 
-/* RecurrentGemma, whose cache transformers does not return: 64 tokens of 16 bits, of 2 of 7 layers with a window of 16. */
+/* RecurrentGemma, whose cache transformers does not return: 64 tokens of 16 bits; 2 of 7 layers have a window of 16. */
 static void
 test_recurrent (void)
 {
-    static const char config[] = "{\"model_type\":\"recurrent_gemma\",\"num_hidden_layers\":7,\"num_attention_heads\":4,"
+    static const char config[] = "{\"model_type\":\"recurrent_gemma\",\"num_hidden_layers\":7,"
+                                 "\"num_attention_heads\":4,"
                                  "\"hidden_size\":32,\"num_key_value_heads\":1,\"attention_window_size\":16,"
                                  "\"block_types\":[\"recurrent\",\"recurrent\",\"attention\"]}";
     struct estimate_model model = { 0 };
