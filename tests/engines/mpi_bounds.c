@@ -90,7 +90,7 @@ crowd_group (void)
     void *memory;
     int64_t *values = NULL;
     limit_files ((rlim_t) 200 << 20);
-    open_job (0);
+    join_job (0);
     must (rank || !accel_alloc (acc, &memory, FULL, &err), "accel_alloc");
     must (!accel_comm_split (world, 0, rank, &group, &err), "split");
     must (!accel_alloc (acc, (void **) &values, COUNT * sizeof *values, &err), "accel_alloc");
