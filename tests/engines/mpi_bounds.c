@@ -11,40 +11,15 @@
  *   mpi_bounds unsent      rank 1 has its part of a broadcast before rank 2 has got what rank 1 says of it */
 #include <config.h>
 
-#include <accel/accel.h>
+#include "tests/engines/mpi_job.h"
 
 #include <dirent.h>
 #include <mpi.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-static struct accel_error err;
-static struct accel *acc;
-static struct accel_comm *world;
-static int rank;
-
-static void
-must (bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf (stderr, "rank %d: %s: %s\n", rank, what, err.text);
-    _exit (1);
-}
-
-static void
-open_job (uint32_t timeout_ms)
-{
-    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = timeout_ms }, &err), "accel_open");
-    world = accel_world (acc);
-    rank = accel_comm_rank (world);
-    must (!accel_comm_barrier (world, &err), "barrier");
-}
 
 /* Before the job is open. */
 static bool
@@ -59,7 +34,7 @@ static void
 give_up_first (void)
 {
     enum { NAP_US = 10000, NAPS = 10000, SHORT_MS = 4000, LONG_MS = 60000 };
-    open_job (is_first () ? SHORT_MS : LONG_MS);
+    join_job (is_first () ? SHORT_MS : LONG_MS);
     for (int i = 0; rank == 2 && i < NAPS && access ("early", F_OK); i++)
         usleep (NAP_US);
     enum accel_status status = rank == 2 ? ACCEL_OK : accel_comm_barrier (world, &err);
@@ -94,7 +69,7 @@ fill_arena (void)
     enum { BYTES = 24 << 20, COUNT = 4 };
     void *all[COUNT];
     limit_files ((rlim_t) 200 << 20);
-    open_job (0);
+    join_job (0);
     for (int i = 0; i < COUNT; i++) {
         must (!accel_alloc (acc, &all[i], BYTES, &err), "accel_alloc");
         memset (all[i], 10 * rank + i + 1, BYTES);
@@ -115,7 +90,7 @@ crowd_group (void)
     void *memory;
     int64_t *values = NULL;
     limit_files ((rlim_t) 200 << 20);
-    open_job (0);
+    join_job (0);
     must (rank || !accel_alloc (acc, &memory, FULL, &err), "accel_alloc");
     must (!accel_comm_split (world, 0, rank, &group, &err), "split");
     must (!accel_alloc (acc, (void **) &values, COUNT * sizeof *values, &err), "accel_alloc");
@@ -156,7 +131,7 @@ unshare_memory (void)
 {
     if (is_first ())
         limit_files (10 << 20);
-    open_job (0);
+    join_job (0);
     must (!count_in ("/proc/self/fd", "memfd:accel-mpi"), "the memory is still open");
 }
 
@@ -185,7 +160,7 @@ count_more_threads (void)
 static void
 end_thread (void)
 {
-    open_job (0);
+    join_job (0);
     int before = count_threads (), more = count_more_threads ();
     must (more == !rank, "not one thread");
     accel_close (acc);
@@ -197,7 +172,7 @@ have_no_thread (void)
 {
     int provided = 0;
     MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
-    open_job (0);
+    join_job (0);
     must (provided == MPI_THREAD_MULTIPLE || !count_more_threads (), "a thread beside those of the program");
     accel_close (acc);
     MPI_Finalize ();
@@ -211,7 +186,7 @@ wait_in_mpi (void)
     struct accel_work *work;
     unsigned char values[COUNT], word = 0;
     MPI_Init (NULL, NULL);
-    open_job (TIMEOUT_MS);
+    join_job (TIMEOUT_MS);
     memset (values, rank ? 0 : 7, sizeof values);
     must (!accel_comm_broadcast_start (world, values, COUNT, ACCEL_UINT8, 0, &work, &err), "start");
     if (rank == 2)
@@ -261,7 +236,7 @@ send_all (void)
     enum { BYTES = 256 << 10, BARRIERS = 16, NAP_US = 2000, LATE_US = 100000, STOP_MS = 500 };
     void *values;
     struct accel_work *work;
-    open_job (0);
+    join_job (0);
     must (!accel_alloc (acc, &values, BYTES, &err), "accel_alloc");
     memset (values, rank ? 0 : 7, BYTES);
     for (int i = 0; i < BARRIERS; i++) { /* rank 1 sends what its host says, until there are no more parcels */
@@ -277,7 +252,7 @@ send_all (void)
     holds = false;
     accel_free (acc, values);
     accel_close (acc);
-    open_job (0);
+    join_job (0);
     accel_close (acc);
 }
 

@@ -22,34 +22,20 @@
  *   mpi_steps report    what the module says of itself where MPI gives a lower level than was asked for */
 #include <config.h>
 
-#include <accel/accel.h>
+#include "tests/engines/mpi_job.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { MOST_RANKS = 8, SLOTS = 8, CALLS = 2 * SLOTS, LARGE = 1 << 20, NAP_US = 1000, NAPS = 10000 };
 
-static struct accel_error err;
-static struct accel *acc;
-static struct accel_comm *world;
-static int rank, size;
-
-static void
-must (bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf (stderr, "rank %d: %s: %s\n", rank, what, err.text);
-    _exit (1);
-}
+static int size;
 
 /* ---- MPI, as the engine calls it ---- */
 
@@ -194,12 +180,9 @@ begin_step (const char *step)
 static void
 open_job (uint32_t timeout_ms)
 {
-    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = timeout_ms }, &err), "accel_open");
-    world = accel_world (acc);
-    rank = accel_comm_rank (world);
+    join_job (timeout_ms);
     size = accel_comm_size (world);
     must (size <= MOST_RANKS, "ranks");
-    must (!accel_comm_barrier (world, &err), "barrier");
     begin_step ("open");
 }
 
