@@ -295,7 +295,7 @@ one_by_one (bool scatters)
                              .in_place = i & 1, .scatters = scatters };
         if (call.op == ACCEL_AVG && call.dtype > ACCEL_BFLOAT16)
             call.op = ACCEL_SUM;
-        call.count = bytes[i / 7 % 5] / accel_dtype_bytes (call.dtype) / (scatters ? 4 : 1);
+        call.count = bytes[i / 7 % 5] / accel_dtype_bytes (call.dtype) / (scatters ? 3 : 1);
         run (&call);
     }
 }

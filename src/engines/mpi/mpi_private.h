@@ -77,7 +77,7 @@ enum {
     TIERS_NEAR_LEAST = 2 << 20,
     TIERS_PIECE_LEAST = 16 << 10,
     SPREAD_LEAST = 64 << 10, /* bytes of a part */
-    SCATTER_LEAST = 64 << 10, /* bytes of a row of a reduce-scatter */
+    SCATTER_LEAST = 256 << 10, /* bytes of a row of a reduce-scatter */
     TIERS_LEAST = 32 << 10, /* bytes, for each link of the chain of hosts; less is faster without steps of ranks */
     MESSAGE_BYTES = 64 << 20, /* of one message: counts in MPI are int, and each one that arrives is progress */
     PIECE_MOST = 256 << 10,   /* bytes of a reduction that one rank sends to another at once */
