@@ -48,7 +48,7 @@ ordered () {
 }
 if is_long || [ -n "${SCHEDULES-}" ]; then
     for part in calls training; do
-        test_expect_success "$part of 1 to 4 ranks in ${SCHEDULES:=100} orders of streams each" '
+        test_expect_success "$part of 1 to 4 ranks in ${SCHEDULES:=30} orders of streams each" '
             begun= && for count in 1 2 3 4; do ordered $count $part $SCHEDULES & begun="$begun $!"; done &&
             for one in $begun; do wait $one || return 1; done'
     done
