@@ -3,6 +3,7 @@
  *
  *   mpi_bounds early       rank 0 gives up before rank 1, which waits for the same call
  *   mpi_bounds full        files have a limit: accel_alloc() has more than fits into the memory of the host
+ *   mpi_bounds crowded     the same: a group has large calls, but one of its ranks has no memory left for them
  *   mpi_bounds unshared    one host cannot share memory, so that of the other one goes, too
  *   mpi_bounds threads     the engine's thread ends with the job
  *   mpi_bounds serialized  after MPI_Init_thread() of the program, the engine has no thread
@@ -78,6 +79,34 @@ fill_arena (void)
         must (is_filled (all[i], BYTES, (unsigned char) (10 * rank + i + 1)), "memory is given twice");
         accel_free (acc, all[i]);
     }
+}
+
+/* Rank 0 has no room for marks and a stage, so the calls go from rank to rank. */
+static void
+crowd_group (void)
+{
+    enum { FULL = 62 << 20, COUNT = 100000 };
+    struct accel_comm *group;
+    void *memory;
+    int64_t *values = NULL;
+    limit_files ((rlim_t) 200 << 20);
+    join_job (0);
+    must (rank || !accel_alloc (acc, &memory, FULL, &err), "accel_alloc");
+    must (!accel_comm_split (world, 0, rank, &group, &err), "split");
+    must (!accel_alloc (acc, (void **) &values, COUNT * sizeof *values, &err), "accel_alloc");
+    int64_t size = accel_comm_size (group);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < COUNT; i++)
+            values[i] = rank + i;
+        must (!accel_comm_all_reduce (group, values, values, COUNT, ACCEL_INT64, ACCEL_SUM, &err), "sum");
+        must (!accel_comm_broadcast (group, values, COUNT / 2, ACCEL_INT64, 1, &err), "broadcast");
+        for (int i = 0; i < COUNT; i++)
+            must (values[i] == size * (size - 1) / 2 + size * i, "a wrong sum");
+        if (!rank && !round)
+            accel_free (acc, memory);
+    }
+    accel_free (acc, values);
+    accel_comm_destroy (group);
 }
 
 static int
@@ -235,7 +264,8 @@ main (int argc, char **argv)
         void (*run) (void);
         bool closes;
     } scenarios[] = {
-        { "early", give_up_first, false }, { "full", fill_arena, false }, { "unshared", unshare_memory, false },
+        { "early", give_up_first, false }, { "full", fill_arena, false }, { "crowded", crowd_group, false },
+        { "unshared", unshare_memory, false },
         { "threads", end_thread, true },   { "serialized", have_no_thread, true }, { "mixed", wait_in_mpi, true },
         { "unsent", send_all, true },
     };

@@ -42,6 +42,7 @@ bounds () {
 }
 test_expect_success 'and so does who waits in the same one' 'bounds 3 "1 1 1" early'
 test_expect_success 'accel_alloc() may have more than fits into the memory of the host' 'bounds 3 "2 1" full'
+test_expect_success 'a group of which a rank has no memory for large calls needs none' 'bounds 3 "2 1" crowded'
 test_expect_success 'where one host cannot share memory, none does' 'bounds 4 "2 2" unshared'
 test_expect_success 'the thread of the engine ends with the job' 'bounds 2 "1 1" threads'
 test_expect_success 'beside MPI of the program, the engine has no thread' 'bounds 2 "1 1" serialized'
@@ -104,6 +105,7 @@ if is_open_mpi; then
     }
     if [ "${MPI_STEPS-}" = yes ]; then
         test_expect_success 'a rank that ends while it carries a part of a large sum is named' 'recovers carries'
+        test_expect_success 'and in a group' 'recovers grouped'
     fi
     for scenario in killed killed-large-shared; do
         is_long || [ $scenario = killed ] || continue

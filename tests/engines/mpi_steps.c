@@ -13,6 +13,7 @@
  *   mpi_steps overtaken hosts of 2 and 1 ranks: a message is held back, and a barrier that was started later is not
  *   mpi_steps halves    the same 3 ranks: a large sum of 16-bit floats
  *   mpi_steps carries   hosts of 2 and 1 ranks: a rank ends that carries a part of a large sum
+ *   mpi_steps grouped   the same, and the sum is a group's
  *   mpi_steps ghost     hosts of 1 and 1 ranks: a message that nobody receives fails, and no job can be opened again
  *   mpi_steps parcels   hosts of 1 and 2 ranks: many small sums, of which MPI copies none
  *   mpi_steps permuted  hosts of 1 and 3 ranks share no memory if ranks are in another order on their host
@@ -100,7 +101,7 @@ MPI_Init_thread (int *argc, char ***argv, int wanted, int *level)
 static bool moves_elsewhere;
 
 /* A machine without a name is a machine of its own. */
-FILE *
+ACCEL_API FILE *
 fopen (const char *path, const char *mode)
 {
     static FILE *(*next) (const char *path, const char *mode);
@@ -444,10 +445,12 @@ leave_at_once (void)
 }
 
 static void
-end_while_carrying (void)
+end_in (bool is_grouped)
 {
     struct sum sum;
     open_job (6000);
+    if (is_grouped)
+        must (!accel_comm_split (world, 0, rank, &world, &err), "split");
     come_last (1);
     start (&sum, 1, LARGE);
     say ("come");
@@ -456,6 +459,18 @@ end_while_carrying (void)
     enum accel_status status = accel_work_wait (sum.work, &err);
     must (status == ACCEL_ERR_PEER && strstr (err.text, "rank 1 ended (process"), "not who ended");
     leave_at_once ();
+}
+
+static void
+end_while_carrying (void)
+{
+    end_in (false);
+}
+
+static void
+end_in_a_group (void)
+{
+    end_in (true);
 }
 
 /* ---- messages ---- */
@@ -585,6 +600,7 @@ main (int argc, char **argv)
         { "read", read_nothing, false },          { "seen", see_nothing, false },
         { "taken", take_nothing, false },         { "numbers", start_two, false },
         { "halves", add_halves, false },          { "carries", end_while_carrying, false },
+        { "grouped", end_in_a_group, false },
         { "overtaken", be_overtaken, false },
         { "ghost", leave_a_ghost, false },        { "parcels", send_parcels, false },
         { "permuted", change_places, false },     { "machines", be_elsewhere, false },

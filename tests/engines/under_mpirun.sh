@@ -6,6 +6,7 @@
 #   under_mpirun N COMMAND...       N ranks with engine mpi
 #   ./hosts EACH COMMAND...         a rank as on a host with that many
 #   ./layout "2 1 1" COMMAND...     a rank as on hosts with as many as these
+#   ./placed "a b a b" COMMAND...   a rank as on the host named for it
 module=$builddir/src/engines/mpi/.libs/accel_engine_mpi.so
 mpirun=$(sed -n 's/^MPIRUN = //p' "$builddir/Makefile")
 
@@ -77,7 +78,24 @@ done
 export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 exec "$@"
 END
-chmod +x hosts layout
+# As on the host that the first argument names for each rank: placed "a b a b" COMMAND...
+cat >placed <<'END'
+#!/bin/sh
+places=$1 RANK=${OMPI_COMM_WORLD_RANK-$PMI_RANK} WORLD_SIZE=${OMPI_COMM_WORLD_SIZE-$PMI_SIZE}
+LOCAL_RANK=0 LOCAL_WORLD_SIZE=0 rank=0
+shift
+here=$(echo "$places" | cut -d " " -f $((RANK + 1)))
+for place in $places; do
+    if [ "$place" = "$here" ]; then
+        LOCAL_WORLD_SIZE=$((LOCAL_WORLD_SIZE + 1))
+        [ $rank -ge "$RANK" ] || LOCAL_RANK=$((LOCAL_RANK + 1))
+    fi
+    rank=$((rank + 1))
+done
+export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+exec "$@"
+END
+chmod +x hosts layout placed
 port=$(free_port)
 # is_open_mpi: or another MPI
 is_open_mpi () {
