@@ -154,6 +154,10 @@ test_expect_success 'a rank that does not come is named, with its place' '
 test_expect_success 'an error of the network names the rank that was killed before' '
     failing 2 STANDIN_FAIL=ncclAllReduce:1:6 killed && test $status = 137 &&
     grep "^rank 1: .*status 5: rank 0 .*; rank 1 is waiting for it in accel_comm_all_reduce" out'
+test_expect_success '... also if a group of theirs is not there yet, before and after a call of it' '
+    for what in started group; do
+        failing 2 STANDIN_NO_SPLIT=yes $what && test $status = 137 && grep "^rank 1: .*status 5: rank 0 .*; rank 1 is waiting for it in accel_comm_all_reduce" out || return 1
+    done'
 test_expect_success 'a rank that leaves is named' 'failing 2 leaves && soon "^rank 0: .*rank 1 .*nccl_ranks.c:4711"'
 test_expect_success 'a tensor on the GPU of another rank' '
     failing 2 other-gpu && grep "^rank 0: .*the tensor is on cuda:1, but rank 0 computes on cuda:0, which accel_device() returns" out'

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that does everything with engine nccl, and says how it ended, for nccl.sh.
- * usage: nccl_ranks [late | leaves | away | killed | other-gpu | threads | pins | closes] */
+ * usage: nccl_ranks [late | leaves | away | killed | group | started | other-gpu | threads | pins | closes] */
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
@@ -142,6 +142,35 @@ be_killed (DLDevice device, const struct memory *memory)
     MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
 }
 
+/* The same with a group that NCCL is still making (STANDIN_NO_SPLIT): the error is one of its parent.
+ * @param starts  before the error comes */
+static void
+lose_group (DLDevice device, const struct memory *memory, bool starts)
+{
+    struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&plain, device);
+    struct accel_comm *group;
+    struct accel_work *work;
+    int32_t own = (int32_t) getpid (), pids[2];
+    float *a = make (memory, device, 1);
+    MUST (accel_comm_split (accel_world (acc), 0, accel_process_index (acc), &group, &err));
+    MUST (comm_all_gather (accel_world (acc), &plain, &own, pids, 1, ACCEL_INT32, &err));
+    if (accel_process_index (acc) == 0)
+        raise (SIGKILL);
+    site.work = &work;
+    if (starts)
+        MUST (comm_all_reduce (group, &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    struct pollfd ended = { .fd = (int) syscall (SYS_pidfd_open, pids[0], 0), .events = POLLIN };
+    if (ended.fd >= 0)
+        poll (&ended, 1, -1);
+    setenv ("STANDIN_FAIL", "ncclCommGetAsyncError:1:6", true);
+    if (!starts) {
+        usleep (50000); /* until the engine's thread has seen it */
+        MUST (comm_all_reduce (group, &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    }
+    MUST (accel_work_wait (work, &err));
+}
+
 static float *shared;
 
 static void *
@@ -268,6 +297,8 @@ main (int argc, char **argv)
         be_away (device, memory);
     if (!strcmp (what, "killed"))
         be_killed (device, memory);
+    if (!strcmp (what, "group") || !strcmp (what, "started"))
+        lose_group (device, memory, !strcmp (what, "started"));
     if (!strcmp (what, "threads"))
         order_threads (device, memory);
     if (!strcmp (what, "closes"))

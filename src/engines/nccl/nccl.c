@@ -126,9 +126,10 @@ engine_start (void *transport, const struct accel_engine_call *call, void **work
     if (flight && !team_pump (team))
         carrier_call ();
     enum accel_status status = flight ? ACCEL_OK : fail_as_team (team, err);
+    bool is_of_network = team->is_of_network;
     unlock ();
     *work = flight;
-    return status;
+    return status && is_of_network ? blame (team, call, err) : status;
 }
 
 static bool
