@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How ranks find each other: a unique id names a process and a descriptor of it; the memory behind it is shared, and
- * gone when the last rank is.  With NCCL_COMM_ID, the id is an address, where rank 0 says which process that is.  Processes of simulated hosts do not see each other: with STANDIN_NCCL_FOLDER, the
- * memory is a file in that folder. */
+ * gone when the last rank is.  With NCCL_COMM_ID, the id is an address, where rank 0 says which process that is.
+ * Processes of simulated hosts do not see each other: with STANDIN_NCCL_FOLDER, the memory is a file in that folder. */
 #include <config.h>
 
 #include "tests/standin/nccl_standin.h"

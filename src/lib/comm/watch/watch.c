@@ -26,8 +26,8 @@ has_left (const struct watch *watch, int rank)
     return atomic_load (&slot->generation) != watch->generation || atomic_load (&slot->state) == JOBSEG_LEFT;
 }
 
-/* Whether this rank's collective lacks something from @rank.  An engine like nccl, which does not know, says yes for all:
- * who has done its part and left is not to blame all the same. */
+/* Whether this rank's collective lacks something from @rank.  An engine that does not know, like nccl, says yes for
+ * all: who has done its part and left is not to blame all the same. */
 static bool
 is_awaited (const struct watch *watch, const struct accel_engine_call *call, int rank)
 {
