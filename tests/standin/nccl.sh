@@ -165,6 +165,13 @@ for plan in $plans; do
     test_expect_success "rank 1 is killed in $plan, and rank 0 is told within a moment" '
         failing 2 STANDIN_DIE=$plan && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
 done
+# With DEATHS=20, so many deaths are timed (bench/README.md has figures); a busy machine decides how long one takes.
+test_expect_success "rank 1 is killed while rank 0 waits in NCCL: ${DEATHS:=1} times" '
+    for turn in $(seq $DEATHS); do
+        failing 2 dies >/dev/null && test $status = 137 || return 1
+        sed -n "s/^rank 0: told \([0-9]*\) ms after the death$/\1/p" out >>told
+    done && test "$(grep -c . told)" = $DEATHS'
+[ "$DEATHS" = 1 ] || echo "# told after ms: $(sort -n told | tr '\n' ' ')"
 test_expect_success 'a job is closed while NCCL still makes a group, and the group after it' '
     ranks 2 STANDIN_NO_SPLIT=yes closes && grep "^rank 0: closed" out'
 test_expect_success 'rank 1 is killed while threads of rank 0 wait for its GPU' '
