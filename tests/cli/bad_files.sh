@@ -4,29 +4,29 @@
 # it was.
 . "${srcdir:-.}/tests/testlib.sh"
 
-# What commands have said, in files of which one is "lint": each has a line with WORDS and no control characters; lint
+# What commands have said, in files of which one is said.lint: each has a line with WORDS and no control characters; lint
 # goes on, the others say one line.
-cat >said.awk <<'END'
+cat >said.awk <<'EOT'
 { lines[FILENAME]++ }
 index ($0, ENVIRON["WORDS"]) { found[FILENAME] = 1 }
 /[[:cntrl:]]/ { print FILENAME ": a control character"; bad = 1 }
 END {
     for (i = 1; i < ARGC; i++)
-        if (!found[ARGV[i]] || (ARGV[i] != "lint" && lines[ARGV[i]] != 1)) {
+        if (!found[ARGV[i]] || (ARGV[i] != "said.lint" && lines[ARGV[i]] != 1)) {
             print ARGV[i] ": expected a line with: " ENVIRON["WORDS"]
             bad = 1
         }
     exit bad
 }
-END
+EOT
 
 # refuse FILE WORDS: update, show, lint and launch refuse FILE with one line that holds WORDS, and leave it as it is
 refuse () {
-    cp "$1" before && test_exit 1 "$accelerate" config update --config_file "$1" >update 2>&1 &&
-        test_exit 1 "$accelerate" config show --config_file "$1" >show 2>&1 &&
-        test_exit 1 "$accelerate" config lint "$1" >lint 2>&1 &&
-        test_exit 1 "$accelerate" launch --dry_run --config_file "$1" true >launch 2>&1 &&
-        WORDS=$2 awk -f said.awk update show lint launch && cmp "$1" before && [ "$(ls "$1"*)" = "$1" ]
+    cp "$1" before && test_exit 1 "$accelerate" config update --config_file "$1" >said.update 2>&1 &&
+        test_exit 1 "$accelerate" config show --config_file "$1" >said.show 2>&1 &&
+        test_exit 1 "$accelerate" config lint "$1" >said.lint 2>&1 &&
+        test_exit 1 "$accelerate" launch --dry_run --config_file "$1" true >said.launch 2>&1 &&
+        WORDS=$2 awk -f said.awk said.update said.show said.lint said.launch && cmp "$1" before && [ "$(ls "$1"*)" = "$1" ]
 }
 
 # One case a line: name of the file, its text for printf, what the message holds.

@@ -33,7 +33,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-enum { MOST_RANKS = 8, SLOTS = 8, CALLS = 2 * SLOTS, LARGE = 1 << 20, NAP_US = 1000, NAPS = 10000 };
+enum { MOST_RANKS = 8, SLOTS = 8, CALLS = 2 * SLOTS, LARGE = 1 << 20, NAP_US = 1000, NAPS = 60000 };
 
 static int size;
 
@@ -535,7 +535,7 @@ share_nothing (void)
 {
     struct sum sum;
     char line[512];
-    open_job (5000);
+    open_job (60000);
     FILE *maps = fopen ("/proc/self/maps", "r");
     must (maps, "/proc/self/maps");
     while (fgets (line, sizeof line, maps))

@@ -211,7 +211,7 @@ fill (struct call *call)
     memcpy (call->sent, call->send, bytes);
 }
 
-/* @return the first wrong element of a reduce-scatter, or of the parts of an all-reduce that this rank checks, or @count */
+/* @return the first wrong element of those that this rank checks: its row, or its parts; @count: there is none */
 static size_t
 find_wrong (const struct call *call)
 {

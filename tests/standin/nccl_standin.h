@@ -10,6 +10,9 @@
 #include <nccl.h>
 #include <stdatomic.h>
 
+/* ncclBfloat16, as in engines/nccl/nccl_private.h */
+#define NCCL_BFLOAT16 ((ncclDataType_t) 9)
+
 enum { NCCL_RANKS = 8, NCCL_CHUNK = 64 << 10, NCCL_GROUP = 128, NCCL_BUFFERS = 64, NCCL_WORDS = 200 };
 
 enum nccl_kind {
@@ -109,6 +112,12 @@ int nccl_self (void);
 /** Memory that others can find by process and descriptor; -1: there is none. */
 int nccl_offer (void);
 struct nccl_shared *nccl_attach (int pid, int fd);
+struct sockaddr_in;
+/** NCCL_COMM_ID: rank 0 says there which process and descriptor it is, and the others ask, for 10 s.  @{ */
+bool nccl_parse_address (const char *text, struct sockaddr_in *address);
+bool nccl_listen (const char *text, int fd, int count);
+bool nccl_ask (const char *text, int *pid, int *fd);
+/** @} */
 /** Go on with meeting or splitting; sets `state`. */
 void nccl_meet (struct ncclComm *comm);
 void nccl_split (struct ncclComm *comm);
