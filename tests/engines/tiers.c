@@ -482,15 +482,19 @@ use_group (int colour, int key)
     int32_t before = sum_of (measure_shared ());
     must (accel_comm_split (all, colour, key, &group, &err), "split");
     for (int i = 0; i < 2; i++) {
+        uint64_t of_all = hashes;
         start (&beside);
         enter (group);
         in_group = true;
+        hashes = 0;
         if (i)
             spread ();
         else
             in_flight (true);
+        compare_hashes ();
         enter (all);
         in_group = false;
+        hashes = of_all;
         must (accel_work_wait (beside.work, &err), "wait");
         check (&beside);
     }
@@ -499,7 +503,7 @@ use_group (int colour, int key)
     must (accel_comm_barrier (all, &err), "barrier");
     must (accel_comm_barrier (all, &err), "barrier"); /* by now, each rank has begun a call after all have left */
     int32_t after = sum_of (measure_shared ());
-    if (after - before >= MEBI) { /* what is smaller than 64 KiB keeps its pages */
+    if (after - before >= MEBI * size) { /* what is smaller than 64 KiB keeps its pages */
         fprintf (stderr, "rank %d: WRONG: a group leaves %d KiB behind\n", rank, (int) (after - before));
         failures++;
     }
