@@ -37,7 +37,7 @@ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_b
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_orte_tmpdir_base
 engines=$builddir/src/engines/mpi/.libs
 mpirun --version >mpirun.version 2>&1 || :
-! is_sanitized || allow_leaks_of_mpi
+allow_leaks_of_mpi || exit
 if [ -e "$engines/accel_engine_mpi.so" ] && grep -q "Open MPI" mpirun.version; then
 test_expect_success 'MPI between the hosts, measured by a launch' '
     ACCEL_ENGINE_PATH=$engines check --json --mpi yes --hosts host1,host2 >out && tr -d " \n" <out >flat &&
