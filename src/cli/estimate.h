@@ -109,11 +109,17 @@ bool estimate_is_whole (const struct estimate_model *model, const char *path, si
 /** Sort the parts by name and measure them. */
 void estimate_measure (struct estimate_model *model, struct estimate_sizes *sizes);
 
-/* ---- estimate_needs.c ---- */
+/* ---- estimate_cache.c ---- */
 
-/** Bytes of the keys and values of one token, of all layers.  @return -1 with @p fail set: not known */
+/** Bytes of the keys and values of a context, of all layers.
+ *
+ * @param context  tokens
+ * @param bits     of an element
+ * @return -1 with @p fail set: not known */
 int estimate_cache (const struct estimate_model *model, uint64_t context, unsigned bits, uint64_t *bytes,
                     struct fail *fail);
+
+/* ---- estimate_needs.c ---- */
 
 struct estimate_training {
     uint64_t weights, gradients, optimizer; /* bytes of one process */

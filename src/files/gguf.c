@@ -108,8 +108,7 @@ is_integer (uint64_t kind)
     return kind_bytes[kind] && kind != KIND_F32 && kind != KIND_F64 && kind != KIND_BOOL;
 }
 
-/* A value, or a list of them.  @param[in,out] largest  of the integers in it; negative ones do not count; of a list of
- * truth values, how many are true */
+/* A value, or a list of them.  @param[in,out] largest  of the integers in it; negative ones do not count */
 static enum accel_status
 take_value (struct reader *reader, uint64_t kind, unsigned depth, uint64_t *largest)
 {
@@ -126,12 +125,8 @@ take_value (struct reader *reader, uint64_t kind, unsigned depth, uint64_t *larg
         if (!status && length > GGUF_MAX_HEADER)
             return accel_fail (reader->err, ACCEL_ERR_FORMAT, "byte %zu: a list of %llu elements", reader->at,
                                (unsigned long long) length);
-        if (!status && kind_bytes[inner] && !is_integer (inner)) {
-            status = take (reader, length * kind_bytes[inner], &bytes);
-            for (uint64_t i = 0; i < length && !status && inner == KIND_BOOL; i++)
-                *largest += bytes[i] != 0;
-            return status;
-        }
+        if (!status && kind_bytes[inner] && !is_integer (inner))
+            return take (reader, length * kind_bytes[inner], &bytes);
     }
     for (uint64_t i = 0; i < length && !status; i++) {
         if (inner == KIND_TEXT)
@@ -168,6 +163,13 @@ find_fact (struct gguf_facts *facts, const unsigned char *key, uint64_t length)
         { ".attention.value_length", offsetof (struct gguf_facts, value_length) },
         { ".attention.sliding_window", offsetof (struct gguf_facts, window) },
         { ".attention.sliding_window_pattern", offsetof (struct gguf_facts, pattern) },
+        { ".attention.key_length_swa", offsetof (struct gguf_facts, window_key_length) },
+        { ".attention.value_length_swa", offsetof (struct gguf_facts, window_value_length) },
+        { ".attention.key_length_mla", offsetof (struct gguf_facts, latent_key_length) },
+        { ".attention.value_length_mla", offsetof (struct gguf_facts, latent_value_length) },
+        { ".attention.shared_kv_layers", offsetof (struct gguf_facts, shared_layers) },
+        { ".nextn_predict_layers", offsetof (struct gguf_facts, predicting) },
+        { ".full_attention_interval", offsetof (struct gguf_facts, interval) },
     };
     size_t own = strlen (facts->architecture);
     if (!own || length < own || memcmp (key, facts->architecture, own) != 0)
@@ -195,6 +197,31 @@ find_own (struct gguf *gguf, uint64_t *alignment, const unsigned char *key, uint
     return find_fact (&gguf->facts, key, length);
 }
 
+/* A list with a value for each layer: heads, or whether it has a window.
+ * @param list  the kind of its elements, their number and themselves, which take_value() has checked
+ * @return whether that is what it is */
+static bool
+keep_list (struct gguf_facts *facts, const uint64_t *fact, const unsigned char *list)
+{
+    struct reader reader = { .bytes = list, .length = SIZE_MAX, .err = NULL };
+    bool is_windows = fact == &facts->pattern;
+    uint64_t kind = 0, length = 0, value = 0;
+    take_number (&reader, 4, &kind);
+    take_number (&reader, 8, &length);
+    if (is_windows ? kind != KIND_BOOL : fact != &facts->kv_heads || !is_integer (kind))
+        return false;
+    uint32_t count = length < GGUF_MOST_LAYERS ? (uint32_t) length : GGUF_MOST_LAYERS;
+    for (uint32_t i = 0; i < count; i++) {
+        take_number (&reader, kind_bytes[kind], &value);
+        if (is_windows)
+            facts->windows[i] = value != 0;
+        else
+            facts->kv_heads_of[i] = value <= UINT32_MAX ? (uint32_t) value : UINT32_MAX;
+    }
+    *(is_windows ? &facts->windows_listed : &facts->kv_heads_listed) = count;
+    return true;
+}
+
 static enum accel_status
 take_pair (struct reader *reader, struct gguf *gguf, uint64_t *alignment)
 {
@@ -213,16 +240,14 @@ take_pair (struct reader *reader, struct gguf *gguf, uint64_t *alignment)
                   (const char *) text);
         return ACCEL_OK;
     }
-    bool is_flags = kind == KIND_LIST && reader->at < reader->length && reader->bytes[reader->at] == KIND_BOOL;
+    const unsigned char *list = reader->bytes + reader->at;
     status = take_value (reader, kind, 0, &largest);
     uint64_t *fact = status ? NULL : find_own (gguf, alignment, key, length);
-    if (!fact || (fact == &facts->pattern && kind == KIND_LIST && !is_flags))
+    if (!fact || (kind == KIND_LIST && !keep_list (facts, fact, list) && fact == &facts->pattern))
         return status;
     *fact = largest;
     facts->has_window |= fact == &facts->window;
     facts->has_pattern |= fact == &facts->pattern;
-    if (fact == &facts->pattern)
-        facts->lists_windows = is_flags;
     return status;
 }
 

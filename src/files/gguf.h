@@ -15,13 +15,23 @@ struct gguf_tensor {
     uint64_t offset; /* bytes, in the data */
 };
 
+enum { GGUF_MOST_LAYERS = 1024 }; /* of which lists are kept */
+
 /** Sizes of the model, from its metadata; 0: not there.  Of a list with a value for each layer, the largest. */
 struct gguf_facts {
     char architecture[32]; /* "llama" */
     uint64_t layers, embedding, heads, kv_heads, key_length, value_length;
-    uint64_t window;   /* tokens that layers with a window keep */
-    uint64_t pattern;  /* the last of so many layers keeps all; if lists_windows: how many layers have a window */
-    bool has_window, has_pattern, lists_windows;
+    uint64_t window;      /* tokens that layers with a window keep */
+    uint64_t pattern;     /* the last of so many layers keeps all */
+    bool has_window, has_pattern;
+    uint64_t window_key_length, window_value_length; /* of layers with a window */
+    uint64_t latent_key_length, latent_value_length; /* of heads that are made from one latent vector for all of them */
+    uint64_t shared_layers;  /* the last ones, which use the keys and values of earlier ones */
+    uint64_t predicting;     /* the last of the layers, which predict further tokens */
+    uint64_t interval;       /* of layers with keys and values */
+    uint32_t kv_heads_of[GGUF_MOST_LAYERS]; /* [kv_heads_listed] if it is a list */
+    bool windows[GGUF_MOST_LAYERS];         /* [windows_listed] whether the layer has one */
+    uint32_t kv_heads_listed, windows_listed;
 };
 
 /** All zero is empty. */

@@ -93,7 +93,7 @@ for model in json.load(open(sys.argv[2])):
         wrong += 1
 sys.exit(wrong > 0)
 END
-test_expect_success 'Accelerate'\''s numbers for 34 kinds of models' 'python3 compare.py "$accelerate" "$srcdir/tests/golden/estimate.json"'
+test_expect_success 'Accelerate'\''s numbers for 46 kinds of models' 'python3 compare.py "$accelerate" "$srcdir/tests/golden/estimate.json"'
 
 # ---- quantized models ----
 

@@ -48,7 +48,11 @@ HEADS = {
     "starcoder2": "Starcoder2ForCausalLM", "granite": "GraniteForCausalLM", "mamba": "MambaForCausalLM",
     "t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration",
     "whisper": "WhisperForConditionalGeneration", "albert": "AlbertForMaskedLM", "electra": "ElectraForPreTraining",
-    "mpnet": "MPNetForMaskedLM", "xlm-roberta": "XLMRobertaForMaskedLM"}
+    "mpnet": "MPNetForMaskedLM", "xlm-roberta": "XLMRobertaForMaskedLM", "camembert": "CamembertForMaskedLM",
+    "cohere2": "Cohere2ForCausalLM", "ernie4_5": "Ernie4_5ForCausalLM", "exaone4": "Exaone4ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM", "glm4": "Glm4ForCausalLM", "lfm2": "Lfm2ForCausalLM",
+    "nemotron": "NemotronForCausalLM", "olmo3": "Olmo3ForCausalLM", "smollm3": "SmolLM3ForCausalLM",
+    "vit": "ViTForImageClassification", "deit": "DeiTForImageClassification"}
 DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL"}
 
 

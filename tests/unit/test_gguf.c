@@ -106,6 +106,45 @@ test_values (void)
     ok (true, "of each beginning it is known that more bytes would help");
 }
 
+/* @p count elements of @p size bytes: 1, 2, 3 ... if there are not more than 3, else all 1 */
+static void
+put_list (struct strbuf *out, const char *key, uint64_t kind, size_t size, uint64_t count)
+{
+    put_text (out, key);
+    put (out, LIST, 4);
+    put (out, kind, 4);
+    put (out, count, 8);
+    for (uint64_t i = 0; i < count; i++)
+        put (out, count > 3 ? 1 : i + 1, size);
+}
+
+static void
+test_layers (void)
+{
+    AUTO_STRBUF struct strbuf bytes = { 0 };
+    struct gguf gguf;
+    struct accel_error err = { 0 };
+    bool is_short;
+    begin (&bytes, 3, 0, 7);
+    put_text (&bytes, "general.architecture");
+    put (&bytes, TEXT, 4);
+    put_text (&bytes, "a");
+    put_list (&bytes, "a.attention.head_count_kv", U32, 4, 3);
+    put_list (&bytes, "a.attention.sliding_window_pattern", BOOL, 1, 1025);
+    put_list (&bytes, "a.attention.key_length", U32, 4, 2);
+    put_lists (&bytes, "a.attention.shared_kv_layers", 0, 5);
+    put_lists (&bytes, "a.attention.key_length_mla", 0, 6);
+    put_lists (&bytes, "clip.attention.value_length_mla", 0, 7);
+    ok (!gguf_parse (&gguf, bytes.text, bytes.length, &is_short, &err), "lists for the layers: %s", err.text);
+    const struct gguf_facts *facts = &gguf.facts;
+    ok (facts->kv_heads_listed == 3 && facts->kv_heads_of[0] == 1 && facts->kv_heads_of[2] == 3 && facts->kv_heads == 3,
+        "heads of each layer");
+    ok (facts->windows_listed == 1024 && facts->windows[0] && facts->windows[1023], "windows of as many layers as fit");
+    ok (facts->key_length == 2 && facts->shared_layers == 5 && facts->latent_key_length == 6
+            && !facts->latent_value_length, "numbers, of this architecture only");
+    gguf_release (&gguf);
+}
+
 static void
 test_refusals (void)
 {
@@ -192,6 +231,7 @@ main (void)
 {
     test_sum ();
     test_values ();
+    test_layers ();
     test_refusals ();
     test_no_tensors ();
     return done_testing ();
