@@ -391,6 +391,8 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
         finish_output (head, fds);
         struct link *guilty = verdict_find (head);
         bool again = may_restart (head, guilty);
+        if (guilty || head->signal)
+            lender_hurry (&head->lender);
         AUTO_STRBUF struct strbuf report = { 0 };
         if (!head->parcel.config.settings.quiet)
             verdict_text (head, guilty, &report);

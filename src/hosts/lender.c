@@ -142,6 +142,13 @@ lender_fail (const struct lender *lender, const struct hosts *hosts, const char 
                      shown.text ? shown.text : "");
 }
 
+void
+lender_hurry (struct lender *lender)
+{
+    if (lender->pid && !lender->until_ms)
+        lender->until_ms = clock_ms ();
+}
+
 bool
 lender_end (struct lender *lender)
 {

@@ -29,6 +29,9 @@ void lender_read (struct lender *lender);
 /** It has not done what it should, as @p what says: set @p fail with that and what it has said. */
 int lender_fail (const struct lender *lender, const struct hosts *hosts, const char *what, struct fail *fail);
 
+/** The job has failed, after which mpirun would take seconds to end: give it no time. */
+void lender_hurry (struct lender *lender);
+
 /** Give it a moment to end, and then end it, without waiting: call this again at `until_ms`, or when it has ended.  Its
  * stand-ins end with the launchers of their hosts.  @return whether it has ended */
 bool lender_end (struct lender *lender);

@@ -23,7 +23,8 @@
 enum {
     MESSAGE_BYTES = 256 * 1024, /* at most */
     SEND_MS = 5000,             /* for a stand-in to send, after it has connected */
-    DAEMON_MS = 2000,           /* for a process of MPI to end by itself */
+    DAEMON_ASK_MS = 200,        /* for a process of MPI to end by itself */
+    DAEMON_MS = 2000,           /* and, once it was told to, until it is killed */
     ACCEPT_MOST = 64,           /* at once */
 };
 
@@ -406,10 +407,13 @@ ends_until (int pidfd, int64_t until_ms)
 void
 standins_end_daemons (struct standins *standins)
 {
-    int64_t until = clock_ms () + DAEMON_MS;
+    int64_t now = clock_ms ();
     standins_forget (standins);
     for (int i = 0; i < standins->daemon_count; i++)
-        if (!ends_until (standins->daemons[i].fd, until))
+        if (!ends_until (standins->daemons[i].fd, now + DAEMON_ASK_MS))
+            syscall (SYS_pidfd_send_signal, standins->daemons[i].fd, SIGTERM, NULL, 0);
+    for (int i = 0; i < standins->daemon_count; i++)
+        if (!ends_until (standins->daemons[i].fd, now + DAEMON_MS))
             syscall (SYS_pidfd_send_signal, standins->daemons[i].fd, SIGKILL, NULL, 0);
 }
 

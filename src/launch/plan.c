@@ -15,6 +15,7 @@
 #include "util/envnames.h"
 #include "util/jobseg.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -326,14 +327,24 @@ count_gpus (const struct draft *draft)
                                               : draft->topology->gpus;
 }
 
+/* "XPU" of distributed_type: MULTI_XPU; NULL: the settings name no accelerator of another maker. */
+static const char *
+find_other_maker (const struct settings *settings)
+{
+    static const char prefix[] = "MULTI_";
+    const char *type = settings->distributed_type;
+    bool is_one = !strncmp (type, prefix, sizeof prefix - 1) && strcmp (type, "MULTI_GPU")
+                  && strcmp (type, "MULTI_CPU");
+    return is_one ? type + sizeof prefix - 1 : NULL;
+}
+
 /* Whether GPUs were asked for by name; otherwise they are only assumed because there are some. */
 static bool
 asks_for_gpus (const struct settings *settings)
 {
-    const char *type = settings->distributed_type;
-    bool other_maker = !strncmp (type, "MULTI_", 6) && strcmp (type, "MULTI_GPU");
-    return (settings->multi_gpu && !other_maker) || settings->use_fsdp || settings->use_megatron_lm
-           || settings->use_deepspeed || when_gpus_chosen (settings);
+    bool is_for_cpus = !strcmp (settings->distributed_type, "MULTI_CPU");
+    return (settings->multi_gpu && !is_for_cpus && !find_other_maker (settings)) || settings->use_fsdp
+           || settings->use_megatron_lm || settings->use_deepspeed || when_gpus_chosen (settings);
 }
 
 /* Whether the ranks may compute on GPUs that we count, where the settings do not say. */
@@ -343,7 +354,7 @@ may_use_cuda (const struct draft *draft)
     const char *named = draft->topology->ds_accelerator;
     if (draft->settings->use_deepspeed && named)
         return !strcmp (named, "cuda");
-    return !draft->topology->names_other_makers;
+    return !draft->topology->names_other_makers && !find_other_maker (draft->settings);
 }
 
 /* NCCL refuses two ranks on one GPU, but only when the programs first communicate. */
@@ -378,7 +389,7 @@ add_device_notes (const struct draft *draft)
         return;
     if (draft->on_cpu)
         strlist_printf (&plan->notes, "no GPU found: the %d processes run on CPUs, as with --cpu", plan->world_size);
-    else if (plan->path == PATH_ELASTIC && !draft->topology->gpus)
+    else if (plan->path == PATH_ELASTIC && !draft->topology->gpus && !find_other_maker (settings))
         strlist_printf (&plan->notes, "no NVIDIA GPU found, but %s needs one", gpu_mode (settings));
 }
 
@@ -501,6 +512,7 @@ static void
 name_device (const struct draft *draft, struct plan_process *process)
 {
     const struct settings *settings = draft->settings;
+    const char *maker = find_other_maker (settings);
     int gpus = count_gpus (draft);
     if (draft->plan->outside)
         snprintf (process->device, sizeof process->device, "chosen by the other launcher");
@@ -508,7 +520,11 @@ name_device (const struct draft *draft, struct plan_process *process)
         snprintf (process->device, sizeof process->device, "xla:%d", process->local_rank);
     else if (draft->on_cpu || when_on_cpu (settings) || (!gpus && !draft->distributed))
         snprintf (process->device, sizeof process->device, "cpu");
-    else {
+    else if (maker) {
+        snprintf (process->device, sizeof process->device, "%s:%d", maker, process->local_rank);
+        for (char *at = process->device; *at; at++)
+            *at = (char) tolower ((unsigned char) *at);
+    } else {
         draft->plan->gpus_are_missing = draft->topology->gpus_present == 0;
         snprintf (process->device, sizeof process->device, "cuda:%d",
                   gpus > 0 ? process->local_rank % gpus : process->local_rank);

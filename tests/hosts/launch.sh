@@ -91,7 +91,8 @@ test_expect_success 'a host that does not exist' '
     grep "\"host\":\"host9\"" unreached.json &&
     all_clean host1
 '
-test_expect_success 'a name server that does not answer is not waited for' '
+# The thread sanitizer does not know the threads of getaddrinfo_a(), and crashes in them.
+is_thread_sanitized || test_expect_success 'a name server that does not answer is not waited for' '
     echo "nameserver 10.91.0.99" >resolv.conf && test -e /etc/resolv.conf &&
     on host2 mount --bind "$PWD/resolv.conf" /etc/resolv.conf &&
     test_exit 1 launch --host_timeout 4 --main_process_ip no.such.name --hosts host1,host2 true 2>err &&

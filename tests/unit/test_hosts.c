@@ -471,12 +471,15 @@ static void
 test_lender (void)
 {
     struct lender lender = LENDER_NONE;
-    lender.until_ms = 1; /* long ago */
+    lender_hurry (&lender);
+    ok (!lender.until_ms, "nobody has to hurry");
     lender.pid = fork ();
     if (lender.pid == 0)
         for (;;)
             pause ();
     alarm (900);
+    lender_hurry (&lender);
+    ok (!lender_end (&lender) && lender.was_told, "after a failure, mpirun is told to end at once");
     lender_finish (&lender);
     alarm (0);
     ok (!lender.pid, "mpirun is ended by force");

@@ -34,6 +34,8 @@ value_of (const struct strlist *env, const char *name)
     return NULL;
 }
 
+static const char *type_of_file; /* distributed_type of the file; NULL: there is no file */
+
 /* Without the loader's own checks, so that the plan's are seen.  Words of @flags are kept until the next call. */
 static int
 load (struct config *config, const char *flags, struct fail *fail)
@@ -52,6 +54,9 @@ load (struct config *config, const char *flags, struct fail *fail)
     int result = config_init (config, fail);
     if (result == 0)
         result = config_load_flags (config, COMMAND_LAUNCH, argc, argv, fail);
+    if (result == 0 && type_of_file)
+        result = config_set (config, option_find ("distributed_type"), type_of_file,
+                             (struct origin){ .kind = ORIGIN_FILE, .line = 1 }, fail);
     if (result == 0) {
         config_load_environment (config);
         result = config_resolve (config, fail);
@@ -241,17 +246,26 @@ test_devices (void)
         const char *flags;
         int gpus, present;
         const char *wanted;
+        const char *type; /* of the file */
+        size_t notes;     /* on GPUs */
     } cases[] = {
         { "--num_processes 6" SECOND, 4, 4, "3 cuda:0, 4 cuda:1, 5 cuda:2, " },
-        { "--num_processes 6" SECOND, 2, 2, "3 cuda:0, 4 cuda:1, 5 cuda:0, " },
-        { "--share_gpus --gpu_ids 1,3 --num_processes 3", 8, 8, "0 cuda:0, 1 cuda:1, 2 cuda:0, " },
-        { "--share_gpus --multi_gpu --num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, " },
-        { "--num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, " },
+        { "--num_processes 6" SECOND, 2, 2, "3 cuda:0, 4 cuda:1, 5 cuda:0, ", NULL, 1 },
+        { "--share_gpus --gpu_ids 1,3 --num_processes 3", 8, 8, "0 cuda:0, 1 cuda:1, 2 cuda:0, ", NULL, 1 },
+        { "--share_gpus --multi_gpu --num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, ", NULL, 1 },
+        { "--num_processes 2", 1, 4, "0 cuda:0, 1 cuda:0, ", NULL, 1 },
         { "--cpu --num_processes 2", 4, 4, "0 cpu, 1 cpu, " },
-        { "--num_processes 2", 0, 0, "0 cpu, 1 cpu, " },
+        { "--num_processes 2", 0, 0, "0 cpu, 1 cpu, ", NULL, 1 },
         { "", 0, 0, "0 cpu, " },
+        { "--num_processes 2", 0, 0, "0 cuda:0, 1 cuda:1, ", "MULTI_GPU", 1 },
+        /* accelerators of other makers, of which we know no number, beside GPUs of NVIDIA's or not */
+        { "--num_processes 2", 0, 0, "0 xpu:0, 1 xpu:1, ", "MULTI_XPU", 0 },
+        { "--num_processes 2", 1, 1, "0 npu:0, 1 npu:1, ", "MULTI_NPU", 0 },
+        { "--num_processes 3 --gpu_ids 0,1", 2, 2, "0 neuron:0, 1 neuron:1, 2 neuron:2, ", "MULTI_NEURON", 0 },
+        { "--cpu --num_processes 2", 0, 0, "0 cpu, 1 cpu, ", "MULTI_XPU", 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        type_of_file = cases[i].type;
         struct topology topology = { .host = "box", .cpus = 4, .physical_cores = 4, .gpus = cases[i].gpus,
                                      .gpus_present = cases[i].present };
         struct fail fail = { 0 };
@@ -262,8 +276,13 @@ test_devices (void)
         for (int j = 0; j < plan.process_count; j++)
             strbuf_printf (&got, "%d %s, ", plan.processes[j].rank, plan.processes[j].device);
         is_text (got.text, cases[i].wanted, "ranks and devices");
+        size_t notes = 0;
+        for (size_t j = 0; j < plan.notes.count; j++)
+            notes += strstr (plan.notes.items[j], "GPU") != NULL;
+        ok (notes == cases[i].notes, "%zu notes on GPUs", notes);
         plan_release (&plan);
     }
+    type_of_file = NULL;
 }
 
 static void
