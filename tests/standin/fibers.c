@@ -23,7 +23,6 @@
 #endif
 #ifdef TSAN
 void *__tsan_create_fiber (unsigned flags);
-void __tsan_destroy_fiber (void *fiber);
 void __tsan_switch_to_fiber (void *fiber, unsigned flags);
 void *__tsan_get_current_fiber (void);
 void __tsan_acquire (void *address);
@@ -44,7 +43,8 @@ void AnnotateIgnoreWritesEnd (const char *file, int line);
 #define NO_SANITIZE
 #endif
 
-enum { MOST_THREADS = 1024, AT_ONCE = 256, MOST_SHARED = 64, STACK = 128 << 10 /* room for sanitizers */ };
+enum { MOST_THREADS = 1024, AT_ONCE = 256, MOST_SHARED = 64, BLOCKS_APART = 3 };
+enum { STACK = 128 << 10 /* room for sanitizers */ };
 enum state { READY, AT_BARRIER, DONE };
 
 #ifdef __x86_64__
@@ -67,8 +67,10 @@ static context scheduler;
 static unsigned threads;
 #ifdef TSAN
 static void *scheduler_tsan;
-static void *ended[MOST_THREADS / 2]; /* its threads are destroyed late: it has no stack to show for one that is gone */
-static unsigned ended_at;
+/* Its threads.  To make one takes long, so they are used again, but not by neighbours among blocks: barriers order all
+ * that the same threads of it have done, in any block. */
+static void *contexts[BLOCKS_APART][MOST_THREADS];
+static unsigned block_count;
 #endif
 static const char *kernel_name;
 static void (*kernel_body) (void *);
@@ -159,7 +161,10 @@ fiber_start (struct fiber *fiber)
 #endif
     fiber->state = READY;
 #ifdef TSAN
-    fiber->tsan = __tsan_create_fiber (0);
+    void **own = &contexts[block_count % BLOCKS_APART][fiber - fibers];
+    if (!*own)
+        *own = __tsan_create_fiber (0);
+    fiber->tsan = *own;
 #endif
 }
 
@@ -173,14 +178,6 @@ resume (struct fiber *fiber)
 #endif
     SWITCH (scheduler, fiber->context);
     fiber_self = NULL;
-#ifdef TSAN
-    if (fiber->state == DONE) {
-        void **oldest = &ended[ended_at++ % (sizeof ended / sizeof *ended)];
-        if (*oldest)
-            __tsan_destroy_fiber (*oldest);
-        *oldest = fiber->tsan;
-    }
-#endif
 }
 
 void NO_SANITIZE
@@ -236,6 +233,9 @@ NO_SANITIZE static void
 run_block (void)
 {
     unsigned order[MOST_THREADS], live = threads;
+#ifdef TSAN
+    block_count++;
+#endif
     for (unsigned i = 0; i < threads; i++) {
         fiber_start (&fibers[i]);
         order[i] = i;

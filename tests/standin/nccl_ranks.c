@@ -22,6 +22,8 @@
 enum { COUNT = 1000, ROUNDS = 3 };
 
 static struct accel *acc;
+static struct accel_comm *group;
+static struct accel_work *works[2];
 static struct accel_error err;
 static int64_t began_ns;
 
@@ -34,10 +36,22 @@ must (enum accel_status status, const char *what)
             (long long) ((clock_ns () - began_ns) / 1000000));
     if (status != err.code)
         printf ("rank %s: but the error has code %d\n", getenv ("RANK"), (int) err.code);
+    for (int i = 0; i < 2; i++)
+        if (works[i] && !accel_work_wait (works[i], &err))
+            printf ("rank %s: work %d was done\n", getenv ("RANK"), i);
+    accel_comm_destroy (group);
     accel_close (acc);
     exit (3);
 }
 #define MUST(call) must (call, #call)
+
+static void
+finish (int work)
+{
+    struct accel_work *waited = works[work];
+    works[work] = NULL;
+    MUST (accel_work_wait (waited, &err));
+}
 
 static float *
 make (const struct memory *memory, DLDevice device, float value)
@@ -55,7 +69,6 @@ do_all (struct accel_comm *comm, DLDevice device, const struct memory *memory)
 {
     struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
     struct comm_site site = comm_site_on (&plain, device), starts = site;
-    struct accel_work *works[2];
     int size = accel_comm_size (comm), row = COUNT / 4, other = !accel_comm_rank (comm);
     float *a = make (memory, device, 1), *b = make (memory, device, 0), host;
     void *kept = NULL;
@@ -63,8 +76,8 @@ do_all (struct accel_comm *comm, DLDevice device, const struct memory *memory)
     MUST (comm_all_reduce (comm, &starts, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
     starts.work = &works[1];
     MUST (comm_all_reduce (comm, &starts, b, b, COUNT, ACCEL_FLOAT32, ACCEL_AVG, &err));
-    MUST (accel_work_wait (works[1], &err));
-    MUST (accel_work_wait (works[0], &err));
+    finish (1);
+    finish (0);
     MUST (comm_broadcast (comm, &site, a, COUNT, ACCEL_FLOAT32, 0, &err));
     MUST (comm_all_gather (comm, &site, b, a, (size_t) row, ACCEL_FLOAT32, &err));
     MUST (comm_reduce_scatter (comm, &site, a, b, (size_t) row, ACCEL_FLOAT32, ACCEL_MAX, &err));
@@ -212,7 +225,6 @@ order_threads (DLDevice device, const struct memory *memory)
     struct comm_site host = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
     struct comm_site site = comm_site_on (&host, device);
     struct accel_comm *world = accel_world (acc);
-    struct accel_work *works[2];
     int size = accel_num_processes (acc);
     float *values = calloc (COUNT, sizeof *values), wanted = 1, result;
     MUST (accel_set_stream (device, (void *) 2, &err));
@@ -228,8 +240,8 @@ order_threads (DLDevice device, const struct memory *memory)
         double_shared (NULL);
         site.work = &works[1];
         MUST (comm_all_reduce (world, &site, shared, shared, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
-        MUST (accel_work_wait (works[0], &err));
-        MUST (accel_work_wait (works[1], &err));
+        finish (0);
+        finish (1);
         wanted *= (float) (4 * size * size);
     }
     MUST (memory->read (device, &result, shared, sizeof result, &err));
@@ -303,7 +315,6 @@ pin_in_threads (DLDevice device, const struct memory *memory)
 static void
 close_early (void)
 {
-    struct accel_comm *group;
     MUST (accel_comm_split (accel_world (acc), 0, accel_process_index (acc), &group, &err));
     if (accel_process_index (acc) == 1)
         _exit (0);
@@ -346,15 +357,16 @@ main (int argc, char **argv)
     if (!strcmp (what, "pins"))
         pin_in_threads (device, memory);
     for (int round = 0; round < ROUNDS; round++) {
-        struct accel_comm *group;
         do_all (accel_world (acc), device, memory);
         MUST (accel_comm_split (accel_world (acc), rank / 2, rank, &group, &err));
         do_all (group, device, memory);
         accel_comm_destroy (group);
+        group = NULL;
         MUST (accel_comm_split (accel_world (acc), rank ? -1 : 0, rank, &group, &err)); /* some are in none */
         if (group)
             do_all (group, device, memory);
         accel_comm_destroy (group);
+        group = NULL;
     }
     accel_close (acc);
     printf ("rank %d of %d: done on cuda:%d\n", rank, size, (int) device.device_id);
