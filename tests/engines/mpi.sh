@@ -36,10 +36,11 @@ test_expect_success '4 processes' 'conforms 4 control groups'
 test_expect_success '3 processes, where MPI copies no message' 'OMPI_MCA_btl_vader_eager_limit=256 conforms 3 mixture'
 if is_long; then
     # Beside 16 busy processes, a message between two of four ranks takes milliseconds.
-    test_expect_success '4 processes, all sizes' 'limit=$patience && conforms 4 sizes mixture'
-    test_expect_success '3 processes, everything' 'conforms 3 $all'
-    test_expect_success '2 hosts of 2 ranks, everything' '
-        under_mpirun 4 ./hosts 2 "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+    test_expect_success '4 processes, half of the sizes' '
+        limit=$patience && CONFORMANCE_EVERY=2 conforms 4 sizes mixture'
+    test_expect_success '3 processes, all suites' 'CONFORMANCE_EVERY=3 conforms 3 $all'
+    test_expect_success '2 hosts of 2 ranks, all suites' '
+        CONFORMANCE_EVERY=3 under_mpirun 4 ./hosts 2 "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
     test_expect_success '2 processes, more than caches hold' 'conforms 2 large'
     test_expect_success 'more elements than an int can count' '
         under_mpirun 2 "$builddir/tests/engines/mpi_program" large >out && grep -x "2181038077 elements" out'
@@ -86,10 +87,10 @@ if is_long; then
 6 6 3 3
 EOT
     test_expect_success 'the job is opened again' 'in_tiers 4 "2 2" 4 "99 calls" opens'
-    test_expect_success 'ranks of two hosts in turns, everything' '
-        under_mpirun 4 ./placed "a b a b" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
-    test_expect_success 'hosts of 2, 1 and 1 ranks, everything' '
-        under_mpirun 4 ./layout "2 1 1" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+    test_expect_success 'ranks of two hosts in turns, all suites' '
+        CONFORMANCE_EVERY=5 under_mpirun 4 ./placed "a b a b" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+    test_expect_success 'hosts of 2, 1 and 1 ranks, all suites' '
+        CONFORMANCE_EVERY=4 under_mpirun 4 ./layout "2 1 1" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
     test_expect_success 'without shared memory, MPI does it all' '
         under_mpirun 4 ./layout "2 2" sh -c "ulimit -f 20000 && exec $tiers flights" >out &&
         grep "^mpi, 4 ranks, 0 of which share memory: 33 calls\$" out'
