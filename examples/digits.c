@@ -339,7 +339,7 @@ main (int argc, char **argv)
     struct accel_dataset *digits = open_digits (options->data);
 
     struct accel_error err;
-    struct accel_options open_options = { .cpu = true, .mixed_precision = options->mixed_precision };
+    struct accel_options open_options = { .cpu = network_is_on_host, .mixed_precision = options->mixed_precision };
     accel_check (accel_open (&training.acc, &open_options, &err), &err);
     struct accel *acc = training.acc;
     uint32_t passes = (uint32_t) options->gradient_accumulation_steps;

@@ -29,6 +29,9 @@ struct network {
     float *probabilities; /* [samples, CLASSES] */
 };
 
+/* Whether it computes on the CPU, in host memory.  One with kernels for GPUs says false, and main() stays as it is. */
+extern const bool network_is_on_host;
+
 /* Initial parameters as in torch's linear layers: uniform within 1 / sqrt (inputs). */
 void network_start (struct network *network, long seed);
 

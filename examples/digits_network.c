@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+const bool network_is_on_host = true;
+
 /* Weights of 16 or 8 bits are computed with in floats, as processors without arithmetic for them do. */
 static void
 layer_load (const struct network *network, struct layer *layer)

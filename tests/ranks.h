@@ -22,6 +22,8 @@ enum { RANKS_MOST = 8, RANKS_TEXT = 1024, RANKS_DEADLINE_S = 900 };
 /** In shared memory: the first thing that each rank found wrong. */
 static char (*ranks_texts)[RANKS_TEXT];
 static int ranks_self;
+/** How each opens the job; NULL: as by default. */
+static const struct accel_options *ranks_options;
 
 /** In a rank: note what is wrong.  @return whether it is right */
 __attribute__ ((format (printf, 2, 3), unused)) static bool
@@ -95,7 +97,7 @@ as_ranks (int size, const char *name, void (*act) (struct accel *acc))
             struct accel *acc;
             struct accel_error err = { 0 };
             ranks_become (&segment, parent, rank, size);
-            rank_must (accel_open (&acc, NULL, &err), &err);
+            rank_must (accel_open (&acc, ranks_options, &err), &err);
             act (acc);
             accel_close (acc);
             _exit (0);

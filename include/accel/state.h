@@ -52,7 +52,7 @@ struct accel_options {
      * ACCEL_CHECK_GRADIENTS.  Reads all gradients once.  No effect in fp16, where the scaler skips such steps.
      */
     bool check_gradients;
-    bool without_device_placement; /**< loaders leave batches in host memory: Accelerate's device_placement=False */
+    bool without_device_placement; /**< models and batches stay where they are: Accelerate's device_placement=False */
 };
 
 /** A process's membership of its job: state, communicator, and everything that was prepared with it. */
@@ -81,8 +81,9 @@ accel_open_sized (size_t options_size, size_t accumulation_size, size_t scaler_s
 
 /**
  * Leave the job and free @p acc.  Does not wait; peers that wait for this process are notified that it left.  Prepared
- * objects are released: loaders end their pass, and gradients allocated by accel_prepare() lose their memory.  Destroy
- * these objects before or after this call.  Accepts NULL, preserves errno.
+ * objects are released: loaders end their pass, gradients allocated by accel_prepare() lose their memory, and models
+ * that it placed on a GPU go back to host memory, unless the GPU has failed.  Destroy these objects before or after
+ * this call; before it, what only the model needs is not copied.  Accepts NULL, preserves errno.
  */
 ACCEL_API void accel_close (struct accel *acc);
 

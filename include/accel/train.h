@@ -16,7 +16,8 @@ ACCEL_BEGIN_DECLS
  * float32, float16 or bfloat16, parameters also float8_e4m3fn or float8_e5m2; those of fewer than 32 bits get float32
  * masters (precision.h).  If `data->data` is NULL, accel_model_create() allocates it, zeroed; if `grad->data` is NULL,
  * accel_prepare() allocates it in memory that all ranks have mapped, which makes averaging fast.  Both then belong to
- * the model.  Neither address may change between accel_prepare() and accel_unwrap_model().
+ * the model.  Between accel_prepare() and accel_unwrap_model(), which may place the model on a GPU and take it back,
+ * the program must not change `data->data`, `grad->data` or their devices.
  */
 struct accel_parameter {
     const char *name; /**< unique in its model; copied */
@@ -41,7 +42,9 @@ accel_model_create_sized (size_t parameter_size, struct accel_model **model, con
                           size_t count, struct accel_error *err);
 
 /**
- * Free @p model and the memory it allocated.  Calls on its optimizers then fail with ACCEL_ERR_INVALID.  Accepts NULL.
+ * Free @p model and the memory it allocated.  Calls on its optimizers then fail with ACCEL_ERR_INVALID.  If
+ * accel_prepare() has placed it on a GPU, the program's memory gets the values first, and its tensors point there
+ * again.  Accepts NULL.
  */
 ACCEL_API void accel_model_destroy (struct accel_model *model);
 
@@ -229,13 +232,19 @@ ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double
  *   accel_prepare (acc, &err, model, optimizer, loader)
  *
  * Models: names, shapes, dtypes and which gradients have memory are compared between ranks, parameters are copied from
- * rank 0, and gradients without memory get it.  Loaders: data, fields, options and position are compared between ranks
+ * rank 0, and gradients without memory get it.  If accel_device() is a GPU, a model in host memory is placed there,
+ * unless accel_options.without_device_placement is set: `data` and `device` of its tensors change, and tensors that
+ * share memory still do; masters and the states of its optimizers go with it.  The program's memory stays its own, must
+ * stay valid, and gets the values when the model goes back: in accel_unwrap_model(), accel_free_memory(), accel_close()
+ * or accel_model_destroy().  Loaders: data, fields, options and position are compared between ranks
  * (except workers, prefetch and timeout_ms, and the number of samples if only rank 0 reads); from then on, each process
  * gets its own batches.  Optimizers and schedulers: their kinds and numbers are compared between ranks.
  *
  * @param err  before the objects, because variable arguments come last in C; may be NULL
- * @retval ACCEL_ERR_INVALID  the ranks' objects differ (`text` names the first difference), or an object belongs to
- *                            another `acc`.  Objects before the one that failed are prepared
+ * @retval ACCEL_ERR_INVALID      the ranks' objects differ (`text` names the first difference), or an object belongs to
+ *                                another `acc`.  Objects before the one that failed are prepared
+ * @retval ACCEL_ERR_NOMEM        not enough memory, for example on the GPU: the model is where it was
+ * @retval ACCEL_ERR_UNSUPPORTED  the model shares memory with another one that has been placed on a GPU
  */
 #define accel_prepare(acc, err, ...) accel_prepare_at (ACCEL_HERE, (acc), (err), __VA_ARGS__, ACCEL_PREPARE_END)
 #define ACCEL_PREPARE_END accel_prepare_end_mark ()
@@ -247,11 +256,13 @@ ACCEL_API void *accel_prepare_end_mark (void);
 
 /**
  * Undo accel_prepare() for @p model: gradients that it put into shared memory move, with their values, to memory that
- * the model owns, and the model can be trained on its own or prepared again.  Its optimizers keep working.  A model
- * that is not prepared is left unchanged.  Not collective, but all processes should call it.
+ * the model owns; a model that it placed on a GPU goes back to host memory; and the model can be trained on its own or
+ * prepared again.  Its optimizers keep working.  A model that is not prepared is left unchanged.  Not collective, but
+ * all processes should call it.
  *
  * @retval ACCEL_ERR_INVALID  @p model belongs to another `acc`, or is in its backward pass
  * @retval ACCEL_ERR_NOMEM    nothing has changed
+ * @retval ACCEL_ERR_SYSTEM   the GPU has failed; nothing has changed
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_error *err);

@@ -7,7 +7,8 @@
 
 #include <stdlib.h>
 
-/* circle: lane module: the module's table has the functions for lanes, which make their calls as all of the table do */
+/* circle: lane module tables: the module's table has the functions of the others, which make their calls as all of the
+ * table do */
 
 struct memory_lane {
     DLDevice device;

@@ -615,13 +615,6 @@ static const struct memory_products products_cuda = {
 
 /* ---- many arrays at once ---- */
 
-static void
-release_list (DLDevice device, void *kept)
-{
-    VISIT (device);
-    tables_release (kept, gpu != NULL);
-}
-
 /* @return NULL: the list cannot be had at once, or, if the GPU has failed, not at all */
 static const struct cuda_table *
 have_table (struct gpu *gpu, struct memory_list *list, cudaStream_t stream)
@@ -635,6 +628,7 @@ have_table (struct gpu *gpu, struct memory_list *list, cudaStream_t stream)
 
 /* What a function for a list begins with: a table, or its end. */
 #define VISIT_LIST(device, list)                                                \
+    tables_make_room (device, list);                                            \
     VISIT (device);                                                             \
     const struct cuda_table *table = gpu ? have_table (gpu, list, stream) : NULL; \
     if (!table)                                                                 \
@@ -727,7 +721,7 @@ clip_factor (DLDevice device, const float *norms, size_t count, double p, float 
 }
 
 static const struct memory_lists lists_cuda = {
-    .release = release_list,
+    .release = tables_release,
     .zero = list_zero,
     .unscale = list_unscale,
     .norm = list_norm,

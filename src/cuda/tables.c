@@ -3,6 +3,8 @@
 #include <config.h>
 
 #include "cuda/tables.h"
+
+#include "cuda/gpu.h"
 #include "lib/base/tensor.h"
 
 #include <stdint.h>
@@ -16,20 +18,29 @@ struct kept {
     size_t room, count, blocks_room;
     void *items, *sums;        /* on the device */
     cudaEvent_t copied;        /* from pinned memory */
-    bool has_event, is_made, overlaps;
+    bool has_event, is_made;
+    bool has_room;             /* for what the table is to be made from */
 };
 
+/* Errors show at the next call on the GPU. */
+static cudaError_t
+call_release (void *user, cudaStream_t stream, const char **name)
+{
+    struct kept *kept = user;
+    (void) stream, (void) name;
+    if (kept->has_event)
+        cudaEventDestroy (kept->copied);
+    cudaFreeHost (kept->pinned);
+    cudaFree (kept->items);
+    cudaFree (kept->sums);
+    return cudaSuccess;
+}
+
 void
-tables_release (void *memory, bool is_well)
+tables_release (DLDevice device, void *memory)
 {
     struct kept *kept = memory;
-    if (is_well) {
-        if (kept->has_event)
-            cudaEventDestroy (kept->copied);
-        cudaFreeHost (kept->pinned);
-        cudaFree (kept->items);
-        cudaFree (kept->sums);
-    }
+    gpu_call (device, true, call_release, kept);
     free (kept->given);
     free (kept);
 }
@@ -77,41 +88,42 @@ overlap (const struct memory_list *list)
     return found;
 }
 
-/* @return whether there is room; of an error, which call had it */
-static bool
-make_room (struct kept *kept, size_t items, size_t blocks, cudaError_t *error, const char **call)
+/* In a function whose variable `error` is 0 so far. */
+#define TRY(function, ...)                  \
+    do {                                    \
+        if (!error) {                       \
+            *call = #function;              \
+            error = function (__VA_ARGS__); \
+        }                                   \
+    } while (0)
+
+static cudaError_t
+make_room (struct kept *kept, size_t items, size_t blocks, const char **call)
 {
-    *call = "cudaEventCreateWithFlags";
-    if (!kept->has_event && (*error = cudaEventCreateWithFlags (&kept->copied, cudaEventDisableTiming)))
-        return false;
-    kept->has_event = true;
-    if (items > kept->room) {
+    cudaError_t error = cudaSuccess;
+    if (!kept->has_event)
+        TRY (cudaEventCreateWithFlags, &kept->copied, cudaEventDisableTiming);
+    kept->has_event = !error;
+    if (items > kept->room && !error) {
         free (kept->given);
-        cudaFreeHost (kept->pinned);
-        cudaFree (kept->items);
+        TRY (cudaFreeHost, kept->pinned);
+        TRY (cudaFree, kept->items);
         kept->items = kept->pinned = NULL;
         kept->room = 0;
         kept->given = calloc (items, sizeof *kept->given);
         if (!kept->given)
-            return false;
-        *call = "cudaHostAlloc";
-        if ((*error = cudaHostAlloc ((void **) &kept->pinned, items * sizeof *kept->pinned, cudaHostAllocDefault)))
-            return false;
-        *call = "cudaMalloc";
-        if ((*error = cudaMalloc (&kept->items, items * sizeof (struct cuda_item))))
-            return false;
-        kept->room = items;
+            return cudaErrorMemoryAllocation;
+        TRY (cudaHostAlloc, (void **) &kept->pinned, items * sizeof *kept->pinned, cudaHostAllocDefault);
+        TRY (cudaMalloc, &kept->items, items * sizeof (struct cuda_item));
+        kept->room = error ? 0 : items;
     }
-    if (blocks <= kept->blocks_room)
-        return true;
-    *call = "cudaMalloc";
-    cudaFree (kept->sums);
-    kept->sums = NULL;
-    kept->blocks_room = 0;
-    if ((*error = cudaMalloc (&kept->sums, blocks * sizeof (double))))
-        return false;
-    kept->blocks_room = blocks;
-    return true;
+    if (blocks > kept->blocks_room && !error) {
+        TRY (cudaFree, kept->sums);
+        kept->sums = NULL;
+        TRY (cudaMalloc, &kept->sums, blocks * sizeof (double));
+        kept->blocks_room = error ? 0 : blocks;
+    }
+    return error;
 }
 
 static void
@@ -139,25 +151,34 @@ fill (struct kept *kept, const struct memory_list *list)
     kept->table = (struct cuda_table){ kept->items, kept->pinned, kept->sums, (unsigned) list->count, first };
 }
 
-/* The copy before may not have been made yet. */
-static bool
-write_table (struct kept *kept, const struct memory_list *list, cudaStream_t stream, cudaError_t *error,
-             const char **call)
+struct wanted {
+    struct kept *kept;
+    const struct memory_list *list;
+};
+
+/* The copy before may not have been made yet.  Without memory, there is no table, which is no error of the GPU. */
+static cudaError_t
+call_room (void *user, cudaStream_t stream, const char **call)
 {
-    size_t blocks = 0, bytes = list->count * sizeof (struct cuda_item);
+    const struct wanted *wanted = user;
+    struct kept *kept = wanted->kept;
+    const struct memory_list *list = wanted->list;
+    cudaError_t error = cudaSuccess;
+    size_t blocks = 0;
+    (void) stream;
     for (size_t i = 0; i < list->count; i++)
         blocks += cuda_item_blocks (list->items[i].count);
-    *call = "cudaEventSynchronize";
-    if (kept->has_event && (*error = cudaEventSynchronize (kept->copied)))
-        return false;
-    if (blocks > UINT32_MAX || !make_room (kept, list->count + 1, blocks + 1, error, call))
-        return false;
-    fill (kept, list);
-    *call = "cudaMemcpyAsync";
-    if ((*error = cudaMemcpyAsync (kept->items, kept->pinned, bytes, cudaMemcpyHostToDevice, stream)))
-        return false;
-    *call = "cudaEventRecord";
-    return !(*error = cudaEventRecord (kept->copied, stream));
+    if (blocks > UINT32_MAX)
+        return cudaSuccess;
+    if (kept->has_event)
+        TRY (cudaEventSynchronize, kept->copied);
+    if (!error)
+        error = make_room (kept, list->count + 1, blocks + 1, call);
+    kept->has_room = !error;
+    if (error != cudaErrorMemoryAllocation)
+        return error;
+    cudaGetLastError ();
+    return cudaSuccess;
 }
 
 static bool
@@ -167,27 +188,31 @@ is_same (const struct kept *kept, const struct memory_list *list)
            && !memcmp (kept->given, list->items, list->count * sizeof *list->items);
 }
 
-const struct cuda_table *
-tables_have (struct memory_list *list, cudaStream_t stream, cudaError_t *error, const char **call)
+void
+tables_make_room (DLDevice device, struct memory_list *list)
 {
     struct kept *kept = list->kept ? list->kept : (list->kept = calloc (1, sizeof *kept));
-    *error = cudaSuccess;
-    if (!kept)
-        return NULL;
-    if (!is_same (kept, list)) {
-        kept->is_made = false;
-        kept->overlaps = overlap (list);
-        if (!kept->overlaps && !write_table (kept, list, stream, error, call)) {
-            if (*error == cudaErrorMemoryAllocation)
-                cudaGetLastError (); /* one after the other needs no table */
-            *error = *error == cudaErrorMemoryAllocation ? cudaSuccess : *error;
-            return NULL;
-        }
-        if (!kept->overlaps) {
-            memcpy (kept->given, list->items, list->count * sizeof *list->items);
-            kept->count = list->count;
-            kept->is_made = true;
-        }
+    if (!kept || is_same (kept, list))
+        return;
+    kept->is_made = kept->has_room = false;
+    if (!overlap (list))
+        gpu_call (device, true, call_room, &(struct wanted){ kept, list });
+}
+
+const struct cuda_table *
+tables_have (struct memory_list *list, cudaStream_t stream, cudaError_t *failed, const char **call)
+{
+    struct kept *kept = list->kept;
+    cudaError_t error = cudaSuccess;
+    if (kept && !kept->is_made && kept->has_room) {
+        fill (kept, list);
+        TRY (cudaMemcpyAsync, kept->items, kept->pinned, list->count * sizeof (struct cuda_item),
+             cudaMemcpyHostToDevice, stream);
+        TRY (cudaEventRecord, kept->copied, stream);
+        memcpy (kept->given, list->items, list->count * sizeof *list->items);
+        kept->count = list->count;
+        kept->is_made = !error;
     }
-    return kept->overlaps ? NULL : &kept->table;
+    *failed = error;
+    return kept && kept->is_made ? &kept->table : NULL;
 }

@@ -6,6 +6,7 @@
 
 #include "launch/report.h"
 #include "launch/status.h"
+#include "util/cleanup.h"
 #include "util/jobseg.h"
 
 #include <signal.h>
@@ -62,30 +63,67 @@ lost_rank (const struct blame *blame)
     return at ? jobseg_lost_rank (at + sizeof it - 1) : -1;
 }
 
-/* Whether @b failed because of @a in its own words, which are surer than clocks. */
-static bool
-says_so (const struct blame *b, const struct blame *a)
+/* For each host, which other one has the rank because of which that host's own gave up; @count: none, or it does not
+ * say.  @return NULL without memory: then nobody says anything */
+static size_t *
+read_words (const struct blame *all, size_t count)
 {
-    int lost = lost_rank (b);
-    return lost >= 0 && lost == failed_rank (a) && lost_rank (a) != failed_rank (b);
+    size_t *named = calloc (count, sizeof *named);
+    AUTO_FREE int *failed = calloc (count, sizeof *failed);
+    for (size_t i = 0; failed && i < count; i++)
+        failed[i] = failed_rank (&all[i]);
+    for (size_t i = 0; named && i < count; i++) {
+        int lost = failed ? lost_rank (&all[i]) : -1;
+        for (named[i] = lost < 0 ? count : 0; named[i] < count && (failed[named[i]] != lost || named[i] == i);)
+            named[i]++;
+    }
+    return named;
+}
+
+/* The host at which the words end that begin at @from; any one of those that name each other in a circle. */
+static size_t
+follow (const size_t *named, size_t count, size_t from)
+{
+    for (size_t steps = 0; named && steps < count && named[from] < count; steps++)
+        from = named[from];
+    return from;
 }
 
 /* Whether @a may have brought about @b, but not the other way round. */
 static bool
 explains (const struct blame *a, const struct blame *b)
 {
-    if (says_so (a, b) || says_so (b, a))
-        return says_so (b, a);
     enum kind of_a = kind_of (a), of_b = kind_of (b);
     int64_t later = a->failed_ns - b->failed_ns;
     bool may_have = of_b == FOLLOWS ? of_a != FOLLOWS : of_b == CRASHED && of_a == KILLED;
     return may_have && later < (of_a == KILLED ? LATE_NS : NEARLY_NS);
 }
 
-bool
-blame_is_before (const struct blame *a, const struct blame *b)
+static bool
+is_explained (const struct blame *all, const bool *may_be, size_t count, size_t index)
 {
-    return explains (a, b) || (!explains (b, a) && a->failed_ns < b->failed_ns);
+    for (size_t i = 0; i < count; i++)
+        if (i != index && all[i].failed_ns && (!may_be || may_be[i]) && explains (&all[i], &all[index]))
+            return true;
+    return false;
+}
+
+/* Words are surer than clocks: who names another rank was not the first.  Where ranks name each other, clocks decide.
+ * No two failures explain each other, so one is left. */
+size_t
+blame_find_first (const struct blame *all, size_t count)
+{
+    AUTO_FREE size_t *named = read_words (all, count);
+    AUTO_FREE bool *may_be = calloc (count, sizeof *may_be);
+    size_t first = count;
+    for (size_t i = 0; may_be && i < count; i++)
+        if (all[i].failed_ns)
+            may_be[follow (named, count, i)] = true;
+    for (size_t i = 0; i < count; i++)
+        if (all[i].failed_ns && (!may_be || may_be[i]) && !is_explained (all, may_be, count, i)
+            && (first == count || all[i].failed_ns < all[first].failed_ns))
+            first = i;
+    return first;
 }
 
 const char *
@@ -109,12 +147,14 @@ add_lines (const char *report, struct strbuf *out)
 void
 blame_add_simultaneous (const struct blame *all, size_t count, size_t guilty, struct strbuf *out)
 {
+    AUTO_FREE size_t *named = read_words (all, count);
     int left = MOST_SIMULTANEOUS;
     for (size_t i = 0; i < count && kind_of (&all[guilty]) == FOLLOWS; i++) {
         const struct blame *one = &all[i];
         const char *report = one->report ? blame_without_prefix (one->report) : "";
         bool is_one = i != guilty && one->failed_ns && !one->is_lost && one->end == WIRE_END_FAILED && *report
-                      && one->failed_ns - all[guilty].failed_ns < NEARLY_NS && !says_so (one, &all[guilty]);
+                      && one->failed_ns - all[guilty].failed_ns < NEARLY_NS
+                      && (follow (named, count, i) != guilty || named[guilty] < count);
         if (is_one && left-- > 0)
             add_lines (report, out);
     }

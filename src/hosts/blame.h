@@ -15,8 +15,8 @@ struct blame {
     const char *report; /* "accelerate: rank 3 ...\n..."; may be NULL */
 };
 
-/** Whether @p a was the first of two failures. */
-bool blame_is_before (const struct blame *a, const struct blame *b);
+/** @return the number of the host that failed first; @p count: none has failed */
+size_t blame_find_first (const struct blame *all, size_t count);
 
 /** Append a line for each host that failed at nearly the same time as @p all[@p guilty] and so may have been first;
  * nothing if there is no doubt. */

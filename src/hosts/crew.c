@@ -353,8 +353,10 @@ has_other_launchers (const struct config *config, const struct plan *plan)
 static int
 make_machines (struct crew *crew, struct fail *fail)
 {
-    crew->all = calloc (crew->machine ? 1 : (size_t) crew->machines, sizeof *crew->all);
-    if (!crew->all)
+    size_t count = crew->machine ? 1 : (size_t) crew->machines;
+    crew->all = calloc (count, sizeof *crew->all);
+    crew->blames = calloc (count, sizeof *crew->blames);
+    if (!crew->all || !crew->blames)
         return fail_nomem (fail);
     crew->own = crew->all;
     *crew->own = (struct crew_machine){ .state = MACHINE_JOINED, .host = strdup (crew->plan->host),
@@ -510,6 +512,7 @@ crew_destroy (struct crew *crew)
         free (crew->all[i].host);
     }
     free (crew->all);
+    free (crew->blames);
     free (crew->main_host);
     crew_release_verdict (&crew->verdict);
     crew_release_verdict (&crew->last);

@@ -245,18 +245,13 @@ crew_main_lose (struct crew *crew, struct crew_peer *peer, const char *why)
 /* ---- who is to blame ---- */
 
 static const struct crew_machine *
-find_guilty (const struct crew *crew)
+find_guilty (struct crew *crew)
 {
-    const struct crew_machine *first = NULL;
-    struct blame first_blame;
-    for (int i = 0; i < crew->machines; i++) {
-        struct blame blame = crew_blame_of (&crew->all[i]);
-        if (blame.failed_ns && (!first || blame_is_before (&blame, &first_blame))) {
-            first = &crew->all[i];
-            first_blame = blame;
-        }
-    }
-    return first;
+    size_t count = (size_t) crew->machines;
+    for (size_t i = 0; i < count; i++)
+        crew->blames[i] = crew_blame_of (&crew->all[i]);
+    size_t first = blame_find_first (crew->blames, count);
+    return first < count ? &crew->all[first] : NULL;
 }
 
 /* @return what else may have been first; to be freed, NULL if there is nothing */
@@ -264,12 +259,7 @@ static char *
 find_simultaneous (const struct crew *crew, const struct crew_machine *guilty)
 {
     AUTO_STRBUF struct strbuf out = { 0 };
-    size_t count = crew->machines > 0 ? (size_t) crew->machines : 0;
-    AUTO_FREE struct blame *all = calloc (count, sizeof *all);
-    for (size_t i = 0; all && i < count; i++)
-        all[i] = crew_blame_of (&crew->all[i]);
-    if (all)
-        blame_add_simultaneous (all, count, (size_t) (guilty - crew->all), &out);
+    blame_add_simultaneous (crew->blames, (size_t) crew->machines, (size_t) (guilty - crew->all), &out);
     return out.length ? strbuf_take (&out) : NULL;
 }
 
@@ -306,9 +296,9 @@ end_all (struct crew *crew)
 void
 crew_main_think (struct crew *crew, bool is_hasty)
 {
-    const struct crew_machine *guilty = find_guilty (crew);
     if (crew->verdict.is_known)
         return;
+    const struct crew_machine *guilty = find_guilty (crew);
     if (guilty && !crew->judge_ms)
         end_all (crew);
     if (guilty && (is_hasty || clock_ms () >= crew->judge_ms || all_have (crew, false))) {

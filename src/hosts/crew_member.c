@@ -219,7 +219,7 @@ crew_member_lose (struct crew *crew, struct crew_peer *peer, const char *why)
     struct blame blames[] = { crew_blame_of (crew->own), crew_blame_of (&main) };
     AUTO_STRBUF struct strbuf also = { 0 };
     strbuf_printf (&also, "  %s", main.text ? blame_without_prefix (main.text) : "");
-    if (crew->own->failed_ns && blame_is_before (&blames[0], &blames[1]))
+    if (blame_find_first (blames, 2) == 0)
         blame_own (crew, also.text);
     else
         crew_set_verdict (crew, &(struct crew_verdict){ .end = main.end, .status = main.status, .text = main.text,

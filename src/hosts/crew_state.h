@@ -87,6 +87,7 @@ struct crew {
     int listener; /* -1: none */
     struct crew_machine *all; /* machine 0: [machines]; others: one, their own */
     struct crew_machine *own;
+    struct blame *blames; /* as many, for the verdict */
     struct crew_peer *peers;
     struct crew_dial dial;
     bool is_asked;   /* by machine 0: whether a rank has failed here */

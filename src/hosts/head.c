@@ -436,7 +436,8 @@ start_links (struct head *head, struct fail *fail)
 {
     const struct hostlist *list = &head->hosts->list;
     head->links = calloc (list->count, sizeof *head->links);
-    if (!head->links)
+    head->blames = calloc (list->count, sizeof *head->blames);
+    if (!head->links || !head->blames)
         return fail_nomem (fail);
     head->count = (int) list->count;
     for (int i = 0; i < head->count; i++)
@@ -486,6 +487,7 @@ release (struct head *head)
     for (int i = 0; i < head->count; i++)
         link_release (&head->links[i]);
     free (head->links);
+    free (head->blames);
     for (int i = 0; i < LINK_STREAMS; i++)
         output_sink_release (&head->sinks[i]);
     if (head->signal_fd >= 0)

@@ -3,6 +3,7 @@
 #ifndef HOSTS_HEAD_STATE_H
 #define HOSTS_HEAD_STATE_H
 
+#include "hosts/blame.h"
 #include "hosts/lender.h"
 #include "hosts/link.h"
 #include "hosts/parcel.h"
@@ -21,6 +22,7 @@ struct head {
     struct parcel parcel;
     struct io_target report; /* of --failure_report; no path: none is wanted */
     struct link *links; /* [count], in the order of hosts->list */
+    struct blame *blames; /* [count], of verdict_find() */
     int count;
     enum head_phase phase;
     struct output_sink sinks[LINK_STREAMS];
@@ -59,7 +61,7 @@ struct link *verdict_find (struct head *head);
 /** What the job exits with. */
 int verdict_status (const struct head *head, const struct link *guilty);
 
-/** Append the report, as text. */
+/** Append the report, as text; after verdict_find(). */
 void verdict_text (const struct head *head, const struct link *guilty, struct strbuf *out);
 
 /** The same as JSON. */

@@ -8,9 +8,9 @@
 #include "launch/report.h"
 #include "launch/signals.h"
 #include "launch/status.h"
-#include "util/cleanup.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What a host was told to do is no failure of its own.  A launcher that has only begun cannot say that it was told. */
@@ -30,7 +30,8 @@ static struct blame
 blame_of (const struct link *link)
 {
     bool has_ended = link->state == LINK_ENDED;
-    return (struct blame){ .failed_ns = link->failed_ns, .is_lost = link->state == LINK_LOST,
+    int64_t failed_ns = link->failed_ns ? link->failed_ns : 1;
+    return (struct blame){ .failed_ns = is_failure (link) ? failed_ns : 0, .is_lost = link->state == LINK_LOST,
                            .end = has_ended ? link->end : WIRE_END_DONE, .status = link->status,
                            .report = link->report };
 }
@@ -45,17 +46,11 @@ may_be_due_to_signal (const struct head *head, const struct link *link)
 struct link *
 verdict_find (struct head *head)
 {
-    struct link *first = NULL;
-    struct blame first_blame;
-    for (int i = 0; i < head->count; i++) {
-        struct link *link = &head->links[i];
-        struct blame blame = blame_of (link);
-        if (is_failure (link) && (!first || blame_is_before (&blame, &first_blame))) {
-            first = link;
-            first_blame = blame;
-        }
-    }
-    return first && may_be_due_to_signal (head, first) ? NULL : first;
+    for (int i = 0; i < head->count; i++)
+        head->blames[i] = blame_of (&head->links[i]);
+    size_t first = blame_find_first (head->blames, (size_t) head->count);
+    bool is_due = first < (size_t) head->count && !may_be_due_to_signal (head, &head->links[first]);
+    return is_due ? &head->links[first] : NULL;
 }
 
 int
@@ -77,16 +72,6 @@ add_report (const struct link *link, struct strbuf *out)
         strbuf_printf (out, "accelerate: host %s: %s", link->name, blame_without_prefix (report));
 }
 
-static void
-add_simultaneous (const struct head *head, const struct link *guilty, struct strbuf *out)
-{
-    AUTO_FREE struct blame *all = calloc ((size_t) head->count, sizeof *all);
-    for (int i = 0; all && i < head->count; i++)
-        all[i] = blame_of (&head->links[i]);
-    if (all)
-        blame_add_simultaneous (all, (size_t) head->count, (size_t) (guilty - head->links), out);
-}
-
 void
 verdict_text (const struct head *head, const struct link *guilty, struct strbuf *out)
 {
@@ -95,7 +80,7 @@ verdict_text (const struct head *head, const struct link *guilty, struct strbuf 
         strbuf_printf (out, "accelerate: host %s: %s\n", guilty->name, guilty->why);
     else if (guilty) {
         add_report (guilty, out);
-        add_simultaneous (head, guilty, out);
+        blame_add_simultaneous (head->blames, (size_t) head->count, (size_t) (guilty - head->links), out);
     } else if (head->signal) {
         if (head->sinks[1].is_terminal && (head->signal == SIGINT || head->signal == SIGQUIT))
             strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */

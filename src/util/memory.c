@@ -31,6 +31,15 @@ memory_create_zeroed (size_t bytes)
 }
 
 void
+memory_discard (void *memory, size_t bytes)
+{
+    uintptr_t begin = ((uintptr_t) memory + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    uintptr_t end = ((uintptr_t) memory + bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    if (begin < end)
+        (void) madvise ((void *) begin, end - begin, MADV_DONTNEED);
+}
+
+void
 memory_copy (void *to, const void *from, size_t bytes)
 {
     size_t behind = ((uintptr_t) to - (uintptr_t) from) % PAGE, done = 0;

@@ -19,6 +19,9 @@ void *memory_create (size_t bytes);
 /** The same, with all bytes 0. */
 void *memory_create_zeroed (size_t bytes);
 
+/** What is in @p memory is not needed any more: large parts of it need no room until they are written again. */
+void memory_discard (void *memory, size_t bytes);
+
 /**
  * memcpy(), without the trap that the processors' string instructions have, which the C library copies with from some
  * 2 KiB on: where @p to lies less than 32 bytes behind @p from modulo a page, each store seems to hit what is read

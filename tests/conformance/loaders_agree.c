@@ -119,8 +119,9 @@ check_difference (const struct difference *row)
     if (row->what)
         snprintf (wanted, sizeof wanted, "differ in %s: rank 0 has %s, rank %d has %s", row->what, row->first, size - 1,
                   row->last);
-    check (row->what ? status == ACCEL_ERR_INVALID && strstr (err.text, wanted) : !status, "%s, wanted: %s", err.text,
-           wanted);
+    check (row->what ? status == ACCEL_ERR_INVALID && strstr (err.text, wanted) : !status,
+           "accel_prepare: expected %s%s, got status %d: %s", row->what ? "an error with: " : "no error", wanted,
+           (int) status, status ? err.text : "");
     accel_loader_destroy (loader);
     accel_sampler_destroy (sampler);
     accel_generator_destroy (generator);
@@ -129,7 +130,7 @@ check_difference (const struct difference *row)
 void
 check_differences (void)
 {
-    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
+    for (size_t i = 0; i < sizeof differences / sizeof *differences && !wrong; i++)
         check_difference (&differences[i]);
 }
 
@@ -335,12 +336,16 @@ go_through (struct accel_loader *loader, const struct retry *retry, bool bad, st
                 if (!err.code || outcome->failures > 100)
                     break;
                 outcome->failures++;
-                check (strstr (err.text, "disk on fire"), "%s: %s", retry->name, err.text);
+                if (!check (strstr (err.text, "disk on fire"), "%s: expected batches, or the error of a read, got: %s",
+                            retry->name, err.text))
+                    return;
                 continue;
             }
             for (size_t i = 0; i < accel_batch_size (batch) && outcome->count < MOST; i++)
                 outcome->samples[outcome->count++] = ((int64_t *) accel_batch_tensor (batch, "x")->data)[i];
-            check (!accel_wait_for_everyone (acc, &err), "%s: %s", retry->name, err.text);
+            if (!check (!accel_wait_for_everyone (acc, &err), "%s: expected all ranks to have a batch, got: %s",
+                        retry->name, err.text))
+                return;
         }
     }
     accel_generator_get_state (accel_default_generator (), outcome->generator);
@@ -387,12 +392,15 @@ check_retries (void)
         bool dispatched = retries[i].options.dispatch_batches == ACCEL_DISPATCH_YES;
         victim = dispatched ? 0 : size / 2;
         run_retry (&retries[i], false, &good);
-        run_retry (&retries[i], true, &mended);
+        if (!wrong)
+            run_retry (&retries[i], true, &mended);
+        if (wrong)
+            return;
         size_t wanted = dispatched || rank == victim ? EPOCHS * FAILURES : 0;
         /* Two threads may fail in one attempt to begin. */
         size_t least = retries[i].options.workers ? wanted / FAILURES : wanted;
-        check (!good.failures && mended.failures >= least && mended.failures <= wanted, "%s: %zu failures, wanted %zu",
-               retries[i].name, mended.failures, wanted);
+        check (!good.failures && mended.failures >= least && mended.failures <= wanted,
+               "%s: expected %zu failures, got %zu", retries[i].name, wanted, mended.failures);
         check (good.count == mended.count && good.count > SAMPLES / (size_t) size
                    && !memcmp (good.samples, mended.samples, sizeof good.samples),
                "%s: asked for again, it gives other samples", retries[i].name);

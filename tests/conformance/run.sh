@@ -13,11 +13,15 @@ launched () {
 }
 
 one=$(free_port) two=$(free_port)
+# Two processes go through all sizes and types, the others through one of five.
+every=5
+is_long && every=1
 
 # Of what one process does alone nothing races.
 alone=
 is_thread_sanitized && alone='control memory random trees'
-test_expect_success '1 process, without a launcher' 'timeout $patience "$conformance" $alone && nothing_left'
+test_expect_success '1 process, without a launcher' '
+    CONFORMANCE_EVERY=$every timeout $patience "$conformance" $alone && nothing_left'
 is_long && test_expect_success '1 process, launched' 'launched 1 $alone && nothing_left'
 test_expect_success 'an empty variable is none' 'ACCEL_ENGINE= launched 2 control'
 # Every engine of the one list, so also the next one: alone, and with a second process unless it is for one.
@@ -41,17 +45,18 @@ for suite in $all; do
 done
 test_expect_success '2 processes, buffers larger than caches' 'launched 2 large && nothing_left'
 test_expect_success '2 processes, instructions of older processors' '
-    ACCEL_INSTRUCTIONS=avx2 launched 2 types mixture messages && ACCEL_INSTRUCTIONS=base launched 2 sizes messages
+    ACCEL_INSTRUCTIONS=avx2 launched 2 types mixture messages &&
+    CONFORMANCE_EVERY=$every ACCEL_INSTRUCTIONS=base launched 2 sizes messages
 '
 older_ranks=1
 is_long && older_ranks='0 1'
 test_expect_success 'ranks that would choose pieces of different sizes do as rank 0 does' '
     printf "#!/bin/sh\ntest \$RANK = \$1 && export ACCEL_INSTRUCTIONS=base\nshift\nexec \"\$@\"\n" >older &&
     chmod +x older && for older in $older_ranks; do
-        timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 ./older $older "$conformance" sizes || return 1
+        CONFORMANCE_EVERY=$every timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 ./older $older "$conformance" sizes || return 1
     done && nothing_left
 '
-test_expect_success '3 processes' 'launched 3 $all && nothing_left'
+test_expect_success '3 processes' 'CONFORMANCE_EVERY=$every launched 3 $all && nothing_left'
 seeds=2
 test_expect_success '4 processes' 'launched 4 mixture control messages groups && nothing_left'
 if is_long; then

@@ -13,6 +13,9 @@ mkdir engines && cp "$module" engines
 ACCEL_ENGINE=$engine ACCEL_ENGINE_PATH=$scratch/engines
 export ACCEL_ENGINE ACCEL_ENGINE_PATH
 
+# One of five sizes and types, but in long tests.
+is_long || export CONFORMANCE_EVERY=5
+
 # launched N COMMAND...
 launched () {
     processes=$1

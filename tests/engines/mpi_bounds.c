@@ -3,6 +3,7 @@
  *
  *   mpi_bounds early       rank 0 gives up before rank 1, which waits for the same call
  *   mpi_bounds full        files have a limit: accel_alloc() has more than fits into the memory of the host
+ *   mpi_bounds crowded     the same: a group has large calls, but one of its ranks has no memory left for them
  *   mpi_bounds unshared    one host cannot share memory, so that of the other one goes, too
  *   mpi_bounds threads     the engine's thread ends with the job
  *   mpi_bounds serialized  after MPI_Init_thread() of the program, the engine has no thread
@@ -10,40 +11,15 @@
  *   mpi_bounds unsent      rank 1 has its part of a broadcast before rank 2 has got what rank 1 says of it */
 #include <config.h>
 
-#include <accel/accel.h>
+#include "tests/engines/mpi_job.h"
 
 #include <dirent.h>
 #include <mpi.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-static struct accel_error err;
-static struct accel *acc;
-static struct accel_comm *world;
-static int rank;
-
-static void
-must (bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf (stderr, "rank %d: %s: %s\n", rank, what, err.text);
-    _exit (1);
-}
-
-static void
-open_job (uint32_t timeout_ms)
-{
-    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = timeout_ms }, &err), "accel_open");
-    world = accel_world (acc);
-    rank = accel_comm_rank (world);
-    must (!accel_comm_barrier (world, &err), "barrier");
-}
 
 /* Before the job is open. */
 static bool
@@ -58,7 +34,7 @@ static void
 give_up_first (void)
 {
     enum { NAP_US = 10000, NAPS = 10000, SHORT_MS = 4000, LONG_MS = 60000 };
-    open_job (is_first () ? SHORT_MS : LONG_MS);
+    join_job (is_first () ? SHORT_MS : LONG_MS);
     for (int i = 0; rank == 2 && i < NAPS && access ("early", F_OK); i++)
         usleep (NAP_US);
     enum accel_status status = rank == 2 ? ACCEL_OK : accel_comm_barrier (world, &err);
@@ -93,7 +69,7 @@ fill_arena (void)
     enum { BYTES = 24 << 20, COUNT = 4 };
     void *all[COUNT];
     limit_files ((rlim_t) 200 << 20);
-    open_job (0);
+    join_job (0);
     for (int i = 0; i < COUNT; i++) {
         must (!accel_alloc (acc, &all[i], BYTES, &err), "accel_alloc");
         memset (all[i], 10 * rank + i + 1, BYTES);
@@ -103,6 +79,34 @@ fill_arena (void)
         must (is_filled (all[i], BYTES, (unsigned char) (10 * rank + i + 1)), "memory is given twice");
         accel_free (acc, all[i]);
     }
+}
+
+/* Rank 0 has no room for marks and a stage, so the calls go from rank to rank. */
+static void
+crowd_group (void)
+{
+    enum { FULL = 62 << 20, COUNT = 100000 };
+    struct accel_comm *group;
+    void *memory;
+    int64_t *values = NULL;
+    limit_files ((rlim_t) 200 << 20);
+    join_job (0);
+    must (rank || !accel_alloc (acc, &memory, FULL, &err), "accel_alloc");
+    must (!accel_comm_split (world, 0, rank, &group, &err), "split");
+    must (!accel_alloc (acc, (void **) &values, COUNT * sizeof *values, &err), "accel_alloc");
+    int64_t size = accel_comm_size (group);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < COUNT; i++)
+            values[i] = rank + i;
+        must (!accel_comm_all_reduce (group, values, values, COUNT, ACCEL_INT64, ACCEL_SUM, &err), "sum");
+        must (!accel_comm_broadcast (group, values, COUNT / 2, ACCEL_INT64, 1, &err), "broadcast");
+        for (int i = 0; i < COUNT; i++)
+            must (values[i] == size * (size - 1) / 2 + size * i, "a wrong sum");
+        if (!rank && !round)
+            accel_free (acc, memory);
+    }
+    accel_free (acc, values);
+    accel_comm_destroy (group);
 }
 
 static int
@@ -127,7 +131,7 @@ unshare_memory (void)
 {
     if (is_first ())
         limit_files (10 << 20);
-    open_job (0);
+    join_job (0);
     must (!count_in ("/proc/self/fd", "memfd:accel-mpi"), "the memory is still open");
 }
 
@@ -156,7 +160,7 @@ count_more_threads (void)
 static void
 end_thread (void)
 {
-    open_job (0);
+    join_job (0);
     int before = count_threads (), more = count_more_threads ();
     must (more == !rank, "not one thread");
     accel_close (acc);
@@ -168,7 +172,7 @@ have_no_thread (void)
 {
     int provided = 0;
     MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
-    open_job (0);
+    join_job (0);
     must (provided == MPI_THREAD_MULTIPLE || !count_more_threads (), "a thread beside those of the program");
     accel_close (acc);
     MPI_Finalize ();
@@ -182,7 +186,7 @@ wait_in_mpi (void)
     struct accel_work *work;
     unsigned char values[COUNT], word = 0;
     MPI_Init (NULL, NULL);
-    open_job (TIMEOUT_MS);
+    join_job (TIMEOUT_MS);
     memset (values, rank ? 0 : 7, sizeof values);
     must (!accel_comm_broadcast_start (world, values, COUNT, ACCEL_UINT8, 0, &work, &err), "start");
     if (rank == 2)
@@ -232,7 +236,7 @@ send_all (void)
     enum { BYTES = 256 << 10, BARRIERS = 16, NAP_US = 2000, LATE_US = 100000, STOP_MS = 500 };
     void *values;
     struct accel_work *work;
-    open_job (0);
+    join_job (0);
     must (!accel_alloc (acc, &values, BYTES, &err), "accel_alloc");
     memset (values, rank ? 0 : 7, BYTES);
     for (int i = 0; i < BARRIERS; i++) { /* rank 1 sends what its host says, until there are no more parcels */
@@ -248,7 +252,7 @@ send_all (void)
     holds = false;
     accel_free (acc, values);
     accel_close (acc);
-    open_job (0);
+    join_job (0);
     accel_close (acc);
 }
 
@@ -260,7 +264,8 @@ main (int argc, char **argv)
         void (*run) (void);
         bool closes;
     } scenarios[] = {
-        { "early", give_up_first, false }, { "full", fill_arena, false }, { "unshared", unshare_memory, false },
+        { "early", give_up_first, false }, { "full", fill_arena, false }, { "crowded", crowd_group, false },
+        { "unshared", unshare_memory, false },
         { "threads", end_thread, true },   { "serialized", have_no_thread, true }, { "mixed", wait_in_mpi, true },
         { "unsent", send_all, true },
     };

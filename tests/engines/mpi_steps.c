@@ -13,6 +13,7 @@
  *   mpi_steps overtaken hosts of 2 and 1 ranks: a message is held back, and a barrier that was started later is not
  *   mpi_steps halves    the same 3 ranks: a large sum of 16-bit floats
  *   mpi_steps carries   hosts of 2 and 1 ranks: a rank ends that carries a part of a large sum
+ *   mpi_steps grouped   the same, and the sum is a group's
  *   mpi_steps ghost     hosts of 1 and 1 ranks: a message that nobody receives fails, and no job can be opened again
  *   mpi_steps parcels   hosts of 1 and 2 ranks: many small sums, of which MPI copies none
  *   mpi_steps permuted  hosts of 1 and 3 ranks share no memory if ranks are in another order on their host
@@ -21,34 +22,20 @@
  *   mpi_steps report    what the module says of itself where MPI gives a lower level than was asked for */
 #include <config.h>
 
-#include <accel/accel.h>
+#include "tests/engines/mpi_job.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { MOST_RANKS = 8, SLOTS = 8, CALLS = 2 * SLOTS, LARGE = 1 << 20, NAP_US = 1000, NAPS = 10000 };
 
-static struct accel_error err;
-static struct accel *acc;
-static struct accel_comm *world;
-static int rank, size;
-
-static void
-must (bool good, const char *what)
-{
-    if (good)
-        return;
-    fprintf (stderr, "rank %d: %s: %s\n", rank, what, err.text);
-    _exit (1);
-}
+static int size;
 
 /* ---- MPI, as the engine calls it ---- */
 
@@ -114,7 +101,7 @@ MPI_Init_thread (int *argc, char ***argv, int wanted, int *level)
 static bool moves_elsewhere;
 
 /* A machine without a name is a machine of its own. */
-FILE *
+ACCEL_API FILE *
 fopen (const char *path, const char *mode)
 {
     static FILE *(*next) (const char *path, const char *mode);
@@ -193,12 +180,9 @@ begin_step (const char *step)
 static void
 open_job (uint32_t timeout_ms)
 {
-    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = timeout_ms }, &err), "accel_open");
-    world = accel_world (acc);
-    rank = accel_comm_rank (world);
+    join_job (timeout_ms);
     size = accel_comm_size (world);
     must (size <= MOST_RANKS, "ranks");
-    must (!accel_comm_barrier (world, &err), "barrier");
     begin_step ("open");
 }
 
@@ -461,10 +445,12 @@ leave_at_once (void)
 }
 
 static void
-end_while_carrying (void)
+end_in (bool is_grouped)
 {
     struct sum sum;
     open_job (6000);
+    if (is_grouped)
+        must (!accel_comm_split (world, 0, rank, &world, &err), "split");
     come_last (1);
     start (&sum, 1, LARGE);
     say ("come");
@@ -473,6 +459,18 @@ end_while_carrying (void)
     enum accel_status status = accel_work_wait (sum.work, &err);
     must (status == ACCEL_ERR_PEER && strstr (err.text, "rank 1 ended (process"), "not who ended");
     leave_at_once ();
+}
+
+static void
+end_while_carrying (void)
+{
+    end_in (false);
+}
+
+static void
+end_in_a_group (void)
+{
+    end_in (true);
 }
 
 /* ---- messages ---- */
@@ -602,6 +600,7 @@ main (int argc, char **argv)
         { "read", read_nothing, false },          { "seen", see_nothing, false },
         { "taken", take_nothing, false },         { "numbers", start_two, false },
         { "halves", add_halves, false },          { "carries", end_while_carrying, false },
+        { "grouped", end_in_a_group, false },
         { "overtaken", be_overtaken, false },
         { "ghost", leave_a_ghost, false },        { "parcels", send_parcels, false },
         { "permuted", change_places, false },     { "machines", be_elsewhere, false },

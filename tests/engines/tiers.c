@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of a program whose all-reduces are so large that engine mpi runs them through the memory of each host.
- * Every result is compared with a reduction in the order of ranks, bit for bit; buffers are of accel_alloc() on some
- * ranks, and of the program on others.
+ * Every result is compared with a reduction in the order of ranks, bit for bit: each rank compares a part, and at the
+ * end all compare hashes of the whole.  Buffers are of accel_alloc() on some ranks, and of the program on others.
  *
  *   tiers calls    one after the other: every element type and operation, lengths around the pieces, in place and not
  *   tiers flights  several in flight, waited for in different orders
+ *   tiers scatter  reduce-scatters like the all-reduces of `calls`, then some in flight among all-reduces
  *   tiers spread   broadcasts and all-gathers, in flight among all-reduces
+ *   tiers groups   groups of neighbours, of every other rank and of all: what they share, and calls among the world's
  *   tiers ahead    small sums: the first rank starts them before the second one, and the last rank is late
  *   tiers opens    the job is opened and closed again */
 #include <accel/accel.h>
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 16, FLIGHTS = 11, AHEAD = 16 }; /* more than a board holds */
+enum { MOST_RANKS = 16, FLIGHTS = 11, AHEAD = 16 /* more than a board holds */, MEBI = 1024 /* KiB */ };
 
 static struct accel *acc;
-static struct accel_comm *world;
+static struct accel_comm *world; /* or a group, of which these are rank and size */
 static struct accel_error err;
 static int rank, size, failures, calls;
+static bool in_group;
 
 static void
 must (enum accel_status status, const char *what)
@@ -145,12 +150,30 @@ struct call {
     enum accel_dtype dtype;
     enum accel_op op;
     size_t count;
+    bool scatters; /* a reduce-scatter, with so many elements in a row */
     bool in_place;
     uint32_t seed;
-    void *send, *recv;
+    void *send, *recv, *sent; /* what `send` had */
     bool own[2];
     struct accel_work *work;
 };
+
+enum { PART = 1024 };
+static uint64_t hashes; /* of the results of all calls, in any order */
+
+static uint64_t
+hash_of (const void *bytes, size_t count, uint64_t hash)
+{
+    uint64_t word = 0;
+    for (const char *at = bytes; count; at += sizeof word) {
+        size_t some = count < sizeof word ? count : sizeof word;
+        memcpy (&word, at, some);
+        hash = (hash ^ word) * UINT64_C (0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+        count -= some;
+    }
+    return hash;
+}
 
 static void *
 get_buffer (size_t bytes, bool own)
@@ -175,32 +198,60 @@ give_buffer (void *memory, bool own)
 static void
 fill (struct call *call)
 {
-    size_t bytes = call->count * accel_dtype_bytes (call->dtype);
+    size_t row = call->count * accel_dtype_bytes (call->dtype), bytes = row * (call->scatters ? (size_t) size : 1);
     call->own[0] = random_of (call->seed ^ (uint32_t) rank) & 4;
     call->own[1] = random_of (call->seed ^ (uint32_t) rank) & 8;
     call->send = get_buffer (bytes, call->own[0]);
-    call->recv = call->in_place ? call->send : get_buffer (bytes, call->own[1]);
-    for (size_t i = 0; i < call->count; i++)
+    call->recv = !call->in_place  ? get_buffer (row, call->own[1])
+                 : call->scatters ? (char *) call->send + (size_t) rank * row
+                                  : call->send;
+    for (size_t i = 0; i < call->count * (call->scatters ? (size_t) size : 1); i++)
         put (call->send, i, call->dtype, number_of (rank, i, call->seed, call->dtype));
+    call->sent = malloc (bytes);
+    memcpy (call->sent, call->send, bytes);
+}
+
+/* @return the first wrong element of those that this rank checks: its row, or its parts; @count: there is none */
+static size_t
+find_wrong (const struct call *call)
+{
+    size_t unit = accel_dtype_bytes (call->dtype), first = call->scatters ? (size_t) rank * call->count : 0;
+    size_t step = call->scatters ? PART : PART * (size_t) size;
+    unsigned char wanted[8];
+    for (size_t begin = call->scatters ? 0 : PART * (size_t) rank; begin < call->count; begin += step)
+        for (size_t i = begin; i < begin + PART && i < call->count; i++) {
+            put (wanted, 0, call->dtype, expected_of (first + i, call->seed, call->dtype, call->op));
+            if (memcmp ((char *) call->recv + i * unit, wanted, unit))
+                return i;
+        }
+    return call->count;
+}
+
+/* What was sent, but for the result if it is there. */
+static bool
+is_kept (const struct call *call)
+{
+    size_t row = call->count * accel_dtype_bytes (call->dtype), own = call->scatters ? (size_t) rank * row : 0;
+    size_t bytes = row * (call->scatters ? (size_t) size : 1), after = own + row;
+    const char *now = call->send, *before = call->sent;
+    return call->in_place ? !memcmp (now, before, own) && !memcmp (now + after, before + after, bytes - after)
+                          : !memcmp (now, before, bytes);
 }
 
 static void
 check (struct call *call)
 {
-    size_t unit = accel_dtype_bytes (call->dtype);
-    unsigned char wanted[8], sent[8];
-    for (size_t i = 0; i < call->count; i++) {
-        put (wanted, 0, call->dtype, expected_of (i, call->seed, call->dtype, call->op));
-        put (sent, 0, call->dtype, number_of (rank, i, call->seed, call->dtype));
-        bool good = !memcmp ((char *) call->recv + i * unit, wanted, unit)
-                    && (call->in_place || !memcmp ((char *) call->send + i * unit, sent, unit));
-        if (good)
-            continue;
-        fprintf (stderr, "rank %d: WRONG: %s, operation %d, %zu of %zu\n", rank, accel_dtype_name (call->dtype),
-                 (int) call->op, i, call->count);
+    size_t wrong = find_wrong (call);
+    bool kept = is_kept (call);
+    if (wrong < call->count || !kept) {
+        fprintf (stderr, "rank %d: WRONG: %s, operation %d%s, %zu of %zu%s\n", rank, accel_dtype_name (call->dtype),
+                 (int) call->op, call->scatters ? ", scattered" : "", wrong, call->count,
+                 kept ? "" : ", and what was sent");
         failures++;
-        break;
     }
+    if (!call->scatters)
+        hashes += hash_of (call->recv, call->count * accel_dtype_bytes (call->dtype), call->seed + 1);
+    free (call->sent);
     calls++;
     if (!call->in_place)
         give_buffer (call->recv, call->own[1]);
@@ -208,37 +259,74 @@ check (struct call *call)
 }
 
 static void
-one_by_one (void)
+compare_hashes (void)
+{
+    uint64_t all[MOST_RANKS];
+    must (accel_comm_all_gather (world, &hashes, all, 1, ACCEL_INT64, &err), "hashes");
+    for (int i = 0; i < size; i++)
+        if (all[i] != hashes) {
+            fprintf (stderr, "rank %d: WRONG: rank %d has other results\n", rank, i);
+            failures++;
+        }
+}
+
+static void
+run (struct call *call)
+{
+    fill (call);
+    if (call->scatters)
+        must (accel_comm_reduce_scatter (world, call->send, call->recv, call->count, call->dtype, call->op, &err),
+              "reduce-scatter");
+    else
+        must (accel_comm_all_reduce (world, call->send, call->recv, call->count, call->dtype, call->op, &err),
+              "all-reduce");
+    check (call);
+}
+
+/* Rows of a reduce-scatter are shorter. */
+static void
+one_by_one (bool scatters)
 {
     static const enum accel_dtype dtypes[] = { ACCEL_FLOAT32, ACCEL_FLOAT64, ACCEL_INT32, ACCEL_INT64,
                                                 ACCEL_BOOL,    ACCEL_FLOAT16, ACCEL_BFLOAT16 };
     static const size_t bytes[] = { 256 << 10, (256 << 10) + 8, (1 << 20) - 64, (1 << 20) + 72, (2 << 20) + 8 };
-    for (uint32_t i = 0; i < 2 * sizeof bytes / sizeof *bytes * sizeof dtypes / sizeof *dtypes; i++) {
+    for (uint32_t i = 0; i < (scatters ? 1 : 2) * sizeof bytes / sizeof *bytes * sizeof dtypes / sizeof *dtypes; i++) {
         struct call call = { .dtype = dtypes[i % 7], .op = (enum accel_op) (i % ACCEL_OP_COUNT), .seed = i,
-                             .in_place = i & 1 };
+                             .in_place = i & 1, .scatters = scatters };
         if (call.op == ACCEL_AVG && call.dtype > ACCEL_BFLOAT16)
             call.op = ACCEL_SUM;
-        call.count = bytes[i / 7 % 5] / accel_dtype_bytes (call.dtype);
-        fill (&call);
-        must (accel_comm_all_reduce (world, call.send, call.recv, call.count, call.dtype, call.op, &err), "all-reduce");
-        check (&call);
+        call.count = bytes[i / 7 % 5] / accel_dtype_bytes (call.dtype) / (scatters ? 4 : 1);
+        run (&call);
     }
+}
+
+static void
+start (struct call *call)
+{
+    fill (call);
+    if (call->scatters)
+        must (accel_comm_reduce_scatter_start (world, call->send, call->recv, call->count, call->dtype, call->op,
+                                               &call->work, &err), "start");
+    else
+        must (accel_comm_all_reduce_start (world, call->send, call->recv, call->count, call->dtype, call->op,
+                                           &call->work, &err), "start");
 }
 
 /* Small ones, which go another way, are among them. */
 static void
-in_flight (void)
+in_flight (bool some_scatter)
 {
-    for (uint32_t round = 0; round < 3; round++) {
+    for (uint32_t round = 0; round < (in_group ? 1u : 3u); round++) {
         struct call flights[FLIGHTS];
         for (uint32_t i = 0; i < FLIGHTS; i++) {
             uint32_t number = random_of (round * FLIGHTS + i);
             flights[i] = (struct call){ .dtype = ACCEL_FLOAT32, .op = i & 1 ? ACCEL_SUM : ACCEL_AVG, .seed = number,
                                         .in_place = number & 1 };
             flights[i].count = number % 4 == 2 ? number % 1000 + 1 : (256 << 10) + number % (1 << 18);
-            fill (&flights[i]);
-            must (accel_comm_all_reduce_start (world, flights[i].send, flights[i].recv, flights[i].count,
-                                               ACCEL_FLOAT32, flights[i].op, &flights[i].work, &err), "start");
+            flights[i].scatters = some_scatter && i % 3;
+            if (flights[i].scatters)
+                flights[i].count = flights[i].count / 4 + 1;
+            start (&flights[i]);
         }
         for (uint32_t i = 0; i < FLIGHTS; i++) {
             struct call *call = &flights[(i * 2 + (uint32_t) rank) % FLIGHTS];
@@ -301,7 +389,7 @@ end_copy (struct copy *copy)
 static void
 spread (void)
 {
-    for (uint32_t round = 0; round < 6; round++) {
+    for (uint32_t round = 0; round < (in_group ? 2u : 6u); round++) {
         struct copy copies[FLIGHTS - 1];
         struct call sum = { .dtype = ACCEL_FLOAT32, .op = ACCEL_SUM, .seed = round, .count = 100000 };
         for (uint32_t i = 0; i < FLIGHTS - 1; i++) {
@@ -312,10 +400,7 @@ spread (void)
             copies[i].count = number % 5 ? copies[i].count : number % 20000 + 1;
             start_copy (&copies[i]);
             if (i == 4)
-                fill (&sum);
-            if (i == 4)
-                must (accel_comm_all_reduce_start (world, sum.send, sum.recv, sum.count, sum.dtype, sum.op, &sum.work,
-                                                   &err), "start");
+                start (&sum);
         }
         must (accel_work_wait (sum.work, &err), "wait");
         check (&sum);
@@ -350,11 +435,96 @@ ahead (void)
     }
 }
 
+/* ---- memory ---- */
+
+/* @return KiB of the memory that this rank shares; 0: none */
+static int32_t
+measure_shared (void)
+{
+    char path[300], target[300];
+    struct stat file;
+    int32_t shared = 0;
+    DIR *entries = opendir ("/proc/self/fd");
+    for (const struct dirent *entry; entries && (entry = readdir (entries));) {
+        snprintf (path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        ssize_t length = readlink (path, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = '\0';
+        if (strstr (target, "memfd:accel-mpi") && !stat (path, &file))
+            shared = (int32_t) (file.st_blocks / 2);
+    }
+    closedir (entries);
+    return shared;
+}
+
+static int32_t
+sum_of (int32_t number)
+{
+    must (accel_comm_all_reduce (world, &number, &number, 1, ACCEL_INT32, ACCEL_SUM, &err), "sum");
+    return number;
+}
+
+/* ---- groups ---- */
+
+static void
+enter (struct accel_comm *comm)
+{
+    world = comm;
+    rank = accel_comm_rank (comm);
+    size = accel_comm_size (comm);
+}
+
+/* A sum of the world is in flight meanwhile.  @return KiB that all ranks see in their memory because of the group */
+static int32_t
+use_group (int colour, int key)
+{
+    struct accel_comm *all = world, *group;
+    struct call beside = { .dtype = ACCEL_FLOAT32, .op = ACCEL_SUM, .seed = 77, .count = 300000 };
+    int32_t before = sum_of (measure_shared ());
+    must (accel_comm_split (all, colour, key, &group, &err), "split");
+    for (int i = 0; i < 2; i++) {
+        start (&beside);
+        enter (group);
+        in_group = true;
+        if (i)
+            spread ();
+        else
+            in_flight (true);
+        enter (all);
+        in_group = false;
+        must (accel_work_wait (beside.work, &err), "wait");
+        check (&beside);
+    }
+    int32_t during = sum_of (measure_shared ());
+    accel_comm_destroy (group);
+    must (accel_comm_barrier (all, &err), "barrier");
+    must (accel_comm_barrier (all, &err), "barrier"); /* by now, each rank has begun a call after all have left */
+    int32_t after = sum_of (measure_shared ());
+    if (after - before >= MEBI) { /* what is smaller than 64 KiB keeps its pages */
+        fprintf (stderr, "rank %d: WRONG: a group leaves %d KiB behind\n", rank, (int) (after - before));
+        failures++;
+    }
+    return during - before;
+}
+
+/* @return the most KiB that a group adds to the memory of a rank */
+static int32_t
+use_groups (void)
+{
+    int own = rank;
+    int32_t most = 0;
+    for (int i = 0; i < 3; i++) {
+        int32_t added = use_group (i == 2 ? 0 : i ? own % 2 : own / 2, own);
+        most = added > most ? added : most;
+    }
+    return most;
+}
+
 int
 main (int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
     int rounds = !strcmp (how, "opens") ? 3 : 1;
+    int32_t sharers = 0, added = 0;
     char engine[64] = "";
     while (rounds--) {
         must (accel_open (&acc, NULL, &err), "accel_open");
@@ -366,13 +536,21 @@ main (int argc, char **argv)
             spread ();
         else if (!strcmp (how, "ahead"))
             ahead ();
-        else if (strcmp (how, "calls"))
-            in_flight ();
+        else if (!strcmp (how, "calls"))
+            one_by_one (false);
+        else if (!strcmp (how, "scatter"))
+            one_by_one (true), in_flight (true);
+        else if (!strcmp (how, "groups"))
+            added = use_groups ();
         else
-            one_by_one ();
+            in_flight (false);
+        if (strcmp (how, "ahead"))
+            compare_hashes ();
+        sharers = sum_of (measure_shared () > 0);
         accel_close (acc);
     }
     if (rank == 0)
-        printf ("%s, %d ranks: %d calls\n", engine, size, calls);
+        printf ("%s, %d ranks, %d of which share memory: %d calls%s\n", engine, size, (int) sharers, calls,
+                added >= MEBI ? ", groups do so, too" : "");
     return failures ? 1 : 0;
 }

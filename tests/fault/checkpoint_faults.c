@@ -13,7 +13,7 @@ static int culprit;
 static const int reasons[] = { EIO, ENOSPC, EACCES };
 enum { REASONS = sizeof reasons / sizeof *reasons };
 static int passes = 1; /* over all calls; REASONS: each of them fails for each reason */
-static int stride = 3; /* of calls that are the last */
+static int stride = 5; /* of calls that are the last */
 
 static int
 count_entries (const char *path, const char *words)

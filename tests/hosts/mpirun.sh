@@ -133,6 +133,33 @@ for layout in host1:2,host2:2 host1:2,host2:1,host3:1; do
         grep "^mpi, 4 ranks: 33 calls$" out && all_clean host1 host2 host3
     '
 done
+# An abort may be the consequence of a lost connection, and clocks say that it was: its launcher is late.  But rank 0
+# says whose end it has seen.
+cat >train <<END
+#!/bin/sh
+echo \$\$ >up.\$RANK
+exec "$builddir/examples/digits" --epochs 100000 --batch_size 60 --seed 1
+END
+chmod +x train
+has_epoch () {
+    grep -q "^epoch" out || has_exited "$head"
+}
+trains_no_more () {
+    ! on host1 pgrep -x digits >/dev/null
+}
+begin_training () {
+    rm -f up.*
+    on host1 "$accelerate" launch --cpu --mpi yes --hosts host1:1,host2:2 ./train >out 2>err &
+    head=$!
+    wait_for has_epoch
+}
+test_expect_success 'a rank that aborts, and whose launcher sees it long after its victims on other hosts have ended' '
+    begin_training && on host2 pkill -STOP accel-job && on host2 kill -ABRT "$(cat up.1)" &&
+    wait_for trains_no_more && on host2 pkill -CONT accel-job && finish 134 &&
+    grep "^accelerate: rank 1 (process $(cat up.1) on host2) was killed by signal 6 (SIGABRT)" err &&
+    grep "^    rank 2: gave up: rank 1 ended" err && test "$(grep -c "^accelerate: " err)" -eq 1 &&
+    ! grep "nearly the same" err && all_clean host1 host2
+'
 test_expect_success 'all hosts hear of a rank that is killed, and the report names it' '
     test_exit 137 launch --mpi yes --hosts host1:2,host2:2 "$builddir/tests/fault/comm_faults" killed 3 >out 2>err &&
     ! grep WRONG out && test "$(grep -c "^rank [012]: as expected .*: rank 3 ended (process" out)" -eq 3 &&

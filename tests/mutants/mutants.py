@@ -682,8 +682,8 @@ def main():
     if options.check:
         for number, mutant in enumerate(mutants, 2):
             mutant.number = number
-        all_files(source, mutants)
         check_files(source, {mutant.file for mutant in mutants}, exempt)
+        all_files(source, mutants)
         say(f'{len(mutants)} mutants fit the sources')
         return
     if options.fitting:

@@ -79,6 +79,7 @@ def read_table(path, exempt):
     return mutants
 
 
+@functools.lru_cache(maxsize=None)
 def mask(text):
     """The text with comments, strings, characters and directives blanked: as long, but with nothing to trip over."""
     def blank(match):
@@ -109,15 +110,28 @@ def forward(text, start):
     raise BadTable('a bracket is not closed')
 
 
+HEAD = re.compile(r'^(\w+) ?\(', re.M)
+BODY = re.compile(r'\s*\{')
+
+
+@functools.lru_cache(maxsize=None)
+def find_heads(code):
+    """{name: [where its arguments begin]} of what may be functions, which begin their lines."""
+    heads = {}
+    for match in HEAD.finditer(code):
+        heads.setdefault(match[1], []).append(match.end() - 1)
+    return heads
+
+
 @functools.lru_cache(maxsize=None)
 def find_function(code, name):
     """(start, end) of the body, with its braces; None if it is not there, or there twice."""
     found = []
-    for match in re.finditer(rf'^{re.escape(name)} ?\(', code, re.M):
-        after = forward(code, match.end() - 1)
-        rest = re.match(r'\s*\{', code[after:])
+    for head in find_heads(code).get(name, ()):
+        after = forward(code, head)
+        rest = BODY.match(code, after)
         if rest:
-            start = after + rest.end() - 1
+            start = rest.end() - 1
             found.append((start, forward(code, start)))
     return found[0] if len(found) == 1 else None
 

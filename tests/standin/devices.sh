@@ -43,6 +43,30 @@ test_expect_success 'a call makes no context on other GPUs' '
     STANDIN_DEVICES=3 STANDIN_LIBCUDA=$scratch/libcuda.so.1 timeout $patience "$gpu" contexts >out &&
     test "$(grep -c ^ok out)" -eq 4'
 
+# ---- models that accel_prepare() places ----
+
+test_expect_success 'a model goes to the GPU, back, and there again, with the bits of the CPU' '
+    timeout $patience "$standin/place" >out && test "$(grep -c ^ok out)" -eq 2'
+test_expect_success 'a model that cannot go there, or back, stays as it was' '
+    timeout $patience "$standin/place" errors >out && test "$(grep -c ^ok out)" -eq 5 &&
+    timeout $patience "$standin/place" lost >out && test "$(grep -c ^ok out)" -eq 3'
+# learns NAME PROGRAM OPTION...: its lines in NAME.out, without the time, and its model in NAME
+learns () {
+    name=$1
+    shift
+    timeout $patience "$@" --epochs 2 --output_dir "$name" >lines && sed "s/ in [0-9.]* s\$//" lines >"$name.out"
+}
+test_expect_success 'examples/digits learns on a GPU as on the CPU, with another network and no other line' '
+    for options in "" "--mixed_precision fp16 --gradient_accumulation_steps 2" "--mixed_precision fp8"; do
+        learns cpu "$builddir/examples/digits" $options && learns gpu "$standin/digits_gpu" $options &&
+            cmp cpu.out gpu.out && cmp cpu/model.safetensors gpu/model.safetensors || return 1
+    done'
+test_expect_success 'and goes on from checkpoints of the CPU there, and of the GPU on the CPU' '
+    learns saved "$standin/digits_gpu" --checkpointing_steps epoch && learns there "$builddir/examples/digits" \
+        --resume_from_checkpoint saved/checkpoints/checkpoint_0 && learns whole "$builddir/examples/digits" --checkpointing_steps epoch &&
+    learns back "$standin/digits_gpu" --resume_from_checkpoint whole/checkpoints/checkpoint_0 &&
+    for name in there back; do cmp "$name/model.safetensors" whole/model.safetensors || return 1; done'
+
 # tested N [OPTION...]: accelerate test with one process, of which N steps are for GPUs
 tested () {
     wanted=$1

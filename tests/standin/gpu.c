@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learns to read digits, as examples/digits does, with the model on the CPU and on a GPU: the losses and the bits of
- * the parameters are the same.  The network computes on the host, with copies of the parameters.
+/* Learns to read digits, as examples/digits does, with the model on the CPU and on a GPU, where accel_prepare() places
+ * it: the losses and the bits of the parameters are the same.  The network computes on the host, with copies of the
+ * parameters.
  * usage: gpu [short | stream | device | choice | send | visits | contexts | rocm] */
 #include <config.h>
 
@@ -75,11 +76,11 @@ make_layer (struct layer *layer, size_t index, int in, int out, enum accel_dtype
 }
 
 static struct accel_tensor
-put (const struct accel_tensor *host, DLDevice device)
+copy_of (const struct accel_tensor *host)
 {
-    struct accel_tensor there;
-    MUST (memory_send (&there, &host->dl, device, &err));
-    return there;
+    struct accel_tensor copy;
+    MUST (memory_clone (&copy, &host->dl, &err));
+    return copy;
 }
 
 static void
@@ -98,8 +99,8 @@ make_model (struct run *run, enum accel_dtype dtype)
         struct layer *layer = layers[i / 2];
         run->mirrors[i] = i % 2 ? &layer->bias : &layer->weight;
         run->mirror_grads[i] = i % 2 ? &layer->bias_grad : &layer->weight_grad;
-        run->data[i] = put (run->mirrors[i], run->device);
-        run->grads[i] = put (run->mirror_grads[i], run->device);
+        run->data[i] = copy_of (run->mirrors[i]);
+        run->grads[i] = copy_of (run->mirror_grads[i]);
         run->data[i].dl.shape = run->data[i].shape;
         run->grads[i].dl.shape = run->grads[i].shape;
         parameters[i] = (struct accel_parameter){ names[i], &run->data[i].dl, &run->grads[i].dl };
@@ -188,9 +189,8 @@ train (struct run *run, const char *precision, enum accel_dtype dtype, bool gpu)
         { .field = { "label", ACCEL_INT32, 0, { 0 } }, .max = CLASSES - 1 },
     };
     const struct accel_csv_options csv = { .fields = fields, .field_count = 2 };
-    const struct accel_options options = { .mixed_precision = precision };
-    const struct accel_loader_options loading
-        = { .batch_size = BATCH, .shuffle = true, .seed = 1, .drop_last = true, .without_device_placement = !gpu };
+    const struct accel_options options = { .mixed_precision = precision, .without_device_placement = !gpu };
+    const struct accel_loader_options loading = { .batch_size = BATCH, .shuffle = true, .seed = 1, .drop_last = true };
     const struct accel_adamw adamw = { .lr = 0.01, .weight_decay = 0.01 };
     struct accel_dataset *digits;
     struct accel_loader *loader;
@@ -205,6 +205,10 @@ train (struct run *run, const char *precision, enum accel_dtype dtype, bool gpu)
     MUST (accel_loader_create (&loader, digits, &loading, &err));
     MUST (accel_adamw_create (&optimizer, run->network.model, &adamw, &err));
     MUST (accel_prepare (run->acc, &err, run->network.model, optimizer, loader));
+    for (int i = 0; i < PARAMETERS; i++)
+        if (run->data[i].dl.device.device_type != run->device.device_type
+            || run->grads[i].dl.device.device_type != run->device.device_type)
+            must (ACCEL_ERR_INVALID, "the model is not where it is to be");
     train_epochs (run, loader, optimizer);
     accel_loader_destroy (loader);
     accel_optimizer_destroy (optimizer);
@@ -212,6 +216,8 @@ train (struct run *run, const char *precision, enum accel_dtype dtype, bool gpu)
     accel_close (run->acc);
     accel_dataset_close (digits);
     for (int i = 0; i < PARAMETERS; i++) {
+        if (memcmp (run->data[i].dl.data, run->mirrors[i]->dl.data, bytes_of (run->mirrors[i])))
+            must (ACCEL_ERR_INVALID, "the program's memory does not have the parameters at the end");
         accel_tensor_release (&run->data[i]);
         accel_tensor_release (&run->grads[i]);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory that the program cannot touch: it gets addresses at which nothing is mapped, and the stand-in looks up
- * the allocation behind each.  Addresses are never given out again.  An allocation comes from malloc(), so that the
+/* Device memory that the program cannot touch: it gets addresses that nobody may use, and the stand-in looks up the
+ * allocation behind each.  Addresses are never given out again.  An allocation comes from malloc(), so that the
  * address sanitizer sees where it ends, and the memory sanitizer what was never written. */
 #include <config.h>
 
@@ -50,7 +50,9 @@ struct block *
 block_make (size_t bytes, int device)
 {
     struct block *block = calloc (1, sizeof *block);
-    if (!block || !range_make () || !(block->real = malloc (bytes + !bytes))) {
+    size_t whole = (bytes / ALIGNMENT + 2) * ALIGNMENT;
+    if (!block || !range_make () || whole > (size_t) (range + RANGE - next_seen)
+        || !(block->real = malloc (bytes + !bytes))) {
         free (block);
         return NULL;
     }
@@ -61,7 +63,7 @@ block_make (size_t bytes, int device)
     block->bytes = bytes;
     block->device = device;
     block->next = blocks;
-    next_seen += (bytes / ALIGNMENT + 2) * ALIGNMENT;
+    next_seen += whole;
     site_note (&block->made);
     blocks = block;
     return block;

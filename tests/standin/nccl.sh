@@ -62,6 +62,18 @@ port=$(free_port)
 learn () { by_hand "$1" "$port" timeout $patience "$standin/gpu" >out && ! grep "^not ok" out && test "$(grep -c "^ok .*on a GPU" out)" = $((3 * $1)); }
 test_expect_success 'digits are learnt on 2 GPUs with the losses and the bits of the CPUs' 'learn 2'
 is_long && test_expect_success 'digits are learnt on 3 and 4 GPUs' 'learn 3 && learn 4'
+places () { by_hand "$1" "$port" timeout $patience "$standin/place" >out && test "$(grep -c "^ok" out)" = $((2 * $1)); }
+test_expect_success 'models go to 2 GPUs and back with the bits of the CPUs' 'places 2'
+test_expect_success 'ranks of which one leaves its model on the host: the difference is named' '
+    by_hand 2 "$port" timeout $patience "$standin/place" options >out && test "$(grep -c "^ok" out)" = 2'
+# digits N: examples/digits on as many GPUs
+digits () {
+    by_hand "$1" "$port" timeout $patience "$builddir/examples/digits" --epochs 2 --output_dir cpus >cpus.out &&
+        by_hand "$1" "$port" timeout $patience "$standin/digits_gpu" --epochs 2 --output_dir gpus >gpus.out &&
+        grep ^epoch cpus.out >cpus.lines && grep ^epoch gpus.out | cmp cpus.lines - && cmp cpus/model.safetensors gpus/model.safetensors
+}
+test_expect_success 'examples/digits learns on 2 GPUs, with no line for them' 'digits 2'
+is_long && test_expect_success 'examples/digits learns on 3 and 4 GPUs' 'places 3 && places 4 && digits 4'
 test_expect_success 'two ranks on one GPU: the reason, and everything works on CPUs' '
     STANDIN_DEVICES=1 timeout $patience "$standin/device" shared >out 2>error && grep "^ok 1" out &&
     grep "WARNING.*this program computes on CPUs: NCCL needs a GPU for each rank, but ranks 0 and 1 have the same one" error'

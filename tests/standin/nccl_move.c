@@ -15,7 +15,7 @@ nccl_width (ncclDataType_t type)
     case ncclInt8:
     case ncclUint8: return 1;
     case ncclFloat16:
-    case ncclBfloat16: return 2;
+    case NCCL_BFLOAT16: return 2;
     case ncclInt32:
     case ncclUint32:
     case ncclFloat32: return 4;

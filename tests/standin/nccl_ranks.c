@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
+#include "lib/memory/lists.h"
 #include "lib/memory/memory.h"
 #include "util/clock.h"
 
@@ -203,6 +204,20 @@ free_memory (void *unused)
     return unused;
 }
 
+/* Makes a table, in pinned memory and the GPU's. */
+static void *
+zero_list (void *values)
+{
+    const DLDevice device = accel_device (acc);
+    struct memory_list list;
+    if (!memory_list_create (&list, 1))
+        abort ();
+    list.items[list.count++] = (struct memory_item){ .data = values, .count = COUNT, .dtype = ACCEL_FLOAT32 };
+    memory_list_zero (&list, memory_of (device), device);
+    memory_list_destroy (&list, memory_of (device), device);
+    return NULL;
+}
+
 /* Rank 1 ends, so the call of rank 0 never does by itself.  Its other threads wait for the GPU: CUDA may do that when
  * it pins or frees memory. */
 static void
@@ -211,8 +226,8 @@ pin_in_threads (DLDevice device, const struct memory *memory)
     struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
     struct comm_site site = comm_site_on (&plain, device);
     struct accel_work *work;
-    pthread_t threads[2];
-    float *a = make (memory, device, 1), *b = make (memory, device, 1);
+    pthread_t threads[3];
+    float *a = make (memory, device, 1), *b = make (memory, device, 1), *c = make (memory, device, 1);
     shared = make (memory, device, 1);
     MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
     if (accel_process_index (acc) == 1) {
@@ -222,12 +237,13 @@ pin_in_threads (DLDevice device, const struct memory *memory)
     site.work = &work;
     MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
     usleep (100000); /* until it is on the GPU */
-    if (pthread_create (&threads[0], NULL, pin_memory, NULL) || pthread_create (&threads[1], NULL, free_memory, NULL))
+    if (pthread_create (&threads[0], NULL, pin_memory, NULL) || pthread_create (&threads[1], NULL, free_memory, NULL)
+        || pthread_create (&threads[2], NULL, zero_list, c))
         abort ();
     usleep (100000); /* until these wait */
     memory->zero (device, b, COUNT * sizeof *b);
     enum accel_status status = accel_work_wait (work, &err);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         pthread_join (threads[i], NULL);
     must (status, "accel_work_wait");
 }

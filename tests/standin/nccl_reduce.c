@@ -67,7 +67,7 @@ nccl_reduce (ncclDataType_t type, ncclRedOp_t op, const void *const *sources, in
     case ncclFloat32: EACH (float, f32, op == ncclAvg ? x / (float) n : x);
     case ncclFloat64: EACH (double, f64, op == ncclAvg ? x / (double) n : x);
     case ncclFloat16: reduce_halves (false, op, sources, n, target, count); break;
-    case ncclBfloat16: reduce_halves (true, op, sources, n, target, count); break;
+    case NCCL_BFLOAT16: reduce_halves (true, op, sources, n, target, count); break;
     default: standin_report (NULL, NULL, "%d is not a type that can be reduced", (int) type);
     }
 }

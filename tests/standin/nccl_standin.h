@@ -10,6 +10,9 @@
 #include <nccl.h>
 #include <stdatomic.h>
 
+/* ncclBfloat16, as in engines/nccl/nccl_private.h */
+#define NCCL_BFLOAT16 ((ncclDataType_t) 9)
+
 enum { NCCL_RANKS = 8, NCCL_CHUNK = 64 << 10, NCCL_GROUP = 128, NCCL_BUFFERS = 64, NCCL_WORDS = 200 };
 
 enum nccl_kind {

@@ -113,6 +113,8 @@ run (const char *mistake)
         must (cudaMemsetAsync (numbers, 0, COUNT * sizeof *numbers, first));
     if (is (mistake, "touched"))
         right = *(volatile unsigned *) sums == CUDA_BLOCK;
+    if (is (mistake, "changed"))
+        *(volatile unsigned *) numbers = 0;
     must (cudaMemcpyAsync (back, sums, BLOCKS * sizeof *back, cudaMemcpyDeviceToHost, second));
     if (!is (mistake, "no-wait"))
         must (cudaStreamSynchronize (second));

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ptx2c.py FILE.ptx...: the PTX that nvcc made of kernels, as C for fibers.h (a call for each CUDA thread).
+"""ptx2c.py [--seeds] FILE.ptx: the PTX that nvcc made of kernels, as C for fibers.h (a call for each CUDA thread).
 
-Refuses what it does not know, and what is not exact (.approx, .ftz, .full): exactness is then proven, not hoped for."""
+Refuses what it does not know, and what is not exact (.approx, .ftz, .full): exactness is then proven, not hoped for.
+With --seeds, rcp.approx.ftz.f64 is taken, too, with which pow() begins: with fewer bits than a card's, since pow()
+refines it."""
 import re, sys
 
 C = {'b8': 'uint8_t', 'u8': 'uint8_t', 's8': 'int8_t', 'b16': 'uint16_t', 'u16': 'uint16_t', 's16': 'int16_t',
@@ -11,11 +13,14 @@ C = {'b8': 'uint8_t', 'u8': 'uint8_t', 's8': 'int8_t', 'b16': 'uint16_t', 'u16':
 SIZE = {t: int(t[1:]) // 8 for t in C if t != 'pred'}
 SPECIAL = {'tid': 'tid', 'ntid': 'ntid', 'ctaid': 'ctaid', 'nctaid': 'nctaid'}
 COMPARE = {'eq': '==', 'ne': '!=', 'lt': '<', 'le': '<=', 'gt': '>', 'ge': '>=', 'lo': '<', 'ls': '<=', 'hi': '>', 'hs': '>='}
-text = re.sub(r'//.*', '', open(sys.argv[1]).read())
-files = dict(re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M))
+has_seeds = sys.argv[1] == '--seeds'
+text = open(sys.argv[-1]).read()
+files = dict(re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M))  # a name may have //
 text = re.sub(r'^\s*\.file\s.*', '', text, flags=re.M)
+text = re.sub(r'//.*', '', text)
 text = re.sub(r'\.loc\s+(\d+)\s+(\d+).*', r'\n@line \1 \2;', text)  # nvcc -lineinfo: messages name the .cu
 statement = ''
+places = set()  # what a function has to pass arguments in
 
 def die(why):
     sys.exit(f'ptx2c: {why}: {statement.strip()}')
@@ -64,6 +69,8 @@ def address(op, space, regs, params, size):
     m = re.match(r'\[\s*([%\w$.]+?)\s*(?:\+\s*(-?\d+))?\s*\]$', op.strip())
     if not m: die('address')
     plus = int(m[2] or 0)
+    if space == 'param' and m[1] in places:
+        return f'({m[1]} + {plus})'
     if space == 'param':
         return f'((char *)arg + {params[m[1]] + plus})' if m[1] in params else f'((char *)(uintptr_t){reg(m[1])} + {plus})'
     if space == 'shared':
@@ -81,6 +88,14 @@ def translate(s, regs, params):
     guard = f'if ({m[1]}{reg(m[2])}) ' if m[2] else ''
     op, rest = m[3].split('.') if m else die('syntax'), m[4]
     args = [a.strip() for a in re.findall(r'\s*(\{[^}]*\}|\[[^\]]*\]|[^,]+)', rest) if a.strip()]
+    if op == ['rcp', 'approx', 'ftz', 'f64'] and has_seeds:
+        value, target = re.split(r',\s*', rest)[::-1]
+        return guard + '{ ' + write(target, 'f64', f"ptx_seed({read(value, 'f64', regs)})", regs) + ' }'
+    if op[0] == 'call' and not guard:
+        m = re.match(r'\((\w+)\),\s*(\w+),\s*\(([^()]*)\)$', rest) or die('call')
+        given = [a.strip() for a in m[3].split(',')]
+        return '{ ' + f'_Alignas (16) char given_[{16 * len(given)}]; ' + ' '.join(
+            f'memcpy (given_ + {16 * i}, {a}, 8);' for i, a in enumerate(given)) + f' of_{m[2]} ({m[1]}, given_); }}'
     if {'approx', 'ftz', 'full', 'sat'} & set(op): die('not exact')
     t, head = op[-1], op[0]
     r = lambda i, u=t: f'(uint64_t)((char *)arg + {params[args[i]]})' if args[i] in params else read(args[i], u, regs)
@@ -147,6 +162,8 @@ def translate(s, regs, params):
         to, src = op[-2], op[-1]
         if to[0] in 'us' and src[0] == 'f':
             die('conversion to integer')
+        whole = {'rzi': 'trunc', 'rni': 'rint', 'rmi': 'floor', 'rpi': 'ceil'}
+        if op[1] in whole: return w(f"{whole[op[1]]}({r(1, src)})", to) if (to, src) == ('f64', 'f64') else die('type')
         if (to == 'f32' and src not in ('f32', 'bf16') or to == 'f64' and src in ('s64', 'u64')) and 'rn' not in op: die('rounding')
         if (to, src) == ('bf16', 'f32') and 'rn' in op and len(op) == 4: return w(f'ptx_bf16({r(1, src)})', 'b16')
         if (to, src) == ('f32', 'bf16'): return w(f"ptx_u2f((uint32_t){r(1, 'b16')} << 16)", 'f32')
@@ -187,6 +204,15 @@ static inline uint16_t ptx_bf16 (float f)
     uint32_t u = ptx_f2u (f);
     return f != f ? 0x7fff : (uint16_t) ((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
+static inline double ptx_seed (double d)
+{
+    uint64_t u;
+    d = 1 / d;
+    memcpy (&u, &d, 8);
+    u = d - d == 0 ? u & ~(uint64_t) 0xffffffff : u;
+    memcpy (&d, &u, 8);
+    return d;
+}
 static inline double ptx_u2d (uint64_t u) { double f; memcpy (&f, &u, 8); return f; }
 static inline uint64_t ptx_d2u (double f) { uint64_t u; memcpy (&u, &f, 8); return u; }
 static inline float ptx_add_f32 (void *p, float v)
@@ -207,15 +233,20 @@ print(f'''static inline char *ptx_shared (uint32_t offset, unsigned bytes)
     while (offset < ranges[i][0] || offset + bytes > ranges[i][1]) if (++i == {len(ranges) + 1}) ptx_bad_shared (offset);
     return (char *) fiber_shared (&shared_key, {static} + 1) + offset;
 }}''')
-for m in re.finditer(r'\.visible\s+\.entry\s+(\w+)\s*\((.*?)\)\s*((?:\.\w+[^{]*)?)\{(.*?)^\}', text, re.S | re.M):
-    name, params, sizes, place = m[1], {}, [], 0
-    for p in re.finditer(r'\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)*?(?:\.align\s+\d+\s+)?)?(\w+)(?:\[(\d+)\])?', m[2]):
+BEGIN = r'(?:\.visible\s+\.entry\s+|\.func\s+\(\s*\.param\s+\.b64\s+(\w+)\s*\)\s*)(\w+)\s*\(([^()]*)\)\s*((?:\.\w+[^{;]*)?)'
+for name in sorted(set(m[2] for m in re.finditer(BEGIN + '[{;]', text) if m[1])):
+    print(f'static void of_{name} (char *result, void *arg);')
+for m in re.finditer(BEGIN + r'\{(.*?)^\}', text, re.S | re.M):
+    result, name, params, sizes, place = m[1], m[2], {}, [], 0
+    places.clear()
+    if result: places.add('result')
+    for p in re.finditer(r'\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)*?(?:\.align\s+\d+\s+)?)?(\w+)(?:\[(\d+)\])?', m[3]):
         size = SIZE[p[1]] * int(p[3] or 1)
         params[p[2]] = place
         sizes.append(size)
         place += -(-size // 16) * 16
     regs, body = {}, []
-    for s in re.split(r';|(?<=:)\s*\n|[{](?=\s*\n)|\n\s*[}]', m[4]):
+    for s in re.split(r';|(?<=:)\s*\n|[{](?=\s*\n)|\n\s*[}]', m[5].replace(f'[{result}+', '[result+') if result else m[5]):
         s = s.strip()
         statement = s
         if not s or s in '{}' or s.startswith(('.pragma', '.shared')): continue
@@ -225,7 +256,11 @@ for m in re.finditer(r'\.visible\s+\.entry\s+(\w+)\s*\((.*?)\)\s*((?:\.\w+[^{]*)
             continue
         s = s.lstrip('{ \n\t}')  # inline assembly
         if not s: continue
-        d = re.match(r'\.reg\s+\.(\w+)\s+(\w+)$', s)  # a name of its own, in inline assembly
+        d = re.match(r'\.param\s+\.b64\s+(\w+)$', s)
+        if d:
+            places.add(d[1])
+            continue
+        d = re.match(r'\.reg\s+\.(\w+)\s+(%?\w+)$', s)  # a name of its own, in inline assembly
         if d:
             regs[d[2]] = d[1]
             continue
@@ -237,8 +272,13 @@ for m in re.finditer(r'\.visible\s+\.entry\s+(\w+)\s*\((.*?)\)\s*((?:\.\w+[^{]*)
         else:
             try: body.append('    ' + translate(s, regs, params))
             except (KeyError, ValueError, IndexError, TypeError): die('not translated')
-    print(f'const unsigned short ptx_{name}_sizes[] = {{{", ".join(map(str, sizes + [0]))}}};')
-    print(f'void ptx_{name} (void *arg)\n{{')
+    if result:
+        print(f'static void of_{name} (char *result, void *arg)\n{{')
+    else:
+        print(f'const unsigned short ptx_{name}_sizes[] = {{{", ".join(map(str, sizes + [0]))}}};')
+        print(f'void ptx_{name} (void *arg)\n{{')
+    for made in sorted(places - {'result'}):
+        print(f'    _Alignas (8) char {made}[8];')
     for t in sorted(set(regs.values())):
         names = [reg(r) + ' = 0' for r in regs if regs[r] == t and any(re.search(reg(r) + r'\b', b) for b in body)]
         if names: print(f'    {C[t]} {", ".join(names)};')

@@ -11,6 +11,7 @@
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -324,7 +325,8 @@ test_verdict (void)
 {
     struct link links[2]
         = { { .name = "a", .failed_rank = -1, .err = -1 }, { .name = "b", .failed_rank = -1, .err = -1 } };
-    struct head head = { .links = links, .count = 2 };
+    struct blame blames[2];
+    struct head head = { .links = links, .blames = blames, .count = 2 };
     links[0].state = links[1].state = LINK_ENDED;
     ok (!verdict_find (&head) && verdict_status (&head, NULL) == 0, "no failure");
     links[0].end = links[1].end = WIRE_END_FAILED;
@@ -402,17 +404,66 @@ test_words (void)
                     "  at nearly the same time, rank 5 (process 2 on c) was killed by signal 6 (SIGABRT)\n" },
     };
     AUTO_STRBUF struct strbuf text = { 0 };
-    ok (blame_is_before (&all[1], &all[0]) && !blame_is_before (&all[0], &all[1]), "the rank that is named was first");
-    ok (blame_is_before (&all[0], &all[2]), "others by time");
+    ok (blame_find_first (all, 2) == 1, "the rank that is named was first");
+    ok (blame_find_first (all, 3) == 2, "of those that name nobody, time decides");
     blame_add_simultaneous (all, 3, 1, &text);
     ok (text.text && !strcmp (text.text, "  at nearly the same time, rank 4 (process 1 on c) exited with status 4\n"
                               "  at nearly the same time, rank 5 (process 2 on c) was killed by signal 6 (SIGABRT)\n"),
         "who names it cannot have been first; who does not, can: %s", text.text);
     all[1].report = "accelerate: rank 2 (process 7 on b) exited with status 5\n"
                     "  it gave up: rank 0 ended (process 1)\n";
-    ok (blame_is_before (&all[0], &all[1]), "if two name each other, time decides");
+    ok (blame_find_first (all, 2) == 0, "if two name each other, time decides");
     all[1].report = "accelerate: rank 3 (process 7 on b) was killed by signal 6 (SIGABRT)\n";
-    ok (blame_is_before (&all[0], &all[1]), "a rank that is not named was not first");
+    ok (blame_find_first (all, 2) == 0, "a rank that is not named was not first");
+    all[0].failed_ns = all[1].failed_ns = 0;
+    ok (blame_find_first (all, 2) == 2, "who has not failed is not blamed");
+}
+
+/* Hosts with one rank each.  Which is to blame does not depend on their order. */
+static void
+test_orders (void)
+{
+    enum { MOST = 4 };
+    static const struct {
+        const char *what;
+        struct {
+            int64_t failed_ms;
+            int status, lost; /* -1: it does not say whose end it has seen */
+        } ranks[MOST]; /* the first one is to blame; failed_ms 0: no more */
+    } cases[] = {
+        { "words lead further", { { 900, 134, -1 }, { 500, 3, 0 }, { 100, 3, 1 } } },
+        { "so they do against what was killed", { { 900, 4, -1 }, { 500, 137, 0 }, { 700, 4, 1 } } },
+        { "three that name each other: time", { { 100, 3, 1 }, { 200, 3, 2 }, { 300, 3, 0 } } },
+        { "and another way round", { { 100, 3, 2 }, { 200, 3, 0 }, { 300, 3, 1 } } },
+        { "their victim was earlier", { { 200, 3, 1 }, { 300, 3, 2 }, { 400, 3, 0 }, { 100, 3, 1 } } },
+        { "signals, then time", { { 4000, 137, -1 }, { 100, 3, -1 }, { 3000, 139, -1 }, { 90, 4, -1 } } },
+        { "a kill that came too late explains nothing", { { 100, 3, -1 }, { 5200, 137, -1 }, { 150, 4, -1 } } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int count = 0, wrong = 0;
+        while (count < MOST && cases[i].ranks[count].failed_ms)
+            count++;
+        for (int order = 0; order < count * count * count * count; order++) {
+            struct blame all[MOST];
+            char reports[MOST][160];
+            int places[MOST], used = 0, digits = order;
+            for (int k = 0; k < count; k++, digits /= count)
+                used |= 1 << (places[k] = digits % count);
+            if (used != (1 << count) - 1 || digits)
+                continue; /* not a permutation */
+            for (int k = 0; k < count; k++) {
+                int lost = cases[i].ranks[k].lost;
+                snprintf (reports[k], sizeof *reports,
+                          "accelerate: rank %d (process 1 on a) exited\n%s rank %d ended (process 7)\n", k,
+                          lost < 0 ? "  it was: before" : "  it gave up:", lost);
+                all[places[k]] = (struct blame){ .failed_ns = cases[i].ranks[k].failed_ms * 1000000,
+                                                 .end = WIRE_END_FAILED, .status = cases[i].ranks[k].status,
+                                                 .report = reports[k] };
+            }
+            wrong += blame_find_first (all, (size_t) count) != (size_t) places[0];
+        }
+        ok (!wrong, "order of hosts: %s (%d wrong)", cases[i].what, wrong);
+    }
 }
 
 /* An mpirun that does not end by itself. */
@@ -444,6 +495,7 @@ main (void)
     test_parcel ();
     test_verdict ();
     test_words ();
+    test_orders ();
     test_lender ();
     return done_testing ();
 }

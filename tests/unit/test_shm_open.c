@@ -556,6 +556,42 @@ test_open (void)
     end_ranks ();
 }
 
+/* Ranks of several hosts meet elsewhere.  Their slots show the launcher what they do. */
+static void
+test_several_hosts (void)
+{
+    struct bootstrap shown, second;
+    char text[320];
+    make_ranks (2);
+    struct jobseg_slot *slot = jobseg_slot (&segment, 1);
+    set_slot (1, JOBSEG_LEFT, 1);
+    atomic_store (&slot->ledger_count, 5); /* of its program before */
+    job = job_of (1, 2);
+    job.identity.rank = 3;
+    job.identity.world_size = 4;
+    job.segment = segment;
+    is_error (bootstrap_open (&shown, &job, &err), ACCEL_OK, "");
+    jobseg_describe (slot, text, sizeof text);
+    ok (!strcmp (text, "in accel_open()"), "several hosts: %s", text);
+    bootstrap_ready (&shown);
+    jobseg_describe (slot, text, sizeof text);
+    ok (!strcmp (text, "computing, no collective yet"), "%s", text);
+    bootstrap_leave (&shown, JOBSEG_FAILED, "rank 0 ended (process 7); meanwhile rank 3 was in accel_gather");
+    bootstrap_leave (&shown, JOBSEG_LEFT, NULL);
+    jobseg_describe (slot, text, sizeof text);
+    ok (jobseg_lost_rank (text) == 0, "%s", text);
+    bootstrap_close (&shown);
+    atomic_store (&slot->pid, getppid ());
+    atomic_store (&slot->state, JOBSEG_READY);
+    is_error (bootstrap_open (&second, &job, &err), ACCEL_OK, "");
+    bootstrap_ready (&second);
+    bootstrap_leave (&second, JOBSEG_LEFT, NULL);
+    ok (atomic_load (&slot->state) == JOBSEG_READY && atomic_load (&slot->pid) == getppid (),
+        "a second program leaves the slot to the first");
+    bootstrap_close (&second);
+    end_ranks ();
+}
+
 /* Whose memory is given back when it closes, as far as can be seen from outside. */
 static void
 test_close (void)
@@ -677,6 +713,7 @@ main (void)
     test_bad_answers ();
     test_taken_name ();
     test_open ();
+    test_several_hosts ();
     test_self ();
     test_close (); /* last: it leaves this process a member */
     return done_testing ();

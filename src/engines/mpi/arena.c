@@ -137,20 +137,47 @@ arena_alloc (void *transport, void **memory, size_t bytes, struct accel_error *e
     return ACCEL_OK;
 }
 
-static void
-release (size_t offset)
+uint64_t
+arena_take (size_t bytes)
+{
+    void *memory;
+    return mpi_host.arenas && take (&memory, bytes) ? arena_offset (memory, bytes) : FOREIGN;
+}
+
+/* @return its size, which is in no book any more */
+static size_t
+strike (size_t offset)
 {
     struct host *host = &mpi_host;
     for (size_t i = 0; i < host->extent_count; i++) {
         struct extent extent = host->extents[i];
         if (extent.offset != offset)
             continue;
-        if (extent.bytes < WHOLE_PAGES || give_back (offset, extent.bytes))
-            memset (own_arena () + offset, 0, extent.bytes);
         host->extent_count--;
         memmove (host->extents + i, host->extents + i + 1, (host->extent_count - i) * sizeof extent);
-        return;
+        return extent.bytes;
     }
+    return 0;
+}
+
+static void
+release (size_t offset)
+{
+    size_t bytes = strike (offset);
+    if (bytes && (bytes < WHOLE_PAGES || give_back (offset, bytes)))
+        memset (own_arena () + offset, 0, bytes);
+}
+
+void
+arena_return (uint64_t at)
+{
+    release ((size_t) (mpi_host.arenas + at - own_arena ()));
+}
+
+void
+arena_forget (uint64_t at)
+{
+    strike ((size_t) (mpi_host.arenas + at - own_arena ()));
 }
 
 void

@@ -47,7 +47,8 @@ boards_serve (const struct team *team, const struct accel_engine_call *call)
 {
     return mpi_host.boards && !team->place
            && (call->kind == ACCEL_ENGINE_BARRIER || call->kind == ACCEL_ENGINE_ALL_REDUCE
-               || call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_BROADCAST);
+               || call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_BROADCAST
+               || (call->kind == ACCEL_ENGINE_REDUCE_SCATTER && tiers_serve (team, call)));
 }
 
 static char *
@@ -68,8 +69,13 @@ arrived_of (int rank)
 static int
 local_of (int rank)
 {
-    int local = rank - mpi_host.first;
-    return local >= 0 && local < mpi_host.size ? local : -1;
+    return places_local (mpi_host.places, rank);
+}
+
+static int
+rank_of (int local)
+{
+    return places_rank (mpi_host.places, mpi_host.places->here, local);
 }
 
 /* Of the ranks of each other host. */
@@ -111,7 +117,7 @@ pack (const struct flight *flight, uint64_t mask, char *to)
     size_t bytes = sizeof header;
     for (int i = 0; i < mpi_host.size; i++)
         if (mask & bit_of (i)) {
-            const char *slot = slot_of (mpi_host.first + i, flight->serial);
+            const char *slot = slot_of (rank_of (i), flight->serial);
             size_t entry = entry_bytes ((const struct header *) (const void *) slot);
             if (to)
                 memcpy (to + bytes, slot, entry);
@@ -141,11 +147,13 @@ send_bundle (struct flight *flight, uint64_t mask, enum receivers who)
         return;
     }
     pack (flight, mask, bundle);
-    for (int i = mpi_host.size; i < flight->team->size; i++) {
-        int rank = (mpi_host.first + i) % flight->team->size, peer = flight->team->peers[rank];
-        if (is_receiver (peer, who) && parcel)
+    for (int i = 1; i < flight->team->size; i++) {
+        int rank = (flight->team->rank + i) % flight->team->size, peer = flight->team->peers[rank];
+        if (local_of (rank) >= 0 || !is_receiver (peer, who))
+            continue;
+        if (parcel)
             parcel_send (peer, bytes);
-        else if (is_receiver (peer, who))
+        else
             post_control (flight, rank, bundle, bytes);
     }
 }
@@ -155,9 +163,9 @@ static void
 mark_seen (const struct team *team)
 {
     uint64_t seen = atomic_load_explicit (&mpi_host.marks[mpi_host.rank].written, memory_order_relaxed);
-    for (int i = mpi_host.first; i < mpi_host.first + mpi_host.size; i++)
-        if (i != team->rank && team->matched[i] < seen)
-            seen = team->matched[i];
+    for (int i = 0; i < mpi_host.size; i++)
+        if (i != mpi_host.rank && team->matched[rank_of (i)] < seen)
+            seen = team->matched[rank_of (i)];
     atomic_store_explicit (&mpi_host.marks[mpi_host.rank].seen, seen, memory_order_release);
 }
 

@@ -42,6 +42,15 @@ set_leg (struct flight *flight, int i)
     leg->in_bytes = leg->in ? row : 0;
 }
 
+/* Of all rows that are sent. */
+static size_t
+send_bytes (const struct flight *flight)
+{
+    const struct accel_engine_call *call = flight->call;
+    bool each = call->kind == ACCEL_ENGINE_ALL_TO_ALL || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
+    return row_of (call) * (each ? (size_t) flight->team->size : 1);
+}
+
 static size_t
 inline_of (const struct flight *flight, size_t bytes)
 {
@@ -112,11 +121,14 @@ allocate (struct flight *flight)
     size_t control = sizeof (struct header) + inline_of (flight, row);
     if (!flight->is_boarded && !(flight->control = malloc (each ? size * control : control)))
         return false;
-    if (spread_serve (flight->team, call))
+    bool is_spread = spread_serve (flight->team, call), is_tiered = tiers_serve (flight->team, call);
+    if (is_spread || is_tiered)
+        share_prepare (flight->team);
+    if (is_spread)
         spread_plan (flight);
     if (!call_reduces (call))
         return true;
-    if (tiers_serve (flight->team, call))
+    if (is_tiered)
         tiers_plan (flight);
     else if (size > 1 && !inline_of (flight, row) && row)
         blocks_plan (flight);
@@ -131,6 +143,7 @@ flight_create (struct team *team, const struct accel_engine_call *call)
     size_t size = (size_t) team->size;
     struct flight *flight = take_flight (flight_bytes (size));
     bool pair = call_is_pair (call);
+    share_collect ();
     if (!flight)
         return NULL;
     flight->team = team;
@@ -149,8 +162,9 @@ flight_create (struct team *team, const struct accel_engine_call *call)
     memcpy (flight->pairs, team->pairs_to, size * sizeof *flight->pairs);
     flight->serial = team->boarded;
     team->boarded += flight->is_boarded;
-    flight->legs[team->rank].send_at = arena_offset (call->send, row_of (call));
+    flight->legs[team->rank].send_at = arena_offset (call->send, send_bytes (flight));
     flight->legs[team->rank].recv_at = arena_offset (call->recv, row_of (call));
+    flight->legs[team->rank].shared_at = team->shared_at;
     flight->tag = mpi_world.next_tag;
     mpi_world.next_tag = flight->tag + 2 < mpi_world.last_tag ? flight->tag + 2 : TAG_FIRST;
     for (int i = 0; i < team->size; i++) {
@@ -238,6 +252,7 @@ flight_meet (struct flight *flight, int rank, const struct header *header, const
     leg->tag = header->tag;
     leg->send_at = header->send_at;
     leg->recv_at = header->recv_at;
+    leg->shared_at = header->shared_at;
     flight->missing--;
     mpi_world.has_all = mpi_world.has_all || !flight->missing;
     if (flight->blocks)
@@ -260,6 +275,18 @@ reduce_rows (struct flight *flight)
     call->helpers->reduce (call->dtype, call->op, flight->sources, flight->team->size, call->recv, call->count);
 }
 
+/* All have come to a large reduction of a group, but one of them has no memory for it: it goes from rank to rank. */
+static void
+go_direct (struct flight *flight)
+{
+    flight->tiers.is_on = false;
+    give_rows (flight);
+    blocks_plan (flight);
+    if (!take_rows (flight))
+        world_check (MPI_ERR_NO_MEM, "memory for a reduction");
+    flight->team->moved = true;
+}
+
 /* After a failure of MPI, what was not posted would look as if it had arrived. */
 void
 flight_advance (struct flight *flight)
@@ -270,6 +297,8 @@ flight_advance (struct flight *flight)
     bool complete = flight->tiers.is_on ? tiers_advance (flight)
                     : flight->blocks    ? blocks_advance (flight)
                                         : !flight->window->left;
+    if (flight->tiers.is_on && flight->tiers.is_direct && call_reduces (flight->call))
+        go_direct (flight);
     if (!complete || flight->missing || flight->is_boarded != flight->is_posted)
         return;
     if (call_reduces (flight->call) && !in_parts && flight->call->count)

@@ -2,8 +2,8 @@
 /* The memory that the ranks of a host share.  The first of them makes it, and the others open it through its /proc
  * entry.
  *
- * Whether ranks are on one host is for the launcher to say: their numbers on the host follow each other, and so do
- * their numbers in the job.  What else it can be is left to MPI alone. */
+ * Whether ranks are on one host is for the launcher to say: their numbers on the host follow each other, and have the
+ * order of their numbers in the job.  What else it can be is left to MPI alone. */
 #include <config.h>
 
 #include "engines/mpi/mpi_private.h"
@@ -27,8 +27,6 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 struct host mpi_host = { .fd = -1 };
 
-static struct marks own_marks; /* of a rank that is alone on its host */
-
 /* What the memory begins with. */
 struct label {
     uint64_t token;
@@ -39,13 +37,6 @@ static size_t
 round_up (size_t value, size_t unit)
 {
     return (value + unit - 1) / unit * unit;
-}
-
-/* Each rank has a stage for what it gives, and one for what it gets. */
-static size_t
-stage_bytes (void)
-{
-    return (size_t) (TIERS_STAGED + TIERS_WINDOW) * TIERS_PIECE;
 }
 
 /* ---- boards ---- */
@@ -97,7 +88,7 @@ close_gates (unsigned char *boards, int world_size)
 static size_t
 boards_at (size_t size)
 {
-    return PAGE + size * sizeof (struct marks) + size * stage_bytes ();
+    return PAGE + size * sizeof (struct marks) + size * STAGE_BYTES;
 }
 
 static size_t
@@ -214,31 +205,61 @@ attach (const struct whereabouts *first)
            && ((struct label *) (void *) mpi_host.memory)->token == first->token;
 }
 
-/* Whether the ranks of the host that begins with rank @first are those that follow it. */
-static bool
-is_host (const struct whereabouts *all, int world_size, int first)
+/* Which host rank @i is on: the first one that lacks a rank with its number there.  If all ranks are on one machine,
+ * and only believe to be on several hosts, these are told apart, too.
+ * @param counts  [i], at the first rank of each host: ranks that were found
+ * @return the first rank there, or -1 */
+static int
+find_first (const struct whereabouts *all, const int *counts, int i)
 {
-    int size = all[first].size;
-    for (int i = 0; i < size; i++)
-        if (first + i >= world_size || all[first + i].rank != i || all[first + i].size != size
-            || all[first + i].machine != all[first].machine || (size > 1 && all[first].fd < 0))
-            return false;
-    return size > 0;
+    for (int first = 0; first < i && all[i].rank; first++)
+        if (counts[first] == all[i].rank && all[first].machine == all[i].machine && all[first].size == all[i].size)
+            return first;
+    return all[i].rank ? -1 : i;
 }
 
-/* To be seen when they end: @size ranks from @first on, as far as they are here. */
+/* @param[out] labels  [world_size] the first rank on the host of each  @return whether each host has all its ranks */
 static bool
-watch (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers, int first, int size)
+find_hosts (const struct whereabouts *all, int world_size, int *labels, int *counts)
+{
+    for (int i = 0; i < world_size; i++) {
+        labels[i] = find_first (all, counts, i);
+        if (labels[i] < 0)
+            return false;
+        counts[labels[i]]++;
+    }
+    for (int i = 0; i < world_size; i++)
+        if (!all[i].rank && (counts[i] != all[i].size || (all[i].size > 1 && all[i].fd < 0)))
+            return false;
+    return true;
+}
+
+static struct places *
+find_places (const struct accel_engine_job *job, const struct whereabouts *all)
+{
+    int *labels = calloc (2 * (size_t) job->world_size, sizeof *labels);
+    struct places *places = NULL;
+    if (labels && find_hosts (all, job->world_size, labels, labels + job->world_size))
+        places = places_create (labels, job->world_size, job->rank);
+    free (labels);
+    return places;
+}
+
+/* To be seen when they end: ranks of this host; where hosts are not known, those of this machine. */
+static bool
+watch (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers)
 {
     struct host *host = &mpi_host;
+    const struct places *places = host->places;
     host->processes = calloc ((size_t) job->world_size, sizeof *host->processes);
     host->world_size = host->processes ? job->world_size : 0;
-    for (int i = 0, number = -1; i < host->world_size; i++) {
-        number += !all[i].rank;
+    for (int i = 0; i < host->world_size; i++) {
+        int number = places ? places->host_of[i] : 0;
+        bool is_near = i != job->rank && all[i].machine == all[job->rank].machine;
+        bool is_here = is_near && (!places || number == places->here);
         host->has_postmen = host->has_postmen && all[i].has_threads;
-        bool is_here = i >= first && i - first < size && i != job->rank && all[i].machine == all[job->rank].machine;
         host->processes[peers[i]]
-            = (struct process){ .rank = i, .pid = all[i].pid, .is_alone = all[i].size == 1,
+            = (struct process){ .rank = i, .pid = all[i].pid, .host = number,
                                 .is_postman = all[i].rank == number % all[i].size,
                                 .fd = is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
     }
@@ -268,43 +289,23 @@ bool
 host_attach (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers)
 {
     struct host *host = &mpi_host;
-    bool is_shared = false, has_found = false;
-    host->above = host->below = -1;
     host->is_near = host->has_postmen = true;
-    for (int first = 0; first < job->world_size; first += all[first].size) {
-        if (!is_host (all, job->world_size, first)) {
-            watch (job, all, peers, 0, job->world_size);
-            return false;
-        }
-        is_shared = is_shared || all[first].size > 1;
-        host->is_near = host->is_near && all[first].machine == all->machine;
-        host->most = all[first].size > host->most ? all[first].size : host->most;
-        host->hosts++;
-        if (has_found && host->above < 0) {
-            host->above = first;
-            host->above_size = all[first].size;
-        }
-        if (!has_found && job->rank - first < all[first].size) {
-            has_found = true;
-            host->first = first;
-            host->size = all[first].size;
-            host->rank = job->rank - first;
-        } else if (!has_found) {
-            host->below = first;
-            host->below_size = all[first].size;
-        }
-    }
-    if (!is_shared)
+    host->places = find_places (job, all);
+    if (!watch (job, all, peers) || !host->places || !places_share_any (host->places))
         return false;
+    for (int i = 0; i < job->world_size; i++) {
+        host->is_near = host->is_near && all[i].machine == all->machine;
+        host->most = all[i].size > host->most ? all[i].size : host->most;
+    }
+    host->size = host->places->size;
+    host->rank = host->places->rank;
     if (host->size == 1 && boards_suit (host->most, job->world_size)) {
         if (!(host->boards = calloc (1, boards_bytes (job->world_size))))
             return false;
         close_gates (host->boards, job->world_size);
     }
-    if (!watch (job, all, peers, host->first, host->size))
-        return false;
     host->is_postman = host->processes[peers[job->rank]].is_postman;
-    return host->size == 1 || !host->rank || attach (&all[host->first]);
+    return host->size == 1 || !host->rank || attach (&all[places_rank (host->places, host->places->here, 0)]);
 }
 
 void
@@ -312,8 +313,8 @@ host_settle (void)
 {
     struct host *host = &mpi_host;
     size_t size = (size_t) host->size;
-    host->marks = &own_marks;
-    own_marks = (struct marks){ .read = BOARD_FIRST };
+    host->marks = &host->places->alone;
+    host->marks->read = BOARD_FIRST;
     host->board_inline = inline_most (host->world_size);
     host->slot_bytes = slot_bytes (host->world_size);
     host->boards_head = boards_head (host->world_size);
@@ -321,7 +322,10 @@ host_settle (void)
         return;
     host->arena_bytes = ((struct label *) (void *) host->memory)->arena_bytes;
     host->marks = (struct marks *) (void *) (host->memory + PAGE);
-    host->stages = host->memory + PAGE + size * sizeof *host->marks;
+    for (size_t i = 0; i < size; i++) {
+        host->places->marks[i] = &host->marks[i];
+        host->places->stages[i] = host->memory + PAGE + size * sizeof *host->marks + i * STAGE_BYTES;
+    }
     if (boards_suit (host->most, host->world_size))
         host->boards = host->memory + boards_at (size);
     host->marks[host->rank].written = host->marks[host->rank].seen = host->marks[host->rank].read = BOARD_FIRST;
@@ -340,6 +344,7 @@ host_unshare (void)
     if (host->size == 1)
         free (host->boards);
     free (host->extents);
+    places_destroy (host->places);
     *host = (struct host){ .fd = -1, .processes = host->processes, .world_size = host->world_size };
 }
 

@@ -218,6 +218,7 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
     if (!status) {
         mpi_world.rank = job->rank;
         mpi_world.ended = 0;
+        team->places = mpi_host.marks ? mpi_host.places : NULL;
         mpi_world.is_crowded = job->local_world_size > count_processors () || world_shares_processors ();
         team_add (team);
     } else {
@@ -247,6 +248,7 @@ engine_close (void *transport)
     if (is_world) {
         ring_close ();
         team_forget_orphans ();
+        share_forget ();
         host_close ();
         mpi_world.session = 0;
     }
@@ -264,22 +266,44 @@ engine_make_group (void *transport, int size, int64_t *place, struct accel_error
     return ACCEL_OK;
 }
 
+/* @return whether there was memory */
+static bool
+place_group (struct team *team)
+{
+    int *labels = mpi_host.marks ? calloc ((size_t) team->size, sizeof *labels) : NULL;
+    for (int i = 0; labels && i < team->size; i++)
+        labels[i] = mpi_host.processes[team->peers[i]].host;
+    team->places = labels ? places_create (labels, team->size, team->rank) : NULL;
+    free (labels);
+    if (!team->places)
+        return !mpi_host.marks;
+    if (!places_share_any (team->places)) {
+        places_destroy (team->places);
+        team->places = NULL;
+    }
+    return true;
+}
+
 static enum accel_status
 engine_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
                    struct accel_error *err)
 {
     const struct team *parent = transport;
     struct team *team = team_create (size, rank, place, parent->timeout_ms);
-    (void) err;
-    *group = team;
+    *group = NULL;
     if (!team)
-        return ACCEL_ERR_NOMEM;
+        return fail_without_memory (mpi_world.helpers, err);
     for (int i = 0; i < size; i++)
         team->peers[i] = parent->peers[ranks[i]];
     lock ();
-    team_add (team);
+    bool good = place_group (team);
+    if (good)
+        team_add (team);
+    else
+        team_destroy (team);
     unlock ();
-    return ACCEL_OK;
+    *group = good ? team : NULL;
+    return good ? ACCEL_OK : fail_without_memory (mpi_world.helpers, err);
 }
 
 ACCEL_API const struct accel_engine accel_engine = {

@@ -10,10 +10,12 @@
  *
  * On several hosts, ranks of one host share memory.  Control messages of the world's collectives go through it, and
  * those of a host go to other hosts together, where they may go through the memory again (boards.c).  So do large
- * all-reduces (tiers.c), broadcasts and all-gathers of the world (spread.c): each byte crosses a link once in each
- * direction, not once for each rank.
+ * all-reduces and reduce-scatters (tiers.c), broadcasts and all-gathers of the world (spread.c): each byte crosses a
+ * link once in each direction, not once for each rank.
  *
  * One communicator of MPI serves all groups.  Control messages name their group, so a group is made without waiting.
+ * Its large calls go through memory like those of the world, in places that it finds when they begin (share.c); its
+ * control messages go from rank to rank.
  *
  * MPI is called with the engine's lock, by one thread at a time, which is MPI_THREAD_SERIALIZED.  With less, only the
  * thread that opened the job may call. */
@@ -49,6 +51,7 @@ struct header {
     uint32_t inline_bytes;
     uint32_t ended;   /* of GAVE_UP and ENDED: 1 + the rank of the job that the sender has seen to end */
     uint64_t send_at, recv_at; /* the sender's buffers in the arenas of its host, or FOREIGN */
+    uint64_t shared_at;   /* and what it keeps there for the group */
     uint64_t collectives; /* messages of the sender's board that come before this one */
 };
 
@@ -69,10 +72,12 @@ enum {
     TIERS_STAGED = 8,     /* pieces of a buffer of the program's own that can be ahead */
     TIERS_PARTS = 4,      /* pieces of a small buffer */
     TIERS_PIECE = 256 << 10,
+    STAGE_BYTES = (TIERS_STAGED + TIERS_WINDOW) * TIERS_PIECE, /* for what a rank gives, and what it gets */
     TIERS_PIECE_NEAR = 128 << 10, /* on one machine, from TIERS_NEAR_LEAST on: hosts share its caches */
     TIERS_NEAR_LEAST = 2 << 20,
     TIERS_PIECE_LEAST = 16 << 10,
     SPREAD_LEAST = 64 << 10, /* bytes of a part */
+    SCATTER_LEAST = 64 << 10, /* bytes of a row of a reduce-scatter */
     TIERS_LEAST = 32 << 10, /* bytes, for each link of the chain of hosts; less is faster without steps of ranks */
     MESSAGE_BYTES = 64 << 20, /* of one message: counts in MPI are int, and each one that arrives is progress */
     PIECE_MOST = 256 << 10,   /* bytes of a reduction that one rank sends to another at once */
@@ -108,7 +113,7 @@ struct leg {
     size_t out_bytes, in_bytes;
     unsigned left;  /* messages that MPI still has */
     int tag;        /* of that rank's data, once it has come */
-    uint64_t send_at, recv_at; /* its buffers, too */
+    uint64_t send_at, recv_at, shared_at; /* its buffers, too, and its marks */
     bool is_used;   /* that rank takes part */
     bool has_come;  /* its control message has, and agrees */
     bool differs;   /* it calls something else */
@@ -121,7 +126,7 @@ struct block {
     unsigned unposted; /* ranks whose piece cannot be received yet, because they have not come */
 };
 
-/** What a rank tells the others of its host: counts of the pieces of all reductions of the job, which only grow. */
+/** What a rank tells the others of its host: counts of the pieces of all calls of a communicator, which only grow. */
 struct marks {
     _Atomic uint64_t staged; /* pieces before this one can be read */
     _Atomic uint64_t done;   /* those that this rank carries, and come before this one, are reduced */
@@ -129,19 +134,33 @@ struct marks {
     _Atomic uint64_t written; /* messages on its board */
     _Atomic uint64_t seen;   /* messages that it has read on the board of each other rank, and has written itself */
     _Atomic uint64_t read;   /* messages of each rank of the other hosts that it has read */
+    _Atomic uint64_t left;   /* other ranks of the host that have destroyed the group, and read here no more */
 } __attribute__ ((aligned (128)));
+
+/** Where the ranks of a communicator are, and what those of this host share. */
+struct places {
+    int hosts;
+    int here;       /* this host, in the order of their first ranks */
+    int size, rank; /* of the ranks on it */
+    bool is_sorted; /* ranks of a host follow each other, so a reduction can go from host to host in their order */
+    bool saves_scatter; /* links carry less of a reduce-scatter if each host adds its rows */
+    int *host_of, *place_of; /* [ranks]; the place on the host */
+    int *order;     /* [ranks] host by host */
+    int *begins;    /* [hosts + 1] of each in that order */
+    struct marks **marks;   /* [size] */
+    unsigned char **stages; /* [size] */
+    struct marks alone;     /* of a rank that is alone on its host */
+    uint64_t planned, finished; /* pieces of all calls */
+};
 
 /** The ranks of this host and their memory: marks, stages, arenas.  Everything with the lock. */
 struct host {
     int size, rank; /* of this host; 0: nothing is shared */
+    struct places *places; /* of the job */
     bool is_postman;
     bool has_postmen; /* every host: they go on whatever the program does */
     bool is_near;   /* all hosts are on one machine */
-    int first;      /* rank of the job that is rank 0 here */
-    int hosts;      /* of the job */
-    int above, below; /* the first rank of the next host, and of the one before; -1: there is none */
-    int above_size, below_size;
-    unsigned char *memory, *stages, *arenas;
+    unsigned char *memory, *arenas;
     struct marks *marks; /* [size] */
     unsigned char *boards; /* gates, counts, then [world_size, BOARD_SLOTS] messages; NULL: there are none */
     size_t boards_head; /* bytes before the messages */
@@ -151,7 +170,7 @@ struct host {
     int world_size;
     struct process {
         int rank, pid;
-        bool is_alone; /* on its host */
+        int host;
         bool is_postman; /* there: others find what comes from other hosts on the boards */
         int fd; /* to see it end; -1: of another host */
         bool has_ended; /* there, as one of its ranks has said */
@@ -161,18 +180,18 @@ struct host {
     } *extents; /* of this rank's arena, in the order of addresses */
     size_t extent_count, extent_room;
     int fd;
-    uint64_t planned, finished; /* pieces of all reductions */
 };
 
 extern struct host mpi_host;
 
-/** A large all-reduce through the memory of this host. */
+/** A large reduction through the memory of this host. */
 struct tiers {
     uint64_t base;  /* number of its first piece */
     size_t pieces, piece; /* their number, and elements of each */
     size_t staged, taken; /* by this rank, so far */
-    size_t carried; /* pieces that this rank carries; from here on, counted among these */
-    size_t begun, reduced, returned, finished;
+    size_t next;    /* it receives what it carries of the pieces before this one */
+    size_t begun, reduced, returned, finished; /* of the pieces that it carries */
+    size_t carried[TIERS_WINDOW]; /* the last ones that were begun */
     bool is_on;
     bool is_planned; /* all ranks have come, and base is known */
     bool is_direct;  /* the buffers are not in the arenas, so it goes from rank to rank */
@@ -243,6 +262,8 @@ struct team {
     uint64_t *matched;     /* [size] messages of boards that have found their call */
     uint32_t *pairs_to, *pairs_from; /* [size] control messages from rank to rank, started and matched */
     int *peers;           /* [size], ranks of MPI */
+    struct places *places; /* NULL: nothing goes through the memory of hosts */
+    uint64_t shared_at;   /* of a group: marks and a stage in the arena of this rank, or FOREIGN */
 };
 
 /** A message that MPI has. */
@@ -300,8 +321,37 @@ struct world {
 
 extern struct world mpi_world;
 
-/* Files use what is declared above them: host, arena, world, post, deaths, blocks, spread, tiers, boards, flight, team,
- * mover, mpi. */
+/* Files use what is declared above them: places, host, arena, share, world, post, deaths, blocks, spread, tiers,
+ * boards, flight, team, mover, mpi. */
+
+/* ---- places.c ---- */
+/** @param labels  [size], equal for ranks that are on one host  @return NULL without memory */
+struct places *places_create (const int *labels, int size, int rank);
+void places_destroy (struct places *places);
+/** Whether rank @p rank is not alone on its host, and whether any is not. @{ */
+bool places_share (const struct places *places, int rank);
+bool places_share_any (const struct places *places);
+/** @} */
+
+static inline int
+places_size (const struct places *places, int host)
+{
+    return places->begins[host + 1] - places->begins[host];
+}
+
+/** The rank that is rank @p i of a host. */
+static inline int
+places_rank (const struct places *places, int host, int i)
+{
+    return places->order[places->begins[host] + i];
+}
+
+/** @return local rank, or -1: it is on another host */
+static inline int
+places_local (const struct places *places, int rank)
+{
+    return places->host_of[rank] == places->here ? places->place_of[rank] : -1;
+}
 
 /* ---- host.c ---- */
 /** What a rank says of where it is. */
@@ -333,6 +383,23 @@ enum accel_status arena_alloc (void *transport, void **memory, size_t bytes, str
 void arena_free (void *transport, void *memory);
 /** @return where @p bytes at @p memory are in the arenas of this host, or FOREIGN */
 uint64_t arena_offset (const void *memory, size_t bytes);
+/** The same with the lock, and only in the arena.  @return where, or FOREIGN */
+uint64_t arena_take (size_t bytes);
+void arena_return (uint64_t at);
+/** The job ends, and others may still read there. */
+void arena_forget (uint64_t at);
+
+/* ---- share.c ---- */
+/** Before a large call: let the group have memory, if it has none yet. */
+void share_prepare (struct team *team);
+/** All ranks have come: find what they share.  @return whether each has memory; all ranks find the same */
+bool share_find (const struct flight *flight);
+/** The group is destroyed. */
+void share_leave (struct team *team);
+/** Give back what nobody reads any more; or forget it. @{ */
+void share_collect (void);
+void share_forget (void);
+/** @} */
 
 /* ---- world.c ---- */
 /** Whether MPI could connect the job, as far as the variables of its launchers say. */
@@ -482,7 +549,7 @@ flight_header (const struct flight *flight, size_t data)
     return (struct header){ .session = mpi_world.session, .place = team->place, .called = flight->mine,
                             .rank = team->rank, .tag = flight->tag, .inline_bytes = (uint32_t) data,
                             .send_at = flight->legs[team->rank].send_at, .recv_at = flight->legs[team->rank].recv_at,
-                            .collectives = team->boarded };
+                            .shared_at = team->shared_at, .collectives = team->boarded };
 }
 
 /** Whether @p flight lacks something of @p rank. */

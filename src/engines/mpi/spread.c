@@ -35,7 +35,7 @@ bool
 spread_serve (const struct team *team, const struct accel_engine_call *call)
 {
     bool is_kind = call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_BROADCAST;
-    return mpi_host.boards && !team->place && is_kind
+    return team->places && is_kind
            && call->count >= (size_t) SPREAD_LEAST / call->element_bytes;
 }
 
@@ -61,22 +61,26 @@ piece_at (const struct flight *flight, size_t q)
 
 /* The rank of a host that sends piece @q, or receives it. */
 static int
-carrier_of (int first, int size, int origin, size_t q)
+carrier_on (const struct flight *flight, int host, size_t q)
 {
-    return origin >= first && origin < first + size ? origin : first + (int) (q % (size_t) size);
+    const struct places *places = flight->team->places;
+    int origin = piece_at (flight, q).origin;
+    if (places->host_of[origin] == host)
+        return origin;
+    return places_rank (places, host, (int) (q % (size_t) places_size (places, host)));
 }
 
 static int
-carrier_here (int origin, size_t q)
+carrier_here (const struct flight *flight, size_t q)
 {
-    return carrier_of (mpi_host.first, mpi_host.size, origin, q);
+    return carrier_on (flight, flight->team->places->here, q);
 }
 
 static bool
 is_carried (const struct flight *flight, size_t q)
 {
-    int origin = piece_at (flight, q).origin, rank = flight->team->rank;
-    return origin != rank && carrier_here (origin, q) == rank;
+    int rank = flight->team->rank;
+    return piece_at (flight, q).origin != rank && carrier_here (flight, q) == rank;
 }
 
 static struct block *
@@ -98,6 +102,13 @@ set_mark (struct flight *flight, _Atomic uint64_t *mark, size_t pieces)
     flight->team->moved = true;
 }
 
+static struct marks *
+own_marks (const struct flight *flight)
+{
+    const struct places *places = flight->team->places;
+    return places->marks[places->rank];
+}
+
 static bool
 has_mark (const struct flight *flight, const _Atomic uint64_t *mark, size_t q)
 {
@@ -109,21 +120,26 @@ has_mark (const struct flight *flight, const _Atomic uint64_t *mark, size_t q)
 static void
 send_piece (struct flight *flight, size_t q, bool up, struct block *slot)
 {
+    const struct places *places = flight->team->places;
     struct piece piece = piece_at (flight, q);
-    int first = up ? mpi_host.above : mpi_host.below, size = up ? mpi_host.above_size : mpi_host.below_size;
-    int tag = flight->tag + (piece.origin != flight->team->rank);
-    if (first >= 0)
-        post_send (flight, carrier_of (first, size, piece.origin, q), slot, (char *) flight->call->recv + piece.at,
-                   piece.bytes, tag);
+    int host = places->here + (up ? 1 : -1), tag = flight->tag + (piece.origin != flight->team->rank);
+    if (host >= 0 && host < places->hosts)
+        post_send (flight, carrier_on (flight, host, q), slot, (char *) flight->call->recv + piece.at, piece.bytes,
+                   tag);
+}
+
+static bool
+goes_up (const struct flight *flight, size_t q)
+{
+    const struct places *places = flight->team->places;
+    return places->host_of[piece_at (flight, q).origin] < places->here;
 }
 
 static void
 receive_piece (struct flight *flight, size_t q, struct block *slot)
 {
     struct piece piece = piece_at (flight, q);
-    bool up = piece.origin < mpi_host.first;
-    int from = carrier_of (up ? mpi_host.below : mpi_host.above, up ? mpi_host.below_size : mpi_host.above_size,
-                           piece.origin, q);
+    int from = carrier_on (flight, flight->team->places->here + (goes_up (flight, q) ? -1 : 1), q);
     post_recv (flight, from, slot, (char *) flight->call->recv + piece.at, piece.bytes,
                flight->legs[from].tag + (piece.origin != from));
 }
@@ -159,8 +175,8 @@ carry (struct flight *flight)
         while (!is_carried (flight, spread->oldest))
             spread->oldest++;
         size_t q = spread->oldest++;
-        set_mark (flight, &mpi_host.marks[mpi_host.rank].done, q + 1);
-        send_piece (flight, q, piece_at (flight, q).origin < mpi_host.first, slot_of (flight, spread->passed++, false));
+        set_mark (flight, &own_marks (flight)->done, q + 1);
+        send_piece (flight, q, goes_up (flight, q), slot_of (flight, spread->passed++, false));
     }
     while (spread->finished < spread->passed && is_quiet (flight, spread->finished, false))
         spread->finished++;
@@ -171,9 +187,10 @@ carry (struct flight *flight)
 static bool
 is_here (const struct flight *flight, size_t q)
 {
-    int origin = piece_at (flight, q).origin, carrier = carrier_here (origin, q);
-    const struct marks *marks = &mpi_host.marks[carrier - mpi_host.first];
-    return has_mark (flight, carrier == origin ? &marks->staged : &marks->done, q);
+    const struct places *places = flight->team->places;
+    int carrier = carrier_here (flight, q);
+    const struct marks *marks = places->marks[places->place_of[carrier]];
+    return has_mark (flight, carrier == piece_at (flight, q).origin ? &marks->staged : &marks->done, q);
 }
 
 static void
@@ -183,20 +200,21 @@ take (struct flight *flight)
     size_t before = tiers->taken;
     for (; tiers->taken < tiers->pieces && is_here (flight, tiers->taken); tiers->taken++) {
         struct piece piece = piece_at (flight, tiers->taken);
-        int carrier = carrier_here (piece.origin, tiers->taken);
+        int carrier = carrier_here (flight, tiers->taken);
         if (carrier != flight->team->rank)
             memcpy ((char *) flight->call->recv + piece.at,
                     mpi_host.arenas + flight->legs[carrier].recv_at + piece.at, piece.bytes);
     }
     if (tiers->taken != before)
-        set_mark (flight, &mpi_host.marks[mpi_host.rank].taken, tiers->taken);
+        set_mark (flight, &own_marks (flight)->taken, tiers->taken);
 }
 
 static bool
 have_all (const struct flight *flight)
 {
-    for (int local = 0; local < mpi_host.size; local++)
-        if (!has_mark (flight, &mpi_host.marks[local].taken, flight->tiers.pieces - 1))
+    const struct places *places = flight->team->places;
+    for (int local = 0; local < places->size; local++)
+        if (!has_mark (flight, &places->marks[local]->taken, flight->tiers.pieces - 1))
             return false;
     return true;
 }
@@ -208,7 +226,7 @@ bool
 spread_can (const struct flight *flight)
 {
     for (int i = 0; i < flight->team->size; i++)
-        if (flight->legs[i].recv_at == FOREIGN && !mpi_host.processes[flight->team->peers[i]].is_alone)
+        if (flight->legs[i].recv_at == FOREIGN && places_share (flight->team->places, i))
             return false;
     return true;
 }
@@ -239,7 +257,7 @@ spread_advance (struct flight *flight)
     const struct tiers *tiers = &flight->tiers;
     if (!tiers->staged) {
         flight->tiers.staged = tiers->pieces;
-        set_mark (flight, &mpi_host.marks[mpi_host.rank].staged, tiers->pieces);
+        set_mark (flight, &own_marks (flight)->staged, tiers->pieces);
     }
     send_own (flight);
     carry (flight);

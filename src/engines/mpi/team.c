@@ -44,6 +44,7 @@ team_create (int size, int rank, int64_t place, uint32_t timeout_ms)
         return NULL;
     }
     team->boarded = BOARD_FIRST;
+    team->shared_at = FOREIGN;
     for (int i = 0; i < size; i++) {
         team->queues[i].last = &team->queues[i].first;
         team->matched[i] = BOARD_FIRST;
@@ -72,6 +73,10 @@ team_destroy (struct team *team)
     for (int i = 0; i < team->size; i++) {
         empty (&team->queues[i]);
         empty (&team->bundled[i]);
+    }
+    if (team->place && team->places) {
+        share_leave (team);
+        places_destroy (team->places);
     }
     release (team);
 }

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    PROTOCOL = 6,
+    PROTOCOL = 7,
     FAILED_LEAVE_MS = 5000, /* for MPI_Finalize() after a failure */
     LEAVE_MS = 10000,       /* the same, once all ranks are known to call it */
     QUIET_MS = 60,          /* for the slowest rank to leave a barrier after the first one */

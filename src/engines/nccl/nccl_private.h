@@ -28,6 +28,9 @@ enum {
     VERSION_LEAST = 21800, /* with ncclCommSplit() */
 };
 
+/* ncclBfloat16, which headers before NCCL 2.24 have only after cuda_bf16.h, which is C++. */
+#define BFLOAT16 ((ncclDataType_t) 9)
+
 /* ---- library.c ---- */
 
 #define NCCL_NEEDED(X)                                                                                          \

@@ -11,7 +11,7 @@ type_of (enum accel_dtype dtype)
     case ACCEL_FLOAT32: return ncclFloat32;
     case ACCEL_FLOAT64: return ncclFloat64;
     case ACCEL_FLOAT16: return ncclFloat16;
-    case ACCEL_BFLOAT16: return ncclBfloat16;
+    case ACCEL_BFLOAT16: return BFLOAT16;
     case ACCEL_INT32: return ncclInt32;
     case ACCEL_INT64: return ncclInt64;
     case ACCEL_INT8: return ncclInt8;

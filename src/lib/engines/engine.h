@@ -20,7 +20,7 @@ struct engine_job {
     DLDeviceType memory; /* what the engine to be chosen has to serve */
     DLDevice device;     /* what this rank computes on */
     uint32_t timeout_ms;
-    struct jobseg segment; /* the job's on this host; none: a process alone without a launcher, or several hosts */
+    struct jobseg segment; /* the job's on this host; none: a process alone, or several hosts, without our launcher */
     uint32_t generation;   /* the round of opening that all ranks are in */
     const struct accel_engine_helpers *helpers; /* of the world: for exchange() */
 };

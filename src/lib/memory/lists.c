@@ -14,10 +14,17 @@ memory_list_create (struct memory_list *list, size_t room)
 }
 
 void
-memory_list_destroy (struct memory_list *list, const struct memory *memory, DLDevice device)
+memory_list_forget (struct memory_list *list, const struct memory *memory, DLDevice device)
 {
     if (list->kept)
         memory->lists->release (device, list->kept);
+    list->kept = NULL;
+}
+
+void
+memory_list_destroy (struct memory_list *list, const struct memory *memory, DLDevice device)
+{
+    memory_list_forget (list, memory, device);
     free (list->items);
     *list = (struct memory_list){ .items = NULL };
 }

@@ -48,6 +48,9 @@ struct memory_lists {
 bool memory_list_create (struct memory_list *list, size_t room);
 void memory_list_destroy (struct memory_list *list, const struct memory *memory, DLDevice device);
 
+/** Free what the device has of it: the next operation begins anew. */
+void memory_list_forget (struct memory_list *list, const struct memory *memory, DLDevice device);
+
 /** @{ The functions of struct memory that have these names, for each item. */
 void memory_list_zero (struct memory_list *list, const struct memory *memory, DLDevice device);
 void memory_list_unscale (struct memory_list *list, const struct memory *memory, DLDevice device, float factor,

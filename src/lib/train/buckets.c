@@ -94,6 +94,17 @@ pack (struct packing *packing, size_t index, double cap)
     }
 }
 
+/* What gradient @p index held when its model was released. */
+static void
+give_back (const struct accel_model *model, size_t index, void *at)
+{
+    size_t bytes = model_grad_bytes (model, index);
+    if (model->placement) /* it is still at home */
+        model->memory->write (model->device, at, model->kept[index], bytes);
+    else
+        model->memory->copy (model->device, at, model->kept[index], bytes);
+}
+
 /* Memory of bucket @p s that all ranks have mapped; what gradients hold already moves into it. */
 static enum accel_status
 allocate (struct accel *acc, struct accel_model *model, size_t s, struct accel_error *err)
@@ -111,7 +122,7 @@ allocate (struct accel *acc, struct accel_model *model, size_t s, struct accel_e
         if (model->span_of[i] != (ptrdiff_t) s)
             continue;
         if (model->kept[i])
-            model->memory->copy (model->device, at, model->kept[i], model_grad_bytes (model, i));
+            give_back (model, i, at);
         model->parameters[i].grad->data = at;
         at += span_room (span, model, i);
     }

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
-#include "lib/train/model_object.h"
+#include "lib/train/optimizer_object.h"
 
 enum accel_status
 model_lists_create (struct accel_model *model, struct accel_error *err)
@@ -21,6 +21,17 @@ model_lists_destroy (struct accel_model *model)
 {
     for (int kind = 0; kind < LISTS; kind++)
         memory_list_destroy (&model->lists[kind], model->memory, model->device);
+}
+
+void
+model_lists_forget (struct accel_model *model)
+{
+    for (int kind = 0; kind < LISTS; kind++)
+        memory_list_forget (&model->lists[kind], model->memory, model->device);
+    for (struct accel_optimizer *optimizer = model->optimizers; optimizer; optimizer = optimizer->beside) {
+        memory_list_forget (&optimizer->zeroed, model->memory, model->device);
+        memory_list_forget (&optimizer->stepped, model->memory, model->device);
+    }
 }
 
 struct memory_list *

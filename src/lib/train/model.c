@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/base/tensor.h"
+#include "lib/train/place.h"
 #include "lib/train/reducer_object.h"
 #include "util/cleanup.h"
 
@@ -110,15 +111,18 @@ static void
 end_model (struct object *object)
 {
     struct accel_model *model = (struct accel_model *) (void *) object;
+    const struct memory *home = model_home (model);
     model_release (model);
     prepared_remove (&model->object);
+    if (model->placement)
+        model_end_placement (model);
     for (size_t i = 0; i < model->count; i++) {
         if (model->owned[i])
             model->parameters[i].data->data = NULL;
         if (model->kept[i] && model->parameters[i].grad->data == model->kept[i])
             model->parameters[i].grad->data = NULL;
-        model->memory->destroy (model->device, model->owned[i]);
-        model->memory->destroy (model->device, model->kept[i]);
+        home->destroy (model->device, model->owned[i]);
+        home->destroy (model->device, model->kept[i]);
         free ((char *) model->parameters[i].name);
     }
     masters_destroy (model);
@@ -138,7 +142,10 @@ end_model (struct object *object)
 static void
 let_go (struct object *object)
 {
-    model_release ((struct accel_model *) (void *) object);
+    struct accel_model *model = (struct accel_model *) (void *) object;
+    model_release (model);
+    if (model->placement && !model_fetch (model, NULL)) /* else it stays where it is */
+        model_go_home (model);
 }
 
 static const struct object_kind kind_model = {

@@ -38,6 +38,9 @@ struct accel_model {
     size_t count;
     const struct memory *memory; /* where all tensors are, on `device`, and what is made beside them */
     DLDevice device;
+    struct placement *placement; /* since accel_prepare() has put it there (place.h); NULL: the program has */
+    DLDevice target;             /* while it is compared: where it will be */
+    struct accel_optimizer *optimizers; /* the latest; the next is `beside` it */
     struct accel_parameter *parameters; /* [count]; names are ours */
     void **owned;                       /* [count]: memory of parameters that we allocated, or NULL */
     struct accel_tensor *views; /* [2 * count]: the tensors, where accel_model_from_...() made them, or NULL */
@@ -111,6 +114,8 @@ void masters_destroy (struct accel_model *model);
 /** @{ Make and free the lists. */
 enum accel_status model_lists_create (struct accel_model *model, struct accel_error *err);
 void model_lists_destroy (struct accel_model *model);
+/** Free what the device has of the lists, and of those of the model's optimizers. */
+void model_lists_forget (struct accel_model *model);
 /** @} */
 
 /** All gradients, with what is in them now. */
@@ -145,6 +150,13 @@ void model_free (const struct accel_model *model, void *memory);
 enum accel_dtype model_grad_dtype (const struct accel_model *model, size_t index);
 size_t model_grad_bytes (const struct accel_model *model, size_t index);
 /** @} */
+
+/** The kind of memory of `owned` and `kept`: that of the model, or where it was before it was placed. */
+static inline const struct memory *
+model_home (const struct accel_model *model)
+{
+    return model->placement ? &memory_host : model->memory;
+}
 
 /** Whether the program has memory for this gradient itself. */
 bool model_has_own_gradient (const struct accel_model *model, size_t index);

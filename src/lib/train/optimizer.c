@@ -120,7 +120,8 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
             status = describe_state (optimizer, i, j, &elements, err);
     if (status)
         return status;
-    optimizer->state_memory = model->memory->create (model->device, elements * sizeof (float), true);
+    optimizer->state_bytes = elements * sizeof (float);
+    optimizer->state_memory = model->memory->create (model->device, optimizer->state_bytes, true);
     if (!optimizer->state_memory)
         return memory_fail (model->device, err, "cannot allocate memory for an optimizer's state");
     char *memory = optimizer->state_memory;
@@ -136,12 +137,23 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
     return ACCEL_OK;
 }
 
+static void
+leave_model (const struct accel_optimizer *optimizer)
+{
+    for (struct accel_optimizer **at = &optimizer->model->optimizers; *at; at = &(*at)->beside)
+        if (*at == optimizer) {
+            *at = optimizer->beside;
+            return;
+        }
+}
+
 /* The object is the first member. */
 static void
 end_optimizer (struct object *object)
 {
     struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) object;
     prepared_remove (&optimizer->object);
+    leave_model (optimizer);
     if (!optimizer->begin && optimizer->custom.destroy)
         optimizer->custom.destroy (optimizer->custom.user);
     for (size_t i = 0; optimizer->state_names && i < optimizer->state_count; i++)
@@ -185,6 +197,8 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
         accel_optimizer_destroy (made);
         return status;
     }
+    made->beside = model->optimizers;
+    model->optimizers = made;
     *optimizer = made;
     return ACCEL_OK;
 }

@@ -54,6 +54,7 @@ struct optimizer_group {
 struct accel_optimizer {
     struct object object;
     struct accel_model *model;
+    struct accel_optimizer *beside; /* the one before it of the same model */
     enum optimizer_kind kind;
     bool decoupled; /* Adam: AdamW */
     /** Set the numbers of step `step` of a group; @return the rule that they are for.  NULL: the program's own. */
@@ -74,6 +75,7 @@ struct accel_optimizer {
     struct optimizer_state *states; /* [model's count][state_count] */
     DLTensor **state_tensors;       /* the same, their addresses, as callbacks want them; NULL: none */
     void *state_memory;
+    size_t state_bytes;
     struct memory_list zeroed, stepped; /* gradients; all that a step changes */
     struct memory_rule *rules;          /* [group_count]: of a step */
 };

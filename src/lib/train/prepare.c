@@ -7,6 +7,7 @@
 #include "lib/base/tensor.h"
 #include "lib/comm/comm_private.h"
 #include "lib/train/model_object.h"
+#include "lib/train/place.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer_object.h"
 #include "util/hash.h"
@@ -35,10 +36,12 @@ describe (const struct accel_model *model, size_t index, char text[DESCRIPTION_S
     if (parameter->grad && model_grad_dtype (model, index) != dtype)
         at += snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), ", gradient %s",
                         accel_dtype_name (model_grad_dtype (model, index)));
-    snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), "%s",
+    snprintf (text + at, (size_t) (DESCRIPTION_SIZE - at), "%s%s%s",
               !parameter->grad                         ? ", not trained"
               : model_has_own_gradient (model, index) ? ", with gradient memory"
-                                                       : "");
+                                                       : "",
+              memory_of (model->target)->host ? "" : ", on ",
+              memory_of (model->target)->host ? "" : tensor_device_name (model->target));
 }
 
 /* 64 bits are enough to notice a difference, which explain_difference() then looks at. */
@@ -53,6 +56,7 @@ fingerprint_parameter (const struct accel_model *model, size_t index)
     hash = hash_bytes (hash, &parameter->data->dtype, sizeof parameter->data->dtype);
     if (parameter->grad)
         hash = hash_bytes (hash, &parameter->grad->dtype, sizeof parameter->grad->dtype);
+    hash = hash_bytes (hash, &memory_of (model->target)->host, sizeof (bool));
     const char *kind = !parameter->grad ? "f" : model_has_own_gradient (model, index) ? "o" : "t";
     return (int64_t) hash_bytes (hash, kind, 1);
 }
@@ -134,15 +138,11 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     return status;
 }
 
-/* The object is the first member. */
-enum accel_status
-model_prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+/* What the parameters of rank 0 are, and where gradients are. */
+static enum accel_status
+fill (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
-    struct accel_model *model = (struct accel_model *) (void *) object;
-    struct accel_comm *comm = accel_world (acc);
-    enum accel_status status = compare_models (comm, site, model, err);
-    if (!status)
-        status = model_broadcast (model, comm, site, 0, err);
+    enum accel_status status = model_broadcast (model, accel_world (acc), site, 0, err);
     if (!status)
         status = precision_broadcast (acc, site, 0, err);
     if (status)
@@ -154,11 +154,34 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
     if (status) {
         model_release (model);
         model->object.owner = NULL;
+    }
+    return status;
+}
+
+/* The object is the first member. */
+enum accel_status
+model_prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    struct accel_model *model = (struct accel_model *) (void *) object;
+    struct accel_comm *comm = accel_world (acc);
+    model->target = model_target (model, acc);
+    enum accel_status status = model_check_place (model, err);
+    if (!status)
+        status = compare_models (comm, site, model, err);
+    if (!status && !memory_is_same (model->target, model->device))
+        status = model_place (model, acc, model->target, err);
+    if (!status)
+        status = fill (model, acc, site, err);
+    if (status) {
+        if (model->placement)
+            model_go_home (model);
         return status;
     }
     for (size_t i = 0; i < model->count; i++) { /* buckets have it now */
-        model->memory->destroy (model->device, model->kept[i]);
+        model_home (model)->destroy (model->device, model->kept[i]);
         model->kept[i] = NULL;
     }
+    if (model->placement)
+        model_settle (model);
     return ACCEL_OK;
 }

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/train/place.h"
 #include "lib/train/reducer_object.h"
 
 #include <stdlib.h>
@@ -28,7 +29,7 @@ model_release (struct accel_model *model)
     model->held = model->triggered = false;
 }
 
-/* Copies of the gradients in shared memory, all or none. */
+/* Copies of the gradients in shared memory.  On failure, some. */
 static enum accel_status
 keep_gradients (struct accel_model *model, struct accel_error *err)
 {
@@ -37,20 +38,31 @@ keep_gradients (struct accel_model *model, struct accel_error *err)
             continue;
         FOR_GRADIENTS_OF (model, s, i) {
             size_t bytes = model_grad_bytes (model, i);
-            model->kept[i] = model->memory->create (model->device, bytes, false);
+            model->kept[i] = model_home (model)->create (model->device, bytes, false);
             if (!model->kept[i])
-                goto error;
-            model->memory->copy (model->device, model->kept[i], model->parameters[i].grad->data, bytes);
+                return memory_fail (model->device, err,
+                                    "cannot allocate memory for the gradients of a model of %zu parameters",
+                                    model->count);
+            enum accel_status status = ACCEL_OK;
+            if (model->placement)
+                status = model->memory->read (model->device, model->kept[i], model->parameters[i].grad->data, bytes,
+                                              err);
+            else
+                model->memory->copy (model->device, model->kept[i], model->parameters[i].grad->data, bytes);
+            if (status)
+                return status;
         }
     }
     return ACCEL_OK;
-error:
+}
+
+static void
+drop_kept (struct accel_model *model)
+{
     for (size_t i = 0; i < model->count; i++) {
-        model->memory->destroy (model->device, model->kept[i]);
+        model_home (model)->destroy (model->device, model->kept[i]);
         model->kept[i] = NULL;
     }
-    return memory_fail (model->device, err, "cannot allocate memory for the gradients of a model of %zu parameters",
-                        model->count);
 }
 
 enum accel_status
@@ -65,11 +77,17 @@ accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_e
     if (model->reducer->open)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_unwrap_model: the model is in a backward pass");
     enum accel_status status = keep_gradients (model, err);
-    if (status)
+    if (!status && model->placement)
+        status = model_fetch (model, err);
+    if (status) {
+        drop_kept (model);
         return status;
+    }
     model_release (model);
     prepared_remove (&model->object);
     model->object.owner = NULL;
+    if (model->placement)
+        model_go_home (model);
     return ACCEL_OK;
 }
 

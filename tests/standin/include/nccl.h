@@ -45,8 +45,10 @@ typedef enum {
     ncclFloat16 = 6,
     ncclFloat32 = 7,
     ncclFloat64 = 8,
+#ifdef __CUDA_BF16_TYPES_EXIST__ /* as in NVIDIA's of this version */
     ncclBfloat16 = 9,
-    ncclNumTypes = 10
+#endif
+    ncclNumTypes
 } ncclDataType_t;
 
 typedef struct ncclConfig {

@@ -15,6 +15,18 @@
  * inherits is not its own. */
 static _Atomic pid_t member;
 
+/* Ranks of several hosts meet in their engine.  Their launchers pass on why one of them gave up, so that the head can
+ * tell causes from consequences.  A second program of the job, such as a child of the rank, leaves the slot to
+ * the first. */
+static void
+show_to_launcher (struct bootstrap *bootstrap, const struct engine_job *job)
+{
+    if (!job->segment.header)
+        return;
+    struct jobseg_slot *slot = jobseg_slot (&job->segment, job->identity.local_rank);
+    bootstrap_show (bootstrap, slot, atomic_load (&slot->generation) + 1);
+}
+
 enum accel_status
 bootstrap_open (struct bootstrap *bootstrap, struct engine_job *job, struct accel_error *err)
 {
@@ -25,8 +37,10 @@ bootstrap_open (struct bootstrap *bootstrap, struct engine_job *job, struct acce
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: this process has already joined its job");
     bootstrap->member = true;
     bootstrap->pid = getpid ();
-    if (identity->local_world_size != identity->world_size)
+    if (identity->local_world_size != identity->world_size) {
+        show_to_launcher (bootstrap, job);
         return ACCEL_OK;
+    }
     bootstrap->rank = identity->local_rank;
     bootstrap->size = identity->local_world_size;
     bootstrap->timeout_ms = job->timeout_ms;
@@ -34,7 +48,6 @@ bootstrap_open (struct bootstrap *bootstrap, struct engine_job *job, struct acce
     if (status)
         return status;
     bootstrap->segment = job->segment;
-    bootstrap->slot = jobseg_slot (&job->segment, bootstrap->rank);
     status = bootstrap_join (bootstrap, job, listener, err);
     job->generation = bootstrap->generation;
     return status;
@@ -43,7 +56,7 @@ bootstrap_open (struct bootstrap *bootstrap, struct engine_job *job, struct acce
 void
 bootstrap_ready (struct bootstrap *bootstrap)
 {
-    if (bootstrap->source)
+    if (bootstrap->slot)
         atomic_store (&bootstrap->slot->state, JOBSEG_READY);
 }
 
@@ -110,7 +123,7 @@ void
 bootstrap_leave (struct bootstrap *bootstrap, enum jobseg_state state, const char *reason)
 {
     struct jobseg_slot *slot = bootstrap->slot;
-    if (!bootstrap->source || getpid () != bootstrap->pid)
+    if (!slot || getpid () != bootstrap->pid)
         return;
     /* Its first reason stays, be it of a group or of the world. */
     if (atomic_load (&slot->state) == JOBSEG_FAILED)

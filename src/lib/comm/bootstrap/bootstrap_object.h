@@ -3,8 +3,8 @@
  *
  * The ranks of a host meet in the job segment: the launcher's, or one that local rank 0 makes and hands to the others.
  * Each takes its slot there, and waits until all are in the same generation.  Then engines are opened, and may exchange
- * small blobs through the slots: addresses, offsets.  Jobs on several hosts need another way for that, such as MPI or a
- * channel between hosts; until there is one, engines for several hosts have to meet by themselves. */
+ * small blobs through the slots: addresses, offsets.  Engines for several hosts meet by themselves; a rank then takes
+ * its slot in its launcher's segment only to show what it does, and why it gave up. */
 #ifndef LIB_COMM_BOOTSTRAP_OBJECT_H
 #define LIB_COMM_BOOTSTRAP_OBJECT_H
 
@@ -19,8 +19,8 @@ enum { BOOTSTRAP_SLICE_MS = 50 }; /* sleep this long at most before looking whet
 /** One rank's membership of its job. */
 struct bootstrap {
     struct jobseg segment; /* the job's, not ours to close; no header: not a member */
-    struct jobseg_slot *slot;
-    struct watch_source *source; /* owned */
+    struct jobseg_slot *slot; /* taken by this rank; NULL: none */
+    struct watch_source *source; /* owned; NULL: the ranks do not meet in a segment */
     int rank;
     int size;
     uint32_t generation;
@@ -31,7 +31,7 @@ struct bootstrap {
 };
 
 /**
- * Join the others: returns when all ranks of the job are here.  Nothing happens if the job has several hosts.
+ * Join the others: returns when all ranks of the job are here.  If the job has several hosts, it waits for nobody.
  *
  * @param job  its segment is made if it has none; it belongs to the caller, also on failure
  */
@@ -57,6 +57,8 @@ void bootstrap_leave (struct bootstrap *bootstrap, enum jobseg_state state, cons
 void bootstrap_close (struct bootstrap *bootstrap);
 
 /* ---- join.c ---- */
+/** Take @p slot, in the state JOBSEG_JOINING.  @return false if another living process has it */
+bool bootstrap_show (struct bootstrap *bootstrap, struct jobseg_slot *slot, uint32_t generation);
 /** Take the slot and wait for all.  @param listener  of the rendezvous, or -1 */
 enum accel_status bootstrap_join (struct bootstrap *bootstrap, struct engine_job *job, int listener,
                                   struct accel_error *err);

@@ -27,29 +27,39 @@ has_joined (const struct bootstrap *bootstrap, int rank)
            && atomic_load (&slot->generation) == bootstrap->generation;
 }
 
-/* A slot in use by another living process is that of a second rank with the same number.  By this process: it has
- * become this program by exec() without leaving, and its peers will hear that it has opened again. */
-static enum accel_status
-claim_slot (struct bootstrap *bootstrap, struct accel_error *err)
+/* By this process: it has become this program by exec() without leaving, and its peers will hear that it has opened
+ * again. */
+bool
+bootstrap_show (struct bootstrap *bootstrap, struct jobseg_slot *slot, uint32_t generation)
 {
-    struct jobseg_slot *slot = bootstrap->slot;
     uint32_t state = atomic_load (&slot->state);
     pid_t pid = atomic_load (&slot->pid);
     bool active = state == JOBSEG_JOINING || state == JOBSEG_READY;
     if (active && pid != getpid () && atomic_load (&slot->pid_space) == procfs_pid_space () && !kill (pid, 0))
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: processes %d and %d are both rank %d", (int) pid,
-                           (int) getpid (), bootstrap->rank);
-    bootstrap->generation = atomic_load (&bootstrap->segment.header->ready_generation) + 1;
+        return false;
+    bootstrap->slot = slot;
+    bootstrap->generation = generation;
     /* The old state goes first: with the new generation it would say that this rank has left that one. */
     atomic_store (&slot->state, JOBSEG_EMPTY);
     atomic_store (&slot->pid, getpid ());
     atomic_store (&slot->pid_space, procfs_pid_space ());
-    if (atomic_load (&slot->failed_generation) == bootstrap->generation) /* it gave up before all had joined */
+    if (atomic_load (&slot->failed_generation) == generation) /* it gave up before all had joined */
         atomic_store (&slot->failed_generation, 0);
-    atomic_store (&slot->generation, bootstrap->generation);
+    atomic_store (&slot->generation, generation);
     atomic_store (&slot->state, JOBSEG_JOINING);
     futex_wake (&slot->state);
-    return ACCEL_OK;
+    return true;
+}
+
+/* A slot in use by another living process is that of a second rank with the same number. */
+static enum accel_status
+claim_slot (struct bootstrap *bootstrap, struct accel_error *err)
+{
+    struct jobseg_slot *slot = jobseg_slot (&bootstrap->segment, bootstrap->rank);
+    if (bootstrap_show (bootstrap, slot, atomic_load (&bootstrap->segment.header->ready_generation) + 1))
+        return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: processes %d and %d are both rank %d",
+                       (int) atomic_load (&slot->pid), (int) getpid (), bootstrap->rank);
 }
 
 static enum accel_status

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models on a GPU and back; see place.h.
+ *
+ * The tensors of a model may share memory (tied parameters), or have neighbours that are reduced together: stretches of
+ * memory without a gap are copied as they are, so whatever is shared stays shared.  What libaccel has allocated beside
+ * them (masters, optimizers' states) moves block by block.  Nothing is freed before everything is there. */
+#include <config.h>
+
+#include "lib/train/place.h"
+
+#include "lib/base/error.h"
+#include "lib/base/tensor.h"
+#include "lib/state/state_object.h"
+#include "lib/train/optimizer_object.h"
+#include "util/memory.h"
+
+#include <accel/precision.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Stretches begin at the first on the device; elements are as aligned there as they were, up to the second. */
+enum { STRETCH_BYTES = 256, ELEMENT_BYTES = 16 };
+
+/** A tensor, and what it said at home. */
+struct origin {
+    DLTensor *tensor;
+    char *data; /* NULL: the memory is not the tensor's own, and only the device changes */
+    size_t bytes;
+    DLDevice device;
+    bool ours; /* libaccel allocated the memory */
+};
+
+struct stretch {
+    char *home;
+    size_t bytes;
+    size_t at; /* on the device */
+    bool ours;
+};
+
+struct block {
+    void **slot; /* what points to it */
+    void *home, *there;
+    size_t bytes;
+    struct accel_optimizer *optimizer; /* whose states it has, to which tensors point; NULL: a master */
+};
+
+/** What a model computes numbers in. */
+struct scratch {
+    uint8_t *found;
+    float *norms;
+    float *scales;
+};
+
+struct placement {
+    DLDevice home;
+    struct origin *origins; /* in the order of their memory */
+    size_t origin_count;
+    struct stretch *stretches;
+    size_t stretch_count;
+    char *memory; /* of all stretches */
+    struct block *blocks; /* while they move; NULL: they do not */
+    size_t block_count;
+    struct scratch scratch; /* the one that is not in use: at home */
+    bool fetched;           /* what is at home is up to date; otherwise, the model was like this: */
+    bool widened;
+    float *scales; /* [count], of 8-bit parameters */
+};
+
+DLDevice
+model_target (const struct accel_model *model, const struct accel *acc)
+{
+    if (!model->memory->host || acc->without_device_placement)
+        return model->device;
+    const struct memory *memory = memory_of (acc->device);
+    return memory && !memory->host ? acc->device : model->device;
+}
+
+enum accel_status
+model_check_place (const struct accel_model *model, struct accel_error *err)
+{
+    for (size_t i = 0; i < model->count; i++) {
+        const DLTensor *data = model->parameters[i].data;
+        if (!memory_is_same (data->device, model->device))
+            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                               "parameter '%s' is on %s:%d, but was on %s:%d when its model was created: another model "
+                               "with the same tensor has been prepared; create models that share tensors after that",
+                               model->parameters[i].name, tensor_device_name (data->device),
+                               (int) data->device.device_id, tensor_device_name (model->device),
+                               (int) model->device.device_id);
+    }
+    return ACCEL_OK;
+}
+
+/* ---- what there is ---- */
+
+static int
+compare_origins (const void *a, const void *b)
+{
+    uintptr_t first = (uintptr_t) ((const struct origin *) a)->data;
+    uintptr_t second = (uintptr_t) ((const struct origin *) b)->data;
+    return (first > second) - (first < second);
+}
+
+static void
+note_origin (struct placement *placement, DLTensor *tensor, bool own, bool ours)
+{
+    placement->origins[placement->origin_count++] = (struct origin){
+        .tensor = tensor,
+        .data = own ? tensor->data : NULL,
+        .bytes = accel_tensor_count (tensor) * tensor_element_bytes (tensor),
+        .device = tensor->device,
+        .ours = ours,
+    };
+}
+
+/* All tensors of a model, of which those without memory of their own come first, and where each stretch will be.
+ * @return the bytes of all */
+static size_t
+lay_out (struct placement *placement, const struct accel_model *model)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < model->count; i++) {
+        const struct accel_parameter *parameter = &model->parameters[i];
+        note_origin (placement, parameter->data, true, model->owned[i] || model->array);
+        if (parameter->grad)
+            note_origin (placement, parameter->grad, parameter->grad->data != model->kept[i], false);
+    }
+    qsort (placement->origins, placement->origin_count, sizeof *placement->origins, compare_origins);
+    for (size_t i = 0; i < placement->origin_count; i++) {
+        const struct origin *origin = &placement->origins[i];
+        struct stretch *last = placement->stretch_count ? &placement->stretches[placement->stretch_count - 1] : NULL;
+        if (!origin->data)
+            continue;
+        if (last && origin->data <= last->home + last->bytes) {
+            size_t bytes = (size_t) (origin->data - last->home) + origin->bytes;
+            last->bytes = bytes > last->bytes ? bytes : last->bytes;
+            last->ours = last->ours && origin->ours;
+        } else {
+            size_t at = (end + STRETCH_BYTES - 1) / STRETCH_BYTES * STRETCH_BYTES;
+            last = &placement->stretches[placement->stretch_count++];
+            *last = (struct stretch){ .home = origin->data, .bytes = origin->bytes, .ours = origin->ours,
+                                      .at = at + (uintptr_t) origin->data % ELEMENT_BYTES };
+        }
+        end = last->at + last->bytes;
+    }
+    return end;
+}
+
+/* The masters, and the states of optimizers. */
+static bool
+list_blocks (struct placement *placement, struct accel_model *model)
+{
+    size_t count = model->count;
+    for (struct accel_optimizer *optimizer = model->optimizers; optimizer; optimizer = optimizer->beside)
+        count++;
+    placement->block_count = 0;
+    placement->blocks = calloc (count, sizeof *placement->blocks);
+    if (!placement->blocks)
+        return false;
+    for (size_t i = 0; i < model->count; i++) {
+        DLTensor *master = &model->masters[i].tensor;
+        if (master->data)
+            placement->blocks[placement->block_count++]
+                = (struct block){ .slot = &master->data, .bytes = accel_tensor_count (master) * sizeof (float) };
+    }
+    for (struct accel_optimizer *optimizer = model->optimizers; optimizer; optimizer = optimizer->beside)
+        placement->blocks[placement->block_count++] = (struct block){
+            .slot = &optimizer->state_memory, .bytes = optimizer->state_bytes, .optimizer = optimizer };
+    return true;
+}
+
+/* Two models that train the same memory would not any more if one of them moved. */
+static enum accel_status
+check_others (const struct accel_model *model, const struct accel *acc, struct accel_error *err)
+{
+    const struct placement *mine = model->placement;
+    for (const struct accel_model *other = model_first (acc); other; other = model_next (other)) {
+        const struct placement *theirs = other->placement;
+        for (size_t i = 0, j = 0; theirs && i < mine->stretch_count && j < theirs->stretch_count;) {
+            const struct stretch *a = &mine->stretches[i], *b = &theirs->stretches[j];
+            if (a->home < b->home + b->bytes && b->home < a->home + a->bytes)
+                return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                                   "the model shares memory with another one, which accel_prepare has placed on %s:%d: "
+                                   "describe what they share by the same tensors, and create this model after that, or "
+                                   "set without_device_placement and place both yourself",
+                                   tensor_device_name (other->device), (int) other->device.device_id);
+            if (a->home < b->home)
+                i++;
+            else
+                j++;
+        }
+    }
+    return ACCEL_OK;
+}
+
+/* ---- changing places ---- */
+
+static void
+set_block (const struct block *block, void *memory)
+{
+    struct accel_optimizer *optimizer = block->optimizer;
+    uintptr_t old = (uintptr_t) *block->slot;
+    for (size_t i = 0; optimizer && i < optimizer->model->count * optimizer->state_count; i++) {
+        DLTensor *state = optimizer->state_tensors[i];
+        if (state)
+            state->data = memory_at (memory, (uintptr_t) state->data - old, 1);
+    }
+    *block->slot = memory;
+}
+
+/* From now on, the model is on @p device; its tensors and blocks are there already. */
+static void
+set_device (struct accel_model *model, DLDevice device)
+{
+    model->memory = memory_of (device);
+    model->device = device;
+    for (size_t i = 0; i < model->count; i++)
+        model->masters[i].tensor.device = device;
+    for (struct accel_optimizer *optimizer = model->optimizers; optimizer; optimizer = optimizer->beside)
+        for (size_t i = 0; i < model->count * optimizer->state_count; i++)
+            if (optimizer->state_tensors[i])
+                optimizer->state_tensors[i]->device = device;
+}
+
+static void
+switch_tensors (const struct placement *placement, DLDevice device)
+{
+    const struct stretch *stretch = placement->stretches;
+    for (size_t i = 0; i < placement->origin_count; i++) {
+        const struct origin *origin = &placement->origins[i];
+        origin->tensor->device = device;
+        if (!origin->data)
+            continue;
+        while (origin->data > stretch->home + stretch->bytes)
+            stretch++;
+        origin->tensor->data = placement->memory + stretch->at + (origin->data - stretch->home);
+    }
+}
+
+static void
+restore_tensors (const struct placement *placement)
+{
+    for (size_t i = 0; i < placement->origin_count; i++) {
+        const struct origin *origin = &placement->origins[i];
+        origin->tensor->device = origin->device;
+        if (origin->data)
+            origin->tensor->data = origin->data;
+    }
+}
+
+/* Free all but what is at home, or on the device. */
+static void
+end_placement (struct accel_model *model)
+{
+    struct placement *placement = model->placement;
+    model->placement = NULL;
+    free (placement->origins);
+    free (placement->stretches);
+    free (placement->blocks);
+    free (placement->scales);
+    free (placement);
+}
+
+/* Exchange the scratch memory at home for that on the device, or back. */
+static void
+exchange_scratch (struct accel_model *model)
+{
+    const struct scratch other = model->placement->scratch;
+    model->placement->scratch = (struct scratch){ model->found, model->norms, model->scales };
+    model->found = other.found;
+    model->norms = other.norms;
+    model->scales = other.scales;
+    model->scales_read = true;
+}
+
+static void
+destroy_scratch (const struct scratch *scratch, const struct memory *memory, DLDevice device)
+{
+    memory->destroy (device, scratch->found);
+    memory->destroy (device, scratch->norms);
+    memory->destroy (device, scratch->scales);
+}
+
+/* ---- to the device ---- */
+
+static struct placement *
+make_placement (const struct accel_model *model)
+{
+    struct placement *made = calloc (1, sizeof *made);
+    if (!made)
+        return NULL;
+    made->home = model->device;
+    made->origins = calloc (2 * model->count, sizeof *made->origins);
+    made->stretches = calloc (2 * model->count, sizeof *made->stretches);
+    made->scales = calloc (model->count, sizeof *made->scales);
+    made->widened = model->widened;
+    for (size_t i = 0; made->scales && i < model->count; i++)
+        made->scales[i] = model->masters[i].scale;
+    return made;
+}
+
+static enum accel_status
+allocate (struct accel_model *model, size_t bytes, const struct memory *memory, DLDevice device,
+          struct accel_error *err)
+{
+    struct placement *placement = model->placement;
+    struct scratch *scratch = &placement->scratch;
+    bool scales = memory->lists && model_narrowed (model, true)->count;
+    placement->memory = memory->create (device, bytes, false);
+    scratch->found = memory->create (device, 1, true);
+    scratch->norms = memory->create (device, (model->count + 1) * sizeof *scratch->norms, false);
+    if (scales)
+        scratch->scales = memory->create (device, model->count * sizeof *scratch->scales, false);
+    bool good = placement->memory && scratch->found && scratch->norms && (!scales || scratch->scales)
+                && list_blocks (placement, model);
+    for (size_t i = 0; good && i < placement->block_count; i++) {
+        struct block *block = &placement->blocks[i];
+        block->home = *block->slot;
+        block->there = memory->create (device, block->bytes, false);
+        good = block->there != NULL;
+        bytes += block->bytes;
+    }
+    if (good)
+        return ACCEL_OK;
+    return memory_fail (device, err, "cannot allocate memory on %s:%d for a model of %zu parameters: it needs more "
+                        "than %zu bytes", tensor_device_name (device), (int) device.device_id, model->count, bytes);
+}
+
+static bool
+has_values (const struct accel_model *model, const struct block *block)
+{
+    return block->optimizer || model->widened;
+}
+
+static void
+copy_there (const struct accel_model *model, const struct memory *memory, DLDevice device)
+{
+    const struct placement *placement = model->placement;
+    for (size_t i = 0; i < placement->stretch_count; i++) {
+        const struct stretch *stretch = &placement->stretches[i];
+        memory->write (device, placement->memory + stretch->at, stretch->home, stretch->bytes);
+    }
+    for (size_t i = 0; i < placement->block_count; i++)
+        if (has_values (model, &placement->blocks[i]))
+            memory->write (device, placement->blocks[i].there, placement->blocks[i].home, placement->blocks[i].bytes);
+}
+
+enum accel_status
+model_place (struct accel_model *model, const struct accel *acc, DLDevice device, struct accel_error *err)
+{
+    const struct memory *memory = memory_of (device);
+    struct placement *placement = model->placement = make_placement (model);
+    if (!placement || !placement->origins || !placement->stretches || !placement->scales) {
+        if (placement)
+            end_placement (model);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a model of %zu parameters", model->count);
+    }
+    size_t bytes = lay_out (placement, model);
+    enum accel_status status = check_others (model, acc, err);
+    if (!status)
+        status = allocate (model, bytes, memory, device, err);
+    if (!status) {
+        copy_there (model, memory, device);
+        status = memory_check (device, err);
+    }
+    if (status) {
+        for (size_t i = 0; i < placement->block_count; i++)
+            memory->destroy (device, placement->blocks[i].there);
+        memory->destroy (device, placement->memory);
+        destroy_scratch (&placement->scratch, memory, device);
+        end_placement (model);
+        return status;
+    }
+    for (size_t i = 0; i < placement->block_count; i++)
+        set_block (&placement->blocks[i], placement->blocks[i].there);
+    switch_tensors (placement, device);
+    exchange_scratch (model);
+    set_device (model, device);
+    return ACCEL_OK;
+}
+
+static void
+forget_blocks (struct placement *placement)
+{
+    for (size_t i = 0; i < placement->block_count; i++)
+        memory_host.destroy (placement->home, placement->blocks[i].home);
+    free (placement->blocks);
+    placement->blocks = NULL;
+    placement->block_count = 0;
+}
+
+void
+model_settle (struct accel_model *model)
+{
+    struct placement *placement = model->placement;
+    if (!placement || !placement->blocks)
+        return;
+    forget_blocks (placement);
+    for (size_t i = 0; i < placement->stretch_count; i++)
+        if (placement->stretches[i].ours)
+            memory_discard (placement->stretches[i].home, placement->stretches[i].bytes);
+}
+
+/* ---- back ---- */
+
+static enum accel_status
+read_stretches (const struct accel_model *model, bool ours, struct accel_error *err)
+{
+    const struct placement *placement = model->placement;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < placement->stretch_count && !status; i++) {
+        const struct stretch *stretch = &placement->stretches[i];
+        if (ours || !stretch->ours)
+            status = model->memory->read (model->device, stretch->home, placement->memory + stretch->at,
+                                          stretch->bytes, err);
+    }
+    return status;
+}
+
+static enum accel_status
+read_blocks (struct accel_model *model, struct accel_error *err)
+{
+    struct placement *placement = model->placement;
+    enum accel_status status = ACCEL_OK;
+    bool good = list_blocks (placement, model);
+    for (size_t i = 0; i < placement->block_count && good && !status; i++) {
+        struct block *block = &placement->blocks[i];
+        block->there = *block->slot;
+        block->home = memory_host.create (placement->home, block->bytes, false);
+        good = block->home != NULL;
+        if (good && has_values (model, block))
+            status = model->memory->read (model->device, block->home, block->there, block->bytes, err);
+    }
+    if (!good)
+        status = accel_fail (err, ACCEL_ERR_NOMEM,
+                             "cannot allocate memory to take a model of %zu parameters back from %s:%d", model->count,
+                             tensor_device_name (model->device), (int) model->device.device_id);
+    if (status)
+        forget_blocks (placement);
+    return status;
+}
+
+enum accel_status
+model_fetch (struct accel_model *model, struct accel_error *err)
+{
+    accel_model_scale (model, 0); /* reads all */
+    enum accel_status status = read_stretches (model, true, err);
+    if (!status)
+        status = read_blocks (model, err);
+    if (!status)
+        model->placement->fetched = true;
+    return status;
+}
+
+void
+model_go_home (struct accel_model *model)
+{
+    struct placement *placement = model->placement;
+    const struct memory *memory = model->memory;
+    DLDevice device = model->device;
+    model_lists_forget (model);
+    for (size_t i = 0; i < placement->block_count; i++) {
+        set_block (&placement->blocks[i], placement->blocks[i].home);
+        memory->destroy (device, placement->blocks[i].there);
+    }
+    restore_tensors (placement);
+    exchange_scratch (model);
+    destroy_scratch (&placement->scratch, memory, device);
+    memory->destroy (device, placement->memory);
+    set_device (model, placement->home);
+    if (!placement->fetched) {
+        model->widened = placement->widened;
+        for (size_t i = 0; i < model->count; i++)
+            model->masters[i].scale = placement->scales[i];
+    }
+    end_placement (model);
+}
+
+void
+model_end_placement (struct accel_model *model)
+{
+    const struct placement *placement = model->placement;
+    (void) read_stretches (model, false, NULL); /* there is no way to say that the GPU has failed */
+    restore_tensors (placement);
+    destroy_scratch (&placement->scratch, &memory_host, placement->home);
+    model->memory->destroy (model->device, placement->memory);
+    end_placement (model);
+}

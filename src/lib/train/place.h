@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models that accel_prepare() has put on the job's GPU: a model is there from accel_prepare() until
+ * accel_unwrap_model(), accel_free_memory() or accel_close(), unless the program placed it itself.  The program's
+ * tensors say where the data is; its memory stays its own, and gets the values when the model goes back. */
+#ifndef LIB_TRAIN_PLACE_H
+#define LIB_TRAIN_PLACE_H
+
+#include "lib/train/model_object.h"
+
+/** @return where accel_prepare() with @p acc is to have @p model: where it is, or on the job's GPU. */
+DLDevice model_target (const struct accel_model *model, const struct accel *acc);
+
+/** @return ACCEL_OK if all tensors are where they were when the model was made. */
+enum accel_status model_check_place (const struct accel_model *model, struct accel_error *err);
+
+/**
+ * Copy @p model, which is in host memory, to @p device, with its masters and the states of its optimizers; all of its
+ * tensors point there then.  Call model_settle() or model_go_home() next.
+ *
+ * @retval ACCEL_ERR_UNSUPPORTED  another model that has been placed uses the same memory
+ */
+enum accel_status model_place (struct accel_model *model, const struct accel *acc, DLDevice device,
+                               struct accel_error *err);
+
+/** The model stays there: free the memory at home that is ours and not needed any more. */
+void model_settle (struct accel_model *model);
+
+/** Copy everything to where it came from; on failure, nothing has changed.  Call model_go_home() next. */
+enum accel_status model_fetch (struct accel_model *model, struct accel_error *err);
+
+/** The tensors point to where they came from, with the values of model_fetch(), or of before model_place(). */
+void model_go_home (struct accel_model *model);
+
+/** The program gets its memory back, with values if possible: a part of accel_model_destroy(). */
+void model_end_placement (struct accel_model *model);
+
+#endif
