@@ -74,8 +74,9 @@ test_expect_success 'Retry-After is respected' '
 test_expect_success 'a Retry-After beyond the deadline: the answer at once' '
     rules "/file status=429 header=Retry-After:3600" && "$request" "$url/file" >out && grep -x "status 429" out &&
     requests_are 1'
-test_expect_success 'broken connections are tried again' '
-    rules "/file drop times=2" && "$request" "$url/file" >out && grep -x "attempts 3" out && grep -x "status 200" out &&
+test_expect_success 'broken connections are tried again, after pauses of at least 200 and 400 ms' '
+    begin=$(date +%s%N) && rules "/file drop times=2" && "$request" "$url/file" >out && grep -x "attempts 3" out && grep -x "status 200" out &&
+    test $((($(date +%s%N) - begin) / 1000000)) -ge 600 &&
     rules "/file cut=4 times=1" && "$request" "$url/file" >out && grep -x "attempts 2" out &&
     tail -n 1 out | grep -x "hello, range"'
 test_expect_success 'a POST is not sent twice, unless it may be' '
