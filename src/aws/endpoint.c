@@ -113,7 +113,8 @@ endpoint_add_override (struct strbuf *url, const char *text, struct fail *fail)
     while (length && text[length - 1] == '/')
         length--;
     if (!http_same_origin (text, text) || text[strcspn (text, "?#@ ")])
-        return fail_set (fail, FAIL_GENERAL, "not a valid endpoint URL: expected http:// or https:// and a host");
+        return fail_set (fail, FAIL_GENERAL, "AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_SERVICE or endpoint_url: "
+                         "not a valid endpoint URL: expected http:// or https:// and a host");
     strbuf_add_bytes (url, text, length);
     return url->failed ? fail_nomem (fail) : 0;
 }

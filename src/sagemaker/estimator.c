@@ -227,6 +227,9 @@ add_script (json_t *arguments, const char *program, struct fail *fail)
     const char *slash = strrchr (program, '/');
     const char *name = slash ? slash + 1 : program;
     size_t length = strlen (name);
+    if (length > 6 && !strcmp (name + length - 6, ".ipynb"))
+        return fail_set (fail, FAIL_USAGE, "%s: is a notebook: convert it with 'jupyter nbconvert --to script', "
+                         "and launch the result", program);
     if (length < 4 || strcmp (name + length - 3, ".py"))
         return fail_set (fail, FAIL_USAGE, "%s: SageMaker starts Python scripts only, and this is not the name of one",
                          program);

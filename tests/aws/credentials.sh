@@ -254,7 +254,7 @@ test_expect_success 'no session, an old one, one that the server does not know' 
     echo "{}" >"$HOME/.aws/sso/cache/$corp.json" && refused "is not a session of" -p sso &&
     rm "$HOME"/.aws/sso/cache/* && refused "not logged in; run: aws sso login --profile sso" -p sso &&
     cache $corp 600 && rules "/sso/federation/credentials status=401" && refused "the session is no longer valid" -p sso &&
-    (export AWS_ENDPOINT_URL_SSO="file:///etc" && refused "not a valid endpoint URL" -p sso) &&
+    (export AWS_ENDPOINT_URL_SSO="file:///etc" && refused "AWS_ENDPOINT_URL_SERVICE or endpoint_url: not a valid endpoint URL" -p sso) &&
     refused "there is no section [sso-session nothing]" -p nosession && refused "sso_role_name is missing" -p norole'
 
 # ---- containers and instances ----

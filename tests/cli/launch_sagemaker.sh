@@ -334,7 +334,7 @@ test_expect_success 'what cannot be' '
     printf "additional_args:\n  source_dir: job\n  entry_point: ../job/train.py\n" >up && cat job.yaml up >up.yaml &&
     test_exit 1 "$accelerate" launch --config_file up.yaml --dry_run job/train.py 2>err &&
     grep "entry_point ../job/train.py must be a path below source_dir" err &&
-    test_exit 2 launch job/train.sh && test_exit 2 launch --module train && test_exit 127 launch job/gone.py &&
+    test_exit 2 launch job/train.sh && test_exit 2 launch job/train.ipynb && grep "jupyter nbconvert --to script" err && test_exit 2 launch --module train && test_exit 127 launch job/gone.py &&
     test_exit 1 launch --use_fsdp job/train.py && grep "flags choose a launch on this machine" err &&
     test_exit 2 launch job/train.py --fast && grep "no value" err &&
     test_exit 2 env ACCELERATE_SAGEMAKER_POLL=0 "$accelerate" launch --config_file job.yaml job/train.py 2>err &&

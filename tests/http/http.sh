@@ -74,8 +74,9 @@ test_expect_success 'Retry-After is respected' '
 test_expect_success 'a Retry-After beyond the deadline: the answer at once' '
     rules "/file status=429 header=Retry-After:3600" && "$request" "$url/file" >out && grep -x "status 429" out &&
     requests_are 1'
-test_expect_success 'broken connections are tried again' '
-    rules "/file drop times=2" && "$request" "$url/file" >out && grep -x "attempts 3" out && grep -x "status 200" out &&
+test_expect_success 'broken connections are tried again, after pauses of at least 200 and 400 ms' '
+    begin=$(date +%s%N) && rules "/file drop times=2" && "$request" "$url/file" >out && grep -x "attempts 3" out && grep -x "status 200" out &&
+    test $((($(date +%s%N) - begin) / 1000000)) -ge 600 &&
     rules "/file cut=4 times=1" && "$request" "$url/file" >out && grep -x "attempts 2" out &&
     tail -n 1 out | grep -x "hello, range"'
 test_expect_success 'a POST is not sent twice, unless it may be' '
@@ -212,6 +213,15 @@ if command -v openssl >/dev/null; then
 else
     test_skip 'certificates' 'needs openssl'
 fi
+ok=$(printf 'HTTP/1.1 200 OK\r')
+# raw MESSAGE: what is on standard input is an answer
+raw () {
+    cat >root/raw && rules "/file raw file=raw" && test_exit 1 "$request" "$url/file" >out 2>err && grep "$1" err
+}
+test_expect_success 'headers that are too long, too many, or wrong' '
+    { echo "$ok" && printf "X: %0200000d\r\n" 1; } | raw "a header of the answer is too long" &&
+    { echo "$ok" && for i in 1 2 3 4 5; do printf "X: %060000d\r\n" 1 || exit 1; done; } | raw "more than 262144 bytes of headers" &&
+    { echo "$ok" && printf "Content-Length: -5\r\n\r\n"; } | raw "Content-Length"'
 test_expect_success 'headers of an answer that only announces another one do not count' '
     rules "/file early=Content-Encoding:gzip" && "$request" "$url/file" >out && grep -x "status 200" out &&
     tail -n 1 out | grep -x "hello, range"'

@@ -24,6 +24,7 @@
  *   range=TEXT        the Content-Range that is claimed
  *   endless           send zero bytes without end and without a length
  *   garbage           an answer that is not HTTP
+ *   raw               the file is the whole answer, with its status and headers
  */
 #include <config.h>
 
@@ -63,7 +64,7 @@ struct rule {
     int status;
     long long cut, stall, length; /* -1: none */
     int delay;
-    bool drop, whole, endless, garbage;
+    bool drop, whole, endless, garbage, raw;
     char file[LINE], until[LINE], headers[4 * LINE], range[LINE], early[LINE];
 };
 
@@ -195,6 +196,7 @@ read_rule (char *words, unsigned number, const struct request *request, struct r
         rule->whole |= !strcmp (word, "whole");
         rule->endless |= !strcmp (word, "endless");
         rule->garbage |= !strcmp (word, "garbage");
+        rule->raw |= !strcmp (word, "raw");
     }
     pthread_mutex_lock (&lock);
     bool applies = used[number] < times;
@@ -305,6 +307,11 @@ answer (int fd, const struct request *request)
     if (misbehave (fd, &rule))
         return false;
     int file = open_file (request, &rule, &size);
+    if (rule.raw && file >= 0) {
+        send_file (fd, file, 0, size);
+        close (file);
+        return false;
+    }
     if (rule.status / 100 == 3 && !*rule.file && file >= 0) { /* a redirect has no body */
         close (file);
         file = -1;
