@@ -185,7 +185,6 @@ lose_group (DLDevice device, const struct memory *memory, bool starts)
 {
     struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
     struct comm_site site = comm_site_on (&plain, device);
-    struct accel_comm *group;
     struct accel_work *work;
     int32_t own = (int32_t) getpid (), pids[2];
     float *a = make (memory, device, 1);
