@@ -7,7 +7,7 @@
 # SERVER is tests/http/server of a build.  PYTHON: one that has accelerate and transformers.  Their command asks the same
 # hub, has config.json in its cache after a run that does not count, and must print the same table; the median of 5 runs.
 set -eu
-accelerate=$1 server=$2 python=${3-}
+accelerate=$(realpath "$1") server=$(realpath "$2") python=${3-}
 here=$(cd "$(dirname "$0")/.." && pwd)
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/accel-bench.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
