@@ -168,8 +168,8 @@ done
 # With DEATHS=20, so many deaths are timed (bench/README.md has figures); a busy machine decides how long one takes.
 test_expect_success "rank 1 is killed while rank 0 waits in NCCL: ${DEATHS:=1} times" '
     for turn in $(seq $DEATHS); do
-        failing 2 dies >/dev/null && test $status = 137 || return 1
-        sed -n "s/^rank 0: told \([0-9]*\) ms after the death$/\1/p" out >>told
+        failing 2 dies >/dev/null && test $status = 137 &&
+            sed -n "s/^rank 0: told \([0-9]*\) ms after the death$/\1/p" out >>told || return 1
     done && test "$(grep -c . told)" = $DEATHS'
 [ "$DEATHS" = 1 ] || echo "# told after ms: $(sort -n told | tr '\n' ' ')"
 test_expect_success 'a job is closed while NCCL still makes a group, and the group after it' '
