@@ -28,15 +28,18 @@ enum carrier {
     CARRIER_SRUN,
 };
 
+static const int ignored[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2, SIGALRM };
+enum { IGNORED = sizeof ignored / sizeof *ignored };
+
 /* SSH stays in our process group, so that it may ask on the terminal; so ^C must not reach it, or the ranks would lose
  * their connection instead of getting the signal.  It keeps signals ignored that were ignored when it was started. */
 static void
-ignore_signals (void)
+ignore_signals (struct sigaction before[IGNORED])
 {
-    static const int ignored[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2, SIGALRM };
+    const struct sigaction ignore = { .sa_handler = SIG_IGN };
     sigset_t none;
-    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
-        signal (ignored[i], SIG_IGN);
+    for (size_t i = 0; i < IGNORED; i++)
+        sigaction (ignored[i], &ignore, &before[i]);
     sigemptyset (&none);
     sigprocmask (SIG_SETMASK, &none, NULL);
 }
@@ -56,14 +59,17 @@ static _Noreturn void
 run_child (const struct strlist *argv, enum carrier carrier, const int in[2], const int out[2], const int err[2],
            pid_t head)
 {
+    struct sigaction before[IGNORED];
     dup2 (in[0], 0);
     dup2 (out[1], 1);
     dup2 (err[1], 2);
-    ignore_signals ();
+    ignore_signals (before);
     if (carrier != CARRIER_SSH)
         leave_terminal ();
     else
         prctl (PR_SET_PDEATHSIG, SIGKILL); /* then the other side sees the end of the connection */
+    for (size_t i = 0; carrier == CARRIER_NONE && i < IGNORED; i++)
+        sigaction (ignored[i], &before[i], NULL); /* its launcher does not pass on what it finds ignored */
     if (carrier == CARRIER_SRUN)
         starter_clean_environment (); /* it is not killed with us: the end of its input ends the agent, and it */
     if (getppid () != head)

@@ -79,6 +79,18 @@ test_expect_success 'all hosts start again after a failure' '
         sh -c "echo \$RANK.\$TORCHELASTIC_RESTART_COUNT; test \$RANK.\$TORCHELASTIC_RESTART_COUNT != 1.0" >out 2>err &&
     grep "restarting all ranks (1 of 1)" err && grep -x 0.1 out && grep -x 1.1 out
 '
+cat >takes_signal <<'END'
+#!/bin/sh
+trap 'echo "rank $RANK"; exit 0' USR1
+echo >ready.$RANK
+while :; do sleep 0.1; done
+END
+chmod +x takes_signal
+test_expect_success 'a signal reaches the ranks of all hosts, also where the head is' '
+    { on host1 "$accelerate" launch --cpu --hosts host1,host2 ./takes_signal >out & } && head=$! &&
+    await ready.0 ready.1 && on host1 pkill -USR1 -f "^$accelerate launch" && finish 0 &&
+    printf "rank 0\nrank 1\n" >wanted && sort out | diff wanted - && all_clean host1 host2
+'
 # The end of a host and the signal that is to end it then pass each other.
 test_expect_success 'all hosts start again after failures at the same time' '
     test_exit 0 launch --max_restarts 3 --hosts host1,host2,host3 \
