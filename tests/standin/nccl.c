@@ -10,6 +10,7 @@
 
 #include <execinfo.h>
 #include <signal.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,8 +136,14 @@ API ncclResult_t
 ncclGetUniqueId (ncclUniqueId *id)
 {
     BEGIN ("ncclGetUniqueId");
-    int fd = nccl_offer ();
+    const char *given = getenv ("NCCL_COMM_ID");
+    struct sockaddr_in address;
     memset (id, 0, sizeof *id);
+    if (given) {
+        snprintf (id->internal, sizeof id->internal, "@%s", given);
+        END (nccl_parse_address (given, &address) ? ncclSuccess : ncclInvalidArgument);
+    }
+    int fd = nccl_offer ();
     snprintf (id->internal, sizeof id->internal, "%d %d", nccl_self (), fd);
     END (fd < 0 ? ncclSystemError : ncclSuccess);
 }
@@ -198,17 +205,31 @@ is_good (const ncclConfig_t *config)
     return !config || (config->magic == 0xcafebeef && config->size >= 16 && config->size <= 1024);
 }
 
+/* At the address of NCCL_COMM_ID, which is rank 0's. */
+static bool
+find_at (const char *address, int count, int rank, int *pid, int *fd)
+{
+    if (rank)
+        return nccl_ask (address, pid, fd);
+    *pid = nccl_self ();
+    *fd = nccl_offer ();
+    return *fd >= 0 && nccl_listen (address, *fd, count);
+}
+
 API ncclResult_t
 ncclCommInitRankConfig (ncclComm_t *comm, int count, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
     int pid, fd;
     BEGIN ("ncclCommInitRankConfig");
     bool good = is_good (config) && count > 0 && count <= NCCL_RANKS && rank >= 0 && rank < count
-                && sscanf (id.internal, "%d %d", &pid, &fd) == 2;
+                && (*id.internal == '@' || sscanf (id.internal, "%d %d", &pid, &fd) == 2);
+    if (good && *id.internal == '@')
+        good = find_at (id.internal + 1, count, rank, &pid, &fd);
     struct nccl_shared *shared = good ? nccl_attach (pid, fd) : NULL;
     if (!shared) {
-        snprintf (words, sizeof words, "%s", good ? "nobody answers at the unique id" : "a bad argument");
-        END (good ? ncclSystemError : ncclInvalidArgument);
+        bool is_lost = good || *id.internal == '@';
+        snprintf (words, sizeof words, "%s", is_lost ? "nobody answers at the unique id" : "a bad argument");
+        END (is_lost ? ncclSystemError : ncclInvalidArgument);
     }
     bool blocking = !config || config->blocking == NCCL_CONFIG_UNDEF_INT || config->blocking;
     *comm = nccl_comm_make (shared, fd, rank, count, blocking);

@@ -78,6 +78,26 @@ test_expect_success 'two ranks on one GPU: the reason, and everything works on C
     STANDIN_DEVICES=1 timeout $patience "$standin/device" shared >out 2>error && grep "^ok 1" out &&
     grep "WARNING.*this program computes on CPUs: NCCL needs a GPU for each rank, but ranks 0 and 1 have the same one" error'
 
+# ---- NCCL_COMM_ID ----
+
+# at ADDRESS N [COMMAND...]: N ranks, with rank 0 at the address
+at () {
+    address=$1 count=$2
+    shift 2
+    NCCL_COMM_ID=$address by_hand "$count" "$port" timeout $patience "${@:-"$standin/nccl_ranks"}" >out 2>&1
+}
+test_expect_success 'rank 0 listens where NCCL_COMM_ID says' '
+    at "127.0.0.1:$(free_port)" 3 && test "$(grep -c "of 3: done on cuda:" out)" = 3'
+test_expect_success 'an NCCL_COMM_ID that is not an address' '
+    ! at nonsense 2 && grep "^rank 1: .*nccl: rank 0: ncclGetUniqueId: invalid argument (NCCL_COMM_ID: expected HOST:PORT)" out'
+is_long && test_expect_success 'an NCCL_COMM_ID of another host' '
+    ! at 192.0.2.1:4711 2 && grep "^rank 0: .*(NCCL_COMM_ID is 192.0.2.1:4711: it must be a free port of this host)" out'
+# Ranks that are started by hand, each as on a host of its own.
+test_expect_success 'without an engine for host memory, NCCL_COMM_ID connects no hosts, and the error says so' '
+    ! RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+        NCCL_COMM_ID=127.0.0.1:$port timeout $patience "$standin/nccl_ranks" >out 2>&1 &&
+    grep "NCCL_COMM_ID connects GPUs only, but host tensors and the control .* need an engine for host memory: mpi" out'
+
 # ---- what goes wrong ----
 
 # ranks N [NAME=VALUE...] [ARGUMENT]: N ranks, of which rank 1 gets the variables; what they say, in `out`
@@ -145,6 +165,13 @@ for plan in $plans; do
     test_expect_success "rank 1 is killed in $plan, and rank 0 is told within a moment" '
         failing 2 STANDIN_DIE=$plan && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
 done
+# With DEATHS=20, so many deaths are timed (bench/README.md has figures); a busy machine decides how long one takes.
+test_expect_success "rank 1 is killed while rank 0 waits in NCCL: ${DEATHS:=1} times" '
+    for turn in $(seq $DEATHS); do
+        failing 2 dies >/dev/null && test $status = 137 || return 1
+        sed -n "s/^rank 0: told \([0-9]*\) ms after the death$/\1/p" out >>told
+    done && test "$(grep -c . told)" = $DEATHS'
+[ "$DEATHS" = 1 ] || echo "# told after ms: $(sort -n told | tr '\n' ' ')"
 test_expect_success 'a job is closed while NCCL still makes a group, and the group after it' '
     ranks 2 STANDIN_NO_SPLIT=yes closes && grep "^rank 0: closed" out'
 test_expect_success 'rank 1 is killed while threads of rank 0 wait for its GPU' '
@@ -154,6 +181,10 @@ test_expect_success 'a rank that does not come is named, with its place' '
 test_expect_success 'an error of the network names the rank that was killed before' '
     failing 2 STANDIN_FAIL=ncclAllReduce:1:6 killed && test $status = 137 &&
     grep "^rank 1: .*status 5: rank 0 .*; rank 1 is waiting for it in accel_comm_all_reduce" out'
+test_expect_success '... also if a group of theirs is not there yet, before and after a call of it' '
+    for what in started group; do
+        failing 2 STANDIN_NO_SPLIT=yes $what && test $status = 137 && grep "^rank 1: .*status 5: rank 0 .*; rank 1 is waiting for it in accel_comm_all_reduce" out || return 1
+    done'
 test_expect_success 'a rank that leaves is named' 'failing 2 leaves && soon "^rank 0: .*rank 1 .*nccl_ranks.c:4711"'
 test_expect_success 'a tensor on the GPU of another rank' '
     failing 2 other-gpu && grep "^rank 0: .*the tensor is on cuda:1, but rank 0 computes on cuda:0, which accel_device() returns" out'
@@ -191,6 +222,9 @@ if [ -f "$mpi" ] && ! is_sanitized && across true; then
     cp "$mpi" engines
     test_expect_success 'on two hosts, ranks meet over engine mpi' '
         across "$standin/nccl_ranks" && test "$(grep -c "^rank . of 2: done on cuda:0" out)" = 2'
+    is_long && test_expect_success '... also where NCCL_COMM_ID says' '
+        NCCL_COMM_ID=127.0.0.1:$(free_port) across "$standin/nccl_ranks" &&
+        test "$(grep -c "^rank . of 2: done on cuda:0" out)" = 2'
     test_expect_success 'on two hosts, of which one has no GPU: engines differ' '
         ! across sh -c "test \$RANK = 0 || export STANDIN_DEVICES=0; exec \"\$0\"" "$standin/nccl_ranks" &&
         grep "engines differ: rank 0 has cpu:mpi,cuda:nccl, but rank 1 has cpu:mpi" out'

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How ranks find each other: a unique id names a process and a descriptor of it; the memory behind it is shared, and
- * gone when the last rank is.  Processes of simulated hosts do not see each other: with STANDIN_NCCL_FOLDER, the
- * memory is a file in that folder. */
+ * gone when the last rank is.  With NCCL_COMM_ID, the id is an address, where rank 0 says which process that is.
+ * Processes of simulated hosts do not see each other: with STANDIN_NCCL_FOLDER, the memory is a file in that folder. */
 #include <config.h>
 
 #include "tests/standin/nccl_standin.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,6 +86,81 @@ nccl_attach (int pid, int fd)
         = mmap (NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
     close (own);
     return shared == MAP_FAILED || shared->magic != MAGIC ? NULL : shared;
+}
+
+/* ---- addresses ---- */
+
+struct answers {
+    int socket, fd, count;
+};
+
+bool
+nccl_parse_address (const char *text, struct sockaddr_in *address)
+{
+    char host[64];
+    unsigned short port;
+    *address = (struct sockaddr_in){ .sin_family = AF_INET };
+    if (sscanf (text, "%63[0-9.]:%hu", host, &port) != 2)
+        return false;
+    address->sin_port = htons (port);
+    return inet_pton (AF_INET, host, &address->sin_addr) == 1;
+}
+
+/* To the other ranks, once each, as NCCL's root does. */
+static void *
+answer (void *user)
+{
+    struct answers *answers = user;
+    char line[64];
+    int length = snprintf (line, sizeof line, "%d %d", nccl_self (), answers->fd);
+    for (int i = 1; i < answers->count; i++) {
+        int peer = accept (answers->socket, NULL, NULL);
+        if (peer >= 0 && write (peer, line, (size_t) length) != length)
+            i--;
+        close (peer);
+    }
+    close (answers->socket);
+    free (answers);
+    return NULL;
+}
+
+bool
+nccl_listen (const char *text, int fd, int count)
+{
+    struct sockaddr_in address;
+    pthread_t thread;
+    struct answers *answers = malloc (sizeof *answers);
+    int one = 1, own = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (!answers || own < 0 || !nccl_parse_address (text, &address)
+        || setsockopt (own, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one)
+        || bind (own, (const struct sockaddr *) &address, sizeof address) || listen (own, NCCL_RANKS))
+        goto error;
+    *answers = (struct answers){ own, fd, count };
+    if (pthread_create (&thread, NULL, answer, answers))
+        goto error;
+    pthread_detach (thread);
+    return true;
+error:
+    close (own);
+    free (answers);
+    return false;
+}
+
+bool
+nccl_ask (const char *text, int *pid, int *fd)
+{
+    struct sockaddr_in address;
+    bool good = false;
+    for (int i = 0; i < 1000 && !good && nccl_parse_address (text, &address); i++) {
+        char line[64] = "";
+        int own = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        good = !connect (own, (const struct sockaddr *) &address, sizeof address)
+               && read (own, line, sizeof line - 1) > 0 && sscanf (line, "%d %d", pid, fd) == 2;
+        close (own);
+        if (!good)
+            usleep (10000);
+    }
+    return good;
 }
 
 struct ncclComm *

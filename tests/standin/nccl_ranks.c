@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that does everything with engine nccl, and says how it ended, for nccl.sh.
- * usage: nccl_ranks [late | leaves | away | killed | other-gpu | threads | pins | closes] */
+ * usage: nccl_ranks [late | leaves | away | killed | group | started | dies | other-gpu | threads | pins | closes] */
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
@@ -141,6 +141,57 @@ be_killed (DLDevice device, const struct memory *memory)
     if (ended.fd >= 0)
         poll (&ended, 1, -1);
     MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+}
+
+/* Rank 1 is killed at a time that both know, while rank 0 is in a call. */
+static void
+time_death (DLDevice device, const struct memory *memory)
+{
+    struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&plain, device);
+    int64_t end_ns = clock_ns () + 200000000;
+    float *a = make (memory, device, 1);
+    MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    MUST (comm_all_reduce (accel_world (acc), &plain, &end_ns, &end_ns, 1, ACCEL_INT64, ACCEL_MAX, &err));
+    if (accel_process_index (acc) == 1) {
+        while (clock_ns () < end_ns)
+            usleep (100);
+        raise (SIGKILL);
+    }
+    enum accel_status status
+        = comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    if (status)
+        printf ("rank 0: told %lld ms after the death\n", (long long) ((clock_ns () - end_ns) / 1000000));
+    must (status, "comm_all_reduce");
+}
+
+/* The same with a group that NCCL is still making (STANDIN_NO_SPLIT): the error is one of its parent.
+ * @param starts  before the error comes */
+static void
+lose_group (DLDevice device, const struct memory *memory, bool starts)
+{
+    struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&plain, device);
+    struct accel_comm *group;
+    struct accel_work *work;
+    int32_t own = (int32_t) getpid (), pids[2];
+    float *a = make (memory, device, 1);
+    MUST (accel_comm_split (accel_world (acc), 0, accel_process_index (acc), &group, &err));
+    MUST (comm_all_gather (accel_world (acc), &plain, &own, pids, 1, ACCEL_INT32, &err));
+    if (accel_process_index (acc) == 0)
+        raise (SIGKILL);
+    site.work = &work;
+    if (starts)
+        MUST (comm_all_reduce (group, &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    struct pollfd ended = { .fd = (int) syscall (SYS_pidfd_open, pids[0], 0), .events = POLLIN };
+    if (ended.fd >= 0)
+        poll (&ended, 1, -1);
+    setenv ("STANDIN_FAIL", "ncclCommGetAsyncError:1:6", true);
+    if (!starts) {
+        usleep (50000); /* until the engine's thread has seen it */
+        MUST (comm_all_reduce (group, &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    }
+    MUST (accel_work_wait (work, &err));
 }
 
 static float *shared;
@@ -284,6 +335,10 @@ main (int argc, char **argv)
         be_away (device, memory);
     if (!strcmp (what, "killed"))
         be_killed (device, memory);
+    if (!strcmp (what, "group") || !strcmp (what, "started"))
+        lose_group (device, memory, !strcmp (what, "started"));
+    if (!strcmp (what, "dies"))
+        time_death (device, memory);
     if (!strcmp (what, "threads"))
         order_threads (device, memory);
     if (!strcmp (what, "closes"))

@@ -112,6 +112,12 @@ int nccl_self (void);
 /** Memory that others can find by process and descriptor; -1: there is none. */
 int nccl_offer (void);
 struct nccl_shared *nccl_attach (int pid, int fd);
+struct sockaddr_in;
+/** NCCL_COMM_ID: rank 0 says there which process and descriptor it is, and the others ask, for 10 s.  @{ */
+bool nccl_parse_address (const char *text, struct sockaddr_in *address);
+bool nccl_listen (const char *text, int fd, int count);
+bool nccl_ask (const char *text, int *pid, int *fd);
+/** @} */
 /** Go on with meeting or splitting; sets `state`. */
 void nccl_meet (struct ncclComm *comm);
 void nccl_split (struct ncclComm *comm);

@@ -706,6 +706,42 @@ test_engine_knows (void)
     close_job ();
 }
 
+static bool
+awaits_all (void *transport, int rank)
+{
+    (void) transport, (void) rank;
+    return true;
+}
+
+/* After an error of the network, NCCL's engine misses all. */
+static void
+test_engine_knows_nothing (void)
+{
+    static const struct accel_engine engine = { .awaits = awaits_all };
+    void (*const leaves[]) (void) = { one_finishes_and_leaves, overwritten_and_left, one_finishes_and_opens_again };
+    for (size_t i = 0; i < sizeof leaves / sizeof *leaves; i++) {
+        open_job ();
+        watch.engine = &engine;
+        come (0);
+        leaves[i]();
+        struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
+        is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "who has done its part and left is not to blame");
+        jobseg_mark_exit (&segment, 2, SIGKILL);
+        is_error (watch_look (&watch, &call, &err), ACCEL_ERR_PEER,
+                  "rank 2 was killed by signal 9 (SIGKILL), in accel_comm_all_reduce at two.c:12; " IN,
+                  "the rank behind it that was killed is");
+        close_job ();
+    }
+    open_job ();
+    watch.engine = &engine;
+    come (0);
+    one_leaves ();
+    struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
+    is_error (watch_look (&watch, &call, &err), ACCEL_ERR_PEER, "rank 1 has left the job (accel_close); " IN,
+              "and so is who has left before");
+    close_job ();
+}
+
 /* Ranks 3 and 1 of the world are 0 and 1 of the group, in which rank 3 waits. */
 static void
 test_group (void)
@@ -756,6 +792,7 @@ main (void)
     test_blame ();
     test_differ ();
     test_engine_knows ();
+    test_engine_knows_nothing ();
     test_group ();
     test_names ();
     return done_testing ();

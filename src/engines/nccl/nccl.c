@@ -126,9 +126,10 @@ engine_start (void *transport, const struct accel_engine_call *call, void **work
     if (flight && !team_pump (team))
         carrier_call ();
     enum accel_status status = flight ? ACCEL_OK : fail_as_team (team, err);
+    bool is_of_network = team->is_of_network;
     unlock ();
     *work = flight;
-    return status;
+    return status && is_of_network ? blame (team, call, err) : status;
 }
 
 static bool
@@ -203,6 +204,9 @@ engine_probe (const struct accel_engine_job *job, struct accel_error *err)
     return status ? status : gpu_choose (job, err) ? ACCEL_OK : ACCEL_ERR_UNSUPPORTED;
 }
 
+/* Where rank 0 listens, if the id is not to be a random one; NCCL reads it. */
+#define ADDRESS "NCCL_COMM_ID"
+
 /* What ranks tell each other. */
 struct hello {
     char id[NCCL_UNIQUE_ID_BYTES]; /* of rank 0 */
@@ -236,7 +240,8 @@ say_hello (const struct accel_engine_job *job, struct hello *hello)
     hello->host = find_host ();
     gpu_name (hello->bus, sizeof hello->bus);
     if (result)
-        snprintf (hello->words, sizeof hello->words, "ncclGetUniqueId: %s", nccl.GetErrorString (result));
+        snprintf (hello->words, sizeof hello->words, "ncclGetUniqueId: %s%s", nccl.GetErrorString (result),
+                  getenv (ADDRESS) ? " (" ADDRESS ": expected HOST:PORT)" : "");
     else if (!job->rank)
         memcpy (hello->id, id.internal, sizeof hello->id);
 }
@@ -344,8 +349,11 @@ connect_ranks (struct team *team, const struct accel_engine_job *job, const nccl
     enum accel_status status = connect_together (team, job, all, err);
     free (all);
     lock ();
+    const char *address = job->rank ? NULL : getenv (ADDRESS);
     if (team->status)
-        status = job->helpers->fail (err, team->status, "accel_open: engine nccl: %s", team->why);
+        status = job->helpers->fail (err, team->status, "accel_open: engine nccl: %s%s%.60s%s", team->why,
+                                     address ? " (" ADDRESS " is " : "", address ? address : "",
+                                     address ? ": it must be a free port of this host)" : "");
     else if (status)
         team_fail (team, status, "the job was not opened"); /* so that closing it does not wait */
     unlock ();

@@ -53,6 +53,13 @@ end_comm (struct team *team)
     await_stream (team);
 }
 
+static void
+end_flights (const struct team *team)
+{
+    for (struct flight *flight = team->flights; flight; flight = flight->next)
+        flight->state = FLIGHT_IS_OVER;
+}
+
 void
 team_fail (struct team *team, enum accel_status status, const char *format, ...)
 {
@@ -70,10 +77,11 @@ team_fail (struct team *team, enum accel_status status, const char *format, ...)
             if (child->status)
                 continue;
             child->status = status;
+            child->is_of_network = team->is_of_network;
             memcpy (child->why, team->why, sizeof child->why);
+            end_flights (child);
         }
-    for (struct flight *flight = team->flights; flight; flight = flight->next)
-        flight->state = FLIGHT_IS_OVER;
+    end_flights (team);
 }
 
 bool
@@ -82,7 +90,8 @@ team_check (struct team *team, ncclResult_t result, const char *call)
     if (!result || result == ncclInProgress)
         return true;
     const char *words = nccl.GetLastError && team->comm ? nccl.GetLastError (team->comm) : "";
-    team->is_of_network = result == ncclRemoteError || result == ncclSystemError;
+    if (!team->status)
+        team->is_of_network = result == ncclRemoteError || result == ncclSystemError;
     team_fail (team, ACCEL_ERR_SYSTEM, "NCCL: %s: %s%s%.200s%s", call, nccl.GetErrorString (result), *words ? ": " : "",
                words, *words ? "" : " (NCCL_DEBUG=WARN says more)");
     return false;

@@ -13,6 +13,7 @@
 #include "util/suggest.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct accel_engine *const built_in[] = {
@@ -116,5 +117,9 @@ engine_choose (const struct accel_engine **engine, const struct engine_job *job,
     if (!reasons.length)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine for %s memory is installed",
                            tensor_device_name ((DLDevice){ .device_type = job->memory }));
+    if (job->memory == kDLCPU && job->seen.local_world_size != job->seen.world_size && getenv ("NCCL_COMM_ID"))
+        add_reason (&reasons, "NCCL_COMM_ID",
+                    "connects GPUs only, but host tensors and the control of a job on several hosts need an engine "
+                    "for host memory: mpi");
     return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine can connect this job: %s", reasons.text);
 }

@@ -17,8 +17,17 @@ is_pair (const struct accel_engine_call *call)
     return call->kind == ACCEL_ENGINE_SEND || call->kind == ACCEL_ENGINE_RECV;
 }
 
-/* Whether this rank's collective lacks something from @rank.  If its ledger no longer tells, a rank that left in good
- * order, or opened again, may have done its part long ago. */
+/* Whether @rank has left in good order, or opened again: if its ledger no longer tells, it may have done its part long
+ * ago. */
+static bool
+has_left (const struct watch *watch, int rank)
+{
+    const struct jobseg_slot *slot = watch_slot (watch, rank);
+    return atomic_load (&slot->generation) != watch->generation || atomic_load (&slot->state) == JOBSEG_LEFT;
+}
+
+/* Whether this rank's collective lacks something from @rank.  An engine that does not know, like nccl, says yes for
+ * all: who has done its part and left is not to blame all the same. */
 static bool
 is_awaited (const struct watch *watch, const struct accel_engine_call *call, int rank)
 {
@@ -26,13 +35,14 @@ is_awaited (const struct watch *watch, const struct accel_engine_call *call, int
     bool found;
     if (rank == watch->rank)
         return false;
-    if (watch->engine && watch->engine->awaits)
-        return watch->engine->awaits (watch->transport, rank);
+    bool left = has_left (watch, rank);
+    if (watch->engine && watch->engine->awaits) {
+        bool awaits = watch->engine->awaits (watch->transport, rank);
+        if (!awaits || !left)
+            return awaits;
+    }
     enum watch_where where = watch_find (watch, call, rank, &entry, &found);
-    if (where != WATCH_UNKNOWN)
-        return where != WATCH_PAST;
-    const struct jobseg_slot *slot = watch_slot (watch, rank);
-    return atomic_load (&slot->generation) == watch->generation && atomic_load (&slot->state) != JOBSEG_LEFT;
+    return where == WATCH_UNKNOWN ? !left : where != WATCH_PAST;
 }
 
 /* Ranks that came already are compared before all are there, so that a disagreement is not hidden behind a third rank's
