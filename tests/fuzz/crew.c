@@ -3,6 +3,7 @@
  * processes of MPI on this host.  The first byte chooses. */
 #include <config.h>
 
+#include "hosts/blame.h"
 #include "hosts/crew_state.h"
 #include "hosts/standin.h"
 #include "tests/fuzz/target.h"
@@ -89,8 +90,9 @@ take_frames (int machine, const char *bytes, size_t length)
     static const struct settings settings = { .grace = 1, .max_restarts = 1, .main_process_ip = (char *) "host1" };
     struct plan plan = { .host = (char *) "host1", .program = (char *) "program", .world_size = RANKS };
     struct crew_machine all[MACHINES] = { { .state = MACHINE_JOINED, .host = strdup ("host1"), .ranks = 2 } };
+    struct blame blames[MACHINES];
     struct crew crew = { .machine = machine, .machines = MACHINES, .port = 29500, .all = all, .own = all,
-                         .settings = &settings, .plan = &plan };
+                         .blames = blames, .settings = &settings, .plan = &plan };
     struct crew_peer peer = { .name = "launcher" };
     struct wire_frame frame;
     size_t used;

@@ -341,8 +341,7 @@ test_plans (void)
         { "--use_fsdp --num_processes 2", NULL, 1, "2 processes on box, but it has 1 GPU: start one process for "
           "each GPU (--num_processes), or give --share_gpus to let several use one", NULL, "cpu" },
         { "--use_fsdp --num_processes 2", NULL, 1, "cuda:0 - -; cuda:0 - -; ", NULL, NULL, true },
-        { "--config_file xpu.yaml --num_processes 2", NULL, 1,
-          "cuda:0 - -; cuda:0 - -; 2 processes share 1 GPU, which NCCL refuses: for a program on CPUs, give --cpu" },
+        { "--config_file xpu.yaml --num_processes 2", NULL, 1, "xpu:0 - -; xpu:1 - -; " },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct topology topology = make_topology (cases[i].allowed ? cases[i].allowed : "2-15");

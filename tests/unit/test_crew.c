@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "config/mode.h"
+#include "hosts/blame.h"
 #include "hosts/crew_state.h"
 #include "hosts/place.h"
 #include "hosts/seal.h"
@@ -240,7 +241,8 @@ test_blame (void)
     for (size_t i = 0; i < sizeof blames / sizeof *blames; i++) {
         const struct blame_case *row = &blames[i];
         struct crew_machine all[MACHINES];
-        struct crew crew = { .machines = MACHINES, .all = all, .own = all };
+        struct blame found[MACHINES];
+        struct crew crew = { .machines = MACHINES, .all = all, .own = all, .blames = found };
         for (int j = 0; j < MACHINES; j++) {
             all[j] = (struct crew_machine){ .state = row->all[j].state };
             if (row->all[j].failed_ms)

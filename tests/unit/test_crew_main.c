@@ -3,6 +3,7 @@
  * how the job ended.  And one of another machine that looks for it. */
 #include <config.h>
 
+#include "hosts/blame.h"
 #include "hosts/crew.h"
 #include "hosts/crew_state.h"
 #include "tests/tap.h"
@@ -26,6 +27,7 @@ static const struct plan plan = { .host = host0, .program = program, .world_size
 struct scene {
     struct crew crew;
     struct crew_machine all[MACHINES];
+    struct blame blames[MACHINES];
     struct crew_peer *peer;
     int other; /* end of the connection; -1: closed */
 };
@@ -38,6 +40,7 @@ open_scene (struct scene *scene)
                                        .timeout_ms = 30000, .listener = -1, .epoll = epoll_create1 (EPOLL_CLOEXEC),
                                        .start_ms = clock_ms () } };
     scene->crew.all = scene->crew.own = scene->all;
+    scene->crew.blames = scene->blames;
     scene->all[0] = (struct crew_machine){ .state = MACHINE_JOINED, .host = strdup ("host0"), .ranks = 1 };
     scene->all[1] = (struct crew_machine){ .state = MACHINE_JOINED, .host = strdup ("host1"), .first_rank = 1,
                                            .ranks = 1 };
