@@ -103,12 +103,15 @@ bench_start () {
 
 # ---- all-reduce ----
 
-# As on hosts with 2 ranks each.
+# As on hosts with 2 ranks each, which have processors of their own: PLACES says on which one each rank is.  Left alone, the
+# scheduler puts three ranks on one of two processors now and then, for longer than a launch of this benchmark.
 wrapper () {
     cat >"$work/pretend" <<'END'
 #!/bin/sh
 RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % 2)) LOCAL_WORLD_SIZE=2
 export RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+place=$(echo "$PLACES" | cut -d , -f $((RANK + 1)))
+[ -z "$place" ] || exec taskset -c "$place" "$@"
 exec "$@"
 END
     chmod +x "$work/pretend"
@@ -165,6 +168,9 @@ bench_overlap () {
     echo "engine mpi: overlap, 2 hosts of 2 ranks, $network, $processors processors"
     ranks "$bench" "${3:-device}" "${4:-15}"
 }
+processors=$(getconf _NPROCESSORS_ONLN)
+: "${PLACES=0,0,$((processors > 1)),$((processors > 1))}"
+export PLACES
 : "${SIZES:=4 64 1024 4096 8192 16384 32768 65536 262144 1048576 4194304 16777216 67108864}"
 bench_reduce () {
     [ $# -ge 2 ] && bench=$(absolute "$1") && mpi=$(absolute "$2") && [ -x "$bench" ] && [ -x "$mpi" ] || usage
@@ -237,7 +243,7 @@ HOSTS_DIR=$work/lab HOSTS_OWNER=$$
 export HOSTS_DIR HOSTS_OWNER
 trap 'hosts down; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM HUP
-processors=$(getconf _NPROCESSORS_ONLN)
+
 what=$1
 shift
 "bench_$what" "$@"
