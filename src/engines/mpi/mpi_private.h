@@ -396,6 +396,8 @@ void share_prepare (struct team *team);
 bool share_find (const struct flight *flight);
 /** The group is destroyed. */
 void share_leave (struct team *team);
+/** The job is closed before the group is destroyed. */
+void share_abandon (struct team *team);
 /** Give back what nobody reads any more; or forget it. @{ */
 void share_collect (void);
 void share_forget (void);

@@ -91,3 +91,13 @@ share_leave (struct team *team)
     }
     share_collect ();
 }
+
+void
+share_abandon (struct team *team)
+{
+    if (team->shared_at != FOREIGN)
+        arena_forget (team->shared_at);
+    team->shared_at = FOREIGN;
+    places_destroy (team->places);
+    team->places = NULL;
+}
