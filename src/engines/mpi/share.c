@@ -81,6 +81,8 @@ void
 share_leave (struct team *team)
 {
     const struct places *places = team->places;
+    if (!arena_is_own ())
+        return;
     struct left_behind *left = team->shared_at == FOREIGN ? NULL : malloc (sizeof *left);
     for (int i = 0; i < places->size && places->size > 1; i++)
         if (i != places->rank && places->marks[i])
