@@ -253,6 +253,7 @@ struct team {
     bool moved;          /* data has, since it was looked at last */
     atomic_bool gave_up;
     bool has_said_so;    /* to the other ranks */
+    bool has_failed;     /* a call of it: others may know more of it than this rank */
     char reason[REASON_BYTES];
     int quitter;         /* a rank of the job that has given up, or -1 */
     char its_reason[REASON_BYTES];

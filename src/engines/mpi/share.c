@@ -3,7 +3,8 @@
  * group's first large call on.  Control messages say where they are, so nobody waits for anybody.
  *
  * The other ranks of the host may still read them when this rank destroys the group.  So the memory is given back in
- * the first call after each of them has destroyed it, too; if one never does, when the job is closed. */
+ * the first call after each of them has destroyed it, too; if one never does, when the job is closed.  Where a rank had
+ * no memory for it, none has read any, and it is given back at once. */
 #include <config.h>
 
 #include "engines/mpi/mpi_private.h"
@@ -83,6 +84,11 @@ share_leave (struct team *team)
     const struct places *places = team->places;
     if (!arena_is_own ())
         return;
+    bool is_found = places->marks[places->rank] || team->has_failed;
+    if (!is_found && team->shared_at != FOREIGN) {
+        arena_return (team->shared_at);
+        team->shared_at = FOREIGN;
+    }
     struct left_behind *left = team->shared_at == FOREIGN ? NULL : malloc (sizeof *left);
     for (int i = 0; i < places->size && places->size > 1; i++)
         if (i != places->rank && places->marks[i])
