@@ -562,27 +562,41 @@ make_group (void)
 static void
 leave_group (void)
 {
+    enum { BYTES = 1 << 20 };
+    unsigned char *memory;
+    must (accel_alloc (acc, (void **) &memory, BYTES, &err), "accel_alloc");
+    memset (memory, 1, BYTES);
     struct accel_comm *group = make_group ();
     int32_t during = measure_shared ();
     pid_t child = rank ? -1 : fork ();
     if (!child) {
         accel_comm_destroy (group);
+        accel_free (acc, memory);
+        must (accel_alloc (acc, (void **) &memory, BYTES, &err), "accel_alloc");
+        memset (memory, 2, BYTES);
         _exit (0);
     }
     if (child > 0)
         waitpid (child, NULL, 0);
+    if (memory[0] != 1 || memcmp (memory, memory + 1, BYTES - 1)) {
+        fprintf (stderr, "rank %d: WRONG: a child of this rank changes its memory\n", rank);
+        failures++;
+    }
     must (accel_comm_barrier (world, &err), "barrier");
     if (rank)
         accel_comm_destroy (group);
     must (accel_comm_barrier (world, &err), "barrier");
     must (accel_comm_barrier (world, &err), "barrier"); /* those who have left have begun a call since */
-    if (rank)
+    if (rank) {
+        accel_free (acc, memory);
         return;
+    }
     if (during - measure_shared () >= MEBI) {
         fprintf (stderr, "rank %d: WRONG: a child of this rank gives back what this rank reads\n", rank);
         failures++;
     }
     accel_comm_destroy (group);
+    accel_free (acc, memory);
 }
 
 /* The first group ends in the next job, where its memory has become another buffer; the second one after all jobs. */
