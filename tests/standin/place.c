@@ -385,6 +385,9 @@ lose (void)
     accel_close (world.acc);
     world.acc = NULL;
     ok (is_at (&world, kDLCUDA), "also at the end of the job");
+    MUST (accel_open (&world.acc, NULL, &err));
+    status = accel_prepare (world.acc, &err, world.model);
+    ok (status == ACCEL_ERR_SYSTEM && is_at (&world, kDLCUDA), "and when another job cannot prepare it: %s", err.text);
     end (&world);
     ok (world.data[2].dl.data == world.array && world.data[2].dl.device.device_type == kDLCPU,
         "but the program has its memory at the end");
@@ -418,6 +421,7 @@ main (int argc, char **argv)
         lose ();
     else if (!strcmp (what, "options"))
         differ ();
+    else if (!strcmp (what, "full"))
     else {
         compare (false);
         compare (true);

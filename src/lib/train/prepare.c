@@ -164,6 +164,7 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
 {
     struct accel_model *model = (struct accel_model *) (void *) object;
     struct accel_comm *comm = accel_world (acc);
+    bool was_placed = model->placement != NULL;
     model->target = model_target (model, acc);
     enum accel_status status = model_check_place (model, err);
     if (!status)
@@ -173,7 +174,7 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
     if (!status)
         status = fill (model, acc, site, err);
     if (status) {
-        if (model->placement)
+        if (model->placement && !was_placed)
             model_go_home (model);
         return status;
     }
