@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -371,6 +372,36 @@ refuse (void)
     end (&world);
 }
 
+/* Frozen, and in pages of which one may be written: as if the others were of a file. */
+static void
+keep_pages (void)
+{
+    enum { PAGE = 4096 };
+    const int64_t count = 3 * PAGE;
+    static struct world world;
+    struct accel_model *model;
+    struct accel_tensor tensor;
+    const char value = 7;
+    char *pages = mmap (NULL, (size_t) count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    open_world (&world, true);
+    MUST (accel_tensor_init (&tensor, ACCEL_UINT8, 1, &count, &err));
+    tensor.dl.data = pages + 1;
+    *tensor.dl.shape = count - 1;
+    const struct accel_parameter frozen = { "frozen", &tensor.dl, NULL };
+    MUST (accel_model_create (&model, &frozen, 1, &err));
+    if (mprotect (pages, PAGE, PROT_READ) || mprotect (pages + 2 * PAGE, PAGE, PROT_READ))
+        must (ACCEL_ERR_SYSTEM, "mprotect");
+    MUST (accel_prepare (world.acc, &err, model));
+    memory_of (tensor.dl.device)->write (tensor.dl.device, (char *) tensor.dl.data + 2 * PAGE - 2, &value, 1);
+    MUST (accel_unwrap_model (world.acc, model, &err));
+    ok (tensor.dl.data == pages + 1 && pages[2 * PAGE - 1] == value && !pages[2 * PAGE],
+        "frozen parameters that have not changed are not written");
+    MUST (accel_prepare (world.acc, &err, model));
+    accel_model_destroy (model);
+    munmap (pages, (size_t) count);
+    end (&world);
+}
+
 /* The GPU fails while the model is there. */
 static void
 lose (void)
@@ -415,6 +446,7 @@ main (int argc, char **argv)
         fail_each ("cudaMalloc", 2, "2", ACCEL_ERR_NOMEM);
         fail_each ("cudaMemcpyAsync", 1, "700", ACCEL_ERR_SYSTEM);
         refuse ();
+        keep_pages ();
         return done_testing ();
     }
     if (!strcmp (what, "lost"))
