@@ -69,6 +69,8 @@ places () { by_hand "$1" "$port" timeout $patience "$standin/place" >out && test
 test_expect_success 'models go to 2 GPUs and back with the bits of the CPUs' 'places 2'
 test_expect_success 'ranks of which one leaves its model on the host: the difference is named' '
     by_hand 2 "$port" timeout $patience "$standin/place" options >out && test "$(grep -c "^ok" out)" = 2'
+test_expect_success 'too little memory on the GPU of one rank: both get the error, and the models are as before' '
+    by_hand 2 "$port" timeout $patience "$standin/place" full >out && test "$(grep -c "^ok" out)" = 2'
 # digits N: examples/digits on as many GPUs
 digits () {
     by_hand "$1" "$port" timeout $patience "$builddir/examples/digits" --epochs 2 --output_dir cpus >cpus.out &&

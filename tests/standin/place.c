@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models that accel_prepare() puts on a GPU: the same calls with and without it leave the same bits, wherever the model
  * goes (accel_unwrap_model(), accel_prepare() again, accel_close()), whatever its tensors share, and if it cannot go.
- * usage: place [errors | lost | options]; ranks as the environment says */
+ * usage: place [errors | lost | options | full]; ranks as the environment says */
 #include <config.h>
 
 #include "lib/memory/memory.h"
@@ -438,6 +438,45 @@ differ (void)
     end (&world);
 }
 
+/* The GPU of rank 1 has less memory than the model needs, and then more and more. */
+static void
+fill_up (void)
+{
+    static struct world world, before;
+    char limit[32];
+    bool good = true;
+    int turns = 0;
+    open_world (&world, true);
+    note_all (&world);
+    size_t used = world.used;
+    enum accel_status status = ACCEL_ERR_NOMEM;
+    const DLDevice device = accel_device (world.acc);
+    memory_of (device)->destroy (device, memory_of (device)->create (device, 1, false)); /* CUDA has what it needs */
+    for (; good && turns < 100; turns++) {
+        before = world;
+        snprintf (limit, sizeof limit, "%d", turns * 4000);
+        if (accel_process_index (world.acc) == 1)
+            setenv ("STANDIN_BYTES", limit, true);
+        status = accel_prepare (world.acc, &err, world.model);
+        unsetenv ("STANDIN_BYTES");
+        world.used = used;
+        if (!status)
+            break;
+        note_all (&world);
+        good = status == ACCEL_ERR_NOMEM && is_at (&world, kDLCPU)
+               && !memcmp (before.data, world.data, sizeof before.data)
+               && !memcmp (before.grads, world.grads, sizeof before.grads) && world.used == 2 * used
+               && !memcmp (world.result, world.result + used, used);
+        if (accel_process_index (world.acc) == 0)
+            good = good && strstr (err.text, "the model cannot be placed on the GPU of rank 1: ");
+    }
+    ok (good && !status && turns > 5 && is_at (&world, kDLCUDA), "%d times too little memory on rank 1: %d: %s", turns,
+        (int) status, err.text);
+    prepare (&world);
+    train (&world, 1);
+    end (&world);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -454,6 +493,7 @@ main (int argc, char **argv)
     else if (!strcmp (what, "options"))
         differ ();
     else if (!strcmp (what, "full"))
+        fill_up ();
     else {
         compare (false);
         compare (true);
