@@ -372,6 +372,48 @@ refuse (void)
     end (&world);
 }
 
+/* Models that share tensors, and of which one is placed, or taken back, while the other is used. */
+static void
+share (void)
+{
+    static struct world world;
+    struct accel_model *early, *late, *tied;
+    struct accel_optimizer *optimizers[2];
+    struct accel_tensor own;
+    open_world (&world, true);
+    MUST (accel_tensor_init (&own, ACCEL_FLOAT32, 1, &kinds[2].count, &err));
+    const struct accel_parameter same = { "w", &world.data[2].dl, &world.grads[2].dl };
+    const struct accel_parameter gradient = { "w", &own.dl, &world.grads[2].dl };
+    MUST (accel_model_create (&early, &same, 1, &err));
+    MUST (accel_model_create (&tied, &gradient, 1, &err));
+    MUST (accel_sgd_create (&optimizers[0], early, &(struct accel_sgd){ .lr = 0.1 }, &err));
+    prepare (&world);
+    ok (accel_optimizer_step (optimizers[0], &err) == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "parameter 'w' is on cuda:0, but was on cpu:0 when its model was created: another "
+                                 "model with the same tensor has been prepared or taken back since"),
+        "a step of a model whose tensor has moved: %s", err.text);
+    ok (accel_prepare (world.acc, &err, tied) == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "the gradient of 'w' is on cuda:0, but was on cpu:0 when its model was created"),
+        "a model whose gradient has moved: %s", err.text);
+    MUST (accel_model_create (&late, &same, 1, &err));
+    MUST (accel_sgd_create (&optimizers[1], late, &(struct accel_sgd){ .lr = 0.1 }, &err));
+    MUST (accel_prepare (world.acc, &err, late));
+    MUST (accel_optimizer_step (optimizers[1], &err));
+    MUST (accel_unwrap_model (world.acc, world.model, &err));
+    ok (accel_optimizer_step (optimizers[1], &err) == ACCEL_ERR_UNSUPPORTED
+            && accel_optimizer_zero_grad (optimizers[1], &err) == ACCEL_ERR_UNSUPPORTED
+            && accel_average_gradients (world.acc, late, &err) == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "parameter 'w' is on cpu:0, but was on cuda:0 when its model was created"),
+        "calls on a model whose tensor has gone back: %s", err.text);
+    prepare (&world);
+    for (int i = 0; i < 2; i++)
+        accel_optimizer_destroy (optimizers[i]);
+    accel_model_destroy (late);
+    accel_model_destroy (early);
+    accel_model_destroy (tied);
+    end (&world);
+}
+
 /* Frozen, and in pages of which one may be written: as if the others were of a file. */
 static void
 keep_pages (void)
@@ -485,6 +527,7 @@ main (int argc, char **argv)
         fail_each ("cudaMalloc", 2, "2", ACCEL_ERR_NOMEM);
         fail_each ("cudaMemcpyAsync", 1, "700", ACCEL_ERR_SYSTEM);
         refuse ();
+        share ();
         keep_pages ();
         return done_testing ();
     }

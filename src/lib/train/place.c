@@ -80,22 +80,6 @@ model_target (const struct accel_model *model, const struct accel *acc)
     return memory && !memory->host ? acc->device : model->device;
 }
 
-enum accel_status
-model_check_place (const struct accel_model *model, struct accel_error *err)
-{
-    for (size_t i = 0; i < model->count; i++) {
-        const DLTensor *data = model->parameters[i].data;
-        if (!memory_is_same (data->device, model->device))
-            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                               "parameter '%s' is on %s:%d, but was on %s:%d when its model was created: another model "
-                               "with the same tensor has been prepared; create models that share tensors after that",
-                               model->parameters[i].name, tensor_device_name (data->device),
-                               (int) data->device.device_id, tensor_device_name (model->device),
-                               (int) model->device.device_id);
-    }
-    return ACCEL_OK;
-}
-
 /* ---- what there is ---- */
 
 static int
