@@ -444,6 +444,36 @@ keep_pages (void)
     end (&world);
 }
 
+static enum accel_status
+do_nothing (void *user, const struct accel_update *update, struct accel_error *error)
+{
+    (void) user, (void) update, (void) error;
+    return ACCEL_OK;
+}
+
+static void
+unwrap_world (void *world)
+{
+    unwrap (world);
+}
+
+/* The program's function that frees its data takes the model back. */
+static void
+end_custom (void)
+{
+    static struct world world;
+    static const char *const names[] = { "state" };
+    const struct accel_custom_optimizer custom = { .lr = 1, .state_names = names, .state_count = 1,
+                                                   .step = do_nothing, .destroy = unwrap_world, .user = &world };
+    struct accel_optimizer *optimizer;
+    open_world (&world, true);
+    MUST (accel_custom_create (&optimizer, world.model, &custom, &err));
+    prepare (&world);
+    accel_optimizer_destroy (optimizer);
+    ok (is_at (&world, kDLCPU), "a custom optimizer that takes its model back when it is destroyed");
+    end (&world);
+}
+
 /* The GPU fails while the model is there. */
 static void
 lose (void)
@@ -529,6 +559,7 @@ main (int argc, char **argv)
         refuse ();
         share ();
         keep_pages ();
+        end_custom ();
         return done_testing ();
     }
     if (!strcmp (what, "lost"))
