@@ -95,6 +95,9 @@ test_expect_success 'rank 0 listens where NCCL_COMM_ID says' '
     at "127.0.0.1:$(free_port)" 3 && test "$(grep -c "of 3: done on cuda:" out)" = 3'
 test_expect_success 'an NCCL_COMM_ID that is not an address' '
     ! at nonsense 2 && grep "^rank 1: .*nccl: rank 0: ncclGetUniqueId: invalid argument (NCCL_COMM_ID: expected HOST:PORT)" out'
+test_expect_success 'an error that is not one of the address does not blame it' '
+    ! STANDIN_FAIL=ncclCommInitRankConfig:1:1 at "127.0.0.1:$(free_port)" 2 &&
+    grep "^rank 0: .*accel_open: engine nccl: NCCL: ncclCommInitRankConfig: " out && ! grep "NCCL_COMM_ID" out'
 is_long && test_expect_success 'an NCCL_COMM_ID of another host' '
     ! at 192.0.2.1:4711 2 && grep "^rank 0: .*(NCCL_COMM_ID is 192.0.2.1:4711: it must be a free port of this host)" out'
 # Ranks that are started by hand, each as on a host of its own.
