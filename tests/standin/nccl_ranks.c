@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that does everything with engine nccl, and says how it ended, for nccl.sh.
- * usage: nccl_ranks [late | leaves | away | killed | group | started | dies | nested | other-gpu | threads | pins | closes] */
+ * usage: nccl_ranks [late | leaves | away | killed | group | started | nested | dies | other-gpu | threads | pins |
+ *                    closes] */
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
@@ -346,7 +347,8 @@ int
 main (int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "all";
-    const struct accel_options options = { .timeout_ms = strcmp (what, "late") && strcmp (what, "nested") ? 20000 : 1000 };
+    bool is_short = !strcmp (what, "late") || !strcmp (what, "nested");
+    const struct accel_options options = { .timeout_ms = is_short ? 1000 : 20000 };
     began_ns = clock_ns ();
     MUST (accel_open (&acc, &options, &err));
     DLDevice device = accel_device (acc);

@@ -354,7 +354,8 @@ connect_ranks (struct team *team, const struct accel_engine_job *job, const nccl
     if (team->status)
         status = job->helpers->fail (err, team->status, "accel_open: engine nccl: %s%s%.60s%s%s", team->why,
                                      address ? " (" ADDRESS " is " : "", address ? address : "",
-                                     address && is_network ? ": it must be a free port of this host" : "", address ? ")" : "");
+                                     address && is_network ? ": it must be a free port of this host" : "",
+                                     address ? ")" : "");
     else if (status)
         team_fail (team, status, "the job was not opened"); /* so that closing it does not wait */
     unlock ();
