@@ -81,19 +81,37 @@ fill_arena (void)
     }
 }
 
+/* @return where there is room in the arena */
+static void *
+find_room (void)
+{
+    enum { BYTES = 2 << 20 };
+    void *memory;
+    must (!accel_alloc (acc, &memory, BYTES, &err), "accel_alloc");
+    accel_free (acc, memory);
+    return memory;
+}
+
 /* Rank 0 has no room for marks and a stage, so the calls go from rank to rank. */
 static void
 crowd_group (void)
 {
     enum { FULL = 62 << 20, COUNT = 100000 };
     struct accel_comm *group;
-    void *memory;
+    void *memory, *room;
     int64_t *values = NULL;
     limit_files ((rlim_t) 200 << 20);
     join_job (0);
     must (rank || !accel_alloc (acc, &memory, FULL, &err), "accel_alloc");
-    must (!accel_comm_split (world, 0, rank, &group, &err), "split");
     must (!accel_alloc (acc, (void **) &values, COUNT * sizeof *values, &err), "accel_alloc");
+    memset (values, 0, COUNT * sizeof *values);
+    room = find_room ();
+    must (!accel_comm_split (world, 0, rank, &group, &err), "split");
+    must (!accel_comm_all_reduce (group, values, values, COUNT, ACCEL_INT64, ACCEL_SUM, &err), "sum");
+    must (rank != 1 || find_room () != room, "a group has no memory");
+    accel_comm_destroy (group);
+    must (rank != 1 || find_room () == room, "a group leaves memory behind that nobody has found");
+    must (!accel_comm_split (world, 0, rank, &group, &err), "split");
     int64_t size = accel_comm_size (group);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < COUNT; i++)

@@ -7,7 +7,8 @@
  *   tiers flights  several in flight, waited for in different orders
  *   tiers scatter  reduce-scatters like the all-reduces of `calls`, then some in flight among all-reduces
  *   tiers spread   broadcasts and all-gathers, in flight among all-reduces
- *   tiers groups   groups of neighbours, of every other rank and of all: what they share, and calls among the world's
+ *   tiers groups   groups of neighbours, of every other rank and of all: what they share, and calls among the world's;
+ *                  then groups that end late, in a child of fork(), or after their job
  *   tiers ahead    small sums: the first rank starts them before the second one, and the last rank is late
  *   tiers opens    the job is opened and closed again */
 #include <accel/accel.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MOST_RANKS = 16, FLIGHTS = 11, AHEAD = 16 /* more than a board holds */, MEBI = 1024 /* KiB */ };
@@ -34,6 +36,13 @@ must (enum accel_status status, const char *what)
         return;
     fprintf (stderr, "rank %d: %s: %s\n", rank, what, err.text);
     exit (1);
+}
+
+static void
+open_job (void)
+{
+    must (accel_open (&acc, NULL, &err), "accel_open");
+    world = accel_world (acc);
 }
 
 /* The same on all ranks, of which each knows what the others have. */
@@ -456,6 +465,19 @@ measure_shared (void)
     return shared;
 }
 
+/* @return whether memory of a job that is closed is still mapped */
+static bool
+is_mapped (void)
+{
+    char line[500];
+    bool found = false;
+    FILE *maps = fopen ("/proc/self/maps", "r");
+    while (maps && fgets (line, sizeof line, maps))
+        found = found || strstr (line, "memfd:accel-mpi");
+    fclose (maps);
+    return found;
+}
+
 static int32_t
 sum_of (int32_t number)
 {
@@ -523,6 +545,91 @@ use_groups (void)
     return most;
 }
 
+/* @return a group of all that has memory */
+static struct accel_comm *
+make_group (void)
+{
+    enum { COUNT = 100000 };
+    struct accel_comm *group;
+    int32_t *values = calloc (COUNT, sizeof *values);
+    must (accel_comm_split (world, 0, rank, &group, &err), "split");
+    must (accel_comm_all_reduce (group, values, values, COUNT, ACCEL_INT32, ACCEL_SUM, &err), "sum of a group");
+    free (values);
+    return group;
+}
+
+/* Destroys @group, and does with memory what no other process may see. */
+static void
+run_child (struct accel_comm *group, unsigned char *memory, size_t bytes)
+{
+    pid_t child = fork ();
+    if (!child) {
+        accel_comm_destroy (group);
+        accel_free (acc, memory);
+        must (accel_alloc (acc, (void **) &memory, bytes, &err), "accel_alloc");
+        memset (memory, 2, bytes);
+        _exit (0);
+    }
+    waitpid (child, NULL, 0);
+}
+
+/* Rank 0 does so last, but a child of it does before. */
+static void
+leave_group (void)
+{
+    enum { BYTES = 1 << 20 };
+    struct accel_comm *group = make_group ();
+    unsigned char *memory = NULL;
+    if (!rank) {
+        must (accel_alloc (acc, (void **) &memory, BYTES, &err), "accel_alloc");
+        memset (memory, 1, BYTES);
+    }
+    int32_t during = measure_shared ();
+    if (!rank)
+        run_child (group, memory, BYTES);
+    must (accel_comm_barrier (world, &err), "barrier");
+    if (rank)
+        accel_comm_destroy (group);
+    must (accel_comm_barrier (world, &err), "barrier");
+    must (accel_comm_barrier (world, &err), "barrier"); /* those who have left have begun a call since */
+    if (rank)
+        return;
+    if (during - measure_shared () >= MEBI || memory[0] != 1 || memcmp (memory, memory + 1, BYTES - 1)) {
+        fprintf (stderr, "rank %d: WRONG: a child of this rank changes its memory, or gives back what it reads\n", rank);
+        failures++;
+    }
+    accel_comm_destroy (group);
+    accel_free (acc, memory);
+}
+
+/* The first group ends in the next job, where its memory has become another buffer; the second one after all jobs. */
+static void
+outlive_job (void)
+{
+    enum { BYTES = 8 << 20 };
+    struct accel_comm *first, *second;
+    unsigned char *memory;
+    open_job ();
+    first = make_group ();
+    accel_close (acc);
+    open_job ();
+    must (accel_alloc (acc, (void **) &memory, BYTES, &err), "accel_alloc");
+    memset (memory, 1, BYTES);
+    accel_comm_destroy (first);
+    if (!memory[0] || memcmp (memory, memory + 1, BYTES - 1)) {
+        fprintf (stderr, "rank %d: WRONG: a group of the job before clears memory of this one\n", rank);
+        failures++;
+    }
+    accel_free (acc, memory);
+    second = make_group ();
+    accel_close (acc);
+    if (is_mapped ()) {
+        fprintf (stderr, "rank %d: WRONG: memory of the job is still mapped\n", rank);
+        failures++;
+    }
+    accel_comm_destroy (second);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -531,8 +638,7 @@ main (int argc, char **argv)
     int32_t sharers = 0, added = 0;
     char engine[64] = "";
     while (rounds--) {
-        must (accel_open (&acc, NULL, &err), "accel_open");
-        world = accel_world (acc);
+        open_job ();
         rank = accel_comm_rank (world);
         size = accel_comm_size (world);
         snprintf (engine, sizeof engine, "%s", accel_comm_engine (world));
@@ -545,7 +651,7 @@ main (int argc, char **argv)
         else if (!strcmp (how, "scatter"))
             one_by_one (true), in_flight (true);
         else if (!strcmp (how, "groups"))
-            added = use_groups ();
+            added = use_groups (), leave_group ();
         else
             in_flight (false);
         if (strcmp (how, "ahead"))
@@ -553,6 +659,8 @@ main (int argc, char **argv)
         sharers = sum_of (measure_shared () > 0);
         accel_close (acc);
     }
+    if (!strcmp (how, "groups"))
+        outlive_job ();
     if (rank == 0)
         printf ("%s, %d ranks, %d of which share memory: %d calls%s\n", engine, size, (int) sharers, calls,
                 added >= MEBI ? ", groups do so, too" : "");

@@ -16,11 +16,13 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAGIC UINT64_C (0x6e63636c2d737469)
 
-enum { PATH_BYTES = 400, MOST_PIDS = 1000000 };
+enum { PATH_BYTES = 400, MOST_PIDS = 1000000, MEETING_S = 10 };
 
 static const char *
 find_folder (void)
@@ -151,10 +153,13 @@ nccl_ask (const char *text, int *pid, int *fd)
 {
     struct sockaddr_in address;
     bool good = false;
-    for (int i = 0; i < 1000 && !good && nccl_parse_address (text, &address); i++) {
+    time_t deadline = time (NULL) + MEETING_S;
+    while (!good && time (NULL) < deadline && nccl_parse_address (text, &address)) {
         char line[64] = "";
         int own = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        good = !connect (own, (const struct sockaddr *) &address, sizeof address)
+        /* There may be nobody who refuses. */
+        good = !setsockopt (own, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = 1 }, sizeof (struct timeval))
+               && !connect (own, (const struct sockaddr *) &address, sizeof address)
                && read (own, line, sizeof line - 1) > 0 && sscanf (line, "%d %d", pid, fd) == 2;
         close (own);
         if (!good)

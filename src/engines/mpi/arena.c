@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, WHOLE_PAGES = 64 << 10, RESERVE_STEP = 64 << 20,
        RESERVE_LEAST = 1 << 20 };
@@ -30,6 +31,12 @@ arena_offset (const void *memory, size_t bytes)
         || at - (uintptr_t) own_arena () > mpi_host.arena_bytes - bytes)
         return FOREIGN;
     return at - first;
+}
+
+bool
+arena_is_own (void)
+{
+    return mpi_host.pid == (int) getpid ();
 }
 
 static size_t
@@ -127,7 +134,7 @@ arena_alloc (void *transport, void **memory, size_t bytes, struct accel_error *e
 {
     (void) transport;
     pthread_mutex_lock (&mpi_world.lock);
-    bool found = mpi_host.arenas && take (memory, bytes);
+    bool found = mpi_host.arenas && arena_is_own () && take (memory, bytes);
     pthread_mutex_unlock (&mpi_world.lock);
     if (found)
         return ACCEL_OK;
@@ -164,7 +171,7 @@ static void
 release (size_t offset)
 {
     size_t bytes = strike (offset);
-    if (bytes && (bytes < WHOLE_PAGES || give_back (offset, bytes)))
+    if (bytes && arena_is_own () && (bytes < WHOLE_PAGES || give_back (offset, bytes)))
         memset (own_arena () + offset, 0, bytes);
 }
 

@@ -330,6 +330,7 @@ host_settle (void)
         host->boards = host->memory + boards_at (size);
     host->marks[host->rank].written = host->marks[host->rank].seen = host->marks[host->rank].read = BOARD_FIRST;
     host->arenas = host->memory + arenas_at (size, host->world_size);
+    host->pid = (int) getpid ();
 }
 
 /* Memory that was not freed may still be written to. */

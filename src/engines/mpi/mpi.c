@@ -233,7 +233,7 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
     return status;
 }
 
-/* The world is closed last. */
+/* The world is closed last; groups that are destroyed after it have no memory of the hosts any more. */
 static void
 engine_close (void *transport)
 {
@@ -248,6 +248,8 @@ engine_close (void *transport)
     if (is_world) {
         ring_close ();
         team_forget_orphans ();
+        for (struct team *group = mpi_world.teams; group; group = group->next)
+            share_abandon (group);
         share_forget ();
         host_close ();
         mpi_world.session = 0;

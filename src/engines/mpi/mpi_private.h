@@ -161,6 +161,7 @@ struct host {
     bool has_postmen; /* every host: they go on whatever the program does */
     bool is_near;   /* all hosts are on one machine */
     unsigned char *memory, *arenas;
+    int pid;        /* whose arena it is: a child of fork() has it, too, but leaves it as it is */
     struct marks *marks; /* [size] */
     unsigned char *boards; /* gates, counts, then [world_size, BOARD_SLOTS] messages; NULL: there are none */
     size_t boards_head; /* bytes before the messages */
@@ -252,6 +253,7 @@ struct team {
     bool moved;          /* data has, since it was looked at last */
     atomic_bool gave_up;
     bool has_said_so;    /* to the other ranks */
+    bool has_failed;     /* a call of it: others may know more of it than this rank */
     char reason[REASON_BYTES];
     int quitter;         /* a rank of the job that has given up, or -1 */
     char its_reason[REASON_BYTES];
@@ -383,6 +385,8 @@ enum accel_status arena_alloc (void *transport, void **memory, size_t bytes, str
 void arena_free (void *transport, void *memory);
 /** @return where @p bytes at @p memory are in the arenas of this host, or FOREIGN */
 uint64_t arena_offset (const void *memory, size_t bytes);
+/** Whether this is the process that opened the job, and not a child of it. */
+bool arena_is_own (void);
 /** The same with the lock, and only in the arena.  @return where, or FOREIGN */
 uint64_t arena_take (size_t bytes);
 void arena_return (uint64_t at);
@@ -394,8 +398,10 @@ void arena_forget (uint64_t at);
 void share_prepare (struct team *team);
 /** All ranks have come: find what they share.  @return whether each has memory; all ranks find the same */
 bool share_find (const struct flight *flight);
-/** The group is destroyed. */
+/** The group is destroyed; in a child of fork(), its parent still has it. */
 void share_leave (struct team *team);
+/** The job is closed before the group is destroyed. */
+void share_abandon (struct team *team);
 /** Give back what nobody reads any more; or forget it. @{ */
 void share_collect (void);
 void share_forget (void);

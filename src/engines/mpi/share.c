@@ -3,7 +3,8 @@
  * group's first large call on.  Control messages say where they are, so nobody waits for anybody.
  *
  * The other ranks of the host may still read them when this rank destroys the group.  So the memory is given back in
- * the first call after each of them has destroyed it, too; if one never does, when the job is closed. */
+ * the first call after each of them has destroyed it, too; if one never does, when the job is closed.  Where a rank had
+ * no memory for it, none has read any, and it is given back at once. */
 #include <config.h>
 
 #include "engines/mpi/mpi_private.h"
@@ -81,6 +82,13 @@ void
 share_leave (struct team *team)
 {
     const struct places *places = team->places;
+    if (!arena_is_own ())
+        return;
+    bool is_found = places->marks[places->rank] || team->has_failed;
+    if (!is_found && team->shared_at != FOREIGN) {
+        arena_return (team->shared_at);
+        team->shared_at = FOREIGN;
+    }
     struct left_behind *left = team->shared_at == FOREIGN ? NULL : malloc (sizeof *left);
     for (int i = 0; i < places->size && places->size > 1; i++)
         if (i != places->rank && places->marks[i])
@@ -90,4 +98,14 @@ share_leave (struct team *team)
         all_left_behind = left;
     }
     share_collect ();
+}
+
+void
+share_abandon (struct team *team)
+{
+    if (team->shared_at != FOREIGN)
+        arena_forget (team->shared_at);
+    team->shared_at = FOREIGN;
+    places_destroy (team->places);
+    team->places = NULL;
 }

@@ -214,7 +214,7 @@ team_fail (struct team *team, enum accel_status status, const struct accel_error
 {
     for (struct flight *flight = team->first; flight; flight = flight->next)
         if (!flight->over) {
-            flight->over = true;
+            team->has_failed = flight->over = true;
             flight->status = status;
             flight->error = *err;
             post_cancel (flight);
