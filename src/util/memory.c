@@ -40,6 +40,17 @@ memory_discard (void *memory, size_t bytes)
 }
 
 void
+memory_change (void *to, const void *from, size_t bytes)
+{
+    for (size_t at = 0, some; at < bytes; at += some) {
+        some = PAGE - ((uintptr_t) to + at) % PAGE;
+        some = some < bytes - at ? some : bytes - at;
+        if (memcmp ((char *) to + at, (const char *) from + at, some))
+            memcpy ((char *) to + at, (const char *) from + at, some);
+    }
+}
+
+void
 memory_copy (void *to, const void *from, size_t bytes)
 {
     size_t behind = ((uintptr_t) to - (uintptr_t) from) % PAGE, done = 0;

@@ -22,6 +22,9 @@ void *memory_create_zeroed (size_t bytes);
 /** What is in @p memory is not needed any more: large parts of it need no room until they are written again. */
 void memory_discard (void *memory, size_t bytes);
 
+/** memcpy() that writes only pages that differ: others of @p to may be read-only. */
+void memory_change (void *to, const void *from, size_t bytes);
+
 /**
  * memcpy(), without the trap that the processors' string instructions have, which the C library copies with from some
  * 2 KiB on: where @p to lies less than 32 bytes behind @p from modulo a page, each store seems to hit what is read

@@ -48,8 +48,8 @@ test_expect_success 'a call makes no context on other GPUs' '
 test_expect_success 'a model goes to the GPU, back, and there again, with the bits of the CPU' '
     timeout $patience "$standin/place" >out && test "$(grep -c ^ok out)" -eq 2'
 test_expect_success 'a model that cannot go there, or back, stays as it was' '
-    timeout $patience "$standin/place" errors >out && test "$(grep -c ^ok out)" -eq 5 &&
-    timeout $patience "$standin/place" lost >out && test "$(grep -c ^ok out)" -eq 3'
+    timeout $patience "$standin/place" errors >out && test "$(grep -c ^ok out)" -eq 10 &&
+    timeout $patience "$standin/place" lost >out && test "$(grep -c ^ok out)" -eq 4'
 # learns NAME PROGRAM OPTION...: its lines in NAME.out, without the time, and its model in NAME
 learns () {
     name=$1

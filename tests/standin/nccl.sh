@@ -69,6 +69,8 @@ places () { by_hand "$1" "$port" timeout $patience "$standin/place" >out && test
 test_expect_success 'models go to 2 GPUs and back with the bits of the CPUs' 'places 2'
 test_expect_success 'ranks of which one leaves its model on the host: the difference is named' '
     by_hand 2 "$port" timeout $patience "$standin/place" options >out && test "$(grep -c "^ok" out)" = 2'
+test_expect_success 'too little memory on the GPU of one rank: both get the error, and the models are as before' '
+    by_hand 2 "$port" timeout $patience "$standin/place" full >out && test "$(grep -c "^ok" out)" = 2'
 # digits N: examples/digits on as many GPUs
 digits () {
     by_hand "$1" "$port" timeout $patience "$builddir/examples/digits" --epochs 2 --output_dir cpus >cpus.out &&
@@ -93,6 +95,9 @@ test_expect_success 'rank 0 listens where NCCL_COMM_ID says' '
     at "127.0.0.1:$(free_port)" 3 && test "$(grep -c "of 3: done on cuda:" out)" = 3'
 test_expect_success 'an NCCL_COMM_ID that is not an address' '
     ! at nonsense 2 && grep "^rank 1: .*nccl: rank 0: ncclGetUniqueId: invalid argument (NCCL_COMM_ID: expected HOST:PORT)" out'
+test_expect_success 'an error that is not one of the address does not blame it' '
+    ! STANDIN_FAIL=ncclCommInitRankConfig:1:1 at "127.0.0.1:$(free_port)" 2 &&
+    grep "^rank 0: .*accel_open: engine nccl: NCCL: ncclCommInitRankConfig: " out && ! grep "NCCL_COMM_ID" out'
 is_long && test_expect_success 'an NCCL_COMM_ID of another host' '
     ! at 192.0.2.1:4711 2 && grep "^rank 0: .*(NCCL_COMM_ID is 192.0.2.1:4711: it must be a free port of this host)" out'
 # Ranks that are started by hand, each as on a host of its own.
@@ -184,6 +189,11 @@ test_expect_success 'an error of the network names the rank that was killed befo
 test_expect_success '... also if a group of theirs is not there yet, before and after a call of it' '
     for what in started group; do
         failing 2 STANDIN_NO_SPLIT=yes $what && test $status = 137 && grep "^rank 1: .*status 5: rank 0 .*; rank 1 is waiting for it in accel_comm_all_reduce" out || return 1
+    done'
+test_expect_success '... and if the group is one of such a group' '
+    STANDIN_NO_SPLIT=yes failing 2 nested && test $status = 3 &&
+    for rank in 0 1; do
+        grep "^rank $rank: comm_all_reduce: status .*: .*NCCL: asynchronous error: internal error" out || return 1
     done'
 test_expect_success 'a rank that leaves is named' 'failing 2 leaves && soon "^rank 0: .*rank 1 .*nccl_ranks.c:4711"'
 test_expect_success 'a tensor on the GPU of another rank' '

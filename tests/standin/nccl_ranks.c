@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that does everything with engine nccl, and says how it ended, for nccl.sh.
- * usage: nccl_ranks [late | leaves | away | killed | group | started | dies | other-gpu | threads | pins | closes] */
+ * usage: nccl_ranks [late | leaves | away | killed | group | started | nested | dies | other-gpu | threads | pins |
+ *                    closes] */
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
@@ -22,7 +23,7 @@
 enum { COUNT = 1000, ROUNDS = 3 };
 
 static struct accel *acc;
-static struct accel_comm *group;
+static struct accel_comm *group, *outer;
 static struct accel_work *works[2];
 static struct accel_error err;
 static int64_t began_ns;
@@ -39,6 +40,7 @@ must (enum accel_status status, const char *what)
     for (int i = 0; i < 2; i++)
         if (works[i] && !accel_work_wait (works[i], &err))
             printf ("rank %s: work %d was done\n", getenv ("RANK"), i);
+    accel_comm_destroy (outer);
     accel_comm_destroy (group);
     accel_close (acc);
     exit (3);
@@ -206,6 +208,24 @@ lose_group (DLDevice device, const struct memory *memory, bool starts)
     MUST (accel_work_wait (work, &err));
 }
 
+/* A group of a group, of which NCCL still makes both: an error of the world's is one of both, and the outer one ends
+ * first. */
+static void
+lose_nested (DLDevice device, const struct memory *memory)
+{
+    struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&plain, device);
+    float *a = make (memory, device, 1);
+    MUST (accel_comm_split (accel_world (acc), 0, accel_process_index (acc), &outer, &err));
+    MUST (accel_comm_split (outer, 0, accel_process_index (acc), &group, &err));
+    MUST (accel_wait_for_everyone (acc, &err));
+    setenv ("STANDIN_FAIL", "ncclCommGetAsyncError:1:3", true);
+    usleep (50000); /* until the engine's thread has seen it */
+    enum accel_status status = comm_all_reduce (group, &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    memory->destroy (device, a);
+    must (status, "comm_all_reduce");
+}
+
 static float *shared;
 
 static void *
@@ -327,7 +347,8 @@ int
 main (int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "all";
-    const struct accel_options options = { .timeout_ms = strcmp (what, "late") ? 20000 : 1000 };
+    bool is_short = !strcmp (what, "late") || !strcmp (what, "nested");
+    const struct accel_options options = { .timeout_ms = is_short ? 1000 : 20000 };
     began_ns = clock_ns ();
     MUST (accel_open (&acc, &options, &err));
     DLDevice device = accel_device (acc);
@@ -347,6 +368,8 @@ main (int argc, char **argv)
         be_killed (device, memory);
     if (!strcmp (what, "group") || !strcmp (what, "started"))
         lose_group (device, memory, !strcmp (what, "started"));
+    if (!strcmp (what, "nested"))
+        lose_nested (device, memory);
     if (!strcmp (what, "dies"))
         time_death (device, memory);
     if (!strcmp (what, "threads"))

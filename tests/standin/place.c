@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models that accel_prepare() puts on a GPU: the same calls with and without it leave the same bits, wherever the model
  * goes (accel_unwrap_model(), accel_prepare() again, accel_close()), whatever its tensors share, and if it cannot go.
- * usage: place [errors | lost | options]; ranks as the environment says */
+ * usage: place [errors | lost | options | full]; ranks as the environment says */
 #include <config.h>
 
 #include "lib/memory/memory.h"
@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -371,6 +372,108 @@ refuse (void)
     end (&world);
 }
 
+/* Models that share tensors, and of which one is placed, or taken back, while the other is used. */
+static void
+share (void)
+{
+    static struct world world;
+    struct accel_model *early, *late, *tied;
+    struct accel_optimizer *optimizers[2];
+    struct accel_tensor own;
+    open_world (&world, true);
+    MUST (accel_tensor_init (&own, ACCEL_FLOAT32, 1, &kinds[2].count, &err));
+    const struct accel_parameter same = { "w", &world.data[2].dl, &world.grads[2].dl };
+    const struct accel_parameter gradient = { "w", &own.dl, &world.grads[2].dl };
+    MUST (accel_model_create (&early, &same, 1, &err));
+    MUST (accel_model_create (&tied, &gradient, 1, &err));
+    MUST (accel_sgd_create (&optimizers[0], early, &(struct accel_sgd){ .lr = 0.1 }, &err));
+    prepare (&world);
+    ok (accel_optimizer_step (optimizers[0], &err) == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "parameter 'w' is on cuda:0, but was on cpu:0 when its model was created: another "
+                                 "model with the same tensor has been prepared or taken back since"),
+        "a step of a model whose tensor has moved: %s", err.text);
+    ok (accel_prepare (world.acc, &err, tied) == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "the gradient of 'w' is on cuda:0, but was on cpu:0 when its model was created"),
+        "a model whose gradient has moved: %s", err.text);
+    MUST (accel_model_create (&late, &same, 1, &err));
+    MUST (accel_sgd_create (&optimizers[1], late, &(struct accel_sgd){ .lr = 0.1 }, &err));
+    MUST (accel_prepare (world.acc, &err, late));
+    MUST (accel_optimizer_step (optimizers[1], &err));
+    MUST (accel_unwrap_model (world.acc, world.model, &err));
+    ok (accel_optimizer_step (optimizers[1], &err) == ACCEL_ERR_UNSUPPORTED
+            && accel_optimizer_zero_grad (optimizers[1], &err) == ACCEL_ERR_UNSUPPORTED
+            && accel_average_gradients (world.acc, late, &err) == ACCEL_ERR_UNSUPPORTED
+            && strstr (err.text, "parameter 'w' is on cpu:0, but was on cuda:0 when its model was created"),
+        "calls on a model whose tensor has gone back: %s", err.text);
+    prepare (&world);
+    for (int i = 0; i < 2; i++)
+        accel_optimizer_destroy (optimizers[i]);
+    accel_model_destroy (late);
+    accel_model_destroy (early);
+    accel_model_destroy (tied);
+    end (&world);
+}
+
+/* Frozen, and in pages of which one may be written: as if the others were of a file. */
+static void
+keep_pages (void)
+{
+    enum { PAGE = 4096 };
+    const int64_t count = 3 * PAGE;
+    static struct world world;
+    struct accel_model *model;
+    struct accel_tensor tensor;
+    const char value = 7;
+    char *pages = mmap (NULL, (size_t) count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    open_world (&world, true);
+    MUST (accel_tensor_init (&tensor, ACCEL_UINT8, 1, &count, &err));
+    tensor.dl.data = pages + 1;
+    *tensor.dl.shape = count - 1;
+    const struct accel_parameter frozen = { "frozen", &tensor.dl, NULL };
+    MUST (accel_model_create (&model, &frozen, 1, &err));
+    if (mprotect (pages, PAGE, PROT_READ) || mprotect (pages + 2 * PAGE, PAGE, PROT_READ))
+        must (ACCEL_ERR_SYSTEM, "mprotect");
+    MUST (accel_prepare (world.acc, &err, model));
+    memory_of (tensor.dl.device)->write (tensor.dl.device, (char *) tensor.dl.data + 2 * PAGE - 2, &value, 1);
+    MUST (accel_unwrap_model (world.acc, model, &err));
+    ok (tensor.dl.data == pages + 1 && pages[2 * PAGE - 1] == value && !pages[2 * PAGE],
+        "frozen parameters that have not changed are not written");
+    MUST (accel_prepare (world.acc, &err, model));
+    accel_model_destroy (model);
+    munmap (pages, (size_t) count);
+    end (&world);
+}
+
+static enum accel_status
+do_nothing (void *user, const struct accel_update *update, struct accel_error *error)
+{
+    (void) user, (void) update, (void) error;
+    return ACCEL_OK;
+}
+
+static void
+unwrap_world (void *world)
+{
+    unwrap (world);
+}
+
+/* The program's function that frees its data takes the model back. */
+static void
+end_custom (void)
+{
+    static struct world world;
+    static const char *const names[] = { "state" };
+    const struct accel_custom_optimizer custom = { .lr = 1, .state_names = names, .state_count = 1,
+                                                   .step = do_nothing, .destroy = unwrap_world, .user = &world };
+    struct accel_optimizer *optimizer;
+    open_world (&world, true);
+    MUST (accel_custom_create (&optimizer, world.model, &custom, &err));
+    prepare (&world);
+    accel_optimizer_destroy (optimizer);
+    ok (is_at (&world, kDLCPU), "a custom optimizer that takes its model back when it is destroyed");
+    end (&world);
+}
+
 /* The GPU fails while the model is there. */
 static void
 lose (void)
@@ -385,6 +488,9 @@ lose (void)
     accel_close (world.acc);
     world.acc = NULL;
     ok (is_at (&world, kDLCUDA), "also at the end of the job");
+    MUST (accel_open (&world.acc, NULL, &err));
+    status = accel_prepare (world.acc, &err, world.model);
+    ok (status == ACCEL_ERR_SYSTEM && is_at (&world, kDLCUDA), "and when another job cannot prepare it: %s", err.text);
     end (&world);
     ok (world.data[2].dl.data == world.array && world.data[2].dl.device.device_type == kDLCPU,
         "but the program has its memory at the end");
@@ -404,6 +510,45 @@ differ (void)
     end (&world);
 }
 
+/* The GPU of rank 1 has less memory than the model needs, and then more and more. */
+static void
+fill_up (void)
+{
+    static struct world world, before;
+    char limit[32];
+    bool good = true;
+    int turns = 0;
+    open_world (&world, true);
+    note_all (&world);
+    size_t used = world.used;
+    enum accel_status status = ACCEL_ERR_NOMEM;
+    const DLDevice device = accel_device (world.acc);
+    memory_of (device)->destroy (device, memory_of (device)->create (device, 1, false)); /* CUDA has what it needs */
+    for (; good && turns < 100; turns++) {
+        before = world;
+        snprintf (limit, sizeof limit, "%d", turns * 4000);
+        if (accel_process_index (world.acc) == 1)
+            setenv ("STANDIN_BYTES", limit, true);
+        status = accel_prepare (world.acc, &err, world.model);
+        unsetenv ("STANDIN_BYTES");
+        world.used = used;
+        if (!status)
+            break;
+        note_all (&world);
+        good = status == ACCEL_ERR_NOMEM && is_at (&world, kDLCPU)
+               && !memcmp (before.data, world.data, sizeof before.data)
+               && !memcmp (before.grads, world.grads, sizeof before.grads) && world.used == 2 * used
+               && !memcmp (world.result, world.result + used, used);
+        if (accel_process_index (world.acc) == 0)
+            good = good && strstr (err.text, "the model cannot be placed on the GPU of rank 1: ");
+    }
+    ok (good && !status && turns > 5 && is_at (&world, kDLCUDA), "%d times too little memory on rank 1: %d: %s", turns,
+        (int) status, err.text);
+    prepare (&world);
+    train (&world, 1);
+    end (&world);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -412,12 +557,17 @@ main (int argc, char **argv)
         fail_each ("cudaMalloc", 2, "2", ACCEL_ERR_NOMEM);
         fail_each ("cudaMemcpyAsync", 1, "700", ACCEL_ERR_SYSTEM);
         refuse ();
+        share ();
+        keep_pages ();
+        end_custom ();
         return done_testing ();
     }
     if (!strcmp (what, "lost"))
         lose ();
     else if (!strcmp (what, "options"))
         differ ();
+    else if (!strcmp (what, "full"))
+        fill_up ();
     else {
         compare (false);
         compare (true);

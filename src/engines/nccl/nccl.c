@@ -349,11 +349,13 @@ connect_ranks (struct team *team, const struct accel_engine_job *job, const nccl
     enum accel_status status = connect_together (team, job, all, err);
     free (all);
     lock ();
-    const char *address = job->rank ? NULL : getenv (ADDRESS);
+    bool is_network = team->is_of_network;
+    const char *address = job->rank || (!is_network && team->status != ACCEL_ERR_TIMEOUT) ? NULL : getenv (ADDRESS);
     if (team->status)
-        status = job->helpers->fail (err, team->status, "accel_open: engine nccl: %s%s%.60s%s", team->why,
+        status = job->helpers->fail (err, team->status, "accel_open: engine nccl: %s%s%.60s%s%s", team->why,
                                      address ? " (" ADDRESS " is " : "", address ? address : "",
-                                     address ? ": it must be a free port of this host)" : "");
+                                     address && is_network ? ": it must be a free port of this host" : "",
+                                     address ? ")" : "");
     else if (status)
         team_fail (team, status, "the job was not opened"); /* so that closing it does not wait */
     unlock ();

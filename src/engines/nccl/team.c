@@ -60,6 +60,23 @@ end_flights (const struct team *team)
         flight->state = FLIGHT_IS_OVER;
 }
 
+/* What NCCL was to make of @p team after it, and of that. */
+static void
+fail_children (const struct team *team)
+{
+    for (struct team *child = nccl_teams; child; child = child->next)
+        if (child->parent == team) {
+            child->parent = NULL;
+            if (child->status)
+                continue;
+            child->status = team->status;
+            child->is_of_network = team->is_of_network;
+            memcpy (child->why, team->why, sizeof child->why);
+            end_flights (child);
+            fail_children (child);
+        }
+}
+
 void
 team_fail (struct team *team, enum accel_status status, const char *format, ...)
 {
@@ -71,16 +88,7 @@ team_fail (struct team *team, enum accel_status status, const char *format, ...)
     vsnprintf (team->why, sizeof team->why, format, args);
     va_end (args);
     end_comm (team);
-    for (struct team *child = nccl_teams; child; child = child->next)
-        if (child->parent == team) {
-            child->parent = NULL;
-            if (child->status)
-                continue;
-            child->status = status;
-            child->is_of_network = team->is_of_network;
-            memcpy (child->why, team->why, sizeof child->why);
-            end_flights (child);
-        }
+    fail_children (team);
     end_flights (team);
 }
 

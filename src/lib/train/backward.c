@@ -36,7 +36,7 @@ check_model (const char *function, const struct accel *acc, const struct accel_m
         return accel_fail (err, ACCEL_ERR_INVALID, "the model was not prepared with this struct accel");
     if (model->reducer->open)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model is already in a backward pass", function);
-    return ACCEL_OK;
+    return model_check_place (model, err);
 }
 
 /* A model that is prepared, as @backward may be told. */

@@ -100,7 +100,10 @@ model_next (const struct accel_model *model)
 /** @return whether parameter @p index is trained. */
 bool model_is_trained (const struct accel_model *model, size_t index);
 
-/** @return ACCEL_OK if every trained parameter has memory for its gradient, else an error that names the first. */
+/** @return ACCEL_OK if all tensors are where they were when the model was made, else an error that names the first. */
+enum accel_status model_check_place (const struct accel_model *model, struct accel_error *err);
+
+/** The same, and every trained parameter must have memory for its gradient. */
 enum accel_status model_check_gradients (const struct accel_model *model, struct accel_error *err);
 
 /** Free all that model_prepare() made; the program's tensors stop pointing into memory that goes away. */

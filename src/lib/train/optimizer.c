@@ -153,9 +153,9 @@ end_optimizer (struct object *object)
 {
     struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) object;
     prepared_remove (&optimizer->object);
-    leave_model (optimizer);
     if (!optimizer->begin && optimizer->custom.destroy)
         optimizer->custom.destroy (optimizer->custom.user);
+    leave_model (optimizer); /* last, because the program's function may have the model moved, with all states */
     for (size_t i = 0; optimizer->state_names && i < optimizer->state_count; i++)
         free (optimizer->state_names[i]);
     free (optimizer->state_names);

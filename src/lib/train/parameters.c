@@ -27,9 +27,39 @@ model_grad_bytes (const struct accel_model *model, size_t index)
     return accel_tensor_count (grad) * tensor_element_bytes (grad);
 }
 
+static enum accel_status
+check_tensor_place (const struct accel_model *model, size_t index, const DLTensor *tensor, const char *what,
+                    struct accel_error *err)
+{
+    if (!tensor || memory_is_same (tensor->device, model->device))
+        return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                       "%s '%s' is on %s:%d, but was on %s:%d when its model was created: another model with the same "
+                       "tensor has been prepared or taken back since; prepare the first model before you create "
+                       "those that share tensors with it, and destroy it last",
+                       what, model->parameters[index].name, tensor_device_name (tensor->device),
+                       (int) tensor->device.device_id, tensor_device_name (model->device),
+                       (int) model->device.device_id);
+}
+
+enum accel_status
+model_check_place (const struct accel_model *model, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < model->count && !status; i++) {
+        status = check_tensor_place (model, i, model->parameters[i].data, "parameter", err);
+        if (!status)
+            status = check_tensor_place (model, i, model->parameters[i].grad, "the gradient of", err);
+    }
+    return status;
+}
+
 enum accel_status
 model_check_gradients (const struct accel_model *model, struct accel_error *err)
 {
+    enum accel_status status = model_check_place (model, err);
+    if (status)
+        return status;
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i) && !model->parameters[i].grad->data
             && accel_tensor_count (model->parameters[i].grad))

@@ -12,6 +12,7 @@
 #include "lib/base/tensor.h"
 #include "lib/state/state_object.h"
 #include "lib/train/optimizer_object.h"
+#include "util/cleanup.h"
 #include "util/memory.h"
 
 #include <accel/precision.h>
@@ -21,7 +22,7 @@
 #include <string.h>
 
 /* Stretches begin at the first on the device; elements are as aligned there as they were, up to the second. */
-enum { STRETCH_BYTES = 256, ELEMENT_BYTES = 16 };
+enum { STRETCH_BYTES = 256, ELEMENT_BYTES = 16, PIECE_BYTES = 4 << 20 };
 
 /** A tensor, and what it said at home. */
 struct origin {
@@ -29,7 +30,8 @@ struct origin {
     char *data; /* NULL: the memory is not the tensor's own, and only the device changes */
     size_t bytes;
     DLDevice device;
-    bool ours; /* libaccel allocated the memory */
+    bool ours;   /* libaccel allocated the memory */
+    bool frozen; /* nothing has changed it, unless the program has */
 };
 
 struct stretch {
@@ -37,6 +39,7 @@ struct stretch {
     size_t bytes;
     size_t at; /* on the device */
     bool ours;
+    bool frozen; /* some of it */
 };
 
 struct block {
@@ -77,22 +80,6 @@ model_target (const struct accel_model *model, const struct accel *acc)
     return memory && !memory->host ? acc->device : model->device;
 }
 
-enum accel_status
-model_check_place (const struct accel_model *model, struct accel_error *err)
-{
-    for (size_t i = 0; i < model->count; i++) {
-        const DLTensor *data = model->parameters[i].data;
-        if (!memory_is_same (data->device, model->device))
-            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                               "parameter '%s' is on %s:%d, but was on %s:%d when its model was created: another model "
-                               "with the same tensor has been prepared; create models that share tensors after that",
-                               model->parameters[i].name, tensor_device_name (data->device),
-                               (int) data->device.device_id, tensor_device_name (model->device),
-                               (int) model->device.device_id);
-    }
-    return ACCEL_OK;
-}
-
 /* ---- what there is ---- */
 
 static int
@@ -104,7 +91,7 @@ compare_origins (const void *a, const void *b)
 }
 
 static void
-note_origin (struct placement *placement, DLTensor *tensor, bool own, bool ours)
+note_origin (struct placement *placement, DLTensor *tensor, bool own, bool ours, bool frozen)
 {
     placement->origins[placement->origin_count++] = (struct origin){
         .tensor = tensor,
@@ -112,6 +99,7 @@ note_origin (struct placement *placement, DLTensor *tensor, bool own, bool ours)
         .bytes = accel_tensor_count (tensor) * tensor_element_bytes (tensor),
         .device = tensor->device,
         .ours = ours,
+        .frozen = frozen,
     };
 }
 
@@ -123,9 +111,9 @@ lay_out (struct placement *placement, const struct accel_model *model)
     size_t end = 0;
     for (size_t i = 0; i < model->count; i++) {
         const struct accel_parameter *parameter = &model->parameters[i];
-        note_origin (placement, parameter->data, true, model->owned[i] || model->array);
+        note_origin (placement, parameter->data, true, model->owned[i] || model->array, !parameter->grad);
         if (parameter->grad)
-            note_origin (placement, parameter->grad, parameter->grad->data != model->kept[i], false);
+            note_origin (placement, parameter->grad, parameter->grad->data != model->kept[i], false, false);
     }
     qsort (placement->origins, placement->origin_count, sizeof *placement->origins, compare_origins);
     for (size_t i = 0; i < placement->origin_count; i++) {
@@ -137,10 +125,12 @@ lay_out (struct placement *placement, const struct accel_model *model)
             size_t bytes = (size_t) (origin->data - last->home) + origin->bytes;
             last->bytes = bytes > last->bytes ? bytes : last->bytes;
             last->ours = last->ours && origin->ours;
+            last->frozen = last->frozen || origin->frozen;
         } else {
             size_t at = (end + STRETCH_BYTES - 1) / STRETCH_BYTES * STRETCH_BYTES;
             last = &placement->stretches[placement->stretch_count++];
             *last = (struct stretch){ .home = origin->data, .bytes = origin->bytes, .ours = origin->ours,
+                                      .frozen = origin->frozen,
                                       .at = at + (uintptr_t) origin->data % ELEMENT_BYTES };
         }
         end = last->at + last->bytes;
@@ -406,13 +396,40 @@ model_settle (struct accel_model *model)
 /* ---- back ---- */
 
 static enum accel_status
+fail_to_fetch (const struct accel_model *model, struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to take a model of %zu parameters back from %s:%d",
+                       model->count, tensor_device_name (model->device), (int) model->device.device_id);
+}
+
+/* Frozen parameters may be in memory that cannot be written, such as a file's. */
+static enum accel_status
+read_frozen (const struct accel_model *model, const struct stretch *stretch, struct accel_error *err)
+{
+    const char *there = model->placement->memory + stretch->at;
+    AUTO_FREE char *piece = malloc (PIECE_BYTES);
+    enum accel_status status = ACCEL_OK;
+    if (!piece)
+        return fail_to_fetch (model, err);
+    for (size_t at = 0; at < stretch->bytes && !status; at += PIECE_BYTES) {
+        size_t some = stretch->bytes - at < PIECE_BYTES ? stretch->bytes - at : PIECE_BYTES;
+        status = model->memory->read (model->device, piece, there + at, some, err);
+        if (!status)
+            memory_change (stretch->home + at, piece, some);
+    }
+    return status;
+}
+
+static enum accel_status
 read_stretches (const struct accel_model *model, bool ours, struct accel_error *err)
 {
     const struct placement *placement = model->placement;
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; i < placement->stretch_count && !status; i++) {
         const struct stretch *stretch = &placement->stretches[i];
-        if (ours || !stretch->ours)
+        if (stretch->frozen && !stretch->ours)
+            status = read_frozen (model, stretch, err);
+        else if (ours || !stretch->ours)
             status = model->memory->read (model->device, stretch->home, placement->memory + stretch->at,
                                           stretch->bytes, err);
     }
@@ -434,9 +451,7 @@ read_blocks (struct accel_model *model, struct accel_error *err)
             status = model->memory->read (model->device, block->home, block->there, block->bytes, err);
     }
     if (!good)
-        status = accel_fail (err, ACCEL_ERR_NOMEM,
-                             "cannot allocate memory to take a model of %zu parameters back from %s:%d", model->count,
-                             tensor_device_name (model->device), (int) model->device.device_id);
+        status = fail_to_fetch (model, err);
     if (status)
         forget_blocks (placement);
     return status;

@@ -10,9 +10,6 @@
 /** @return where accel_prepare() with @p acc is to have @p model: where it is, or on the job's GPU. */
 DLDevice model_target (const struct accel_model *model, const struct accel *acc);
 
-/** @return ACCEL_OK if all tensors are where they were when the model was made. */
-enum accel_status model_check_place (const struct accel_model *model, struct accel_error *err);
-
 /**
  * Copy @p model, which is in host memory, to @p device, with its masters and the states of its optimizers; all of its
  * tensors point there then.  Call model_settle() or model_go_home() next.

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DESCRIPTION_SIZE = 256 };
+enum { DESCRIPTION_SIZE = 256, STATUSES = 256 };
 
 static void
 describe (const struct accel_model *model, size_t index, char text[DESCRIPTION_SIZE])
@@ -138,6 +138,25 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     return status;
 }
 
+/* GPUs differ in how much memory is left: if it was too little on one rank, all ranks have an error. */
+static enum accel_status
+agree (const struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
+       enum accel_status status, struct accel_error *err)
+{
+    int64_t mine = status ? (int64_t) accel_comm_rank (comm) * STATUSES + (int64_t) status : 0, worst = 0;
+    if (memory_of (model->target)->host || accel_comm_size (comm) == 1)
+        return status;
+    enum accel_status sent
+        = comm_all_reduce (comm, site, &mine, &worst, 1, ACCEL_INT64, ACCEL_MAX, status ? NULL : err);
+    if (status || sent) /* the rank's own failure says more */
+        return status ? status : sent;
+    if (!worst)
+        return ACCEL_OK;
+    enum accel_status theirs = (enum accel_status) (worst % STATUSES);
+    return accel_fail (err, theirs, "the model cannot be placed on the GPU of rank %d: %s", (int) (worst / STATUSES),
+                       accel_status_string (theirs));
+}
+
 /* What the parameters of rank 0 are, and where gradients are. */
 static enum accel_status
 fill (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
@@ -151,6 +170,7 @@ fill (struct accel_model *model, struct accel *acc, const struct comm_site *site
     status = model_make_spans (acc, model, site, err);
     if (!status)
         status = reducer_create (model, acc, err);
+    status = agree (model, accel_world (acc), site, status, err);
     if (status) {
         model_release (model);
         model->object.owner = NULL;
@@ -164,16 +184,20 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
 {
     struct accel_model *model = (struct accel_model *) (void *) object;
     struct accel_comm *comm = accel_world (acc);
+    bool was_placed = model->placement != NULL;
     model->target = model_target (model, acc);
     enum accel_status status = model_check_place (model, err);
     if (!status)
         status = compare_models (comm, site, model, err);
-    if (!status && !memory_is_same (model->target, model->device))
-        status = model_place (model, acc, model->target, err);
+    if (!status) {
+        if (!memory_is_same (model->target, model->device))
+            status = model_place (model, acc, model->target, err);
+        status = agree (model, comm, site, status, err);
+    }
     if (!status)
         status = fill (model, acc, site, err);
     if (status) {
-        if (model->placement)
+        if (model->placement && !was_placed)
             model_go_home (model);
         return status;
     }
