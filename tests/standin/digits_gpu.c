@@ -39,18 +39,21 @@ fetch (struct accel_tensor *mirrored, const struct accel_tensor *tensor)
 }
 
 static void
-fetch_layer (struct layer *mirrored, const struct layer *layer, bool grads)
+fetch_layer (struct layer *mirrored, const struct layer *layer)
 {
     fetch (&mirrored->weight, &layer->weight);
     fetch (&mirrored->bias, &layer->bias);
-    if (grads) {
-        fetch (&mirrored->weight_grad, &layer->weight_grad);
-        fetch (&mirrored->bias_grad, &layer->bias_grad);
-    }
     mirrored->in = layer->in;
     mirrored->out = layer->out;
     mirrored->index = layer->index;
     mirrored->widened = layer->widened;
+}
+
+static void
+fetch_gradients (struct layer *mirrored, const struct layer *layer)
+{
+    fetch (&mirrored->weight_grad, &layer->weight_grad);
+    fetch (&mirrored->bias_grad, &layer->bias_grad);
 }
 
 static void
@@ -68,8 +71,8 @@ network_forward (struct network *network, const struct accel_batch *batch)
     fetched.fields = fields;
     for (size_t i = 0; i < 2; i++)
         fetch (&fields[i], &batch->fields[i]);
-    fetch_layer (&mirror.hidden, &network->hidden, false);
-    fetch_layer (&mirror.output, &network->output, false);
+    fetch_layer (&mirror.hidden, &network->hidden);
+    fetch_layer (&mirror.output, &network->output);
     mirror.model = network->model;
     mirror.activations = network->activations;
     mirror.probabilities = network->probabilities;
@@ -83,8 +86,8 @@ enum accel_status
 network_backward (void *user, float scale, struct accel_error *err)
 {
     struct network *network = user;
-    fetch_layer (&mirror.hidden, &network->hidden, true);
-    fetch_layer (&mirror.output, &network->output, true);
+    fetch_gradients (&mirror.hidden, &network->hidden);
+    fetch_gradients (&mirror.output, &network->output);
     enum accel_status status = host_backward (&mirror, scale, err);
     put (&network->hidden.weight_grad, &mirror.hidden.weight_grad);
     put (&network->hidden.bias_grad, &mirror.hidden.bias_grad);
