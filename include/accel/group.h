@@ -12,8 +12,9 @@ enum { ACCEL_MESH_NAME_SIZE = 32 /**< bytes of a dimension's name, with the 0 */
 /**
  * Split @p comm: processes with the same colour form a group.  Collective over @p comm.
  *
- * The shared memory of a group is released only by accel_close(), so create groups once.  A failure in a group breaks
- * this process's membership like a failure in the world.  Messages name ranks by their number in the world.
+ * With engine shm, the shared memory of a group is released only by accel_close(), so create groups once; see
+ * accel_engine(3) for the others.  A failure in a group breaks this process's membership like a failure in the world.
+ * Messages name ranks by their number in the world.
  *
  * @param colour      negative: in no group
  * @param key         orders the ranks of the group; equal keys keep the order of @p comm

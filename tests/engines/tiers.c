@@ -595,7 +595,7 @@ leave_group (void)
     if (rank)
         return;
     if (during - measure_shared () >= MEBI || memory[0] != 1 || memcmp (memory, memory + 1, BYTES - 1)) {
-        fprintf (stderr, "rank %d: WRONG: a child of this rank changes its memory, or gives back what it reads\n", rank);
+        fprintf (stderr, "rank %d: WRONG: a child of this rank changes its memory or gives back what it reads\n", rank);
         failures++;
     }
     accel_comm_destroy (group);

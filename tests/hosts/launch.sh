@@ -91,6 +91,13 @@ test_expect_success 'a signal reaches the ranks of all hosts, also where the hea
     await ready.0 ready.1 && on host1 pkill -USR1 -f "^$accelerate launch" && finish 0 &&
     printf "rank 0\nrank 1\n" >wanted && sort out | diff wanted - && all_clean host1 host2
 '
+# As in a batch script that would outlive the SIGTERM of its scheduler.
+printf '#!/bin/sh\ntrap "" TERM\nexec "$@"\n' >ignoring && chmod +x ignoring
+test_expect_success 'where SIGTERM is ignored, the ranks next to the head end with those of other hosts, too' '
+    test_exit 3 on host1 timeout -s KILL 50 ./ignoring "$accelerate" launch --cpu --grace 100 --hosts host1,host2 \
+        sh -c "test \$RANK = 0 || exit 3; exec sleep 1000" >out 2>err &&
+    grep "^accelerate: rank 1 (process [0-9]* on host2) exited with status 3$" err && all_clean host1 host2
+'
 # The end of a host and the signal that is to end it then pass each other.
 test_expect_success 'all hosts start again after failures at the same time' '
     test_exit 0 launch --max_restarts 3 --hosts host1,host2,host3 \

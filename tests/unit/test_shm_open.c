@@ -583,6 +583,8 @@ test_several_hosts (void)
     bootstrap_close (&shown);
     atomic_store (&slot->pid, getppid ());
     atomic_store (&slot->state, JOBSEG_READY);
+    bootstrap_leave (&shown, JOBSEG_LEFT, NULL);
+    ok (atomic_load (&slot->state) == JOBSEG_READY, "the slot is not written after the job is closed");
     is_error (bootstrap_open (&second, &job, &err), ACCEL_OK, "");
     bootstrap_ready (&second);
     bootstrap_leave (&second, JOBSEG_LEFT, NULL);

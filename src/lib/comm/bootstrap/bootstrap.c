@@ -142,6 +142,7 @@ bootstrap_close (struct bootstrap *bootstrap)
 {
     watch_local_destroy (bootstrap->source);
     bootstrap->source = NULL;
+    bootstrap->slot = NULL; /* the segment is detached next */
     if (bootstrap->member && getpid () == bootstrap->pid)
         atomic_store (&member, 0);
     bootstrap->member = false;
