@@ -278,7 +278,7 @@ main (int argc, char **argv)
     }
     snprintf (path, sizeof path, "%s", argv[1]);
     tensor_bytes = (mib << 20) / TENSORS;
-    must (accel_open (&acc, NULL, &err));
+    must (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err));
     make_model ();
     long before = peak_kib ();
     for (size_t round = 0; round < rounds; round++)

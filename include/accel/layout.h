@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models of memory that a program lays out itself: one array and a table of its parameters, or an array of structs.
- * The model creates the tensors, which are views: nothing is copied. */
+ * The model creates the tensors, which are views: nothing is copied.
+ *
+ * If accel_prepare() places the model on a GPU (train.h), the views are of memory there, and the array, or the pointers
+ * in the structs, must not be used until the model goes back: take all addresses from accel_model_parameter() or
+ * accel_model_get_parameter() after accel_prepare().  Rows without gaps are adjacent there, too; distances over a gap
+ * change.  Programs that compute on the processor set `cpu` or `without_device_placement` of accel_options. */
 #ifndef ACCEL_LAYOUT_H
 #define ACCEL_LAYOUT_H
 
@@ -36,7 +41,8 @@ struct accel_array {
  * arrays: accel_model_parameter() and accel_model_get_parameter() return them.
  *
  * Averaging copies nothing if `grad` is NULL or was allocated with accel_alloc().  In other memory, adjacent rows are
- * averaged in place.  Pass `grad` if the program clears or reads all gradients as one array, for example with memset().
+ * averaged in place.  Pass `grad` if the program clears or reads all gradients as one array on the processor, for
+ * example with memset().
  *
  * @param array  copied
  * @param rows   [row_count]; copied

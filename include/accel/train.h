@@ -235,15 +235,16 @@ ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double
  * rank 0, and gradients without memory get it.  If accel_device() is a GPU, a model in host memory is placed there,
  * unless accel_options.without_device_placement is set: `data` and `device` of its tensors change, and tensors that
  * share memory still do; masters and the states of its optimizers go with it.  The program's memory stays its own, must
- * stay valid, and gets the values when the model goes back: in accel_unwrap_model(), accel_free_memory(), accel_close()
- * or accel_model_destroy().  Loaders: data, fields, options and position are compared between ranks
+ * stay valid and writable, and gets the values when the model goes back: in accel_unwrap_model(), accel_free_memory(),
+ * accel_close() or accel_model_destroy().  Frozen parameters may be in read-only memory: only pages with values that
+ * have changed are written.  Loaders: data, fields, options and position are compared between ranks
  * (except workers, prefetch and timeout_ms, and the number of samples if only rank 0 reads); from then on, each process
  * gets its own batches.  Optimizers and schedulers: their kinds and numbers are compared between ranks.
  *
  * @param err  before the objects, because variable arguments come last in C; may be NULL
  * @retval ACCEL_ERR_INVALID      the ranks' objects differ (`text` names the first difference), or an object belongs to
  *                                another `acc`.  Objects before the one that failed are prepared
- * @retval ACCEL_ERR_NOMEM        not enough memory, for example on the GPU: the model is where it was
+ * @retval ACCEL_ERR_NOMEM        not enough memory, for example on the GPU of any rank: the model is where it was
  * @retval ACCEL_ERR_UNSUPPORTED  the model shares memory with another one that has been placed on a GPU
  */
 #define accel_prepare(acc, err, ...) accel_prepare_at (ACCEL_HERE, (acc), (err), __VA_ARGS__, ACCEL_PREPARE_END)
@@ -262,7 +263,8 @@ ACCEL_API void *accel_prepare_end_mark (void);
  *
  * @retval ACCEL_ERR_INVALID  @p model belongs to another `acc`, or is in its backward pass
  * @retval ACCEL_ERR_NOMEM    nothing has changed
- * @retval ACCEL_ERR_SYSTEM   the GPU has failed; nothing has changed
+ * @retval ACCEL_ERR_SYSTEM   the GPU has failed: the model is still there, and the program's memory may have some of
+ *                            the values
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_error *err);

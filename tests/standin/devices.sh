@@ -47,6 +47,10 @@ test_expect_success 'a call makes no context on other GPUs' '
 
 test_expect_success 'a model goes to the GPU, back, and there again, with the bits of the CPU' '
     timeout $patience "$standin/place" >out && test "$(grep -c ^ok out)" -eq 2'
+is_long && test_expect_success '... in any order of streams' '
+    for seed in $(seq 10); do
+        STANDIN_SEED=$seed timeout $patience "$standin/place" >out && test "$(grep -c ^ok out)" -eq 2 || return 1
+    done'
 test_expect_success 'a model that cannot go there, or back, stays as it was' '
     timeout $patience "$standin/place" errors >out && test "$(grep -c ^ok out)" -eq 10 &&
     timeout $patience "$standin/place" lost >out && test "$(grep -c ^ok out)" -eq 4'
