@@ -185,7 +185,9 @@ struct accel_engine {
     /* All members from here on are optional. */
 
     /** Whether the collective that this rank is in, the oldest of those in flight, still lacks something from @p rank.
-     *  Without it, look() takes a rank for late as long as its ledger does not show that it has finished. */
+     *  Without it, look() takes a rank for late as long as its ledger does not show that it has finished.  An engine
+     *  with ACCEL_ENGINE_ASYNC_PROGRESS may say yes if it cannot know: look() then reads the ledgers of ranks that
+     *  left. */
     bool (*awaits) (void *transport, int rank);
 
     /* Collectives that do not block.  Without these three, libaccel makes a thread for each communicator that calls

@@ -453,6 +453,22 @@ act_start_and_exit (struct job *job, struct accel_error *err)
     _exit (status ? 3 : 7);
 }
 
+/* The victim exchanges so many messages with the rank after it that its ledger shows no call of all any more. */
+static enum accel_status
+exchange_many (struct job *job, struct accel_error *err)
+{
+    enum { MESSAGES = 70 };
+    bool is_victim = job->rank == job->victim;
+    enum accel_status status = ACCEL_OK;
+    int other = is_victim ? next_rank (job) : job->victim;
+    if (!is_victim && job->rank != (job->victim + 1) % job->size)
+        return ACCEL_OK;
+    for (int i = 0; i < MESSAGES && !status; i++)
+        status = i % 2 == is_victim ? accel_comm_send (job->comm, few, 8, ACCEL_FLOAT32, other, err)
+                                    : accel_comm_recv (job->comm, few, 8, ACCEL_FLOAT32, other, err);
+    return status;
+}
+
 /* In a group, whose thread is not that of the world. */
 static enum accel_status
 act_start_in_group (struct job *job, struct accel_error *err)
@@ -481,6 +497,7 @@ static const struct scenario {
     uint32_t timeout_ms;
     enum accel_status status;
     const char *words[4]; /* "%v" is the victim's name; of the first two one suffices where both are there */
+    bool exchanges;       /* the victim and the rank after it, many messages, before it happens */
 } scenarios[] = {
     { "exits", act_exit, act_reduces, false, false, 0, ACCEL_ERR_PEER,
       { "%v exited with status 7", "%v ended (process", "accel_comm_all_reduce", NULL } },
@@ -496,6 +513,8 @@ static const struct scenario {
       { "%v exited with status 7", "%v ended (process", "accel_comm_all_reduce", NULL } },
     { "closes", NULL, act_barrier, false, false, 0, ACCEL_ERR_PEER,
       { "%v has left the job (accel_close)", NULL, "accel_comm_barrier", NULL } },
+    { "messages-closes", NULL, act_barrier, false, false, 30000, ACCEL_ERR_PEER,
+      { "%v has left the job (accel_close)", NULL, "accel_comm_barrier", NULL }, .exchanges = true },
     { "other-call", act_gather, act_reduce, true, false, 0, ACCEL_ERR_PEER,
       { "accel_comm_all_gather (float32 x 8)", NULL, "accel_comm_all_reduce (float32 x 8)", "%v" } },
     { "other-name", act_wait, act_barrier, true, false, 0, ACCEL_ERR_PEER,
@@ -706,6 +725,8 @@ main (int argc, char **argv)
     snprintf (job.v, sizeof job.v, "rank %d", job.victim);
     for (int i = 0; !status && i < 3; i++)
         status = act_reduce (&job, &err);
+    if (!status && scenario->exchanges)
+        status = exchange_many (&job, &err);
     if (status)
         wrong (&job, "at first: %s", err.text);
     double begin = now_ms ();

@@ -686,10 +686,19 @@ awaits_3 (void *transport, int rank)
     return rank == 3;
 }
 
+static bool
+awaits_1 (void *transport, int rank)
+{
+    (void) transport;
+    return rank == 1;
+}
+
+#define TIMED_OUT "rank 0 timed out after 300 ms in accel_comm_all_reduce at here.c:7, waiting for "
+
 static void
 test_engine_knows (void)
 {
-    static const struct accel_engine engine = { .awaits = awaits_3 };
+    static const struct accel_engine engine = { .awaits = awaits_3 }, one_is_late = { .awaits = awaits_1 };
     open_job ();
     struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
     watch.engine = &engine;
@@ -704,6 +713,15 @@ test_engine_knows (void)
     is_error (watch_look (&watch, &call, &err), ACCEL_ERR_PEER, "rank 3 has left the job and opened it again; " IN,
               "one that opened again without doing its part is gone");
     close_job ();
+    open_job ();
+    watch.engine = &one_is_late;
+    come (0);
+    overwritten_and_left ();
+    is_error (watch_look (&watch, &call, &err), ACCEL_ERR_PEER, "rank 1 has left the job (accel_close); " IN,
+              "so is one that left, though its ring shows nothing: the engine knows");
+    is_error (watch_time_is_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT
+              "rank 1 (has left the job (accel_close))", "it is missing when the time is out");
+    close_job ();
 }
 
 static bool
@@ -717,7 +735,7 @@ awaits_all (void *transport, int rank)
 static void
 test_engine_knows_nothing (void)
 {
-    static const struct accel_engine engine = { .awaits = awaits_all };
+    static const struct accel_engine engine = { .awaits = awaits_all, .flags = ACCEL_ENGINE_ASYNC_PROGRESS };
     void (*const leaves[]) (void) = { one_finishes_and_leaves, overwritten_and_left, one_finishes_and_opens_again };
     for (size_t i = 0; i < sizeof leaves / sizeof *leaves; i++) {
         open_job ();
@@ -732,6 +750,15 @@ test_engine_knows_nothing (void)
                   "the rank behind it that was killed is");
         close_job ();
     }
+    open_job ();
+    watch.engine = &engine;
+    watch.size = 2;
+    come (0);
+    overwritten_and_left ();
+    struct accel_engine_call two = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
+    is_error (watch_time_is_out (&watch, &two, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT "other ranks",
+              "if nobody is missing, the time is out all the same");
+    close_job ();
     open_job ();
     watch.engine = &engine;
     come (0);

@@ -194,8 +194,10 @@ fetch (struct accel_loader *loader, const struct comm_site *site, size_t number)
     struct placed *placed = &placing->slots[slot];
     placing->memory->lanes->wait (placing->lane, slot); /* its memory on the host is read into again */
     accel_error_clear (&placed->failure);
-    enum accel_status status = ACCEL_OK;
-    if (!placed->unsent) {
+    /* If that failed, the copy may still be on its way: nothing is read.  Where rank 0 reads for all, this rank takes
+     * part in sending the batch, which is not in pinned memory. */
+    enum accel_status status = placing->ahead ? memory_check (placing->device, &placed->failure) : ACCEL_OK;
+    if (!status && !placed->unsent) {
         placed->handed = (struct handed){ .is_last = true };
         status = loader->source->next (loader, site, &placed->handed, &placed->failure);
         placed->unsent = status ? NULL : placed->handed.batch;

@@ -26,19 +26,27 @@ has_left (const struct watch *watch, int rank)
     return atomic_load (&slot->generation) != watch->generation || atomic_load (&slot->state) == JOBSEG_LEFT;
 }
 
-/* Whether this rank's collective lacks something from @rank.  An engine that does not know, like nccl, says yes for
- * all: who has done its part and left is not to blame all the same. */
+/* One whose works move on by themselves, like nccl, may say that it awaits all: it cannot see who has come. */
+static bool
+engine_knows (const struct accel_engine *engine)
+{
+    return !(engine->flags & ACCEL_ENGINE_ASYNC_PROGRESS);
+}
+
+/* Whether this rank's collective lacks something from @rank.  If the engine does not know, who has done its part and
+ * left is not to blame. */
 static bool
 is_awaited (const struct watch *watch, const struct accel_engine_call *call, int rank)
 {
+    const struct accel_engine *engine = watch->engine;
     struct watch_entry entry;
     bool found;
     if (rank == watch->rank)
         return false;
     bool left = has_left (watch, rank);
-    if (watch->engine && watch->engine->awaits) {
-        bool awaits = watch->engine->awaits (watch->transport, rank);
-        if (!awaits || !left)
+    if (engine && engine->awaits) {
+        bool awaits = engine->awaits (watch->transport, rank);
+        if (!awaits || !left || engine_knows (engine))
             return awaits;
     }
     enum watch_where where = watch_find (watch, call, rank, &entry, &found);
@@ -200,12 +208,12 @@ enum accel_status
 watch_time_is_out (void *context, const struct accel_engine_call *call, struct accel_error *err)
 {
     const struct watch *watch = context;
-    char site[160], missing[ACCEL_ERROR_TEXT_SIZE] = "other ranks";
+    char site[160], missing[ACCEL_ERROR_TEXT_SIZE] = "";
     if (watch->source)
         list_missing (watch, call, missing, sizeof missing);
     watch_describe_site (call->site, site, sizeof site);
     return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d timed out after %u ms in %s, waiting for %s",
-                       watch_name (watch, watch->rank), watch->timeout_ms, site, missing);
+                       watch_name (watch, watch->rank), watch->timeout_ms, site, *missing ? missing : "other ranks");
 }
 
 enum accel_status
