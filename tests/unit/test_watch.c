@@ -324,36 +324,15 @@ overwritten_next (void)
     atomic_store (&slot_of (1)->state, JOBSEG_LEFT);
 }
 
-static void
-other_kind (void)
-{
-    come (1)->kind = ACCEL_ENGINE_BARRIER;
-}
-static void
-other_call (void)
-{
-    come (1)->call = JOBSEG_CALL_REDUCE;
-}
-static void
-other_dtype (void)
-{
-    come (1)->dtype = ACCEL_INT32;
-}
-static void
-other_count (void)
-{
-    come (2)->count = 5;
-}
-static void
-other_op (void)
-{
-    come (1)->op = ACCEL_MAX;
-}
-static void
-other_root (void)
-{
-    come (1)->root = 1;
-}
+/* What one rank calls differently. */
+#define OTHER(name, rank, change) static void name (void) { come (rank)->change; }
+OTHER (other_kind, 1, kind = ACCEL_ENGINE_BARRIER)
+OTHER (other_call, 1, call = JOBSEG_CALL_REDUCE)
+OTHER (other_dtype, 1, dtype = ACCEL_INT32)
+OTHER (other_count, 2, count = 5)
+OTHER (other_op, 1, op = ACCEL_MAX)
+OTHER (other_root, 1, root = 1)
+
 static void
 other_shape (void)
 {
@@ -679,18 +658,14 @@ test_differ (void)
     close_job ();
 }
 
-static bool
-awaits_3 (void *transport, int rank)
-{
-    (void) transport;
-    return rank == 3;
-}
+static int awaited; /* by the engine; ALL: it does not know */
+enum { ALL = -1 };
 
 static bool
-awaits_1 (void *transport, int rank)
+awaits (void *transport, int rank)
 {
     (void) transport;
-    return rank == 1;
+    return awaited == ALL || rank == awaited;
 }
 
 #define TIMED_OUT "rank 0 timed out after 300 ms in accel_comm_all_reduce at here.c:7, waiting for "
@@ -698,7 +673,8 @@ awaits_1 (void *transport, int rank)
 static void
 test_engine_knows (void)
 {
-    static const struct accel_engine engine = { .awaits = awaits_3 }, one_is_late = { .awaits = awaits_1 };
+    static const struct accel_engine engine = { .awaits = awaits };
+    awaited = 3;
     open_job ();
     struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
     watch.engine = &engine;
@@ -714,7 +690,8 @@ test_engine_knows (void)
               "one that opened again without doing its part is gone");
     close_job ();
     open_job ();
-    watch.engine = &one_is_late;
+    watch.engine = &engine;
+    awaited = 1;
     come (0);
     overwritten_and_left ();
     is_error (watch_look (&watch, &call, &err), ACCEL_ERR_PEER, "rank 1 has left the job (accel_close); " IN,
@@ -724,18 +701,12 @@ test_engine_knows (void)
     close_job ();
 }
 
-static bool
-awaits_all (void *transport, int rank)
-{
-    (void) transport, (void) rank;
-    return true;
-}
-
 /* After an error of the network, NCCL's engine misses all. */
 static void
 test_engine_knows_nothing (void)
 {
-    static const struct accel_engine engine = { .awaits = awaits_all, .flags = ACCEL_ENGINE_ASYNC_PROGRESS };
+    static const struct accel_engine engine = { .awaits = awaits, .flags = ACCEL_ENGINE_ASYNC_PROGRESS };
+    awaited = ALL;
     void (*const leaves[]) (void) = { one_finishes_and_leaves, overwritten_and_left, one_finishes_and_opens_again };
     for (size_t i = 0; i < sizeof leaves / sizeof *leaves; i++) {
         open_job ();
