@@ -8,6 +8,7 @@
  *   mpi_bounds threads     the engine's thread ends with the job
  *   mpi_bounds serialized  after MPI_Init_thread() of the program, the engine has no thread
  *   mpi_bounds mixed       rank 2, on a host with rank 1, waits for it in MPI's own words, with a broadcast in flight
+ *   mpi_bounds freed       rank 0 gives up, and frees its buffer, before rank 1 has read it
  *   mpi_bounds unsent      rank 1 has its part of a broadcast before rank 2 has got what rank 1 says of it */
 #include <config.h>
 
@@ -216,6 +217,29 @@ wait_in_mpi (void)
     MPI_Finalize ();
 }
 
+/* Rank 1 starts a broadcast, but sees to it only when rank 0 has waited in vain. */
+static void
+read_late (void)
+{
+    enum { BYTES = 256 << 10, NAP_US = 10000, NAPS = 10000, SHORT_MS = 2500, LONG_MS = 60000 };
+    struct accel_work *work;
+    void *values;
+    MPI_Init (NULL, NULL);
+    join_job (is_first () ? SHORT_MS : LONG_MS);
+    must (!accel_alloc (acc, &values, BYTES, &err), "accel_alloc");
+    memset (values, rank ? 0 : 7, BYTES);
+    must (!accel_comm_broadcast_start (world, values, BYTES, ACCEL_UINT8, 0, &work, &err), "start");
+    for (int i = 0; rank == 1 && i < NAPS && access ("freed", F_OK); i++)
+        usleep (NAP_US);
+    enum accel_status status = accel_work_wait (work, &err);
+    must (rank != 0 || status == ACCEL_ERR_TIMEOUT, "rank 0 does not give up");
+    must (rank != 1 || status, is_filled (values, BYTES, 7) ? "not late" : "memory that was freed is broadcast");
+    must (rank != 1 || (status == ACCEL_ERR_PEER && strstr (err.text, "rank 0 gave up: ")), "not who gave up");
+    accel_free (acc, values);
+    FILE *file = rank == 0 ? fopen ("freed", "w") : NULL;
+    must (rank != 0 || (file && !fclose (file)), "a file");
+}
+
 /* ---- what MPI still has ---- */
 
 /* The engine calls these two: no message is sent before its receiver takes it. */
@@ -285,6 +309,7 @@ main (int argc, char **argv)
         { "early", give_up_first, false }, { "full", fill_arena, false }, { "crowded", crowd_group, false },
         { "unshared", unshare_memory, false },
         { "threads", end_thread, true },   { "serialized", have_no_thread, true }, { "mixed", wait_in_mpi, true },
+        { "freed", read_late, false },
         { "unsent", send_all, true },
     };
     const char *how = argc > 1 ? argv[1] : "";
@@ -298,5 +323,7 @@ main (int argc, char **argv)
     printf ("as expected\n");
     if (!scenarios[i].closes)
         accel_close (acc);
+    if (scenarios[i].run == read_late)
+        MPI_Finalize ();
     return 0;
 }

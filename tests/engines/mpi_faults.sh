@@ -50,6 +50,8 @@ test_expect_success 'the thread of the engine ends with the job' 'bounds 2 "1 1"
 test_expect_success 'beside MPI of the program, the engine has no thread' 'bounds 2 "1 1" serialized'
 test_expect_success 'a program may wait for another rank in MPI itself, with a call in flight' 'bounds 3 "1 2" mixed'
 test_expect_success 'a call is not over before MPI has sent all of it' 'bounds 3 "2 1" unsent'
+is_long && test_expect_success 'a broadcast does not end well if its root gave up, and freed the buffer, before it was read' '
+    bounds 3 "2 1" freed'
 # steps RANKS LAYOUT HOW: in states that only rare timing would bring about
 steps () {
     under_mpirun "$1" ./layout "$2" "$builddir/tests/engines/mpi_steps" "$3" >out 2>&1 || :

@@ -134,6 +134,7 @@ struct marks {
     _Atomic uint64_t written; /* messages on its board */
     _Atomic uint64_t seen;   /* messages that it has read on the board of each other rank, and has written itself */
     _Atomic uint64_t read;   /* messages of each rank of the other hosts that it has read */
+    _Atomic uint64_t broken; /* 1 + pieces of calls that have ended well here; the next call has failed; 0: none has */
     _Atomic uint64_t left;   /* other ranks of the host that have destroyed the group, and read here no more */
 } __attribute__ ((aligned (128)));
 
@@ -494,6 +495,8 @@ bool tiers_serve (const struct team *team, const struct accel_engine_call *call)
 void tiers_plan (struct flight *flight);
 /** @return whether it is over */
 bool tiers_advance (struct flight *flight);
+/** A call has failed: tell the ranks of this host, before its buffers are freed. */
+void tiers_fail (const struct team *team);
 /** Whether rank @p rank of this host is not through with it. */
 bool tiers_await (const struct flight *flight, int rank);
 

@@ -214,6 +214,8 @@ team_fail (struct team *team, enum accel_status status, const struct accel_error
 {
     for (struct flight *flight = team->first; flight; flight = flight->next)
         if (!flight->over) {
+            if (!team->has_failed)
+                tiers_fail (team);
             team->has_failed = flight->over = true;
             flight->status = status;
             flight->error = *err;

@@ -494,6 +494,30 @@ number_pieces (struct flight *flight)
     return true;
 }
 
+/* Whether the call has failed on another rank of this host, whose buffer may be freed, and was read all the same. */
+static bool
+is_broken (const struct flight *flight)
+{
+    const struct places *places = places_of (flight);
+    uint64_t end = flight->tiers.base + flight->tiers.pieces;
+    atomic_thread_fence (memory_order_acquire);
+    for (int local = 0; local < places->size; local++) {
+        uint64_t broken = read_mark (&places->marks[local]->broken);
+        if (broken && broken - 1 < end)
+            return true;
+    }
+    return false;
+}
+
+void
+tiers_fail (const struct team *team)
+{
+    const struct places *places = team->places;
+    struct marks *own = places ? places->marks[places->rank] : NULL;
+    if (own && !read_mark (&own->broken))
+        atomic_store (&own->broken, places->finished + 1);
+}
+
 bool
 tiers_advance (struct flight *flight)
 {
@@ -505,7 +529,7 @@ tiers_advance (struct flight *flight)
     if (tiers->base != flight->team->places->finished)
         return false;
     if (!call_reduces (flight->call)) {
-        if (!spread_advance (flight) || flight->window->left)
+        if (!spread_advance (flight) || flight->window->left || is_broken (flight))
             return false;
         flight->team->places->finished += tiers->pieces;
         return true;
@@ -514,7 +538,7 @@ tiers_advance (struct flight *flight)
     carry (flight);
     take (flight);
     if (tiers->taken < tiers->pieces || tiers->next < tiers->pieces || tiers->finished < tiers->begun
-        || flight->window->left || !have_all (flight, true, tiers->pieces - 1))
+        || flight->window->left || !have_all (flight, true, tiers->pieces - 1) || is_broken (flight))
         return false;
     flight->team->places->finished += tiers->pieces;
     return true;
