@@ -192,7 +192,8 @@ test_expect_success '... also if a group of theirs is not there yet, before and 
     for what in started group; do
         failing 2 STANDIN_NO_SPLIT=yes $what && test $status = 137 && grep "^rank 1: .*status 5: rank 0 .*; rank 1 is waiting for it in accel_comm_all_reduce" out || return 1
     done'
-test_expect_success '... and if the group is one of such a group' '
+# The program sets a variable that the stand-in reads on another thread.
+is_thread_sanitized || test_expect_success '... and if the group is one of such a group' '
     STANDIN_NO_SPLIT=yes failing 2 nested && test $status = 3 &&
     for rank in 0 1; do
         grep "^rank $rank: comm_all_reduce: status .*: .*NCCL: asynchronous error: internal error" out || return 1
