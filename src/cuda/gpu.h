@@ -9,8 +9,17 @@
 
 /** Calls of the runtime, up to the first that fails.
  *  @param stream    the program's
- *  @param[out] name  of that one */
-typedef cudaError_t gpu_calls (void *user, cudaStream_t stream, const char **name);
+ *  @param[out] call  its name */
+typedef cudaError_t gpu_calls (void *user, cudaStream_t stream, const char **call);
+
+/** The next of them, in a function with @p call and a variable `error`, which is 0 so far. */
+#define TRY(function, ...)                  \
+    do {                                    \
+        if (!error) {                       \
+            *call = #function;              \
+            error = function (__VA_ARGS__); \
+        }                                   \
+    } while (0)
 
 /** Make @p calls on @p device, of which an error is kept.
  *  @param may_wait  for the GPU: other threads can use it meanwhile

@@ -17,15 +17,6 @@ struct memory_lane {
     cudaEvent_t copied[MEMORY_LANE_SLOTS];
 };
 
-/* In a function whose variable `error` is 0 so far. */
-#define TRY(function, ...)                  \
-    do {                                    \
-        if (!error) {                       \
-            *name = #function;              \
-            error = function (__VA_ARGS__); \
-        }                                   \
-    } while (0)
-
 /* ---- pinned memory ---- */
 
 struct pinned {
@@ -35,7 +26,7 @@ struct pinned {
 
 /* That there is too little of it is no error of the GPU. */
 static cudaError_t
-call_pin (void *user, cudaStream_t stream, const char **name)
+call_pin (void *user, cudaStream_t stream, const char **call)
 {
     struct pinned *pinned = user;
     cudaError_t error = cudaSuccess;
@@ -59,7 +50,7 @@ pin (DLDevice device, size_t bytes)
 }
 
 static cudaError_t
-call_unpin (void *user, cudaStream_t stream, const char **name)
+call_unpin (void *user, cudaStream_t stream, const char **call)
 {
     cudaError_t error = cudaSuccess;
     (void) stream;
@@ -77,7 +68,7 @@ unpin (DLDevice device, void *memory)
 /* ---- a lane ---- */
 
 static cudaError_t
-call_open (void *user, cudaStream_t stream, const char **name)
+call_open (void *user, cudaStream_t stream, const char **call)
 {
     struct memory_lane *lane = user;
     cudaError_t error = cudaSuccess;
@@ -90,7 +81,7 @@ call_open (void *user, cudaStream_t stream, const char **name)
 }
 
 static cudaError_t
-call_close (void *user, cudaStream_t stream, const char **name)
+call_close (void *user, cudaStream_t stream, const char **call)
 {
     struct memory_lane *lane = user;
     cudaError_t error = cudaSuccess;
@@ -129,7 +120,7 @@ open_lane (DLDevice device)
 }
 
 static cudaError_t
-call_begin (void *user, cudaStream_t stream, const char **name)
+call_begin (void *user, cudaStream_t stream, const char **call)
 {
     struct memory_lane *lane = user;
     cudaError_t error = cudaSuccess;
@@ -152,7 +143,7 @@ struct copying {
 };
 
 static cudaError_t
-call_copy (void *user, cudaStream_t stream, const char **name)
+call_copy (void *user, cudaStream_t stream, const char **call)
 {
     const struct copying *copy = user;
     cudaError_t error = cudaSuccess;
@@ -175,7 +166,7 @@ struct mark {
 };
 
 static cudaError_t
-call_end (void *user, cudaStream_t stream, const char **name)
+call_end (void *user, cudaStream_t stream, const char **call)
 {
     const struct mark *mark = user;
     cudaError_t error = cudaSuccess;
@@ -191,7 +182,7 @@ end (struct memory_lane *lane, unsigned slot)
 }
 
 static cudaError_t
-call_follow (void *user, cudaStream_t stream, const char **name)
+call_follow (void *user, cudaStream_t stream, const char **call)
 {
     const struct mark *mark = user;
     cudaError_t error = cudaSuccess;
@@ -206,7 +197,7 @@ follow (struct memory_lane *lane, unsigned slot)
 }
 
 static cudaError_t
-call_wait (void *user, cudaStream_t stream, const char **name)
+call_wait (void *user, cudaStream_t stream, const char **call)
 {
     const struct mark *mark = user;
     cudaError_t error = cudaSuccess;

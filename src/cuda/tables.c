@@ -88,15 +88,6 @@ overlap (const struct memory_list *list)
     return found;
 }
 
-/* In a function whose variable `error` is 0 so far. */
-#define TRY(function, ...)                  \
-    do {                                    \
-        if (!error) {                       \
-            *call = #function;              \
-            error = function (__VA_ARGS__); \
-        }                                   \
-    } while (0)
-
 static cudaError_t
 make_room (struct kept *kept, size_t items, size_t blocks, const char **call)
 {

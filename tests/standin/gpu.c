@@ -9,6 +9,7 @@
 #include "lib/data/batch.h"
 #include "lib/memory/device.h"
 #include "lib/memory/memory.h"
+#include "tests/standin/must.h"
 #include "tests/tap.h"
 
 #include <dlfcn.h>
@@ -16,18 +17,6 @@
 #include <stdlib.h>
 
 enum { BATCH = 64, EPOCHS = 2, PARAMETERS = 4 };
-
-static struct accel_error err;
-
-static void
-must (enum accel_status status, const char *what)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s: %s\n", what, err.text);
-    exit (1);
-}
-#define MUST(call) must (call, #call)
 
 struct run {
     struct accel *acc;

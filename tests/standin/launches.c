@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "lib/memory/memory.h"
+#include "tests/standin/must.h"
 #include "tests/standin/standin.h"
 #include "tests/tap.h"
 
@@ -16,19 +17,8 @@
 
 enum { MOST = 120, MANY = 40, FEW = 10, FIRST_STEPS = 2, STEPS = 4, TYPES = 4 };
 
-static struct accel_error err;
 static bool is_large;
 static void (*count_calls) (struct standin_counts *counts);
-
-static void
-must (enum accel_status status, const char *what)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s: %s\n", what, err.text);
-    exit (1);
-}
-#define MUST(call) must (call, #call)
 
 static const enum accel_dtype types[TYPES]
     = { ACCEL_FLOAT32, ACCEL_BFLOAT16, ACCEL_FLOAT8_E4M3FN, ACCEL_FLOAT8_E5M2 };

@@ -6,6 +6,7 @@
 
 #include "lib/memory/memory.h"
 #include "tests/ranks.h"
+#include "tests/standin/must.h"
 
 #include <accel/accel.h>
 #include <cuda_runtime_api.h>
@@ -15,7 +16,6 @@
 
 enum { SAMPLES = 43, BATCH = 4, WIDTH = 300, MOST = 2000, NOTES = 1 << 16 };
 
-static struct accel_error err;
 static DLDevice gpu = { .device_type = kDLCUDA }; /* of this rank */
 static struct accel *acc;
 
@@ -24,16 +24,6 @@ static struct {
     __typeof__ (&cudaMemcpyAsync) copy;
     __typeof__ (&cudaSetDevice) set;
 } cuda;
-
-static void
-must (enum accel_status status, const char *what)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s: %s\n", what, err.text);
-    exit (1);
-}
-#define MUST(call) must (call, #call)
 
 static void
 find_cuda (void)

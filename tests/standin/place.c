@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "lib/memory/memory.h"
+#include "tests/standin/must.h"
 #include "tests/tap.h"
 
 #include <accel/accel.h>
@@ -17,18 +18,6 @@
 #include <unistd.h>
 
 enum { PARAMETERS = 8, RESULT_BYTES = 1 << 20 };
-
-static struct accel_error err;
-
-static void
-must (enum accel_status status, const char *what)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s: %s\n", what, err.text);
-    exit (1);
-}
-#define MUST(call) must (call, #call)
 
 /* ---- a model with everything ---- */
 
