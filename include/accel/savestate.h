@@ -154,8 +154,8 @@ accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uin
  * @retval ACCEL_ERR_INVALID  no checkpoint there; different objects were prepared or registered.  `sys_errno` is ENOENT
  *                            if the project has no checkpoint yet, and never otherwise
  * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object, such as an optimizer that was created
- *                            without the momentum or amsgrad of the saved one.  In the second case objects may have been
- *                            changed already
+ *                            without the momentum or amsgrad of the saved one.  In the second case objects may
+ *                            have been changed already
  */
 #define accel_load_state(...) accel_load_state_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
