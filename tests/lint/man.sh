@@ -26,6 +26,11 @@ else
     test_skip 'groff warns of nothing' 'no groff'
 fi
 
+test_expect_success 'examples fit into 80 columns' '
+    ! awk "/^\.Bd/ { width = /-offset/ ? 69 : 75 } /^\.Ed/ { width = 0 }
+           width { line = \$0; gsub (/\\\\[e&-]/, \".\", line); if (length (line) > width) print FILENAME \":\" FNR \": \" \$0 }" \
+        "$srcdir"/man/*.[1357] | grep .'
+
 # libaccel(3) names every function (collectives by their macro) and every status, with the words of the header.
 grep -oE 'Fn accel_[a-z0-9_]+' "$srcdir/man/libaccel.3" | sed 's/Fn //' | sort -u >named
 cat "$srcdir"/include/accel/*.h | awk '/^ACCEL_API/ { text = "" ; open = 1 }
