@@ -17,6 +17,9 @@ test_expect_success 'macros in lines of text, which mandoc takes for words' '
             { echo "in $page" && return 1; }
     done'
 
+test_expect_success 'headings whose first word is a macro lose it' \
+    '! grep -nE "^\.S[sh] (Ad|An|Ap|Ar|At|Do|Er|Ex|In|Lb|Li|Ms|Nd|Nm|No|Ns|Op|Os|Pa|Re|So|St|Tn|Up|Va) " "$srcdir"/man/*.[1357]'
+
 # The formatter that Debian's man(1) uses, at 80 columns: lines that it cannot break stand out of the page.
 if command -v groff >/dev/null; then
     test_expect_success 'groff warns of nothing' \
