@@ -519,6 +519,33 @@ static const struct memory memory_cuda = {
 
 /* ---- which GPU ---- */
 
+/* Whether the machine just has no GPU, or no driver, or hides them: any other error is one that its user should know. */
+static bool
+is_absence (cudaError_t error)
+{
+    int driver = 0;
+    return !error || error == cudaErrorNoDevice
+           || (error == cudaErrorInsufficientDriver && !cudaDriverGetVersion (&driver) && !driver);
+}
+
+static enum accel_status
+check_kernels (int device, struct accel_error *err)
+{
+    int major, minor;
+    if (cudaDeviceGetAttribute (&major, cudaDevAttrComputeCapabilityMajor, device)
+        || cudaDeviceGetAttribute (&minor, cudaDevAttrComputeCapabilityMinor, device)) {
+        cudaGetLastError (); /* which the first call on the device has, too */
+        return ACCEL_OK;
+    }
+    if (cuda_has_kernels (major, minor))
+        return ACCEL_OK;
+    return gpu_helper->fail (err, ACCEL_ERR_SYSTEM,
+                             "accel_device_cuda.so was not compiled for cuda:%d, whose compute capability is %d.%d: "
+                             "configure libaccel with CUDA_ARCHITECTURES=%d%d, or choose other GPUs with "
+                             "CUDA_VISIBLE_DEVICES",
+                             device, major, minor, major, minor);
+}
+
 /* CUDA has sorted out CUDA_VISIBLE_DEVICES: indices, UUIDs and MIG instances.  What is left counts from 0; more ranks
  * than GPUs share them. */
 static enum accel_status
@@ -530,13 +557,14 @@ choose (const struct device_helpers *helpers, int local_rank, int *device, struc
         gpu_helper = helpers;
     cudaError_t error = cudaGetDeviceCount (&count);
     if (error || count < 1) {
+        bool absent = is_absence (error);
         cudaGetLastError ();
-        return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "no GPU can be used: %s%s%.80s",
+        return helpers->fail (err, absent ? ACCEL_ERR_UNSUPPORTED : ACCEL_ERR_SYSTEM, "no GPU can be used: %s%s%.80s",
                               error ? cudaGetErrorString (error) : "none is visible",
                               visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
     }
     *device = local_rank % count;
-    return ACCEL_OK;
+    return check_kernels (*device, err);
 }
 
 __attribute__ ((visibility ("default"))) extern const struct device_module accel_device;
