@@ -519,7 +519,7 @@ static const struct memory memory_cuda = {
 
 /* ---- which GPU ---- */
 
-/* Whether the machine just has no GPU, or no driver, or hides them: any other error is one that its user should know. */
+/* Whether the machine just has no GPU, or no driver, or hides them.  Any other error is one that users should know. */
 static bool
 is_absence (cudaError_t error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of the CUDA runtime, as strict as CUDA's documentation allows.  STANDIN_FAIL=NAME:N[:ERROR] lets the
  * N-th call of a function fail; STANDIN_SKIP=NAME lets it do nothing; STANDIN_DEVICES is the number of devices (1), of
- * which CUDA_VISIBLE_DEVICES leaves some; STANDIN_BYTES is the memory of each, STANDIN_CAPABILITY its compute capability;
- * STANDIN_DRIVER is the version of the driver. */
+ * which CUDA_VISIBLE_DEVICES leaves some; STANDIN_BYTES is the memory of each, STANDIN_CAPABILITY its compute
+ * capability; STANDIN_DRIVER is the version of the driver. */
 #include <config.h>
 
 #include "tests/standin/standin.h"

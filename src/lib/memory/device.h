@@ -31,8 +31,8 @@ struct device_module {
 /** @return the table of functions for GPUs; NULL: there is none, and device_refusal() says why.  Searched once. */
 const struct memory *device_memory (void);
 const char *device_refusal (void);
-/** @return why a module that is installed, or the GPUs of this machine, cannot be used, which a user should know; "": they
- *  can, or there are none */
+/** @return why a module that is installed, or the GPUs of this machine, cannot be used, which users should know; "":
+ *  they can, or there are none */
 const char *device_warning (void);
 
 /** @return the device that a process computes on: a GPU if there is one, unless @p cpu. */
