@@ -106,7 +106,8 @@ shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err
     struct shm_arena *arena = &shm->arena;
     size_t offset, limit = shm->layout.arena_bytes;
     if (getpid () != shm->pid)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_alloc: this process is a fork of the one that opened the job");
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_alloc: this process is a fork of the one that opened the job");
     if (bytes > limit)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: %zu bytes exceed the %zu bytes that each process has",
                            bytes, limit);
