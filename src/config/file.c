@@ -231,8 +231,8 @@ static void
 note_old_key (const struct filedoc *doc, const struct place *place, const struct option *row, struct strlist *problems)
 {
     if (!row && is_of_deepspeed (place))
-        strlist_printf (problems, "%s:%d: '%s' has no effect here: write it in the file of deepspeed_config_file", doc->path,
-                        place->node->line, place->node->key);
+        strlist_printf (problems, "%s:%d: '%s' has no effect here: write it in the file of deepspeed_config_file",
+                        doc->path, place->node->line, place->node->key);
     if (row && option_find_in_file (place->section, place->node->key) != row)
         strlist_printf (problems, "%s:%d: '%s' is an old name; write %s%s%s", doc->path, place->node->line,
                         place->node->key, row->section ? row->section : "", row->section ? ": " : "", row->key);
