@@ -18,8 +18,8 @@ file_choice (const struct option *row, const struct node *node)
     return node->text;
 }
 
-/* What Accelerate's questionnaires have called some keys: of fp8_config, under names that nothing reads; of fsdp_config,
- * from 0.11 to 0.25. */
+/* What Accelerate's questionnaires have called some keys: of fp8_config, under names that nothing reads; of
+ * fsdp_config, in the releases from 0.11 to 0.25. */
 static const struct {
     const char *section, *wrong, *right;
 } old_names[] = {
