@@ -14,6 +14,7 @@
 #include "util/suggest.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,11 +280,22 @@ run (int argc, char **argv, struct strbuf *out, struct fail *fail)
     return 0;
 }
 
+/* A standard stream that the caller has closed (2>&-) would be the next file that we open: messages would go into it.
+ * What takes its place fails, as it would. */
+static void
+keep_standard_streams (void)
+{
+    for (int fd = 0, opened = 0; fd <= 2 && opened >= 0; fd++)
+        if (fcntl (fd, F_GETFD) < 0)
+            opened = open ("/dev/null", fd ? O_RDONLY : O_WRONLY);
+}
+
 int
 main (int argc, char **argv)
 {
     AUTO_STRBUF struct strbuf out = { 0 };
     struct fail fail = { 0 };
+    keep_standard_streams ();
     int status = run (argc, argv, &out, &fail);
     if (status >= 0 && out.failed)
         status = fail_nomem (&fail);

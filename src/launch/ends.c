@@ -19,6 +19,15 @@
 
 enum { REPEAT_MS = 250 }; /* timeout(1) and the like send a signal to us and to our group: that is one */
 
+/* A rank that has joined another group may have left its children in its own. */
+static void
+signal_group (const struct job_rank *rank, int signal)
+{
+    bool is_reached = !kill (-rank->pid, signal);
+    if (!is_reached || getpgid (rank->pid) != rank->pid)
+        kill (rank->pid, signal);
+}
+
 /* A rank that has its own group gets the signal with all its children.  One that is in the keeper's, because it reads
  * the terminal, has got a signal of the terminal already. */
 static void
@@ -29,7 +38,10 @@ signal_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
         const struct job_rank *rank = &job->ranks[i];
         if (!rank->pid || rank->ended || (!rank->own_group && of_terminal))
             continue;
-        kill (rank->own_group ? -rank->pid : rank->pid, signal);
+        if (rank->own_group)
+            signal_group (rank, signal);
+        else
+            kill (rank->pid, signal);
     }
 }
 

@@ -20,12 +20,23 @@ enum {
     NEAR_LINES = 8,     /* of others after a rank's last one, which is still easy to find then */
 };
 
+/* Another launcher, whose end need not be that of the program. */
+static const char *
+name_of_only (const struct job *job)
+{
+    const struct plan *plan = job->plan;
+    bool is_launcher = plan->outside && (plan->path == PATH_MPIRUN || plan->path == PATH_DEEPSPEED);
+    const char *path = is_launcher ? plan->processes[0].argv.items[0] : plan->program;
+    const char *slash = is_launcher ? strrchr (path, '/') : NULL;
+    return slash ? slash + 1 : path;
+}
+
 /* "rank 3", or the program's name where there is but one process. */
 static void
 add_who (const struct job *job, const struct job_rank *rank, struct strbuf *out)
 {
     if (job->plan->world_size == 1)
-        strbuf_printf (out, "%s (process %d on %s)", job->plan->program, (int) rank->pid, job->plan->host);
+        strbuf_printf (out, "%s (process %d on %s)", name_of_only (job), (int) rank->pid, job->plan->host);
     else
         strbuf_printf (out, "rank %d (process %d on %s)", rank->process->rank, (int) rank->pid, job->plan->host);
 }

@@ -138,6 +138,13 @@ test_expect_success 'a report does not take the place of devices, pipes, or our 
         grep "^accelerate: --failure_report: $file: standard error goes there" log && grep old log || return 1
     done && ! test -e started
 '
+test_expect_success 'a standard stream that is closed is neither waited for nor taken for another file' '
+    test_exit 3 timeout $patience "$accelerate" launch --cpu --failure_report r.json sh -c "exit 3" 2>&- &&
+    grep "\"exit_code\":3" r.json &&
+    test_exit 3 timeout $patience "$accelerate" launch --cpu --num_processes 2 --tee 3 --log_dir closed \
+        sh -c "echo out; echo err >&2; exit 3" <&- >&- 2>&- &&
+    cat closed/*/*/*/stdout.log >said && printf "out\nout\n" | diff - said
+'
 test_expect_success 'a job that was told to end is not started again' '
     { "$accelerate" launch --cpu --num_processes 1 --max_restarts 3 sh -c "echo x >>tried; exec sleep 300" 2>err & } &&
     launcher=$! && wait_for test -s tried && kill -TERM $launcher && test_exit 143 wait $launcher &&
@@ -156,11 +163,13 @@ test_expect_success '--max_restarts starts all ranks again' '
     rm tries && test_exit 1 "$accelerate" launch --cpu --num_processes 2 --max_restarts 1 ./again 9 2>err &&
     test "$(grep -c "^0 " tries)" = 2
 '
-test_expect_success 'mpirun is started with its own words' '
+test_expect_success 'mpirun is started with its own words, and is what is named if it is killed' '
     mkdir bin && printf "#!/bin/sh\n[ \"\$1\" != --version ] || { echo mpirun \"(Open MPI)\" 4; exit; }\necho \"\$@\" \${ACCEL_JOB_SEGMENT-none}\n" >bin/mpirun &&
     chmod +x bin/mpirun && echo localhost >hosts &&
     PATH=$PWD/bin:$PATH "$accelerate" launch --cpu --num_processes 4 --mpirun_hostfile hosts ./rank x >got && cat got &&
-    grep -- "--hostfile hosts --npernode 4 -n 4 --bind-to socket ./rank x none" got
+    grep -- "--hostfile hosts --npernode 4 -n 4 --bind-to socket ./rank x none" got &&
+    echo "kill -9 \$\$" >>bin/mpirun && test_exit 137 env PATH="$PWD/bin:$PATH" "$accelerate" launch --cpu --num_processes 4 \
+        --mpirun_hostfile hosts ./rank 2>err && grep "^accelerate: mpirun (process [0-9]* on .*) was killed by signal 9" err
 '
 test_expect_success 'a TPU: torch_xla spawns the named function of the program' '
     mkdir -p xla/torch_xla/distributed && touch xla/torch_xla/__init__.py xla/torch_xla/distributed/__init__.py &&

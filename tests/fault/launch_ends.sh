@@ -50,6 +50,24 @@ else
     test_skip 'a rank that is killed is blamed, not the one that notices it first' 'needs python3'
 fi
 
+cat >joins.py <<'EOF'
+import os, signal, time
+if os.environ["RANK"] == "0":
+    while not os.path.exists("joined"):
+        time.sleep(0.05)
+    os._exit(5)
+os.setpgid(0, os.getppid())
+signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
+open("joined", "w").close()
+time.sleep(300)
+EOF
+if command -v python3 >/dev/null; then
+    test_expect_success 'a rank that has joined another process group gets the signal' '
+        test_exit 5 timeout $patience "$accelerate" launch --grace 60 $two joins.py 2>err && ! grep "had to be killed" err'
+else
+    test_skip 'a rank that has joined another process group gets the signal' 'needs python3'
+fi
+
 program group <<'EOF'
 [ $RANK = 1 ] && await child && exit 5
 (trap 'echo >told; exit' TERM; echo 1 >child; while :; do sleep 0.05; done) &
