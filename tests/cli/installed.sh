@@ -97,6 +97,11 @@ else
         test_skip 'apropos finds functions by their names' 'no mandb'
     fi
 fi
+test_expect_success 'the commands that have a program of their own in the package of Accelerate' '
+    for name in launch config estimate-memory merge-weights; do
+        moved/bin/accelerate-$name --help >out && grep "^usage: accelerate $name " out &&
+        grep "/accelerate-$name\$" installed && grep "/accelerate-$name.fish\$" installed || return 1
+    done'
 test_expect_success 'make uninstall leaves nothing' '
     $make -C "$builddir" -s uninstall DESTDIR="$scratch/staged" && find staged -type f -o -type l -o -name "accel*" >left && cat left &&
     test ! -s left'
