@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Engine mpi: the conformance tests under mpirun, who is refused, and training; mpi_hosts.sh has more of several hosts.
+# Engine mpi: the conformance tests under mpirun, on "several hosts" too, who is refused, and training.
 . "${srcdir:-.}/tests/testlib.sh"
 conformance=$builddir/tests/conformance/conformance
 all="types sizes mixture tensors control arguments memory random objects trees messages groups work rounds"
@@ -39,6 +39,12 @@ if is_long; then
     test_expect_success '4 processes, a quarter of the sizes' '
         limit=$patience && CONFORMANCE_EVERY=4 conforms 4 sizes mixture'
     test_expect_success '3 processes, all suites' 'CONFORMANCE_EVERY=5 conforms 3 $all'
+    test_expect_success 'ranks of two hosts in turns, all suites' '
+        CONFORMANCE_EVERY=5 under_mpirun 4 ./placed "a b a b" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+    test_expect_success '2 hosts of 2 ranks, all suites' '
+        CONFORMANCE_EVERY=5 under_mpirun 4 ./hosts 2 "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+    test_expect_success 'hosts of 2, 1 and 1 ranks, all suites' '
+        CONFORMANCE_EVERY=5 under_mpirun 4 ./layout "2 1 1" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
     test_expect_success '2 processes, more than caches hold' 'conforms 2 large'
     test_expect_success 'more elements than an int can count' '
         under_mpirun 2 "$builddir/tests/engines/mpi_program" large >out && grep -x "2181038077 elements" out'

@@ -1,9 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Engine mpi on "several hosts", whose ranks share memory: calls, groups and the conformance tests.
+# Engine mpi on "several hosts": large calls, and groups, go through the memory of each host.
 . "${srcdir:-.}/tests/testlib.sh"
-conformance=$builddir/tests/conformance/conformance
-all="types sizes mixture tensors control arguments memory random objects trees messages groups work rounds"
 . "$srcdir/tests/engines/under_mpirun.sh"
 
 tiers=$builddir/tests/engines/tiers
@@ -43,12 +41,6 @@ if is_long; then
 6 6 3 3
 EOT
     test_expect_success 'the job is opened again' 'in_tiers 4 "2 2" 4 "99 calls" opens'
-    test_expect_success 'ranks of two hosts in turns, all suites' '
-        CONFORMANCE_EVERY=5 under_mpirun 4 ./placed "a b a b" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
-    test_expect_success '2 hosts of 2 ranks, all suites' '
-        CONFORMANCE_EVERY=5 under_mpirun 4 ./hosts 2 "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
-    test_expect_success 'hosts of 2, 1 and 1 ranks, all suites' '
-        CONFORMANCE_EVERY=5 under_mpirun 4 ./layout "2 1 1" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
     test_expect_success 'without shared memory, MPI does it all' '
         under_mpirun 4 ./layout "2 2" sh -c "ulimit -f 20000 && exec $tiers flights" >out &&
         grep "^mpi, 4 ranks, 0 of which share memory: 33 calls\$" out'
