@@ -122,7 +122,9 @@ _accelerate ()
             [[ ${COMP_WORDS[i]} == = ]] && { ((i++)); continue; }
             # options of config may come before or after its word
             [[ $command == config && ${COMP_WORDS[i]} != lint ]] && { words=''; continue; }
-            if [[ $command == config ]]; then _accelerate_configs; else _accelerate_files -f; fi
+            [[ $command == config ]] && { _accelerate_configs; return; }
+            [[ $command == launch ]] || continue
+            _accelerate_files -f
             return
         elif [[ " $valued " == *" ${name#__} "* && ${COMP_WORDS[i+1]} != = ]]; then
             ((i++))
@@ -242,4 +244,4 @@ _accelerate ()
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
     fi
 }
-complete -F _accelerate accelerate accelerate-launch accelerate-config
+complete -F _accelerate accelerate accelerate-launch accelerate-config accelerate-estimate-memory accelerate-merge-weights

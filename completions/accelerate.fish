@@ -517,12 +517,14 @@ function __accelerate_state
         else if string match -qv -- '-*' $word; and test $command = config -a $word != lint
             set free none # options of config may come before or after its word
         else if not string match -q -- '-*' $word
-            if test $command = config
-                printf '%s\n' value config_file "$current" '' $program
-            else
-                echo after
+            switch $command
+                case config
+                    printf '%s\n' value config_file "$current" '' $program
+                    return
+                case launch
+                    echo after
+                    return
             end
-            return
         else if contains -- $name $valued
             set key $name
         end
@@ -589,7 +591,7 @@ function __accelerate_words
     end
 end
 
-for name in accelerate accelerate-launch accelerate-config
+for name in accelerate accelerate-launch accelerate-config accelerate-estimate-memory accelerate-merge-weights
     complete -c $name -e
     complete -c $name -f -a '(__accelerate_words)'
     complete -c $name -n __accelerate_wants_files -F

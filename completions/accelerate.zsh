@@ -1,4 +1,4 @@
-#compdef accelerate accelerate-launch accelerate-config
+#compdef accelerate accelerate-launch accelerate-config accelerate-estimate-memory accelerate-merge-weights
 # SPDX-License-Identifier: Apache-2.0
 # Completion of accelerate(1) for zsh.  Generated from the option table by `make regen`; do not edit.
 
@@ -475,7 +475,7 @@ _accelerate () {
             # options of config may come before or after its word
             [[ $command == config && $words[i] != lint ]] && { free=(); continue }
             [[ $command == config ]] && { _accelerate_value $program config_file; return }
-            [[ $command != launch ]] && { _files; return }
+            [[ $command != launch ]] && continue
             shift $(( i - 1 )) words
             (( CURRENT -= i - 1 ))
             _normal

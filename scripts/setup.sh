@@ -73,15 +73,19 @@ show_progress () {
     done
 }
 
-# Every step is skipped if nothing changed: a second run starts at once.
-build_in () {
-    folder=$1
-    shift
+make_configure () {
     if [ ! -x configure ] || [ -n "$(find configure.ac -newer configure)" ]; then
         say "generating configure"
         ./bootstrap >bootstrap.log 2>&1 || { tail -n 20 bootstrap.log >&2; die "./bootstrap failed"; }
         rm -f bootstrap.log
     fi
+}
+
+# Every step is skipped if nothing changed: a second run starts at once.
+build_in () {
+    folder=$1
+    shift
+    make_configure
     mkdir -p "$folder"
     if [ ! -f "$folder/Makefile" ]; then
         say "configuring $folder"

@@ -112,9 +112,9 @@ ACCEL_API size_t accel_optimizer_state_count (const struct accel_optimizer *opti
 ACCEL_API const char *accel_optimizer_state_name (const struct accel_optimizer *optimizer, size_t state);
 
 /**
- * @return the state tensor @p name of parameter @p parameter: contiguous float32 in host memory, which may be read and
- *         written between steps and does not move; NULL if there is none of that name, if its group does
- *         not need it, or if the parameter is not trained
+ * @return the state tensor @p name of parameter @p parameter: contiguous float32 on the device of the model, which may
+ *         be read and written between steps, and moves only with the model (accel_prepare()); NULL if there is none of
+ *         that name, if its group does not need it, or if the parameter is not trained
  */
 ACCEL_API DLTensor *accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter,
                                                   const char *name);

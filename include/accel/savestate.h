@@ -14,7 +14,8 @@ struct accel_project_configuration {
     const char *project_dir; /**< where checkpoints are put by automatic naming; NULL: there is none */
     const char *logging_dir; /**< NULL: project_dir */
     bool automatic_checkpoint_naming; /**< save to project_dir/checkpoints/checkpoint_<iteration> */
-    uint64_t total_limit; /**< with automatic naming: keep only this many of the newest checkpoints; 0: all */
+    uint64_t total_limit; /**< with automatic naming: keep only this many checkpoints, the one just saved and those with
+                               the highest numbers; 0: all */
     uint64_t iteration;   /**< number of the next checkpoint; accel_load_state() sets it too */
 };
 
@@ -140,7 +141,8 @@ accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uin
 
 /**
  * Restore what accel_save_state() saved; call it after everything was prepared and registered, in the same order as
- * when it was saved.  The number of processes may be another one.  Collective.
+ * when it was saved.  The number of processes may be another one.  What the checkpoint has of more models, optimizers,
+ * schedulers or loaders than are prepared is ignored, like in Accelerate.  Collective.
  *
  * All files are compared with the manifest's checksums before anything is changed.  With automatic naming and without
  * @p input_dir, the newest checkpoint of the project that is complete and undamaged is loaded; newer ones that are
@@ -150,10 +152,12 @@ accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uin
  * continues that of rank 0 if all ranks had the same; otherwise its generator is left as it is.
  *
  * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
- * @retval ACCEL_ERR_INVALID  no checkpoint there (if the project has none yet, `sys_errno` is ENOENT); different
- *                            objects were prepared or registered
- * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object.  In the second case objects may have been
- *                            changed already
+ * @retval ACCEL_ERR_INVALID  no checkpoint there; an object was prepared that it lacks, or another number of objects is
+ *                            registered.  `sys_errno` is ENOENT if the project has no checkpoint yet, and never
+ *                            otherwise
+ * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object, such as an optimizer that was created
+ *                            without the momentum or amsgrad of the saved one.  In the second case objects may
+ *                            have been changed already
  */
 #define accel_load_state(...) accel_load_state_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -195,7 +199,8 @@ accel_register_for_checkpointing_sized (size_t object_size, struct accel *acc,
  * A hook, which every rank runs before its state is saved or loaded.
  *
  * @param folder          before a save, the temporary folder that becomes the checkpoint: files that a hook writes
- *                        there belong to the checkpoint.  Before a load, the checkpoint's folder
+ *                        there belong to the checkpoint.  Their names are UTF-8, and not "manifest.json".  Before a
+ *                        load, the checkpoint's folder
  * @param without_models  set it on all ranks to leave models to the hook: they are not saved, or not loaded
  */
 typedef enum accel_status (*accel_state_hook) (void *user, const char *folder, bool *without_models,

@@ -99,7 +99,7 @@ role_keys (struct aws *aws, const char *profile, struct path *path, struct found
     path->profiles[path->count++] = profile;
     int result = keys_for_role (aws, profile, path, &by, fail);
     if (result == SOURCE_NONE)
-        result = fail_set (fail, FAIL_GENERAL, "there are no credentials to take the role with");
+        result = fail_set (fail, FAIL_GENERAL, "there are no credentials to assume the role with");
     if (result < 0)
         fail_prefix (fail, "AWS profile '%.100s'", profile);
     else

@@ -38,7 +38,7 @@ config_files_update (struct config *config, const char *path, struct fail *fail)
     filedoc_release (&doc);
     if (!result) {
         printable_put (stdout, path);
-        puts (" is up to date");
+        puts (" is now up to date");
     }
     return result;
 }

@@ -280,6 +280,17 @@ run (int argc, char **argv, struct strbuf *out, struct fail *fail)
     return 0;
 }
 
+/* Whether all that was printed has been written: also what went out before, when the buffer was full. */
+static int
+finish_output (int status, struct fail *fail)
+{
+    int failed = fflush (stdout) ? errno : 0;
+    if (status != 0 || (!failed && !ferror (stdout)))
+        return status;
+    return fail_set (fail, FAIL_GENERAL, "cannot write%s%s", failed ? ": " : " all of the output",
+                     failed ? strerror (failed) : "");
+}
+
 /* A standard stream that the caller has closed (2>&-) would be the next file that we open: messages would go into it.
  * What takes its place fails, as it would. */
 static void
@@ -301,8 +312,7 @@ main (int argc, char **argv)
         status = fail_nomem (&fail);
     if (status >= 0 && out.text)
         fputs (out.text, stdout);
-    if (fflush (stdout) && status == 0)
-        status = fail_set (&fail, FAIL_GENERAL, "cannot write: %s", strerror (errno));
+    status = finish_output (status, &fail);
     if (status >= 0)
         return status;
     fprintf (stderr, "accelerate: %s\n", fail.text);

@@ -51,6 +51,10 @@ void emit_man_commands (const struct command_info *const *commands, size_t count
 void emit_man_command_pages (const struct command_info *const *commands, size_t count, struct strbuf *out);
 /** @} */
 
+/** The names of the command whose words are completed. */
+#define EMIT_PROGRAMS                                                                                                  \
+    "accelerate accelerate-launch accelerate-config accelerate-estimate-memory accelerate-merge-weights"
+
 /** Completion scripts. @{ */
 void emit_bash (const struct command_info *const *commands, size_t count, struct strbuf *out);
 void emit_fish (const struct command_info *const *commands, size_t count, struct strbuf *out);

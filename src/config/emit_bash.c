@@ -82,7 +82,9 @@ static const char middle[] =
     "            [[ ${COMP_WORDS[i]} == = ]] && { ((i++)); continue; }\n"
     "            # options of config may come before or after its word\n"
     "            [[ $command == config && ${COMP_WORDS[i]} != lint ]] && { words=''; continue; }\n"
-    "            if [[ $command == config ]]; then _accelerate_configs; else _accelerate_files -f; fi\n"
+    "            [[ $command == config ]] && { _accelerate_configs; return; }\n"
+    "            [[ $command == launch ]] || continue\n"
+    "            _accelerate_files -f\n"
     "            return\n"
     "        elif [[ \" $valued \" == *\" ${name#__} \"* && ${COMP_WORDS[i+1]} != = ]]; then\n"
     "            ((i++))\n"
@@ -149,5 +151,5 @@ emit_bash (const struct command_info *const *commands, size_t count, struct strb
     strbuf_add (out, middle);
     emit_value_cases (&form, out);
     strbuf_add (out, tail);
-    strbuf_add (out, "complete -F _accelerate accelerate accelerate-launch accelerate-config\n");
+    strbuf_add (out, "complete -F _accelerate " EMIT_PROGRAMS "\n");
 }

@@ -130,7 +130,8 @@ schema_of_type (const struct option *row)
     case OPTION_INT:
     case OPTION_NUMBER: return schema_of_number (row);
     case OPTION_TRIPLE:
-        return json_pack ("{s:[o, {s:s}]}", "anyOf", schema_of_list (schema_of_truth (), 3), "type", "string");
+        return json_pack ("{s:[o, o, {s:s}]}", "anyOf", schema_of_list (schema_of_truth (), 3), schema_of_truth (),
+                          "type", "string");
     case OPTION_LIST:
         return json_pack ("{s:[o, {s:s}]}", "anyOf",
                           schema_of_list (json_pack ("{s:[s, s, s]}", "type", "string", "number", "boolean"), 0),
@@ -200,6 +201,12 @@ add_rest (json_t *properties)
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         json_object_set_new (properties, ignored[i], json_true ());
     json_object_set_new (section_of (properties, "mpirun_config"), "mpirun_ccl", json_true ());
+    const char *section, *key;
+    for (size_t i = 0; (key = file_old_name (i, &section)); i++)
+        json_object_set_new (section_of (properties, section), key,
+                             schema_of_key (option_find (file_new_name (section, key))));
+    for (size_t i = 0; (key = file_deepspeed_key (i)); i++)
+        json_object_set_new (section_of (properties, "deepspeed_config"), key, json_true ());
     json_t *sagemaker = json_pack ("{s:{s:{s:s, s:s}}, s:[s]}", "properties", "compute_environment", "type", "string",
                                    "pattern", "^[Aa][Mm][Aa][Zz][Oo][Nn]_[Ss][Aa][Gg][Ee][Mm][Aa][Kk][Ee][Rr]$",
                                    "required", "compute_environment");

@@ -6,7 +6,7 @@
 #include "config/emit_values.h"
 
 static const char head[] =
-    "#compdef accelerate accelerate-launch accelerate-config\n"
+    "#compdef " EMIT_PROGRAMS "\n"
     "# SPDX-License-Identifier: Apache-2.0\n"
     "# Completion of accelerate(1) for zsh.  Generated from the option table by `make regen`; do not edit.\n"
     "\n"
@@ -64,7 +64,7 @@ static const char tail[] =
     "            # options of config may come before or after its word\n"
     "            [[ $command == config && $words[i] != lint ]] && { free=(); continue }\n"
     "            [[ $command == config ]] && { _accelerate_value $program config_file; return }\n"
-    "            [[ $command != launch ]] && { _files; return }\n"
+    "            [[ $command != launch ]] && continue\n"
     "            shift $(( i - 1 )) words\n"
     "            (( CURRENT -= i - 1 ))\n"
     "            _normal\n"

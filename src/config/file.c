@@ -107,12 +107,22 @@ static const struct {
 };
 
 static bool
+is_of_deepspeed (const struct place *place)
+{
+    const char *key;
+    for (size_t i = 0; same_text (place->section, "deepspeed_config") && (key = file_deepspeed_key (i)); i++)
+        if (!strcmp (key, place->node->key))
+            return true;
+    return false;
+}
+
+static bool
 is_ignored (const struct place *place)
 {
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         if (same_text (ignored[i].section, place->section) && !strcmp (ignored[i].key, place->node->key))
             return true;
-    return false;
+    return is_of_deepspeed (place);
 }
 
 /* A truth value where the row wants a text: YAML made it one, and the author can hardly have meant that. */
@@ -156,6 +166,14 @@ apply_value (struct config *config, const struct option *row, const struct node 
         return fail_set (fail, FAIL_GENERAL, "YAML reads a bare yes, no, on, off, true or false as a boolean: put "
                          "text in quotes");
     const char *text = row->choices ? file_choice (row, node) : node->text;
+    AUTO_STRBUF struct strbuf thrice = { 0 };
+    bool unused;
+    if (row->type == OPTION_TRIPLE && parse_bool (text, &unused) == PARSE_OK) { /* as old questionnaires wrote it */
+        strbuf_printf (&thrice, "%s,%s,%s", text, text, text);
+        if (thrice.failed)
+            return fail_nomem (fail);
+        text = thrice.text;
+    }
     return config_set (config, row, text, (struct origin){ ORIGIN_FILE, node->line }, fail);
 }
 
@@ -208,10 +226,13 @@ find_old_key (const struct place *place)
     return option_find_in_file (NULL, "mixed_precision");
 }
 
-/* What still works, but has another name now. */
+/* What still works, but has another name now; and what belongs in DeepSpeed's own file. */
 static void
 note_old_key (const struct filedoc *doc, const struct place *place, const struct option *row, struct strlist *problems)
 {
+    if (!row && is_of_deepspeed (place))
+        strlist_printf (problems, "%s:%d: '%s' has no effect here: write it in the file of deepspeed_config_file",
+                        doc->path, place->node->line, place->node->key);
     if (row && option_find_in_file (place->section, place->node->key) != row)
         strlist_printf (problems, "%s:%d: '%s' is an old name; write %s%s%s", doc->path, place->node->line,
                         place->node->key, row->section ? row->section : "", row->section ? ": " : "", row->key);

@@ -18,23 +18,51 @@ file_choice (const struct option *row, const struct node *node)
     return node->text;
 }
 
-/* What Accelerate's own questionnaire calls some keys of fp8_config, under names that nothing reads. */
+/* What Accelerate's questionnaires have called some keys: of fp8_config, under names that nothing reads; of
+ * fsdp_config, in the releases from 0.11 to 0.25. */
 static const struct {
-    const char *wrong, *right;
-} fp8_keys[] = {
-    { "amax_history_length", "fp8_amax_history_len" },
-    { "amax_compute_algorithm", "fp8_amax_compute_algo" },
-    { "optimization_level", "fp8_opt_level" },
+    const char *section, *wrong, *right;
+} old_names[] = {
+    { "fp8_config", "amax_history_length", "fp8_amax_history_len" },
+    { "fp8_config", "amax_compute_algorithm", "fp8_amax_compute_algo" },
+    { "fp8_config", "optimization_level", "fp8_opt_level" },
+    { "fsdp_config", "fsdp_backward_prefetch_policy", "fsdp_backward_prefetch" },
+    { "fsdp_config", "backward_prefetch_policy", "fsdp_backward_prefetch" },
 };
 
 const char *
 file_new_name (const char *section, const char *wrong)
 {
-    bool is_fp8 = section && !strcmp (section, "fp8_config");
-    for (size_t i = 0; is_fp8 && i < sizeof fp8_keys / sizeof *fp8_keys; i++)
-        if (!strcmp (wrong, fp8_keys[i].wrong))
-            return fp8_keys[i].right;
+    for (size_t i = 0; section && i < sizeof old_names / sizeof *old_names; i++)
+        if (!strcmp (section, old_names[i].section) && !strcmp (wrong, old_names[i].wrong))
+            return old_names[i].right;
     return NULL;
+}
+
+const char *
+file_old_name (size_t i, const char **section)
+{
+    if (i >= sizeof old_names / sizeof *old_names)
+        return NULL;
+    *section = old_names[i].section;
+    return old_names[i].wrong;
+}
+
+/* The keys at the top of DeepSpeed's own JSON file that deepspeed_config does not have.  People write them there, and
+ * Accelerate passes them over. */
+static const char *const deepspeed_keys[] = {
+    "activation_checkpointing", "aio", "amp", "autotuning", "bf16", "bfloat16", "checkpoint", "comms_logger",
+    "communication_data_type", "compression_training", "csv_monitor", "curriculum_learning", "data_efficiency",
+    "data_types", "dump_state", "elasticity", "flops_profiler", "fp16", "gradient_predivide_factor", "optimizer",
+    "prescale_gradients", "scheduler", "seq_parallel_communication_data_type", "sparse_attention", "sparse_gradients",
+    "steps_per_print", "tensorboard", "train_batch_size", "train_micro_batch_size_per_gpu", "wall_clock_breakdown",
+    "wandb", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "zero_optimization",
+};
+
+const char *
+file_deepspeed_key (size_t i)
+{
+    return i < sizeof deepspeed_keys / sizeof *deepspeed_keys ? deepspeed_keys[i] : NULL;
 }
 
 /* Keys at the top that only one kind of file has; sections but dynamo_config are for machines of one's own. */

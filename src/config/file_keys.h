@@ -14,6 +14,12 @@ const char *file_choice (const struct option *row, const struct node *node);
 /** The present name of a key under which older questionnaires wrote it, or NULL. */
 const char *file_new_name (const char *section, const char *key);
 
+/** Old name @p i and its section, or NULL after the last one. */
+const char *file_old_name (size_t i, const char **section);
+
+/** Key @p i of DeepSpeed's own file that has no effect in deepspeed_config, or NULL after the last one. */
+const char *file_deepspeed_key (size_t i);
+
 /** Whether the file's compute_environment is SageMaker. */
 bool file_is_for_sagemaker (const struct node *root);
 

@@ -26,6 +26,7 @@ static const struct {
     enum fate fate;
 } fates[] = {
     { "fsdp_backward_prefetch", FATE_REMOVED },
+    { "fsdp_backward_prefetch_policy", FATE_REMOVED }, /* its name in old files */
     { "fsdp_sync_module_states", FATE_REMOVED },
     { "fsdp_use_orig_params", FATE_REMOVED },
     { "fsdp_forward_prefetch", FATE_NOT_YET },

@@ -98,7 +98,8 @@ const struct option options[] = {
     { .key = "num_machines", OPT_INT (num_machines, 1, 100000), .dflt = "1", .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",
       .help = "number of machines",
-      .doc = "The number of machines that the job uses. Run the command on each of them." },
+      .doc = "The number of machines that the job uses. Unless --hosts or --hostfile is given, run the "
+             "command on each of them." },
 
     { .key = "machine_rank", OPT_INT (machine_rank, 0, 99999), .dflt = "0", .words = WORDS ("auto"),
       .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .metavar = "N",

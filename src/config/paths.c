@@ -15,10 +15,10 @@ path_of (const char *name, char **path, struct fail *fail)
     AUTO_STRBUF struct strbuf buf = { 0 };
     const char *hf_home = getenv ("HF_HOME"), *cache = getenv ("XDG_CACHE_HOME");
     /* As in Accelerate, only a leading ~ is expanded, and no variables. */
+    /* An empty HF_HOME or XDG_CACHE_HOME means the current folder, as in Accelerate. */
     home_add (&buf, hf_home ? hf_home : cache ? cache : "~/.cache");
     if (!hf_home)
-        strbuf_add (&buf, "/huggingface");
-    /* An empty HF_HOME means the current folder, as in Accelerate. */
+        strbuf_printf (&buf, "%shuggingface", buf.length ? "/" : "");
     strbuf_printf (&buf, "%saccelerate/%s", buf.length ? "/" : "", name);
     *path = strbuf_take (&buf);
     return *path ? 0 : fail_nomem (fail);

@@ -227,3 +227,23 @@ cuda_convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_
     else if (to != from)
         cudaMemcpyAsync (to, from, count * element_bytes (to_dtype), cudaMemcpyDeviceToDevice, (cudaStream_t) stream);
 }
+
+/* ---- which GPUs ---- */
+
+#ifndef __CUDA_ARCH_LIST__ /* a compiler for the host */
+#define __CUDA_ARCH_LIST__ 800, 860, 890, 900, 1000, 1200
+#endif
+
+/* Code is for the minor numbers of one major number from its own on; newer GPUs take the PTX of the last. */
+extern "C" bool
+cuda_has_kernels (int major, int minor)
+{
+    static const int compiled[] = { __CUDA_ARCH_LIST__ };
+    int wanted = 100 * major + 10 * minor, last = 0;
+    for (int one : compiled) {
+        if (one / 100 == major && one <= wanted)
+            return true;
+        last = one > last ? one : last;
+    }
+    return last <= wanted;
+}

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the module share. */
+/* The GPUs of a process, and what the files of the module share. */
 #ifndef CUDA_GPU_H
 #define CUDA_GPU_H
 
+#include "cuda/cublas.h"
+#include "lib/memory/device.h"
 #include "lib/memory/memory.h"
 
 #include <cuda_runtime_api.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 /** Calls of the runtime, up to the first that fails.
  *  @param stream    the program's
@@ -25,6 +30,67 @@ typedef cudaError_t gpu_calls (void *user, cudaStream_t stream, const char **cal
  *  @param may_wait  for the GPU: other threads can use it meanwhile
  *  @return whether all is well there */
 bool gpu_call (DLDevice device, bool may_wait, gpu_calls *calls, void *user);
+
+enum {
+    GPU_STAGES = 2, /* pieces of pinned memory, one of which is filled while the other is copied */
+    GPU_STAGE_BYTES = 1 << 20,
+};
+
+struct gpu_stage {
+    char *memory;
+    cudaEvent_t copied;
+};
+
+struct gpu {
+    pthread_mutex_t lock;
+    bool is_ready;
+    cudaError_t error; /* the first */
+    const char *call;  /* what had it */
+    char *scratch;     /* [CUDA_SCRATCH] */
+    struct gpu_stage stages[GPU_STAGES];
+    unsigned next_stage;
+    _Atomic (cudaStream_t) stream; /* the program's */
+    cudaEvent_t ordered; /* what has been queued, where the next operation is on another stream */
+    unsigned long last;  /* the number of the thread that queued it, if each thread has a stream */
+    struct cublas cublas;
+};
+
+/** An error of cuBLAS, which `call` says. */
+#define NOT_CUDA ((cudaError_t) INT_MAX)
+
+/** Keep an error, with the lock.  @return whether the call went well */
+bool gpu_note (struct gpu *gpu, cudaError_t error, const char *call);
+#define NOTE(gpu, function, ...) gpu_note (gpu, function (__VA_ARGS__), #function)
+
+/** A call on a GPU, which leaves the thread's present device as it was. */
+struct visit {
+    struct gpu *gpu; /* locked; NULL: nothing can be done on it, because of: */
+    cudaError_t error;
+    const char *call;
+    cudaStream_t stream;
+    int before, now;
+};
+struct visit visit_begin (DLDevice device);
+void visit_end (struct visit *visit);
+/** For the rest of a function: `visit`, `gpu` and `stream`. */
+#define VISIT(device)                                                                    \
+    __attribute__ ((cleanup (visit_end))) struct visit visit = visit_begin (device); \
+    struct gpu *gpu = visit.gpu;                                                         \
+    __attribute__ ((unused)) cudaStream_t const stream = visit.stream
+
+/** The error of the GPU that is visited, or why it cannot be. */
+enum accel_status visit_fail (const struct visit *visit, DLDevice device, struct accel_error *err);
+
+/** After a call without the lock. */
+void gpu_lock_again (struct gpu *gpu);
+
+/** stream and set_stream of struct memory @{ */
+void *gpu_stream (DLDevice device);
+enum accel_status gpu_set_stream (DLDevice device, void *stream, struct accel_error *err);
+/** @} */
+
+/** Set before the first call on a GPU. */
+extern const struct device_helpers *gpu_helper;
 
 /** lane.c */
 extern const struct memory_lanes lanes_cuda;

@@ -13,6 +13,9 @@
 extern "C" {
 #endif
 
+/** @return whether kernels were compiled for GPUs of this compute capability */
+bool cuda_has_kernels (int major, int minor);
+
 /** Bytes that kernels need as scratch memory: one piece for each stream, aligned to 16 bytes. */
 enum { CUDA_SCRATCH = 32 << 10 };
 

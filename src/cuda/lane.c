@@ -7,9 +7,6 @@
 
 #include <stdlib.h>
 
-/* circle: lane module tables: the module's table has the functions of the others, which make their calls as all of the
- * table do */
-
 struct memory_lane {
     DLDevice device;
     cudaStream_t stream;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The module accel_device_cuda.so: struct memory for tensors on NVIDIA GPUs.  What is queued on a GPU goes to the
- * stream on which the program's own work runs, so that both have one order.
- *
- * Functions of the table have no way to return an error: the first of a GPU is kept until something is read from it. */
+ * stream on which the program's own work runs, so that both have one order. */
 #include <config.h>
 
 #include "cuda/cublas.h"
@@ -14,214 +12,12 @@
 #include "lib/memory/memory.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_GPUS = 64,
-    STAGES = 2,            /* pieces of pinned memory, one of which is filled while the other is copied */
-    STAGE_BYTES = 1 << 20,
-    PLACE = CUDA_SCRATCH / 2, /* where in scratch memory kernels leave numbers for the host */
-};
-
-struct stage {
-    char *memory;
-    cudaEvent_t copied;
-};
-
-static struct gpu {
-    pthread_mutex_t lock;
-    bool is_ready;
-    cudaError_t error; /* the first */
-    const char *call;  /* what had it */
-    char *scratch;
-    struct stage stages[STAGES];
-    unsigned next_stage;
-    _Atomic (cudaStream_t) stream; /* the program's */
-    cudaEvent_t ordered; /* what has been queued, where the next operation is on another stream */
-    unsigned long last;  /* the number of the thread that queued it, if each thread has a stream */
-    struct cublas cublas;
-} gpus[MOST_GPUS];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const struct device_helpers *helper;
-
-/* An error of cuBLAS, which `call` says. */
-static const cudaError_t NOT_CUDA = (cudaError_t) INT_MAX;
-/* The default stream; and the one that each thread has of its own (cudaStreamLegacy, cudaStreamPerThread). */
-static cudaStream_t const LEGACY = (cudaStream_t) (uintptr_t) 1, PER_THREAD = (cudaStream_t) (uintptr_t) 2;
-
-/* The driver's cuDevicePrimaryCtxGetState(); NULL: there is none. */
-static int (*context_state) (int device, unsigned *flags, int *active);
-
-static void
-begin (void)
-{
-    for (int i = 0; i < MOST_GPUS; i++) {
-        pthread_mutex_init (&gpus[i].lock, NULL);
-        gpus[i].stream = LEGACY;
-    }
-    void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the runtime has loaded it */
-    if (driver)
-        *(void **) &context_state = dlsym (driver, "cuDevicePrimaryCtxGetState");
-}
-
-/* A number that no other thread gets, also after this one; a pthread_t is given out again. */
-static unsigned long
-own_number (void)
-{
-    static atomic_ulong given;
-    static _Thread_local unsigned long own;
-    if (!own)
-        own = ++given;
-    return own;
-}
-
-/* @return whether all is well so far */
-static bool
-note (struct gpu *gpu, cudaError_t error, const char *call)
-{
-    if (error && !gpu->error) {
-        gpu->error = error;
-        gpu->call = call;
-    }
-    return !error;
-}
-#define NOTE(gpu, function, ...) note (gpu, function (__VA_ARGS__), #function)
-
-/* ---- a call on a GPU, which leaves the thread's present device as it was ---- */
-
-struct visit {
-    struct gpu *gpu; /* locked; NULL: nothing can be done on it, because of: */
-    cudaError_t error;
-    const char *call;
-    cudaStream_t stream;
-    int before, now;
-};
-
-/* Setting a device makes a context there, which costs memory and which exclusive GPUs refuse to a second process.  So
- * a thread whose device has none yet stays on this one. */
-static void
-restore (const struct visit *visit)
-{
-    unsigned flags;
-    int active;
-    if (visit->before == visit->now)
-        return;
-    if (!context_state || context_state (visit->before, &flags, &active) || active)
-        cudaSetDevice (visit->before);
-}
-
-static void
-prepare (struct gpu *gpu)
-{
-    NOTE (gpu, cudaMalloc, (void **) &gpu->scratch, CUDA_SCRATCH);
-    for (int i = 0; i < STAGES; i++) {
-        NOTE (gpu, cudaHostAlloc, (void **) &gpu->stages[i].memory, STAGE_BYTES, cudaHostAllocDefault);
-        NOTE (gpu, cudaEventCreateWithFlags, &gpu->stages[i].copied, cudaEventDisableTiming);
-    }
-    NOTE (gpu, cudaEventCreateWithFlags, &gpu->ordered, cudaEventDisableTiming);
-    gpu->is_ready = true;
-}
-
-/* Threads with a stream each work on one device one after the other: what they share there has one order. */
-static void
-follow (struct gpu *gpu)
-{
-    if (gpu->last != own_number ())
-        NOTE (gpu, cudaStreamWaitEvent, PER_THREAD, gpu->ordered, 0);
-    gpu->last = own_number ();
-}
-
-/* CUDA keeps the last error by thread, not by GPU: what is there at the beginning is none of this GPU's. */
-static struct visit
-enter (DLDevice device)
-{
-    struct visit visit = { .now = device.device_id };
-    if (device.device_id < 0 || device.device_id >= MOST_GPUS)
-        return visit;
-    pthread_once (&once, begin);
-    struct gpu *gpu = &gpus[device.device_id];
-    pthread_mutex_lock (&gpu->lock);
-    cudaGetLastError (); /* of others */
-    bool moves = !gpu->error && NOTE (gpu, cudaGetDevice, &visit.before) && visit.before != visit.now;
-    if (moves)
-        NOTE (gpu, cudaSetDevice, visit.now);
-    if (!gpu->error && !gpu->is_ready)
-        prepare (gpu);
-    if (!gpu->error && gpu->stream == PER_THREAD)
-        follow (gpu);
-    if (!gpu->error) {
-        visit.gpu = gpu;
-        visit.stream = gpu->stream;
-        return visit;
-    }
-    visit.error = gpu->error;
-    visit.call = gpu->call;
-    if (moves)
-        restore (&visit);
-    cudaGetLastError (); /* nor is it another one's */
-    pthread_mutex_unlock (&gpu->lock);
-    return visit;
-}
-
-static void
-leave (struct visit *visit)
-{
-    if (!visit->gpu)
-        return;
-    NOTE (visit->gpu, cudaGetLastError); /* of launches */
-    if (visit->gpu->stream == PER_THREAD && !visit->gpu->error)
-        NOTE (visit->gpu, cudaEventRecord, visit->gpu->ordered, PER_THREAD);
-    restore (visit);
-    pthread_mutex_unlock (&visit->gpu->lock);
-}
-#define VISIT(device)                                                             \
-    __attribute__ ((cleanup (leave))) struct visit visit = enter (device); \
-    struct gpu *gpu = visit.gpu;                                                  \
-    __attribute__ ((unused)) cudaStream_t const stream = visit.stream
-
-static enum accel_status
-fail_of (const struct visit *visit, DLDevice device, struct accel_error *err)
-{
-    if (device.device_id < 0 || device.device_id >= MOST_GPUS)
-        return helper->fail (err, ACCEL_ERR_INVALID, "cuda:%d does not exist", (int) device.device_id);
-    cudaError_t error = visit->gpu ? visit->gpu->error : visit->error;
-    if (error == NOT_CUDA)
-        return helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: %s", (int) device.device_id,
-                             visit->gpu ? visit->gpu->call : visit->call);
-    enum accel_status status = error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM;
-    return helper->fail (err, status, "cuda:%d: %s: %s (%s)", (int) device.device_id,
-                         visit->gpu ? visit->gpu->call : visit->call, cudaGetErrorString (error),
-                         cudaGetErrorName (error));
-}
-
-/* After calls without the lock, because they may wait for all that runs on the GPU, also for a collective whose other
- * ranks have died: threads that would notice that must not wait for the lock. */
-static void
-lock_again (struct gpu *gpu)
-{
-    pthread_mutex_lock (&gpu->lock);
-    if (!gpu->error && gpu->stream == PER_THREAD)
-        follow (gpu);
-}
-
-bool
-gpu_call (DLDevice device, bool may_wait, gpu_calls *calls, void *user)
-{
-    const char *name = NULL;
-    VISIT (device);
-    if (gpu && may_wait)
-        pthread_mutex_unlock (&gpu->lock);
-    cudaError_t error = gpu ? calls (user, stream, &name) : cudaSuccess;
-    if (gpu && may_wait)
-        lock_again (gpu);
-    return gpu && note (gpu, error, name);
-}
+enum { PLACE = CUDA_SCRATCH / 2 }; /* where in scratch memory kernels leave numbers for the host */
 
 /* ---- memory ---- */
 
@@ -236,12 +32,12 @@ create (DLDevice device, size_t bytes, bool zeroed)
         return NULL;
     pthread_mutex_unlock (&gpu->lock);
     cudaError_t error = cudaMalloc (&memory, whole);
-    lock_again (gpu);
+    gpu_lock_again (gpu);
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError (); /* the caller is told, and may go on */
         return NULL;
     }
-    if (note (gpu, error, "cudaMalloc") && zeroed)
+    if (gpu_note (gpu, error, "cudaMalloc") && zeroed)
         NOTE (gpu, cudaMemsetAsync, memory, 0, whole, gpu->stream);
     return memory;
 }
@@ -254,8 +50,8 @@ destroy (DLDevice device, void *memory)
         return;
     pthread_mutex_unlock (&gpu->lock);
     cudaError_t error = cudaFree (memory);
-    lock_again (gpu);
-    note (gpu, error, "cudaFree");
+    gpu_lock_again (gpu);
+    gpu_note (gpu, error, "cudaFree");
 }
 
 static void
@@ -274,10 +70,10 @@ zero (DLDevice device, void *to, size_t bytes)
         NOTE (gpu, cudaMemsetAsync, to, 0, bytes, stream);
 }
 
-static struct stage *
+static struct gpu_stage *
 take_stage (struct gpu *gpu)
 {
-    struct stage *stage = &gpu->stages[gpu->next_stage++ % STAGES];
+    struct gpu_stage *stage = &gpu->stages[gpu->next_stage++ % GPU_STAGES];
     NOTE (gpu, cudaEventSynchronize, stage->copied);
     return stage;
 }
@@ -287,11 +83,11 @@ static bool
 read_pieces (struct gpu *gpu, char *to, const char *from, size_t bytes)
 {
     cudaStream_t const stream = gpu->stream;
-    const struct stage *former = NULL;
-    for (size_t at = 0; at < bytes || former; at += STAGE_BYTES) {
-        struct stage *stage = at < bytes ? take_stage (gpu) : NULL;
+    const struct gpu_stage *former = NULL;
+    for (size_t at = 0; at < bytes || former; at += GPU_STAGE_BYTES) {
+        struct gpu_stage *stage = at < bytes ? take_stage (gpu) : NULL;
         if (stage) {
-            size_t some = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+            size_t some = bytes - at < GPU_STAGE_BYTES ? bytes - at : GPU_STAGE_BYTES;
             NOTE (gpu, cudaMemcpyAsync, stage->memory, from + at, some, cudaMemcpyDeviceToHost, stream);
             NOTE (gpu, cudaEventRecord, stage->copied, stream);
         }
@@ -299,11 +95,11 @@ read_pieces (struct gpu *gpu, char *to, const char *from, size_t bytes)
             NOTE (gpu, cudaEventSynchronize, former->copied);
         else if (former)
             NOTE (gpu, cudaStreamSynchronize, stream);
-        if (!note (gpu, cudaGetLastError (), "a kernel") || gpu->error)
+        if (!gpu_note (gpu, cudaGetLastError (), "a kernel") || gpu->error)
             return false;
-        size_t before = at - STAGE_BYTES;
+        size_t before = at - GPU_STAGE_BYTES;
         if (former)
-            memcpy (to + before, former->memory, bytes - before < STAGE_BYTES ? bytes - before : STAGE_BYTES);
+            memcpy (to + before, former->memory, bytes - before < GPU_STAGE_BYTES ? bytes - before : GPU_STAGE_BYTES);
         former = stage;
     }
     return true;
@@ -314,7 +110,7 @@ read_bytes (DLDevice device, void *to, const void *from, size_t bytes, struct ac
 {
     VISIT (device);
     if (!gpu || !read_pieces (gpu, to, from, bytes))
-        return fail_of (&visit, device, err);
+        return visit_fail (&visit, device, err);
     return ACCEL_OK;
 }
 
@@ -323,9 +119,9 @@ static void
 write_bytes (DLDevice device, void *to, const void *from, size_t bytes)
 {
     VISIT (device);
-    for (size_t at = 0; gpu && !gpu->error && at < bytes; at += STAGE_BYTES) {
-        size_t some = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
-        struct stage *stage = take_stage (gpu);
+    for (size_t at = 0; gpu && !gpu->error && at < bytes; at += GPU_STAGE_BYTES) {
+        size_t some = bytes - at < GPU_STAGE_BYTES ? bytes - at : GPU_STAGE_BYTES;
+        struct gpu_stage *stage = take_stage (gpu);
         memcpy (stage->memory, (const char *) from + at, some);
         NOTE (gpu, cudaMemcpyAsync, (char *) to + at, stage->memory, some, cudaMemcpyHostToDevice, stream);
         NOTE (gpu, cudaEventRecord, stage->copied, stream);
@@ -363,48 +159,6 @@ copy_tensor (const DLTensor *to, const DLTensor *from)
     VISIT (from->device);
     if (gpu)
         cuda_copy_layout (memory_data (to), memory_data (from), &layout, bytes, stream);
-}
-
-/* Also of a GPU that does not exist, on which nothing can be queued.  Where each thread has a stream, that of this one
- * now comes after what libaccel has queued on others, and what libaccel queues on others comes after it.  Without the
- * lock otherwise: whoever has it may be waiting for the GPU. */
-static void *
-stream_of (DLDevice device)
-{
-    if (device.device_id < 0 || device.device_id >= MOST_GPUS)
-        return LEGACY;
-    pthread_once (&once, begin);
-    cudaStream_t now = gpus[device.device_id].stream;
-    if (now != PER_THREAD)
-        return now;
-    VISIT (device);
-    return gpu ? stream : now;
-}
-
-/* What has been queued comes before what is queued on the new stream.  The second record is refused if the stream is
- * another GPU's.  None of these errors is one of the GPU: the former stream stays. */
-static enum accel_status
-set_stream (DLDevice device, void *given, struct accel_error *err)
-{
-    cudaStream_t next = given ? given : LEGACY;
-    VISIT (device);
-    if (!gpu)
-        return fail_of (&visit, device, err);
-    if (next == stream)
-        return ACCEL_OK;
-    cudaError_t error = cudaEventRecord (gpu->ordered, stream);
-    if (!error)
-        error = cudaStreamWaitEvent (next, gpu->ordered, 0);
-    if (!error)
-        error = cudaEventRecord (gpu->ordered, next);
-    if (!error) {
-        gpu->stream = next;
-        gpu->last = own_number ();
-        return ACCEL_OK;
-    }
-    cudaGetLastError ();
-    return helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: the stream cannot be used: %s (%s)", (int) device.device_id,
-                         cudaGetErrorString (error), cudaGetErrorName (error));
 }
 
 /* ---- what training computes ---- */
@@ -571,10 +325,10 @@ open_products (DLDevice device, struct accel_error *err)
 {
     VISIT (device);
     if (!gpu)
-        return fail_of (&visit, device, err);
+        return visit_fail (&visit, device, err);
     const char *reason = cublas_open (&gpu->cublas);
-    return reason ? helper->fail (err, ACCEL_ERR_UNSUPPORTED, "cuda:%d: cannot use cuBLAS: %s",
-                                  (int) device.device_id, reason)
+    return reason ? gpu_helper->fail (err, ACCEL_ERR_UNSUPPORTED, "cuda:%d: cannot use cuBLAS: %s",
+                                      (int) device.device_id, reason)
                   : ACCEL_OK;
 }
 
@@ -590,7 +344,7 @@ multiply_by_cublas (DLDevice device, bool transposed, float *result, const float
         return true;
     const char *failed = cublas_multiply (&gpu->cublas, transposed, result, values, right, n, m, rank, stream);
     if (failed)
-        note (gpu, NOT_CUDA, failed);
+        gpu_note (gpu, NOT_CUDA, failed);
     return true;
 }
 
@@ -622,7 +376,7 @@ have_table (struct gpu *gpu, struct memory_list *list, cudaStream_t stream)
     cudaError_t error;
     const char *call = "";
     const struct cuda_table *table = tables_have (list, stream, &error, &call);
-    note (gpu, error, call);
+    gpu_note (gpu, error, call);
     return table;
 }
 
@@ -741,8 +495,8 @@ static const struct memory memory_cuda = {
     .read = read_bytes,
     .write = write_bytes,
     .copy_tensor = copy_tensor,
-    .stream = stream_of,
-    .set_stream = set_stream,
+    .stream = gpu_stream,
+    .set_stream = gpu_set_stream,
     .lanes = &lanes_cuda,
     .scale = scale,
     .clamp = clamp,
@@ -765,6 +519,33 @@ static const struct memory memory_cuda = {
 
 /* ---- which GPU ---- */
 
+/* Whether the machine just has no GPU, or no driver, or hides them.  Any other error is one that users should know. */
+static bool
+is_absence (cudaError_t error)
+{
+    int driver = 0;
+    return !error || error == cudaErrorNoDevice
+           || (error == cudaErrorInsufficientDriver && !cudaDriverGetVersion (&driver) && !driver);
+}
+
+static enum accel_status
+check_kernels (int device, struct accel_error *err)
+{
+    int major, minor;
+    if (cudaDeviceGetAttribute (&major, cudaDevAttrComputeCapabilityMajor, device)
+        || cudaDeviceGetAttribute (&minor, cudaDevAttrComputeCapabilityMinor, device)) {
+        cudaGetLastError (); /* which the first call on the device has, too */
+        return ACCEL_OK;
+    }
+    if (cuda_has_kernels (major, minor))
+        return ACCEL_OK;
+    return gpu_helper->fail (err, ACCEL_ERR_SYSTEM,
+                             "accel_device_cuda.so was not compiled for cuda:%d, whose compute capability is %d.%d: "
+                             "configure libaccel with CUDA_ARCHITECTURES=%d%d, or choose other GPUs with "
+                             "CUDA_VISIBLE_DEVICES",
+                             device, major, minor, major, minor);
+}
+
 /* CUDA has sorted out CUDA_VISIBLE_DEVICES: indices, UUIDs and MIG instances.  What is left counts from 0; more ranks
  * than GPUs share them. */
 static enum accel_status
@@ -772,17 +553,18 @@ choose (const struct device_helpers *helpers, int local_rank, int *device, struc
 {
     const char *visible = getenv ("CUDA_VISIBLE_DEVICES");
     int count = 0;
-    if (!helper) /* the first call is the only one that no other can overlap */
-        helper = helpers;
+    if (!gpu_helper) /* the first call is the only one that no other can overlap */
+        gpu_helper = helpers;
     cudaError_t error = cudaGetDeviceCount (&count);
     if (error || count < 1) {
+        bool absent = is_absence (error);
         cudaGetLastError ();
-        return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "no GPU can be used: %s%s%.80s",
+        return helpers->fail (err, absent ? ACCEL_ERR_UNSUPPORTED : ACCEL_ERR_SYSTEM, "no GPU can be used: %s%s%.80s",
                               error ? cudaGetErrorString (error) : "none is visible",
                               visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
     }
     *device = local_rank % count;
-    return ACCEL_OK;
+    return check_kernels (*device, err);
 }
 
 __attribute__ ((visibility ("default"))) extern const struct device_module accel_device;

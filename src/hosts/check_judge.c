@@ -39,7 +39,7 @@ judge_host (struct check *check, const struct check_host *host)
     else if (!link->version)
         advise (check, "make \"ssh %s %s --version\" work without a question", link->name, check->hosts->program);
     else
-        advise (check, "see to host %s, or leave it out", link->name);
+        advise (check, "repair host %s, or leave it out", link->name);
 }
 
 static void
@@ -156,9 +156,9 @@ advise_slow (struct check *check)
     const struct slow_link *slow = check->slow_count ? &check->slow[0] : &check->nccl_slow[0];
     const char *one = check->items[slow->from].link.name;
     if (slow->to < 0)
-        advise (check, "a job can run, but host %s would slow it down: see to its network first, or leave it out", one);
+        advise (check, "a job can run, but host %s would slow it down: check its network first, or leave it out", one);
     else
-        advise (check, "a job can run, but the slow link between hosts %s and %s would slow it down: see to it first",
+        advise (check, "a job can run, but the slow link between hosts %s and %s would slow it down: check it first",
                 one, check->items[slow->to].link.name);
 }
 

@@ -55,7 +55,7 @@ refuse (struct crew *crew, struct crew_peer *peer, enum seal_result result)
     if (result == SEAL_FOREIGN)
         crew_set_why (crew, 2, "%s: not a launcher of this version of accelerate", peer->name);
     else if (peer->seal.has_opened)
-        crew_set_why (crew, CREW_WHY_LASTS, "%s: somebody has changed what was sent", peer->name);
+        crew_set_why (crew, CREW_WHY_LASTS, "%s: the data was altered on the way", peer->name);
     else
         crew_set_why (crew, CREW_WHY_LASTS, "%s has another job key; copy the file of the main machine, or name one "
                       "with --job_key_file on all machines", peer->name);

@@ -172,7 +172,7 @@ parcel_take (struct parcel *parcel, struct wire_frame *frame, struct fail *fail)
     }
     if (!frame->failed && parcel->config.program && parcel->folder && parcel->timeout_ms > 0)
         return 0;
-    fail_set (fail, FAIL_GENERAL, "what the head has sent is not a job");
+    fail_set (fail, FAIL_GENERAL, "the head has sent an invalid job");
 error:
     parcel_release (parcel);
     return -1;

@@ -37,12 +37,41 @@ is_on (const char *name)
     return false;
 }
 
+/* @p path with $NAME and ${NAME} replaced, which no shell has done for variables of containers and services.  As in
+ * Python, names that are not set stay. */
+static void
+add_expanded (struct strbuf *out, const char *path)
+{
+    while (*path) {
+        bool has_braces = path[0] == '$' && path[1] == '{';
+        const char *name = path + 1 + has_braces, *end = name;
+        while (*path == '$' && (has_braces ? *end && *end != '}' : isalnum ((unsigned char) *end) || *end == '_'))
+            end++;
+        AUTO_FREE char *copy = *path == '$' && (!has_braces || *end) ? strndup (name, (size_t) (end - name)) : NULL;
+        const char *value = copy ? getenv (copy) : NULL;
+        if (value) {
+            strbuf_add (out, value);
+            path = end + has_braces;
+        } else
+            strbuf_add_char (out, *path++);
+    }
+}
+
+static void
+add_path (struct strbuf *out, const char *path)
+{
+    AUTO_STRBUF struct strbuf whole = { 0 };
+    home_add (&whole, path);
+    add_expanded (out, whole.text ? whole.text : "");
+    out->failed |= whole.failed;
+}
+
 /* $HF_HOME, or the cache of this user. */
 static void
 add_home (struct strbuf *path)
 {
     const char *home = variable ("HF_HOME"), *cache = variable ("XDG_CACHE_HOME");
-    home_add (path, home ? home : cache ? cache : "~/.cache");
+    add_path (path, home ? home : cache ? cache : "~/.cache");
     if (!home)
         strbuf_add (path, "/huggingface");
 }
@@ -57,7 +86,7 @@ find_token (struct hub *hub, struct fail *fail)
         return 0;
     if (!token) {
         if (variable ("HF_TOKEN_PATH"))
-            home_add (&path, variable ("HF_TOKEN_PATH"));
+            add_path (&path, variable ("HF_TOKEN_PATH"));
         else {
             add_home (&path);
             strbuf_add (&path, "/token");
@@ -88,9 +117,9 @@ find_places (struct hub *hub, struct fail *fail)
         length--;
     hub->endpoint = strndup (endpoint, length);
     if (variable ("HF_HUB_CACHE"))
-        home_add (&cache, variable ("HF_HUB_CACHE"));
+        add_path (&cache, variable ("HF_HUB_CACHE"));
     else if (variable ("HUGGINGFACE_HUB_CACHE"))
-        home_add (&cache, variable ("HUGGINGFACE_HUB_CACHE"));
+        add_path (&cache, variable ("HUGGINGFACE_HUB_CACHE"));
     else {
         add_home (&cache);
         strbuf_add (&cache, "/hub");

@@ -76,8 +76,8 @@ check_shapes (const json_t *distribution, struct fail *fail)
     json_t *value;
     json_object_foreach ((json_t *) distribution, key, value) {
         if (!is_among (key, names))
-            return fail_set (fail, FAIL_GENERAL, "distribution: unknown strategy '%s'; there are mpi, "
-                             "parameter_server, pytorchddp, smdistributed and torch_distributed", key);
+            return fail_set (fail, FAIL_GENERAL, "distribution: unknown strategy '%s'; expected mpi, "
+                             "parameter_server, pytorchddp, smdistributed or torch_distributed", key);
         if (!json_is_object (value))
             return fail_set (fail, FAIL_GENERAL, "distribution: %s: expected a mapping", key);
     }

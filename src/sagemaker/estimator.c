@@ -153,7 +153,7 @@ check_texts (const char *name, const json_t *map, struct fail *fail)
     json_t *value;
     json_object_foreach ((json_t *) map, key, value)
         if (!json_is_string (value))
-            return fail_set (fail, FAIL_GENERAL, "%s: %s: expected a text; put it in quotes", name, key);
+            return fail_set (fail, FAIL_GENERAL, "%s: %s: expected a string; put it in quotes", name, key);
     return 0;
 }
 

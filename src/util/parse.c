@@ -5,6 +5,7 @@
 #include "util/parse.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -32,7 +33,19 @@ parse_int64 (const char *text, int64_t min, int64_t max, int64_t *value)
     return PARSE_OK;
 }
 
-/* The command never calls setlocale(), so strtod() reads the C locale's decimal point. */
+/* A program that uses the library may have set a locale whose decimal point is a comma.  newlocale() returns a constant
+ * for "C", which needs no memory. */
+static double
+read_double (const char *text, char **end)
+{
+    locale_t c_locale = newlocale (LC_ALL_MASK, "C", (locale_t) 0);
+    if (!c_locale)
+        return strtod (text, end);
+    double number = strtod_l (text, end, c_locale);
+    freelocale (c_locale);
+    return number;
+}
+
 enum parse_result
 parse_double (const char *text, double min, double max, double *value)
 {
@@ -42,7 +55,7 @@ parse_double (const char *text, double min, double max, double *value)
     if (digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X'))
         return PARSE_MALFORMED;
     char *end;
-    double number = strtod (text, &end);
+    double number = read_double (text, &end);
     if (*end)
         return PARSE_MALFORMED;
     if (!isfinite (number) || number < min || number > max)

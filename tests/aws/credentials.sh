@@ -196,7 +196,7 @@ test_expect_success 'circles, missing profiles, codes' '
     refused "AWS profile '\''loop1'\'': AWS profile '\''loop2'\'': source_profile leads back to '\''loop1'\''" -p loop1 &&
     refused "no AWS profile '\''nobody'\'' (source_profile)" -p orphan && refused "mfa_serial" -p mfa &&
     refused "invalid credential_source '\''Moon'\''" -p badsource &&
-    refused "there are no credentials to take the role with" -p byenv'
+    refused "there are no credentials to assume the role with" -p byenv'
 test_expect_success 'what STS says, and what it should not say' '
     printf "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not you</Message></Error></ErrorResponse>" >root/no &&
     rules "/sts/ status=403 file=no" &&

@@ -75,7 +75,10 @@ test_expect_success 'accelerate-config is accelerate config' '
     ./accelerate-config --help >one && "$accelerate" config --help >two && cmp one two'
 test_expect_success 'a name that is no command is one error' '
     ln -s "$accelerate" accelerate-nonsense && test_exit 2 ./accelerate-nonsense'
-test_expect_success 'a full disk is an error' '{ test ! -e /dev/full || test_exit 1 "$accelerate" --help >/dev/full; }'
+# More than a buffer of output, too.
+test_expect_success 'a full disk is an error' '
+    { test ! -e /dev/full || { test_exit 1 "$accelerate" --help >/dev/full && test_exit 1 "$accelerate" --help-all >/dev/full &&
+      test_exit 1 "$accelerate" config schema 2>error >/dev/full && grep "^accelerate: cannot write" error; }; }'
 test_expect_success 'the table as JSON is JSON' '
     "$accelerate" --emit=json >table && grep -c "\"key\":" table && tail -n 1 table | grep -x "]"'
 # row KEY: what the table says of an option

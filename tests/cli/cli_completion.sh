@@ -133,6 +133,14 @@ accelerate inspect files/not|files/notes.txt
 accelerate inspect --diff files/not|files/notes.txt
 accelerate merge-weights files/f|files/folder
 accelerate merge-weights --remove_|--remove_checkpoint_dir
+accelerate inspect files/notes.txt --no|--norms
+accelerate inspect --diff files/notes.txt files/prog|files/program.py
+accelerate merge-weights files/folder out --f|--follow_links
+accelerate estimate-memory files/folder --dt|--dtypes
+accelerate estimate-memory files/folder --dtypes fl|float16 float32
+accelerate tpu-config --command one two --deb|--debug
+accelerate-merge-weights files/folder --rem|--remove_checkpoint_dir
+accelerate-estimate-memory gpt2 --conte|--context_length
 accelerate --v|--version
 accelerate --help-|--help-all
 accelerate config sch|schema

@@ -250,7 +250,10 @@ test_expect_success '~ is the home folder, also in variables' '
     HF_HUB_CACHE="~/elsewhere" "$accelerate" estimate-memory golden/llama >out && diff wanted out &&
     mkdir home/elsewhere2 && mv home/elsewhere home/elsewhere2/hub && HF_HOME="~/elsewhere2" "$accelerate" estimate-memory golden/llama >out &&
     diff wanted out && mkdir home/elsewhere3 && mv home/elsewhere2 home/elsewhere3/huggingface && XDG_CACHE_HOME="~/elsewhere3" "$accelerate" estimate-memory golden/llama >out &&
-    diff wanted out && unset HF_HUB_OFFLINE && rules && echo TILDE >home/token && HF_TOKEN_PATH="~/token" "$accelerate" estimate-memory bert-base-cased >out && grep -h "Bearer TILDE" requests/*'
+    diff wanted out && HF_HOME="\$HOME/elsewhere3/huggingface" "$accelerate" estimate-memory golden/llama >out && diff wanted out &&
+    HF_HUB_CACHE="\${HOME}/elsewhere3/huggingface/hub" "$accelerate" estimate-memory golden/llama >out && diff wanted out &&
+    HF_HUB_CACHE="\$HOME_/\${un/\$" && export HF_HUB_CACHE && refused 1 "is not in the cache (\$HOME_/\${un/\$)" golden/llama && unset HF_HUB_CACHE &&
+    unset HF_HUB_OFFLINE && rules && echo TILDE >home/token && HF_TOKEN_PATH="~/token" "$accelerate" estimate-memory bert-base-cased >out && grep -h "Bearer TILDE" requests/*'
 odd=$(printf "o'd\\d \033[31m\377 \"x\" %%s ü")
 test_expect_success 'odd names of folders' '
     mv home/resnet "$odd" && "$accelerate" estimate-memory "$odd" >out && ! grep -q "$(printf "\033")" out && grep -F "\x1b[31m\xff" out &&

@@ -35,6 +35,11 @@ GOOD = [
     "tpu_env: []\ncommands: [a, b]\n",
     "grace: 5\nfailure_report: r.json\n",
     AWS + "distributed_type: null\n",
+    "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: false}\n",
+    FSDP + "fsdp_config: {fsdp_backward_prefetch: BACKWARD_PRE}\n",
+    FSDP + "fsdp_config: {fsdp_backward_prefetch_policy: BACKWARD_PRE}\n",
+    "mixed_precision: fp8\nfp8_config: {backend: TE, amax_history_length: 3}\n",
+    "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {zero_stage: 2, fp16: {enabled: true}}\n",
 ]
 BROKEN = [
     "num_processes: two\n",

@@ -61,6 +61,14 @@ E2
         }
         test_expect_success 'versions' 'wants 0.1.0 0 && wants 0.2 1 && wants 1 1 && wants 0.0.9 1 && wants 0.1.1 1'
     fi
+    # lint/man.sh only compiles them.
+    ! is_long || for page in $(cd "$srcdir/man" && grep -l '^main' -- *.[37]); do
+        sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$srcdir/man/$page" | sed '1d; $d; s/\\e/\\/g' >example.c
+        ! grep -q '\.hpp>' example.c || continue
+        test_expect_success "the program in $page runs on two processes" '
+            $CC -std=gnu11 example.c -o example -Imoved/include -Lmoved/lib -laccel && mkdir -p files && cd files &&
+            LD_LIBRARY_PATH=../moved/lib timeout $patience "$accelerate" launch --cpu --num_processes 2 ../example'
+    done
 fi
 
 nm -D --defined-only "$builddir/.libs/libaccel.so" 2>/dev/null | sed 's/@.*//' | awk '$2 == "T" { print $3 }' | grep '^accel_' |
@@ -89,7 +97,12 @@ else
         test_skip 'apropos finds functions by their names' 'no mandb'
     fi
 fi
+test_expect_success 'the commands that have a program of their own in the package of Accelerate' '
+    for name in launch config estimate-memory merge-weights; do
+        moved/bin/accelerate-$name --help >out && grep "^usage: accelerate $name " out &&
+        grep "/accelerate-$name\$" installed && grep "/accelerate-$name.fish\$" installed || return 1
+    done'
 test_expect_success 'make uninstall leaves nothing' '
-    $make -C "$builddir" -s uninstall DESTDIR="$scratch/staged" && find staged -type f -o -type l >left && cat left &&
+    $make -C "$builddir" -s uninstall DESTDIR="$scratch/staged" && find staged -type f -o -type l -o -name "accel*" >left && cat left &&
     test ! -s left'
 test_done

@@ -17,6 +17,9 @@ test_expect_success 'macros in lines of text, which mandoc takes for words' '
             { echo "in $page" && return 1; }
     done'
 
+test_expect_success 'headings whose first word is a macro lose it' \
+    '! grep -nE "^\.S[sh] (Ad|An|Ap|Ar|At|Do|Er|Ex|In|Lb|Li|Ms|Nd|Nm|No|Ns|Op|Os|Pa|Re|So|St|Tn|Up|Va) " "$srcdir"/man/*.[1357]'
+
 # The formatter that Debian's man(1) uses, at 80 columns: lines that it cannot break stand out of the page.
 if command -v groff >/dev/null; then
     test_expect_success 'groff warns of nothing' \
@@ -25,6 +28,11 @@ if command -v groff >/dev/null; then
 else
     test_skip 'groff warns of nothing' 'no groff'
 fi
+
+test_expect_success 'examples fit into 80 columns' '
+    ! awk "/^\.Bd/ { width = /-offset/ ? 69 : 75 } /^\.Ed/ { width = 0 }
+           width { line = \$0; gsub (/\\\\[e&-]/, \".\", line); if (length (line) > width) print FILENAME \":\" FNR \": \" \$0 }" \
+        "$srcdir"/man/*.[1357] | grep .'
 
 # libaccel(3) names every function (collectives by their macro) and every status, with the words of the header.
 grep -oE 'Fn accel_[a-z0-9_]+' "$srcdir/man/libaccel.3" | sed 's/Fn //' | sort -u >named

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of the CUDA runtime, as strict as CUDA's documentation allows.  STANDIN_FAIL=NAME:N[:ERROR] lets the
  * N-th call of a function fail; STANDIN_SKIP=NAME lets it do nothing; STANDIN_DEVICES is the number of devices (1), of
- * which CUDA_VISIBLE_DEVICES leaves some; STANDIN_BYTES is the memory of each. */
+ * which CUDA_VISIBLE_DEVICES leaves some; STANDIN_BYTES is the memory of each, STANDIN_CAPABILITY its compute
+ * capability; STANDIN_DRIVER is the version of the driver. */
 #include <config.h>
 
 #include "tests/standin/standin.h"
@@ -96,6 +97,7 @@ cudaGetErrorName (cudaError_t error)
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
     case cudaErrorInvalidDeviceFunction: return "cudaErrorInvalidDeviceFunction";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
@@ -111,6 +113,7 @@ cudaGetErrorString (cudaError_t error)
     switch ((int) error) {
     case cudaSuccess: return "no error";
     case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorInvalidDeviceFunction: return "invalid device function";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
@@ -183,6 +186,31 @@ cudaGetDeviceCount (int *count)
     BEGIN ("cudaGetDeviceCount");
     *count = count_devices ();
     END (*count ? cudaSuccess : cudaErrorNoDevice);
+}
+
+API cudaError_t
+cudaDriverGetVersion (int *version)
+{
+    const char *given = getenv ("STANDIN_DRIVER");
+    BEGIN ("cudaDriverGetVersion");
+    *version = given ? (int) strtol (given, NULL, 10) : 13000;
+    END (cudaSuccess);
+}
+
+API cudaError_t
+cudaDeviceGetAttribute (int *value, enum cudaDeviceAttr attribute, int device)
+{
+    const char *given = getenv ("STANDIN_CAPABILITY");
+    int major = 12, minor = 0;
+    BEGIN ("cudaDeviceGetAttribute");
+    bool good = device >= 0 && device < count_devices () && (!given || sscanf (given, "%d.%d", &major, &minor) == 2);
+    if (attribute == cudaDevAttrComputeCapabilityMajor)
+        *value = major;
+    else if (attribute == cudaDevAttrComputeCapabilityMinor)
+        *value = minor;
+    else
+        good = false;
+    END (good ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 API cudaError_t

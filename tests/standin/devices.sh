@@ -188,5 +188,23 @@ if [ -f "$builddir/src/cuda/accel_device_cuda.so" ]; then
     test_expect_success 'the module knows where the CUDA runtime is' '
         readelf -d "$builddir/src/cuda/accel_device_cuda.so" >needs && grep "RUNPATH.*/lib64" needs'
 fi
-test_expect_success 'an error of cudaGetDeviceCount: there is no GPU' 'has "cpu: no GPU can be used: unknown error" STANDIN_FAIL=cudaGetDeviceCount:1'
+# warned WORDS NAME=VALUE...: the CPU computes, and a warning has the words
+warned () {
+    wanted=$1
+    shift
+    env "$@" timeout $patience "$gpu" device >out 2>err && grep "^cpu: $wanted" out &&
+        grep "WARNING.* this program computes on CPUs: $wanted" err
+}
+test_expect_success 'GPUs that CUDA cannot use: a warning says why' '
+    warned "no GPU can be used: unknown error" STANDIN_FAIL=cudaGetDeviceCount:1 &&
+    warned "no GPU can be used: CUDA driver version is insufficient" STANDIN_FAIL=cudaGetDeviceCount:1:35'
+test_expect_success 'a machine without a driver, or without a GPU: no warning' '
+    STANDIN_DRIVER=0 STANDIN_FAIL=cudaGetDeviceCount:1:35 timeout $patience "$gpu" device >out 2>err && grep "^cpu: no GPU" out &&
+    test ! -s err && STANDIN_DEVICES=0 timeout $patience "$gpu" device >out 2>err && grep "^cpu: no GPU" out && test ! -s err'
+test_expect_success 'GPUs that the module was not compiled for: a warning says so' '
+    for capability in 7.5 11.0; do
+        warned "accel_device_cuda.so was not compiled for cuda:0, whose compute capability is $capability: configure .*=${capability%.*}${capability#*.}, or" \
+            STANDIN_CAPABILITY=$capability || return 1
+    done &&
+    for capability in 8.0 8.7 10.3 12.1 13.0; do has cuda:0 STANDIN_CAPABILITY=$capability || return 1; done'
 test_done

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 
 static struct accel *acc;
-static int64_t shape_6[] = { 6 }, shape_2x3[] = { 2, 3 }, shape_3x2[] = { 3, 2 }, shape_0[] = { 0, 4 };
+static int64_t shape_6[] = { 6 }, shape_2x3[] = { 2, 3 }, shape_3x2[] = { 3, 2 }, shape_0[] = { 4, 0 };
 static int64_t strides_rows[] = { 3, 1 }, strides_columns[] = { 1, 2 }, shape_negative[] = { -1 };
+static int64_t strides_of_none[] = { 1, 1 }, shape_huge[] = { INT64_C (1) << 32, INT64_C (1) << 32 };
 
 static DLTensor
 make_tensor (int ndim, int64_t *shape)
@@ -52,7 +53,7 @@ test_refusals (void)
     DLTensor number = make_tensor (0, NULL), shapeless = make_tensor (2, NULL);
     DLTensor negative = make_tensor (1, shape_negative), odd = make_tensor (-1, shape_6);
     DLTensor wide = good, whole = good, vector = good, columns = good, shifted = good, remote = good;
-    DLTensor nibbles = good, tiny = good;
+    DLTensor nibbles = good, tiny = good, huge = make_tensor (2, shape_huge);
     tiny.dtype = accel_dtype_to_dl (ACCEL_FLOAT8_E4M3FN);
     nibbles.dtype.bits = 4;
     wide.dtype = accel_dtype_to_dl (ACCEL_FLOAT64);
@@ -88,6 +89,7 @@ test_refusals (void)
         { "no whole bytes", { { "a", &nibbles, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "bytes" },
         { "column-major", { { "a", &columns, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "contiguous" },
         { "byte_offset", { { "a", &shifted, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "contiguous" },
+        { "too many elements", { { "a", &huge, NULL } }, 1, ACCEL_ERR_INVALID, "size overflows" },
         { "on a device", { { "a", &remote, NULL } }, 1, ACCEL_ERR_UNSUPPORTED, "on cuda:0, but" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -125,6 +127,7 @@ test_memory (void)
     struct accel_error err = { 0 };
     data.data = own;
     data.strides = strides_rows;
+    empty.strides = strides_of_none; /* as PyTorch has them */
     ok (!accel_model_create (&model, parameters, 2, &err), "own memory, contiguous strides, no elements %s", err.text);
     name[0] = 'X';
     is_text (accel_model_parameter (model, 0)->name, "own", "names are copied");

@@ -272,6 +272,12 @@ test_paths (void)
     setenv ("HF_HOME", "~nobody/hf", 1);
     ok (!path_of_default_file (&foreign, &fail), "another path");
     is_text (foreign, "~nobody/hf/accelerate/default_config.yaml", "not somebody else's");
+    AUTO_FREE char *here = NULL;
+    setenv ("XDG_CACHE_HOME", "", 1);
+    unsetenv ("HF_HOME");
+    ok (!path_of_default_file (&here, &fail), "a third path");
+    is_text (here, "huggingface/accelerate/default_config.yaml", "an empty XDG_CACHE_HOME is not the root");
+    unsetenv ("XDG_CACHE_HOME");
     ok (path_is_json ("a.json") && !path_is_json (".json") && !path_is_json ("a.jso"), "names of JSON files");
     setenv ("HF_HOME", scratch_folder (), 1);
     snprintf (path, sizeof path, "%s/accelerate/default_config.yaml", scratch_folder ());

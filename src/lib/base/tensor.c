@@ -95,10 +95,14 @@ accel_tensor_count (const DLTensor *tensor)
     return count;
 }
 
+/* Without elements, any strides are; producers of DLPack differ in what they say then. */
 bool
 tensor_is_contiguous (const DLTensor *tensor)
 {
     int64_t stride = 1;
+    for (int i = 0; i < tensor->ndim; i++)
+        if (!tensor->shape[i])
+            return true;
     for (int i = tensor->ndim - 1; tensor->strides && i >= 0; i--) {
         if (tensor->shape[i] != 1 && tensor->strides[i] != stride)
             return false;

@@ -10,6 +10,7 @@
 #include "lib/formats/safetensors_write.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/utf8.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -191,6 +192,12 @@ hash_file (const char *folder, const char *name, struct manifest *manifest, stru
     return status;
 }
 
+bool
+checkpoint_passes_over (const char *name)
+{
+    return !strcmp (name, ".") || !strcmp (name, "..") || !strncmp (name, ".nfs", 4);
+}
+
 static enum accel_status add_folder (const char *folder, const char *inner, struct manifest *manifest,
                                      struct accel_error *err);
 
@@ -208,6 +215,10 @@ add_other (const char *folder, const char *name, struct manifest *manifest, stru
         return add_folder (folder, name, manifest, err);
     if (!S_ISREG (info.st_mode))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: a checkpoint consists of regular files and folders", path);
+    if (!strcmp (name, MANIFEST_NAME))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: this name is the checkpoint's own; choose another", path);
+    if (!utf8_is_valid (name, strlen (name)))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the name of the file is not UTF-8; choose another", path);
     return manifest_find_file (manifest, name) ? ACCEL_OK : hash_file (folder, name, manifest, err);
 }
 
@@ -224,8 +235,7 @@ add_folder (const char *folder, const char *inner, struct manifest *manifest, st
         return accel_fail_errno (err, "%s", path);
     while (!status && (entry = readdir (stream))) {
         AUTO_FREE char *name = NULL;
-        /* .nfs...: what NFS calls a removed file that a process still has open */
-        if (!strcmp (entry->d_name, ".") || !strcmp (entry->d_name, "..") || !strncmp (entry->d_name, ".nfs", 4))
+        if (checkpoint_passes_over (entry->d_name))
             continue;
         if (asprintf (&name, "%s%s%s", inner, *inner ? "/" : "", entry->d_name) < 0)
             status = (name = NULL, no_memory (err));

@@ -23,10 +23,14 @@ enum accel_status checkpoint_write (const struct accel_state_dict *state, const 
                                     bool needed, struct manifest *manifest, atomic_uint_least64_t *written,
                                     struct accel_error *err);
 
+/** @return whether @p name in a folder is not a file of a checkpoint: ".", "..", or what NFS calls a removed file that
+ *          a process still has open. */
+bool checkpoint_passes_over (const char *name);
+
 /**
  * Add all other files of @p folder to @p manifest, such as those of hooks, and sync them.
  *
- * @retval ACCEL_ERR_INVALID  one is not a regular file or a folder
+ * @retval ACCEL_ERR_INVALID  one is not a regular file or a folder, or has a name that a manifest cannot have
  */
 enum accel_status checkpoint_add_others (const char *folder, struct manifest *manifest, struct accel_error *err);
 

@@ -7,6 +7,7 @@
 #include "files/checkpoints.h"
 #include "files/manifest.h"
 #include "lib/base/error.h"
+#include "lib/checkpoint/files.h"
 #include "util/cleanup.h"
 
 #include <dirent.h>
@@ -142,17 +143,55 @@ restore_place (const char *place, struct accel_error *err)
     return sync_folder (parent, err);
 }
 
-/* Whether a name in a folder belongs to the checkpoint that its manifest describes: a file, or a folder of files. */
-static bool
-is_listed (const struct manifest *manifest, const char *name)
+/* Find a file in the folder @inner of @place that does not belong to the checkpoint.  Folders without files do not
+ * matter: manifests do not list them.
+ * @param[out] other  its name, relative to @place; unchanged: there is none */
+static enum accel_status
+find_other (const char *place, const char *inner, const struct manifest *manifest, char **other,
+            struct accel_error *err)
 {
-    size_t length = strlen (name);
-    bool found = !strcmp (name, MANIFEST_NAME) || !strcmp (name, ".") || !strcmp (name, "..");
-    for (size_t i = 0; !found && i < manifest->count; i++) {
-        const char *file = manifest->files[i].name;
-        found = !strncmp (file, name, length) && (file[length] == '\0' || file[length] == '/');
+    AUTO_FREE char *path = NULL;
+    const struct dirent *entry;
+    enum accel_status status = ACCEL_OK;
+    if (asprintf (&path, "%s%s%s", place, *inner ? "/" : "", inner) < 0)
+        return path = NULL, accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    DIR *stream = opendir (path);
+    if (!stream)
+        return accel_fail_errno (err, "%s", path);
+    while (!status && !*other && (entry = readdir (stream))) {
+        AUTO_FREE char *name = NULL;
+        struct stat info;
+        if (checkpoint_passes_over (entry->d_name))
+            continue;
+        if (asprintf (&name, "%s%s%s", inner, *inner ? "/" : "", entry->d_name) < 0)
+            status = (name = NULL, accel_fail (err, ACCEL_ERR_NOMEM, "out of memory"));
+        else if (fstatat (dirfd (stream), entry->d_name, &info, AT_SYMLINK_NOFOLLOW))
+            status = accel_fail_errno (err, "%s/%s", place, name);
+        else if (S_ISDIR (info.st_mode))
+            status = find_other (place, name, manifest, other, err);
+        else if (strcmp (name, MANIFEST_NAME) && !manifest_find_file (manifest, name)) {
+            *other = name;
+            name = NULL;
+        }
     }
-    return found;
+    closedir (stream);
+    return status;
+}
+
+static enum accel_status
+check_empty (const char *place, struct accel_error *err)
+{
+    const struct dirent *entry;
+    bool found = false;
+    DIR *stream = opendir (place);
+    if (!stream)
+        return accel_fail_errno (err, "%s", place);
+    while (!found && (entry = readdir (stream)))
+        found = strcmp (entry->d_name, ".") && strcmp (entry->d_name, "..");
+    closedir (stream);
+    return found ? accel_fail (err, ACCEL_ERR_INVALID,
+                               "%s exists and is not a checkpoint: choose another folder, or an empty one", place)
+                 : ACCEL_OK;
 }
 
 /* What stands at the place may be replaced: an empty folder, or a checkpoint and nothing else. */
@@ -161,22 +200,14 @@ check_replaceable (const char *place, struct accel_error *err)
 {
     struct manifest manifest;
     struct accel_error cause = { 0 };
-    enum accel_status status = ACCEL_OK;
-    DIR *stream = opendir (place);
-    if (!stream)
-        return accel_fail_errno (err, "%s", place);
-    bool known = !manifest_read (&manifest, place, &cause);
-    const struct dirent *entry;
-    while (!status && (entry = readdir (stream)))
-        if (!is_listed (&manifest, entry->d_name))
-            status = known ? accel_fail (err, ACCEL_ERR_INVALID,
-                                         "cannot replace checkpoint %s: '%.100s' in it is not part of the checkpoint; "
-                                         "move it away",
-                                         place, entry->d_name)
-                           : accel_fail (err, ACCEL_ERR_INVALID,
-                                         "%s exists and is not a checkpoint: choose another folder, or an empty one",
-                                         place);
-    closedir (stream);
+    AUTO_FREE char *other = NULL;
+    if (manifest_read (&manifest, place, &cause))
+        return check_empty (place, err);
+    enum accel_status status = find_other (place, "", &manifest, &other, err);
+    if (!status && other)
+        status = accel_fail (err, ACCEL_ERR_INVALID,
+                             "cannot replace checkpoint %s: '%.100s' in it is not part of the checkpoint; move it away",
+                             place, other);
     manifest_release (&manifest);
     return status;
 }
@@ -337,17 +368,18 @@ checkpoint_folder_limit (const char *place, uint64_t limit, struct accel_error *
 {
     char parent[PATH_MAX], path[PATH_MAX];
     struct checkpoint_list list;
-    uint64_t complete = 0;
+    uint64_t kept = 1; /* @place, whatever its number */
     if (!limit)
         return ACCEL_OK;
     parent_of (parent, place);
     enum accel_status status = checkpoint_list_read (&list, parent, err);
     for (size_t i = 0; !status && i < list.count; i++) {
         const struct checkpoint_entry *entry = &list.entries[i];
-        if (entry->reason || checkpoint_number (entry->name) == UINT64_MAX || ++complete <= limit)
+        if (entry->reason || checkpoint_number (entry->name) == UINT64_MAX
+            || (size_t) snprintf (path, sizeof path, "%s/%s", parent, entry->name) >= sizeof path
+            || !strcmp (path, place) || ++kept <= limit)
             continue;
-        if ((size_t) snprintf (path, sizeof path, "%s/%s", parent, entry->name) < sizeof path && strcmp (path, place))
-            status = remove_checkpoint (path, err);
+        status = remove_checkpoint (path, err);
     }
     checkpoint_list_release (&list);
     return status;
@@ -355,15 +387,25 @@ checkpoint_folder_limit (const char *place, uint64_t limit, struct accel_error *
 
 /* ---- finding ---- */
 
+static enum accel_status
+fail_missing (const char *path, struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_INVALID, "tried to find %s, but the folder does not exist", path);
+}
+
 enum accel_status
 checkpoint_folder_find (char *place, const char *path, struct accel_error *err)
 {
     char parent[PATH_MAX], other[PATH_MAX];
     struct stat info;
     uint64_t newest = 0;
-    if (!*path || (stat (path, &info) && errno != ENOENT))
+    if (!*path)
+        return accel_fail (err, ACCEL_ERR_INVALID, "the path of the folder is empty");
+    if (stat (path, &info) && errno != ENOENT)
         return accel_fail_errno (err, "%s", path);
     enum accel_status status = resolve (place, path, err);
+    if (status == ACCEL_ERR_SYSTEM && errno == ENOENT)
+        return fail_missing (path, err);
     if (status || !stat (place, &info))
         return status || S_ISDIR (info.st_mode)
                    ? status
@@ -390,7 +432,7 @@ checkpoint_folder_find (char *place, const char *path, struct accel_error *err)
     if (stream)
         closedir (stream);
     if (!*found)
-        return accel_fail (err, ACCEL_ERR_INVALID, "tried to find %s, but the folder does not exist", path);
+        return fail_missing (path, err);
     snprintf (place, PATH_MAX, "%s", found);
     return ACCEL_OK;
 }

@@ -38,8 +38,8 @@ enum accel_status checkpoint_folder_commit (struct checkpoint_folder *folder, st
 void checkpoint_folder_end (struct checkpoint_folder *folder);
 
 /**
- * Remove complete checkpoints of the folder that contains @p place, the oldest first, until there are at most @p limit.
- * Never removes @p place.
+ * Remove complete checkpoints of the folder that contains @p place, those with the lowest numbers first, until there
+ * are at most @p limit.  Never removes @p place, which counts.
  *
  * @param limit  0: keep all
  */

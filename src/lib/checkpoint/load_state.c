@@ -289,6 +289,9 @@ accel_load_state_at (const char *file, int line, struct accel *acc, const char *
     enum accel_status status = save_finish (acc, &site, &own);
     if (!status)
         status = load_state (&load, input_dir, &own);
+    /* It means that there is no checkpoint yet: a file of one that is missing must not look like that. */
+    if (status != ACCEL_ERR_INVALID && own.sys_errno == ENOENT)
+        own.sys_errno = 0;
     manifest_release (&load.manifest);
     if (status && err) {
         *err = own;

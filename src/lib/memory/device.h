@@ -21,7 +21,8 @@ struct device_module {
     uint32_t memory_size; /* of struct memory */
     const struct memory *memory;
     /** Choose a GPU for a process, of those that it sees.
-     *  @retval ACCEL_ERR_UNSUPPORTED  there is none */
+     *  @retval ACCEL_ERR_UNSUPPORTED  there is none
+     *  @retval ACCEL_ERR_SYSTEM       there may be one, but it cannot be used */
     enum accel_status (*choose) (const struct device_helpers *helpers, int local_rank, int *device,
                                  struct accel_error *err);
 };
@@ -30,7 +31,8 @@ struct device_module {
 /** @return the table of functions for GPUs; NULL: there is none, and device_refusal() says why.  Searched once. */
 const struct memory *device_memory (void);
 const char *device_refusal (void);
-/** @return why a module that is installed cannot be loaded, which its user should know; "": it can, or there is none */
+/** @return why a module that is installed, or the GPUs of this machine, cannot be used, which users should know; "":
+ *  they can, or there are none */
 const char *device_warning (void);
 
 /** @return the device that a process computes on: a GPU if there is one, unless @p cpu. */

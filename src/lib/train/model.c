@@ -52,6 +52,10 @@ check_tensor (const char *what, const char *name, const DLTensor *tensor, enum a
                            allowed == ALLOW_SMALL_FLOATS ? " and 8-bit floats" : "");
     if (tensor->dtype.bits * tensor->dtype.lanes % 8 || !tensor->dtype.bits)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' has elements that are not whole bytes", what, name);
+    int64_t bytes = (int64_t) tensor_element_bytes (tensor);
+    for (int i = 0; i < tensor->ndim; i++)
+        if (tensor->shape[i] && __builtin_mul_overflow (bytes, tensor->shape[i], &bytes))
+            return accel_fail (err, ACCEL_ERR_INVALID, "%s of '%s' is too large: size overflows", what, name);
     if (!tensor_is_contiguous (tensor) || tensor->byte_offset)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s of '%s' is not contiguous", what, name);
     return ACCEL_OK;

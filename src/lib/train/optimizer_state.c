@@ -56,8 +56,22 @@ optimizer_save (const struct object *object, struct accel_state_dict *state)
     }
 }
 
+/* What the saved numbers need more memory for than the optimizer was created with. */
 static enum accel_status
-load_group (struct optimizer_group *group, const struct accel_state_dict *state, struct accel_error *err)
+check_states (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
+              const struct group_numbers *saved, struct accel_error *err)
+{
+    const char *needs = optimizer->kind == OPTIMIZER_SGD ? "momentum" : "amsgrad";
+    if (group->skip || optimizer_states_of (optimizer, saved) <= group->state_count)
+        return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_FORMAT,
+                       "group '%.80s' was saved with %s, but the optimizer was created without: create it with %s",
+                       group->name, needs, needs);
+}
+
+static enum accel_status
+load_group (const struct accel_optimizer *optimizer, struct optimizer_group *group,
+            const struct accel_state_dict *state, struct accel_error *err)
 {
     struct group_numbers read = group->own;
     enum accel_status status = ACCEL_OK;
@@ -66,6 +80,8 @@ load_group (struct optimizer_group *group, const struct accel_state_dict *state,
                                         group_number_name (i));
     for (size_t i = 0; !status && i < FLAGS_OF_A_GROUP; i++)
         status = state_dict_get_bool (state, &read.flag[i], err, "group.%s.%s", group->name, group_flag_name (i));
+    if (!status)
+        status = check_states (optimizer, group, &read, err);
     if (!status)
         group->own = read;
     return status;
@@ -107,7 +123,7 @@ optimizer_load (struct object *object, const struct accel_state_dict *state, str
     if (!status)
         status = accel_state_dict_get_uint64 (state, "step", &step, err);
     for (size_t i = 0; !status && i < optimizer->group_count; i++)
-        status = load_group (&optimizer->groups[i], state, err);
+        status = load_group (optimizer, &optimizer->groups[i], state, err);
     masters_need (model);
     for (size_t i = 0; !status && i < model->count; i++) {
         for (size_t j = 0; !status && j < optimizer->state_count; j++)

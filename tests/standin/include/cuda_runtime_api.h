@@ -29,6 +29,7 @@ enum cudaError {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35,
     cudaErrorInvalidDeviceFunction = 98,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
@@ -48,11 +49,15 @@ enum cudaMemcpyKind {
 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
+
 cudaError_t cudaGetLastError (void);
 cudaError_t cudaPeekAtLastError (void);
 const char *cudaGetErrorName (cudaError_t error);
 const char *cudaGetErrorString (cudaError_t error);
+cudaError_t cudaDriverGetVersion (int *version);
 cudaError_t cudaGetDeviceCount (int *count);
+cudaError_t cudaDeviceGetAttribute (int *value, enum cudaDeviceAttr attribute, int device);
 cudaError_t cudaSetDevice (int device);
 cudaError_t cudaDeviceGetPCIBusId (char *id, int size, int device);
 cudaError_t cudaGetDevice (int *device);

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The GPUs of a process, and a call on one of them.  Functions of struct memory have no way to return an error: the
+ * first of a GPU is kept until something is read from it. */
+#include <config.h>
+
+#include "cuda/gpu.h"
+
+#include "cuda/kernels.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+
+enum { MOST_GPUS = 64 };
+
+static struct gpu gpus[MOST_GPUS];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+const struct device_helpers *gpu_helper;
+/* The default stream; and the one that each thread has of its own (cudaStreamLegacy, cudaStreamPerThread). */
+static cudaStream_t const LEGACY = (cudaStream_t) (uintptr_t) 1, PER_THREAD = (cudaStream_t) (uintptr_t) 2;
+
+/* The driver's cuDevicePrimaryCtxGetState(); NULL: there is none. */
+static int (*context_state) (int device, unsigned *flags, int *active);
+
+static void
+begin (void)
+{
+    for (int i = 0; i < MOST_GPUS; i++) {
+        pthread_mutex_init (&gpus[i].lock, NULL);
+        gpus[i].stream = LEGACY;
+    }
+    void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the runtime has loaded it */
+    if (driver)
+        *(void **) &context_state = dlsym (driver, "cuDevicePrimaryCtxGetState");
+}
+
+/* A number that no other thread gets, also after this one; a pthread_t is given out again. */
+static unsigned long
+own_number (void)
+{
+    static atomic_ulong given;
+    static _Thread_local unsigned long own;
+    if (!own)
+        own = ++given;
+    return own;
+}
+
+bool
+gpu_note (struct gpu *gpu, cudaError_t error, const char *call)
+{
+    if (error && !gpu->error) {
+        gpu->error = error;
+        gpu->call = call;
+    }
+    return !error;
+}
+
+/* Setting a device makes a context there, which costs memory and which exclusive GPUs refuse to a second process.  So
+ * a thread whose device has none yet stays on this one. */
+static void
+restore (const struct visit *visit)
+{
+    unsigned flags;
+    int active;
+    if (visit->before == visit->now)
+        return;
+    if (!context_state || context_state (visit->before, &flags, &active) || active)
+        cudaSetDevice (visit->before);
+}
+
+static void
+prepare (struct gpu *gpu)
+{
+    NOTE (gpu, cudaMalloc, (void **) &gpu->scratch, CUDA_SCRATCH);
+    for (int i = 0; i < GPU_STAGES; i++) {
+        NOTE (gpu, cudaHostAlloc, (void **) &gpu->stages[i].memory, GPU_STAGE_BYTES, cudaHostAllocDefault);
+        NOTE (gpu, cudaEventCreateWithFlags, &gpu->stages[i].copied, cudaEventDisableTiming);
+    }
+    NOTE (gpu, cudaEventCreateWithFlags, &gpu->ordered, cudaEventDisableTiming);
+    gpu->is_ready = true;
+}
+
+/* Threads with a stream each work on one device one after the other: what they share there has one order. */
+static void
+follow (struct gpu *gpu)
+{
+    if (gpu->last != own_number ())
+        NOTE (gpu, cudaStreamWaitEvent, PER_THREAD, gpu->ordered, 0);
+    gpu->last = own_number ();
+}
+
+/* CUDA keeps the last error by thread, not by GPU: what is there at the beginning is none of this GPU's. */
+struct visit
+visit_begin (DLDevice device)
+{
+    struct visit visit = { .now = device.device_id };
+    if (device.device_id < 0 || device.device_id >= MOST_GPUS)
+        return visit;
+    pthread_once (&once, begin);
+    struct gpu *gpu = &gpus[device.device_id];
+    pthread_mutex_lock (&gpu->lock);
+    cudaGetLastError (); /* of others */
+    bool moves = !gpu->error && NOTE (gpu, cudaGetDevice, &visit.before) && visit.before != visit.now;
+    if (moves)
+        NOTE (gpu, cudaSetDevice, visit.now);
+    if (!gpu->error && !gpu->is_ready)
+        prepare (gpu);
+    if (!gpu->error && gpu->stream == PER_THREAD)
+        follow (gpu);
+    if (!gpu->error) {
+        visit.gpu = gpu;
+        visit.stream = gpu->stream;
+        return visit;
+    }
+    visit.error = gpu->error;
+    visit.call = gpu->call;
+    if (moves)
+        restore (&visit);
+    cudaGetLastError (); /* nor is it another one's */
+    pthread_mutex_unlock (&gpu->lock);
+    return visit;
+}
+
+void
+visit_end (struct visit *visit)
+{
+    if (!visit->gpu)
+        return;
+    NOTE (visit->gpu, cudaGetLastError); /* of launches */
+    if (visit->gpu->stream == PER_THREAD && !visit->gpu->error)
+        NOTE (visit->gpu, cudaEventRecord, visit->gpu->ordered, PER_THREAD);
+    restore (visit);
+    pthread_mutex_unlock (&visit->gpu->lock);
+}
+
+enum accel_status
+visit_fail (const struct visit *visit, DLDevice device, struct accel_error *err)
+{
+    if (device.device_id < 0 || device.device_id >= MOST_GPUS)
+        return gpu_helper->fail (err, ACCEL_ERR_INVALID, "cuda:%d does not exist", (int) device.device_id);
+    cudaError_t error = visit->gpu ? visit->gpu->error : visit->error;
+    if (error == NOT_CUDA)
+        return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: %s", (int) device.device_id,
+                                 visit->gpu ? visit->gpu->call : visit->call);
+    enum accel_status status = error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM;
+    return gpu_helper->fail (err, status, "cuda:%d: %s: %s (%s)", (int) device.device_id,
+                             visit->gpu ? visit->gpu->call : visit->call, cudaGetErrorString (error),
+                             cudaGetErrorName (error));
+}
+
+/* After calls without the lock, because they may wait for all that runs on the GPU, also for a collective whose other
+ * ranks have died: threads that would notice that must not wait for the lock. */
+void
+gpu_lock_again (struct gpu *gpu)
+{
+    pthread_mutex_lock (&gpu->lock);
+    if (!gpu->error && gpu->stream == PER_THREAD)
+        follow (gpu);
+}
+
+bool
+gpu_call (DLDevice device, bool may_wait, gpu_calls *calls, void *user)
+{
+    const char *name = NULL;
+    VISIT (device);
+    if (gpu && may_wait)
+        pthread_mutex_unlock (&gpu->lock);
+    cudaError_t error = gpu ? calls (user, stream, &name) : cudaSuccess;
+    if (gpu && may_wait)
+        gpu_lock_again (gpu);
+    return gpu && gpu_note (gpu, error, name);
+}
+
+/* ---- streams ---- */
+
+/* Also of a GPU that does not exist, on which nothing can be queued.  Where each thread has a stream, that of this one
+ * now comes after what libaccel has queued on others, and what libaccel queues on others comes after it.  Without the
+ * lock otherwise: whoever has it may be waiting for the GPU. */
+void *
+gpu_stream (DLDevice device)
+{
+    if (device.device_id < 0 || device.device_id >= MOST_GPUS)
+        return LEGACY;
+    pthread_once (&once, begin);
+    cudaStream_t now = gpus[device.device_id].stream;
+    if (now != PER_THREAD)
+        return now;
+    VISIT (device);
+    return gpu ? stream : now;
+}
+
+/* What has been queued comes before what is queued on the new stream.  The second record is refused if the stream is
+ * another GPU's.  None of these errors is one of the GPU: the former stream stays. */
+enum accel_status
+gpu_set_stream (DLDevice device, void *given, struct accel_error *err)
+{
+    cudaStream_t next = given ? given : LEGACY;
+    VISIT (device);
+    if (!gpu)
+        return visit_fail (&visit, device, err);
+    if (next == stream)
+        return ACCEL_OK;
+    cudaError_t error = cudaEventRecord (gpu->ordered, stream);
+    if (!error)
+        error = cudaStreamWaitEvent (next, gpu->ordered, 0);
+    if (!error)
+        error = cudaEventRecord (gpu->ordered, next);
+    if (!error) {
+        gpu->stream = next;
+        gpu->last = own_number ();
+        return ACCEL_OK;
+    }
+    cudaGetLastError ();
+    return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: the stream cannot be used: %s (%s)",
+                             (int) device.device_id, cudaGetErrorString (error), cudaGetErrorName (error));
+}

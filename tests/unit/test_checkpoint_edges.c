@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints in unusual company: files that hooks write, numbers that begin again, optimizers with other options, a
+ * locale with a comma, folders that do not exist. */
+#include <config.h>
+
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+#include <accel/accel.h>
+#include <errno.h>
+#include <locale.h>
+#include <sys/stat.h>
+
+enum { COUNT = 5 };
+
+static struct accel *acc;
+static struct accel_error err;
+static struct accel_model *model;
+
+static void
+must (enum accel_status status)
+{
+    if (!status)
+        return;
+    printf ("Bail out! %s\n", err.text);
+    exit (99);
+}
+
+static bool
+fails (enum accel_status status, enum accel_status wanted, const char *text)
+{
+    if (status == wanted && strstr (err.text, text))
+        return true;
+    diag ("status %d: %s", (int) status, status ? err.text : "");
+    return false;
+}
+
+static bool
+works (enum accel_status status)
+{
+    if (status)
+        diag ("%s", err.text);
+    return !status;
+}
+
+static bool
+exists (const char *path)
+{
+    return !access (path, F_OK);
+}
+
+static void
+make_model (void)
+{
+    static float values[COUNT], gradients[COUNT] = { 1, 2, 3, 4, 5 };
+    static int64_t shape[] = { COUNT };
+    static DLTensor data = { .data = values, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape }, grad;
+    data.dtype = accel_dtype_to_dl (ACCEL_FLOAT32);
+    grad = data;
+    grad.data = gradients;
+    must (accel_model_create (&model, &(struct accel_parameter){ "weight", &data, &grad }, 1, &err));
+}
+
+/* ---- what hooks write ---- */
+
+static void
+write_file (const char *path)
+{
+    FILE *out = fopen (path, "w");
+    if (!out || fputs ("text", out) < 0 || fclose (out)) {
+        printf ("Bail out! cannot write %s\n", path);
+        exit (99);
+    }
+}
+
+/* Make a file in the folder of a checkpoint, or a folder if the name ends in '/'. */
+static enum accel_status
+add (void *user, const char *folder, bool *without_models, struct accel_error *error)
+{
+    char path[600];
+    (void) without_models, (void) error;
+    int length = snprintf (path, sizeof path, "%s/%s", folder, (const char *) user);
+    if (path[length - 1] != '/')
+        write_file (path);
+    else if (mkdir (path, 0777))
+        return ACCEL_ERR_SYSTEM;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+save_with (const char *name, const char *place)
+{
+    uint64_t handle;
+    must (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) name, &handle, &err));
+    enum accel_status status = accel_save_state (acc, place, &err);
+    accel_remove_state_hook (acc, handle);
+    return status;
+}
+
+static void
+test_hooks (void)
+{
+    uint64_t handle;
+    must (accel_save_state (acc, "hooked", &err));
+    ok (fails (save_with ("manifest.json", "hooked"), ACCEL_ERR_INVALID, "this name is the checkpoint's own"),
+        "a hook cannot write the manifest");
+    ok (fails (save_with ("\xff", "hooked"), ACCEL_ERR_INVALID, "is not UTF-8"), "nor a file without a valid name");
+    ok (works (accel_load_state (acc, "hooked", &err)), "the former checkpoint is still there");
+    must (save_with ("logs/", "hooked"));
+    ok (exists ("hooked/logs") && works (save_with ("logs/", "hooked")), "an empty folder of a hook can be replaced");
+    must (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) "logs/", &handle, &err));
+    must (save_with ("logs/note", "hooked"));
+    must (mkdir ("hooked/logs/deep", 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
+    ok (works (save_with ("logs/note", "hooked")), "nor do empty folders below matter");
+    write_file ("hooked/logs/mine");
+    ok (fails (save_with ("logs/note", "hooked"), ACCEL_ERR_INVALID, "'logs/mine' in it is not part of the checkpoint"),
+        "a file that somebody added to it cannot");
+    accel_remove_state_hook (acc, handle);
+    ok (exists ("hooked/logs/mine"), "and stays");
+}
+
+/* A hook for one save, and one that comes after it. */
+static uint64_t once;
+static int later_runs;
+
+static enum accel_status
+run_once (void *user, const char *folder, bool *without_models, struct accel_error *error)
+{
+    (void) user, (void) folder, (void) without_models, (void) error;
+    accel_remove_state_hook (acc, once);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+run_later (void *user, const char *folder, bool *without_models, struct accel_error *error)
+{
+    (void) user, (void) folder, (void) without_models, (void) error;
+    later_runs++;
+    return ACCEL_OK;
+}
+
+static void
+test_once (void)
+{
+    uint64_t later;
+    must (accel_register_save_state_pre_hook (acc, run_once, NULL, &once, &err));
+    must (accel_register_save_state_pre_hook (acc, run_later, NULL, &later, &err));
+    must (accel_save_state (acc, "once", &err));
+    ok (later_runs == 1, "a hook that removes itself does not hide the next one");
+    accel_remove_state_hook (acc, later);
+}
+
+/* ---- numbers ---- */
+
+static void
+configure (uint64_t iteration)
+{
+    const struct accel_project_configuration configuration
+        = { .project_dir = "project", .automatic_checkpoint_naming = true, .total_limit = 2, .iteration = iteration };
+    must (accel_set_project_configuration (acc, &configuration, &err));
+}
+
+static void
+test_limit (void)
+{
+    for (uint64_t i = 7; i < 9; i++) {
+        configure (i);
+        must (accel_save_state (acc, NULL, &err));
+    }
+    configure (0);
+    must (accel_save_state (acc, NULL, &err));
+    ok (exists ("project/checkpoints/checkpoint_0") && exists ("project/checkpoints/checkpoint_8")
+            && !exists ("project/checkpoints/checkpoint_7"),
+        "numbers that begin again: the new checkpoint counts");
+    must (accel_save_state (acc, NULL, &err));
+    ok (exists ("project/checkpoints/checkpoint_1") && exists ("project/checkpoints/checkpoint_8")
+            && !exists ("project/checkpoints/checkpoint_0"),
+        "and there are never more than the limit");
+    must (accel_set_project_configuration (acc, &(struct accel_project_configuration){ 0 }, &err));
+}
+
+/* ---- what is missing ---- */
+
+/* @return the errno of a load that has to fail; -1: it has not */
+static int
+missing (const char *path)
+{
+    err = (struct accel_error){ .sys_errno = -1 };
+    enum accel_status status = accel_load_state (acc, path, &err);
+    diag ("%s", err.text);
+    return status ? err.sys_errno : -1;
+}
+
+/* ENOENT lets programs begin without a checkpoint. */
+static void
+test_missing (void)
+{
+    must (accel_save_state (acc, "damaged", &err));
+    must (unlink ("damaged/model.safetensors") ? ACCEL_ERR_SYSTEM : ACCEL_OK);
+    ok (missing ("damaged") == 0, "a checkpoint without one of its files");
+    ok (missing ("none") == 0 && err.code == ACCEL_ERR_INVALID, "a folder that does not exist");
+    ok (missing ("none/none") == 0 && err.code == ACCEL_ERR_INVALID, "nor does the one above");
+    ok (missing ("") == 0 && err.code == ACCEL_ERR_INVALID, "no name");
+    const struct accel_project_configuration configuration
+        = { .project_dir = "new", .automatic_checkpoint_naming = true };
+    must (accel_set_project_configuration (acc, &configuration, &err));
+    ok (missing (NULL) == ENOENT, "a project without checkpoints is a beginning");
+    must (accel_set_project_configuration (acc, &(struct accel_project_configuration){ 0 }, &err));
+}
+
+/* ---- optimizers ---- */
+
+static struct accel_optimizer *
+make_adam (bool amsgrad)
+{
+    struct accel_optimizer *optimizer;
+    must (accel_adam_create (&optimizer, model, &(struct accel_adam){ .amsgrad = amsgrad }, &err));
+    return optimizer;
+}
+
+static struct accel_optimizer *
+make_sgd (bool momentum)
+{
+    struct accel_optimizer *optimizer;
+    const struct accel_sgd options = { .lr = 0.1, .momentum = momentum ? 0.5 : 0 };
+    must (accel_sgd_create (&optimizer, model, &options, &err));
+    return optimizer;
+}
+
+static void
+test_optimizer (struct accel_optimizer *(*make) (bool more), const char *text)
+{
+    struct accel_optimizer *optimizer = make (true);
+    must (accel_prepare (acc, &err, optimizer));
+    must (accel_optimizer_step (optimizer, &err));
+    must (accel_save_state (acc, "optimizer", &err));
+    accel_optimizer_destroy (optimizer);
+    optimizer = make (false);
+    must (accel_prepare (acc, &err, optimizer));
+    ok (fails (accel_load_state (acc, "optimizer", &err), ACCEL_ERR_FORMAT, text), "%s", text);
+    ok (works (accel_optimizer_step (optimizer, &err)), "the optimizer still has its own options");
+    accel_optimizer_destroy (optimizer);
+    optimizer = make (true);
+    must (accel_prepare (acc, &err, optimizer));
+    ok (works (accel_load_state (acc, "optimizer", &err)), "the same options do");
+    accel_optimizer_destroy (optimizer);
+}
+
+/* ---- a locale ---- */
+
+/* @return whether numbers now have a comma; it takes localedef(1), which comes with glibc */
+static bool
+enter_comma (void)
+{
+    FILE *out = fopen ("comma.src", "w");
+    if (!out || fputs ("LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \".\"\ngrouping 3;3\nEND LC_NUMERIC\n", out) < 0
+        || fclose (out))
+        return false;
+    char text[8];
+    if (system ("localedef -c -i comma.src -f ANSI_X3.4-1968 ./comma >localedef.log 2>&1") < 0
+        || setenv ("LOCPATH", scratch_folder (), 1) || !setlocale (LC_NUMERIC, "comma"))
+        return false;
+    snprintf (text, sizeof text, "%.1f", 1.5);
+    return !strcmp (text, "1,5");
+}
+
+static void
+test_locale (void)
+{
+    struct accel_optimizer *optimizer = make_adam (false);
+    must (accel_prepare (acc, &err, optimizer));
+    if (enter_comma ()) {
+        const struct accel_save_model_options options = { .max_shard_size = "1.5KB" };
+        ok (works (accel_save_state (acc, "comma-state", &err)) && works (accel_load_state (acc, "comma-state", &err)),
+            "a state is saved and loaded in a locale with a decimal comma");
+        ok (works (accel_save_model (acc, model, "comma-model", &options, &err)), "sizes have a point there too");
+        setlocale (LC_NUMERIC, "C");
+        ok (works (accel_load_state (acc, "comma-state", &err)), "and it is the same file in other locales");
+    } else
+        skip ("cannot make a locale with a decimal comma");
+    accel_optimizer_destroy (optimizer);
+}
+
+int
+main (void)
+{
+    scratch_enter ();
+    make_model ();
+    must (accel_open (&acc, NULL, &err));
+    must (accel_prepare (acc, &err, model));
+    test_hooks ();
+    test_once ();
+    test_limit ();
+    test_missing ();
+    test_optimizer (make_adam, "was saved with amsgrad");
+    test_optimizer (make_sgd, "was saved with momentum");
+    test_locale ();
+    accel_model_destroy (model);
+    accel_close (acc);
+    return done_testing ();
+}
