@@ -149,7 +149,7 @@ done
 cat >train <<END
 #!/bin/sh
 echo \$\$ >up.\$RANK
-exec "$builddir/examples/digits" --epochs 100000 --batch_size 60 --seed 1
+exec "$builddir/examples/digits" --epochs 100000 --patience 0 --batch_size 60 --seed 1
 END
 chmod +x train
 has_epoch () {
