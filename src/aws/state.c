@@ -81,7 +81,7 @@ find_profile (struct aws *aws, const char *wanted, struct fail *fail)
         return fail_set (fail, FAIL_GENERAL, "%s%s%.400s: the section of AWS profile '%.100s' must begin with "
                          "[profile %.100s], not with its name only", from, colon, aws->config.path, name, name);
     return fail_set (fail, FAIL_GENERAL,
-                     "%s%sno AWS profile '%.100s' in %.300s or %.300s: 'aws configure --profile NAME' creates one", from,
+                     "%s%sno AWS profile '%.100s' in %.300s or %.300s: 'aws configure --profile NAME' adds one", from,
                      colon, name, aws->config.path, aws->credentials.path);
 }
 
