@@ -39,7 +39,8 @@ struct accel_dataset {
  *
  * `start`, which may be NULL, goes back to the beginning, in the order of @p epoch; it is called before the first
  * `next` of each epoch.  `next` writes one sample to @p into, like a data set's `read`, or sets *end to true (it is
- * false before the call) and writes nothing.
+ * false before the call) and writes nothing; it is not called again in that epoch, so a stream without `start` can go
+ * back to the beginning then.
  *
  * `skip`, which may be NULL (then samples are read and dropped), skips the next @p count samples without reading them,
  * for a pass that begins in the middle; it is called at most once after each `start`.  After the last sample, `next`

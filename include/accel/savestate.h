@@ -141,7 +141,8 @@ accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uin
 
 /**
  * Restore what accel_save_state() saved; call it after everything was prepared and registered, in the same order as
- * when it was saved.  The number of processes may be another one.  Collective.
+ * when it was saved.  The number of processes may be another one.  What the checkpoint has of more models, optimizers,
+ * schedulers or loaders than are prepared is ignored, like in Accelerate.  Collective.
  *
  * All files are compared with the manifest's checksums before anything is changed.  With automatic naming and without
  * @p input_dir, the newest checkpoint of the project that is complete and undamaged is loaded; newer ones that are
@@ -151,8 +152,9 @@ accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uin
  * continues that of rank 0 if all ranks had the same; otherwise its generator is left as it is.
  *
  * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
- * @retval ACCEL_ERR_INVALID  no checkpoint there; different objects were prepared or registered.  `sys_errno` is ENOENT
- *                            if the project has no checkpoint yet, and never otherwise
+ * @retval ACCEL_ERR_INVALID  no checkpoint there; an object was prepared that it lacks, or another number of objects is
+ *                            registered.  `sys_errno` is ENOENT if the project has no checkpoint yet, and never
+ *                            otherwise
  * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object, such as an optimizer that was created
  *                            without the momentum or amsgrad of the saved one.  In the second case objects may
  *                            have been changed already

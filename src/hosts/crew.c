@@ -130,7 +130,8 @@ lose_peer (struct crew *crew, struct crew_peer *peer, const char *why)
     else if (peer->machine)
         crew_main_lose (crew, peer, why);
     else if (peer->is_welcomed && !peer->is_leaving) /* it could not read the welcome */
-        crew_set_why (crew, CREW_WHY_LASTS, "%s disconnected at once; perhaps its job key differs", peer->name);
+        crew_set_why (crew, CREW_WHY_LASTS, "%s disconnected at once, perhaps because it has another job key",
+                     peer->name);
 }
 
 static void

@@ -119,6 +119,37 @@ test_hooks (void)
     ok (exists ("hooked/logs/mine"), "and stays");
 }
 
+/* A hook for one save, and one that comes after it. */
+static uint64_t once;
+static int later_runs;
+
+static enum accel_status
+run_once (void *user, const char *folder, bool *without_models, struct accel_error *error)
+{
+    (void) user, (void) folder, (void) without_models, (void) error;
+    accel_remove_state_hook (acc, once);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+run_later (void *user, const char *folder, bool *without_models, struct accel_error *error)
+{
+    (void) user, (void) folder, (void) without_models, (void) error;
+    later_runs++;
+    return ACCEL_OK;
+}
+
+static void
+test_once (void)
+{
+    uint64_t later;
+    must (accel_register_save_state_pre_hook (acc, run_once, NULL, &once, &err));
+    must (accel_register_save_state_pre_hook (acc, run_later, NULL, &later, &err));
+    must (accel_save_state (acc, "once", &err));
+    ok (later_runs == 1, "a hook that removes itself does not hide the next one");
+    accel_remove_state_hook (acc, later);
+}
+
 /* ---- numbers ---- */
 
 static void
@@ -258,6 +289,7 @@ main (void)
     must (accel_open (&acc, NULL, &err));
     must (accel_prepare (acc, &err, model));
     test_hooks ();
+    test_once ();
     test_limit ();
     test_missing ();
     test_optimizer (make_adam, "was saved with amsgrad");

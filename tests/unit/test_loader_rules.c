@@ -428,6 +428,56 @@ next_sample (void *user, void *const *into, bool *end, struct accel_error *err)
     return ACCEL_OK;
 }
 
+/* Without `start`, a stream that has ended goes back to its beginning by itself. */
+static enum accel_status
+next_in_circles (void *user, void *const *into, bool *end, struct accel_error *err)
+{
+    int64_t *at = user;
+    enum accel_status status = next_sample (user, into, end, err);
+    *at = *end ? 0 : *at;
+    return status;
+}
+
+/* A stream that has said that it is at its end is not asked again in that epoch, wherever in a round that was. */
+static void
+test_stream_in_circles (void)
+{
+    static const struct {
+        struct accel_loader_options options;
+        size_t processes, process;
+        const char *wanted;
+    } rows[] = {
+        { { .batch_size = 2 }, 1, 0, "0,1|2,3|4" },
+        { { .batch_size = 2, .workers = 2 }, 1, 0, "0,1|2,3|4" },
+        { { .batch_size = 2, .drop_last = true }, 1, 0, "0,1|2,3" },
+        { { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES }, 1, 0, "0,1|2,3|4" },
+        { { .batch_size = 5 }, 1, 0, "0,1,2,3,4" },
+        { { .batch_size = 7 }, 1, 0, "0,1,2,3,4" },
+        { { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, 2, 0, "0,1|4,0" },
+        { { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, 2, 1, "2,3|1,2" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t at = 0;
+        struct accel_stream stream = { .fields = &field, .field_count = 1, .next = next_in_circles, .user = &at };
+        struct accel_loader *loader;
+        struct accel_error err;
+        char got[256];
+        ok (!accel_loader_create_stream (&loader, &stream, &rows[i].options, &err)
+                && !loader_share (loader, NULL, rows[i].processes, rows[i].process, &err), "a stream in circles");
+        for (int epoch = 0; epoch < 2; epoch++) {
+            const struct accel_batch *batch;
+            size_t length = 0, batches = 0;
+            for (; batches < 9 && accel_loader_next (loader, &batch, &err); batches++)
+                for (size_t row = 0; row < accel_batch_size (batch); row++)
+                    length += (size_t) snprintf (got + length, sizeof got - length, "%s%lld",
+                                                 row ? "," : batches ? "|" : "",
+                                                 (long long) ((int64_t *) batch->fields[0].dl.data)[row]);
+            is_text (got, rows[i].wanted, "each pass is one round of it");
+        }
+        accel_loader_destroy (loader);
+    }
+}
+
 /* One thread reads a stream, as far ahead as so many workers would. */
 static void
 test_reading_ahead (void)
@@ -635,6 +685,7 @@ main (void)
     test_given_generator ();
     test_other_processes ();
     test_failed_epoch ();
+    test_stream_in_circles ();
     test_reading_ahead ();
     test_failed_share ();
     test_reader (false);

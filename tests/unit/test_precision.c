@@ -553,7 +553,7 @@ test_arguments (void)
     make_optimizer (&net, "sgd");
     ok (accel_scaler_get_state (net.acc, &good) && good.scale == 65536 && good.growth_factor == 2, "torch's defaults");
     state = good, state.scale = 0;
-    refused (accel_scaler_set_state (net.acc, &state, &err), "scale", &err);
+    refused (accel_scaler_set_state (net.acc, &state, &err), "the scale is", &err);
     state = good, state.growth_tracker = 2000;
     refused (accel_scaler_set_state (net.acc, &state, &err), "growth_tracker", &err);
     refused (accel_scaler_set_state (net.acc, NULL, &err), "state is NULL", &err);

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { ROWS = 4, NONE = -1, PATIENCE_MS = 300000 };
@@ -468,6 +469,33 @@ test_last_moment (void)
     ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
 }
 
+/* A child of fork() has none of the threads: it waits for none, and can free all. */
+static void
+test_fork (void)
+{
+    struct accel_error err;
+    struct accel_batch *batch;
+    bool is_last;
+    struct source source = make_source (20000, false);
+    struct reader *reader = make_reader (2, 2);
+    begin (reader, &source, true);
+    ok (take (reader, 0, 100, &err) == 100, "batches from two threads");
+    pid_t child = fork ();
+    if (!child) {
+        alarm (PATIENCE_MS / 1000);
+        bool refused = reader_is_orphan (reader)
+                       && reader_next (reader, &batch, &is_last, PATIENCE_MS, &err) == ACCEL_ERR_INVALID
+                       && strstr (err.text, "is a fork");
+        begin (reader, &source, true);
+        _exit (refused && reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS) ? 0 : 9);
+    }
+    int status = -1;
+    waitpid (child, &status, 0);
+    ok (!status, "in a child: status %x", (unsigned) status);
+    ok (!reader_is_orphan (reader) && take (reader, 100, 100, &err) == 100, "its parent reads on");
+    reader_destroy (reader, PATIENCE_MS);
+}
+
 int
 main (void)
 {
@@ -482,5 +510,6 @@ main (void)
         test_pass (row);
     test_hang ();
     test_hang_again ();
+    test_fork ();
     return done_testing ();
 }

@@ -124,6 +124,96 @@ test_fork (struct accel *acc)
     accel_comm_destroy (group);
 }
 
+/* What is shared stays as it is, whatever a child of fork() calls; and it is not taken for its parent. */
+static void
+meddle (struct accel *acc, struct accel_comm *group, struct accel_loader *loader, int64_t *shared)
+{
+    const struct accel_batch *batch;
+    void *memory;
+    alarm (RANKS_DEADLINE_S);
+    bool good = accel_comm_barrier (accel_world (acc), &err) == ACCEL_ERR_INVALID && strstr (err.text, "is a fork");
+    good = good && accel_comm_barrier (group, &err) == ACCEL_ERR_INVALID && strstr (err.text, "is a fork");
+    good = good && accel_alloc (acc, &memory, 8, &err) == ACCEL_ERR_INVALID && strstr (err.text, "is a fork");
+    good = good && !accel_loader_next (loader, &batch, &err) && strstr (err.text, "is a fork");
+    accel_free (acc, shared);
+    accel_loader_destroy (loader);
+    accel_comm_destroy (group);
+    accel_close (acc);
+    _exit (good ? 0 : 9);
+}
+
+static enum accel_status
+read_index (void *user, size_t index, void *const *into, struct accel_error *cause)
+{
+    (void) user;
+    (void) cause;
+    *(int64_t *) into[0] = (int64_t) index;
+    return ACCEL_OK;
+}
+
+static void
+test_shared_memory (struct accel *acc)
+{
+    static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
+    static const struct accel_dataset numbers = { 100, &field, 1, read_index, NULL, NULL };
+    struct accel_comm *group = make_group (acc);
+    struct accel_loader *loader;
+    const struct accel_batch *batch;
+    void *memory, *values = NULL;
+    int status = -1;
+    rank_must (accel_alloc (acc, &memory, sizeof (int64_t), &err), &err);
+    int64_t *shared = memory;
+    *shared = 7;
+    rank_must (accel_loader_create (&loader, &numbers, &(struct accel_loader_options){ .batch_size = 3 }, &err), &err);
+    rank_must (accel_prepare (acc, &err, loader), &err);
+    right (accel_loader_next (loader, &batch, &err), "no batch: %s", err.text);
+    rank_must (accel_batch_data (batch, "x", &values, ACCEL_INT64, &err), &err);
+    pid_t child = fork ();
+    if (!child)
+        meddle (acc, group, loader, shared);
+    waitpid (child, &status, 0);
+    right (!status, "the child's status is %x", (unsigned) status);
+    int64_t first = 3 * accel_comm_rank (group), last = ((int64_t *) values)[2];
+    right (*shared == 7 && last == first + 2, "7 has become %lld, %lld %lld", (long long) *shared,
+           (long long) first + 2, (long long) last);
+    rank_must (accel_comm_barrier (group, &err), &err);
+    rank_must (accel_comm_barrier (accel_world (acc), &err), &err);
+    accel_free (acc, shared);
+    accel_loader_destroy (loader);
+    accel_comm_destroy (group);
+}
+
+/* ---- groups ---- */
+
+static int
+count_segments (void)
+{
+    char line[256];
+    int count = 0;
+    FILE *maps = fopen ("/proc/self/maps", "r");
+    while (maps && fgets (line, sizeof line, maps))
+        count += strstr (line, "memfd:") != NULL;
+    if (maps)
+        fclose (maps);
+    return count;
+}
+
+/* Where a group met is not mapped for ever. */
+static void
+test_reopened (struct accel *acc)
+{
+    int before = count_segments ();
+    for (int i = 0; i < 3; i++) {
+        accel_comm_destroy (make_group (acc));
+        accel_close (acc);
+        rank_must (accel_open (&acc, ranks_options, &err), &err);
+    }
+    int after = count_segments ();
+    right (after == before, "%d mappings of segments, then %d", before, after);
+    accel_close (acc);
+    _exit (0);
+}
+
 /* ---- what is not to be had ---- */
 
 static void
@@ -226,6 +316,8 @@ main (void)
     as_ranks (3, "accel_work_test, and calls after work in flight", test_done);
     as_ranks (2, "a communicator ends with work in flight", test_close);
     as_ranks (2, "a child of fork()", test_fork);
+    as_ranks (2, "memory that a child of fork() shares", test_shared_memory);
+    as_ranks (2, "jobs with groups, one after the other", test_reopened);
     as_ranks (2, "a start without memory, or without a thread", test_no_memory);
     as_ranks (2, "signals", test_signals);
     as_ranks (2, "records of work and of other calls", test_ledger);

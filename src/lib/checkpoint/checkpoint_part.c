@@ -182,14 +182,26 @@ accel_remove_state_hook (struct accel *acc, uint64_t handle)
         }
 }
 
+/* Hooks stand in the order of their handles, and may remove themselves and others while they run. */
+static const struct state_hook *
+next_hook (const struct checkpoint_part *part, uint64_t after)
+{
+    for (size_t i = 0; i < part->hook_count; i++)
+        if (part->hooks[i].handle > after)
+            return &part->hooks[i];
+    return NULL;
+}
+
 enum accel_status
 checkpoint_run_hooks (const struct checkpoint_part *part, bool before_save, const char *folder, bool *without_models,
                       struct accel_error *err)
 {
     *without_models = false;
-    for (size_t i = 0; i < part->hook_count; i++) {
-        struct state_hook hook = part->hooks[i];
+    uint64_t last = 0;
+    for (const struct state_hook *next; (next = next_hook (part, last));) {
+        const struct state_hook hook = *next;
         struct accel_error cause = { 0 };
+        last = hook.handle;
         if (hook.before_save != before_save)
             continue;
         enum accel_status status = hook.hook (hook.user, folder, without_models, &cause);

@@ -7,6 +7,7 @@
 #include "lib/comm/comm_object.h"
 #include "lib/comm/execute.h"
 #include "lib/comm/links.h"
+#include "lib/comm/lock.h"
 #include "lib/comm/work.h"
 #include "lib/kernels/reduce.h"
 #include "util/engine_files.h"
@@ -145,7 +146,10 @@ comm_create (struct accel_comm *parent, int rank, int size)
 {
     struct accel_comm *comm = calloc (1, sizeof *comm);
     uint32_t *messages = calloc ((size_t) size, 2 * sizeof *messages);
-    if (!comm || !messages) {
+    work_lock ();
+    bool watched = comm_watch_forks ();
+    work_unlock ();
+    if (!comm || !messages || !watched) {
         free (comm);
         free (messages);
         return NULL;
@@ -155,6 +159,7 @@ comm_create (struct accel_comm *parent, int rank, int size)
     comm->rank = rank;
     comm->size = size;
     comm->messages = messages;
+    comm->forks = comm_forks;
     if (parent)
         object_hold (&parent->object);
     return comm;
@@ -271,11 +276,22 @@ check (const struct accel_comm *comm, const struct accel_engine_call *call, stru
     return comm_check_engine (comm, call, err);
 }
 
+enum accel_status
+comm_check_process (const struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
+{
+    if (comm->size == 1 || comm->forks == comm_forks)
+        return ACCEL_OK;
+    return comm_refuse (site, "this process is a fork of the one that uses this communicator", err);
+}
+
 /* Whether the program may call on @comm at all, now and at @site. */
 static enum accel_status
 admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
     struct accel_comm *part = comm;
+    enum accel_status status = comm_check_process (comm, site, err);
+    if (status)
+        return status;
     do {
         if (object_is_gone (&part->object))
             return comm_refuse (site, part == comm ? "the group has been destroyed"
@@ -334,7 +350,7 @@ is_plain (const struct accel_comm *comm, const struct request request)
     const struct accel_engine *engine = comm->engine;
     const struct accel_comm *part = comm;
     uintptr_t special = (uintptr_t) comm->queue | (uintptr_t) request.site->work
-                        | (uintptr_t) request.site->device.device_type;
+                        | (uintptr_t) request.site->device.device_type | (uintptr_t) (comm->forks ^ comm_forks);
     do {
         special |= (uintptr_t) part->unsettled | (uintptr_t) part->observer | (uintptr_t) object_is_gone (&part->object)
                    | (uintptr_t) is_reserved (part)

@@ -60,6 +60,10 @@ void comm_note_end (struct accel_comm *comm, uint64_t sequence);
  */
 void comm_reserve (struct accel_comm *comm, bool reserved);
 
+/** Refuse @p site in a child of fork(), whose parent is the member of @p comm.  One of a single process serves both. */
+enum accel_status comm_check_process (const struct accel_comm *comm, const struct comm_site *site,
+                                      struct accel_error *err);
+
 /** Tell the peers that this rank cannot go on; whoever waits for it gets ACCEL_ERR_PEER with @p reason. */
 void comm_give_up (struct accel_comm *comm, const char *reason);
 

@@ -52,7 +52,7 @@ void
 comm_give_up (struct accel_comm *comm, const char *reason)
 {
     struct accel_error why;
-    if (comm->is_broken)
+    if (comm->is_broken || comm->forks != comm_forks)
         return;
     accel_fail (&why, ACCEL_ERR_PEER, "this process gave up: %s", reason);
     break_off (comm, &why, reason);

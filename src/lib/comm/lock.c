@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock of the waist. */
+/* The lock of the waist, and which of its processes this is. */
 #include <config.h>
 
 #include "lib/comm/lock.h"
@@ -16,4 +16,20 @@ void
 work_unlock (void)
 {
     pthread_mutex_unlock (&work_mutex);
+}
+
+unsigned comm_forks;
+
+static void
+note_fork (void)
+{
+    comm_forks++;
+}
+
+bool
+comm_watch_forks (void)
+{
+    static bool watched;
+    watched = watched || !pthread_atfork (NULL, NULL, note_fork);
+    return watched;
 }

@@ -4,6 +4,7 @@
 #define LIB_COMM_LOCK_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 /** For condition variables. */
 extern pthread_mutex_t work_mutex;
@@ -12,5 +13,11 @@ extern pthread_mutex_t work_mutex;
 void work_lock (void);
 void work_unlock (void);
 /** @} */
+
+/** How many forks lie between the first process and this one, from the first comm_watch_forks() on. */
+extern unsigned comm_forks;
+
+/** Begin to count, unless that was done before; with work_lock().  @return false without memory */
+bool comm_watch_forks (void);
 
 #endif

@@ -45,23 +45,15 @@ struct work_queue {
 /* All of this, and the queues, are guarded by work_lock(). */
 static struct work_queue *queues;
 static struct accel_work *works, **last_work = &works; /* that the program has not waited for, in the order of starts */
-static unsigned process; /* how many forks lie between the first process and this one */
 
 static _Thread_local const struct accel_comm *served;
 
 /* Threads do not survive fork(). */
-static void
-note_fork (void)
-{
-    process++;
-    work_unlock ();
-}
-
 static bool
 watch_forks (void)
 {
     static bool watched;
-    watched = watched || !pthread_atfork (work_lock, work_unlock, note_fork);
+    watched = watched || !pthread_atfork (work_lock, work_unlock, work_unlock);
     return watched;
 }
 
@@ -250,7 +242,7 @@ static int
 need_queue (struct accel_comm *comm)
 {
     if (comm->queue)
-        return comm->queue->process == process ? 0 : ECHILD;
+        return comm->queue->process == comm_forks ? 0 : ECHILD;
     struct work_queue *made = watch_forks () ? calloc (1, sizeof *made) : NULL;
     if (!made || pthread_cond_init (&made->wake, NULL) || pthread_cond_init (&made->over, NULL)) {
         free (made);
@@ -258,7 +250,7 @@ need_queue (struct accel_comm *comm)
     }
     made->comm = comm;
     made->tail = &made->head;
-    made->process = process;
+    made->process = comm_forks;
     made->next = queues;
     ledger_share (comm->ledger);
     queues = made;
@@ -288,7 +280,7 @@ enqueue (struct accel_work *work)
 static void
 remember (struct accel_work *work)
 {
-    work->process = process;
+    work->process = comm_forks;
     *last_work = work;
     last_work = &work->later;
 }
@@ -297,7 +289,7 @@ remember (struct accel_work *work)
 static void
 wait_until_idle (struct work_queue *queue)
 {
-    while (queue->process == process && atomic_load_explicit (&queue->pending, memory_order_relaxed))
+    while (queue->process == comm_forks && atomic_load_explicit (&queue->pending, memory_order_relaxed))
         if (queue->flying)
             land_next (queue);
         else
@@ -515,7 +507,7 @@ take_queue_of (struct accel_comm *comm)
     if (queue) {
         *at = queue->next;
         queue->stop = true;
-        if (queue->process == process)
+        if (queue->process == comm_forks)
             pthread_cond_signal (&queue->wake);
     }
     work_unlock ();
@@ -526,7 +518,7 @@ take_queue_of (struct accel_comm *comm)
 static void
 end_queue (struct work_queue *queue)
 {
-    if (queue->process == process) {
+    if (queue->process == comm_forks) {
         if (queue->has_thread)
             pthread_join (queue->thread, NULL);
         pthread_cond_destroy (&queue->wake);
@@ -572,7 +564,7 @@ find (struct accel_work ***place, const struct accel_work *work, const char *cal
     if (!*at)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "%s: not a work: it was waited for before, or its communicator has ended", call);
-    if (work->process != process)
+    if (work->process != comm_forks)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: another process started this work, before fork()", call);
     return ACCEL_OK;
 }

@@ -390,6 +390,8 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
         err = &own;
     err->code = ACCEL_OK;
     uint64_t note = 0;
+    if (loader->object.owner && comm_check_process (accel_world (loader->object.owner), &site, err))
+        return false;
     if (loader->object.owner && share_is_dealt (loader))
         note = comm_note_begin (accel_world (loader->object.owner), &site, loader->pass.next);
     struct object *job = object_of_job (loader->object.owner);

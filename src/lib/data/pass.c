@@ -39,6 +39,8 @@ pass_make_reader (struct accel_loader *loader, struct accel *acc, struct accel_e
 enum accel_status
 pass_check_idle (const struct accel_loader *loader, struct accel_error *err)
 {
+    if (reader_is_orphan (loader->reader))
+        return reader_fail_orphan (err);
     return loader->reader->broken ? accel_fail (err, ACCEL_ERR_TIMEOUT,
                                                 "the data set is still reading a sample of the last pass")
                                   : ACCEL_OK;

@@ -274,6 +274,7 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     pthread_cond_init (&made->done, &monotonic);
     pthread_condattr_destroy (&monotonic);
     made->paused = true;
+    made->process = getpid ();
     size_t processors = count_processors ();
     made->alone = processors == 1;
     made->helps = threads < processors;
@@ -295,9 +296,17 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     return status;
 }
 
+bool
+reader_is_orphan (const struct reader *reader)
+{
+    return reader->thread_count && getpid () != reader->process;
+}
+
 void
 reader_start (struct reader *reader, const struct reader_source *source, size_t first)
 {
+    if (reader_is_orphan (reader))
+        return;
     pthread_mutex_lock (&reader->lock);
     reader->source = *source;
     reader->next_read = reader->next_out = first;
@@ -420,6 +429,13 @@ hand_out (struct reader *reader, size_t number, struct accel_batch **batch, stru
 }
 
 enum accel_status
+reader_fail_orphan (struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "this process is a fork of the one whose threads read the data: make a loader of its own");
+}
+
+enum accel_status
 reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, uint32_t timeout_ms,
              struct accel_error *err)
 {
@@ -427,6 +443,8 @@ reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, u
     bool more = false;
     *batch = NULL;
     *is_last = true;
+    if (reader_is_orphan (reader))
+        return reader_fail_orphan (err);
     lock (reader);
     size_t number = reader->next_out;
     release_held (reader);
@@ -453,6 +471,8 @@ reader_stop (struct reader *reader, uint32_t timeout_ms)
     int64_t deadline = clock_ms () + timeout_ms;
     struct timespec until = { .tv_sec = deadline / 1000, .tv_nsec = deadline % 1000 * 1000000 };
     int error = 0;
+    if (reader_is_orphan (reader)) /* nobody reads, and the lock may be held for ever */
+        return true;
     pthread_mutex_lock (&reader->lock);
     reader->paused = true;
     reader->again = NULL;
@@ -470,9 +490,11 @@ reader_destroy (struct reader *reader, uint32_t timeout_ms)
 {
     if (!reader)
         return true;
-    bool stopped = reader_stop (reader, reader->broken ? 0 : timeout_ms);
-    pthread_mutex_lock (&reader->lock);
-    end_threads (reader, stopped);
+    bool stopped = reader_stop (reader, reader->broken ? 0 : timeout_ms), orphan = reader_is_orphan (reader);
+    if (!orphan) {
+        pthread_mutex_lock (&reader->lock);
+        end_threads (reader, stopped);
+    }
     if (!stopped)
         return false; /* a thread may write into its slot at any time */
     for (size_t i = 0; i < reader->slot_count; i++)
@@ -480,9 +502,12 @@ reader_destroy (struct reader *reader, uint32_t timeout_ms)
     free (reader->slots);
     free (reader->ring);
     free (reader->spare);
-    pthread_cond_destroy (&reader->done);
-    pthread_cond_destroy (&reader->work);
-    pthread_mutex_destroy (&reader->lock);
+    free (reader->threads);
+    if (!orphan) { /* else the parent's threads count as sleepers, for whom destroying would wait */
+        pthread_cond_destroy (&reader->done);
+        pthread_cond_destroy (&reader->work);
+        pthread_mutex_destroy (&reader->lock);
+    }
     free (reader);
     return true;
 }

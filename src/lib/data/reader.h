@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 /** What a reader reads. */
 struct reader_source {
@@ -60,6 +61,7 @@ struct reader {
     bool keeps;          /* the caller has two batches: the latest, and the one before it */
     bool alone;          /* there is one processor: who spins keeps the awaited from running */
     bool paused, quit, broken;
+    pid_t process;       /* whose threads they are */
 };
 
 /**
@@ -83,6 +85,11 @@ void reader_start (struct reader *reader, const struct reader_source *source, si
  */
 enum accel_status reader_next (struct reader *reader, struct accel_batch **batch, bool *is_last, uint32_t timeout_ms,
                                struct accel_error *err);
+
+/** Whether the threads are in the parent of this process, a child of fork(): nothing can be read. */
+bool reader_is_orphan (const struct reader *reader);
+/** Say so. */
+enum accel_status reader_fail_orphan (struct accel_error *err);
 
 /**
  * End the pass: wait until no thread is reading.

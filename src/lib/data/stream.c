@@ -21,6 +21,7 @@ struct stream_cursor {
     struct accel_batch scratch; /* of one sample, for what is others' */
     size_t taken;     /* samples read in this pass */
     size_t tail;      /* samples of an incomplete last round; 0: none so far */
+    bool ended;       /* the stream said so, and is not asked again: it may have gone back to its beginning */
     bool interrupted; /* reading failed: the stream has to be started again to go on */
 };
 
@@ -65,11 +66,14 @@ take (struct accel_loader *loader, struct accel_batch *batch, size_t row, bool *
     struct accel_batch *target = cursor->taken < cursor->keep ? &cursor->first : batch;
     size_t at = cursor->taken < cursor->keep ? cursor->taken : row;
     batch_aim (target, at);
-    *end = false;
+    *end = cursor->ended;
+    if (*end)
+        return ACCEL_OK;
     enum accel_status status = stream->next (stream->user, target->into, end, &cause);
     if (status)
         return accel_fail (err, ACCEL_ERR_CALLBACK, "reading sample %zu of the stream failed: %s", cursor->taken,
                            *cause.text ? cause.text : accel_status_string (status));
+    cursor->ended = *end;
     if (*end)
         return ACCEL_OK;
     target->indices[at] = (int64_t) cursor->taken++;
@@ -109,6 +113,7 @@ start_after (struct accel_loader *loader, size_t start, struct accel_error *err)
     struct stream_cursor *cursor = loader->cursor;
     struct accel_error cause = { 0 };
     cursor->taken = cursor->tail = 0;
+    cursor->ended = false;
     enum accel_status status = stream->start ? stream->start (stream->user, loader->place.epoch, &cause) : ACCEL_OK;
     if (status)
         return accel_fail (err, ACCEL_ERR_CALLBACK, "the stream could not start epoch %llu: %s",

@@ -13,6 +13,7 @@
 #include "lib/train/join_round.h"
 #include "lib/train/optimizer_object.h"
 
+#include <math.h>
 #include <string.h>
 
 /* 0 is the default; scaler_init() refuses what is meant to be 0. */
@@ -54,6 +55,9 @@ take_scaler (struct precision *precision, const struct accel_scaler_state *state
     struct scaler made;
     struct accel_grad_scaler options = { (double) state->scale, state->growth_factor, state->backoff_factor,
                                          state->growth_interval, false };
+    if (!(state->scale > 0) || !isfinite (state->scale)) /* scaler_init() would blame init_scale */
+        return accel_fail (err, ACCEL_ERR_INVALID, "the scale is %g, but must be greater than 0 and finite",
+                           (double) state->scale);
     enum accel_status status = scaler_init (&made, &options, err);
     if (status)
         return status;

@@ -105,6 +105,9 @@ shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err
     struct shm *shm = transport;
     struct shm_arena *arena = &shm->arena;
     size_t offset, limit = shm->layout.arena_bytes;
+    if (getpid () != shm->pid)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_alloc: this process is a fork of the one that opened the job");
     if (bytes > limit)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: %zu bytes exceed the %zu bytes that each process has",
                            bytes, limit);
@@ -134,6 +137,7 @@ shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err
     return ACCEL_OK;
 }
 
+/* What a fork of this process frees stays as it is: the parent and its peers have the same memory. */
 void
 shm_free (void *transport, void *memory)
 {
@@ -149,7 +153,8 @@ shm_free (void *transport, void *memory)
     }
     if (low == arena->count || arena->extents[low].offset != offset)
         return;
-    clear (shm, offset, arena->extents[low].bytes);
+    if (getpid () == shm->pid)
+        clear (shm, offset, arena->extents[low].bytes);
     arena->count--;
     memmove (arena->extents + low, arena->extents + low + 1, (arena->count - low) * sizeof *arena->extents);
 }

@@ -28,7 +28,7 @@ shm_make_group (void *transport, int size, int64_t *place, struct accel_error *e
     struct shm *world = shm->world ? shm->world : shm;
     void *memory;
     enum accel_status status = shm_alloc (world, &memory, block_bytes (size) + (size_t) size * 2 * SHM_PIECE, err);
-    world->leads = world->leads || !status;
+    world->leads += !status;
     if (!status)
         *place = (int64_t) ((unsigned char *) memory - shm->arenas);
     return status;

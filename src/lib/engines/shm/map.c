@@ -41,7 +41,8 @@ shm_unmap (struct shm *shm)
     const struct shm_layout *layout = &shm->layout;
     if (shm->blocks)
         munmap (shm->blocks, layout->arenas - layout->blocks);
-    /* Memory that was not freed may still be written to: by a thread that never came back from a program's function. */
-    if (shm->arenas && !shm->arena.count)
+    /* Memory that was not freed may still be written to, by a thread that never came back from a program's function;
+     * but not that of groups, which this process calls no more. */
+    if (shm->arenas && shm->arena.count == shm->leads)
         munmap (shm->arenas, layout->end - layout->arenas);
 }

@@ -98,7 +98,7 @@ struct shm {
     uint32_t step;
     uint32_t generation;
     uint32_t timeout_ms;
-    bool leads;            /* a group meets in this rank's arena */
+    size_t leads;          /* groups that meet in this rank's arena, each in an allocation there */
     bool small_pieces;     /* what this rank would choose */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
     uint32_t mails;        /* messages, or pieces of them, ever sent */
