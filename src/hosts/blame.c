@@ -12,7 +12,10 @@
 #include <signal.h>
 #include <string.h>
 
-enum { MOST_SIMULTANEOUS = 3 };
+enum {
+    MOST_SIMULTANEOUS = 3,
+    MOST_SIGNAL = 64, /* of Linux */
+};
 
 /* How much later than a failure one may be seen that came before it, and brought it about.  Clocks of hosts are
  * compared through messages, a busy host notices the end of a process late, and a slow link the end of a host. */
@@ -31,8 +34,9 @@ kind_of (const struct blame *blame)
 {
     if (blame->is_lost)
         return GONE;
-    if (blame->end == WIRE_END_DONE || blame->status <= status_of_signal (0))
-        return FOLLOWS;
+    if (blame->end == WIRE_END_DONE || blame->status <= status_of_signal (0)
+        || blame->status > status_of_signal (MOST_SIGNAL))
+        return FOLLOWS; /* exit (-1) is 255 */
     switch (blame->status - status_of_signal (0)) {
     case SIGABRT:
     case SIGPIPE: return FOLLOWS;

@@ -23,6 +23,7 @@
 
 enum {
     CLOSING_MS = 2000,  /* between the end of a connection and the end of what carried it */
+    LENDER_MS = 4000,   /* for mpirun to end, after the ranks that have ended because of it */
     EXTRA_MS = 15000,   /* beyond the grace period, for a host to end its ranks */
     BEAT_MS = 5000,     /* between beats, at most */
     QUICK_BEATS = 20, QUICK_BEAT_MS = 25, /* at first */
@@ -55,14 +56,29 @@ show_said (struct head *head, struct link *link)
     }
 }
 
+/* Errors of MPI in ranks come this way, too.  Before the ranks start, it is kept as the reason why they do not. */
+static void
+show_lender (struct head *head)
+{
+    static const char dashes[] = "- \t\r";
+    AUTO_STRBUF struct strbuf said = { 0 }, line = { 0 };
+    const char *name = starter_mpi_name (&head->hosts->starter), *slash = strrchr (name, '/');
+    while (head->phase == HEAD_RUN && !output_sink_is_full (head->sink_of[1])
+           && lender_take_line (&head->lender, &said)) {
+        if (!said.text || !said.text[strspn (said.text, dashes)])
+            continue;
+        strbuf_truncate (&line, 0);
+        strbuf_printf (&line, "%s: ", slash ? slash + 1 : name);
+        printable_add (&line, said.text);
+        if (line.text)
+            output_sink_say (head->sink_of[1], line.text);
+    }
+}
+
 static void
 reap (struct head *head)
 {
-    if (head->lender.pid && waitpid (head->lender.pid, NULL, WNOHANG) == head->lender.pid) {
-        head->lender.pid = 0;
-        for (int reads = 0; head->lender.out >= 0 && reads < LINK_LAST_READS; reads++)
-            lender_read (&head->lender);
-    }
+    lender_reap (&head->lender);
     for (int i = 0; i < head->count; i++)
         link_reap (&head->links[i]);
 }
@@ -247,6 +263,7 @@ fill_fds (const struct head *head, struct pollfd *fds)
 static void
 pass_on (struct head *head)
 {
+    show_lender (head);
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
         show_said (head, link);
@@ -313,6 +330,18 @@ finish_output (struct head *head, struct pollfd *fds)
             return;
         turn (head, fds);
     }
+}
+
+/* mpirun ends after the ranks whose end it brings about, and what it says may come late. */
+static void
+await_lender (struct head *head, struct pollfd *fds)
+{
+    int64_t until = clock_ms () + LENDER_MS;
+    while (verdict_may_be_mpi (head, verdict_find (head)) && head->lender.pid && !head->signal && clock_ms () < until)
+        turn (head, fds);
+    if (head->lender.out >= 0)
+        lender_read (&head->lender);
+    show_lender (head);
 }
 
 static bool
@@ -388,6 +417,7 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
     for (;;) {
         if (run_attempt (head, fds, fail))
             return -1;
+        await_lender (head, fds);
         finish_output (head, fds);
         struct link *guilty = verdict_find (head);
         bool again = may_restart (head, guilty);

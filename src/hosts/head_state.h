@@ -55,6 +55,10 @@ bool rally_may_ask (const struct link *link);
  * apart. */
 int rally_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail);
 
+/** Whether the rank of @p guilty ended because mpirun, or its daemon there, did: then mpirun is to blame if it ended by
+ * itself. */
+bool verdict_may_be_mpi (const struct head *head, const struct link *guilty);
+
 /** The host to which the end of the job is due: where a rank failed first, or the first that was lost; NULL: none. */
 struct link *verdict_find (struct head *head);
 

@@ -4,6 +4,7 @@
 
 #include "hosts/lender.h"
 
+#include "hosts/session.h"
 #include "launch/signals.h"
 #include "launch/status.h"
 #include "launch/sweep.h"
@@ -16,6 +17,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +26,7 @@ enum {
     SAID_BYTES = 4096, /* that are kept, at most */
     SHOWN_BYTES = 600, /* in a message */
     END_MS = 2000,     /* for it to end, after its stand-ins have */
+    LAST_READS = 64,   /* after its end */
 };
 
 static _Noreturn void
@@ -39,13 +42,27 @@ run_starter (const struct strlist *argv, pid_t guard, const sigset_t *mask)
     _exit (status_of_exec (errno));
 }
 
+/* As mpirun has, so that the head sees what has killed it. */
+static _Noreturn void
+end_by (int number)
+{
+    struct rlimit none = { 0 };
+    sigset_t all;
+    setrlimit (RLIMIT_CORE, &none);
+    signal (number, SIG_DFL);
+    sigfillset (&all);
+    sigprocmask (SIG_UNBLOCK, &all, NULL);
+    raise (number);
+    _exit (status_of_signal (number));
+}
+
 /* mpirun starts processes of ssh, which outlive it where a host does not answer.  So it has a parent that ends all of
  * them when it ends, or the head does, or says so. */
 static _Noreturn void
 run_guard (const struct strlist *argv, int out, pid_t head)
 {
     sigset_t waited, none;
-    int status = 0, null = open ("/dev/null", O_RDONLY | O_CLOEXEC), signal = 0;
+    int status = 0, null = open ("/dev/null", O_RDONLY | O_CLOEXEC), number = 0;
     dup2 (null, 0);
     dup2 (out, 1);
     dup2 (out, 2);
@@ -61,10 +78,14 @@ run_guard (const struct strlist *argv, int out, pid_t head)
     pid_t guard = getpid (), pid = getppid () == head ? fork () : -1;
     if (pid == 0)
         run_starter (argv, guard, &none);
-    while (pid > 0 && signal != SIGTERM && waitpid (pid, &status, WNOHANG) == 0)
-        sigwait (&waited, &signal);
+    while (pid > 0 && number != SIGTERM && waitpid (pid, &status, WNOHANG) == 0)
+        sigwait (&waited, &number);
     sweep_kill (SWEEP_KILL_MS);
-    _exit (pid > 0 ? status_of_wait (status) : FAIL_GENERAL);
+    if (pid > 0)
+        session_remove_of (pid);
+    if (pid > 0 && (WIFSIGNALED (status) || number == SIGTERM))
+        end_by (WIFSIGNALED (status) ? WTERMSIG (status) : SIGTERM);
+    _exit (pid > 0 ? WEXITSTATUS (status) : FAIL_GENERAL);
 }
 
 int
@@ -104,6 +125,34 @@ lender_read (struct lender *lender)
     }
     if (lender->said.length < SAID_BYTES)
         strbuf_add_bytes (&lender->said, bytes, (size_t) got);
+}
+
+void
+lender_reap (struct lender *lender)
+{
+    int status;
+    if (!lender->pid || waitpid (lender->pid, &status, WNOHANG) != lender->pid)
+        return;
+    lender->pid = 0;
+    lender->wait_status = lender->was_told ? 0 : status;
+    for (int reads = 0; lender->out >= 0 && reads < LAST_READS; reads++)
+        lender_read (lender);
+}
+
+bool
+lender_take_line (struct lender *lender, struct strbuf *line)
+{
+    const char *text = lender->said.text;
+    const char *end = lender->said.length ? memchr (text, '\n', lender->said.length) : NULL;
+    size_t length = end ? (size_t) (end - text) : lender->said.length;
+    if (!end && (lender->said.length < SAID_BYTES && (lender->out >= 0 || !length)))
+        return false;
+    strbuf_truncate (line, 0);
+    strbuf_add_bytes (line, text, length);
+    size_t used = end ? length + 1 : length, rest = lender->said.length - used;
+    memmove (lender->said.text, lender->said.text + used, rest);
+    strbuf_truncate (&lender->said, rest);
+    return true;
 }
 
 /* Lines of nothing but dashes are how Open MPI frames its messages. */

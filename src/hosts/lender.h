@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The head's mpirun or srun, which starts the stand-ins of all ranks; see standin.h.  It neither watches the ranks nor
- * ends them, so nothing depends on what it notices. */
+ * ends them, so nothing depends on what it notices.  But ranks that use Open MPI end if it does. */
 #ifndef HOSTS_LENDER_H
 #define HOSTS_LENDER_H
 
@@ -12,7 +12,8 @@
 struct lender {
     pid_t pid;          /* 0: none, or it has ended */
     int out;            /* what it says; -1: none */
-    struct strbuf said; /* the end of it */
+    struct strbuf said; /* that nobody has taken yet */
+    int wait_status;    /* if it has ended by itself; 0 otherwise */
     int64_t until_ms;   /* it is ended by force then; 0: it may run */
     bool was_told;      /* to end */
 };
@@ -25,6 +26,12 @@ int lender_start (struct lender *lender, const struct hosts *hosts, const char *
 
 /** Take what it says. */
 void lender_read (struct lender *lender);
+
+/** Wait for it, if it has ended, and take the rest of what it has said. */
+void lender_reap (struct lender *lender);
+
+/** Take a line of what it has said, without the newline.  @return false if there is none yet */
+bool lender_take_line (struct lender *lender, struct strbuf *line);
 
 /** It has not done what it should, as @p what says: set @p fail with that and what it has said. */
 int lender_fail (const struct lender *lender, const struct hosts *hosts, const char *what, struct fail *fail);

@@ -25,6 +25,7 @@ enum {
     SEND_MS = 5000,             /* for a stand-in to send, after it has connected */
     DAEMON_ASK_MS = 200,        /* for a process of MPI to end by itself */
     DAEMON_MS = 2000,           /* and, once it was told to, until it is killed */
+    KILLED_MS = 1000,           /* and until it has ended then */
     ACCEPT_MOST = 64,           /* at once */
 };
 
@@ -227,7 +228,7 @@ may_end (int64_t pid)
 
 /* There are few: one, for all stand-ins of a host. */
 static void
-note_daemon (struct standins *standins, int64_t pid)
+note_daemon (struct standins *standins, int64_t pid, const struct strlist *variables)
 {
     for (int i = 0; i < standins->daemon_count; i++)
         if (standins->daemons[i].pid == pid)
@@ -239,8 +240,11 @@ note_daemon (struct standins *standins, int64_t pid)
         return;
     standins->daemons = grown;
     struct standin_daemon *daemon = &grown[standins->daemon_count];
-    *daemon = (struct standin_daemon){ pid, (int) syscall (SYS_pidfd_open, (pid_t) pid, 0) };
-    standins->daemon_count += daemon->fd >= 0;
+    *daemon = (struct standin_daemon){ .pid = pid, .fd = (int) syscall (SYS_pidfd_open, (pid_t) pid, 0) };
+    if (daemon->fd < 0)
+        return;
+    session_read (&daemon->session, variables);
+    standins->daemon_count++;
 }
 
 bool
@@ -263,7 +267,7 @@ take (struct standins *standins, struct standin *standin, const char *bytes, siz
     int64_t parent;
     if (!standin_read (standin, &parent, bytes, length))
         return false;
-    note_daemon (standins, parent);
+    note_daemon (standins, parent, &standin->variables);
     return true;
 }
 
@@ -415,14 +419,19 @@ standins_end_daemons (struct standins *standins)
     for (int i = 0; i < standins->daemon_count; i++)
         if (!ends_until (standins->daemons[i].fd, now + DAEMON_MS))
             syscall (SYS_pidfd_send_signal, standins->daemons[i].fd, SIGKILL, NULL, 0);
+    for (int i = 0; i < standins->daemon_count; i++)
+        if (ends_until (standins->daemons[i].fd, now + DAEMON_MS + KILLED_MS))
+            session_remove (&standins->daemons[i].session);
 }
 
 void
 standins_release (struct standins *standins)
 {
     standins_forget (standins);
-    for (int i = 0; i < standins->daemon_count; i++)
+    for (int i = 0; i < standins->daemon_count; i++) {
         close (standins->daemons[i].fd);
+        session_release (&standins->daemons[i].session);
+    }
     if (standins->listener >= 0)
         close (standins->listener);
     free (standins->daemons);

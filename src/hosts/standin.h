@@ -6,6 +6,7 @@
 #ifndef HOSTS_STANDIN_H
 #define HOSTS_STANDIN_H
 
+#include "hosts/session.h"
 #include "launch/plan.h"
 #include "util/fail.h"
 #include "util/strbuf.h"
@@ -41,6 +42,7 @@ bool standin_read (struct standin *standin, int64_t *parent, const char *bytes, 
 struct standin_daemon {
     int64_t pid;
     int fd; /* a pidfd */
+    struct session session;
 };
 
 /** Those of a host.  STANDINS_NONE is an empty set. */
@@ -70,7 +72,8 @@ void standins_forget (struct standins *standins);
  *  @return 0, or -1 with @p fail */
 int standins_apply (const struct standins *standins, struct plan *plan, struct fail *fail);
 
-/** End the processes of MPI that have started them and do not end by themselves, as when they cannot reach mpirun. */
+/** End the processes of MPI that have started them and do not end by themselves, as when they cannot reach mpirun, and
+ * remove what those that were killed leave behind.  The ranks have ended. */
 void standins_end_daemons (struct standins *standins);
 
 void standins_release (struct standins *standins);

@@ -8,10 +8,14 @@
 #include "launch/report.h"
 #include "launch/signals.h"
 #include "launch/status.h"
+#include "util/jobseg.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+
+enum { LOST_PMIX_SERVER = 195 }; /* PMIX_ERR_LOST_CONNECTION: how Open MPI ends a rank whose mpirun or daemon is gone */
 
 /* What a host was told to do is no failure of its own.  A launcher that has only begun cannot say that it was told. */
 static bool
@@ -53,9 +57,36 @@ verdict_find (struct head *head)
     return is_due ? &head->links[first] : NULL;
 }
 
+bool
+verdict_may_be_mpi (const struct head *head, const struct link *guilty)
+{
+    return head->hosts->starter.mpi && guilty && guilty->state == LINK_ENDED && guilty->end == WIRE_END_FAILED
+           && guilty->status == LOST_PMIX_SERVER;
+}
+
+static bool
+is_due_to_mpi (const struct head *head, const struct link *guilty)
+{
+    return verdict_may_be_mpi (head, guilty) && head->lender.wait_status;
+}
+
+/* Open MPI's mpirun ends with 1 after a signal that it can catch. */
+static void
+describe_mpi (const struct head *head, char *text, size_t size)
+{
+    const char *name = starter_mpi_name (&head->hosts->starter), *slash = strrchr (name, '/');
+    char how[96];
+    jobseg_describe_exit (head->lender.wait_status, how, sizeof how);
+    bool may_be_told = !WIFSIGNALED (head->lender.wait_status) && WEXITSTATUS (head->lender.wait_status) == 1;
+    snprintf (text, size, "%s on %s %s%s, and ranks that use MPI ended with it", slash ? slash + 1 : name,
+              head->hosts->own, how, may_be_told ? ", as it does after SIGTERM" : "");
+}
+
 int
 verdict_status (const struct head *head, const struct link *guilty)
 {
+    if (is_due_to_mpi (head, guilty))
+        return status_of_wait (head->lender.wait_status);
     if (guilty)
         return guilty->status ? guilty->status : FAIL_GENERAL;
     return head->signal ? status_of_signal (head->signal) : 0;
@@ -78,7 +109,12 @@ verdict_text (const struct head *head, const struct link *guilty, struct strbuf 
     const char *name = head->signal ? sigabbrev_np (head->signal) : NULL;
     if (guilty && guilty->state == LINK_LOST)
         strbuf_printf (out, "accelerate: host %s: %s\n", guilty->name, guilty->why);
-    else if (guilty) {
+    else if (is_due_to_mpi (head, guilty)) {
+        char text[512];
+        const char *report = blame_without_prefix (guilty->report ? guilty->report : "");
+        describe_mpi (head, text, sizeof text);
+        strbuf_printf (out, "accelerate: %s\n  the first of them: %.*s\n", text, (int) strcspn (report, "\n"), report);
+    } else if (guilty) {
         add_report (guilty, out);
         blame_add_simultaneous (head->blames, (size_t) head->count, (size_t) (guilty - head->links), out);
     } else if (head->signal) {
@@ -108,6 +144,13 @@ int
 verdict_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail)
 {
     const struct link *link = guilty ? guilty : &head->links[0];
+    if (is_due_to_mpi (head, guilty)) {
+        struct fail ended = { .status = verdict_status (head, guilty) };
+        describe_mpi (head, ended.text, sizeof ended.text);
+        struct plan here = { .host = head->hosts->own, .program = head->parcel.config.program,
+                             .world_size = hostlist_world_size (&head->hosts->list) };
+        return report_json_error (&here, &ended, out, fail);
+    }
     if (link->state == LINK_ENDED && link->json && *link->json) {
         strbuf_add (out, link->json);
         return out->failed ? fail_nomem (fail) : 0;

@@ -36,65 +36,21 @@ test_expect_success '4 processes' 'conforms 4 control groups'
 test_expect_success '3 processes, where MPI copies no message' 'OMPI_MCA_btl_vader_eager_limit=256 conforms 3 mixture'
 if is_long; then
     # Beside 16 busy processes, a message between two of four ranks takes milliseconds.
-    test_expect_success '4 processes, half of the sizes' '
-        limit=$patience && CONFORMANCE_EVERY=2 conforms 4 sizes mixture'
-    test_expect_success '3 processes, all suites' 'CONFORMANCE_EVERY=3 conforms 3 $all'
+    test_expect_success '4 processes, a quarter of the sizes' '
+        limit=$patience && CONFORMANCE_EVERY=4 conforms 4 sizes mixture'
+    test_expect_success '3 processes, all suites' 'CONFORMANCE_EVERY=5 conforms 3 $all'
+    test_expect_success 'ranks of two hosts in turns, all suites' '
+        CONFORMANCE_EVERY=5 under_mpirun 4 ./placed "a b a b" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
     test_expect_success '2 hosts of 2 ranks, all suites' '
-        CONFORMANCE_EVERY=3 under_mpirun 4 ./hosts 2 "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+        CONFORMANCE_EVERY=5 under_mpirun 4 ./hosts 2 "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
+    test_expect_success 'hosts of 2, 1 and 1 ranks, all suites' '
+        CONFORMANCE_EVERY=5 under_mpirun 4 ./layout "2 1 1" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
     test_expect_success '2 processes, more than caches hold' 'conforms 2 large'
     test_expect_success 'more elements than an int can count' '
         under_mpirun 2 "$builddir/tests/engines/mpi_program" large >out && grep -x "2181038077 elements" out'
 fi
 test_expect_success '2 hosts of 2 ranks' '
     under_mpirun 4 ./hosts 2 "$conformance" mixture messages work >out && grep "^mpi, 4 ranks: " out'
-
-# ---- through the memory of each host ----
-
-tiers=$builddir/tests/engines/tiers
-# in_tiers RANKS LAYOUT SHARERS CALLS WHAT
-in_tiers () {
-    case $2 in
-    *[a-z]*) by=./placed ;;
-    *) by=./layout ;;
-    esac
-    under_mpirun "$1" $by "$2" "$tiers" "$5" >out && grep "^mpi, $1 ranks, $3 of which share memory: $4\$" out
-}
-test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a reduction in the order of ranks' '
-    in_tiers 4 "2 2" 4 "70 calls" calls'
-test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_tiers 4 "2 1 1" 2 "33 calls" flights'
-test_expect_success 'reduce-scatters, too, on hosts of 2, 1 and 2 ranks' 'in_tiers 5 "2 1 2" 4 "68 calls" scatter'
-test_expect_success 'large broadcasts and all-gathers, on hosts of 1, 2 and 1 ranks' 'in_tiers 4 "1 2 1" 2 "66 calls" spread'
-test_expect_success 'the same where ranks of other hosts are between those of a host' '
-    in_tiers 4 "a b a b" 4 "66 calls" spread && in_tiers 5 "a b b a b" 5 "68 calls" scatter'
-test_expect_success 'groups share memory as well, and give it back' 'in_tiers 4 "2 2" 4 "105 calls, groups do so, too" groups'
-test_expect_success 'small sums of ranks that are many calls apart' '
-    in_tiers 3 "2 1" 2 "16 calls" ahead && in_tiers 3 "a b a" 2 "16 calls" ahead'
-if is_long; then
-    while read -r ranks sharers layout; do
-        test_expect_success "large calls on hosts of $layout ranks" '
-            in_tiers $ranks "$layout" $sharers "70 calls" calls && in_tiers $ranks "$layout" $sharers "33 calls" flights &&
-                in_tiers $ranks "$layout" $sharers "66 calls" spread && in_tiers $ranks "$layout" $sharers "68 calls" scatter &&
-                in_tiers $ranks "$layout" $sharers "105 calls.*" groups'
-    done <<'EOT'
-3 2 1 2
-4 3 1 3
-4 3 3 1
-4 2 1 2 1
-6 4 1 1 2 2
-7 7 4 3
-4 4 a b a b
-5 4 a b c b a
-6 6 3 3
-EOT
-    test_expect_success 'the job is opened again' 'in_tiers 4 "2 2" 4 "99 calls" opens'
-    test_expect_success 'ranks of two hosts in turns, all suites' '
-        CONFORMANCE_EVERY=5 under_mpirun 4 ./placed "a b a b" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
-    test_expect_success 'hosts of 2, 1 and 1 ranks, all suites' '
-        CONFORMANCE_EVERY=4 under_mpirun 4 ./layout "2 1 1" "$conformance" $all >out && grep "^mpi, 4 ranks: " out'
-    test_expect_success 'without shared memory, MPI does it all' '
-        under_mpirun 4 ./layout "2 2" sh -c "ulimit -f 20000 && exec $tiers flights" >out &&
-        grep "^mpi, 4 ranks, 0 of which share memory: 33 calls\$" out'
-fi
 
 # ---- who is chosen, and who is refused ----
 

@@ -36,10 +36,19 @@ test_expect_success 'each rank has the variables of MPI, with the numbers that t
     launch --starter mpirun --hosts host1:2,host2:1,host3:1 ./variables >out && sort out | diff expected - &&
     all_clean host1 host2 host3
 '
-test_expect_success 'a killed rank is named, and nothing stays' '
-    begin && on host3 kill -9 "$(cat up.3)" && finish 137 &&
+has_session () {
+    on "$1" sh -c 'ls -d /run/ompi.*' >>sessions 2>&1
+}
+# As soon as the agents have ended.
+no_session_left () {
+    for host; do
+        ! has_session "$host" || return 1
+    done
+}
+test_expect_success 'a killed rank is named, and nothing stays, nor any folder of MPI' '
+    begin && has_session host1 && has_session host2 && on host3 kill -9 "$(cat up.3)" && finish 137 &&
     grep "^accelerate: rank 3 (process $(cat up.3) on host3) was killed by signal 9 (SIGKILL)" err &&
-    test "$(grep -c "^accelerate: " err)" -eq 1 && all_clean host1 host2 host3
+    test "$(grep -c "^accelerate: " err)" -eq 1 && all_clean host1 host2 host3 && no_session_left host1 host2 host3
 '
 if is_long; then
 test_expect_success 'a program that needs no MPI gets none' '
@@ -161,6 +170,19 @@ test_expect_success 'a rank that aborts, and whose launcher sees it long after i
     grep "^accelerate: rank 1 (process $(cat up.1) on host2) was killed by signal 6 (SIGABRT)" err &&
     grep "^    rank 2: gave up: rank 1 ended" err && test "$(grep -c "^accelerate: " err)" -eq 1 &&
     ! grep "nearly the same" err && all_clean host1 host2
+'
+for way in KILL:137:'was killed by signal 9 (SIGKILL)' TERM:1:'exited with status 1, as it does after SIGTERM'; do
+    test_expect_success "an mpirun that somebody ends by SIG${way%%:*} is named, not the ranks that need it" '
+        begin_training && on host1 pkill -${way%%:*} -x mpirun && status=${way#*:} && finish "${status%%:*}" &&
+        grep "^accelerate: mpirun on host1 ${way##*:}, and ranks that use MPI ended with it$" err &&
+        grep "^  the first of them: rank . .* exited with status 195" err && all_clean host1 host2 &&
+        no_session_left host1 host2 && ! on host1 sh -c "ls -d /dev/shm/vader*"
+    '
+done
+printf '#!/bin/sh\n[ "$1" = --version ] || echo "a word of MPI"\nexec %s "$@"\n' "$(command -v mpirun)" >bin/mpirun
+test_expect_success 'what mpirun says is shown' '
+    on host1 env PATH="$PWD/bin:$PATH" "$accelerate" launch --cpu --starter mpirun --hosts host1,host2 true 2>err &&
+    grep -x "mpirun: a word of MPI" err
 '
 test_expect_success 'all hosts hear of a rank that is killed, and the report names it' '
     test_exit 137 launch --mpi yes --hosts host1:2,host2:2 "$builddir/tests/fault/comm_faults" killed 3 >out 2>err &&

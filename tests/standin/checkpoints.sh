@@ -43,7 +43,7 @@ test_expect_success 'the parameters of a saved model are loaded by either' '
     cmp first second && on cuda weights "$scratch/cuda/half" "$scratch/second" && on cpu weights "$scratch/cpu/half" "$scratch/first" &&
     cmp first second'
 seeds=
-if is_long; then seeds=$(seq 20); fi
+if is_long; then seeds=$(seq 10); fi
 port=$(free_port)
 test_expect_success 'one process goes on with what two had: the average of gradients' '
     by_hand 2 $port "$checkpoint" cpu open "$scratch/two/saved" >out && on cpu resume "$scratch/two/saved" "$scratch/first" small &&

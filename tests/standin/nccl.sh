@@ -51,7 +51,7 @@ ordered () {
 }
 if is_long || [ -n "${SCHEDULES-}" ]; then
     for part in calls training; do
-        test_expect_success "$part of 1 to 4 ranks in ${SCHEDULES:=30} orders of streams each" '
+        test_expect_success "$part of 1 to 4 ranks in ${SCHEDULES:=15} orders of streams each" '
             begun= && for count in 1 2 3 4; do ordered $count $part $SCHEDULES & begun="$begun $!"; done &&
             for one in $begun; do wait $one || return 1; done'
     done
@@ -68,7 +68,7 @@ is_long && test_expect_success 'digits are learnt on 3 and 4 GPUs' 'learn 3 && l
 places () { by_hand "$1" "$port" timeout $patience "$standin/place" >out && test "$(grep -c "^ok" out)" = $((2 * $1)); }
 test_expect_success 'models go to 2 GPUs and back with the bits of the CPUs' 'places 2'
 is_long && test_expect_success '... in any order of streams' '
-    for seed in $(seq 10); do STANDIN_SEED=$seed places 2 || return 1; done'
+    for seed in $(seq 5); do STANDIN_SEED=$seed places 2 || return 1; done'
 test_expect_success 'ranks of which one leaves its model on the host: the difference is named' '
     by_hand 2 "$port" timeout $patience "$standin/place" options >out && test "$(grep -c "^ok" out)" = 2'
 test_expect_success 'too little memory on the GPU of one rank: both get the error, and the models are as before' '

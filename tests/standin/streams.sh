@@ -4,7 +4,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 subject='streams of programs'
 . "$srcdir/tests/standin/module.sh"
-if is_long; then seeds=$(seq 40); else seeds=$(seq 20); fi
+seeds=$(seq 20)
 
 # right NAME N: N tests pass, in any order of streams
 right () {

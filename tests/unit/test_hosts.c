@@ -11,6 +11,7 @@
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -326,7 +327,8 @@ test_verdict (void)
     struct link links[2]
         = { { .name = "a", .failed_rank = -1, .err = -1 }, { .name = "b", .failed_rank = -1, .err = -1 } };
     struct blame blames[2];
-    struct head head = { .links = links, .blames = blames, .count = 2 };
+    struct hosts hosts = { 0 };
+    struct head head = { .hosts = &hosts, .links = links, .blames = blames, .count = 2 };
     links[0].state = links[1].state = LINK_ENDED;
     ok (!verdict_find (&head) && verdict_status (&head, NULL) == 0, "no failure");
     links[0].end = links[1].end = WIRE_END_FAILED;
@@ -437,6 +439,7 @@ test_orders (void)
         { "and another way round", { { 100, 3, 2 }, { 200, 3, 0 }, { 300, 3, 1 } } },
         { "their victim was earlier", { { 200, 3, 1 }, { 300, 3, 2 }, { 400, 3, 0 }, { 100, 3, 1 } } },
         { "signals, then time", { { 4000, 137, -1 }, { 100, 3, -1 }, { 3000, 139, -1 }, { 90, 4, -1 } } },
+        { "exit (-1) is no signal", { { 100, 1, -1 }, { 200, 255, -1 } } },
         { "a kill that came too late explains nothing", { { 100, 3, -1 }, { 5200, 137, -1 }, { 150, 4, -1 } } },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -485,6 +488,37 @@ test_lender (void)
     ok (!lender.pid, "mpirun is ended by force");
 }
 
+/* Open MPI ends a rank with 195 if its mpirun has gone. */
+static void
+test_lost_mpirun (void)
+{
+    struct hosts hosts = { .starter.mpi = STARTER_MPI_OPEN, .own = "a" };
+    struct link link = { .name = "b", .state = LINK_ENDED, .end = WIRE_END_FAILED, .status = 195, .failed_ns = 1,
+                         .report = strdup ("accelerate: rank 1 exited with status 195\n  more\n") };
+    struct blame blame;
+    struct head head = { .hosts = &hosts, .links = &link, .blames = &blame, .count = 1, .lender = LENDER_NONE };
+    AUTO_STRBUF struct strbuf text = { 0 }, line = { 0 };
+    ok (verdict_status (&head, &link) == 195, "mpirun runs: the rank is blamed");
+    head.lender.wait_status = SIGKILL;
+    verdict_text (&head, &link, &text);
+    ok (verdict_status (&head, &link) == 137 && text.text
+        && !strcmp (text.text, "accelerate: mpirun on a was killed by signal 9 (SIGKILL), and ranks that use MPI ended "
+                               "with it\n  the first of them: rank 1 exited with status 195\n"),
+        "mpirun was killed, and is blamed: %s", text.text);
+    link.status = 3;
+    ok (verdict_status (&head, &link) == 3, "a rank that failed in another way is blamed all the same");
+    free (link.report);
+    strbuf_add (&head.lender.said, "one\n\ntw");
+    head.lender.out = 0;
+    ok (lender_take_line (&head.lender, &line) && !strcmp (line.text, "one"), "a line that mpirun has said");
+    ok (lender_take_line (&head.lender, &line) && !line.length && !lender_take_line (&head.lender, &line),
+        "one at a time");
+    head.lender.out = -1;
+    ok (lender_take_line (&head.lender, &line) && !strcmp (line.text, "tw") && !lender_take_line (&head.lender, &line),
+        "and the rest at its end");
+    strbuf_release (&head.lender.said);
+}
+
 int
 main (void)
 {
@@ -500,5 +534,6 @@ main (void)
     test_words ();
     test_orders ();
     test_lender ();
+    test_lost_mpirun ();
     return done_testing ();
 }
