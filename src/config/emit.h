@@ -14,7 +14,7 @@ struct command_info {
     const char *arguments;       /* after "accelerate NAME [options]", or NULL */
     const char *words;           /* first free word that completion offers, separated by blanks; "@files"; or NULL */
     const char *summary;         /* one line, lower case, no full stop */
-    const char *text;            /* for --help, after the summary, or NULL */
+    const char *text;            /* for --help, after the summary, or NULL; folded, and "word  text" from text on */
 };
 
 /** Whether @p row is a flag of @p command that help and manual show. */

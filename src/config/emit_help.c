@@ -7,6 +7,7 @@
 #include "config/load.h"
 #include "config/mode.h"
 #include "config/opt_argv.h"
+#include "util/cleanup.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -130,8 +131,11 @@ add_hidden_groups (const struct page *page, unsigned groups)
         const struct option_group_info *info = &option_groups[group];
         if (is_shown (page, group, groups) || !has_rows (group, page->command))
             continue;
-        if (is_first)
-            strbuf_add (page->out, "\nMore options: put one of these before --help, or use --help-all:\n");
+        if (is_first) {
+            const struct page whole = { .out = page->out, .width = page->width };
+            strbuf_add_char (page->out, '\n');
+            add_folded (&whole, page->out->length, "More options: put one of these before --help, or use --help-all:");
+        }
         is_first = false;
         size_t start = page->out->length;
         if (info->flag)
@@ -170,6 +174,29 @@ add_paragraph (const struct page *page, const char *text)
     add_folded (&whole, page->out->length, text);
 }
 
+/* Each line is folded; one of the form "word  text", of a list, from the text on. */
+static void
+add_lines (const struct page *page, const char *text)
+{
+    while (*text) {
+        size_t length = strcspn (text, "\n"), column = 0, start = page->out->length;
+        AUTO_FREE char *line = strndup (text, length);
+        char *gap = line ? strstr (line, "  ") : NULL;
+        if (!line) {
+            page->out->failed = true;
+            return;
+        }
+        if (gap) {
+            strbuf_add_bytes (page->out, line, (size_t) (gap - line));
+            gap += strspn (gap, " ");
+            column = (size_t) (gap - line);
+        }
+        const struct page part = { .out = page->out, .width = page->width, .column = column };
+        add_folded (&part, start, gap ? gap : line);
+        text += length + (text[length] == '\n');
+    }
+}
+
 void
 emit_command_help (const struct command_info *info, unsigned groups, int columns, struct strbuf *out)
 {
@@ -182,7 +209,7 @@ emit_command_help (const struct command_info *info, unsigned groups, int columns
     out->failed = out->failed || summary.failed;
     add_paragraph (&page, summary.text ? summary.text : "");
     if (info->text)
-        strbuf_printf (out, "%s\n", info->text);
+        add_lines (&page, info->text);
     add_common (&page);
     for (int group = 0; group < GROUP_COUNT; group++) {
         if (!is_shown (&page, group, groups) || !has_rows (group, info->options))

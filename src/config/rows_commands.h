@@ -6,7 +6,7 @@
     COMMAND (CONFIG, config, "config", .arguments = "[default|update|show|schema|lint FILE...]",
              .words = "default update show schema lint",
              .summary = "answer questions and write the configuration file",
-             .text = "Every option answers a question, and implies what belongs to it: --num_processes 4\n"
+             .text = "Every option answers a question, and implies what belongs to it: --num_processes 4 "
                      "means several processes, --zero_stage 3 means DeepSpeed. --OPTION=no answers no.\n\n"
                      "default       write a file for this machine without asking, unless there is one\n"
                      "update        rewrite the file: old keys renamed, missing keys added\n"
@@ -19,12 +19,12 @@
 
     COMMAND (ESTIMATE_MEMORY, estimate_memory, "estimate-memory", .arguments = "MODEL", .words = "@files",
              .summary = "estimate the memory that a model needs",
-             .text = "MODEL is the name of a model on the Hugging Face hub, or a local folder or file. Only\n"
+             .text = "MODEL is the name of a model on the Hugging Face hub, or a local folder or file. Only "
                      "the headers of its safetensors or GGUF files are read.")
 
     COMMAND (INSPECT, inspect, "inspect", .arguments = "FILE|FOLDER | --diff A B", .words = "@files",
              .summary = "show the tensors of a checkpoint, or compare two",
-             .text = "Reads safetensors files, sharded sets with an index, and distributed checkpoints\n"
+             .text = "Reads safetensors files, sharded sets with an index, and distributed checkpoints "
                      "of PyTorch (FSDP), without PyTorch.")
 
     COMMAND (LAUNCH, launch, "launch", .arguments = "PROGRAM [arguments]",
@@ -34,16 +34,16 @@
     COMMAND (MERGE_WEIGHTS, merge_weights, "merge-weights", .arguments = "CHECKPOINT_DIR OUTPUT_DIR",
              .words = "@files",
              .summary = "join a sharded checkpoint into one safetensors file",
-             .text = "Reads a distributed checkpoint of PyTorch (FSDP, SHARDED_STATE_DICT) or a sharded set\n"
+             .text = "Reads a distributed checkpoint of PyTorch (FSDP, SHARDED_STATE_DICT) or a sharded set "
                      "of safetensors files, and writes OUTPUT_DIR/model.safetensors. Needs no PyTorch.")
 
     COMMAND (TEST, test, "test", .summary = "test libaccel on this machine, or check several hosts",
-             .text = "Runs every collective and a training loop on all processes, and compares the results\n"
-                     "with those of one process. With --hosts: checks whether a job can run there, and how\n"
+             .text = "Runs every collective and a training loop on all processes, and compares the results "
+                     "with those of one process. With --hosts: checks whether a job can run there, and how "
                      "fast the network is.")
 
     COMMAND (TO_FSDP2, to_fsdp2, "to-fsdp2", .summary = "convert a configuration file from FSDP 1 to FSDP 2")
 
     COMMAND (TPU_CONFIG, tpu_config, "tpu-config", .summary = "run startup commands on all machines of a TPU pod",
-             .text = "Before the first launch on a pod, with gcloud over ssh. The commands come from the options\n"
+             .text = "Before the first launch on a pod, with gcloud over ssh. The commands come from the options "
                      "or from the configuration file.")

@@ -142,7 +142,8 @@ test_expect_success 'a standard stream that is closed is neither waited for nor 
     test_exit 3 timeout $patience "$accelerate" launch --cpu --failure_report r.json sh -c "exit 3" 2>&- &&
     grep "\"exit_code\":3" r.json &&
     test_exit 3 timeout $patience "$accelerate" launch --cpu --num_processes 2 --tee 3 --log_dir closed \
-        sh -c "echo out; echo err >&2; exit 3" <&- >&- 2>&- &&
+        sh -c "echo out; echo err >&2; : >said\$RANK; until [ -e said0 ] && [ -e said1 ]; do sleep 0.02; done; exit 3" \
+        <&- >&- 2>&- &&
     cat closed/*/*/*/stdout.log >said && printf "out\nout\n" | diff - said
 '
 test_expect_success 'a job that was told to end is not started again' '

@@ -367,6 +367,7 @@ drain_sink (struct output_sink *sink)
 /* The modules themselves, in this world. */
 #define clock_ms() (world.now)
 #define kill(pid, signal) fake_kill (pid, signal)
+#define getpgid(pid) (pid)
 #define waitpid(pid, status, options) fake_waitpid (pid, status)
 #define waitid(kind, id, info, options) fake_waitid (info)
 #define procfs_is_ending(pid) fake_is_ending (pid)
@@ -383,6 +384,7 @@ drain_sink (struct output_sink *sink)
 #include "launch/supervisor.c"
 #include "launch/supervise.c"
 #undef kill
+#undef getpgid
 #undef waitpid
 #undef waitid
 #undef procfs_is_ending

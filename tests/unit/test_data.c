@@ -613,11 +613,11 @@ static const struct {
     { 1, 5, 20, false, false, 20, 1, "-" },
     { 1, 9, 20, false, false, 36, 1, "-" },
     { 1, 0, 8, false, false, 0, 9, "0,1,2,3|4,5,6,7" },
-    { 2, 1, 18, false, false, 0, 20, "12,13,14,15|2,3,4,5" },
-    { 2, 2, 18, false, false, 8, 12, "2,3,4,5" },
-    { 2, 2, 22, false, false, 8, 16, "20,21,0,1" },
+    { 2, 1, 18, false, false, 0, 19, "12,13,14,15|2,3,4,5" },
+    { 2, 2, 18, false, false, 8, 11, "2,3,4,5" },
+    { 2, 2, 22, false, false, 8, 15, "20,21,0,1" },
     { 2, 2, 26, true, false, 16, 11, "20,21,22,23" },
-    { 2, 9, 5, false, false, 0, 7, "-" },   /* it ends before there is anything to skip */
+    { 2, 9, 5, false, false, 0, 6, "-" },   /* it ends before there is anything to skip */
     { 2, 3, 30, false, true, 22, 9, "-" }, /* behind its end, whatever it was told */
 };
 
