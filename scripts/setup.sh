@@ -74,7 +74,8 @@ show_progress () {
 }
 
 make_configure () {
-    if [ ! -x configure ] || [ -n "$(find configure.ac -newer configure)" ]; then
+    if [ ! -x configure ] || [ -n "$(find configure.ac Makefile.am m4 src tests man examples bench include completions \
+        \( -name configure.ac -o -name 'Makefile.*' ! -name Makefile.in -o -name 'accel*.m4' \) -newer configure)" ]; then
         say "generating configure"
         ./bootstrap >bootstrap.log 2>&1 || { tail -n 20 bootstrap.log >&2; die "./bootstrap failed"; }
         rm -f bootstrap.log

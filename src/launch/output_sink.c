@@ -7,7 +7,6 @@
 #include "util/cleanup.h"
 #include "util/io.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
@@ -24,7 +23,7 @@ output_sink_init (struct output_sink *sink, int fd, const char *name, struct fai
     sink->own_fd = io_open_without_waiting (fd);
     sink->may_block = !fstat (fd, &info) && !S_ISREG (info.st_mode);
     sink->is_terminal = isatty (fd);
-    sink->broken = fcntl (fd, F_GETFD) < 0;
+    sink->broken = io_is_closed (fd);
     return 0;
 }
 

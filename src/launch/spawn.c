@@ -11,6 +11,7 @@
 #include "launch/status.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
+#include "util/io.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -147,7 +148,7 @@ spawn_init (struct spawn *spawn, struct job *job, struct fail *fail)
     raise_descriptor_limit (spawn, job->count);
     if (make_environment (spawn, fail))
         goto error;
-    spawn->null = open ("/dev/null", O_RDONLY | O_CLOEXEC);
+    spawn->null = open ("/dev/null", O_RDWR | O_CLOEXEC);
     if (spawn->null < 0) {
         fail_set (fail, FAIL_GENERAL, "/dev/null: %s", strerror (errno));
         goto error;
@@ -248,9 +249,9 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
         .path = process->argv.items[0],
         .argv = process->argv.items,
         .envp = (char *const *) hand->envp,
-        .in = process->local_rank ? spawn->null : -1,
-        .out = ends[JOB_OUT],
-        .err = ends[JOB_ERR],
+        .in = process->local_rank || io_is_closed (0) ? spawn->null : -1,
+        .out = ends[JOB_OUT] < 0 && io_is_closed (1) ? spawn->null : ends[JOB_OUT],
+        .err = ends[JOB_ERR] < 0 && io_is_closed (2) ? spawn->null : ends[JOB_ERR],
         .passed = process->passed_fd,
         .group = spawn->terminal && process->local_rank == 0 ? job->keeper->group : 0,
         .launcher = spawn->launcher,

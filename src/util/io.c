@@ -285,3 +285,10 @@ io_open_without_waiting (int fd)
     snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
     return open (path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
+
+bool
+io_is_closed (int fd)
+{
+    int flags = fcntl (fd, F_GETFL);
+    return flags < 0 || (flags & O_ACCMODE) == (fd ? O_RDONLY : O_WRONLY);
+}

@@ -62,4 +62,8 @@ int io_reserve (int fd, off_t size);
  * @return a descriptor of the caller's, close-on-exec; -1 where it is neither, or may not be opened */
 int io_open_without_waiting (int fd);
 
+/** Whether nobody reads standard stream @p fd (0 to 2), or writes to it: the caller has closed it.  In its place may be
+ * what only goes the other way, so that no other file gets its number. */
+bool io_is_closed (int fd);
+
 #endif

@@ -144,7 +144,13 @@ test_expect_success 'a standard stream that is closed is neither waited for nor 
     test_exit 3 timeout $patience "$accelerate" launch --cpu --num_processes 2 --tee 3 --log_dir closed \
         sh -c "echo out; echo err >&2; : >said\$RANK; until [ -e said0 ] && [ -e said1 ]; do sleep 0.02; done; exit 3" \
         <&- >&- 2>&- &&
-    cat closed/*/*/*/stdout.log >said && printf "out\nout\n" | diff - said
+    cat closed/*/*/*/stdout.log >said && printf "out\nout\n" | diff - said &&
+    for ranks in 1 2; do
+        "$accelerate" launch --cpu --num_processes $ranks --failure_report r.json sh -c "cat; echo out; echo err >&2" <&- >&- 2>said &&
+        test "$(grep -cx err said)" = $ranks &&
+        "$accelerate" launch --cpu --num_processes $ranks sh -c "echo out; echo err >&2" 2>&- >said &&
+        test "$(grep -cx out said)" = $ranks || return 1
+    done
 '
 test_expect_success 'a job that was told to end is not started again' '
     { "$accelerate" launch --cpu --num_processes 1 --max_restarts 3 sh -c "echo x >>tried; exec sleep 300" 2>err & } &&
