@@ -137,8 +137,8 @@ find_other (const char *place, const char *inner, const struct manifest *manifes
     return status;
 }
 
-/* Whether the folder @old, which has lost its name, has files in it that do not belong to its checkpoint, which somebody
- * may have put there meanwhile.  Then it gets a name that is never removed.
+/* Whether the folder @old, which has lost its name, has files in it that do not belong to its checkpoint: somebody may
+ * have put them there meanwhile.  Then it gets a name that is never removed.
  * @param complete  it was at the place, where everything without a manifest is somebody's
  * @param[out] kept  [PATH_MAX], where it is now; unchanged: there are no such files */
 static bool
