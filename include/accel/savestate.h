@@ -15,7 +15,7 @@ struct accel_project_configuration {
     const char *logging_dir; /**< NULL: project_dir */
     bool automatic_checkpoint_naming; /**< save to project_dir/checkpoints/checkpoint_<iteration> */
     uint64_t total_limit; /**< with automatic naming: keep only this many checkpoints, the one just saved and those with
-                               the highest numbers; 0: all */
+                               the highest numbers; others are removed with everything in them; 0: all */
     uint64_t iteration;   /**< number of the next checkpoint; accel_load_state() sets it too */
 };
 
@@ -49,7 +49,8 @@ ACCEL_API uint64_t accel_save_iteration (const struct accel *acc);
  * killed, the disk is full or the power fails, whatever checkpoint was there before is still there and complete; all
  * ranks return the same result.  Its manifest has a checksum of each tensor.  accel-checkpoint(5) describes the files.
  *
- * A checkpoint at @p output_dir is replaced as a whole.  Any other folder there must be empty.
+ * A checkpoint at @p output_dir is replaced as a whole.  Any other folder there must be empty; files that others put
+ * into a checkpoint are never removed by that, and are an error.
  *
  * @param output_dir  the folder to make; read on rank 0.  With automatic naming it is ignored, and may be NULL
  * @retval ACCEL_ERR_INVALID   no place to save to, or it exists and is not a checkpoint; with automatic naming: it

@@ -8,10 +8,18 @@
 
 #include <accel/accel.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <locale.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { COUNT = 5 };
+
+int __real_fstatat (int folder, const char *restrict path, struct stat *restrict info, int flags);
+int __wrap_fstatat (int folder, const char *restrict path, struct stat *restrict info, int flags);
 
 static struct accel *acc;
 static struct accel_error err;
@@ -119,6 +127,129 @@ test_hooks (void)
     ok (exists ("hooked/logs/mine"), "and stays");
 }
 
+/* Somebody removes the file just after it was listed. */
+int
+__wrap_fstatat (int folder, const char *restrict path, struct stat *restrict info, int flags)
+{
+    if (!strcmp (path, "vanishes") || !strcmp (path, ".nfs0123456789"))
+        unlinkat (folder, path, 0);
+    return __real_fstatat (folder, path, info, flags);
+}
+
+static void
+test_vanishing (void)
+{
+    must (accel_save_state (acc, "vanishing", &err));
+    write_file ("vanishing/vanishes");
+    write_file ("vanishing/.nfs0123456789");
+    ok (works (accel_save_state (acc, "vanishing", &err)), "a file that is removed meanwhile prevents nothing");
+    ok (works (save_with (".nfs0123456789", "vanishing")), "nor does one of NFS in the new checkpoint");
+}
+
+/* NFS calls files so that were removed while a process has them open; their names are 24 digits long on Linux. */
+static void
+test_nfs (void)
+{
+    static const struct {
+        const char *name;
+        bool passes; /* over it */
+    } rows[] = { { ".nfs000000000012abcd00000001", true }, { ".nfs0000001", false }, { ".nfs01234567x", false },
+                 { ".nfs00000000/", false }, { ".nfsX/", false }, { ".nfs", false } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char folder[32], path[100];
+        snprintf (folder, sizeof folder, "nfs-%zu", i);
+        must (accel_save_state (acc, folder, &err));
+        snprintf (path, sizeof path, "%s/%s", folder, rows[i].name);
+        if (path[strlen (path) - 1] == '/') {
+            must (mkdir (path, 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
+            strcat (path, "mine");
+        }
+        write_file (path);
+        ok (rows[i].passes ? works (accel_save_state (acc, folder, &err))
+                           : fails (accel_save_state (acc, folder, &err), ACCEL_ERR_INVALID, "is not part of"),
+            "%s %s", rows[i].name, rows[i].passes ? "is NFS's own" : "is a user's");
+    }
+    uint64_t handle;
+    must (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) ".nfs00000000/", &handle, &err));
+    must (save_with (".nfs00000000/note", "nfs-hook"));
+    accel_remove_state_hook (acc, handle);
+    must (unlink ("nfs-hook/.nfs00000000/note") ? ACCEL_ERR_SYSTEM : ACCEL_OK);
+    ok (accel_load_state (acc, "nfs-hook", &err) && strstr (err.text, ".nfs00000000/note"),
+        "a hook's folder of such a name is part of the checkpoint");
+}
+
+/* ---- what others put there while it is saved ---- */
+
+/* Put a file into the checkpoint that is about to be replaced. */
+static enum accel_status
+disturb (void *user, const char *folder, bool *without_models, struct accel_error *error)
+{
+    (void) folder, (void) without_models, (void) error;
+    write_file (user);
+    return ACCEL_OK;
+}
+
+static size_t
+matches (const char *pattern)
+{
+    glob_t found;
+    size_t count = glob (pattern, GLOB_PERIOD, NULL, &found) ? 0 : found.gl_pathc;
+    globfree (&found);
+    return count;
+}
+
+/* What a save says on standard error. */
+static bool
+warns (const char *place, const char *text)
+{
+    char said[2000] = "";
+    int before = dup (STDERR_FILENO), log = open ("warning", O_CREAT | O_RDWR | O_TRUNC, 0666);
+    if (before < 0 || log < 0 || dup2 (log, STDERR_FILENO) < 0)
+        must (ACCEL_ERR_SYSTEM);
+    enum accel_status status = accel_save_state (acc, place, &err);
+    dup2 (before, STDERR_FILENO);
+    if (pread (log, said, sizeof said - 1, 0) < 0)
+        must (ACCEL_ERR_SYSTEM);
+    close (before);
+    close (log);
+    diag ("%s", said);
+    return works (status) && strstr (said, text);
+}
+
+static void
+test_meanwhile (void)
+{
+    uint64_t handle;
+    must (accel_save_state (acc, "late", &err));
+    must (accel_register_save_state_pre_hook (acc, disturb, (void *) (uintptr_t) "late/notes", &handle, &err));
+    ok (warns ("late", "late.kept-"), "a file is put into the former checkpoint meanwhile: a warning says where it is");
+    accel_remove_state_hook (acc, handle);
+    ok (matches ("late.kept-*/notes") == 1 && matches ("late.kept-*/manifest.json") == 1 && !matches ("late/notes"),
+        "the former checkpoint is kept with it");
+    ok (works (accel_load_state (acc, "late", &err)), "the new one is complete");
+    ok (works (accel_save_state (acc, "late", &err)) && matches ("late.kept-*/notes") == 1 && !matches ("late.tmp-*"),
+        "and can be replaced");
+    must (mkdir ("bare", 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
+    must (accel_register_save_state_pre_hook (acc, disturb, (void *) (uintptr_t) "bare/notes", &handle, &err));
+    ok (warns ("bare", "bare.kept-") && matches ("bare.kept-*/notes") == 1, "so is a folder that was empty");
+    accel_remove_state_hook (acc, handle);
+}
+
+/* A process was killed before it removed what it had replaced. */
+static void
+test_remainder (void)
+{
+    must (accel_save_state (acc, "rest", &err));
+    must (accel_save_state (acc, "rest.tmp-00000001", &err));
+    must (accel_save_state (acc, "rest.tmp-00000002", &err));
+    write_file ("rest.tmp-00000001/notes");
+    must (accel_save_state (acc, "rest", &err));
+    ok (matches ("rest.kept-00000001/notes") == 1 && !matches ("rest.tmp-*"),
+        "what a killed process left is kept if it has a file of others, and otherwise removed");
+}
+
+/* ---- what hooks do to each other ---- */
+
 /* A hook for one save, and one that comes after it. */
 static uint64_t once;
 static int later_runs;
@@ -176,6 +307,10 @@ test_limit (void)
     ok (exists ("project/checkpoints/checkpoint_1") && exists ("project/checkpoints/checkpoint_8")
             && !exists ("project/checkpoints/checkpoint_0"),
         "and there are never more than the limit");
+    write_file ("project/checkpoints/checkpoint_1/notes");
+    must (accel_save_state (acc, NULL, &err));
+    ok (!exists ("project/checkpoints/checkpoint_1") && !matches ("project/checkpoints/*.*-*"),
+        "an old one is removed with everything in it");
     must (accel_set_project_configuration (acc, &(struct accel_project_configuration){ 0 }, &err));
 }
 
@@ -289,6 +424,10 @@ main (void)
     must (accel_open (&acc, NULL, &err));
     must (accel_prepare (acc, &err, model));
     test_hooks ();
+    test_vanishing ();
+    test_nfs ();
+    test_meanwhile ();
+    test_remainder ();
     test_once ();
     test_limit ();
     test_missing ();

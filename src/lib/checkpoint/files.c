@@ -192,10 +192,27 @@ hash_file (const char *folder, const char *name, struct manifest *manifest, stru
     return status;
 }
 
-bool
-checkpoint_passes_over (const char *name)
+/* Whether NFS could have made up @name: digits for the file and for the attempt, 24 together on Linux. */
+static bool
+is_nfs_name (const char *name)
 {
-    return !strcmp (name, ".") || !strcmp (name, "..") || !strncmp (name, ".nfs", 4);
+    static const char start[] = ".nfs";
+    enum { FEWEST = 8 };
+    if (strncmp (name, start, sizeof start - 1))
+        return false;
+    const char *digits = name + sizeof start - 1;
+    size_t length = strspn (digits, "0123456789abcdefABCDEF");
+    return length >= FEWEST && !digits[length];
+}
+
+bool
+checkpoint_passes_over (int folder, const char *name)
+{
+    struct stat info;
+    if (!strcmp (name, ".") || !strcmp (name, ".."))
+        return true;
+    return is_nfs_name (name)
+           && (fstatat (folder, name, &info, AT_SYMLINK_NOFOLLOW) ? errno == ENOENT : S_ISREG (info.st_mode));
 }
 
 static enum accel_status add_folder (const char *folder, const char *inner, struct manifest *manifest,
@@ -235,7 +252,7 @@ add_folder (const char *folder, const char *inner, struct manifest *manifest, st
         return accel_fail_errno (err, "%s", path);
     while (!status && (entry = readdir (stream))) {
         AUTO_FREE char *name = NULL;
-        if (checkpoint_passes_over (entry->d_name))
+        if (checkpoint_passes_over (dirfd (stream), entry->d_name))
             continue;
         if (asprintf (&name, "%s%s%s", inner, *inner ? "/" : "", entry->d_name) < 0)
             status = (name = NULL, no_memory (err));

@@ -23,9 +23,9 @@ enum accel_status checkpoint_write (const struct accel_state_dict *state, const 
                                     bool needed, struct manifest *manifest, atomic_uint_least64_t *written,
                                     struct accel_error *err);
 
-/** @return whether @p name in a folder is not a file of a checkpoint: ".", "..", or what NFS calls a removed file that
- *          a process still has open. */
-bool checkpoint_passes_over (const char *name);
+/** @return whether @p name in @p folder, a descriptor, is not a file of a checkpoint: ".", "..", or a regular file with
+ *          a name that NFS gives to a removed file that a process still has open. */
+bool checkpoint_passes_over (int folder, const char *name);
 
 /**
  * Add all other files of @p folder to @p manifest, such as those of hooks, and sync them.

@@ -19,6 +19,9 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+/* What the name of a folder contains that was replaced, and kept because others had put files into it. */
+#define KEPT ".kept-"
+
 enum { TREE_DESCRIPTORS = 16, TRIES = 100 };
 
 /* ---- removing ---- */
@@ -99,9 +102,72 @@ lock_folder (const char *path)
     return -1;
 }
 
-/* Remove temporary folders of @place that nobody writes to.  What cannot be removed does not matter. */
+/* Find a file in the folder @inner of @place that does not belong to the checkpoint.  Folders without files do not
+ * matter: manifests do not list them; nor do files that somebody removes meanwhile.
+ * @param[out] other  its name, relative to @place; unchanged: there is none */
+static enum accel_status
+find_other (const char *place, const char *inner, const struct manifest *manifest, char **other,
+            struct accel_error *err)
+{
+    AUTO_FREE char *path = NULL;
+    const struct dirent *entry;
+    enum accel_status status = ACCEL_OK;
+    if (asprintf (&path, "%s%s%s", place, *inner ? "/" : "", inner) < 0)
+        return path = NULL, accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    DIR *stream = opendir (path);
+    if (!stream)
+        return *inner && errno == ENOENT ? ACCEL_OK : accel_fail_errno (err, "%s", path);
+    while (!status && !*other && (entry = readdir (stream))) {
+        AUTO_FREE char *name = NULL;
+        struct stat info;
+        if (checkpoint_passes_over (dirfd (stream), entry->d_name))
+            continue;
+        if (asprintf (&name, "%s%s%s", inner, *inner ? "/" : "", entry->d_name) < 0)
+            status = (name = NULL, accel_fail (err, ACCEL_ERR_NOMEM, "out of memory"));
+        else if (fstatat (dirfd (stream), entry->d_name, &info, AT_SYMLINK_NOFOLLOW))
+            status = errno == ENOENT ? ACCEL_OK : accel_fail_errno (err, "%s/%s", place, name);
+        else if (S_ISDIR (info.st_mode))
+            status = find_other (place, name, manifest, other, err);
+        else if (strcmp (name, MANIFEST_NAME) && !manifest_find_file (manifest, name)) {
+            *other = name;
+            name = NULL;
+        }
+    }
+    closedir (stream);
+    return status;
+}
+
+/* Whether the folder @old, which has lost its name, has files in it that do not belong to its checkpoint: somebody may
+ * have put them there meanwhile.  Then it gets a name that is never removed.
+ * @param complete  it was at the place, where everything without a manifest is somebody's
+ * @param[out] kept  [PATH_MAX], where it is now; unchanged: there are no such files */
+static bool
+keep_others (const char *old, bool complete, char *kept)
+{
+    struct manifest manifest;
+    struct accel_error cause;
+    char name[PATH_MAX];
+    AUTO_FREE char *other = NULL;
+    bool is_foreign = manifest_read (&manifest, old, &cause)
+                          ? complete
+                          : find_other (old, "", &manifest, &other, &cause) || other;
+    manifest_release (&manifest);
+    if (!is_foreign)
+        return false;
+    const char *end = strstr (strrchr (old, '/'), CHECKPOINT_TEMPORARY);
+    bool fits = (size_t) snprintf (name, sizeof name, "%.*s" KEPT "%s", (int) (end - old), old,
+                                   end + sizeof CHECKPOINT_TEMPORARY - 1)
+                < sizeof name;
+    bool is_renamed = fits && !rename (old, name);
+    if (is_renamed || !access (old, F_OK)) /* otherwise another job has renamed it */
+        snprintf (kept, PATH_MAX, "%s", is_renamed ? name : old);
+    return true;
+}
+
+/* Remove temporary folders of @place that nobody writes to.  What cannot be removed does not matter.
+ * @param[out] kept  as for keep_others() */
 static void
-remove_remainders (const char *place)
+remove_remainders (const char *place, char *kept)
 {
     char parent[PATH_MAX], path[PATH_MAX];
     const char *base = strrchr (place, '/') + 1;
@@ -118,7 +184,7 @@ remove_remainders (const char *place)
         if (!ours || (size_t) snprintf (path, sizeof path, "%s/%s", parent, entry->d_name) >= sizeof path)
             continue;
         AUTO_CLOSE int lock = lock_folder (path);
-        if (lock >= 0)
+        if (lock >= 0 && !keep_others (path, false, kept))
             (void) remove_tree (path);
     }
     if (stream)
@@ -141,41 +207,6 @@ restore_place (const char *place, struct accel_error *err)
         return accel_fail_errno (err, "cannot rename %s to %s", found, place);
     parent_of (parent, place);
     return sync_folder (parent, err);
-}
-
-/* Find a file in the folder @inner of @place that does not belong to the checkpoint.  Folders without files do not
- * matter: manifests do not list them.
- * @param[out] other  its name, relative to @place; unchanged: there is none */
-static enum accel_status
-find_other (const char *place, const char *inner, const struct manifest *manifest, char **other,
-            struct accel_error *err)
-{
-    AUTO_FREE char *path = NULL;
-    const struct dirent *entry;
-    enum accel_status status = ACCEL_OK;
-    if (asprintf (&path, "%s%s%s", place, *inner ? "/" : "", inner) < 0)
-        return path = NULL, accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    DIR *stream = opendir (path);
-    if (!stream)
-        return accel_fail_errno (err, "%s", path);
-    while (!status && !*other && (entry = readdir (stream))) {
-        AUTO_FREE char *name = NULL;
-        struct stat info;
-        if (checkpoint_passes_over (entry->d_name))
-            continue;
-        if (asprintf (&name, "%s%s%s", inner, *inner ? "/" : "", entry->d_name) < 0)
-            status = (name = NULL, accel_fail (err, ACCEL_ERR_NOMEM, "out of memory"));
-        else if (fstatat (dirfd (stream), entry->d_name, &info, AT_SYMLINK_NOFOLLOW))
-            status = accel_fail_errno (err, "%s/%s", place, name);
-        else if (S_ISDIR (info.st_mode))
-            status = find_other (place, name, manifest, other, err);
-        else if (strcmp (name, MANIFEST_NAME) && !manifest_find_file (manifest, name)) {
-            *other = name;
-            name = NULL;
-        }
-    }
-    closedir (stream);
-    return status;
 }
 
 static enum accel_status
@@ -302,7 +333,7 @@ checkpoint_folder_begin (struct checkpoint_folder *folder, const char *path, boo
         status = check_place (folder->place, automatic, err);
     if (status)
         return status;
-    remove_remainders (folder->place);
+    remove_remainders (folder->place, folder->kept);
     return make_temporary (folder, err);
 }
 
@@ -327,6 +358,16 @@ exchange (const char *temporary, const char *place, char old[PATH_MAX])
     return -1;
 }
 
+/* Another job may just be removing it, as a remainder: then a file that is missing says nothing. */
+static void
+remove_old (const char *old, char *kept)
+{
+    AUTO_CLOSE int lock = lock_folder (old);
+    bool complete = lock >= 0 || (errno != EWOULDBLOCK && errno != ENOENT);
+    if (!keep_others (old, complete, kept))
+        (void) remove_tree (old);
+}
+
 /* What was there before goes only when the new name is on disk.  The folder that contains all may have been made by a
  * process that was killed before it could sync. */
 enum accel_status
@@ -347,7 +388,7 @@ checkpoint_folder_commit (struct checkpoint_folder *folder, struct accel_error *
     *folder->temporary = '\0';
     status = sync_folder (parent, err);
     if (!status && *old)
-        (void) remove_tree (old);
+        remove_old (old, folder->kept);
     return status;
 }
 

@@ -11,6 +11,8 @@
 struct checkpoint_folder {
     char place[PATH_MAX];     /* absolute */
     char temporary[PATH_MAX]; /* beside it; empty: there is none */
+    char kept[PATH_MAX];      /* what was at the place, and was not removed because others had put files into it while
+                               * the checkpoint was written; empty: there is none */
     int lock;                 /* rank 0: held as long as the temporary folder is in use, so that nobody takes it for a
                                * remainder of a process that was killed; -1: none */
 };
@@ -30,7 +32,8 @@ enum accel_status checkpoint_folder_make_parents (const char *path, struct accel
 enum accel_status checkpoint_folder_begin (struct checkpoint_folder *folder, const char *path, bool automatic,
                                            struct accel_error *err);
 
-/** Put the complete folder in its place.  Afterwards either what was there before is, or the new checkpoint. */
+/** Put the complete folder in its place.  Afterwards either what was there before is, or the new checkpoint.  What was
+ * there before is removed, unless there are other files in it than those of a checkpoint. */
 enum accel_status checkpoint_folder_commit (struct checkpoint_folder *folder, struct accel_error *err);
 
 /** Remove a temporary folder that was not committed, and release the lock.  Call it again when no rank writes any more:
@@ -38,8 +41,8 @@ enum accel_status checkpoint_folder_commit (struct checkpoint_folder *folder, st
 void checkpoint_folder_end (struct checkpoint_folder *folder);
 
 /**
- * Remove complete checkpoints of the folder that contains @p place, those with the lowest numbers first, until there
- * are at most @p limit.  Never removes @p place, which counts.
+ * Remove complete checkpoints of the folder that contains @p place, with everything in them, those with the lowest
+ * numbers first, until there are at most @p limit.  Never removes @p place, which counts.
  *
  * @param limit  0: keep all
  */

@@ -104,6 +104,10 @@ save_commit (struct save *save, struct accel_error *err)
         status = write_manifest (save, err);
     if (!status)
         status = checkpoint_folder_commit (&save->folder, err);
+    if (!status && *save->folder.kept)
+        snprintf (save->warning, sizeof save->warning,
+                  "files were put into the folder that was replaced, which is kept beside it as %.255s",
+                  strrchr (save->folder.kept, '/') + 1);
     struct accel_error cause;
     if (!status && save->automatic && checkpoint_folder_limit (save->folder.place, save->total_limit, &cause))
         snprintf (save->warning, sizeof save->warning, "%s", cause.text);

@@ -16,7 +16,7 @@ struct save {
     bool automatic;           /* as configured when it began */
     uint64_t total_limit;
     bool without_models; /* hooks said so */
-    char warning[ACCEL_ERROR_TEXT_SIZE]; /* why an old checkpoint could not be removed; may be empty */
+    char warning[ACCEL_ERROR_TEXT_SIZE]; /* why an old checkpoint was not removed; may be empty */
 };
 
 /** Rank 0 makes the folder, all know its name, and hooks run.  Collective.
