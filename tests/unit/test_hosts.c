@@ -11,6 +11,7 @@
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -505,6 +506,15 @@ test_lost_mpirun (void)
         && !strcmp (text.text, "accelerate: mpirun on a was killed by signal 9 (SIGKILL), and ranks that use MPI ended "
                                "with it\n  the first of them: rank 1 exited with status 195\n"),
         "mpirun was killed, and is blamed: %s", text.text);
+    head.lender.blames_other = true;
+    ok (verdict_status (&head, &link) == 137, "whatever it has said before");
+    head.lender.wait_status = 1 << 8;
+    ok (verdict_status (&head, &link) == 195, "mpirun ended because of the rank, as it says: the rank is blamed");
+    head.lender.blames_other = false;
+    ok (verdict_status (&head, &link) == 1, "mpirun ended without saying why, and is blamed");
+    hosts.starter.mpi = STARTER_MPI_HYDRA;
+    ok (verdict_status (&head, &link) == 195, "195 means nothing with another MPI");
+    hosts.starter.mpi = STARTER_MPI_OPEN;
     link.status = 3;
     ok (verdict_status (&head, &link) == 3, "a rank that failed in another way is blamed all the same");
     free (link.report);
@@ -517,6 +527,43 @@ test_lost_mpirun (void)
     ok (lender_take_line (&head.lender, &line) && !strcmp (line.text, "tw") && !lender_take_line (&head.lender, &line),
         "and the rest at its end");
     strbuf_release (&head.lender.said);
+}
+
+/* What mpirun says. */
+static void
+test_words_of_mpirun (void)
+{
+    static const char error[] = "node host3 exiting improp", rest[] = "erly. There are\n";
+    struct lender lender = LENDER_NONE;
+    AUTO_STRBUF struct strbuf line = { 0 };
+    char bytes[1024];
+    int ends[2], lines = 0, cut = 0;
+    ok (!pipe2 (ends, O_NONBLOCK), "a pipe");
+    lender.out = ends[0];
+    bool good = write (ends[1], error, sizeof error - 1) == sizeof error - 1;
+    lender_read_all (&lender);
+    ok (good && !lender.blames_other, "half a reason is none");
+    good = write (ends[1], rest, sizeof rest - 1) == sizeof rest - 1;
+    lender_read_all (&lender);
+    ok (good && lender.blames_other && lender_take_line (&lender, &line), "it has ended because of a rank, it says");
+    memset (bytes, 'x', sizeof bytes);
+    for (int i = 0; i < 8; i++) {
+        bytes[sizeof bytes - 1 - (size_t) i] = '\n';
+        good = good && write (ends[1], bytes, sizeof bytes) == sizeof bytes;
+        lender_read (&lender);
+    }
+    while (lender_take_line (&lender, &line)) {
+        const char *at = strstr (line.text, " (the rest was dropped)");
+        cut += at && !at[strlen (" (the rest was dropped)")];
+        lines++;
+    }
+    ok (good && cut == 1 && lines >= 4, "a line after which others are missing says so (%d of %d)", cut, lines);
+    good = write (ends[1], "tail\nnext\n", 10) == 10;
+    lender_read_all (&lender);
+    ok (good && lender_take_line (&lender, &line) && !strcmp (line.text, "next"), "half a line is not shown then");
+    close (ends[0]);
+    close (ends[1]);
+    strbuf_release (&lender.said);
 }
 
 int
@@ -535,5 +582,6 @@ main (void)
     test_orders ();
     test_lender ();
     test_lost_mpirun ();
+    test_words_of_mpirun ();
     return done_testing ();
 }
