@@ -70,7 +70,7 @@ end_by (int number)
 /* mpirun starts processes of ssh, which outlive it where a host does not answer.  So it has a parent that ends all of
  * them when it ends, or the head does, or says so. */
 static _Noreturn void
-run_guard (const struct strlist *argv, int out, pid_t head)
+run_guard (const struct strlist *argv, bool is_open_mpi, int out, pid_t head)
 {
     sigset_t waited, none;
     int status = 0, null = open ("/dev/null", O_RDONLY | O_CLOEXEC), number = 0;
@@ -92,7 +92,7 @@ run_guard (const struct strlist *argv, int out, pid_t head)
     while (pid > 0 && number != SIGTERM && waitpid (pid, &status, WNOHANG) == 0)
         sigwait (&waited, &number);
     sweep_kill (SWEEP_KILL_MS);
-    if (pid > 0)
+    if (pid > 0 && is_open_mpi)
         session_remove_of (pid);
     if (pid > 0 && (WIFSIGNALED (status) || number == SIGTERM))
         end_by (WIFSIGNALED (status) ? WTERMSIG (status) : SIGTERM);
@@ -112,7 +112,7 @@ lender_start (struct lender *lender, const struct hosts *hosts, const char *name
         return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
     lender->pid = fork ();
     if (lender->pid == 0)
-        run_guard (&argv, ends[1], head);
+        run_guard (&argv, hosts->starter.mpi == STARTER_MPI_OPEN, ends[1], head);
     close (ends[1]);
     lender->out = ends[0];
     fcntl (lender->out, F_SETFL, O_NONBLOCK);
