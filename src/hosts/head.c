@@ -231,6 +231,8 @@ find_timeout (const struct head *head)
         until = head->lend_ms;
     if (head->phase == HEAD_CONNECT && head->lender.until_ms && head->lender.until_ms < until)
         until = head->lender.until_ms;
+    if (head->await_ms && head->await_ms < until)
+        until = head->await_ms;
     for (int i = 0; i < head->count; i++) {
         int64_t deadline = link_deadline (head, &head->links[i]);
         until = deadline < until ? deadline : until;
@@ -336,11 +338,12 @@ finish_output (struct head *head, struct pollfd *fds)
 static void
 await_lender (struct head *head, struct pollfd *fds)
 {
-    int64_t until = clock_ms () + LENDER_MS;
-    while (verdict_may_be_mpi (head, verdict_find (head)) && head->lender.pid && !head->signal && clock_ms () < until)
+    head->await_ms = clock_ms () + LENDER_MS;
+    while (verdict_may_be_mpi (head, verdict_find (head)) && head->lender.pid && !head->signal
+           && clock_ms () < head->await_ms)
         turn (head, fds);
-    if (head->lender.out >= 0)
-        lender_read (&head->lender);
+    head->await_ms = 0;
+    lender_read_all (&head->lender);
     show_lender (head);
 }
 

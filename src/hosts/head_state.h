@@ -30,6 +30,7 @@ struct head {
     int signal_fd;
     struct lender lender;
     int64_t lend_ms;   /* when all stand-ins must have come */
+    int64_t await_ms;  /* until when the end of mpirun is waited for; 0: it is not */
     int64_t beat_ms;   /* when to send the next beats */
     int64_t beats;     /* so far */
     int64_t turn_ms;   /* when the loop last came round */

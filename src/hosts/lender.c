@@ -29,6 +29,16 @@ enum {
     LAST_READS = 64,   /* after its end */
 };
 
+static const char cut[] = " (the rest was dropped)\n";
+
+/* How Open MPI 4.1 says what made it end (help-orterun.txt, help-errmgr-base.txt, help-mpi-api.txt). */
+static const char *const blames[] = {
+    "has exited due to", "exiting improperly", "noticed that process rank", "noticed that the job aborted",
+    "exited on signal", "non-zero status", "MPI_ABORT was invoked", "terminated normally, but",
+    "lost communication with a remote daemon", "daemon has unexpectedly failed", "critical communication path was lost",
+    "failed to receive scheduled heartbeat",
+};
+
 static _Noreturn void
 run_starter (const struct strlist *argv, pid_t guard, const sigset_t *mask)
 {
@@ -49,6 +59,7 @@ end_by (int number)
     struct rlimit none = { 0 };
     sigset_t all;
     setrlimit (RLIMIT_CORE, &none);
+    prctl (PR_SET_DUMPABLE, 0); /* the limit means nothing to a program that takes cores */
     signal (number, SIG_DFL);
     sigfillset (&all);
     sigprocmask (SIG_UNBLOCK, &all, NULL);
@@ -59,7 +70,7 @@ end_by (int number)
 /* mpirun starts processes of ssh, which outlive it where a host does not answer.  So it has a parent that ends all of
  * them when it ends, or the head does, or says so. */
 static _Noreturn void
-run_guard (const struct strlist *argv, int out, pid_t head)
+run_guard (const struct strlist *argv, bool is_open_mpi, int out, pid_t head)
 {
     sigset_t waited, none;
     int status = 0, null = open ("/dev/null", O_RDONLY | O_CLOEXEC), number = 0;
@@ -81,7 +92,7 @@ run_guard (const struct strlist *argv, int out, pid_t head)
     while (pid > 0 && number != SIGTERM && waitpid (pid, &status, WNOHANG) == 0)
         sigwait (&waited, &number);
     sweep_kill (SWEEP_KILL_MS);
-    if (pid > 0)
+    if (pid > 0 && is_open_mpi)
         session_remove_of (pid);
     if (pid > 0 && (WIFSIGNALED (status) || number == SIGTERM))
         end_by (WIFSIGNALED (status) ? WTERMSIG (status) : SIGTERM);
@@ -101,7 +112,7 @@ lender_start (struct lender *lender, const struct hosts *hosts, const char *name
         return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
     lender->pid = fork ();
     if (lender->pid == 0)
-        run_guard (&argv, ends[1], head);
+        run_guard (&argv, hosts->starter.mpi == STARTER_MPI_OPEN, ends[1], head);
     close (ends[1]);
     lender->out = ends[0];
     fcntl (lender->out, F_SETFL, O_NONBLOCK);
@@ -109,6 +120,31 @@ lender_start (struct lender *lender, const struct hosts *hosts, const char *name
         return 0;
     lender->pid = 0;
     return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno), status_exec_hint (errno));
+}
+
+/* What nobody takes is dropped up to the end of a line. */
+static void
+keep (struct lender *lender, const char *bytes, size_t length)
+{
+    if (lender->said.length >= SAID_BYTES) {
+        if (!lender->is_cut)
+            strbuf_add (&lender->said, cut);
+        lender->is_cut = true;
+        return;
+    }
+    const char *end = lender->is_cut ? memchr (bytes, '\n', length) : NULL;
+    size_t dropped = end ? (size_t) (end + 1 - bytes) : lender->is_cut ? length : 0;
+    lender->is_cut = lender->is_cut && !end;
+    strbuf_add_bytes (&lender->said, bytes + dropped, length - dropped);
+}
+
+/* Only whole lines are taken, so none of these is missed between two reads. */
+static void
+note_blames (struct lender *lender)
+{
+    for (size_t i = 0; lender->said.length && i < sizeof blames / sizeof *blames; i++)
+        if (memmem (lender->said.text, lender->said.length, blames[i], strlen (blames[i])))
+            lender->blames_other = true;
 }
 
 void
@@ -123,8 +159,15 @@ lender_read (struct lender *lender)
         lender->out = -1;
         return;
     }
-    if (lender->said.length < SAID_BYTES)
-        strbuf_add_bytes (&lender->said, bytes, (size_t) got);
+    keep (lender, bytes, (size_t) got);
+    note_blames (lender);
+}
+
+void
+lender_read_all (struct lender *lender)
+{
+    for (int reads = 0; lender->out >= 0 && reads < LAST_READS; reads++)
+        lender_read (lender);
 }
 
 void
@@ -135,8 +178,7 @@ lender_reap (struct lender *lender)
         return;
     lender->pid = 0;
     lender->wait_status = lender->was_told ? 0 : status;
-    for (int reads = 0; lender->out >= 0 && reads < LAST_READS; reads++)
-        lender_read (lender);
+    lender_read_all (lender);
 }
 
 bool

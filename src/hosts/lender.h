@@ -13,6 +13,8 @@ struct lender {
     pid_t pid;          /* 0: none, or it has ended */
     int out;            /* what it says; -1: none */
     struct strbuf said; /* that nobody has taken yet */
+    bool is_cut;        /* the rest of a line is dropped, because nobody takes what is said */
+    bool blames_other;  /* Open MPI: it has said that a rank or a daemon made it end */
     int wait_status;    /* if it has ended by itself; 0 otherwise */
     int64_t until_ms;   /* it is ended by force then; 0: it may run */
     bool was_told;      /* to end */
@@ -26,6 +28,9 @@ int lender_start (struct lender *lender, const struct hosts *hosts, const char *
 
 /** Take what it says. */
 void lender_read (struct lender *lender);
+
+/** Take all that it has said so far. */
+void lender_read_all (struct lender *lender);
 
 /** Wait for it, if it has ended, and take the rest of what it has said. */
 void lender_reap (struct lender *lender);

@@ -12,13 +12,17 @@
 /** What one mpirun uses on this host.  All 0: nothing is known. */
 struct session {
     char *folder;
-    uint32_t job; /* its number in the names of shared memory; 0: not known */
+    dev_t device; /* of the folder: another one may have its name later */
+    ino_t inode;
+    uint32_t job; /* its number in the names of shared memory */
 };
 
-/** Take it from the variables, NAME=VALUE, of a process that Open MPI has started. */
-void session_read (struct session *session, const struct strlist *variables);
+/** Take it from the variables, NAME=VALUE, of a process that @p comm, process @p pid, has started; nothing if that does
+ * not belong to Open MPI, or the variables belong to another job. */
+void session_read (struct session *session, int64_t pid, const char *comm, const struct strlist *variables);
 
-/** Remove what is left, once the processes that used it have ended: only what this user's Open MPI has created. */
+/** Remove what is left, once the processes that used it have ended: only what this user's Open MPI has created, and
+ * only if the folder is still the one that was read. */
 void session_remove (const struct session *session);
 
 /** Remove the folder of mpirun, whose process @p pid has ended. */

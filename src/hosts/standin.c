@@ -208,18 +208,22 @@ receive (int from, char *bytes, int *passed)
     return message.msg_flags & MSG_TRUNC ? -1 : length;
 }
 
+static void
+read_comm (int64_t pid, char *name, size_t size)
+{
+    char path[40];
+    snprintf (path, sizeof path, "/proc/%lld/comm", (long long) pid);
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read (fd, name, size) : 0;
+    name[length > 0 ? length - 1 : 0] = '\0'; /* a newline */
+}
+
 /* Only those that are known to belong to one job; Slurm's and others serve more than ours. */
 static bool
-may_end (int64_t pid)
+may_end (const char *name)
 {
     static const char *const known[] = { "orted", "prted", "mpirun", "mpiexec", "orterun", "hydra_pmi_proxy",
                                          "mpiexec.hydra" };
-    char path[40], name[32] = "";
-    snprintf (path, sizeof path, "/proc/%lld/comm", (long long) pid);
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd >= 0 ? read (fd, name, sizeof name - 1) : 0;
-    if (length > 0)
-        name[length - 1] = '\0'; /* a newline */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strncmp (name, known[i], 15)) /* as much as the kernel keeps */
             return true;
@@ -233,7 +237,9 @@ note_daemon (struct standins *standins, int64_t pid, const struct strlist *varia
     for (int i = 0; i < standins->daemon_count; i++)
         if (standins->daemons[i].pid == pid)
             return;
-    if (pid < 2 || !may_end (pid))
+    char comm[32];
+    read_comm (pid, comm, sizeof comm);
+    if (pid < 2 || !may_end (comm))
         return;
     struct standin_daemon *grown = reallocarray (standins->daemons, (size_t) standins->daemon_count + 1, sizeof *grown);
     if (!grown)
@@ -243,7 +249,7 @@ note_daemon (struct standins *standins, int64_t pid, const struct strlist *varia
     *daemon = (struct standin_daemon){ .pid = pid, .fd = (int) syscall (SYS_pidfd_open, (pid_t) pid, 0) };
     if (daemon->fd < 0)
         return;
-    session_read (&daemon->session, variables);
+    session_read (&daemon->session, pid, comm, variables);
     standins->daemon_count++;
 }
 

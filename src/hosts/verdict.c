@@ -60,14 +60,16 @@ verdict_find (struct head *head)
 bool
 verdict_may_be_mpi (const struct head *head, const struct link *guilty)
 {
-    return head->hosts->starter.mpi && guilty && guilty->state == LINK_ENDED && guilty->end == WIRE_END_FAILED
-           && guilty->status == LOST_PMIX_SERVER;
+    return head->hosts->starter.mpi == STARTER_MPI_OPEN && guilty && guilty->state == LINK_ENDED
+           && guilty->end == WIRE_END_FAILED && guilty->status == LOST_PMIX_SERVER;
 }
 
+/* An mpirun that ends because of a rank or a daemon says so. */
 static bool
 is_due_to_mpi (const struct head *head, const struct link *guilty)
 {
-    return verdict_may_be_mpi (head, guilty) && head->lender.wait_status;
+    return verdict_may_be_mpi (head, guilty) && head->lender.wait_status
+           && (WIFSIGNALED (head->lender.wait_status) || !head->lender.blames_other);
 }
 
 /* Open MPI's mpirun ends with 1 after a signal that it can catch. */

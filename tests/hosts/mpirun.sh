@@ -179,6 +179,11 @@ for way in KILL:137:'was killed by signal 9 (SIGKILL)' TERM:1:'exited with statu
         no_session_left host1 host2 && ! on host1 sh -c "ls -d /dev/shm/vader*"
     '
 done
+test_expect_success 'a rank that ends with its daemon of MPI is named, not mpirun, which says why it ends' '
+    begin_training && on host2 pkill -9 -x orted && finish 195 &&
+    grep "^mpirun: ORTE has lost communication with a remote daemon" err &&
+    grep "^accelerate: rank [12] .* exited with status 195" err && ! grep "after SIGTERM" err && all_clean host1 host2
+'
 printf '#!/bin/sh\n[ "$1" = --version ] || echo "a word of MPI"\nexec %s "$@"\n' "$(command -v mpirun)" >bin/mpirun
 test_expect_success 'what mpirun says is shown' '
     on host1 env PATH="$PWD/bin:$PATH" "$accelerate" launch --cpu --starter mpirun --hosts host1,host2 true 2>err &&
