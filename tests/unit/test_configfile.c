@@ -165,7 +165,7 @@ static const struct bad {
     { "a.yaml", "ipex_config: {a: b}\n", "a.yaml:1: unknown key 'ipex_config'" },
     { "a.yaml", "debug: true\nnum_machines: 1\ndebug: false\n", "a.yaml:3: duplicate key 'debug' (first on line 1)" },
     { "a.yaml", "fsdp_config: {fsdp_version: 1}\nfsdp_config: {fsdp_version: '1'}\n", "a.yaml:2: duplicate key" },
-    { "a.yaml", "fsdp_config:\n  fsdp_backward_prefetch: BACKWARD_PRE\n  fsdp_backward_prefetch_policy: BACKWARD_POST\n",
+    { "a.yaml", "fsdp_config:\n  fsdp_backward_prefetch: BACKWARD_PRE\n  fsdp_backward_prefetch_policy: NO_PREFETCH\n",
       "a.yaml:3: 'fsdp_backward_prefetch_policy' is the same key as 'fsdp_backward_prefetch' on line 2" },
     { "a.yaml", "fsdp_config:\n  backward_prefetch_policy: BACKWARD_PRE\n  backward_prefetch: NO_PREFETCH\n",
       "a.yaml:3: 'backward_prefetch' is the same key as 'backward_prefetch_policy' on line 2" },
