@@ -28,18 +28,11 @@ struct page {
     bool is_whole;        /* all words of each choice */
 };
 
-/* Folded at blanks, from the column on; the line so far is from @p start.  The text of a line that has passed the
- * column begins on the next one. */
+/* Folded at blanks; the line so far is from @p start, and the next ones begin at the column. */
 static void
-add_folded (const struct page *page, size_t start, const char *text)
+add_words (const struct page *page, size_t start, const char *text)
 {
     struct strbuf *out = page->out;
-    if (out->length - start + 2 > page->column && page->column) {
-        strbuf_add_char (out, '\n');
-        start = out->length;
-    }
-    strbuf_printf (out, "%*s", (int) (page->column > out->length - start ? page->column - (out->length - start) : 0),
-                   "");
     for (bool is_first = true; *text; is_first = false) {
         size_t length = strcspn (text, " ");
         if (!is_first && out->length - start + 1 + length > page->width) {
@@ -52,6 +45,35 @@ add_folded (const struct page *page, size_t start, const char *text)
         text += length + (text[length] == ' ');
     }
     strbuf_add_char (out, '\n');
+}
+
+/* From the column on.  The text of a line that has passed the column begins on the next one. */
+static void
+add_folded (const struct page *page, size_t start, const char *text)
+{
+    struct strbuf *out = page->out;
+    if (out->length - start + 2 > page->column && page->column) {
+        strbuf_add_char (out, '\n');
+        start = out->length;
+    }
+    strbuf_printf (out, "%*s", (int) (page->column > out->length - start ? page->column - (out->length - start) : 0),
+                   "");
+    add_words (page, start, text);
+}
+
+static void
+add_usage (const struct page *page, const struct command_info *info)
+{
+    static const char first[] = "usage: ";
+    const struct page part = { .out = page->out, .width = page->width, .column = sizeof first - 1 };
+    size_t start = page->out->length;
+    AUTO_STRBUF struct strbuf text = { 0 };
+    strbuf_printf (&text, "accelerate %s [options]%s%s", info->name, info->arguments ? " " : "",
+                   info->arguments ? info->arguments : "");
+    page->out->failed = page->out->failed || text.failed;
+    strbuf_add (page->out, first);
+    add_words (&part, start, text.text ? text.text : "");
+    strbuf_add_char (page->out, '\n');
 }
 
 /* ": no, fp16, bf16, fp8"; a long list is cut short. */
@@ -204,8 +226,7 @@ emit_command_help (const struct command_info *info, unsigned groups, int columns
     const struct page page = { out, info->options, width, width >= 80 ? 36 : width >= 60 ? 24 : 10, groups == ~0u };
     AUTO_STRBUF struct strbuf summary = { 0 };
     strbuf_printf (&summary, "%c%s.", toupper ((unsigned char) *info->summary), info->summary + 1);
-    strbuf_printf (out, "usage: accelerate %s [options]%s%s\n\n", info->name, info->arguments ? " " : "",
-                   info->arguments ? info->arguments : "");
+    add_usage (&page, info);
     out->failed = out->failed || summary.failed;
     add_paragraph (&page, summary.text ? summary.text : "");
     if (info->text)

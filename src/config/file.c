@@ -188,15 +188,15 @@ says_nothing (const struct option *row, const struct node *node)
            || (node->kind == NODE_INT && !strcmp (row->key, "num_processes") && !strcmp (node->text, "-1"));
 }
 
-/* The same key with another value, with or without its section's name: one of the two is a mistake, and we
- * cannot tell which. */
+/* The same key with another value, be it without its section's name or under an old one: one of the two is a mistake,
+ * and we cannot tell which. */
 static int
 check_duplicate (const struct place *place, struct fail *fail)
 {
-    const struct option *row = place->section ? option_find_in_file (place->section, place->node->key) : NULL;
+    const struct option *row = file_find_row (place->section, place->node->key);
     for (const struct node *other = place->parent->items; other < place->node; other++) {
         bool same_name = !strcmp (other->key, place->node->key);
-        if ((!same_name && (!row || option_find_in_file (place->section, other->key) != row))
+        if ((!same_name && (!row || file_find_row (place->section, other->key) != row))
             || node_equal (other, place->node))
             continue;
         return same_name ? fail_set (fail, FAIL_GENERAL, "duplicate key '%s' (first on line %d)", other->key,
@@ -207,15 +207,12 @@ check_duplicate (const struct place *place, struct fail *fail)
     return 0;
 }
 
-/* Keys of old releases: `fp16: true` was mixed precision, and dynamo's backend stood at the top. */
+/* Keys at the top of old releases: `fp16: true` was mixed precision, and dynamo's backend stood at the top. */
 static const struct option *
 find_old_key (const struct place *place)
 {
     const struct node *node = place->node;
-    const char *right = file_new_name (place->section, node->key);
     bool truth = false;
-    if (right)
-        return option_find (right);
     if (place->section)
         return NULL;
     if (!strcmp (node->key, "dynamo_backend")) /* null too: Accelerate takes it for "no" */
@@ -231,7 +228,8 @@ static void
 note_old_key (const struct filedoc *doc, const struct place *place, const struct option *row, struct strlist *problems)
 {
     if (!row && is_of_deepspeed (place))
-        strlist_printf (problems, "%s:%d: '%s' has no effect here: write it in the file of deepspeed_config_file",
+        strlist_printf (problems, "%s:%d: '%s' has no effect here: write it in the file that deepspeed_config_file "
+                        "names",
                         doc->path, place->node->line, place->node->key);
     if (row && option_find_in_file (place->section, place->node->key) != row)
         strlist_printf (problems, "%s:%d: '%s' is an old name; write %s%s%s", doc->path, place->node->line,
@@ -267,7 +265,7 @@ apply_map (struct config *config, const struct filedoc *doc, struct node *map, c
 {
     for (size_t i = 0; i < map->count; i++) {
         struct place place = { .section = section, .parent = map, .node = &map->items[i] };
-        const struct option *row = option_find_in_file (section, place.node->key);
+        const struct option *row = file_find_row (section, place.node->key);
         if (!row)
             row = find_old_key (&place);
         int result = apply_key (config, &place, row, fail);

@@ -39,6 +39,14 @@ file_new_name (const char *section, const char *wrong)
     return NULL;
 }
 
+const struct option *
+file_find_row (const char *section, const char *key)
+{
+    const struct option *row = option_find_in_file (section, key);
+    const char *name = row ? NULL : file_new_name (section, key);
+    return name ? option_find (name) : row;
+}
+
 const char *
 file_old_name (size_t i, const char **section)
 {
@@ -51,12 +59,17 @@ file_old_name (size_t i, const char **section)
 /* The keys at the top of DeepSpeed's own JSON file that deepspeed_config does not have.  People write them there, and
  * Accelerate passes them over. */
 static const char *const deepspeed_keys[] = {
-    "activation_checkpointing", "aio", "amp", "autotuning", "bf16", "bfloat16", "checkpoint", "comms_logger",
-    "communication_data_type", "compression_training", "csv_monitor", "curriculum_learning", "data_efficiency",
-    "data_types", "dump_state", "elasticity", "flops_profiler", "fp16", "gradient_predivide_factor", "optimizer",
-    "prescale_gradients", "scheduler", "seq_parallel_communication_data_type", "sparse_attention", "sparse_gradients",
-    "steps_per_print", "tensorboard", "train_batch_size", "train_micro_batch_size_per_gpu", "wall_clock_breakdown",
-    "wandb", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "zero_optimization",
+    "activation_checkpointing", "aio", "allgather_size", "amp", "autotuning", "bf16", "bfloat16", "checkpoint",
+    "comet", "comms_logger", "communication_data_type", "compile", "compression_training", "csv_monitor",
+    "curriculum_learning", "data_efficiency", "data_parallel_size", "data_types", "dataloader_drop_last",
+    "datastates_ckpt", "disable_allgather", "dump_state", "eigenvalue", "elasticity", "expert_parallel",
+    "flops_profiler", "fp16", "fp32_allreduce", "gradient_allreduce_op", "gradient_predivide_factor",
+    "graph_harvesting", "hybrid_engine", "log_level", "managed_gradient_accumulation", "memory_breakdown", "nebula",
+    "optimizer", "pipeline", "prescale_gradients", "progressive_layer_drop", "quantize_training", "scheduler",
+    "seq_parallel_communication_data_type", "sequence_parallel_size", "sparse_attention", "sparse_gradients",
+    "steps_per_print", "tensor_parallel", "tensorboard", "timers", "torch_autocast", "train_batch_size",
+    "train_micro_batch_size_per_gpu", "use_data_before_expert_parallelism", "vocabulary_size", "wall_clock_breakdown",
+    "wandb", "weight_quantization", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "zero_optimization",
 };
 
 const char *

@@ -14,6 +14,9 @@ const char *file_choice (const struct option *row, const struct node *node);
 /** The present name of a key under which older questionnaires wrote it, or NULL. */
 const char *file_new_name (const char *section, const char *key);
 
+/** The row of a key in its section (NULL: at the top), under its present name or an old one, or NULL. */
+const struct option *file_find_row (const char *section, const char *key);
+
 /** Old name @p i and its section, or NULL after the last one. */
 const char *file_old_name (size_t i, const char **section);
 

@@ -26,7 +26,8 @@ static const struct {
     enum fate fate;
 } fates[] = {
     { "fsdp_backward_prefetch", FATE_REMOVED },
-    { "fsdp_backward_prefetch_policy", FATE_REMOVED }, /* its name in old files */
+    { "fsdp_backward_prefetch_policy", FATE_REMOVED }, /* its names in old files */
+    { "backward_prefetch_policy", FATE_REMOVED },
     { "fsdp_sync_module_states", FATE_REMOVED },
     { "fsdp_use_orig_params", FATE_REMOVED },
     { "fsdp_forward_prefetch", FATE_NOT_YET },

@@ -14,8 +14,8 @@ path_of (const char *name, char **path, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf buf = { 0 };
     const char *hf_home = getenv ("HF_HOME"), *cache = getenv ("XDG_CACHE_HOME");
-    /* As in Accelerate, only a leading ~ is expanded, and no variables. */
-    /* An empty HF_HOME or XDG_CACHE_HOME means the current folder, as in Accelerate. */
+    /* As in Accelerate, only a leading ~ is expanded, and no variables; an empty HF_HOME or XDG_CACHE_HOME means the
+     * current folder. */
     home_add (&buf, hf_home ? hf_home : cache ? cache : "~/.cache");
     if (!hf_home)
         strbuf_printf (&buf, "%shuggingface", buf.length ? "/" : "");

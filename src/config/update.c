@@ -157,13 +157,27 @@ settle_value (const struct option *row, struct node *node)
     return 0;
 }
 
+/* Whether a key of a section is there a second time, under a name that is not old. */
+static bool
+has_present_name (const struct node *map, const char *section, const char *name)
+{
+    for (size_t i = 0; i < map->count; i++)
+        if (option_find_in_file (section, map->items[i].key) == option_find (name))
+            return true;
+    return false;
+}
+
 static int
 settle_map (struct node *map, const char *section)
 {
     for (size_t i = 0; i < map->count; i++) {
         struct node *node = &map->items[i];
         const char *name = file_new_name (section, node->key);
-        if (name && !node_find (map, name)) {
+        if (name && has_present_name (map, section, name)) { /* with the same value: filedoc_apply() */
+            node_remove_at (map, i--);
+            continue;
+        }
+        if (name) {
             char *copy = strdup (name);
             if (!copy)
                 return -1;

@@ -159,7 +159,7 @@ test_expect_success 'lint: keys without effect beside others, and against others
     lint_says "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {zero_stage: 2, zero3_init_flag: true, offload_param_device: none}\n" \
         ":3: zero3_init_flag has no effect without zero_stage: 3" &&
     lint_says "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n  train_batch_size: 8\n" \
-        ":5: ${q}train_batch_size${q} has no effect here: write it in the file of deepspeed_config_file" &&
+        ":5: ${q}train_batch_size${q} has no effect here: write it in the file that deepspeed_config_file names" &&
     lint_says "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {deepspeed_config_file: x.json, zero_stage: 3}\n" \
         ":3: zero_stage contradicts deepspeed_config_file; set it only in DeepSpeed${q}s file" &&
     lint_says "dynamo_config: {dynamo_backend: no, dynamo_mode: max-autotune}\n" \

@@ -30,10 +30,12 @@ test_expect_success 'what was left out is told' '
     grep -Fx "accelerate: note: fsdp_use_orig_params is removed: FSDP2 no longer has it" notes &&
     grep -Fx "accelerate: note: fsdp_forward_prefetch is removed: FSDP2 does not have it yet" notes &&
     [ "$(wc -l <notes)" = 2 ]'
-test_expect_success 'and the same under its old name' '
-    mkdir old && printf "fsdp_config:\n  fsdp_backward_prefetch_policy: BACKWARD_PRE\n" >old/a.yaml &&
-    to_fsdp2 --config_file old/a.yaml --output_file old/b.yaml 2>old/notes && cat old/b.yaml old/notes &&
-    ! grep prefetch old/b.yaml && grep "note: fsdp_backward_prefetch_policy is removed" old/notes'
+test_expect_success 'and the same under its old names' '
+    mkdir old && for name in fsdp_backward_prefetch_policy backward_prefetch_policy; do
+        printf "fsdp_config:\n  $name: BACKWARD_PRE\n" >old/a.yaml && rm -f old/b.yaml &&
+        to_fsdp2 --config_file old/a.yaml --output_file old/b.yaml 2>old/notes && cat old/b.yaml old/notes &&
+        ! grep prefetch old/b.yaml && grep "note: $name is removed" old/notes || return 1
+    done'
 test_expect_success 'what was written can be launched' '
     "$accelerate" launch --dry_run --config_file two.yaml --num_processes 2 true >plan &&
     grep "FSDP_VERSION=2" plan && grep "FSDP_RESHARD_AFTER_FORWARD=false" plan'

@@ -60,8 +60,9 @@ for columns in 9 40 60 100 500; do
     test_expect_success "help in $columns columns" '
         for command in $("$accelerate" --help | sed -n "s|^  \([a-z][a-z0-9-]*\) .*|\1|p"); do
             COLUMNS=$columns "$accelerate" $command --help-all >out || return 1
-            width=$columns && { [ $columns -le 100 ] || width=100; } && { [ $columns -ge 40 ] || width=40; } &&
+            width=$columns && sed "/^$/,\$d" out >usage && { [ $columns -le 100 ] || width=100; } && { [ $columns -ge 40 ] || width=40; } &&
                 sed "1,/^Common options/d" out >rows && ! grep -E "^.{$((width + 1)),}" rows | grep -v "^ *-[^ ]*\( [^ ]*\)*$" || return 1
+            ! grep -E "^.{$((width + 1)),}" usage && ! sed 1d usage | grep -v "^       [^ ]" || return 1
         done'
 done
 test_expect_success 'fewer than 40 columns count as 40' '

@@ -431,8 +431,8 @@ main (void)
     test_once ();
     test_limit ();
     test_missing ();
-    test_optimizer (make_adam, "was saved with amsgrad");
-    test_optimizer (make_sgd, "was saved with momentum");
+    test_optimizer (make_adam, "without: set .amsgrad in its options");
+    test_optimizer (make_sgd, "without: set .momentum in its options");
     test_locale ();
     accel_model_destroy (model);
     accel_close (acc);

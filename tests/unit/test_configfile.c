@@ -91,6 +91,15 @@ static const struct good {
     { "fsdp_config:\n  backward_prefetch_policy: NO_PREFETCH\n", "fsdp_backward_prefetch", "NO_PREFETCH" },
     { "deepspeed_config:\n  seq_parallel_communication_data_type: bf16\n  train_batch_size: auto\n"
       "  fp16: {enabled: true}\n  zero_stage: 3\n", "zero_stage", "3" },
+    { "deepspeed_config: {allgather_size: 1, comet: 1, compile: 1, data_parallel_size: 1, dataloader_drop_last: 1, "
+      "datastates_ckpt: 1, disable_allgather: 1, eigenvalue: 1, expert_parallel: 1, fp32_allreduce: 1, "
+      "gradient_allreduce_op: 1, graph_harvesting: 1, hybrid_engine: 1, log_level: 1, "
+      "managed_gradient_accumulation: 1, memory_breakdown: 1, nebula: 1, pipeline: 1, "
+      "progressive_layer_drop: 1, quantize_training: 1, sequence_parallel_size: 1, tensor_parallel: 1, "
+      "timers: 1, torch_autocast: 1, use_data_before_expert_parallelism: 1, vocabulary_size: 1, "
+      "weight_quantization: 1, zero_stage: 1}\n", "zero_stage", "1" },
+    { "fsdp_config: {backward_prefetch_policy: NO_PREFETCH, fsdp_backward_prefetch: NO_PREFETCH}\n",
+      "fsdp_backward_prefetch", "NO_PREFETCH" },
     { "fsdp_config:\n  fsdp_version: 2\n", "fsdp_version", "2" },
     { "fsdp_config:\n  offload_params: yes\n", "fsdp_offload_params", "True" },
     { "deepspeed_config:\n  gradient_clipping: 1.50\n", "gradient_clipping", "1.5" },
@@ -156,6 +165,12 @@ static const struct bad {
     { "a.yaml", "ipex_config: {a: b}\n", "a.yaml:1: unknown key 'ipex_config'" },
     { "a.yaml", "debug: true\nnum_machines: 1\ndebug: false\n", "a.yaml:3: duplicate key 'debug' (first on line 1)" },
     { "a.yaml", "fsdp_config: {fsdp_version: 1}\nfsdp_config: {fsdp_version: '1'}\n", "a.yaml:2: duplicate key" },
+    { "a.yaml", "fsdp_config:\n  fsdp_backward_prefetch: BACKWARD_PRE\n  fsdp_backward_prefetch_policy: NO_PREFETCH\n",
+      "a.yaml:3: 'fsdp_backward_prefetch_policy' is the same key as 'fsdp_backward_prefetch' on line 2" },
+    { "a.yaml", "fsdp_config:\n  backward_prefetch_policy: BACKWARD_PRE\n  backward_prefetch: NO_PREFETCH\n",
+      "a.yaml:3: 'backward_prefetch' is the same key as 'backward_prefetch_policy' on line 2" },
+    { "a.json", "{\"fp8_config\": {\n\"amax_history_length\": 3,\n\"fp8_amax_history_len\": 4}}",
+      "a.json:3: 'fp8_amax_history_len' is the same key as 'amax_history_length' on line 2" },
     { "a.yaml", "", "a.yaml: the file is empty" },
     { "a.yaml", "# only a comment\n", "a.yaml: the file is empty" },
     { "a.yaml", "- a\n", "a.yaml:1: expected lines of the form 'key: value'" },
@@ -323,7 +338,13 @@ test_update (void)
         { "fp8_config: {amax_history_length: 3}\n", "  fp8_amax_history_len: 3\n", "length" },
         { "fsdp_config: {fsdp_backward_prefetch_policy: BACKWARD_POST}\n", "  fsdp_backward_prefetch: BACKWARD_POST\n",
           "policy" },
-        { "fp8_config: {amax_history_length: 3, fp8_amax_history_len: 3}\n", "  amax_history_length: 3\n", NULL },
+        { "fp8_config: {amax_history_length: 3, fp8_amax_history_len: 3}\n", "  fp8_amax_history_len: 3\n", "length" },
+        { "fp8_config: {optimization_level: O1, optimization_level: O1, opt_level: O1, margin: '7'}\n",
+          "  margin: 7\n  opt_level: O1\n", "optimization" },
+        { "fp8_config: {amax_history_length: 3, margin: '7', amax_history_len: 3}\n", "  amax_history_len: 3\n",
+          "fp8_amax" },
+        { "fsdp_config: {backward_prefetch_policy: NO_PREFETCH, fsdp_backward_prefetch_policy: NO_PREFETCH}\n",
+          "  fsdp_backward_prefetch: NO_PREFETCH\n", "policy" },
         { "main_process_ip: null\nmain_process_port: null\nrdzv_backend: null\n", "debug: false\n", "null" },
         { AWS "additional_args: {a: {}, c: {d: {}}}\n", "  a: null\n", "{}" },
         { "compute_environment: AMAZON_SAGEMAKER\nec2_instance_type: a\n", "SageMaker: iam_role_name", NULL },

@@ -65,7 +65,7 @@ check_states (const struct accel_optimizer *optimizer, const struct optimizer_gr
     if (group->skip || optimizer_states_of (optimizer, saved) <= group->state_count)
         return ACCEL_OK;
     return accel_fail (err, ACCEL_ERR_FORMAT,
-                       "group '%.80s' was saved with %s, but the optimizer was created without: create it with %s",
+                       "group '%.80s' was saved with %s, but the optimizer was created without: set .%s in its options",
                        group->name, needs, needs);
 }
 
