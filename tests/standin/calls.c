@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of the CUDA runtime, as strict as CUDA's documentation allows.  STANDIN_FAIL=NAME:N[:ERROR] lets the
  * N-th call of a function fail; STANDIN_SKIP=NAME lets it do nothing; STANDIN_DEVICES is the number of devices (1), of
- * which CUDA_VISIBLE_DEVICES leaves some; STANDIN_BYTES is the memory of each, STANDIN_CAPABILITY its compute
- * capability; STANDIN_DRIVER is the version of the driver. */
+ * which CUDA_VISIBLE_DEVICES leaves some; STANDIN_BYTES is the memory of each; STANDIN_CAPABILITY is the compute
+ * capability of each, separated by commas, of which the last is that of all further ones; STANDIN_DRIVER is the version
+ * of the driver. */
 #include <config.h>
 
 #include "tests/standin/standin.h"
@@ -200,10 +201,13 @@ cudaDriverGetVersion (int *version)
 API cudaError_t
 cudaDeviceGetAttribute (int *value, enum cudaDeviceAttr attribute, int device)
 {
-    const char *given = getenv ("STANDIN_CAPABILITY");
-    int major = 12, minor = 0;
+    const char *given = getenv ("STANDIN_CAPABILITY"), *next;
+    int physical[MOST_DEVICES], major = 12, minor = 0;
     BEGIN ("cudaDeviceGetAttribute");
-    bool good = device >= 0 && device < count_devices () && (!given || sscanf (given, "%d.%d", &major, &minor) == 2);
+    bool good = device >= 0 && device < find_devices (physical);
+    for (int i = good ? physical[device] : 0; given && i && (next = strchr (given, ',')); i--)
+        given = next + 1;
+    good = good && (!given || sscanf (given, "%d.%d", &major, &minor) == 2);
     if (attribute == cudaDevAttrComputeCapabilityMajor)
         *value = major;
     else if (attribute == cudaDevAttrComputeCapabilityMinor)

@@ -207,4 +207,16 @@ test_expect_success 'GPUs that the module was not compiled for: a warning says s
             STANDIN_CAPABILITY=$capability || return 1
     done &&
     for capability in 8.0 8.7 10.3 12.1 13.0; do has cuda:0 STANDIN_CAPABILITY=$capability || return 1; done'
+# mixed CAPABILITIES N DEVICES GPUS: what N ranks have, sorted, and of which GPUs warnings tell
+mixed () {
+    capabilities=$1 count=$2 wanted=$3 warnings=$4
+    by_hand "$count" "$(free_port)" \
+        env STANDIN_DEVICES="$count" STANDIN_CAPABILITY="$capabilities" "$gpu" choice >out 2>err || return 1
+    sed "s/: .*//" out | sort | tr "\n" " " >sorted
+    grep -o "computes on CPUs: .* not compiled for cuda:[0-9]*" err | sed "s/.* //" | sort | tr "\n" " " >warned
+    cat sorted warned && test "$(cat sorted)" = "$wanted" && test "$(cat warned)" = "$warnings"
+}
+test_expect_success 'of GPUs that differ, each rank has its own, or the CPU and a warning that names it' '
+    mixed 12.0,7.5 2 "cpu cuda:0 " "cuda:1 " && mixed 7.5,12.0 2 "cpu cuda:1 " "cuda:0 " &&
+    mixed 7.5,11.0,12.0 3 "cpu cpu cuda:2 " "cuda:0 cuda:1 " && mixed 7.5,11.0 2 "cpu cpu " "cuda:0 "'
 test_done

@@ -394,11 +394,12 @@ print_device (bool choice)
 {
     struct accel *acc;
     enum accel_status status = accel_open (&acc, NULL, &err);
-    DLDevice device = choice ? device_choose (accel_local_process_index (acc), false) : accel_device (acc);
+    char why[ACCEL_ERROR_TEXT_SIZE];
+    DLDevice device = choice ? device_choose (accel_local_process_index (acc), false, why) : accel_device (acc);
     if (status)
         printf ("%s\n", err.text);
     else if (device.device_type == kDLCPU)
-        printf ("cpu: %s\n", device_refusal ());
+        printf ("cpu: %s\n", choice ? why : device_refusal ());
     else
         printf ("cuda:%d\n", (int) device.device_id);
     accel_close (acc);

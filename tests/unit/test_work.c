@@ -3,6 +3,8 @@
  * and threads, signals, the ledger. */
 #include <config.h>
 
+#include "lib/base/error.h"
+#include "lib/comm/execute.h"
 #include "lib/comm/work.h"
 #include "tests/allocators.h"
 #include "tests/ranks.h"
@@ -183,6 +185,56 @@ test_shared_memory (struct accel *acc)
     accel_comm_destroy (group);
 }
 
+/* A communicator of one process works in a child of fork(), too; what it calls, and whether that fails, is not what
+ * peers and the launcher read of its parent. */
+static void
+use_alone (struct accel *acc, struct accel_comm *own, uint64_t note)
+{
+    static const struct comm_site site = { .file = "child.c", .line = 1, .call = JOBSEG_CALL_LOADER_NEXT };
+    struct accel_comm *group = own;
+    struct accel_work *work = NULL;
+    int64_t sum = 3;
+    alarm (RANKS_DEADLINE_S);
+    comm_note_end (accel_world (acc), note);
+    bool first = !accel_comm_rank (accel_world (acc)), good = first || !comm_note_begin (own, &site, 0);
+    good = good && !accel_comm_barrier (own, &err);
+    good = good && !accel_comm_all_reduce (own, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &err) && sum == 3;
+    if (!own->parent) /* groups of others meet in memory that they share */
+        good = good && !accel_comm_split (own, 0, 0, &group, &err);
+    good = good && !accel_comm_barrier (group, &err);
+    good = good && !accel_comm_all_reduce_start (group, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &work, &err);
+    good = good && !accel_work_wait (work, &err) && !accel_comm_barrier (group, &err);
+    accel_fail (&err, ACCEL_ERR_PEER, "a device failed");
+    good = good && comm_break (own, err.code, &err, &err) == ACCEL_ERR_PEER;
+    _exit (good ? 0 : 9);
+}
+
+static void
+test_alone (struct accel *acc)
+{
+    static const struct comm_site site = { .file = "parent.c", .line = 1, .call = JOBSEG_CALL_LOADER_NEXT };
+    struct accel_comm *world = accel_world (acc), *own;
+    struct jobseg_slot *slot = world->ledger->slot;
+    struct jobseg_record record = { 0 };
+    int status = -1;
+    rank_must (accel_comm_split (world, accel_comm_rank (world), 0, &own, &err), &err);
+    uint64_t before = atomic_load (&slot->ledger_count), note = comm_note_begin (world, &site, 0);
+    pid_t child = fork ();
+    if (!child)
+        use_alone (acc, accel_comm_size (world) > 1 ? own : world, note);
+    waitpid (child, &status, 0);
+    jobseg_latest (slot, &record);
+    right (!status, "the child's status is %x", (unsigned) status);
+    uint64_t after = atomic_load (&slot->ledger_count);
+    right (note == before + 1 && after == note && !record.done, "the ledger has %llu records instead of %llu, done %d",
+           (unsigned long long) after, (unsigned long long) note, record.done);
+    right (atomic_load (&slot->state) == JOBSEG_READY, "the child has left for its parent");
+    comm_note_end (world, note);
+    rank_must (accel_comm_barrier (own, &err), &err);
+    rank_must (accel_comm_barrier (world, &err), &err);
+    accel_comm_destroy (own);
+}
+
 /* ---- groups ---- */
 
 static int
@@ -317,6 +369,8 @@ main (void)
     as_ranks (2, "a communicator ends with work in flight", test_close);
     as_ranks (2, "a child of fork()", test_fork);
     as_ranks (2, "memory that a child of fork() shares", test_shared_memory);
+    as_ranks (1, "a communicator of a process alone, in a child of fork()", test_alone);
+    as_ranks (2, "a communicator of one process, in a child of fork()", test_alone);
     as_ranks (2, "jobs with groups, one after the other", test_reopened);
     as_ranks (2, "a start without memory, or without a thread", test_no_memory);
     as_ranks (2, "signals", test_signals);

@@ -207,16 +207,26 @@ is_reserved (const struct accel_comm *comm)
     return atomic_load_explicit (&comm->reserved, memory_order_relaxed);
 }
 
+/* The slot of the ledger is the rank's: what a child of fork() calls is not what the rank does. */
+static void
+disown (struct accel_comm *comm)
+{
+    static struct ledger nobody;
+    if (comm->forks != comm_forks && comm->ledger != &nobody)
+        comm->ledger = &nobody;
+}
+
 uint64_t
 comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count)
 {
+    disown (comm);
     return ledger_begin (comm->ledger, site, (struct ledger_entry){ .count = count, .root = -1 });
 }
 
 void
 comm_note_end (struct accel_comm *comm, uint64_t sequence)
 {
-    if (sequence)
+    if (sequence && comm->forks == comm_forks)
         ledger_end (comm->ledger, sequence);
 }
 
@@ -320,6 +330,7 @@ run_carefully (struct accel_comm *comm, struct accel_engine_call *call, struct a
     enum accel_status status = check (comm, call, err);
     if (status)
         return status;
+    disown (comm);
     if (comm->queue && work_serves (comm))
         return comm_execute (comm, call, err);
     status = admit (comm, call->site, err);

@@ -13,6 +13,7 @@
 #include "lib/data/reader.h"
 
 #include "lib/base/error.h"
+#include "lib/comm/lock.h"
 #include "util/clock.h"
 
 #include <errno.h>
@@ -274,7 +275,10 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     pthread_cond_init (&made->done, &monotonic);
     pthread_condattr_destroy (&monotonic);
     made->paused = true;
-    made->process = getpid ();
+    work_lock ();
+    bool watched = comm_watch_forks ();
+    work_unlock ();
+    made->forks = comm_forks;
     size_t processors = count_processors ();
     made->alone = processors == 1;
     made->helps = threads < processors;
@@ -283,7 +287,7 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     made->slots = calloc (slots, sizeof *made->slots);
     made->ring = calloc (slots, sizeof *made->ring);
     made->spare = calloc (slots, sizeof *made->spare);
-    if (!made->slots || !made->ring || !made->spare)
+    if (!made->slots || !made->ring || !made->spare || !watched)
         status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu batches", slots);
     for (; !status && made->slot_count < slots; made->slot_count += !status)
         status = batch_init (&made->slots[made->slot_count].batch, fields, count, capacity, home, err);
@@ -299,7 +303,7 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
 bool
 reader_is_orphan (const struct reader *reader)
 {
-    return reader->thread_count && getpid () != reader->process;
+    return reader->thread_count && comm_forks != reader->forks;
 }
 
 void

@@ -61,7 +61,7 @@ struct reader {
     bool keeps;          /* the caller has two batches: the latest, and the one before it */
     bool alone;          /* there is one processor: who spins keeps the awaited from running */
     bool paused, quit, broken;
-    pid_t process;       /* whose threads they are */
+    unsigned forks;      /* comm_forks of the process whose threads they are */
 };
 
 /**

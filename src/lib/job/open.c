@@ -183,6 +183,7 @@ static enum accel_status
 open_job (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
     struct engine_job job = { .engines = read_engine (options), .memory = kDLCPU, .segment = JOBSEG_NONE };
+    char why[ACCEL_ERROR_TEXT_SIZE] = "";
     struct accel *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
@@ -193,7 +194,7 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
     if (!status)
         status = attach (&job.segment, &job.identity, err);
     if (!status) /* before engines are chosen for it */
-        made->device = job.device = device_choose (job.identity.local_rank, made->cpu);
+        made->device = job.device = device_choose (job.identity.local_rank, made->cpu, why);
     if (!status)
         status = comm_open (&made->world, &job, err);
     made->identity = job.identity;
@@ -206,8 +207,10 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
         made->device = (DLDevice){ .device_type = kDLCPU }; /* where its ranks can work together */
         accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", made->world->refusal);
     }
-    if (!made->cpu && *device_warning ())
-        accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", device_warning ());
+    if (*why && device_memory ()) /* so it is this rank that has none */
+        accel_log_everywhere (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", why);
+    else if (*why)
+        accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", why);
     *acc = made;
     return ACCEL_OK;
 error:

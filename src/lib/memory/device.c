@@ -21,6 +21,20 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const struct device_helpers helpers = { .fail = accel_fail };
 
+/* Whether any GPU can be used: each rank chooses its own later.  Else the error is that of the first,
+ * which comes again behind the last. */
+static enum accel_status
+check_any (const struct device_module *found, struct accel_error *err)
+{
+    enum accel_status status;
+    int count = 0, device;
+    do {
+        device = -1;
+        status = found->choose (&helpers, count, &device, err);
+    } while (status && device == count++);
+    return status;
+}
+
 static enum accel_status
 load (const struct engine_file *file, struct accel_error *err)
 {
@@ -35,11 +49,11 @@ load (const struct engine_file *file, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_SYSTEM, "%s is from a different release than libaccel %s", file->path,
                            PACKAGE_VERSION);
     }
-    int device; /* without a GPU, the code is no use */
-    enum accel_status status = found->choose (&helpers, 0, &device, err);
-    if (!status)
-        module = found;
-    return status;
+    struct accel_error why;
+    if (check_any (found, &why)) /* without a GPU, the code is no use */
+        return accel_fail (err, why.code, "%s", why.text);
+    module = found;
+    return ACCEL_OK;
 }
 
 static void
@@ -71,19 +85,20 @@ device_refusal (void)
     return refusal.text;
 }
 
-const char *
-device_warning (void)
-{
-    return refusal.code == ACCEL_ERR_SYSTEM ? refusal.text : "";
-}
-
 DLDevice
-device_choose (int local_rank, bool cpu)
+device_choose (int local_rank, bool cpu, char why[ACCEL_ERROR_TEXT_SIZE])
 {
     DLDevice device = { .device_type = kDLCPU };
-    struct accel_error err;
+    struct accel_error err = { 0 };
     int chosen;
-    if (!cpu && device_memory () && !module->choose (&helpers, local_rank, &chosen, &err))
+    *why = 0;
+    if (cpu)
+        return device;
+    if (!device_memory ())
+        err = refusal;
+    else if (!module->choose (&helpers, local_rank, &chosen, &err))
         device = (DLDevice){ .device_type = kDLCUDA, .device_id = chosen };
+    if (err.code == ACCEL_ERR_SYSTEM)
+        strcpy (why, err.text);
     return device;
 }

@@ -21,6 +21,7 @@ struct device_module {
     uint32_t memory_size; /* of struct memory */
     const struct memory *memory;
     /** Choose a GPU for a process, of those that it sees.
+     *  @param[out] device  set even where that one cannot be used; left alone if there is none
      *  @retval ACCEL_ERR_UNSUPPORTED  there is none
      *  @retval ACCEL_ERR_SYSTEM       there may be one, but it cannot be used */
     enum accel_status (*choose) (const struct device_helpers *helpers, int local_rank, int *device,
@@ -31,11 +32,9 @@ struct device_module {
 /** @return the table of functions for GPUs; NULL: there is none, and device_refusal() says why.  Searched once. */
 const struct memory *device_memory (void);
 const char *device_refusal (void);
-/** @return why a module that is installed, or the GPUs of this machine, cannot be used, which users should know; "":
- *  they can, or there are none */
-const char *device_warning (void);
-
-/** @return the device that a process computes on: a GPU if there is one, unless @p cpu. */
-DLDevice device_choose (int local_rank, bool cpu);
+/** @return the device that a process computes on: a GPU if there is one for it, unless @p cpu.
+ *  @param[out] why  a module that is installed, or the GPU, cannot be used, which users should know; "": it can, or
+ *                   there is none */
+DLDevice device_choose (int local_rank, bool cpu, char why[ACCEL_ERROR_TEXT_SIZE]);
 
 #endif

@@ -70,7 +70,7 @@ static void
 self_give_up (void *transport, const char *reason)
 {
     struct self *self = transport;
-    if (!self->slot)
+    if (!self->slot || atomic_load (&self->slot->pid) != getpid ())
         return;
     strncpy (self->slot->reason, reason, sizeof self->slot->reason - 1);
     atomic_store (&self->slot->state, JOBSEG_FAILED);
