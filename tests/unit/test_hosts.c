@@ -660,7 +660,8 @@ test_removal (const char *parent)
     good = !unlink (folder) && !rename (aside, folder) && !symlink ("../aside", link);
     session_remove (&session);
     snprintf (aside, sizeof aside, "%s/aside/inner/file", parent);
-    ok (good && access (folder, F_OK) && access (own, F_OK) && !access (aside, F_OK), "ours is removed, and its memory");
+    ok (good && access (folder, F_OK) && access (own, F_OK) && !access (aside, F_OK),
+        "ours is removed, and its memory");
     ok (!access (other, F_OK) && !access (parent, F_OK), "what another host calls so stays");
     session_release (&session);
     unlink (other);
