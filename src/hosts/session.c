@@ -24,16 +24,6 @@ enum {
 
 static const char shared_memory[] = "/dev/shm";
 
-static const char *
-find (const struct strlist *variables, const char *name)
-{
-    size_t length = strlen (name);
-    for (size_t i = 0; i < variables->count; i++)
-        if (!strncmp (variables->items[i], name, length) && variables->items[i][length] == '=')
-            return variables->items[i] + length + 1;
-    return NULL;
-}
-
 /* ".../ompi.HOST.UID/pid.PID" or ".../ompi.HOST.UID/jf.JOB" */
 static bool
 is_of_open_mpi (const char *folder)
@@ -69,7 +59,8 @@ is_of_daemon (const char *folder, int64_t pid, const char *comm, int64_t job)
 void
 session_read (struct session *session, int64_t pid, const char *comm, const struct strlist *variables)
 {
-    const char *folder = find (variables, "PMIX_SERVER_TMPDIR"), *job = find (variables, "OMPI_MCA_ess_base_jobid");
+    const char *folder = strlist_variable (variables, "PMIX_SERVER_TMPDIR");
+    const char *job = strlist_variable (variables, "OMPI_MCA_ess_base_jobid");
     int64_t number = 0;
     struct stat info;
     *session = (struct session){ 0 };

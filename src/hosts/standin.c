@@ -347,23 +347,12 @@ standins_forget (struct standins *standins)
     standins->count = 0;
 }
 
-/* @return the value of NAME in "NAME=VALUE"s, NULL if it is not there */
-static const char *
-find (const struct strlist *variables, const char *item)
-{
-    size_t length = strcspn (item, "=") + 1;
-    for (size_t i = 0; i < variables->count; i++)
-        if (!strncmp (variables->items[i], item, length))
-            return variables->items[i] + length;
-    return NULL;
-}
-
 /* The processes of a plan all have the same names. */
 static bool
 have_all (const struct standins *standins, const char *item)
 {
     for (int i = 1; i < standins->count; i++)
-        if (!find (&standins->all[i].variables, item))
+        if (!strlist_variable (&standins->all[i].variables, item))
             return false;
     return true;
 }
@@ -375,7 +364,7 @@ apply_one (const struct standin *standin, const char *item, struct plan_process 
     char number[16];
     if (!name)
         return fail_nomem (fail);
-    const char *value = find (&standin->variables, item);
+    const char *value = strlist_variable (&standin->variables, item);
     if (standin->passed_fd >= 0 && !strcmp (name, "PMI_FD")) {
         snprintf (number, sizeof number, "%d", standin->passed_fd);
         value = number;

@@ -150,3 +150,13 @@ strlist_release (struct strlist *list)
     free (list->items);
     *list = (struct strlist){ 0 };
 }
+
+const char *
+strlist_variable (const struct strlist *list, const char *item)
+{
+    size_t length = strcspn (item, "=");
+    for (size_t i = 0; i < list->count; i++)
+        if (!strncmp (list->items[i], item, length) && list->items[i][length] == '=')
+            return list->items[i] + length + 1;
+    return NULL;
+}

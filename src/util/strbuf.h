@@ -37,6 +37,10 @@ struct strlist {
 void strlist_add (struct strlist *list, const char *text);
 void strlist_printf (struct strlist *list, const char *format, ...) __attribute__ ((format (printf, 2, 3)));
 void strlist_release (struct strlist *list);
+
+/** @return the value of the first of "NAME=VALUE"s with the name of @p item ("NAME" or "NAME=..."), in @p list; NULL if
+ *  there is none */
+const char *strlist_variable (const struct strlist *list, const char *item);
 #define AUTO_STRLIST __attribute__ ((cleanup (strlist_release)))
 
 #endif
