@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The table of mutants fits the sources: each text that a mutant replaces is there, once, and each C file has mutants.
+# The table of mutants fits the sources: each text that a mutant replaces is there, once.
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then
@@ -41,22 +41,4 @@ test_expect_success 'an if without its else, and an else without its if' '
     for text in "if (n > 9)" "else if (n < 0)"; do
         ! check_one "thrice: t" "$text" ";" && grep "an if that has an else" out || return 1
     done && check_one "thrice: t" "n > 9" "n > 8" && check_one "thrice: t" "n < 0" "false"'
-
-# Each C file has mutants, or a reason why not.
-printf '%s\n' '== src/util/twice.c' '@ twice: t' '- n > 9' '+ n > 8' >table
-check_files () {
-    python3 "$mutants" --check --source . --table table >out 2>&1
-    status=$?
-    cat out
-    return $status
-}
-test_expect_success 'a C file without mutants' '
-    mkdir -p src/lib && echo "int thrice;" >src/lib/thrice.c &&
-    ! check_files && grep -F "src/lib/thrice.c: add mutants to the table" out'
-test_expect_success 'a C file that needs none, with the reason' '
-    printf "== src/lib/thrice.c\n= no mutants: it is data\n" >>table && check_files &&
-    rm src/lib/thrice.c && ! check_files && grep -F "src/lib/thrice.c: does not exist" out'
-test_expect_success 'a C file that has both' '
-    printf "== src/util/twice.c\n= no mutants: it is data\n" >>table && echo "int thrice;" >src/lib/thrice.c &&
-    ! check_files && grep -F "src/util/twice.c: the table says" out'
 test_done

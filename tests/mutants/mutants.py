@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many deliberate faults do the tests see?  See README.md beside this file.
 
-    mutants.py --check                                  every text of the table is where it should be, and every C file
-                                                        has mutants
+    mutants.py --check                                  every text of the table is where it should be
     mutants.py --source DIR --work DIR [OPTION]...      build them all in, run the tests that reach each, keep score
 """
 
@@ -70,18 +69,6 @@ def all_files(source, mutants):
     if errors:
         sys.exit('\n'.join(errors))
     return result
-
-
-def check_files(source, covered, exempt):
-    """End the program where a C file has no mutants and no reason for that, or has both."""
-    files = {str(path.relative_to(source)) for path in (source / 'src').rglob('*.c')}
-    errors = [f'{file}: add mutants to the table (tests/mutants/README.md says how), or "= no mutants: reason"'
-              for file in sorted(files - covered - set(exempt))]
-    errors += [f'{file}: the table says that it has no mutants, but it has some'
-               for file in sorted(covered & set(exempt))]
-    errors += [f'{file}: does not exist; the table says that it has no mutants' for file in sorted(set(exempt) - files)]
-    if errors:
-        sys.exit('\n'.join(errors))
 
 
 def those_that_fit(source, mutants):
@@ -673,16 +660,14 @@ def parse_options():
 
 def main():
     options = parse_options()
-    exempt = {}
     try:
-        mutants = read_table(options.table, exempt)
+        mutants = read_table(options.table)
     except BadTable as error:
         sys.exit(str(error))
     source, work = options.source.resolve(), options.work.resolve()
     if options.check:
         for number, mutant in enumerate(mutants, 2):
             mutant.number = number
-        check_files(source, {mutant.file for mutant in mutants}, exempt)
         all_files(source, mutants)
         say(f'{len(mutants)} mutants fit the sources')
         return

@@ -39,9 +39,8 @@ def folder_of(file):
     return file.removeprefix('src/').rpartition('/')[0]
 
 
-def read_table(path, exempt):
-    """The mutants of a table, whose form README.md beside this file describes; exempt gets {file: reason} for files
-    that need none."""
+def read_table(path):
+    """The mutants of a table, whose form README.md beside this file describes."""
     mutants, file, mutant = [], None, None
     with open(path, encoding='utf-8') as table:
         for number, line in enumerate(table, 1):
@@ -61,8 +60,6 @@ def read_table(path, exempt):
                 mutant.old.append(rest)
             elif mark == '+' and mutant and mutant.old:
                 mutant.new.append(rest)
-            elif mark == '=' and file and not mutant and rest.startswith('no mutants: '):
-                exempt[file] = rest
             elif mark == '=' and mutant and mutant.new:
                 mutant.note = (mutant.note + ' ' + rest).strip()
             else:

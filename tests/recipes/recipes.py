@@ -243,12 +243,6 @@ test_expect_success 'the name' '"$accelerate" where >out && grep -x "$HOME/.*/de
     Step("its line in tests/cli/Makefile.inc", [after("tests/cli/Makefile.inc", "\t%D%/cli_to_fsdp2.sh",
                                                       "\t%D%/cli_where.sh \\\n")],
          "listed", r"tests/cli/cli_where\.sh: not listed in tests/cli/Makefile\.inc"),
-    Step("its rows in tests/mutants/table", [append("tests/mutants/table", '''
-== src/cli/cmd_where.c
-@ cmd_where: the file that was given is ignored
-- config.settings.config_file ?
-+ NULL ?
-''')], "mutants", r"src/cli/cmd_where\.c: add mutants to the table"),
     Step("NEWS.md", [after("NEWS.md", "- `accelerate to-fsdp2`", "- `accelerate where` prints a name.\n")],
          "recipes subcommand", r"accelerate where: not mentioned in NEWS\.md"),
     Step("make regen", ["regen", after("man/accelerate.1", ".Xr accelerate-tpu-config 1 ,", ".Xr accelerate-where 1 ,\n")],
@@ -269,12 +263,6 @@ ENGINE = [
     Step("its sources in src/lib/Makefile.inc", [after("src/lib/Makefile.inc", "\t%D%/engines/self/self.c",
                                                        "\t%D%/engines/solo/solo.c %D%/engines/solo/solo.h \\\n")],
          "listed", r"src/lib/engines/solo/solo\.c: not listed in src/lib/Makefile\.inc"),
-    Step("its rows in tests/mutants/table", [append("tests/mutants/table", '''
-== src/lib/engines/solo/solo.c
-@ solo_probe: connects any job
-- job->world_size != 1
-+ false
-''')], None, None),
     Step("its item in accel_engine(3)", [after("man/accel_engine.3", "The processes of one host, through",
                                                ".It Dq solo\nA job of one process, again.\n")],
          "recipes engine", r"engine solo: no item in man/accel_engine\.3"),
@@ -314,10 +302,6 @@ PART = [
     Step("its line in src/lib/Makefile.inc", [after("src/lib/Makefile.inc", "\t%D%/utility/end_training.c",
                                                     "\t%D%/utility/laps.c %D%/utility/laps.h \\\n")],
          "listed", r"src/lib/utility/laps\.c: not listed in src/lib/Makefile\.inc"),
-    Step("its rows in tests/mutants/table", [append("tests/mutants/table", '''
-== src/lib/utility/laps.c
-= no mutants: nothing but a table
-''')], None, None),
     Step("its place in the list of parts", [
         after("src/lib/job/open.c", '#include "lib/train/precision.h"', '#include "lib/utility/laps.h"\n'),
         after("src/lib/job/open.c", "    &part_checkpoint,", "    &part_laps,\n")],
@@ -365,12 +349,6 @@ OBJECT = [
     Step("its line in src/lib/Makefile.inc", [after("src/lib/Makefile.inc", "\t%D%/utility/check.c",
                                                     "\t%D%/utility/counter.c \\\n")],
          "listed", r"src/lib/utility/counter\.c: not listed in src/lib/Makefile\.inc"),
-    Step("its rows in tests/mutants/table", [append("tests/mutants/table", '''
-== src/lib/utility/counter.c
-@ accel_lap_counter_destroy: never
-- counter ? &counter->object : NULL
-+ NULL
-''')], "mutants", r"src/lib/utility/counter\.c: add mutants to the table"),
     Step("the struct object", [fill(COUNTER, "    uint64_t laps;", "    struct object object;\n")],
          "build", "counter\\.c.*no member named .object"),
     Step("`end`", [fill(COUNTER, KIND, '''static void
@@ -651,12 +629,10 @@ def run(command, folder, **environment):
 def lint(name, tree):
     """One of tests/lint/*.py, with arguments."""
     script, *arguments = name.split()
-    if script == "mutants":
-        return run([sys.executable, "tests/mutants/mutants.py", "--check", "--source", "."], tree.folder)
     return run([sys.executable, f"tests/lint/{script}.py", ".", *arguments], tree.folder)
 
 
-BY_READING = "listed", "recipes", "functions", "options", "sized", "mutants"
+BY_READING = "listed", "recipes", "functions", "options", "sized"
 
 
 def follow(tree, steps, left_out=None):
@@ -722,7 +698,7 @@ def check_build(tree, build):
     stale = {path: (top / path).read_text() for path in generated if (top / path).exists()}
     for path in generated:
         tree.write(path, tree.on_disk(path))
-    for script in "generated man exports abi recipes style layering mutants".split():
+    for script in "generated man exports abi recipes style layering".split():
         ok(*named(run(["sh", f"tests/lint/{script}.sh"], tree.folder, **places), f"all recipes followed: {script}.sh"))
     scripts = ("cli_where", "config_golden", "config_ask", "cli_config", "config_terminal")
     units = ("test_laps", "test_counter", "test_sized", "test_options")
