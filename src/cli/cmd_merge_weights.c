@@ -86,8 +86,8 @@ make_folder (const char *path, struct fail *fail)
     strbuf_printf (&inside, "%s/", path);
     if (inside.failed)
         return fail_nomem (fail);
-    if (!stat (path, &info))
-        return S_ISDIR (info.st_mode) ? 0 : fail_set (fail, FAIL_GENERAL, "%s: is not a folder", path);
+    if (!stat (path, &info) && !S_ISDIR (info.st_mode))
+        return fail_set (fail, FAIL_GENERAL, "%s: is not a folder", path);
     return io_make_parents (inside.text, fail);
 }
 

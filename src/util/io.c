@@ -260,17 +260,45 @@ io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, 
     return result;
 }
 
+/* That folder @path can be found by its name.  Where the folder above may not be read, or its file system does not sync
+ * folders, nothing can be done; what is not a folder is for the caller to find out. */
+static int
+sync_name (const char *path)
+{
+    AUTO_FREE char *above = NULL;
+    if (asprintf (&above, "%s/..", path) < 0)
+        return above = NULL, errno = ENOMEM, -1;
+    AUTO_CLOSE int fd = open (above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EACCES || errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+    return fsync (fd) && errno != EINVAL && errno != EROFS ? -1 : 0;
+}
+
+/* From the innermost folder outwards to one that is there, then inwards.  Each is on disk before the next one is made,
+ * so only the innermost folder that a process was killed after making can be without a name: it is synced, too. */
 int
 io_make_parents (const char *path, struct fail *fail)
 {
     AUTO_FREE char *copy = strdup (path);
     if (!copy)
         return fail_nomem (fail);
-    for (char *at = copy + 1; *copy && (at = strchr (at, '/')); at++) {
+    char *end = copy + strlen (copy), *at = strrchr (copy, '/');
+    while (at && at > copy) {
         *at = '\0';
-        if (mkdir (copy, 0777) && errno != EEXIST)
+        bool is_made = !mkdir (copy, 0777) || errno == EEXIST;
+        char *outer = is_made ? NULL : strrchr (copy, '/');
+        if (!is_made && errno == ENOENT && outer && outer > copy) {
+            at = outer;
+            continue;
+        }
+        if (!is_made)
             return fail_set (fail, FAIL_GENERAL, "%s: cannot create directory: %s", copy, strerror (errno));
+        if (sync_name (copy))
+            return fail_set (fail, FAIL_GENERAL, "%s: cannot sync the directory that it is in: %s", copy,
+                             strerror (errno));
         *at = '/';
+        at += strlen (at);          /* the next one inwards, which was cut off here, */
+        at = at < end ? at : NULL;  /* or all are there */
     }
     return 0;
 }

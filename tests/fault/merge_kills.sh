@@ -66,4 +66,11 @@ test_expect_success '--remove_checkpoint_dir is killed at each call' '
         cmp to/model.safetensors new || "$accelerate" merge-weights to/input again || return 1
         status=$strike_status
     done && test $at -gt 8'
+# The names of the new folders, the bytes of the new file and its name, and only then is anything removed.
+test_expect_success '--remove_checkpoint_dir comes after all syncs, those of new folders, too' '
+    mkdir fresh && cp -R "$golden/dcp/fsdp1" fresh/input &&
+    LD_PRELOAD="$module" STRIKE_ROOT="$PWD/fresh" STRIKE_NAMES="$PWD/names" \
+        "$accelerate" merge-weights --remove_checkpoint_dir "$PWD/fresh/input" "$PWD/fresh/to/there" >out &&
+    uniq names >order && test "$(sed -n "/remove/q;p" order | tr "\n" " ")" = \
+        "mkdir fsync mkdir fsync open ftruncate pwrite fsync rename fsync " && test ! -e fresh/input'
 test_done

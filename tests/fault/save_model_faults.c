@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model that replaces a former one in a directory, while the process is killed, the disk fails and the power is lost,
- * at each call in turn: there is always one whole model, the former or the new one.  So it loads from bad disks.
+/* A model that replaces a former one in a directory, or makes that, while the process is killed, the disk fails and the
+ * power is lost, at each call in turn: there is always one whole model, the former or the new one.  So it loads from
+ * bad disks.
  *
  *   save_model_faults kills | disk    with `all` after `kills`: at each call, not each third one */
 #include <config.h>
@@ -25,6 +26,8 @@ static struct accel_tensor tensors[TENSORS];
 static float numbers[TENSORS][NUMBERS];
 static struct accel_error err;
 static char folder[PATH_ROOM];
+static char root[PATH_ROOM]; /* two levels above it, and all that a disk has */
+static const char model_folder[] = "new/model";
 
 static void
 set_numbers (float value)
@@ -102,10 +105,17 @@ load_as_others (void)
 static void
 clear (const char *path)
 {
+    char inner[DISK_PATH + 256];
     DIR *dir = opendir (path);
-    for (struct dirent *entry; dir && (entry = readdir (dir)); )
-        if (strcmp (entry->d_name, ".") && strcmp (entry->d_name, ".."))
-            __real_unlinkat (dirfd (dir), entry->d_name, 0);
+    for (struct dirent *entry; dir && (entry = readdir (dir)); ) {
+        if (!strcmp (entry->d_name, ".") || !strcmp (entry->d_name, ".."))
+            continue;
+        snprintf (inner, sizeof inner, "%.500s/%s", path, entry->d_name);
+        if (entry->d_type == DT_DIR)
+            clear (inner);
+        if (__real_unlinkat (AT_FDCWD, inner, entry->d_type == DT_DIR ? AT_REMOVEDIR : 0))
+            abort ();
+    }
     if (dir)
         closedir (dir);
 }
@@ -114,7 +124,7 @@ static void
 start_with (int former)
 {
     const char *shadow = disk_shadow;
-    clear (folder);
+    clear (root);
     if (shadow)
         clear (shadow);
     if (former != NOTHING && save (1, former))
@@ -147,18 +157,20 @@ count_calls (int former, int way)
     return good && load (folder) == 2 ? calls : -1;
 }
 
+/* @param over  the save has said that it went well */
 static bool
-survives_power_loss (int former, long at)
+survives_power_loss (int former, long at, bool over)
 {
-    char recovered[PATH_ROOM];
+    char recovered[PATH_ROOM], path[PATH_ROOM + 16];
     bool good = true;
     snprintf (recovered, sizeof recovered, "%s/recovered", scratch_folder ());
+    snprintf (path, sizeof path, "%s/%s", recovered, model_folder);
     for (int i = 0; i < LOSSES; i++) {
         enum disk_part part = i < DISK_SOME ? (enum disk_part) i : DISK_SOME;
         clear (recovered);
-        disk_recover (folder, part, recovered);
-        float found = load (recovered);
-        bool whole = found == 2 || found == (former == NOTHING ? 0 : 1);
+        disk_recover (root, part, recovered);
+        float found = load (path);
+        bool whole = found == 2 || (!over && found == (former == NOTHING ? 0 : 1));
         if (!whole)
             diag ("power lost from %d, call %ld, way %d: found %g: %s", former, at, i, (double) found, err.text);
         good = good && whole;
@@ -173,7 +185,8 @@ static void
 test_kills (int former, int way)
 {
     long calls = count_calls (former, way), tried = 0, bad = 0, lost = 0;
-    for (long i = (former + way + 1) % stride; i < calls; i += stride, tried++) {
+    for (long i = (former + way + 1) % stride; i <= calls; i = i < calls && i + stride > calls ? calls : i + stride) {
+        bool over = i >= calls; /* it is not killed */
         start_with (former);
         srandom ((unsigned) i);
         pid_t child = fork ();
@@ -183,12 +196,12 @@ test_kills (int former, int way)
         }
         int status = 0;
         waitpid (child, &status, 0);
-        if (!WIFSIGNALED (status))
-            bad++;
-        lost += !survives_power_loss (former, i);
+        bad += over ? status : !WIFSIGNALED (status);
+        lost += !survives_power_loss (former, i, over);
         bad += !is_whole (former, way, i);
+        tried++;
     }
-    ok (calls > 5 && !bad, "killed at %ld of %ld calls, from %s to %s: a whole model", tried, calls,
+    ok (calls > 5 && !bad, "killed at %ld of %ld calls and after them, from %s to %s: a whole model", tried - 1, calls,
         former == NOTHING ? "nothing" : sizes[former], sizes[way]);
     ok (calls > 5 && !lost, "and from %ld disks without power", LOSSES * tried);
 }
@@ -237,14 +250,15 @@ int
 main (int argc, char **argv)
 {
     static char shadow[PATH_ROOM];
-    snprintf (folder, sizeof folder, "%s/model", scratch_folder ());
+    snprintf (root, sizeof root, "%s/root", scratch_folder ());
+    snprintf (folder, sizeof folder, "%.*s/%s", PATH_ROOM - 16, root, model_folder);
     snprintf (shadow, sizeof shadow, "%s/shadow", scratch_folder ());
     bool kills = argc > 1 && !strcmp (argv[1], "kills");
     if (argc > 2 && !strcmp (argv[2], "all"))
         stride = 1;
-    snprintf (disk_root, sizeof disk_root, "%s", folder);
+    snprintf (disk_root, sizeof disk_root, "%s", root);
     make_model ();
-    if (__real_mkdir (folder, 0700) || (kills && __real_mkdir (shadow, 0700)))
+    if (__real_mkdir (root, 0700) || (kills && __real_mkdir (shadow, 0700)))
         return 99;
     disk_shadow = kills ? shadow : NULL;
     disk_reads = !kills;

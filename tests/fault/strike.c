@@ -2,7 +2,7 @@
 /* Loaded before a command (LD_PRELOAD), this strikes at one of its calls to the file system: STRIKE_AT is its number,
  * from 0.  Before that call, STRIKE_SIGNAL is sent to the process, or the file STRIKE_TRUNCATE loses its second half.
  * What counts are calls that change a file (or read one, with STRIKE_READS) below the folder STRIKE_ROOT.  The number
- * of all calls is written to STRIKE_LOG. */
+ * of all calls is written to STRIKE_LOG, their names to STRIKE_NAMES. */
 #include <config.h>
 
 #include <dlfcn.h>
@@ -19,6 +19,7 @@
 #define PUBLIC __attribute__ ((visibility ("default")))
 
 static const char *root, *log_name, *victim;
+static FILE *names;
 static bool counts_reads;
 static int number;
 static long strike_at = -1, calls;
@@ -54,16 +55,22 @@ is_ours_at (int folder, const char *path)
 }
 
 static void
-count (bool ours, bool reads)
+count_call (const char *function, bool ours, bool reads)
 {
     struct stat info;
-    if (!ours || reads != counts_reads || calls++ != strike_at)
+    if (!ours || reads != counts_reads)
+        return;
+    if (names)
+        fprintf (names, "%s\n", function);
+    if (calls++ != strike_at)
         return;
     if (number)
         raise (number);
     if (victim && !stat (victim, &info) && truncate (victim, info.st_size / 2))
         abort ();
 }
+
+#define count(ours, reads) count_call (__func__, ours, reads)
 
 PUBLIC ssize_t
 write (int fd, const void *bytes, size_t length)
@@ -176,6 +183,7 @@ begin (void)
     log_name = getenv ("STRIKE_LOG");
     victim = getenv ("STRIKE_TRUNCATE");
     counts_reads = getenv ("STRIKE_READS");
+    names = getenv ("STRIKE_NAMES") ? fopen (getenv ("STRIKE_NAMES"), "w") : NULL;
     strike_at = at ? atol (at) : -1;
     number = signal_number ? atoi (signal_number) : 0;
 }
@@ -185,6 +193,8 @@ end (void)
 {
     FILE *out = log_name ? fopen (log_name, "w") : NULL;
     root = NULL;
+    if (names)
+        fclose (names);
     if (out) {
         fprintf (out, "%ld\n", calls);
         fclose (out);

@@ -9,6 +9,7 @@
 #include "lib/base/error.h"
 #include "lib/checkpoint/files.h"
 #include "util/cleanup.h"
+#include "util/io.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -281,24 +282,11 @@ resolve (char place[PATH_MAX], const char *path, struct accel_error *err)
     return ACCEL_OK;
 }
 
-/* Each is on disk when the one that contains it is synced. */
 enum accel_status
 checkpoint_folder_make_parents (const char *path, struct accel_error *err)
 {
-    char folder[PATH_MAX], parent[PATH_MAX + 3];
-    enum accel_status status = ACCEL_OK;
-    if ((size_t) snprintf (folder, sizeof folder, "%s", path) >= sizeof folder)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the path is too long", path);
-    for (char *at = strchr (folder + 1, '/'); !status && at; at = strchr (at + 1, '/')) {
-        *at = '\0';
-        if (!mkdir (folder, 0777)) {
-            snprintf (parent, sizeof parent, "%s/..", folder);
-            status = sync_folder (parent, err);
-        } else if (errno != EEXIST)
-            status = accel_fail_errno (err, "cannot create folder %s", folder);
-        *at = '/';
-    }
-    return status;
+    struct fail fail;
+    return io_make_parents (path, &fail) ? accel_fail (err, ACCEL_ERR_SYSTEM, "%s", fail.text) : ACCEL_OK;
 }
 
 /* Another job that saves to the same place takes a folder without a lock for a remainder, also a new one. */
@@ -368,17 +356,13 @@ remove_old (const char *old, char *kept)
         (void) remove_tree (old);
 }
 
-/* What was there before goes only when the new name is on disk.  The folder that contains all may have been made by a
- * process that was killed before it could sync. */
+/* What was there before goes only when the new name is on disk. */
 enum accel_status
 checkpoint_folder_commit (struct checkpoint_folder *folder, struct accel_error *err)
 {
-    char parent[PATH_MAX], above[PATH_MAX], old[PATH_MAX] = "";
+    char parent[PATH_MAX], old[PATH_MAX] = "";
     parent_of (parent, folder->place);
-    parent_of (above, parent);
-    enum accel_status status = access (above, R_OK) ? ACCEL_OK : sync_folder (above, err);
-    if (!status)
-        status = sync_folder (folder->temporary, err);
+    enum accel_status status = sync_folder (folder->temporary, err);
     if (status)
         return status;
     /* An empty folder is replaced by rename() itself. */
