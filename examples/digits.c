@@ -132,12 +132,13 @@ make_scheduler (struct training *training)
     struct accel_error err;
     size_t each = accel_gradient_accumulation_steps (training->acc);
     size_t steps = (accel_loader_length (training->train_loader) + each - 1) / each;
+    uint64_t total = (uint64_t) options->epochs * steps, warmup = (uint64_t) options->warmup;
     const struct accel_scheduler_options scheduler_options = {
         .schedule = !strcmp (options->lr_scheduler, "cosine")   ? ACCEL_SCHEDULE_COSINE
                     : !strcmp (options->lr_scheduler, "linear") ? ACCEL_SCHEDULE_LINEAR
                                                                 : ACCEL_SCHEDULE_CONSTANT,
-        .warmup_steps = (uint64_t) options->warmup,
-        .total_steps = (uint64_t) options->epochs * steps,
+        .warmup_steps = warmup < total ? warmup : total,
+        .total_steps = total,
         .split_batches = true,
     };
     accel_check (accel_scheduler_create (&training->scheduler, training->optimizer, &scheduler_options, &err), &err);

@@ -35,9 +35,9 @@ typedef double (*accel_lr_lambda) (void *user, uint64_t step);
 /** A schedule; 0 is each field's default, and ACCEL_ZERO means 0. */
 struct accel_scheduler_options {
     enum accel_schedule schedule;
-    uint64_t warmup_steps; /**< constant, linear, both cosines, warm-up-stable-decay */
+    uint64_t warmup_steps; /**< constant, linear, both cosines, warm-up-stable-decay; at most total_steps */
     bool warmup_from_one;  /**< its first step has base / warmup_steps, not 0, and its last one base: as in llm.c */
-    uint64_t total_steps;  /**< linear, both cosines, polynomial (0: 5, as in torch), one-cycle (required) */
+    uint64_t total_steps;  /**< linear, both cosines, polynomial, one-cycle: required */
     double cycles;         /**< cosine: waves (0: 0.5, falls once); restarts: a whole number (0: 1), or refused */
     double final_fraction; /**< linear, both cosines, warm-up-stable-decay: ends at this fraction of base; 0: at 0 */
     uint64_t stable_steps; /**< warm-up-stable-decay; 0: what warm-up and decay leave of total_steps */

@@ -206,20 +206,46 @@ fill_defaults (struct accel_scheduler_options *options)
     };
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
         *defaults[i].field = option_or (*defaults[i].field, defaults[i].value);
-    if (options->schedule == ACCEL_SCHEDULE_POLYNOMIAL && !options->total_steps)
-        options->total_steps = 5;
     if (!options->warmup_shape)
         options->warmup_shape = ACCEL_SHAPE_LINEAR;
     if (!options->decay_shape)
         options->decay_shape = ACCEL_SHAPE_COSINE;
 }
 
+/* What each kind cannot do without.  A schedule without its end would set a rate of 0, or a meaningless one, for ever. */
+static enum accel_status
+check_required (const struct accel_scheduler_options *options, struct accel_error *err)
+{
+#define KIND(name) (1U << ACCEL_SCHEDULE_##name)
+    const unsigned falling = KIND (LINEAR) | KIND (COSINE) | KIND (COSINE_RESTARTS);
+    const struct {
+        unsigned kinds;
+        bool is_missing;
+        const char *fields;
+    } rules[] = {
+        { falling | KIND (POLYNOMIAL) | KIND (ONE_CYCLE), !options->total_steps, "total_steps" },
+        { KIND (ONE_CYCLE), !option_is_given (options->max_lr), "max_lr (ACCEL_ZERO for 0)" },
+        { KIND (STEP), !options->step_size, "step_size" },
+        { KIND (LAMBDA), !options->lambda, "`lambda`" },
+        { KIND (WARMUP_STABLE_DECAY), !options->decay_steps, "decay_steps" },
+        { KIND (WARMUP_STABLE_DECAY), !options->total_steps && !options->stable_steps, "total_steps or stable_steps" },
+    };
+    const unsigned kind = 1U << options->schedule;
+#undef KIND
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].kinds & kind && rules[i].is_missing)
+            return accel_fail (err, ACCEL_ERR_INVALID, "%s needs %s", schedule_name (options->schedule),
+                               rules[i].fields);
+    if (falling & kind && options->warmup_steps > options->total_steps)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: warmup_steps is %llu, but must be at most total_steps, %llu",
+                           schedule_name (options->schedule), (unsigned long long) options->warmup_steps,
+                           (unsigned long long) options->total_steps);
+    return ACCEL_OK;
+}
+
 static enum accel_status
 check_one_cycle (const struct accel_scheduler_options *options, struct accel_error *err)
 {
-    if (!options->total_steps || !option_is_given (options->max_lr))
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "one-cycle needs total_steps and max_lr (ACCEL_ZERO for 0)");
     if (!(options->max_lr >= 0) || isinf (options->max_lr))
         return accel_fail (err, ACCEL_ERR_INVALID, "max_lr is %g, but must be at least 0 and finite", options->max_lr);
     if (!(options->pct_start >= 0) || !(options->pct_start <= 1))
@@ -239,9 +265,6 @@ static enum accel_status
 check_wsd (struct accel_scheduler_options *options, struct accel_error *err)
 {
     uint64_t warmup = options->warmup_steps, decay = options->decay_steps, total = options->total_steps, others;
-    if (!decay || (!total && !options->stable_steps))
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "warm-up, stable, decay needs decay_steps, and total_steps or stable_steps");
     if (options->warmup_shape > ACCEL_SHAPE_ONE_MINUS_SQRT || options->decay_shape > ACCEL_SHAPE_ONE_MINUS_SQRT)
         return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for warmup_shape or decay_shape");
     if (__builtin_add_overflow (warmup, decay, &others)
@@ -262,10 +285,9 @@ schedule_check_options (struct accel_scheduler_options *options, struct accel_er
     fill_defaults (options);
     if ((unsigned) options->schedule > ACCEL_SCHEDULE_WARMUP_STABLE_DECAY)
         return accel_fail (err, ACCEL_ERR_INVALID, "invalid schedule %d", (int) options->schedule);
-    if (options->schedule == ACCEL_SCHEDULE_STEP && !options->step_size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a step schedule needs step_size");
-    if (options->schedule == ACCEL_SCHEDULE_LAMBDA && !options->lambda)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a custom schedule needs `lambda`");
+    enum accel_status status = check_required (options, err);
+    if (status)
+        return status;
     if (options->schedule == ACCEL_SCHEDULE_ONE_CYCLE)
         return check_one_cycle (options, err);
     if (!isfinite (options->cycles) || !isfinite (options->gamma) || !isfinite (options->power))
