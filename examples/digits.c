@@ -138,7 +138,7 @@ make_scheduler (struct training *training)
                     : !strcmp (options->lr_scheduler, "linear") ? ACCEL_SCHEDULE_LINEAR
                                                                 : ACCEL_SCHEDULE_CONSTANT,
         .warmup_steps = warmup < total ? warmup : total,
-        .total_steps = total,
+        .total_steps = total ? total : 1,
         .split_batches = true,
     };
     accel_check (accel_scheduler_create (&training->scheduler, training->optimizer, &scheduler_options, &err), &err);
@@ -203,7 +203,7 @@ resume (struct training *training)
         return false;
     bool latest = !strcmp (from, "latest");
     enum accel_status status = accel_load_state (acc, latest ? NULL : from, &err);
-    if (latest && status && err.sys_errno == ENOENT)
+    if (latest && status == ACCEL_ERR_NOT_FOUND)
         return false;
     accel_check (status, &err);
     accel_print (acc, "resuming from %s\n", accel_checkpoint_path (acc));

@@ -56,7 +56,8 @@ ACCEL_BEGIN_DECLS
     X (ERR_PEER, 5, "a peer died, left or made a different call") \
     X (ERR_UNSUPPORTED, 6, "not supported here")                  \
     X (ERR_FORMAT, 7, "malformed file or data")                   \
-    X (ERR_CALLBACK, 8, "a callback failed")
+    X (ERR_CALLBACK, 8, "a callback failed")                      \
+    X (ERR_NOT_FOUND, 9, "there is none yet")
 
 /** The result of a call.  ACCEL_OK is zero, so `if (status)` means "if it failed". */
 enum accel_status {

@@ -146,16 +146,16 @@ accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uin
  * schedulers or loaders than are prepared is ignored, like in Accelerate.  Collective.
  *
  * All files are compared with the manifest's checksums before anything is changed.  With automatic naming and without
- * @p input_dir, the newest checkpoint of the project that is complete and undamaged is loaded; newer ones that are
- * not are reported as warnings.  The next checkpoint then gets the number after the highest that exists.
+ * @p input_dir, the newest checkpoint of the project that is complete, undamaged and finite is loaded; newer ones that
+ * are not are reported as warnings.  The next checkpoint then gets the number after the highest that exists.
  *
  * The default generator of rank r continues that of rank r.  A rank that did not exist when the state was saved
  * continues that of rank 0 if all ranks had the same; otherwise its generator is left as it is.
  *
  * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
- * @retval ACCEL_ERR_INVALID  no checkpoint there; an object was prepared that it lacks, or another number of objects is
- *                            registered.  `sys_errno` is ENOENT if the project has no checkpoint yet, and never
- *                            otherwise
+ * @retval ACCEL_ERR_NOT_FOUND  the project has no checkpoint yet: begin
+ * @retval ACCEL_ERR_INVALID  no checkpoint at @p input_dir; an object was prepared that it lacks, or another number of
+ *                            objects is registered
  * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object, such as an optimizer that was created
  *                            without the momentum or amsgrad of the saved one.  In the second case objects may
  *                            have been changed already

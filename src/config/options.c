@@ -300,8 +300,8 @@ const struct option options[] = {
       .doc = "Before each start of the ranks, also after a failure (see --max_restarts), find the newest checkpoint in "
              "this folder, or in its folder checkpoints, that is complete and undamaged. The program gets its path in "
              "the variable ACCEL_RESUME_FROM and from accel_resume_path(). If there is none, the variable is empty. "
-             "Checkpoints that are incomplete or damaged are passed over with a note; a folder that does not exist "
-             "gets a warning." },
+             "Checkpoints that are incomplete or damaged, or whose parameters are not finite, are passed over with a "
+             "note; a folder that does not exist gets a warning." },
 };
 
 const size_t option_count = sizeof options / sizeof *options;

@@ -37,11 +37,18 @@ checkpoint_number (const char *name)
     uint64_t number = 0;
     if (strncmp (name, CHECKPOINT_PREFIX, prefix) || !name[prefix])
         return UINT64_MAX;
-    for (const char *at = name + prefix; *at; at++)
+    for (const char *at = name + prefix; *at && (at == name + prefix || strcmp (at, CHECKPOINT_NONFINITE)); at++)
         if (*at < '0' || *at > '9' || __builtin_mul_overflow (number, (uint64_t) 10, &number)
             || __builtin_add_overflow (number, (uint64_t) (*at - '0'), &number))
             return UINT64_MAX;
     return number;
+}
+
+bool
+checkpoint_is_apart (const char *name)
+{
+    size_t length = strlen (name), end = sizeof CHECKPOINT_NONFINITE - 1;
+    return length > end && !strcmp (name + length - end, CHECKPOINT_NONFINITE);
 }
 
 static int
@@ -104,6 +111,10 @@ consider (struct checkpoint_list *list, const char *folder, const char *name, st
     struct checkpoint_entry *entry = &list->entries[list->count++];
     *entry = (struct checkpoint_entry){ .name = strdup (name) };
     bool failed = manifest_read (&manifest, path, &cause) || manifest_check_sizes (&manifest, path, &cause);
+    if (!failed && manifest.nonfinite) {
+        failed = true;
+        accel_fail (&cause, ACCEL_ERR_INVALID, "%s: %s", path, manifest.nonfinite);
+    }
     entry->saved_ns = manifest.saved_ns;
     manifest_release (&manifest);
     entry->reason = failed ? strdup (cause.text) : NULL;

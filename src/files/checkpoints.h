@@ -14,6 +14,9 @@
 /** What the name of a folder contains that is being written or removed; such folders are never loaded. */
 #define CHECKPOINT_TEMPORARY ".tmp-"
 
+/** The end of the name of a checkpoint with a parameter that is infinite or NaN, which is kept apart. */
+#define CHECKPOINT_NONFINITE ".nonfinite"
+
 struct checkpoint_entry {
     char *name;        /* in its folder */
     uint64_t saved_ns; /* 0 where that is unknown */
@@ -39,15 +42,18 @@ enum accel_status checkpoint_list_read (struct checkpoint_list *list, const char
 
 void checkpoint_list_release (struct checkpoint_list *list);
 
-/** @return the number at the end of "checkpoint_NUMBER"; UINT64_MAX if @p name is not such a name. */
+/** @return the number in "checkpoint_NUMBER" or "checkpoint_NUMBER.nonfinite"; UINT64_MAX if @p name is neither. */
 uint64_t checkpoint_number (const char *name);
+
+/** @return whether @p name is that of a checkpoint which is kept apart. */
+bool checkpoint_is_apart (const char *name);
 
 /** Read all of the checkpoint @p path, and compare all sizes and checksums with its manifest. */
 enum accel_status checkpoint_verify (const char *path, struct accel_error *err);
 
 /**
  * Find the newest checkpoint at @p place whose sizes and checksums are right: @p place itself, or one in it, or one in
- * its folder "checkpoints".
+ * its folder "checkpoints".  One with a parameter that is infinite or NaN counts only if it is @p place itself.
  *
  * @param[out] path    its path, for free(); NULL: there is none
  * @param[out] passed  a line for each newer one that was passed over, with the reason; may be NULL

@@ -99,6 +99,7 @@ manifest_release (struct manifest *manifest)
         release_file (&manifest->files[i]);
     free (manifest->files);
     free (manifest->library);
+    free (manifest->nonfinite);
     *manifest = (struct manifest){ 0 };
 }
 
@@ -125,8 +126,13 @@ manifest_write (const struct manifest *manifest, struct strbuf *out)
 {
     strbuf_printf (out, "{\n  \"format\": \"" FORMAT "\",\n  \"version\": %d,\n  \"library\": ", MANIFEST_VERSION);
     quote_utf8 (out, manifest->library ? manifest->library : "");
-    strbuf_printf (out, ",\n  \"processes\": %" PRIu64 ",\n  \"saved_ns\": %" PRIu64 ",\n  \"files\": {",
-                   manifest->processes, manifest->saved_ns);
+    strbuf_printf (out, ",\n  \"processes\": %" PRIu64 ",\n  \"saved_ns\": %" PRIu64, manifest->processes,
+                   manifest->saved_ns);
+    if (manifest->nonfinite) {
+        strbuf_add (out, ",\n  \"nonfinite\": ");
+        quote_utf8 (out, manifest->nonfinite);
+    }
+    strbuf_add (out, ",\n  \"files\": {");
     for (size_t i = 0; i < manifest->count; i++) {
         strbuf_add (out, i ? ",\n    " : "\n    ");
         write_file (&manifest->files[i], out);
@@ -259,9 +265,9 @@ take_format (struct cursor *json)
 }
 
 enum member { MEMBER_FORMAT, MEMBER_VERSION, MEMBER_FILES, MEMBER_SUM, MEMBER_LIBRARY, MEMBER_PROCESSES, MEMBER_SAVED,
-              MEMBERS, MEMBERS_NEEDED = MEMBER_LIBRARY };
+              MEMBER_NONFINITE, MEMBERS, MEMBERS_NEEDED = MEMBER_LIBRARY };
 static const char *const members[MEMBERS]
-    = { "format", "version", "files", "xxh3", "library", "processes", "saved_ns" };
+    = { "format", "version", "files", "xxh3", "library", "processes", "saved_ns", "nonfinite" };
 
 /* @start: where the member begins */
 static enum accel_status
@@ -276,6 +282,7 @@ take_member (struct cursor *json, struct manifest *manifest, enum member member,
     case MEMBER_LIBRARY: return cursor_string (json, &manifest->library, "a version");
     case MEMBER_PROCESSES: return cursor_uint64 (json, &manifest->processes, "a number of processes");
     case MEMBER_SAVED: return cursor_uint64 (json, &manifest->saved_ns, "a time");
+    case MEMBER_NONFINITE: return cursor_string (json, &manifest->nonfinite, "a parameter that is not finite");
     case MEMBER_SUM:
         status = take_checksum (json, &checksum);
         if (!status && checksum != checksum_bytes (json->text, start))

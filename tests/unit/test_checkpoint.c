@@ -397,7 +397,7 @@ rotate (struct accel *acc)
     make_world (&world, acc, precision);
     configure (acc, 2);
     right (!strcmp (accel_project_dir (acc), accel_logging_dir (acc)), "the folder for logs");
-    rank_fails (accel_load_state (acc, NULL, &err), ACCEL_ERR_INVALID, &err, "no checkpoint in");
+    rank_fails (accel_load_state (acc, NULL, &err), ACCEL_ERR_NOT_FOUND, &err, "no checkpoint in");
     for (int i = 0; i < 5; i++) {
         world.seen = i;
         rank_must (accel_save_state (acc, "ignored", &err), &err);

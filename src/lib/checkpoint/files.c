@@ -8,6 +8,7 @@
 #include "files/safetensors_writer.h"
 #include "lib/base/error.h"
 #include "lib/formats/safetensors_write.h"
+#include "lib/kernels/floats.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/utf8.h"
@@ -35,13 +36,33 @@ struct hashing {
     struct checksum running;
     uint64_t *sums; /* [number of tensors] */
     atomic_uint_least64_t *written;
+    const struct state_tensor *tensor; /* that is being written */
+    size_t at;                         /* its elements so far */
+    char nonfinite[160];               /* the first trained tensor that is not finite; empty: none so far */
 };
+
+/* Whole elements, while they are in the cache. */
+static void
+look_for_nonfinite (struct hashing *hashing, const void *bytes, size_t length)
+{
+    const struct state_tensor *tensor = hashing->tensor;
+    size_t count = length / tensor_element_bytes (&tensor->view.dl);
+    float value = 0;
+    if (!tensor->is_trained || *hashing->nonfinite)
+        return;
+    size_t element = floats_find_nonfinite (bytes, accel_dtype_from_dl (tensor->view.dl.dtype), count, &value);
+    if (element != SIZE_MAX)
+        snprintf (hashing->nonfinite, sizeof hashing->nonfinite, "'%.100s' is %s at element %zu", tensor->name,
+                  nonfinite_name (value), hashing->at + element);
+    hashing->at += count;
+}
 
 static void
 hash_piece (void *user, size_t index, const void *bytes, size_t length)
 {
     struct hashing *hashing = user;
     (void) index;
+    look_for_nonfinite (hashing, bytes, length);
     checksum_add (&hashing->running, bytes, length);
     atomic_fetch_add_explicit (hashing->written, length, memory_order_relaxed);
 }
@@ -94,6 +115,8 @@ write_all (const struct accel_state_dict *state, const struct safetensors_plan *
     for (size_t place = 0; !status && place < state->tensor_count; place++) {
         size_t index = safetensors_writer_order (writer, place);
         checksum_begin (&hashing->running);
+        hashing->tensor = &state->tensors[index];
+        hashing->at = 0;
         status = safetensors_write_tensor (writer, index, &state->tensors[index].view.dl, PIECE, err);
         hashing->sums[index] = checksum_end (&hashing->running);
     }
@@ -123,6 +146,8 @@ write_tensors (const struct accel_state_dict *state, const char *path, struct ma
     const struct safetensors_plan plan = { .entries = entries, .count = count, .metadata = &metadata, .pairs = 1,
                                            .in_place = true, .piece = hash_piece, .user = &hashing };
     enum accel_status status = write_all (state, &plan, &hashing, path, err);
+    if (!status && *hashing.nonfinite && !manifest->nonfinite && !(manifest->nonfinite = strdup (hashing.nonfinite)))
+        status = no_memory (err);
     return status ? status : note_tensors (state, sums, path, manifest, err);
 }
 

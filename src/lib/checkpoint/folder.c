@@ -327,6 +327,16 @@ checkpoint_folder_begin (struct checkpoint_folder *folder, const char *path, boo
 
 /* ---- ending ---- */
 
+enum accel_status
+checkpoint_folder_keep_apart (struct checkpoint_folder *folder, struct accel_error *err)
+{
+    size_t length = strlen (folder->place);
+    if (length + sizeof CHECKPOINT_NONFINITE > sizeof folder->place)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the path is too long", folder->place);
+    memcpy (folder->place + length, CHECKPOINT_NONFINITE, sizeof CHECKPOINT_NONFINITE);
+    return ACCEL_OK;
+}
+
 /* Exchange the two names; where the file system cannot, there is nothing at the place for a moment.
  * @param[out] old  what was at the place */
 static int
@@ -397,12 +407,14 @@ checkpoint_folder_limit (const char *place, uint64_t limit, struct accel_error *
     if (!limit)
         return ACCEL_OK;
     parent_of (parent, place);
+    const bool apart = checkpoint_is_apart (place);
     enum accel_status status = checkpoint_list_read (&list, parent, err);
     for (size_t i = 0; !status && i < list.count; i++) {
         const struct checkpoint_entry *entry = &list.entries[i];
-        if (entry->reason || checkpoint_number (entry->name) == UINT64_MAX
+        if (checkpoint_number (entry->name) == UINT64_MAX || checkpoint_is_apart (entry->name) != apart
+            || (entry->reason && !apart)
             || (size_t) snprintf (path, sizeof path, "%s/%s", parent, entry->name) >= sizeof path
-            || !strcmp (path, place) || ++kept <= limit)
+            || !strcmp (path, place) || (!apart && ++kept <= limit))
             continue;
         status = remove_checkpoint (path, err);
     }

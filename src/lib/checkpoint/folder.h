@@ -32,6 +32,9 @@ enum accel_status checkpoint_folder_make_parents (const char *path, struct accel
 enum accel_status checkpoint_folder_begin (struct checkpoint_folder *folder, const char *path, bool automatic,
                                            struct accel_error *err);
 
+/** Before the folder is put in its place: make that PLACE.nonfinite, so that what is at the place stays. */
+enum accel_status checkpoint_folder_keep_apart (struct checkpoint_folder *folder, struct accel_error *err);
+
 /** Put the complete folder in its place.  Afterwards either what was there before is, or the new checkpoint.  What was
  * there before is removed, unless there are other files in it than those of a checkpoint. */
 enum accel_status checkpoint_folder_commit (struct checkpoint_folder *folder, struct accel_error *err);
@@ -42,7 +45,8 @@ void checkpoint_folder_end (struct checkpoint_folder *folder);
 
 /**
  * Remove complete checkpoints of the folder that contains @p place, with everything in them, those with the lowest
- * numbers first, until there are at most @p limit.  Never removes @p place, which counts.
+ * numbers first, until there are at most @p limit.  Never removes @p place, which counts.  If @p place is kept apart,
+ * the others that are kept apart are removed instead.
  *
  * @param limit  0: keep all
  */

@@ -14,7 +14,6 @@
 #include "lib/checkpoint/save_start.h"
 #include "util/cleanup.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,11 +71,8 @@ find_newest (struct load *load, const char *folder, struct accel_error *err)
         accel_log (load->acc, ACCEL_LOG_WARNING, "accel_load_state passes over a checkpoint: %s", passed.items[i]);
     if (!path && passed.count)
         return accel_fail (err, ACCEL_ERR_FORMAT, "no complete checkpoint in %s: %s", folder, passed.items[0]);
-    if (!path) {
-        accel_fail (err, ACCEL_ERR_INVALID, "no checkpoint in %s", folder);
-        err->sys_errno = ENOENT; /* what programs ask for, to start from the beginning */
-        return ACCEL_ERR_INVALID;
-    }
+    if (!path) /* programs ask for this status, to start from the beginning */
+        return accel_fail (err, ACCEL_ERR_NOT_FOUND, "no checkpoint in %s", folder);
     load->found.verified = true;
     return realpath (path, load->found.place) ? ACCEL_OK : accel_fail_errno (err, "%s", path);
 }
@@ -289,9 +285,6 @@ accel_load_state_at (const char *file, int line, struct accel *acc, const char *
     enum accel_status status = save_finish (acc, &site, &own);
     if (!status)
         status = load_state (&load, input_dir, &own);
-    /* It means that there is no checkpoint yet: a file of one that is missing must not look like that. */
-    if (status != ACCEL_ERR_INVALID && own.sys_errno == ENOENT)
-        own.sys_errno = 0;
     manifest_release (&load.manifest);
     if (status && err) {
         *err = own;

@@ -10,6 +10,7 @@
 #include "lib/base/error.h"
 #include "lib/checkpoint/agree.h"
 #include "lib/checkpoint/files.h"
+#include "lib/train/optimizer_object.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
@@ -60,7 +61,7 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
     struct checkpoint_part *part = checkpoint_of (acc);
     *save = (struct save){ .rank = accel_process_index (acc), .size = accel_num_processes (acc),
                            .folder = CHECKPOINT_NO_FOLDER, .automatic = part->automatic_naming,
-                           .total_limit = part->total_limit };
+                           .total_limit = part->total_limit, .step = optimizer_latest_step (acc) };
     enum accel_status status = save->rank ? ACCEL_OK : make_folder (save, part, output_dir, err);
     status = checkpoint_agree (acc, site, status, err);
     if (status)
@@ -95,6 +96,21 @@ write_manifest (struct save *save, struct accel_error *err)
     return ACCEL_OK;
 }
 
+/* A state that nothing can be trained from must not take the place of one that is good, nor push it out. */
+static enum accel_status
+keep_apart (struct save *save, struct accel_error *err)
+{
+    if (!save->manifest.nonfinite)
+        return ACCEL_OK;
+    enum accel_status status = checkpoint_folder_keep_apart (&save->folder, err);
+    if (!status)
+        snprintf (save->warning, sizeof save->warning,
+                  "parameter %s on rank 0 after step %llu: the state is kept apart as %.255s, and earlier checkpoints "
+                  "stay", save->manifest.nonfinite, (unsigned long long) save->step,
+                  strrchr (save->folder.place, '/') + 1);
+    return status;
+}
+
 /* That an old checkpoint cannot be removed is no reason to call this one a failure. */
 enum accel_status
 save_commit (struct save *save, struct accel_error *err)
@@ -103,26 +119,34 @@ save_commit (struct save *save, struct accel_error *err)
     if (!status)
         status = write_manifest (save, err);
     if (!status)
+        status = keep_apart (save, err);
+    if (!status)
         status = checkpoint_folder_commit (&save->folder, err);
-    if (!status && *save->folder.kept)
+    if (!status && *save->folder.kept && !*save->warning)
         snprintf (save->warning, sizeof save->warning,
                   "files were put into the folder that was replaced, which is kept beside it as %.255s",
                   strrchr (save->folder.kept, '/') + 1);
     struct accel_error cause;
-    if (!status && save->automatic && checkpoint_folder_limit (save->folder.place, save->total_limit, &cause))
+    if (!status && save->automatic && checkpoint_folder_limit (save->folder.place, save->total_limit, &cause)
+        && !*save->warning)
         snprintf (save->warning, sizeof save->warning, "%s", cause.text);
     return status;
 }
 
+/* Rank 0 alone knows whether the state is kept apart. */
 enum accel_status
-save_note (const struct save *save, struct accel *acc, struct accel_error *err)
+save_note (struct save *save, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
     struct checkpoint_part *part = checkpoint_of (acc);
-    char *latest = strdup (save->folder.place);
     if (*save->warning)
         accel_log (acc, ACCEL_LOG_WARNING, "accel_save_state: %s", save->warning);
-    if (!latest)
-        return no_memory (err);
+    enum accel_status status
+        = comm_broadcast (accel_world (acc), site, save->folder.place, sizeof save->folder.place, ACCEL_UINT8, 0, err);
+    char *latest = status ? NULL : strdup (save->folder.place);
+    if (!status && !latest)
+        status = no_memory (err);
+    if (status)
+        return status;
     free (part->latest);
     part->latest = latest;
     part->iteration++;

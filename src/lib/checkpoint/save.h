@@ -16,7 +16,8 @@ struct save {
     bool automatic;           /* as configured when it began */
     uint64_t total_limit;
     bool without_models; /* hooks said so */
-    char warning[ACCEL_ERROR_TEXT_SIZE]; /* why an old checkpoint was not removed; may be empty */
+    uint64_t step;       /* that optimizers had taken */
+    char warning[ACCEL_ERROR_TEXT_SIZE]; /* why the state is kept apart, or an old one was not removed; may be empty */
 };
 
 /** Rank 0 makes the folder, all know its name, and hooks run.  Collective.
@@ -27,8 +28,9 @@ enum accel_status save_begin (struct save *save, struct accel *acc, const struct
 /** Rank 0, when the manifest is that of all ranks: write it, and put the folder in its place.  Any thread. */
 enum accel_status save_commit (struct save *save, struct accel_error *err);
 
-/** The save has succeeded on all ranks: from now on it is the latest. */
-enum accel_status save_note (const struct save *save, struct accel *acc, struct accel_error *err);
+/** The save has succeeded on all ranks: from now on it is the latest.  Collective. */
+enum accel_status save_note (struct save *save, struct accel *acc, const struct comm_site *site,
+                             struct accel_error *err);
 
 /** Remove what was not committed.  Any thread. */
 void save_end (struct save *save);

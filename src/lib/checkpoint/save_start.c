@@ -160,7 +160,7 @@ save_finish (struct accel *acc, const struct comm_site *site, struct accel_error
     part->flight = NULL;
     enum accel_status status = agree (flight, acc, site, err);
     if (!status)
-        status = save_note (&flight->save, acc, err);
+        status = save_note (&flight->save, acc, site, err);
     else
         accel_fail_in (err, status, "the save started at %s:%d", flight->site.file, flight->site.line);
     release (flight);

@@ -61,7 +61,7 @@ save_state (struct save *save, struct accel *acc, const struct comm_site *site, 
         return status;
     status = save->rank ? ACCEL_OK : save_commit (save, err);
     status = checkpoint_agree (acc, site, status, err);
-    return status ? status : save_note (save, acc, err);
+    return status ? status : save_note (save, acc, site, err);
 }
 
 enum accel_status

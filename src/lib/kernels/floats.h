@@ -23,6 +23,13 @@ bool floats_unscale (void *values, enum accel_dtype dtype, size_t count, float f
  *  SIZE_MAX: all are finite */
 size_t floats_find_nonfinite (const void *values, enum accel_dtype dtype, size_t count, float *value);
 
+/** @return "NaN", "infinite" or "-infinite", of a value that is. */
+static inline const char *
+nonfinite_name (float value)
+{
+    return value != value ? "NaN" : value > 0 ? "infinite" : "-infinite";
+}
+
 /** Change the type of an array of floats of 32, 16 or 8 bits; with a divisor other than 1, divide in the new type.
  *  @p to may be @p from. */
 void floats_convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,

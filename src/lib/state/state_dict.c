@@ -106,6 +106,13 @@ add_value (struct accel_state_dict *state, const char *name, enum state_kind kin
     }
 }
 
+void
+state_dict_mark_trained (struct accel_state_dict *state)
+{
+    if (!state->failed)
+        state->tensors[state->tensor_count - 1].is_trained = true;
+}
+
 /* @return where the tensor's view is to be put; NULL: a failure was remembered */
 static struct state_tensor *
 add_tensor (struct accel_state_dict *state, const char *name, bool known)

@@ -21,6 +21,7 @@ struct state_tensor {
     char *name;
     struct tensor_view view; /* whose memory is the owner's, or */
     void *owned;             /* ours; may be NULL */
+    bool is_trained;         /* a parameter or its master: training is over if it is not finite */
 };
 
 struct accel_state_dict {
@@ -63,6 +64,9 @@ enum accel_status state_dict_check (const struct accel_state_dict *state, const 
 
 /** accel_state_dict_set_tensor() for one of many, whose name is known to be unique. */
 void state_dict_add_tensor (struct accel_state_dict *state, const char *name, const DLTensor *tensor);
+
+/** What has been added last is a trained parameter or its master. */
+void state_dict_mark_trained (struct accel_state_dict *state);
 
 /** The same as the accel_state_dict_... functions, with printf()'s arguments for the name.  @{ */
 void state_dict_set_tensor (struct accel_state_dict *state, const DLTensor *tensor, const char *format, ...)

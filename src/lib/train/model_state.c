@@ -44,6 +44,8 @@ model_save (const struct object *object, struct accel_state_dict *state)
         if (is_alias (model, i))
             continue;
         state_dict_add_tensor (state, model->parameters[i].name, model->parameters[i].data);
+        if (model_is_trained (model, i))
+            state_dict_mark_trained (state);
         float scale = accel_model_scale (model, i);
         if (scale != 1)
             state_dict_set_double (state, (double) scale, "scale.%s", model->parameters[i].name);

@@ -5,9 +5,9 @@
 #include "lib/train/reducer_object.h"
 
 #include "lib/base/error.h"
+#include "lib/kernels/floats.h"
 #include "lib/state/state_object.h"
 
-#include <math.h>
 #include <stdint.h>
 
 enum accel_status
@@ -23,8 +23,8 @@ reducer_check_gradient (const struct accel_model *model, size_t index, struct ac
         return ACCEL_OK;
     return accel_fail (err, ACCEL_ERR_INVALID,
                        "the gradient of '%.100s' is %s at element %zu on rank %d, before averaging",
-                       model->parameters[index].name, isnan (value) ? "NaN" : value > 0 ? "infinite" : "-infinite",
-                       element, accel_process_index (model->object.owner));
+                       model->parameters[index].name, nonfinite_name (value), element,
+                       accel_process_index (model->object.owner));
 }
 
 enum accel_status

@@ -329,6 +329,16 @@ accel_optimizer_step_count (const struct accel_optimizer *optimizer)
     return optimizer ? optimizer->step : 0;
 }
 
+uint64_t
+optimizer_latest_step (const struct accel *acc)
+{
+    uint64_t latest = 0;
+    for (const struct accel_model *model = model_first (acc); model; model = model_next (model))
+        for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
+            latest = of->step > latest ? of->step : latest;
+    return latest;
+}
+
 void
 accel_optimizer_set_step_count (struct accel_optimizer *optimizer, uint64_t steps)
 {

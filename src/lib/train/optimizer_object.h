@@ -151,6 +151,9 @@ optimizer_state_at (const struct accel_optimizer *optimizer, size_t parameter, s
 /** @return what parameter @p index is to be changed by, for callbacks. */
 struct accel_update optimizer_update (const struct accel_optimizer *optimizer, size_t index);
 
+/** @return the steps that the optimizers of @p acc's models have taken: the highest number of them. */
+uint64_t optimizer_latest_step (const struct accel *acc);
+
 /** The name of a number or flag of groups: "lr"; static.  @{ */
 const char *group_number_name (size_t number);
 const char *group_flag_name (size_t flag);

@@ -51,8 +51,10 @@ optimizer_save (const struct object *object, struct accel_state_dict *state)
             if (optimizer->state_tensors[i * optimizer->state_count + j])
                 state_dict_set_tensor (state, &optimizer_state_at (optimizer, i, j)->tensor, "state.%s.%s",
                                        optimizer->state_names[j], name);
-        if (model->widened && master_of (optimizer, i))
+        if (model->widened && master_of (optimizer, i)) {
             state_dict_set_tensor (state, master_of (optimizer, i), "master.%s", name);
+            state_dict_mark_trained (state);
+        }
     }
 }
 

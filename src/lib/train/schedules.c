@@ -212,7 +212,7 @@ fill_defaults (struct accel_scheduler_options *options)
         options->decay_shape = ACCEL_SHAPE_COSINE;
 }
 
-/* What each kind cannot do without.  A schedule without its end would set a rate of 0, or a meaningless one, for ever. */
+/* What each kind cannot do without.  A schedule without its end would set a rate of 0, or a meaningless one. */
 static enum accel_status
 check_required (const struct accel_scheduler_options *options, struct accel_error *err)
 {

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parameters that are infinite or NaN: their states are kept apart, push out no good checkpoint and are not resumed. */
+#include <config.h>
+
+#include "tests/ranks.h"
+#include "tests/scratch.h"
+
+#include <math.h>
+
+enum { NUMBERS = 300000 /* more than one piece of a file */ };
+
+static char folder[SCRATCH_SIZE + 64];
+static struct accel_error err;
+
+struct world {
+    struct accel *acc;
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    DLTensor data[2], grad[2], mask;
+    float *w, *b, masked[4];
+};
+
+static float *
+make_tensor (DLTensor *data, DLTensor *grad, int64_t *count)
+{
+    *data = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 1, .shape = count,
+                        .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    *grad = *data;
+    data->data = calloc ((size_t) *count, sizeof (float));
+    return data->data;
+}
+
+/* A mask has infinite elements by nature; it is not trained. */
+static void
+make_world (struct world *world, struct accel *acc)
+{
+    static int64_t large = NUMBERS, small = 4;
+    *world = (struct world){ .acc = acc, .masked = { 0, -INFINITY, 0, NAN } };
+    world->b = make_tensor (&world->data[0], &world->grad[0], &small);
+    world->w = make_tensor (&world->data[1], &world->grad[1], &large);
+    world->mask = world->data[0];
+    world->mask.data = world->masked;
+    const struct accel_parameter parameters[] = { { "mask", &world->mask, NULL },
+                                                  { "b", &world->data[0], &world->grad[0] },
+                                                  { "w", &world->data[1], &world->grad[1] } };
+    const struct accel_adamw adamw = { .lr = 0.1 };
+    rank_must (accel_model_create (&world->model, parameters, 3, &err), &err);
+    rank_must (accel_adamw_create (&world->optimizer, world->model, &adamw, &err), &err);
+    rank_must (accel_prepare (acc, &err, world->model, world->optimizer), &err);
+    accel_set_log_level (ACCEL_LOG_CRITICAL);
+}
+
+static void
+end_world (struct world *world)
+{
+    accel_optimizer_destroy (world->optimizer);
+    accel_model_destroy (world->model);
+    free (world->w);
+    free (world->b);
+}
+
+static bool
+there (const char *name)
+{
+    char path[SCRATCH_SIZE + 200];
+    snprintf (path, sizeof path, "%s/%s/manifest.json", folder, name);
+    return !access (path, F_OK);
+}
+
+static void
+configure (struct accel *acc, const char *name, uint64_t limit)
+{
+    char path[SCRATCH_SIZE + 200];
+    snprintf (path, sizeof path, "%s/%s", folder, name);
+    const struct accel_project_configuration configuration
+        = { .project_dir = path, .automatic_checkpoint_naming = true, .total_limit = limit };
+    rank_must (accel_set_project_configuration (acc, &configuration, &err), &err);
+}
+
+static bool
+ends_with (const char *path, const char *end)
+{
+    return path && strlen (path) > strlen (end) && !strcmp (path + strlen (path) - strlen (end), end);
+}
+
+static void
+test_limit (struct accel *acc, const char *name, bool in_background)
+{
+    struct world world;
+    make_world (&world, acc);
+    configure (acc, name, 2);
+    for (int i = 0; i < 6; i++) {
+        world.b[1] = (float) i;
+        world.w[NUMBERS - 1] = i < 3 ? 0 : i == 3 ? NAN : INFINITY;
+        if (in_background) {
+            rank_must (accel_save_state_start (acc, NULL, &err), &err);
+            rank_must (accel_save_state_wait (acc, &err), &err);
+        } else
+            rank_must (accel_save_state (acc, NULL, &err), &err);
+        right (ends_with (accel_checkpoint_path (acc), i < 3 ? "2" : ".nonfinite") || i < 2, "saved as %s",
+               accel_checkpoint_path (acc));
+        right (accel_save_iteration (acc) == (uint64_t) i + 1, "the next number after %d", i);
+    }
+    rank_must (accel_load_state (acc, NULL, &err), &err);
+    right (world.b[1] == 2 && ends_with (accel_checkpoint_path (acc), "checkpoint_2"), "loaded %s",
+           accel_checkpoint_path (acc));
+    right (accel_save_iteration (acc) == 6, "the number after the load: %d", (int) accel_save_iteration (acc));
+    world.w[NUMBERS - 1] = 1;
+    rank_must (accel_save_state (acc, NULL, &err), &err);
+    end_world (&world);
+}
+
+static void
+in_foreground (struct accel *acc)
+{
+    test_limit (acc, "front", false);
+}
+
+static void
+in_background (struct accel *acc)
+{
+    test_limit (acc, "back", true);
+}
+
+/* What a program names itself is not replaced by a state that is not finite, either. */
+static void
+by_name (struct accel *acc)
+{
+    struct world world;
+    char path[SCRATCH_SIZE + 200], apart[SCRATCH_SIZE + 220];
+    make_world (&world, acc);
+    snprintf (path, sizeof path, "%s/state", folder);
+    snprintf (apart, sizeof apart, "%s.nonfinite", path);
+    for (int i = 0; i < 4; i++) {
+        world.b[0] = (float) i;
+        world.b[3] = i < 2 ? 0 : NAN;
+        rank_must (accel_save_state (acc, path, &err), &err);
+        right (!strcmp (accel_checkpoint_path (acc), i < 2 ? path : apart), "saved as %s", accel_checkpoint_path (acc));
+    }
+    rank_must (accel_load_state (acc, path, &err), &err);
+    right (world.b[0] == 1, "loaded %g", (double) world.b[0]);
+    rank_must (accel_load_state (acc, apart, &err), &err);
+    right (world.b[0] == 3 && isnan (world.b[3]), "what is kept apart can be loaded by its name");
+    end_world (&world);
+}
+
+/* Nothing else is there: training does not begin again, nor go on with NaN. */
+static void
+only_bad (struct accel *acc)
+{
+    struct world world;
+    make_world (&world, acc);
+    configure (acc, "bad", 0);
+    world.b[2] = NAN;
+    for (int i = 0; i < 2; i++)
+        rank_must (accel_save_state (acc, NULL, &err), &err);
+    rank_fails (accel_load_state (acc, NULL, &err), ACCEL_ERR_FORMAT, &err, "'b' is NaN at element 2");
+    end_world (&world);
+}
+
+/* 16-bit parameters: their masters are looked at, too. */
+static void
+masters (struct accel *acc)
+{
+    int64_t count = 4;
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    uint16_t numbers[4] = { 0 };
+    DLTensor data = { .data = numbers, .device = { kDLCPU, 0 }, .ndim = 1, .shape = &count,
+                      .dtype = accel_dtype_to_dl (ACCEL_BFLOAT16) }, grad = data;
+    const struct accel_parameter parameter = { "h", &data, &grad };
+    const struct accel_adamw adamw = { .lr = 0.1 };
+    grad.data = NULL;
+    rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
+    rank_must (accel_adamw_create (&optimizer, model, &adamw, &err), &err);
+    rank_must (accel_prepare (acc, &err, model, optimizer), &err);
+    accel_set_log_level (ACCEL_LOG_CRITICAL);
+    rank_must (accel_optimizer_step (optimizer, &err), &err);
+    ((float *) accel_model_master (model, 0)->data)[3] = INFINITY;
+    configure (acc, "masters", 0);
+    rank_must (accel_save_state (acc, NULL, &err), &err);
+    right (ends_with (accel_checkpoint_path (acc), "checkpoint_0.nonfinite"), "saved as %s",
+           accel_checkpoint_path (acc));
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (model);
+}
+
+int
+main (void)
+{
+    snprintf (folder, sizeof folder, "%s", scratch_folder ());
+    as_ranks (2, "states that are not finite neither count nor are resumed", in_foreground);
+    ok (there ("front/checkpoints/checkpoint_2") && there ("front/checkpoints/checkpoint_6")
+            && !there ("front/checkpoints/checkpoint_1"), "the newest two that are good stay");
+    ok (there ("front/checkpoints/checkpoint_5.nonfinite") && !there ("front/checkpoints/checkpoint_3.nonfinite")
+            && !there ("front/checkpoints/checkpoint_4.nonfinite"), "of the others, the latest");
+    as_ranks (2, "the same for saves in the background", in_background);
+    ok (there ("back/checkpoints/checkpoint_2") && there ("back/checkpoints/checkpoint_5.nonfinite"), "both stay");
+    as_ranks (2, "a folder named by the program keeps its good state", by_name);
+    as_ranks (1, "a project with nothing else is refused", only_bad);
+    as_ranks (1, "masters of 16-bit parameters", masters);
+    return done_testing ();
+}
