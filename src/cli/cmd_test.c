@@ -102,7 +102,7 @@ cmd_test (int argc, char **argv, struct fail *fail)
 {
     AUTO_FREE char *program = NULL;
     AUTO_FREE char **launch = calloc ((size_t) argc + 4, sizeof *launch);
-    static char no_prefix[] = "--no_prefix", end_of_options[] = "--";
+    static char no_label[] = "--label=no", end_of_options[] = "--";
     if (!launch)
         return fail_nomem (fail);
     int status = 0, result = try_hosts (argc, argv, &status, fail);
@@ -112,7 +112,7 @@ cmd_test (int argc, char **argv, struct fail *fail)
         return -1;
     /* All flags of this command are launch's. */
     memcpy (launch, argv, (size_t) argc * sizeof *launch);
-    launch[argc] = no_prefix; /* its lines name the ranks where that matters */
+    launch[argc] = no_label; /* its lines name the ranks where that matters */
     launch[argc + 1] = end_of_options;
     launch[argc + 2] = program;
     pid_t pid = getpid ();

@@ -132,6 +132,8 @@ print_report (const struct job *job, const struct launch *launch)
         crew_add_simultaneous (launch->crew, &report);
     }
     report_losses (job, &report);
+    if (report.text && job->sinks[JOB_ERR].unfinished)
+        keeper_say (keeper, "\n", !job->not_passed_on);
     if (report.failed)
         keeper_say (keeper, "accelerate: out of memory while writing the report\n", !job->not_passed_on);
     else if (report.text)

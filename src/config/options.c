@@ -271,12 +271,12 @@ const struct option options[] = {
       .doc = "The number of seconds between SIGTERM and SIGKILL for the remaining ranks, after a rank has failed or "
              "the launcher was asked to stop." },
 
-    { .key = "no_prefix", OPT_FLAG (no_prefix), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
-      .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
-      .help = "on a terminal: do not put the rank before each line",
-      .doc = "Do not prefix each line with its rank on a terminal. By default, if several ranks write to a terminal, "
-             "each line begins with the rank, in colour unless NO_COLOR is set, and lines of different ranks are never "
-             "joined. Output to a file or a pipe has no such prefixes." },
+    { .key = "label", OPT_TEXT (label), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"), .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "WORD",
+      .help = "whether each line begins with its rank",
+      .doc = "Whether each line of the ranks' output begins with the number of its rank, such as [3]. auto means yes "
+             "if several ranks write to a terminal, and no in files and pipes. The lines of different ranks are kept "
+             "apart in either case; see OUTPUT." },
 
     { .key = "no_progress", OPT_FLAG (no_progress), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .env = "ACCEL_NO_PROGRESS", .spelling = SPELL_ONE_IF_ON,

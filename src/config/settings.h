@@ -231,7 +231,7 @@ struct settings {
     bool explain;
     bool json;
     bool yes;
-    bool no_prefix;
+    char *label; /* "auto", "yes" or "no" */
     bool no_progress;
     int64_t grace; /* seconds between TERM and KILL */
     char *failure_report;

@@ -18,7 +18,8 @@
 #include <termios.h>
 
 enum {
-    IDLE_MS = 100,    /* after which an unfinished line is passed on */
+    IDLE_MS = 100,    /* after which an unfinished line that somebody may be waiting for is passed on */
+    LINE_IDLE_MS = 1000, /* and any other: the launcher passes on whole lines, but may be stopped inside one */
     LATE_READS = 256, /* after the end of the launcher: more than what a pipe or a terminal holds */
 };
 
@@ -27,7 +28,8 @@ agent_child_init (struct agent_child *child)
 {
     *child = (struct agent_child){ .pidfd = -1, .said = { .in = -1, .out = -1 } };
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
-        child->streams[i] = (struct agent_stream){ .fd = -1, .type = i ? WIRE_ERR : WIRE_OUT };
+        child->streams[i] = (struct agent_stream){ .fd = -1, .type = i ? WIRE_ERR : WIRE_OUT,
+                                                   .part_type = i ? WIRE_ERR_PART : WIRE_OUT_PART };
 }
 
 /* Where the head writes to a terminal, the launcher does, too: it names ranks then, and they write line by line. */
@@ -67,6 +69,8 @@ open_stream (struct agent_stream *stream, const struct parcel *parcel, bool is_t
     fcntl (ends[0], F_SETFL, O_NONBLOCK);
     stream->fd = ends[0];
     stream->length = 0;
+    stream->is_terminal = is_terminal;
+    stream->has_begun = false;
     *end = ends[1];
     if (!stream->text)
         stream->text = malloc (WIRE_OUTPUT_BYTES);
@@ -172,23 +176,34 @@ agent_child_poll (const struct agent_child *child, struct pollfd fds[AGENT_CHILD
     fds[AGENT_CHILD_STREAMS + 1] = (struct pollfd){ .fd = child->has_ended ? -1 : child->pidfd, .events = POLLIN };
 }
 
+/* When its unfinished line is passed on. */
+static int64_t
+due_of (const struct agent_stream *stream)
+{
+    bool is_bar = stream->length && memchr (stream->text, '\r', stream->length);
+    if (!stream->length)
+        return INT64_MAX;
+    return stream->since_ms + (is_bar || stream->is_terminal ? IDLE_MS : LINE_IDLE_MS);
+}
+
 int64_t
 agent_child_deadline (const struct agent_child *child)
 {
     int64_t until = INT64_MAX;
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
-        if (child->streams[i].length && child->streams[i].since_ms + IDLE_MS < until)
-            until = child->streams[i].since_ms + IDLE_MS;
+        if (due_of (&child->streams[i]) < until)
+            until = due_of (&child->streams[i]);
     return until;
 }
 
 static void
-pass_on (struct agent_child *child, struct agent_stream *stream, size_t length, struct strbuf *out)
+pass_on (struct agent_child *child, struct agent_stream *stream, size_t length, bool is_part, struct strbuf *out)
 {
     if (!length)
         return;
+    stream->has_begun = !is_part && stream->text[length - 1] != '\n';
     if (out) {
-        size_t begin = wire_begin (out, stream->type);
+        size_t begin = wire_begin (out, is_part ? stream->part_type : stream->type);
         strbuf_add_bytes (out, stream->text, length);
         wire_end (out, begin);
         child->unread += (int64_t) length;
@@ -197,13 +212,12 @@ pass_on (struct agent_child *child, struct agent_stream *stream, size_t length, 
     memmove (stream->text, stream->text + length, stream->length);
 }
 
+/* All if it continues a line that has been passed on already. */
 static size_t
 whole_lines (const struct agent_stream *stream)
 {
-    size_t length = stream->length;
-    while (length && stream->text[length - 1] != '\n' && stream->text[length - 1] != '\r')
-        length--;
-    return length;
+    const char *end = memrchr (stream->text, '\n', stream->length);
+    return end ? (size_t) (end + 1 - stream->text) : stream->has_begun ? stream->length : 0;
 }
 
 static void
@@ -223,14 +237,17 @@ read_stream (struct agent_child *child, struct agent_stream *stream, struct strb
         return false;
     if (got <= 0) { /* EIO is the end of a terminal */
         close_stream (stream);
-        pass_on (child, stream, stream->length, out);
+        pass_on (child, stream, stream->length, false, out);
         return false;
     }
-    if (!stream->length)
-        stream->since_ms = clock_ms ();
+    bool is_first = !stream->length;
     stream->length += (size_t) got;
     size_t lines = whole_lines (stream);
-    pass_on (child, stream, lines || stream->length < WIRE_OUTPUT_BYTES ? lines : stream->length, out);
+    if (is_first || lines)
+        stream->since_ms = clock_ms ();
+    pass_on (child, stream, lines, false, out);
+    if (stream->length == WIRE_OUTPUT_BYTES)
+        pass_on (child, stream, stream->length, true, out);
     return true;
 }
 
@@ -299,7 +316,7 @@ finish (struct agent_child *child, struct strbuf *out)
                 break;
         }
         close_stream (stream);
-        pass_on (child, stream, stream->length, out);
+        pass_on (child, stream, stream->length, false, out);
     }
     while (has_more_to_say (child) && read_said (child, out))
         ;
@@ -324,8 +341,8 @@ agent_child_take (struct agent_child *child, const struct pollfd fds[AGENT_CHILD
         struct agent_stream *stream = &child->streams[i];
         if (fds[i].revents && stream->fd >= 0)
             read_stream (child, stream, out);
-        if (stream->length && now >= stream->since_ms + IDLE_MS)
-            pass_on (child, stream, stream->length, out);
+        if (now >= due_of (stream))
+            pass_on (child, stream, stream->length, false, out);
     }
     if (fds[AGENT_CHILD_STREAMS + 1].revents && !child->has_ended)
         child->has_ended = waitpid (child->pid, &child->wait_status, WNOHANG) == child->pid;

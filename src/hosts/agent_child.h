@@ -16,10 +16,12 @@ enum { AGENT_CHILD_STREAMS = 2, AGENT_CHILD_FDS = AGENT_CHILD_STREAMS + 2 };
 /** Output on its way to the head, in whole lines as far as possible. */
 struct agent_stream {
     int fd; /* -1: none, or at its end */
-    enum wire_type type;
+    enum wire_type type, part_type;
+    bool is_terminal;
+    bool has_begun; /* what was passed on last does not end a line */
     char *text; /* [WIRE_OUTPUT_BYTES] */
     size_t length;
-    int64_t since_ms; /* when the oldest byte of it came */
+    int64_t since_ms; /* when the first bytes of its unfinished line came */
 };
 
 struct agent_child {

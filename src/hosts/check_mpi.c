@@ -54,7 +54,7 @@ static void
 add_argv (const struct check *check, const struct config *config, const char *selftest, bool on_gpus,
           struct strlist *argv)
 {
-    static const char *const words[] = { "launch", "--cpu", "--no_prefix", "--mpi", "yes", "--grace", "1" };
+    static const char *const words[] = { "launch", "--cpu", "--label=no", "--mpi", "yes", "--grace", "1" };
     static const char *const without_cpu[] = { "env", "-u", ENV_USE_CPU };
     const struct settings *settings = &config->settings;
     strlist_add (argv, "accelerate");

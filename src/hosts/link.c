@@ -18,7 +18,7 @@
 
 enum {
     BABBLE_BYTES = 64 * 1024,
-    RECORD_BYTES = 5,
+    RECORD_BYTES = 5, RECORD_ERR = 1, RECORD_PART = 2,
 };
 
 /* What is between the head and an agent. */
@@ -253,7 +253,9 @@ take_end (struct link *link, struct wire_frame *frame)
 static void
 take_output (struct link *link, const struct wire_frame *frame)
 {
-    char head[RECORD_BYTES] = { frame->type == WIRE_ERR };
+    bool is_err = frame->type == WIRE_ERR || frame->type == WIRE_ERR_PART;
+    bool is_part = frame->type == WIRE_OUT_PART || frame->type == WIRE_ERR_PART;
+    char head[RECORD_BYTES] = { (char) ((is_err ? RECORD_ERR : 0) | (is_part ? RECORD_PART : 0)) };
     uint32_t length = (uint32_t) frame->left;
     memcpy (head + 1, &length, sizeof length);
     strbuf_add_bytes (&link->output.bytes, head, sizeof head);
@@ -280,7 +282,9 @@ take_frame (struct link *link, struct wire_frame *frame)
     case WIRE_REACHED: take_reached (link, frame); break;
     case WIRE_STARTED: link->has_started = true; break;
     case WIRE_OUT:
-    case WIRE_ERR: take_output (link, frame); break;
+    case WIRE_ERR:
+    case WIRE_OUT_PART:
+    case WIRE_ERR_PART: take_output (link, frame); break;
     case WIRE_BEAT: take_beat (link, frame); break;
     case WIRE_FAILED:
         link->failed_ns = wire_number (frame) - link->offset_ns;
@@ -365,7 +369,8 @@ link_has_output (const struct link *link)
     return link->output.taken < link->output.bytes.length;
 }
 
-/* One frame of output, which stays together.  @return false if the sink has no room for it */
+/* One frame of output, which stays together.  @return false if the sink has no room for it, or another host is in the
+ * middle of a line */
 static bool
 pass_one (struct link *link, struct output_sink *const sinks[LINK_STREAMS])
 {
@@ -373,13 +378,15 @@ pass_one (struct link *link, struct output_sink *const sinks[LINK_STREAMS])
     const char *record = output->bytes.text + output->taken;
     uint32_t length;
     memcpy (&length, record + 1, sizeof length);
-    struct output_sink *sink = sinks[record[0] != 0];
-    struct output_line *line = &output->lines[record[0] != 0];
+    int which = (record[0] & RECORD_ERR) != 0;
+    struct output_sink *sink = sinks[which];
+    struct output_line *line = &output->lines[which];
     const char *text = record + RECORD_BYTES;
     if (!output_sink_end_foreign_line (sink, line) || !output_sink_put_whole (sink, text, length))
         return false;
+    line->continues = (record[0] & RECORD_PART) != 0;
     if (length)
-        sink->unfinished = text[length - 1] == '\n' || text[length - 1] == '\r' ? NULL : line;
+        sink->unfinished = text[length - 1] == '\n' ? NULL : line;
     output->taken += RECORD_BYTES + length;
     link->passed_on += length;
     return true;
@@ -392,6 +399,8 @@ link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREAMS])
         if (!pass_one (link, sinks))
             break;
     bool is_all = !link_has_output (link);
+    for (int i = 0; is_all && link->state >= LINK_ENDED && i < LINK_STREAMS; i++)
+        link->output.lines[i].continues = false; /* the rest of its line is lost */
     if (is_all || link->output.taken > WIRE_WINDOW_BYTES) {
         size_t rest = link->output.bytes.length - link->output.taken;
         if (rest)

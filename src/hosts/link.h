@@ -25,7 +25,7 @@ enum { LINK_STREAMS = 2 };
 
 /** Frames of output that the readers of the head have not taken yet, in their order. */
 struct link_output {
-    struct strbuf bytes; /* of each: the stream, one byte; the length, 4 bytes; the text */
+    struct strbuf bytes; /* of each: its kind, one byte; the length, 4 bytes; the text */
     size_t taken;
     struct output_line lines[LINK_STREAMS];
 };

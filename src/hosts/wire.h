@@ -45,8 +45,10 @@ enum wire_type {
     WIRE_LISTENING, /* token, port, note, addresses */
     WIRE_REACHED,   /* for each address, whether it can be reached */
     WIRE_STARTED,   /* the port is free for rank 0, and the launcher runs */
-    WIRE_OUT,       /* bytes */
-    WIRE_ERR,       /* bytes */
+    WIRE_OUT,       /* whole lines, or what is shown of a line that may stay unfinished */
+    WIRE_ERR,       /* the same */
+    WIRE_OUT_PART,  /* of a line whose rest is on its way: it must not be interrupted */
+    WIRE_ERR_PART,  /* the same */
     WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
     WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
     WIRE_CHECKED,   /* the answer to WIRE_CHECK */

@@ -76,21 +76,22 @@ logs_make_attempt (const struct plan *plan, struct fail *fail)
 /* Where a stream of a rank comes from, and what comes before its lines. */
 enum capture {
     CAPTURE_NONE,     /* the rank writes to what we write to */
-    CAPTURE_PLAIN,    /* its last lines are needed */
+    CAPTURE_PLAIN,    /* lines stay whole */
+    CAPTURE_LABELLED, /* and bear the number of the rank */
     CAPTURE_NAMED,    /* --tee */
-    CAPTURE_TERMINAL, /* shares a terminal with others */
 };
 
 static enum capture
 capture_of (const struct job *job, const struct job_rank *rank, int which)
 {
+    enum plan_label label = job->plan->label;
+    bool is_alone = job->count == 1 && !job->plan->is_merged;
     if (rank->process->tee & (which == JOB_OUT ? TEE_OUT : TEE_ERR))
         return CAPTURE_NAMED;
-    if (job->count == 1 && !job->plan->is_merged)
-        return CAPTURE_NONE;
-    if (job->sink_of[which]->is_terminal && !job->plan->no_prefix)
-        return CAPTURE_TERMINAL;
-    return which == JOB_ERR ? CAPTURE_PLAIN : CAPTURE_NONE;
+    if (label == PLAN_LABEL_YES
+        || (label == PLAN_LABEL_AUTO && !is_alone && job->sink_of[which]->is_terminal))
+        return CAPTURE_LABELLED;
+    return is_alone || (which == JOB_OUT && job->sink_of[which]->broken) ? CAPTURE_NONE : CAPTURE_PLAIN;
 }
 
 /* Without pseudo-terminals, as in some containers, a pipe does: then programs write when their buffers are full. */
@@ -106,8 +107,8 @@ name_stream (const struct job *job, const struct job_rank *rank, enum capture ca
              int *columns, struct fail *fail)
 {
     const struct plan *plan = job->plan;
-    if (capture == CAPTURE_TERMINAL)
-        stream->prefix = terminal_prefix (rank->process->rank, plan->world_size, columns);
+    if (capture == CAPTURE_LABELLED)
+        stream->prefix = terminal_prefix (rank->process->rank, plan->world_size, stream->on_terminal, columns);
     else if (capture == CAPTURE_NAMED
              && asprintf (&stream->prefix, "[%s%d]:", plan->role, rank->process->local_rank) < 0)
         stream->prefix = NULL;
@@ -122,7 +123,10 @@ open_stream (struct job *job, struct job_rank *rank, int which, int *end, struct
     enum capture capture = capture_of (job, rank, which);
     int ends[2], columns = 0;
     stream->has_tail = which == JOB_ERR;
-    stream->on_terminal = capture == CAPTURE_TERMINAL;
+    stream->on_terminal = capture != CAPTURE_NAMED && job->sink_of[which]->is_terminal;
+    stream->keeps_returns = capture == CAPTURE_LABELLED;
+    stream->needs_reader = which == JOB_OUT && capture != CAPTURE_NAMED;
+    stream->may_ask = rank->may_ask;
     if (capture == CAPTURE_NONE)
         return 0;
     if (name_stream (job, rank, capture, stream, &columns, fail))

@@ -10,7 +10,14 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-enum { CHUNKS_AT_ONCE = 128 };
+enum {
+    CHUNKS_AT_ONCE = 128,
+    PAUSE_MS = 100,         /* between two bursts */
+    TERMINAL_WAIT_MS = 300, /* for the rest of a line on a terminal, where somebody may wait for a question */
+    BAR_WAIT_MS = 100,      /* elsewhere, of a progress bar */
+    LINE_WAIT_MS = 1000,    /* of what was written on its own: a busy machine pauses ranks */
+    FULL_WAIT_MS = 10000,   /* of what may be a question after much text */
+};
 
 void
 output_pool_init (struct output_pool *pool, int ranks)
@@ -70,13 +77,24 @@ ends_line (char c)
     return c == '\n' || c == '\r';
 }
 
-/* The end of the last line in it, 0 if there is none.  A carriage return ends one too: progress bars live on it. */
-static size_t
-find_last_end (const char *bytes, size_t length)
+/* Where each line bears its name, and on a terminal, a carriage return ends one, too. */
+static bool
+returns_end_lines (const struct output_stream *stream)
 {
-    while (length && !ends_line (bytes[length - 1]))
-        length--;
-    return length;
+    return stream->on_terminal || (stream->prefix && !stream->keeps_returns);
+}
+
+/* The end of the last line in it, 0 if there is none. */
+static size_t
+find_last_end (const struct output_stream *stream, const char *bytes, size_t length)
+{
+    if (returns_end_lines (stream)) {
+        while (length && !ends_line (bytes[length - 1]))
+            length--;
+        return length;
+    }
+    const char *end = length ? memrchr (bytes, '\n', length) : NULL;
+    return end ? (size_t) (end + 1 - bytes) : 0;
 }
 
 /* The first buffer stays allocated: shrinking a larger one to its size would leave thousands of holes in the heap that
@@ -144,11 +162,14 @@ make_room (struct output_stream *stream)
 static void
 add (struct output_stream *stream, size_t length, int64_t now_ms)
 {
-    size_t end = find_last_end (stream->text + stream->length, length);
+    const char *bytes = stream->text + stream->length;
+    size_t end = find_last_end (stream, bytes, length);
     if (end || stream->length == stream->ready)
         stream->line_since_ms = now_ms;
     if (end)
         stream->ready = stream->length + end;
+    bool has_return = length > end && memchr (bytes + end, '\r', length - end);
+    stream->line.has_return = has_return || (!end && stream->line.has_return);
     stream->length += length;
     stream->is_wide = stream->length == stream->capacity;
     if (stream->is_wide && !stream->ready && !grow (stream, 2 * stream->capacity)) {
@@ -163,15 +184,16 @@ show_plain (struct output_stream *stream, struct output_sink *sink)
     stream->start += output_sink_put (sink, stream->text + stream->start, stream->ready - stream->start);
     if (stream->start < stream->ready)
         return false;
-    stream->line.is_cut = stream->line.is_cut && !ends_line (stream->text[stream->ready - 1]);
-    sink->unfinished = stream->line.is_cut ? &stream->line : NULL;
+    bool is_whole = stream->text[stream->ready - 1] == '\n';
+    stream->line.is_cut = stream->line.is_cut && !is_whole;
+    sink->unfinished = is_whole ? NULL : &stream->line;
     return true;
 }
 
 static bool
 show_prefix (struct output_stream *stream, struct output_sink *sink)
 {
-    const char *rest = stream->prefix + stream->prefix_done;
+    const char *rest = stream->prefix ? stream->prefix + stream->prefix_done : "";
     size_t length = strlen (rest), put = output_sink_put (sink, rest, length);
     stream->prefix_done += put;
     if (put < length)
@@ -213,7 +235,7 @@ show_named (struct output_stream *stream, struct output_sink *sink)
 /* A carriage return stays one, so that a progress bar draws over itself, after its prefix.
  * @return false if there is no room for the line's end */
 static bool
-end_line_on_terminal (struct output_stream *stream, struct output_sink *sink, char end)
+end_labelled (struct output_stream *stream, struct output_sink *sink, char end)
 {
     bool is_begun = sink->unfinished == &stream->line;
     if (end == '\r') {
@@ -232,12 +254,12 @@ end_line_on_terminal (struct output_stream *stream, struct output_sink *sink, ch
 }
 
 static bool
-show_on_terminal (struct output_stream *stream, struct output_sink *sink)
+show_labelled (struct output_stream *stream, struct output_sink *sink)
 {
     while (stream->start < stream->ready) {
         const char *at = stream->text + stream->start, *end = stream->text + stream->ready, *stop = at;
         if (ends_line (*at)) {
-            if (!end_line_on_terminal (stream, sink, *at))
+            if (!end_labelled (stream, sink, *at))
                 return false;
             stream->start++;
             continue;
@@ -257,8 +279,8 @@ show_on_terminal (struct output_stream *stream, struct output_sink *sink)
 static bool
 show_in_its_way (struct output_stream *stream, struct output_sink *sink)
 {
-    if (stream->on_terminal)
-        return show_on_terminal (stream, sink);
+    if (stream->on_terminal || stream->keeps_returns)
+        return show_labelled (stream, sink);
     return stream->prefix ? show_named (stream, sink) : show_plain (stream, sink);
 }
 
@@ -268,16 +290,27 @@ is_pending (const struct output_stream *stream)
     return stream->start < stream->ready;
 }
 
-/* Pass on what is ready; no other stream's lines come between.  @return whether nothing of it is left */
+/* A progress bar may draw over another's, as it would without us. */
+static bool
+draws_over (const struct output_stream *stream, const struct output_sink *sink)
+{
+    return !stream->prefix && sink->unfinished && sink->unfinished->has_return && stream->text[stream->start] == '\r';
+}
+
+/* Pass on what is ready; no other stream's lines come between.  What continues a line that is passed on already is
+ * ready, too.  @return whether nothing of it is left */
 static bool
 show (struct output_stream *stream, struct output_sink *sink)
 {
+    if (!is_pending (stream) && sink->unfinished == &stream->line)
+        stream->ready = stream->length;
     if (!is_pending (stream))
         return true;
     if (sink->owner && sink->owner != stream)
         return false;
     sink->owner = stream;
-    if (!output_sink_end_foreign_line (sink, &stream->line) || !show_in_its_way (stream, sink))
+    if ((!draws_over (stream, sink) && !output_sink_end_foreign_line (sink, &stream->line))
+        || !show_in_its_way (stream, sink))
         return false;
     sink->owner = NULL;
     return true;
@@ -302,10 +335,26 @@ is_up_to_date (const struct output_stream *stream)
     return !is_pending (stream) && !is_behind (stream) && !stream->held_length;
 }
 
-bool
-output_stream_has_unfinished (const struct output_stream *stream)
+static bool
+has_unfinished (const struct output_stream *stream)
 {
     return stream->ready < stream->length && is_up_to_date (stream);
+}
+
+/* What ends a full buffer of its writer says nothing; it comes with the next one.  A question may follow much text. */
+int64_t
+output_stream_due (const struct output_stream *stream)
+{
+    bool is_full = stream->burst >= OUTPUT_FULL_BYTES;
+    if (!has_unfinished (stream))
+        return INT64_MAX;
+    if (stream->on_terminal)
+        return stream->line_since_ms + TERMINAL_WAIT_MS;
+    if (stream->line.has_return)
+        return stream->line_since_ms + BAR_WAIT_MS;
+    if (is_full && !stream->may_ask)
+        return INT64_MAX;
+    return stream->line_since_ms + (is_full ? FULL_WAIT_MS : LINE_WAIT_MS);
 }
 
 /* Take the next bytes out of the file. */
@@ -351,8 +400,10 @@ refill_from_held (struct output_stream *stream, int64_t now_ms)
 static bool
 finish (struct output_stream *stream, struct output_sink *sink)
 {
+    bool is_plain = !stream->prefix && !stream->on_terminal; /* gets no byte more than others' lines need */
     output_stream_flush (stream, sink);
-    if (is_pending (stream) || (sink->unfinished == &stream->line && !output_sink_end_foreign_line (sink, NULL)))
+    if (is_pending (stream)
+        || (!is_plain && sink->unfinished == &stream->line && !output_sink_end_foreign_line (sink, NULL)))
         return false;
     if (stream->text != stream->least)
         return_to_least (stream);
@@ -448,6 +499,9 @@ bool
 output_stream_read (struct output_stream *stream, struct output_sink *sink, int64_t now_ms)
 {
     char bytes[OUTPUT_CHUNK_BYTES];
+    if (now_ms > stream->read_ms + PAUSE_MS)
+        stream->burst = 0;
+    stream->read_ms = now_ms;
     for (int i = 0; i < CHUNKS_AT_ONCE; i++) {
         show (stream, sink);
         if (!output_stream_can_read (stream, sink))
@@ -460,6 +514,7 @@ output_stream_read (struct output_stream *stream, struct output_sink *sink, int6
             continue;
         if (length <= 0)
             return length < 0 && errno == EAGAIN;
+        stream->burst += (size_t) length;
         take_in (stream, to, (size_t) length, directly, now_ms);
     }
     show (stream, sink);

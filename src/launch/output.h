@@ -2,6 +2,9 @@
 /* What ranks write: passed on in whole lines, with --tee into a file too and with the rank's name before each line; the
  * last lines on stderr are kept for the report.
  *
+ * An unfinished line waits for its rest, because once it is passed on, another rank's line can only end it.  Some must
+ * be shown all the same: output_stream_due() says when.
+ *
  * Where the reader of our own output is slow, ranks wait for it as they would have without us, unless there is a file:
  * then they go on, and what the reader has not got yet is read back from the file.  So memory holds one buffer for each
  * stream, which is small and grows only for a line that is being put together or, within OUTPUT_SPEED_BYTES for all,
@@ -27,6 +30,7 @@ enum {
     OUTPUT_LINE_BYTES = 1024 * 1024,   /* a longer line is passed on in pieces of that size */
     OUTPUT_POOL_BYTES = 8 * 1024 * 1024, /* what all buffers may grow by together; without it pieces are shorter */
     OUTPUT_SPEED_BYTES = 2 * 1024 * 1024, /* the part of it that may be used only to read more at once */
+    OUTPUT_FULL_BYTES = 4096,          /* what a program's own buffer holds at least */
 };
 
 /** Memory that the streams of a job share. */
@@ -48,6 +52,8 @@ struct output_stream {
     bool is_wide;  /* the last read has filled the buffer */
     struct output_line line; /* the one that is being passed on */
     int64_t line_since_ms;
+    int64_t read_ms; /* when it was last read */
+    size_t burst;    /* bytes that have come without a pause */
     char *tail;    /* [tail_capacity]; ring of the last bytes, made when the first come; grows until it is full once */
     size_t tail_capacity;
     uint64_t total; /* bytes ever */
@@ -55,7 +61,10 @@ struct output_stream {
     char *prefix;  /* before each line; NULL: lines are passed on unchanged */
     size_t prefix_done; /* bytes of it that have been put */
     bool after_return; /* its last byte was a carriage return */
-    bool on_terminal;  /* its lines go to one: carriage returns stay what they are */
+    bool keeps_returns; /* carriage returns stay what they are, though there is a prefix */
+    bool on_terminal;  /* its lines go to one; the same */
+    bool needs_reader; /* its writer is to notice it if nobody reads */
+    bool may_ask;      /* its writer reads what a user types, or a program that may wait for a question */
     bool from_terminal; /* its writer has its own terminal, and `fd` is the other side of it */
     uint64_t last_line; /* the number of its last whole line among those of the sink; `on_terminal` only */
     uint64_t run;       /* how many lines up to that one are its own, with no other's between */
@@ -85,8 +94,9 @@ bool output_stream_can_catch_up (const struct output_stream *stream, const struc
 /** Whether it holds an unfinished line the rest of which has not been written yet; otherwise it is only we who have not
  * read it. */
 bool output_stream_is_idle (const struct output_stream *stream);
-/** Whether an unfinished line is all that it holds. */
-bool output_stream_has_unfinished (const struct output_stream *stream);
+/** @return when to pass on the unfinished line that is all it holds; INT64_MAX: there is none, or not before its writer
+ * ends */
+int64_t output_stream_due (const struct output_stream *stream);
 /** Pass on an unfinished line too. */
 void output_stream_flush (struct output_stream *stream, struct output_sink *sink);
 /** No more will come: close it, and pass on all as soon as it can be. */

@@ -57,13 +57,14 @@ give_up (struct output_sink *sink, int error)
 void
 output_sink_drain (struct output_sink *sink)
 {
+    bool may_wait = sink->may_block && sink->own_fd < 0;
     while (!sink->broken && sink->count) {
         struct pollfd ready = { .fd = sink->fd, .events = POLLOUT };
-        if (sink->may_block && poll (&ready, 1, 0) != 1)
+        if (may_wait && poll (&ready, 1, 0) != 1)
             return; /* anything else that poll() says makes write() fail at once, and no event may stay unheeded */
         size_t length = OUTPUT_SINK_BYTES - sink->first;
         length = sink->count < length ? sink->count : length;
-        if (sink->may_block && length > PIPE_BUF)
+        if (may_wait && length > PIPE_BUF)
             length = PIPE_BUF;
         ssize_t written = write (sink->own_fd >= 0 ? sink->own_fd : sink->fd, sink->ring + sink->first, length);
         if (written > 0) {
@@ -121,6 +122,8 @@ output_sink_end_foreign_line (struct output_sink *sink, const struct output_line
 {
     if (!sink->unfinished || sink->unfinished == line)
         return true;
+    if (sink->unfinished->continues)
+        return false;
     const char *end = sink->unfinished->is_cut ? OUTPUT_CUT_MARK "\n" : "\n";
     if (!output_sink_put_whole (sink, end, strlen (end)))
         return false;

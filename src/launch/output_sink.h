@@ -20,6 +20,8 @@ struct output_stream;
 /** A line that a stream puts in pieces. */
 struct output_line {
     bool is_cut; /* it was too long, and a piece of it has been passed on */
+    bool has_return; /* a carriage return: a progress bar, which draws over itself */
+    bool continues; /* its rest is on its way: others wait for it */
 };
 
 struct output_sink {
@@ -55,7 +57,8 @@ size_t output_sink_put (struct output_sink *sink, const char *bytes, size_t leng
 /** The same for few bytes that must stay together.  @return false if there is no room: nothing was taken */
 bool output_sink_put_whole (struct output_sink *sink, const char *bytes, size_t length);
 
-/** Begin a new line after an unfinished one, unless that is @p line.  @return false if there is no room */
+/** Begin a new line after an unfinished one, unless that is @p line.  @return false if there is no room, or its rest is
+ * on its way */
 bool output_sink_end_foreign_line (struct output_sink *sink, const struct output_line *line);
 
 /** Put a line of our own.  @return false where it cannot be taken now: try again later */

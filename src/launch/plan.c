@@ -589,13 +589,22 @@ fill_processes (const struct draft *draft, const struct program *program, struct
     return 0;
 }
 
+/* The lines of another launcher are of all ranks. */
+static enum plan_label
+label_of (const struct settings *settings, bool outside)
+{
+    if (outside || !strcmp (settings->label, "no"))
+        return PLAN_LABEL_NO;
+    return strcmp (settings->label, "yes") ? PLAN_LABEL_AUTO : PLAN_LABEL_YES;
+}
+
 int
 plan_make (struct plan *plan, const struct config *config, const struct topology *topology,
            const struct program *program, struct fail *fail)
 {
     const struct settings *settings = &config->settings;
     struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology };
-    *plan = (struct plan){ .grace_s = settings->grace, .no_prefix = settings->no_prefix };
+    *plan = (struct plan){ .grace_s = settings->grace };
     if (when_sagemaker (settings))
         return fail_set (fail, FAIL_GENERAL, "%s is for SageMaker, but the flags choose a launch on this machine: "
                          "leave them out, or choose another --config_file", config->file);
@@ -603,6 +612,7 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
         goto error;
     plan->path = plan_path (settings, plan->world_size, topology->gpus);
     plan->outside = outside_is_wanted (plan->path, settings);
+    plan->label = label_of (settings, plan->outside);
     draft.local_ranks = plan->local_world_size;
     if (plan->outside) {
         plan->world_size = plan->local_world_size = 1;

@@ -27,6 +27,13 @@ struct plan_process {
     unsigned tee; /* what of its output bears its name and goes into files; bits of config/tee.h */
 };
 
+/** Which lines bear the number of their rank. */
+enum plan_label {
+    PLAN_LABEL_AUTO, /* those of several ranks on a terminal */
+    PLAN_LABEL_YES,
+    PLAN_LABEL_NO,
+};
+
 /** Where files of the ranks' output go.  In the names, X means what is chosen at the start. */
 struct plan_logs {
     char *base; /* the folder that holds the run's one */
@@ -47,7 +54,7 @@ struct plan {
     int64_t grace_s;
     bool gpus_are_missing; /* processes run on GPUs, and this machine has none */
     bool is_merged; /* the output goes where that of ranks on other hosts goes, too; set after plan_make() */
-    bool no_prefix; /* lines on a terminal do not bear the number of their rank */
+    enum plan_label label;
     int64_t restarts; /* so far */
     char *role;
     struct plan_logs logs;

@@ -10,12 +10,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-enum {
-    LINE_WAIT_MS = 100,        /* an unfinished line (a prompt) is passed on after that */
-    TERMINAL_LINE_WAIT_MS = 300, /* one on a terminal, where somebody may wait for a question */
-    NAMED_LINE_WAIT_MS = 1000, /* one that bears a name: another's would cut it, and a busy machine pauses ranks */
-};
-
 static struct output_stream *
 stream_of (struct job *job, int number)
 {
@@ -42,16 +36,24 @@ tell_of_incomplete (struct job *job)
     job->told_of_incomplete = output_sink_say (job->sink_of[JOB_ERR], line);
 }
 
+/* As in `| head`: without us the rank would notice, too. */
+static bool
+has_lost_reader (const struct output_stream *stream, const struct output_sink *sink)
+{
+    return stream->needs_reader && sink->broken && !sink->error;
+}
+
 void
 relay_read (struct supervisor *supervisor, int number)
 {
     struct job *job = supervisor->job;
     struct output_stream *stream = stream_of (job, number);
+    struct output_sink *sink = sink_of (job, number);
     if (stream->fd < 0)
         return;
     /* Closing takes it out of the epoll set too: no other process holds the reading end. */
-    if (!output_stream_read (stream, sink_of (job, number), clock_ms ()))
-        output_stream_end (stream, sink_of (job, number));
+    if (!output_stream_read (stream, sink, clock_ms ()) || has_lost_reader (stream, sink))
+        output_stream_end (stream, sink);
     if (stream->log.error && !job->incomplete)
         job->incomplete = &stream->log;
 }
@@ -91,18 +93,11 @@ pause_or_go_on (struct supervisor *supervisor, int number)
     stream->paused = paused;
 }
 
-static int64_t
-due_of (const struct output_stream *stream)
-{
-    int wait_ms = stream->on_terminal ? TERMINAL_LINE_WAIT_MS : stream->prefix ? NAMED_LINE_WAIT_MS : LINE_WAIT_MS;
-    return stream->line_since_ms + wait_ms;
-}
-
 /* Whether it has a line that stays unfinished, and it is not only we who have not read the rest. */
 static bool
 is_due (const struct output_stream *stream, int64_t now_ms)
 {
-    return output_stream_has_unfinished (stream) && due_of (stream) <= now_ms && output_stream_is_idle (stream);
+    return output_stream_due (stream) <= now_ms && output_stream_is_idle (stream);
 }
 
 /* The stream that is in the middle of something comes first, because the others have to wait for it; then each has its
@@ -145,8 +140,9 @@ relay_deadline (struct supervisor *supervisor, int64_t now_ms)
             return now_ms; /* there is much to read back, and signals have their turn in between */
         if (stream->fd >= 0 && stream->paused && output_stream_can_read (stream, sink_of (job, i)))
             return now_ms; /* the reader has emptied the sink since: no event would come */
-        if (output_stream_has_unfinished (stream) && due_of (stream) > now_ms && due_of (stream) < next)
-            next = due_of (stream);
+        int64_t due = output_stream_due (stream);
+        if (due > now_ms && due < next)
+            next = due;
     }
     return next;
 }

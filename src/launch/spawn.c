@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -143,8 +144,10 @@ raise_descriptor_limit (struct spawn *spawn, int ranks)
 int
 spawn_init (struct spawn *spawn, struct job *job, struct fail *fail)
 {
+    struct stat input;
     *spawn = (struct spawn){ .job = job, .null = -1, .launcher = getpid () };
     spawn->terminal = isatty (0);
+    spawn->may_ask = !fstat (0, &input) && (spawn->terminal || S_ISFIFO (input.st_mode) || S_ISSOCK (input.st_mode));
     raise_descriptor_limit (spawn, job->count);
     if (make_environment (spawn, fail))
         goto error;
@@ -238,6 +241,7 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
     struct job_rank *rank = &job->ranks[index];
     const struct plan_process *process = rank->process;
     int ends[JOB_STREAMS];
+    rank->may_ask = process->local_rank == 0 && spawn->may_ask;
     if (logs_open_streams (job, rank, ends, fail))
         return -1;
     if (process->env.count)

@@ -16,6 +16,7 @@ struct spawn {
     char *id;           /* ACCEL_JOB_ID=... */
     int null;           /* /dev/null */
     bool terminal;      /* stdin is one: the rank that reads it is in the keeper's process group */
+    bool may_ask;       /* somebody, or a program, may answer there */
     bool descriptors_raised;
     struct rlimit descriptors; /* the limit that was given to us */
     pid_t launcher;

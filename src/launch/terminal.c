@@ -53,14 +53,15 @@ terminal_open (int terminal, int columns, int ends[2])
 }
 
 char *
-terminal_prefix (int rank, int world_size, int *columns)
+terminal_prefix (int rank, int world_size, bool in_colour, int *columns)
 {
     static const char colours[] = { 6, 3, 2, 5, 4, 1 }; /* cyan, yellow, green, magenta, blue, red */
-    const char *no_color = getenv ("NO_COLOR");
+    const char *no_color = getenv ("NO_COLOR"), *term = getenv ("TERM");
+    bool is_plain = !in_colour || (no_color && *no_color) || (term && !strcmp (term, "dumb"));
     char last[16], *prefix;
     int digits = snprintf (last, sizeof last, "%d", world_size - 1);
     *columns = digits + 3;
-    int length = no_color && *no_color
+    int length = is_plain
                  ? asprintf (&prefix, "[%*d] ", digits, rank)
                  : asprintf (&prefix, "\033[3%dm[%*d]\033[0m ", colours[(size_t) rank % sizeof colours], digits, rank);
     return length < 0 ? NULL : prefix;

@@ -4,6 +4,8 @@
 #ifndef LAUNCH_TERMINAL_H
 #define LAUNCH_TERMINAL_H
 
+#include <stdbool.h>
+
 /**
  * Open a pseudo-terminal that changes no byte and is as wide as @p terminal less @p columns.
  *
@@ -13,12 +15,14 @@
 int terminal_open (int terminal, int columns, int ends[2]);
 
 /**
- * What comes before each line of @p rank: "[3] ", coloured unless the variable NO_COLOR is set and not empty.  It is
- * padded so that lines of all @p world_size ranks begin in the same column.
+ * What comes before each line of @p rank: "[3] ".  It is padded so that lines of all @p world_size ranks begin in the
+ * same column.
+ *
+ * @param in_colour  unless the variable NO_COLOR is set and not empty, or TERM says that the terminal has none
  *
  * @param[out] columns  its width on the terminal
  * @return to be freed; NULL without memory
  */
-char *terminal_prefix (int rank, int world_size, int *columns);
+char *terminal_prefix (int rank, int world_size, bool in_colour, int *columns);
 
 #endif

@@ -76,8 +76,44 @@ test_expect_success 'a line of a million bytes stays whole, though another rank 
 test_expect_success 'a longer one is cut at a marked place there, and nothing is missing' '
     rm -f half said && "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null longer.py 3000000 >got &&
     [ "$(sed "s/aaa*/A/; s/bbb*/B/" got | tr "\n" ,)" = \
-      "[default0]:A [accelerate: long line, continued below],[default1]:word,[default0]:AB," ] &&
+      "[default0]:A [accelerate: long line, continued below],[default1]:word,[default0]:B," ] &&
     [ "$(sed "s/^.default[01].://; s/ .accelerate.*//; s/word//" got | tr -cd ab | wc -c)" = 3000000 ]'
+
+# Buffers of 4096 bytes end in the middle of lines, and ranks write them in turns.
+cat >torn.py <<'EOF'
+import os, sys, time
+rank = os.environ["RANK"]
+line = f"rank {rank} ".encode () + b"x" * 80 + b"\n"
+left = line * 2000
+open ("up" + rank, "w")
+while not (os.path.exists ("up0") and os.path.exists ("up1")): time.sleep (0.01)
+for i in range (0, len (left), 4096):
+    os.write (1, left[i:i + 4096])
+    if i % 5 == 0: time.sleep (0.001)
+EOF
+# all_whole FILE PATTERN: 4000 lines of two ranks
+all_whole () {
+    [ "$(grep -cE "$2" "$1")" = 4000 ] && [ "$(wc -l <"$1")" = 4000 ]
+}
+test_expect_success 'lines stay whole in a file, a pipe, and one for both streams' '
+    rm -f up? && "$accelerate" launch --quiet $two torn.py >got && all_whole got "^rank [01] x{80}\$" && rm up? &&
+    { "$accelerate" launch --quiet $two torn.py; echo $? >status; } | cat >got && [ "$(cat status)" = 0 ] &&
+    all_whole got "^rank [01] x{80}\$" && rm up? &&
+    "$accelerate" launch --quiet $two torn.py >got 2>&1 && all_whole got "^rank [01] x{80}\$"'
+test_expect_success '--label yes: each line bears its rank, without a terminal too, and for one rank' '
+    rm -f up? && "$accelerate" launch --quiet --label yes $two torn.py >got && all_whole got "^\[[01]\] rank [01] x{80}\$" &&
+    ! grep -E "^\[0\] rank 1|^\[1\] rank 0" got &&
+    "$accelerate" launch --quiet --label yes --cpu --num_processes 1 sh -c "echo out; echo err >&2" >got 2>err &&
+    [ "$(cat got err)" = "[0] out
+[0] err" ]'
+test_expect_success 'bytes of one rank pass unchanged, and those of two, whatever they are' '
+    head -c 300000 /dev/urandom >random && "$accelerate" launch --quiet --cpu --num_processes 1 cat random >got && cmp random got &&
+    "$accelerate" launch --quiet $two sh -c "[ \$RANK = 1 ] || cat random" >got && cmp random got'
+test_expect_success 'a rank notices that nobody reads its output' '
+    { timeout $patience "$accelerate" launch $two sh -c "[ \$RANK = 1 ] && exec sleep 1000; exec yes" 2>err; echo $? >status; } |
+        head -n 1 >got && [ "$(cat got)" = y ] && [ "$(cat status)" = 141 ] && grep "rank 0 .* was killed by signal 13" err'
+test_expect_success 'closed streams of the launcher are not those of a reader that has gone' '
+    "$accelerate" launch --quiet $two sh -c "echo word; echo word >&2; echo >ran\$RANK" >&- 2>&- && [ -e ran0 ] && [ -e ran1 ]'
 
 # stand_still OPTION...: all ranks are gone, their lines are in files and on their way, and the launcher waits
 stand_still () {

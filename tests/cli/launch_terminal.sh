@@ -72,13 +72,21 @@ test_expect_success 'ranks still have a terminal, as wide as what is left of the
     on_terminal "$accelerate" launch --quiet --cpu --num_processes 11 ./is_terminal && plain >got &&
     grep "^\[10\] a terminal of 75 columns" got'
 
-test_expect_success 'no prefix: for one rank, with --no_prefix, with no_prefix in the file' '
+test_expect_success 'no label: for one rank, with --label no, with label in the file' '
     on_terminal "$accelerate" launch --quiet --cpu --num_processes 1 echo hello && printf "hello\r\n" >want &&
     cmp screen want &&
-    on_terminal "$accelerate" launch --no_prefix $two echo hello && printf "hello\r\nhello\r\n" >want &&
+    on_terminal "$accelerate" launch --label no $two echo hello && printf "hello\r\nhello\r\n" >want &&
     cmp screen want &&
-    echo "no_prefix: true" >file.yaml &&
+    echo "label: no" >file.yaml &&
     on_terminal "$accelerate" launch --config_file file.yaml $two echo hello && cmp screen want'
+
+test_expect_success 'lines are never joined without labels, either, and ranks still have a terminal' '
+    rm -f begun whole && LATER=2 on_terminal "$accelerate" launch --label no $two ./meet && plain >got &&
+    grep -x "one half, " got && grep -x "a whole line" got && grep -x "other half" got &&
+    on_terminal "$accelerate" launch --label no $two ./is_terminal && plain >got &&
+    [ "$(grep -cx "a terminal of 80 columns" got)" = 2 ]'
+test_expect_success 'no colours on a terminal that has none' '
+    TERM=dumb on_terminal "$accelerate" launch $two echo hello && ! grep "$escape" screen && grep "^\[1\] hello" screen'
 
 test_expect_success 'what is no terminal gets bytes as they came' '
     on_terminal --errors err "$accelerate" launch $two sh -c "echo hello >&2; echo out" && grep -x hello err &&

@@ -46,6 +46,24 @@ test_expect_success 'a large output comes through whole' '
     launch --hosts host1,host2 sh -c "seq 200000" >out 2>err && test "$(wc -l <out)" -eq 400000 &&
     test "$(sort -n out | uniq | wc -l)" -eq 200000
 '
+cat >torn.py <<'EOF'
+import os, time
+rank = os.environ["RANK"]
+long = b"rank " + rank.encode () + b" " + b"y" * 50000 + b"\n"
+text = (b"rank " + rank.encode () + b" " + b"x" * 80 + b"\n") * 1000 + long
+for i in range (0, len (text), 4096):
+    os.write (1, text[i:i + 4096])
+    if i % 5 == 0: time.sleep (0.001)
+time.sleep (1.5 * int (rank == "0"))
+os.write (1, b"end " + rank.encode ())
+EOF
+test_expect_success 'lines stay whole, whatever their length and the buffers of the ranks' '
+    launch --hosts host1:2,host2:2,host3:1 torn.py >out 2>err && [ "$(wc -l <out)" = 5009 ] &&
+    [ "$(grep -cE "^rank [0-4] x{80}\$" out)" = 5000 ] && [ "$(sed "s/yyy*/Y/" out | grep -c "^rank [0-4] Y\$")" = 5 ] &&
+    [ "$(grep -c "^end [0-4]\$" out)" = 5 ] &&
+    launch --quiet --label yes --hosts host1,host2 echo word >out && [ "$(sort out)" = "[0] word
+[1] word" ]
+'
 test_expect_success 'the environment and the folder go along; nothing of it is in an argument' '
     SECRET_OF_TEST=hidden && export SECRET_OF_TEST &&
     launch --hosts host1,host2 sh -c "echo \$SECRET_OF_TEST; pwd; ps -e -o args >args.\$RANK" >out 2>err &&

@@ -139,7 +139,7 @@ LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 TEST = '#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n# %s\n. "${srcdir:-.}/tests/testlib.sh"\n\n%s\ntest_done\n'
 
 OPTION = [
-    Step("the row", [before("src/config/options.c", '    { .key = "no_prefix"', '''
+    Step("the row", [before("src/config/options.c", '    { .key = "label"', '''
     { .key = "niceness", OPT_INT (niceness, 0, 19), .dflt = "0", .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "N",
       .help = "niceness of the processes",

@@ -173,6 +173,43 @@ read_text (int fd, char text[READ_BYTES])
     return text;
 }
 
+/* Host "a" is in the middle of a line that is too long for one frame; then it is lost. */
+static void
+test_parts (struct play plays[2], struct output_sink *sink, int reader)
+{
+    struct output_sink *const sinks[LINK_STREAMS] = { sink, sink };
+    static const struct {
+        const char *sent, *shown, *about;
+        enum wire_type type;
+        int who;
+    } steps[] = {
+        { "long", "long", "the first part of a long line", WIRE_OUT_PART, 0 },
+        { "", "", "a line of another host waits for the rest", WIRE_OUT, 1 },
+        { " line\n", " line\n", "which comes", WIRE_OUT, 0 },
+        { "", "two\n", "then it is shown", WIRE_OUT, 1 },
+        { "lost", "lost", "the first part of another", WIRE_OUT_PART, 0 },
+    };
+    char text[READ_BYTES];
+    put_bytes (&plays[1].sent, WIRE_OUT, "two\n");
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        struct play *play = &plays[steps[i].who];
+        if (*steps[i].sent)
+            put_bytes (&play->sent, steps[i].type, steps[i].sent);
+        deliver_all (play);
+        link_pass_on (&play->link, sinks);
+        output_sink_drain (sink);
+        is_text (read_text (reader, text), steps[i].shown, steps[i].about);
+    }
+    ok (!output_sink_say (sink, "ours"), "a line of the head waits, too");
+    enum link_state state = plays[0].link.state;
+    plays[0].link.state = LINK_LOST;
+    link_pass_on (&plays[0].link, sinks);
+    plays[0].link.state = state;
+    ok (output_sink_say (sink, "ours"), "not after the end of the host");
+    output_sink_drain (sink);
+    is_text (read_text (reader, text), "\nours\n", "on a line of its own");
+}
+
 static void
 test_output (void)
 {
@@ -182,7 +219,7 @@ test_output (void)
     struct output_sink *const sinks[LINK_STREAMS] = { &sink, &sink };
     int ends[2];
     char text[READ_BYTES];
-    if (pipe2 (ends, O_CLOEXEC) || output_sink_init (&sink, ends[1], "standard output", &fail))
+    if (pipe2 (ends, O_CLOEXEC | O_NONBLOCK) || output_sink_init (&sink, ends[1], "standard output", &fail))
         return;
     for (int i = 0; i < 2; i++)
         begin (&plays[i], i ? "b" : "a");
@@ -201,6 +238,7 @@ test_output (void)
         "the agent is told what was passed on");
     link_pass_on (&plays[1].link, sinks);
     ok (used == length && answer->length == length, "once");
+    test_parts (plays, &sink, ends[0]);
     for (int i = 0; i < 2; i++)
         end (&plays[i]);
     output_sink_release (&sink);

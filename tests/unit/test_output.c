@@ -554,6 +554,46 @@ test_names (void)
     close_all (&stream, writer);
 }
 
+/* Two streams without names: what rank 0 ("a") and 1 ("b") write in turns, and what comes out. */
+static void
+test_unfinished (void)
+{
+    static const struct {
+        const char *written[4], *shown, *about;
+    } cases[] = {
+        { { "begun", "whole\n", " and ended\n" }, "begun\nwhole\n and ended\n", "a shown line ends before another" },
+        { { "begun", "", ", goes on", "whole\n" }, "begun, goes on\nwhole\n", "what continues a shown line is shown" },
+        { { "begun", "", "!\nnext", "whole\n" }, "begun!\nwhole\nnext", "but not what follows it" },
+        { { "\r10 %", "whole\n", "\r20 %" }, "\r10 %\nwhole\n\r20 %", "a bar ends before a line" },
+        { { "\r10 %", "\r11 %", "\r20 %" }, "\r10 %\r11 %\r20 %", "bars draw over each other" },
+        { { "loss ", "\r11 %", "0.5\n" }, "loss \n\r11 %\n0.5\n", "but not over the beginning of a line" },
+        { { "a\r\nb\r\n", "whole\n" }, "a\r\nb\r\nwhole\n", "lines that end with both" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct output_stream streams[2] = { { 0 }, { .fd = -1, .log.fd = -1 } };
+        struct output_pool pool;
+        int writers[2], ends[2];
+        open_all (&streams[0], &pool, OUTPUT_POOL_BYTES, &writers[0]);
+        ok (!pipe2 (ends, O_NONBLOCK) && !output_stream_init (&streams[1], ends[0], &pool, NULL), "another stream");
+        writers[1] = ends[1];
+        for (int turn = 0; turn < 4 && cases[i].written[turn]; turn++) {
+            struct output_stream *stream = &streams[turn % 2];
+            put (writers[turn % 2], stream, cases[i].written[turn]);
+            if (turn == 0 || stream->line.has_return)
+                output_stream_flush (stream, &sink);
+        }
+        for (int j = 0; j < 2; j++)
+            output_stream_end (&streams[j], &sink);
+        output_sink_drain (&sink);
+        take ();
+        got[got_length] = '\0';
+        is_text (got, cases[i].shown, cases[i].about);
+        close (writers[1]);
+        output_stream_release (&streams[1]);
+        close_all (&streams[0], writers[0]);
+    }
+}
+
 /* A line of which a part is in the queue is not interrupted, though the other one's would fit. */
 static void
 test_turns (void)
@@ -670,6 +710,7 @@ main (void)
     test_losses ();
     test_shrinks ();
     test_names ();
+    test_unfinished ();
     test_turns ();
     if (getenv ("TSAN_OPTIONS") == NULL) {
         test_gap ();

@@ -184,22 +184,39 @@ test_just_in_time (void)
     }
 }
 
-/* An unfinished line, such as a prompt, comes out after a moment; one with a name, later. */
+/* An unfinished line comes out after a moment: soon if it is a progress bar, later if it may be a question.  The end of
+ * a full buffer waits for its rest, unless a question may be in it. */
 static void
 test_prompts (void)
 {
-    for (int named = 0; named < 2; named++) {
+    static char full[OUTPUT_FULL_BYTES + 1];
+    memset (full, 'x', OUTPUT_FULL_BYTES);
+    const struct {
+        const char *text, *prefix, *shown, *about;
+        bool on_terminal, may_ask;
+        int after_ms;
+    } cases[] = {
+        { "how many? ", NULL, "how many? ", "a question", false, false, 1000 },
+        { "how many? ", "[name]:", "[name]:how many? \n", "one with a name", false, false, 1000 },
+        { "how many? ", "[0] ", "[0] how many? \n", "one on a terminal", true, false, 300 },
+        { "how many? ", NULL, "how many? \n", "the same without a label", true, false, 300 },
+        { "\r10 %", NULL, "\r10 %", "a bar", false, false, 100 },
+        { full, NULL, full, "a full buffer", false, false, 20000 - 10 },
+        { full, NULL, full, "a full buffer of a rank that reads", false, true, 10000 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make_world ();
-        at_text (10, WRITE, 0, "how many? ");
-        end_all (5000);
-        if (named)
-            the_job.ranks[0].streams[JOB_OUT].prefix = strdup ("[name]:");
+        struct output_stream *stream = &the_job.ranks[0].streams[JOB_OUT];
+        at_text (10, WRITE, 0, cases[i].text);
+        end_all (20000);
+        stream->prefix = cases[i].prefix ? strdup (cases[i].prefix) : NULL;
+        stream->on_terminal = cases[i].on_terminal;
+        stream->may_ask = cases[i].may_ask;
         run_world ();
         int64_t after = world.first_got_ms - BEGIN_MS;
-        ok (after == 10 + (named ? 1000 : 100), "an unfinished line, named: %d, comes after %lld ms", named,
-            (long long) after);
-        is_text (world.got[JOB_OUT].text, named ? "[name]:how many? \n" : "how many? ", "as it should be");
-        end_world ("a prompt");
+        ok (after == 10 + cases[i].after_ms, "%s is shown after %lld ms", cases[i].about, (long long) after);
+        is_text (world.got[JOB_OUT].text, cases[i].shown, "as it should be");
+        end_world (cases[i].about);
     }
     make_world ();
     write_text (&world.ranks[0], JOB_OUT, "be");

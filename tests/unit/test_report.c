@@ -184,7 +184,7 @@ test_streams (void)
         int count;
         unsigned tee;
         bool out, err, is_named;
-    } cases[] = { { 1, 0, false, false, false }, { 2, 0, false, true, false }, { 1, 3, true, true, true },
+    } cases[] = { { 1, 0, false, false, false }, { 2, 0, true, true, false }, { 1, 3, true, true, true },
                   { 2, 1, true, true, false } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int ends[JOB_STREAMS];
