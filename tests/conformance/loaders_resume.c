@@ -105,15 +105,15 @@ begin (const struct kind *kind, struct loading *loading, struct note *note)
     check (note->whole_count == count, "%s: epochs of %zu and %zu samples", kind->name, count, note->whole_count);
 }
 
-/* torch's RandomSampler takes its seed from the default generator on one process, and draws from one of its own where
- * there are several: on another number of processes the next epoch is another. */
+/* torch's RandomSampler takes its seed from the default generator on one process, which the program has to put back,
+ * and draws from one of its own where there are several.  A run that is continued keeps to what it began with. */
 static void
 check_next_epoch (const struct kind *kind, struct loading *loading, const struct note *note, const char *what)
 {
     int64_t next[MOST];
     size_t count = 0;
     gather_samples (loading, SIZE_MAX, next, &count, MOST);
-    if (!strcmp (kind->name, "random") && (size == 1 || note->begun_on == 1))
+    if (!strcmp (kind->name, "random") && note->begun_on == 1)
         return;
     if (!strcmp (kind->name, "dispatched-random")) /* from rank 0's default generator, which is the program's to keep */
         return;

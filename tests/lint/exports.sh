@@ -22,15 +22,16 @@ test_expect_success 'every declaration has a comment' \
             NF { if (!more) last = \$0; more = /[\\\\]\$/ }' \
         '$srcdir'/include/accel/*.h | grep ."
 # Other flags than the default ones give other sizes, clang unrolls more, and instrumented code is larger.  What programs pay for beyond this
-# are the engines that were chosen at configure time.  It was 700 KiB before checkpoints read and wrote tensors on GPUs, and programs chose streams.
+# are the engines that were chosen at configure time.  It was 700 KiB before checkpoints read and wrote tensors on GPUs, and programs chose streams;
+# 740 KiB before a run could be resumed with other numbers of passes and processes.
 engines=$(find "$builddir/src/lib/engines" -path "*/.libs/*.o" -exec size {} + | awk "{ sum += \$1 + \$2 } END { print sum + 0 }")
-limit=$((740 * 1024 + engines))
+limit=$((760 * 1024 + engines))
 flags=$(sed -n 's/^CFLAGS = //p' "$builddir/Makefile") extra=$(sed -n 's/^\(SAN\|COVERAGE\)_CFLAGS = //p' "$builddir/Makefile")
 if [ "$flags" = '-g -O2' ] && grep -q '^CC = gcc' "$builddir/Makefile" && [ -z "$(echo $extra)" ] && nm "$library" | grep -q kernels_avx512; then
-    test_expect_success 'stripped and without engines, libaccel takes less than 740 KiB' \
+    test_expect_success 'stripped and without engines, libaccel takes less than 760 KiB' \
         "strip -s -o stripped '$library' && test \"\$(wc -c <stripped)\" -lt $limit"
 else
-    test_skip 'stripped and without engines, libaccel takes less than 740 KiB' 'measured with gcc, its default CFLAGS and on x86-64'
+    test_skip 'stripped and without engines, libaccel takes less than 760 KiB' 'measured with gcc, its default CFLAGS and on x86-64'
 fi
 test_expect_success 'libaccel links nothing but the C library' \
     "! readelf -d '$library' | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' |

@@ -25,7 +25,7 @@ enum accel_status
 drawing_make_persistent (struct accel_loader *loader, struct accel_error *err)
 {
     struct drawing *drawing = &loader->drawing;
-    if (!share_is_dealt (loader) || !drawing->sampler || !sampler_wants_generator (drawing->sampler))
+    if (!share_is_dealt (loader) || drawing->seeds || !drawing->sampler || !sampler_wants_generator (drawing->sampler))
         return ACCEL_OK;
     uint64_t seed = (uint64_t) accel_generator_random (accel_default_generator ());
     enum accel_status status = accel_generator_create (&drawing->persistent, seed, err);
@@ -46,16 +46,52 @@ drawing_drop_persistent (struct accel_loader *loader)
 }
 
 enum accel_status
+drawing_continue (struct accel_loader *loader, enum epoch_source source, struct accel_error *err)
+{
+    struct drawing *drawing = &loader->drawing;
+    if (!source || !drawing->sampler || !(drawing->persistent || sampler_wants_generator (drawing->sampler)))
+        return ACCEL_OK;
+    drawing->seeds = source == EPOCH_SEEDED;
+    if (drawing->seeds)
+        drawing_drop_persistent (loader);
+    if (drawing->seeds || drawing->persistent)
+        return ACCEL_OK;
+    enum accel_status status = accel_generator_create (&drawing->persistent, 0, err); /* the state has its numbers */
+    if (!status)
+        sampler_set_generator (drawing->sampler, drawing->persistent);
+    return status;
+}
+
+bool
+drawing_seeds (const struct accel_loader *loader)
+{
+    const struct accel_sampler *sampler = loader->drawing.sampler;
+    return sampler && sampler_source (sampler) && !sampler_generator (sampler);
+}
+
+/* Several processes draw from rank 0's default generator, as the one process did that began the run. */
+static bool
+seeds_together (const struct accel_loader *loader)
+{
+    return loader->object.owner && share_is_dealt (loader) && loader->drawing.seeds;
+}
+
+enum accel_status
 drawing_agree (struct accel_loader *loader, const struct comm_site *site, struct accel_error *err)
 {
     struct accel *acc = loader->object.owner;
     struct accel_generator *generator = drawing_generator (loader);
     enum accel_status status = ACCEL_OK;
-    if (acc && loader->share.processes > 1 && loader->options.synchronize_rng)
+    /* Not where an epoch goes on: all ranks have gone on from what they agreed on when it began. */
+    if (acc && loader->share.processes > 1 && loader->options.synchronize_rng && !loader->place.base_seed_drawn)
         status = accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_TORCH, NULL, err);
     if (!status && acc && generator && share_is_dealt (loader))
         status = accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_GENERATOR, generator, err);
-    return status;
+    if (status || !seeds_together (loader))
+        return status;
+    loader->drawing.agreed = *accel_default_generator ();
+    return accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_GENERATOR, &loader->drawing.agreed,
+                                           err);
 }
 
 /* torch's loaders draw a number for their workers before the sampler draws anything; from the loader's generator, which
@@ -119,6 +155,24 @@ draw_order_again (struct accel_loader *loader, struct accel_error *err)
     return status;
 }
 
+/* Rank 0's default generator goes on behind the order; the others' only behind the base seed, as in any epoch. */
+static enum accel_status
+draw_together (struct accel_loader *loader, struct accel_error *err)
+{
+    struct accel_generator *shared = accel_default_generator (), kept = *shared;
+    *shared = loader->drawing.agreed;
+    loader->place.epoch_source = EPOCH_SEEDED;
+    accel_generator_get_state (shared, loader->place.epoch_state);
+    drawing_draw_base_seed (loader);
+    enum accel_status status = draw_order (loader, err);
+    if (!loader->share.process)
+        return status;
+    *shared = kept;
+    if (base_seed_generator (loader) == shared)
+        drawing_draw_base_seed (loader);
+    return status;
+}
+
 enum accel_status
 drawing_make_order (struct accel_loader *loader, struct accel_error *err)
 {
@@ -129,6 +183,8 @@ drawing_make_order (struct accel_loader *loader, struct accel_error *err)
     place->restored = false;
     if (again)
         return draw_order_again (loader, err);
+    if (seeds_together (loader))
+        return draw_together (loader, err);
     place->epoch_source = !generator ? EPOCH_FIXED : sampler_generator (sampler) ? EPOCH_DRAWN : EPOCH_SEEDED;
     if (generator)
         accel_generator_get_state (generator, place->epoch_state);

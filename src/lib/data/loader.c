@@ -311,6 +311,7 @@ loader_release (struct accel_loader *loader, struct accel_error *err)
     pass_end (loader);
     enum accel_status status = loader_share (loader, NULL, 1, 0, err);
     drawing_drop_persistent (loader);
+    loader->drawing.seeds = false;
     return status;
 }
 
@@ -452,6 +453,29 @@ size_t
 accel_loader_length (const struct accel_loader *loader)
 {
     return loader ? loader->source->length (loader) : 0;
+}
+
+/* The list has the latest first. */
+uint64_t
+loader_number (const struct accel *acc, const struct accel_loader *loader)
+{
+    uint64_t number = 0;
+    for (const struct object *object = acc && loader ? prepared_first (acc, kind_of_loader) : NULL; object;
+         object = prepared_next (object, kind_of_loader))
+        number = object == &loader->object ? 1 : number + (number > 0);
+    return number;
+}
+
+struct accel_loader *
+loader_at (const struct accel *acc, uint64_t number)
+{
+    for (struct object *object = acc && number ? prepared_first (acc, kind_of_loader) : NULL; object;
+         object = prepared_next (object, kind_of_loader)) {
+        struct accel_loader *loader = (struct accel_loader *) (void *) object;
+        if (loader_number (acc, loader) == number)
+            return loader;
+    }
+    return NULL;
 }
 
 bool

@@ -22,6 +22,12 @@ enum accel_status loader_release (struct accel_loader *loader, struct accel_erro
 enum accel_status loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, size_t process,
                                 struct accel_error *err);
 
+/** The number of a prepared loader, from 1 on in the order of accel_prepare(), and the loader that has it; 0: none. @{
+ */
+uint64_t loader_number (const struct accel *acc, const struct accel_loader *loader);
+struct accel_loader *loader_at (const struct accel *acc, uint64_t number);
+/** @} */
+
 /** @return whether a batch of all processes together, and not of each, is as large as the options say. */
 bool loader_splits_batches (const struct accel_loader *loader);
 

@@ -93,6 +93,8 @@ struct drawing {
     struct accel_sampler *sampler;      /* the program's, or ours; NULL for streams and batch samplers */
     bool owns_sampler;
     struct accel_generator *persistent; /* made for a RandomSampler that is shared by several processes */
+    bool seeds; /* not that: the run was begun by one process, which seeds each order from its default generator */
+    struct accel_generator agreed; /* rank 0's default generator, for that */
     struct accel_generator *base_seed;  /* torch's base seed is drawn from it; NULL: from the default generator */
 };
 
@@ -193,6 +195,16 @@ enum accel_status drawing_make_persistent (struct accel_loader *loader, struct a
 
 /** Take it away from the sampler, and free it. */
 void drawing_drop_persistent (struct accel_loader *loader);
+
+/**
+ * Draw orders as the run does that is continued, with whatever number of processes it began: from a generator that goes
+ * on from epoch to epoch (EPOCH_DRAWN), or seeding each from the default one (EPOCH_SEEDED).  The program's own
+ * generator stays.
+ */
+enum accel_status drawing_continue (struct accel_loader *loader, enum epoch_source source, struct accel_error *err);
+
+/** @return whether orders are seeded from the default generator. */
+bool drawing_seeds (const struct accel_loader *loader);
 
 /** Agree on random numbers, collectively, as Accelerate does at the beginning of an epoch. */
 enum accel_status drawing_agree (struct accel_loader *loader, const struct comm_site *site, struct accel_error *err);

@@ -15,6 +15,10 @@
 /* The first that could be had did not say whether its epoch had begun. */
 enum { STATE_VERSION = 0x4c530003, STATE_VERSION_WITHOUT_BEGUN = 0x4c530002 };
 
+/* Bits of has_generator.  Later epochs are seeded from the default generator, which a state between two epochs has to
+ * say, too. */
+enum { STATE_SOURCE = 3, STATE_SEEDS = 8 };
+
 static uint64_t
 checksum (const struct accel_loader_state *state)
 {
@@ -46,6 +50,8 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
     }
     if (running || place->base_seed_drawn)
         state->has_generator |= ACCEL_LOADER_STATE_BEGUN;
+    if (drawing_seeds (loader) && (state->has_generator & STATE_SOURCE) != EPOCH_DRAWN)
+        state->has_generator |= STATE_SEEDS;
     state->checksum = checksum (state);
     return ACCEL_OK;
 }
@@ -55,7 +61,7 @@ static bool
 has_begun (const struct accel_loader_state *state)
 {
     if (state->version == STATE_VERSION_WITHOUT_BEGUN)
-        return state->position || state->has_generator == EPOCH_SEEDED;
+        return state->position || state->has_generator == EPOCH_SEEDED; /* it has no other bits */
     return state->has_generator & ACCEL_LOADER_STATE_BEGUN;
 }
 
@@ -71,7 +77,8 @@ check_state (const struct accel_loader *loader, const struct accel_loader_state 
              struct accel_error *err)
 {
     bool known = state->version == STATE_VERSION || state->version == STATE_VERSION_WITHOUT_BEGUN;
-    if (!known || source >= EPOCH_SOURCES || state->position > PTRDIFF_MAX)
+    uint32_t bits = STATE_SOURCE | ACCEL_LOADER_STATE_BEGUN | STATE_SEEDS;
+    if (!known || source >= EPOCH_SOURCES || state->has_generator & ~bits || state->position > PTRDIFF_MAX)
         return accel_fail (err, ACCEL_ERR_FORMAT, "not a loader state, or from a different release");
     if (state->checksum != checksum (state))
         return accel_fail (err, ACCEL_ERR_FORMAT, "the loader state is damaged: its checksum is wrong");
@@ -96,9 +103,11 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
 {
     if (!loader || !state)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "state" : "loader");
-    uint32_t source = state->has_generator
-                      & (state->version == STATE_VERSION ? ~(uint32_t) ACCEL_LOADER_STATE_BEGUN : ~UINT32_C (0));
+    uint32_t source = state->has_generator & STATE_SOURCE;
     enum accel_status status = check_state (loader, state, source, err);
+    bool seeds = state->has_generator & STATE_SEEDS;
+    if (!status)
+        status = drawing_continue (loader, seeds ? EPOCH_SEEDED : (enum epoch_source) source, err);
     if (status)
         return status;
     if (loader->object.owner)
@@ -127,7 +136,7 @@ loader_save (const struct object *object, struct accel_state_dict *state)
     accel_state_dict_set_uint64 (state, "seed", place.seed);
     accel_state_dict_set_uint64 (state, "position", place.position);
     accel_state_dict_set_uint64 (state, "has_generator", place.has_generator);
-    if (place.has_generator & ~(uint32_t) ACCEL_LOADER_STATE_BEGUN)
+    if (place.has_generator & STATE_SOURCE)
         accel_state_dict_set_bytes (state, "generator", place.generator, sizeof place.generator);
 }
 
@@ -150,7 +159,7 @@ loader_load (struct object *object, const struct accel_state_dict *state, struct
         return accel_fail (err, ACCEL_ERR_FORMAT, "not a loader state, or from a different release");
     place.version = (uint32_t) version;
     place.has_generator = (uint32_t) has_generator;
-    if (!status && (has_generator & ~(uint64_t) ACCEL_LOADER_STATE_BEGUN))
+    if (!status && has_generator & STATE_SOURCE)
         status = accel_state_dict_get_bytes (state, "generator", place.generator, sizeof place.generator, err);
     place.checksum = checksum (&place);
     return status ? status : accel_loader_set_state ((struct accel_loader *) (void *) object, &place, err);

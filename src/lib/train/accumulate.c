@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/data/active.h"
+#include "lib/data/loader.h"
 #include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
 #include "lib/train/model_object.h"
@@ -56,7 +57,7 @@ open_accumulation (struct part *part, const struct accel *acc, const struct acce
                    struct accel_error *err)
 {
     struct accumulation *accumulation = (struct accumulation *) (void *) part;
-    (void) acc;
+    accumulation->acc = acc;
     enum accel_status status = read_steps (accumulation, options, err);
     return status ? status : read_clipping (accumulation, err);
 }
@@ -67,18 +68,64 @@ release_accumulation (struct part *part)
     ((struct accumulation *) (void *) part)->micro_step = 0;
 }
 
+struct step_shape
+step_shape_of (const struct accel *acc, const struct accel_loader *loader)
+{
+    return (struct step_shape){ .loader = loader_number (acc, loader),
+                                .samples = accel_loader_total_batch_size (loader),
+                                .passes = accel_gradient_accumulation_steps (acc) };
+}
+
+void
+step_shape_save (const struct step_shape *shape, struct accel_state_dict *state)
+{
+    accel_state_dict_set_uint64 (state, "loader", shape->loader);
+    accel_state_dict_set_uint64 (state, "samples_per_pass", shape->samples);
+    accel_state_dict_set_uint64 (state, "passes", shape->passes);
+}
+
+enum accel_status
+step_shape_load (struct step_shape *shape, const struct accel_state_dict *state, struct accel_error *err)
+{
+    enum accel_status status = accel_state_dict_get_uint64 (state, "loader", &shape->loader, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "samples_per_pass", &shape->samples, err);
+    return status ? status : accel_state_dict_get_uint64 (state, "passes", &shape->passes, err);
+}
+
 static void
 save_accumulation (const struct part *part, struct accel_state_dict *state)
 {
     const struct accumulation *accumulation = (const struct accumulation *) (const void *) part;
     accel_state_dict_set_uint64 (state, "step", accumulation->micro_step);
     accel_state_dict_set_bool (state, "sync_gradients", !accumulation->accumulating);
+    step_shape_save (&accumulation->shape, state);
 }
 
+/* In the middle of a step, the passes that are missing have to be like those that are done. */
+static enum accel_status
+check_shape (const struct accumulation *accumulation, const struct step_shape *then, uint64_t micro_step,
+             struct accel_error *err)
+{
+    const struct accel *acc = accumulation->acc;
+    struct step_shape now = step_shape_of (acc, loader_at (acc, then->loader));
+    if (then->passes == now.passes && (!then->loader || then->samples == now.samples))
+        return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_INVALID,
+                       "the state was saved after %llu of %llu passes of %llu samples that make up a step, but now a "
+                       "step has %llu passes of %llu: resume with those numbers, or save when accel_sync_gradients() "
+                       "is true",
+                       (unsigned long long) (micro_step % then->passes), (unsigned long long) then->passes,
+                       (unsigned long long) then->samples, (unsigned long long) now.passes,
+                       (unsigned long long) now.samples);
+}
+
+/* Between two steps, counting begins anew if a step has another number of passes than it had. */
 static enum accel_status
 load_accumulation (struct part *part, const struct accel_state_dict *state, struct accel_error *err)
 {
     struct accumulation *accumulation = (struct accumulation *) (void *) part;
+    struct step_shape then = { .passes = accel_gradient_accumulation_steps (accumulation->acc) };
     uint64_t step;
     bool sync_gradients;
     if (!state)
@@ -86,10 +133,17 @@ load_accumulation (struct part *part, const struct accel_state_dict *state, stru
     enum accel_status status = accel_state_dict_get_uint64 (state, "step", &step, err);
     if (!status)
         status = accel_state_dict_get_bool (state, "sync_gradients", &sync_gradients, err);
+    if (!status && accel_state_dict_has (state, "passes"))
+        status = step_shape_load (&then, state, err);
+    then.passes += !then.passes; /* no pass was made */
+    if (!status && !sync_gradients)
+        status = check_shape (accumulation, &then, step, err);
     if (status)
         return status;
-    accumulation->micro_step = step;
+    bool same = then.passes == accel_gradient_accumulation_steps (accumulation->acc);
+    accumulation->micro_step = same ? step : 0;
     accumulation->accumulating = !sync_gradients;
+    accumulation->loaded = true;
     return ACCEL_OK;
 }
 
@@ -116,7 +170,13 @@ accel_set_gradient_accumulation_steps (struct accel *acc, uint32_t num_steps, st
 {
     if (!acc || !num_steps)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s", __func__, acc ? "num_steps is 0" : "acc is NULL");
-    accumulation_of (acc)->options.num_steps = num_steps;
+    struct accumulation *its = accumulation_of (acc);
+    if (its->loaded && num_steps != accel_gradient_accumulation_steps (acc))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "%s: num_steps changes from %u to %u between accel_load_state and the first pass: call it "
+                           "before accel_load_state, which continues with this number", __func__,
+                           accel_gradient_accumulation_steps (acc), num_steps);
+    its->options.num_steps = num_steps;
     return ACCEL_OK;
 }
 
@@ -138,9 +198,11 @@ static void
 next_pass (struct accel *acc)
 {
     struct accumulation *its = accumulation_of (acc);
+    its->loaded = false;
     bool ends = !its->options.without_dataloader && accel_loader_end_of_dataloader (loader_active (acc));
     its->micro_step = ends ? 0 : its->micro_step + 1;
     its->accumulating = its->micro_step % accel_gradient_accumulation_steps (acc) != 0;
+    its->shape = step_shape_of (acc, loader_active (acc));
 }
 
 /* The models up to the end mark, each of which has to be one of @p acc's. */

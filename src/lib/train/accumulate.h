@@ -7,12 +7,25 @@
 
 #include "lib/base/object.h"
 #include "lib/state/part.h"
+#include "lib/state/state_dict.h"
+
+struct accel_loader;
+
+/** What a step consists of: so many passes over so many samples of all processes. */
+struct step_shape {
+    uint64_t loader;  /* its number among those prepared, from 1; 0: none is running, and nothing known */
+    uint64_t samples; /* of a pass */
+    uint64_t passes;
+};
 
 struct accumulation {
     struct part part;
+    const struct accel *acc;
     struct accel_gradient_accumulation options;
     bool accumulating;        /* gradients stay as they are in this step: Accelerate's `not sync_gradients` */
     uint64_t micro_step;      /* backward passes since the end of a loader */
+    struct step_shape shape;  /* of the latest pass */
+    bool loaded;              /* from a checkpoint, and no pass was made since */
     double gradient_clipping; /* 0: none */
 };
 
@@ -29,6 +42,15 @@ bool accumulate_waits (const struct object *object);
 
 /** @return whether the backward pass of @p model that is under way averages; a trigger is used up by it. */
 bool accumulate_reduces (struct accel_model *model);
+
+/** @return what the steps over @p loader, which may be NULL, consist of. */
+struct step_shape step_shape_of (const struct accel *acc, const struct accel_loader *loader);
+
+/** What checkpoints have of it.  @{ */
+void step_shape_save (const struct step_shape *shape, struct accel_state_dict *state);
+enum accel_status step_shape_load (struct step_shape *shape, const struct accel_state_dict *state,
+                                   struct accel_error *err);
+/** @} */
 
 /** What the program's loss has to be multiplied by. */
 float accumulate_scale (const struct accel *acc);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedulers: one schedule, a sequence or a product of several, over all groups of an optimizer or over one. */
+/* Making schedulers: one schedule, a sequence or a product of several, over all groups of an optimizer or over one. */
 #include <config.h>
 
 #include "lib/train/schedules.h"
@@ -7,11 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
-#include "lib/data/active.h"
-#include "lib/data/loader.h"
-#include "lib/kernels/arithmetic.h"
-#include "lib/state/state_object.h"
-#include "lib/train/accumulate.h"
+#include "lib/state/prepared.h"
 #include "util/cleanup.h"
 #include "util/suggest.h"
 
@@ -27,73 +23,6 @@ struct request {
     enum composition composition;
     const uint64_t *milestones; /* [count - 1], of a sequence */
 };
-
-size_t
-scheduler_part_at (const struct accel_scheduler *scheduler, uint64_t step)
-{
-    size_t part = 0;
-    while (scheduler->milestones && part + 1 < scheduler->part_count && step >= scheduler->milestones[part])
-        part++;
-    return part;
-}
-
-/* The rates of one schedule that stands alone, or whose turn it is. */
-static void
-set_from_one (struct accel_scheduler *scheduler, struct schedule *part)
-{
-    double factor = schedule_factor (part);
-    bool moves_momentum = part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE && !part->options.keep_momentum;
-    for (size_t i = 0; i < scheduler->group_count; i++) {
-        double *lr = optimizer_lr_of (scheduler->optimizer, scheduler->groups[i]);
-        double *momentum = optimizer_momentum (scheduler->optimizer, scheduler->groups[i]);
-        /* A part that begins starts from its base, not from the last rate of the part before it. */
-        double before = part->step || scheduler->composition == COMPOSED_OF_ONE ? *lr : part->base_lr[i];
-        scheduler->lr[i] = part->lr[i] = *lr = schedule_rate (part, i, before, factor);
-        if (moves_momentum && momentum)
-            scheduler->momentum[i] = *momentum = schedule_momentum (part);
-    }
-}
-
-/* Recursive schedules continue from one rate, as in torch's ChainedScheduler.  It is the optimizer's, so that the
- * program can change it.  If factors of other schedules multiply it, the first part keeps it instead. */
-UNFUSED static void
-set_from_product (struct accel_scheduler *scheduler)
-{
-    double factor = 1;
-    bool factors = false;
-    for (size_t p = 0; p < scheduler->part_count; p++) {
-        factors = factors || !schedule_is_recursive (&scheduler->parts[p]);
-        factor *= schedule_factor (&scheduler->parts[p]);
-    }
-    for (size_t i = 0; i < scheduler->group_count; i++) {
-        double *lr = optimizer_lr_of (scheduler->optimizer, scheduler->groups[i]);
-        double rate = scheduler->step && !factors ? *lr : scheduler->parts->lr[i];
-        for (size_t p = 0; p < scheduler->part_count; p++)
-            if (schedule_is_recursive (&scheduler->parts[p]))
-                rate = schedule_rate (&scheduler->parts[p], i, rate, 1);
-        scheduler->parts->lr[i] = rate;
-        scheduler->lr[i] = *lr = rate * factor;
-    }
-}
-
-/* The program's function may destroy the scheduler or its optimizer, which then end with the call. */
-static enum accel_status
-apply (struct accel_scheduler *scheduler, struct accel_error *err)
-{
-    struct object *optimizer = &scheduler->optimizer->object;
-    object_pin (optimizer);
-    object_pin (&scheduler->object);
-    if (scheduler->composition == COMPOSED_AS_PRODUCT)
-        set_from_product (scheduler);
-    else
-        set_from_one (scheduler, &scheduler->parts[scheduler_part_at (scheduler, scheduler->step)]);
-    const char *gone = object_is_gone (&scheduler->object) ? "scheduler" : NULL;
-    gone = object_is_gone (optimizer) ? "optimizer" : gone;
-    object_unpin (&scheduler->object);
-    object_unpin (optimizer);
-    return gone ? accel_fail (err, ACCEL_ERR_CALLBACK, "the schedule's function destroyed its own %s", gone)
-                : ACCEL_OK;
-}
 
 /* The object is the first member. */
 static void
@@ -249,7 +178,7 @@ create (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer, c
     made->composition = request->composition;
     enum accel_status status = make_parts (made, request, err);
     if (!status)
-        status = apply (made, err);
+        status = scheduler_apply (made, err);
     if (status)
         object_destroy (&made->object);
     else
@@ -327,63 +256,4 @@ void
 accel_scheduler_destroy (struct accel_scheduler *scheduler)
 {
     object_destroy (scheduler ? &scheduler->object : NULL);
-}
-
-/* The part that the next step belongs to, if that part has no more steps; NULL otherwise. */
-static const struct schedule *
-find_end (const struct accel_scheduler *scheduler)
-{
-    size_t next = scheduler_part_at (scheduler, scheduler->step + 1);
-    const struct schedule *part = &scheduler->parts[next];
-    bool begins = next != scheduler_part_at (scheduler, scheduler->step);
-    return !begins && schedule_is_at_end (part) ? part : NULL;
-}
-
-static enum accel_status
-step_once (struct accel_scheduler *scheduler, struct accel_error *err)
-{
-    const struct schedule *ended = find_end (scheduler);
-    if (ended)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_scheduler_step: all %llu steps of one-cycle are done",
-                           (unsigned long long) ended->options.total_steps);
-    size_t before = scheduler_part_at (scheduler, scheduler->step);
-    size_t now = scheduler_part_at (scheduler, ++scheduler->step);
-    for (size_t p = 0; p < scheduler->part_count; p++)
-        if (scheduler->composition != COMPOSED_IN_SEQUENCE || (p == now && now == before))
-            scheduler->parts[p].step++;
-    return apply (scheduler, err);
-}
-
-/* As the scheduler was told, or as the loader that is running shares its batches out.  Where none is running, any that
- * was prepared: Accelerate says it once for all loaders. */
-static bool
-splits_batches (const struct accel *acc, const struct accel_scheduler *scheduler)
-{
-    if (scheduler->parts->options.split_batches)
-        return true;
-    if (loader_active (acc))
-        return loader_splits_batches (loader_active (acc));
-    for (struct object *object = prepared_first (acc, kind_of_loader); object;
-         object = prepared_next (object, kind_of_loader))
-        if (loader_splits_batches ((const struct accel_loader *) (const void *) object))
-            return true;
-    return false;
-}
-
-enum accel_status
-accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err)
-{
-    enum accel_status status = scheduler_check (__func__, scheduler, err);
-    if (status)
-        return status;
-    const struct accel *acc = scheduler->object.owner;
-    if (!acc || scheduler->parts->options.without_optimizer)
-        return step_once (scheduler, err);
-    if (accumulate_waits (&scheduler->object) || scheduler->optimizer->step_was_skipped)
-        return ACCEL_OK;
-    if (splits_batches (acc, scheduler))
-        return step_once (scheduler, err);
-    for (int i = 0; !status && i < acc->identity.world_size && !find_end (scheduler); i++)
-        status = step_once (scheduler, err);
-    return status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The readable state of schedulers: rates, momenta and steps, and what has to be the same on all ranks. */
+/* The readable state of schedulers: rates, momenta and steps, and what has to be the same on all ranks.  What
+ * checkpoints have of them is in scheduler_resume.c. */
 #include <config.h>
 
 #include "lib/train/schedules.h"
@@ -46,8 +47,8 @@ accel_scheduler_state_count (const struct accel_scheduler *scheduler)
 }
 
 /* Record @p number: those of the whole come first, one for each group, then those of each part. */
-static struct accel_scheduler_state
-make_record (const struct accel_scheduler *scheduler, size_t number)
+struct accel_scheduler_state
+scheduler_record (const struct accel_scheduler *scheduler, size_t number)
 {
     size_t place = number % scheduler->group_count, part = number / scheduler->group_count;
     bool whole = scheduler->composition != COMPOSED_OF_ONE && part-- == 0;
@@ -66,7 +67,7 @@ void
 accel_scheduler_get_states (const struct accel_scheduler *scheduler, struct accel_scheduler_state *states)
 {
     for (size_t i = 0; states && i < accel_scheduler_state_count (scheduler); i++)
-        states[i] = make_record (scheduler, i);
+        states[i] = scheduler_record (scheduler, i);
 }
 
 void
@@ -76,20 +77,29 @@ accel_scheduler_get_state (const struct accel_scheduler *scheduler, struct accel
         return;
     *state = (struct accel_scheduler_state){ 0 };
     if (accel_scheduler_state_count (scheduler))
-        *state = make_record (scheduler, 0);
+        *state = scheduler_record (scheduler, 0);
+}
+
+static const char *
+record_name (uint32_t schedule)
+{
+    if (schedule > COMPOSED)
+        return schedule == COMPOSED + COMPOSED_IN_SEQUENCE ? "a sequence of schedules" : "a chain of schedules";
+    return schedule <= ACCEL_SCHEDULE_WARMUP_STABLE_DECAY ? schedule_name ((enum accel_schedule) schedule)
+                                                          : "an unknown schedule";
 }
 
 static enum accel_status
 check_record (const struct accel_scheduler *scheduler, const struct accel_scheduler_state *state, size_t number,
               struct accel_error *err)
 {
-    uint32_t wanted = make_record (scheduler, number).schedule;
+    uint32_t wanted = scheduler_record (scheduler, number).schedule;
     if (state->version != STATE_VERSION || !isfinite (state->lr) || !isfinite (state->base_lr)
         || !isfinite (state->momentum))
         return accel_fail (err, ACCEL_ERR_FORMAT, "not a scheduler state, or from a different release");
     if (state->schedule != wanted)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "the state belongs to schedule %u, but the scheduler has schedule %u",
-                           state->schedule, wanted);
+        return accel_fail (err, ACCEL_ERR_FORMAT, "the state is that of %s, but the scheduler has %s",
+                           record_name (state->schedule), record_name (wanted));
     return ACCEL_OK;
 }
 
@@ -144,77 +154,17 @@ accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel
     return take_states (__func__, "state", scheduler, state, 1, err);
 }
 
-/* Record i is "i.step" and so on. */
 void
-scheduler_save (const struct object *object, struct accel_state_dict *state)
-{
-    const struct accel_scheduler *scheduler = (const struct accel_scheduler *) (const void *) object;
-    size_t count = accel_scheduler_state_count (scheduler);
-    accel_state_dict_set_uint64 (state, "count", count);
-    for (size_t i = 0; i < count; i++) {
-        struct accel_scheduler_state record = make_record (scheduler, i);
-        state_dict_set_uint64 (state, record.version, "%zu.version", i);
-        state_dict_set_uint64 (state, record.schedule, "%zu.schedule", i);
-        state_dict_set_uint64 (state, record.step, "%zu.last_epoch", i);
-        state_dict_set_double (state, record.base_lr, "%zu.base_lr", i);
-        state_dict_set_double (state, record.lr, "%zu.lr", i);
-        state_dict_set_double (state, record.momentum, "%zu.momentum", i);
-    }
-}
-
-static enum accel_status
-read_record (const struct accel_state_dict *state, size_t number, struct accel_scheduler_state *record,
-             struct accel_error *err)
-{
-    uint64_t version = 0, schedule = 0;
-    enum accel_status status = state_dict_get_uint64 (state, &version, err, "%zu.version", number);
-    if (!status)
-        status = state_dict_get_uint64 (state, &schedule, err, "%zu.schedule", number);
-    if (!status)
-        status = state_dict_get_uint64 (state, &record->step, err, "%zu.last_epoch", number);
-    if (!status)
-        status = state_dict_get_double (state, &record->base_lr, err, "%zu.base_lr", number);
-    if (!status)
-        status = state_dict_get_double (state, &record->lr, err, "%zu.lr", number);
-    if (!status)
-        status = state_dict_get_double (state, &record->momentum, err, "%zu.momentum", number);
-    record->version = version > UINT32_MAX ? 0 : (uint32_t) version;
-    record->schedule = schedule > UINT32_MAX ? UINT32_MAX : (uint32_t) schedule;
-    return status;
-}
-
-enum accel_status
-scheduler_load (struct object *object, const struct accel_state_dict *state, struct accel_error *err)
-{
-    struct accel_scheduler *scheduler = (struct accel_scheduler *) (void *) object;
-    size_t count = accel_scheduler_state_count (scheduler);
-    uint64_t saved;
-    AUTO_FREE struct accel_scheduler_state *records = calloc (count + 1, sizeof *records);
-    if (!records)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    enum accel_status status = accel_state_dict_get_uint64 (state, "count", &saved, err);
-    if (!status && saved != count)
-        return accel_fail (err, ACCEL_ERR_FORMAT,
-                           "the scheduler has %zu states, for its groups and schedules, but %llu were saved", count,
-                           (unsigned long long) saved);
-    for (size_t i = 0; !status && i < count; i++)
-        status = read_record (state, i, &records[i], err);
-    return status ? status : accel_scheduler_set_states (scheduler, records, count, err);
-}
-
-static void
-note_part (const struct accel_scheduler *scheduler, const struct schedule *part, struct noted_numbers *numbers)
+schedule_note (const struct schedule *part, const char *kind, struct noted_numbers *numbers)
 {
     const struct accel_scheduler_options *options = &part->options;
-    const char *kind = scheduler->composition == COMPOSED_OF_ONE ? NULL : "part";
-    const char *name = schedule_name (options->schedule);
     const struct {
         const char *name;
         double value;
     } values[] = {
         { "the kind", options->schedule },
-        { "the number of steps done", (double) part->step },
         { "warmup_steps", (double) options->warmup_steps },
+        { "warmup_from_one", options->warmup_from_one },
         { "total_steps", (double) options->total_steps },
         { "stable_steps", (double) options->stable_steps },
         { "decay_steps", (double) options->decay_steps },
@@ -238,7 +188,16 @@ note_part (const struct accel_scheduler *scheduler, const struct schedule *part,
         { "split_batches", options->split_batches },
     };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        numbers_add (numbers, values[i].name, kind, name, values[i].value);
+        numbers_add (numbers, values[i].name, kind, schedule_name (options->schedule), values[i].value);
+}
+
+static void
+note_part (const struct accel_scheduler *scheduler, const struct schedule *part, struct noted_numbers *numbers)
+{
+    const char *kind = scheduler->composition == COMPOSED_OF_ONE ? NULL : "part";
+    const char *name = schedule_name (part->options.schedule);
+    numbers_add (numbers, "the number of steps done", kind, name, (double) part->step);
+    schedule_note (part, kind, numbers);
     for (size_t i = 0; i < scheduler->group_count; i++)
         numbers_add (numbers, "the first learning rate", kind, name, part->base_lr[i]);
 }

@@ -6,6 +6,8 @@
 #include <accel/scheduler.h>
 
 #include "lib/base/object.h"
+#include "lib/train/accumulate.h"
+#include "lib/train/compare.h"
 #include "lib/train/optimizer_object.h"
 
 enum { ONE_CYCLE_PHASES = 3 };
@@ -41,6 +43,8 @@ struct accel_scheduler {
     double *lr, *momentum; /* [group_count]: what was set last; 0 where it has not been */
     bool moves_momentum; /* one-cycle, and keep_momentum was not asked for */
     double *memory;
+    uint64_t unit;           /* steps of each of its calls, as many as there are ranks or 1; 0: none so far */
+    struct step_shape shape; /* of the step of its latest call */
 };
 
 /** Put defaults in place of zeros, and check @p options for @p optimizer. */
@@ -67,6 +71,21 @@ bool schedule_is_at_end (const struct schedule *part);
 /** @return "a cosine schedule"; static. */
 const char *schedule_name (enum accel_schedule schedule);
 
+/** @return state @p number of those of accel_scheduler_get_states(). */
+struct accel_scheduler_state scheduler_record (const struct accel_scheduler *scheduler, size_t number);
+
+/** Note the options of @p part.  @param kind  "part", if it is one of several; NULL: it is alone */
+void schedule_note (const struct schedule *part, const char *kind, struct noted_numbers *numbers);
+
+/** @return the steps that a call makes while @p loader runs, which may be NULL. */
+uint64_t scheduler_unit (const struct accel_scheduler *scheduler, const struct accel_loader *loader);
+
+/** Set the rates of the step that it is in.  May call the program, which may destroy it: ACCEL_ERR_CALLBACK. */
+enum accel_status scheduler_apply (struct accel_scheduler *scheduler, struct accel_error *err);
+
+/** Begin anew with the bases that the parts have, and make @p steps steps.  May call the program. */
+enum accel_status scheduler_replay (struct accel_scheduler *scheduler, uint64_t steps, struct accel_error *err);
+
 /** @return the part of a sequence whose turn it is in step @p step. */
 size_t scheduler_part_at (const struct accel_scheduler *scheduler, uint64_t step);
 
@@ -78,7 +97,7 @@ enum accel_status scheduler_check (const char *function, const struct accel_sche
 enum accel_status scheduler_prepare (struct object *object, struct accel *acc, const struct comm_site *site,
                                      struct accel_error *err);
 
-/** What checkpoints have of a scheduler.  @{ */
+/** scheduler_resume.c: what checkpoints have of a scheduler.  @{ */
 void scheduler_save (const struct object *object, struct accel_state_dict *state);
 enum accel_status scheduler_load (struct object *object, const struct accel_state_dict *state,
                                   struct accel_error *err);
