@@ -10,6 +10,7 @@
 #include "hosts/head.h"
 #include "hosts/hosts.h"
 #include "hosts/place.h"
+#include "launch/report_file.h"
 #include "sagemaker/launch.h"
 
 #include <string.h>
@@ -62,13 +63,27 @@ run_on_sagemaker (const struct config *config, struct fail *fail)
     return sagemaker_launch (config, &view, fail);
 }
 
+/* A launch that is refused leaves no report of an earlier one.  @return 0; -1 with @fail where none can be written */
+static int
+begin_report (struct io_target *report, const struct config *config, struct fail *fail)
+{
+    if (!config->settings.dry_run && !report_file_prepare (report, config->settings.failure_report, false, fail))
+        return 0;
+    io_target_release (report);
+    *report = (struct io_target){ 0 };
+    return config->settings.dry_run ? 0 : -1;
+}
+
 int
 cmd_launch (int argc, char **argv, struct fail *fail)
 {
     struct config config = { 0 };
     struct hosts hosts = { 0 };
+    struct io_target report = { 0 };
     int status = -1, is_placed = -1;
     int loaded = config_load_launch (&config, argc, argv, fail);
+    if (begin_report (&report, &config, loaded ? NULL : fail))
+        loaded = -1;
     if (!loaded && sagemaker_is_wanted (&config.settings)) {
         hide_secret (&config, argc, argv);
         status = run_on_sagemaker (&config, fail);
@@ -85,6 +100,9 @@ cmd_launch (int argc, char **argv, struct fail *fail)
     else
         status = head_run (&hosts, &config, fail);
 done:
+    if (status < 0)
+        report_file_refuse (&report, config.program, config.settings.num_processes, fail);
+    io_target_release (&report);
     hosts_release (&hosts);
     config_release (&config);
     return status;

@@ -31,6 +31,7 @@ struct launch {
     struct claim claim; /* held until this process ends the job: the keeper and the supervisor both do */
     struct keeper keeper;
     struct io_target report;
+    struct report_attempts attempts; /* that have failed */
     struct crew *crew; /* launchers that were started by hand on other machines; NULL: there are none */
 };
 
@@ -104,17 +105,33 @@ print_note (const char *text, const char *name)
 
 /* Of @job, or of a job that came to nothing because of @error.  If another machine is to blame, its report counts. */
 static int
+make_report (const struct launch *launch, const struct job *job, const struct fail *error, struct strbuf *report,
+             struct fail *fail)
+{
+    const struct crew_verdict *other = crew_blames_other (launch->crew);
+    if (job && other && job->end != JOB_TOLD && other->json)
+        strbuf_add (report, other->json);
+    else if (job ? report_json (job, report, fail) : report_json_error (&launch->plan, error, report, fail))
+        return -1;
+    return report->failed ? fail_nomem (fail) : 0;
+}
+
+static int
 write_report (const struct launch *launch, const struct job *job, const struct fail *error, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf report = { 0 };
-    const struct crew_verdict *other = crew_blames_other (launch->crew);
-    if (job && other && job->end != JOB_TOLD && other->json)
-        strbuf_add (&report, other->json);
-    else if (job ? report_json (job, &report, fail) : report_json_error (&launch->plan, error, &report, fail))
+    if (make_report (launch, job, error, &report, fail) || report_put_attempts (&launch->attempts, &report, fail))
         return -1;
-    if (report.failed)
-        return fail_nomem (fail);
     return io_target_write (&launch->report, report.text, report.length, fail);
+}
+
+static void
+note_attempt (struct launch *launch, const struct job *job)
+{
+    AUTO_STRBUF struct strbuf report = { 0 };
+    if (launch->report.path && make_report (launch, job, NULL, &report, NULL))
+        strbuf_truncate (&report, 0);
+    report_attempts_add (&launch->attempts, &report);
 }
 
 /* What another machine has reported was printed when it came. */
@@ -211,6 +228,7 @@ run_attempts (struct job *job, struct launch *launch, struct fail *fail)
     bool has_lost = false;
     for (int64_t restarts = 1; may_restart (launch, job, status, restarts); restarts++) {
         say_restart (launch, restarts);
+        note_attempt (launch, job);
         crew_restart (launch->crew);
         if (!keeper_lives (&launch->keeper))
             return status;
@@ -296,7 +314,7 @@ run_plan (struct launch *launch, struct fail *fail)
     struct plan *plan = &launch->plan;
     if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (&plan->processes[0].env, fail))
         return -1;
-    if (report_file_prepare (&launch->report, launch->config->settings.failure_report, fail)
+    if (report_file_prepare (&launch->report, launch->config->settings.failure_report, true, fail)
         || logs_make_run (plan, fail) || (!launch->part && crew_create (&launch->crew, launch->config, plan, fail)))
         return -1;
     if (!launch->config->settings.quiet) {
@@ -358,6 +376,7 @@ done:
     claim_release (&launch.claim);
     crew_destroy (launch.crew);
     plan_release (&launch.plan);
+    report_attempts_release (&launch.attempts);
     io_target_release (&launch.report);
     return status;
 }

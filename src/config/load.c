@@ -86,11 +86,27 @@ config_load_environment (struct config *config)
     }
 }
 
+/* After an error in the flags: where to report it, and whether to, may be said by a flag behind it. */
+static void
+load_report_flags (struct config *config, int argc, char **argv)
+{
+    struct argv_scan scan = { .command = COMMAND_LAUNCH, .argc = argc, .argv = argv };
+    const struct option *report = option_find ("failure_report"), *dry_run = option_find ("dry_run");
+    enum argv_item item;
+    while ((item = argv_next (&scan, NULL)) != ARGV_END && item != ARGV_POSITIONAL)
+        if (item == ARGV_OPTION && (scan.row == report || scan.row == dry_run))
+            config_set (config, scan.row, scan.value, (struct origin){ ORIGIN_FLAG, 0 }, NULL);
+}
+
 int
 config_load_launch (struct config *config, int argc, char **argv, struct fail *fail)
 {
-    if (config_init (config, fail) || config_load_flags (config, COMMAND_LAUNCH, argc, argv, fail))
+    if (config_init (config, fail))
         return -1;
+    if (config_load_flags (config, COMMAND_LAUNCH, argc, argv, fail)) {
+        load_report_flags (config, argc, argv);
+        return -1;
+    }
     if (!config->program)
         return fail_set (fail, FAIL_USAGE, "no program given; use accelerate launch [options] PROGRAM [arguments]");
     if (config_load_file (config, fail))

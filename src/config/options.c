@@ -291,8 +291,8 @@ const struct option options[] = {
       .help = "write a JSON report of how the job ended",
       .doc = "When the job has ended, write a JSON object to this file: the exit status and, if a rank has failed, its "
              "number, its exit code or signal, its last lines on standard error, and what the other ranks were "
-             "doing. A launch that is refused, for example because the program is missing, writes no report, and an "
-             "earlier one may still be there: check the exit status first." },
+             "doing. A launch that is refused writes the reason there, and no report of an earlier one stays. Restarts "
+             "are listed with their causes. See FAILURE REPORT." },
 
     { .key = "resume", OPT_PATH (resume), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "DIR",

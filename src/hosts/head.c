@@ -356,11 +356,15 @@ may_restart (const struct head *head, const struct link *guilty)
 
 /* @return false if a host is lost, or its agent is: nothing can start there again */
 static bool
-begin_again (struct head *head)
+begin_again (struct head *head, const struct link *guilty)
 {
+    AUTO_STRBUF struct strbuf json = { 0 };
     for (int i = 0; i < head->count; i++)
         if (head->links[i].state == LINK_LOST || !head->links[i].pid)
             return false;
+    if (verdict_json (head, guilty, &json, NULL))
+        strbuf_truncate (&json, 0);
+    report_attempts_add (&head->attempts, &json);
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
         free (link->report);
@@ -398,7 +402,7 @@ write_report (const struct head *head, const struct link *guilty, struct fail *f
     AUTO_STRBUF struct strbuf json = { 0 };
     if (!head->report.path)
         return 0;
-    if (verdict_json (head, guilty, &json, fail))
+    if (verdict_json (head, guilty, &json, fail) || report_put_attempts (&head->attempts, &json, fail))
         return -1;
     return io_target_write (&head->report, json.text, json.length, fail);
 }
@@ -409,7 +413,8 @@ report_error (const struct head *head, const struct fail *error)
 {
     AUTO_STRBUF struct strbuf json = { 0 };
     struct fail unused = { 0 };
-    if (head->report.path && !verdict_json_error (head, error, &json, &unused))
+    if (head->report.path && !verdict_json_error (head, error, &json, &unused)
+        && !report_put_attempts (&head->attempts, &json, &unused))
         io_target_write (&head->report, json.text, json.length, &unused);
 }
 
@@ -429,7 +434,7 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
         AUTO_STRBUF struct strbuf report = { 0 };
         if (!head->parcel.config.settings.quiet)
             verdict_text (head, guilty, &report);
-        again = again && begin_again (head);
+        again = again && begin_again (head, guilty);
         if (again && !head->parcel.config.settings.quiet)
             strbuf_printf (&report, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) head->restarts,
                            (long long) head->parcel.config.settings.max_restarts);
@@ -528,6 +533,7 @@ release (struct head *head)
     if (head->signal_fd >= 0)
         close (head->signal_fd);
     io_target_release (&head->report);
+    report_attempts_release (&head->attempts);
     head->parcel.config = (struct config){ 0 };
     parcel_release (&head->parcel);
 }
@@ -542,7 +548,7 @@ head_run (struct hosts *hosts, struct config *config, struct fail *fail)
     int status = -1;
     if (hostlist_is_complete (&hosts->list, processes) && hostlist_divide (&hosts->list, processes, fail))
         return -1;
-    if (report_file_prepare (&head.report, config->settings.failure_report, fail)) {
+    if (report_file_prepare (&head.report, config->settings.failure_report, true, fail)) {
         io_target_release (&head.report);
         return -1;
     }

@@ -7,6 +7,7 @@
 #include "hosts/lender.h"
 #include "hosts/link.h"
 #include "hosts/parcel.h"
+#include "launch/report.h"
 #include "util/io.h"
 
 enum head_phase {
@@ -38,6 +39,7 @@ struct head {
     int signal;        /* that ended the job; 0: none */
     int64_t signal_ns; /* when it came */
     int64_t restarts;
+    struct report_attempts attempts; /* that have failed */
     const char *address; /* for MASTER_ADDR; one of the first link's, or NULL with a single host */
     bool is_reach_asked; /* the other hosts have been told where rank 0 listens */
     struct link *asking; /* SSH may ask the user for this host; NULL: none */

@@ -290,14 +290,70 @@ print_json (json_t *root, struct strbuf *out, struct fail *fail)
     return out->failed ? fail_nomem (fail) : 0;
 }
 
+void
+report_attempts_add (struct report_attempts *attempts, const struct strbuf *json)
+{
+    struct strlist *reports = &attempts->reports;
+    attempts->count++;
+    if (!json->text || json->failed)
+        return;
+    if (reports->count == REPORT_RESTARTS) {
+        free (reports->items[0]);
+        memmove (reports->items, reports->items + 1, --reports->count * sizeof *reports->items);
+    }
+    strlist_add (reports, json->text);
+}
+
+void
+report_attempts_release (struct report_attempts *attempts)
+{
+    strlist_release (&attempts->reports);
+    *attempts = (struct report_attempts){ 0 };
+}
+
+/* What of a report says why an attempt failed. */
+static json_t *
+make_restart (const char *report, int64_t attempt)
+{
+    static const char *const keys[] = { "host", "exit_status", "output_bytes_lost", "failure", "error" };
+    json_t *root = json_loads (report, 0, NULL), *made = json_object ();
+    json_object_set_new (made, "attempt", json_integer (attempt));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *value = json_object_get (root, keys[i]);
+        json_object_set (made, keys[i], value ? value : json_null ());
+    }
+    json_decref (root);
+    return made;
+}
+
+int
+report_put_attempts (const struct report_attempts *attempts, struct strbuf *json, struct fail *fail)
+{
+    json_t *root = json->text ? json_loads (json->text, 0, NULL) : NULL;
+    json_t *list = json_object_get (root, "restarts");
+    if (!json_is_array (list)) {
+        json_decref (root);
+        return fail_nomem (fail); /* we have made it, so nothing else can be wrong with it */
+    }
+    for (size_t i = 0; i < attempts->reports.count; i++) {
+        int64_t attempt = attempts->count - (int64_t) attempts->reports.count + (int64_t) i;
+        json_array_append_new (list, make_restart (attempts->reports.items[i], attempt));
+    }
+    json_object_set_new (root, "restart_count", json_integer (attempts->count));
+    strbuf_truncate (json, 0);
+    return print_json (root, json, fail);
+}
+
 static json_t *
 begin_json (const struct plan *plan, int exit_status)
 {
     json_t *root = json_object ();
-    json_object_set_new (root, "host", json_text (plan->host));
+    json_object_set_new (root, "host", json_text (plan->host ? plan->host : ""));
     json_object_set_new (root, "world_size", json_integer (plan->world_size));
-    json_object_set_new (root, "program", json_text (plan->program));
+    json_object_set_new (root, "program", json_text (plan->program ? plan->program : ""));
     json_object_set_new (root, "exit_status", json_integer (exit_status));
+    json_object_set_new (root, "restart_count", json_integer (0));
+    json_object_set_new (root, "restarts", json_array ());
     return root;
 }
 

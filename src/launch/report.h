@@ -10,6 +10,24 @@
 /** Begins a line about what may have failed first, too. */
 #define REPORT_SIMULTANEOUS "  at nearly the same time, "
 
+/** The first bytes of each report as JSON. */
+#define REPORT_BEGIN "{\"host\":"
+
+enum { REPORT_RESTARTS = 100 }; /* of so many attempts the causes are kept */
+
+/** Attempts that failed, and after which all ranks were started again.  All zero is none. */
+struct report_attempts {
+    struct strlist reports; /* of the last ones: the JSON of each */
+    int64_t count;
+};
+
+/** Add one with its report, as JSON.  Without memory it is only counted. */
+void report_attempts_add (struct report_attempts *attempts, const struct strbuf *json);
+void report_attempts_release (struct report_attempts *attempts);
+
+/** Put them into @p json, the report of the whole job. */
+int report_put_attempts (const struct report_attempts *attempts, struct strbuf *json, struct fail *fail);
+
 /** Append the report of @p job as lines of text, the first beginning "accelerate: "; nothing where all went well. */
 void report_text (const struct job *job, struct strbuf *out);
 

@@ -4,7 +4,11 @@
 
 #include "launch/report_file.h"
 
+#include "launch/report.h"
+#include "util/cleanup.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,8 +27,17 @@ check_apart (const char *file, const struct io_target *report, struct fail *fail
     return 0;
 }
 
+static bool
+is_report (const char *path)
+{
+    static const char begin[] = REPORT_BEGIN;
+    char bytes[sizeof begin - 1];
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    return fd >= 0 && read (fd, bytes, sizeof bytes) == sizeof bytes && !memcmp (bytes, begin, sizeof bytes);
+}
+
 int
-report_file_prepare (struct io_target *report, const char *file, struct fail *fail)
+report_file_prepare (struct io_target *report, const char *file, bool is_certain, struct fail *fail)
 {
     if (!file)
         return 0;
@@ -32,7 +45,19 @@ report_file_prepare (struct io_target *report, const char *file, struct fail *fa
         return fail_prefix (fail, "--failure_report");
     if (check_apart (file, report, fail))
         return -1;
-    return report->exists && unlink (report->path)
+    return report->exists && (is_certain || is_report (report->path)) && unlink (report->path)
            ? fail_set (fail, FAIL_GENERAL, "--failure_report: %s: cannot remove the old one: %s", file,
                        strerror (errno)) : 0;
+}
+
+void
+report_file_refuse (const struct io_target *report, const char *program, int64_t world_size, const struct fail *error)
+{
+    AUTO_STRBUF struct strbuf json = { 0 };
+    struct fail unused = { 0 };
+    char host[256] = "";
+    gethostname (host, sizeof host - 1);
+    struct plan plan = { .host = host, .program = (char *) program, .world_size = (int) world_size };
+    if (report->path && access (report->path, F_OK) && !report_json_error (&plan, error, &json, &unused))
+        io_target_write (report, json.text, json.length, &unused);
 }

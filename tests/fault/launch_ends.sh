@@ -195,10 +195,30 @@ test_expect_success 'a report of a program that cannot be started' '
     head -c 64 /bin/true >cannot && chmod +x cannot && echo old >r.json &&
     test_exit 126 "$accelerate" launch --quiet --failure_report r.json $two ./cannot 2>err && [ "$(wc -l <err)" = 1 ] &&
     valid "r[\"exit_status\"] == 126 and \"cannot start rank 0\" in r[\"error\"] and r[\"failure\"] is None"'
-test_expect_success 'a launch that is refused writes no report, and touches no earlier one' '
-    rm -f r.json && test_exit 127 "$accelerate" launch --failure_report r.json $two --no_python ./nothing 2>err && ! [ -e r.json ] &&
-    echo old >r.json && test_exit 127 "$accelerate" launch --failure_report r.json $two --no_python ./nothing 2>err &&
-    test_exit 2 "$accelerate" launch --failure_report r.json --num_processes x true 2>err && grep -x old r.json'
+test_expect_success 'a launch that is refused says so in the report, and leaves no earlier one' '
+    rm -f r.json && test_exit 127 "$accelerate" launch --failure_report r.json $two --no_python ./nothing 2>err &&
+    valid "r[\"exit_status\"] == 127 and \"nothing\" in r[\"error\"] and r[\"program\"] == \"./nothing\"" &&
+    for words in "--failure_report r.json --num_processes x true" "--num_processes x --failure_report=r.json true" \
+        "--no_such --failure_report r.json true" "--failure_report r.json" "--hosts a, --failure_report r.json true"; do
+        "$accelerate" launch --failure_report r.json true && grep "\"exit_status\":0,.*\"error\":null" r.json &&
+            test_exit 2 "$accelerate" launch $words 2>err && echo "$words" && cat r.json &&
+            valid "r[\"exit_status\"] == 2 and r[\"error\"] in open (\"err\").read ()" || return 1
+    done'
+test_expect_success 'one that is named by mistake, or for a dry run, is not touched' '
+    echo "print ()" >r.json && test_exit 2 "$accelerate" launch --failure_report r.json 2>err && grep -x "print ()" r.json &&
+    test_exit 127 "$accelerate" launch --failure_report r.json ./nothing 2>err && grep -x "print ()" r.json &&
+    test_exit 2 "$accelerate" launch --no_such program --failure_report r.json 2>err && grep -x "print ()" r.json &&
+    "$accelerate" launch --failure_report r.json true && cp r.json before &&
+    "$accelerate" launch --dry_run --failure_report r.json true >plan && cmp r.json before &&
+    test_exit 2 "$accelerate" launch --no_such --failure_report r.json --dry_run true 2>err && cmp r.json before'
+test_expect_success 'restarts are counted, and each has its cause' '
+    test_exit 0 "$accelerate" launch --quiet --max_restarts 3 --failure_report r.json $two \
+        sh -c "[ \$TORCHELASTIC_RESTART_COUNT = 2 ] || { [ \$RANK = 0 ] && exec sleep 300; echo why \$TORCHELASTIC_RESTART_COUNT >&2; exit 7; }" 2>err &&
+    valid "r[\"exit_status\"] == 0 and r[\"failure\"] is None and r[\"restart_count\"] == 2 and [
+        (a[\"attempt\"], a[\"exit_status\"], a[\"failure\"][\"rank\"], a[\"failure\"][\"stderr\"], a[\"error\"]) for a in r[\"restarts\"]
+    ] == [(0, 7, 1, [\"why 0\"], None), (1, 7, 1, [\"why 1\"], None)]" &&
+    test_exit 7 "$accelerate" launch --quiet --max_restarts 1 --failure_report r.json $two sh -c "exit 7" &&
+    valid "r[\"restart_count\"] == 1 and len (r[\"restarts\"]) == 1 and r[\"failure\"][\"exit_code\"] == 7"'
 test_expect_success 'a report where the supervisor was killed; before that there is none, not even an old one' '
     echo old >r.json &&
     test_exit 137 "$accelerate" launch --failure_report r.json $two sh -c "[ -e r.json ] && echo >was; [ \$RANK = 0 ] && kill -9 \$PPID; sleep 300" 2>err &&
