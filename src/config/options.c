@@ -278,6 +278,12 @@ const struct option options[] = {
              "if several ranks write to a terminal, and no in files and pipes. The lines of different ranks are kept "
              "apart in either case; see OUTPUT." },
 
+    { .key = "stdin", OPT_TEXT (input), .dflt = "0", .choices = WORDS ("0", "none"), .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "RANK",
+      .help = "rank that reads standard input: 0 or none",
+      .doc = "The rank that reads the launcher's standard input: 0 or none. All other ranks read /dev/null. Rank 0 may "
+             "be on another host (--hosts)." },
+
     { .key = "no_progress", OPT_FLAG (no_progress), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .env = "ACCEL_NO_PROGRESS", .spelling = SPELL_ONE_IF_ON,
       .paths = S | M | T | D | P,

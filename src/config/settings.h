@@ -231,6 +231,7 @@ struct settings {
     bool explain;
     bool json;
     bool yes;
+    char *input; /* "0" or "none" */
     char *label; /* "auto", "yes" or "no" */
     bool no_progress;
     int64_t grace; /* seconds between TERM and KILL */

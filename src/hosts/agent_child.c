@@ -26,7 +26,7 @@ enum {
 void
 agent_child_init (struct agent_child *child)
 {
-    *child = (struct agent_child){ .pidfd = -1, .said = { .in = -1, .out = -1 } };
+    *child = (struct agent_child){ .pidfd = -1, .in = -1, .said = { .in = -1, .out = -1 } };
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
         child->streams[i] = (struct agent_stream){ .fd = -1, .type = i ? WIRE_ERR : WIRE_OUT,
                                                    .part_type = i ? WIRE_ERR_PART : WIRE_OUT_PART };
@@ -80,10 +80,9 @@ open_stream (struct agent_stream *stream, const struct parcel *parcel, bool is_t
 /* In the new process.  The agent's own connection was standard input and output, and is closed by what replaces it. */
 static _Noreturn void
 run_child (const struct parcel *parcel, const struct hosts_part *part, hosts_run_part *run, const sigset_t *mask,
-           const int ends[2], pid_t agent)
+           const int ends[2], int in, pid_t agent)
 {
-    int null = open ("/dev/null", O_RDONLY | O_CLOEXEC);
-    dup2 (null, 0);
+    dup2 (in >= 0 ? in : open ("/dev/null", O_RDONLY | O_CLOEXEC), 0);
     dup2 (ends[0], 1);
     dup2 (ends[1], 2);
     close (ends[0]);
@@ -101,7 +100,7 @@ run_child (const struct parcel *parcel, const struct hosts_part *part, hosts_run
 
 static int
 fork_child (struct agent_child *child, const struct parcel *parcel, struct hosts_part *part, hosts_run_part *run,
-            const sigset_t *mask, int ends[2], struct fail *fail)
+            const sigset_t *mask, int ends[2], int in, struct fail *fail)
 {
     int said[2];
     pid_t agent = getpid ();
@@ -114,7 +113,9 @@ fork_child (struct agent_child *child, const struct parcel *parcel, struct hosts
         for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
             if (child->streams[i].fd >= 0)
                 close (child->streams[i].fd);
-        run_child (parcel, part, run, mask, ends, agent);
+        if (child->in >= 0)
+            close (child->in); /* or its reader would never see its end */
+        run_child (parcel, part, run, mask, ends, in, agent);
     }
     int error = errno;
     close (said[1]);
@@ -134,22 +135,53 @@ fork_child (struct agent_child *child, const struct parcel *parcel, struct hosts
     return 0;
 }
 
+static void
+close_input (struct agent_child *child)
+{
+    if (child->in >= 0)
+        close (child->in);
+    child->in = -1;
+    child->fed = 0;
+    child->input_has_ended = false;
+    strbuf_release (&child->input);
+}
+
+/* @return the end for the launcher in @end; -1: it gets none */
+static int
+open_input (struct agent_child *child, const struct parcel *parcel, int *end, struct fail *fail)
+{
+    int ends[2];
+    close_input (child);
+    if (!parcel->has_input || parcel->host)
+        return 0;
+    if (pipe2 (ends, O_CLOEXEC))
+        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    fcntl (ends[1], F_SETFL, O_NONBLOCK);
+    child->in = ends[1];
+    *end = ends[0];
+    return 0;
+}
+
 int
 agent_child_start (struct agent_child *child, const struct parcel *parcel, const struct hosts_part *given,
                    hosts_run_part *run, const sigset_t *mask, struct fail *fail)
 {
     struct hosts_part part = *given;
-    int ends[2] = { -1, -1 }, result = 0;
+    int ends[2] = { -1, -1 }, in = -1, result = 0;
     child->has_ended = false;
     child->late_reads = 0;
-    if (open_stream (&child->streams[0], parcel, parcel->is_terminal[0], &ends[0], fail))
+    if (open_input (child, parcel, &in, fail))
+        result = -1;
+    if (result == 0 && open_stream (&child->streams[0], parcel, parcel->is_terminal[0], &ends[0], fail))
         result = -1;
     if (result == 0 && parcel->is_one_file && child->streams[0].fd >= 0)
         ends[1] = ends[0]; /* one file there, one file here: lines keep their order */
     else if (result == 0)
         result = open_stream (&child->streams[1], parcel, parcel->is_terminal[1], &ends[1], fail);
     if (result == 0)
-        result = fork_child (child, parcel, &part, run, mask, ends, fail);
+        result = fork_child (child, parcel, &part, run, mask, ends, in, fail);
+    if (in >= 0)
+        close (in);
     if (ends[1] == ends[0])
         ends[1] = -1;
     close_ends (ends);
@@ -174,6 +206,8 @@ agent_child_poll (const struct agent_child *child, struct pollfd fds[AGENT_CHILD
     }
     fds[AGENT_CHILD_STREAMS] = (struct pollfd){ .fd = child->said.in, .events = POLLIN };
     fds[AGENT_CHILD_STREAMS + 1] = (struct pollfd){ .fd = child->has_ended ? -1 : child->pidfd, .events = POLLIN };
+    fds[AGENT_CHILD_STREAMS + 2] = (struct pollfd){ .fd = child->fed < child->input.length ? child->in : -1,
+                                                    .events = POLLOUT };
 }
 
 /* When its unfinished line is passed on. */
@@ -194,6 +228,38 @@ agent_child_deadline (const struct agent_child *child)
         if (due_of (&child->streams[i]) < until)
             until = due_of (&child->streams[i]);
     return until;
+}
+
+/* A reader that has gone needs no more, and the head need not know. */
+static void
+feed (struct agent_child *child, struct strbuf *out)
+{
+    size_t left = child->input.length - child->fed;
+    ssize_t put = left ? write (child->in, child->input.text + child->fed, left) : 0;
+    if (put < 0 && errno != EAGAIN && errno != EINTR)
+        close_input (child);
+    if (put > 0) {
+        child->fed += (size_t) put;
+        if (out)
+            wire_put_frame (out, WIRE_TAKEN, put);
+    }
+    if (child->fed < child->input.length)
+        return;
+    strbuf_truncate (&child->input, 0);
+    child->fed = 0;
+    if (child->input_has_ended)
+        close_input (child);
+}
+
+void
+agent_child_feed (struct agent_child *child, const char *bytes, size_t length)
+{
+    if (child->in < 0)
+        return;
+    strbuf_add_bytes (&child->input, bytes, length);
+    child->input_has_ended |= !length || child->input.failed;
+    if (!length)
+        feed (child, NULL);
 }
 
 static void
@@ -329,6 +395,7 @@ finish (struct agent_child *child, struct strbuf *out)
     close (child->pidfd);
     child->pidfd = -1;
     child->pid = 0;
+    close_input (child);
 }
 
 void
@@ -337,6 +404,8 @@ agent_child_take (struct agent_child *child, const struct pollfd fds[AGENT_CHILD
     int64_t now = clock_ms ();
     if (!child->pid)
         return;
+    if (fds[AGENT_CHILD_STREAMS + 2].revents && child->in >= 0)
+        feed (child, out);
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++) {
         struct agent_stream *stream = &child->streams[i];
         if (fds[i].revents && stream->fd >= 0)

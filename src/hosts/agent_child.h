@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
-enum { AGENT_CHILD_STREAMS = 2, AGENT_CHILD_FDS = AGENT_CHILD_STREAMS + 2 };
+enum { AGENT_CHILD_STREAMS = 2, AGENT_CHILD_FDS = AGENT_CHILD_STREAMS + 3 };
 
 /** Output on its way to the head, in whole lines as far as possible. */
 struct agent_stream {
@@ -31,6 +31,10 @@ struct agent_child {
     bool has_ended;
     int late_reads; /* of output, after that */
     struct agent_stream streams[AGENT_CHILD_STREAMS];
+    int in;               /* its standard input; -1: none, or at its end */
+    struct strbuf input;  /* for it */
+    size_t fed;           /* bytes of that which it has got */
+    bool input_has_ended; /* nothing is to follow */
     struct pipe_end said; /* frames of the launcher */
     struct strbuf end;    /* its WIRE_END, which follows the last output */
     int64_t unread; /* bytes that the head has not passed on yet */
@@ -44,6 +48,9 @@ int agent_child_start (struct agent_child *child, const struct parcel *parcel, c
 
 /** Send @p signal to the launcher, if it still runs. */
 void agent_child_kill (const struct agent_child *child, int signal);
+
+/** Standard input for it; @p length 0: its end. */
+void agent_child_feed (struct agent_child *child, const char *bytes, size_t length);
 
 /** What to wait for.  @param is_lost  nobody wants the output */
 void agent_child_poll (const struct agent_child *child, struct pollfd fds[AGENT_CHILD_FDS], bool is_lost);

@@ -29,7 +29,7 @@ enum {
     QUICK_BEATS = 20, QUICK_BEAT_MS = 25, /* at first */
     BEATS = 5,          /* in the time after which a host is lost */
     FDS_OF_LINK = 3,
-    FDS_OF_HEAD = 4,
+    FDS_OF_HEAD = 5,
 };
 
 /* ---- what the links bring ---- */
@@ -253,6 +253,7 @@ fill_fds (const struct head *head, struct pollfd *fds)
         fds[1 + i] = (struct pollfd){ .fd = waits ? head->sinks[i].fd : -1, .events = POLLOUT };
     }
     fds[1 + LINK_STREAMS] = (struct pollfd){ .fd = head->lender.out, .events = POLLIN };
+    fds[2 + LINK_STREAMS] = (struct pollfd){ .fd = input_fd (&head->input, &head->links[0]), .events = POLLIN };
     for (int i = 0; i < head->count; i++) {
         const struct link *link = &head->links[i];
         struct pollfd *at = &fds[FDS_OF_HEAD + FDS_OF_LINK * i];
@@ -266,6 +267,7 @@ static void
 pass_on (struct head *head)
 {
     show_lender (head);
+    input_pass_on (&head->input, &head->links[0]);
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
         show_said (head, link);
@@ -376,6 +378,7 @@ begin_again (struct head *head, const struct link *guilty)
         link->failed_rank = -1;
         link->status = 0;
     }
+    input_restart (&head->input, &head->links[0]);
     head->restarts++;
     head->limit_ms = INT64_MAX;
     head->phase = HEAD_CONNECT;
@@ -454,6 +457,8 @@ fill_parcel (struct head *head, const struct config *config, struct fail *fail)
 {
     if (parcel_fill (&head->parcel, config, fail))
         return -1;
+    input_init (&head->input, strcmp (config->settings.input, "none") != 0);
+    head->parcel.has_input = head->input.fd >= 0;
     if (!head->hosts->starter.mpi)
         return 0;
     head->parcel.standins = malloc (STANDIN_NAME_BYTES);

@@ -4,6 +4,7 @@
 #define HOSTS_HEAD_STATE_H
 
 #include "hosts/blame.h"
+#include "hosts/input.h"
 #include "hosts/lender.h"
 #include "hosts/link.h"
 #include "hosts/parcel.h"
@@ -28,6 +29,7 @@ struct head {
     enum head_phase phase;
     struct output_sink sinks[LINK_STREAMS];
     struct output_sink *sink_of[LINK_STREAMS];
+    struct input input;
     int signal_fd;
     struct lender lender;
     int64_t lend_ms;   /* when all stand-ins must have come */

@@ -285,6 +285,7 @@ take_frame (struct link *link, struct wire_frame *frame)
     case WIRE_ERR:
     case WIRE_OUT_PART:
     case WIRE_ERR_PART: take_output (link, frame); break;
+    case WIRE_TAKEN: link->input_taken += wire_number (frame); break;
     case WIRE_BEAT: take_beat (link, frame); break;
     case WIRE_FAILED:
         link->failed_ns = wire_number (frame) - link->offset_ns;

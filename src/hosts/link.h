@@ -48,6 +48,7 @@ struct link {
     struct strbuf babble; /* what came before the greeting */
     struct link_output output;
     int64_t acknowledged, passed_on; /* bytes of output */
+    int64_t input_taken; /* bytes of input that the agent has passed on */
 
     int64_t ranks_found; /* of LINK_READY */
     int port;            /* of LINK_LISTENING */

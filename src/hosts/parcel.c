@@ -110,6 +110,7 @@ parcel_put (struct strbuf *out, const struct parcel *parcel)
     wire_put_number (out, parcel->is_terminal[0]);
     wire_put_number (out, parcel->is_terminal[1]);
     wire_put_number (out, parcel->is_one_file);
+    wire_put_number (out, parcel->has_input);
     wire_put_number (out, parcel->columns);
     wire_put_number (out, parcel->rows);
     wire_put_number (out, parcel->timeout_ms);
@@ -161,6 +162,7 @@ parcel_take (struct parcel *parcel, struct wire_frame *frame, struct fail *fail)
     parcel->is_terminal[0] = wire_number (frame);
     parcel->is_terminal[1] = wire_number (frame);
     parcel->is_one_file = wire_number (frame);
+    parcel->has_input = wire_number (frame);
     parcel->columns = (int) wire_number (frame);
     parcel->rows = (int) wire_number (frame);
     parcel->timeout_ms = wire_number (frame);

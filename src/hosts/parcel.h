@@ -14,6 +14,7 @@ struct parcel {
     struct strlist environment; /* NAME=VALUE, over that of the agent */
     char *folder;
     bool is_terminal[2]; /* the head's standard output, standard error */
+    bool has_input;   /* the first host gets WIRE_IN */
     bool is_one_file;    /* both are the same */
     int columns, rows;   /* of the terminal */
     int64_t timeout_ms;  /* after which a side that is not heard of is lost */

@@ -17,6 +17,7 @@ enum {
     WIRE_FRAME_BYTES = 16 * 1024 * 1024, /* the longest */
     WIRE_OUTPUT_BYTES = 16 * 1024,       /* of output in one frame, at most */
     WIRE_WINDOW_BYTES = 256 * 1024,      /* of output that the head has not passed on yet, at most */
+    WIRE_INPUT_BYTES = 64 * 1024,        /* of input that the agent has not passed on yet, at most */
 };
 
 enum wire_type {
@@ -30,6 +31,7 @@ enum wire_type {
     WIRE_ACK,     /* bytes of output that were passed on */
     WIRE_BEAT,    /* the head's clock, ns; the answer has the agent's, too */
     WIRE_CHECK,   /* enum check_what, and what belongs to it (check_agent.h) */
+    WIRE_IN,      /* standard input of rank 0; nothing: its end */
 
     /* between launchers that were started by hand: from machine 0's ... */
     WIRE_WELCOME, /* version, host name */
@@ -52,6 +54,7 @@ enum wire_type {
     WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
     WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
     WIRE_CHECKED,   /* the answer to WIRE_CHECK */
+    WIRE_TAKEN,     /* bytes of WIRE_IN that were passed on */
 
     /* from a stand-in */
     WIRE_STANDIN, /* attempt, rank of MPI, its parent process, variables */

@@ -613,6 +613,7 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     plan->path = plan_path (settings, plan->world_size, topology->gpus);
     plan->outside = outside_is_wanted (plan->path, settings);
     plan->label = label_of (settings, plan->outside);
+    plan->has_no_input = !strcmp (settings->input, "none");
     draft.local_ranks = plan->local_world_size;
     if (plan->outside) {
         plan->world_size = plan->local_world_size = 1;

@@ -55,6 +55,7 @@ struct plan {
     bool gpus_are_missing; /* processes run on GPUs, and this machine has none */
     bool is_merged; /* the output goes where that of ranks on other hosts goes, too; set after plan_make() */
     enum plan_label label;
+    bool has_no_input; /* no rank reads our standard input */
     int64_t restarts; /* so far */
     char *role;
     struct plan_logs logs;

@@ -146,8 +146,10 @@ spawn_init (struct spawn *spawn, struct job *job, struct fail *fail)
 {
     struct stat input;
     *spawn = (struct spawn){ .job = job, .null = -1, .launcher = getpid () };
-    spawn->terminal = isatty (0);
-    spawn->may_ask = !fstat (0, &input) && (spawn->terminal || S_ISFIFO (input.st_mode) || S_ISSOCK (input.st_mode));
+    spawn->has_input = !job->plan->has_no_input && !io_is_closed (0);
+    spawn->terminal = spawn->has_input && isatty (0);
+    spawn->may_ask = spawn->has_input && !fstat (0, &input)
+                     && (spawn->terminal || S_ISFIFO (input.st_mode) || S_ISSOCK (input.st_mode));
     raise_descriptor_limit (spawn, job->count);
     if (make_environment (spawn, fail))
         goto error;
@@ -253,7 +255,7 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
         .path = process->argv.items[0],
         .argv = process->argv.items,
         .envp = (char *const *) hand->envp,
-        .in = process->local_rank || io_is_closed (0) ? spawn->null : -1,
+        .in = process->local_rank || !spawn->has_input ? spawn->null : -1,
         .out = ends[JOB_OUT] < 0 && io_is_closed (1) ? spawn->null : ends[JOB_OUT],
         .err = ends[JOB_ERR] < 0 && io_is_closed (2) ? spawn->null : ends[JOB_ERR],
         .passed = process->passed_fd,

@@ -15,7 +15,8 @@ struct spawn {
     char *segment;      /* ACCEL_JOB_SEGMENT=... */
     char *id;           /* ACCEL_JOB_ID=... */
     int null;           /* /dev/null */
-    bool terminal;      /* stdin is one: the rank that reads it is in the keeper's process group */
+    bool has_input;     /* the first rank reads our stdin */
+    bool terminal;      /* that is one: this rank is in the keeper's process group */
     bool may_ask;       /* somebody, or a program, may answer there */
     bool descriptors_raised;
     struct rlimit descriptors; /* the limit that was given to us */

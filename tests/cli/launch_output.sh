@@ -112,6 +112,11 @@ test_expect_success 'bytes of one rank pass unchanged, and those of two, whateve
 test_expect_success 'a rank notices that nobody reads its output' '
     { timeout $patience "$accelerate" launch $two sh -c "[ \$RANK = 1 ] && exec sleep 1000; exec yes" 2>err; echo $? >status; } |
         head -n 1 >got && [ "$(cat got)" = y ] && [ "$(cat status)" = 141 ] && grep "rank 0 .* was killed by signal 13" err'
+test_expect_success 'rank 0 reads standard input, or none does' '
+    seq 50000 >numbers && "$accelerate" launch --quiet --label yes $two sh -c "cat; echo end" <numbers >got &&
+    [ "$(grep -c "^\[0\] [0-9]*\$" got)" = 50000 ] && [ "$(grep "^\[1\]" got)" = "[1] end" ] &&
+    "$accelerate" launch --quiet --stdin none $two sh -c "cat; echo \$RANK" <numbers >got && [ "$(sort got)" = "0
+1" ]'
 test_expect_success 'closed streams of the launcher are not those of a reader that has gone' '
     "$accelerate" launch --quiet $two sh -c "echo word; echo word >&2; echo >ran\$RANK" >&- 2>&- && [ -e ran0 ] && [ -e ran1 ]'
 

@@ -104,6 +104,64 @@ echo >ready.$RANK
 while :; do sleep 0.1; done
 END
 chmod +x takes_signal
+cat >reads <<'END'
+#!/bin/sh
+echo "rank $RANK: $(cat | cksum)"
+END
+chmod +x reads
+nothing="4294967295 0"
+test_expect_success 'rank 0 reads the standard input of the head, whatever its host, to its end' '
+    seq 300000 >numbers && cksum <numbers >sum && sums="rank 0: $(cat sum)
+rank 1: $nothing" && { cat numbers; sleep 0.3; } | launch --hosts host2,host1 ./reads >out &&
+    [ "$(sort out)" = "$sums" ] && launch --hosts host2,host1 ./reads <numbers >out && [ "$(sort out)" = "$sums" ] &&
+    launch --hosts host1,host2 ./reads </dev/null >out && [ "$(grep -c ": $nothing" out)" = 2 ] &&
+    launch --hosts host1,host2 --stdin none ./reads <numbers >out && [ "$(grep -c ": $nothing" out)" = 2 ]
+'
+cat >reads_one <<'END'
+#!/bin/sh
+[ $RANK.$TORCHELASTIC_RESTART_COUNT = 1.0 ] && exec sleep 1000
+[ $RANK = 1 ] && exit 0
+[ $TORCHELASTIC_RESTART_COUNT = 0 ] || echo >again
+read word
+echo $word
+[ $word = two ]
+END
+chmod +x reads_one
+test_expect_success 'input that no rank reads holds nothing up, and ranks that start again get the rest' '
+    seq 300000 >numbers && launch --hosts host2,host1 true <numbers &&
+    { echo one && await again && echo two; echo $? >status; } | launch --max_restarts 1 --hosts host2,host1 ./reads_one >out 2>err &&
+    [ "$(cat status)" = 0 ] && [ "$(cat out)" = "one
+two" ]
+'
+cat >background.py <<'END'
+import os, pty, signal, sys, time
+# A job in the background of a terminal, whose user has typed something: it must not be stopped, nor take that, until it
+# comes to the foreground.
+pid, screen = pty.fork ()
+if pid == 0:
+    signal.signal (signal.SIGTTOU, signal.SIG_IGN)
+    job = os.fork ()
+    if job == 0:
+        os.setpgid (0, 0)
+        signal.signal (signal.SIGTTOU, signal.SIG_DFL)
+        os.execvp (sys.argv[1], sys.argv[1:])
+    os.setpgid (job, job)
+    while not os.path.exists ("waits") or os.waitpid (job, os.WUNTRACED | os.WNOHANG)[0]: time.sleep (0.05)
+    time.sleep (0.3)
+    os.tcsetpgrp (0, job)
+    os.kill (job, signal.SIGCONT)
+    status = os.waitpid (job, os.WUNTRACED)[1]
+    os._exit (98 if os.WIFSTOPPED (status) else os.WEXITSTATUS (status))
+os.write (screen, b"typed\n")
+try:
+    while os.read (screen, 4096): pass
+except OSError: pass
+sys.exit (os.waitstatus_to_exitcode (os.waitpid (pid, 0)[1]))
+END
+test_expect_success 'a job in the background does not read from the terminal, and does in the foreground' '
+    test_exit 5 on host1 timeout $patience python3 background.py "$accelerate" launch --cpu --hosts host1,host2 \
+        sh -c "[ \$RANK = 0 ] || exec sleep 1000; echo >waits; read word; [ \$word = typed ] && exit 5"
+'
 test_expect_success 'a signal reaches the ranks of all hosts, also where the head is' '
     { on host1 "$accelerate" launch --cpu --hosts host1,host2 ./takes_signal >out & } && head=$! &&
     await ready.0 ready.1 && on host1 pkill -USR1 -f "^$accelerate launch" && finish 0 &&
