@@ -40,6 +40,7 @@ struct agent {
     struct meter meter; /* of a check */
     sigset_t signals, old_mask;
     int signal_fd;
+    bool was_told;   /* to end the ranks: processes of MPI may end, too */
     bool is_lost;    /* nobody listens any more: only the end of the ranks is waited for */
     bool is_stopped; /* the head has been stopped from its terminal, and is silent for that reason */
     int64_t kill_ms; /* when to kill the launcher; 0: it has not been told to end by us */
@@ -137,6 +138,24 @@ check_standins (struct agent *agent)
     if (agent->lent && standins_of (&agent->standins, agent->attempt) >= agent->lent) {
         wire_put_frame (&agent->head.to_write, WIRE_LENT, agent->lent);
         agent->lent = 0;
+    }
+}
+
+/* Before the head is heard: it may say that the ranks must end, because of what we have not noticed yet. */
+static void
+watch_mpi (struct agent *agent)
+{
+    struct strbuf *out = &agent->head.to_write;
+    struct standin_end end;
+    while (standins_take_end (&agent->standins, &end)) {
+        if (agent->is_lost || agent->was_told || !agent_child_is_busy (&agent->child, out))
+            continue;
+        size_t begin = wire_begin (out, WIRE_MPI_ENDED);
+        wire_put_number (out, clock_ns ());
+        wire_put_number (out, end.is_daemon);
+        wire_put_number (out, end.status);
+        wire_put_text (out, end.text);
+        wire_end (out, begin);
     }
 }
 
@@ -239,6 +258,7 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     listener_close (&agent->listener);
     if (agent_child_start (&agent->child, &agent->parcel, &part, agent->run, &agent->old_mask, fail))
         return -1;
+    agent->was_told = false;
     standins_forget (&agent->standins); /* the launcher has them, and they end with it */
     wire_put_frame (&agent->head.to_write, WIRE_STARTED, 0);
     return 0;
@@ -251,6 +271,7 @@ take_signal (struct agent *agent, int signal)
 {
     if (signal == SIGTSTP || signal == SIGCONT)
         agent->is_stopped = signal == SIGTSTP;
+    agent->was_told = agent->was_told || signals_end_job (signal);
     agent_child_kill (&agent->child, signal);
 }
 
@@ -316,6 +337,7 @@ read_signals (struct agent *agent)
             agent_child_kill (&agent->child, (int) info.ssi_signo);
         else
             lose_head (agent);
+        agent->was_told = true;
     }
 }
 
@@ -353,17 +375,20 @@ keep_deadlines (struct agent *agent)
 static void
 serve_once (struct agent *agent)
 {
-    enum { HEAD_IN, HEAD_OUT, SIGNALS, LISTENER, STANDINS, CHILD };
+    enum { HEAD_IN, HEAD_OUT, SIGNALS, LISTENER, STANDINS, MPI, CHILD };
     struct pollfd fds[CHILD + AGENT_CHILD_FDS] = {
         [HEAD_IN] = { .fd = agent->head.in, .events = POLLIN },
         [HEAD_OUT] = { .fd = pipe_has_output (&agent->head) ? agent->head.out : -1, .events = POLLOUT },
         [SIGNALS] = { .fd = agent->signal_fd, .events = POLLIN },
         [LISTENER] = { .fd = agent->listener.fd, .events = POLLIN },
         [STANDINS] = { .fd = agent->standins.listener, .events = POLLIN },
+        [MPI] = { .fd = agent->standins.ends, .events = POLLIN },
     };
     agent_child_poll (&agent->child, &fds[CHILD], agent->is_lost);
     if (poll (fds, sizeof fds / sizeof *fds, find_timeout (agent)) < 0)
         return;
+    if (fds[MPI].revents)
+        watch_mpi (agent);
     if (fds[SIGNALS].revents)
         read_signals (agent);
     if (fds[LISTENER].revents)

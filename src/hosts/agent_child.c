@@ -348,6 +348,15 @@ has_more_to_say (const struct agent_child *child)
     return child->said.in >= 0 && !ioctl (child->said.in, FIONREAD, &bytes) && bytes;
 }
 
+/* It says what has become of its ranks before the files that it shares with stand-ins are closed. */
+bool
+agent_child_is_busy (struct agent_child *child, struct strbuf *out)
+{
+    while (has_more_to_say (child) && read_said (child, out))
+        ;
+    return child->pid && !child->has_ended && !child->end.length;
+}
+
 /* A launcher that has ended without a word was killed. */
 static void
 make_end (struct agent_child *child)

@@ -46,6 +46,9 @@ void agent_child_init (struct agent_child *child);
 int agent_child_start (struct agent_child *child, const struct parcel *parcel, const struct hosts_part *part,
                        hosts_run_part *run, const sigset_t *mask, struct fail *fail);
 
+/** Take what the launcher has said, as agent_child_take() does.  @return whether its ranks may still need something */
+bool agent_child_is_busy (struct agent_child *child, struct strbuf *out);
+
 /** Send @p signal to the launcher, if it still runs. */
 void agent_child_kill (const struct agent_child *child, int signal);
 

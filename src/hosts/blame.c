@@ -23,6 +23,7 @@ enum {
 #define LATE_NS INT64_C (5000000000) /* of a rank that was killed: what was told to end in the meantime says so */
 
 enum kind {
+    CUT_OFF, /* a rank that has lost MPI exits; nothing but its status and words tells it from one that fails */
     FOLLOWS, /* a rank that has lost its connection exits, or aborts, or is ended by SIGPIPE */
     CRASHED, /* or crashes while it cleans up */
     GONE,    /* a host, or a launcher */
@@ -36,7 +37,7 @@ kind_of (const struct blame *blame)
         return GONE;
     if (blame->end == WIRE_END_DONE || blame->status <= status_of_signal (0)
         || blame->status > status_of_signal (MOST_SIGNAL))
-        return FOLLOWS; /* exit (-1) is 255 */
+        return blame->has_lost_mpi ? CUT_OFF : FOLLOWS; /* exit (-1) is 255 */
     switch (blame->status - status_of_signal (0)) {
     case SIGABRT:
     case SIGPIPE: return FOLLOWS;
@@ -99,7 +100,9 @@ explains (const struct blame *a, const struct blame *b)
 {
     enum kind of_a = kind_of (a), of_b = kind_of (b);
     int64_t later = a->failed_ns - b->failed_ns;
-    bool may_have = of_b == FOLLOWS ? of_a != FOLLOWS : of_b == CRASHED && of_a == KILLED;
+    if (a->is_mpi || b->is_mpi)
+        return a->is_mpi && !b->is_mpi && of_b == CUT_OFF; /* whatever clocks say */
+    bool may_have = of_b <= FOLLOWS ? of_a > of_b : of_b == CRASHED && of_a == KILLED;
     return may_have && later < (of_a == KILLED ? LATE_NS : NEARLY_NS);
 }
 
@@ -112,22 +115,39 @@ is_explained (const struct blame *all, const bool *may_be, size_t count, size_t 
     return false;
 }
 
+/* The earliest of those that may be first; of processes of MPI, one that no other has ended comes before that. */
+static size_t
+find_earliest (const struct blame *all, const bool *may_be, size_t count, bool is_mpi)
+{
+    size_t first = count;
+    for (size_t i = 0; i < count; i++) {
+        if (!all[i].failed_ns || all[i].is_mpi != is_mpi || (may_be && !may_be[i])
+            || is_explained (all, may_be, count, i))
+            continue;
+        bool is_earlier = first == count || all[i].failed_ns < all[first].failed_ns;
+        bool are_alike = first == count || all[i].was_killed == all[first].was_killed;
+        if (are_alike ? is_earlier : all[i].was_killed)
+            first = i;
+    }
+    return first;
+}
+
 /* Words are surer than clocks: who names another rank was not the first.  Where ranks name each other, clocks decide.
- * No two failures explain each other, so one is left. */
+ * No two failures explain each other, so one is left; a process of MPI is of interest only if all failures of ranks are
+ * due to it. */
 size_t
 blame_find_first (const struct blame *all, size_t count)
 {
     AUTO_FREE size_t *named = read_words (all, count);
     AUTO_FREE bool *may_be = calloc (count, sizeof *may_be);
-    size_t first = count;
-    for (size_t i = 0; may_be && i < count; i++)
-        if (all[i].failed_ns)
+    bool has_failed = false;
+    for (size_t i = 0; i < count; i++) {
+        if (may_be && all[i].failed_ns)
             may_be[follow (named, count, i)] = true;
-    for (size_t i = 0; i < count; i++)
-        if (all[i].failed_ns && (!may_be || may_be[i]) && !is_explained (all, may_be, count, i)
-            && (first == count || all[i].failed_ns < all[first].failed_ns))
-            first = i;
-    return first;
+        has_failed = has_failed || (all[i].failed_ns && !all[i].is_mpi);
+    }
+    size_t first = find_earliest (all, may_be, count, false);
+    return first == count && has_failed ? find_earliest (all, may_be, count, true) : first;
 }
 
 const char *
@@ -153,10 +173,10 @@ blame_add_simultaneous (const struct blame *all, size_t count, size_t guilty, st
 {
     AUTO_FREE size_t *named = read_words (all, count);
     int left = MOST_SIMULTANEOUS;
-    for (size_t i = 0; i < count && kind_of (&all[guilty]) == FOLLOWS; i++) {
+    for (size_t i = 0; i < count && kind_of (&all[guilty]) <= FOLLOWS && !all[guilty].is_mpi; i++) {
         const struct blame *one = &all[i];
         const char *report = one->report ? blame_without_prefix (one->report) : "";
-        bool is_one = i != guilty && one->failed_ns && !one->is_lost && one->end == WIRE_END_FAILED && *report
+        bool is_one = i != guilty && one->failed_ns && !one->is_lost && !one->is_mpi && one->end == WIRE_END_FAILED && *report
                       && one->failed_ns - all[guilty].failed_ns < NEARLY_NS
                       && (follow (named, count, i) != guilty || named[guilty] < count);
         if (is_one && left-- > 0)

@@ -6,16 +6,20 @@
 
 #include "hosts/wire.h"
 
-/** How a host's part of a job ended. */
+/** How a host's part of a job ended, or that a process of MPI has ended there although ranks needed it. */
 struct blame {
     int64_t failed_ns;  /* one clock for all hosts; 0: it has not failed */
+    bool is_mpi;        /* it is a process of MPI */
+    bool was_killed;    /* a daemon of MPI was, by a signal: no other process of MPI does that to it */
+    bool has_lost_mpi;  /* the rank that failed says, or its status does, that it has lost a process of MPI */
     bool is_lost;       /* the host or the connection to it is; then the fields below say nothing */
     enum wire_end end;  /* WIRE_END_TOLD: somebody has sent a signal to its launcher */
     int status;
     const char *report; /* "accelerate: rank 3 ...\n..."; may be NULL */
 };
 
-/** @return the number of the host that failed first; @p count: none has failed */
+/** @return the number of the host that failed first; or of the process of MPI, if all failures of ranks are due to it;
+ * @p count: none has failed */
 size_t blame_find_first (const struct blame *all, size_t count);
 
 /** Append a line for each host that failed at nearly the same time as @p all[@p guilty] and so may have been first;

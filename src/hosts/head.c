@@ -352,8 +352,8 @@ await_lender (struct head *head, struct pollfd *fds)
 static bool
 may_restart (const struct head *head, const struct link *guilty)
 {
-    return guilty && guilty->state == LINK_ENDED && guilty->end == WIRE_END_FAILED && !head->signal
-           && head->restarts < head->parcel.config.settings.max_restarts;
+    return guilty && guilty->state == LINK_ENDED && (guilty->end == WIRE_END_FAILED || guilty == head->mpi)
+           && !head->signal && head->restarts < head->parcel.config.settings.max_restarts;
 }
 
 /* @return false if a host is lost, or its agent is: nothing can start there again */
@@ -374,7 +374,7 @@ begin_again (struct head *head, const struct link *guilty)
         link->report = link->json = NULL;
         link->state = LINK_READY;
         link->was_told = false;
-        link->failed_ns = 0;
+        link->failed_ns = link->mpi_ns = 0;
         link->failed_rank = -1;
         link->status = 0;
     }
@@ -481,7 +481,7 @@ start_links (struct head *head, struct fail *fail)
 {
     const struct hostlist *list = &head->hosts->list;
     head->links = calloc (list->count, sizeof *head->links);
-    head->blames = calloc (list->count, sizeof *head->blames);
+    head->blames = calloc (HEAD_BLAMES (list->count), sizeof *head->blames);
     if (!head->links || !head->blames)
         return fail_nomem (fail);
     head->count = (int) list->count;

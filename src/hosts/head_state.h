@@ -19,12 +19,15 @@ enum head_phase {
     HEAD_OVER,    /* all hosts have ended or are lost; output may be left */
 };
 
+#define HEAD_BLAMES(hosts) (2 * (size_t) (hosts))
+
 struct head {
     struct hosts *hosts;
     struct parcel parcel;
     struct io_target report; /* of --failure_report; no path: none is wanted */
     struct link *links; /* [count], in the order of hosts->list */
-    struct blame *blames; /* [count], of verdict_find() */
+    struct blame *blames; /* [HEAD_BLAMES (count)], of verdict_find(): of hosts, then of their processes of MPI */
+    struct link *mpi; /* of verdict_find(): its process of MPI is to blame, and no rank; NULL: none */
     int count;
     enum head_phase phase;
     struct output_sink sinks[LINK_STREAMS];
@@ -64,7 +67,8 @@ int rally_ask_again (struct link *link, const struct hosts *hosts, struct fail *
  * itself. */
 bool verdict_may_be_mpi (const struct head *head, const struct link *guilty);
 
-/** The host to which the end of the job is due: where a rank failed first, or the first that was lost; NULL: none. */
+/** The host to which the end of the job is due: where a rank failed first, the first that was lost, or where a process
+ * of MPI ended that ranks needed; NULL: none. */
 struct link *verdict_find (struct head *head);
 
 /** What the job exits with. */

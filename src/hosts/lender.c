@@ -32,9 +32,10 @@ enum {
 static const char cut[] = " (the rest was dropped)\n";
 
 /* How Open MPI 4.1 says what made it end (help-orterun.txt, help-errmgr-base.txt, help-mpi-api.txt). */
+static const char aborted[] = "MPI_ABORT was invoked";
 static const char *const blames[] = {
     "has exited due to", "exiting improperly", "noticed that process rank", "noticed that the job aborted",
-    "exited on signal", "non-zero status", "MPI_ABORT was invoked", "terminated normally, but",
+    "exited on signal", "non-zero status", aborted, "terminated normally, but",
     "lost communication with a remote daemon", "daemon has unexpectedly failed", "critical communication path was lost",
     "failed to receive scheduled heartbeat",
 };
@@ -145,6 +146,8 @@ note_blames (struct lender *lender)
     for (size_t i = 0; lender->said.length && i < sizeof blames / sizeof *blames; i++)
         if (memmem (lender->said.text, lender->said.length, blames[i], strlen (blames[i])))
             lender->blames_other = true;
+    if (lender->said.length && memmem (lender->said.text, lender->said.length, aborted, sizeof aborted - 1))
+        lender->has_abort = true;
 }
 
 void

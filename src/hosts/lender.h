@@ -15,6 +15,7 @@ struct lender {
     struct strbuf said; /* that nobody has taken yet */
     bool is_cut;        /* the rest of a line is dropped, because nobody takes what is said */
     bool blames_other;  /* Open MPI: it has said that a rank or a daemon made it end */
+    bool has_abort;     /* a rank has called MPI_Abort(), as it says: it ends all processes of MPI because of that */
     int wait_status;    /* if it has ended by itself; 0 otherwise */
     int64_t until_ms;   /* it is ended by force then; 0: it may run */
     bool was_told;      /* to end */

@@ -262,6 +262,19 @@ take_output (struct link *link, const struct wire_frame *frame)
     strbuf_add_bytes (&link->output.bytes, frame->at, frame->left);
 }
 
+/* Others end because of the first one. */
+static void
+take_mpi_ended (struct link *link, struct wire_frame *frame)
+{
+    if (link->mpi_ns)
+        return;
+    link->mpi_ns = wire_number (frame) - link->offset_ns;
+    link->mpi_is_daemon = wire_number (frame);
+    link->mpi_status = (int) wire_number (frame);
+    free (link->mpi_why);
+    link->mpi_why = copy (wire_text (frame));
+}
+
 static void
 take_frame (struct link *link, struct wire_frame *frame)
 {
@@ -287,6 +300,7 @@ take_frame (struct link *link, struct wire_frame *frame)
     case WIRE_ERR_PART: take_output (link, frame); break;
     case WIRE_TAKEN: link->input_taken += wire_number (frame); break;
     case WIRE_BEAT: take_beat (link, frame); break;
+    case WIRE_MPI_ENDED: take_mpi_ended (link, frame); break;
     case WIRE_FAILED:
         link->failed_ns = wire_number (frame) - link->offset_ns;
         link->failed_rank = (int) wire_number (frame);
@@ -447,4 +461,5 @@ link_release (struct link *link)
     free (link->reached);
     free (link->report);
     free (link->json);
+    free (link->mpi_why);
 }

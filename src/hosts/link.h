@@ -67,6 +67,12 @@ struct link {
     char *report, *json;
     char why[512];    /* of LINK_LOST */
 
+    /* The first process of MPI there that ended although ranks needed it. */
+    int64_t mpi_ns;   /* our clock; 0: none has */
+    bool mpi_is_daemon;
+    int mpi_status;   /* 0: not known */
+    char *mpi_why;
+
     /* What to do with WIRE_CHECKED; NULL: refuse it. */
     void (*take_checked) (struct link *link, struct wire_frame *frame);
 };

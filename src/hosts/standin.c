@@ -5,9 +5,12 @@
 #include "hosts/standin.h"
 
 #include "hosts/wire.h"
+#include "launch/status.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/jobseg.h"
 #include "util/parse.h"
+#include "util/procfs.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -15,6 +18,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -172,7 +176,8 @@ standins_listen (struct standins *standins, const char *name, struct fail *fail)
     int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     standins_release (standins);
     standins->listener = fd;
-    if (fd < 0 || !size || bind (fd, (struct sockaddr *) &address, size) || listen (fd, SOMAXCONN))
+    standins->ends = epoll_create1 (EPOLL_CLOEXEC);
+    if (fd < 0 || standins->ends < 0 || !size || bind (fd, (struct sockaddr *) &address, size) || listen (fd, SOMAXCONN))
         return fail_set (fail, FAIL_GENERAL, "cannot listen for processes of MPI: %s", strerror (errno));
     return 0;
 }
@@ -230,27 +235,46 @@ may_end (const char *name)
     return false;
 }
 
+/* @return false without memory, or if it has ended */
+static bool
+watch (struct standins *standins, const struct standin_process *process)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.u64 = (uint64_t) process->pid };
+    size_t wanted = (size_t) standins->process_count + 1;
+    struct standin_process *grown = reallocarray (standins->processes, wanted, sizeof *grown);
+    if (!grown)
+        return false;
+    standins->processes = grown;
+    grown[wanted - 1] = *process;
+    grown[wanted - 1].fd = (int) syscall (SYS_pidfd_open, (pid_t) process->pid, 0);
+    if (grown[wanted - 1].fd < 0)
+        return false;
+    epoll_ctl (standins->ends, EPOLL_CTL_ADD, grown[wanted - 1].fd, &event);
+    standins->process_count++;
+    return true;
+}
+
 /* There are few: one, for all stand-ins of a host. */
 static void
 note_daemon (struct standins *standins, int64_t pid, const struct strlist *variables)
 {
-    for (int i = 0; i < standins->daemon_count; i++)
-        if (standins->daemons[i].pid == pid)
+    struct standin_process daemon = { .pid = pid, .rank = -1 };
+    for (int i = 0; i < standins->process_count; i++)
+        if (standins->processes[i].pid == pid)
             return;
-    char comm[32];
-    read_comm (pid, comm, sizeof comm);
-    if (pid < 2 || !may_end (comm))
-        return;
-    struct standin_daemon *grown = reallocarray (standins->daemons, (size_t) standins->daemon_count + 1, sizeof *grown);
-    if (!grown)
-        return;
-    standins->daemons = grown;
-    struct standin_daemon *daemon = &grown[standins->daemon_count];
-    *daemon = (struct standin_daemon){ .pid = pid, .fd = (int) syscall (SYS_pidfd_open, (pid_t) pid, 0) };
-    if (daemon->fd < 0)
-        return;
-    session_read (&daemon->session, pid, comm, variables);
-    standins->daemon_count++;
+    read_comm (pid, daemon.name, sizeof daemon.name);
+    if (pid >= 2 && may_end (daemon.name) && watch (standins, &daemon))
+        session_read (&standins->processes[standins->process_count - 1].session, pid, daemon.name, variables);
+}
+
+static void
+note_standin (struct standins *standins, int rank, int fd)
+{
+    struct standin_process process = { .rank = rank, .name = "stand-in" };
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    if (!getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && (process.pid = peer.pid) > 0)
+        watch (standins, &process);
 }
 
 bool
@@ -274,6 +298,7 @@ take (struct standins *standins, struct standin *standin, const char *bytes, siz
     if (!standin_read (standin, &parent, bytes, length))
         return false;
     note_daemon (standins, parent, &standin->variables);
+    note_standin (standins, standin->rank, standin->fd);
     return true;
 }
 
@@ -391,6 +416,44 @@ standins_apply (const struct standins *standins, struct plan *plan, struct fail 
     return 0;
 }
 
+/* "orted (process 7 on b) was killed by signal 9 (SIGKILL)" */
+static void
+describe (const struct standin_process *process, struct standin_end *end)
+{
+    char host[64] = "", how[96] = "ended", who[48];
+    int wait_status;
+    gethostname (host, sizeof host - 1);
+    *end = (struct standin_end){ .is_daemon = process->rank < 0 };
+    if (procfs_wait_status ((pid_t) process->pid, process->fd, &wait_status)) {
+        jobseg_describe_exit (wait_status, how, sizeof how);
+        end->status = status_of_wait (wait_status);
+    }
+    snprintf (who, sizeof who, process->rank < 0 ? "%s" : "the %s of rank %d", process->name, process->rank);
+    snprintf (end->text, sizeof end->text, "%s (process %lld on %s) %s", who, (long long) process->pid, host, how);
+}
+
+/* A daemon stays, for what it has left behind. */
+bool
+standins_take_end (struct standins *standins, struct standin_end *end)
+{
+    struct epoll_event event;
+    if (standins->ends < 0 || epoll_wait (standins->ends, &event, 1, 0) != 1)
+        return false;
+    for (int i = 0; i < standins->process_count; i++) {
+        struct standin_process *process = &standins->processes[i];
+        if ((uint64_t) process->pid != event.data.u64)
+            continue;
+        describe (process, end);
+        epoll_ctl (standins->ends, EPOLL_CTL_DEL, process->fd, NULL);
+        if (process->rank >= 0) {
+            close (process->fd);
+            *process = standins->processes[--standins->process_count];
+        }
+        return true;
+    }
+    return false;
+}
+
 static bool
 ends_until (int pidfd, int64_t until_ms)
 {
@@ -403,33 +466,43 @@ ends_until (int pidfd, int64_t until_ms)
     }
 }
 
+/* @return whether it has ended by @until_ms; stand-ins are none of those who are ended */
+static bool
+has_ended_by (const struct standin_process *process, int64_t until_ms)
+{
+    return process->rank >= 0 || ends_until (process->fd, until_ms);
+}
+
 void
 standins_end_daemons (struct standins *standins)
 {
+    static const struct {
+        int until_ms, signal;
+    } steps[] = { { DAEMON_ASK_MS, SIGTERM }, { DAEMON_MS, SIGKILL } };
     int64_t now = clock_ms ();
     standins_forget (standins);
-    for (int i = 0; i < standins->daemon_count; i++)
-        if (!ends_until (standins->daemons[i].fd, now + DAEMON_ASK_MS))
-            syscall (SYS_pidfd_send_signal, standins->daemons[i].fd, SIGTERM, NULL, 0);
-    for (int i = 0; i < standins->daemon_count; i++)
-        if (!ends_until (standins->daemons[i].fd, now + DAEMON_MS))
-            syscall (SYS_pidfd_send_signal, standins->daemons[i].fd, SIGKILL, NULL, 0);
-    for (int i = 0; i < standins->daemon_count; i++)
-        if (ends_until (standins->daemons[i].fd, now + DAEMON_MS + KILLED_MS))
-            session_remove (&standins->daemons[i].session);
+    for (size_t step = 0; step < sizeof steps / sizeof *steps; step++)
+        for (int i = 0; i < standins->process_count; i++)
+            if (!has_ended_by (&standins->processes[i], now + steps[step].until_ms))
+                syscall (SYS_pidfd_send_signal, standins->processes[i].fd, steps[step].signal, NULL, 0);
+    for (int i = 0; i < standins->process_count; i++)
+        if (has_ended_by (&standins->processes[i], now + DAEMON_MS + KILLED_MS))
+            session_remove (&standins->processes[i].session);
 }
 
 void
 standins_release (struct standins *standins)
 {
     standins_forget (standins);
-    for (int i = 0; i < standins->daemon_count; i++) {
-        close (standins->daemons[i].fd);
-        session_release (&standins->daemons[i].session);
+    for (int i = 0; i < standins->process_count; i++) {
+        close (standins->processes[i].fd);
+        session_release (&standins->processes[i].session);
     }
     if (standins->listener >= 0)
         close (standins->listener);
-    free (standins->daemons);
+    if (standins->ends >= 0)
+        close (standins->ends);
+    free (standins->processes);
     free (standins->all);
     *standins = STANDINS_NONE;
 }

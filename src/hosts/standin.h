@@ -38,10 +38,12 @@ struct standin {
  *  @param[out] parent  the process of MPI that has started it  @return false if no stand-in sends that */
 bool standin_read (struct standin *standin, int64_t *parent, const char *bytes, size_t length);
 
-/** A process of MPI that has started stand-ins. */
-struct standin_daemon {
+/** A process that ranks need if they use MPI: one of MPI that has started stand-ins, or a stand-in. */
+struct standin_process {
     int64_t pid;
-    int fd; /* a pidfd */
+    int fd;   /* a pidfd */
+    int rank; /* of the stand-in; -1: a daemon */
+    char name[16];
     struct session session;
 };
 
@@ -50,11 +52,12 @@ struct standins {
     int listener; /* -1: none */
     struct standin *all;
     int count, capacity;
-    struct standin_daemon *daemons;
-    int daemon_count;
+    struct standin_process *processes;
+    int process_count;
+    int ends; /* becomes readable when one of them has ended; -1: none is watched */
 };
 
-#define STANDINS_NONE ((struct standins){ .listener = -1 })
+#define STANDINS_NONE ((struct standins){ .listener = -1, .ends = -1 })
 
 /** Listen at @p name. */
 int standins_listen (struct standins *standins, const char *name, struct fail *fail);
@@ -64,6 +67,16 @@ void standins_accept (struct standins *standins);
 
 /** Let go those of other attempts.  @return how many are left */
 int standins_of (struct standins *standins, int64_t attempt);
+
+/** How a process that ranks need has ended. */
+struct standin_end {
+    bool is_daemon;
+    int status;     /* 0: not known */
+    char text[160]; /* which one, and how */
+};
+
+/** Take the next such end.  @return false if there is none */
+bool standins_take_end (struct standins *standins, struct standin_end *end);
 
 /** Close the connections here; copies in other processes stay. */
 void standins_forget (struct standins *standins);

@@ -30,52 +30,94 @@ is_failure (const struct link *link)
                                          || (link->end == WIRE_END_DONE && link->status));
 }
 
+/* Open MPI ends a rank that has lost its daemon; MPICH notices at the next call that needs the daemon, which may be the
+ * last, MPI_Finalize(), and prints such words. */
+static bool
+has_lost_mpi (const struct head *head, const struct link *link)
+{
+    static const char *const words[] = { "]: readline failed", "PMI_", "PMI2_", "PMIx_" };
+    bool has_failed = link->state == LINK_ENDED && link->end == WIRE_END_FAILED;
+    if (!has_failed || head->hosts->starter.mpi == STARTER_MPI_NONE)
+        return false;
+    if (head->hosts->starter.mpi != STARTER_MPI_HYDRA && link->status == LOST_PMIX_SERVER)
+        return true;
+    for (size_t i = 0; link->report && i < sizeof words / sizeof *words; i++)
+        if (strstr (link->report, words[i]))
+            return true;
+    return false;
+}
+
 static struct blame
-blame_of (const struct link *link)
+blame_of_mpi (const struct head *head, const struct link *link)
+{
+    return (struct blame){ .is_mpi = true, .failed_ns = head->lender.has_abort ? 0 : link->mpi_ns,
+                           .was_killed = link->mpi_is_daemon && link->mpi_status > status_of_signal (0) };
+}
+
+static struct blame
+blame_of (const struct head *head, const struct link *link)
 {
     bool has_ended = link->state == LINK_ENDED;
     int64_t failed_ns = link->failed_ns ? link->failed_ns : 1;
     return (struct blame){ .failed_ns = is_failure (link) ? failed_ns : 0, .is_lost = link->state == LINK_LOST,
                            .end = has_ended ? link->end : WIRE_END_DONE, .status = link->status,
-                           .report = link->report };
+                           .report = link->report, .has_lost_mpi = has_lost_mpi (head, link) };
 }
 
 /* The other clock is known to half a round trip, and ranks that the signal has ended take others with them. */
 static bool
-may_be_due_to_signal (const struct head *head, const struct link *link)
+may_be_due_to_signal (const struct head *head, const struct link *link, int64_t failed_ns)
 {
-    return head->signal && link->failed_ns + link->round_trip_ns / 2 > head->signal_ns;
+    return head->signal && failed_ns + link->round_trip_ns / 2 > head->signal_ns;
 }
 
 struct link *
 verdict_find (struct head *head)
 {
-    for (int i = 0; i < head->count; i++)
-        head->blames[i] = blame_of (&head->links[i]);
-    size_t first = blame_find_first (head->blames, (size_t) head->count);
-    bool is_due = first < (size_t) head->count && !may_be_due_to_signal (head, &head->links[first]);
-    return is_due ? &head->links[first] : NULL;
+    size_t hosts = (size_t) head->count, count = HEAD_BLAMES (head->count);
+    for (size_t i = 0; i < hosts; i++) {
+        head->blames[i] = blame_of (head, &head->links[i]);
+        head->blames[hosts + i] = blame_of_mpi (head, &head->links[i]);
+    }
+    size_t first = blame_find_first (head->blames, count);
+    struct link *guilty = first < count ? &head->links[first % hosts] : NULL;
+    if (guilty && may_be_due_to_signal (head, guilty, head->blames[first].failed_ns))
+        guilty = NULL;
+    head->mpi = first >= hosts ? guilty : NULL;
+    return guilty;
 }
 
 bool
 verdict_may_be_mpi (const struct head *head, const struct link *guilty)
 {
-    return head->hosts->starter.mpi == STARTER_MPI_OPEN && guilty && guilty->state == LINK_ENDED
-           && guilty->end == WIRE_END_FAILED && guilty->status == LOST_PMIX_SERVER;
+    return head->hosts->starter.mpi == STARTER_MPI_OPEN && guilty
+           && (guilty == head->mpi || has_lost_mpi (head, guilty));
 }
 
 /* An mpirun that ends because of a rank or a daemon says so. */
 static bool
+is_due_to_mpirun (const struct head *head, const struct link *guilty)
+{
+    bool is_killed = WIFSIGNALED (head->lender.wait_status);
+    if (guilty && guilty == head->mpi && is_killed)
+        return true;
+    return verdict_may_be_mpi (head, guilty) && head->lender.wait_status && (is_killed || !head->lender.blames_other);
+}
+
+static bool
 is_due_to_mpi (const struct head *head, const struct link *guilty)
 {
-    return verdict_may_be_mpi (head, guilty) && head->lender.wait_status
-           && (WIFSIGNALED (head->lender.wait_status) || !head->lender.blames_other);
+    return guilty && (guilty == head->mpi || is_due_to_mpirun (head, guilty));
 }
 
 /* Open MPI's mpirun ends with 1 after a signal that it can catch. */
 static void
-describe_mpi (const struct head *head, char *text, size_t size)
+describe_mpi (const struct head *head, const struct link *guilty, char *text, size_t size)
 {
+    if (!is_due_to_mpirun (head, guilty)) {
+        snprintf (text, size, "%s, and ranks that use MPI ended with it", guilty->mpi_why);
+        return;
+    }
     const char *name = starter_mpi_name (&head->hosts->starter), *slash = strrchr (name, '/');
     char how[96];
     jobseg_describe_exit (head->lender.wait_status, how, sizeof how);
@@ -87,11 +129,26 @@ describe_mpi (const struct head *head, char *text, size_t size)
 int
 verdict_status (const struct head *head, const struct link *guilty)
 {
-    if (is_due_to_mpi (head, guilty))
+    if (is_due_to_mpirun (head, guilty))
         return status_of_wait (head->lender.wait_status);
+    if (guilty && guilty == head->mpi)
+        return guilty->mpi_status ? guilty->mpi_status : FAIL_GENERAL;
     if (guilty)
         return guilty->status ? guilty->status : FAIL_GENERAL;
     return head->signal ? status_of_signal (head->signal) : 0;
+}
+
+/* The rank that was the first to end because of MPI.  There is one, or MPI would not be to blame. */
+static const char *
+first_report (const struct head *head)
+{
+    const struct link *first = NULL;
+    for (int i = 0; i < head->count; i++) {
+        const struct link *link = &head->links[i];
+        if (has_lost_mpi (head, link) && link->report && (!first || link->failed_ns < first->failed_ns))
+            first = link;
+    }
+    return blame_without_prefix (first ? first->report : "");
 }
 
 /* A launcher's report names its host where it names a rank; its errors do not. */
@@ -113,12 +170,12 @@ verdict_text (const struct head *head, const struct link *guilty, struct strbuf 
         strbuf_printf (out, "accelerate: host %s: %s\n", guilty->name, guilty->why);
     else if (is_due_to_mpi (head, guilty)) {
         char text[512];
-        const char *report = blame_without_prefix (guilty->report ? guilty->report : "");
-        describe_mpi (head, text, sizeof text);
+        const char *report = first_report (head);
+        describe_mpi (head, guilty, text, sizeof text);
         strbuf_printf (out, "accelerate: %s\n  the first of them: %.*s\n", text, (int) strcspn (report, "\n"), report);
     } else if (guilty) {
         add_report (guilty, out);
-        blame_add_simultaneous (head->blames, (size_t) head->count, (size_t) (guilty - head->links), out);
+        blame_add_simultaneous (head->blames, HEAD_BLAMES (head->count), (size_t) (guilty - head->links), out);
     } else if (head->signal) {
         if (head->sinks[1].is_terminal && (head->signal == SIGINT || head->signal == SIGQUIT))
             strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
@@ -148,7 +205,7 @@ verdict_json (const struct head *head, const struct link *guilty, struct strbuf 
     const struct link *link = guilty ? guilty : &head->links[0];
     if (is_due_to_mpi (head, guilty)) {
         struct fail ended = { .status = verdict_status (head, guilty) };
-        describe_mpi (head, ended.text, sizeof ended.text);
+        describe_mpi (head, guilty, ended.text, sizeof ended.text);
         struct plan here = { .host = head->hosts->own, .program = head->parcel.config.program,
                              .world_size = hostlist_world_size (&head->hosts->list) };
         return report_json_error (&here, &ended, out, fail);

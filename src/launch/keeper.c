@@ -15,7 +15,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
@@ -80,37 +79,12 @@ keeper_lives (const struct keeper *keeper)
     return poll (&fd, 1, 0) == 0;
 }
 
-/* Linux 6.15 keeps it for processes that hold a pidfd; linux/pidfd.h of older systems lacks it. */
-static bool
-ask_pidfd (int pidfd, int *wait_status)
-{
-    struct {
-        uint64_t mask, cgroup;
-        uint32_t ids[11];
-        int32_t exit_code;
-    } info = { .mask = 1 << 3 /* PIDFD_INFO_EXIT */ };
-    if (ioctl (pidfd, _IOWR (0xFF, 11, info) /* PIDFD_GET_INFO */, &info) || !(info.mask & 1 << 3))
-        return false;
-    *wait_status = info.exit_code;
-    return true;
-}
-
-/* As long as no process has waited for it. */
-static bool
-ask_proc (pid_t pid, int *wait_status)
-{
-    struct procfs_stat stat;
-    bool ended = procfs_read_stat (pid, &stat) && stat.state == 'Z';
-    *wait_status = stat.exit_code;
-    return ended;
-}
-
 int
 keeper_death_signal (const struct keeper *keeper)
 {
     int status = 0;
-    bool known = ask_pidfd (keeper->pidfd, &status) || ask_proc (keeper->pid, &status);
-    return known && WIFSIGNALED (status) ? WTERMSIG (status) : 0;
+    bool is_known = procfs_wait_status (keeper->pid, keeper->pidfd, &status);
+    return is_known && WIFSIGNALED (status) ? WTERMSIG (status) : 0;
 }
 
 static bool

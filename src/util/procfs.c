@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 enum { STATE = 3, FLAGS = 9, ARG_START = 48, ARG_END = 49, EXIT_CODE = 52 };
@@ -67,6 +68,37 @@ procfs_is_ending (pid_t pid)
     if (tasks)
         closedir (tasks);
     return is_ending;
+}
+
+/* Linux 6.15 keeps it for processes that hold a pidfd; linux/pidfd.h of older systems lacks it. */
+static bool
+ask_pidfd (int pidfd, int *wait_status)
+{
+    struct {
+        uint64_t mask, cgroup;
+        uint32_t ids[11];
+        int32_t exit_code;
+    } info = { .mask = 1 << 3 /* PIDFD_INFO_EXIT */ };
+    if (ioctl (pidfd, _IOWR (0xFF, 11, info) /* PIDFD_GET_INFO */, &info) || !(info.mask & 1 << 3))
+        return false;
+    *wait_status = info.exit_code;
+    return true;
+}
+
+/* As long as no process has waited for it. */
+static bool
+ask_proc (pid_t pid, int *wait_status)
+{
+    struct procfs_stat stat;
+    bool ended = procfs_read_stat (pid, &stat) && stat.state == 'Z';
+    *wait_status = stat.exit_code;
+    return ended;
+}
+
+bool
+procfs_wait_status (pid_t pid, int pidfd, int *wait_status)
+{
+    return ask_pidfd (pidfd, wait_status) || ask_proc (pid, wait_status);
 }
 
 uint32_t

@@ -21,6 +21,10 @@ bool procfs_read_stat (pid_t pid, struct procfs_stat *stat);
 /** Whether all threads of process @p pid run no more of its program: its files are being closed, or it has ended. */
 bool procfs_is_ending (pid_t pid);
 
+/** How process @p pid, which has ended, did, as wait() returns it: for a process that is not its parent.
+ * @param pidfd  of it, which Linux 6.15 needs  @return false: not known */
+bool procfs_wait_status (pid_t pid, int pidfd, int *wait_status);
+
 /** @return our pid namespace, because process ids mean something only within one; 0: unknown */
 uint32_t procfs_pid_space (void);
 

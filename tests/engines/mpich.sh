@@ -72,6 +72,20 @@ test_expect_success 'a launch on two hosts with MPICH' '
     digits hosts on host1 env PATH="$scratch/bin:$PATH" timeout -k 10 $limit "$accelerate" launch --quiet --cpu \
         --hosts host1:1,host2:1 && diff shm hosts && all_clean host1 host2'
 if is_long; then
+# Ranks need it only at their end, and not always.
+finish_after_kill () {
+    status=0
+    wait "$head" || status=$?
+    [ $status = 0 ] || grep -E "^accelerate: hydra_pmi_proxy \(process $1 on host2\) .*, and ranks that use MPI ended with it" err
+}
+has_epoch () {
+    grep -q "^epoch" out 2>/dev/null || has_exited "$head"
+}
+test_expect_success 'a daemon of Hydra that is killed is named, not the ranks that cannot end without it' '
+    rm -f out err && { on host1 env PATH="$scratch/bin:$PATH" timeout -k 10 $limit "$accelerate" launch --cpu --hosts \
+        host1:1,host2:1 "$builddir/examples/digits" --epochs 20 --patience 0 --seed 1 --batch_size 60 >out 2>err & } && head=$! &&
+    wait_for has_epoch && on host2 pgrep -x hydra_pmi_proxy >pid && on host2 pkill -9 -x hydra_pmi_proxy &&
+    finish_after_kill "$(cat pid)" && ! grep "^accelerate: rank" err && all_clean host1 host2'
 test_expect_success 'Hydra alone on two hosts' '
     digits hosts on host1 timeout -k 10 $limit mpiexec.hydra -hosts host1:1,host2:1 -n 2 && diff shm hosts'
 fi
