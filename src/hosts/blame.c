@@ -33,14 +33,15 @@ enum kind {
 static enum kind
 kind_of (const struct blame *blame)
 {
+    enum kind follows = blame->has_lost_mpi ? CUT_OFF : FOLLOWS;
     if (blame->is_lost)
         return GONE;
     if (blame->end == WIRE_END_DONE || blame->status <= status_of_signal (0)
         || blame->status > status_of_signal (MOST_SIGNAL))
-        return blame->has_lost_mpi ? CUT_OFF : FOLLOWS; /* exit (-1) is 255 */
+        return follows; /* exit (-1) is 255 */
     switch (blame->status - status_of_signal (0)) {
     case SIGABRT:
-    case SIGPIPE: return FOLLOWS;
+    case SIGPIPE: return follows;
     case SIGSEGV:
     case SIGBUS:
     case SIGFPE:
@@ -176,8 +177,8 @@ blame_add_simultaneous (const struct blame *all, size_t count, size_t guilty, st
     for (size_t i = 0; i < count && kind_of (&all[guilty]) <= FOLLOWS && !all[guilty].is_mpi; i++) {
         const struct blame *one = &all[i];
         const char *report = one->report ? blame_without_prefix (one->report) : "";
-        bool is_one = i != guilty && one->failed_ns && !one->is_lost && !one->is_mpi && one->end == WIRE_END_FAILED && *report
-                      && one->failed_ns - all[guilty].failed_ns < NEARLY_NS
+        bool is_one = i != guilty && one->failed_ns && !one->is_lost && !one->is_mpi
+                      && one->end == WIRE_END_FAILED && *report && one->failed_ns - all[guilty].failed_ns < NEARLY_NS
                       && (follow (named, count, i) != guilty || named[guilty] < count);
         if (is_one && left-- > 0)
             add_lines (report, out);

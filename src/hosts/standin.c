@@ -177,7 +177,8 @@ standins_listen (struct standins *standins, const char *name, struct fail *fail)
     standins_release (standins);
     standins->listener = fd;
     standins->ends = epoll_create1 (EPOLL_CLOEXEC);
-    if (fd < 0 || standins->ends < 0 || !size || bind (fd, (struct sockaddr *) &address, size) || listen (fd, SOMAXCONN))
+    if (fd < 0 || standins->ends < 0 || !size || bind (fd, (struct sockaddr *) &address, size)
+        || listen (fd, SOMAXCONN))
         return fail_set (fail, FAIL_GENERAL, "cannot listen for processes of MPI: %s", strerror (errno));
     return 0;
 }

@@ -5,9 +5,11 @@
 #include "hosts/head_state.h"
 
 #include "hosts/blame.h"
+#include "hosts/doing.h"
 #include "launch/report.h"
 #include "launch/signals.h"
 #include "launch/status.h"
+#include "util/cleanup.h"
 #include "util/jobseg.h"
 
 #include <signal.h>
@@ -30,8 +32,8 @@ is_failure (const struct link *link)
                                          || (link->end == WIRE_END_DONE && link->status));
 }
 
-/* Open MPI ends a rank that has lost its daemon; MPICH notices at the next call that needs the daemon, which may be the
- * last, MPI_Finalize(), and prints such words. */
+/* Open MPI ends a rank that has lost its daemon, unless SIGPIPE does first; a rank with MPICH notices at the next call
+ * that needs the daemon, which may be the last, MPI_Finalize(), and prints such words. */
 static bool
 has_lost_mpi (const struct head *head, const struct link *link)
 {
@@ -39,7 +41,8 @@ has_lost_mpi (const struct head *head, const struct link *link)
     bool has_failed = link->state == LINK_ENDED && link->end == WIRE_END_FAILED;
     if (!has_failed || head->hosts->starter.mpi == STARTER_MPI_NONE)
         return false;
-    if (head->hosts->starter.mpi != STARTER_MPI_HYDRA && link->status == LOST_PMIX_SERVER)
+    bool is_cut = link->status == LOST_PMIX_SERVER || link->status == status_of_signal (SIGPIPE);
+    if (head->hosts->starter.mpi != STARTER_MPI_HYDRA && is_cut)
         return true;
     for (size_t i = 0; link->report && i < sizeof words / sizeof *words; i++)
         if (strstr (link->report, words[i]))
@@ -162,6 +165,29 @@ add_report (const struct link *link, struct strbuf *out)
         strbuf_printf (out, "accelerate: host %s: %s", link->name, blame_without_prefix (report));
 }
 
+/* Ranks of hosts that were told to end.  Those that gave up before have nothing to add to what made them. */
+static void
+find_doing (const struct head *head, const struct link *guilty, struct doing *doing)
+{
+    *doing = (struct doing){ 0 };
+    for (int i = 0; i < head->count; i++)
+        if (head->links[i].state == LINK_ENDED && head->links[i].end == WIRE_END_TOLD)
+            doing_add (doing, head->links[i].json, !guilty);
+}
+
+static void
+add_doing (const struct head *head, const struct link *guilty, struct strbuf *out)
+{
+    struct doing doing;
+    find_doing (head, guilty, &doing);
+    doing_put (&doing, guilty ? "the ranks of other hosts, when these were told to end" : "the ranks at that moment",
+               out);
+    if (!guilty && doing.killed)
+        strbuf_printf (out, "  %lld process%s had to be killed\n", (long long) doing.killed,
+                       doing.killed > 1 ? "es" : "");
+    doing_release (&doing);
+}
+
 void
 verdict_text (const struct head *head, const struct link *guilty, struct strbuf *out)
 {
@@ -181,6 +207,8 @@ verdict_text (const struct head *head, const struct link *guilty, struct strbuf 
             strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
         strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
     }
+    if (guilty || head->signal)
+        add_doing (head, guilty, out);
     for (int i = 0; i < head->count; i++)
         if (&head->links[i] != guilty && head->links[i].state == LINK_LOST)
             strbuf_printf (out, "  host %s: %s\n", head->links[i].name, head->links[i].why);
@@ -199,6 +227,26 @@ verdict_json_error (const struct head *head, const struct fail *error, struct st
     return report_json_error (&plan, error, out, fail);
 }
 
+/* The report of one launcher, with the ranks of the others that were told to end. */
+static int
+put_json (const struct head *head, const struct link *guilty, const char *json, struct strbuf *out, struct fail *fail)
+{
+    struct doing doing;
+    json_t *report = json_loads (json, 0, NULL);
+    find_doing (head, guilty, &doing);
+    if (report)
+        json_object_set_new (report, "ranks", doing_json (&doing));
+    if (report && !guilty)
+        json_object_set_new (report, "killed", json_integer ((json_int_t) doing.killed));
+    doing_release (&doing);
+    AUTO_FREE char *text = report ? json_dumps (report, JSON_COMPACT) : strdup (json);
+    json_decref (report);
+    strbuf_add (out, text ? text : "");
+    if (text && text[strlen (text) - 1] != '\n')
+        strbuf_add_char (out, '\n');
+    return !text || out->failed ? fail_nomem (fail) : 0;
+}
+
 int
 verdict_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail)
 {
@@ -210,10 +258,8 @@ verdict_json (const struct head *head, const struct link *guilty, struct strbuf 
                              .world_size = hostlist_world_size (&head->hosts->list) };
         return report_json_error (&here, &ended, out, fail);
     }
-    if (link->state == LINK_ENDED && link->json && *link->json) {
-        strbuf_add (out, link->json);
-        return out->failed ? fail_nomem (fail) : 0;
-    }
+    if (link->state == LINK_ENDED && link->json && *link->json)
+        return put_json (head, guilty, link->json, out, fail);
     struct fail error = { .status = verdict_status (head, guilty) };
     struct plan plan = { .host = (char *) (link->host ? link->host : link->name),
                          .program = head->parcel.config.program,

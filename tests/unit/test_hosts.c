@@ -531,102 +531,6 @@ test_lost_mpirun (void)
     strbuf_release (&head.lender.said);
 }
 
-/* Three hosts; the report of the first one that is told to end says nothing. */
-struct mpi_case {
-    const char *what;
-    enum starter_mpi mpi;
-    struct {
-        int status; /* of a rank; 0: the host was told to end */
-        int64_t failed_ms;
-        const char *words;
-        int64_t mpi_ms; /* a process of MPI has ended there; 0: none */
-        bool is_daemon;
-        int mpi_status;
-    } hosts[3];
-    bool has_abort;
-    int lender; /* its wait status */
-    int guilty; /* -1: none */
-    int status;
-    const char *first_line;
-};
-
-#define RANK "rank 1 exited"
-#define READLINE "\n  its last line on stderr:\n    [cli_2]: readline failed"
-
-static const struct mpi_case mpi_cases[] = {
-    { "a daemon, on the host of the rank", STARTER_MPI_OPEN,
-      { { 0 }, { 195, 500, RANK, 510, true, 137 } }, false, 0, 1, 137, "process 1, and ranks that use MPI ended with it" },
-    { "on another host, seen long after it", STARTER_MPI_OPEN,
-      { { 195, 500, RANK, 0, false, 0 }, { 0, 0, NULL, 9000, true, 0 } }, false, 0, 1, 1,
-      "process 1, and ranks that use MPI ended with it" },
-    { "the earliest of two", STARTER_MPI_OPEN,
-      { { 195, 500, RANK, 490, false, 137 }, { 195, 500, RANK, 489, true, 1 } }, false, 0, 1, 1,
-      "process 1, and ranks that use MPI ended with it" },
-    { "a daemon that was killed, whatever clocks say", STARTER_MPI_OPEN,
-      { { 195, 500, RANK, 490, true, 137 }, { 195, 500, RANK, 480, false, 137 } }, false, 0, 0, 137,
-      "process 0, and ranks that use MPI ended with it" },
-    { "mpirun, which says why", STARTER_MPI_OPEN,
-      { { 195, 500, RANK, 490, true, 137 } }, false, SIGKILL, 0, 137,
-      "mpirun on a was killed by signal 9 (SIGKILL), and ranks that use MPI ended with it" },
-    { "mpiexec of another MPI", STARTER_MPI_HYDRA,
-      { { 0 }, { 15, 500, RANK READLINE, 490, false, 137 } }, false, SIGTERM, 1, 143,
-      "mpirun on a was killed by signal 15 (SIGTERM), and ranks that use MPI ended with it" },
-    { "an MPI_Abort(): the rank that exits in another way", STARTER_MPI_OPEN,
-      { { 195, 500, RANK, 490, true, 137 }, { 7, 900, "rank 2 exited", 0, false, 0 } }, true, 0, 1, 7, "rank 2 exited" },
-    { "a rank that fails by itself, long after a daemon", STARTER_MPI_HYDRA,
-      { { 7, 9000, "rank 2 exited", 490, true, 137 } }, false, 0, 0, 7, "rank 2 exited" },
-    { "MPICH, at the end of the ranks", STARTER_MPI_HYDRA,
-      { { 0, 0, NULL, 490, true, 137 }, { 15, 9000, RANK READLINE, 0, false, 0 } }, false, 0, 0, 137,
-      "process 0, and ranks that use MPI ended with it" },
-    { "195 with Slurm", STARTER_MPI_SRUN,
-      { { 195, 500, RANK, 0, false, 0 }, { 0, 0, NULL, 490, false, 0 } }, false, 0, 1, 1,
-      "process 1, and ranks that use MPI ended with it" },
-    { "195 with MPICH is a rank's own", STARTER_MPI_HYDRA,
-      { { 195, 500, RANK, 490, true, 137 } }, false, 0, 0, 195, RANK },
-    { "a rank that was killed at about that time", STARTER_MPI_OPEN,
-      { { 195, 500, RANK, 490, true, 137 }, { 137, 4000, "rank 2 killed", 0, false, 0 } }, false, 0, 1, 137,
-      "rank 2 killed" },
-    { "no rank has failed", STARTER_MPI_OPEN, { { 0, 0, NULL, 490, true, 137 } }, false, 0, -1, 0, "" },
-};
-
-static void
-check_mpi_case (const struct mpi_case *one)
-{
-    struct hosts hosts = { .starter.mpi = one->mpi, .own = "a" };
-    struct link links[3];
-    struct blame blames[HEAD_BLAMES (3)];
-    struct head head = { .hosts = &hosts, .links = links, .blames = blames, .count = 3, .lender = LENDER_NONE };
-    char why[3][16], reports[3][160];
-    AUTO_STRBUF struct strbuf text = { 0 };
-    head.lender.wait_status = one->lender;
-    head.lender.has_abort = head.lender.blames_other = one->has_abort;
-    for (int i = 0; i < 3; i++) {
-        snprintf (why[i], sizeof why[i], "process %d", i);
-        snprintf (reports[i], sizeof reports[i], "accelerate: %s\n", one->hosts[i].words ? one->hosts[i].words : "");
-        links[i] = (struct link){ .name = "b", .state = LINK_ENDED, .was_told = true, .err = -1,
-                                  .end = one->hosts[i].status ? WIRE_END_FAILED : WIRE_END_TOLD,
-                                  .status = one->hosts[i].status, .failed_ns = one->hosts[i].failed_ms * 1000000,
-                                  .report = reports[i], .mpi_ns = one->hosts[i].mpi_ms * 1000000,
-                                  .mpi_is_daemon = one->hosts[i].is_daemon, .mpi_status = one->hosts[i].mpi_status,
-                                  .mpi_why = why[i] };
-    }
-    const struct link *guilty = verdict_find (&head);
-    verdict_text (&head, guilty, &text);
-    const char *line = text.text ? blame_without_prefix (text.text) : "";
-    size_t length = strcspn (line, "\n");
-    ok ((guilty ? guilty - links : -1) == one->guilty && verdict_status (&head, guilty) == one->status
-            && length == strlen (one->first_line) && !strncmp (line, one->first_line, length),
-        "who ends ranks of MPI: %s (%d, %d, %s)", one->what, (int) (guilty ? guilty - links : -1),
-        verdict_status (&head, guilty), line);
-}
-
-static void
-test_processes_of_mpi (void)
-{
-    for (size_t i = 0; i < sizeof mpi_cases / sizeof *mpi_cases; i++)
-        check_mpi_case (&mpi_cases[i]);
-}
-
 /* What mpirun says. */
 static void
 test_words_of_mpirun (void)
@@ -796,7 +700,6 @@ main (void)
     test_orders ();
     test_lender ();
     test_lost_mpirun ();
-    test_processes_of_mpi ();
     test_words_of_mpirun ();
     test_leftovers ();
     return done_testing ();
