@@ -24,6 +24,8 @@
 
 #include <stdio.h>
 
+enum { GPU_REPORT_MS = 60000 }; /* for a driver that has to wake GPUs */
+
 struct launch {
     const struct config *config;
     const struct hosts_part *part; /* NULL: there are no other hosts */
@@ -296,9 +298,12 @@ supervise_part (struct launch *launch)
 {
     struct job job;
     struct fail fail = { 0 };
-    const struct job_observer observer = { .failed = hosts_tell_failure, .fd = launch->part->agent };
+    const struct job_observer observer = { .failed = hosts_tell_failure, .fd = launch->part->agent,
+                                           .is_alive = hosts_give_sign,
+                                           .silence_ms = launch->config->settings.host_timeout * 1000 };
     int status = job_run (&job, &launch->plan, &launch->keeper, launch->claim.fd, &observer, &fail);
     if (status == 0) {
+        hosts_tell_alive (launch->part->agent, GPU_REPORT_MS);
         gpu_report_find (&job);
         status = tell_agent (launch, &job, &fail);
     }
@@ -323,7 +328,7 @@ run_plan (struct launch *launch, struct fail *fail)
         if (plan->logs.run)
             print_note ("the ranks' output is in ", plan->logs.run);
     }
-    switch (keeper_split (&launch->keeper, fail)) {
+    switch (keeper_split (&launch->keeper, launch->config->settings.host_timeout * 1000, fail)) {
     case KEEPER_IS_SUPERVISOR: return launch->part ? supervise_part (launch) : supervise_plan (launch);
     case KEEPER_IS_OVER: return launch->keeper.status;
     default:

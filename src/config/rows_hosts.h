@@ -48,7 +48,8 @@
       .help = "seconds without a sign of life that end the job",
       .doc = "After this number of seconds without a sign of life, a host counts as lost, and the job ends on all "
              "others. A host that has lost the launcher ends its own ranks. A connection may take as long, but at "
-             "least 30 seconds." },
+             "least 30 seconds. On one host, too, the job ends if the process that supervises the ranks is stopped "
+             "(SIGSTOP) for so long." },
 
     { .key = "job_key_file", OPT_PATH (job_key_file), .section = "mpirun_config", .group = GROUP_HOSTS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "FILE",

@@ -273,6 +273,8 @@ take_signal (struct agent *agent, int signal)
         agent->is_stopped = signal == SIGTSTP;
     agent->was_told = agent->was_told || signals_end_job (signal);
     agent_child_kill (&agent->child, signal);
+    if (signals_end_job (signal))
+        agent_child_kill (&agent->child, SIGCONT); /* somebody may have stopped it */
 }
 
 static void
@@ -366,9 +368,21 @@ keep_deadlines (struct agent *agent)
     if (clock_ms () >= head_deadline (agent))
         lose_head (agent);
     if (agent->kill_ms && clock_ms () >= agent->kill_ms && agent->child.pid) {
-        agent_child_kill (&agent->child, SIGKILL); /* the supervisor sees it and kills the ranks */
+        agent_child_kill_all (&agent->child);
         agent->kill_ms = clock_ms () + EXTRA_MS;
     }
+}
+
+/* Whoever has stopped us, or put the machine to sleep, has stopped the launcher, too. */
+static int
+sleep_on (struct agent *agent, struct pollfd *fds, nfds_t count)
+{
+    int timeout = find_timeout (agent);
+    int64_t before = clock_ms ();
+    int result = poll (fds, count, timeout);
+    int64_t late = clock_ms () - before - timeout;
+    agent_child_forgive (&agent->child, late > 0 ? late : 0);
+    return result;
 }
 
 /* One turn of the loop. */
@@ -385,7 +399,7 @@ serve_once (struct agent *agent)
         [MPI] = { .fd = agent->standins.ends, .events = POLLIN },
     };
     agent_child_poll (&agent->child, &fds[CHILD], agent->is_lost);
-    if (poll (fds, sizeof fds / sizeof *fds, find_timeout (agent)) < 0)
+    if (sleep_on (agent, fds, sizeof fds / sizeof *fds) < 0)
         return;
     if (fds[MPI].revents)
         watch_mpi (agent);

@@ -5,8 +5,10 @@
 #include "hosts/agent_child.h"
 
 #include "launch/status.h"
+#include "launch/sweep.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/procfs.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,6 +22,8 @@
 enum {
     IDLE_MS = 100,    /* after which an unfinished line that somebody may be waiting for is passed on */
     LINE_IDLE_MS = 1000, /* and any other: the launcher passes on whole lines, but may be stopped inside one */
+    START_MS = 60000, /* until the supervisor's loop runs, at most */
+    LAST_MS = 10000,  /* between its last words and its end; the keeper has its end to see, too */
     LATE_READS = 256, /* after the end of the launcher: more than what a pipe or a terminal holds */
 };
 
@@ -30,6 +34,13 @@ agent_child_init (struct agent_child *child)
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
         child->streams[i] = (struct agent_stream){ .fd = -1, .type = i ? WIRE_ERR : WIRE_OUT,
                                                    .part_type = i ? WIRE_ERR_PART : WIRE_OUT_PART };
+}
+
+static void
+expect_sign (struct agent_child *child, int64_t silence_ms)
+{
+    child->heard_ms = clock_ms ();
+    child->alive_ms = child->heard_ms + silence_ms;
 }
 
 /* Where the head writes to a terminal, the launcher does, too: it names ranks then, and they write line by line. */
@@ -132,6 +143,7 @@ fork_child (struct agent_child *child, const struct parcel *parcel, struct hosts
     }
     pipe_init (&child->said, said[0], said[0]);
     child->pid = pid;
+    expect_sign (child, START_MS);
     return 0;
 }
 
@@ -170,6 +182,9 @@ agent_child_start (struct agent_child *child, const struct parcel *parcel, const
     int ends[2] = { -1, -1 }, in = -1, result = 0;
     child->has_ended = false;
     child->late_reads = 0;
+    child->worker = 0;
+    child->silent_ms = 0;
+    prctl (PR_SET_CHILD_SUBREAPER, 1); /* what a killed launcher leaves behind comes to us; not inherited */
     if (open_input (child, parcel, &in, fail))
         result = -1;
     if (result == 0 && open_stream (&child->streams[0], parcel, parcel->is_terminal[0], &ends[0], fail))
@@ -223,7 +238,7 @@ due_of (const struct agent_stream *stream)
 int64_t
 agent_child_deadline (const struct agent_child *child)
 {
-    int64_t until = INT64_MAX;
+    int64_t until = child->pid && !child->has_ended ? child->alive_ms : INT64_MAX;
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
         if (due_of (&child->streams[i]) < until)
             until = due_of (&child->streams[i]);
@@ -325,6 +340,20 @@ copy_frame (struct strbuf *out, const struct wire_frame *frame)
     wire_end (out, begin);
 }
 
+static void
+take_alive (struct agent_child *child, struct wire_frame *frame)
+{
+    child->worker = (pid_t) wire_number (frame);
+    expect_sign (child, wire_number (frame));
+}
+
+static void
+take_end (struct agent_child *child, const struct wire_frame *frame)
+{
+    copy_frame (&child->end, frame);
+    expect_sign (child, LAST_MS);
+}
+
 /* A failure is passed on at once, the end after the last output.  @return false at the end of what it says */
 static bool
 read_said (struct agent_child *child, struct strbuf *out)
@@ -332,8 +361,10 @@ read_said (struct agent_child *child, struct strbuf *out)
     struct wire_frame frame;
     bool is_open = pipe_fill (&child->said);
     while (pipe_next (&child->said, &frame) > 0)
-        if (frame.type == WIRE_END)
-            copy_frame (&child->end, &frame);
+        if (frame.type == WIRE_ALIVE)
+            take_alive (child, &frame);
+        else if (frame.type == WIRE_END)
+            take_end (child, &frame);
         else if (out)
             copy_frame (out, &frame);
     if (!is_open)
@@ -357,13 +388,76 @@ agent_child_is_busy (struct agent_child *child, struct strbuf *out)
     return child->pid && !child->has_ended && !child->end.length;
 }
 
+static char
+state_of (pid_t pid)
+{
+    struct procfs_stat stat;
+    return pid > 0 && procfs_read_stat (pid, &stat) ? stat.state : 0;
+}
+
+static bool
+is_stopped (pid_t pid)
+{
+    char state = state_of (pid);
+    return state == 'T' || state == 't';
+}
+
+void
+agent_child_forgive (struct agent_child *child, int64_t ms)
+{
+    child->alive_ms += ms;
+}
+
+/* Without the launcher, and so without its report.  Ranks end, too: they are below it. */
+void
+agent_child_kill_all (struct agent_child *child)
+{
+    struct pollfd ended = { .fd = child->pidfd, .events = POLLIN };
+    if (child->pid && !child->has_ended) {
+        kill (child->pid, SIGKILL);
+        poll (&ended, 1, SWEEP_KILL_MS);
+        if (waitpid (child->pid, &child->wait_status, WNOHANG) != child->pid)
+            child->wait_status = SIGKILL;
+        child->has_ended = true;
+    }
+    sweep_kill (SWEEP_KILL_MS);
+}
+
+/* A file server that does not answer holds the ranks, too, and may answer again. */
+static void
+give_up (struct agent_child *child)
+{
+    int64_t now = clock_ms ();
+    if (state_of (child->worker) == 'D') {
+        child->alive_ms += now - child->heard_ms;
+        return;
+    }
+    child->silent_ms = now - child->heard_ms;
+    child->stopped = is_stopped (child->worker) ? child->worker : is_stopped (child->pid) ? child->pid : 0;
+    agent_child_kill_all (child);
+}
+
+static void
+describe_silence (const struct agent_child *child, char *text, size_t size)
+{
+    int length = snprintf (text, size, "accelerate: the launcher on this host gave no sign of life for %lld s",
+                           (long long) child->silent_ms / 1000);
+    if (child->stopped)
+        snprintf (text + length, size - (size_t) length, ": its process %d was stopped, as by SIGSTOP\n",
+                  (int) child->stopped);
+    else
+        snprintf (text + length, size - (size_t) length, "\n");
+}
+
 /* A launcher that has ended without a word was killed. */
 static void
 make_end (struct agent_child *child)
 {
     char text[160];
-    int status = status_of_wait (child->wait_status);
-    if (WIFSIGNALED (child->wait_status))
+    int status = child->silent_ms ? FAIL_GENERAL : status_of_wait (child->wait_status);
+    if (child->silent_ms)
+        describe_silence (child, text, sizeof text);
+    else if (WIFSIGNALED (child->wait_status))
         snprintf (text, sizeof text, "accelerate: the launcher on this host was killed by signal %d\n",
                   WTERMSIG (child->wait_status));
     else
@@ -426,6 +520,8 @@ agent_child_take (struct agent_child *child, const struct pollfd fds[AGENT_CHILD
         child->has_ended = waitpid (child->pid, &child->wait_status, WNOHANG) == child->pid;
     if (!child->has_ended && fds[AGENT_CHILD_STREAMS].revents)
         read_said (child, out);
+    if (!child->has_ended && clock_ms () >= child->alive_ms && !has_more_to_say (child))
+        give_up (child);
     if (child->has_ended)
         finish (child, out);
 }

@@ -29,6 +29,11 @@ struct agent_child {
     int pidfd;
     int wait_status;
     bool has_ended;
+    pid_t worker;     /* the process below it that supervises the ranks; 0: not known yet */
+    int64_t alive_ms; /* until when it must have given a sign of life */
+    int64_t heard_ms;  /* when it has given the last one */
+    int64_t silent_ms; /* how long it had been silent when we gave it up; 0: we have not */
+    pid_t stopped;     /* then: which of its processes was stopped; 0: none */
     int late_reads; /* of output, after that */
     struct agent_stream streams[AGENT_CHILD_STREAMS];
     int in;               /* its standard input; -1: none, or at its end */
@@ -57,6 +62,12 @@ void agent_child_feed (struct agent_child *child, const char *bytes, size_t leng
 
 /** What to wait for.  @param is_lost  nobody wants the output */
 void agent_child_poll (const struct agent_child *child, struct pollfd fds[AGENT_CHILD_FDS], bool is_lost);
+
+/** We have slept for @p ms longer than we wanted, and so may have the launcher: be as patient. */
+void agent_child_forgive (struct agent_child *child, int64_t ms);
+
+/** Kill the launcher and all processes below it, and wait for that, for a limited time. */
+void agent_child_kill_all (struct agent_child *child);
 
 /** When it has something to do although nothing has happened; INT64_MAX: never. */
 int64_t agent_child_deadline (const struct agent_child *child);

@@ -4,7 +4,13 @@
 
 #include "hosts/part.h"
 
+#include "util/clock.h"
 #include "util/io.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+enum { SIGNS = 5 }; /* in the time after which the agent gives us up */
 
 /* An agent that is gone does not need it. */
 static void
@@ -23,6 +29,27 @@ hosts_tell_failure (const struct job *job, const struct job_observer *observer)
     wire_put_number (&frame, job->ranks[job->first_failed].process->rank);
     wire_end (&frame, begin);
     tell (observer->fd, &frame);
+}
+
+/* An agent that does not read must not hold the loop. */
+void
+hosts_tell_alive (int agent, int64_t silence_ms)
+{
+    struct pollfd room = { .fd = agent, .events = POLLOUT };
+    AUTO_STRBUF struct strbuf frame = { 0 };
+    size_t begin = wire_begin (&frame, WIRE_ALIVE);
+    wire_put_number (&frame, getpid ());
+    wire_put_number (&frame, silence_ms);
+    wire_end (&frame, begin);
+    if (poll (&room, 1, 0) == 1)
+        tell (agent, &frame);
+}
+
+int64_t
+hosts_give_sign (const struct job_observer *observer)
+{
+    hosts_tell_alive (observer->fd, observer->silence_ms);
+    return clock_ms () + observer->silence_ms / SIGNS;
 }
 
 void

@@ -24,6 +24,12 @@ typedef int hosts_run_part (struct config *config, const struct hosts_part *part
 /** A job_observer's function: tell the agent at once. */
 void hosts_tell_failure (const struct job *job, const struct job_observer *observer);
 
+/** Tell the agent that this process does its work, and does not go silent for more than @p silence_ms. */
+void hosts_tell_alive (int agent, int64_t silence_ms);
+
+/** A job_observer's function: the same, again and again. */
+int64_t hosts_give_sign (const struct job_observer *observer);
+
 /** Tell the agent what became of the part.  @param text, json  may be NULL */
 void hosts_tell_end (const struct hosts_part *part, enum wire_end end, int status, const char *text, const char *json);
 

@@ -51,11 +51,14 @@ enum wire_type {
     WIRE_ERR,       /* the same */
     WIRE_OUT_PART,  /* of a line whose rest is on its way: it must not be interrupted */
     WIRE_ERR_PART,  /* the same */
-    WIRE_MPI_ENDED, /* the agent's clock, ns; whether it is a daemon; exit status, 0: not known; what has ended, in words */
+    WIRE_MPI_ENDED, /* the agent's clock, ns; whether a daemon has ended; its exit status, 0: not known; text */
     WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
     WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
     WIRE_CHECKED,   /* the answer to WIRE_CHECK */
     WIRE_TAKEN,     /* bytes of WIRE_IN that were passed on */
+
+    /* from the launcher below an agent, to it alone */
+    WIRE_ALIVE,   /* its process; in how many ms it will write again, at most */
 
     /* from a stand-in */
     WIRE_STANDIN, /* attempt, rank of MPI, its parent process, variables */

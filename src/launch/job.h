@@ -58,6 +58,9 @@ struct job_observer {
     void (*failed) (const struct job *job, const struct job_observer *observer);
     int fd; /* the observer's own */
     struct job_crew *crew; /* NULL: there are no other machines */
+    /* Called by the supervisor's loop again and again; returns when to call it next.  NULL: nobody waits for that. */
+    int64_t (*is_alive) (const struct job_observer *observer);
+    int64_t silence_ms; /* the observer's own: after which we are taken for dead */
 };
 
 struct job {

@@ -20,6 +20,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+enum { SLICE_MS = 250 };
+
 /* The supervisor has a name of its own, so that who kills launchers by name (pkill -9 -f "accelerate launch") leaves it
  * to clean up.  The words of the command line are no longer needed: the plan has copies. */
 static void
@@ -51,23 +53,46 @@ pass_on (pid_t supervisor, const siginfo_t *info)
 {
     union sigval value = { .sival_int = info->si_code == SI_KERNEL ? KEEPER_SIGNAL_OF_TERMINAL : KEEPER_SIGNAL_SENT };
     sigqueue (supervisor, info->si_signo, value);
+    if (signals_end_job (info->si_signo))
+        kill (supervisor, SIGCONT); /* somebody may have stopped it */
     if (info->si_signo == SIGTSTP)
         stop_self ();
 }
 
-/* Wait for the supervisor.  @return its wait status */
-static int
-wait_and_pass_on (const struct keeper *keeper, pid_t supervisor)
+/* @return whether a signal has come; a supervisor that is stopped is waited for in slices, so that the time in which we
+ * are stopped, too, does not count */
+static bool
+wait_for_signal (const struct keeper *keeper, siginfo_t *info, int64_t *left_ms)
 {
-    for (;;) {
+    const struct timespec slice = { .tv_nsec = SLICE_MS * 1000000 };
+    if (*left_ms == INT64_MAX)
+        return sigwaitinfo (&keeper->signals, info) > 0;
+    *left_ms -= SLICE_MS;
+    return sigtimedwait (&keeper->signals, info, &slice) > 0;
+}
+
+/* Wait for the supervisor.  It never stops itself; if somebody stops it, nobody watches the ranks.
+ * @return its wait status  @param[out] was_stopped  for too long, and was killed */
+static int
+wait_and_pass_on (const struct keeper *keeper, pid_t supervisor, int64_t limit_ms, bool *was_stopped)
+{
+    *was_stopped = false;
+    for (int64_t left_ms = INT64_MAX;;) {
         int status;
         siginfo_t info;
-        pid_t ended = waitpid (supervisor, &status, WNOHANG);
-        if (ended == supervisor)
+        pid_t changed = waitpid (supervisor, &status, WNOHANG | WUNTRACED | WCONTINUED);
+        if (changed == supervisor && !WIFSTOPPED (status) && !WIFCONTINUED (status))
             return status;
-        if (ended < 0 && errno != EINTR)
+        if (changed == supervisor)
+            left_ms = WIFSTOPPED (status) ? limit_ms : INT64_MAX;
+        if (changed < 0 && errno != EINTR)
             return SIGKILL; /* somebody else has waited for it: cannot be */
-        if (sigwaitinfo (&keeper->signals, &info) > 0 && info.si_signo != SIGCHLD)
+        if (left_ms <= 0) {
+            *was_stopped = true;
+            kill (supervisor, SIGKILL);
+            left_ms = INT64_MAX;
+        }
+        if (wait_for_signal (keeper, &info, &left_ms) && info.si_signo != SIGCHLD)
             pass_on (supervisor, &info);
     }
 }
@@ -121,9 +146,22 @@ keeper_say (const struct keeper *keeper, const char *text, bool patient)
     return true;
 }
 
-int
-keeper_split (struct keeper *keeper, struct fail *fail)
+/* The supervisor was killed, by us if it had been stopped for @stopped_ms.  The ranks are below us. */
+static int
+fail_killed (int status, int64_t stopped_ms, struct fail *fail)
 {
+    const char *rest = sweep_kill (SWEEP_KILL_MS) ? "" : "; could not kill all processes of the job";
+    if (stopped_ms)
+        return fail_set (fail, FAIL_GENERAL, "the process that supervises the ranks was stopped for %lld s, as by "
+                         "SIGSTOP, and was killed%s", (long long) stopped_ms / 1000, rest);
+    return fail_set (fail, status_of_wait (status), "the process that supervises the ranks was killed by signal %d%s",
+                     WTERMSIG (status), rest);
+}
+
+int
+keeper_split (struct keeper *keeper, int64_t stopped_ms, struct fail *fail)
+{
+    bool was_stopped;
     *keeper = (struct keeper){ .pid = getpid (), .group = getpgrp (), .pidfd = -1 };
     keeper->pidfd = (int) syscall (SYS_pidfd_open, keeper->pid, 0);
     if (keeper->pidfd < 0)
@@ -148,13 +186,9 @@ keeper_split (struct keeper *keeper, struct fail *fail)
     }
     close (keeper->pidfd);
     keeper->pidfd = -1;
-    int status = wait_and_pass_on (keeper, supervisor);
-    if (WIFSIGNALED (status)) {
-        bool all = sweep_kill (SWEEP_KILL_MS);
-        return fail_set (fail, status_of_wait (status), "the process that supervises the ranks was killed by signal "
-                                                        "%d%s",
-                         WTERMSIG (status), all ? "" : "; could not kill all processes of the job");
-    }
+    int status = wait_and_pass_on (keeper, supervisor, stopped_ms, &was_stopped);
+    if (WIFSIGNALED (status))
+        return fail_killed (status, was_stopped ? stopped_ms : 0, fail);
     keeper->status = status_of_wait (status);
     return KEEPER_IS_OVER;
 }

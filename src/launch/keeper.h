@@ -30,8 +30,9 @@ enum { KEEPER_IS_SUPERVISOR, KEEPER_IS_OVER };
  * @return KEEPER_IS_SUPERVISOR in the supervisor, at once, who shall run the job and exit; KEEPER_IS_OVER in the
  *         keeper, after the supervisor has ended, with `status` set; -1 with @p fail set where there
  *         is no supervisor, or it was killed
+ * @param stopped_ms  for how long somebody may stop the supervisor before it is killed
  */
-int keeper_split (struct keeper *keeper, struct fail *fail);
+int keeper_split (struct keeper *keeper, int64_t stopped_ms, struct fail *fail);
 
 /** Supervisor: whether the keeper still lives. */
 bool keeper_lives (const struct keeper *keeper);

@@ -158,6 +158,15 @@ serve_crew (struct supervisor *supervisor)
         enter (supervisor, PHASE_OVER, 0);
 }
 
+/* Here, and not in a thread or in the keeper: those would live on where this loop does not. */
+static void
+give_sign (struct supervisor *supervisor)
+{
+    const struct job_observer *observer = supervisor->job->observer;
+    if (clock_ms () >= supervisor->sign_ms)
+        supervisor->sign_ms = observer->is_alive (observer);
+}
+
 /* Go on to the next phase as far as nothing has to be waited for. */
 static void
 advance (struct supervisor *supervisor)
@@ -202,6 +211,8 @@ find_timeout (struct supervisor *supervisor)
         next = supervisor->phase_until_ms;
     if (supervisor->crew_ms < next)
         next = supervisor->crew_ms;
+    if (supervisor->sign_ms < next)
+        next = supervisor->sign_ms;
     if (supervisor->phase == PHASE_KILL && supervisor->sweep_ms < next)
         next = supervisor->sweep_ms;
     /* The reader may have taken the rest after pass_on_rest() had looked; then there is no event to wait for. */
@@ -223,6 +234,7 @@ supervise (struct supervisor *supervisor)
         }
         advance (supervisor);
         serve_crew (supervisor);
+        give_sign (supervisor);
         if (supervisor->phase == PHASE_OVER)
             return;
         relay_balance (supervisor);

@@ -22,6 +22,7 @@ supervisor_init (struct supervisor *supervisor, struct job *job, struct fail *fa
 {
     const struct job_crew *crew = job->observer ? job->observer->crew : NULL;
     *supervisor = (struct supervisor){ .job = job, .epoll = -1, .signals = -1, .crew_ms = INT64_MAX };
+    supervisor->sign_ms = job->observer && job->observer->is_alive ? 0 : INT64_MAX;
     supervisor->signals = signalfd (-1, &job->keeper->signals, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor->epoll = epoll_create1 (EPOLL_CLOEXEC);
     if (supervisor->signals < 0 || supervisor->epoll < 0

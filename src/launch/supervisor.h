@@ -32,6 +32,7 @@ struct supervisor {
     int64_t sweep_ms;       /* when to kill leftovers again */
     int64_t deadline_ms;    /* when to kill the ranks; 0: not stopping, or killed already */
     int64_t crew_ms;        /* when the crew wants to be served next */
+    int64_t sign_ms;        /* when the observer wants the next sign of life */
     int64_t told_ms;        /* when the first signal to stop came; 0: none did */
     int told;               /* the last such signal; 0 */
     bool is_impatient;      /* with that signal somebody wants it to be over at once */

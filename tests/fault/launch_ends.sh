@@ -26,6 +26,32 @@ EOF
 test_expect_success 'a stopped rank is continued, so that it can end in peace' '
     test_exit 5 "$accelerate" launch --grace 60 $two ./stopped && [ -e ended ]'
 
+program sleeps <<'EOF'
+echo $$ >asleep.$RANK
+exec sleep 300
+EOF
+# start OPTION...: and stop the supervisor; its number is in $supervisor
+start_and_stop () {
+    rm -f asleep.*
+    "$accelerate" launch "$@" $two ./sleeps 2>err &
+    launcher=$!
+    await asleep.0 asleep.1 && supervisor=$(pgrep -P $launcher) && kill -STOP "$supervisor"
+}
+if command -v pgrep >/dev/null; then
+    test_expect_success 'a supervisor that is stopped does not hold the launcher for ever' '
+        start_and_stop --host_timeout 1 && { wait $launcher; test $? = 1; } &&
+        grep "^accelerate: the process that supervises the ranks was stopped for 1 s, as by SIGSTOP, and was killed$" err &&
+        gone "$(cat asleep.0)" "$(cat asleep.1)" "$supervisor"'
+    test_expect_success 'nor a signal that ends the job' '
+        start_and_stop --host_timeout 3600 && kill -TERM $launcher && { wait $launcher; test $? = 143; } &&
+        gone "$(cat asleep.0)" "$(cat asleep.1)" "$supervisor"'
+    test_expect_success 'if it is continued in time, nothing happens' '
+        start_and_stop --host_timeout 3600 && kill -CONT "$supervisor" && kill -9 "$(cat asleep.1)" &&
+        { wait $launcher; test $? = 137; } && grep "rank 1 (process $(cat asleep.1) on" err'
+else
+    test_skip 'a supervisor that is stopped' 'needs pgrep'
+fi
+
 # The kernel closes what a process has open before its end can be seen; here it has 384 MiB to free in between.
 cat >cause.py <<'EOF'
 import os, signal, sys

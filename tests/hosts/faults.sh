@@ -27,11 +27,7 @@ test_expect_success 'a killed rank: it is blamed, not those that lose their conn
 '
 # As on a busy machine: the kernel closes the connections of a process before its end can be seen.
 held=
-may_hold () {
-    sleep 60 &
-    "$builddir/tests/hosts/hold" $! 0 && held=yes
-}
-may_hold 2>/dev/null || test_skip 'ends that are seen late' 'not permitted to trace processes'
+if may_hold 2>/dev/null; then held=yes; else test_skip 'ends that are seen late' 'not permitted to trace processes'; fi
 [ -z "$held" ] || test_expect_success 'a killed rank whose end is seen after those of its victims on all hosts' '
     begin --grace 30 && on host1 "$builddir/tests/hosts/hold" "$(cat up.0)" 800 && finish 137 && blames_rank_0
 '
@@ -45,9 +41,9 @@ may_hold 2>/dev/null || test_skip 'ends that are seen late' 'not permitted to tr
     grep -E "^accelerate: rank [12] .* exited with status 4$" err && test "$(grep -c ^accelerate: err)" -eq 1 &&
     grep -F "  at nearly the same time, rank 0 (process $(cat up.0) on host1) was killed by signal 6 (SIGABRT)" err
 '
-test_expect_success 'a killed rank whose launcher is busy for more than a second' '
-    begin_on host1:1,host2:1,host3:1 && on host1 pkill -STOP accel-job && on host1 kill -9 "$(cat up.0)" &&
-    { sleep 1.5 && on host1 pkill -CONT accel-job; } && finish 137 && blames_rank_0
+[ -z "$held" ] || test_expect_success 'a killed rank whose launcher is busy for more than a second' '
+    begin_on host1:1,host2:1,host3:1 && freeze host1 && on host1 kill -9 "$(cat up.0)" &&
+    { sleep 1.5 && thaw host1; } && finish 137 && blames_rank_0
 '
 test_expect_success 'a killed rank on another host' '
     begin && on host3 kill -SEGV "$(cat up.3)" && finish 139 &&
@@ -67,6 +63,22 @@ test_expect_success 'a killed launcher below an agent' '
     begin && on host2 pkill -9 accel-job && finish 137 && grep "^accelerate: host host2: .*killed by signal 9" err &&
     all_clean host1 host2 host3
 '
+# The agent lives on, and so does its connection.
+test_expect_success 'a stopped supervisor below an agent: its host is blamed after --host_timeout' '
+    begin --host_timeout 4 && on host2 pkill -STOP accel-job && stopped=$(on host2 pgrep -x accel-job) && finish 1 &&
+    grep -E "^accelerate: host host2: the launcher on this host gave no sign of life for [4-9] s: its process $stopped was" err &&
+    grep "was stopped, as by SIGSTOP$" err && test "$(grep -c ^accelerate: err)" -eq 1 && all_clean host1 host2 host3
+'
+test_expect_success 'SIGTERM ends a job with a stopped supervisor' '
+    begin && on host2 pkill -STOP accel-job && on host1 pkill -TERM -f "[-]-hosts host1:2" && finish 143 &&
+    grep "^accelerate: ended by SIGTERM$" err && all_clean host1 host2 host3
+'
+if is_long; then
+test_expect_success 'a stopped process between the agent and the supervisor does not keep the end of the ranks from the head' '
+    begin && on host2 pkill -STOP -n -f "[-]-agent" && on host2 kill -9 "$(cat up.2)" && finish 137 &&
+    grep "^accelerate: rank 2 (process $(cat up.2) on host2) was killed by signal 9" err && all_clean host1 host2 host3
+'
+fi
 test_expect_success 'a killed head: all hosts end their ranks' '
     begin && on host1 pkill -9 -f "[-]-hosts host1:2" && finish 137 && all_clean host1 host2 host3
 '

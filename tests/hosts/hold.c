@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold PROCESS MS [SIGNAL]: kills the process, by SIGKILL or that signal, and keeps its end, but not that of its
+/* hold PROCESS freeze: says "frozen", and keeps the process from running until this one ends; SIGCONT does not help.
+ *
+ * hold PROCESS MS [SIGNAL]: kills the process, by SIGKILL or that signal, and keeps its end, but not that of its
  * connections, from its parent for so long, as a debugger can: a busy machine does it by chance.  Exits with 77 where
  * that is not permitted. */
 #include <config.h>
@@ -7,9 +9,22 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+static int
+freeze (pid_t pid)
+{
+    siginfo_t info;
+    if (ptrace (PTRACE_INTERRUPT, pid, NULL, NULL) || waitid (P_PID, (id_t) pid, &info, WSTOPPED | __WALL))
+        return 1;
+    puts ("frozen");
+    fflush (stdout);
+    for (;;)
+        pause ();
+}
 
 int
 main (int argc, char **argv)
@@ -22,6 +37,8 @@ main (int argc, char **argv)
         perror ("ptrace");
         return 77;
     }
+    if (!strcmp (argv[2], "freeze"))
+        return freeze (pid);
     if (kill (pid, number)) {
         perror ("kill");
         return 1;

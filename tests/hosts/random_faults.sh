@@ -81,8 +81,7 @@ strike () {
     # As on a busy machine: its end is seen late, or its launcher is late itself.
     held) on "host$victim" "$builddir/tests/hosts/hold" "$(cat "up.$rank")" 800 ;;
     busy)
-        on "host$victim" pkill -STOP accel-job && on "host$victim" kill -9 "$(cat "up.$rank")" && sleep 1.5 &&
-            on "host$victim" pkill -CONT accel-job
+        freeze "host$victim" && on "host$victim" kill -9 "$(cat "up.$rank")" && sleep 1.5 && thaw "host$victim"
         ;;
     agent)
         if [ "$victim" = "$from" ]; then
