@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The table of mutants fits the sources: each text that a mutant replaces is there, once.
+# The table of mutants and the notes about equivalent ones fit the sources, and draw.py makes the mutants that it should.
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then
@@ -15,9 +15,10 @@ mkdir -p src/util
 printf '%s\n' 'int' 'twice (int n)' '{' '    for (int i = 0; i < n; i++)' '        if (n > 9 || i == 3)' \
     '            n += i;' '    return n + n;' '}' >src/util/twice.c
 # check_one TITLE OLD NEW: a table of one mutant; what is said of it goes to `out`
+touch notes
 check_one () {
     printf '== src/util/twice.c\n@ %s\n- %s\n+ %s\n' "$1" "$2" "$3" >table
-    python3 "$mutants" --check --source . --table table >out 2>&1
+    python3 "$mutants" --check --source . --table table --equivalent notes >out 2>&1
     status=$?
     cat out
     return $status
@@ -41,4 +42,94 @@ test_expect_success 'an if without its else, and an else without its if' '
     for text in "if (n > 9)" "else if (n < 0)"; do
         ! check_one "thrice: t" "$text" ";" && grep "an if that has an else" out || return 1
     done && check_one "thrice: t" "n > 9" "n > 8" && check_one "thrice: t" "n < 0" "false"'
+
+# What the rules make of a small file, counted by hand: nothing of the comment, the strings, the table, the length of
+# `room`, what is freed, or the macro; -1 becomes 0, but not -2.
+cat >src/util/small.c <<'EOF'
+/* if (a < b) return 7; */
+static const int table[] = { 1, 2 };
+
+static int
+first (const char *text, size_t count, int limit)
+{
+    char room[16];
+    int sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (text[i] == ':' && limit)
+            break;
+        sum = sum * 2 + (limit ? table[1] : count & 7);
+    }
+    if (!read_it (room, sum))
+        return -1;
+    free (room);
+    return give (sum, limit, "a < b");
+}
+
+#define MACRO(x) ((x) < 3)
+EOF
+python=$srcdir/tests/mutants
+test_expect_success 'each rule makes its mutants' '
+    python3 "$python/draw.py" src/util/small.c >out && cat >expected <<EOF &&
+relation: 3
+arithmetic: 4
+logic: 1
+constant: 10
+condition: 11
+argument: 7
+statement: 2
+error path: 1
+return: 2
+EOF
+    diff expected out'
+test_expect_success 'mutants have names, by which notes find them' '
+    python3 "$python/draw.py" --all src/util/small.c >out && for name in "< -> <= (relation)" "&& -> || (logic)" \
+        "limit -> true [2] (condition)" "sum, limit -> limit, sum (argument)" "break; -> ; (statement)" \
+        "!read_it (room, sum) -> false (error path)" "-1 -> 0 (return)" "7 -> (7 - 1) (constant)"; do
+        grep -Fx "first: $name" out || return 1
+    done && sort out | uniq -d >twice && ! grep . twice'
+cat >lots.py <<'EOF'
+import argparse, collections, os, pathlib, sys
+sys.path.insert(0, os.environ["python"])
+import draw, lot, rewrite
+top, work = pathlib.Path("."), pathlib.Path("work")
+work.mkdir(exist_ok=True)
+
+def drawn(seed, count, note=""):
+    pathlib.Path("notes").write_text(note)
+    options = argparse.Namespace(seed=seed, draw=count, folder=["util"], equivalent=pathlib.Path("notes"))
+    return lot.Lot(options, top, work)
+
+def names(mutants):
+    return [mutant.name for mutant in mutants if not mutant.equivalent]
+
+first = drawn("1", 12).draw()
+assert names(first) == names(drawn("1", 12).draw()) != names(drawn("2", 12).draw()) and len(set(names(first))) == 12
+every = draw.enumerate_mutants(top, ["util"])["util"]
+places = collections.Counter(draw.in_lot_order(every, seed)[0].name for seed in range(40 * len(every)))
+assert len(places) == len(every) and min(places.values()) > 15 and max(places.values()) < 75, places
+# The next ones take the place of what does not compile, and of what is noted as equivalent.
+again = drawn("1", 12, first[0].name + "\n    a reason\n")
+again.leave_out([first[1]])
+after = names(again.draw())
+assert len(after) == 12 and after[:10] == names(first)[2:] and again.draw()[0].note == "a reason", after
+# The compiler's line and column lead to the mutant, also inside of another, and to all that begin in the line.
+text = "int\nf (int a)\n{\n    int b = 1;\n    return g (a < b, 2);\n}\n"
+mutants = draw.Source("src/f.c", text).mutants()
+for number, mutant in enumerate(mutants, 10):
+    mutant.number = number
+new = rewrite.rewrite(text, mutants, [])
+for number, mutant in enumerate(mutants, 10):
+    line, column = next((i, row.index(f"/*<{number}*/")) for i, row in enumerate(new.split("\n"), 1) if f"/*<{number}*/" in row)
+    assert rewrite.culprits(new, [(line, column + 9)]) == {number}
+assert rewrite.culprits(new, [(4, 5)]) == {mutant.number for mutant in mutants if mutant.old == "1"}
+assert [round(x, 1) for x in draw.wilson(36, 40)] == [76.9, 96.0]
+EOF
+test_expect_success 'the lot: seeds, equal chances, what does not compile, and equivalent ones' '
+    python=$python python3 lots.py'
+test_expect_success 'a note without its mutant, one without a reason, and one that fits' '
+    printf "== src/util/twice.c\n@ twice: t\n- n > 9\n+ n > 8\n" >table &&
+    { check_notes () { printf "%s\n" "$@" >notes && python3 "$mutants" --check --source . --table table --equivalent notes >out 2>&1; }; } &&
+    ! check_notes "util/small.c first: gone -> here (logic)" "    reason" && grep "no such mutant.*gone -> here" out &&
+    ! check_notes "util/small.c first: && -> || (logic)" && grep "no reason: util/small.c first: &&" out &&
+    check_notes "util/small.c first: && -> || (logic)" "    reason" && grep "1 notes of equivalent" out'
 test_done

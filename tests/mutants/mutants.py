@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many deliberate faults do the tests see?  See README.md beside this file.
 
-    mutants.py --check                                  every text of the table is where it should be
-    mutants.py --source DIR --work DIR [OPTION]...      build them all in, run the tests that reach each, keep score
+    mutants.py --check                                  every text of the table, and each mutant that a note calls
+                                                        equivalent, is where it should be
+    mutants.py --source DIR --work DIR [OPTION]...      draw some, build them in, run the tests that reach each
 """
 
 import argparse
@@ -26,7 +27,9 @@ import time
 
 sys.dont_write_bytecode = True  # the sources may be read-only
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from rewrite import BadTable, find_function, mask, read_table, rewrite  # noqa: E402
+from draw import enumerate_mutants, read_equivalents, wilson  # noqa: E402
+from lot import Lot, complained_of, digest, state_of  # noqa: E402
+from rewrite import BadTable, mask, read_table, rewrite  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 CONTROL_BYTES = 8192  # two for the number, one for each mutant
@@ -40,10 +43,6 @@ NO_END = 'no end after'
 
 def say(text):
     print(text, flush=True)
-
-
-def digest(*parts):
-    return hashlib.sha256('\0'.join(parts).encode()).hexdigest()[:16]
 
 
 def digest_of_folder(folder):
@@ -71,19 +70,8 @@ def all_files(source, mutants):
     return result
 
 
-def those_that_fit(source, mutants):
-    """Leave out mutants whose text has changed, and say how many."""
-    errors = []
-    by_file = collections.defaultdict(list)
-    for mutant in mutants:
-        mutant.number = 2
-        by_file[mutant.file].append(mutant)
-    for file, its in by_file.items():
-        rewrite((source / file).read_text(encoding='utf-8'), its, errors)
-    stale = {int(error.split(':')[1]) for error in errors}
-    if stale:
-        say(f'{len(stale)} mutants do not fit the sources and are left out; --check names them')
-    return [mutant for mutant in mutants if mutant.line not in stale]
+class BuildFailed(Exception):
+    pass
 
 
 class Build:
@@ -128,12 +116,14 @@ class Build:
             if not text:
                 shutil.copystat(path, target)
 
-    def make(self, *arguments, jobs=1):
+    def make(self, *arguments, jobs=1, must_work=True):
         command = ['make', '-sk', '--no-print-directory', f'-j{jobs}', *arguments]
         # Kernels for GPUs include some headers that have mutants.
         environment = dict(os.environ, NVCC_PREPEND_FLAGS='-Dmutant_on(number)=0')
         result = subprocess.run(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=environment, check=False)
+        if result.returncode and not must_work:
+            raise BuildFailed(result.stdout)
         if result.returncode:
             say('\n'.join(line for line in result.stdout.splitlines() if not re.match(r' +CC', line))[-6000:])
             sys.exit(f'the build with mutants failed, see above: {shlex.join(command)} in {self.folder}')
@@ -152,15 +142,17 @@ class Build:
         without.write_text('#define mutant_on(number) 0\n')
         if not (self.folder / 'Makefile').exists():
             self.folder.mkdir(exist_ok=True)
-            flags = f'-O1 -w -include {self.header}'
+            # What a compiler would tell the author of a mistake is no mutant: arguments of other types.
+            flags = ('-O1 -Wno-all -Wno-extra -Werror=incompatible-pointer-types -Werror=int-conversion '
+                     f'-include {self.header}')
             with open(self.work / 'configure.out', 'w', encoding='utf-8') as log:
                 status = subprocess.run(['../configure', '--silent', f'CFLAGS={flags}', f'CXXFLAGS=-O1 -w -include {without}',
                                          *self.configure],
                                         cwd=self.folder, stdout=log, stderr=log, check=False).returncode
             if status:
                 sys.exit(f'configure failed, see {self.work / "configure.out"}')
-        self.make(jobs=jobs)
-        self.make('check', 'TESTS=', jobs=jobs)
+        self.make(jobs=jobs, must_work=False)
+        self.make('check', 'TESTS=', jobs=jobs, must_work=False)
         return self.make('print-tests').split()
 
 
@@ -346,15 +338,6 @@ class Notebook:
         with self.lock, open(self.path, 'a', encoding='utf-8') as file:
             self.notes[key] = note
             file.write(json.dumps((key, note)) + '\n')
-
-
-def state_of(mutant, files):
-    """A hash of the function that the mutant changes: its verdict holds until that changes."""
-    if not mutant.state:
-        text, _, code = files[mutant.file]
-        start, end = find_function(code, mutant.function)
-        mutant.state = digest(text[start:end])
-    return mutant.state
 
 
 class Examination:
@@ -569,27 +552,28 @@ def results_of(mutants, files, notebook):
 
 
 def scores(mutants, results):
-    """[(folder, Counter of results, score)], all of them last."""
+    """[(folder, Counter of results)], all of them last."""
     rows = collections.defaultdict(collections.Counter)
     for mutant in mutants:
         for row in mutant.folder, 'all':
             rows[row][results[mutant.key]] += 1
-    table = []
-    for folder in sorted(rows, key=lambda name: (name == 'all', name)):
-        row = rows[folder]
-        judged = row[KILLED] + row[SURVIVED] + row[NOT_REACHED] + row[NOT_FINISHED]
-        table.append((folder, row, f'{100 * row[KILLED] / judged:.0f} %' if judged else '-'))
-    return table
+    return sorted(rows.items(), key=lambda item: (item[0] == 'all', item[0]))
 
 
-def report(mutants, files, notebook, path):
+def score(row):
+    """The share of killed mutants among those that were run and are not equivalent, and its 95 % interval."""
+    judged = row[KILLED] + row[SURVIVED] + row[NOT_REACHED] + row[NOT_FINISHED]
+    least, most = wilson(row[KILLED], judged)
+    return (f'{100 * row[KILLED] / judged:.0f} %', f'{least:.0f} to {most:.0f} %') if judged else ('-', '-')
+
+
+def report(mutants, files, notebook, path, title):
     """The score of each folder, and each mutant that the tests did not see."""
     results, lines = results_of(mutants, files, notebook), []
-    lines.append('| folder | mutants | ' + ' | '.join(RESULTS) + ' | score |')
-    lines.append('|---' * (len(RESULTS) + 3) + '|')
-    for folder, row, score in scores(mutants, results):
+    lines += [title, '', '| Folder | n | ' + ' | '.join(RESULTS) + ' | Score | 95 % interval |', '|---' * (len(RESULTS) + 4) + '|']
+    for folder, row in scores(mutants, results):
         numbers = ' | '.join(str(row[kind]) for kind in RESULTS)
-        lines.append(f'| {folder} | {row.total()} | {numbers} | {score} |')
+        lines.append(f'| `{folder}` | {row.total() - row[EQUIVALENT] - row[NOT_RUN]} | {numbers} | {" | ".join(score(row))} |')
     lines.append('')
     for result in SURVIVED, NOT_REACHED, NOT_FINISHED, NOT_RUN:
         for mutant in mutants:
@@ -607,21 +591,6 @@ def report(mutants, files, notebook, path):
     say(text)
 
 
-def write_readme(path, mutants, files, notebook):
-    """Put the scores into the table of the file (tests/README.md)."""
-    lines = ['| Folder | Faults | Killed | Survived | Not finished | Not run | Score |\n', '|---' * 7 + '|\n']
-    for folder, row, score in scores(mutants, results_of(mutants, files, notebook)):
-        name = '**all**' if folder == 'all' else f'`{folder}`'
-        survived, judged = row[SURVIVED] + row[NOT_REACHED], row.total() - row[EQUIVALENT]
-        numbers = (str(number or '') for number in (survived, row[NOT_FINISHED], row[NOT_RUN]))
-        lines.append(f'| {name} | {judged} | {row[KILLED]} | {" | ".join(numbers)} | {score} |\n')
-    text = path.read_text(encoding='utf-8')
-    new, count = re.subn(r'\| Folder \|.*\n(\|.*\n)+', lambda _: ''.join(lines), text)
-    if count != 1:
-        sys.exit(f'{path}: no table that begins with "| Folder |"')
-    path.write_text(new, encoding='utf-8')
-
-
 def can_unshare():
     """Whether namespaces are allowed here: to root outside of most containers."""
     return subprocess.run(['unshare', '--mount', '--pid', '--net', '--ipc', '--fork', '--mount-proc', 'true'],
@@ -633,9 +602,14 @@ def parse_options():
     parser.add_argument('--check', action='store_true', help='only see whether the table fits the sources')
     parser.add_argument('--source', type=pathlib.Path, default=HERE.parent.parent, help='top folder of the sources')
     parser.add_argument('--work', type=pathlib.Path, default='build/mutants', help='folder for the build and results')
+    parser.add_argument('--draw', type=int, default=40, metavar='N', help='mutants drawn from each folder [%(default)s]')
+    parser.add_argument('--seed', default='', help='of the lot [another one each time]')
+    parser.add_argument('--listed', action='store_true', help='run the mutants of the table instead')
     parser.add_argument('--table', type=pathlib.Path, default=HERE / 'table', help='another table')
+    parser.add_argument('--equivalent', type=pathlib.Path, default=HERE / 'equivalent', help='other notes')
     parser.add_argument('--only', default='', metavar='REGEX', help='mutants whose name matches')
-    parser.add_argument('--folder', default='', metavar='NAME', help='mutants of this folder, such as lib/data')
+    parser.add_argument('--folder', action='append', default=[], metavar='NAME', help='mutants of this folder, such as '
+                        'lib/data; may be repeated [all]')
     parser.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='tests at a time [number of CPUs]')
     parser.add_argument('--slack', type=float, default=20, help='seconds beyond three times the usual [20]')
     parser.add_argument('--budget', type=float, default=0, metavar='SECONDS', help='put off mutants that take longer')
@@ -649,40 +623,106 @@ def parse_options():
     parser.add_argument('--old-reach', action='store_true', help='only measure what changed tests reach; mutants that '
                         'are new since the last run count as not reached')
     parser.add_argument('--fresh', action='store_true', help='forget earlier results')
-    parser.add_argument('--fitting', action='store_true', help='leave out mutants that do not fit the sources')
     parser.add_argument('--report', action='store_true', help='only print what is known')
-    parser.add_argument('--readme', type=pathlib.Path, metavar='FILE', help='write the scores into this file, which '
-                        'has a table of them, such as tests/README.md')
     parser.add_argument('--build-only', action='store_true', help='build, and stop')
     parser.add_argument('configure', nargs='*', help='arguments of configure, after --')
     return parser.parse_args()
 
 
-def main():
-    options = parse_options()
+def build_lot(build, lot, jobs):
+    """Draw and build until all that was drawn compiles: (mutants, files, tests)."""
+    while True:
+        mutants, errors = lot.draw(), []
+        build.number(mutants)
+        by_file = collections.defaultdict(list)
+        for mutant in mutants:
+            mutant.line = mutant.number  # rewrite() names lines of the table
+            by_file[mutant.file].append(mutant)
+        files = {file: (lot.sources[file][0], rewrite(lot.sources[file][0], its, errors), lot.sources[file][2])
+                 for file, its in by_file.items()}
+        if errors:
+            wrong = {int(error.split(':')[1]) for error in errors}
+            lot.leave_out([mutant for mutant in mutants if mutant.line in wrong])
+            continue
+        try:
+            return mutants, files, build.build(files, jobs)
+        except BuildFailed as error:
+            wrong = complained_of(str(error), files, mutants)
+            if not wrong:
+                sys.exit(str(error)[-6000:] + f'\nthe build with mutants failed, see above: {build.folder}')
+            lot.leave_out(wrong)
+
+
+def read_listed(options, source):
     try:
         mutants = read_table(options.table)
     except BadTable as error:
         sys.exit(str(error))
+    for number, mutant in enumerate(mutants, 2):
+        mutant.number = number
+    return mutants, all_files(source, mutants)
+
+
+def check(options, source):
+    """Whether the table and the notes fit the sources."""
+    mutants, _ = read_listed(options, source)
+    try:
+        notes = read_equivalents(options.equivalent)
+    except BadTable as error:
+        sys.exit(str(error))
+    folders = {name.split()[0].rpartition('/')[0] for name in notes}
+    names = {mutant.name for its in enumerate_mutants(source, folders).values() for mutant in its} if notes else set()
+    errors = [f'{options.equivalent}: no such mutant; remove the note, or fix it: {name}' for name in notes
+              if name not in names]
+    errors += [f'{options.equivalent}: no reason: {name}' for name, reason in notes.items() if not reason]
+    if errors:
+        sys.exit('\n'.join(errors))
+    say(f'{len(mutants)} mutants and {len(notes)} notes of equivalent ones fit the sources')
+
+
+def title_of(options, source):
+    commit = subprocess.run(['git', '-C', str(source), 'log', '-1', '--format=%h'], stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, text=True, check=False).stdout.strip() or 'unknown'
+    tests = f', tests: {options.tests}' if options.tests else ''
+    what = 'table' if options.listed else f'seed {options.seed}, {options.draw} of each folder'
+    return f'{what}, commit {commit}{tests}'
+
+
+def prepare(options, source, work):
+    """(build, mutants, files, tests) of the table or of a lot."""
+    build = Build(source, work, options.configure)
+    if not options.listed:
+        return build, *build_lot(build, Lot(options, source, work), options.jobs)
+    mutants, files = read_listed(options, source)
+    build.number(mutants)
+    files = all_files(source, mutants)
+    try:
+        return build, mutants, files, build.build(files, options.jobs)
+    except BuildFailed as error:
+        sys.exit(str(error)[-6000:] + f'\nthe build with mutants failed, see above: {build.folder}')
+
+
+def main():
+    options = parse_options()
     source, work = options.source.resolve(), options.work.resolve()
     if options.check:
-        for number, mutant in enumerate(mutants, 2):
-            mutant.number = number
-        all_files(source, mutants)
-        say(f'{len(mutants)} mutants fit the sources')
+        check(options, source)
         return
-    if options.fitting:
-        mutants = those_that_fit(source, mutants)
-    if options.report or options.readme:
-        for mutant in mutants:
-            mutant.number = 2
-        files, notebook = all_files(source, mutants), Notebook(work / 'results.jsonl')
-        if options.readme:
-            write_readme(options.readme, mutants, files, notebook)
+    last = work / 'seed'
+    work.mkdir(parents=True, exist_ok=True)
+    if not options.listed:
+        if not options.seed:
+            options.seed = last.read_text() if options.report and last.exists() else str(time.time_ns() // 1000 % 10**6)
+        last.write_text(options.seed)
+        say(f'seed {options.seed}: --seed {options.seed} repeats this draw, or continues it')
+    if options.report:
+        if options.listed:
+            mutants, files = read_listed(options, source)
         else:
-            report(mutants, files, notebook, None)
+            lot = Lot(options, source, work)
+            mutants, files = lot.draw(), lot.sources
+        report(mutants, files, Notebook(work / 'results.jsonl'), None, title_of(options, source))
         return
-    build = Build(source, work, options.configure)
     lock = open(work / 'lock', 'w', encoding='utf-8')
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -690,10 +730,8 @@ def main():
         sys.exit(f'another run is at work in {work}')
     for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
         signal.signal(number, lambda *_: sys.exit('interrupted; the next run goes on from here'))
-    build.number(mutants)
-    files = all_files(source, mutants)
     begin = time.monotonic()
-    tests = build.build(files, options.jobs)
+    build, mutants, files, tests = prepare(options, source, work)
     say(f'built with {len(mutants)} mutants in {time.monotonic() - begin:.0f} s')
     if options.build_only:
         return
@@ -704,7 +742,7 @@ def main():
         say('namespaces are not allowed here: one test at a time, and what it leaves behind may disturb the next')
     slots = [Slot(number, build, plain) for number in range(1 if plain else options.jobs)]
     chosen = [mutant for mutant in mutants if re.search(options.only, mutant.name)
-              and (not options.folder or mutant.folder == options.folder)]
+              and (not options.folder or mutant.folder in options.folder)]
     examination = Examination(options, mutants, files, build, tests, slots)
     try:
         examination.baseline()
@@ -712,7 +750,7 @@ def main():
     finally:
         for slot in slots:
             slot.close()
-        report(chosen, files, examination.notebook, work / 'report.md')
+        report(chosen, files, examination.notebook, work / 'report.md', title_of(options, source))
 
 
 if __name__ == '__main__':

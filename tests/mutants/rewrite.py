@@ -21,13 +21,14 @@ class Mutant:
     def __init__(self, file, function, title, line):
         self.file, self.title, self.line = file, title, line
         self.old, self.new, self.note, self.number, self.state = [], [], '', 0, ''
+        self.drawn, self.rule, self.span = False, '', None  # what draw.py says of those that it makes
         occurrence = re.fullmatch(r'(.*) \[(\d+)\]', function)
         self.occurrence = int(occurrence.group(2)) if occurrence else 0
         self.function = occurrence.group(1) if occurrence else function
 
     def finish(self):
         self.old, self.new = '\n'.join(self.old), '\n'.join(self.new)
-        text = '\0'.join((self.file, self.function, self.old, self.new, str(self.occurrence)))
+        text = '\0'.join((self.file, self.function, self.old, self.new, str(self.occurrence), self.rule))
         self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
         self.folder = folder_of(self.file)
         self.name = f'{self.file.removeprefix("src/")} {self.function}: {self.title}'
@@ -340,7 +341,7 @@ def pieces_of(text, code, mutants, errors):
     pieces = {}
     for mutant in mutants:
         try:
-            mutant.span = find_text(text, code, mutant)
+            mutant.span = mutant.span if mutant.drawn else find_text(text, code, mutant)
             span = piece_around(code, *mutant.span)
             if span[2] and has_else(code, *span[:2]):
                 raise BadTable('an if that has an else: name its condition, without if and brackets')
@@ -375,6 +376,7 @@ def written(text, start, end, pieces):
         for mutant in piece.mutants:
             changed = text[piece.start:mutant.span[0]] + mutant.new + text[mutant.span[1]:piece.end]
             changed = re.sub(r'\s*\n\s*', ' ', re.sub(r'/\*.*?\*/', ' ', changed, flags=re.S))
+            changed = f'/*<{mutant.number}*/{changed}/*>*/'  # for culprits()
             if piece.is_statement:
                 chain += f'if (mutant_on ({mutant.number})) {{ {changed} ; }} else '
             else:
@@ -383,6 +385,21 @@ def written(text, start, end, pieces):
         at = piece.end
     result.append(text[at:end])
     return ''.join(result)
+
+
+def culprits(text, places):
+    """The numbers of the mutants that the compiler complains of, at these (line, column) of a rewritten source: the one
+    whose text is there, or else those that begin in the line, such as the values of an initialiser."""
+    lines, numbers = text.splitlines(), set()
+    for line, column in places:
+        stack = []
+        for mark in re.finditer(r'/\*(?:<(\d+)|>)\*/', '\n'.join(lines[:line - 1] + [lines[line - 1][:column]])):
+            if mark[1]:
+                stack.append(int(mark[1]))
+            else:
+                stack.pop()
+        numbers |= set(stack[-1:] or map(int, re.findall(r'/\*<(\d+)\*/', lines[line - 1])))
+    return numbers
 
 
 def rewrite(text, mutants, errors):
