@@ -39,6 +39,7 @@ GOOD = [
     FSDP + "fsdp_config: {fsdp_backward_prefetch: BACKWARD_PRE}\n",
     FSDP + "fsdp_config: {fsdp_backward_prefetch_policy: BACKWARD_PRE}\n",
     "mixed_precision: fp8\nfp8_config: {backend: TE, amax_history_length: 3}\n",
+    "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: [true, false, true]}\n",
     "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {zero_stage: 2, fp16: {enabled: true}}\n",
 ]
 BROKEN = [
@@ -78,6 +79,7 @@ BROKEN = [
     "dynamo_config: {dynamo_backend: fast}\n",
     "mixed_precision: fp8\nfp8_config: {backend: XX}\n",
     "mixed_precision: fp8\nfp8_config: {override_linear_precision: [true]}\n",
+    "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: [true, false]}\n",
     "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {ccumulation_steps: 2}\n",
     "dry_run: true\n",
     "tpu_vm: {a: b}\n",

@@ -158,6 +158,10 @@ test_expect_success 'two machines: each line with its machine, in the order of t
         "/logs/ match=GetLogEvents times=2 file=lines3" "/logs/ match=GetLogEvents file=lines_end" && launch job/train.py &&
     printf "[algo-1] first of 1\n[algo-2] first of 2\n[algo-1] second of 1\n" >wanted && head -n 3 out | diff wanted - &&
     grep -a "\"nextToken\":\s*\"f/1\"" requests/*'
+test_expect_success 'a machine whose log begins later is followed, too' '
+    rules "/sm/ match=DescribeTrainingJob file=two times=3" "/logs/ match=DescribeLogStreams times=1 file=streams" \
+        "/logs/ match=DescribeLogStreams file=two_streams" "/logs/ match=GetLogEvents times=3 file=lines_end" \
+        "/logs/ match=GetLogEvents times=1 file=lines2" "/logs/ match=GetLogEvents file=lines_end" && launch job/train.py && grep -Fx "[algo-2] first of 2" out'
 test_expect_success 'no logs yet is no error' '
     rules "/logs/ match=DescribeLogStreams status=400 file=no_logs times=2" && launch job/train.py && grep -x two out'
 echo '{"events": [], "nextForwardToken": "f/0"}' >root/lines_none

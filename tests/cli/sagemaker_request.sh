@@ -37,6 +37,21 @@ test_expect_success 'names and words that are not UTF-8' '
     bad=$(printf "b\377d") && echo 1 >"job/$bad.py" && dry --json job/train.py && grep "\"b?d.py\"" out &&
     test_exit 2 dry job/train.py --lr "$bad" && grep "argument .lr.: not valid UTF-8" err && ! test -s out && rm "job/$bad.py" &&
     test_exit 2 dry job/train.py "--$bad" 1 && grep "is not valid UTF-8" err'
+word () { printf "%0$1d" 0; }
+# variables COUNT NAME-LENGTH VALUE-LENGTH: this many more in the environment, the last one as long as that
+variables () {
+    echo "  environment:" && seq -f "    v%.0f: x" 2 "$1" && echo "    $(word "$2" | tr 0 a): $(word "$3" | tr 0 b)"
+}
+test_expect_success 'names, values and numbers of variables may be as large as SageMaker takes them, and no larger' '
+    test_exit 1 with "$(variables 200 1 1)\n" job/train.py && own=$(sed -n "s/.* \([0-9]*\) environment variables, .*/\1/p" err) &&
+    with "$(variables $((300 - own)) 512 512)\n" job/train.py && test_exit 1 with "$(variables $((301 - own)) 1 1)\n" job/train.py &&
+    grep ": 101 environment variables, but .* 100 at most" err &&
+    test_exit 1 with "$(variables 2 513 1)\n" job/train.py && grep "a.: the name must have 1 to 512 bytes" err &&
+    test_exit 1 with "$(variables 2 1 513)\n" job/train.py && grep "a. has 513 bytes, but 512 are the maximum" err'
+test_expect_success 'so may arguments' '
+    dry job/train.py "--$(word 256 | tr 0 a)" "$(word 2498 | tr 0 b)" &&
+    test_exit 1 dry job/train.py "--$(word 257 | tr 0 a)" b && grep "the name must have 1 to 256 bytes" err &&
+    test_exit 1 dry job/train.py --a "$(word 2499 | tr 0 b)" && grep "argument .a. has 2501 bytes, but 2500 are the maximum" err'
 : >answers
 module=$builddir/tests/fault/.libs/nomem.so
 if [ ! -f "$module" ] || grep -q '^SAN_CFLAGS = .*[a-z]' "$builddir/Makefile"; then

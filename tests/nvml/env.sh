@@ -85,18 +85,19 @@ if unshare -rpf true 2>/dev/null; then
 else
     test_skip 'another pid namespace' 'this user may not create one'
 fi
-# A machine whose /sys knows the bus of GPU 0, and nothing of the NUMA node of GPU 1
-for bus in 01 02; do
+# A machine whose /sys knows the bus of GPU 0, and nothing of the NUMA node of GPU 1; GPU 3 is on the first node
+for bus in 01 02 c2; do
     mkdir -p pci/0000:$bus:00.0 && echo 0-3,8-11 >pci/0000:$bus:00.0/local_cpulist
 done
 echo 1 >pci/0000:01:00.0/numa_node
 echo -1 >pci/0000:02:00.0/numa_node
+echo 0 >pci/0000:c2:00.0/numa_node
 on_numa () { LD_LIBRARY_PATH=$scratch/new unshare -rm sh -c 'mount --bind pci /sys/bus/pci/devices && exec "$@"' sh "$@"; }
 if on_numa true 2>/dev/null; then
     test_expect_success 'NUMA node and CPUs of a GPU' '
         on_numa "$accelerate" env >out && fact GPUs &&
         grep "^0: .*, bus 0000:01:00.0, NUMA node 1, CPUs 0-3,8-11$" fact &&
-        grep "^1: .*, bus 0000:02:00.0, CPUs 0-3,8-11$" fact && grep "^3: .*, bus 0000:c2:00.0$" fact'
+        grep "^1: .*, bus 0000:02:00.0, CPUs 0-3,8-11$" fact && grep "^3: .*, bus 0000:c2:00.0, NUMA node 0, CPUs 0-3,8-11$" fact'
 else
     test_skip 'NUMA node and CPUs of a GPU' 'this user may not mount'
 fi

@@ -87,6 +87,8 @@ static const struct {
     { "1,2,3\n4,5,6\n", { .label_column = -1 }, "1 2;3|4 5;6", false },
     { "1,2,3\n4,5,6\n", { .label_column = 1 }, "2 3;1|5 6;4", false },
     { "1,2,3\n4,5,6\n", { .label_column = 2, .dtype = ACCEL_INT32 }, "1 3;2|4 6;5", false },
+    { "1,2,3,4,5\n6,7,8,9,10\n", { .label_column = 3 }, "1 2 4 5;3|6 7 9 10;8", false },
+    { "1,2,3,4,5\n6,7,8,9,10\n", { .label_column = -2 }, "1 2 3 5;4|6 7 8 10;9", false },
     { "id,first one,second,label\nx,1,3,255\n\"y,\n\",5,7,0", { FIELDS (named) }, "255;0.5 1.5|0;2.5 3.5", false },
     { "a,-5,,1\nb,5,z,0\n", { FIELDS (numbered) }, "1;-5|0;5", false },
     { "a,-6,,1\n", { FIELDS (numbered) }, ":1:3: -6 is not in the range -5 to 5", true },

@@ -2,6 +2,7 @@
 /* Folders of torch.distributed.checkpoint: those that PyTorch wrote give the tensors that Accelerate merged. */
 #include <config.h>
 
+#include "cli/tensors.h"
 #include "files/dcp.h"
 #include "files/safetensors.h"
 #include "tests/scratch.h"
@@ -68,6 +69,30 @@ test_golden (const char *name)
     dcp_close (&folder);
     safetensors_release (&merged);
     source_close (&source);
+}
+
+/* The command reads a tensor in pieces, each from the right place. */
+static void
+test_pieces (void)
+{
+    struct tensors tensors = { 0 };
+    struct fail fail = { 0 };
+    enum { PIECE = 3 };
+    bool same = true;
+    size_t pieces = 0;
+    if (!ok (!tensors_open (&tensors, golden ("fsdp1", ""), TENSORS_OF_ALL, false, &fail), "the command opens a folder"))
+        return;
+    for (size_t i = 0; i < tensors.count; i++) {
+        size_t bytes = (size_t) tensors.items[i].bytes;
+        unsigned char *whole = malloc (bytes + 1), *piece = malloc (PIECE);
+        same = same && !tensors_read (&tensors, i, 0, whole, bytes, &fail);
+        for (size_t at = 0; at + PIECE <= bytes; at += PIECE, pieces++)
+            same = same && !tensors_read (&tensors, i, at, piece, PIECE, &fail) && !memcmp (piece, whole + at, PIECE);
+        free (whole);
+        free (piece);
+    }
+    ok (same && pieces > 100, "%zu pieces are what the whole tensors are", pieces);
+    tensors_close (&tensors);
 }
 
 /* ---- metadata that lie ---- */
@@ -323,6 +348,7 @@ main (void)
     static const char *const names[] = { "fsdp1", "fsdp2", "dtypes", "layouts", "grid" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         test_golden (names[i]);
+    test_pieces ();
     test_plans ();
     scratch_enter ();
     test_truncated ();

@@ -58,6 +58,35 @@ test_mode (void)
     umask (before);
 }
 
+/* What a killed process left is removed; a link, or a pipe, of such a name is somebody else's. */
+static void
+test_sweep (void)
+{
+    struct partial partial = PARTIAL_NONE;
+    enum accel_status status = partial_create (&partial, "swept.bin", false, 4, &err);
+    char *left = partial.beside ? strdup (partial.beside) : NULL;
+    partial_close (&partial);
+    if (!ok (!status && left && !exists (left), "a file is made beside, and removed"))
+        return;
+    char *digit = strchr (left, '-') + 1;
+    put_file (left, "left");
+    put_file ("target", "target");
+    *digit = '8';
+    bool made = !symlink ("target", left);
+    *digit = '9';
+    made = made && !mkfifo (left, 0666);
+    status = partial_create (&partial, "swept.bin", false, 4, &err);
+    partial_close (&partial);
+    struct stat info;
+    *digit = '0';
+    ok (made && !status && !exists (left), "what was left is swept");
+    *digit = '8';
+    ok (!lstat (left, &info) && S_ISLNK (info.st_mode) && exists ("target"), "a link is not");
+    *digit = '9';
+    unlink (left);
+    free (left);
+}
+
 /* ---- saves that were killed ---- */
 
 #define SHARD "model-00001-of-00001.safetensors"
@@ -232,6 +261,7 @@ main (void)
 {
     scratch_enter ();
     test_mode ();
+    test_sweep ();
     test_killed ();
     test_stale ();
     test_checkpoints ();

@@ -68,6 +68,15 @@ exists (const char *path)
     return !access (path, F_OK);
 }
 
+/* The lowest number that is free. */
+static int
+next_descriptor (void)
+{
+    int fd = open (".", O_RDONLY | O_CLOEXEC);
+    close (fd);
+    return fd;
+}
+
 /* A new project whose folder of checkpoints has this mode. */
 static void
 make_project (const char *project, mode_t mode, gid_t group)
@@ -162,6 +171,9 @@ main (void)
     ok (!system ("grep -q '^anna\\\\x1b, ' run/checkpoints/.lock"), "the file itself has no control characters");
     ok (accel_save_state_start (acc, NULL, &err) == ACCEL_ERR_INVALID, "nor in the background");
     ok (!exists ("run/checkpoints/checkpoint_1"), "nothing was written");
+    int before = next_descriptor ();
+    ok (accel_save_state (acc, NULL, &err) == ACCEL_ERR_INVALID && next_descriptor () == before,
+        "no descriptor is left of a lock that another has");
     ok (!accel_save_state (acc, "alone", &err) || strstr (err.text, "another job"), "the folder argument is ignored");
     ok (!accel_save_state (elsewhere, NULL, &err), "another project is free");
     kill (pid, SIGKILL);
@@ -170,7 +182,9 @@ main (void)
     ok (exists ("run/checkpoints/checkpoint_0") && exists ("run/checkpoints/checkpoint_1"), "both are there");
     ok (!accel_save_state (acc, NULL, &err), "and again: it has the lock already");
     kill (grandchild, SIGKILL);
+    before = next_descriptor ();
     ok (!system ("rm -r run") && !accel_save_state (acc, NULL, &err), "the folder may be removed in between");
+    ok (next_descriptor () == before, "the descriptor of the lock that was removed is closed");
     pid = fork ();
     if (!pid) {
         struct accel *late = open_job ("run");

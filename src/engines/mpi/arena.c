@@ -39,12 +39,6 @@ arena_is_own (void)
     return mpi_host.pid == (int) getpid ();
 }
 
-static size_t
-round_up (size_t value, size_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 /* First fit.  @return the index at which the new extent goes; count + 1 if nothing fits */
 static size_t
 find_gap (size_t bytes, size_t *offset)

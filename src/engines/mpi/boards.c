@@ -23,12 +23,6 @@
 
 #define LATE (UINT64_C (1) << 31) /* in a gate, above the ranks that have come */
 
-static size_t
-round_up (size_t value, size_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 /* Where small data is in a message: after the header, and what the sender has sent to each rank by MPI. */
 static size_t
 data_at (void)

@@ -33,12 +33,6 @@ struct label {
     uint64_t arena_bytes;
 };
 
-static size_t
-round_up (size_t value, size_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 /* ---- boards ---- */
 
 static bool

@@ -217,7 +217,6 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
     }
     if (!status) {
         mpi_world.rank = job->rank;
-        mpi_world.ended = 0;
         team->places = mpi_host.marks ? mpi_host.places : NULL;
         mpi_world.is_crowded = job->local_world_size > count_processors () || world_shares_processors ();
         team_add (team);

@@ -327,6 +327,12 @@ extern struct world mpi_world;
 /* Files use what is declared above them: places, host, arena, share, world, post, deaths, blocks, spread, tiers,
  * boards, flight, team, mover, mpi. */
 
+static inline size_t
+round_up (size_t value, size_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
 /* ---- places.c ---- */
 /** @param labels  [size], equal for ranks that are on one host  @return NULL without memory */
 struct places *places_create (const int *labels, int size, int rank);
