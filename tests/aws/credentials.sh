@@ -159,6 +159,7 @@ own_keys () { printf 'aws_access_key_id = %s\naws_secret_access_key = S%s\n' "$1
     with_role role2 r2 'source_profile = role' 'role_session_name = me'
     with_role byenv r 'credential_source = Environment'
     with_role badsource r 'credential_source = Moon'
+    with_role bybox r 'credential_source = EcsContainer'
     with_role loop1 r 'source_profile = loop2'
     with_role loop2 r 'source_profile = loop1'
     with_role self r 'source_profile = self' "$(own_keys SELF)"
@@ -195,7 +196,8 @@ test_expect_success 'the keys of a source profile come before its role; a role n
 test_expect_success 'circles, missing profiles, codes' '
     refused "AWS profile '\''loop1'\'': AWS profile '\''loop2'\'': source_profile leads back to '\''loop1'\''" -p loop1 &&
     refused "no AWS profile '\''nobody'\'' (source_profile)" -p orphan && refused "mfa_serial" -p mfa &&
-    refused "invalid credential_source '\''Moon'\''" -p badsource &&
+    refused "invalid credential_source '\''Moon'\'': expected Environment, Ec2InstanceMetadata or EcsContainer" -p badsource &&
+    (export AWS_CONTAINER_CREDENTIALS_FULL_URI=ftp://h && refused "AWS_CONTAINER_CREDENTIALS_FULL_URI" -p bybox) &&
     refused "there are no credentials to assume the role with" -p byenv'
 test_expect_success 'what STS says, and what it should not say' '
     printf "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not you</Message></Error></ErrorResponse>" >root/no &&

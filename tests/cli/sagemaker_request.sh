@@ -52,6 +52,35 @@ test_expect_success 'so may arguments' '
     dry job/train.py "--$(word 256 | tr 0 a)" "$(word 2498 | tr 0 b)" &&
     test_exit 1 dry job/train.py "--$(word 257 | tr 0 a)" b && grep "the name must have 1 to 256 bytes" err &&
     test_exit 1 dry job/train.py --a "$(word 2499 | tr 0 b)" && grep "argument .a. has 2501 bytes, but 2500 are the maximum" err'
+printf 'channel_name\tdata\nmodel\ts3://b/m\ncode\ts3://b/c\n' >taken.tsv
+# refuses WORDS YAML: a job that cannot be
+refuses () {
+    test_exit 1 with "$2" job/train.py && ! test -s out && tail -n 1 err | grep -F -e "$1" && test "$(grep -c "^accelerate: " err)" -eq 1
+}
+test_expect_success 'a channel that is there twice' '
+    cp job.yaml kept && echo "sagemaker_inputs_file: taken.tsv" >>job.yaml && image="  image_uri: i\n" &&
+    refuses "duplicate channel '\''model'\''; rename the one in sagemaker_inputs_file" "$image  model_uri: s3://b/model\n" &&
+    refuses "duplicate channel '\''code'\''; rename the one in sagemaker_inputs_file" "$image  enable_network_isolation: true\n" &&
+    with "$image  model_uri: s3://b/model\n  model_channel_name: mine\n" job/train.py && mv kept job.yaml'
+test_expect_success 'a distribution of another form' '
+    is="  image_uri: i\n  instance_type: ml.p4d.24xlarge\n  distribution:\n" && words=distribution &&
+    refuses "$words: unknown strategy '\''horovod'\''; expected mpi, parameter_server, pytorchddp, smdistributed or torch_distributed" \
+        "${is}    horovod: {}\n" && refuses "$words: mpi: expected a mapping" "${is}    mpi: true\n" &&
+    words="$words: smdistributed" &&
+    refuses "$words can have only one strategy" "${is}    smdistributed: {dataparallel: {}, modelparallel: {}}\n" &&
+    refuses "$words: '\''modelparallel'\'' is not supported, only dataparallel" "${is}    smdistributed: {modelparallel: {}}\n" &&
+    refuses "$words: dataparallel: expected a mapping" "${is}    smdistributed: {dataparallel: true}\n"'
+test_expect_success 'an entry point outside of the folder' '
+    for entry in /etc/passwd ../job/train.py .. a/../train.py a/..; do
+        refuses "entry_point $entry must be a path below source_dir" "  source_dir: job\n  entry_point: $entry\n" || return 1
+    done && mkdir job/..a && cp job/train.py job/..a && with "  source_dir: job\n  entry_point: ..a/train.py\n" job/train.py &&
+    rm -r job/..a'
+test_expect_success 'a job has the name of its image' '
+    with "  base_job_name: null\n  image_uri: host/my/own-image:7\n" job/train.py && grep "Name\": \"own-image-20[0-9][0-9]-" out &&
+    with "  base_job_name: null\n  image_uri: own-image@sha256:12\n" job/train.py && grep "Name\": \"own-image-20[0-9][0-9]-" out'
+test_expect_success 'folders below each other' '
+    mkdir -p deep/$(seq -s / 63) && echo "print ()" >deep/train.py && dry deep/train.py && mkdir -p deep/$(seq -s / 64) &&
+    test_exit 1 dry deep/train.py && grep "62/63/64: more than 64 folders inside each other" err && rm -r deep'
 : >answers
 module=$builddir/tests/fault/.libs/nomem.so
 if [ ! -f "$module" ] || grep -q '^SAN_CFLAGS = .*[a-z]' "$builddir/Makefile"; then

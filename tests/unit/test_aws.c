@@ -52,6 +52,7 @@ static const struct profile_case profile_cases[] = {
     { "[a]\nk = one\n  two\n", true, PROFILES_PROFILE, "a", "k", "one\ntwo" },
     { "[a]\nk =\n", true, PROFILES_PROFILE, "a", "k", "" },
     { "[a]\n  k = 1\n", true, PROFILES_PROFILE, "a", "k", "1" },
+    { "[a]\nk\v=\f1\v\n", true, PROFILES_PROFILE, "a", "k", "1" },
     { "[a]\n", true, PROFILES_PROFILE, "a", "", "" },
     { "", true, PROFILES_PROFILE, "a", "", NULL },
 };
@@ -178,7 +179,9 @@ test_when (void)
               -1 },
             { "2026-13-23T04:40:06Z", -1 }, { "2026-11-00T04:40:06Z", -1 }, { "2026-11-23T24:40:06Z", -1 },
             { "2026-11-23 04:40:06Z", -1 }, { "", -1 }, { "2026-11-23T04:40:0", -1 }, { "1969-12-31T23:59:59Z", -1 },
-            { "2026-11-23T04:40:06Z ", -1 } };
+            { "2026-11-23T04:40:06Z ", -1 }, { "2016-12-31T23:59:60Z", 1483228800 }, { "2016-12-31T23:59:61Z", -1 },
+            { "2016-12-31T23:60:59Z", -1 }, { "2016-12-31T24:00:00Z", -1 }, { "2016-12-32T23:59:59Z", -1 },
+            { "2016-01-01T00:00:00Z", 1451606400 }, { "2016-00-01T00:00:00Z", -1 }, { "1970-01-01T00:00:00Z", 0 } };
     static const struct { const char *text; int64_t when; } https[]
         = { { "Mon, 23 Nov 2026 04:40:06 GMT", 1795408806 }, { "Thu, 01 Jan 1970 00:00:01 GMT", 1 },
             { "Mon, 23 Nox 2026 04:40:06 GMT", -1 }, { "Mon, 23 Nov 2026 04:40:06", -1 }, { "", -1 } };
