@@ -124,7 +124,8 @@ main (void)
     test_hosts ("ranks that say other sizes", (struct whereabouts[]){ AT (1, 0, 2), AT (1, 1, 3) }, 2, false, NULL);
     test_hosts ("a host whose memory cannot be opened",
                 (struct whereabouts[]){ { .machine = 1, .size = 2, .fd = -1 }, AT (1, 1, 2) }, 2, false, NULL);
-    test_hosts ("one of one rank needs none", (struct whereabouts[]){ { .machine = 1, .size = 1, .fd = -1 }, AT (2, 0, 1) },
-                2, true, (int[]){ 0, 1 });
+    test_hosts ("one of one rank needs none",
+                (struct whereabouts[]){ { .machine = 1, .size = 1, .fd = -1 }, AT (2, 0, 1) }, 2, true,
+                (int[]){ 0, 1 });
     return done_testing ();
 }

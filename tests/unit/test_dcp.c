@@ -80,7 +80,7 @@ test_pieces (void)
     enum { PIECE = 3 };
     bool same = true;
     size_t pieces = 0;
-    if (!ok (!tensors_open (&tensors, golden ("fsdp1", ""), TENSORS_OF_ALL, false, &fail), "the command opens a folder"))
+    if (!ok (!tensors_open (&tensors, golden ("fsdp1", ""), TENSORS_OF_ALL, false, &fail), "the command opens it"))
         return;
     for (size_t i = 0; i < tensors.count; i++) {
         size_t bytes = (size_t) tensors.items[i].bytes;
