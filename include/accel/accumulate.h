@@ -100,7 +100,8 @@ accel_local_sgd_end_at (const char *file, int line, struct accel_local_sgd *loca
 ACCEL_API double accel_gradient_clipping (const struct accel *acc);
 
 /**
- * The end of training: stops running loaders, writes a recording of accel_profile_start(), and waits for all processes.
+ * The end of training: stops running loaders, waits for a save of accel_save_state_start() and returns its failure,
+ * writes a recording of accel_profile_start(), and waits for all processes.
  * Prepared objects stay usable, to be read, saved and destroyed; accel_close() leaves the job.  Collective.
  */
 #define accel_end_training(...) accel_end_training_at (ACCEL_HERE, __VA_ARGS__)

@@ -75,10 +75,11 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
  * The messages name the call that started it.  accel_checkpoint_path() and accel_save_iteration() do not know about it
  * before one of these calls.
  *
- * accel_close(), exit() and the return from main() let it come to its end, too, and log a failure.  If the process is
- * killed or calls _exit() before, there is no new checkpoint, and the former one is still complete.  A rank that ends
- * early without having written its files makes the save fail; the other ranks write theirs, and wait no longer than the
- * timeout of the job.
+ * accel_close(), exit() and the return from main() let it come to its end, too.  They can only log a failure;
+ * `accelerate launch` then exits with status 1.  To learn it, call accel_save_state_wait() or accel_end_training()
+ * before.  If the process is killed or calls _exit(), there is no new checkpoint, and the former one is still complete.
+ * A rank that ends early without having written its files makes the save fail; the other ranks write theirs, and wait
+ * no longer than the timeout of the job.
  *
  * Memory: a copy of all tensors that this rank writes, which for rank 0 are those of models, optimizers and registered
  * objects.  It is kept for the next save until accel_free_memory() or accel_close().  The first save gets it, unless

@@ -68,6 +68,15 @@ ends_stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
     signal_ranks (supervisor, SIGCONT, false); /* a stopped one could not end */
 }
 
+/* What rank @index has failed in, if that was the last that it did; 0: nothing. */
+static uint32_t
+last_failure (const struct job *job, int index)
+{
+    const struct jobseg_slot *slot = jobseg_slot (&job->segment, index);
+    uint32_t failure = atomic_load (&slot->failure);
+    return failure && atomic_load (&slot->failure_count) == atomic_load (&slot->ledger_count) ? failure : 0;
+}
+
 /* What ranks are doing is of interest at the moment of a failure or a signal, not after they were told to end.
  * @param also  a rank that has ended and counts all the same; -1: none */
 static void
@@ -75,13 +84,27 @@ note_doing (struct job *job, int also)
 {
     for (int i = 0; i < job->count; i++) {
         struct jobseg_slot *slot = jobseg_slot (&job->segment, i);
-        char text[320];
+        char text[640];
         if (job->ranks[i].doing || (job->ranks[i].ended && i != also))
             continue;
-        jobseg_describe (slot, text, sizeof text);
+        if (i == job->first_failed && last_failure (job, i) && WIFEXITED (job->failed_status))
+            jobseg_describe_failure (slot, text, sizeof text);
+        else
+            jobseg_describe (slot, text, sizeof text);
         if (atomic_load (&slot->state) != JOBSEG_EMPTY)
             job->ranks[i].doing = strdup (text);
     }
+}
+
+/* Ranks end together if a call about checkpoints fails because of one of them, whose end may be seen later. */
+static int
+find_cause (const struct job *job, int index)
+{
+    if (last_failure (job, index) & JOBSEG_FAILURE && !(last_failure (job, index) & JOBSEG_FAILURE_OWN))
+        for (int i = 0; i < job->count; i++)
+            if (last_failure (job, i) & JOBSEG_FAILURE_OWN)
+                return i;
+    return index;
 }
 
 static void
@@ -90,7 +113,8 @@ note_failure (struct supervisor *supervisor, int index)
     struct job *job = supervisor->job;
     const struct job_rank *failed = &job->ranks[index];
     job->end = JOB_FAILED;
-    job->first_failed = index;
+    job->first_failed = WIFEXITED (failed->wait_status) ? find_cause (job, index) : index;
+    job->failed_status = failed->wait_status;
     if (job->observer && job->observer->failed)
         job->observer->failed (job, job->observer);
     if (WIFSIGNALED (failed->wait_status) && WTERMSIG (failed->wait_status) == SIGKILL)
@@ -169,6 +193,26 @@ end_rank (struct supervisor *supervisor, int index, int wait_status)
     note_ending (job);
     note_failure (supervisor, index);
     ends_stop_ranks (supervisor, SIGTERM, false);
+}
+
+/* The rank whose save failed comes before those that only missed its files. */
+void
+ends_check_saves (struct supervisor *supervisor)
+{
+    struct job *job = supervisor->job;
+    uint32_t worst = JOBSEG_FAILURE_LOST - 1;
+    int failed = -1;
+    for (int i = 0; i < job->count && job->end == JOB_DONE; i++) {
+        uint32_t failure = atomic_load (&jobseg_slot (&job->segment, i)->failure);
+        if (failure > worst) {
+            worst = failure;
+            failed = i;
+        }
+    }
+    if (failed < 0)
+        return;
+    job->failed_ns = clock_ns ();
+    note_failure (supervisor, failed);
 }
 
 void

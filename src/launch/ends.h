@@ -16,6 +16,9 @@ void ends_stop_ranks (struct supervisor *supervisor, int signal, bool of_termina
 
 void ends_kill_ranks (struct supervisor *supervisor);
 
+/** All ranks have ended.  If none of them failed, but one has lost its last save, that is the failure. */
+void ends_check_saves (struct supervisor *supervisor);
+
 /** Do what a signal to the launcher, or the end of a child, asks for. */
 void ends_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *info);
 

@@ -12,8 +12,11 @@
 int
 job_status (const struct job *job)
 {
+    int status;
     switch (job->end) {
-    case JOB_FAILED: return status_of_wait (job->ranks[job->first_failed].wait_status);
+    case JOB_FAILED:
+        status = status_of_wait (job->failed_status);
+        return status ? status : FAIL_GENERAL; /* the processes went well, but not their last save */
     case JOB_TOLD: return status_of_signal (job->signal ? job->signal : SIGKILL);
     case JOB_ELSEWHERE: return job->status ? job->status : FAIL_GENERAL;
     default: return job_lost_bytes (job) ? FAIL_GENERAL : 0;

@@ -33,7 +33,7 @@ struct job_rank {
 /** Why a job ended before all ranks had succeeded. */
 enum job_end {
     JOB_DONE,   /* it did not: all ranks exited with status 0 */
-    JOB_FAILED, /* a rank failed first */
+    JOB_FAILED, /* a rank failed first, or all of them ended well, but a save was lost */
     JOB_TOLD,   /* a signal came first */
     JOB_ELSEWHERE, /* a failure or a signal on another machine came first */
 };
@@ -81,6 +81,8 @@ struct job {
 
     enum job_end end;
     int first_failed; /* local rank, of JOB_FAILED; -1 */
+    int failed_status; /* of JOB_FAILED: as waitpid() reports the first end that was a failure.  The rank of that may
+                        * have named another one as the cause, which is first_failed then */
     int64_t failed_ns; /* CLOCK_MONOTONIC; when the first failure was seen, or we were told to end; 0: neither */
     int ending;       /* ranks that were ending then, and have not been reaped: one of them may become first_failed */
     int signal;       /* of JOB_TOLD; 0: the launcher was killed, by an unknown signal */

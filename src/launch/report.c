@@ -69,13 +69,15 @@ is_first_doing_so (const struct job *job, int index)
     return true;
 }
 
-/* Why the library gave up in @rank; programs print that as a rule.  NULL: it did not. */
+/* Why the library gave up in @rank, or what has failed there; programs print that as a rule.  NULL: neither. */
 static const char *
 reason_of (const struct job_rank *rank)
 {
-    static const char gave_up[] = "gave up: ";
-    bool has_one = rank->doing && !strncmp (rank->doing, gave_up, sizeof gave_up - 1);
-    return has_one ? rank->doing + sizeof gave_up - 1 : NULL;
+    static const char *const words[] = { "gave up: ", "failed in " };
+    for (size_t i = 0; rank->doing && i < sizeof words / sizeof *words; i++)
+        if (!strncmp (rank->doing, words[i], strlen (words[i])))
+            return rank->doing + strlen (words[i]);
+    return NULL;
 }
 
 /* Where the ranks but the failed one were, those in the same place together. */
@@ -164,12 +166,14 @@ add_failure (const struct job *job, struct strbuf *out)
     const struct job_rank *rank = &job->ranks[job->first_failed];
     char how[96];
     jobseg_describe_exit (rank->wait_status, how, sizeof how);
+    /* It may have been told to end when another rank's end was seen, which named it; or its process went well. */
+    bool says_more = rank->doing && (!rank->wait_status || rank->wait_status != job->failed_status);
     strbuf_add (out, "accelerate: ");
     add_who (job, rank, out);
-    strbuf_printf (out, " %s\n", how);
+    strbuf_printf (out, " %s\n", says_more ? rank->doing : how);
     if (job->out_of_memory)
         strbuf_add (out, "  out of memory: the kernel killed it, or another process in its control group\n");
-    if (rank->doing) {
+    if (rank->doing && !says_more) {
         bool is_sentence = reason_of (rank) || !strncmp (rank->doing, "has ", 4);
         strbuf_printf (out, is_sentence ? "  it %s\n" : "  it was: %s\n", rank->doing);
     }
@@ -253,12 +257,12 @@ static json_t *
 make_failure (const struct job *job)
 {
     const struct job_rank *rank = &job->ranks[job->first_failed];
-    bool by_signal = WIFSIGNALED (rank->wait_status);
+    bool by_signal = WIFSIGNALED (job->failed_status);
     json_t *failure = json_object (), *tail = json_array ();
     json_object_set_new (failure, "rank", json_integer (rank->process->rank));
     json_object_set_new (failure, "local_rank", json_integer (rank->process->local_rank));
     json_object_set_new (failure, "pid", json_integer (rank->pid));
-    int number = by_signal ? WTERMSIG (rank->wait_status) : WEXITSTATUS (rank->wait_status);
+    int number = by_signal ? WTERMSIG (job->failed_status) : WEXITSTATUS (job->failed_status);
     json_object_set_new (failure, "exit_code", by_signal ? json_null () : json_integer (number));
     json_object_set_new (failure, "signal", by_signal ? json_integer (number) : json_null ());
     json_object_set_new (failure, "out_of_memory", json_boolean (job->out_of_memory));

@@ -175,6 +175,7 @@ advance (struct supervisor *supervisor)
     int64_t now = clock_ms ();
     if (supervisor->phase == PHASE_RANKS && job->alive == 0) {
         supervisor->deadline_ms = 0;
+        ends_check_saves (supervisor);
         enter (supervisor, PHASE_TERMINAL, TERMINAL_WAIT_MS);
     }
     if (supervisor->phase == PHASE_TERMINAL

@@ -243,6 +243,12 @@ jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size)
 }
 
 void
+jobseg_describe_failure (const struct jobseg_slot *slot, char *text, size_t size)
+{
+    snprintf (text, size, "failed in %.*s", (int) sizeof slot->failure_text, slot->failure_text);
+}
+
+void
 jobseg_describe_exit (int wait_status, char *text, size_t size)
 {
     if (WIFSIGNALED (wait_status)) {

@@ -22,7 +22,7 @@
 
 #define JOBSEG_MAGIC UINT64_C (0x314c454343414a53)
 enum {
-    JOBSEG_VERSION = 3,
+    JOBSEG_VERSION = 4,
     JOBSEG_LEDGER = 64,    /* latest collectives kept per rank; a power of two */
     JOBSEG_FILES = 32,     /* source files named per rank */
     JOBSEG_FILE_NAME = 64, /* bytes of a file's name, the end of a longer one */
@@ -126,6 +126,13 @@ enum jobseg_state {
     JOBSEG_FAILED,  /* gave up the communicator; `reason` says why */
 };
 
+/** How the latest call about checkpoints ended that failed on all ranks. */
+enum jobseg_failure {
+    JOBSEG_FAILURE = 1,
+    JOBSEG_FAILURE_OWN = 2,  /* this rank was the cause */
+    JOBSEG_FAILURE_LOST = 4, /* it was a save in the background, whose failure no call can return any more */
+};
+
 /** One collective in a rank's ledger.  Communicator, kind and number say which records of other ranks belong to the
  * same call: collectives of a communicator are numbered from 1, and so are the messages from one rank to another. */
 struct jobseg_record {
@@ -169,6 +176,9 @@ struct jobseg_slot {
     _Atomic uint64_t exchanged;    /* generation << 32 | round of the latest exchange */
     _Atomic uint32_t exchange_bell; /* a futex */
     char reason[256];              /* of JOBSEG_FAILED; written before failed_generation, and that before the state */
+    char failure_text[512];
+    _Atomic uint32_t failure;      /* enum jobseg_failure, together; written after its text; 0: none */
+    _Atomic uint64_t failure_count; /* `ledger_count` then: what ends after other calls, ends for another reason */
     char files[JOBSEG_FILES][JOBSEG_FILE_NAME];
     struct jobseg_record ledger[JOBSEG_LEDGER];
     unsigned char blobs[2][JOBSEG_BLOB];     /* of the latest two exchanges, by the parity of the round */
@@ -250,6 +260,9 @@ const char *jobseg_file (const struct jobseg_slot *slot, const struct jobseg_rec
  * "stopped by a signal after accel_backward at train.c:90", "not in accel_open() yet", "has left (accel_close)".
  */
 void jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size);
+
+/** Say in words how a call about checkpoints failed: "failed in accel_save_state at train.c:88: ...". */
+void jobseg_describe_failure (const struct jobseg_slot *slot, char *text, size_t size);
 
 /** Say in words how a process ended: "exited with status 7", "was killed by signal 9 (SIGKILL)". */
 void jobseg_describe_exit (int wait_status, char *text, size_t size);

@@ -39,7 +39,7 @@ make_job (int count, int wait_status)
     plan = (struct plan){ .host = host, .program = program, .world_size = count, .local_world_size = count,
                           .process_count = count, .grace_s = 5, .processes = processes, .role = role };
     job = (struct job){ .plan = &plan, .count = count, .ranks = ranks, .end = JOB_FAILED, .first_failed = 1,
-                        .segment = JOBSEG_NONE };
+                        .failed_status = wait_status, .segment = JOBSEG_NONE };
     for (int i = 0; i < JOB_STREAMS; i++)
         job.sink_of[i] = &job.sinks[i];
     for (int i = 0; i < count; i++) {
@@ -119,7 +119,7 @@ test_kinds (void)
     check_text ("  1 process was killed immediately\n", true, "killed at once");
     job.out_of_grace = true;
     check_text ("  1 process did not end within 5 s and had to be killed\n", true, "killed after its time");
-    ranks[1].wait_status = SIGKILL;
+    ranks[1].wait_status = job.failed_status = SIGKILL;
     job.out_of_memory = true;
     check_text ("  out of memory: the kernel killed it, or another process in its control group\n", true,
                 "memory");

@@ -31,6 +31,7 @@ struct checkpoint_part {
     size_t hook_count;
     uint64_t handles; /* given out so far */
     struct project_lock lock; /* of rank 0, from the first save with automatic naming on */
+    unsigned agreed;  /* enum jobseg_failure, of what checkpoint_agree() has returned last; 0: all went well */
     meter_show show;  /* prints how far a save or a load is; NULL: nothing does */
     struct snapshot snapshot; /* memory for asynchronous saves */
     struct save_in_flight *flight; /* NULL: none */

@@ -287,6 +287,7 @@ accel_load_model_at (const char *file, int line, size_t options_size, struct acc
     struct accel_safetensors_options how = { .follow_links = options && options->follow_links };
     struct load load = { .acc = acc, .site = &site, .model = model, .path = path,
                          .not_strict = options && options->not_strict };
+    uint64_t entered = checkpoint_enter (acc, &site);
     status = checkpoint_agree (acc, &site, prepare (&load, &how, result, &own), &own);
     if (!status)
         status = checkpoint_agree (acc, &site, read_all (&load, &own), &own);
@@ -295,9 +296,5 @@ accel_load_model_at (const char *file, int line, size_t options_size, struct acc
     free (load.same_as);
     free (load.missing.all);
     free (load.unexpected.all);
-    if (status && err) {
-        *err = own;
-        return comm_fail_in (&site, status, err);
-    }
-    return status;
+    return checkpoint_leave (acc, &site, entered, status, &own, err);
 }

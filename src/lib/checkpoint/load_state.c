@@ -282,13 +282,10 @@ accel_load_state_at (const char *file, int line, struct accel *acc, const char *
     if (!acc)
         return accel_fail_null (err, "accel_load_state", "acc");
     struct load load = { .acc = acc, .part = checkpoint_of (acc), .site = &site };
+    uint64_t entered = checkpoint_enter (acc, &site);
     enum accel_status status = save_finish (acc, &site, &own);
     if (!status)
         status = load_state (&load, input_dir, &own);
     manifest_release (&load.manifest);
-    if (status && err) {
-        *err = own;
-        return comm_fail_in (&site, status, err);
-    }
-    return status;
+    return checkpoint_leave (acc, &site, entered, status, &own, err);
 }

@@ -329,13 +329,10 @@ accel_save_model_at (const char *file, int line, size_t options_size, struct acc
         return status;
     struct save save = { .acc = acc, .site = &site, .model = model, .directory = directory,
                          .target = WEIGHTS_SAVE_NONE };
+    uint64_t entered = checkpoint_enter (acc, &site);
     status = save_model (&save, options ? options : &defaults, &own);
     weights_save_end (&save.target);
     pieces_release (&save.pieces);
     free (save.shard_of);
-    if (status && err) {
-        *err = own;
-        return comm_fail_in (&site, status, err);
-    }
-    return status;
+    return checkpoint_leave (acc, &site, entered, status, &own, err);
 }

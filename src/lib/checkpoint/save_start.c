@@ -95,9 +95,14 @@ report (struct save_in_flight *flight)
     flight->is_reported = true;
     if (*flight->save.warning)
         accel_log (flight->acc, ACCEL_LOG_WARNING, "accel_save_state_start: %s", flight->save.warning);
-    if (flight->status)
-        accel_log_everywhere (flight->acc, ACCEL_LOG_ERROR, "accel_save_state_start at %s:%d: %s", flight->site.file,
-                              flight->site.line, flight->err.text);
+    if (!flight->status)
+        return;
+    accel_fail_in (&flight->err, flight->status, "accel_save_state_start at %s:%d", flight->site.file,
+                   flight->site.line);
+    comm_note_failure (flight->acc->world,
+                       JOBSEG_FAILURE | JOBSEG_FAILURE_LOST | (flight->blames ? 0 : JOBSEG_FAILURE_OWN), 0,
+                       flight->err.text);
+    accel_log_everywhere (flight->acc, ACCEL_LOG_ERROR, "%s", flight->err.text);
 }
 
 static void
@@ -125,7 +130,7 @@ join (struct save_in_flight *flight)
     return true;
 }
 
-/* accel_close(), where other ranks may be elsewhere: a failure can only be logged. */
+/* accel_close(), where other ranks may be elsewhere: a failure can only be logged, and the launcher be told. */
 static void
 close_flight (struct save_in_flight *flight)
 {
@@ -213,17 +218,6 @@ start (struct accel *acc, const struct comm_site *site, const char *output_dir, 
     return ACCEL_OK;
 }
 
-/* @return @p status, which @p own says more about */
-static enum accel_status
-pass_on (const struct comm_site *site, enum accel_status status, const struct accel_error *own,
-         struct accel_error *err)
-{
-    if (!status || !err)
-        return status;
-    *err = *own;
-    return comm_fail_in (site, status, err);
-}
-
 enum accel_status
 accel_save_state_start_at (const char *file, int line, struct accel *acc, const char *output_dir,
                            struct accel_error *err)
@@ -232,7 +226,8 @@ accel_save_state_start_at (const char *file, int line, struct accel *acc, const 
     struct accel_error own = { 0 };
     if (!acc)
         return accel_fail_null (err, "accel_save_state_start", "acc");
-    return pass_on (&site, start (acc, &site, output_dir, &own), &own, err);
+    uint64_t entered = checkpoint_enter (acc, &site);
+    return checkpoint_leave (acc, &site, entered, start (acc, &site, output_dir, &own), &own, err);
 }
 
 /* The memory of a save in flight is in use, and large enough for what was prepared when that began. */
@@ -260,7 +255,8 @@ accel_save_state_wait_at (const char *file, int line, struct accel *acc, struct 
     struct accel_error own = { 0 };
     if (!acc)
         return accel_fail_null (err, "accel_save_state_wait", "acc");
-    return pass_on (&site, save_finish (acc, &site, &own), &own, err);
+    uint64_t entered = checkpoint_enter (acc, &site);
+    return checkpoint_leave (acc, &site, entered, save_finish (acc, &site, &own), &own, err);
 }
 
 /* Whether this rank's thread is over; in a fork, it never is. */
@@ -287,7 +283,8 @@ accel_save_state_test_at (const char *file, int line, struct accel *acc, bool *d
     if (status || !all)
         return status;
     *done = true;
-    return pass_on (&site, save_finish (acc, &site, &own), &own, err);
+    uint64_t entered = checkpoint_enter (acc, &site);
+    return checkpoint_leave (acc, &site, entered, save_finish (acc, &site, &own), &own, err);
 }
 
 void

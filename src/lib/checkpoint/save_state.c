@@ -72,13 +72,10 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
     struct save save = { .folder = CHECKPOINT_NO_FOLDER };
     if (!acc)
         return accel_fail_null (err, "accel_save_state", "acc");
+    uint64_t entered = checkpoint_enter (acc, &site);
     enum accel_status status = save_finish (acc, &site, &own);
     if (!status)
         status = save_state (&save, acc, &site, output_dir, &own);
     save_end (&save);
-    if (status && err) {
-        *err = own;
-        return comm_fail_in (&site, status, err);
-    }
-    return status;
+    return checkpoint_leave (acc, &site, entered, status, &own, err);
 }

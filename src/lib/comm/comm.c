@@ -230,6 +230,18 @@ comm_note_end (struct accel_comm *comm, uint64_t sequence)
         ledger_end (comm->ledger, sequence);
 }
 
+void
+comm_note_failure (struct accel_comm *comm, unsigned failure, unsigned left, const char *text)
+{
+    disown (comm);
+    struct jobseg_slot *slot = comm->ledger->slot;
+    if (!slot || atomic_load (&slot->failure) & JOBSEG_FAILURE_LOST)
+        return;
+    snprintf (slot->failure_text, sizeof slot->failure_text, "%s", text);
+    atomic_store (&slot->failure_count, atomic_load (&slot->ledger_count) + left);
+    atomic_store (&slot->failure, failure);
+}
+
 enum accel_status
 comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum accel_op op, double scale,
                       struct accel_error *err)

@@ -54,6 +54,13 @@ void comm_free (struct accel_comm *comm, DLDevice device, void *memory);
 uint64_t comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count);
 void comm_note_end (struct accel_comm *comm, uint64_t sequence);
 
+/** Tell the launcher that a call has failed on all ranks because of one.
+ *
+ * @param failure  enum jobseg_failure
+ * @param left     how many collectives this call will still make
+ * @param text     with the call and its place */
+void comm_note_failure (struct accel_comm *comm, unsigned failure, unsigned left, const char *text);
+
 /**
  * While a communicator is reserved, collectives of the program over it, and over its groups, are errors; work in flight
  * goes on.  For a backward pass, whose gradients may be averaged meanwhile.
