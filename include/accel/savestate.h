@@ -13,10 +13,12 @@ ACCEL_BEGIN_DECLS
 struct accel_project_configuration {
     const char *project_dir; /**< where checkpoints are put by automatic naming; NULL: there is none */
     const char *logging_dir; /**< NULL: project_dir */
-    bool automatic_checkpoint_naming; /**< save to project_dir/checkpoints/checkpoint_<iteration> */
+    bool automatic_checkpoint_naming; /**< save to project_dir/checkpoints/checkpoint_<iteration>; from its first load
+                               or save to its end, no other job can do that */
     uint64_t total_limit; /**< with automatic naming: keep only this many checkpoints, the one just saved and those with
                                the highest numbers; others are removed with everything in them; 0: all */
     uint64_t iteration;   /**< number of the next checkpoint; accel_load_state() sets it too */
+    uint64_t read_only;   /**< not 0: this job only loads from the project, also while another one saves to it */
 };
 
 /**
@@ -156,7 +158,7 @@ accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uin
  * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
  * @retval ACCEL_ERR_NOT_FOUND  the project has no checkpoint yet: begin
  * @retval ACCEL_ERR_INVALID  no checkpoint at @p input_dir; an object was prepared that it lacks, or another number of
- *                            objects is registered
+ *                            objects is registered; another job is saving to the project (see `read_only`)
  * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object, such as an optimizer that was created
  *                            without the momentum or amsgrad of the saved one.  In the second case objects may
  *                            have been changed already

@@ -72,14 +72,14 @@ test_expect_success 'more epochs go on where it ended' '
 test_expect_success 'accelerate launch --resume finds the checkpoint' '
     : >run.out && "$accelerate" launch --cpu --num_processes 2 --num_cpu_threads_per_process 1 --resume state \
         "$resume" --samples $samples --epochs $epochs --project_dir other --log log >run.out 2>&1 &&
-    grep "resuming from .*/state/checkpoints/checkpoint_" run.out && test ! -e other && test "$(wc -l <log)" = $((total + samples))'
+    grep "resuming from .*/state/checkpoints/checkpoint_" run.out && test ! -e other/checkpoints/checkpoint_0 && test "$(wc -l <log)" = $((total + samples))'
 
 # Launchers of several machines each look at their own disk; the ranks of machine 1 have no checkpoint here.
 test_expect_success "ranks whose launcher found none continue from rank 0's checkpoint" '
     "$accelerate" launch --cpu --num_processes 2 --num_cpu_threads_per_process 1 --resume state \
         /bin/sh -c "test \$RANK = 0 || export ACCEL_RESUME_FROM=; exec \"\$@\"" sh "$resume" \
         --samples $samples --epochs $epochs --project_dir other --log log >run.out 2>&1 &&
-    test ! -e other && test "$(wc -l <log)" = $((total + samples))'
+    test ! -e other/checkpoints/checkpoint_0 && test "$(wc -l <log)" = $((total + samples))'
 
 cp -r state bad
 for file in bad/checkpoints/*/manifest.json; do

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two jobs and one project: the second may load, but not save, until the first has ended, however it ends. */
+/* Two jobs and one project: until the first has ended, however it ends, the second may load only as a reader, and never
+ * save. */
 #include <config.h>
 
 #include "tests/scratch.h"
@@ -19,16 +20,22 @@
 static struct accel_error err;
 
 static struct accel *
-open_job (const char *project)
+open_as (const char *project, bool read_only)
 {
     struct accel *acc;
     const struct accel_project_configuration configuration
-        = { .project_dir = project, .automatic_checkpoint_naming = true };
+        = { .project_dir = project, .automatic_checkpoint_naming = true, .read_only = read_only };
     if (accel_open (&acc, NULL, &err) || accel_set_project_configuration (acc, &configuration, &err)) {
         printf ("Bail out! %s\n", err.text);
         exit (99);
     }
     return acc;
+}
+
+static struct accel *
+open_job (const char *project)
+{
+    return open_as (project, false);
 }
 
 /* A job in another process that has saved, and stays.  It has a child, which must not keep the lock. */
@@ -153,6 +160,33 @@ test_group (void)
         ok (!status && exists ("group/checkpoints/checkpoint_1"), "another user of the group saves");
 }
 
+/* There is nothing to load yet: the second of two new jobs learns that it is the second all the same.  One that cannot
+ * write to the project loads, because it cannot be in the way. */
+static void
+test_first_load (void)
+{
+    int status = -1;
+    struct accel *first = open_job ("fresh/run");
+    ok (accel_load_state (first, NULL, &err) == ACCEL_ERR_NOT_FOUND, "a new project: %s",
+        err.text);
+    fflush (stdout);
+    pid_t pid = fork ();
+    if (!pid) {
+        struct accel *second = open_job ("fresh/run");
+        _exit (accel_load_state (second, NULL, &err) != ACCEL_ERR_INVALID
+               || !strstr (err.text, "another job is saving"));
+    }
+    waitpid (pid, &status, 0);
+    ok (!status, "another one of the same project");
+    ok (!accel_save_state (first, NULL, &err), "which the first does not notice");
+    accel_close (first);
+    (void) !system ("rm -f fresh/run/checkpoints/.lock && mkdir fresh/run/checkpoints/.lock");
+    struct accel *late = open_job ("fresh/run");
+    ok (!accel_load_state (late, NULL, &err) && accel_save_state (late, NULL, &err) == ACCEL_ERR_SYSTEM,
+        "a project that cannot be locked can be loaded: %s", err.text);
+    accel_close (late);
+}
+
 int
 main (void)
 {
@@ -160,10 +194,15 @@ main (void)
     char process[64];
     scratch_enter ();
     pid_t pid = start_holder (&grandchild);
-    struct accel *acc = open_job ("run"), *elsewhere = open_job ("other");
+    struct accel *acc = open_job ("run"), *elsewhere = open_job ("other"), *reader = open_as ("run", true);
     snprintf (process, sizeof process, "process %ld on host ", (long) pid);
-    ok (!accel_load_state (acc, NULL, &err), "another job loads what the first has saved");
-    ok (accel_save_state (acc, NULL, &err) == ACCEL_ERR_INVALID, "but may not save");
+    ok (!accel_load_state (reader, NULL, &err), "another job that only reads loads what the first has saved");
+    ok (accel_save_state (reader, NULL, &err) == ACCEL_ERR_INVALID && strstr (err.text, "read_only"),
+        "but may not save, whoever else does: %s", err.text);
+    accel_close (reader);
+    ok (accel_load_state (acc, NULL, &err) == ACCEL_ERR_INVALID,
+        "one that may save learns it when it loads, before it trains");
+    ok (accel_save_state (acc, NULL, &err) == ACCEL_ERR_INVALID, "or else when it saves");
     ok (strstr (err.text, "run/checkpoints: anna\\x1b, ") && strstr (err.text, process)
             && strstr (err.text, "job 0123abcd;"),
         "and is told who does: user, process, host, job");
@@ -178,7 +217,8 @@ main (void)
     ok (!accel_save_state (elsewhere, NULL, &err), "another project is free");
     kill (pid, SIGKILL);
     waitpid (pid, NULL, 0);
-    ok (!kill (grandchild, 0) && !accel_save_state (acc, NULL, &err), "once the first is killed, the second saves");
+    ok (!kill (grandchild, 0) && !accel_load_state (acc, NULL, &err) && !accel_save_state (acc, NULL, &err),
+        "once the first is killed, the second loads and saves");
     ok (exists ("run/checkpoints/checkpoint_0") && exists ("run/checkpoints/checkpoint_1"), "both are there");
     ok (!accel_save_state (acc, NULL, &err), "and again: it has the lock already");
     kill (grandchild, SIGKILL);
@@ -188,7 +228,7 @@ main (void)
     pid = fork ();
     if (!pid) {
         struct accel *late = open_job ("run");
-        _exit (accel_load_state (late, NULL, &err) || accel_save_state (late, NULL, &err) != ACCEL_ERR_INVALID);
+        _exit (accel_load_state (late, NULL, &err) != ACCEL_ERR_INVALID);
     }
     int status = -1;
     waitpid (pid, &status, 0);
@@ -198,7 +238,7 @@ main (void)
     pid = fork ();
     if (!pid) {
         struct accel *late = open_job ("run");
-        _exit (accel_load_state (late, NULL, &err) || accel_save_state (late, NULL, &err) != ACCEL_ERR_INVALID);
+        _exit (accel_save_state (late, NULL, &err) != ACCEL_ERR_INVALID);
     }
     waitpid (pid, &status, 0);
     ok (!status, "the lock is that of the new file");
@@ -212,5 +252,6 @@ main (void)
     ok (!status, "accel_close() releases the project");
     accel_close (elsewhere);
     test_group ();
+    test_first_load ();
     return done_testing ();
 }

@@ -4,9 +4,12 @@
 
 #include "lib/checkpoint/checkpoint_part.h"
 
+#include "files/checkpoints.h"
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
+#include "lib/checkpoint/folder.h"
 #include "lib/state/state_object.h"
+#include "util/cleanup.h"
 #include "util/envnames.h"
 
 #include <stdlib.h>
@@ -62,6 +65,7 @@ configure (struct checkpoint_part *its, const struct accel_project_configuration
     its->project_dir = project_dir;
     its->logging_dir = logging_dir;
     its->automatic_naming = given->automatic_checkpoint_naming;
+    its->read_only = given->read_only;
     its->total_limit = given->total_limit;
     its->iteration = given->iteration;
     return ACCEL_OK;
@@ -180,6 +184,19 @@ accel_remove_state_hook (struct accel *acc, uint64_t handle)
             memmove (&its->hooks[i], &its->hooks[i + 1], (its->hook_count - i) * sizeof *its->hooks);
             return;
         }
+}
+
+enum accel_status
+checkpoint_lock_project (struct checkpoint_part *part, struct accel_error *err)
+{
+    AUTO_FREE char *path = NULL;
+    if (part->read_only)
+        return ACCEL_OK;
+    if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/", part->project_dir) < 0)
+        return path = NULL, no_memory (err);
+    enum accel_status status = checkpoint_folder_make_parents (path, err);
+    path[strlen (path) - 1] = '\0';
+    return status ? status : project_lock_take (&part->lock, path, err);
 }
 
 /* Hooks stand in the order of their handles, and may remove themselves and others while they run. */

@@ -22,7 +22,7 @@ struct state_hook {
 struct checkpoint_part {
     struct part part;
     char *project_dir, *logging_dir; /* may be NULL */
-    bool automatic_naming;
+    bool automatic_naming, read_only;
     uint64_t total_limit, iteration;
     char *latest; /* path of the checkpoint that was saved or loaded last */
     struct accel_checkpoint_object *objects; /* [object_count] */
@@ -30,7 +30,7 @@ struct checkpoint_part {
     struct state_hook *hooks; /* [hook_count] */
     size_t hook_count;
     uint64_t handles; /* given out so far */
-    struct project_lock lock; /* of rank 0, from the first save with automatic naming on */
+    struct project_lock lock; /* of rank 0, from the first load or save with automatic naming on */
     unsigned agreed;  /* enum jobseg_failure, of what checkpoint_agree() has returned last; 0: all went well */
     meter_show show;  /* prints how far a save or a load is; NULL: nothing does */
     struct snapshot snapshot; /* memory for asynchronous saves */
@@ -52,6 +52,13 @@ checkpoint_show (const struct accel *acc)
 {
     return accel_is_main_process (acc) ? checkpoint_of (acc)->show : NULL;
 }
+
+/** Rank 0, with automatic naming: keep other jobs from saving to the project, from now on.  Does nothing for a job that
+ * only reads.
+ *
+ * @retval ACCEL_ERR_INVALID  another job is saving to it
+ * @retval ACCEL_ERR_SYSTEM   its folder cannot be created or written to */
+enum accel_status checkpoint_lock_project (struct checkpoint_part *part, struct accel_error *err);
 
 /** Run the hooks for a save or a load of @p folder. */
 enum accel_status checkpoint_run_hooks (const struct checkpoint_part *part, bool before_save, const char *folder,

@@ -80,14 +80,16 @@ find_newest (struct load *load, const char *folder, struct accel_error *err)
 static enum accel_status
 find (struct load *load, const char *input_dir, struct accel_error *err)
 {
-    const struct checkpoint_part *part = load->part;
+    struct checkpoint_part *part = load->part;
     AUTO_FREE char *folder = NULL;
-    enum accel_status status;
     load->found.next = part->iteration;
     if (!input_dir && !part->automatic_naming)
         return accel_fail (err, ACCEL_ERR_INVALID, "input_dir is needed, because automatic naming is not set");
     if (!part->automatic_naming)
         return checkpoint_folder_find (load->found.place, input_dir, err);
+    enum accel_status status = checkpoint_lock_project (part, err);
+    if (status && status != ACCEL_ERR_SYSTEM) /* where this job cannot save, no other one is in its way */
+        return status;
     if (asprintf (&folder, "%s/" CHECKPOINTS_FOLDER, part->project_dir) < 0)
         return folder = NULL, no_memory (err);
     status = input_dir ? checkpoint_folder_find (load->found.place, input_dir, err) : find_newest (load, folder, err);

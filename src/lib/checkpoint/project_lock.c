@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/envnames.h"
 #include "util/io.h"
 #include "util/printable.h"
@@ -18,9 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { HOLDER_SIZE = 256 };
+enum { HOLDER_SIZE = 256, WAIT_MS = 1000, PAUSE_MS = 10 };
 
 /* "anna, process 4711 on host node3, job 5f2c" */
 static void
@@ -69,8 +71,8 @@ fail_held (const struct project_lock *lock, const char *folder, struct accel_err
     if (!*text && !fcntl (lock->fd, F_GETLK, &other) && other.l_type != F_UNLCK)
         strbuf_printf (&shown, "process %ld", (long) other.l_pid);
     return accel_fail (err, ACCEL_ERR_INVALID,
-                       "another job is saving to %s: %s; stop it, or set another project_dir", folder,
-                       shown.text && *shown.text ? shown.text : "an unknown process");
+                       "another job is saving to %s: %s; stop it, set another project_dir, or set read_only to only "
+                       "load", folder, shown.text && *shown.text ? shown.text : "an unknown process");
 }
 
 /* Somebody may have removed the file, or the folder, since; others would lock another one. */
@@ -82,11 +84,23 @@ is_held (const struct project_lock *lock, const char *path)
            && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
+/* The job that this one continues may have been killed just now.  @return 0, or -1 with errno */
+static int
+lock_soon (int fd)
+{
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    for (int64_t end = clock_ms () + WAIT_MS; fcntl (fd, F_SETLK, &all);) {
+        if ((errno != EACCES && errno != EAGAIN) || clock_ms () >= end)
+            return -1;
+        nanosleep (&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000 }, NULL);
+    }
+    return 0;
+}
+
 enum accel_status
 project_lock_take (struct project_lock *lock, const char *folder, struct accel_error *err)
 {
     AUTO_FREE char *path = NULL;
-    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     enum accel_status status = ACCEL_OK;
     if (asprintf (&path, "%s/" PROJECT_LOCK_NAME, folder) < 0) {
         path = NULL;
@@ -101,7 +115,7 @@ project_lock_take (struct project_lock *lock, const char *folder, struct accel_e
         return accel_fail_errno (err, "%s", path);
     if (!stat (folder, &above)) /* who may write to the folder may lock it; it fails if the file is not ours */
         (void) fchmod (made.fd, above.st_mode & 0666);
-    if (!fcntl (made.fd, F_SETLK, &all))
+    if (!lock_soon (made.fd))
         status = write_holder (&made, err);
     else if (errno == EACCES || errno == EAGAIN)
         status = fail_held (&made, folder, err);

@@ -16,7 +16,8 @@ struct project_lock {
 /**
  * Lock the project whose checkpoints are in @p folder, which exists, until project_lock_release() or the end of this
  * process; does nothing if this lock has it already.  The lock is one of fcntl(): children of the process do not have
- * it, and on NFS it holds between hosts.  A file system without locks is no reason to fail.
+ * it, and on NFS it holds between hosts.  Waits a second for a job that is just ending.  A file system without locks is
+ * no reason to fail.
  *
  * @retval ACCEL_ERR_INVALID  another process has locked it; `text` says which
  * @retval ACCEL_ERR_SYSTEM   the file cannot be opened or written

@@ -24,17 +24,6 @@ no_memory (struct accel_error *err)
     return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
 }
 
-static enum accel_status
-lock_project (struct checkpoint_part *part, struct accel_error *err)
-{
-    AUTO_FREE char *path = NULL;
-    if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/", part->project_dir) < 0)
-        return path = NULL, no_memory (err);
-    enum accel_status status = checkpoint_folder_make_parents (path, err);
-    path[strlen (path) - 1] = '\0';
-    return status ? status : project_lock_take (&part->lock, path, err);
-}
-
 /* Rank 0 makes the folder. */
 static enum accel_status
 make_folder (struct save *save, struct checkpoint_part *part, const char *output_dir, struct accel_error *err)
@@ -44,7 +33,9 @@ make_folder (struct save *save, struct checkpoint_part *part, const char *output
         return accel_fail (err, ACCEL_ERR_INVALID, "output_dir is needed, because automatic naming is not set");
     if (!part->automatic_naming)
         return checkpoint_folder_begin (&save->folder, output_dir, false, err);
-    enum accel_status status = lock_project (part, err);
+    if (part->read_only)
+        return accel_fail (err, ACCEL_ERR_INVALID, "the project configuration is read_only");
+    enum accel_status status = checkpoint_lock_project (part, err);
     if (status)
         return status;
     if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/" CHECKPOINT_PREFIX "%llu", part->project_dir,
