@@ -79,7 +79,7 @@ accel_tree_append (struct accel_tree *list, struct accel_tree *item, struct acce
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_set (struct accel_tree *dict, const char *key, struct accel_tree *item, struct accel_error *err);
 
-/** @return the kind of @p tree. */
+/** @return the kind of @p tree; NULL is an empty list. */
 ACCEL_API enum accel_tree_kind accel_tree_kind (const struct accel_tree *tree);
 
 /** @return the number of items of a list or dict; 0 for leaves. */

@@ -306,6 +306,35 @@ comm_check_process (const struct accel_comm *comm, const struct comm_site *site,
     return comm_refuse (site, "this process is a fork of the one that uses this communicator", err);
 }
 
+/* A thread of the program begins a call.  Two at once would each get the other's data, or wait for ever: their calls
+ * cannot be matched with those of other ranks.  @return false: another thread is in a call */
+static inline bool
+enter (struct accel_comm *comm, const struct comm_site *site)
+{
+    const char *none = NULL;
+    if (comm->size > 1
+        && !atomic_compare_exchange_strong_explicit (&comm->inside, &none, site->file ? site->file : "?",
+                                                     memory_order_acquire, memory_order_relaxed))
+        return false;
+    atomic_store_explicit (&comm->inside_line, site->line, memory_order_relaxed);
+    return true;
+}
+
+static inline void
+leave (struct accel_comm *comm)
+{
+    atomic_store_explicit (&comm->inside, NULL, memory_order_release);
+}
+
+__attribute__ ((cold, noinline)) static enum accel_status
+refuse_thread (const struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
+{
+    const char *file = atomic_load_explicit (&comm->inside, memory_order_relaxed);
+    return comm_fail (site, ACCEL_ERR_INVALID, err,
+                      "another thread of this process is in a call at %s:%d: one thread at a time may use a job",
+                      file ? file : "?", atomic_load_explicit (&comm->inside_line, memory_order_relaxed));
+}
+
 /* Whether the program may call on @comm at all, now and at @site. */
 static enum accel_status
 admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
@@ -350,8 +379,12 @@ run_carefully (struct accel_comm *comm, struct accel_engine_call *call, struct a
         return status;
     if (work)
         return work_start (comm, call, work, err);
+    if (!enter (comm, call->site))
+        return refuse_thread (comm, call->site, err);
     work_take_turn (comm);
-    return comm_execute (comm, call, err);
+    status = comm_execute (comm, call, err);
+    leave (comm);
+    return status;
 }
 
 /* What is asked for.  Nothing points to it, so in line most members are constants or in registers. */
@@ -415,7 +448,11 @@ run (struct accel_comm *comm, const struct request request, struct accel_error *
         .comm = comm->id, .count = request.count, .root = (int16_t) request.root, .kind = (uint8_t) request.kind,
         .dtype = (uint8_t) request.dtype, .op = (uint8_t) request.op,
     };
-    return comm_run (comm, &call, entry, err);
+    if (!enter (comm, request.site))
+        return refuse_thread (comm, request.site, err);
+    enum accel_status status = comm_run (comm, &call, entry, err);
+    leave (comm);
+    return status;
 }
 
 enum accel_status

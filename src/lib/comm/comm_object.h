@@ -42,6 +42,8 @@ struct accel_comm {
     uint32_t calls;            /* collectives ever begun, so the number of the latest */
     atomic_bool reserved;      /* see comm_reserve() */
     atomic_bool is_broken;
+    _Atomic (const char *) inside; /* the file of the call that a thread of the program is in; NULL: none */
+    atomic_int inside_line;
     unsigned forks;            /* comm_forks of the process that made it */
     uint32_t *messages;        /* [2 * size], ever begun: sent to each rank, then received from each */
     struct accel_comm *parent; /* of a group; NULL: the world */

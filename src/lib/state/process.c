@@ -11,7 +11,7 @@
 static bool
 run_if (const struct accel *acc, bool here, accel_task task, void *user)
 {
-    if (!here && accel_use_distributed (acc))
+    if (!task || (!here && accel_use_distributed (acc)))
         return false;
     task (user);
     return true;

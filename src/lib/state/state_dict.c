@@ -50,7 +50,7 @@ state_dict_release (struct accel_state_dict *state)
 static void
 remember (struct accel_state_dict *state, enum accel_status status, const char *name, const char *reason)
 {
-    if (state->failed)
+    if (!state || state->failed)
         return;
     state->failed = true;
     accel_fail (&state->failure, status, "'%.100s': %s", name ? name : "(null)", reason);
@@ -72,6 +72,8 @@ static bool
 take_name (struct accel_state_dict *state, const char *name, bool known, char **copy)
 {
     *copy = NULL;
+    if (!state)
+        return false;
     if (!name || !*name || !utf8_is_valid (name, strlen (name)))
         remember (state, ACCEL_ERR_INVALID, name, "the name is empty or not UTF-8");
     else if (!known && is_known (state, name))
@@ -225,9 +227,9 @@ accel_state_dict_set_bytes (struct accel_state_dict *state, const char *name, co
         memcpy (copy, bytes, size_bytes);
     DLTensor tensor = { .data = copy, .device = { kDLCPU, 0 }, .ndim = 1, .dtype = accel_dtype_to_dl (ACCEL_UINT8),
                         .shape = shape };
-    size_t before = state->tensor_count;
+    size_t before = state ? state->tensor_count : 0;
     set_tensor (state, name, false, &tensor);
-    if (state->tensor_count > before)
+    if (state && state->tensor_count > before)
         state->tensors[before].owned = copy;
     else
         free (copy);

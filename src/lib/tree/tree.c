@@ -380,7 +380,7 @@ accel_tree_set (struct accel_tree *dict, const char *key, struct accel_tree *ite
 enum accel_tree_kind
 accel_tree_kind (const struct accel_tree *tree)
 {
-    return tree->kind;
+    return tree ? tree->kind : ACCEL_TREE_LIST;
 }
 
 size_t

@@ -102,6 +102,8 @@ accel_progress_create (struct accel_progress **progress, const struct accel *acc
                        struct accel_error *err)
 {
     size_t length = text ? strlen (text) : 0;
+    if (!progress)
+        return accel_fail_null (err, __func__, "progress");
     *progress = NULL;
     struct accel_progress *made = calloc (1, sizeof *made + length + 1);
     if (!made)

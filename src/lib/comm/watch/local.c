@@ -36,6 +36,21 @@ same_space (const struct watch_local *local, const struct jobseg_slot *slot)
     return space && space == atomic_load (&local->source.own->pid_space);
 }
 
+/* A program that closes all descriptors closes ours, and may have opened others by the same numbers since. */
+static bool
+is_pidfd (int fd)
+{
+    return !syscall (SYS_pidfd_send_signal, fd, 0, NULL, 0) || (errno != EBADF && errno != EINVAL);
+}
+
+static void
+forget (struct watch_peer *peer)
+{
+    if (peer->pidfd >= 0 && is_pidfd (peer->pidfd))
+        close (peer->pidfd);
+    peer->pidfd = -1;
+}
+
 /* A rank may be another process than last time. */
 static void
 follow (struct watch_local *local, int rank)
@@ -45,21 +60,23 @@ follow (struct watch_local *local, int rank)
     pid_t pid = atomic_load (&slot->pid);
     if (rank == local->rank || peer->pid == pid || !same_space (local, slot))
         return;
-    if (peer->pidfd >= 0)
-        close (peer->pidfd);
+    forget (peer);
     peer->pid = pid;
     peer->pidfd = (int) syscall (SYS_pidfd_open, pid, 0);
 }
 
 static bool
-has_ended (const struct watch_peer *peer)
+has_ended (struct watch_peer *peer)
 {
     if (!peer->pid)
         return false;
-    if (peer->pidfd < 0)
-        return kill (peer->pid, 0) && errno == ESRCH;
     struct pollfd poll_fd = { .fd = peer->pidfd, .events = POLLIN };
-    return poll (&poll_fd, 1, 0) == 1;
+    if (peer->pidfd >= 0 && poll (&poll_fd, 1, 0) == 1) {
+        if (is_pidfd (peer->pidfd))
+            return true;
+        peer->pidfd = -1;
+    }
+    return peer->pidfd < 0 && kill (peer->pid, 0) && errno == ESRCH;
 }
 
 static void
@@ -175,7 +192,6 @@ watch_local_destroy (struct watch_source *source)
 {
     struct watch_local *local = source ? local_of (source) : NULL;
     for (int rank = 0; local && rank < local->size; rank++)
-        if (local->peers[rank].pidfd >= 0)
-            close (local->peers[rank].pidfd);
+        forget (&local->peers[rank]);
     free (local);
 }
