@@ -171,7 +171,7 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_optimizer_set_group_sized (size_t numbers_size, struct accel_optimizer *optimizer, size_t group,
                                  const struct accel_param_group *numbers, struct accel_error *err);
 
-/** @return whether the last step was skipped because gradients were infinite or NaN in fp16. */
+/** @return whether the last step was skipped: gradients were infinite or NaN in fp16, or there was an outlier. */
 ACCEL_API bool accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer);
 
 /**
@@ -204,7 +204,8 @@ ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, u
  * @param[out] norm          before clipping; may be NULL
  * @param norm_type          p: 1 or more, INFINITY for the largest magnitude, or 0 for the number of elements that are
  *                           not 0
- * @param error_if_nonfinite refuse a norm that is infinite or NaN
+ * @param error_if_nonfinite refuse a norm that is infinite or NaN; the message names the step and the first such
+ *                           gradient with its element and rank
  * @retval ACCEL_ERR_INVALID the norm was refused (gradients, except for unscaling, and `norm` are unchanged), gradients
  * have no memory, or a number is out of range
  */
@@ -232,6 +233,61 @@ accel_clip_grad_norm_models_at (const char *file, int line, struct accel_model *
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_clip_grad_value_at (const char *file, int line, struct accel_model *model, double clip_value,
                           struct accel_error *err);
+
+/** What accel_outlier_watch() watches, and what follows. */
+enum accel_outlier {
+    ACCEL_OUTLIER_LOSS,    /**< losses passed to accel_outlier_loss() */
+    ACCEL_OUTLIER_NORM,    /**< norms of gradients that accel_clip_grad_norm() computes */
+    ACCEL_OUTLIER_SKIPPED, /**< steps that were skipped, of each optimizer */
+};
+
+/** How outliers are found; 0 is each field's default, and ACCEL_ZERO means 0.  All must be equal on all ranks. */
+struct accel_outlier_options {
+    uint64_t window;    /**< a value is compared with so many before it: 2 to 2^20; 0: 128 */
+    double loss_zscore; /**< an outlier is more standard deviations above the mean of the window than this; 0: 7 */
+    double norm_zscore; /**< the same of norms; 0: 7 */
+    bool skip_steps;    /**< after an outlier, each prepared optimizer skips its next step */
+};
+
+/**
+ * From now on, find losses and norms of gradients that jump: llm.c's outlier detector.  Each outlier is counted and
+ * logged as a warning with its step.  A value that is infinite or NaN is an outlier at once, the others only when the
+ * window is full.  (In fp16, norms that are infinite or NaN do not count: the scaler skips their steps.)  Finite values
+ * enter the window, also outliers.  Checkpoints contain the windows if this is called before they are saved and loaded.
+ *
+ * With skip_steps, accel_optimizer_step() changes nothing once, and accel_optimizer_step_was_skipped() is true, so a
+ * prepared scheduler waits, too.  All ranks decide alike, because they decide on the same values.
+ *
+ * Not collective.  Calling it again begins with empty windows.
+ *
+ * @param options  may be NULL
+ * @retval ACCEL_ERR_INVALID  a number is out of range
+ */
+#define accel_outlier_watch(...) accel_outlier_watch_sized (sizeof (struct accel_outlier_options), __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_outlier_watch_sized (size_t options_size, struct accel *acc, const struct accel_outlier_options *options,
+                           struct accel_error *err);
+
+/**
+ * The loss of this process in this step, or in one of its passes; the mean of all processes is what is looked at.  Call
+ * it before accel_optimizer_step().  Collective; not while inputs are joined (accel_join_begin()).
+ *
+ * @param[out] mean  of all processes, the same on all; may be NULL
+ * @retval ACCEL_ERR_INVALID  accel_outlier_watch() has not been called
+ */
+#define accel_outlier_loss(...) accel_outlier_loss_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_outlier_loss_at (const char *file, int line, struct accel *acc, double loss, double *mean,
+                       struct accel_error *err);
+
+/** @return how many outliers of @p kind there have been, or steps that were skipped. */
+ACCEL_API uint64_t accel_outlier_count (const struct accel *acc, enum accel_outlier kind);
+
+/**
+ * @return how far the latest loss or norm was above the mean of the window before it, in standard deviations; 0 if the
+ *         window was not full; infinite or NaN if the value was
+ */
+ACCEL_API double accel_outlier_zscore (const struct accel *acc, enum accel_outlier kind);
 
 ACCEL_END_DECLS
 

@@ -119,10 +119,17 @@ enum accel_flag {
  *   .weight_decay = 0.1,
  *   .groups = (struct accel_param_group[]){ { .match = "*.bias,ln_*", .weight_decay = ACCEL_ZERO } }, .group_count = 1
  *
- * `match`, `parameters` and `indices` select the parameters; they can be combined.  A group with none of them gets all
- * parameters that no other group selects; there can be one such group, in any position.  If there is none, these
- * parameters form an additional last group named "rest", with the numbers of the optimizer's options.  (torch does not
- * train parameters that are in no group.  To do the same, set `skip` in a group that gets the rest.)
+ * `match`, `parameters` and `indices` select the parameters; they can be combined.  `min_ndim` leaves out those with
+ * fewer dimensions; alone, it selects those with enough dimensions that no other group selects, an earlier `min_ndim`
+ * included.  So weight decay for matrices only is
+ *
+ *   .weight_decay = ACCEL_ZERO,
+ *   .groups = (struct accel_param_group[]){ { .min_ndim = 2, .weight_decay = 0.1 } }, .group_count = 1
+ *
+ * A group with none of them gets all parameters that no other group selects; there can be one such group, in any
+ * position.  If there is none, these parameters form an additional last group named "rest", with the numbers of the
+ * optimizer's options.  (torch does not train parameters that are in no group.  To do the same, set `skip` in a group
+ * that gets the rest.)
  *
  * A number that is 0 is taken from the optimizer's options; use ACCEL_ZERO for 0.
  */
@@ -144,6 +151,7 @@ struct accel_param_group {
     enum accel_flag nesterov; /**< SGD */
     enum accel_flag amsgrad;  /**< Adam, AdamW */
     enum accel_flag maximize; /**< SGD, Adam, AdamW */
+    uint64_t min_ndim; /**< only parameters with at least so many dimensions; 0: any */
 };
 
 /**

@@ -516,6 +516,20 @@ check_masters (struct self *self)
     accel_model_destroy (net.model);
 }
 
+/* The mean loss of ranks whose losses differ; nothing is an outlier while the window fills. */
+static void
+check_outliers (struct self *self)
+{
+    struct accel_error err;
+    double mean = 0;
+    if (!CALL (self, accel_outlier_watch (self->acc, NULL, &err), &err)
+        || !CALL (self, accel_outlier_loss (self->acc, self->rank, &mean, &err), &err))
+        return;
+    expect_near (self, "accel_outlier_loss", (self->size - 1) / 2.0, mean, 1e-12);
+    expect (self, "accel_outlier_count", 0, (long long) accel_outlier_count (self->acc, ACCEL_OUTLIER_LOSS));
+    expect_near (self, "accel_outlier_zscore", 0, accel_outlier_zscore (self->acc, ACCEL_OUTLIER_LOSS), 0);
+}
+
 const struct step train_steps[] = {
     { "data loaders", check_loader },
     { "training with SGD", check_sgd },
@@ -527,5 +541,6 @@ const struct step train_steps[] = {
     { "gradient accumulation", check_accumulate },
     { "masters and scaler", check_masters },
     { "local SGD", check_local_sgd },
+    { "outliers", check_outliers },
     { NULL, NULL },
 };

@@ -105,7 +105,8 @@ enum {
     X (LOAD_MODEL, "accel_load_model") \
     X (SAVE_STATE_START, "accel_save_state_start") \
     X (SAVE_STATE_WAIT, "accel_save_state_wait") \
-    X (SAVE_STATE_TEST, "accel_save_state_test")
+    X (SAVE_STATE_TEST, "accel_save_state_test") \
+    X (OUTLIER_LOSS, "accel_outlier_loss")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters that are infinite or NaN: their states are kept apart, push out no good checkpoint and are not resumed. */
+/* Parameters that are infinite or NaN: their states are kept apart, push out no good checkpoint and are not resumed.
+ * What comes before that: gradients that are not finite, losses and norms that jump. */
 #include <config.h>
 
 #include "tests/ranks.h"
@@ -185,6 +186,118 @@ masters (struct accel *acc)
     accel_model_destroy (model);
 }
 
+/* ---- clipping ---- */
+
+static void
+clip (struct accel *acc)
+{
+    struct world world;
+    float norm;
+    make_world (&world, acc);
+    float *grad = world.grad[1].data;
+    grad[7] = INFINITY;
+    rank_fails (accel_clip_grad_norm (world.model, 1, &norm, 2, true, &err), ACCEL_ERR_INVALID, &err,
+                "step 1: the norm of the gradients is infinite: cannot clip them: the gradient of 'w' is infinite at "
+                "element 7 on rank");
+    right (strstr (err.text, "check_gradients") != NULL, "no hint in: %s", err.text);
+    grad[7] = 0;
+    rank_must (accel_optimizer_step (world.optimizer, &err), &err);
+    grad[7] = 3e38F;
+    grad[8] = 3e38F;
+    rank_fails (accel_clip_grad_norm (world.model, 1, &norm, 1, true, &err), ACCEL_ERR_INVALID, &err,
+                "step 2: the norm of the gradients is infinite: cannot clip them: all gradients are finite");
+    end_world (&world);
+}
+
+/* ---- outliers ---- */
+
+enum { WINDOW = 16 };
+
+/* Values with mean 2 and deviation 1. */
+static double
+calm (int step)
+{
+    return step % 2 ? 1 : 3;
+}
+
+/* One step of all; the ranks' losses differ, and their mean is @loss. */
+static bool
+step_of (struct world *world, double loss, double size)
+{
+    int rank = accel_process_index (world->acc);
+    double mean;
+    float norm, *grad = world->grad[0].data, before = world->b[0];
+    grad[0] = (float) size;
+    rank_must (accel_outlier_loss (world->acc, loss + (rank ? 0.5 : -0.5), &mean, &err), &err);
+    right (mean == loss || (isnan (mean) && isnan (loss)), "the mean is %g", mean);
+    rank_must (accel_clip_grad_norm (world->model, 1e9, &norm, 2, false, &err), &err);
+    rank_must (accel_optimizer_step (world->optimizer, &err), &err);
+    return accel_optimizer_step_was_skipped (world->optimizer) && world->b[0] == before;
+}
+
+static void
+counts (const struct world *world, uint64_t losses, uint64_t norms, uint64_t skipped)
+{
+    uint64_t found[] = { accel_outlier_count (world->acc, ACCEL_OUTLIER_LOSS),
+                         accel_outlier_count (world->acc, ACCEL_OUTLIER_NORM),
+                         accel_outlier_count (world->acc, ACCEL_OUTLIER_SKIPPED) };
+    right (found[0] == losses && found[1] == norms && found[2] == skipped, "%d losses, %d norms, %d skipped",
+           (int) found[0], (int) found[1], (int) found[2]);
+}
+
+/* The same jumps twice: the second time, the job has gone on from a checkpoint. */
+static void
+outliers (struct accel *acc)
+{
+    const struct accel_outlier_options options = { .window = WINDOW, .loss_zscore = 5, .norm_zscore = 6,
+                                                   .skip_steps = true };
+    char path[SCRATCH_SIZE + 200];
+    struct world world;
+    double zscore = 0;
+    make_world (&world, acc);
+    snprintf (path, sizeof path, "%s/watched", folder);
+    rank_fails (accel_outlier_loss (acc, 1, NULL, &err), ACCEL_ERR_INVALID, &err, "call accel_outlier_watch first");
+    rank_must (accel_outlier_watch (acc, &options, &err), &err);
+    right (!step_of (&world, 1e6, 1e6), "an outlier before the window is full");
+    rank_must (accel_outlier_watch (acc, &options, &err), &err);
+    for (int i = 0; i < WINDOW; i++)
+        right (!step_of (&world, calm (i), calm (i)), "step %d was skipped", i);
+    rank_must (accel_save_state (acc, path, &err), &err);
+    for (int round = 0; round < 2; round++) {
+        right (!step_of (&world, 6.5, 7.5), "below the limits");
+        zscore = accel_outlier_zscore (acc, ACCEL_OUTLIER_LOSS);
+        right (fabs (zscore - 4.5) < 1e-9, "the z-score is %g", zscore);
+        rank_must (accel_load_state (acc, path, &err), &err);
+        right (step_of (&world, 7.5, 3), "a loss that jumps");
+        counts (&world, 1, 0, 1);
+        right (!step_of (&world, 2, 2), "the step after it");
+        rank_must (accel_load_state (acc, path, &err), &err);
+        right (step_of (&world, 3, 8.5), "a norm that jumps");
+        counts (&world, 0, 1, 1);
+        right (step_of (&world, NAN, 2), "a loss that is NaN");
+        right (!step_of (&world, -1e6, 2), "a loss that falls");
+        counts (&world, 1, 1, 2);
+        rank_must (accel_outlier_watch (acc, &options, &err), &err);
+        rank_must (accel_load_state (acc, path, &err), &err);
+    }
+    end_world (&world);
+}
+
+/* Without skip_steps, outliers are only counted. */
+static void
+only_counted (struct accel *acc)
+{
+    struct world world;
+    make_world (&world, acc);
+    rank_must (accel_outlier_watch (acc, NULL, &err), &err);
+    right (!step_of (&world, NAN, INFINITY), "skipped");
+    counts (&world, 1, 1, 0);
+    const struct accel_outlier_options short_one = { .window = 1 }, negative = { .loss_zscore = -1 };
+    rank_fails (accel_outlier_watch (acc, &short_one, &err), ACCEL_ERR_INVALID, &err, "window is 1");
+    rank_fails (accel_outlier_watch (acc, &negative, &err), ACCEL_ERR_INVALID, &err, "at least 0");
+    end_world (&world);
+}
+
 int
 main (void)
 {
@@ -199,5 +312,8 @@ main (void)
     as_ranks (2, "a folder named by the program keeps its good state", by_name);
     as_ranks (1, "a project with nothing else is refused", only_bad);
     as_ranks (1, "masters of 16-bit parameters", masters);
+    as_ranks (2, "error_if_nonfinite names step, parameter, element and rank", clip);
+    as_ranks (2, "losses and norms that jump are counted and skipped on all ranks, also after a load", outliers);
+    as_ranks (2, "without skip_steps they are counted", only_counted);
     return done_testing ();
 }

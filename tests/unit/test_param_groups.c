@@ -386,6 +386,53 @@ test_choice (void)
     accel_optimizer_destroy (optimizer);
 }
 
+static bool
+grouped_by_dimensions (struct accel_param_group *groups, size_t count, size_t (*wanted) (size_t index))
+{
+    struct accel_optimizer *optimizer;
+    struct accel_adamw options = { .weight_decay = ACCEL_ZERO, .groups = groups, .group_count = count };
+    must (accel_adamw_create (&optimizer, model, &options, &err));
+    bool same = true;
+    for (size_t i = 0; i < TRAINED; i++)
+        same = same && accel_optimizer_group_of (optimizer, i) == wanted (i);
+    accel_optimizer_destroy (optimizer);
+    return same;
+}
+
+static size_t
+matrices_first (size_t index)
+{
+    return dims[index] < 2;
+}
+
+static size_t
+head_then_matrices (size_t index)
+{
+    return !strcmp (names[index], "head") ? 0 : dims[index] >= 2 ? 2 : 1;
+}
+
+static size_t
+matrices_of_layers (size_t index)
+{
+    return strncmp (names[index], "h.", 2) || dims[index] < 2;
+}
+
+/* Weight decay on matrices only, and the like. */
+static void
+test_dimensions (void)
+{
+    struct accel_param_group matrices = { .min_ndim = 2, .weight_decay = 0.1 };
+    struct accel_param_group three[] = { { .match = "head" }, { .name = "rest" }, { .min_ndim = 2 } };
+    struct accel_param_group layers = { .match = "h.*", .min_ndim = 2 }, none = { .min_ndim = 5 };
+    ok (grouped_by_dimensions (&matrices, 1, matrices_first), "parameters with two dimensions");
+    ok (grouped_by_dimensions (three, 3, head_then_matrices), "of those that no other group names");
+    ok (grouped_by_dimensions (&layers, 1, matrices_of_layers), "of those that match");
+    struct accel_optimizer *optimizer;
+    struct accel_adamw options = { .groups = &none, .group_count = 1 };
+    ok (accel_adamw_create (&optimizer, model, &options, &err) == ACCEL_ERR_INVALID
+            && !strcmp (err.text, "group '0' has no parameters"), "%s", err.text);
+}
+
 /* What may be changed between steps. */
 static void
 test_change (void)
@@ -696,6 +743,7 @@ main (void)
         test_line (&golden);
     test_refusals ();
     test_choice ();
+    test_dimensions ();
     test_change ();
     test_skip ();
     test_custom ();

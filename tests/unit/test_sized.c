@@ -227,6 +227,7 @@ load_nothing (void *user, const struct accel_state_dict *state, struct accel_err
     return ACCEL_OK;
 }
 
+CALL (outlier_watch) { return accel_outlier_watch_sized (size, acc, given, &err); }
 CALL (project) { return accel_set_project_configuration_sized (size, acc, given, &err); }
 CALL (save_model) { return accel_save_model_at (ACCEL_HERE, size, acc, model, "saved", given, &err); }
 CALL (load_model) { return accel_load_model_at (ACCEL_HERE, size, acc, model, "saved", given, NULL, &err); }
@@ -324,16 +325,16 @@ static struct {
     ROW (loader_create_stream, stream, skip, stream, .fields = &number, .field_count = 1, .next = next_number),
     ROW (loader_create_stream, loader_options, synchronize_rng, stream_loader, .batch_size = 2),
     ROW (adam_create, adam, group_count, adam, .lr = 1),
-    ROW (adam_create, param_group, maximize, adam_group, .lr = 1),
+    ROW (adam_create, param_group, min_ndim, adam_group, .lr = 1),
     ROW (adamw_create, adamw, group_count, adamw, .lr = 1),
-    ROW (adamw_create, param_group, maximize, adamw_group, .lr = 1),
+    ROW (adamw_create, param_group, min_ndim, adamw_group, .lr = 1),
     ROW (lion_create, lion, group_count, lion, .lr = 1),
-    ROW (lion_create, param_group, maximize, lion_group, .lr = 1),
+    ROW (lion_create, param_group, min_ndim, lion_group, .lr = 1),
     ROW (sgd_create, sgd, group_count, sgd, .lr = 1),
-    ROW (sgd_create, param_group, maximize, sgd_group, .lr = 1),
+    ROW (sgd_create, param_group, min_ndim, sgd_group, .lr = 1),
     ROW (custom_create, custom_optimizer, group_count, custom, .lr = 1, .step = step),
-    ROW (custom_create, param_group, maximize, custom_group, .lr = 1),
-    ROW (optimizer_set_group, param_group, maximize, set_group, .lr = 1),
+    ROW (custom_create, param_group, min_ndim, custom_group, .lr = 1),
+    ROW (optimizer_set_group, param_group, min_ndim, set_group, .lr = 1),
     ROW (sampler_random, random_options, generator, random, .num_samples = 2),
     ROW (sampler_seedable, random_options, generator, seedable, .num_samples = 2),
     ROW (sampler_weighted, random_options, generator, weighted, .num_samples = 2),
@@ -346,6 +347,7 @@ static struct {
     ROW (scheduler_create_chained, scheduler_options, group, chained, .schedule = ACCEL_SCHEDULE_LAMBDA,
          .lambda = halve),
     ROW (send_to_device, send_options, non_blocking, send, .skip_keys = NULL),
+    ROW (outlier_watch, outlier_options, skip_steps, outlier_watch, .window = 2),
     ROW (profile_start, profile_options, max_events, profile, .path = NULL),
 };
 

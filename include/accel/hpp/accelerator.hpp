@@ -376,6 +376,23 @@ class accelerator {
         detail::attempt call;
         call (accel_trigger_sync_in_backward (get (), of.get (), call.err ()));
     }
+    /** Find losses and norms of gradients that jump. */
+    void
+    outlier_watch (const outlier_options &options = {})
+    {
+        detail::attempt call;
+        call (accel_outlier_watch (get (), &options, call.err ()));
+    }
+    /** @return the mean loss of all processes */
+    double
+    outlier_loss (double loss, site at = site::here ())
+    {
+        double mean = 0;
+        must (at, accel_outlier_loss_at, loss, &mean);
+        return mean;
+    }
+    std::uint64_t outlier_count (accel_outlier kind) const noexcept { return accel_outlier_count (get (), kind); }
+    double outlier_zscore (accel_outlier kind) const noexcept { return accel_outlier_zscore (get (), kind); }
     double gradient_clipping () const noexcept { return accel_gradient_clipping (get ()); }
     void unscale_gradients (site at = site::here ()) { unscale (at, nullptr); }
     void unscale_gradients (optimizer &of, site at = site::here ()) { unscale (at, of.get ()); }

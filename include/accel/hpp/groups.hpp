@@ -6,6 +6,7 @@
 #include <accel/accel.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -50,6 +51,13 @@ class param_group {
     indices (std::vector<std::size_t> positions)
     {
         indices_ = std::move (positions);
+        return *this;
+    }
+    /** Only parameters with at least so many dimensions. */
+    param_group &
+    min_ndim (std::uint64_t dimensions) noexcept
+    {
+        numbers_.min_ndim = dimensions;
         return *this;
     }
     param_group &

@@ -186,6 +186,11 @@ struct scheduler_options : accel_scheduler_options {
     ACCEL_SET_ (group)
 };
 
+struct outlier_options : accel_outlier_options {
+    ACCEL_OPTIONS_ (outlier_options, accel_outlier_options)
+    ACCEL_SET_ (window) ACCEL_SET_ (loss_zscore) ACCEL_SET_ (norm_zscore) ACCEL_SET_ (skip_steps)
+};
+
 struct send_options : accel_send_options {
     ACCEL_OPTIONS_ (send_options, accel_send_options)
     ACCEL_SET_ (skip_keys) ACCEL_SET_ (skip_key_count) ACCEL_SET_ (non_blocking)

@@ -14,6 +14,7 @@
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/join_round.h"
+#include "lib/train/outliers.h"
 #include "lib/train/precision.h"
 #include "lib/train/rank_state.h"
 #include "lib/utility/transfer.h"
@@ -146,6 +147,7 @@ static const struct part_kind *const parts[] = {
     &part_join,
     &part_gradients,
     &part_power_sgd,
+    &part_outliers,
     &part_prepared,
     &part_checkpoint,
     NULL,

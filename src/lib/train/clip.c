@@ -10,6 +10,7 @@
 #include "lib/kernels/floats.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
+#include "lib/train/outliers.h"
 #include "lib/train/precision.h"
 
 #include <math.h>
@@ -117,7 +118,7 @@ clip_on_device (const struct clipped *clipped, const struct comm_site *site, flo
 {
     struct accel_model *model = clipped->count == 1 && clipped->models ? clipped->models[0] : NULL;
     float scaled;
-    if (!model || !model->memory->lists || (p != 2 && !isinf (p)))
+    if (!model || !model->memory->lists || (p != 2 && !isinf (p)) || outliers_want_norm (model->object.owner))
         return false;
     *status = begin (model, site, &scaled, err);
     if (*status || scaled > 0)
@@ -130,6 +131,25 @@ clip_on_device (const struct clipped *clipped, const struct comm_site *site, flo
         return false;
     *status = memory_check (model->device, err);
     return true;
+}
+
+/* The gradients are averages, the same on all ranks: where one comes from can be seen only before averaging. */
+static enum accel_status
+refuse_norm (const struct clipped *clipped, float total, struct accel_error *err)
+{
+    const struct accel *acc = clipped->models[0]->object.owner;
+    char text[ACCEL_ERROR_TEXT_SIZE] = "all gradients are finite, but their norm is too large";
+    uint64_t step = 0;
+    bool found = false;
+    for (size_t i = 0; i < clipped->count; i++) {
+        uint64_t latest = model_latest_step (clipped->models[i]);
+        step = latest > step ? latest : step;
+        found = found || model_describe_nonfinite (clipped->models[i], text, sizeof text);
+    }
+    return accel_fail (err, ACCEL_ERR_INVALID, "step %llu: the norm of the gradients is %s: cannot clip them: %s%s",
+                       (unsigned long long) step + 1, isnan (total) ? "not a number" : "infinite", text,
+                       found && accel_num_processes (acc) > 1
+                           ? ", after averaging (set check_gradients to find the rank that it comes from)" : "");
 }
 
 UNFUSED static enum accel_status
@@ -150,8 +170,8 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
     if (scaled > 0 && p > 0)
         total /= scaled;
     if (error_if_nonfinite && !isfinite (total))
-        return accel_fail (err, ACCEL_ERR_INVALID, "the norm of the gradients is %s: cannot clip them",
-                           isnan (total) ? "not a number" : "infinite");
+        return refuse_norm (clipped, total, err);
+    outliers_note_norm (clipped->models, clipped->count, (double) total);
     if (norm)
         *norm = total;
     if (scaled > 0)

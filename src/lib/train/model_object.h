@@ -149,6 +149,10 @@ enum accel_status model_alloc (const struct accel_model *model, struct accel *ac
 void model_free (const struct accel_model *model, void *memory);
 /** @} */
 
+/** Find the first trained gradient that is infinite or NaN.
+ *  @param[out] text  names its parameter, element and rank  @return whether there is one */
+bool model_describe_nonfinite (const struct accel_model *model, char *text, size_t size);
+
 /** The element type of parameter @p index's gradient, and its size in bytes.  @{ */
 enum accel_dtype model_grad_dtype (const struct accel_model *model, size_t index);
 size_t model_grad_bytes (const struct accel_model *model, size_t index);

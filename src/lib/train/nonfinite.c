@@ -9,9 +9,11 @@
 #include "lib/state/state_object.h"
 
 #include <stdint.h>
+#include <stdio.h>
 
-enum accel_status
-reducer_check_gradient (const struct accel_model *model, size_t index, struct accel_error *err)
+/* Whether a gradient is infinite or NaN, in words. */
+static bool
+describe (const struct accel_model *model, size_t index, char *text, size_t size)
 {
     float value = 0;
     const DLTensor *grad = model->parameters[index].grad;
@@ -20,11 +22,28 @@ reducer_check_gradient (const struct accel_model *model, size_t index, struct ac
         element = model->memory->find_nonfinite (model->device, grad->data, model_grad_dtype (model, index),
                                                  accel_tensor_count (grad), &value);
     if (element == SIZE_MAX)
+        return false;
+    snprintf (text, size, "the gradient of '%.100s' is %s at element %zu on rank %d", model->parameters[index].name,
+              nonfinite_name (value), element, accel_process_index (model->object.owner));
+    return true;
+}
+
+bool
+model_describe_nonfinite (const struct accel_model *model, char *text, size_t size)
+{
+    bool found = false;
+    for (size_t i = 0; !found && i < model->count; i++)
+        found = model_is_trained (model, i) && describe (model, i, text, size);
+    return found;
+}
+
+enum accel_status
+reducer_check_gradient (const struct accel_model *model, size_t index, struct accel_error *err)
+{
+    char text[ACCEL_ERROR_TEXT_SIZE];
+    if (!describe (model, index, text, sizeof text))
         return ACCEL_OK;
-    return accel_fail (err, ACCEL_ERR_INVALID,
-                       "the gradient of '%.100s' is %s at element %zu on rank %d, before averaging",
-                       model->parameters[index].name, nonfinite_name (value), element,
-                       accel_process_index (model->object.owner));
+    return accel_fail (err, ACCEL_ERR_INVALID, "%s, before averaging", text);
 }
 
 enum accel_status

@@ -8,6 +8,7 @@
 #include "lib/base/tensor.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
+#include "lib/train/outliers.h"
 #include "lib/train/precision.h"
 #include "util/memory.h"
 
@@ -240,6 +241,7 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
         return ACCEL_OK;
     precision_share (model, optimizer->stepped_by);
     enum accel_status status = precision_unscale (model, site, &skip, err);
+    skip = outliers_skip (optimizer) || skip;
     if (!status && !skip)
         status = change_parameters (optimizer, err);
     if (!status) {
@@ -327,16 +329,6 @@ uint64_t
 accel_optimizer_step_count (const struct accel_optimizer *optimizer)
 {
     return optimizer ? optimizer->step : 0;
-}
-
-uint64_t
-optimizer_latest_step (const struct accel *acc)
-{
-    uint64_t latest = 0;
-    for (const struct accel_model *model = model_first (acc); model; model = model_next (model))
-        for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
-            latest = of->step > latest ? of->step : latest;
-    return latest;
 }
 
 void

@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
+#include "lib/train/outliers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -316,5 +317,6 @@ note (const struct object *object, struct noted_numbers *noted)
 enum accel_status
 optimizer_prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
+    outliers_prepare ((struct accel_optimizer *) (void *) object, acc);
     return compare_numbers (site, acc, object, note, err);
 }

@@ -67,7 +67,8 @@ struct accel_optimizer {
     struct accel_custom_optimizer custom;
     uint64_t step;         /* 1 in the first step */
     uint64_t stepped_by;   /* the unscaling of the model's gradients that the last step went by */
-    bool step_was_skipped; /* the last one: a scaler found infinite gradients */
+    bool step_was_skipped; /* the last one: a scaler found infinite gradients, or there was an outlier */
+    uint64_t jumps_seen;   /* outliers for which a step was skipped */
     unsigned threads;
 
     size_t state_count;
@@ -151,8 +152,27 @@ optimizer_state_at (const struct accel_optimizer *optimizer, size_t parameter, s
 /** @return what parameter @p index is to be changed by, for callbacks. */
 struct accel_update optimizer_update (const struct accel_optimizer *optimizer, size_t index);
 
-/** @return the steps that the optimizers of @p acc's models have taken: the highest number of them. */
-uint64_t optimizer_latest_step (const struct accel *acc);
+/** @return the highest number of steps that an optimizer of @p model, or of any model of @p acc, has taken.  @{ */
+static inline uint64_t
+model_latest_step (const struct accel_model *model)
+{
+    uint64_t latest = 0;
+    for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
+        latest = of->step > latest ? of->step : latest;
+    return latest;
+}
+
+static inline uint64_t
+optimizer_latest_step (const struct accel *acc)
+{
+    uint64_t latest = 0;
+    for (const struct accel_model *model = model_first (acc); model; model = model_next (model)) {
+        uint64_t step = model_latest_step (model);
+        latest = step > latest ? step : latest;
+    }
+    return latest;
+}
+/** @} */
 
 /** The name of a number or flag of groups: "lr"; static.  @{ */
 const char *group_number_name (size_t number);

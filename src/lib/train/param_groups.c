@@ -29,11 +29,19 @@ name_of (const struct chosen *chosen)
     return chosen->optimizer->groups[chosen->group].name;
 }
 
+static bool
+has_dimensions (const struct accel_optimizer *optimizer, size_t index, uint64_t min_ndim)
+{
+    return (uint64_t) optimizer->model->parameters[index].data->ndim >= min_ndim;
+}
+
 static enum accel_status
 choose (const struct chosen *chosen, size_t index, struct accel_error *err)
 {
     struct accel_optimizer *optimizer = chosen->optimizer;
     ptrdiff_t before = optimizer->group_of[index];
+    if (!has_dimensions (optimizer, index, chosen->given->min_ndim))
+        return ACCEL_OK;
     if (before != NO_GROUP_YET && before != (ptrdiff_t) chosen->group)
         return accel_fail (err, ACCEL_ERR_INVALID, "parameter '%.100s' is in two groups, '%.80s' and '%.80s'",
                            optimizer->model->parameters[index].name, optimizer->groups[before].name, name_of (chosen));
@@ -158,9 +166,15 @@ choose_indices (const struct chosen *chosen, struct accel_error *err)
 }
 
 static bool
+names_any (const struct accel_param_group *given)
+{
+    return given->match || given->parameters || given->indices || given->parameter_count || given->index_count;
+}
+
+static bool
 takes_the_rest (const struct accel_param_group *given)
 {
-    return !given->match && !given->parameters && !given->indices && !given->parameter_count && !given->index_count;
+    return !names_any (given) && !given->min_ndim;
 }
 
 static enum accel_status
@@ -179,13 +193,14 @@ choose_given (const struct chosen *chosen, struct accel_error *err)
     return status ? status : choose_indices (chosen, err);
 }
 
-/* Give @group the parameters that no other group has chosen.  @return their number */
+/* Give @group what no other group has chosen, of at least @min_ndim dimensions.  @return the number of parameters */
 static size_t
-choose_rest (struct accel_optimizer *optimizer, size_t group)
+choose_rest (struct accel_optimizer *optimizer, size_t group, uint64_t min_ndim)
 {
     size_t count = 0;
     for (size_t i = 0; i < optimizer->model->count; i++)
-        if (optimizer->group_of[i] == NO_GROUP_YET && model_is_trained (optimizer->model, i)) {
+        if (optimizer->group_of[i] == NO_GROUP_YET && model_is_trained (optimizer->model, i)
+            && has_dimensions (optimizer, i, min_ndim)) {
             optimizer->group_of[i] = (ptrdiff_t) group;
             count++;
         }
@@ -238,14 +253,17 @@ choose_all (struct accel_optimizer *optimizer, struct given_groups given, struct
         status = begin_group (optimizer, chosen.given, err);
         if (takes_the_rest (chosen.given))
             rest = i;
-        else if (!status)
+        else if (!status && names_any (chosen.given))
             status = choose_given (&chosen, err);
     }
     if (status)
         return status;
+    for (size_t i = 0; i < given.count; i++)
+        if (given.groups[i].min_ndim && !names_any (&given.groups[i]))
+            choose_rest (optimizer, i, given.groups[i].min_ndim);
     if (rest != ACCEL_NO_GROUP)
-        choose_rest (optimizer, rest);
-    else if (choose_rest (optimizer, given.count) || !given.count)
+        choose_rest (optimizer, rest, 0);
+    else if (choose_rest (optimizer, given.count, 0) || !given.count)
         status = begin_group (optimizer, &(struct accel_param_group){ .name = given.count ? "rest" : "all" }, err);
     return status;
 }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Losses and norms of gradients that jump; see accel_outlier_watch(). */
+#ifndef LIB_TRAIN_OUTLIERS_H
+#define LIB_TRAIN_OUTLIERS_H
+
+#include "lib/state/part.h"
+#include "lib/train/optimizer_object.h"
+
+extern const struct part_kind part_outliers;
+
+/** @return whether norms are watched for @p acc, which may be NULL. */
+bool outliers_want_norm (const struct accel *acc);
+
+/** A step's norm of the gradients of @p models, [count], is known; the same on all ranks. */
+void outliers_note_norm (struct accel_model *const *models, size_t count, double norm);
+
+/** @return whether the step that @p optimizer is about to take is to be skipped. */
+bool outliers_skip (struct accel_optimizer *optimizer);
+
+/** @p optimizer is prepared with @p acc: outliers before that are not its own. */
+void outliers_prepare (struct accel_optimizer *optimizer, const struct accel *acc);
+
+#endif
