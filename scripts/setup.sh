@@ -4,6 +4,7 @@
 #
 #   want_packages build test     install the missing packages of these kinds (packages.txt), or list them
 #   [targets=...] build_in FOLDER [CONFIGURE-ARGUMENT...]
+#   timed WORDS COMMAND...       say what is done, and how many seconds it took
 set -eu
 install=yes
 jobs=$(nproc 2>/dev/null || echo 2)
@@ -15,6 +16,16 @@ say () {
 die () {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 1
+}
+
+# timed WORDS COMMAND...: on a line that ends with the seconds; the status is that of the command
+timed () {
+    printf '%s: %s ...' "${0##*/}" "$1"
+    begin=$(date +%s) doing=$1 status=0
+    shift
+    "$@" || status=$?
+    if [ "$status" = 0 ]; then echo " $(($(date +%s) - begin)) s"; else echo ' failed'; fi
+    return "$status"
 }
 
 # The packages of the kinds given, one per line.
@@ -50,63 +61,116 @@ want_packages () {
     fi
     as_root=
     if [ "$(id -u)" != 0 ]; then
-        command -v sudo >/dev/null || die "cannot install packages without root; run as root: apt-get install$missing"
+        command -v sudo >/dev/null || die "cannot install packages without root; run as root, then repeat $0:" \
+            "apt-get update && apt-get install --no-install-recommends$missing"
         as_root=sudo
     fi
-    say "installing from Debian's archive:$missing"
-    # A new machine has no package lists, an old one may have outdated ones: update, then install.
-    $as_root env DEBIAN_FRONTEND=noninteractive sh -ec '
-        apt-get -q update
-        apt-get -q -y --no-install-recommends install "$@"
-    ' sh $missing >setup.log 2>&1 </dev/null || {
+    say "missing packages:$missing"
+    timed "installing them from Debian's archive" install_packages $missing || {
         tail -n 20 setup.log >&2
         die "apt-get failed, see setup.log; to build with the installed packages: $0 --no-install"
     }
     rm -f setup.log
 }
 
+# A new machine has no package lists, an old one may have outdated ones: update, then install.
+install_packages () {
+    $as_root env DEBIAN_FRONTEND=noninteractive sh -ec '
+        apt-get -q update
+        apt-get -q -y --no-install-recommends install "$@"
+    ' sh "$@" >setup.log 2>&1 </dev/null
+}
+
 # show_progress FILE: on a terminal, until killed, how many files FILE says have been compiled
 show_progress () {
     [ -t 1 ] || return 0
     while sleep 0.5 && kill -0 $$ 2>/dev/null; do
-        printf '\r%s: %d files compiled ' "${0##*/}" "$(grep -c '^  CC ' "$1" 2>/dev/null)"
+        printf '\r%s: %s ... %d files compiled' "${0##*/}" "$doing" "$(grep -c '^  CC ' "$1" 2>/dev/null)"
     done
 }
 
 make_configure () {
     if [ ! -x configure ] || [ -n "$(find configure.ac Makefile.am m4 src tests man examples bench include completions \
         \( -name configure.ac -o -name 'Makefile.*' ! -name Makefile.in -o -name 'accel*.m4' \) -newer configure)" ]; then
-        say "generating configure"
-        ./bootstrap >bootstrap.log 2>&1 || { tail -n 20 bootstrap.log >&2; die "./bootstrap failed"; }
+        timed "generating configure" logged bootstrap.log ./bootstrap || {
+            tail -n 20 bootstrap.log >&2
+            die "./bootstrap failed"
+        }
         rm -f bootstrap.log
     fi
+}
+
+# logged FILE COMMAND...
+logged () {
+    log=$1
+    shift
+    "$@" >"$log" 2>&1
+}
+
+# What configure can find, which changes where packages come or go: compilers, and versions of packages.
+findings () {
+    for tool in cc gcc clang c++ g++ mpicc mpirun nvcc pkg-config python3; do command -v $tool || :; done
+    # shellcheck disable=SC2046 # words
+    dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\n' $(sed -n 's/^[a-z]* //p' scripts/packages.txt) \
+        2>/dev/null || :
+}
+
+# make_folder FOLDER: for a build.  configure and make take no path with a space or another sign of the shell: where the
+# checkout has one, the build is in a folder of /var/tmp, beside a link to the checkout, and FOLDER is a link to it.
+make_folder () {
+    case $PWD in
+    *[!-+./,:=@_0-9A-Za-z]*)
+        [ ! -d "$1" ] || return 0
+        elsewhere=$(mktemp -d /var/tmp/accel.XXXXXX) && mkdir "$elsewhere/build" && ln -s "$PWD" "$elsewhere/src" &&
+            rm -f "$1" && ln -s "$elsewhere/build" "$1" || die "cannot make a folder for the build in /var/tmp"
+        say "make cannot work in a folder called '$PWD': $1 is a link to $elsewhere/build"
+        ;;
+    *) mkdir -p "$1" ;;
+    esac
+}
+
+# Debugging information of functions and lines takes a fifth less time to compile than that of variables.
+configure_in () (
+    top=$PWD
+    cd -P "$1" || exit
+    [ ! -L ../src ] || top=$(cd -P .. && pwd)/src # see make_folder
+    shift
+    if [ ! -f Makefile ]; then
+        export CFLAGS="${CFLAGS--O2 -g1}" CXXFLAGS="${CXXFLAGS--O2 -g1}"
+        logged configure.out "$top/configure" --silent "$@"
+    else
+        logged configure.out ./config.status --recheck && logged make.out ./config.status --silent
+    fi
+)
+
+# The watcher is in the background, not make: ^C does not reach what a script puts there.
+make_in () {
+    : >"$1/make.out"
+    show_progress "$1/make.out" &
+    watcher=$! built=0
+    logged "$1/make.out" make -C "$1" --no-print-directory -s -j "$jobs" ${targets:-all} || built=$?
+    kill "$watcher" 2>/dev/null || :
+    wait "$watcher" 2>/dev/null || :
+    [ ! -t 1 ] || printf '\r\033[K%s: %s ...' "${0##*/}" "$doing"
+    return "$built"
 }
 
 # Every step is skipped if nothing changed: a second run starts at once.
 build_in () {
     folder=$1
-    shift
     make_configure
-    mkdir -p "$folder"
-    if [ ! -f "$folder/Makefile" ]; then
-        say "configuring $folder"
-        top=$PWD
-        (cd "$folder" && "$top/configure" --silent "$@" >configure.out 2>&1) || {
+    make_folder "$folder"
+    # Once more, with the same arguments, where it would find something else than it did.
+    findings >"$folder/findings.new"
+    if [ ! -f "$folder/Makefile" ] || ! cmp -s "$folder/findings" "$folder/findings.new"; then
+        timed "configuring $folder" configure_in "$@" || {
             tail -n 20 "$folder/configure.out" >&2
             die "configure failed, see $folder/config.log"
         }
+        mv "$folder/findings.new" "$folder/findings"
     fi
     # make itself finds out in a fraction of a second that there is nothing to do.
-    [ -x "$folder/accelerate" ] || say "building in $folder"
-    # The watcher is in the background, not make: ^C does not reach what a script puts there.
-    : >"$folder/make.out"
-    show_progress "$folder/make.out" &
-    watcher=$! built=yes
-    make -C "$folder" --no-print-directory -s -j "$jobs" ${targets:-all} >"$folder/make.out" 2>&1 || built=no
-    kill "$watcher" 2>/dev/null || :
-    wait "$watcher" 2>/dev/null || :
-    [ ! -t 1 ] || printf '\r\033[K'
-    [ "$built" = yes ] || {
+    timed "compiling in $folder" make_in "$folder" || {
         tail -n 30 "$folder/make.out" >&2
         die "the build failed, see $folder/make.out"
     }
@@ -154,6 +218,22 @@ note_result () {
         failed=$((failed + 1))
         echo "FAIL: $2"
     fi
+}
+
+# print_skipped FOLDER: which tests were skipped there and why, with the number of their cases
+print_skipped () {
+    awk '/^SKIP: / && / # SKIP/ && !seen[$2, $3]++ {
+             why = $0; sub(/.* # SKIP */, "", why)
+             name = $0; sub(/^SKIP: [^ ]* [0-9]*( - )?/, "", name); sub(/ *# SKIP.*/, "", name)
+             what = $2 ": " why
+             if (!cases[what]++) order[++number] = what
+             names[what] = name
+         }
+         END {
+             if (number) print "skipped (number of cases, test, reason):"
+             for (i = 1; i <= number; i++)
+                 printf "%6d  %s%s\n", cases[order[i]], order[i], cases[order[i]] == 1 && names[order[i]] != "" ? " (" names[order[i]] ")" : ""
+         }' "$1/check.out"
 }
 
 print_totals () {

@@ -117,6 +117,26 @@ for stub in bin/make tree/configure tree/bootstrap tree/build/accelerate; do
 done
 test_expect_success 'run-demo says what it is doing' '
     PATH=$PWD/bin:$PATH ./tree/run-demo --no-install >out 2>&1 && cat out &&
-    grep -x "run-demo: configuring build" out && grep -x "run-demo: running in build/: .*" out &&
+    grep -x "run-demo: configuring build ... [0-9]* s" out && grep -x "run-demo: running in build/: .*" out &&
     grep -x "launch --num_processes 2 examples/digits" out'
+test_expect_success 'the build is configured again where a compiler or a package has come, and only then' '
+    : >tree/build/Makefile && printf "#!/bin/sh\necho \"\$@\" >>said\n" >tree/build/config.status && chmod +x tree/build/config.status &&
+    PATH=$PWD/bin:$PATH ./tree/run-demo --no-install && test ! -e tree/build/said &&
+    printf "#!/bin/sh\n" >bin/mpicc && chmod +x bin/mpicc && PATH=$PWD/bin:$PATH ./tree/run-demo --no-install >out &&
+    grep "configuring build" out && grep -x -e --recheck tree/build/said && rm tree/build/said &&
+    PATH=$PWD/bin:$PATH ./tree/run-demo --no-install >out && ! grep "configuring build" out && test ! -e tree/build/said'
+test_expect_success 'in a folder with a space, the build is elsewhere' '
+    cp -r tree "a tree" && rm -r "a tree/build" && cp bin/make "a tree/configure" && PATH=$PWD/bin:$PATH && export PATH &&
+    printf "#!/bin/sh\necho it was \$0 >Makefile; cp ../src/launcher accelerate\n" >"a tree/configure" && cp bin/make "a tree/launcher" &&
+    ./"a tree/run-demo" --no-install >out && cat out && elsewhere=$(readlink "a tree/build") &&
+    grep -x "it was ${elsewhere%/*}/src/configure" "$elsewhere/Makefile" && rm -r "${elsewhere%/*}"'
+if [ "$(id -u)" = 0 ] && command -v dpkg-query >/dev/null; then
+    test_expect_success 'a user without root and sudo reads all that root has to type' '
+        mkdir few && for tool in apt-get dirname dpkg-query id nproc sed sh; do ln -s "$(command -v $tool)" few/ || return 1; done &&
+        echo "build no-such-package" >tree/scripts/packages.txt && chmod -R a+rX . &&
+        { PATH=$PWD/few test_exit 1 /usr/bin/setpriv --reuid=65534 --clear-groups ./tree/run-demo 2>err || return 1; } && cat err &&
+        grep "run as root, .*: apt-get update && apt-get install --no-install-recommends no-such-package$" err'
+else
+    test_skip 'a user without root and sudo reads all that root has to type' 'needs root, to become one, and Debian'
+fi
 test_done
