@@ -183,8 +183,9 @@ static const struct meaning meanings[] = {
     { CURLE_HTTP2, HTTP_BROKEN, UINT32_MAX, NULL },
     { CURLE_HTTP2_STREAM, HTTP_BROKEN, UINT32_MAX, NULL },
     { CURLE_WEIRD_SERVER_REPLY, HTTP_BROKEN, 1, NULL },
-    /* libcurl's own limit for one header counts as this, too */
+    /* libcurl's own limit for one header; since 8.6 it is CURLE_TOO_LARGE, which older headers of it lack */
     { CURLE_OUT_OF_MEMORY, HTTP_OTHER, 1, "out of memory, or a header of the answer is too long" },
+    { (CURLcode) 100, HTTP_OTHER, 1, "a header of the answer is too long" },
     { CURLE_UNSUPPORTED_PROTOCOL, HTTP_BROKEN, 1, "the answer is not HTTP" },
 };
 

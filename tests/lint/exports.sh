@@ -5,8 +5,7 @@
 
 library=$(find "$builddir/.libs" -name 'libaccel.so.*.*' 2>/dev/null | head -n 1)
 if [ -z "$library" ]; then
-    test_skip 'exports' 'no shared library in this build'
-    test_done
+    skip_rest 'no shared library in this build'
 fi
 # A declaration may span lines: join from ACCEL_API to ';', then take the name before the first '(' that is ours.
 awk '/^ACCEL_API/ { text = "" ; open = 1 }
@@ -25,13 +24,15 @@ test_expect_success 'every declaration has a comment' \
 # are the engines that were chosen at configure time.  It was 700 KiB before checkpoints read and wrote tensors on GPUs, and programs chose streams;
 # 740 KiB before a run could be resumed with other numbers of passes and processes.
 engines=$(find "$builddir/src/lib/engines" -path "*/.libs/*.o" -exec size {} + | awk "{ sum += \$1 + \$2 } END { print sum + 0 }")
-limit=$((760 * 1024 + engines))
+# gcc 13 and later make 4 % more of the same sources than gcc 12.
+case $($CC -dumpversion) in 12 | 12.*) most=760 ;; *) most=800 ;; esac
+limit=$((most * 1024 + engines))
 flags=$(sed -n 's/^CFLAGS = //p' "$builddir/Makefile") extra=$(sed -n 's/^\(SAN\|COVERAGE\)_CFLAGS = //p' "$builddir/Makefile")
-if [ "$flags" = '-g -O2' ] && grep -q '^CC = gcc' "$builddir/Makefile" && [ -z "$(echo $extra)" ] && nm "$library" | grep -q kernels_avx512; then
-    test_expect_success 'stripped and without engines, libaccel takes less than 760 KiB' \
+if { [ "$flags" = '-g -O2' ] || [ "$flags" = '-O2 -g1' ]; } && grep -q '^CC = gcc' "$builddir/Makefile" && [ -z "$(echo $extra)" ] && nm "$library" | grep -q kernels_avx512; then
+    test_expect_success "stripped and without engines, libaccel takes less than $most KiB" \
         "strip -s -o stripped '$library' && test \"\$(wc -c <stripped)\" -lt $limit"
 else
-    test_skip 'stripped and without engines, libaccel takes less than 760 KiB' 'measured with gcc, its default CFLAGS and on x86-64'
+    test_skip "stripped and without engines, libaccel takes less than $most KiB" 'measured with gcc, its default CFLAGS and on x86-64'
 fi
 test_expect_success 'libaccel links nothing but the C library' \
     "! readelf -d '$library' | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' |
