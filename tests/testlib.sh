@@ -3,6 +3,8 @@
 #
 #   test_expect_success 'what must hold' 'commands joined by &&'
 #   test_skip 'what' 'why'
+#   skip_rest 'why'
+#   terminal_test 'what must hold on a pseudo-terminal' 'commands joined by &&'
 #   test_exit STATUS COMMAND...     wait_for COMMAND...     timeout $patience COMMAND...
 #   await FILE...                   gone PID...
 #   port=$(free_port)               by_hand N PORT COMMAND...
@@ -47,7 +49,12 @@ if [ -n "${TEST_ENGINE-}" ]; then
     export ACCEL_ENGINE ACCEL_ENGINE_PATH
 fi
 
-scratch=$(mktemp -d "${TMPDIR:-/tmp}/accel-test.XXXXXX") || exit 99
+# Tests use its path as a word of commands, files and patterns, so not below a TMPDIR in which a word ends.
+case ${TMPDIR-} in
+/*[!-+./,:=@_0-9A-Za-z]* | '') scratch=/tmp ;;
+*) scratch=$TMPDIR ;;
+esac
+scratch=$(mktemp -d "$scratch/accel-test.XXXXXX") || exit 99
 trap 'cd / && rm -rf "$scratch"' EXIT
 HOME=$scratch/home
 export HOME
@@ -59,7 +66,7 @@ cd "$scratch" || exit 99
 patience=${TEST_PATIENCE:-900}
 
 # TEST_ONLY=NUMBER runs one point of a script; the others count as skipped.
-only_test=${TEST_ONLY-}
+only_test=${TEST_ONLY-} skip_reason=
 unset TEST_ONLY
 test_number=0
 test_failures=0
@@ -89,6 +96,7 @@ show_new_files () {
 }
 
 test_expect_success () {
+    [ -z "$skip_reason" ] || { test_skip "$1" "$skip_reason" && return; }
     test_number=$((test_number + 1))
     if [ -n "$only_test" ] && [ "$only_test" != "$test_number" ]; then
         echo "ok $test_number - $1 # SKIP only $only_test is run"
@@ -144,6 +152,14 @@ file_limit_test () {
     else
         test_expect_success "$@"
     fi
+}
+
+# What is tried on a pseudo-terminal, with tests/cli/on_terminal.py: in a chroot there may be none, whatever lies in /dev.
+has_terminals () {
+    python3 -c 'import pty; pty.openpty ()' 2>/dev/null
+}
+terminal_test () {
+    if has_terminals; then test_expect_success "$@"; else test_skip "$1" 'no pseudo-terminals, or no python3 to use them'; fi
 }
 
 # wait_for COMMAND...: until the command succeeds, which is looked at every 20 ms
@@ -205,6 +221,27 @@ test_skip () {
     echo "ok $test_number - $1 # SKIP $2"
 }
 
+# skip_rest 'why': what follows counts as skipped, point by point.  The script continues to its end, so that its loops
+# count, but finds no programs and does not exit.  TEST_SKIP='why' skips all points.
+skip_rest () {
+    [ -z "$skip_reason" ] || return 0
+    skip_reason=$1 skip_path=$PATH patience=0
+    trap skip_end EXIT
+    # shellcheck disable=SC2123 # no programs
+    PATH=/nowhere accelerate=/nowhere builddir=/nowhere CC=/nowhere CXX=/nowhere
+    [ -z "${BASH_VERSION-}" ] || { shopt -s expand_aliases || :; }
+    alias exit=:
+    set +u
+    exec 2>/dev/null
+}
+skip_end () {
+    [ "$test_number" -gt 0 ] || test_skip "$0" "$skip_reason"
+    echo "1..$test_number"
+    PATH=$skip_path && cd / && rm -rf "$scratch"
+    exit 0
+}
+[ -z "${TEST_SKIP-}" ] || skip_rest "$TEST_SKIP"
+
 # test_exit STATUS COMMAND...: the command must exit with exactly that status
 test_exit () {
     wanted=$1
@@ -215,6 +252,7 @@ test_exit () {
 }
 
 test_done () {
+    [ -z "$skip_reason" ] || exit 0
     echo "1..$test_number"
     [ "$test_number" -gt 0 ] || echo 'Bail out! no test was run'
     [ "$test_failures" = 0 ] && [ "$test_number" -gt 0 ]

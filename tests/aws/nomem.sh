@@ -6,12 +6,10 @@
 
 module=$builddir/tests/fault/.libs/nomem.so
 if [ ! -f "$module" ]; then
-    echo '1..0 # SKIP this build has no shared libraries'
-    exit 0
+    skip_rest 'this build has no shared libraries'
 fi
 if grep -q '^SAN_CFLAGS = .*[a-z]' "$builddir/Makefile"; then
-    echo '1..0 # SKIP a sanitizer has an allocator of its own'
-    exit 0
+    skip_rest 'a sanitizer has an allocator of its own'
 fi
 AWS_EC2_METADATA_DISABLED=true AWS_REGION=eu-west-1
 export AWS_EC2_METADATA_DISABLED AWS_REGION

@@ -94,9 +94,13 @@ test_expect_success 'a file without a token is no session' '
 test_expect_success 'nor is a token renewed for a profile without a session, whose tokens have none' '
     token -5 && cp "$cache" "$start" && refused "the session has expired; run: aws sso login --profile legacy" legacy && rm "$start" &&
     test -z "$(ls requests)"'
-test_expect_success 'nor when the new token could not be kept' '
-    token -5 && rules "$renewed" "$keys" && chmod o+rx "$HOME" "$HOME/.aws" "$HOME/.aws/sso" && chmod 644 "$cache" "$HOME/.aws/config" && chmod 555 "$folder" &&
-    { as_nobody timeout "$patience" "$call" -p sso keys >got 2>err || :; } && chmod 755 "$folder" && test ! -s got && grep "cannot be renewed: $cache: cannot create a temporary file" err && test -z "$(ls requests)"'
+if as_nobody test -x "$call"; then
+    test_expect_success 'nor when the new token could not be kept' '
+        token -5 && rules "$renewed" "$keys" && chmod o+rx "$HOME" "$HOME/.aws" "$HOME/.aws/sso" && chmod 644 "$cache" "$HOME/.aws/config" && chmod 555 "$folder" &&
+        { as_nobody timeout "$patience" "$call" -p sso keys >got 2>err || :; } && chmod 755 "$folder" && test ! -s got && grep "cannot be renewed: $cache: cannot create a temporary file" err && test -z "$(ls requests)"'
+else
+    test_skip 'nor when the new token could not be kept' 'the build folder is closed to others'
+fi
 test_expect_success 'the command can be typed, whatever the name of the profile' '
     rm -f "$start" && refused "not logged in; run: aws sso login --profile $quoted" "$odd"'
 test_expect_success 'another process was faster' '

@@ -5,8 +5,7 @@
 . "$srcdir/tests/http/serve"
 
 if ! command -v python3 >/dev/null; then
-    test_skip 'all of it' 'needs python3'
-    test_done
+    skip_rest 'needs python3'
 fi
 python3 "$srcdir/tests/http/make_hub.py" "$scratch/hub" "$srcdir/tests/golden/estimate.json" || exit 99
 unset HF_HOME HF_TOKEN HF_TOKEN_PATH HF_HUB_CACHE HF_HUB_OFFLINE TRANSFORMERS_OFFLINE HUGGINGFACE_HUB_CACHE \
@@ -145,7 +144,7 @@ except OSError:
 counts = [(int(done), int(count)) for done, count in re.findall(rb"(\d+) of (\d+) files", shown)]
 assert counts[-1] == (4, 4) and all(done <= count for done, count in counts), shown
 END
-test_expect_success 'on a terminal: how many files are done' '
+terminal_test 'on a terminal: how many files are done' '
     rules "* delay=250" && python3 progress.py "$accelerate" estimate-memory org/llama && rules'
 test_expect_success 'a server without ranges' '
     rules "/bert-base-cased/resolve/main/model.safetensors whole" && "$accelerate" estimate-memory bert-base-cased >out && diff table out && rules'

@@ -75,7 +75,7 @@ if command -v python3 >/dev/null; then
             inspect --json $options >out && python3 -m json.tool out >/dev/null || return 1
         done && test_exit 1 inspect --json --diff one.safetensors two.safetensors >out && python3 -m json.tool out >pretty && cat pretty &&
         grep "max_abs_difference\": 1$" pretty'
-    test_expect_success 'a table on a terminal' '
+    terminal_test 'a table on a terminal' '
         python3 "$srcdir/tests/cli/on_terminal.py" "$accelerate" inspect --norms one.safetensors >out && cat out &&
         tr -d "\r" <out >lines && cat >wanted <<-EOT && diff wanted lines
 	NAME  TYPE  SHAPE   BYTES     NORM  MIN  MAX  NOT FINITE
@@ -83,7 +83,7 @@ if command -v python3 >/dev/null; then
 	w     F32   [2, 2]     16  2.23607   -2    1           1
 	one.safetensors: 2 tensors, 5 elements, 24 B
 	EOT'
-    test_expect_success 'differences on a terminal' '
+    terminal_test 'differences on a terminal' '
         test_exit 1 python3 "$srcdir/tests/cli/on_terminal.py" "$accelerate" inspect --diff one.safetensors two.safetensors >out && cat out &&
         grep "^NAME  DIFFERS IN  FIRST       SECOND      UNEQUAL  LARGEST DIFFERENCE" out && grep "one.safetensors and two.safetensors: 3 of 3 tensors differ" out'
 else

@@ -4,7 +4,6 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then
-    echo '1..0 # SKIP python3 is not here'
-    exit
+    skip_rest 'python3 is not here'
 fi
 python3 "$srcdir/tests/cli/ask_golden.py" "$accelerate" "$srcdir/tests/golden/ask.json"

@@ -3,8 +3,9 @@
 # accelerate config at a terminal, as a person would type.
 . "${srcdir:-.}/tests/testlib.sh"
 
-if ! command -v python3 >/dev/null || ! python3 -c 'import pty; pty.openpty ()' 2>/dev/null; then
-    echo '1..0 # SKIP needs python3, and a terminal of its own'
-    exit
+if ! has_terminals; then
+    sed -n '/^TESTS = /,/^]/s/^    ("\([^"]*\)".*/\1/p' "$srcdir/tests/cli/config_terminal.py" >names
+    skip_rest 'needs python3 and pseudo-terminals'
+    while read -r name; do test_skip "$name" "$skip_reason"; done <names
 fi
 python3 "$srcdir/tests/cli/config_terminal.py" "$accelerate"

@@ -8,8 +8,7 @@ library=$builddir/.libs/libaccel.a
 sanitizer=$(sed -n 's/^SAN_CFLAGS = //p' "$builddir/Makefile") coverage=$(sed -n 's/^COVERAGE_CFLAGS = //p' "$builddir/Makefile")
 warnings="-Wall -Wextra -Wpedantic -Werror -O0 -g1 -I$srcdir/include"
 if [ ! -f "$library" ]; then
-    test_skip 'accel.hpp' 'no static library in this build'
-    test_done
+    skip_rest 'no static library in this build'
 fi
 # A library that is instrumented already needs the runtime of the compiler that it was built with.
 if is_sanitized; then

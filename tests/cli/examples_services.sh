@@ -119,7 +119,9 @@ test_expect_success 'systemd waits for longer than the launcher does' '
     test "$stop" -gt "$grace"'
 test_expect_success 'the launcher alone gets SIGTERM, and its status after that is a success' '
     grep -qx KillMode=mixed "$unit" && grep -qx SuccessExitStatus=143 "$unit"'
-if command -v systemd-analyze >/dev/null; then
+# Where systemd is installed but has not started this machine, it may accept no unit at all.
+printf '[Service]\nExecStart=/bin/true\n' >plain.service
+if command -v systemd-analyze >/dev/null && systemd-analyze verify --man=no --generators=no ./plain.service >said 2>&1; then
     # It looks for the program and the user, which are not installed here.
     sed "s,/usr/bin/accelerate,$accelerate,; /^User=/d" "$unit" >train.service
     sed "s,^#\(WatchdogSec\|NotifyAccess\|LoadCredential\),\1," train.service >all.service
@@ -129,6 +131,6 @@ if command -v systemd-analyze >/dev/null; then
             ! grep "$name.service" said'
     done
 else
-    test_skip 'systemd accepts the unit' 'no systemd-analyze'
+    test_skip 'systemd accepts the unit' 'no systemd-analyze, or it works only where systemd runs'
 fi
 test_done

@@ -52,8 +52,7 @@ test_expect_success 'no Python at all' '
     PATH=/none test_exit 127 "$accelerate" launch train.py 2>error && grep "neither python3 nor python is in PATH" error'
 
 if ! command -v python3 >/dev/null; then
-    test_skip 'what python takes' 'no python3'
-    test_done
+    skip_rest 'no python3'
 fi
 # One write() for each line: two ranks write to one file, and print() writes each argument alone where Python has -u.
 what='import sys; sys.stdout.write (" ".join (["python"] + sys.argv) + "\n")'

@@ -189,7 +189,7 @@ test_expect_success 'a TPU: torch_xla spawns the named function of the program' 
     PYTHONPATH=$PWD/xla "$accelerate" launch --tpu --num_processes 3 --mixed_precision bf16 --main_training_function go \
         tpu.py a "b c" >got && cat got && test "$(grep -cx "1 tpu.py a b c" got)" = 3 &&
     PYTHONPATH=$PWD/xla:$PWD "$accelerate" launch --tpu -m --num_processes 1 --main_training_function go \
-        --mixed_precision bf16 tpu x >got && grep -x "1 tpu x" got && test_exit 1 env PYTHONPATH=$PWD/xla \
+        --mixed_precision bf16 tpu x >got && grep -x "1 tpu x" got && test_exit 1 env PYTHONPATH="$PWD/xla" \
         "$accelerate" launch --tpu --num_processes 1 --main_training_function none tpu.py 2>err && grep "none" err
 '
 test_expect_success 'a TPU pod: the command for its machines' '
@@ -216,9 +216,11 @@ printf 'a%sb\nc\\d' "'" >word
 cat >want <<'EOF'
 $'a\'b\nc\\d' '' 'it'\''s' a=b '#'
 EOF
+processors=$({ nproc || :; }) # more ranks than those are worth a note
 test_expect_success 'a dry run prints words as a shell reads them' '
     "$accelerate" launch --dry_run --cpu --num_processes 1 touch "$(cat word)" "" "it'\''s" a=b "#" >got && cat got &&
-    sed -n "s/^  .*touch //p" got | diff want - && ! grep "environment of rank" got && grep -x notes got'
+    sed -n "s/^  .*touch //p" got | diff want - && ! grep "environment of rank" got &&
+    { test "$processors" = 1 || grep -x notes got; }'
 test_expect_success 'and so it prints values' '
     "$accelerate" launch --dry_run --use_fsdp --fsdp_transformer_layer_cls_to_wrap "A b" --num_processes 2 true >got &&
     grep -Fx "  FSDP_TRANSFORMER_CLS_TO_WRAP='\''A b'\''" got'

@@ -94,8 +94,7 @@ test_expect_success 'a dry run prints the request, and looks for no credentials'
 rules
 launch job/train.py || : # the first test says what is wrong
 if grep -q "without libarchive\|libarchive.so.13" err; then
-    test_skip 'the rest' 'needs libarchive'
-    test_done
+    skip_rest 'needs libarchive'
 fi
 
 test_expect_success 'a job: its bucket, its archive, its request, its logs, its end' '
@@ -265,40 +264,36 @@ test_expect_success 'signals that are ignored, as below nohup, end nothing' '
         (trap "" HUP && exec "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null) &
         launched=$!
     } && wait_for grep -arq "SageMaker.CreateTrainingJob" requests && kill -1 $launched && wait $launched && grep -x two out'
-if python3 -c "import pty" 2>/dev/null; then
-    # typed KEYS WHEN...: what happens on a terminal
-    typed () {
-        timeout "$patience" python3 "$srcdir/tests/cli/on_terminal.py" "$@" \
-            "$accelerate" launch --config_file job.yaml job/train.py >screen
-    }
-    # when_stopped: once the job was to be stopped, it is
-    when_stopped () {
-        wait_for grep -arq StopTrainingJob requests && sed "s/file=running/file=stopped/; s/file=completed/file=stopped/" root/.rules >root/.rules.new && mv root/.rules.new root/.rules
-    }
-    test_expect_success 'Ctrl-C asks; yes stops the job, and waits for it' '
-        rules "/sm/ match=DescribeTrainingJob file=running" && { when_stopped & helper=$!; } &&
-        test_exit 130 typed --type "\x03" "two" --type "y\n" "eave it running: " && wait $helper &&
-        grep "was stopped" screen && came "Target: SageMaker.StopTrainingJob" 1'
-    test_expect_success 'another Ctrl-C leaves a job that is stopping' '
-        rules "/sm/ match=DescribeTrainingJob file=running" &&
-        test_exit 130 typed --type "\x03" "two" --type "y\n" "eave it running: " --type "\x03" "another Ctrl-C leaves" &&
-        grep "is stopping; to look at it" screen && came "Target: SageMaker.StopTrainingJob" 1'
-    if is_long; then
-        test_expect_success 'an upload that is repeated is never more than complete' '
-            rules "/s3/$bucket/ file=empty" "* match=PUT_ status=503 times=1 delay=1500 file=empty" && typed && grep "created job" screen &&
-            came "^PUT .*sourcedir" 2 && ! grep -E "uploading *(10[1-9]|1[1-9][0-9]|[2-9][0-9]{2}) %" screen'
-    fi
-    test_expect_success 'no goes on, leaving leaves' '
-        rules "/sm/ match=DescribeTrainingJob file=running" &&
-        test_exit 130 typed --type "\x03" "two" --type "n\n" "eave it running: " --type "\x03" "running: n" --type "l\n" "(?s)running: n.*running: " &&
-        grep "continues; to look at it" screen && came StopTrainingJob 0'
-    test_expect_success 'a second Ctrl-C leaves' '
-        rules "/sm/ match=DescribeTrainingJob file=running" &&
-        test_exit 130 typed --type "\x03" "two" --type "\x03" "eave it running: " && grep "continues; to look at it" screen &&
-        came StopTrainingJob 0'
-else
-    test_skip 'questions on a terminal' 'needs python3'
+# typed KEYS WHEN...: what happens on a terminal
+typed () {
+    timeout "$patience" python3 "$srcdir/tests/cli/on_terminal.py" "$@" \
+        "$accelerate" launch --config_file job.yaml job/train.py >screen
+}
+# when_stopped: once the job was to be stopped, it is
+when_stopped () {
+    wait_for grep -arq StopTrainingJob requests && sed "s/file=running/file=stopped/; s/file=completed/file=stopped/" root/.rules >root/.rules.new && mv root/.rules.new root/.rules
+}
+terminal_test 'Ctrl-C asks; yes stops the job, and waits for it' '
+    rules "/sm/ match=DescribeTrainingJob file=running" && { when_stopped & helper=$!; } &&
+    test_exit 130 typed --type "\x03" "two" --type "y\n" "eave it running: " && wait $helper &&
+    grep "was stopped" screen && came "Target: SageMaker.StopTrainingJob" 1'
+terminal_test 'another Ctrl-C leaves a job that is stopping' '
+    rules "/sm/ match=DescribeTrainingJob file=running" &&
+    test_exit 130 typed --type "\x03" "two" --type "y\n" "eave it running: " --type "\x03" "another Ctrl-C leaves" &&
+    grep "is stopping; to look at it" screen && came "Target: SageMaker.StopTrainingJob" 1'
+if is_long; then
+    terminal_test 'an upload that is repeated is never more than complete' '
+        rules "/s3/$bucket/ file=empty" "* match=PUT_ status=503 times=1 delay=1500 file=empty" && typed && grep "created job" screen &&
+        came "^PUT .*sourcedir" 2 && ! grep -E "uploading *(10[1-9]|1[1-9][0-9]|[2-9][0-9]{2}) %" screen'
 fi
+terminal_test 'no goes on, leaving leaves' '
+    rules "/sm/ match=DescribeTrainingJob file=running" &&
+    test_exit 130 typed --type "\x03" "two" --type "n\n" "eave it running: " --type "\x03" "running: n" --type "l\n" "(?s)running: n.*running: " &&
+    grep "continues; to look at it" screen && came StopTrainingJob 0'
+terminal_test 'a second Ctrl-C leaves' '
+    rules "/sm/ match=DescribeTrainingJob file=running" &&
+    test_exit 130 typed --type "\x03" "two" --type "\x03" "eave it running: " && grep "continues; to look at it" screen &&
+    came StopTrainingJob 0'
 
 # ---- what is packed ----
 

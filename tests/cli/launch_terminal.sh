@@ -3,10 +3,7 @@
 # Several ranks on one terminal: prefixes of lines, in colour; what a failure and ^C leave on the screen.
 . "${srcdir:-.}/tests/testlib.sh"
 
-if ! command -v python3 >/dev/null || ! python3 -c 'import pty; pty.openpty ()' 2>/dev/null; then
-    echo '1..0 # SKIP needs python3, and a terminal of its own'
-    exit
-fi
+has_terminals || skip_rest 'needs python3 and pseudo-terminals'
 two="--quiet --cpu --num_processes 2"
 escape=$(printf '\033')
 

@@ -84,8 +84,7 @@ test_expect_success 'folders below each other' '
 : >answers
 module=$builddir/tests/fault/.libs/nomem.so
 if [ ! -f "$module" ] || grep -q '^SAN_CFLAGS = .*[a-z]' "$builddir/Makefile"; then
-    test_skip 'lack of memory' 'needs shared libraries, and no sanitizer, which has an allocator of its own'
-    test_done
+    skip_rest 'needs shared libraries, and no sanitizer, which has an allocator of its own'
 fi
 every=7
 ! is_long || every=1

@@ -61,8 +61,7 @@ test_expect_success 'a trace that cannot be written is told to all, and the job 
     ranks 3 unwritable && ! ls | grep json
 '
 if ! command -v python3 >/dev/null; then
-    test_skip 'the trace' 'no python3'
-    test_done
+    skip_rest 'no python3'
 fi
 for number in 1 2 3; do
     test_expect_success "$number ranks: the trace is Chrome's, whole, and nests" '

@@ -6,8 +6,7 @@ links=$builddir/tests/engines/links
 for name in wheels barrow; do
     module=$builddir/tests/engines/wheels/.libs/accel_engine_$name.so
     if [ ! -f "$module" ]; then
-        test_skip 'engines for two other kinds of memory' 'no shared libraries in this build'
-        test_done
+        skip_rest 'no shared libraries in this build'
     fi
     umask 022
     mkdir -p engines && cp "$module" engines

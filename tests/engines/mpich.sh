@@ -6,14 +6,11 @@
 . "$srcdir/tests/hosts/lab"
 conformance=$builddir/tests/conformance/conformance
 if [ ! -f "$builddir/src/engines/mpi/.libs/accel_engine_mpi.so" ]; then
-    test_skip 'engine mpi with MPICH' 'engine mpi is not built'
-    test_done
+    skip_rest 'engine mpi is not built'
 elif is_sanitized; then
-    test_skip 'engine mpi with MPICH' 'MPI is not built with sanitizers'
-    test_done
+    skip_rest 'MPI is not built with sanitizers'
 elif ! command -v mpicc.mpich >/dev/null || ! command -v mpiexec.hydra >/dev/null; then
-    test_skip 'engine mpi with MPICH' 'MPICH is not installed (libmpich-dev, mpich)'
-    test_done
+    skip_rest 'MPICH is not installed (libmpich-dev, mpich)'
 fi
 limit=$((patience / 6)) # a hang is known after minutes: nothing here takes more than a few seconds
 mkdir engines

@@ -11,14 +11,11 @@ module=$builddir/src/engines/mpi/.libs/accel_engine_mpi.so
 mpirun=$(sed -n 's/^MPIRUN = //p' "$builddir/Makefile")
 
 if [ ! -f "$module" ]; then
-    test_skip 'engine mpi' 'not built: no MPI, or no shared libraries (see the end of configure)'
-    test_done
+    skip_rest 'not built: no MPI, or no shared libraries (see the end of configure)'
 elif ! command -v "$mpirun" >/dev/null; then
-    test_skip 'engine mpi' 'there is no mpirun'
-    test_done
+    skip_rest 'there is no mpirun'
 elif is_thread_sanitized; then
-    test_skip 'engine mpi' 'MPI is not built with the thread sanitizer'
-    test_done
+    skip_rest 'MPI is not built with the thread sanitizer'
 fi
 # MPI leaves memory behind.  Where that is looked for, its libraries stay, so that mpi.supp can name them.
 leaks=
@@ -46,8 +43,7 @@ limited () {
     timeout -k 10 $limit "$@"
 }
 if ! limited "$mpirun" -n 2 true >out 2>&1; then
-    test_skip 'engine mpi' "$mpirun cannot start processes here: $(head -n 1 out)"
-    test_done
+    skip_rest "$mpirun cannot start processes here: $(head -n 1 out)"
 fi
 
 # under_mpirun N COMMAND...: with engine mpi

@@ -6,12 +6,10 @@
 
 module=$builddir/tests/fault/.libs/strike.so
 if [ ! -f "$module" ]; then
-    echo '1..0 # SKIP this build has no shared libraries'
-    exit 0
+    skip_rest 'this build has no shared libraries'
 fi
 if is_sanitized; then
-    echo '1..0 # SKIP a sanitizer must be loaded first'
-    exit 0
+    skip_rest 'a sanitizer must be loaded first'
 fi
 golden=$srcdir/tests/golden
 

@@ -7,8 +7,7 @@
 
 module=$builddir/tests/fault/.libs/nomem.so
 if [ ! -f "$module" ] || ! command -v python3 >/dev/null || grep -q '^SAN_CFLAGS = .*[a-z]' "$builddir/Makefile"; then
-    test_skip 'all of it' 'needs shared libraries and python3, and no sanitizer, which has an allocator of its own'
-    test_done
+    skip_rest 'needs shared libraries and python3, and no sanitizer, which has an allocator of its own'
 fi
 python3 "$srcdir/tests/http/make_hub.py" "$scratch/hub" "$srcdir/tests/golden/estimate.json" || exit 99
 unset HF_HOME HF_TOKEN HF_TOKEN_PATH HF_HUB_CACHE HF_HUB_OFFLINE TRANSFORMERS_OFFLINE HUGGINGFACE_HUB_CACHE

@@ -5,8 +5,7 @@
 . "$srcdir/tests/hosts/lab"
 mpirun --version >version 2>&1 || :
 if ! grep -q "Open MPI" version; then
-    test_skip 'all tests with mpirun' 'there is no mpirun of Open MPI'
-    test_done
+    skip_rest 'there is no mpirun of Open MPI'
 fi
 begin_lab 3 || exit
 meet=$builddir/tests/hosts/rendezvous
@@ -110,8 +109,7 @@ test_expect_success 'one of several launchers that mpirun has started is not the
 # ---- libaccel ----
 
 if [ ! -f "$ACCEL_ENGINE_PATH/accel_engine_mpi.so" ]; then
-    test_skip 'libaccel on several hosts' 'engine mpi is not built'
-    test_done
+    skip_rest 'engine mpi is not built'
 fi
 allow_leaks_of_mpi || exit
 # digits ARGUMENT...: the losses, which one rank of each host prints

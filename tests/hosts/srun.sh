@@ -77,8 +77,7 @@ fi
 
 srun --mpi=list >kinds 2>&1 || :
 if ! grep -q pmix kinds; then
-    test_skip 'processes of MPI' 'Slurm has no pmix here'
-    test_done
+    skip_rest 'Slurm has no pmix here'
 fi
 test_expect_success 'each rank has the variables of PMIx and Slurm, with the numbers that the launcher counts' '
     printf "%s\n" "0 0 0" "1 1 1" "2 2 2" "3 3 3" >wanted &&
@@ -86,8 +85,7 @@ test_expect_success 'each rank has the variables of PMIx and Slurm, with the num
     all_clean host1 host2 host3
 '
 if [ ! -f "$ACCEL_ENGINE_PATH/accel_engine_mpi.so" ]; then
-    test_skip 'libaccel on several hosts' 'engine mpi is not built'
-    test_done
+    skip_rest 'engine mpi is not built'
 fi
 allow_leaks_of_mpi || exit
 digits () {

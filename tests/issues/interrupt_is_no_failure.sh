@@ -5,8 +5,7 @@
 drive=$builddir/tests/fault/drive
 
 if ! "$drive" -p -- true >/dev/null; then
-    test_skip '^C' 'no pseudo-terminals here'
-    test_done
+    skip_rest 'no pseudo-terminals here'
 fi
 for i in 1 2 3 4 5 6 7 8; do
     test_expect_success "^C is told as such, try $i" '

@@ -16,8 +16,7 @@ for tool in abidw abidiff python3; do
 done
 [ "$(uname -m)" = x86_64 ] || why_not='the dump is of x86-64'
 if [ "$why_not" ]; then
-    test_skip 'the ABI' "$why_not"
-    test_done
+    skip_rest "$why_not"
 fi
 
 dump=$srcdir/tests/abi/libaccel.abi

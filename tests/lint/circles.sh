@@ -4,8 +4,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then
-    test_skip 'circles between files and between folders' 'needs python3'
-    test_done
+    skip_rest 'needs python3'
 fi
 circles=$srcdir/tests/lint/circles.py
 test_expect_success 'no circles between folders, and none within one without a reason' \

@@ -4,8 +4,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then
-    test_skip 'tensor data is touched through struct memory' 'needs python3'
-    test_done
+    skip_rest 'needs python3'
 fi
 memory=$srcdir/tests/lint/memory.py
 test_expect_success 'comm, collectives and train touch tensor data through struct memory' 'python3 "$memory" "$srcdir"'

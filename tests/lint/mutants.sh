@@ -4,8 +4,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then
-    test_skip 'the table of mutants fits the sources' 'needs python3'
-    test_done
+    skip_rest 'needs python3'
 fi
 mutants=$srcdir/tests/mutants/mutants.py
 test_expect_success 'the table of mutants fits the sources' 'python3 "$mutants" --check'

@@ -5,8 +5,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then
-    test_skip 'the recipes of HACKING.md were followed' 'needs python3'
-    test_done
+    skip_rest 'needs python3'
 fi
 test_expect_success 'each file is in a makefile, and each test in TESTS' 'python3 "$srcdir/tests/lint/listed.py" "$srcdir"'
 test_expect_success 'what one place names is in the other places, too' 'python3 "$srcdir/tests/lint/recipes.py" "$srcdir"'

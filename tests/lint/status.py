@@ -11,7 +11,7 @@ part of the POSIX shell's that the tests use; anything else is an error."""
 import re
 import sys
 
-HARMLESS = set(": [ test true echo printf cat sleep rm shift set local export unset trap kill cd ls wait umask . "
+HARMLESS = set(": [ alias test true echo printf cat sleep rm shift set local export unset trap kill cd ls wait umask . "
                "read return exit break continue".split())
 TOOLS = HARMLESS | set("awk basename chmod cmp comm command cp cut date diff dirname env false find free_port grep "
                        "head id ln mkdir mkfifo mktemp mv nm od paste pgrep pwd readelf readlink sed seq size sort "
@@ -307,7 +307,7 @@ class Checker:
         self.name, self.findings = name, []
         self.functions = dict(shared)
         # Functions that declare tests, those made of tools, and those whose second argument is a body.
-        self.declaring, self.tools, self.takers = {"test_skip", "test_done"} | BODY_TAKERS, set(TOOLS), set(BODY_TAKERS)
+        self.declaring, self.tools, self.takers = {"test_skip", "skip_rest", "test_done"} | BODY_TAKERS, set(TOOLS), set(BODY_TAKERS)
 
     def learn(self, items):
         """Which functions there are."""

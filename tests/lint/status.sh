@@ -4,8 +4,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then
-    test_skip 'exit statuses' 'no python3'
-    test_done
+    skip_rest 'no python3'
 fi
 lint () { python3 "$srcdir/tests/lint/status.py" "$@"; }
 

@@ -4,8 +4,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 if [ ! -f "$builddir/tests/nvml/.libs/nvml.so" ]; then
-    test_skip 'NVML' 'this build has no shared libraries'
-    test_done
+    skip_rest 'this build has no shared libraries'
 fi
 mkdir new old
 cp "$builddir/tests/nvml/.libs/nvml.so" new/libnvidia-ml.so.1

@@ -16,8 +16,7 @@ echo "$first" >pci/0000:01:00.0/local_cpulist
 echo "$second" >pci/0000:02:00.0/local_cpulist
 on_gpus () { unshare -rm sh -c 'mount --bind driver /proc/driver && mount --bind pci /sys/bus/pci/devices && exec "$@"' sh "$@"; }
 if ls /dev/nvidia[0-9]* >/dev/null 2>&1 || ! on_gpus true 2>/dev/null; then
-    test_skip 'launches on GPUs' 'this user may not mount, or here are some'
-    test_done
+    skip_rest 'this user may not mount, or here are some'
 fi
 test_expect_success 'as many ranks as GPUs, and each is bound to the CPUs near its own' '
     if [ -z "$second" ]; then echo "one CPU"; else

@@ -4,7 +4,6 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 if ! command -v python3 >/dev/null; then
-    test_skip 'the recipes of HACKING.md' 'needs python3'
-    test_done
+    skip_rest 'needs python3'
 fi
 python3 "$srcdir/tests/recipes/recipes.py" "$srcdir"

@@ -5,8 +5,7 @@
 standin=$builddir/tests/standin
 module=$standin/.libs/accel_device_cuda.so
 if [ ! -f "$module" ]; then
-    test_skip "$subject" 'needs a C++ compiler and shared libraries'
-    test_done
+    skip_rest 'needs a C++ compiler and shared libraries'
 fi
 umask 022
 mkdir engines && cp "$module" engines

@@ -14,8 +14,7 @@ is_long || skipped='TEST_LONG=yes runs it'
 if is_sanitized; then skipped='NVIDIA does not instrument its code'; fi
 [ -f "$builddir/src/lib/.libs/libaccelcore.a" ] || skipped='no libaccelcore.a in this build'
 if [ -n "$skipped" ]; then
-    test_skip 'the PTX of kernels gives the bits of the processor' "$skipped"
-    test_done
+    skip_rest "$skipped"
 fi
 includes="-I$srcdir/src -I$srcdir/include -I$srcdir"
 kernels='floats lists matrix norms power rules'

@@ -3,8 +3,7 @@
 # Sanitizers see into kernels that are compiled for the host: each mistake is found by the one that is for it.
 . "${srcdir:-.}/tests/testlib.sh"
 if ! is_long; then
-    test_skip 'sanitizers find mistakes in kernels' 'TEST_LONG=yes runs it'
-    test_done
+    skip_rest 'TEST_LONG=yes runs it'
 fi
 standin=$srcdir/tests/standin
 

@@ -6,8 +6,7 @@
 list=$builddir/tests/unit/test_probe
 fake=$builddir/tests/unit/.libs/fakelib.so
 if [ ! -f "$fake" ]; then
-    test_skip 'NVML' 'this build has no shared libraries'
-    test_done
+    skip_rest 'this build has no shared libraries'
 fi
 mkdir lib empty && cp "$fake" lib/libnvidia-ml.so.1
 # What a sanitizer says of the child's death is not asked here.

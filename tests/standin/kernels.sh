@@ -1,0 +1,17 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Where no C++ compiler has built test_kernels, its cases count as skipped.
+. "${srcdir:-.}/tests/testlib.sh"
+program=$builddir/tests/standin/test_kernels cases=1539
+if [ -x "$program" ]; then
+    # shellcheck disable=SC2034 # used below
+    least=$((cases * 9 / 10)) most=$((cases * 11 / 10))
+    test_expect_success 'test_kernels has about as many cases as are counted where it is not built' '
+        "$program" >out && count=$(sed -n "s/^1\.\.//p" out) && echo "$count cases" &&
+        [ "$count" -ge "$least" ] && [ "$count" -le "$most" ]'
+else
+    for number in $(seq $cases); do
+        test_skip "$number of test_kernels" 'needs a compiler for C++17'
+    done
+fi
+test_done
