@@ -299,6 +299,11 @@ take_frame (struct agent *agent, struct wire_frame *frame)
     case WIRE_LEND: take_lend (agent, frame); break;
     case WIRE_START: result = take_start (agent, frame, &fail); break;
     case WIRE_SIGNAL: take_signal (agent, (int) wire_number (frame)); break;
+    case WIRE_SIZE:
+        agent->parcel.rows = (int) wire_number (frame);
+        agent->parcel.columns = (int) wire_number (frame);
+        agent_child_resize (&agent->child, &agent->parcel);
+        break;
     case WIRE_IN: agent_child_feed (&agent->child, frame->at, frame->left); break;
     case WIRE_ACK: agent->child.unread -= wire_number (frame); break;
     case WIRE_BEAT: answer_beat (agent, frame); break;

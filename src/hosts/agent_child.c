@@ -43,11 +43,17 @@ expect_sign (struct agent_child *child, int64_t silence_ms)
     child->alive_ms = child->heard_ms + silence_ms;
 }
 
+static struct winsize
+size_of (const struct parcel *parcel)
+{
+    return (struct winsize){ .ws_row = (unsigned short) parcel->rows, .ws_col = (unsigned short) parcel->columns };
+}
+
 /* Where the head writes to a terminal, the launcher does, too: it names ranks then, and they write line by line. */
 static int
 open_terminal (const struct parcel *parcel, int ends[2])
 {
-    struct winsize size = { .ws_row = (unsigned short) parcel->rows, .ws_col = (unsigned short) parcel->columns };
+    struct winsize size = size_of (parcel);
     struct termios mode;
     char name[64];
     ends[0] = posix_openpt (O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -209,6 +215,15 @@ agent_child_kill (const struct agent_child *child, int signal)
 {
     if (child->pid && !child->has_ended)
         kill (child->pid, signal);
+}
+
+void
+agent_child_resize (const struct agent_child *child, const struct parcel *parcel)
+{
+    struct winsize size = size_of (parcel);
+    for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
+        if (child->streams[i].is_terminal && child->streams[i].fd >= 0)
+            ioctl (child->streams[i].fd, TIOCSWINSZ, &size);
 }
 
 void

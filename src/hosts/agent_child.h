@@ -57,6 +57,9 @@ bool agent_child_is_busy (struct agent_child *child, struct strbuf *out);
 /** Send @p signal to the launcher, if it still runs. */
 void agent_child_kill (const struct agent_child *child, int signal);
 
+/** The head's terminal has another size. */
+void agent_child_resize (const struct agent_child *child, const struct parcel *parcel);
+
 /** Standard input for it; @p length 0: its end. */
 void agent_child_feed (struct agent_child *child, const char *bytes, size_t length);
 

@@ -146,12 +146,29 @@ stop_self (struct head *head)
 }
 
 static void
+tell_size (struct head *head)
+{
+    parcel_find_size (&head->parcel); /* also for hosts that get the job later */
+    for (int i = 0; i < head->count; i++) {
+        struct link *link = &head->links[i];
+        if (!link->has_job || link->pipe.out < 0)
+            continue;
+        size_t begin = wire_begin (&link->pipe.to_write, WIRE_SIZE);
+        wire_put_number (&link->pipe.to_write, head->parcel.rows);
+        wire_put_number (&link->pipe.to_write, head->parcel.columns);
+        wire_end (&link->pipe.to_write, begin);
+    }
+}
+
+static void
 take_signal (struct head *head, int signal)
 {
     if (signal == SIGCHLD) {
         reap (head);
         return;
     }
+    if (signal == SIGWINCH)
+        tell_size (head);
     tell_all (head, signal, true);
     if (signal == SIGTSTP)
         stop_self (head);

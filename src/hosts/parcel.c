@@ -34,17 +34,23 @@ parcel_sends (const char *item)
     return length > 0 && item[length] == '=';
 }
 
+void
+parcel_find_size (struct parcel *parcel)
+{
+    struct winsize size;
+    bool is_known = !ioctl (parcel->is_terminal[0] ? 1 : 2, TIOCGWINSZ, &size) && size.ws_col;
+    parcel->columns = is_known ? size.ws_col : 80;
+    parcel->rows = is_known ? size.ws_row : 24;
+}
+
 static void
 describe_terminal (struct parcel *parcel)
 {
-    struct winsize size;
     struct stat out, err;
     for (int i = 0; i < 2; i++)
         parcel->is_terminal[i] = isatty (1 + i);
     parcel->is_one_file = !fstat (1, &out) && !fstat (2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-    bool is_known = !ioctl (parcel->is_terminal[0] ? 1 : 2, TIOCGWINSZ, &size) && size.ws_col;
-    parcel->columns = is_known ? size.ws_col : 80;
-    parcel->rows = is_known ? size.ws_row : 24;
+    parcel_find_size (parcel);
 }
 
 int

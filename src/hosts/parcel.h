@@ -22,6 +22,9 @@ struct parcel {
     int64_t host;        /* number of the agent's host, from 0 */
 };
 
+/** Set rows and columns to the size that the terminal has now. */
+void parcel_find_size (struct parcel *parcel);
+
 /** Describe what this process sees: the job of @p config, whose parts stay the caller's, folder, environment, terminal.
  *  @param[out] parcel  for parcel_release(), after its config has been cleared */
 int parcel_fill (struct parcel *parcel, const struct config *config, struct fail *fail);

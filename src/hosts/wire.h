@@ -31,6 +31,7 @@ enum wire_type {
     WIRE_ACK,     /* bytes of output that were passed on */
     WIRE_BEAT,    /* the head's clock, ns; the answer has the agent's, too */
     WIRE_CHECK,   /* enum check_what, and what belongs to it (check_agent.h) */
+    WIRE_SIZE,    /* rows and columns of the head's terminal; a WIRE_SIGNAL follows */
     WIRE_IN,      /* standard input of rank 0; nothing: its end */
 
     /* between launchers that were started by hand: from machine 0's ... */

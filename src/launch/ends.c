@@ -331,7 +331,10 @@ ends_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *
         reap_orphans (supervisor);
     else if (signals_end_job (signal))
         end_job (supervisor, signal, of_terminal);
-    else
+    else if (signal == SIGWINCH) {
+        relay_resize (supervisor);
+        signal_ranks (supervisor, signal, false); /* what the terminal has sent came before that */
+    } else
         signal_ranks (supervisor, signal, of_terminal);
 }
 

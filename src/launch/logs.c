@@ -96,19 +96,20 @@ capture_of (const struct job *job, const struct job_rank *rank, int which)
 
 /* Without pseudo-terminals, as in some containers, a pipe does: then programs write when their buffers are full. */
 static int
-open_ends (struct output_stream *stream, const struct output_sink *sink, int columns, int ends[2])
+open_ends (struct output_stream *stream, const struct output_sink *sink, int ends[2])
 {
-    stream->from_terminal = stream->on_terminal && terminal_open (sink->fd, columns, ends) == 0;
+    stream->from_terminal = stream->on_terminal && terminal_open (sink->fd, stream->prefix_columns, ends) == 0;
     return stream->from_terminal ? 0 : pipe2 (ends, O_CLOEXEC);
 }
 
 static int
 name_stream (const struct job *job, const struct job_rank *rank, enum capture capture, struct output_stream *stream,
-             int *columns, struct fail *fail)
+             struct fail *fail)
 {
     const struct plan *plan = job->plan;
     if (capture == CAPTURE_LABELLED)
-        stream->prefix = terminal_prefix (rank->process->rank, plan->world_size, stream->on_terminal, columns);
+        stream->prefix = terminal_prefix (rank->process->rank, plan->world_size, stream->on_terminal,
+                                          &stream->prefix_columns);
     else if (capture == CAPTURE_NAMED
              && asprintf (&stream->prefix, "[%s%d]:", plan->role, rank->process->local_rank) < 0)
         stream->prefix = NULL;
@@ -121,7 +122,7 @@ open_stream (struct job *job, struct job_rank *rank, int which, int *end, struct
     const struct plan *plan = job->plan;
     struct output_stream *stream = &rank->streams[which];
     enum capture capture = capture_of (job, rank, which);
-    int ends[2], columns = 0;
+    int ends[2];
     stream->has_tail = which == JOB_ERR;
     stream->on_terminal = capture != CAPTURE_NAMED && job->sink_of[which]->is_terminal;
     stream->keeps_returns = capture == CAPTURE_LABELLED;
@@ -129,9 +130,9 @@ open_stream (struct job *job, struct job_rank *rank, int which, int *end, struct
     stream->may_ask = rank->may_ask;
     if (capture == CAPTURE_NONE)
         return 0;
-    if (name_stream (job, rank, capture, stream, &columns, fail))
+    if (name_stream (job, rank, capture, stream, fail))
         return -1;
-    if (open_ends (stream, job->sink_of[which], columns, ends))
+    if (open_ends (stream, job->sink_of[which], ends))
         return fail_set (fail, FAIL_GENERAL, "cannot start rank %d: %s%s", rank->process->rank, strerror (errno),
                          errno == EMFILE ? "; raise the limit (ulimit -n)" : "");
     fcntl (ends[0], F_SETFL, O_NONBLOCK);

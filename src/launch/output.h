@@ -59,6 +59,7 @@ struct output_stream {
     uint64_t total; /* bytes ever */
 
     char *prefix;  /* before each line; NULL: lines are passed on unchanged */
+    int prefix_columns; /* how wide it is on a terminal */
     size_t prefix_done; /* bytes of it that have been put */
     bool after_return; /* its last byte was a carriage return */
     bool keeps_returns; /* carriage returns stay what they are, though there is a prefix */

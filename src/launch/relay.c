@@ -4,6 +4,7 @@
 
 #include "launch/relay.h"
 
+#include "launch/terminal.h"
 #include "util/clock.h"
 
 #include <stdio.h>
@@ -145,6 +146,17 @@ relay_deadline (struct supervisor *supervisor, int64_t now_ms)
             next = due;
     }
     return next;
+}
+
+void
+relay_resize (struct supervisor *supervisor)
+{
+    struct job *job = supervisor->job;
+    for (int i = 0; i < job->count * JOB_STREAMS; i++) {
+        const struct output_stream *stream = stream_of (job, i);
+        if (stream->from_terminal && stream->fd >= 0)
+            terminal_resize (stream->fd, sink_of (job, i)->fd, stream->prefix_columns);
+    }
 }
 
 /* Nothing can be added to a stream that is empty now. */

@@ -18,6 +18,9 @@ int64_t relay_deadline (struct supervisor *supervisor, int64_t now_ms);
  * ranks without files; they wait, as they would have without us. */
 void relay_balance (struct supervisor *supervisor);
 
+/** Our terminal has another size: so have those of the ranks. */
+void relay_resize (struct supervisor *supervisor);
+
 /** No process of the job lives: read what is still there.  @return whether all of it has been passed on */
 bool relay_finish (struct supervisor *supervisor);
 

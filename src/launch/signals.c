@@ -6,14 +6,14 @@
 
 #include <stddef.h>
 
-/* What users, terminals and schedulers send.  SIGWINCH is not among them: the terminals of ranks keep
- * their size (terminal.h). */
+/* What users, terminals and schedulers send. */
 static const struct {
     int signal;
     bool ends;
 } forwarded[] = {
     { SIGINT, true },   { SIGTERM, true },  { SIGHUP, true },   { SIGQUIT, true },  { SIGUSR1, false },
     { SIGUSR2, false }, { SIGCONT, false }, { SIGTSTP, false }, { SIGXCPU, false }, { SIGALRM, false },
+    { SIGWINCH, false },
     { SIGABRT, true }, /* of systemd's watchdog; abort() ends us all the same */
 };
 enum { FORWARDED_COUNT = sizeof forwarded / sizeof *forwarded };

@@ -13,22 +13,28 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 
+void
+terminal_resize (int fd, int terminal, int columns)
+{
+    struct winsize size;
+    if (ioctl (terminal, TIOCGWINSZ, &size) || size.ws_col <= columns)
+        return;
+    size.ws_col = (unsigned short) (size.ws_col - columns);
+    ioctl (fd, TIOCSWINSZ, &size);
+}
+
 /* This one only has to look like a terminal: the real one processes the output. */
 static int
 make_transparent (int fd, int terminal, int columns)
 {
     struct termios modes;
-    struct winsize size;
     if (tcgetattr (fd, &modes))
         return -1;
     modes.c_oflag &= ~(tcflag_t) OPOST;
     modes.c_lflag &= ~(tcflag_t) (ECHO | ECHONL);
     if (tcsetattr (fd, TCSANOW, &modes))
         return -1;
-    if (ioctl (terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > columns) {
-        size.ws_col = (unsigned short) (size.ws_col - columns);
-        ioctl (fd, TIOCSWINSZ, &size);
-    }
+    terminal_resize (fd, terminal, columns);
     return 0;
 }
 

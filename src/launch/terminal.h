@@ -14,6 +14,9 @@
  */
 int terminal_open (int terminal, int columns, int ends[2]);
 
+/** Give one that was opened with @p columns the new size of @p terminal. */
+void terminal_resize (int fd, int terminal, int columns);
+
 /**
  * What comes before each line of @p rank: "[3] ".  It is padded so that lines of all @p world_size ranks begin in the
  * same column.

@@ -69,6 +69,18 @@ test_expect_success 'ranks still have a terminal, as wide as what is left of the
     on_terminal "$accelerate" launch --quiet --cpu --num_processes 11 ./is_terminal && plain >got &&
     grep "^\[10\] a terminal of 75 columns" got'
 
+cat >wide <<'EOF'
+#!/bin/sh
+# Waits until its terminal has another size.
+exec 3>&1
+trap 'size=$(stty size 0<&3); [ "$size" = "24 76" ] || { echo "now $size"; exit 0; }' WINCH
+echo waits
+while :; do sleep 0.05; done
+EOF
+chmod +x wide
+test_expect_success 'a new size of the terminal reaches all ranks, less their label' '
+    on_terminal --resize 50 "waits(.|\n)*waits" "$accelerate" launch $two ./wide && plain >got && cat got &&
+    grep -x "\[0\] now 24 46" got && grep -x "\[1\] now 24 46" got'
 test_expect_success 'no label: for one rank, with --label no, with label in the file' '
     on_terminal "$accelerate" launch --quiet --cpu --num_processes 1 echo hello && printf "hello\r\n" >want &&
     cmp screen want &&

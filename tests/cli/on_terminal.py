@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Runs a command on a terminal of 80 columns and copies what is on it to standard output:
-# on_terminal.py [--type KEYS WHEN]... [--errors FILE] COMMAND...
-# KEYS are typed once the screen matches the regular expression WHEN.  With --errors, standard error is that file and
-# not the terminal.  Exits as the command does, 128+N for signal N; 99 if the command does not end.
+# on_terminal.py [--type KEYS WHEN | --resize COLUMNS WHEN]... [--errors FILE] COMMAND...
+# KEYS are typed once the screen matches the regular expression WHEN, or its width changes.  With --errors, standard
+# error is that file and not the terminal.  Exits as the command does, 128+N for signal N; 99 if the command does not end.
 
 import fcntl
 import os
@@ -20,9 +20,20 @@ import time
 DEADLINE = 300
 
 
+def resize(fd, columns):
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+
+def act(keeper, verb, argument):
+    if verb == "--resize":
+        resize(keeper, int(argument))
+    else:
+        os.write(keeper, argument.encode().decode("unicode_escape").encode())
+
+
 def start(command, errors):
     keeper, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    resize(slave, 80)
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -51,16 +62,16 @@ def watch(keeper, keys):
             errors += 1
             if errors == 2:
                 return screen
-        while keys and re.search(keys[0][1].encode(), screen):
-            os.write(keeper, keys.pop(0)[0].encode().decode("unicode_escape").encode())
+        while keys and re.search(keys[0][0].encode(), screen):
+            act(keeper, *keys.pop(0)[1:])
     return None
 
 
 def main():
     arguments, keys, errors = sys.argv[1:], [], None
     while arguments[0].startswith("--"):
-        if arguments[0] == "--type":
-            keys.append((arguments[1], arguments[2]))
+        if arguments[0] in ("--type", "--resize"):
+            keys.append((arguments[2], arguments[0], arguments[1]))
             arguments = arguments[3:]
         else:
             errors = arguments[1]

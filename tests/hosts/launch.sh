@@ -211,6 +211,18 @@ test_expect_success 'inside an allocation its hosts are used' '
         "$accelerate" launch --cpu "$meet" >out 2>err &&
     test "$(wc -l <out)" -eq 3 && grep "on host2, machine 1 of 2" out
 '
+cat >wide <<'END'
+#!/bin/sh
+exec 3>&1
+trap 'size=$(stty size 0<&3); [ "$size" = "24 76" ] || { echo "now $size"; exit 0; }' WINCH
+echo waits
+while :; do sleep 0.05; done
+END
+chmod +x wide
+test_expect_success 'a new size of the terminal reaches the ranks of all hosts' '
+    on host1 timeout $patience python3 "$srcdir/tests/cli/on_terminal.py" --resize 50 "waits(.|\n)*waits" \
+        "$accelerate" launch --cpu --hosts host1,host2 ./wide >out && [ "$(grep -c "now 24 46" out)" = 2 ]
+'
 test_expect_success 'ranks are named on a terminal' '
     on host1 script -qec "$accelerate launch --cpu --hosts host1,host2 $meet" /dev/null >out &&
     grep "^.*\[1\].*rank 1 of 2" out
