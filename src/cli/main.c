@@ -29,23 +29,6 @@ static const struct command commands[] = {
 #undef COMMAND
 };
 
-static void
-add_help (struct strbuf *out)
-{
-    int width = 0;
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if ((int) strlen (commands[i].info.name) > width)
-            width = (int) strlen (commands[i].info.name);
-    strbuf_add (out, "usage: accelerate COMMAND [options] [arguments]\n\ncommands:\n");
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        strbuf_printf (out, "  %-*s  %s\n", width, commands[i].info.name, commands[i].info.summary);
-    strbuf_add (out, "\noptions:\n"
-                     "  -h, --help     print this help; after a command: the help of that command\n"
-                     "      --help-all print the help of every command, with the options of all modes\n"
-                     "  -V, --version  print the version\n"
-                     "\nTo begin: accelerate launch --num_processes 2 PROGRAM\n");
-}
-
 /* COLUMNS, else what the terminal says, else the usual 80. */
 static int
 help_columns (void)
@@ -56,6 +39,26 @@ help_columns (void)
     if (text && parse_int64 (text, 1, INT_MAX, &columns) == PARSE_OK)
         return (int) columns;
     return ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
+}
+
+static void
+add_help (struct strbuf *out)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    int width = 0;
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if ((int) strlen (commands[i].info.name) > width)
+            width = (int) strlen (commands[i].info.name);
+    strbuf_add (&text, "usage: accelerate COMMAND [options] [arguments]\n\ncommands:\n");
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        strbuf_printf (&text, "  %-*s  %s\n", width, commands[i].info.name, commands[i].info.summary);
+    strbuf_add (&text, "\noptions:\n"
+                       "  -h, --help      print this help; after a command: the help of that command\n"
+                       "      --help-all  print the help of every command, with the options of all modes\n"
+                       "  -V, --version   print the version\n"
+                       "\nTo begin: accelerate launch --num_processes 2 PROGRAM\n");
+    out->failed |= text.failed;
+    emit_folded (text.text ? text.text : "", help_columns (), out);
 }
 
 static void

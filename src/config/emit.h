@@ -37,6 +37,9 @@ emit_completes_row (const struct option *row, enum option_command command)
  */
 unsigned emit_chosen_groups (enum option_command command, int argc, char **argv);
 
+/** Append lines of text, folded at blanks; one of the form "word  text", of a list, from the text on. */
+void emit_folded (const char *text, int columns, struct strbuf *out);
+
 /** `accelerate NAME --help`, @p columns wide; of groups that matter in some mode only, those in @p groups are shown. */
 void emit_command_help (const struct command_info *info, unsigned groups, int columns, struct strbuf *out);
 

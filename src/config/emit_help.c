@@ -203,7 +203,7 @@ add_lines (const struct page *page, const char *text)
     while (*text) {
         size_t length = strcspn (text, "\n"), column = 0, start = page->out->length;
         AUTO_FREE char *line = strndup (text, length);
-        char *gap = line ? strstr (line, "  ") : NULL;
+        char *gap = line ? strstr (line + strspn (line, " "), "  ") : NULL;
         if (!line) {
             page->out->failed = true;
             return;
@@ -219,10 +219,23 @@ add_lines (const struct page *page, const char *text)
     }
 }
 
+static size_t
+width_of (int columns)
+{
+    return columns < NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : (size_t) columns;
+}
+
+void
+emit_folded (const char *text, int columns, struct strbuf *out)
+{
+    const struct page page = { .out = out, .width = width_of (columns) };
+    add_lines (&page, text);
+}
+
 void
 emit_command_help (const struct command_info *info, unsigned groups, int columns, struct strbuf *out)
 {
-    size_t width = columns < NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : (size_t) columns;
+    size_t width = width_of (columns);
     const struct page page = { out, info->options, width, width >= 80 ? 36 : width >= 60 ? 24 : 10, groups == ~0u };
     AUTO_STRBUF struct strbuf summary = { 0 };
     strbuf_printf (&summary, "%c%s.", toupper ((unsigned char) *info->summary), info->summary + 1);

@@ -280,7 +280,7 @@ const struct option options[] = {
 
     { .key = "stdin", OPT_TEXT (input), .dflt = "0", .choices = WORDS ("0", "none"), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "RANK",
-      .help = "rank that reads standard input: 0 or none",
+      .help = "rank that reads standard input",
       .doc = "The rank that reads the launcher's standard input: 0 or none. All other ranks read /dev/null. Rank 0 may "
              "be on another host (--hosts)." },
 

@@ -15,6 +15,8 @@ test_expect_success 'alone it prints its help and exits 1' \
 test_expect_success '--help is the same with 0' '"$accelerate" --help >help && cmp help out'
 test_expect_success '-h too' '"$accelerate" -h >help && cmp help out'
 test_expect_success 'help names the commands' 'grep "^  config " out && grep "^  env " out'
+test_expect_success 'at 40 columns no word of it is broken' '
+    COLUMNS=40 "$accelerate" --help >narrow && ! grep -nE "^.{41,}" narrow && tr -s "\n " " " <narrow >one && tr -s "\n " " " <help >two && cmp one two'
 test_expect_success '--version' '"$accelerate" --version >out && grep -x "accelerate [0-9.]*" out'
 test_expect_success 'an unknown command gets the nearest name and 2' \
     'test_exit 2 "$accelerate" confg 2>error && says "unknown command '\''confg'\'' (did you mean '\''config'\''?)" "$accelerate" confg'
