@@ -248,8 +248,6 @@ end_labelled (struct output_stream *stream, struct output_sink *sink, char end)
         return false;
     sink->unfinished = NULL;
     stream->line.is_cut = stream->after_return = false;
-    stream->run = stream->last_line == sink->lines ? stream->run + 1 : 1;
-    stream->last_line = ++sink->lines;
     return true;
 }
 
@@ -309,8 +307,13 @@ show (struct output_stream *stream, struct output_sink *sink)
     if (sink->owner && sink->owner != stream)
         return false;
     sink->owner = stream;
-    if ((!draws_over (stream, sink) && !output_sink_end_foreign_line (sink, &stream->line))
-        || !show_in_its_way (stream, sink))
+    if (!draws_over (stream, sink) && !output_sink_end_foreign_line (sink, &stream->line))
+        return false;
+    if (stream->run_end != output_sink_position (sink))
+        stream->run_begin = output_sink_position (sink);
+    bool is_all = show_in_its_way (stream, sink);
+    stream->run_end = output_sink_position (sink);
+    if (!is_all)
         return false;
     sink->owner = NULL;
     return true;

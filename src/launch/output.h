@@ -67,8 +67,7 @@ struct output_stream {
     bool needs_reader; /* its writer is to notice it if nobody reads */
     bool may_ask;      /* its writer reads what a user types, or a program that may wait for a question */
     bool from_terminal; /* its writer has its own terminal, and `fd` is the other side of it */
-    uint64_t last_line; /* the number of its last whole line among those of the sink; `on_terminal` only */
-    uint64_t run;       /* how many lines up to that one are its own, with no other's between */
+    uint64_t run_begin, run_end; /* the bytes of the sink that are the last of its own, with no other's between */
     struct logfile log;
     uint64_t shown; /* how much of the file has been put into `text` */
     char *held;    /* what came after that and could not be put into the file */

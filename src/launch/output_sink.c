@@ -27,6 +27,12 @@ output_sink_init (struct output_sink *sink, int fd, const char *name, struct fai
     return 0;
 }
 
+uint64_t
+output_sink_position (const struct output_sink *sink)
+{
+    return sink->written + sink->count;
+}
+
 /* At half of it, so that ranks do not wake up for each few bytes that the reader takes. */
 bool
 output_sink_is_full (const struct output_sink *sink)

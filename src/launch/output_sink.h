@@ -36,13 +36,15 @@ struct output_sink {
     size_t first, count;
     uint64_t written;  /* bytes ever */
     uint64_t lost;     /* bytes that were put here and not written, because of `error` */
-    uint64_t lines;    /* that have ended, of streams that go to a terminal */
     const struct output_stream *owner;      /* has put a part of what must stay together; the others wait */
     const struct output_line *unfinished; /* whose end is still missing at the end of the output; NULL: none */
 };
 
 /** Allocate the buffer, so that no later lack of memory can lose a line. */
 int output_sink_init (struct output_sink *sink, int fd, const char *name, struct fail *fail);
+
+/** The number of bytes that it has ever taken. */
+uint64_t output_sink_position (const struct output_sink *sink);
 
 /** Whether it holds so much that ranks should wait. */
 bool output_sink_is_full (const struct output_sink *sink);

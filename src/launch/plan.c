@@ -176,7 +176,7 @@ set_threads (const struct draft *draft, struct strlist *env)
         threads = draft->topology->physical_cores / local;
     set_number (env, ENV_OMP_NUM_THREADS, threads > 1 ? threads : 1);
     if (threads > 1)
-        strlist_printf (&draft->plan->notes,
+        strlist_printf (&draft->plan->choices,
                         "OMP_NUM_THREADS is %d: %d cores divided among %d process%s; --num_cpu_threads_per_process "
                         "changes it",
                         threads, draft->topology->physical_cores, local, local > 1 ? "es" : "");
@@ -197,7 +197,7 @@ set_address (const struct draft *draft, struct strlist *env)
         if (any_port && !port)
             strlist_add (&plan->notes, "MASTER_PORT 0 means a free port, chosen when the job starts");
         else if (!any_port && port != PLAN_USUAL_PORT)
-            strlist_printf (&plan->notes, "port %d is in use, so MASTER_PORT is %lld", PLAN_USUAL_PORT,
+            strlist_printf (&plan->choices, "port %d is in use, so MASTER_PORT is %lld", PLAN_USUAL_PORT,
                             (long long) port);
     }
     if (draft->topology->port_taken)
@@ -570,7 +570,7 @@ fill_processes (const struct draft *draft, const struct program *program, struct
     if (*draft->topology->port_note)
         strlist_add (&plan->notes, draft->topology->port_note);
     plan->processes = calloc ((size_t) plan->local_world_size, sizeof *plan->processes);
-    if (!plan->processes || common.failed || plan->notes.failed)
+    if (!plan->processes || common.failed || plan->notes.failed || plan->choices.failed)
         return fail_nomem (fail);
     plan->process_count = plan->local_world_size;
     for (int i = 0; i < plan->process_count; i++) {
@@ -689,5 +689,6 @@ plan_release (struct plan *plan)
     free (plan->logs.base);
     free (plan->logs.run);
     strlist_release (&plan->notes);
+    strlist_release (&plan->choices);
     *plan = (struct plan){ 0 };
 }

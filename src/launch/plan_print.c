@@ -123,10 +123,12 @@ plan_print_text (const struct plan *plan, struct strbuf *out)
     }
     print_environment (plan, out);
     print_logs (plan, out);
-    if (plan->notes.count || plan->python_note)
+    if (plan->notes.count || plan->choices.count || plan->python_note)
         strbuf_add (out, "\nnotes\n");
     if (plan->python_note)
         print_note (plan->python_note, out);
+    for (size_t i = 0; i < plan->choices.count; i++)
+        print_note (plan->choices.items[i], out);
     for (size_t i = 0; i < plan->notes.count; i++)
         print_note (plan->notes.items[i], out);
 }
@@ -162,7 +164,9 @@ make_env (const struct strlist *env)
 static json_t *
 make_plan (const struct plan *plan)
 {
-    json_t *processes = json_array (), *notes = make_list (&plan->notes);
+    json_t *processes = json_array (), *notes = make_list (&plan->choices), *others = make_list (&plan->notes);
+    json_array_extend (notes, others);
+    json_decref (others);
     if (plan->python_note)
         json_array_insert_new (notes, 0, json_string (plan->python_note));
     for (int i = 0; i < plan->process_count; i++) {

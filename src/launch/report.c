@@ -17,7 +17,7 @@
 enum {
     REPORT_GROUPS = 16, /* lines about other ranks */
     REPORT_ABORTED = 3, /* lines about ranks that may have failed first */
-    NEAR_LINES = 8,     /* of others after a rank's last one, which is still easy to find then */
+    NEAR_BYTES = 640,   /* of others after a rank's last line, which is still easy to find then */
 };
 
 /* Another launcher, whose end need not be that of the program. */
@@ -102,13 +102,20 @@ add_others (const struct job *job, const char *title, struct strbuf *out)
     }
 }
 
-/* Whether the last @count lines of @rank are just above on the screen: together, with few lines after them. */
+/* Whether @lines, the last ones of @rank, are just above the report: together, with few lines after them.  In a file
+ * they may be far from what a user looks at, and over hosts the output of others comes between. */
 static bool
-is_just_above (const struct job *job, const struct job_rank *rank, size_t count)
+is_just_above (const struct job *job, const struct job_rank *rank, const struct strlist *lines)
 {
     const struct output_stream *stream = &rank->streams[JOB_ERR];
-    return count && stream->on_terminal && stream->run >= count
-           && job->sink_of[JOB_ERR]->lines - stream->last_line <= NEAR_LINES;
+    const struct output_sink *sink = job->sink_of[JOB_ERR];
+    size_t label = stream->prefix ? strlen (stream->prefix) : 0;
+    uint64_t length = 0;
+    bool is_seen = stream->on_terminal || (sink && sink->may_block && !job->plan->is_merged);
+    for (size_t i = 0; i < lines->count; i++)
+        length += label + strlen (lines->items[i]) + 1;
+    return length && is_seen && stream->run_end - stream->run_begin + 1 >= length
+           && output_sink_position (sink) - stream->run_end <= NEAR_BYTES;
 }
 
 /* What the rank has said about it: in the error file of torch's @record, and on stderr, where the same traceback is
@@ -124,11 +131,14 @@ add_words (const struct job *job, const struct job_rank *rank, struct strbuf *ou
         strlist_release (&lines); /* it is in the report already */
     if (message.length)
         strbuf_printf (out, "  its error file says: %s\n", message.text);
-    bool is_on_screen = is_just_above (job, rank, lines.count);
-    if (is_on_screen)
-        strbuf_printf (out, "  its last line%s on stderr %s above, after [%d]\n", lines.count > 1 ? "s" : "",
-                       lines.count > 1 ? "are" : "is", rank->process->rank);
-    else if (lines.count)
+    bool is_on_screen = is_just_above (job, rank, &lines);
+    if (is_on_screen) {
+        strbuf_printf (out, "  its last line%s on stderr %s above", lines.count > 1 ? "s" : "",
+                       lines.count > 1 ? "are" : "is");
+        if (rank->streams[JOB_ERR].prefix)
+            strbuf_printf (out, ", after [%d]", rank->process->rank);
+        strbuf_add_char (out, '\n');
+    } else if (lines.count)
         strbuf_printf (out, "  its last line%s on stderr:\n", lines.count > 1 ? "s" : "");
     else if (traceback.count)
         strbuf_add (out, "  the end of its traceback:\n");

@@ -116,12 +116,20 @@ cat >fails_early <<'EOF'
 #!/bin/sh
 [ $RANK = 0 ] || { echo 'Error: out of luck' >&2; echo >failed; until [ -e told ]; do sleep 0.05; done; exit 3; }
 until [ -e failed ]; do sleep 0.05; done
-for i in 1 2 3 4 5 6 7 8 9 10; do echo $i >&2; done; echo >told; exec sleep 300
+seq 1000 1200 >&2; echo >told; exec sleep 300
 EOF
 chmod +x fails fails_early
 test_expect_success 'a failure report does not repeat what is on the screen just above it' '
     test_exit 3 on_terminal "$accelerate" launch --cpu --num_processes 2 ./fails && plain >got && cat got &&
     [ "$(grep -c "out of luck" got)" = 1 ] && grep "its last lines on stderr are above, after \[1\]" got'
+test_expect_success 'nor what is in the pipe just above it, but what is in a file' '
+    { "$accelerate" launch --cpu --num_processes 2 --failure_report r.json ./fails 2>&1; echo $? >status; } | cat >got &&
+    [ "$(cat status)" = 3 ] && cat got && [ "$(grep -c "out of luck" got)" = 1 ] &&
+    grep -x "  its last lines on stderr are above" got && grep "\"stderr\":\[\"Traceback:\",\"Error: out of luck\"\]" r.json &&
+    test_exit 3 "$accelerate" launch --cpu --num_processes 2 ./fails 2>got && [ "$(grep -c "out of luck" got)" = 2 ]'
+test_expect_success 'a launch says nothing of what was chosen where nothing follows; a dry run does' '
+    env -u OMP_NUM_THREADS "$accelerate" launch --cpu true 2>err && ! [ -s err ] &&
+    if [ "$(nproc)" -gt 1 ]; then env -u OMP_NUM_THREADS "$accelerate" launch --dry_run --cpu true >plan && { grep "OMP_NUM_THREADS is" plan || grep OMP_NUM_THREADS=1 plan; }; fi'
 test_expect_success 'it does where other lines came after it, and where stderr is a file' '
     test_exit 3 on_terminal "$accelerate" launch --cpu --num_processes 2 ./fails_early && plain >got &&
     [ "$(grep -c "out of luck" got)" = 2 ] &&

@@ -166,7 +166,7 @@ test_expect_success 'the usual port taken by somebody in the way: another one' '
     { in_the_way listen 29500 || :; } && # or another job on this machine has it, which is as good
     "$accelerate" launch --cpu --num_processes 2 sh -c "echo \$MASTER_PORT" >got 2>note &&
     { kill $other || :; } && test "$(sort -u got | wc -l)" = 1 && ! grep -x 29500 got &&
-    grep "port 29500 is in use, so MASTER_PORT is $(head -n 1 got)" note'
+    ! grep "port" note'
 
 for victim in launcher supervisor; do
     test_expect_success "the $victim is killed: its port can be had" '
