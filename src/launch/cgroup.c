@@ -77,10 +77,10 @@ own_lines (void)
 static bool
 read_group (const char *controller, const char *name, char *text, size_t size)
 {
-    char group[512], path[1024];
+    char group[512], path[1024], mount[64];
     if (!cgroup_path (own_lines (), controller, group, sizeof group))
         return false;
-    const char *mount = !*controller ? MOUNT : MOUNT "/memory";
+    snprintf (mount, sizeof mount, MOUNT "/%s", controller);
     snprintf (path, sizeof path, "%s%s/%s", mount, group, name);
     if (read_text (path, text, size))
         return true;
@@ -98,4 +98,19 @@ cgroup_oom_kills (void)
     if (kills < 0 && read_group ("memory", "memory.oom_control", text, sizeof text))
         kills = cgroup_field (text, "oom_kill");
     return kills;
+}
+
+int64_t
+cgroup_free_pids (void)
+{
+    static const char *const controllers[] = { "", "pids" };
+    char most[64], now[64];
+    for (size_t i = 0; i < sizeof controllers / sizeof *controllers; i++) {
+        if (!read_group (controllers[i], "pids.max", most, sizeof most)
+            || !read_group (controllers[i], "pids.current", now, sizeof now))
+            continue;
+        int64_t left = strtoll (most, NULL, 10) - strtoll (now, NULL, 10);
+        return strncmp (most, "max", 3) ? left > 0 ? left : 0 : -1;
+    }
+    return -1;
 }

@@ -10,6 +10,9 @@
 /** @return how many processes of the group the kernel has killed because memory ran out so far; -1: unknown. */
 int64_t cgroup_oom_kills (void);
 
+/** @return how many more processes the group may have; -1: unknown, or no limit. */
+int64_t cgroup_free_pids (void);
+
 /**
  * Find the file @p name of a controller's group, from the lines of /proc/self/cgroup.
  *

@@ -146,6 +146,18 @@ open_stream (struct job *job, struct job_rank *rank, int which, int *end, struct
 }
 
 int
+logs_count_descriptors (const struct job *job)
+{
+    int count = 0;
+    for (int i = 0; i < job->count; i++)
+        for (int j = 0; j < JOB_STREAMS; j++) {
+            enum capture capture = capture_of (job, &job->ranks[i], j);
+            count += (capture != CAPTURE_NONE) + (capture == CAPTURE_NAMED && job->plan->logs.run);
+        }
+    return count;
+}
+
+int
 logs_open_streams (struct job *job, struct job_rank *rank, int ends[JOB_STREAMS], struct fail *fail)
 {
     for (int i = 0; i < JOB_STREAMS; i++)

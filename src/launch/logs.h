@@ -19,6 +19,8 @@ int logs_make_attempt (const struct plan *plan, struct fail *fail);
  * @param[out] ends  what the rank gets for stdout and stderr, -1: as ours; the caller closes them
  */
 int logs_open_streams (struct job *job, struct job_rank *rank, int ends[JOB_STREAMS], struct fail *fail);
+/** How many descriptors of ours the streams of all ranks will be. */
+int logs_count_descriptors (const struct job *job);
 void logs_close_streams (struct job_rank *rank);
 
 /** What the program of a rank has written about its own failure.

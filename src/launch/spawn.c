@@ -127,20 +127,6 @@ make_environment (struct spawn *spawn, struct fail *fail)
     return 0;
 }
 
-/* Each rank costs us a pidfd, a pipe or two and, with --tee, two files; on a terminal, a pseudo-terminal replaces a
- * pipe.  Ranks get the limit that was given to us. */
-static void
-raise_descriptor_limit (struct spawn *spawn, int ranks)
-{
-    struct rlimit limit;
-    rlim_t wanted = (rlim_t) ranks * 5 + 64;
-    if (getrlimit (RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted)
-        return;
-    spawn->descriptors = limit;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    spawn->descriptors_raised = !setrlimit (RLIMIT_NOFILE, &limit);
-}
-
 int
 spawn_init (struct spawn *spawn, struct job *job, struct fail *fail)
 {
@@ -150,8 +136,7 @@ spawn_init (struct spawn *spawn, struct job *job, struct fail *fail)
     spawn->terminal = spawn->has_input && isatty (0);
     spawn->may_ask = spawn->has_input && !fstat (0, &input)
                      && (spawn->terminal || S_ISFIFO (input.st_mode) || S_ISSOCK (input.st_mode));
-    raise_descriptor_limit (spawn, job->count);
-    if (make_environment (spawn, fail))
+    if (limits_prepare (&spawn->limits, job, fail) || make_environment (spawn, fail))
         goto error;
     spawn->null = open ("/dev/null", O_RDWR | O_CLOEXEC);
     if (spawn->null < 0) {
@@ -262,7 +247,7 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
         .group = spawn->terminal && process->local_rank == 0 ? job->keeper->group : 0,
         .launcher = spawn->launcher,
         .mask = &job->keeper->old_mask,
-        .descriptors = spawn->descriptors_raised ? &spawn->descriptors : NULL,
+        .descriptors = spawn->limits.is_raised ? &spawn->limits.given : NULL,
         .cpus = process->cpus ? cpus : NULL,
         .cpus_bytes = sizeof cpus,
     };

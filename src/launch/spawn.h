@@ -4,8 +4,8 @@
 #define LAUNCH_SPAWN_H
 
 #include "launch/job.h"
+#include "launch/limits.h"
 
-#include <sys/resource.h>
 
 /** What ranks of a job have in common; made once, then only read. */
 struct spawn {
@@ -18,8 +18,7 @@ struct spawn {
     bool has_input;     /* the first rank reads our stdin */
     bool terminal;      /* that is one: this rank is in the keeper's process group */
     bool may_ask;       /* somebody, or a program, may answer there */
-    bool descriptors_raised;
-    struct rlimit descriptors; /* the limit that was given to us */
+    struct limits limits;
     pid_t launcher;
 };
 

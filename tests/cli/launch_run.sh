@@ -276,4 +276,15 @@ test_expect_success 'who kills launchers by name does not kill the process that 
     "$accelerate" launch --cpu --num_processes 2 sh -c "[ \$RANK = 1 ] ||
         { cat /proc/\$PPID/comm && tr -d \"\\0\" </proc/\$PPID/cmdline; } >name" && cat name &&
     printf "accel-job\naccel-job" | cmp - name'
+
+limited () {
+    (ulimit -n "$1" && shift && exec "$accelerate" launch --cpu "$@")
+}
+test_expect_success 'too few open files for all ranks are an error before any starts, which says how many are needed' '
+    test_exit 1 limited 64 --num_processes 40 --failure_report r.json touch started 2>err && ! test -e started &&
+    test "$(wc -l <err)" = 1 && needed=$(sed -n "s/^accelerate: cannot start 40 ranks: the launcher needs \([0-9]*\) open files, but may have 64; .*ulimit -n \1, .*/\1/p" err) &&
+    grep "needs $needed open files" r.json && limited "$needed" --quiet --num_processes 40 true &&
+    test_exit 1 limited $((needed - 1)) --num_processes 40 true 2>err &&
+    (ulimit -Sn 64 && exec "$accelerate" launch --cpu --num_processes 40 sh -c "ulimit -n") >out && test "$(grep -cx 64 out)" = 40
+'
 test_done
