@@ -272,7 +272,7 @@ function __accelerate_flags
                 --yes\t'ask nothing; take defaults' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --label\t'whether each line begins with its rank' \
-                --stdin\t'rank that reads standard input: 0 or none' \
+                --stdin\t'rank that reads standard input' \
                 --no_progress\t'do not show the progress of long saves and loads' \
                 --failure_report\t'write a JSON report of how the job ended' \
                 --resume\t'continue from the newest complete checkpoint in this folder'
@@ -438,7 +438,7 @@ function __accelerate_flags
                 --json\t'print JSON' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --label\t'whether each line begins with its rank' \
-                --stdin\t'rank that reads standard input: 0 or none' \
+                --stdin\t'rank that reads standard input' \
                 --no_progress\t'do not show the progress of long saves and loads' \
                 --failure_report\t'write a JSON report of how the job ended' \
                 --resume\t'continue from the newest complete checkpoint in this folder'

@@ -56,8 +56,8 @@ check_processes (const struct job *job, struct fail *fail)
         return fail_set (fail, FAIL_GENERAL, "cannot start %d ranks: the control group allows %lld more processes; "
                          "raise its pids.max (docker run --pids-limit), or start fewer", job->count, (long long) left);
     if (geteuid () && !getrlimit (RLIMIT_NPROC, &limit) && limit.rlim_cur < (rlim_t) job->count + 2)
-        return fail_set (fail, FAIL_GENERAL, "cannot start %d ranks: this user may have %llu processes; raise the limit "
-                         "(ulimit -u), or start fewer", job->count, (unsigned long long) limit.rlim_cur);
+        return fail_set (fail, FAIL_GENERAL, "cannot start %d ranks: this user may have %llu processes; raise the "
+                         "limit (ulimit -u), or start fewer", job->count, (unsigned long long) limit.rlim_cur);
     return 0;
 }
 
