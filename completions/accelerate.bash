@@ -166,7 +166,7 @@ _accelerate ()
         offload_optimizer_nvme_path | offload_param_nvme_path | log_dir)
             _accelerate_files -d
             ;;
-        zero3_init_flag | zero3_save_16bit_model | fp8_enable_fsdp_float8_all_gather | fp8_pad_inner_dim | fp8_use_mxfp8_block_scaling | fsdp_offload_params | fsdp_forward_prefetch | fsdp_use_orig_params | fsdp_cpu_ram_efficient_loading | fsdp_sync_module_states | fsdp_activation_checkpointing | fsdp_activation_checkpointing_offload | megatron_lm_use_custom_fsdp | megatron_lm_no_load_optim | megatron_lm_eod_mask_loss | megatron_lm_overlap_cpu_optimizer_d2h_h2d | megatron_lm_no_save_optim | megatron_lm_optimizer_cpu_offload | megatron_lm_use_precision_aware_optimizer | megatron_lm_sequence_parallelism | megatron_lm_recompute_activations | megatron_lm_use_distributed_optimizer | megatron_lm_attention_softmax_in_fp32 | megatron_lm_calculate_per_token_loss | megatron_lm_use_rotary_position_embeddings | parallelism_config_sp_seq_length_is_variable)
+        zero3_init_flag | zero3_save_16bit_model | fp8_enable_fsdp_float8_all_gather | fp8_pad_inner_dim | fp8_use_mxfp8_block_scaling | fsdp_offload_params | fsdp_forward_prefetch | fsdp_use_orig_params | fsdp_cpu_ram_efficient_loading | fsdp_sync_module_states | fsdp_activation_checkpointing | fsdp_activation_checkpointing_offload | megatron_lm_use_custom_fsdp | megatron_lm_no_load_optim | megatron_lm_eod_mask_loss | megatron_lm_overlap_cpu_optimizer_d2h_h2d | megatron_lm_no_save_optim | megatron_lm_optimizer_cpu_offload | megatron_lm_use_precision_aware_optimizer | megatron_lm_sequence_parallelism | megatron_lm_recompute_activations | megatron_lm_use_distributed_optimizer | megatron_lm_attention_backend | megatron_lm_attention_softmax_in_fp32 | megatron_lm_calculate_per_token_loss | megatron_lm_use_rotary_position_embeddings | parallelism_config_sp_seq_length_is_variable)
             mapfile -t COMPREPLY < <(compgen -W 'true false' -- "$cur")
             ;;
         deepspeed_multinode_launcher)
@@ -216,9 +216,6 @@ _accelerate ()
             ;;
         megatron_lm_recompute_method)
             mapfile -t COMPREPLY < <(compgen -W 'uniform block' -- "$cur")
-            ;;
-        megatron_lm_attention_backend)
-            mapfile -t COMPREPLY < <(compgen -W 'flash fused unfused local auto' -- "$cur")
             ;;
         parallelism_config_cp_backend)
             mapfile -t COMPREPLY < <(compgen -W 'torch' -- "$cur")

@@ -43,7 +43,7 @@ function __accelerate_value --argument-names key current program
             printf '%s\n' none cpu nvme
         case offload_optimizer_nvme_path offload_param_nvme_path log_dir
             __fish_complete_directories "$current"
-        case zero3_init_flag zero3_save_16bit_model fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_offload_params fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_attention_softmax_in_fp32 megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_sp_seq_length_is_variable
+        case zero3_init_flag zero3_save_16bit_model fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_offload_params fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_attention_backend megatron_lm_attention_softmax_in_fp32 megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_sp_seq_length_is_variable
             printf '%s\n' true false
         case deepspeed_multinode_launcher
             printf '%s\n' pdsh standard openmpi mvapich mpich nossh slurm
@@ -77,8 +77,6 @@ function __accelerate_value --argument-names key current program
             printf '%s\n' full selective
         case megatron_lm_recompute_method
             printf '%s\n' uniform block
-        case megatron_lm_attention_backend
-            printf '%s\n' flash fused unfused local auto
         case parallelism_config_cp_backend
             printf '%s\n' torch
         case parallelism_config_cp_comm_strategy
@@ -221,7 +219,7 @@ function __accelerate_flags
                 --megatron_lm_recompute_granularity\t'what to recompute' \
                 --megatron_lm_recompute_method\t'how to choose layers to recompute' \
                 --megatron_lm_recompute_num_layers\t'number of layers to recompute' \
-                --megatron_lm_attention_backend\t'attention backend' \
+                --megatron_lm_attention_backend\t'enable the attention backend' \
                 --megatron_lm_expert_model_parallel_size\t'expert parallelism size' \
                 --megatron_lm_context_parallel_size\t'context parallelism size' \
                 --megatron_lm_attention_dropout\t'attention dropout' \
@@ -397,7 +395,7 @@ function __accelerate_flags
                 --megatron_lm_recompute_granularity\t'what to recompute' \
                 --megatron_lm_recompute_method\t'how to choose layers to recompute' \
                 --megatron_lm_recompute_num_layers\t'number of layers to recompute' \
-                --megatron_lm_attention_backend\t'attention backend' \
+                --megatron_lm_attention_backend\t'enable the attention backend' \
                 --megatron_lm_expert_model_parallel_size\t'expert parallelism size' \
                 --megatron_lm_context_parallel_size\t'context parallelism size' \
                 --megatron_lm_attention_dropout\t'attention dropout' \

@@ -28,7 +28,7 @@ _accelerate_value () {
     deepspeed_config_file|deepspeed_hostfile|mpirun_hostfile|hostfile|job_key_file|sagemaker_inputs_file|sagemaker_metrics_file|command_file|failure_report|resume) _files ;;
     offload_optimizer_device|offload_param_device) compadd -- none cpu nvme ;;
     offload_optimizer_nvme_path|offload_param_nvme_path|log_dir) _files -/ ;;
-    zero3_init_flag|zero3_save_16bit_model|fp8_enable_fsdp_float8_all_gather|fp8_pad_inner_dim|fp8_use_mxfp8_block_scaling|fsdp_offload_params|fsdp_forward_prefetch|fsdp_use_orig_params|fsdp_cpu_ram_efficient_loading|fsdp_sync_module_states|fsdp_activation_checkpointing|fsdp_activation_checkpointing_offload|megatron_lm_use_custom_fsdp|megatron_lm_no_load_optim|megatron_lm_eod_mask_loss|megatron_lm_overlap_cpu_optimizer_d2h_h2d|megatron_lm_no_save_optim|megatron_lm_optimizer_cpu_offload|megatron_lm_use_precision_aware_optimizer|megatron_lm_sequence_parallelism|megatron_lm_recompute_activations|megatron_lm_use_distributed_optimizer|megatron_lm_attention_softmax_in_fp32|megatron_lm_calculate_per_token_loss|megatron_lm_use_rotary_position_embeddings|parallelism_config_sp_seq_length_is_variable) compadd -- true false ;;
+    zero3_init_flag|zero3_save_16bit_model|fp8_enable_fsdp_float8_all_gather|fp8_pad_inner_dim|fp8_use_mxfp8_block_scaling|fsdp_offload_params|fsdp_forward_prefetch|fsdp_use_orig_params|fsdp_cpu_ram_efficient_loading|fsdp_sync_module_states|fsdp_activation_checkpointing|fsdp_activation_checkpointing_offload|megatron_lm_use_custom_fsdp|megatron_lm_no_load_optim|megatron_lm_eod_mask_loss|megatron_lm_overlap_cpu_optimizer_d2h_h2d|megatron_lm_no_save_optim|megatron_lm_optimizer_cpu_offload|megatron_lm_use_precision_aware_optimizer|megatron_lm_sequence_parallelism|megatron_lm_recompute_activations|megatron_lm_use_distributed_optimizer|megatron_lm_attention_backend|megatron_lm_attention_softmax_in_fp32|megatron_lm_calculate_per_token_loss|megatron_lm_use_rotary_position_embeddings|parallelism_config_sp_seq_length_is_variable) compadd -- true false ;;
     deepspeed_multinode_launcher) compadd -- pdsh standard openmpi mvapich mpich nossh slurm ;;
     library_name) compadd -- timm transformers ;;
     dtypes) compadd -- float32 float16 int8 int4 ;;
@@ -45,7 +45,6 @@ _accelerate_value () {
     mpi|label) compadd -- auto yes no ;;
     megatron_lm_recompute_granularity) compadd -- full selective ;;
     megatron_lm_recompute_method) compadd -- uniform block ;;
-    megatron_lm_attention_backend) compadd -- flash fused unfused local auto ;;
     parallelism_config_cp_backend) compadd -- torch ;;
     parallelism_config_cp_comm_strategy) compadd -- allgather alltoall ;;
     parallelism_config_sp_backend) compadd -- deepspeed ;;
@@ -176,7 +175,7 @@ _accelerate () {
             '--megatron_lm_recompute_granularity:what to recompute'
             '--megatron_lm_recompute_method:how to choose layers to recompute'
             '--megatron_lm_recompute_num_layers:number of layers to recompute'
-            '--megatron_lm_attention_backend:attention backend'
+            '--megatron_lm_attention_backend:enable the attention backend'
             '--megatron_lm_expert_model_parallel_size:expert parallelism size'
             '--megatron_lm_context_parallel_size:context parallelism size'
             '--megatron_lm_attention_dropout:attention dropout'
@@ -368,7 +367,7 @@ _accelerate () {
             '--megatron_lm_recompute_granularity:what to recompute'
             '--megatron_lm_recompute_method:how to choose layers to recompute'
             '--megatron_lm_recompute_num_layers:number of layers to recompute'
-            '--megatron_lm_attention_backend:attention backend'
+            '--megatron_lm_attention_backend:enable the attention backend'
             '--megatron_lm_expert_model_parallel_size:expert parallelism size'
             '--megatron_lm_context_parallel_size:context parallelism size'
             '--megatron_lm_attention_dropout:attention dropout'

@@ -128,12 +128,13 @@
       .help = "number of layers to recompute",
       .doc = "The number of layers to recompute." },
 
-    { .key = "megatron_lm_attention_backend", OPT_TEXT (megatron_lm_attention_backend),
+    { .key = "megatron_lm_attention_backend", OPT_TRUTH (megatron_lm_attention_backend),
       .section = "megatron_lm_config", .group = GROUP_MEGATRON, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE, .env = "MEGATRON_LM_ATTENTION_BACKEND", .spelling = SPELL_PLAIN, .paths = T,
-      .when = when_megatron_lm, .words = WORDS ("flash", "fused", "unfused", "local", "auto"), .metavar = "WORD",
-      .help = "attention backend",
-      .doc = "The backend that computes attention." },
+      .when = when_megatron_lm, .metavar = "true|false",
+      .help = "enable the attention backend",
+      .doc = "Enable Megatron-LM's attention backend. Hugging Face Accelerate reads a truth value here, not the name of "
+             "a backend." },
 
     { .key = "megatron_lm_expert_model_parallel_size", OPT_INT (megatron_lm_expert_model_parallel_size, 1, 1000000),
       .section = "megatron_lm_config", .group = GROUP_MEGATRON, .commands = COMMAND_LAUNCH,

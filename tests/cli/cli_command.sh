@@ -93,6 +93,9 @@ test_expect_success '... and says which values there are, and what is a flag' '
     row num_machines | grep "\"flag\": true" && row compute_environment | grep "\"flag\": false" &&
     for word in no fp16 bf16 fp8; do row mixed_precision | grep "^ *\"$word\"" || return 1; done &&
     ! row main_process_ip | grep -e choices -e max'
+test_expect_success '... and has each option and key of Accelerate, of the same kind' '
+    { ! command -v python3 >/dev/null ||
+      python3 "$srcdir/tests/golden/options_compare.py" table "$srcdir/tests/golden/options.json"; }'
 test_expect_success 'help has each option once, titles only where there are options, defaults, and no values of flags' '
     for command in launch config env test to-fsdp2; do
         "$accelerate" $command --help-all >out && sed -n "s/^ *\(-.,\)\{0,1\} *--\([a-z0-9_-]*\).*/\2/p" out | sort >keys &&

@@ -112,7 +112,7 @@ MEGATRON = [
     ("decoder_last_pipeline_num_layers", ["3"]), ("pp_degree", ["4"]), ("num_micro_batches", ["8"]),
     ("sequence_parallelism", ["true"]), ("recompute_activations", ["False"]), ("use_distributed_optimizer", ["true"]),
     ("gradient_clipping", ["0.5", "2", "1e-7"]), ("recompute_granularity", ["full"]), ("recompute_method", ["block"]),
-    ("recompute_num_layers", ["2"]), ("attention_backend", ["flash"]), ("expert_model_parallel_size", ["2"]),
+    ("recompute_num_layers", ["2"]), ("attention_backend", ["true"]), ("expert_model_parallel_size", ["2"]),
     ("context_parallel_size", ["2"]), ("attention_dropout", ["0.1", "0"]), ("hidden_dropout", ["1e5"]),
     ("attention_softmax_in_fp32", ["true"]), ("expert_tensor_parallel_size", ["1"]),
     ("calculate_per_token_loss", ["true"]), ("use_rotary_position_embeddings", ["false"]),
