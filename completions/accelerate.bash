@@ -59,17 +59,22 @@ _accelerate ()
         command=${COMP_WORDS[0]##*accelerate-} at=1
         ;;
     *)
-        if ((COMP_CWORD == 1)); then
-            mapfile -t COMPREPLY < <(compgen -W 'config env estimate-memory inspect launch merge-weights test to-fsdp2 tpu-config --help --help-all --version' -- "$cur")
+        if ((COMP_CWORD == 1)) || [[ $command == help ]]; then
+            mapfile -t COMPREPLY < <(compgen -W 'completion config env estimate-memory inspect launch merge-weights test to-fsdp2 tpu-config --help --help-all --version' -- "$cur")
             return
         fi
         ;;
     esac
     case $command in
+    completion)
+        options='--help --help_all'
+        valued=''
+        words='bash zsh fish'
+        ;;
     config)
         options='--config_file --compute_environment --distributed_type --num_machines --machine_rank --main_process_ip --main_process_port --debug --cpu --use_cpu --multi_gpu --dynamo_backend --dynamo_mode --dynamo_use_fullgraph --dynamo_use_dynamic --dynamo_use_regional_compilation --gpu_ids --num_processes --mixed_precision --deepspeed_config_file --zero_stage --offload_optimizer_device --offload_param_device --offload_optimizer_nvme_path --offload_param_nvme_path --gradient_accumulation_steps --gradient_clipping --zero3_init_flag --zero3_save_16bit_model --deepspeed_hostfile --deepspeed_exclusion_filter --deepspeed_inclusion_filter --deepspeed_multinode_launcher --deepspeed_moe_layer_cls_names --same_network --rdzv_backend --mpirun_hostfile --bind-to --fp8_backend --fp8_use_autocast_during_eval --fp8_margin --fp8_interval --fp8_format --fp8_amax_history_len --fp8_amax_compute_algo --fp8_override_linear_precision --fp8_opt_level --fp8_enable_fsdp_float8_all_gather --fp8_pad_inner_dim --fp8_use_mxfp8_block_scaling --fsdp_version --fsdp_offload_params --fsdp_min_num_params --fsdp_sharding_strategy --fsdp_reshard_after_forward --fsdp_auto_wrap_policy --fsdp_transformer_layer_cls_to_wrap --fsdp_backward_prefetch --fsdp_state_dict_type --fsdp_forward_prefetch --fsdp_use_orig_params --fsdp_cpu_ram_efficient_loading --fsdp_sync_module_states --fsdp_activation_checkpointing --fsdp_activation_checkpointing_offload --fsdp_ignored_modules --hosts --hostfile --starter --mpi --interface --host_timeout --job_key_file --megatron_lm_tp_degree --megatron_lm_use_custom_fsdp --megatron_lm_no_load_optim --megatron_lm_eod_mask_loss --megatron_lm_overlap_cpu_optimizer_d2h_h2d --megatron_lm_no_save_optim --megatron_lm_optimizer_cpu_offload --megatron_lm_use_precision_aware_optimizer --megatron_lm_decoder_last_pipeline_num_layers --megatron_lm_pp_degree --megatron_lm_num_micro_batches --megatron_lm_sequence_parallelism --megatron_lm_recompute_activations --megatron_lm_use_distributed_optimizer --megatron_lm_gradient_clipping --megatron_lm_recompute_granularity --megatron_lm_recompute_method --megatron_lm_recompute_num_layers --megatron_lm_attention_backend --megatron_lm_expert_model_parallel_size --megatron_lm_context_parallel_size --megatron_lm_attention_dropout --megatron_lm_hidden_dropout --megatron_lm_attention_softmax_in_fp32 --megatron_lm_expert_tensor_parallel_size --megatron_lm_calculate_per_token_loss --megatron_lm_use_rotary_position_embeddings --tpu --enable_cpu_affinity --use_deepspeed --use_fsdp --use_megatron_lm --use_parallelism_config --parallelism_config_dp_replicate_size --parallelism_config_dp_shard_size --parallelism_config_tp_size --parallelism_config_cp_size --parallelism_config_cp_backend --parallelism_config_cp_comm_strategy --parallelism_config_sp_size --parallelism_config_sp_backend --parallelism_config_sp_seq_length --parallelism_config_sp_seq_length_is_variable --parallelism_config_sp_attn_implementation --ec2_instance_type --iam_role_name --image_uri --profile --region --base_job_name --pytorch_version --transformers_version --py_version --sagemaker_inputs_file --sagemaker_metrics_file --tpu_use_cluster --tpu_use_sudo --main_training_function --downcast_bf16 --tpu_name --tpu_zone --command_file --commands --tpu_vm --tpu_env --json --yes --grace --label --stdin --no_progress --failure_report --resume --help --help_all'
         valued='config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace label stdin failure_report resume'
-        words='default update show schema lint'
+        words='default update show schema lint get set'
         ;;
     env)
         options='--config_file --json --help --help_all'
@@ -121,7 +126,11 @@ _accelerate ()
         if [[ ${COMP_WORDS[i]} != -* ]]; then
             [[ ${COMP_WORDS[i]} == = ]] && { ((i++)); continue; }
             # options of config may come before or after its word
-            [[ $command == config && ${COMP_WORDS[i]} != lint ]] && { words=''; continue; }
+            if [[ $command == config && ${COMP_WORDS[i]} != lint ]]; then
+                words=''
+                [[ ${COMP_WORDS[i]} == [gs]et ]] && words=${options//--/}
+                continue
+            fi
             [[ $command == config ]] && { _accelerate_configs; return; }
             [[ $command == launch ]] || continue
             _accelerate_files -f
@@ -236,9 +245,9 @@ _accelerate ()
     elif [[ $cur == -* ]]; then
         [[ $cur == --*-* ]] && options=${options//_/-}
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
-    elif [[ $command == launch ]]; then
+    elif [[ $command == launch && " ${COMP_WORDS[*]} " != *" "@(-m|--module)" "* ]]; then
         _accelerate_programs
-    elif [[ $words == @files ]]; then
+    elif [[ $command == launch || $words == @files ]]; then
         _accelerate_files -f
     else
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")

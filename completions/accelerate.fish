@@ -92,6 +92,9 @@ end
 
 function __accelerate_valued
     switch $argv[1]
+        case completion
+            string split ' ' ''
+            return 0
         case config
             string split ' ' 'config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace label stdin failure_report resume'
             return 0
@@ -126,6 +129,8 @@ end
 
 function __accelerate_flags
     switch $argv[1]
+        case completion
+            printf '%s\n'
         case config
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \
@@ -481,8 +486,10 @@ end
 
 function __accelerate_free
     switch $argv[1]
+        case completion
+            string split ' ' 'bash zsh fish'
         case config
-            string split ' ' 'default update show schema lint'
+            string split ' ' 'default update show schema lint get set'
         case estimate-memory
             string split ' ' '@files'
         case inspect
@@ -501,7 +508,7 @@ function __accelerate_state
     if test -n "$command"
         set program (string replace -r -- "-$command\$" '' $program)
         set -e words[1]
-    else if test (count $words) -lt 2
+    else if test (count $words) -lt 2 -o "$words[2]" = help
         echo command
         return
     else
@@ -518,6 +525,7 @@ function __accelerate_state
             set key
         else if string match -qv -- '-*' $word; and test $command = config -a $word != lint
             set free none # options of config may come before or after its word
+            contains -- $word get set; and set free keys
         else if not string match -q -- '-*' $word
             switch $command
                 case config
@@ -539,6 +547,8 @@ function __accelerate_state
         contains -- $key $valued; and printf '%s\n' value $key "$parts[2]" $parts[1]= $program
     else if string match -q -- '-*' $current
         printf '%s\n' flags $command "$current"
+    else if test $command = launch; and string match -qr -- '^(-m|--module)$' $words
+        echo after
     else
         printf '%s\n' $free $command "$current"
     end
@@ -563,6 +573,7 @@ function __accelerate_words
     switch "$state[1]"
         case command
             printf '%s\n' --help\t'print help' --help-all\t'print help with all options' --version\t'print the version'
+            printf '%s\n' completion\t'print the completion script for a shell'
             printf '%s\n' config\t'answer questions and write the configuration file'
             printf '%s\n' env\t'show details of this installation and this machine'
             printf '%s\n' estimate-memory\t'estimate the memory that a model needs'
@@ -584,6 +595,8 @@ function __accelerate_words
             else
                 __accelerate_flags $state[2]
             end
+        case keys
+            __accelerate_flags config | string replace -- -- ''
         case free
             if test $state[2] != launch
                 string match -v @files (__accelerate_free $state[2])

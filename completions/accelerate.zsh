@@ -61,8 +61,9 @@ _accelerate () {
     if [[ ${program:t} == accelerate-* ]]; then
         command=${${program:t}#accelerate-}
         program=${program%-$command}
-    elif (( CURRENT == 2 )); then
+    elif (( CURRENT == 2 )) || [[ $words[2] == help ]]; then
         flags=(
+            'completion:print the completion script for a shell'
             'config:answer questions and write the configuration file'
             'env:show details of this installation and this machine'
             'estimate-memory:estimate the memory that a model needs'
@@ -82,6 +83,12 @@ _accelerate () {
         command=$words[2] at=3
     fi
     case $command in
+    completion)
+        flags=(
+        )
+        valued=()
+        free=(bash zsh fish)
+        ;;
     config)
         flags=(
             '--config_file:configuration file (instead of the default one)'
@@ -232,7 +239,7 @@ _accelerate () {
             '--resume:continue from the newest complete checkpoint in this folder'
         )
         valued=(config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace label stdin failure_report resume)
-        free=(default update show schema lint)
+        free=(default update show schema lint get set)
         ;;
     env)
         flags=(
@@ -475,7 +482,11 @@ _accelerate () {
         name=${${words[i]//-/_}#__}
         if [[ $words[i] != -* ]]; then
             # options of config may come before or after its word
-            [[ $command == config && $words[i] != lint ]] && { free=(); continue }
+            if [[ $command == config && $words[i] != lint ]]; then
+                free=()
+                [[ $words[i] == (get|set) ]] && free=(${${flags%%:*}#--})
+                continue
+            fi
             [[ $command == config ]] && { _accelerate_value $program config_file; return }
             [[ $command != launch ]] && continue
             shift $(( i - 1 )) words
@@ -501,7 +512,7 @@ _accelerate () {
     elif [[ $command == launch ]]; then
         local found=1
         _files && found=0
-        [[ -n $PREFIX && $PREFIX != */* ]] && _command_names -e && found=0
+        [[ -n $PREFIX && $PREFIX != */* ]] && (( ! $words[(I)(-m|--module)] )) && _command_names -e && found=0
         return found
     elif [[ $free == @files ]]; then
         _files
@@ -510,4 +521,9 @@ _accelerate () {
     fi
 }
 
-_accelerate "$@"
+# Found in fpath, this file is the function; it may also be sourced.
+if [[ $funcstack[1] == _accelerate ]]; then
+    _accelerate "$@"
+else
+    compdef _accelerate accelerate accelerate-launch accelerate-config accelerate-estimate-memory accelerate-merge-weights
+fi

@@ -128,33 +128,61 @@ run_questions (struct config *config, const char *path, struct fail *fail)
     return result;
 }
 
+static int
+run_lint (struct config *config, const char *path, struct fail *fail)
+{
+    (void) path;
+    return config_files_lint (config->arguments.items, (int) config->arguments.count, fail);
+}
+
 static const struct {
     const char *word;
+    const char *usage; /* of its arguments, NULL: it has none */
+    size_t most;       /* arguments */
+    const char *synonyms; /* words for which it is suggested */
     int (*run) (struct config *config, const char *path, struct fail *fail);
 } words[] = {
-    { "default", run_default },
-    { "update", config_files_update },
-    { "show", config_files_show },
-    { "schema", config_files_schema },
+    { "default", NULL, 0, " create init new ", run_default },
+    { "update", NULL, 0, " upgrade migrate convert ", config_files_update },
+    { "show", NULL, 0, " print list ls cat view display dump ", config_files_show },
+    { "schema", NULL, 0, "", config_files_schema },
+    { "lint", "FILE...", SIZE_MAX, " validate check verify test ", run_lint },
+    { "get", "KEY", 1, " read ", config_files_get },
+    { "set", "KEY VALUE", SIZE_MAX, " write change add put ", config_files_set },
 };
+
+static int
+refuse_word (const char *word, struct fail *fail)
+{
+    struct suggest suggest = { .wanted = word };
+    char space[80], spaced[40];
+    snprintf (spaced, sizeof spaced, " %s ", word);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        suggest_consider (&suggest, words[i].word);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr (words[i].synonyms, spaced))
+            suggest.best = words[i].word;
+    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'; expected default, update, show, schema, lint, get or "
+                     "set%s", word, suggest_text (&suggest, "", space, sizeof space));
+}
 
 static int
 run (struct config *config, const char *path, struct fail *fail)
 {
-    struct suggest suggest = { .wanted = config->program };
+    size_t i = 0, count = config->arguments.count;
     if (config->settings.json && (!config->program || strcmp (config->program, "show") != 0))
         return fail_set (fail, FAIL_USAGE, "--json needs show; a file whose name ends in .json is written as JSON");
     if (!config->program)
         return run_questions (config, path, fail);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (!strcmp (words[i].word, config->program))
-            return words[i].run (config, path, fail);
-        suggest_consider (&suggest, words[i].word);
-    }
-    suggest_consider (&suggest, "lint");
-    char space[80];
-    return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'; expected default, update, show, schema or lint%s",
-                     config->program, suggest_text (&suggest, "", space, sizeof space));
+    while (i < sizeof words / sizeof *words && strcmp (words[i].word, config->program) != 0)
+        i++;
+    if (i == sizeof words / sizeof *words)
+        return refuse_word (config->program, fail);
+    if (count > words[i].most)
+        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config->arguments.items[words[i].most]);
+    if (!count && words[i].usage && words[i].run != run_lint)
+        return fail_set (fail, FAIL_USAGE, "no key given: accelerate config %s %s", words[i].word, words[i].usage);
+    return words[i].run (config, path, fail);
 }
 
 int

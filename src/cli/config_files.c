@@ -44,9 +44,8 @@ config_files_update (struct config *config, const char *path, struct fail *fail)
 }
 
 int
-config_files_show (struct config *config, const char *path, struct fail *fail)
+config_files_load (struct config *config, const char *path, struct fail *fail)
 {
-    AUTO_STRBUF struct strbuf out = { 0 };
     if (!access (path, F_OK)) {
         config->file = strdup (path);
         if (!config->file)
@@ -56,7 +55,14 @@ config_files_show (struct config *config, const char *path, struct fail *fail)
     } else if (config->settings.config_file)
         return config_read_file (config, path, fail); /* says why it cannot be read */
     config_load_environment (config);
-    if (config_resolve (config, fail))
+    return config_resolve (config, fail);
+}
+
+int
+config_files_show (struct config *config, const char *path, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf out = { 0 };
+    if (config_files_load (config, path, fail))
         return -1;
     (config->settings.json ? explain_json : explain_text) (config, true, &out);
     if (out.failed)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate config update, show and lint: what can be done with a configuration file without asking. */
+/* accelerate config update, show, lint, get and set: what can be done with a configuration file without asking. */
 #ifndef CLI_CONFIG_FILES_H
 #define CLI_CONFIG_FILES_H
 
@@ -10,6 +10,15 @@ int config_files_update (struct config *config, const char *path, struct fail *f
 
 /** Print each key's effective value, and where it comes from: @p path where it exists, variables, defaults. */
 int config_files_show (struct config *config, const char *path, struct fail *fail);
+
+/** Read @p path where it exists, or must, and the environment: the settings in effect.  @return 0 or -1 */
+int config_files_load (struct config *config, const char *path, struct fail *fail);
+
+/** Print the value of the key that config->arguments names.  @return 0; 1: it has none; -1 with @p fail */
+int config_files_get (struct config *config, const char *path, struct fail *fail);
+
+/** Change the file: config->arguments are keys and values by turns.  Nothing is written if launch would refuse it. */
+int config_files_set (struct config *config, const char *path, struct fail *fail);
 
 /** Print what is wrong with each of the files, a line each.  @return 0: nothing, 1: something, -1 with @p fail */
 int config_files_lint (char **files, int count, struct fail *fail);

@@ -50,7 +50,7 @@ find_unknown_words (const struct config *config, struct strlist *problems)
             continue;
         const char *text = *(char *const *) option_field_const (row, &config->settings);
         if (text && !is_known_word (row, text)) {
-            option_refuse_word (row->words, text, &why);
+            option_refuse_word (row, row->words, text, &why);
             strlist_printf (problems, "%s:%d: %s: %s", config->file, config->origins[i].line, row->key, why.text);
         }
     }

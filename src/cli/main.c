@@ -86,6 +86,20 @@ static const struct {
     void (*emit) (const struct command_info *const *commands, size_t count, struct strbuf *out);
 } completions[] = { { "bash", emit_bash }, { "fish", emit_fish }, { "zsh", emit_zsh } };
 
+bool
+command_completion (const char *shell, struct strbuf *out)
+{
+    const struct command_info *infos[COMMAND_COUNT];
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        infos[i] = &commands[i].info;
+    for (size_t i = 0; i < sizeof completions / sizeof *completions; i++)
+        if (!strcmp (shell, completions[i].shell)) {
+            completions[i].emit (infos, COMMAND_COUNT, out);
+            return true;
+        }
+    return false;
+}
+
 /* Hidden: the forms from which `make regen` makes the manual and the completion, and what completion asks for. */
 static int
 emit (const char *form, struct strbuf *out, struct fail *fail)
@@ -98,11 +112,8 @@ emit (const char *form, struct strbuf *out, struct fail *fail)
             return 0;
         }
     }
-    for (size_t i = 0; i < sizeof completions / sizeof *completions; i++)
-        if (!strcmp (form, completions[i].shell)) {
-            completions[i].emit (infos, COMMAND_COUNT, out);
-            return 0;
-        }
+    if (command_completion (form, out))
+        return 0;
     if (!strcmp (form, "man-keys"))
         emit_man_keys (out);
     else if (!strcmp (form, "man-environment"))
@@ -123,42 +134,51 @@ emit (const char *form, struct strbuf *out, struct fail *fail)
     return 0;
 }
 
-static const char *
-command_with_option (const char *word)
+/* The option's command: the one that follows (accelerate --json env), else launch, which has most of them and is most
+ * likely meant. */
+static const struct command *
+command_with_option (const char *word, int argc, char **argv)
 {
     char name[64];
     snprintf (name, sizeof name, "%.*s", (int) strcspn (word, "="), word);
     const struct option *row = option_find (name);
-    static const char *const first = "launch"; /* most of them, and what is most likely meant */
-    for (int pass = 0; row && pass < 2; pass++)
-        for (int i = 0; i < COMMAND_COUNT; i++)
-            if ((pass || !strcmp (commands[i].info.name, first)) && emit_has_row (row, commands[i].info.options))
-                return commands[i].info.name;
-    return NULL;
+    const struct command *found = NULL;
+    for (int i = 0; row && i < COMMAND_COUNT; i++) {
+        if (!emit_has_row (row, commands[i].info.options))
+            continue;
+        if (!found || !strcmp (commands[i].info.name, "launch"))
+            found = &commands[i];
+        for (int j = 0; j < argc; j++)
+            if (!strcmp (argv[j], commands[i].info.name))
+                return &commands[i];
+    }
+    return found;
 }
 
 #define AFTER_COMMAND "; options follow a command, as in accelerate launch [options] PROGRAM"
 
 /* Advice about an option of another launcher; -np and -n2 are known habits, too. */
 static const char *
-find_advice (const char *name)
+find_advice (const char *name, const char *next, char space[HABIT_LENGTH])
 {
-    size_t dashes = strspn (name, "-");
-    return habit_advice (COMMAND_LAUNCH, name + dashes, strcspn (name + dashes, dashes > 1 ? "=" : "=0123456789"));
+    size_t dashes = strspn (name, "-"), length = strcspn (name + dashes, dashes > 1 ? "=" : "=0123456789");
+    const char *rest = name + dashes + length;
+    return habit_advice (COMMAND_LAUNCH, name + dashes, length, *rest ? rest + (*rest == '=') : next, space);
 }
 
 static int
-refuse_option (const char *name, struct fail *fail)
+refuse_option (int argc, char **argv, struct fail *fail)
 {
+    const char *name = argv[0];
     struct suggest suggest = { .wanted = name };
-    const char *command = command_with_option (name + strspn (name, "-"));
-    char space[80];
-    const char *advice = find_advice (name);
+    const struct command *command = command_with_option (name + strspn (name, "-"), argc, argv);
+    char space[80], habit[HABIT_LENGTH];
+    const char *advice = find_advice (name, argc > 1 && *argv[1] != '-' ? argv[1] : NULL, habit);
     suggest_consider (&suggest, "--help");
     suggest_consider (&suggest, "--help-all");
     suggest_consider (&suggest, "--version");
     if (command)
-        return fail_set (fail, FAIL_USAGE, "options go after the command: accelerate %s %s", command, name);
+        return fail_set (fail, FAIL_USAGE, "options go after the command: accelerate %s %s", command->info.name, name);
     if (advice)
         return fail_set (fail, FAIL_USAGE, "unknown option '%s': %s%s", name, advice,
                          strncmp (advice, "use ", 4) ? "" : AFTER_COMMAND);
@@ -175,15 +195,45 @@ looks_like_program (const char *name)
     return strchr (name, '/') || !access (name, F_OK) || (length > 3 && !strcmp (name + length - 3, ".py"));
 }
 
+/* What other programs call it, between blanks. */
+static const char *const synonyms[COMMAND_COUNT] = {
+    [COMMAND_INDEX_CONFIG] = " setup init ",
+    [COMMAND_INDEX_ENV] = " info doctor status report ",
+    [COMMAND_INDEX_INSPECT] = " show ls dump ",
+    [COMMAND_INDEX_LAUNCH] = " run start exec train mpirun mpiexec srun torchrun ",
+    [COMMAND_INDEX_MERGE_WEIGHTS] = " consolidate ",
+    [COMMAND_INDEX_TEST] = " check selftest self-test ",
+    [COMMAND_INDEX_TO_FSDP2] = " fsdp2 ",
+};
+
+/* The command that @p name begins, continues (configure) or means, or NULL. */
+static const char *
+find_related (const char *name)
+{
+    char spaced[40];
+    size_t length = strlen (name);
+    snprintf (spaced, sizeof spaced, " %s ", name);
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        size_t whole = strlen (commands[i].info.name);
+        if ((length > 2 && !strncmp (commands[i].info.name, name, length < whole ? length : whole))
+            || (synonyms[i] && strstr (synonyms[i], spaced)))
+            return commands[i].info.name;
+    }
+    return NULL;
+}
+
 static int
 refuse_command (const char *name, struct fail *fail)
 {
     struct suggest suggest = { .wanted = name };
+    const char *related = find_related (name);
     char space[80];
     for (int i = 0; i < COMMAND_COUNT; i++)
         suggest_consider (&suggest, commands[i].info.name);
     suggest_consider (&suggest, "--version");
     suggest_consider (&suggest, "help");
+    if (related && !looks_like_program (name))
+        suggest.best = related;
     if (!suggest.best && looks_like_program (name))
         return fail_set (fail, FAIL_USAGE, "unknown command '%s'; to start a program: accelerate launch %s", name,
                          name);
@@ -192,13 +242,13 @@ refuse_command (const char *name, struct fail *fail)
 }
 
 static const struct command *
-find_command (const char *name, struct fail *fail)
+find_command (const char *name, int argc, char **argv, struct fail *fail)
 {
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (!strcmp (commands[i].info.name, name))
             return &commands[i];
     if (*name == '-')
-        refuse_option (name, fail);
+        refuse_option (argc + 1, argv - 1, fail);
     else
         refuse_command (name, fail);
     return NULL;
@@ -218,7 +268,7 @@ name_of_alias (const char *program)
 static int
 run_command (const char *name, int argc, char **argv, bool is_help, struct strbuf *out, struct fail *fail)
 {
-    const struct command *command = find_command (name, fail);
+    const struct command *command = find_command (name, argc, argv, fail);
     if (!command)
         return -1;
     enum argv_item help = argv_wants_help (command->info.options, argc, argv);

@@ -67,7 +67,7 @@ static const char head[] =
     "        command=${COMP_WORDS[0]##*accelerate-} at=1\n"
     "        ;;\n"
     "    *)\n"
-    "        if ((COMP_CWORD == 1)); then\n"
+    "        if ((COMP_CWORD == 1)) || [[ $command == help ]]; then\n"
     "            mapfile -t COMPREPLY < <(compgen -W '";
 
 static const char middle[] =
@@ -81,7 +81,11 @@ static const char middle[] =
     "        if [[ ${COMP_WORDS[i]} != -* ]]; then\n"
     "            [[ ${COMP_WORDS[i]} == = ]] && { ((i++)); continue; }\n"
     "            # options of config may come before or after its word\n"
-    "            [[ $command == config && ${COMP_WORDS[i]} != lint ]] && { words=''; continue; }\n"
+    "            if [[ $command == config && ${COMP_WORDS[i]} != lint ]]; then\n"
+    "                words=''\n"
+    "                [[ ${COMP_WORDS[i]} == [gs]et ]] && words=${options//--/}\n"
+    "                continue\n"
+    "            fi\n"
     "            [[ $command == config ]] && { _accelerate_configs; return; }\n"
     "            [[ $command == launch ]] || continue\n"
     "            _accelerate_files -f\n"
@@ -99,9 +103,9 @@ static const char tail[] =
     "    elif [[ $cur == -* ]]; then\n"
     "        [[ $cur == --*-* ]] && options=${options//_/-}\n"
     "        mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$cur\")\n"
-    "    elif [[ $command == launch ]]; then\n"
+    "    elif [[ $command == launch && \" ${COMP_WORDS[*]} \" != *\" \"@(-m|--module)\" \"* ]]; then\n"
     "        _accelerate_programs\n"
-    "    elif [[ $words == @files ]]; then\n"
+    "    elif [[ $command == launch || $words == @files ]]; then\n"
     "        _accelerate_files -f\n"
     "    else\n"
     "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"

@@ -38,7 +38,7 @@ static const char after_values[] =
     "    if [[ ${program:t} == accelerate-* ]]; then\n"
     "        command=${${program:t}#accelerate-}\n"
     "        program=${program%-$command}\n"
-    "    elif (( CURRENT == 2 )); then\n"
+    "    elif (( CURRENT == 2 )) || [[ $words[2] == help ]]; then\n"
     "        flags=(\n";
 
 static const char before_commands[] =
@@ -62,7 +62,11 @@ static const char tail[] =
     "        name=${${words[i]//-/_}#__}\n"
     "        if [[ $words[i] != -* ]]; then\n"
     "            # options of config may come before or after its word\n"
-    "            [[ $command == config && $words[i] != lint ]] && { free=(); continue }\n"
+    "            if [[ $command == config && $words[i] != lint ]]; then\n"
+    "                free=()\n"
+    "                [[ $words[i] == (get|set) ]] && free=(${${flags%%:*}#--})\n"
+    "                continue\n"
+    "            fi\n"
     "            [[ $command == config ]] && { _accelerate_value $program config_file; return }\n"
     "            [[ $command != launch ]] && continue\n"
     "            shift $(( i - 1 )) words\n"
@@ -88,7 +92,7 @@ static const char tail[] =
     "    elif [[ $command == launch ]]; then\n"
     "        local found=1\n"
     "        _files && found=0\n"
-    "        [[ -n $PREFIX && $PREFIX != */* ]] && _command_names -e && found=0\n"
+    "        [[ -n $PREFIX && $PREFIX != */* ]] && (( ! $words[(I)(-m|--module)] )) && _command_names -e && found=0\n"
     "        return found\n"
     "    elif [[ $free == @files ]]; then\n"
     "        _files\n"
@@ -97,7 +101,12 @@ static const char tail[] =
     "    fi\n"
     "}\n"
     "\n"
-    "_accelerate \"$@\"\n";
+    "# Found in fpath, this file is the function; it may also be sourced.\n"
+    "if [[ $funcstack[1] == _accelerate ]]; then\n"
+    "    _accelerate \"$@\"\n"
+    "else\n"
+    "    compdef _accelerate " EMIT_PROGRAMS "\n"
+    "fi\n";
 
 /* Of an entry 'NAME:TEXT' between quotes. */
 static void

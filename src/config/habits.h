@@ -5,13 +5,17 @@
 
 #include "config/options.h"
 
+enum { HABIT_LENGTH = 256 }; /* bytes of the longest advice */
+
 /**
  * Advice for an option that this command does not have.
  *
  * @param word    without its dashes, in any mixture of '-' and '_'
  * @param length  of @p word, in bytes
- * @return "use --num_processes, ..." (static), or NULL if no known launcher uses @p word
+ * @param value   what was given to it, or NULL: the advice repeats it if the option takes the same values
+ * @return "use --num_processes 2, ..." (static, or in @p space), or NULL if no known launcher uses @p word
  */
-const char *habit_advice (enum option_command command, const char *word, size_t length);
+const char *habit_advice (enum option_command command, const char *word, size_t length, const char *value,
+                          char space[HABIT_LENGTH]);
 
 #endif

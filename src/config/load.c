@@ -15,10 +15,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The first free word; launch leaves the rest to the program, but for one "--" at once before or after its name. */
+/* The first free word, of config also more; launch leaves the rest to the program, but for one "--" at once before or after its name. */
 static int
 take_positional (struct config *config, struct argv_scan *scan, struct fail *fail)
 {
+    if (config->program && scan->command == COMMAND_CONFIG) {
+        strlist_add (&config->arguments, scan->value);
+        return config->arguments.failed ? fail_nomem (fail) : 0;
+    }
     if (config->program)
         return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", scan->value);
     config->program = strdup (scan->value);

@@ -44,14 +44,32 @@ see_help (enum option_command command)
     return "";
 }
 
+/* argparse's rule: a word that looks like an option is not a value, except negative numbers and texts with blanks. */
+static bool
+is_value (const char *word)
+{
+    if (*word != '-' || !word[1] || strchr (word, ' '))
+        return true;
+    return word[1 + (word[1] == '.')] >= '0' && word[1 + (word[1] == '.')] <= '9';
+}
+
+/* What follows the @p length bytes of an unknown option's name, or the next word. */
+static const char *
+value_after (const struct argv_scan *scan, const char *name, size_t length)
+{
+    if (name[length])
+        return name + length + (name[length] == '=');
+    return scan->at < scan->argc && is_value (scan->argv[scan->at]) ? scan->argv[scan->at] : NULL;
+}
+
 /* A known habit counts more than a similar name: --fp16 is not a mistyped --cpu. */
 static int
 refuse_unknown (const struct argv_scan *scan, const char *word, size_t length, struct fail *fail)
 {
-    char name[64];
+    char name[64], habit[HABIT_LENGTH];
     snprintf (name, sizeof name, "%.*s", (int) length, word);
     struct suggest suggest = { .wanted = name };
-    const char *advice = habit_advice (scan->command, word, length);
+    const char *advice = habit_advice (scan->command, word, length, value_after (scan, word, length), habit);
     if (advice)
         return fail_set (fail, FAIL_USAGE, "unknown option '--%.*s': %s", (int) length, word, advice);
     for (size_t i = 0; i < option_count; i++)
@@ -64,32 +82,57 @@ refuse_unknown (const struct argv_scan *scan, const char *word, size_t length, s
                      suggest.best ? suggest_text (&suggest, "--", space, sizeof space) : see_help (scan->command));
 }
 
-/* -np 4 and -n4 are habits as wholes.  A long option with one dash is one, too. */
+/* The option whose long name has this spelling, or NULL. */
+static const struct option *
+find_long (const struct argv_scan *scan, const char *name, size_t length)
+{
+    for (size_t i = 0; i < option_count; i++)
+        if (option_is_flag_of (&options[i], scan->command) && is_spelling_of (options[i].key, name, length))
+            return &options[i];
+    return NULL;
+}
+
+static const struct option *
+find_short (const struct argv_scan *scan, char letter)
+{
+    for (size_t i = 0; i < option_count; i++)
+        if (option_is_flag_of (&options[i], scan->command) && options[i].letter == letter)
+            return &options[i];
+    return NULL;
+}
+
+/* How many of these letters are flags, or the value of the last of them: of "host", one. */
+static size_t
+count_flags (const struct argv_scan *scan, const char *letters)
+{
+    for (size_t i = 0; letters[i]; i++) {
+        const struct option *row = find_short (scan, letters[i]);
+        if (!row && letters[i] != 'h')
+            return i;
+        if (row && option_types[row->type].takes_value)
+            break;
+    }
+    return strlen (letters);
+}
+
+/* -np 4, -n4 and -host a,b are habits as wholes.  A long option with one dash is one, too. */
 static int
 refuse_short (const struct argv_scan *scan, const char *letters, struct fail *fail)
 {
-    size_t length = strcspn (letters, "=0123456789");
-    const char *advice = habit_advice (scan->command, letters, length);
-    if (!advice && length > 1)
-        for (size_t i = 0; i < option_count; i++)
-            if (option_is_flag_of (&options[i], scan->command) && is_spelling_of (options[i].key, letters, length))
-                return fail_set (fail, FAIL_USAGE, "unknown option '-%.*s' (did you mean '--%s'?)", (int) length,
-                                 letters, options[i].key);
+    char habit[HABIT_LENGTH];
+    size_t length = strcspn (letters, "=0123456789"), flags = count_flags (scan, letters);
+    const char *advice = habit_advice (scan->command, letters, length, value_after (scan, letters, length), habit);
+    const struct option *row = advice || length < 2 ? NULL : find_long (scan, letters, length);
+    if (row)
+        return fail_set (fail, FAIL_USAGE, "unknown option '-%.*s' (did you mean '--%s'?)", (int) length, letters,
+                         row->key);
     if (!advice) {
+        letters += flags;
         length = 1;
-        advice = habit_advice (scan->command, letters, 1);
+        advice = habit_advice (scan->command, letters, 1, NULL, habit);
     }
     return fail_set (fail, FAIL_USAGE, "unknown option '-%.*s'%s%s", (int) length, letters, advice ? ": " : "",
                      advice ? advice : see_help (scan->command));
-}
-
-/* argparse's rule: a word that looks like an option is not a value, except negative numbers and texts with blanks. */
-static bool
-is_value (const char *word)
-{
-    if (*word != '-' || !word[1] || strchr (word, ' '))
-        return true;
-    return word[1 + (word[1] == '.')] >= '0' && word[1 + (word[1] == '.')] <= '9';
 }
 
 static enum argv_item
@@ -115,47 +158,48 @@ next_long (struct argv_scan *scan, const char *word, struct fail *fail)
         return ARGV_HELP;
     if (is_spelling_of ("help_all", name, length))
         return ARGV_HELP_ALL;
-    for (size_t i = 0; i < option_count; i++) {
-        const struct option *row = &options[i];
-        if (!option_is_flag_of (row, scan->command) || !is_spelling_of (row->key, name, length))
-            continue;
-        scan->row = row;
-        if (option_types[row->type].takes_value)
-            return take_value (scan, equals ? equals + 1 : NULL, word, fail);
-        if (equals && scan->command == COMMAND_CONFIG) { /* so that an answer can be no */
-            scan->value = equals + 1;
-            return ARGV_OPTION;
-        }
-        if (equals)
-            return fail_set (fail, FAIL_USAGE, "--%s: takes no value, got '%s'", row->key, equals + 1);
-        scan->value = "true";
+    const struct option *row = scan->row = find_long (scan, name, length);
+    if (!row)
+        return refuse_unknown (scan, name, length, fail);
+    if (option_types[row->type].takes_value)
+        return take_value (scan, equals ? equals + 1 : NULL, word, fail);
+    if (equals && scan->command == COMMAND_CONFIG) { /* so that an answer can be no */
+        scan->value = equals + 1;
         return ARGV_OPTION;
     }
-    return refuse_unknown (scan, name, length, fail);
+    if (equals)
+        return fail_set (fail, FAIL_USAGE, "--%s: takes no value, got '%s'", row->key, equals + 1);
+    scan->value = "true";
+    return ARGV_OPTION;
 }
 
 static enum argv_item
 next_short (struct argv_scan *scan, struct fail *fail)
 {
-    const char *letters = scan->cluster;
     char letter = *scan->cluster++;
     const char *rest = *scan->cluster ? scan->cluster : NULL;
     scan->cluster = rest;
     if (letter == 'h')
         return ARGV_HELP;
-    for (size_t i = 0; i < option_count; i++) {
-        const struct option *row = &options[i];
-        if (!option_is_flag_of (row, scan->command) || row->letter != letter)
-            continue;
-        scan->row = row;
-        scan->value = "true";
-        if (!option_types[row->type].takes_value)
-            return ARGV_OPTION;
-        scan->cluster = NULL;
-        char spelled[3] = { '-', letter, '\0' };
-        return take_value (scan, rest, spelled, fail);
-    }
-    return refuse_short (scan, letters, fail);
+    scan->row = find_short (scan, letter);
+    scan->value = "true";
+    if (!option_types[scan->row->type].takes_value)
+        return ARGV_OPTION;
+    scan->cluster = NULL;
+    char spelled[3] = { '-', letter, '\0' };
+    return take_value (scan, rest, spelled, fail);
+}
+
+/* All letters at once: -host a must not be -h, which prints help and starts nothing. */
+static enum argv_item
+begin_short (struct argv_scan *scan, const char *letters, struct fail *fail)
+{
+    if (!strcmp (letters, "help"))
+        return ARGV_HELP;
+    if (count_flags (scan, letters) < strlen (letters) || (letters[1] && find_long (scan, letters, strlen (letters))))
+        return refuse_short (scan, letters, fail);
+    scan->cluster = letters;
+    return next_short (scan, fail);
 }
 
 enum argv_item
@@ -182,8 +226,7 @@ argv_next (struct argv_scan *scan, struct fail *fail)
     }
     if (word[1] == '-')
         return next_long (scan, word, fail);
-    scan->cluster = word + 1;
-    return next_short (scan, fail);
+    return begin_short (scan, word + 1, fail);
 }
 
 enum argv_item

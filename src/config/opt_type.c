@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static int
 parse_flag (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail)
@@ -56,14 +57,27 @@ format_int (const void *field, struct strbuf *out)
         strbuf_printf (out, "%" PRId64, *(const int64_t *) field);
 }
 
+static const char *
+find_synonym (const struct option *row, const char *text)
+{
+    size_t length = strlen (text);
+    for (size_t i = 0; row->synonyms[i]; i++)
+        if (!strncasecmp (row->synonyms[i], text, length) && row->synonyms[i][length] == '=')
+            return row->synonyms[i] + length + 1;
+    return NULL;
+}
+
 int
-option_refuse_word (const char *const *choices, const char *text, struct fail *fail)
+option_refuse_word (const struct option *row, const char *const *choices, const char *text, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf words = { 0 };
-    struct suggest suggest = { .wanted = text };
+    struct suggest suggest = { .wanted = text, .best = row->synonyms ? find_synonym (row, text) : NULL };
     for (size_t i = 0; choices[i]; i++) {
         strbuf_printf (&words, "%s%s", i ? ", " : "", choices[i]);
-        suggest_consider (&suggest, choices[i]);
+        if (!row->synonyms)
+            suggest_consider (&suggest, choices[i]);
+        else if (!strcasecmp (choices[i], text))
+            suggest.best = choices[i];
     }
     char space[80];
     if (words.failed)
@@ -81,7 +95,7 @@ parse_text (const struct option *row, const char *text, bool from_file, void *fi
         while (row->choices[i] && strcmp (row->choices[i], text))
             i++;
         if (!row->choices[i])
-            return option_refuse_word (row->choices, text, fail);
+            return option_refuse_word (row, row->choices, text, fail);
     }
     if (!*text)
         return fail_set (fail, FAIL_USAGE, "the value is empty");

@@ -217,6 +217,9 @@ const struct option options[] = {
 
     { .key = "mixed_precision", OPT_TEXT (mixed_precision), .dflt = "no",
       .choices = WORDS ("no", "fp16", "bf16", "fp8"),
+      .synonyms = WORDS ("fp32=no", "float32=no", "float=no", "32=no", "32-true=no", "full=no", "none=no", "tf32=no",
+                         "float16=fp16", "half=fp16", "f16=fp16", "16-mixed=fp16", "bfloat16=bf16", "bf16-mixed=bf16",
+                         "float8=fp8"),
       .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .properties = PROPERTY_FILE,
       .env = "ACCELERATE_MIXED_PRECISION", .spelling = SPELL_LOWER, .paths = S | M | T | D | SM, .metavar = "WORD",
       .help = "number format for computation",

@@ -100,6 +100,7 @@ struct option {
     size_t field_size;
     const char *dflt;      /* default as text, through the same parser; NULL: absent (false, 0, NULL) */
     const char *const *choices; /* NULL-terminated, or NULL */
+    const char *const *synonyms; /* "WORD=CHOICE": hints for other words; then spelling gives none; NULL-terminated */
     const char *const *words;   /* usual words of a free text, and accepted words of numbers and truth values */
     int64_t min, max;      /* of OPTION_INT; of OPTION_NUMBER only min */
     bool decimals;         /* of OPTION_NUMBER */
@@ -145,8 +146,8 @@ struct option_type_info {
 
 extern const struct option_type_info option_types[];
 
-/** "'TEXT' is not one of A, B, C (did you mean 'A'?)".  @return -1 */
-int option_refuse_word (const char *const *choices, const char *text, struct fail *fail);
+/** "'TEXT' is not one of A, B, C (did you mean 'A'?)", where @p choices are the row's.  @return -1 */
+int option_refuse_word (const struct option *row, const char *const *choices, const char *text, struct fail *fail);
 
 /** The row of @p key, in any mixture of '-' and '_', or NULL.  If commands have flags of one name that mean different
  *  things, it is the first row, which is launch's. */

@@ -3,8 +3,14 @@
  * gives the bit COMMAND_NAME of rows of the option table, and cmd_function is in src/cli/cmd_function.c.  Help, manual
  * and completion list the commands in this order.  After a change: `make regen`. */
 
-    COMMAND (CONFIG, config, "config", .arguments = "[default|update|show|schema|lint FILE...]",
-             .words = "default update show schema lint",
+    COMMAND (COMPLETION, completion, "completion", .arguments = "bash|zsh|fish", .words = "bash zsh fish",
+             .summary = "print the completion script for a shell",
+             .text = "bash: source <(accelerate completion bash), for example in ~/.bashrc; zsh: the same, after "
+                     "compinit; fish: accelerate completion fish | source")
+
+    COMMAND (CONFIG, config, "config",
+             .arguments = "[default|update|show|schema|lint FILE...|get KEY|set KEY VALUE...]",
+             .words = "default update show schema lint get set",
              .summary = "answer questions and write the configuration file",
              .text = "Every option answers a question, and implies what belongs to it: --num_processes 4 "
                      "means several processes, --zero_stage 3 means DeepSpeed. --OPTION=no answers no.\n\n"
@@ -12,7 +18,9 @@
                      "update        rewrite the file: old keys renamed, missing keys added\n"
                      "show          print the settings in effect and where each comes from\n"
                      "schema        print a JSON schema of the file, for editors\n"
-                     "lint FILE...  report errors and settings without effect; exit status 1 if any")
+                     "lint FILE...  report errors and settings without effect; exit status 1 if any\n"
+                     "get KEY       print the value of a key\n"
+                     "set KEY VALUE change a key in the file; comments stay")
 
     COMMAND (ENV, env, "env", .summary = "show details of this installation and this machine",
              .text = "Paste this into bug reports.")

@@ -34,6 +34,7 @@ struct config {
     bool only_given;        /* write no key without a value of somebody's: the questionnaire sets all that it wants */
     struct strlist *problems; /* where to note what is wrong with a file, which is then no failure; or NULL */
     char *program;          /* launch: the program, or NULL; other commands: the first free word */
+    struct strlist arguments; /* config: the free words after the first */
     char **program_args;    /* launch: NULL-terminated tail of argv, not owned */
 };
 

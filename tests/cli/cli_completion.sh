@@ -87,7 +87,13 @@ accelerate config --mixed_precision |no fp16 bf16 fp8
 accelerate config --mixed_precision=b|bf16
 accelerate config --mixed_precision=|no fp16 bf16 fp8
 accelerate config --mixed-precision b|bf16
-accelerate config |default update show schema lint
+accelerate config |default update show schema lint get set
+accelerate config get num_m|num_machines
+accelerate config set mixed_p|mixed_precision
+accelerate completion |bash fish zsh
+accelerate help la|launch
+accelerate launch -m zz-tr|
+accelerate launch --module files/prog|files/program.py
 accelerate config --mixed_precision no d|default
 accelerate launch --fsdp_auto_wrap_policy T|TRANSFORMER_BASED_WRAP
 accelerate launch --fsdp_offload_params |true false
@@ -144,7 +150,7 @@ accelerate-estimate-memory gpt2 --conte|--context_length
 accelerate --v|--version
 accelerate --help-|--help-all
 accelerate config sch|schema
-accelerate config s|show schema
+accelerate config s|show schema set
 accelerate config --multi|--multi_gpu
 accelerate config --use_meg|--use_megatron_lm
 accelerate config --zero-|--zero-stage
@@ -219,6 +225,15 @@ if command -v bash >/dev/null; then
                  COMP_WORDS=(accelerate env --config_file wi) COMP_CWORD=3
                  _accelerate; [[ \${#COMPREPLY[@]} = 1 && \${COMPREPLY[0]} = \"with blank.yaml\" ]]"'
 fi
+test_expect_success 'accelerate completion prints the scripts that are installed, and shells take them from it' '
+    for shell in bash fish zsh; do
+        "$accelerate" completion $shell >script && cmp script "$srcdir/completions/accelerate.$shell" || return 1
+    done &&
+    { ! command -v bash >/dev/null ||
+      bash -c "source <(\"$accelerate\" completion bash); complete -p accelerate"; } &&
+    { ! command -v zsh >/dev/null || {
+        zsh -fc "autoload -Uz compinit && compinit -u -D && source <(\"$accelerate\" completion zsh) &&
+                 print \$_comps[accelerate]" >got && grep -x _accelerate got; }; }'
 test_expect_success 'the command itself lists GPUs by number, one a line' '
     "$accelerate" --emit=gpu-ids >ids && cat ids && ! grep -v "^[0-9][0-9]*\$" ids'
 test_done

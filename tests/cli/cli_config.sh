@@ -243,6 +243,36 @@ test_expect_success 'update: numbers stay numbers' '
     grep "hidden_dropout: 1e5" n.yaml'
 test_expect_success 'update: no file is an error' '
     test_exit 1 "$accelerate" config update --config_file none.yaml 2>error && grep "No such file" error && ! test -e none.yaml'
+keys () {
+    printf "# mine\ndistributed_type: FSDP  # shards\nnum_processes: 4\nmixed_precision: %sno%s\t# keep\nfsdp_config:\n" "$q" "$q"
+    printf "    # two\n    version: 2\nmain_process_ip: \"a#b\""
+}
+test_expect_success 'get: the value in effect; 1 without one, 2 for a key that does not exist' '
+    keys >k.yaml && for key in num_processes num-processes fsdp_config.version fsdp_version debug main_process_ip; do
+        "$accelerate" config get $key --config_file k.yaml || return 1
+    done >got && printf "4\n4\n2\n2\nfalse\na#b\n" | diff - got &&
+    test_exit 1 "$accelerate" config --config_file k.yaml get tpu_name >got 2>&1 && test ! -s got &&
+    test_exit 2 "$accelerate" config get num_proceses 2>error && grep "did you mean ${q}num_processes${q}" error'
+test_expect_success 'set: the line of the key, nothing else; new keys in their sections' '
+    keys | sed "s/4/8/; s/.no./bf16/; s/a#b/h/; s/version: 2/version: 1/" >wanted && printf "\ndebug: true\n" >>wanted &&
+    sed "s/\"h\"/h/; s/    version/    fsdp_offload_params: true\n&/" wanted >sorted && mv sorted wanted &&
+    "$accelerate" config set --config_file k.yaml num_processes 8 mixed-precision BF16 main_process_ip h fsdp_version 1 \
+        debug yes fsdp_offload_params on && diff wanted k.yaml && "$accelerate" config lint k.yaml &&
+    "$accelerate" config set fp8_margin 2 --config_file k.yaml 2>error && tail -n 2 k.yaml >got &&
+    printf "fp8_config:\n  fp8_margin: 2\n" | diff - got && grep "note: fp8_margin has no effect without" error'
+test_expect_success 'set: what launch would refuse changes nothing' '
+    cp k.yaml before && test_exit 2 "$accelerate" config set num_processes x --config_file k.yaml &&
+    test_exit 2 "$accelerate" config set num_processes 2 gpu_ids 0,0 --config_file k.yaml 2>error && grep "listed twice" error &&
+    test_exit 2 "$accelerate" config set num_processes --config_file k.yaml 2>error && grep "missing value" error &&
+    test_exit 2 "$accelerate" config set commands ls --config_file k.yaml 2>error && grep "is a list" error && cmp before k.yaml &&
+    test_exit 1 "$accelerate" config set debug no --config_file none.yaml 2>error && grep "does not exist" error && test ! -e none.yaml'
+test_expect_success 'set: JSON, and YAML in braces, are written anew; braces with comments are left alone' '
+    echo "{\"num_processes\": 3, \"distributed_type\": \"NO\"}" >k.json &&
+    "$accelerate" config set debug yes fsdp_version 2 --config_file k.json 2>/dev/null && tr -d " \n" <k.json >got &&
+    grep -x "{\"debug\":true,\"distributed_type\":\"NO\",\"fsdp_config\":{\"fsdp_version\":2},\"num_processes\":3}" got &&
+    printf "fsdp_config: {fsdp_version: 2}\ndistributed_type: FSDP\nnum_processes: 2" >k.yaml && cp k.yaml c.yaml && echo " # two" >>c.yaml &&
+    "$accelerate" config set fsdp_version 1 --config_file k.yaml && grep -x "  fsdp_version: 1" k.yaml && cp c.yaml before &&
+    test_exit 1 "$accelerate" config set fsdp_version 1 --config_file c.yaml 2>error && grep "losing comments" error && cmp before c.yaml'
 test_expect_success 'another word: the nearest' '
     test_exit 2 "$accelerate" config shwo 2>error && grep "did you mean ${q}show${q}" error'
 test_done
