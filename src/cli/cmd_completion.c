@@ -25,7 +25,7 @@ cmd_completion (int argc, char **argv, struct fail *fail)
         return fail_set (fail, FAIL_USAGE, "no shell given: accelerate completion SHELL; expected " SHELLS);
     if (words.count > 1)
         return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", words.items[1]);
-    if (!command_completion (words.items[0], &out))
+    if (!emit_completion (words.items[0], &out))
         return fail_set (fail, FAIL_USAGE, "no completion for '%s'; expected " SHELLS, words.items[0]);
     if (out.failed)
         return fail_nomem (fail);

@@ -16,7 +16,4 @@ struct command {
 #include "config/rows_commands.h"
 #undef COMMAND
 
-/** The completion script for @p shell.  @return false if there is none */
-bool command_completion (const char *shell, struct strbuf *out);
-
 #endif

@@ -172,7 +172,8 @@ insert_key (const struct filedoc *before, const char *text, const struct option 
     if (!*at)
         at = end;
     strbuf_add_bytes (out, text, (size_t) (at - text));
-    strbuf_printf (out, "%s%*s%s%s", at > text && at[-1] != '\n' ? "\n" : "", indent, "", line + strspn (line, " "), at);
+    strbuf_printf (out, "%s%*s%s%s", at > text && at[-1] != '\n' ? "\n" : "", indent, "",
+                   line + strspn (line, " "), at);
 }
 
 /* The text of the changed file.  What was typed into it by hand stays, if the result means @p doc. */

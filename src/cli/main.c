@@ -81,25 +81,6 @@ add_gpu_ids (struct strbuf *out)
         strbuf_printf (out, "%d\n", i);
 }
 
-static const struct {
-    const char *shell;
-    void (*emit) (const struct command_info *const *commands, size_t count, struct strbuf *out);
-} completions[] = { { "bash", emit_bash }, { "fish", emit_fish }, { "zsh", emit_zsh } };
-
-bool
-command_completion (const char *shell, struct strbuf *out)
-{
-    const struct command_info *infos[COMMAND_COUNT];
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        infos[i] = &commands[i].info;
-    for (size_t i = 0; i < sizeof completions / sizeof *completions; i++)
-        if (!strcmp (shell, completions[i].shell)) {
-            completions[i].emit (infos, COMMAND_COUNT, out);
-            return true;
-        }
-    return false;
-}
-
 /* Hidden: the forms from which `make regen` makes the manual and the completion, and what completion asks for. */
 static int
 emit (const char *form, struct strbuf *out, struct fail *fail)
@@ -112,7 +93,7 @@ emit (const char *form, struct strbuf *out, struct fail *fail)
             return 0;
         }
     }
-    if (command_completion (form, out))
+    if (emit_completion (form, out))
         return 0;
     if (!strcmp (form, "man-keys"))
         emit_man_keys (out);

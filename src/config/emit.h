@@ -64,6 +64,9 @@ void emit_fish (const struct command_info *const *commands, size_t count, struct
 void emit_zsh (const struct command_info *const *commands, size_t count, struct strbuf *out);
 /** @} */
 
+/** The completion script of all commands for @p shell.  @return false if there is none */
+bool emit_completion (const char *shell, struct strbuf *out);
+
 /** The whole table. */
 int emit_json (struct strbuf *out, struct fail *fail);
 

@@ -64,9 +64,7 @@ static const struct {
     { "bind_to bind_to_core bind_to_socket cpu_bind numa_binding bind_cores_to_rank", "enable_cpu_affinity",
       "use --enable_cpu_affinity, which binds each rank to the cores near its GPU; on CPUs, leave it out" },
     { "r redirects output_filename output o outfile_pattern enable_each_rank_log", "log_dir", LOGS },
-    { "l label tag_output prepend_rank", "log_dir",
-      "leave it out; on a terminal, each line begins with its rank, and --tee 3 --log_dir FOLDER writes a file for "
-      "each rank" },
+    { "l tag_output prepend_rank", "label", "use --label yes" },
     { "logs", "log_dir", "use --log_dir@" },
     { "simulate", "dry_run", "use --dry_run" },
     { "restarts", "max_restarts", "use --max_restarts@" },
@@ -78,8 +76,8 @@ static const struct {
     { "local_rank local_ranks use_env no_local_rank", NULL, VARIABLES },
     { "x env genv genvall genvlist genvnone envall envlist envnone export", NULL, ENVIRONMENT },
     { "wdir wd chdir D", NULL, "leave it out; ranks start in the current folder, so change to it first (cd@)" },
-    { "oversubscribe nooversubscribe map_by rank_by allow_run_as_root mca report_bindings display_map pernode npersocket "
-      "use_hwthread_cpus", NULL, OF_MPIRUN },
+    { "oversubscribe nooversubscribe map_by rank_by allow_run_as_root mca report_bindings display_map pernode "
+      "npersocket use_hwthread_cpus", NULL, OF_MPIRUN },
     { "p partition A account J job_name time mem qos constraint exclusive distribution reservation", NULL, OF_SLURM },
     { "kill_on_bad_exit K", NULL, "leave it out; if one rank fails, all are ended" },
     { "u unbuffered", NULL, "leave it out; the ranks' output is passed on at once (Python: PYTHONUNBUFFERED=1)" },

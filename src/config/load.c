@@ -15,7 +15,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The first free word, of config also more; launch leaves the rest to the program, but for one "--" at once before or after its name. */
+/* The first free word, of config also more; launch leaves the rest to the program, but for one "--" at once before or
+ * after its name. */
 static int
 take_positional (struct config *config, struct argv_scan *scan, struct fail *fail)
 {

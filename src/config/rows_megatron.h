@@ -133,8 +133,8 @@
       .properties = PROPERTY_FILE, .env = "MEGATRON_LM_ATTENTION_BACKEND", .spelling = SPELL_PLAIN, .paths = T,
       .when = when_megatron_lm, .metavar = "true|false",
       .help = "enable the attention backend",
-      .doc = "Enable Megatron-LM's attention backend. Hugging Face Accelerate reads a truth value here, not the name of "
-             "a backend." },
+      .doc = "Enable Megatron-LM's attention backend. Hugging Face Accelerate reads a truth value here, not the name "
+             "of a backend." },
 
     { .key = "megatron_lm_expert_model_parallel_size", OPT_INT (megatron_lm_expert_model_parallel_size, 1, 1000000),
       .section = "megatron_lm_config", .group = GROUP_MEGATRON, .commands = COMMAND_LAUNCH,
