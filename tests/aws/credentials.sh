@@ -80,7 +80,10 @@ END
 test_expect_success 'variables come before the default profile' '
     (export AWS_ACCESS_KEY_ID=ENV AWS_SECRET_ACCESS_KEY=SENV && keys_are ENV SENV "(none)" AWS_ACCESS_KEY_ID)'
 test_expect_success 'with a session token' '
-    (export AWS_ACCESS_KEY_ID=ENV AWS_SECRET_ACCESS_KEY=SENV AWS_SESSION_TOKEN=TENV && keys_are ENV SENV TENV AWS_ACCESS_KEY_ID)'
+    (export AWS_ACCESS_KEY_ID=ENV AWS_SECRET_ACCESS_KEY=SENV AWS_SESSION_TOKEN=TENV && keys_are ENV SENV TENV AWS_ACCESS_KEY_ID) &&
+    (export AWS_ACCESS_KEY_ID=ENV AWS_SECRET_ACCESS_KEY=SENV AWS_SECURITY_TOKEN=OLD && keys_are ENV SENV OLD AWS_ACCESS_KEY_ID) &&
+    (export AWS_ACCESS_KEY_ID=ENV AWS_SECRET_ACCESS_KEY=SENV AWS_SECURITY_TOKEN=OLD AWS_SESSION_TOKEN=T &&
+     keys_are ENV SENV T AWS_ACCESS_KEY_ID)'
 test_expect_success 'half of them are refused' '
     (export AWS_ACCESS_KEY_ID=ENV && refused "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not") &&
     (export AWS_PROFILE=half && refused "AWS profile '\''half'\'' has aws_access_key_id, but no aws_secret_access_key")'

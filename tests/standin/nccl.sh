@@ -262,6 +262,8 @@ if is_long; then
 fi
 test_expect_success 'products by cuBLAS are those of libaccel within a tolerance' '
     timeout $patience "$standin/products" one >out && test "$(grep -c ^ok out)" -eq 6'
+test_expect_success 'also on two GPUs of one process' '
+    timeout $patience "$standin/products" two >out && test "$(grep -c "^ok .* cuda:1: " out)" -eq 6'
 for call in cublasCreate_v2 cublasSetMathMode cublasSetAtomicsMode; do
     test_expect_success "cuBLAS cannot be used, because of $call: a warning, and libaccel multiplies" '
         STANDIN_FAIL=$call:1:3 products 1 \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PowerSGD on two GPUs, or one, whose products cuBLAS makes: a model that asks for it twice, and one that does not.
- * usage: products [plain | one | missing]
+ * usage: products [plain | one | two | missing]
  *        plain: one asks for it, but it cannot be used, so all have the same bits
- *        one: both products themselves, which need no second GPU; missing: why there is no cuBLAS, if there is none */
+ *        one: both products themselves, which need no second GPU; two: on two GPUs of one process;
+ *        missing: why there is no cuBLAS, if there is none */
 #include <config.h>
 
 #include "lib/memory/memory.h"
@@ -188,9 +189,9 @@ is_product (const struct memory *memory, DLDevice device, bool transposed, size_
 }
 
 static void
-one_gpu (bool only_asks)
+one_gpu (int number, bool only_asks)
 {
-    const DLDevice device = { .device_type = kDLCUDA };
+    const DLDevice device = { .device_type = kDLCUDA, .device_id = number };
     const struct memory *memory = memory_of (device);
     if (!memory || !memory->products || memory->products->open (device, &err)) {
         printf (only_asks ? "%s\n" : "Bail out! no cuBLAS: %s\n", err.text);
@@ -201,7 +202,8 @@ one_gpu (bool only_asks)
     for (size_t p = 0; p < MATRICES; p++)
         for (int transposed = 0; transposed < 2; transposed++)
             ok (is_product (memory, device, transposed, (size_t) shapes[p][0], (size_t) shapes[p][1]),
-                "%zu x %zu, %s", (size_t) shapes[p][0], (size_t) shapes[p][1], transposed ? "transposed" : "as it is");
+                "cuda:%d: %zu x %zu, %s", number, (size_t) shapes[p][0], (size_t) shapes[p][1],
+                transposed ? "transposed" : "as it is");
 }
 
 int
@@ -209,7 +211,9 @@ main (int argc, char **argv)
 {
     is_plain = argc > 1 && !strcmp (argv[1], "plain");
     if (argc > 1 && !is_plain) {
-        one_gpu (!strcmp (argv[1], "missing"));
+        one_gpu (0, !strcmp (argv[1], "missing"));
+        if (!strcmp (argv[1], "two"))
+            one_gpu (1, false);
         return done_testing ();
     }
     as_ranks (2, "PowerSGD by cuBLAS", train);
