@@ -62,6 +62,9 @@ test_expect_success 'a channel that is there twice' '
     refuses "duplicate channel '\''model'\''; rename the one in sagemaker_inputs_file" "$image  model_uri: s3://b/model\n" &&
     refuses "duplicate channel '\''code'\''; rename the one in sagemaker_inputs_file" "$image  enable_network_isolation: true\n" &&
     with "$image  model_uri: s3://b/model\n  model_channel_name: mine\n" job/train.py && mv kept job.yaml'
+test_expect_success 'additional_args is a mapping, or empty' '
+    refuses "additional_args: expected a mapping" "  - a\n" && refuses "additional_args: expected a mapping" "  word\n" &&
+    with "" job/train.py'
 test_expect_success 'a distribution of another form' '
     is="  image_uri: i\n  instance_type: ml.p4d.24xlarge\n  distribution:\n" && words=distribution &&
     refuses "$words: unknown strategy '\''horovod'\''; expected mpi, parameter_server, pytorchddp, smdistributed or torch_distributed" \
