@@ -512,8 +512,7 @@ class Examination:
         self.finish(mutant, note, time.monotonic() - begin)
 
     def finish(self, mutant, note, seconds):
-        if note['result'] != SURVIVED or note['passed']:
-            self.notebook.put(mutant.key, note)
+        self.notebook.put(mutant.key, note)
         with self.lock:
             self.done += 1
             how = f' by {note["test"]}: {note["how"]}' if note['result'] == KILLED else ''
