@@ -6,7 +6,8 @@
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "LIST",
       .help = "start the job on these hosts: a,b:4,node[01-16]:8",
       .doc = "Start the job on these hosts, from here: comma-separated names, each with the number of its processes "
-             "after a colon. node[01-16] names 16 hosts. With auto, the hosts of the allocation of Slurm, PBS or LSF "
+             "after a colon. node[01-16] names 16 hosts; ssh://user@host:2222 also gives the user and the port of SSH. "
+             "With auto, the hosts of the allocation of Slurm, PBS or LSF "
              "in which the command runs. Without --hosts and --hostfile, such an allocation is used if it has several "
              "hosts and neither num_machines nor machine_rank is set. See accelerate-hosts(7)." },
 

@@ -22,6 +22,9 @@ enum {
     LONGEST_NAME = 512, /* with the user; what is longer is refused before it is put together from hundreds of ranges */
 };
 
+static const char scheme[] = "ssh://";
+enum { SCHEME = sizeof scheme - 1 };
+
 static int
 refuse (struct fail *fail, const char *text, size_t length, const char *why)
 {
@@ -42,11 +45,35 @@ is_user (const char *text, size_t length)
     return true;
 }
 
+bool
+hostlist_has_port (const char *name)
+{
+    return !strncmp (name, scheme, SCHEME);
+}
+
+/* Of "ssh://USER@HOST:PORT", which add_target() has made: "USER@HOST", and an address without its brackets.
+ * @return NULL without memory */
+static char *
+without_port (const char *target)
+{
+    const char *end = strrchr (target, ':'), *host = strrchr (target, '@');
+    char *name = strndup (target + SCHEME, (size_t) (end - target) - SCHEME);
+    host = host ? host + 1 : target + SCHEME;
+    if (!name || *host != '[' || end[-1] != ']')
+        return name;
+    char *open = name + (host - target) - SCHEME;
+    size_t length = strlen (open);
+    memmove (open, open + 1, length - 2);
+    open[length - 2] = '\0';
+    return name;
+}
+
 /* What ssh gets as an argument must be a name, and never an option. */
 static int
-check_name (const char *name, struct fail *fail)
+check_name (const char *given, struct fail *fail)
 {
-    const char *at = strrchr (name, '@'), *host = at ? at + 1 : name;
+    AUTO_FREE char *plain = hostlist_has_port (given) ? without_port (given) : NULL;
+    const char *name = plain ? plain : given, *at = strrchr (name, '@'), *host = at ? at + 1 : name;
     if (at && !is_user (name, (size_t) (at - name)))
         return refuse (fail, name, strlen (name), "does not begin with the name of a user");
     const char *zone = strchr (host, '%'); /* as in fe80::1%eth0; ssh passes it on to the user's ProxyCommand */
@@ -212,11 +239,37 @@ parse_slots (const char *text, size_t length, int *slots, struct fail *fail)
     return 0;
 }
 
+static int add_item (struct hostlist *list, const char *item, size_t length, int slots, struct fail *fail);
+
+/* "ssh://USER@NAME:PORT:4": a number after the name is a port, as ssh reads it, and slots follow it.  The name keeps
+ * this form only where it has a port, and ssh takes it as it is. */
+static int
+add_target (struct hostlist *list, const char *item, size_t length, int slots, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf done = { 0 };
+    length -= length > SCHEME && item[length - 1] == '/';
+    const char *end = item + length, *at = memchr (item, '@', length), *host = at ? at + 1 : item + SCHEME;
+    const char *close = host < end && *host == '[' ? memchr (host, ']', (size_t) (end - host)) : NULL;
+    const char *from = close ? close : host, *colon = memchr (from, ':', (size_t) (end - from));
+    if (!colon)
+        return add_item (list, item + SCHEME, length - SCHEME, slots, fail);
+    const char *second = memchr (colon + 1, ':', (size_t) (end - colon) - 1), *port_end = second ? second : end;
+    int64_t port;
+    if (!parse_digits (colon + 1, (size_t) (port_end - colon) - 1, &port) || port < 1 || port > UINT16_MAX)
+        return refuse (fail, item, length, "has no port from 1 to 65535 after its ':'");
+    if (second && parse_slots (second + 1, (size_t) (end - second) - 1, &slots, fail))
+        return -1;
+    return close ? hostlist_add (list, item, (size_t) (port_end - item), slots, fail)
+                 : add_pattern (list, &done, item, (size_t) (port_end - item), slots, fail);
+}
+
 /* "NAME", "NAME:4", "node[01-16]:4", "[fe80::1]:4".  A bare address of IPv6 has more than one colon and no slots. */
 static int
 add_item (struct hostlist *list, const char *item, size_t length, int slots, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf done = { 0 };
+    if (length >= SCHEME && !memcmp (item, scheme, SCHEME))
+        return add_target (list, item, length, slots, fail);
     const char *at = memchr (item, '@', length), *host = at ? at + 1 : item;
     size_t host_length = length - (size_t) (host - item);
     bool has_brackets = host_length && *host == '[';

@@ -13,7 +13,7 @@
 enum { HOSTLIST_MOST = 10000 };
 
 struct hostlist_host {
-    char *name;  /* as ssh takes it: a name or an address, perhaps with USER@ before it */
+    char *name;  /* as ssh takes it: "USER@NAME", or "ssh://USER@NAME:PORT", each part but NAME only if it was given */
     int slots;   /* processes that it takes; 0: not known */
     int times;   /* how often it was named without a number of slots */
     int ranks;   /* processes that the job has there, by hostlist_divide() */
@@ -27,7 +27,7 @@ struct hostlist {
     uint32_t *places; /* [2 * capacity], by the names' hashes: a host's index + 1, or 0 */
 };
 
-/** Append the hosts of --hosts: "a,b:4,node[01-16]:8,[fe80::1]:2".
+/** Append the hosts of --hosts: "a,b:4,node[01-16]:8,[fe80::1]:2,ssh://c:2222:4".
  *  @return 0, or -1 with @p fail saying which part is wrong */
 int hostlist_add_text (struct hostlist *list, const char *text, struct fail *fail);
 
@@ -35,6 +35,9 @@ int hostlist_add_text (struct hostlist *list, const char *text, struct fail *fai
  *  #.
  *  @param name  of the file, for messages */
 int hostlist_add_file (struct hostlist *list, const char *name, const char *text, struct fail *fail);
+
+/** Whether only SSH can reach a host of that @p name: mpirun and srun know no ports. */
+bool hostlist_has_port (const char *name);
 
 /** Append one host.  @param slots  0: not given */
 int hostlist_add (struct hostlist *list, const char *name, size_t length, int slots, struct fail *fail);

@@ -114,9 +114,22 @@ find_mpirun (struct starter *starter, const char *asked, struct fail *fail)
     return starter->mpirun ? 0 : fail_nomem (fail);
 }
 
+/* What starts agents, or stand-ins, must be able to connect. */
+static int
+check_ports (const struct starter *starter, const struct hostlist *list, struct fail *fail)
+{
+    bool is_srun = starter->agents == STARTER_SRUN || starter->mpi == STARTER_MPI_SRUN;
+    for (size_t i = 0; (is_srun || starter->mpi) && i < list->count; i++)
+        if (hostlist_has_port (list->hosts[i].name))
+            return fail_set (fail, FAIL_USAGE, "host %s: %s cannot be given a port; name the host in ~/.ssh/config "
+                             "with its port%s", list->hosts[i].name, is_srun ? "srun" : starter_mpi_name (starter),
+                             is_srun ? ", and use --starter ssh" : ", or start the ranks without MPI (--mpi no)");
+    return 0;
+}
+
 /* Ranks on one host need no MPI, unless somebody asks for it. */
-int
-starter_choose (struct starter *starter, const struct config *config, const struct hostlist *list, struct fail *fail)
+static int
+choose (struct starter *starter, const struct config *config, const struct hostlist *list, struct fail *fail)
 {
     const char *word = config->settings.starter, *mpi = config->settings.mpi;
     bool is_mpirun = !strcmp (word, "mpirun");
@@ -132,6 +145,12 @@ starter_choose (struct starter *starter, const struct config *config, const stru
         return find_mpirun (starter, asked, fail);
     starter->mpi = STARTER_MPI_SRUN;
     return 0;
+}
+
+int
+starter_choose (struct starter *starter, const struct config *config, const struct hostlist *list, struct fail *fail)
+{
+    return choose (starter, config, list, fail) ? -1 : check_ports (starter, list, fail);
 }
 
 void

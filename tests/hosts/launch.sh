@@ -34,6 +34,17 @@ END
 test_expect_success 'a host file, from a host that is not in it' '
     launch --hostfile hostfile "$meet" >out 2>err && sort out | diff expected -
 '
+test_expect_success 'a host whose SSH listens at another port' '
+    on host2 "$(PATH=$PATH:/usr/sbin:/sbin command -v sshd)" -f "$HOSTS_DIR/sshd_config" -h "$HOSTS_DIR/host2/key" -p 2222 &&
+    echo "[host2]:2222 $(cat "$HOSTS_DIR/host2/key.pub")" >>"$HOSTS_DIR/known_hosts" &&
+    launch --hosts host1,ssh://root@host2:2222:2 sh -c "echo \$RANK \$(hostname)" >out && sort out >got &&
+    printf "0 host1\n1 host2\n2 host2\n" | diff - got && printf "ssh://host2:2222 slots=2\n" >ports &&
+    launch --hostfile ports sh -c "hostname" >out && printf "host2\nhost2\n" | diff - out &&
+    test_exit 1 launch --hosts host1,ssh://host2:2223 true 2>err &&
+    grep "^accelerate: host ssh://host2:2223: cannot connect: .*port 2223" err &&
+    test_exit 2 launch --mpi yes --hosts host1,ssh://host2:2222 true 2>err &&
+    grep -E "^accelerate: (host ssh://host2:2222: .* cannot be given a port|--mpi yes needs mpirun)" err
+'
 test_expect_success '--num_processes without slots is divided evenly; the first hosts get one more' '
     launch --hosts "host[2-3]" --num_processes 3 "$meet" >out 2>err && sort out | diff expected -
 '
