@@ -17,7 +17,9 @@
 
 enum {
     ASKED_MS = 120000,   /* for a connection for which SSH asks the user something */
-    MEASURE_MS = 4000,   /* for a pair, at most */
+    MORE_TRIES = 2,      /* to measure a link that stalls */
+    LONG_MS = 50,        /* a round trip of a link that may lose packets */
+    MEASURE_MS = 6000,   /* for a pair, at most */
     EXTRA_MS = 5000,     /* for its answer to come, besides */
     SLICE_MS = 50,       /* between looks for processes that have ended */
     BEATS = 5,           /* in the time after which an agent gives us up */
@@ -98,6 +100,9 @@ take_measured (struct check_host *host, struct wire_frame *frame)
     result->from = (double) wire_number (frame);
     const char *why = wire_text (frame);
     snprintf (result->why, sizeof result->why, "%s", why ? why : "");
+    result->trouble = (enum meter_trouble) wire_number (frame);
+    double load = (double) wire_number (frame) / 1000;
+    host->load = load > host->load ? load : host->load;
     host->partner = -1;
 }
 
@@ -295,6 +300,7 @@ keep_result (struct check *check, int i, int j)
     double to = result->to / 1e6, from = result->from / 1e6, trip = (double) result->round_trip_ns / 1e6;
     set_text (&check->whys[there], result->why);
     set_text (&check->used[there], result->address);
+    check->troubles[there] = result->trouble;
     if (*result->why)
         return;
     check->rates[there] = to > check->rates[there] ? to : check->rates[there];
@@ -344,7 +350,11 @@ find_pairs (int count, int round, int (*pairs)[2])
 static void
 find_slow (struct check *check)
 {
-    check->slow_count = slow_find (check->rates, check->trips, check->count, check->slow, CHECK_SLOW_MOST);
+    for (int i = 0; i < check->count; i++)
+        check->loads[i] = check->items[i].load;
+    check->loads_matter = slow_find (check->rates, check->trips, NULL, check->count, check->slow, CHECK_SLOW_MOST);
+    check->slow_count = slow_find (check->rates, check->trips, check->loads, check->count, check->slow,
+                                   CHECK_SLOW_MOST);
     if (check->slow_count > CHECK_SLOW_MOST)
         check->slow_count = CHECK_SLOW_MOST;
 }
@@ -362,6 +372,30 @@ measure_again (struct check *check, const struct slow_link *slow, struct fail *f
     return 0;
 }
 
+/* A link that loses many packets may connect at the next attempt; whether it is one, the way back may show. */
+static bool
+may_succeed (const struct check *check, int i, int j)
+{
+    enum meter_trouble trouble = check->troubles[i * check->count + j];
+    bool is_long = check->trips[j * check->count + i] > LONG_MS;
+    return trouble == METER_STALLED || (trouble == METER_NO_ANSWER && is_long);
+}
+
+static int
+try_again (struct check *check, struct fail *fail)
+{
+    for (int i = 0; i < check->count; i++)
+        for (int j = 0; j < check->count; j++)
+            for (int tries = 0; tries < MORE_TRIES && may_succeed (check, i, j); tries++) {
+                const int pair[1][2] = { { i, j } };
+                if (check_is_lost (&check->items[i]) || check_is_lost (&check->items[j]))
+                    break;
+                if (measure_pairs (check, pair, 1, fail))
+                    return -1;
+            }
+    return 0;
+}
+
 static int
 measure_all (struct check *check, struct fail *fail)
 {
@@ -372,6 +406,8 @@ measure_all (struct check *check, struct fail *fail)
     for (int round = 0; check->count > 1 && round < rounds; round++)
         if (measure_pairs (check, (const int (*)[2]) pairs, find_pairs (check->count, round, pairs), fail))
             return -1;
+    if (try_again (check, fail))
+        return -1;
     find_slow (check);
     for (size_t i = 0; i < check->slow_count; i++)
         if (measure_again (check, &check->slow[i], fail))
@@ -465,11 +501,14 @@ prepare (struct check *check, struct config *config, struct fail *fail)
     check->trips = calloc (count * count, sizeof *check->trips);
     check->whys = calloc (count * count, sizeof *check->whys);
     check->used = calloc (count * count, sizeof *check->used);
+    check->troubles = calloc (count * count, sizeof *check->troubles);
+    check->loads = calloc (count, sizeof *check->loads);
     check->mpi.rates = calloc (count * count, sizeof *check->mpi.rates);
     check->mpi.trips = calloc (count * count, sizeof *check->mpi.trips);
     check->nccl.rates = calloc (count * count, sizeof *check->nccl.rates);
     check->nccl.trips = calloc (count * count, sizeof *check->nccl.trips);
-    if (!check->items || !check->rates || !check->trips || !check->whys || !check->used || !check->mpi.rates
+    if (!check->items || !check->rates || !check->trips || !check->whys || !check->used || !check->troubles
+        || !check->loads || !check->mpi.rates
         || !check->mpi.trips || !check->nccl.rates || !check->nccl.trips)
         return fail_nomem (fail);
     check->count = (int) count;
@@ -545,6 +584,8 @@ check_release (struct check *check)
     free (check->nccl.trips);
     free (check->whys);
     free (check->used);
+    free (check->troubles);
+    free (check->loads);
     free (check->address);
     free (check->advice);
     strlist_release (&check->problems);

@@ -26,6 +26,7 @@ struct check_host {
     int64_t clock_trip_ns; /* of that answer, through SSH; 0: none */
     int partner;           /* whose meter it measures now; -1: none */
     struct meter_result result;
+    double load; /* processes that want to run, for each processor: the most while it measured */
 };
 
 enum check_way_state {
@@ -54,6 +55,8 @@ struct check {
     double *rates; /* MB/s; 0: not known */
     double *trips; /* ms there and back; 0: not known */
     char **whys;   /* why it is not known; NULL: it is, or was not tried */
+    enum meter_trouble *troubles;
+    double *loads; /* [count], of slow_find() */
     char **used;   /* address of host j */
     struct check_way mpi, nccl;
     char *address; /* for MASTER_ADDR; NULL: none was found, or there is one host */
@@ -61,6 +64,7 @@ struct check {
     char port_why[600]; /* what is wrong with the port; "": nothing */
     struct slow_link slow[CHECK_SLOW_MOST];
     size_t slow_count;
+    bool loads_matter; /* without them, links would be called slow */
     struct slow_link nccl_slow[CHECK_SLOW_MOST];
     size_t nccl_slow_count;
 

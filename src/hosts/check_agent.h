@@ -12,7 +12,7 @@ enum check_what {
     CHECK_FACTS,     /* build; why the engine for several hosts cannot be used, NULL: it can; port, token, key and
                         addresses of a meter */
     CHECK_MEASURE,   /* number of the other host, its port, token, key and addresses, limit in ms; the answer: that
-                        number, and struct meter_result */
+                        number, struct meter_result, and the load in thousandths of a processor */
 };
 
 /** Answer @p frame.  @param interface  --interface, or NULL  @return 0, or -1 with @p fail set */

@@ -9,6 +9,10 @@
 #include <stdarg.h>
 #include <string.h>
 
+enum { NAMES = 4 }; /* in one note */
+
+static const double BUSY = 2; /* processes that want to run, for each processor */
+
 static const int64_t clock_limit_ns = 1000000000; /* times of files and logs are compared with seconds */
 
 /* The first advice counts: what is wrong first may be the reason for the rest. */
@@ -50,8 +54,18 @@ judge_pair (struct check *check, int i, int j)
     if (!why)
         return;
     strlist_printf (&check->problems, "from %s to %s: %s", one, two, why);
-    advise (check, "allow TCP connections between hosts %s and %s on all ports, or choose another network with "
-            "--interface", one, two);
+    switch (check->troubles[i * check->count + j]) {
+    case METER_STALLED:
+        advise (check, "check the network between hosts %s and %s: it makes connections, but loses what they carry; "
+                "large packets (MTU), or a bad cable or port, are usual reasons", one, two);
+        break;
+    case METER_NO_ROUTE:
+        advise (check, "choose a network that connects hosts %s and %s with --interface", one, two);
+        break;
+    default:
+        advise (check, "allow TCP connections between hosts %s and %s on all ports, or choose another network with "
+                "--interface", one, two);
+    }
 }
 
 static void
@@ -134,6 +148,28 @@ judge_nccl (struct check *check)
                         check->nccl.why);
 }
 
+/* What was measured there may be too low; slow_find() takes that into account. */
+static void
+note_loads (struct check *check)
+{
+    AUTO_STRBUF struct strbuf names = { 0 };
+    int count = 0;
+    double most = 0;
+    for (int i = 0; check->loads_matter && i < check->count; i++) {
+        const struct check_host *host = &check->items[i];
+        if (check_is_lost (host) || host->load < BUSY)
+            continue;
+        most = host->load > most ? host->load : most;
+        if (count++ < NAMES)
+            strbuf_printf (&names, "%s%s", count > 1 ? ", " : "", host->link.name);
+    }
+    if (count > NAMES)
+        strbuf_printf (&names, " and %d more", count - NAMES);
+    if (count)
+        strlist_printf (&check->notes, "busy hosts: %s, with up to %.3g processes for each processor; rates of their "
+                        "links may be too low, so try again when they are idle", names.text ? names.text : "", most);
+}
+
 /* @through  "", or " through NCCL" */
 static void
 note_slow (struct check *check, const struct slow_link *all, size_t count, const char *through)
@@ -176,6 +212,7 @@ check_judge (struct check *check, bool needs_mpi, struct fail *fail)
     note_builds (check);
     note_clocks (check);
     note_engines (check);
+    note_loads (check);
     note_slow (check, check->slow, check->slow_count, "");
     note_slow (check, check->nccl_slow, check->nccl_slow_count, " through NCCL");
     if (check->slow_count || check->nccl_slow_count)

@@ -12,9 +12,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <linux/sockios.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -22,13 +24,15 @@
 enum {
     TOKEN_BYTES = ADDRESS_TOKEN_BYTES - 1,
     REQUEST_BYTES = 9,
-    BLOCK_BYTES = 256 * 1024,
+    PART_BYTES = 8 * 1024, /* on the slowest links, some of these come through */
     FIRST_BYTES = 64 * 1024, LAST_BYTES = 256 * 1024 * 1024, /* of one transfer */
     ENOUGH_MS = 100,    /* a transfer that takes so long, and so many round trips, says enough */
     ENOUGH_TRIPS = 3,
     GREETING_MS = 2000, /* for the key to come */
     SERVING_MS = 60000, /* for all that one client wants */
     TRIPS = 41,         /* round trips */
+    CONNECT_SHARE = 5,  /* one attempt to connect may take this part of the time */
+    TROUBLE_MS = 1500,  /* to see why there is no connection */
     TRIPS_MS = 500,     /* all of them, but for the first */
 };
 
@@ -80,15 +84,15 @@ receive_all (int fd, void *bytes, size_t length, int64_t until)
     return true;
 }
 
-/* @p count bytes of no meaning. */
+/* @p count bytes of no meaning.  @param[out] done  how many of them, in whole parts  @return whether all */
 static bool
-pour (int fd, char *block, int64_t count, bool out, int64_t until)
+pour (int fd, char *block, int64_t count, bool out, int64_t until, int64_t *done)
 {
-    while (count > 0) {
-        size_t part = count < BLOCK_BYTES ? (size_t) count : BLOCK_BYTES;
+    for (*done = 0; *done < count;) {
+        size_t part = count - *done < PART_BYTES ? (size_t) (count - *done) : PART_BYTES;
         if (!(out ? send_all (fd, block, part, until) : receive_all (fd, block, part, until)))
             return false;
-        count -= (int64_t) part;
+        *done += (int64_t) part;
     }
     return true;
 }
@@ -125,7 +129,7 @@ serve_client (int fd, const struct meter *meter, char *block)
 {
     char key[TOKEN_BYTES];
     unsigned char request[REQUEST_BYTES];
-    int64_t now = clock_ms (), until = now + SERVING_MS;
+    int64_t now = clock_ms (), until = now + SERVING_MS, done;
     prepare_socket (fd);
     if (!send_all (fd, meter->token, TOKEN_BYTES, now + GREETING_MS)
         || !receive_all (fd, key, sizeof key, now + GREETING_MS) || memcmp (key, meter->key, sizeof key) != 0)
@@ -133,7 +137,7 @@ serve_client (int fd, const struct meter *meter, char *block)
     while (receive_all (fd, request, sizeof request, until)) {
         int64_t count = request_count (request);
         bool is_take = request[0] == (unsigned char) ask_take, is_give = request[0] == (unsigned char) ask_give;
-        if (count < 0 || count > LAST_BYTES || ((is_take || is_give) && !pour (fd, block, count, is_give, until))
+        if (count < 0 || count > LAST_BYTES || ((is_take || is_give) && !pour (fd, block, count, is_give, until, &done))
             || (!is_give && !send_all (fd, "", 1, until)))
             return;
     }
@@ -143,7 +147,7 @@ serve_client (int fd, const struct meter *meter, char *block)
 static _Noreturn void
 serve (int listener, const struct meter *meter, pid_t parent)
 {
-    static char block[BLOCK_BYTES];
+    static char block[PART_BYTES];
     int nothing = open ("/dev/null", O_RDWR | O_CLOEXEC);
     prctl (PR_SET_PDEATHSIG, SIGKILL);
     for (int fd = 0; fd < 3; fd++) /* the head's connection, which must not stay open because of us */
@@ -214,52 +218,62 @@ request (int fd, char what, int64_t count, int64_t until)
     return send_all (fd, bytes, sizeof bytes, until);
 }
 
-static int
-by_length (const void *a, const void *b)
-{
-    int64_t one = *(const int64_t *) a, two = *(const int64_t *) b;
-    return one < two ? -1 : one > two;
-}
-
-/* The median round trip; of fewer, where they take long.  @return 0 if there was none */
+/* The shortest round trip; of fewer, where they take long.  On a busy host, others are those of waiting processes.
+ * @return 0 if there was none */
 static int64_t
 measure_trip (int fd, int64_t until)
 {
-    int64_t trips[TRIPS], begin = clock_ms ();
-    size_t count = 0;
+    int64_t best = 0, begin = clock_ms ();
     char answer;
-    while (count < TRIPS && (!count || clock_ms () - begin < TRIPS_MS)) {
+    for (int count = 0; count < TRIPS && (!count || clock_ms () - begin < TRIPS_MS); count++) {
         int64_t sent = clock_ns ();
         if (!request (fd, ask_echo, 0, until) || !receive_all (fd, &answer, 1, until))
             break;
-        trips[count++] = clock_ns () - sent;
+        int64_t took = clock_ns () - sent;
+        best = !best || took < best ? took : best;
     }
-    qsort (trips, count, sizeof *trips, by_length);
-    return count ? trips[count / 2] : 0;
+    return best;
 }
 
-/* One transfer.  @return its nanoseconds, without the way of the request or answer, or 0 if it did not come to its
- * end */
+/* Bytes that we have sent, and that the other side has not got. */
 static int64_t
-transfer (int fd, char *block, bool out, int64_t count, int64_t trip_ns, int64_t until)
+on_the_way (int fd)
+{
+    int bytes = 0;
+    return ioctl (fd, SIOCOUTQ, &bytes) ? 0 : bytes;
+}
+
+/* One transfer.
+ * @param[out] done  how many of its bytes have come to the other side by the deadline
+ * @return its nanoseconds, without the way of the request or answer; 0: it has not come to its end */
+static int64_t
+transfer (int fd, char *block, bool out, int64_t count, int64_t trip_ns, int64_t until, int64_t *done)
 {
     int64_t begin = clock_ns ();
     char answer;
-    if (!request (fd, out ? ask_take : ask_give, count, until) || !pour (fd, block, count, out, until)
-        || (out && !receive_all (fd, &answer, 1, until)))
+    *done = 0;
+    if (!request (fd, out ? ask_take : ask_give, count, until) || !pour (fd, block, count, out, until, done)
+        || (out && !receive_all (fd, &answer, 1, until))) {
+        *done -= out ? on_the_way (fd) : 0;
         return 0;
+    }
     int64_t took = clock_ns () - begin;
     return took > 2 * trip_ns ? took - trip_ns : took;
 }
 
-/* Transfers of growing size, until one takes long enough.  @return bytes per second of the best, or 0 */
+/* Transfers of growing size, until one takes long enough.  If not even the first comes to its end, what came of it says
+ * how slow the way is.  @return bytes per second of the best, or 0 */
 static double
-measure_rate (int fd, bool out, int64_t trip_ns, int64_t until)
+measure_rate (int fd, bool out, int64_t trip_ns, int64_t until, bool *is_cut)
 {
-    static char block[BLOCK_BYTES];
+    static char block[PART_BYTES];
     double best = 0;
-    for (int64_t count = FIRST_BYTES; count <= LAST_BYTES; count *= 4) {
-        int64_t took = transfer (fd, block, out, count, trip_ns, until);
+    *is_cut = false;
+    for (int64_t count = FIRST_BYTES, done; count <= LAST_BYTES; count *= 4) {
+        int64_t begin = clock_ms (), took = transfer (fd, block, out, count, trip_ns, until, &done);
+        *is_cut = took <= 0;
+        if (*is_cut && best <= 0 && done > 0 && clock_ms () > begin)
+            best = (double) done * 1000 / (double) (clock_ms () - begin);
         double rate = took > 0 ? (double) count / ((double) took / 1e9) : 0;
         best = rate > best ? rate : best;
         bool is_enough = took >= ENOUGH_MS * INT64_C (1000000) && took >= ENOUGH_TRIPS * trip_ns;
@@ -288,6 +302,20 @@ connect_meter (const struct meter *meter, const char *address, int64_t until)
     return -1;
 }
 
+/* On a link that loses packets, the next attempt may be quicker than the kernel's own. */
+static int
+connect_patiently (const struct meter *meter, const char *address, int64_t limit_ms, int64_t until)
+{
+    int fd = -1;
+    for (int64_t now; fd < 0 && (now = clock_ms ()) < until;) {
+        int64_t next = now + limit_ms / CONNECT_SHARE;
+        fd = connect_meter (meter, address, next < until ? next : until);
+        if (fd < 0 && clock_ms () < next) /* refused, or not who it should be */
+            break;
+    }
+    return fd;
+}
+
 static const char *
 choose_address (const struct meter *meter, const struct strlist *addresses, int64_t limit_ms)
 {
@@ -301,6 +329,43 @@ choose_address (const struct meter *meter, const struct strlist *addresses, int6
     return NULL;
 }
 
+/* Why no address has answered: what the kernel says of another attempt at the first. */
+static enum meter_trouble
+find_trouble (const struct meter *meter, const char *address)
+{
+    int error = 0;
+    int64_t until = clock_ms () + TROUBLE_MS;
+    socklen_t length = sizeof error;
+    errno = 0;
+    AUTO_CLOSE int fd = address_begin_connect (address, meter->port, until);
+    if (fd < 0)
+        error = errno;
+    else if (!await (fd, POLLOUT, until))
+        error = ETIMEDOUT;
+    else
+        getsockopt (fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    switch (error) {
+    case ECONNREFUSED: return METER_REFUSED;
+    case ENETUNREACH:
+    case EHOSTUNREACH: return METER_NO_ROUTE;
+    default: return METER_NO_ANSWER;
+    }
+}
+
+static void
+note_trouble (struct meter_result *result, const struct meter *meter, const struct strlist *addresses, int64_t began_ms)
+{
+    static const char *const words[] = {
+        [METER_REFUSED] = "the connection was refused", [METER_NO_ROUTE] = "there is no route to it",
+        [METER_NO_ANSWER] = "nothing has answered",
+    };
+    const char *address = addresses->count ? addresses->items[0] : "any address";
+    result->trouble = addresses->count ? find_trouble (meter, address) : METER_NO_ROUTE;
+    snprintf (result->why, sizeof result->why, "cannot connect to port %d at %s%s: %s within %.1f s", meter->port,
+              address, addresses->count > 1 ? ", ..." : "", words[result->trouble],
+              (double) (clock_ms () - began_ms) / 1000);
+}
+
 void
 meter_measure (const struct meter *meter, const struct strlist *addresses, int64_t limit_ms,
                struct meter_result *result)
@@ -309,20 +374,29 @@ meter_measure (const struct meter *meter, const struct strlist *addresses, int64
     *result = (struct meter_result){ 0 };
     const char *address = choose_address (meter, addresses, limit_ms / 2);
     if (!address) {
-        snprintf (result->why, sizeof result->why, "cannot connect to port %d at %s%s", meter->port,
-                  addresses->count ? addresses->items[0] : "any address", addresses->count > 1 ? ", ..." : "");
+        note_trouble (result, meter, addresses, begin);
         return;
     }
     snprintf (result->address, sizeof result->address, "%s", address);
-    AUTO_CLOSE int fd = connect_meter (meter, address, until);
+    bool is_cut = false;
+    int fd = connect_patiently (meter, address, limit_ms, until);
     result->round_trip_ns = fd >= 0 ? measure_trip (fd, until) : 0;
     if (result->round_trip_ns) {
         int64_t half = clock_ms () + (until - clock_ms ()) / 2;
-        result->to = measure_rate (fd, true, result->round_trip_ns, half);
+        result->to = measure_rate (fd, true, result->round_trip_ns, half, &is_cut);
     }
-    if (result->to > 0)
-        result->from = measure_rate (fd, false, result->round_trip_ns, until);
-    if (result->from <= 0)
-        snprintf (result->why, sizeof result->why, "the connection to %s broke or stalled after %.1f s", address,
-                  (double) (clock_ms () - begin) / 1000);
+    if (is_cut) { /* the other side waits for the rest; do not let it wait for what is on the way, too */
+        setsockopt (fd, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 }, sizeof (struct linger));
+        close (fd);
+        fd = connect_patiently (meter, address, limit_ms, until);
+    }
+    if (result->round_trip_ns && fd >= 0)
+        result->from = measure_rate (fd, false, result->round_trip_ns, until, &is_cut);
+    if (fd >= 0)
+        close (fd);
+    if (result->to > 0 || result->from > 0) /* the other one is measured from the other side, too */
+        return;
+    result->trouble = METER_STALLED;
+    snprintf (result->why, sizeof result->why, "the connection to %s broke or stalled after %.1f s", address,
+              (double) (clock_ms () - begin) / 1000);
 }

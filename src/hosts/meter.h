@@ -19,10 +19,20 @@ struct meter {
 int meter_start (struct meter *meter, struct fail *fail);
 void meter_stop (struct meter *meter);
 
+/** Why nothing is known of a way. */
+enum meter_trouble {
+    METER_FINE,
+    METER_REFUSED,   /* the host, or a firewall, has answered that it admits no connection */
+    METER_NO_ROUTE,
+    METER_NO_ANSWER, /* nothing has come back from any address, or from a stranger */
+    METER_STALLED,   /* it connects, but bytes do not come through */
+};
+
 struct meter_result {
     char address[64];      /* that was used; "": none was reached */
-    int64_t round_trip_ns; /* of a byte there and back; the median of many */
+    int64_t round_trip_ns; /* of a byte there and back; the shortest of many, for which no process had to wait long */
     double to, from;       /* bytes per second, there and back */
+    enum meter_trouble trouble;
     char why[256];         /* why it is not known; "": it is */
 };
 

@@ -48,28 +48,51 @@ find_usual (const double *values, int count, bool least)
     return best[least ? (known - 1) / 2 : known / 2];
 }
 
-/* How many times slower than @usual; 0: not slow. */
+/* Rates in MB/s, or round trips in ms: one for each pair of hosts. */
+struct values {
+    const double *all, *loads; /* as in slow_find() */
+    int count;
+    bool is_latency;
+    double usual;
+};
+
+/* How many times less than all processors the busier of two hosts may give to a process that measures.  The shortest of
+ * many round trips is hardly affected. */
 static double
-times_slower (double value, double usual, bool is_latency)
+share_of (const struct values *values, int i, int j)
 {
-    if (value <= 0 || usual <= 0 || (is_latency && value <= SLOW_LEAST_MS))
-        return 0;
-    double times = is_latency ? value / usual : usual / value;
-    return times > SLOW_FACTOR ? times : 0;
+    double load = values->loads && !values->is_latency ? values->loads[i] : 1;
+    if (values->loads && !values->is_latency && values->loads[j] > load)
+        load = values->loads[j];
+    return load > 1 ? load : 1;
 }
 
-/* Whether all links of host @i that were measured, at least two, are slow. */
+/* How many times slower than usual the way from host @i to host @j is; 0: not slow. */
+static double
+times_slower (const struct values *values, int i, int j)
+{
+    double value = values->all[i * values->count + j], usual = values->usual;
+    if (value <= 0 || usual <= 0 || (values->is_latency && value <= SLOW_LEAST_MS))
+        return 0;
+    double times = values->is_latency ? value / usual : usual / value;
+    return times > SLOW_FACTOR * share_of (values, i, j) ? times : 0;
+}
+
+/* Whether all links of host @i that were measured, at least two, are slow.  @param[out] times  the best of them */
 static bool
-is_slow_host (const double *values, int count, int i, double usual, bool is_latency)
+is_slow_host (const struct values *values, int i, double *times)
 {
     int slow = 0;
-    for (int j = 0; j < count; j++)
+    *times = 0;
+    for (int j = 0; j < values->count; j++)
         for (int k = 0; k < 2; k++) {
-            double value = k ? values[j * count + i] : values[i * count + j];
-            if (i == j || value <= 0)
+            int from = k ? j : i, to = k ? i : j;
+            if (i == j || values->all[from * values->count + to] <= 0)
                 continue;
-            if (times_slower (value, usual, is_latency) <= 0)
+            double one = times_slower (values, from, to);
+            if (one <= 0)
                 return false;
+            *times = slow && *times < one ? *times : one;
             slow += k;
         }
     return slow > 1;
@@ -90,30 +113,34 @@ insert (struct slow_link *found, size_t most, size_t count, const struct slow_li
 }
 
 static size_t
-find (const double *values, int count, bool is_latency, struct slow_link *found, size_t most, size_t already)
+find (struct values *values, struct slow_link *found, size_t most, size_t already)
 {
-    double usual = find_usual (values, count, is_latency);
+    int count = values->count;
+    bool is_latency = values->is_latency;
     AUTO_FREE bool *is_bad = calloc ((size_t) count, sizeof *is_bad);
+    values->usual = find_usual (values->all, count, is_latency);
     for (int i = 0; is_bad && i < count; i++) {
-        is_bad[i] = is_slow_host (values, count, i, usual, is_latency);
-        double best = best_of (values, count, i, is_latency);
+        double times, best = best_of (values->all, count, i, is_latency);
+        is_bad[i] = is_slow_host (values, i, &times);
         if (is_bad[i])
-            insert (found, most, already++,
-                    &(struct slow_link){ i, -1, times_slower (best, usual, is_latency), best, usual, is_latency });
+            insert (found, most, already++, &(struct slow_link){ i, -1, times, best, values->usual, is_latency });
     }
     /* The round trip is the same in both directions. */
     for (int i = 0; is_bad && i < count; i++)
         for (int j = is_latency ? i + 1 : 0; j < count; j++) {
-            double value = values[i * count + j], times = times_slower (value, usual, is_latency);
-            if (i != j && times > 0 && !is_bad[i] && !is_bad[j])
-                insert (found, most, already++, &(struct slow_link){ i, j, times, value, usual, is_latency });
+            double times = i != j ? times_slower (values, i, j) : 0, value = values->all[i * count + j];
+            if (times > 0 && !is_bad[i] && !is_bad[j])
+                insert (found, most, already++, &(struct slow_link){ i, j, times, value, values->usual, is_latency });
         }
     return already;
 }
 
 size_t
-slow_find (const double *rates, const double *trips, int count, struct slow_link *found, size_t most)
+slow_find (const double *rates, const double *trips, const double *loads, int count, struct slow_link *found,
+           size_t most)
 {
-    size_t so_far = find (rates, count, false, found, most, 0);
-    return find (trips, count, true, found, most, so_far);
+    struct values all_rates = { .all = rates, .loads = loads, .count = count };
+    struct values all_trips = { .all = trips, .loads = loads, .count = count, .is_latency = true };
+    size_t so_far = find (&all_rates, found, most, 0);
+    return find (&all_trips, found, most, so_far);
 }

@@ -28,9 +28,12 @@ struct slow_link {
  *
  * @param rates   [count * count], MB/s from host i to host j at i * count + j; 0: not measured
  * @param trips   the same, ms; 0: not measured
+ * @param loads   [count], processes that want to run for each processor of host i: where there are several, a process
+ *                that measures gets only its share, so a rate may be as many times lower; NULL: not known
  * @param[out] found  [most], the slowest first
  * @return how many there are, which may be more than @p most
  */
-size_t slow_find (const double *rates, const double *trips, int count, struct slow_link *found, size_t most);
+size_t slow_find (const double *rates, const double *trips, const double *loads, int count, struct slow_link *found,
+                  size_t most);
 
 #endif

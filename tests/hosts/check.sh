@@ -174,6 +174,10 @@ test_expect_success 'a host whose network is slow' '
     grep "^note: all links of host host3 are slow: .* ms there and back" out &&
     last_line_has "^Ready: a job can run, but host host3 would slow it down"
 '
+test_expect_success 'a slow link that loses packets is a slow link, not a firewall' '
+    hosts slow host3 200ms 5% && check --hosts host1,host2,host3 >out && hosts heal host3 && ! grep "^problem:" out &&
+    grep "^note: .*host3.* slow: [1-9][0-9.]* ms there and back" out && last_line_has "^Ready: a job can run, but .*host3"
+'
 off_shows () {
     test_exit 1 check --host_timeout "$1" --hosts host1,host2,host3 >out &&
         grep -E "^problem: host host3: (no connection within [0-9]* s|cannot connect: .*route)" out &&

@@ -34,6 +34,7 @@ test_slow (void)
         int count;
         double rates[MOST * MOST], trips[MOST * MOST];
         const char *expected;
+        double loads[MOST];
     } cases[] = {
         { "no host", 0, { 0 }, { 0 }, "" },
         { "one host", 1, { 0 }, { 0 }, "" },
@@ -53,11 +54,18 @@ test_slow (void)
         { "a host with long round trips", 3, { 0 }, { 0, 1, 50, 1, 0, 50, 50, 50, 0 }, "~2" },
         { "a round trip that is short all the same", 3, { 0 }, { 0, .02, .02, .02, 0, 1.9, .02, 1.9, 0 }, "" },
         { "both", 3, { 0, 100, 100, 100, 0, 10, 100, 100, 0 }, { 0, 1, 1, 1, 0, 50, 1, 50, 0 }, "~1-2 1-2" },
+        { "a busy host that sends", 2, { 0, 100, 10, 0 }, { 0 }, "", { 1, 2.5 } },
+        { "a busy host that receives", 2, { 0, 100, 10, 0 }, { 0 }, "", { 2.5, 1 } },
+        { "slower than that explains", 2, { 0, 100, 9.9, 0 }, { 0 }, "1-0", { 1, 2.5 } },
+        { "idle hosts", 2, { 0, 100, 24.9, 0 }, { 0 }, "1-0", { .1, .2 } },
+        { "another busy host", 3, { 0, 100, 100, 100, 0, 9, 100, 100, 0 }, { 0 }, "1-2", { 50, 1, 1 } },
+        { "all links of a busy host", 3, { 0, 100, 9, 100, 0, 9, 9, 9, 0 }, { 0 }, "", { 1, 1, 4 } },
+        { "round trips of busy hosts", 3, { 0 }, { 0, 1, 1, 1, 0, 50, 1, 50, 0 }, "~1-2", { 50, 50, 50 } },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct slow_link found[MOST];
         AUTO_STRBUF struct strbuf out = { 0 };
-        size_t count = slow_find (cases[i].rates, cases[i].trips, cases[i].count, found, MOST);
+        size_t count = slow_find (cases[i].rates, cases[i].trips, cases[i].loads, cases[i].count, found, MOST);
         show (found, count < MOST ? count : MOST, &out);
         ok (!strcmp (out.text, cases[i].expected), "slow links, %s: '%s'", cases[i].what, out.text);
     }
@@ -68,7 +76,7 @@ test_slow_numbers (void)
 {
     static const double rates[] = { 0, 100, 120, 110, 0, 5, 100, 10, 0 }, trips[9] = { 0 };
     struct slow_link found[1];
-    size_t count = slow_find (rates, trips, 3, found, 1);
+    size_t count = slow_find (rates, trips, NULL, 3, found, 1);
     ok (count == 2 && found[0].from == 1 && found[0].to == 2, "the slowest is found where there is room for one");
     ok (fabs (found[0].is - 5) < 1e-9 && fabs (found[0].usual - 120) < 1e-9 && fabs (found[0].times - 24) < 1e-9,
         "with its numbers: %g, usual %g", found[0].is, found[0].usual);
@@ -82,6 +90,7 @@ struct lab {
     struct check check;
     struct hosts hosts;
     char *whys[HOSTS * HOSTS];
+    enum meter_trouble troubles[HOSTS * HOSTS];
     double rates[HOSTS * HOSTS], trips[HOSTS * HOSTS];
     bool needs_mpi;
 };
@@ -140,6 +149,36 @@ static void
 break_pair (struct lab *lab)
 {
     lab->whys[1 * HOSTS + 2] = pair_why;
+}
+static void
+refuse_pair (struct lab *lab)
+{
+    break_pair (lab);
+    lab->troubles[1 * HOSTS + 2] = METER_REFUSED;
+}
+static void
+stall_pair (struct lab *lab)
+{
+    break_pair (lab);
+    lab->troubles[1 * HOSTS + 2] = METER_STALLED;
+}
+static void
+part_pair (struct lab *lab)
+{
+    break_pair (lab);
+    lab->troubles[1 * HOSTS + 2] = METER_NO_ROUTE;
+}
+static void
+ignore_busy (struct lab *lab)
+{
+    lab->check.items[1].load = 3;
+}
+static void
+keep_busy (struct lab *lab)
+{
+    lab->check.loads_matter = true;
+    lab->check.items[1].load = 2;
+    lab->check.items[2].load = 1.99;
 }
 static void
 break_port (struct lab *lab)
@@ -250,6 +289,12 @@ test_judgement (void)
         { "another version", break_version, "host c: accelerate 9.9", NULL, "install accelerate " PACKAGE_VERSION },
         { "no answer", break_answer, "host c: no answer", NULL, "repair host c" },
         { "a pair", break_pair, "from b to c: cannot connect", NULL, "between hosts b and c on all ports" },
+        { "a pair that is refused", refuse_pair, "from b to c: cannot connect", NULL, "allow TCP connections" },
+        { "a pair that stalls", stall_pair, "from b to c: cannot connect", NULL, "check the network between hosts b" },
+        { "a pair without a route", part_pair, "from b to c: cannot connect", NULL, "connects hosts b and c with --" },
+        { "a busy host", keep_busy, NULL, "busy hosts: b, with up to 2 processes for each processor;",
+          "see the notes" },
+        { "a busy host whose links are as good as others", ignore_busy, NULL, NULL, "a job can run" },
         { "the port", break_port, "host b cannot reach port 29500 of host a", NULL, "open port 29500 of host a" },
         { "a port in use", refuse_port, "host a: cannot listen", NULL, "change the option" },
         { "another build", break_build, NULL, "host b has another build", "see the notes" },
@@ -280,6 +325,7 @@ test_judgement (void)
         struct check *check = &lab.check;
         check->hosts = &lab.hosts;
         check->whys = lab.whys;
+        check->troubles = lab.troubles;
         cases[i].damage (&lab);
         int result = check_judge (check, lab.needs_mpi, &fail);
         const char *problem = check->problems.count == 1 ? check->problems.items[0] : NULL;
@@ -314,16 +360,17 @@ test_meter (void)
     }
     stranger.key[0] ^= 1;
     meter_measure (&stranger, &addresses, 600000, &result);
-    ok (strstr (result.why, "stalled"), "without its key it does nothing: %s", result.why);
+    ok (strstr (result.why, "stalled") && result.trouble == METER_STALLED, "without its key it does nothing: %s",
+        result.why);
     memcpy (stranger.token, stranger.key, sizeof stranger.token);
     meter_measure (&stranger, &addresses, 2000, &result);
-    ok (strstr (result.why, "cannot connect to port"), "another program at its port is not taken for it: %s",
-        result.why);
+    ok (strstr (result.why, "cannot connect to port") && result.trouble == METER_NO_ANSWER,
+        "another program at its port is not taken for it: %s", result.why);
     meter_stop (&meter);
     int64_t begin = clock_ms ();
     meter_measure (&meter, &addresses, 600000, &result);
-    ok (strstr (result.why, "cannot connect to port") && clock_ms () - begin < 300000, "nobody listens: %s",
-        result.why);
+    ok (strstr (result.why, ": the connection was refused within ") && result.trouble == METER_REFUSED
+            && clock_ms () - begin < 300000, "nobody listens: %s", result.why);
     meter_stop (&meter);
     ok (!meter.pid, "stopped twice");
 }
