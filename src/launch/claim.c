@@ -152,30 +152,33 @@ describe_peer (const struct peer *peer, char *text, size_t size)
     peer_describe (peer, is_known ? name : NULL, text, size);
 }
 
-void
+/* Launches listen, so what has the name and refuses connections is none. */
+bool
 claim_describe_holder (int port, char *text, size_t size)
 {
     struct sockaddr_un address;
     struct peer peer;
     socklen_t length = name_of (port, &address);
+    bool is_refused = true;
     for (int i = 0; i < ASK_TRIES; i++) {
         AUTO_CLOSE int fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (!connect (fd, (struct sockaddr *) &address, length) && peer_of (fd, &peer)) {
+        bool is_connected = !connect (fd, (struct sockaddr *) &address, length);
+        is_refused = is_refused && !is_connected && (errno == ECONNREFUSED || errno == EPROTOTYPE);
+        if (is_connected && peer_of (fd, &peer)) {
             describe_peer (&peer, text, size);
-            return;
+            return true;
         }
         nanosleep (&(struct timespec){ .tv_nsec = ASK_PAUSE_NS }, NULL);
     }
     snprintf (text, size, "a process that does not answer on the socket @%s", address.sun_path + 1);
+    return !is_refused;
 }
 
 static int
-refuse (const struct config *config, int port, struct fail *fail)
+refuse (const struct config *config, int port, const char *holder, struct fail *fail)
 {
-    char holder[256];
     AUTO_STRBUF struct strbuf origin = { 0 };
     config_format_origin (config, option_find ("main_process_port"), &origin);
-    claim_describe_holder (port, holder, sizeof holder);
     return fail_set (fail, FAIL_GENERAL,
                      "main_process_port %d (%s) belongs to another job on this host: %s; choose another port%s", port,
                      origin.text ? origin.text : "", holder,
@@ -193,8 +196,15 @@ take_default (struct claim *claim, struct fail *fail)
 static int
 take_fixed (struct claim *claim, struct topology *topology, const struct config *config, int port, struct fail *fail)
 {
-    if (claim_take (claim, port) && claim->error == EADDRINUSE)
-        return refuse (config, port, fail);
+    char holder[256];
+    if (claim_take (claim, port) && claim->error == EADDRINUSE) {
+        if (claim_describe_holder (port, holder, sizeof holder))
+            return refuse (config, port, holder, fail);
+        if (claim_take (claim, port) && claim->error == EADDRINUSE) /* it has not just ended */
+            snprintf (topology->port_note, sizeof topology->port_note,
+                      "cannot claim port %d: its name belongs to %s, so it is not a launch; other jobs on this host "
+                      "may choose the port too", port, holder);
+    }
     topology->port_taken = !is_free (port, true);
     return port;
 }

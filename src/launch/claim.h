@@ -36,8 +36,9 @@ int claim_take_any (struct claim *claim, struct fail *fail);
  * queue fills up, and the next launch gets no answer. */
 void claim_answer (int fd);
 
-/** Say who has claimed @p port: "user alice, pid 4711 (accelerate launch train.py)". */
-void claim_describe_holder (int port, char *text, size_t size);
+/** Say who has claimed @p port: "user alice, pid 4711 (accelerate launch train.py)".
+ *  @return false if it cannot be a launch: it has only taken the name, as anybody can */
+bool claim_describe_holder (int port, char *text, size_t size);
 
 /**
  * Claim the port of the job that is about to be planned, and note in @p topology what the plan has to know of it: which

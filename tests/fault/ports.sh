@@ -155,12 +155,16 @@ if [ "$user" ]; then
 fi
 test_expect_success 'a name that somebody else has taken to be in the way is refused with his process' '
     held=$(free_port) && in_the_way listen $held && holder=$(id -un) && is_refused && grep "pid $other (" refused && kill $other'
-for how in full bind; do
-    test_expect_success "also where it does not tell ($how)" '
-        held=$(free_port) && in_the_way '$how' $held &&
-        test_exit 1 "$accelerate" launch --cpu --num_processes 2 --main_process_port $held true 2>refused &&
-        grep "a process that does not answer" refused && kill $other'
-done
+test_expect_success 'also where it does not tell' '
+    held=$(free_port) && in_the_way full $held &&
+    test_exit 1 "$accelerate" launch --cpu --num_processes 2 --main_process_port $held true 2>refused &&
+    grep "a process that does not answer" refused && kill $other'
+# Launches listen.
+test_expect_success 'a name that is not held by a launch does not keep a job from a given port' '
+    held=$(free_port) && in_the_way bind $held &&
+    "$accelerate" launch --cpu --num_processes 2 --main_process_port $held sh -c "echo \$MASTER_PORT" >got 2>note &&
+    test "$(sort -u got)" = $held && test "$(wc -l <got)" = 2 && grep "^accelerate: note: cannot claim port $held: " note &&
+    kill $other'
 test_expect_success 'the usual port taken by somebody in the way: another one' '
     { in_the_way listen 29500 || :; } && # or another job on this machine has it, which is as good
     "$accelerate" launch --cpu --num_processes 2 sh -c "echo \$MASTER_PORT" >got 2>note &&

@@ -108,12 +108,21 @@ test_holder (void)
     socklen_t length = name_of (port, &address);
     late = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ok (!bind (late, (struct sockaddr *) &address, length), "a holder who does not listen yet");
-    claim_describe_holder (port, text, sizeof text);
-    ok (asked >= 10 && strstr (text, "pid "), "he is asked again: %s", text);
+    ok (claim_describe_holder (port, text, sizeof text) && asked >= 10 && strstr (text, "pid "),
+        "he is asked again: %s", text);
     close (late);
-    claim_describe_holder (port, text, sizeof text);
-    ok (strstr (text, "does not answer"), "and when he has gone: %s", text);
+    ok (!claim_describe_holder (port, text, sizeof text) && strstr (text, "does not answer"),
+        "and when he has gone: %s", text);
     close (fd);
+    late = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct claim claim = CLAIM_NONE;
+    struct topology topology = { .host = "box" };
+    struct config config = { 0 };
+    ok (!bind (late, (struct sockaddr *) &address, length)
+            && take_fixed (&claim, &topology, &config, port, NULL) == port && claim.fd < 0
+            && strstr (topology.port_note, "so it is not a launch"),
+        "who never listens is not a launch: %s", topology.port_note);
+    close (late);
 }
 
 int
