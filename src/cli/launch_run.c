@@ -299,7 +299,7 @@ supervise_part (struct launch *launch)
     struct job job;
     struct fail fail = { 0 };
     const struct job_observer observer = { .failed = hosts_tell_failure, .fd = launch->part->agent,
-                                           .is_alive = hosts_give_sign,
+                                           .is_alive = hosts_give_sign, .above = launch->part->agent_pid,
                                            .silence_ms = launch->config->settings.host_timeout * 1000 };
     int status = job_run (&job, &launch->plan, &launch->keeper, launch->claim.fd, &observer, &fail);
     if (status == 0) {

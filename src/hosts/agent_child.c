@@ -124,6 +124,7 @@ fork_child (struct agent_child *child, const struct parcel *parcel, struct hosts
     if (pipe2 (said, O_CLOEXEC))
         return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
     part->agent = said[1];
+    part->agent_pid = agent;
     pid_t pid = fork ();
     if (pid == 0) {
         close (said[0]);

@@ -8,6 +8,8 @@
 #include "util/io.h"
 
 #include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { SIGNS = 5 }; /* in the time after which the agent gives us up */
@@ -32,9 +34,10 @@ hosts_tell_failure (const struct job *job, const struct job_observer *observer)
 }
 
 /* An agent that does not read must not hold the loop. */
-void
+bool
 hosts_tell_alive (int agent, int64_t silence_ms)
 {
+    int unread = 0;
     struct pollfd room = { .fd = agent, .events = POLLOUT };
     AUTO_STRBUF struct strbuf frame = { 0 };
     size_t begin = wire_begin (&frame, WIRE_ALIVE);
@@ -43,12 +46,14 @@ hosts_tell_alive (int agent, int64_t silence_ms)
     wire_end (&frame, begin);
     if (poll (&room, 1, 0) == 1)
         tell (agent, &frame);
+    return !ioctl (agent, FIONREAD, &unread) && (size_t) unread > SIGNS * frame.length;
 }
 
 int64_t
 hosts_give_sign (const struct job_observer *observer)
 {
-    hosts_tell_alive (observer->fd, observer->silence_ms);
+    if (hosts_tell_alive (observer->fd, observer->silence_ms))
+        kill (observer->above, SIGCONT);
     return clock_ms () + observer->silence_ms / SIGNS;
 }
 
@@ -63,4 +68,5 @@ hosts_tell_end (const struct hosts_part *part, enum wire_end end, int status, co
     wire_put_text (&frame, json);
     wire_end (&frame, begin);
     tell (part->agent, &frame);
+    kill (part->agent_pid, SIGCONT); /* nobody else would */
 }

@@ -16,6 +16,7 @@ struct hosts_part {
     int64_t restarts;   /* so far */
     const struct standins *standins; /* of the ranks; NULL or empty: they are not processes of MPI */
     int agent;          /* where to write frames WIRE_FAILED and WIRE_END */
+    pid_t agent_pid;
 };
 
 /** Runs the part of @p config on this host.  @return the exit status */
@@ -24,10 +25,12 @@ typedef int hosts_run_part (struct config *config, const struct hosts_part *part
 /** A job_observer's function: tell the agent at once. */
 void hosts_tell_failure (const struct job *job, const struct job_observer *observer);
 
-/** Tell the agent that this process does its work, and does not go silent for more than @p silence_ms. */
-void hosts_tell_alive (int agent, int64_t silence_ms);
+/** Tell the agent that this process does its work, and does not go silent for more than @p silence_ms.
+ *  @return whether it has not read the last signs, either */
+bool hosts_tell_alive (int agent, int64_t silence_ms);
 
-/** A job_observer's function: the same, again and again. */
+/** A job_observer's function: the same, again and again.  An agent that was stopped has lost its head, and all that it
+ * could do is end its ranks: it is continued. */
 int64_t hosts_give_sign (const struct job_observer *observer);
 
 /** Tell the agent what became of the part.  @param text, json  may be NULL */

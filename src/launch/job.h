@@ -61,6 +61,7 @@ struct job_observer {
     /* Called by the supervisor's loop again and again; returns when to call it next.  NULL: nobody waits for that. */
     int64_t (*is_alive) (const struct job_observer *observer);
     int64_t silence_ms; /* the observer's own: after which we are taken for dead */
+    pid_t above;        /* the same: who hears the signs */
 };
 
 struct job {

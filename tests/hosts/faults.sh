@@ -69,6 +69,14 @@ test_expect_success 'a stopped supervisor below an agent: its host is blamed aft
     grep -E "^accelerate: host host2: the launcher on this host gave no sign of life for [4-9] s: its process $stopped was" err &&
     grep "was stopped, as by SIGSTOP$" err && test "$(grep -c ^accelerate: err)" -eq 1 && all_clean host1 host2 host3
 '
+stop_agent () {
+    on "$1" sh -c 'kill -STOP "$(pgrep -x accelerate | head -n 1)"'
+}
+test_expect_success 'a stopped agent: its host is blamed, and its ranks end all the same, although they wait for ever' '
+    rm -f up.* && { on host1 "$accelerate" launch --cpu --host_timeout 4 --hosts host1,host3 \
+        sh -c "echo >up.\$RANK; exec sleep 3600" >out 2>err & } && head=$! && await up.0 up.1 && stop_agent host3 && finish 1 &&
+    grep "^accelerate: host host3: lost: no sign of life for 4 s$" err && all_clean host1 host3
+'
 test_expect_success 'SIGTERM ends a job with a stopped supervisor' '
     begin && on host2 pkill -STOP accel-job && on host1 pkill -TERM -f "[-]-hosts host1:2" && finish 143 &&
     grep "^accelerate: ended by SIGTERM$" err && all_clean host1 host2 host3
