@@ -26,6 +26,10 @@
 #ifndef ACCEL_ACCEL_HPP
 #define ACCEL_ACCEL_HPP
 
+#if __cplusplus < 201703L
+#error "accel/accel.hpp needs C++17 or later: compile with -std=c++17"
+#else
+
 #include <accel/accel.h>
 
 #include <accel/hpp/base.hpp>
@@ -41,5 +45,7 @@
 #include <accel/hpp/accelerator.hpp>
 
 #undef ACCEL_CALL_
+
+#endif
 
 #endif

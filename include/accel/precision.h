@@ -60,7 +60,8 @@ accel_unscale_gradients_at (const char *file, int line, struct accel *acc, struc
 
 /**
  * @return the float32 values of parameter @p index that optimizers change: its master, made by accel_model_create(), or
- *         for a float32 parameter its own tensor; NULL if it is not trained or does not exist.  May be written; call
+ *         for a float32 parameter its own tensor; NULL if it is not trained or does not exist.  Current after each
+ *         step, so a program that evaluates in float32 reads it and converts nothing.  May be written; call
  *         accel_model_narrow() afterwards
  */
 ACCEL_API DLTensor *accel_model_master (struct accel_model *model, size_t index);

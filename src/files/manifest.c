@@ -99,6 +99,7 @@ manifest_release (struct manifest *manifest)
         release_file (&manifest->files[i]);
     free (manifest->files);
     free (manifest->library);
+    free (manifest->mixed_precision);
     free (manifest->nonfinite);
     *manifest = (struct manifest){ 0 };
 }
@@ -121,6 +122,16 @@ write_file (const struct manifest_file *file, struct strbuf *out)
     strbuf_add (out, file->has_tensors ? "\n      }\n    }" : "\n    }");
 }
 
+/* A member that is left out where there is no text. */
+static void
+write_text (struct strbuf *out, const char *member, const char *text)
+{
+    if (!text)
+        return;
+    strbuf_printf (out, ",\n  \"%s\": ", member);
+    quote_utf8 (out, text);
+}
+
 void
 manifest_write (const struct manifest *manifest, struct strbuf *out)
 {
@@ -128,10 +139,8 @@ manifest_write (const struct manifest *manifest, struct strbuf *out)
     quote_utf8 (out, manifest->library ? manifest->library : "");
     strbuf_printf (out, ",\n  \"processes\": %" PRIu64 ",\n  \"saved_ns\": %" PRIu64, manifest->processes,
                    manifest->saved_ns);
-    if (manifest->nonfinite) {
-        strbuf_add (out, ",\n  \"nonfinite\": ");
-        quote_utf8 (out, manifest->nonfinite);
-    }
+    write_text (out, "mixed_precision", manifest->mixed_precision);
+    write_text (out, "nonfinite", manifest->nonfinite);
     strbuf_add (out, ",\n  \"files\": {");
     for (size_t i = 0; i < manifest->count; i++) {
         strbuf_add (out, i ? ",\n    " : "\n    ");
@@ -265,9 +274,9 @@ take_format (struct cursor *json)
 }
 
 enum member { MEMBER_FORMAT, MEMBER_VERSION, MEMBER_FILES, MEMBER_SUM, MEMBER_LIBRARY, MEMBER_PROCESSES, MEMBER_SAVED,
-              MEMBER_NONFINITE, MEMBERS, MEMBERS_NEEDED = MEMBER_LIBRARY };
+              MEMBER_PRECISION, MEMBER_NONFINITE, MEMBERS, MEMBERS_NEEDED = MEMBER_LIBRARY };
 static const char *const members[MEMBERS]
-    = { "format", "version", "files", "xxh3", "library", "processes", "saved_ns", "nonfinite" };
+    = { "format", "version", "files", "xxh3", "library", "processes", "saved_ns", "mixed_precision", "nonfinite" };
 
 /* @start: where the member begins */
 static enum accel_status
@@ -282,6 +291,7 @@ take_member (struct cursor *json, struct manifest *manifest, enum member member,
     case MEMBER_LIBRARY: return cursor_string (json, &manifest->library, "a version");
     case MEMBER_PROCESSES: return cursor_uint64 (json, &manifest->processes, "a number of processes");
     case MEMBER_SAVED: return cursor_uint64 (json, &manifest->saved_ns, "a time");
+    case MEMBER_PRECISION: return cursor_string (json, &manifest->mixed_precision, "a precision");
     case MEMBER_NONFINITE: return cursor_string (json, &manifest->nonfinite, "a parameter that is not finite");
     case MEMBER_SUM:
         status = take_checksum (json, &checksum);

@@ -33,6 +33,7 @@ struct manifest {
     char *library;      /* the version that wrote it; may be NULL */
     uint64_t processes; /* that saved */
     uint64_t saved_ns;  /* CLOCK_REALTIME */
+    char *mixed_precision; /* of the job that saved; may be NULL */
     char *nonfinite;    /* a parameter that is infinite or NaN, in words; NULL: there is none */
     struct manifest_file *files; /* [count] */
     size_t count, room;

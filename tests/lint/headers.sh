@@ -18,6 +18,22 @@ for header in "$srcdir"/include/accel/*.h; do
     fi
 done
 
+# Those of accel.hpp, too.
+for header in "$srcdir"/include/accel/hpp/*.hpp; do
+    name=accel/hpp/$(basename "$header")
+    printf '#include <%s>\n#include <%s>\n' "$name" "$name" >one.cc
+    if command -v "${cxx%% *}" >/dev/null; then
+        test_expect_success "$name as C++17" "$cxx -std=c++17 $flags one.cc"
+    else
+        test_skip "$name as C++17" "no C++ compiler"
+    fi
+done
+if command -v "${cxx%% *}" >/dev/null; then
+    printf '#include <accel/accel.hpp>\nint main () {}\n' >old.cc
+    test_expect_success 'accel.hpp as C++14: one error, which names the standard' "
+        test_exit 1 $cxx -std=c++14 $flags old.cc 2>said && test \$(grep -c 'error:' said) = 1 && grep 'C++17' said"
+fi
+
 # accel.hpp: by every compiler, in every standard that it claims; tests that are not long leave out half of the pairs.
 # -Wshadow, for programs that have it on.
 printf '#include <accel/accel.hpp>\n#include <accel/accel.hpp>\n' >all.cc

@@ -50,7 +50,7 @@ test_expect_success 'every function is in the NAME section of one page, for man(
         sed -n "/^\.Sh NAME\$/,/^\.Nd /s/^\.Nm \(accel_[a-z0-9_]*\).*/\1/p" "$page"
     done | sort >listed && uniq -d listed >twice && comm -13 listed declared >missing && cat twice missing &&
     test ! -s twice && test ! -s missing'
-sed -n 's/^ *X (\(OK\|ERR_[A-Z]*\), .*/ACCEL_\1/p' "$srcdir/include/accel/base.h" >statuses
+sed -n 's/^ *X (\(OK\|ERR_[A-Z_]*\), .*/ACCEL_\1/p' "$srcdir/include/accel/base.h" >statuses
 test_expect_success 'libaccel(3) names every status' \
     'test -s statuses && for s in $(cat statuses); do grep -q "^\.It Dv $s\$" "$srcdir/man/libaccel.3" || { echo "$s"; exit 1; }; done'
 

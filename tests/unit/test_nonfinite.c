@@ -186,6 +186,47 @@ masters (struct accel *acc)
     accel_model_destroy (model);
 }
 
+/* ---- precision ---- */
+
+/* A program makes its parameters after the precision of the job. */
+static struct accel_model *
+make_layer (struct accel *acc, DLTensor *data, DLTensor *grad)
+{
+    static int64_t count = 4;
+    struct accel_model *model;
+    bool half = strcmp (accel_mixed_precision (acc), "no");
+    *data = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 1, .shape = &count,
+                        .dtype = accel_dtype_to_dl (half ? ACCEL_BFLOAT16 : ACCEL_FLOAT32) };
+    *grad = *data;
+    rank_must (accel_model_create (&model, &(struct accel_parameter){ "w", data, grad }, 1, &err), &err);
+    rank_must (accel_prepare (acc, &err, model), &err);
+    return model;
+}
+
+static void
+save_half (struct accel *acc)
+{
+    DLTensor data, grad;
+    char path[SCRATCH_SIZE + 200];
+    struct accel_model *model = make_layer (acc, &data, &grad);
+    snprintf (path, sizeof path, "%s/half", folder);
+    rank_must (accel_save_state (acc, path, &err), &err);
+    accel_model_destroy (model);
+}
+
+static void
+load_single (struct accel *acc)
+{
+    DLTensor data, grad;
+    char path[SCRATCH_SIZE + 200];
+    struct accel_model *model = make_layer (acc, &data, &grad);
+    snprintf (path, sizeof path, "%s/half", folder);
+    rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_FORMAT, &err,
+                "saved with mixed_precision bf16, but this job has no: set it in accel_options, or launch with "
+                "--mixed_precision bf16");
+    accel_model_destroy (model);
+}
+
 /* ---- clipping ---- */
 
 static void
@@ -312,6 +353,11 @@ main (void)
     as_ranks (2, "a folder named by the program keeps its good state", by_name);
     as_ranks (1, "a project with nothing else is refused", only_bad);
     as_ranks (1, "masters of 16-bit parameters", masters);
+    const struct accel_options half = { .mixed_precision = "bf16" };
+    ranks_options = &half;
+    as_ranks (1, "a state under bf16", save_half);
+    ranks_options = NULL;
+    as_ranks (1, "without the flag, the message names it", load_single);
     as_ranks (2, "error_if_nonfinite names step, parameter, element and rank", clip);
     as_ranks (2, "losses and norms that jump are counted and skipped on all ranks, also after a load", outliers);
     as_ranks (2, "without skip_steps they are counted", only_counted);

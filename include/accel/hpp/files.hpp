@@ -3,6 +3,7 @@
 #ifndef ACCEL_HPP_FILES_HPP
 #define ACCEL_HPP_FILES_HPP
 
+#include <accel/hpp/base.hpp>
 #include <accel/hpp/options.hpp>
 
 #include <vector>

@@ -247,6 +247,18 @@ load_items (const struct load *load, struct accel_error *err)
     return status;
 }
 
+/* Tensors of other types mean most often that the program, or its launch, has lost a flag. */
+static enum accel_status
+explain_precision (const struct load *load, enum accel_status status, struct accel_error *err)
+{
+    const char *saved = load->manifest.mixed_precision, *now = accel_mixed_precision (load->acc);
+    struct accel_error cause = *err;
+    if (status != ACCEL_ERR_FORMAT || !saved || !strcmp (saved, now))
+        return status;
+    return accel_fail (err, status, "%.300s; it was saved with mixed_precision %s, but this job has %s: set it in "
+                       "accel_options, or launch with --mixed_precision %s", cause.text, saved, now, saved);
+}
+
 static enum accel_status
 load_state (struct load *load, const char *input_dir, struct accel_error *err)
 {
@@ -261,7 +273,7 @@ load_state (struct load *load, const char *input_dir, struct accel_error *err)
         return status;
     status = checkpoint_run_hooks (load->part, false, load->found.place, &load->without_models, err);
     if (!status)
-        status = load_items (load, err);
+        status = explain_precision (load, load_items (load, err), err);
     char *latest = strdup (load->found.place);
     if (!status && !latest)
         status = no_memory (err);

@@ -52,7 +52,8 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
     struct checkpoint_part *part = checkpoint_of (acc);
     *save = (struct save){ .rank = accel_process_index (acc), .size = accel_num_processes (acc),
                            .folder = CHECKPOINT_NO_FOLDER, .automatic = part->automatic_naming,
-                           .total_limit = part->total_limit, .step = optimizer_latest_step (acc) };
+                           .total_limit = part->total_limit, .step = optimizer_latest_step (acc),
+                           .mixed_precision = accel_mixed_precision (acc) };
     enum accel_status status = save->rank ? ACCEL_OK : make_folder (save, part, output_dir, err);
     status = checkpoint_agree (acc, site, status, err);
     if (status)
@@ -77,10 +78,11 @@ write_manifest (struct save *save, struct accel_error *err)
     save->manifest.saved_ns = (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
     save->manifest.processes = (uint64_t) save->size;
     save->manifest.library = strdup (accel_version ());
+    save->manifest.mixed_precision = strdup (save->mixed_precision);
     if (asprintf (&path, "%s/" MANIFEST_NAME, save->folder.temporary) < 0)
         return path = NULL, no_memory (err);
     manifest_write (&save->manifest, &text);
-    if (text.failed || !save->manifest.library)
+    if (text.failed || !save->manifest.library || !save->manifest.mixed_precision)
         return no_memory (err);
     if (io_write_file (path, text.text, text.length, 0666, &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "%s", fail.text);

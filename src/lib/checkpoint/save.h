@@ -17,6 +17,7 @@ struct save {
     uint64_t total_limit;
     bool without_models; /* hooks said so */
     uint64_t step;       /* that optimizers had taken */
+    const char *mixed_precision; /* static */
     char warning[ACCEL_ERROR_TEXT_SIZE]; /* why the state is kept apart, or an old one was not removed; may be empty */
 };
 

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plain functions in place of the macros that pass the sizes of structs: for programs that are not written in C, which
+ * find "accel_open" in the library by its name, and for generators of bindings, which do not see macros.  accel.h does
+ * not include this header; in C, `(accel_open) (&acc, NULL, &err)` calls one.
+ *
+ * They read structs of the size that they have in the library that is loaded, where the macros pass the size that they
+ * have in the program: a binding must have its structs from the headers of that library, see accel_version(), or pass
+ * NULL for options, or call the function that ends in _sized with its own sizes. */
+#ifndef ACCEL_PLAIN_H
+#define ACCEL_PLAIN_H
+
+#include <accel/accel.h>
+
+ACCEL_BEGIN_DECLS
+
+/** Name, parameters and arguments of each; all return enum accel_status. */
+#define ACCEL_PLAIN_MAP(X) \
+    X (accel_open, (struct accel **acc, const struct accel_options *options, struct accel_error *err), (acc, \
+       options, err)) \
+    X (accel_model_create, (struct accel_model **model, const struct accel_parameter *parameters, size_t count, \
+       struct accel_error *err), (model, parameters, count, err)) \
+    X (accel_model_set_ddp, (struct accel_model *model, const struct accel_ddp_options *options, \
+       struct accel_error *err), (model, options, err)) \
+    X (accel_sgd_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
+       const struct accel_sgd *options, struct accel_error *err), (optimizer, model, options, err)) \
+    X (accel_adamw_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
+       const struct accel_adamw *options, struct accel_error *err), (optimizer, model, options, err)) \
+    X (accel_adam_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
+       const struct accel_adam *options, struct accel_error *err), (optimizer, model, options, err)) \
+    X (accel_lion_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
+       const struct accel_lion *options, struct accel_error *err), (optimizer, model, options, err)) \
+    X (accel_custom_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
+       const struct accel_custom_optimizer *options, struct accel_error *err), (optimizer, model, options, err)) \
+    X (accel_optimizer_get_group, (const struct accel_optimizer *optimizer, size_t group, \
+       struct accel_param_group *numbers, struct accel_error *err), (optimizer, group, numbers, err)) \
+    X (accel_optimizer_set_group, (struct accel_optimizer *optimizer, size_t group, \
+       const struct accel_param_group *numbers, struct accel_error *err), (optimizer, group, numbers, err)) \
+    X (accel_outlier_watch, (struct accel *acc, const struct accel_outlier_options *options, \
+       struct accel_error *err), (acc, options, err)) \
+    X (accel_scheduler_create, (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer, \
+       const struct accel_scheduler_options *options, struct accel_error *err), (scheduler, optimizer, options, \
+       err)) \
+    X (accel_scheduler_create_sequential, (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer, \
+       const struct accel_scheduler_options *options, const uint64_t *milestones, size_t count, \
+       struct accel_error *err), (scheduler, optimizer, options, milestones, count, err)) \
+    X (accel_scheduler_create_chained, (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer, \
+       const struct accel_scheduler_options *options, size_t count, struct accel_error *err), (scheduler, \
+       optimizer, options, count, err)) \
+    X (accel_model_from_array, (struct accel_model **model, const struct accel_array *array, \
+       const struct accel_array_row *rows, size_t row_count, struct accel_error *err), (model, array, rows, \
+       row_count, err)) \
+    X (accel_model_from_structs, (struct accel_model **model, const void *structs, size_t count, \
+       const struct accel_struct_layout *layout, struct accel_error *err), (model, structs, count, layout, err)) \
+    X (accel_dataset_open_tokens, (struct accel_dataset **dataset, const char *path, \
+       const struct accel_tokens_options *options, struct accel_error *err), (dataset, path, options, err)) \
+    X (accel_dataset_open_token_files, (struct accel_dataset **dataset, const char *const *paths, size_t count, \
+       const struct accel_tokens_options *options, struct accel_error *err), (dataset, paths, count, options, \
+       err)) \
+    X (accel_dataset_open_token_pattern, (struct accel_dataset **dataset, const char *pattern, \
+       const struct accel_tokens_options *options, struct accel_error *err), (dataset, pattern, options, err)) \
+    X (accel_dataset_open_csv, (struct accel_dataset **dataset, const char *path, \
+       const struct accel_csv_options *options, struct accel_error *err), (dataset, path, options, err)) \
+    X (accel_dataset_open_idx, (struct accel_dataset **dataset, const char *images, const char *labels, \
+       const struct accel_idx_options *options, struct accel_error *err), (dataset, images, labels, options, err)) \
+    X (accel_sampler_random, (struct accel_sampler **sampler, size_t size, \
+       const struct accel_random_options *options, struct accel_error *err), (sampler, size, options, err)) \
+    X (accel_sampler_seedable, (struct accel_sampler **sampler, size_t size, uint64_t seed, \
+       const struct accel_random_options *options, struct accel_error *err), (sampler, size, seed, options, err)) \
+    X (accel_sampler_weighted, (struct accel_sampler **sampler, const double *weights, size_t size, \
+       const struct accel_random_options *options, struct accel_error *err), (sampler, weights, size, options, \
+       err)) \
+    X (accel_sampler_distributed, (struct accel_sampler **sampler, size_t size, \
+       const struct accel_distributed_options *options, struct accel_error *err), (sampler, size, options, err)) \
+    X (accel_sampler_llmc, (struct accel_sampler **sampler, const struct accel_dataset *dataset, \
+       const struct accel_llmc_options *options, struct accel_error *err), (sampler, dataset, options, err)) \
+    X (accel_sampler_custom, (struct accel_sampler **sampler, const struct accel_sampler_calls *calls, \
+       struct accel_error *err), (sampler, calls, err)) \
+    X (accel_loader_create, (struct accel_loader **loader, const struct accel_dataset *dataset, \
+       const struct accel_loader_options *options, struct accel_error *err), (loader, dataset, options, err)) \
+    X (accel_loader_create_stream, (struct accel_loader **loader, const struct accel_stream *stream, \
+       const struct accel_loader_options *options, struct accel_error *err), (loader, stream, options, err)) \
+    X (accel_send_to_device, (struct accel_tree **sent, const struct accel_tree *tree, DLDevice device, \
+       const struct accel_send_options *options, struct accel_error *err), (sent, tree, device, options, err)) \
+    X (accel_safetensors_open, (struct accel_safetensors **file, const char *path, \
+       const struct accel_safetensors_options *options, struct accel_error *err), (file, path, options, err)) \
+    X (accel_set_project_configuration, (struct accel *acc, \
+       const struct accel_project_configuration *configuration, struct accel_error *err), (acc, configuration, \
+       err)) \
+    X (accel_register_for_checkpointing, (struct accel *acc, const struct accel_checkpoint_object *object, \
+       struct accel_error *err), (acc, object, err))
+
+#define X(name, parameters, arguments) ACCEL_API ACCEL_NODISCARD enum accel_status (name) parameters;
+ACCEL_PLAIN_MAP (X)
+#undef X
+
+ACCEL_END_DECLS
+
+#endif
