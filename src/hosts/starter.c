@@ -237,24 +237,29 @@ add_standin (const char *program, const char *name, int64_t attempt, struct strl
     strlist_printf (argv, "%lld", (long long) attempt);
 }
 
-/* One part of the command line for each host, because ranks count through them in their order. */
+/* The names of the hosts with commas, each as often as it has ranks. */
 static void
-add_open_mpi (const struct starter *starter, const struct hostlist *list, const char *program, const char *name,
-              int64_t attempt, struct strlist *argv)
+add_name_of_each_rank (const char *option, const struct hostlist *list, struct strlist *argv)
 {
-    static const char *const words[] = { "--bind-to", "none", NULL };
+    AUTO_STRBUF struct strbuf hosts = { 0 };
+    for (size_t i = 0; i < list->count; i++)
+        for (int j = 0; j < list->hosts[i].ranks; j++)
+            strbuf_printf (&hosts, "%s%s", hosts.length ? "," : "", list->hosts[i].name);
+    strlist_printf (argv, "%s%s", option, hosts.text ? hosts.text : "");
+    argv->failed = argv->failed || hosts.failed;
+}
+
+/* seq: ranks count through the names in their order, not from mpirun's own host on.  With a part of the command line
+ * for each host, mpirun 5.0.7 crashes. */
+static void
+add_open_mpi (const struct starter *starter, const struct hostlist *list, struct strlist *argv)
+{
+    static const char *const words[] = { "--bind-to", "none", "--map-by", "seq", "-n", NULL };
     strlist_add (argv, starter->mpirun);
     add_words (argv, words);
-    for (size_t i = 0; i < list->count; i++) {
-        const struct hostlist_host *host = &list->hosts[i];
-        if (i)
-            strlist_add (argv, ":");
-        strlist_add (argv, "-n");
-        strlist_printf (argv, "%d", host->ranks);
-        strlist_add (argv, "--host");
-        strlist_printf (argv, "%s:%d", host->name, host->ranks);
-        add_standin (program, name, attempt, argv);
-    }
+    strlist_printf (argv, "%d", hostlist_world_size (list));
+    strlist_add (argv, "--host");
+    add_name_of_each_rank ("", list, argv);
 }
 
 /* -pmi-port: a rank finds its server by variables alone, not by a descriptor that it has inherited. */
@@ -280,27 +285,20 @@ add_srun (const struct hostlist *list, struct strlist *argv)
     static const char *const srun[] = { "srun", "--quiet", "--overlap", "--overcommit", "--distribution=arbitrary",
                                         "--kill-on-bad-exit=0", "--job-name=accelerate", NULL };
     const char *type = getenv ("SLURM_MPI_TYPE");
-    AUTO_STRBUF struct strbuf hosts = { 0 };
     add_words (argv, srun);
     strlist_printf (argv, "--mpi=%s", type && *type ? type : "pmix");
     strlist_printf (argv, "--nodes=%zu", list->count);
     strlist_printf (argv, "--ntasks=%d", hostlist_world_size (list));
-    for (size_t i = 0; i < list->count; i++)
-        for (int j = 0; j < list->hosts[i].ranks; j++)
-            strbuf_printf (&hosts, "%s%s", hosts.length ? "," : "", list->hosts[i].name);
-    strlist_printf (argv, "--nodelist=%s", hosts.text ? hosts.text : "");
-    argv->failed = argv->failed || hosts.failed;
+    add_name_of_each_rank ("--nodelist=", list, argv);
 }
 
 void
 starter_add_standins (const struct starter *starter, const struct hostlist *list, const char *program,
                       const char *name, int64_t attempt, struct strlist *argv)
 {
-    if (starter->mpi == STARTER_MPI_OPEN) {
-        add_open_mpi (starter, list, program, name, attempt, argv);
-        return;
-    }
-    if (starter->mpi == STARTER_MPI_SRUN)
+    if (starter->mpi == STARTER_MPI_OPEN)
+        add_open_mpi (starter, list, argv);
+    else if (starter->mpi == STARTER_MPI_SRUN)
         add_srun (list, argv);
     else
         add_hydra (starter, list, argv);

@@ -10,8 +10,10 @@ fi
 begin_lab 3 || exit
 meet=$builddir/tests/hosts/rendezvous
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=/run
+PRTE_MCA_prte_tmpdir_base=/run # of Open MPI 5
 ACCEL_ENGINE_PATH=$builddir/src/engines/mpi/.libs
-export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_orte_tmpdir_base ACCEL_ENGINE_PATH
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_orte_tmpdir_base PRTE_MCA_prte_tmpdir_base \
+    ACCEL_ENGINE_PATH
 
 # launch ARGUMENT...: from host1
 launch () {
@@ -35,16 +37,29 @@ test_expect_success 'each rank has the variables of MPI, with the numbers that t
     launch --starter mpirun --hosts host1:2,host2:1,host3:1 ./variables >out && sort out | diff expected - &&
     all_clean host1 host2 host3
 '
+# The daemons and folders of Open MPI 5 have other names, which accelerate does not know: it neither names nor removes
+# them.
+is_open_mpi_4 () {
+    ! grep -q "Open MPI) [5-9]" version
+}
+before_5 () {
+    if is_open_mpi_4 || [ "${pattern-}" = stand-in ]; then
+        test_expect_success "$@"
+    else
+        test_skip "$1" 'daemons and folders of Open MPI 5 are not known'
+    fi
+}
 has_session () {
     on "$1" sh -c 'ls -d /run/ompi.*' >>sessions 2>&1
 }
 # As soon as the agents have ended.
 no_session_left () {
+    is_open_mpi_4 || return 0
     for host; do
         ! has_session "$host" || return 1
     done
 }
-test_expect_success 'a killed rank is named, and nothing stays, nor any folder of MPI' '
+before_5 'a killed rank is named, and nothing stays, nor any folder of MPI' '
     begin && has_session host1 && has_session host2 && on host3 kill -9 "$(cat up.3)" && finish 137 &&
     grep "^accelerate: rank 3 (process $(cat up.3) on host3) was killed by signal 9 (SIGKILL)" err &&
     test "$(grep -c "^accelerate: " err)" -eq 1 && all_clean host1 host2 host3 && no_session_left host1 host2 host3
@@ -163,7 +178,7 @@ wait_head () {
 # Its ranks, and then those of the other host, end with 195 or give up because of these.
 for victim in orted:host2:orted stand-in:host2:'the stand-in of rank 1' stand-in:host1:'the stand-in of rank 0'; do
     pattern=${victim%%:*} where=${victim#*:} && where=${where%%:*}
-    test_expect_success "a process of MPI that is killed is named, not the ranks that need it: ${victim##*:} on $where" '
+    before_5 "a process of MPI that is killed is named, not the ranks that need it: ${victim##*:} on $where" '
         begin_training && pid=$(first_of "$where" "$pattern") && on "$where" kill -9 "$pid" && wait_head &&
         grep "^accelerate: ${victim##*:} (process $pid on $where) \(was killed by signal 9 (SIGKILL)\|ended\), and ranks" err &&
         grep "^  the first of them: rank . .* exited with status 195$" err &&
