@@ -467,7 +467,8 @@ test_kept (void)
     struct accel_loader *loader = NULL;
     const struct accel_batch *batch = NULL;
     size_t count = 0;
-    struct accel_batch_sampler *batches = malloc (offsetof (struct accel_batch_sampler, user));
+    void *memory = malloc (offsetof (struct accel_batch_sampler, user)); /* gcc 14 warns of one that is too small */
+    struct accel_batch_sampler *batches = memory;
     if (!batches)
         exit (99);
     memcpy (batches, &(struct accel_batch_sampler){ .length = 3, .batch_size = 1, .next = next_batch },
