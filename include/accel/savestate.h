@@ -148,6 +148,10 @@ accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uin
  * when it was saved.  The number of processes may be another one.  What the checkpoint has of more models, optimizers,
  * schedulers or loaders than are prepared is ignored, like in Accelerate.  Collective.
  *
+ * A folder that Hugging Face Accelerate's save_state has written is loaded, too, if @p input_dir names it: models,
+ * optimizers, schedulers, the loss scale, torch's random numbers and registered objects.  What is not restored is a
+ * warning; see accel_checkpoint(3).
+ *
  * All files are compared with the manifest's checksums before anything is changed.  With automatic naming and without
  * @p input_dir, the newest checkpoint of the project that is complete, undamaged and finite is loaded; newer ones that
  * are not are reported as warnings.  The next checkpoint then gets the number after the highest that exists.

@@ -545,11 +545,16 @@ do_call (struct machine *m, unsigned char op)
     return push (m, made);
 }
 
-/* BUILD: the state of the object below. */
+/* BUILD: the state of the object below.  That of a dict has its attributes, such as the `_metadata` of a model's state,
+ * which are not data. */
 static enum accel_status
 do_build (struct machine *m, unsigned char op)
 {
     (void) op;
+    if (m->depth > 1 && available (m) > 1 && m->stack[m->depth - 2]->type == PICKLE_DICT) {
+        m->depth--;
+        return ACCEL_OK;
+    }
     struct pickle_value *object = peek (m, 1, PICKLE_OBJECT, "an object below its state");
     if (!object)
         return fail_value (m);

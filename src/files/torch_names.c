@@ -28,26 +28,41 @@
     { "torch", "float8_e8m0fnu", PICKLE_IS_CONSTANT, SAFETENSORS_F8_E8M0 },        \
     { "collections", "OrderedDict", PICKLE_MAKES_DICT, TORCH_ORDERED_DICT }
 
+#define TENSOR_ROWS \
+    { "torch._utils", "_rebuild_tensor_v2", PICKLE_MAKES_OBJECT, TORCH_REBUILD_TENSOR }, \
+    { "torch._utils", "_rebuild_tensor_v3", PICKLE_MAKES_OBJECT, TORCH_REBUILD_TENSOR_V3 }, \
+    { "torch._utils", "_rebuild_parameter", PICKLE_MAKES_OBJECT, TORCH_REBUILD_PARAMETER }, \
+    { "torch._utils", "_rebuild_parameter_with_state", PICKLE_MAKES_OBJECT, TORCH_REBUILD_PARAMETER }, \
+    { "torch", "BoolStorage", PICKLE_IS_CONSTANT, SAFETENSORS_BOOL }, \
+    { "torch", "ByteStorage", PICKLE_IS_CONSTANT, SAFETENSORS_U8 }, \
+    { "torch", "CharStorage", PICKLE_IS_CONSTANT, SAFETENSORS_I8 }, \
+    { "torch", "ShortStorage", PICKLE_IS_CONSTANT, SAFETENSORS_I16 }, \
+    { "torch", "IntStorage", PICKLE_IS_CONSTANT, SAFETENSORS_I32 }, \
+    { "torch", "LongStorage", PICKLE_IS_CONSTANT, SAFETENSORS_I64 }, \
+    { "torch", "HalfStorage", PICKLE_IS_CONSTANT, SAFETENSORS_F16 }, \
+    { "torch", "BFloat16Storage", PICKLE_IS_CONSTANT, SAFETENSORS_BF16 }, \
+    { "torch", "FloatStorage", PICKLE_IS_CONSTANT, SAFETENSORS_F32 }, \
+    { "torch", "DoubleStorage", PICKLE_IS_CONSTANT, SAFETENSORS_F64 }, \
+    { "torch", "ComplexFloatStorage", PICKLE_IS_CONSTANT, SAFETENSORS_C64 }, \
+    { "torch", "ComplexDoubleStorage", PICKLE_IS_CONSTANT, TORCH_NO_DTYPE }, \
+    { "torch.storage", "UntypedStorage", PICKLE_IS_CONSTANT, TORCH_UNTYPED_STORAGE }, \
+    { "torch", "UntypedStorage", PICKLE_IS_CONSTANT, TORCH_UNTYPED_STORAGE }, \
+    { "torch", "Size", PICKLE_MAKES_TUPLE, TORCH_SIZE }
+
 const struct pickle_name torch_tensor_names[] = {
-    { "torch._utils", "_rebuild_tensor_v2", PICKLE_MAKES_OBJECT, TORCH_REBUILD_TENSOR },
-    { "torch._utils", "_rebuild_tensor_v3", PICKLE_MAKES_OBJECT, TORCH_REBUILD_TENSOR_V3 },
-    { "torch._utils", "_rebuild_parameter", PICKLE_MAKES_OBJECT, TORCH_REBUILD_PARAMETER },
-    { "torch._utils", "_rebuild_parameter_with_state", PICKLE_MAKES_OBJECT, TORCH_REBUILD_PARAMETER },
-    { "torch", "BoolStorage", PICKLE_IS_CONSTANT, SAFETENSORS_BOOL },
-    { "torch", "ByteStorage", PICKLE_IS_CONSTANT, SAFETENSORS_U8 },
-    { "torch", "CharStorage", PICKLE_IS_CONSTANT, SAFETENSORS_I8 },
-    { "torch", "ShortStorage", PICKLE_IS_CONSTANT, SAFETENSORS_I16 },
-    { "torch", "IntStorage", PICKLE_IS_CONSTANT, SAFETENSORS_I32 },
-    { "torch", "LongStorage", PICKLE_IS_CONSTANT, SAFETENSORS_I64 },
-    { "torch", "HalfStorage", PICKLE_IS_CONSTANT, SAFETENSORS_F16 },
-    { "torch", "BFloat16Storage", PICKLE_IS_CONSTANT, SAFETENSORS_BF16 },
-    { "torch", "FloatStorage", PICKLE_IS_CONSTANT, SAFETENSORS_F32 },
-    { "torch", "DoubleStorage", PICKLE_IS_CONSTANT, SAFETENSORS_F64 },
-    { "torch", "ComplexFloatStorage", PICKLE_IS_CONSTANT, SAFETENSORS_C64 },
-    { "torch", "ComplexDoubleStorage", PICKLE_IS_CONSTANT, TORCH_NO_DTYPE },
-    { "torch.storage", "UntypedStorage", PICKLE_IS_CONSTANT, TORCH_UNTYPED_STORAGE },
-    { "torch", "UntypedStorage", PICKLE_IS_CONSTANT, TORCH_UNTYPED_STORAGE },
-    { "torch", "Size", PICKLE_MAKES_TUPLE, TORCH_SIZE },
+    TENSOR_ROWS,
+    DTYPE_ROWS,
+    { 0 },
+};
+
+/* NumPy's random numbers are among them, which are not used. */
+const struct pickle_name torch_state_names[] = {
+    { "numpy", "ndarray", PICKLE_IS_CONSTANT, TORCH_OTHER },
+    { "numpy", "dtype", PICKLE_MAKES_OBJECT, TORCH_OTHER },
+    { "numpy._core.multiarray", "_reconstruct", PICKLE_MAKES_OBJECT, TORCH_OTHER },
+    { "numpy.core.multiarray", "_reconstruct", PICKLE_MAKES_OBJECT, TORCH_OTHER }, /* before NumPy 2 */
+    { "_codecs", "encode", PICKLE_MAKES_OBJECT, TORCH_OTHER },
+    TENSOR_ROWS,
     DTYPE_ROWS,
     { 0 },
 };

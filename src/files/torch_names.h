@@ -29,6 +29,7 @@ enum torch_name {
 /** Names in the pickle of one tensor, and in the metadata of a distributed checkpoint. @{ */
 extern const struct pickle_name torch_tensor_names[];
 extern const struct pickle_name torch_metadata_names[];
+extern const struct pickle_name torch_state_names[]; /* in the states of Accelerate's save_state */
 /** @} */
 
 /** @return the element type that @p value (nullable) names, SAFETENSORS_DTYPE_COUNT if it is something else. */

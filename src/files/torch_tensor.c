@@ -86,10 +86,18 @@ is_empty (const struct pickle_value *value)
     return value->type == PICKLE_NONE || (value->type == PICKLE_DICT && !value->count);
 }
 
-static enum accel_status
-parse_tensor (struct torch_tensor *tensor, const struct pickle_value *root, struct accel_error *err)
+bool
+torch_is_tensor (const struct pickle_value *value)
+{
+    return torch_is_call (value, TORCH_REBUILD_PARAMETER, 3, 4) || torch_is_call (value, TORCH_REBUILD_TENSOR_V3, 7, 8)
+           || torch_is_call (value, TORCH_REBUILD_TENSOR, 6, 7);
+}
+
+enum accel_status
+torch_tensor_describe (struct torch_tensor *tensor, const struct pickle_value *root, struct accel_error *err)
 {
     bool is_untyped = false;
+    memset (tensor, 0, sizeof *tensor);
     if (torch_is_call (root, TORCH_REBUILD_PARAMETER, 3, 4))
         root = root->items[0]->items[0];
     bool has_dtype = torch_is_call (root, TORCH_REBUILD_TENSOR_V3, 7, 8);
@@ -123,10 +131,9 @@ enum accel_status
 torch_tensor_parse (struct torch_tensor *tensor, const char *text, size_t length, struct accel_error *err)
 {
     struct pickle pickle;
-    memset (tensor, 0, sizeof *tensor);
     enum accel_status status = pickle_read (&pickle, text, length, torch_tensor_names, err);
     if (!status)
-        status = parse_tensor (tensor, pickle.root, err);
+        status = torch_tensor_describe (tensor, pickle.root, err);
     pickle_release (&pickle);
     return status;
 }
@@ -150,8 +157,8 @@ find_place (const struct torch_place *place, uint64_t *first)
 }
 
 /* Row-major without gaps; dimensions of one element may have any stride. */
-static bool
-is_contiguous (const struct torch_tensor *tensor)
+bool
+torch_tensor_is_contiguous (const struct torch_tensor *tensor)
 {
     uint64_t stride = 1;
     for (int i = tensor->ndim; i--; stride *= tensor->sizes[i])
@@ -211,7 +218,7 @@ read_elements (const struct torch_tensor *tensor, const struct zip_entry *entry,
                            entry->name, (unsigned long long) entry->size, (unsigned long long) tensor->reach);
     if (!tensor->reach)
         return ACCEL_OK;
-    if (find_place (place, &first) && is_contiguous (tensor) && !tensor->offset && entry->size == bytes)
+    if (find_place (place, &first) && torch_tensor_is_contiguous (tensor) && !tensor->offset && entry->size == bytes)
         return zip_read_entry (entry, source, array + first * torch_dtype_bytes (tensor->dtype), err);
     AUTO_FREE unsigned char *storage = entry->size > SIZE_MAX ? NULL : malloc ((size_t) entry->size);
     if (!storage)
@@ -223,17 +230,18 @@ read_elements (const struct torch_tensor *tensor, const struct zip_entry *entry,
     return status;
 }
 
-/* The entry PREFIX/NAME; PREFIX is the one folder of the archive, whose name depends on PyTorch's version. */
-static const struct zip_entry *
-find_entry (const struct zip *zip, const char *prefix, size_t prefix_length, const char *folder, const char *name)
+/* PREFIX is the one folder of the archive, whose name depends on PyTorch's version. */
+const struct zip_entry *
+torch_find_entry (const struct zip *zip, const struct zip_entry *pickle, const char *folder, const char *name)
 {
     char path[512];
-    int length = snprintf (path, sizeof path, "%.*s/%s%s", (int) prefix_length, prefix, folder, name);
+    int prefix = (int) (strchr (pickle->name, '/') - pickle->name);
+    int length = snprintf (path, sizeof path, "%.*s/%s%s", prefix, pickle->name, folder, name);
     return length > 0 && (size_t) length < sizeof path ? zip_find (zip, path) : NULL;
 }
 
-static const struct zip_entry *
-find_pickle (const struct zip *zip)
+const struct zip_entry *
+torch_find_pickle (const struct zip *zip)
 {
     for (size_t i = 0; i < zip->count; i++) {
         const char *slash = strchr (zip->entries[i].name, '/');
@@ -262,9 +270,11 @@ read_pickle (struct torch_tensor *tensor, const struct zip_entry *entry, const s
                   : ACCEL_OK;
 }
 
-static enum accel_status
-check_byte_order (const struct zip_entry *entry, const struct source *source, struct accel_error *err)
+enum accel_status
+torch_check_byte_order (const struct zip *zip, const struct zip_entry *pickle, const struct source *source,
+                        struct accel_error *err)
 {
+    const struct zip_entry *entry = torch_find_entry (zip, pickle, "", "byteorder");
     char text[16] = "";
     if (!entry)
         return ACCEL_OK;
@@ -283,13 +293,12 @@ read_archive (const struct zip *zip, const struct source *source, enum safetenso
               const struct torch_place *place, void *array, struct accel_error *err)
 {
     struct torch_tensor tensor;
-    const struct zip_entry *pickle = find_pickle (zip);
+    const struct zip_entry *pickle = torch_find_pickle (zip);
     if (!pickle)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not an archive of torch.save: it lacks data.pkl", source->path);
-    size_t prefix = (size_t) (strchr (pickle->name, '/') - pickle->name);
     enum accel_status status = read_pickle (&tensor, pickle, source, err);
     if (!status)
-        status = check_byte_order (find_entry (zip, pickle->name, prefix, "", "byteorder"), source, err);
+        status = torch_check_byte_order (zip, pickle, source, err);
     if (status)
         return status;
     bool fits = tensor.dtype == dtype && tensor.ndim == place->ndim;
@@ -298,7 +307,7 @@ read_archive (const struct zip *zip, const struct source *source, enum safetenso
     if (!fits)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: '%.80s' at byte %llu has another shape or type than the "
                            "metadata says", source->path, pickle->name, (unsigned long long) pickle->begin);
-    const struct zip_entry *elements = find_entry (zip, pickle->name, prefix, "data/", tensor.key);
+    const struct zip_entry *elements = torch_find_entry (zip, pickle, "data/", tensor.key);
     if (!elements)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: the storage '%.60s' is missing in its archive", source->path,
                            tensor.key);

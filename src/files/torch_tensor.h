@@ -4,6 +4,9 @@
 #define FILES_TORCH_TENSOR_H
 
 #include "files/torch_names.h"
+#include "files/zip.h"
+
+#include <stdbool.h>
 
 struct torch_tensor {
     enum safetensors_dtype dtype;
@@ -18,6 +21,27 @@ struct torch_tensor {
 /** Read the pickle of one tensor.  No file is touched. */
 enum accel_status torch_tensor_parse (struct torch_tensor *tensor, const char *text, size_t length,
                                       struct accel_error *err);
+
+/** @return whether @p value (nullable) is a tensor, as far as that shows without looking into it. */
+bool torch_is_tensor (const struct pickle_value *value);
+
+/** Find out what a tensor within a pickle is. */
+enum accel_status torch_tensor_describe (struct torch_tensor *tensor, const struct pickle_value *value,
+                                         struct accel_error *err);
+
+/** @return whether it is row-major without gaps. */
+bool torch_tensor_is_contiguous (const struct torch_tensor *tensor);
+
+/** @return the pickle of an archive of torch.save, PREFIX/data.pkl; NULL if it is another one. */
+const struct zip_entry *torch_find_pickle (const struct zip *zip);
+
+/** @return the entry FOLDER NAME beside @p pickle; NULL if there is none. */
+const struct zip_entry *torch_find_entry (const struct zip *zip, const struct zip_entry *pickle, const char *folder,
+                                          const char *name);
+
+/** Refuse an archive of a big-endian machine. */
+enum accel_status torch_check_byte_order (const struct zip *zip, const struct zip_entry *pickle,
+                                          const struct source *source, struct accel_error *err);
 
 /** A box in a larger array, both row-major: where the elements of a tensor go. */
 struct torch_place {

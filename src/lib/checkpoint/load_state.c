@@ -11,6 +11,7 @@
 #include "lib/checkpoint/files.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/items.h"
+#include "lib/checkpoint/python_state.h"
 #include "lib/checkpoint/save_start.h"
 #include "util/cleanup.h"
 
@@ -23,6 +24,7 @@ struct found {
     char place[PATH_MAX];
     uint64_t next;      /* automatic naming: the number of the next checkpoint */
     bool verified;
+    bool is_python; /* a folder of Hugging Face Accelerate */
 };
 
 struct load {
@@ -94,6 +96,18 @@ find (struct load *load, const char *input_dir, struct accel_error *err)
         return folder = NULL, no_memory (err);
     status = input_dir ? checkpoint_folder_find (load->found.place, input_dir, err) : find_newest (load, folder, err);
     return status ? status : find_next_number (folder, &load->found.next, err);
+}
+
+/* Only for rank 0, which has found a place. */
+static bool
+is_python (const char *place)
+{
+    AUTO_FREE char *path = NULL;
+    if (!*place)
+        return false;
+    if (asprintf (&path, "%s/" MANIFEST_NAME, place) < 0)
+        return path = NULL, false;
+    return access (path, F_OK) && python_state_is (place);
 }
 
 /* The ranks divide the files among themselves. */
@@ -226,14 +240,19 @@ load_item (const struct load *load, const struct checkpoint_item *item, struct a
 }
 
 static enum accel_status
+fail_custom (const struct load *load, size_t custom, struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_INVALID, "the checkpoint has %zu registered objects, but %zu are registered now",
+                       custom, load->part->object_count);
+}
+
+static enum accel_status
 load_items (const struct load *load, struct accel_error *err)
 {
     struct checkpoint_items items;
     size_t custom = count_custom (&load->manifest);
     if (custom != load->part->object_count)
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "the checkpoint has %zu registered objects, but %zu are registered now", custom,
-                           load->part->object_count);
+        return fail_custom (load, custom, err);
     struct meter meter;
     uint64_t bytes = 0;
     enum accel_status status = checkpoint_items_make (&items, load->acc, load->without_models, err);
@@ -259,21 +278,46 @@ explain_precision (const struct load *load, enum accel_status status, struct acc
                        "accel_options, or launch with --mixed_precision %s", cause.text, saved, now, saved);
 }
 
+/* What is not restored is said once, for rank 0; what could make the training another one is an error. */
+static enum accel_status
+load_python (const struct load *load, struct accel_error *err)
+{
+    AUTO_STRLIST struct strlist left_out = { 0 };
+    AUTO_STRBUF struct strbuf text = { 0 };
+    struct checkpoint_items items;
+    size_t custom = python_state_count_custom (load->found.place);
+    if (custom != load->part->object_count)
+        return fail_custom (load, custom, err);
+    enum accel_status status = checkpoint_items_make (&items, load->acc, load->without_models, err);
+    for (size_t i = 0; !status && i < items.count; i++)
+        status = python_state_load (load->found.place, &items.items[i], &left_out, err);
+    checkpoint_items_release (&items);
+    for (size_t i = 0; i < left_out.count; i++)
+        strbuf_printf (&text, "%s%s", i ? "; " : "", left_out.items[i]);
+    if (!status && left_out.count)
+        accel_log (load->acc, ACCEL_LOG_WARNING,
+                   "accel_load_state: %s was saved by Hugging Face Accelerate; not restored: %s", load->found.place,
+                   text.text ? text.text : "some of it");
+    return status;
+}
+
 static enum accel_status
 load_state (struct load *load, const char *input_dir, struct accel_error *err)
 {
     struct accel *acc = load->acc;
     enum accel_status status = accel_is_main_process (acc) ? find (load, input_dir, err) : ACCEL_OK;
+    load->found.is_python = !status && is_python (load->found.place);
     status = checkpoint_agree (acc, load->site, status, err);
     if (!status)
         status = comm_broadcast (accel_world (acc), load->site, &load->found, sizeof load->found, ACCEL_UINT8, 0, err);
-    if (!status)
+    if (!status && !load->found.is_python)
         status = checkpoint_agree (acc, load->site, verify (load, err), err);
     if (status)
         return status;
     status = checkpoint_run_hooks (load->part, false, load->found.place, &load->without_models, err);
     if (!status)
-        status = explain_precision (load, load_items (load, err), err);
+        status = load->found.is_python ? load_python (load, err)
+                                       : explain_precision (load, load_items (load, err), err);
     char *latest = strdup (load->found.place);
     if (!status && !latest)
         status = no_memory (err);

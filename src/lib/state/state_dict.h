@@ -34,7 +34,7 @@ struct accel_state_dict {
     /* Of one that is loaded. */
     struct source source;
     struct safetensors header;
-    uint64_t data; /* where tensors begin in the file; 0: there is no file */
+    uint64_t data; /* where tensors begin in the file; 0: there is none, or `begin` counts from the file's beginning */
 };
 
 /** An empty one, to be saved. */
@@ -61,6 +61,17 @@ enum accel_status state_dict_open (struct accel_state_dict *state, struct source
  */
 enum accel_status state_dict_check (const struct accel_state_dict *state, const char *name, const DLTensor *like,
                                     struct accel_error *err);
+
+/**
+ * Make one that is loaded by hand, from a file that is not a safetensors file: set values, add tensors, and seal it.
+ * @{ */
+/** @param begin  of the elements in the file, which are row-major; bytes */
+enum accel_status state_dict_add_stored (struct accel_state_dict *state, const char *name,
+                                         enum safetensors_dtype dtype, size_t ndim, const uint64_t *shape,
+                                         uint64_t begin, struct accel_error *err);
+/** @param source  its file, which it takes, also on failure */
+enum accel_status state_dict_seal (struct accel_state_dict *state, struct source *source, struct accel_error *err);
+/** @} */
 
 /** accel_state_dict_set_tensor() for one of many, whose name is known to be unique. */
 void state_dict_add_tensor (struct accel_state_dict *state, const char *name, const DLTensor *tensor);

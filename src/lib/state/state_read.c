@@ -97,6 +97,60 @@ state_dict_open (struct accel_state_dict *state, struct source *source, struct a
     return safetensors_read (&state->header, &state->source, &state->data, err);
 }
 
+/* ---- by hand ---- */
+
+enum accel_status
+state_dict_add_stored (struct accel_state_dict *state, const char *name, enum safetensors_dtype dtype, size_t ndim,
+                       const uint64_t *shape, uint64_t begin, struct accel_error *err)
+{
+    struct safetensors *header = &state->header;
+    struct safetensors_tensor made = { .dtype = dtype, .ndim = ndim, .begin = begin, .name = strdup (name) };
+    made.shape = calloc (ndim + 1, sizeof *made.shape);
+    if (made.name && made.shape && header->count == header->tensor_room) {
+        size_t room = header->tensor_room ? 2 * header->tensor_room : 16;
+        struct safetensors_tensor *more = reallocarray (header->tensors, room, sizeof *more);
+        if (more) {
+            header->tensors = more;
+            header->tensor_room = room;
+        }
+    }
+    if (!made.name || !made.shape || header->count == header->tensor_room) {
+        free (made.name);
+        free (made.shape);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    }
+    for (size_t i = 0; i < ndim; i++)
+        made.shape[i] = (int64_t) shape[i];
+    header->tensors[header->count++] = made;
+    return ACCEL_OK;
+}
+
+static int
+compare_tensors (const void *a, const void *b, void *user)
+{
+    const struct safetensors_tensor *tensors = user;
+    return strcmp (tensors[*(const size_t *) a].name, tensors[*(const size_t *) b].name);
+}
+
+enum accel_status
+state_dict_seal (struct accel_state_dict *state, struct source *source, struct accel_error *err)
+{
+    struct safetensors *header = &state->header;
+    state->source = *source;
+    *source = (struct source) SOURCE_CLOSED;
+    if (state->failed)
+        return accel_fail (err, state->failure.code, "%s: %s", state->source.path, state->failure.text);
+    header->by_name = calloc (header->count + 1, sizeof *header->by_name);
+    if (!header->by_name)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < header->count; i++)
+        header->by_name[i] = i;
+    qsort_r (header->by_name, header->count, sizeof *header->by_name, compare_tensors, header->tensors);
+    if (state->value_count)
+        qsort (state->values, state->value_count, sizeof *state->values, compare_values);
+    return ACCEL_OK;
+}
+
 /* ---- values ---- */
 
 static const struct state_value *

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The states of PyTorch's optimizers and schedulers; see python_optimizer.h.  Parameters have no names there: the k-th
+ * of a group is the k-th of that group here. */
+#include <config.h>
+
+#include "lib/checkpoint/python_optimizer.h"
+
+#include "lib/base/error.h"
+#include "lib/checkpoint/python_values.h"
+#include "lib/train/optimizer_object.h"
+#include "lib/train/schedules.h"
+#include "util/cleanup.h"
+
+#include <string.h>
+
+struct parameter_state {
+    int64_t number;
+    const struct pickle_value *dict;
+};
+
+/* What is read, and into what. */
+struct reading {
+    struct torch_archive *archive;
+    struct accel_optimizer *optimizer;
+    struct parameter_state *states; /* [count], by their numbers */
+    size_t count;
+    struct accel_state_dict *state;
+    double step;   /* of the parameters so far; -1: none */
+    bool has_none; /* no parameter has a state: there was no step yet, or none is needed */
+};
+
+static enum accel_status
+fail_format (const struct reading *reading, const char *what, struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: %s", reading->archive->source.path, what);
+}
+
+/* ---- groups ---- */
+
+/* By which keys of its groups PyTorch's optimizer of a kind is known, and by which one that only looks like it. */
+static const struct {
+    const char *with[3], *without[2];
+} kinds[] = {
+    [OPTIMIZER_SGD] = { { "momentum", "dampening", "nesterov" }, { "alpha", "betas" } },
+    [OPTIMIZER_ADAM] = { { "betas", "eps", "amsgrad" }, { "momentum_decay", "lr_decay" } },
+    [OPTIMIZER_LION] = { { "betas", "weight_decay", "lr" }, { "eps", "amsgrad" } },
+};
+
+static enum accel_status
+check_kind (const struct reading *reading, const struct pickle_value *group, struct accel_error *err)
+{
+    const struct accel_optimizer *optimizer = reading->optimizer;
+    bool fits = optimizer->kind != OPTIMIZER_CUSTOM;
+    for (size_t i = 0; fits && i < sizeof kinds->with / sizeof *kinds->with; i++)
+        fits = pickle_find (group, kinds[optimizer->kind].with[i]);
+    for (size_t i = 0; fits && i < sizeof kinds->without / sizeof *kinds->without; i++)
+        fits = !pickle_find (group, kinds[optimizer->kind].without[i]);
+    const struct pickle_value *decoupled = pickle_find (group, "decoupled_weight_decay"); /* since PyTorch 2.6 */
+    if (fits && optimizer->kind == OPTIMIZER_ADAM && decoupled && decoupled->type == PICKLE_BOOL)
+        fits = decoupled->integer == optimizer->decoupled;
+    if (fits)
+        return ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not the state of PyTorch's %s, which the optimizer is",
+                       reading->archive->source.path, optimizer_kind_name (optimizer));
+}
+
+/* A number of @group of PyTorch; where it has none, it stays as it is here. */
+static enum accel_status
+read_number (const struct reading *reading, const struct pickle_value *group, size_t number, double *value,
+             struct accel_error *err)
+{
+    const struct pickle_value *found = pickle_find (group, group_number_name (number));
+    if (number == GROUP_BETA1 || number == GROUP_BETA2) {
+        found = pickle_find (group, "betas");
+        if (found && found->type == PICKLE_TUPLE && found->count == 2)
+            found = found->items[number == GROUP_BETA2];
+    }
+    if (found && !python_number (found, value))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: '%s' of a group is not a number",
+                           reading->archive->source.path, group_number_name (number));
+    return ACCEL_OK;
+}
+
+/* @param python  NULL: the group is another optimizer's, and its numbers stay */
+static enum accel_status
+add_numbers (const struct reading *reading, struct optimizer_group *group, const struct pickle_value *python,
+             struct accel_error *err)
+{
+    struct group_numbers read = group->own;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; !status && i < NUMBERS_OF_A_GROUP; i++) {
+        status = python ? read_number (reading, python, i, &read.number[i], err) : ACCEL_OK;
+        state_dict_set_double (reading->state, read.number[i], "group.%s.%s", group->name, group_number_name (i));
+    }
+    for (size_t i = 0; i < FLAGS_OF_A_GROUP; i++) {
+        const struct pickle_value *found = python ? pickle_find (python, group_flag_name (i)) : NULL;
+        if (found && found->type == PICKLE_BOOL)
+            read.flag[i] = found->integer;
+        state_dict_set_bool (reading->state, read.flag[i], "group.%s.%s", group->name, group_flag_name (i));
+    }
+    if (!status && reading->has_none) { /* then this is all that there is to restore */
+        if (!group->skip && optimizer_states_of (reading->optimizer, &read) > group->state_count)
+            return fail_format (reading, "saved with momentum or amsgrad, but the optimizer was created without", err);
+        group->own = read;
+    }
+    return status;
+}
+
+/* ---- parameters ---- */
+
+static bool
+has_tensors (const struct pickle_value *state)
+{
+    for (size_t i = 1; state && state->type == PICKLE_DICT && i < state->count; i += 2)
+        if (torch_is_tensor (state->items[i]))
+            return true;
+    return false;
+}
+
+static int
+compare_numbers_of_states (const void *a, const void *b)
+{
+    int64_t x = ((const struct parameter_state *) a)->number, y = ((const struct parameter_state *) b)->number;
+    return (x > y) - (x < y);
+}
+
+static enum accel_status
+list_states (struct reading *reading, struct accel_error *err)
+{
+    const struct pickle_value *all = pickle_find (reading->archive->pickle.root, "state");
+    if (!all || all->type != PICKLE_DICT)
+        return fail_format (reading, "not the state of an optimizer of PyTorch", err);
+    reading->states = calloc (all->count + 1, sizeof *reading->states);
+    if (!reading->states)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i + 1 < all->count; i += 2)
+        if (all->items[i]->type == PICKLE_INT) {
+            reading->has_none = reading->has_none && !has_tensors (all->items[i + 1]);
+            reading->states[reading->count++]
+                = (struct parameter_state){ all->items[i]->integer, all->items[i + 1] };
+        }
+    qsort (reading->states, reading->count, sizeof *reading->states, compare_numbers_of_states);
+    return ACCEL_OK;
+}
+
+/* The state of a parameter by its number; NULL: it has none. */
+static const struct pickle_value *
+find_state (const struct reading *reading, const struct pickle_value *number)
+{
+    const struct parameter_state wanted = { .number = number->type == PICKLE_INT ? number->integer : -1 };
+    const struct parameter_state *found
+        = bsearch (&wanted, reading->states, reading->count, sizeof wanted, compare_numbers_of_states);
+    return found ? found->dict : NULL;
+}
+
+/* PyTorch counts the steps of each parameter, in a tensor of one float32 or, formerly, a number.  SGD does not: after
+ * the first step, their number makes no difference. */
+static enum accel_status
+read_step (struct reading *reading, const struct pickle_value *state, struct accel_error *err)
+{
+    const struct pickle_value *value = pickle_find (state, "step");
+    struct torch_tensor tensor;
+    uint64_t begin;
+    float single;
+    double step = 1;
+    if (torch_is_tensor (value)) {
+        enum accel_status status = torch_archive_find (reading->archive, value, &tensor, &begin, err);
+        if (!status && (tensor.dtype != SAFETENSORS_F32 || tensor.reach < sizeof single))
+            status = fail_format (reading, "'step' of a parameter is not one number of float32", err);
+        if (!status)
+            status = source_read (&reading->archive->source, begin, &single, sizeof single, err);
+        if (status)
+            return status;
+        step = (double) single;
+    } else if (!python_number (value, &step) && reading->optimizer->kind == OPTIMIZER_ADAM)
+        return fail_format (reading, "'step' of a parameter is missing", err);
+    if (!(step >= 0 && step < 0x1p53) || (reading->step >= 0 && step != reading->step))
+        return fail_format (reading, "the parameters were changed in different numbers of steps", err);
+    reading->step = step;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+add_parameter (struct reading *reading, const struct optimizer_group *group, size_t index,
+               const struct pickle_value *state, struct accel_error *err)
+{
+    const char *name = reading->optimizer->model->parameters[index].name;
+    if (!state)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no state of '%.100s', but of other parameters",
+                           reading->archive->source.path, name);
+    enum accel_status status = read_step (reading, state, err);
+    for (size_t i = 0; !status && i < group->state_count; i++) {
+        const char *key = reading->optimizer->state_names[i];
+        const struct pickle_value *value = pickle_find (state, key);
+        AUTO_FREE char *full = NULL;
+        if (asprintf (&full, "state.%s.%s", key, name) < 0)
+            return full = NULL, accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        status = torch_is_tensor (value) ? python_add_tensor (reading->state, full, reading->archive, value, err)
+                                         : accel_fail (err, ACCEL_ERR_FORMAT, "%s: '%s' of '%.100s' is missing",
+                                                       reading->archive->source.path, key, name);
+    }
+    return status;
+}
+
+/* Programs may give PyTorch's optimizer parameters that are not trained, which have no state. */
+static enum accel_status
+add_parameters (struct reading *reading, const struct optimizer_group *group, const struct pickle_value *python,
+                struct accel_error *err)
+{
+    const struct pickle_value *numbers = pickle_find (python, "params");
+    size_t with_state = 0, used = 0;
+    if (!numbers || numbers->type != PICKLE_LIST)
+        return fail_format (reading, "'params' of a group is missing", err);
+    for (size_t i = 0; i < numbers->count; i++)
+        with_state += has_tensors (find_state (reading, numbers->items[i]));
+    bool all = numbers->count == group->count;
+    if (!all && with_state != group->count)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: group '%.80s' has %zu parameters here, but %zu there",
+                           reading->archive->source.path, group->name, group->count, numbers->count);
+    if (reading->has_none || (!with_state && !group->state_count))
+        return ACCEL_OK;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; !status && i < numbers->count; i++) {
+        const struct pickle_value *state = find_state (reading, numbers->items[i]);
+        if (all || has_tensors (state))
+            status = add_parameter (reading, group, group->indices[used++], state, err);
+    }
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static enum accel_status
+add_groups (struct reading *reading, const struct pickle_value *groups, struct accel_error *err)
+{
+    const struct accel_optimizer *optimizer = reading->optimizer;
+    enum accel_status status = ACCEL_OK;
+    size_t used = 0, wanted = 0;
+    for (size_t i = 0; i < optimizer->group_count; i++)
+        wanted += !optimizer->groups[i].skip;
+    if (!groups || groups->type != PICKLE_LIST || groups->count != wanted)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: the optimizer has %zu parameter groups, but %zu there",
+                           reading->archive->source.path, wanted,
+                           groups && groups->type == PICKLE_LIST ? groups->count : 0);
+    for (size_t i = 0; !status && i < optimizer->group_count; i++) {
+        struct optimizer_group *group = &optimizer->groups[i];
+        const struct pickle_value *python = group->skip ? NULL : groups->items[used++];
+        status = python ? check_kind (reading, python, err) : ACCEL_OK;
+        if (!status)
+            status = add_numbers (reading, group, python, err);
+        if (!status && python)
+            status = add_parameters (reading, group, python, err);
+    }
+    return status;
+}
+
+enum accel_status
+python_load_optimizer (struct torch_archive *archive, const struct checkpoint_item *item,
+                       struct accel_error *err)
+{
+    struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) item->object;
+    struct accel_state_dict state;
+    struct reading reading = { .archive = archive, .optimizer = optimizer, .state = &state, .step = -1,
+                               .has_none = true };
+    state_dict_init (&state);
+    enum accel_status status = list_states (&reading, err);
+    if (!status)
+        status = add_groups (&reading, pickle_find (archive->pickle.root, "param_groups"), err);
+    if (!status && !reading.has_none) {
+        accel_state_dict_set_text (&state, "kind", optimizer_kind_name (optimizer));
+        accel_state_dict_set_uint64 (&state, "step", reading.step > 0 ? (uint64_t) reading.step : 0);
+        status = state_dict_seal (&state, &archive->source, err);
+        if (!status)
+            status = checkpoint_item_load (item, &state, err);
+    }
+    state_dict_release (&state);
+    free (reading.states);
+    return status;
+}
+
+/* ---- schedulers ---- */
+
+static bool
+find_rate (const struct pickle_value *state, const char *key, size_t group, double *rate)
+{
+    const struct pickle_value *rates = pickle_find (state, key);
+    return rates && rates->type == PICKLE_LIST && group < rates->count && python_number (rates->items[group], rate);
+}
+
+enum accel_status
+python_load_scheduler (struct torch_archive *archive, const struct checkpoint_item *item,
+                       struct accel_error *err)
+{
+    struct accel_scheduler *scheduler = (struct accel_scheduler *) (void *) item->object;
+    const struct pickle_value *root = archive->pickle.root, *last = pickle_find (root, "last_epoch");
+    size_t count = accel_scheduler_state_count (scheduler);
+    AUTO_FREE struct accel_scheduler_state *records = calloc (count + 1, sizeof *records);
+    if (!records)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    if (scheduler->composition != COMPOSED_OF_ONE || pickle_find (root, "_schedulers"))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: sequences and chains of schedules are not loaded",
+                           archive->source.path);
+    if (!last || last->type != PICKLE_INT || last->integer < 0)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not the state of a scheduler of PyTorch", archive->source.path);
+    accel_scheduler_get_states (scheduler, records);
+    for (size_t i = 0; i < count; i++) {
+        records[i].step = (uint64_t) last->integer;
+        if (!find_rate (root, "base_lrs", i, &records[i].base_lr) || !find_rate (root, "_last_lr", i, &records[i].lr))
+            return accel_fail (err, ACCEL_ERR_FORMAT, "%s: it has no learning rates of group %zu",
+                               archive->source.path, i);
+    }
+    enum accel_status status = accel_scheduler_set_states (scheduler, records, count, err);
+    return status ? accel_fail_in (err, status, "%s", item->name) : ACCEL_OK;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Folders of Hugging Face Accelerate's save_state: what it saved is loaded, and training goes on as it did there. */
+#include <config.h>
+
+#include "tests/scratch.h"
+#include "tests/tap.h"
+
+#include <accel/accel.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNT = 37, TENSORS = 3, BEFORE = 7, AFTER = 5, DRAWS = 3, PATH_ROOM = 1024 };
+
+static struct accel_error err;
+static char golden[PATH_ROOM]; /* folder of the golden data */
+
+/* A job with the model of make_save_state_goldens.py. */
+struct world {
+    struct accel *acc;
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    struct accel_scheduler *scheduler; /* may be NULL */
+    int64_t shapes[TENSORS];
+    DLTensor data[TENSORS], grads[TENSORS];
+    float values[COUNT], gradients[COUNT];
+    bool is_frozen[TENSORS];
+};
+
+static const int firsts[TENSORS + 1] = { 0, 25, 36, COUNT };
+
+static double
+fall (void *user, uint64_t step)
+{
+    (void) user;
+    return 1 - (double) step / 20;
+}
+
+static bool
+make_optimizer (struct world *world, const char *name, enum accel_status *status)
+{
+    static const struct accel_param_group groups[] = { { .name = "first", .match = "a" },
+                                                       { .name = "rest", .match = "b,c" } };
+    if (!strcmp (name, "adamw") || !strcmp (name, "fresh"))
+        *status = accel_adamw_create (&world->optimizer, world->model, &(struct accel_adamw){ .lr = 0.3 }, &err);
+    else if (!strcmp (name, "amsgrad"))
+        *status = accel_adam_create (&world->optimizer, world->model,
+                                     &(struct accel_adam){ .lr = 0.3, .amsgrad = true }, &err);
+    else
+        *status = accel_sgd_create (&world->optimizer, world->model,
+                                    &(struct accel_sgd){ .lr = 0.3, .momentum = 0.1, .groups = groups,
+                                                         .group_count = 2 }, &err);
+    return !*status;
+}
+
+static enum accel_status
+make_scheduler (struct world *world, const char *name)
+{
+    struct accel_scheduler_options step = { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 3, .gamma = 0.5 };
+    struct accel_scheduler_options lambda = { .schedule = ACCEL_SCHEDULE_LAMBDA, .lambda = fall };
+    if (strcmp (name, "adamw") != 0 && strcmp (name, "groups") != 0)
+        return ACCEL_OK;
+    enum accel_status status = accel_scheduler_create (&world->scheduler, world->optimizer,
+                                                       strcmp (name, "adamw") ? &lambda : &step, &err);
+    return status ? status : accel_prepare (world->acc, &err, world->scheduler);
+}
+
+/* @param name  the case; everything is as there, but the numbers */
+static bool
+begin (struct world *world, const char *name)
+{
+    static const char *const names[TENSORS] = { "a", "b", "c" };
+    struct accel_parameter parameters[TENSORS];
+    enum accel_status status;
+    *world = (struct world){ .shapes = { 5, 5, 11 }, .is_frozen = { [1] = !strcmp (name, "amsgrad") } };
+    for (int i = 0; i < TENSORS; i++) {
+        world->data[i] = (DLTensor){ .data = world->values + firsts[i], .device = { kDLCPU, 0 }, .ndim = 2 - i,
+                                     .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .shape = world->shapes + 2 * !!i };
+        world->grads[i] = world->data[i];
+        world->grads[i].data = world->gradients + firsts[i];
+        parameters[i] = (struct accel_parameter){ names[i], &world->data[i],
+                                                  world->is_frozen[i] ? NULL : &world->grads[i] };
+    }
+    bool good = !accel_open (&world->acc, NULL, &err)
+                && !accel_model_create (&world->model, parameters, TENSORS, &err)
+                && make_optimizer (world, name, &status)
+                && !accel_prepare (world->acc, &err, world->model, world->optimizer) && !make_scheduler (world, name);
+    if (!good)
+        diag ("%s: %s", name, err.text);
+    return good;
+}
+
+static void
+end (struct world *world)
+{
+    accel_scheduler_destroy (world->scheduler);
+    accel_optimizer_destroy (world->optimizer);
+    accel_model_destroy (world->model);
+    accel_close (world->acc);
+}
+
+static bool
+train (struct world *world, int from, int to)
+{
+    bool good = true;
+    for (int step = from; step < to && good; step++) {
+        for (int i = 0; i < COUNT; i++)
+            world->gradients[i] = (float) ((7 * i + 13 * step) % 29 - 14) / 8;
+        good = !accel_optimizer_step (world->optimizer, &err)
+               && (!world->scheduler || !accel_scheduler_step (world->scheduler, &err));
+    }
+    return good;
+}
+
+static enum accel_status
+load (struct world *world, const char *name)
+{
+    char folder[PATH_ROOM + 64];
+    snprintf (folder, sizeof folder, "%s/%s", golden, name);
+    return accel_load_state (world->acc, folder, &err);
+}
+
+/* The line of results.txt: draws, and parameters after the training. */
+static bool
+read_results (const char *name, double *numbers)
+{
+    char path[PATH_ROOM + 64], word[64] = "";
+    int got = 0;
+    snprintf (path, sizeof path, "%s/results.txt", golden);
+    FILE *in = fopen (path, "r");
+    while (in && strcmp (word, name) && fscanf (in, "%63s", word) == 1)
+        continue;
+    while (in && got < DRAWS + COUNT && fscanf (in, "%63s", word) == 1)
+        numbers[got++] = strtod (word, NULL);
+    if (in)
+        fclose (in);
+    return got == DRAWS + COUNT;
+}
+
+/* The same operations in another order may differ in the last bits; as test_trajectory.c has it. */
+static int
+count_different (const struct world *world, const double *wanted)
+{
+    int bad = 0;
+    for (int i = 0; i < COUNT; i++)
+        bad += !(fabs ((double) world->values[i] - wanted[i]) <= 1e-6 * (1 + fabs (wanted[i])));
+    return bad;
+}
+
+/* ---- the registered object ---- */
+
+static bool got_all;
+
+static enum accel_status
+save_nothing (void *user, struct accel_state_dict *state, struct accel_error *error)
+{
+    (void) user, (void) state, (void) error;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+load_counter (void *user, const struct accel_state_dict *state, struct accel_error *error)
+{
+    int64_t count = 0, second = 0;
+    double rate = 0;
+    const char *word = "";
+    bool on = false;
+    float numbers[3] = { 0 };
+    int64_t shape[] = { 3 };
+    DLTensor tensor = { .data = numbers, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                        .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    (void) user;
+    got_all = !accel_state_dict_get_int64 (state, "count", &count, error) && count == 3
+              && !accel_state_dict_get_double (state, "rate", &rate, error) && rate == 0.5
+              && !accel_state_dict_get_text (state, "word", &word, error) && !strcmp (word, "abc")
+              && !accel_state_dict_get_bool (state, "on", &on, error) && on
+              && !accel_state_dict_get_int64 (state, "inner.list.1", &second, error) && second == 2
+              && !accel_state_dict_get_tensor (state, "tensor", &tensor, error) && numbers[2] == 3
+              && !accel_state_dict_has (state, "none");
+    return ACCEL_OK;
+}
+
+static void
+test_case (const char *name, int before)
+{
+    struct world world;
+    double wanted[DRAWS + COUNT];
+    bool draws = true;
+    bool good = begin (&world, name) && read_results (name, wanted);
+    if (good && !strcmp (name, "adamw")) {
+        const struct accel_checkpoint_object object = { .save = save_nothing, .load = load_counter };
+        good = !accel_register_for_checkpointing (world.acc, &object, &err);
+    }
+    ok (good && !load (&world, name), "%s: the folder is loaded: %s", name, err.text);
+    for (int i = 0; i < DRAWS; i++)
+        draws = draws && (double) accel_generator_uniform (accel_default_generator ()) == wanted[i];
+    ok (draws, "%s: the next random numbers are torch's", name);
+    good = train (&world, before, before + AFTER);
+    int different = count_different (&world, wanted + DRAWS);
+    ok (good && !different, "%s: %d more steps have the same results", name, AFTER);
+    if (different)
+        diag ("%d numbers differ; the last is %g, but should be %g", different, (double) world.values[COUNT - 1],
+              wanted[DRAWS + COUNT - 1]);
+    if (!strcmp (name, "adamw"))
+        ok (got_all, "the registered object gets values of Python by their names");
+    end (&world);
+}
+
+/* ---- what does not fit ---- */
+
+static void
+test_refusals (void)
+{
+    static const struct {
+        const char *what, *made, *loaded, *words;
+    } cases[] = {
+        { "another kind of optimizer", "adamw", "groups", "has 1 parameter groups, but 2 there" },
+        { "Adam for AdamW", "fresh", "amsgrad", "not the state of PyTorch's AdamW" },
+        { "more parameter groups", "groups", "amsgrad", "has 2 parameter groups, but 1 there" },
+        { "another number of registered objects", "adamw", "adamw", "has 1 registered objects, but 0" },
+        { "a scheduler that it lacks", "adamw", "fresh", "scheduler.bin" },
+        { "another folder", "fresh", "../dcp/fsdp1", "manifest.json" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct world world;
+        bool good = begin (&world, cases[i].made);
+        ok (good && load (&world, cases[i].loaded) && strstr (err.text, cases[i].words) && !strchr (err.text, '\n'),
+            "%s: %s", cases[i].what, err.text);
+        end (&world);
+    }
+}
+
+/* A copy of a case, with one byte of a file changed or a file missing. */
+static void
+test_damage (void)
+{
+    char command[3 * PATH_ROOM];
+    struct world world;
+    snprintf (command, sizeof command, "cp -R %s/amsgrad . && printf X | dd of=amsgrad/optimizer.bin bs=1 seek=1600 "
+              "conv=notrunc 2>/dev/null", golden);
+    bool good = !system (command) && begin (&world, "amsgrad");
+    ok (good && accel_load_state (world.acc, "amsgrad", &err), "a damaged file is refused: %s", err.text);
+    ok (!system ("rm amsgrad/model.safetensors") && accel_load_state (world.acc, "amsgrad", &err)
+            && strstr (err.text, "neither model.safetensors nor pytorch_model.bin"),
+        "no model: %s", err.text);
+    end (&world);
+}
+
+static void
+test_scaler (void)
+{
+    struct world world;
+    struct accel_scaler_state state = { 0 };
+    setenv ("ACCELERATE_MIXED_PRECISION", "fp16", 1);
+    bool good = begin (&world, "fresh");
+    ok (good && !load (&world, "fresh") && accel_scaler_get_state (world.acc, &state) && state.scale == 512
+            && state.growth_interval == 77,
+        "the loss scale: %s", err.text);
+    unsetenv ("ACCELERATE_MIXED_PRECISION");
+    end (&world);
+}
+
+int
+main (void)
+{
+    const char *srcdir = getenv ("srcdir");
+    char *top = realpath (srcdir ? srcdir : ".", NULL);
+    snprintf (golden, sizeof golden, "%.900s/tests/golden/save_state", top ? top : ".");
+    free (top);
+    scratch_enter ();
+    test_case ("adamw", BEFORE);
+    test_case ("amsgrad", BEFORE);
+    test_case ("groups", BEFORE);
+    test_case ("fresh", 0);
+    test_refusals ();
+    test_damage ();
+    test_scaler ();
+    return done_testing ();
+}
