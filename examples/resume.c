@@ -9,12 +9,13 @@
  * Each sample that was used is a line in the log: its epoch, the sample, a random number.  Every few steps the state is
  * saved: the library saves where the loader and the random numbers are, and this program adds how long the log is.  If
  * the program is started again, it cuts the log back to that length, and the log becomes the same as that of a run that
- * was never killed. */
+ * was never killed.  SIGUSR1 asks it to save and end. */
 #include <accel/accel.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,6 +138,30 @@ begin (struct accel *acc, struct progress *progress, const char *project_dir)
         die ("%s: %s", progress->path, strerror (errno));
 }
 
+/* ---- being asked to end ---- */
+
+/* By SIGUSR1, which a batch system can send before a time limit. */
+static volatile sig_atomic_t was_asked;
+
+static void
+take_signal (int number)
+{
+    (void) number;
+    was_asked = 1;
+}
+
+/* Ranks get the signal at different moments, but end after the same step.  Collective. */
+static bool
+must_end (struct accel *acc)
+{
+    struct accel_error err;
+    bool fired;
+    if (was_asked)
+        accel_set_trigger (acc);
+    accel_check (accel_check_trigger (acc, &fired, &err), &err);
+    return fired;
+}
+
 /* ---- what the program was asked ---- */
 
 struct options {
@@ -238,6 +263,7 @@ main (int argc, char **argv)
     struct options options = parse_options (argc, argv);
     struct accel *acc;
     struct accel_error err;
+    sigaction (SIGUSR1, &(struct sigaction){ .sa_handler = take_signal, .sa_flags = SA_RESTART }, NULL);
     accel_check (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err), &err);
 
     const struct accel_field fields[] = { { .name = "number", .dtype = ACCEL_INT64 } };
@@ -256,18 +282,24 @@ main (int argc, char **argv)
                  (unsigned long long) accel_loader_epoch (loader));
     const struct accel_batch *batch;
     long steps = 0;
-    while (accel_loader_epoch (loader) < (uint64_t) options.epochs) {
-        while (accel_loader_next (loader, &batch, &err)) {
+    bool ends = false;
+    while (!ends && accel_loader_epoch (loader) < (uint64_t) options.epochs) {
+        while (!ends && accel_loader_next (loader, &batch, &err)) {
             use (acc, loader, batch, progress.log, options.log);
             pause_ms (options.step_ms);
-            if (++steps % options.every == 0)
+            ends = must_end (acc);
+            if (++steps % options.every == 0 && !ends)
                 accel_check (accel_save_state (acc, NULL, &err), &err);
         }
-        accel_check (err.code, &err);
+        if (!ends)
+            accel_check (err.code, &err);
     }
     if (steps)
         accel_check (accel_save_state (acc, NULL, &err), &err);
-    accel_print (acc, "finished %ld epochs\n", options.epochs);
+    if (ends)
+        accel_print (acc, "saved, and ending as asked\n");
+    else
+        accel_print (acc, "finished %ld epochs\n", options.epochs);
 
     accel_loader_destroy (loader);
     accel_close (acc);
