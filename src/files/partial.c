@@ -178,7 +178,7 @@ partial_finish (struct partial *partial, struct accel_error *err)
     traffic_syncing ();
     if (fsync (partial->fd))
         return accel_fail_errno (err, "%s: cannot sync", partial->path);
-    if (rename (partial->beside, partial->path))
+    if (strcmp (partial->beside, partial->path) && rename (partial->beside, partial->path))
         return accel_fail_errno (err, "%s: cannot rename the temporary file", partial->path);
     free (partial->beside);
     partial->beside = NULL;

@@ -395,6 +395,8 @@ int
 __wrap_renameat (int from_folder, const char *from, int to_folder, const char *to)
 {
     char key[DISK_KEY];
+    if (from_folder == to_folder && !strcmp (from, to))
+        abort (); /* whoever does that has nothing to do */
     if (disk_fault ("rename", disk_has_path (from_folder, from), true))
         return -1;
     disk_key (key, from_folder, from);
