@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goes through shuffled data, can be killed at any moment, and continues where it was, on any number of processes.
+/* Trains on shuffled data, can be killed at any moment, and continues where it was, on any number of processes.
  *
  *   accelerate launch --num_processes 2 examples/resume [--project_dir DIR] [--log FILE] [--samples N] [--batch_size N]
- *                                                       [--epochs N] [--every N] [--seed N] [--step_ms N]
+ *                                                       [--total_batch_size N] [--epochs N] [--every N] [--seed N]
+ *                                                       [--step_ms N]
  *
  * To build it by hand: cc resume.c -o resume $(pkg-config --cflags --libs libaccel)
  *
- * Each sample that was used is a line in the log: its epoch, the sample, a random number.  Every few steps the state is
- * saved: the library saves where the loader and the random numbers are, and this program adds how long the log is.  If
- * the program is started again, it cuts the log back to that length, and the log becomes the same as that of a run that
- * was never killed.  SIGUSR1 asks it to save and end. */
+ * A step has total_batch_size samples, in as many passes as the number of processes needs: for 16, 2 processes with 4
+ * samples each make 2 passes, and 1 process makes 4.  So the steps are the same, whoever continues them.
+ *
+ * Each sample that was used is a line in the log: its epoch, the sample, a random number, its loss.  Every few steps
+ * the state is saved: the library saves the model, and where the loader and the random numbers are; this program adds
+ * how long the log is.  If the program is started again, it cuts the log back to that length, and the log becomes the
+ * same as that of a run that was never killed.  SIGUSR1 asks it to save and end. */
 #include <accel/accel.h>
 
 #include <errno.h>
@@ -25,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOCK_TRIES = 1000, LOCK_PAUSE_MS = 10 };
+enum { LOCK_TRIES = 1000, LOCK_PAUSE_MS = 10, WEIGHTS = 3, LINE = 96 };
 
 __attribute__ ((format (printf, 1, 2), noreturn)) static void
 die (const char *format, ...)
@@ -80,8 +84,7 @@ open_log (const char *path)
 
 /* What this program adds to the state; only rank 0 has the log. */
 struct progress {
-    uint64_t samples; /* of the data set */
-    int log;          /* -1 on other ranks */
+    int log; /* -1 on other ranks */
     const char *path;
 };
 
@@ -94,7 +97,6 @@ save_progress (void *user, struct accel_state_dict *state, struct accel_error *e
     (void) err;
     if (fsync (progress->log) || fstat (progress->log, &info))
         die ("%s: %s", progress->path, strerror (errno));
-    accel_state_dict_set_uint64 (state, "samples", progress->samples);
     accel_state_dict_set_uint64 (state, "log_bytes", (uint64_t) info.st_size);
     return ACCEL_OK;
 }
@@ -103,17 +105,13 @@ static enum accel_status
 load_progress (void *user, const struct accel_state_dict *state, struct accel_error *err)
 {
     const struct progress *progress = user;
-    uint64_t samples, log_bytes;
+    uint64_t log_bytes;
     struct stat info;
-    enum accel_status status = accel_state_dict_get_uint64 (state, "samples", &samples, err);
-    if (!status)
-        status = accel_state_dict_get_uint64 (state, "log_bytes", &log_bytes, err);
+    enum accel_status status = accel_state_dict_get_uint64 (state, "log_bytes", &log_bytes, err);
     if (status || progress->log < 0)
         return status;
     if (fstat (progress->log, &info) || (uint64_t) info.st_size < log_bytes)
         die ("%s is shorter than the checkpoint records", progress->path);
-    if (samples != progress->samples)
-        die ("the checkpoint belongs to a run with %llu samples", (unsigned long long) samples);
     if (ftruncate (progress->log, (off_t) log_bytes))
         die ("%s: %s", progress->path, strerror (errno));
     return ACCEL_OK;
@@ -165,7 +163,7 @@ must_end (struct accel *acc)
 /* ---- what the program was asked ---- */
 
 struct options {
-    long samples, batch_size, epochs, every, seed, step_ms;
+    long samples, batch_size, total_batch_size, epochs, every, seed, step_ms;
     const char *project_dir, *log;
 };
 
@@ -183,8 +181,8 @@ parse_count (const char *name, const char *text, long min, long max)
 static struct options
 parse_options (int argc, char **argv)
 {
-    struct options options = { .samples = 1000, .batch_size = 8, .epochs = 3, .every = 5, .project_dir = "resume",
-                               .log = "resume.log" };
+    struct options options = { .samples = 1008, .batch_size = 4, .total_batch_size = 16, .epochs = 3, .every = 5,
+                               .project_dir = "resume", .log = "resume.log" };
     const struct {
         const char *name;
         long *value;
@@ -192,6 +190,7 @@ parse_options (int argc, char **argv)
     } counts[] = {
         { "--samples", &options.samples, 1, 1000000000 },
         { "--batch_size", &options.batch_size, 1, 1000000 },
+        { "--total_batch_size", &options.total_batch_size, 1, 1000000 },
         { "--epochs", &options.epochs, 0, 1000000 },
         { "--every", &options.every, 1, 1000000 },
         { "--seed", &options.seed, 0, LONG_MAX },
@@ -201,8 +200,8 @@ parse_options (int argc, char **argv)
         const char *name = argv[i], *value = argv[i + 1];
         bool known = false;
         if (!strcmp (name, "--help")) {
-            puts ("usage: resume [--project_dir DIR] [--log FILE] [--samples N] [--batch_size N] [--epochs N] "
-                  "[--every N] [--seed N] [--step_ms N]");
+            puts ("usage: resume [--project_dir DIR] [--log FILE] [--samples N] [--batch_size N] "
+                  "[--total_batch_size N] [--epochs N] [--every N] [--seed N] [--step_ms N]");
             exit (EXIT_SUCCESS);
         }
         if (!value)
@@ -222,7 +221,7 @@ parse_options (int argc, char **argv)
     return options;
 }
 
-/* ---- going through the data ---- */
+/* ---- training ---- */
 
 /* Sample i is the number i. */
 static enum accel_status
@@ -234,61 +233,142 @@ read_number (void *user, size_t index, void *const *into, struct accel_error *er
     return ACCEL_OK;
 }
 
-/* Training would be here.  The samples of all processes come in the order of the ranks, which is the loader's; those
- * that were repeated to fill up the last round are left out. */
+/* A linear model of what follows from that number. */
+struct training {
+    float weights[WEIGHTS];
+    DLTensor data, grad; /* of the weights; accel_prepare() makes memory for the gradient */
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    struct accel_loader *loader;
+    const struct accel_batch *batch; /* of this pass */
+};
+
+/* @return how far the model is off for @p sample, whose inputs are @p x. */
+static double
+error_of (const struct training *training, int64_t sample, double x[WEIGHTS])
+{
+    double error = -(double) (sample % 5) / 4;
+    for (int i = 0; i < WEIGHTS; i++) {
+        x[i] = (double) ((sample * 7 + i * 5) % 11) / 8 - 0.5;
+        error += (double) training->weights[i] * x[i];
+    }
+    return error;
+}
+
+/* The gradient of each sample is a multiple of 1/1024, so that sums have no rounding errors, and the same bits in
+ * whatever order processes and passes add them.  Other programs have the same steps but for these errors. */
+static enum accel_status
+backward (void *user, float scale, struct accel_error *err)
+{
+    struct training *training = user;
+    const int64_t *samples = accel_batch_tensor (training->batch, "number")->data;
+    size_t count = accel_batch_size (training->batch);
+    float *gradient = training->grad.data;
+    (void) err;
+    for (size_t s = 0; s < count; s++) {
+        double x[WEIGHTS], error = error_of (training, samples[s], x);
+        for (int i = 0; i < WEIGHTS; i++)
+            gradient[i] += (float) ((double) (int64_t) (error * x[i] * 1024) / 1024 * (double) scale / (double) count);
+    }
+    return ACCEL_OK;
+}
+
+/* The samples of all processes come in the order of the ranks, which is the loader's; those that were repeated to fill
+ * up the last round are left out. */
 static void
-use (struct accel *acc, const struct accel_loader *loader, const struct accel_batch *batch, int log, const char *path)
+log_pass (struct accel *acc, const struct training *training, int log, const char *path)
 {
     struct accel_error err;
     struct accel_tensor all = { 0 };
-    accel_check (accel_gather_for_metrics (acc, accel_batch_tensor (batch, "number"), &all, &err), &err);
-    size_t count = accel_tensor_count (&all.dl), used = 0, room = count * 64 + 1;
+    accel_check (accel_gather_for_metrics (acc, accel_batch_tensor (training->batch, "number"), &all, &err), &err);
+    size_t count = accel_tensor_count (&all.dl), used = 0, room = count * LINE + 1;
     char *lines = log < 0 ? NULL : malloc (room);
     if (log >= 0 && !lines)
         die ("out of memory");
-    for (size_t i = 0; lines && i < count; i++)
-        used += (size_t) snprintf (lines + used, room - used, "%llu %lld %.6f\n",
-                                   (unsigned long long) accel_loader_epoch (loader),
-                                   (long long) ((const int64_t *) all.dl.data)[i],
-                                   (double) accel_generator_uniform (accel_default_generator ()));
+    for (size_t i = 0; lines && i < count; i++) {
+        int64_t sample = ((const int64_t *) all.dl.data)[i];
+        double x[WEIGHTS], error = error_of (training, sample, x);
+        used += (size_t) snprintf (lines + used, room - used, "%llu %lld %.6f %.9g\n",
+                                   (unsigned long long) accel_loader_epoch (training->loader), (long long) sample,
+                                   (double) accel_generator_uniform (accel_default_generator ()), error * error / 2);
+    }
     if (lines)
         write_all (log, path, lines, used);
     free (lines);
     accel_tensor_release (&all);
 }
 
+/* One of the passes that make up a step. */
+static void
+train_pass (struct accel *acc, struct training *training)
+{
+    struct accel_error err;
+    accel_check (accel_accumulate (acc, &err), &err);
+    accel_check (accel_backward (acc, training->model, 0, backward, training, &err), &err);
+    accel_check (accel_optimizer_step (training->optimizer, &err), &err);
+    accel_check (accel_optimizer_zero_grad (training->optimizer, &err), &err);
+}
+
+static void
+make_training (struct accel *acc, struct training *training, const struct accel_dataset *numbers,
+               const struct options *options)
+{
+    static int64_t shape[] = { WEIGHTS };
+    struct accel_error err;
+    const struct accel_loader_options loader = { .batch_size = (size_t) options->batch_size, .shuffle = true,
+                                                 .seed = (uint64_t) options->seed, .workers = 2 };
+    training->data = (DLTensor){ .data = training->weights, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                                 .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    training->grad = training->data;
+    training->grad.data = NULL;
+    const struct accel_parameter parameter = { "weights", &training->data, &training->grad };
+    accel_check (accel_model_create (&training->model, &parameter, 1, &err), &err);
+    accel_check (accel_sgd_create (&training->optimizer, training->model,
+                                   &(struct accel_sgd){ .lr = 0.0625, .momentum = 0.5 }, &err), &err);
+    accel_check (accel_loader_create (&training->loader, numbers, &loader, &err), &err);
+    accel_check (accel_prepare (acc, &err, training->model, training->optimizer, training->loader), &err);
+}
+
+static void
+destroy_training (struct training *training)
+{
+    accel_loader_destroy (training->loader);
+    accel_optimizer_destroy (training->optimizer);
+    accel_model_destroy (training->model);
+}
+
 int
 main (int argc, char **argv)
 {
     struct options options = parse_options (argc, argv);
+    struct training training = { .weights = { 0 } };
     struct accel *acc;
     struct accel_error err;
     sigaction (SIGUSR1, &(struct sigaction){ .sa_handler = take_signal, .sa_flags = SA_RESTART }, NULL);
-    accel_check (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err), &err);
+    const struct accel_options job = { .cpu = true, .total_batch_size = (size_t) options.total_batch_size };
+    accel_check (accel_open (&acc, &job, &err), &err);
 
     const struct accel_field fields[] = { { .name = "number", .dtype = ACCEL_INT64 } };
     const struct accel_dataset numbers
         = { .size = (size_t) options.samples, .fields = fields, .field_count = 1, .read = read_number };
-    const struct accel_loader_options loader_options = { .batch_size = (size_t) options.batch_size, .shuffle = true,
-                                                         .seed = (uint64_t) options.seed, .workers = 2 };
-    struct accel_loader *loader;
-    accel_check (accel_loader_create (&loader, &numbers, &loader_options, &err), &err);
-    accel_check (accel_prepare (acc, &err, loader), &err);
+    make_training (acc, &training, &numbers, &options);
 
-    struct progress progress = { .samples = numbers.size, .log = -1, .path = options.log };
+    struct progress progress = { .log = -1, .path = options.log };
     accel_check (accel_set_seed (acc, (uint64_t) options.seed, false, &err), &err);
     begin (acc, &progress, options.project_dir);
-    accel_print (acc, "%d process(es), from epoch %llu\n", accel_num_processes (acc),
-                 (unsigned long long) accel_loader_epoch (loader));
-    const struct accel_batch *batch;
+    accel_print (acc, "%d process(es) x %ld x %u passes, from epoch %llu\n", accel_num_processes (acc),
+                 options.batch_size, accel_gradient_accumulation_steps (acc),
+                 (unsigned long long) accel_loader_epoch (training.loader));
     long steps = 0;
     bool ends = false;
-    while (!ends && accel_loader_epoch (loader) < (uint64_t) options.epochs) {
-        while (!ends && accel_loader_next (loader, &batch, &err)) {
-            use (acc, loader, batch, progress.log, options.log);
+    while (!ends && accel_loader_epoch (training.loader) < (uint64_t) options.epochs) {
+        while (!ends && accel_loader_next (training.loader, &training.batch, &err)) {
+            log_pass (acc, &training, progress.log, options.log);
+            train_pass (acc, &training);
             pause_ms (options.step_ms);
-            ends = must_end (acc);
-            if (++steps % options.every == 0 && !ends)
+            bool between = accel_sync_gradients (acc); /* two steps: the state can be continued by any number */
+            ends = between && must_end (acc);
+            if (between && ++steps % options.every == 0 && !ends)
                 accel_check (accel_save_state (acc, NULL, &err), &err);
         }
         if (!ends)
@@ -301,7 +381,7 @@ main (int argc, char **argv)
     else
         accel_print (acc, "finished %ld epochs\n", options.epochs);
 
-    accel_loader_destroy (loader);
+    destroy_training (&training);
     accel_close (acc);
     return 0;
 }

@@ -9,10 +9,16 @@
 
 ACCEL_BEGIN_DECLS
 
-/** @return num_steps: from the plugin, from the variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS, or as set since. */
+/**
+ * @return num_steps: from the plugin, from the variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS, as set since, or as
+ *         total_batch_size needs it
+ */
 ACCEL_API uint32_t accel_gradient_accumulation_steps (const struct accel *acc);
 
-/** Set num_steps, effective from the next accel_accumulate().  0: ACCEL_ERR_INVALID. */
+/**
+ * Set num_steps, effective from the next accel_accumulate().  ACCEL_ERR_INVALID: it is 0, is not what total_batch_size
+ * needs, or changes between accel_load_state() and the first accel_accumulate().
+ */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_set_gradient_accumulation_steps (struct accel *acc, uint32_t num_steps, struct accel_error *err);
 

@@ -79,6 +79,9 @@ struct accel_loader_options {
     bool without_device_placement; /**< batches stay in host memory also if accel_device() is a GPU */
     bool non_blocking;    /**< batches on a GPU may still be on their way: only what is queued on accel_get_stream() may
                                use them; otherwise accel_loader_next() waits for the copy */
+    uint64_t restart_on_other_data; /**< 1: if a checkpoint's position is in other data, or in another order, the epoch
+                                         begins anew, with a warning; 0: accel_load_state() fails.  If batches are
+                                         dispatched, all ranks need the data set for that */
 };
 
 /** Iterates over data in batches; after accel_prepare(), over this process's share of them. */
@@ -205,12 +208,11 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
  * Resume from @p state: the next accel_loader_next() returns the batch that would have come next.  Nothing is read
  * twice (except that samples of a stream without `skip` are read and dropped, and those of a stream's first round are
  * read again if they may have to fill the last).  On another number of processes, the order of samples continues at the
- * same place, in rounds of the new size.  Later epochs have the same orders too, unless random_sampler draws them
- * without a generator from the program and one process takes over from several, or several from one: torch's orders
- * differ there.
+ * same place, in rounds of the new size.  Later epochs have the same orders too: a loader continues as the run was
+ * begun, also if torch's orders depend on whether one process or several draw them.
  *
  * @retval ACCEL_ERR_FORMAT   not a valid state: damaged, or from another release
- * @retval ACCEL_ERR_INVALID  its seed or kind of order differs, or it has more samples than there are here
+ * @retval ACCEL_ERR_INVALID  its seed differs; or, inside an epoch, its kind of order, number of samples or token files
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_state *state, struct accel_error *err);

@@ -53,6 +53,12 @@ struct accel_options {
      */
     bool check_gradients;
     bool without_device_placement; /**< models and batches stay where they are: Accelerate's device_placement=False */
+    /**
+     * Samples per step of all processes together: gradient_accumulation_steps is total_batch_size divided by
+     * accel_loader_total_batch_size() of the loader that accel_accumulate() finds running, or, before, of the first one
+     * that was prepared.  0: not used.  Overridden by the variable ACCELERATE_TOTAL_BATCH_SIZE.
+     */
+    size_t total_batch_size;
 };
 
 /** A process's membership of its job: state, communicator, and everything that was prepared with it. */

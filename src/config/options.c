@@ -287,6 +287,15 @@ const struct option options[] = {
       .doc = "The rank that reads the launcher's standard input: 0 or none. All other ranks read /dev/null. Rank 0 may "
              "be on another host (--hosts)." },
 
+    { .key = "total_batch_size", OPT_INT (total_batch_size, 1, INT64_MAX), .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
+      .env = "ACCELERATE_TOTAL_BATCH_SIZE", .spelling = SPELL_PLAIN, .paths = S | M | T | D | P, .metavar = "N",
+      .help = "samples per optimizer step, of all processes together",
+      .doc = "The number of samples in each step of the optimizer, of all processes together. Programs that use "
+             "libaccel accumulate gradients over as many passes as that takes, so that a job has the same steps on "
+             "another number of processes: passes = N / (batch size * processes), which must be a whole number. See "
+             "accel_accumulate(3). Other programs ignore it." },
+
     { .key = "no_progress", OPT_FLAG (no_progress), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .env = "ACCEL_NO_PROGRESS", .spelling = SPELL_ONE_IF_ON,
       .paths = S | M | T | D | P,

@@ -48,6 +48,7 @@ struct settings {
     int64_t num_processes;               /* 0: not given */
     int64_t num_machines;
     int64_t num_cpu_threads_per_process; /* 0: not given */
+    int64_t total_batch_size;            /* 0: not given */
     char *dynamo_backend;
     char *dynamo_mode;
     bool dynamo_use_fullgraph;

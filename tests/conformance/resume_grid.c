@@ -432,11 +432,12 @@ complain (const struct cell *saved, const struct cell *cell, const char *what)
     return false;
 }
 
+/* The samples of the first @p steps of @p got are those of @p wanted after the first @p skip. */
 static bool
-same_order (const struct trace *got, const struct trace *wanted, size_t skip)
+same_order (const struct trace *got, size_t steps, const struct trace *wanted, size_t skip)
 {
     size_t step = 0, at = 0;
-    for (size_t s = 0; s < got->count; s++)
+    for (size_t s = 0; s < steps; s++)
         for (size_t i = 0; i < got->steps[s].count; i++) {
             while (step < wanted->count && (skip || at == wanted->steps[step].count)) {
                 size_t part = wanted->steps[step].count - at;
@@ -463,8 +464,12 @@ compare (const struct cell *saved, const struct cell *cell, const struct trace *
     const struct geometry *from = &saved->geometry, *to = &cell->geometry;
     bool drawn = kinds[cell->kind].flags & DRAWN && from->ranks != to->ranks, longer = saved->stretch != cell->stretch;
     size_t done = steps_before (saved);
-    if (total_of (from) != total_of (to))
-        return same_order (got, before, done * (size_t) total_of (from)) ? NULL : "other samples";
+    if (total_of (from) != total_of (to)) {
+        size_t same = 0; /* later epochs are seeded from the generator that the program draws from in each step */
+        while (same < got->count && (!(kinds[cell->kind].flags & DRAWN) || got->steps[same].epoch == got->steps->epoch))
+            same++;
+        return same_order (got, same, before, done * (size_t) total_of (from)) ? NULL : "other samples";
+    }
     if (got->count + done != mine->count)
         return "another number of steps";
     if (points[saved->point].when == IN_STEP) /* the first one has samples from before the state */

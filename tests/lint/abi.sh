@@ -99,10 +99,10 @@ test_expect_success 'the headers of today, to compare with' 'sh "$srcdir/tests/a
 test_expect_success 'a new function is compatible' '
     is compatible state.h "s/^ACCEL_API void accel_close.*/&\nACCEL_API void accel_planted (int x);/"'
 test_expect_success 'a new field at the end of options is compatible' '
-    is compatible state.h "s/^    bool without_device_placement;/&\n    uint64_t planted;/"'
+    is compatible state.h "s/^    size_t total_batch_size;/&\n    uint64_t planted;/"'
 test_expect_success 'a new field with padding after it is found' '
-    is compatible state.h "s/^    bool without_device_placement;/&\n    uint64_t planted;/" && padded planted >found && test ! -s found &&
-    is compatible state.h "s/^    bool without_device_placement;/&\n    uint64_t planted;\n    bool more;/" && padded planted >found &&
+    is compatible state.h "s/^    size_t total_batch_size;/&\n    uint64_t planted;/" && padded planted >found && test ! -s found &&
+    is compatible state.h "s/^    size_t total_batch_size;/&\n    uint64_t planted;\n    bool more;/" && padded planted >found &&
     grep "^accel_options: 7 bytes of padding" found'
 test_expect_success 'a new field in the padding of options is not' '
     is incompatible state.h "s/^    bool without_device_placement;/&\n    bool planted;/"'

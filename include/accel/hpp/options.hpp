@@ -48,6 +48,7 @@ struct open_options : accel_options {
     ACCEL_SET_ (gradient_accumulation_steps)
     ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (split_batches)
     ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients) ACCEL_SET_ (without_device_placement)
+    ACCEL_SET_ (total_batch_size)
 };
 
 struct safetensors_options : accel_safetensors_options {
@@ -92,6 +93,7 @@ struct loader_options : accel_loader_options {
     ACCEL_SET_ (collate_user) ACCEL_SET_ (workers) ACCEL_SET_ (prefetch) ACCEL_SET_ (timeout_ms)
     ACCEL_SET_ (synchronize_rng) ACCEL_SET_ (reader)
     ACCEL_SET_ (without_device_placement) ACCEL_SET_ (non_blocking)
+    ACCEL_SET_ (restart_on_other_data)
 };
 
 struct random_options : accel_random_options {

@@ -51,7 +51,8 @@ describe_order (const struct accel_loader *loader, char value[VALUE_SIZE])
 {
     const struct accel_loader_options *options = &loader->options;
     if (options->sampler)
-        sampler_describe (options->sampler, others_have_data (loader), value, VALUE_SIZE);
+        sampler_describe (options->sampler, SAMPLER_GENERATOR | (others_have_data (loader) ? SAMPLER_SIZES : 0), value,
+                          VALUE_SIZE);
     else
         snprintf (value, VALUE_SIZE, "%s%s",
                   options->random_sampler ? "random_sampler" : options->shuffle ? "shuffle" : "the data's own",

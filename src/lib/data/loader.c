@@ -189,6 +189,8 @@ finish (struct accel_loader *made, const struct accel_field *fields, size_t fiel
     status = made->dataset ? make_sampler (made, err) : ACCEL_OK;
     if (!status) /* one process, until accel_prepare() says otherwise */
         status = share_set (made, 1, 0, err);
+    if (!status)
+        made->traits = traits_compute (made);
     if (!status) /* so that memory which is not there is missed now, and not in the middle of a training */
         status = pass_init (made, err);
     return status;
@@ -278,6 +280,7 @@ loader_share (struct accel_loader *loader, struct accel *acc, size_t processes, 
         status = drawing_make_persistent (loader, err);
     if (!status) {
         pass_release (loader);
+        loader->traits = traits_compute (loader);
         loader->object.owner = acc;
         status = pass_init (loader, err);
     }

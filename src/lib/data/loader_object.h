@@ -107,6 +107,7 @@ struct place {
     size_t start;       /* where the next pass begins: samples of the order, or the program's batches */
     size_t remainder;   /* of the last pass over a stream, or a dispatched one; known when its last batch is */
     bool resumed;       /* `start` was in a state */
+    uint64_t order;     /* what traits_order() has to be for it; 0: not known */
     bool restored;      /* the next pass draws its order from `epoch_state` */
     bool base_seed_drawn; /* the next pass is the rest of one that began elsewhere, and drew its base seed there */
     enum epoch_source epoch_source;
@@ -140,6 +141,7 @@ struct accel_loader {
     const struct accel_field *fields;
     size_t field_count;
     size_t samples; /* of the data when the loader was made */
+    uint32_t traits; /* traits_compute() */
     struct accel_loader_options options; /* split_batches and drop_last as they are in effect */
     struct share share;
     struct drawing drawing;
@@ -156,6 +158,22 @@ struct accel_loader {
 /** resume.c: what checkpoints have of a loader.  @{ */
 void loader_save (const struct object *object, struct accel_state_dict *state);
 enum accel_status loader_load (struct object *object, const struct accel_state_dict *state, struct accel_error *err);
+/** @} */
+
+/** traits.c: what a position depends on.  @{ */
+
+/** Save the texts, and what traits_order() says of the epoch that is running or is to be continued. */
+void traits_save (const struct accel_loader *loader, struct accel_state_dict *state);
+
+/** @retval ACCEL_ERR_INVALID  the loader of @p state had other data, or another order; the text says what and how */
+enum accel_status traits_check (const struct accel_loader *loader, const struct accel_state_dict *state,
+                                struct accel_error *err);
+
+/** @return loader->traits for its share: a hash of the texts, in 24 bits; not 0. */
+uint32_t traits_compute (const struct accel_loader *loader);
+
+/** @return a hash of some places of the order that was drawn; 0: this process has none. */
+uint64_t traits_order (const struct accel_loader *loader);
 /** @} */
 
 /** share.c @{ */

@@ -173,6 +173,11 @@ begin (struct accel_loader *loader, struct accel_error *err)
     if (status)
         return status;
     status = drawing_make_order (loader, err);
+    if (!status && loader->place.order && loader->place.order != traits_order (loader))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "epoch %llu cannot be continued: its order is not the one of the checkpoint.  The program's "
+                           "sampler, or what it draws from, gives others than then",
+                           (unsigned long long) loader->place.epoch);
     shard->samples = has_varying_batches (loader) ? loader->order.batches : loader->order.samples;
     shard->start = loader->place.start;
     shard->even = share_is_even (loader);

@@ -41,6 +41,7 @@ loader_remember (struct loader_memo **memo, struct accel_loader *loader, struct 
             made->before[i] = *made->drawn[i];
     /* What a resumed loader skips, and the order it repeats, is for its own next pass. */
     loader->place.start = 0;
+    loader->place.order = 0;
     loader->place.resumed = loader->place.base_seed_drawn = loader->place.restored = false;
     object_hold (&loader->object);
     *memo = made;

@@ -133,4 +133,5 @@ pass_end (struct accel_loader *loader)
     pass->next = 0;
     loader->place.resumed = loader->place.base_seed_drawn = false;
     loader->place.start = 0;
+    loader->place.order = 0;
 }

@@ -10,14 +10,16 @@
 #include "lib/state/state_dict.h"
 #include "util/hash.h"
 
+#include <accel/utility.h>
+
 #include <string.h>
 
 /* The first that could be had did not say whether its epoch had begun. */
 enum { STATE_VERSION = 0x4c530003, STATE_VERSION_WITHOUT_BEGUN = 0x4c530002 };
 
 /* Bits of has_generator.  Later epochs are seeded from the default generator, which a state between two epochs has to
- * say, too. */
-enum { STATE_SOURCE = 3, STATE_SEEDS = 8 };
+ * say, too.  The upper bits are the loader's traits, or 0. */
+enum { STATE_SOURCE = 3, STATE_SEEDS = 8, STATE_TRAITS_SHIFT = 8 };
 
 static uint64_t
 checksum (const struct accel_loader_state *state)
@@ -52,8 +54,17 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
         state->has_generator |= ACCEL_LOADER_STATE_BEGUN;
     if (drawing_seeds (loader) && (state->has_generator & STATE_SOURCE) != EPOCH_DRAWN)
         state->has_generator |= STATE_SEEDS;
+    if (loader->share.processes == 1 || share_is_dealt (loader)) /* otherwise only rank 0 need have the data */
+        state->has_generator |= loader->traits << STATE_TRAITS_SHIFT;
     state->checksum = checksum (state);
     return ACCEL_OK;
+}
+
+/* Between two epochs, a loader has no position in its data. */
+static bool
+is_inside (const struct accel_loader_state *state)
+{
+    return state->position || state->has_generator & ACCEL_LOADER_STATE_BEGUN;
 }
 
 /* What an epoch draws from the default generator when it begins is not drawn again where that is done. */
@@ -77,8 +88,7 @@ check_state (const struct accel_loader *loader, const struct accel_loader_state 
              struct accel_error *err)
 {
     bool known = state->version == STATE_VERSION || state->version == STATE_VERSION_WITHOUT_BEGUN;
-    uint32_t bits = STATE_SOURCE | ACCEL_LOADER_STATE_BEGUN | STATE_SEEDS;
-    if (!known || source >= EPOCH_SOURCES || state->has_generator & ~bits || state->position > PTRDIFF_MAX)
+    if (!known || source >= EPOCH_SOURCES || state->position > PTRDIFF_MAX)
         return accel_fail (err, ACCEL_ERR_FORMAT, "not a loader state, or from a different release");
     if (state->checksum != checksum (state))
         return accel_fail (err, ACCEL_ERR_FORMAT, "the loader state is damaged: its checksum is wrong");
@@ -86,6 +96,11 @@ check_state (const struct accel_loader *loader, const struct accel_loader_state 
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "the state is from a loader with seed %llu, but this loader has %llu: their orders differ",
                            (unsigned long long) state->seed, (unsigned long long) loader->options.seed);
+    uint32_t hash = state->has_generator >> STATE_TRAITS_SHIFT;
+    if (hash && is_inside (state) && loader->share.reads && hash != loader->traits)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "the state is from a loader over other data, or with another order: its position has no "
+                           "meaning here");
     if (source && loader->share.reads && !has_source (loader))
         return accel_fail (err, ACCEL_ERR_INVALID, "the state contains a generator, but this loader uses none");
     if (state->position > loader->source->end (loader))
@@ -136,31 +151,85 @@ loader_save (const struct object *object, struct accel_state_dict *state)
     accel_state_dict_set_uint64 (state, "seed", place.seed);
     accel_state_dict_set_uint64 (state, "position", place.position);
     accel_state_dict_set_uint64 (state, "has_generator", place.has_generator);
+    traits_save ((const struct accel_loader *) (const void *) object, state);
     if (place.has_generator & STATE_SOURCE)
         accel_state_dict_set_bytes (state, "generator", place.generator, sizeof place.generator);
+}
+
+/* The epoch begins with other data, in the orders of this loader. */
+static void
+begin_anew (const struct accel_loader *loader, struct accel_loader_state *place, const char *why)
+{
+    accel_log (loader->object.owner, ACCEL_LOG_WARNING, "epoch %llu %s: %s", (unsigned long long) place->epoch,
+               is_inside (place) ? "begins anew" : "goes through other data than were saved", why);
+    place->position = 0;
+    place->seed = loader->options.seed;
+    place->has_generator &= has_source (loader) ? STATE_SOURCE | STATE_SEEDS : 0;
+}
+
+static enum accel_status
+read_place (const struct accel_state_dict *state, struct accel_loader_state *place, struct accel_error *err)
+{
+    uint64_t version = 0, has_generator = 0;
+    memset (place, 0, sizeof *place);
+    enum accel_status status = accel_state_dict_get_uint64 (state, "version", &version, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "epoch", &place->epoch, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "seed", &place->seed, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "position", &place->position, err);
+    if (!status)
+        status = accel_state_dict_get_uint64 (state, "has_generator", &has_generator, err);
+    if (!status && (version > UINT32_MAX || has_generator > UINT32_MAX))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "not a loader state, or from a different release");
+    place->version = (uint32_t) version;
+    place->has_generator = (uint32_t) has_generator;
+    return status || !(has_generator & STATE_SOURCE)
+               ? status
+               : accel_state_dict_get_bytes (state, "generator", place->generator, sizeof place->generator, err);
+}
+
+/* Where rank 0 reads for all, the others' data sets need not be there; to begin anew, all ranks have to see why. */
+static enum accel_status
+check_traits (const struct accel_loader *loader, const struct accel_state_dict *state,
+              struct accel_loader_state *place, uint64_t *order, struct accel_error *err)
+{
+    struct accel_error difference = { 0 };
+    bool restarts = loader->options.restart_on_other_data;
+    if (loader->share.reads || restarts)
+        (void) traits_check (loader, state, &difference);
+    bool other = difference.code == ACCEL_ERR_INVALID;
+    if (!difference.code && restarts && place->seed != loader->options.seed)
+        other = accel_fail (&difference, ACCEL_ERR_INVALID, "seed %llu then, %llu now",
+                            (unsigned long long) place->seed, (unsigned long long) loader->options.seed);
+    if (other && !restarts && is_inside (place))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "the checkpoint's position is in %.380s; continue with the same, or set "
+                           "restart_on_other_data to begin the epoch anew", difference.text);
+    if (other) {
+        begin_anew (loader, place, difference.text);
+        *order = 0;
+    } else if (difference.code && err)
+        *err = difference;
+    return other ? ACCEL_OK : difference.code;
 }
 
 enum accel_status
 loader_load (struct object *object, const struct accel_state_dict *state, struct accel_error *err)
 {
+    struct accel_loader *loader = (struct accel_loader *) (void *) object;
     struct accel_loader_state place;
-    uint64_t version = 0, has_generator = 0;
-    memset (&place, 0, sizeof place);
-    enum accel_status status = accel_state_dict_get_uint64 (state, "version", &version, err);
+    uint64_t order = 0;
+    enum accel_status status = read_place (state, &place, err);
+    if (!status && accel_state_dict_has (state, "order_hash"))
+        status = accel_state_dict_get_uint64 (state, "order_hash", &order, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "epoch", &place.epoch, err);
-    if (!status)
-        status = accel_state_dict_get_uint64 (state, "seed", &place.seed, err);
-    if (!status)
-        status = accel_state_dict_get_uint64 (state, "position", &place.position, err);
-    if (!status)
-        status = accel_state_dict_get_uint64 (state, "has_generator", &has_generator, err);
-    if (!status && (version > UINT32_MAX || has_generator > UINT32_MAX))
-        return accel_fail (err, ACCEL_ERR_FORMAT, "not a loader state, or from a different release");
-    place.version = (uint32_t) version;
-    place.has_generator = (uint32_t) has_generator;
-    if (!status && has_generator & STATE_SOURCE)
-        status = accel_state_dict_get_bytes (state, "generator", place.generator, sizeof place.generator, err);
+        status = check_traits (loader, state, &place, &order, err);
     place.checksum = checksum (&place);
-    return status ? status : accel_loader_set_state ((struct accel_loader *) (void *) object, &place, err);
+    if (!status)
+        status = accel_loader_set_state (loader, &place, err);
+    if (!status && loader->dataset && loader->share.reads)
+        loader->place.order = order;
+    return status;
 }

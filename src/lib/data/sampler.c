@@ -492,8 +492,9 @@ sampler_bound (const struct accel_sampler *sampler)
 }
 
 void
-sampler_describe (const struct accel_sampler *sampler, bool with_sizes, char *text, size_t size)
+sampler_describe (const struct accel_sampler *sampler, unsigned facts, char *text, size_t size)
 {
+    bool with_sizes = facts & SAMPLER_SIZES;
     char sizes[64] = "", share[64] = "", content[64] = "";
     uint64_t hash = HASH_START;
     if (with_sizes)
@@ -502,8 +503,11 @@ sampler_describe (const struct accel_sampler *sampler, bool with_sizes, char *te
         snprintf (share, sizeof share, ", share %zu of %zu%s", sampler->distributed.rank, sampler->distributed.replicas,
                   sampler->distributed.sequential ? ", sequential" : "");
     if (sampler->kind == &llmc) {
-        snprintf (text, size, "llm.c's over %zu files%s, seed %llu", sampler->llmc.count,
-                  sampler->llmc.shuffle ? ", shuffle" : "", (unsigned long long) sampler->llmc.seed);
+        if (facts & SAMPLER_SHAPE)
+            snprintf (share, sizeof share, ", %zu samples for each of %zu processes", sampler->llmc.batch_size,
+                      sampler->llmc.processes);
+        snprintf (text, size, "llm.c's over %zu files%s, seed %llu%s", sampler->llmc.count,
+                  sampler->llmc.shuffle ? ", shuffle" : "", (unsigned long long) sampler->llmc.seed, share);
         return;
     }
     if (sampler->weights)
@@ -514,7 +518,8 @@ sampler_describe (const struct accel_sampler *sampler, bool with_sizes, char *te
         snprintf (content, sizeof content, ", %s with hash %016llx", sampler->weights ? "weights" : "indices",
                   (unsigned long long) hash);
     snprintf (text, size, "a %s sampler%s%s%s%s%s, seed %llu", sampler->kind->name, sizes,
-              sampler->replacement ? " with replacement" : "", sampler->generator ? " with a generator" : "", share,
+              sampler->replacement ? " with replacement" : "",
+              sampler->generator && facts & SAMPLER_GENERATOR ? " with a generator" : "", share,
               content,
               (unsigned long long) (sampler->kind == &distributed ? sampler->distributed.seed : sampler->seed));
 }

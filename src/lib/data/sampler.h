@@ -26,12 +26,19 @@ struct accel_generator *sampler_source (const struct accel_sampler *sampler);
 /** Whether it could go on drawing from a generator, but was given none. */
 bool sampler_wants_generator (const struct accel_sampler *sampler);
 
+/** What sampler_describe() is to say beside the kind and the seed. */
+enum sampler_facts {
+    SAMPLER_SIZES = 1,     /**< how many samples it gives, and of which */
+    SAMPLER_GENERATOR = 2, /**< whether it has one */
+    SAMPLER_SHAPE = 4,     /**< how samples are dealt out, if the order depends on it */
+};
+
 /**
  * Say what @p sampler is, so that two that give different orders have different texts, as far as that can be told.
  *
- * @param with_sizes  say how many samples it gives, and of which
+ * @param facts  of enum sampler_facts
  */
-void sampler_describe (const struct accel_sampler *sampler, bool with_sizes, char *text, size_t size);
+void sampler_describe (const struct accel_sampler *sampler, unsigned facts, char *text, size_t size);
 
 /** Give such a one a generator to go on drawing from; not owned.  NULL takes it away again. */
 void sampler_set_generator (struct accel_sampler *sampler, struct accel_generator *generator);

@@ -56,3 +56,13 @@ parts_release (struct accel *acc)
         if (part->kind->release)
             part->kind->release (part);
 }
+
+enum accel_status
+parts_prepared (struct accel *acc, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (struct part *part = acc->parts; part && !status; part = part->next)
+        if (part->kind->prepared)
+            status = part->kind->prepared (part, err);
+    return status;
+}

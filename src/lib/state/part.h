@@ -20,6 +20,8 @@ struct part_kind {
      */
     enum accel_status (*open) (struct part *part, const struct accel *acc, const struct accel_options *options,
                                struct accel_error *err); /* NULL: zeros are right */
+    /** accel_prepare(): objects were added.  NULL: the part does not care. */
+    enum accel_status (*prepared) (struct part *part, struct accel_error *err);
     /** accel_free_memory(): forget where training is.  NULL: there is nothing to forget. */
     void (*release) (struct part *part);
     /** accel_close(): let go of what the part has, while the communicator is still open.  NULL: it has nothing. */
@@ -58,6 +60,9 @@ enum accel_status parts_open (struct accel *acc, const struct part_kind *const *
 
 /** Close and free the parts, the latest first. */
 void parts_close (struct accel *acc);
+
+/** Tell the parts that accel_prepare() has added objects. */
+enum accel_status parts_prepared (struct accel *acc, struct accel_error *err);
 
 /** Have the parts forget where training is. */
 void parts_release (struct accel *acc);

@@ -136,7 +136,7 @@ accel_prepare_at (const char *file, int line, struct accel *acc, struct accel_er
         status = prepare_object (acc, object, number, &site, err);
     }
     va_end (objects);
-    return status;
+    return status ? status : parts_prepared (acc, err);
 }
 
 static enum accel_status

@@ -40,6 +40,22 @@ read_steps (struct accumulation *accumulation, const struct accel_options *optio
     return ACCEL_OK;
 }
 
+static enum accel_status
+read_total (struct accumulation *accumulation, const struct accel_options *options, struct accel_error *err)
+{
+    const char *text = getenv (ENV_TOTAL_BATCH_SIZE);
+    int64_t number;
+    accumulation->given = accumulation->options.num_steps;
+    accumulation->total_batch_size = options ? options->total_batch_size : 0;
+    if (!text)
+        return ACCEL_OK;
+    if (parse_int64 (text, 1, INT64_MAX, &number) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of samples, at least 1",
+                           ENV_TOTAL_BATCH_SIZE, text);
+    accumulation->total_batch_size = (size_t) number;
+    return ACCEL_OK;
+}
+
 /* "none" is what the launcher passes on where nothing was said, "auto" leaves it to DeepSpeed's file, 0 is off. */
 static enum accel_status
 read_clipping (struct accumulation *accumulation, struct accel_error *err)
@@ -59,13 +75,63 @@ open_accumulation (struct part *part, const struct accel *acc, const struct acce
     struct accumulation *accumulation = (struct accumulation *) (void *) part;
     accumulation->acc = acc;
     enum accel_status status = read_steps (accumulation, options, err);
+    if (!status)
+        status = read_total (accumulation, options, err);
     return status ? status : read_clipping (accumulation, err);
 }
 
 static void
 release_accumulation (struct part *part)
 {
-    ((struct accumulation *) (void *) part)->micro_step = 0;
+    struct accumulation *accumulation = (struct accumulation *) (void *) part;
+    accumulation->micro_step = 0;
+    accumulation->loaded = false;
+    accumulation->shape = (struct step_shape){ 0 };
+    accumulation->pass = 0;
+    if (accumulation->total_batch_size)
+        accumulation->options.num_steps = accumulation->given;
+}
+
+/* As many passes over @p loader as make up the total batch.  In the middle of a step they stay. */
+static enum accel_status
+divide_total (struct accumulation *its, const struct accel_loader *loader, struct accel_error *err)
+{
+    size_t total = its->total_batch_size, pass = accel_loader_total_batch_size (loader);
+    if (!total || !pass || pass == its->pass)
+        return ACCEL_OK;
+    if (total % pass && total > pass)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "total_batch_size is %zu, but a pass over this loader has %zu samples, on %d process(es): "
+                           "the nearest possible values are %zu and %zu", total, pass, accel_num_processes (its->acc),
+                           total / pass * pass, (total / pass + 1) * pass);
+    if (total % pass)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "total_batch_size is %zu, but a pass over this loader already has %zu samples, on %d "
+                           "process(es): raise it to %zu, or lower batch_size", total, pass,
+                           accel_num_processes (its->acc), pass);
+    if (total / pass > UINT32_MAX)
+        return accel_fail (err, ACCEL_ERR_INVALID, "total_batch_size %zu needs too many passes of %zu samples", total,
+                           pass);
+    if (its->given && its->given != total / pass)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "total_batch_size %zu needs %zu passes of %zu samples, but gradient_accumulation_steps is "
+                           "%u: set only one of them", total, total / pass, pass, its->given);
+    if (its->pass && its->accumulating)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "a step was begun in passes of %zu samples, and cannot be ended in passes of %zu", its->pass,
+                           pass);
+    its->micro_step = 0;
+    its->pass = pass;
+    its->options.num_steps = (uint32_t) (total / pass);
+    return ACCEL_OK;
+}
+
+/* Until one is running, the first loader is that of training. */
+static enum accel_status
+note_prepared (struct part *part, struct accel_error *err)
+{
+    struct accumulation *its = (struct accumulation *) (void *) part;
+    return its->total_batch_size && !its->pass ? divide_total (its, loader_at (its->acc, 1), err) : ACCEL_OK;
 }
 
 struct step_shape
@@ -148,6 +214,7 @@ load_accumulation (struct part *part, const struct accel_state_dict *state, stru
 }
 
 const struct part_kind part_accumulation = { .size_bytes = sizeof (struct accumulation), .open = open_accumulation,
+                                             .prepared = note_prepared,
                                              .release = release_accumulation, .save = save_accumulation,
                                              .load = load_accumulation, .file = "accumulation" };
 
@@ -176,7 +243,11 @@ accel_set_gradient_accumulation_steps (struct accel *acc, uint32_t num_steps, st
                            "%s: num_steps changes from %u to %u between accel_load_state and the first pass: call it "
                            "before accel_load_state, which continues with this number", __func__,
                            accel_gradient_accumulation_steps (acc), num_steps);
+    if (its->pass && num_steps != its->options.num_steps)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: num_steps is %u, but total_batch_size %zu needs %u passes",
+                           __func__, num_steps, its->total_batch_size, its->options.num_steps);
     its->options.num_steps = num_steps;
+    its->given = num_steps;
     return ACCEL_OK;
 }
 
@@ -233,6 +304,11 @@ accel_accumulate_models (struct accel *acc, struct accel_error *err, ...)
     va_start (models, err);
     va_copy (again, models);
     enum accel_status status = count_models (acc, models, &count, err);
+    if (!status)
+        status = divide_total (accumulation_of (acc), loader_active (acc), err);
+    if (!status && accumulation_of (acc)->total_batch_size && !accumulation_of (acc)->pass)
+        status = accel_fail (err, ACCEL_ERR_INVALID, "accel_accumulate: total_batch_size needs a loader that was "
+                             "prepared: without one, set gradient_accumulation_steps");
     if (!status) {
         next_pass (acc);
         const struct accumulation *its = accumulation_of (acc);

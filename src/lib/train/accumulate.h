@@ -22,6 +22,9 @@ struct accumulation {
     struct part part;
     const struct accel *acc;
     struct accel_gradient_accumulation options;
+    size_t total_batch_size;  /* that num_steps follows from; 0: it does not */
+    size_t pass;              /* samples of a pass that it was divided by; 0: it was not yet */
+    uint32_t given;           /* num_steps as the program or the environment gave it; 0: not given */
     bool accumulating;        /* gradients stay as they are in this step: Accelerate's `not sync_gradients` */
     uint64_t micro_step;      /* backward passes since the end of a loader */
     struct step_shape shape;  /* of the latest pass */
