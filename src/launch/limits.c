@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum {
-    SPARE = 40,     /* files that are open while ranks are started, and those of reports */
+    SPARE = 16,     /* files that are open while ranks are started, and those of reports */
     GENEROUS = 128, /* more, if they cost nothing */
 };
 
