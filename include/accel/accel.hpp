@@ -43,6 +43,7 @@
 #include <accel/hpp/statedict.hpp>
 #include <accel/hpp/files.hpp>
 #include <accel/hpp/accelerator.hpp>
+#include <accel/hpp/scopes.hpp>
 
 #undef ACCEL_CALL_
 
