@@ -4,6 +4,7 @@
 
 #include "cli/config_files.h"
 
+#include "config/check.h"
 #include "config/emit.h"
 #include "config/explain.h"
 #include "config/file.h"
@@ -18,6 +19,16 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Whether an update has left a word that launch may refuse. */
+static bool
+still_defers (struct filedoc *doc)
+{
+    struct config again = { 0 };
+    bool defers = config_init (&again, NULL) || filedoc_apply (&again, doc, NULL) || again.deferred;
+    config_release (&again);
+    return defers;
+}
+
 /* The file itself is rewritten, not our settings: what we do not use stays, and so do the types of values. */
 static int
 update (struct config *config, const char *path, struct filedoc *doc, struct fail *fail)
@@ -25,6 +36,8 @@ update (struct config *config, const char *path, struct filedoc *doc, struct fai
     AUTO_STRBUF struct strbuf text = { 0 };
     if (filedoc_read (doc, path, fail) || filedoc_apply (config, doc, fail) || filedoc_update (doc, fail))
         return -1;
+    if (config->deferred && still_defers (doc))
+        return fail_set (fail, FAIL_GENERAL, "%s", config->deferred);
     if (path_is_json (path) ? node_write_json (&doc->root, &text) : node_write_yaml (&doc->root, &text))
         return fail_nomem (fail);
     return io_write_file (path, text.text, text.length, 0644, fail);
@@ -55,7 +68,7 @@ config_files_load (struct config *config, const char *path, struct fail *fail)
     } else if (config->settings.config_file)
         return config_read_file (config, path, fail); /* says why it cannot be read */
     config_load_environment (config);
-    return config_resolve (config, fail);
+    return config_resolve (config, fail) || config_check_deferred (config, fail) ? -1 : 0;
 }
 
 int

@@ -23,6 +23,7 @@
 #include "util/printable.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { GPU_REPORT_MS = 60000 }; /* for a driver that has to wake GPUs */
 
@@ -34,6 +35,7 @@ struct launch {
     struct keeper keeper;
     struct io_target report;
     struct report_attempts attempts; /* that have failed */
+    const struct option *misplaced; /* of launch, among the program's arguments, or NULL */
     struct crew *crew; /* launchers that were started by hand on other machines; NULL: there are none */
 };
 
@@ -136,6 +138,32 @@ note_attempt (struct launch *launch, const struct job *job)
     report_attempts_add (&launch->attempts, &report);
 }
 
+/* The first argument of the program that is an option of launch.  It is looked for at the start, because a title
+ * for ps may later replace the arguments. */
+static const struct option *
+find_misplaced (char **words)
+{
+    for (size_t i = 0; words && words[i]; i++) {
+        char name[64];
+        size_t dashes = strspn (words[i], "-");
+        snprintf (name, sizeof name, "%.*s", (int) strcspn (words[i] + dashes, "="), words[i] + dashes);
+        const struct option *row = dashes == 2 ? option_find (name) : NULL;
+        if (row && option_is_flag_of (row, COMMAND_LAUNCH))
+            return row;
+    }
+    return NULL;
+}
+
+/* Programs that parse their arguments exit with 2 if they do not know one.  A program may have options of these names,
+ * so other ends say nothing about them. */
+static void
+add_misplaced (const struct launch *launch, const struct job *job, struct strbuf *report)
+{
+    if (launch->misplaced && job->end == JOB_FAILED && job_status (job) == FAIL_USAGE)
+        strbuf_printf (report, "accelerate: note: --%s is after the program's name, so the program got it; options of "
+                       "accelerate launch go before the program\n", launch->misplaced->key);
+}
+
 /* What another machine has reported was printed when it came. */
 static void
 print_report (const struct job *job, const struct launch *launch)
@@ -148,6 +176,7 @@ print_report (const struct job *job, const struct launch *launch)
         report_killed (job, &report);
     else if (!launch->config->settings.quiet) {
         report_text (job, &report);
+        add_misplaced (launch, job, &report);
         crew_add_simultaneous (launch->crew, &report);
     }
     report_losses (job, &report);
@@ -344,7 +373,8 @@ run_plan (struct launch *launch, struct fail *fail)
 static void
 begin (struct launch *launch, struct config *config, const struct hosts_part *part)
 {
-    *launch = (struct launch){ .config = config, .part = part, .claim = CLAIM_NONE };
+    *launch = (struct launch){ .config = config, .part = part, .claim = CLAIM_NONE,
+                               .misplaced = find_misplaced (config->program_args) };
     if (part)
         launch->claim = part->claim;
 }

@@ -57,6 +57,21 @@ erase (struct menu *menu)
     menu->drawn = 0;
 }
 
+/* The longest hint that fits into a line. */
+static const char *
+find_hint (int columns)
+{
+    static const char *const hints[] = {
+        "Up and Down or a number: move, Enter: choose, <: back, ?: help",
+        "Arrows, Enter, <: back, ?: help",
+        "Enter, <, ?",
+    };
+    size_t i = 0;
+    while (i + 1 < sizeof hints / sizeof *hints && (int) strlen (hints[i]) > columns)
+        i++;
+    return hints[i];
+}
+
 /* A line that wraps would spoil the count of lines. */
 static void
 draw (struct menu *menu)
@@ -73,7 +88,7 @@ draw (struct menu *menu)
         menu->drawn++;
     }
     /* Without a newline at its end, it does not count as a line. */
-    printf ("\033[2m%.*s\033[0m", menu->columns - 1, "Up and Down or a number: move, Enter: choose, <: back, ?: help");
+    printf ("\033[2m%.*s\033[0m", menu->columns - 1, find_hint (menu->columns - 1));
     fflush (stdout);
 }
 

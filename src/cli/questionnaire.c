@@ -9,6 +9,7 @@
 #include "cli/questions.h"
 #include "cli/verify.h"
 #include "config/values.h"
+#include "launch/topology.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 #include "util/printable.h"
@@ -54,9 +55,10 @@ find_text (const struct strlist *list, const char *text)
     return 0;
 }
 
-/* @return the typed number or word, or after drawing the value that was chosen */
+/* @param chosen  where the cursor is; SIZE_MAX: at the default
+ * @return the typed number or word, or after drawing the value that was chosen */
 static enum prompt_result
-ask_menu (const struct answers *answers, const struct answer *item, const char *dflt, char **line)
+ask_menu (const struct answers *answers, const struct answer *item, const char *dflt, size_t *chosen, char **line)
 {
     AUTO_STRLIST struct strlist values = { 0 };
     AUTO_STRLIST struct strlist labels = { 0 };
@@ -66,19 +68,20 @@ ask_menu (const struct answers *answers, const struct answer *item, const char *
     *line = NULL;
     if (values.failed || labels.failed || !numbers)
         return PROMPT_ANSWER;
-    size_t chosen = find_text (&values, dflt);
+    if (*chosen >= count)
+        *chosen = find_text (&values, dflt);
     for (size_t i = 0; i < count; i++)
         numbers[i] = answers_menu_number (&values, i);
     if (prompt_can_draw ()) {
         enum prompt_result result = menu_choose (item->question->text, (const char *const *) labels.items, numbers,
-                                                 count, &chosen);
-        *line = result == PROMPT_ANSWER ? strdup (values.items[chosen]) : NULL;
+                                                 count, chosen);
+        *line = result == PROMPT_ANSWER ? strdup (values.items[*chosen]) : NULL;
         return result;
     }
     strbuf_printf (&text, "%s\n", item->question->text);
     for (size_t i = 0; i < count; i++)
         strbuf_printf (&text, "  %2d  %s\n", numbers[i], menu_is_number (labels.items[i]) ? "" : labels.items[i]);
-    strbuf_printf (&text, "Number or word [%d]: ", numbers[chosen]);
+    strbuf_printf (&text, "Number or word [%d]: ", numbers[*chosen]);
     return text.failed ? PROMPT_ANSWER : prompt_line (text.text, false, line);
 }
 
@@ -214,12 +217,13 @@ ask (const struct answers *answers, struct answer *item, struct fail *fail)
 {
     const struct question *question = item->question;
     AUTO_FREE char *dflt = NULL;
+    size_t chosen = SIZE_MAX;
     if (find_default (answers, item, &dflt, fail))
         return PROMPT_END;
     for (;;) {
         AUTO_FREE char *line = NULL;
         struct fail wrong = { 0 };
-        enum prompt_result result = is_menu (question)            ? ask_menu (answers, item, dflt, &line)
+        enum prompt_result result = is_menu (question)            ? ask_menu (answers, item, dflt, &chosen, &line)
                                     : question->kind == ASK_LINES ? ask_lines (question, dflt, &line)
                                                                   : ask_typed (question, dflt, &line);
         if (result == PROMPT_HELP) {
@@ -479,6 +483,16 @@ finish (struct answers *answers, const struct config *old, struct config *file, 
     return result;
 }
 
+static int
+count_cores (void)
+{
+    struct topology topology;
+    topology_probe (&topology, true);
+    int cores = topology.physical_cores;
+    topology_release (&topology);
+    return cores;
+}
+
 int
 questionnaire_run (const struct config *old, int gpus, struct config *file, bool *wants_role, struct fail *fail)
 {
@@ -487,6 +501,7 @@ questionnaire_run (const struct config *old, int gpus, struct config *file, bool
     bool ask_nothing = old->settings.yes, has_person = !ask_nothing && prompt_has_person ();
     fail = fail ? fail : &unused;
     int result = answers_init (&answers, old, gpus, fail);
+    answers.cores = has_person ? count_cores () : 0;
     prompt_open ();
     if (!result && has_person)
         prompt_say ("Enter accepts the value in brackets, < goes back one question, ? explains the question.\n"

@@ -471,7 +471,21 @@ propose_processes (const struct answers *answers)
         return count_slots (answers);
     if (hosts > 1)
         return hosts * (here > 1 ? here : 1);
+    if (answers_is (answers, "machine", "MULTI_CPU") && answers->cores > 1)
+        return answers->cores;
     return !with_gpus_alone (answers) ? 0 : here > 1 ? here : 2;
+}
+
+/* For a person who only presses Enter: all GPUs, or all cores.  Scripts get Accelerate's default. */
+static int64_t
+propose_machine (const struct answers *answers)
+{
+    const char *wanted = !answers->cores ? "" : answers->gpus > 1 ? "MULTI_GPU"
+                         : !answers->gpus && answers->cores > 1 ? "MULTI_CPU" : "";
+    for (int i = 0; machines[i].value; i++)
+        if (!strcmp (machines[i].value, wanted))
+            return i;
+    return 0;
 }
 
 static const char *

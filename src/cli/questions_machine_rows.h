@@ -2,6 +2,7 @@
 /* Rows of the questionnaire for your own machines; questions_machine.c includes them. */
 
     { .id = "machine", .kind = ASK_MENU, .choices = machines, .dflt = "NO", .recall = recall_machine,
+      .propose = propose_machine,
       .told_by = "distributed_type multi_gpu tpu",
       .text = "Which type of machine are you using?" },
     { .id = "num_machines", .kind = ASK_VALUE, .dflt = "1", .when = with_several_kinds,

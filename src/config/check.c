@@ -252,9 +252,25 @@ check_gpu_ids (const struct config *config, struct fail *fail)
     return fail_set (fail, FAIL_USAGE, "%s%s", why.text, blamed.text);
 }
 
+bool
+config_ignores_deferred (const struct config *config)
+{
+    const struct option *row = option_find ("dynamo_backend");
+    return config_origin (config, row->key).kind > ORIGIN_FILE || !(row->paths & mode_path (&config->settings, false));
+}
+
+int
+config_check_deferred (const struct config *config, struct fail *fail)
+{
+    return !config->deferred || config_ignores_deferred (config)
+               ? 0 : fail_set (fail, FAIL_GENERAL, "%s", config->deferred);
+}
+
 int
 config_check (const struct config *config, struct fail *fail)
 {
+    if (config_check_deferred (config, fail))
+        return -1;
     if (config_check_modes (config, fail) || check_hosts (config, fail))
         return -1;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

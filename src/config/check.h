@@ -9,6 +9,11 @@
 /** Refuse settings that contradict each other; run it when all is known. */
 int config_check (const struct config *config, struct fail *fail);
 
+/** What is wrong with dynamo_backend in the file: refuse it if it takes effect, after config_resolve(). @{ */
+int config_check_deferred (const struct config *config, struct fail *fail);
+bool config_ignores_deferred (const struct config *config);
+/** @} */
+
 /** Refuse files that the ranks will read and that are not there.  For a job that is really started. */
 int config_check_files (const struct config *config, struct fail *fail);
 

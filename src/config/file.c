@@ -258,6 +258,19 @@ apply_key (struct config *config, const struct place *place, const struct option
     return row || is_ignored (place) ? 0 : refuse_unknown (place, fail);
 }
 
+/* Words of dynamo_backend that PyTorch no longer has are in old files, also where they have no effect: then Accelerate
+ * does not read them.  @return whether the failure is kept for later */
+static bool
+defer (struct config *config, const struct option *row, struct fail *fail)
+{
+    if (config->problems || config->deferred || !row || strcmp (row->key, "dynamo_backend") != 0)
+        return false;
+    config->deferred = strdup (fail->text);
+    if (config->deferred)
+        *fail = (struct fail){ 0 };
+    return config->deferred != NULL;
+}
+
 /* All keys of a mapping.  @return 0, or -1 without memory; what is wrong with keys is added to @p problems */
 static int
 apply_map (struct config *config, const struct filedoc *doc, struct node *map, const char *section,
@@ -271,7 +284,7 @@ apply_map (struct config *config, const struct filedoc *doc, struct node *map, c
         int result = apply_key (config, &place, row, fail);
         if (result)
             prefix_place (doc, place.node, fail);
-        if (result)
+        if (result && !defer (config, row, fail))
             strlist_add (problems, fail->text);
         else if (config->problems)
             note_old_key (doc, &place, row, problems);

@@ -181,3 +181,29 @@ useless_find (const struct config *config, const struct option *row, struct usel
     }
     return false;
 }
+
+/* What to do instead. */
+static const struct {
+    const char *key, *text;
+} instead[] = {
+    { "env", "; ranks inherit your environment (A=1 accelerate launch ...)" },
+    { "gradient_accumulation_steps", "; the program sets it" },
+    { "gradient_clipping", "; the program sets it" },
+};
+
+void
+useless_note_flags (const struct config *config, struct strlist *notes)
+{
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *row = &options[i];
+        const char *flag = option_groups[row->group].flag, *more = "";
+        struct useless useless;
+        if (config->origins[i].kind != ORIGIN_FLAG || !useless_find (config, row, &useless))
+            continue;
+        for (size_t j = 0; j < sizeof instead / sizeof *instead; j++)
+            if (!strcmp (instead[j].key, row->key))
+                more = instead[j].text;
+        strlist_printf (notes, "--%s %s%s%s", row->key, useless.text,
+                        *useless.mode && flag ? flag : useless.mode, more);
+    }
+}

@@ -20,4 +20,7 @@ bool useless_applies (const struct settings *settings, const struct option *row)
 /** Whether @p row has a value that says nothing in these settings.  One that equals the default never does. */
 bool useless_find (const struct config *config, const struct option *row, struct useless *found);
 
+/** Add a note for each flag that has no effect, after config_resolve(). */
+void useless_note_flags (const struct config *config, struct strlist *notes);
+
 #endif

@@ -42,6 +42,7 @@ config_release (struct config *config)
     free (config->origins);
     free (config->file);
     free (config->program);
+    free (config->deferred);
     strlist_release (&config->arguments);
     node_release (&config->additional_args);
     *config = (struct config){ 0 };

@@ -33,6 +33,7 @@ struct config {
     struct node additional_args; /* of the file, for SageMaker; a null if there are none */
     bool only_given;        /* write no key without a value of somebody's: the questionnaire sets all that it wants */
     struct strlist *problems; /* where to note what is wrong with a file, which is then no failure; or NULL */
+    char *deferred;         /* what is wrong with dynamo_backend in the file: an error only if it takes effect */
     char *program;          /* launch: the program, or NULL; other commands: the first free word */
     struct strlist arguments; /* config: the free words after the first */
     char **program_args;    /* launch: NULL-terminated tail of argv, not owned */

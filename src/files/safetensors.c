@@ -342,6 +342,16 @@ is_pickled (const unsigned char *bytes)
     return !memcmp (bytes, "PK\3\4", 4) || (bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5);
 }
 
+/* A source, a log or a page of an error. */
+static bool
+is_text (const unsigned char *bytes)
+{
+    for (size_t i = 0; i < SAFETENSORS_LENGTH_BYTES; i++)
+        if ((bytes[i] < ' ' || bytes[i] > '~') && bytes[i] != '\n' && bytes[i] != '\t' && bytes[i] != '\r')
+            return false;
+    return true;
+}
+
 enum accel_status
 safetensors_read (struct safetensors *file, const struct source *source, uint64_t *data, struct accel_error *err)
 {
@@ -360,6 +370,9 @@ safetensors_read (struct safetensors *file, const struct source *source, uint64_
     if (length > SAFETENSORS_MAX_HEADER && is_pickled (bytes))
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: is a pickled file of PyTorch, whatever its name; expected "
                            "safetensors", path);
+    if (length > SAFETENSORS_MAX_HEADER && is_text (bytes))
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not a safetensors file: it begins with text, not with the "
+                           "length of a header", path);
     if (length > SAFETENSORS_MAX_HEADER)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not a safetensors file: its header would have %llu bytes, but "
                            "the maximum is %d", path, (unsigned long long) length, SAFETENSORS_MAX_HEADER);

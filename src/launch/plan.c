@@ -9,6 +9,7 @@
 #include "config/host.h"
 #include "config/mode.h"
 #include "config/tee.h"
+#include "config/useless.h"
 #include "launch/gpu_choice.h"
 #include "launch/outside.h"
 #include "util/cleanup.h"
@@ -101,8 +102,8 @@ divide_ranks (struct draft *draft, int64_t world_size, struct fail *fail)
     int64_t share = world_size / machines, rest = world_size % machines;
     int64_t local = share + (machine < rest);
     if (world_size > INT32_MAX || local > JOBSEG_MAX_LOCAL)
-        return fail_set (fail, FAIL_USAGE, "%lld processes on one machine are too many: the maximum is %d",
-                         (long long) local, JOBSEG_MAX_LOCAL);
+        return fail_set (fail, FAIL_USAGE, "%lld processes on one machine are too many: the maximum is %d "
+                         "(--num_processes is the total across all machines)", (long long) local, JOBSEG_MAX_LOCAL);
     draft->machines = (int) machines;
     draft->machine_rank = (int) machine;
     plan->world_size = (int) world_size;
@@ -569,6 +570,9 @@ fill_processes (const struct draft *draft, const struct program *program, struct
         return -1;
     if (*draft->topology->port_note)
         strlist_add (&plan->notes, draft->topology->port_note);
+    useless_note_flags (draft->config, &plan->notes);
+    if (draft->config->deferred)
+        strlist_printf (&plan->notes, "%s; it has no effect here", draft->config->deferred);
     plan->processes = calloc ((size_t) plan->local_world_size, sizeof *plan->processes);
     if (!plan->processes || common.failed || plan->notes.failed || plan->choices.failed)
         return fail_nomem (fail);

@@ -205,6 +205,30 @@ choose_python (const char *path, bool *is_for_python, struct fail *fail)
     return 0;
 }
 
+/* Sources in languages that are compiled, which Python would choke on. */
+static const struct {
+    const char *ending, *compile; /* NULL: no command of ours */
+} sources[] = {
+    { ".c", "cc" }, { ".cc", "c++" }, { ".cpp", "c++" }, { ".cxx", "c++" }, { ".cu", "nvcc" }, { ".f90", NULL },
+    { ".rs", NULL }, { ".go", NULL }, { ".h", NULL },
+};
+
+static int
+refuse_source (const char *path, struct fail *fail)
+{
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        if (!ends_in (path, sources[i].ending))
+            continue;
+        int length = (int) (strlen (path) - strlen (sources[i].ending));
+        if (!sources[i].compile)
+            return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: is source code; compile it, and launch the program", path);
+        return fail_set (fail, FAIL_CANNOT_EXECUTE, "%s: is source code; compile it, and launch the program: "
+                         "%s -o %.*s %s $(pkg-config --cflags --libs libaccel)", path, sources[i].compile, length, path,
+                         path);
+    }
+    return 0;
+}
+
 static int
 check_kind (const char *path, bool no_python, bool *is_for_python, struct fail *fail)
 {
@@ -224,7 +248,11 @@ check_kind (const char *path, bool no_python, bool *is_for_python, struct fail *
         return fail_set (fail, FAIL_CANNOT_EXECUTE,
                          "%s: is a notebook, not a program: convert it with 'jupyter nbconvert --to script' and launch "
                          "the result, or call Hugging Face Accelerate's notebook_launcher in it", path);
-    return no_python ? 0 : choose_python (path, is_for_python, fail);
+    if (no_python)
+        return 0;
+    if (choose_python (path, is_for_python, fail))
+        return -1;
+    return *is_for_python ? refuse_source (path, fail) : 0;
 }
 
 static int
@@ -253,7 +281,7 @@ program_resolve (struct program *program, const struct config *config, struct fa
 {
     *program = (struct program){ 0 };
     if (!config->program || !*config->program) {
-        fail_set (fail, FAIL_USAGE, "no program given; usage: accelerate launch [OPTION]... PROGRAM [ARGUMENT]...");
+        fail_set (fail, FAIL_USAGE, "no program given; use accelerate launch [options] PROGRAM [arguments]");
         goto error;
     }
     if (config->settings.module && config->settings.no_python) {

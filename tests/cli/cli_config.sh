@@ -243,6 +243,17 @@ test_expect_success 'update: numbers stay numbers' '
     grep "hidden_dropout: 1e5" n.yaml'
 test_expect_success 'update: no file is an error' '
     test_exit 1 "$accelerate" config update --config_file none.yaml 2>error && grep "No such file" error && ! test -e none.yaml'
+test_expect_success 'an old dynamo_backend: an error only if it takes effect; update mends it' '
+    for type in DEEPSPEED NO; do
+        printf "distributed_type: %s%s%s\nnum_processes: 1\ndynamo_config: {dynamo_backend: IPEX}\n" "$q" $type "$q" >$type.yaml || return 1
+    done && echo pass >p.py &&
+    "$accelerate" launch --config_file DEEPSPEED.yaml --dry_run p.py >got && grep "DEEPSPEED.yaml:3: dynamo_backend: .IPEX. .* has no effect here" got &&
+    "$accelerate" launch --config_file NO.yaml --dynamo_backend no --dry_run p.py >got && grep "has no effect here" got &&
+    test_exit 1 "$accelerate" launch --config_file NO.yaml --dry_run p.py 2>error && grep "^accelerate: NO.yaml:3: dynamo_backend" error &&
+    test_exit 1 "$accelerate" config show --config_file NO.yaml &&
+    "$accelerate" config update --config_file NO.yaml && grep "  dynamo_backend: .NO." NO.yaml && "$accelerate" config lint NO.yaml &&
+    sed -i s/IPEX/INDUKTOR/ DEEPSPEED.yaml && test_exit 1 "$accelerate" config update --config_file DEEPSPEED.yaml 2>error &&
+    grep "did you mean .inductor." error'
 keys () {
     printf "# mine\ndistributed_type: FSDP  # shards\nnum_processes: 4\nmixed_precision: %sno%s\t# keep\nfsdp_config:\n" "$q" "$q"
     printf "    # two\n    version: 2\nmain_process_ip: \"a#b\""

@@ -18,7 +18,7 @@ import time
 
 ACCELERATE = sys.argv[1]
 DEADLINE = 30
-UP, DOWN, LEFT, END, ENTER = "\033[A", "\033OB", "\033[D", "\033[F", "\r"
+UP, DOWN, LEFT, HOME, END, ENTER = "\033[A", "\033OB", "\033[D", "\033[H", "\033[F", "\r"
 FILE = "c.yaml"
 
 
@@ -128,7 +128,7 @@ HOSTS, SAVE = "On which hosts should the launch", "Enter saves"
 def cpu(terminal):
     """To the review of two processes on CPUs."""
     terminal.choose(ENVIRONMENT, ENTER)
-    terminal.choose(MACHINE, DOWN, ENTER)
+    terminal.choose(MACHINE, HOME, DOWN, ENTER)  # from the first; where the cursor is depends on this machine
     terminal.rest(MACHINES, DEBUG, MPIRUN, DYNAMO)
     terminal.answer(PROCESSES, "2", ENTER)
     terminal.choose(PRECISION, ENTER)
@@ -167,6 +167,24 @@ def review_is_a_table():
     assert not starts, f"{starts} not in {shown}"
 
 
+def newcomer():
+    """Enter throughout is a file that uses this machine; here seen with cores only."""
+    os.remove(FILE)
+    facts = subprocess.run([ACCELERATE, "env"], capture_output=True, text=True, check=True).stdout
+    gpus = subprocess.run([ACCELERATE, "--emit=gpu-ids"], capture_output=True, text=True, check=True).stdout
+    cores = int(re.search(r"(\d+) physical core", facts)[1])
+    if gpus or cores < 2:
+        return
+    with Terminal() as t:
+        t.choose(ENVIRONMENT, ENTER)
+        t.choose(MACHINE, ENTER)
+        t.rest(MACHINES, DEBUG, MPIRUN, DYNAMO, PROCESSES)
+        t.choose(PRECISION, ENTER)
+        t.answer(SAVE, ENTER)
+        t.ends_with(0)
+    has("distributed_type: MULTI_CPU", f"num_processes: {cores}")
+
+
 def old_values_are_marked():
     with Terminal() as t:
         t.choose(ENVIRONMENT, ENTER)
@@ -189,7 +207,9 @@ def help_and_hints():
         t.expect("Where jobs run.")
         t.expect("Key and option: compute_environment.")
         t.choose(ENVIRONMENT, ENTER)
-        t.choose(MACHINE, "1", ENTER)
+        t.choose(MACHINE, "1", "?")
+        t.expect("The kind of distributed training")
+        t.choose(MACHINE, ENTER)  # the cursor has stayed
         t.answer(MACHINES, "?", ENTER)
         t.expect("A number from 1 to 100000. Key and option: num_machines.")
         t.answer(MACHINES, "\003")
@@ -450,6 +470,7 @@ TESTS = [
     ("HUP in a line", lambda: kept(signal.SIGHUP, -signal.SIGHUP, in_line=True)),
     ("Ctrl-Z in a menu, and back", lambda: stop(False)),
     ("Ctrl-Z in a line, and back", lambda: stop(True)),
+    ("Enter throughout uses this machine", newcomer),
     ("TERM=dumb: numbered questions, no escapes", dumb),
     ("flags answer", flags),
 ]

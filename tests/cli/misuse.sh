@@ -4,6 +4,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 echo pass >program.py
+echo "int main (void) { return 0; }" >source.c
 echo text >text.txt
 mkdir folder
 printf 'distributed_type: NO\nnum_procs: 2\ndebug: perhaps\n' >bad.yaml
@@ -21,6 +22,15 @@ while IFS='|' read -r arguments status said; do
         printf "%s\n" "$said" | diff - error && test ! -s out'
 done <"$srcdir/tests/cli/misuse.txt"
 test_expect_success 'a table of that length' 'test "$count" -ge 148'
+test_expect_success 'flags without effect, and options after a program that refuses them, get a note' '
+    "$accelerate" launch --cpu --num_processes 1 --env A=1 --gradient_accumulation_steps 2 --fsdp_version 1 true 2>error && cat error &&
+    grep -x "accelerate: note: --env has no effect without --tpu; ranks inherit your environment (A=1 accelerate launch ...)" error &&
+    grep -x "accelerate: note: --gradient_accumulation_steps has no effect without --use_deepspeed; the program sets it" error &&
+    ! grep fsdp_version error && printf "#!/bin/sh\nexit \$1\n" >ends && chmod +x ends &&
+    test_exit 2 "$accelerate" launch ./ends 2 --num-processes=4 2>error && cat error &&
+    grep "note: --num_processes is after the program.s name" error &&
+    test_exit 3 "$accelerate" launch ./ends 3 --num-processes=4 2>error && ! grep "after the program" error &&
+    test_exit 2 "$accelerate" launch ./ends 2 --lr 4 2>error && ! grep "after the program" error'
 test_expect_success '-V is --version, help COMMAND is COMMAND --help' '
     "$accelerate" -V >one && "$accelerate" --version >two && cmp one two &&
     "$accelerate" help launch >one && "$accelerate" launch --help >two && cmp one two &&
