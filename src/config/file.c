@@ -89,10 +89,13 @@ refuse_unknown (const struct place *place, struct fail *fail)
     const struct option *elsewhere = find_elsewhere (place);
     if (elsewhere && elsewhere->section && same_text (elsewhere->section, place->section))
         suggest.best = elsewhere->key;
-    else if (elsewhere)
-        return fail_set (fail, FAIL_GENERAL, "unknown key '%s' %s%s: it belongs %s%s", key,
+    else if (elsewhere) {
+        const char *mode = elsewhere->section ? option_groups[elsewhere->group].mode : NULL;
+        return fail_set (fail, FAIL_GENERAL, "unknown key '%s' %s%s: it belongs %s%s%s%s%s", key,
                          place->section ? "in " : "at the top", place->section ? place->section : "",
-                         elsewhere->section ? "in " : "at the top", elsewhere->section ? elsewhere->section : "");
+                         elsewhere->section ? "in " : "at the top", elsewhere->section ? elsewhere->section : "",
+                         mode ? " (and has no effect without " : "", mode ? mode : "", mode ? ")" : "");
+    }
     return fail_set (fail, FAIL_GENERAL, "unknown key '%s'%s%s%s", key, place->section ? " in " : "",
                      place->section ? place->section : "", suggest_text (&suggest, "", space, sizeof space));
 }

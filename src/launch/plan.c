@@ -570,7 +570,8 @@ fill_processes (const struct draft *draft, const struct program *program, struct
         return -1;
     if (*draft->topology->port_note)
         strlist_add (&plan->notes, draft->topology->port_note);
-    useless_note_flags (draft->config, &plan->notes);
+    if (!draft->machine_rank) /* once, not on every host */
+        useless_note_flags (draft->config, &plan->notes);
     if (draft->config->deferred)
         strlist_printf (&plan->notes, "%s; it has no effect here", draft->config->deferred);
     plan->processes = calloc ((size_t) plan->local_world_size, sizeof *plan->processes);

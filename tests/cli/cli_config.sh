@@ -140,8 +140,8 @@ lint_says () {
 }
 test_expect_success 'lint: keys in the wrong place' '
     lint_says "distributed_type: FSDP\nnum_processes: 2\nzero_stage: 2\nfsdp_config: {zero_stage: 2}\n" \
-        ":3: unknown key ${q}zero_stage${q} at the top: it belongs in deepspeed_config" \
-        ":4: unknown key ${q}zero_stage${q} in fsdp_config: it belongs in deepspeed_config" &&
+        ":3: unknown key ${q}zero_stage${q} at the top: it belongs in deepspeed_config (and has no effect without distributed_type: DEEPSPEED)" \
+        ":4: unknown key ${q}zero_stage${q} in fsdp_config: it belongs in deepspeed_config (and has no effect without distributed_type: DEEPSPEED)" &&
     lint_says "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {machine_rank: 0}\n" \
         ":3: unknown key ${q}machine_rank${q} in fsdp_config: it belongs at the top" &&
     lint_says "parallelism_config: {tp_size: 2}\n" \
