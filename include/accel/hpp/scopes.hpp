@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects whose lifetime is a part of the job: without averaging, another precision, a span of a profile, an evaluation,
- * local SGD, a progress bar. */
+/* Objects whose lifetime is a part of the job: without averaging, another precision, a span of a profile, an
+ * evaluation, local SGD, a progress bar. */
 #ifndef ACCEL_HPP_SCOPES_HPP
 #define ACCEL_HPP_SCOPES_HPP
 
