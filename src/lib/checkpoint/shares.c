@@ -108,7 +108,8 @@ still_writes (const struct shares *shares, int rank, const char *name)
     return !access (name, F_OK) && !is_gone (shares, rank, how, sizeof how);
 }
 
-/* A rank unlocks its file when it is complete: what was not complete before may be now. */
+/* A rank unlocks its file when it is complete: what was not complete before may be now.  Once more, because a read that
+ * failed in this process says nothing about that rank. */
 static enum state
 look_at (const struct shares *shares, int rank, struct manifest *manifest)
 {
@@ -118,7 +119,7 @@ look_at (const struct shares *shares, int rank, struct manifest *manifest)
         return TAKEN;
     if (still_writes (shares, rank, name))
         return (enum state) shares->states[rank];
-    return take (name, manifest) ? TAKEN : ENDED;
+    return take (name, manifest) || take (name, manifest) ? TAKEN : ENDED;
 }
 
 enum accel_status
