@@ -283,11 +283,12 @@ io_make_parents (const char *path, struct fail *fail)
     if (!copy)
         return fail_nomem (fail);
     char *end = copy + strlen (copy), *at = strrchr (copy, '/');
+    bool inwards = false; /* in /proc, a folder that is there may take no other, and says so as if it were not */
     while (at && at > copy) {
         *at = '\0';
         bool is_made = !mkdir (copy, 0777) || errno == EEXIST;
         char *outer = is_made ? NULL : strrchr (copy, '/');
-        if (!is_made && errno == ENOENT && outer && outer > copy) {
+        if (!is_made && !inwards && errno == ENOENT && outer && outer > copy) {
             at = outer;
             continue;
         }
@@ -296,6 +297,7 @@ io_make_parents (const char *path, struct fail *fail)
         if (sync_name (copy))
             return fail_set (fail, FAIL_GENERAL, "%s: cannot sync the directory that it is in: %s", copy,
                              strerror (errno));
+        inwards = true;
         *at = '/';
         at += strlen (at);          /* the next one inwards, which was cut off here, */
         at = at < end ? at : NULL;  /* or all are there */
