@@ -278,6 +278,7 @@ test_expect_success 'who kills launchers by name does not kill the process that 
     printf "accel-job\naccel-job" | cmp - name'
 
 limited () {
+    # shellcheck disable=SC3045
     (ulimit -n "$1" && shift && exec "$accelerate" launch --cpu "$@")
 }
 test_expect_success 'too few open files for all ranks are an error before any starts, which says how many are needed' '
