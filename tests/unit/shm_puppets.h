@@ -96,10 +96,10 @@ __wrap_syscall (long number, ...)
     va_list args;
     va_start (args, number);
     if (number != SYS_futex) {
-        pid_t pid = va_arg (args, pid_t);
-        unsigned flags = va_arg (args, unsigned);
+        int first = va_arg (args, int), second = va_arg (args, int); /* pidfd_open() has these two */
+        void *info = number == SYS_pidfd_send_signal ? va_arg (args, void *) : NULL;
         va_end (args);
-        return __real_syscall (number, pid, flags);
+        return __real_syscall (number, first, second, info, 0);
     }
     void *word = va_arg (args, void *);
     int action = va_arg (args, int);
