@@ -5,12 +5,16 @@
 #define TESTS_BALANCE_H
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 static _Atomic long blocks;          /* allocated and not freed; by the C library itself: freed only */
 static _Atomic long calls_left = -1; /* the one after so many calls fails */
 static _Atomic bool free_spoils_errno;
+static const char *secret;           /* a text that has to be overwritten before its memory is freed */
+static _Atomic long secrets_freed;   /* blocks that had it */
 
 static bool
 fails_now (void)
@@ -59,6 +63,8 @@ void
 __wrap_free (void *memory)
 {
     blocks -= !!memory;
+    if (secret && memory && memmem (memory, malloc_usable_size (memory), secret, strlen (secret)))
+        secrets_freed++;
     __real_free (memory);
     if (free_spoils_errno)
         errno = ENXIO;

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers of src/aws/: profiles, XML, credentials, times, hashes; what errors say; where services are. */
+/* Readers of src/aws/: profiles, XML, credentials, times, hashes; what errors say; where services are; what is left in
+ * memory when an allocation fails, and of secrets at any time. */
 #include <config.h>
 
 #include "aws/answer.h"
 #include "aws/endpoint.h"
+#include "aws/request.h"
 #include "aws/sha1.h"
 #include "aws/when.h"
 #include "aws/xml.h"
+#include "tests/balance.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 
 #include <jansson.h>
@@ -464,13 +468,213 @@ test_overrides (void)
     strbuf_release (&url);
 }
 
+/* ---- memory ---- */
+
+#define SECRET "SECRETKEY"
+
+static const char config_text[] =
+    "# a comment\n[profile plain]\naws_access_key_id = A\naws_secret_access_key = " SECRET "\naws_session_token = T\n"
+    "[profile long]\naws_access_key_id = A\naws_secret_access_key =\n  " SECRET "\n"
+    "[profile wrapped]\naws_secret_access_key = " SECRET "\n  " SECRET "\n"
+    "[profile half]\naws_access_key_id = A\n"
+    "[profile loop]\nrole_arn = arn:x\nsource_profile = loop2\n[profile loop2]\nrole_arn = arn:x\nsource_profile = loop\n"
+    "[profile byenv]\nrole_arn = arn:x\ncredential_source = Environment\n"
+    "[profile program]\ncredential_process = cat answer\n"
+    "[profile words]\ncredential_process = 'sh' -c \"exit \\7\"\n"
+    "[profile sso]\nsso_session = corp\nsso_account_id = 1\nsso_role_name = b\n"
+    "[sso-session corp]\nsso_start_url = https://x\nsso_region = a\n"
+    "[profile box]\nservices = s\n[services s]\nsagemaker =\n  endpoint_url = http://h/\n  other = " SECRET "\n";
+
+static int
+attempt_parse (const char *text, struct fail *fail)
+{
+    struct profiles profiles;
+    memset (&profiles, 0x55, sizeof profiles);
+    int result = profiles_parse (&profiles, "f", text, strlen (text), false, fail);
+    profiles_release (&profiles);
+    return result;
+}
+
+static int
+attempt_file (const char *path, struct fail *fail)
+{
+    struct profiles profiles;
+    memset (&profiles, 0x55, sizeof profiles); /* a failure leaves it empty, too */
+    int result = profiles_read (&profiles, path, false, fail);
+    profiles_release (&profiles);
+    return result;
+}
+
+static int
+attempt_xml (const char *value, struct fail *fail)
+{
+    char text[800];
+    size_t length = (size_t) snprintf (text, sizeof text, "<a> <k> %s </k><t>x&amp;y<![CDATA[z]]></t>", value);
+    for (int i = 0; i < 70; i++, length += strlen ("<b/>"))
+        memcpy (text + length, "<b/>", strlen ("<b/>") + 1);
+    strcpy (text + length, "</a>");
+    struct aws_xml *xml = xml_parse (text, strlen (text), fail);
+    int result = !xml ? -1 : strcmp (aws_xml_get (xml, "k"), value);
+    aws_xml_free (xml);
+    return result;
+}
+
+static int
+attempt_json (const char *text, struct fail *fail)
+{
+    struct keys keys = { 0 };
+    json_t *json = json_loads (text, 0, NULL);
+    int result = keys_from_json (&keys, json, &keys_names_process, fail);
+    json_decref (json);
+    if (result && keys.access_key)
+        return 0; /* a failure leaves none */
+    keys_release (&keys);
+    return result;
+}
+
+static int
+attempt_keys (const char *profile, struct fail *fail)
+{
+    struct aws_options options = { .profile = profile, .http.stop_fd = -1 };
+    struct aws *aws;
+    int result = aws_open (&aws, &options, fail);
+    if (!result)
+        result = aws_find_credentials (aws, fail);
+    if (!result && (strcmp (aws->keys.access_key, "A") || strcmp (aws->keys.secret_key, SECRET) || !*aws_source (aws)))
+        result = 1;
+    aws_close (aws);
+    return result;
+}
+
+static int
+attempt_given (const char *token, struct fail *fail)
+{
+    struct aws_options options = { .profile = "plain", .region = "eu-west-1", .access_key = "A", .secret_key = SECRET,
+                                   .session_token = token, .http.stop_fd = -1 };
+    struct aws *aws;
+    int result = aws_open (&aws, &options, fail);
+    if (!result)
+        result = aws_find_credentials (aws, fail);
+    aws_close (aws);
+    return result;
+}
+
+/* @param bucket  NULL: a service's place */
+static int
+attempt_place (const char *bucket, struct fail *fail)
+{
+    struct aws_options options = { .profile = bucket ? "plain" : "box", .region = "eu-west-1", .http.stop_fd = -1 };
+    struct strbuf url = { 0 };
+    struct aws *aws;
+    int result = aws_open (&aws, &options, fail);
+    if (!result)
+        result = bucket ? endpoint_bucket (aws, bucket, &url, fail) : aws_endpoint (aws, AWS_SAGEMAKER, &url, fail);
+    strbuf_release (&url);
+    aws_close (aws);
+    return result;
+}
+
+static int
+attempt_body (const char *value, struct fail *fail)
+{
+    const char *const pairs[][2] = { { "A", value }, { "B", value } };
+    struct strbuf body = { 0 };
+    int result = request_query_body (&body, AWS_STS, "X", pairs, 2, fail);
+    strbuf_release (&body);
+    return result;
+}
+
+static const struct attempt {
+    const char *name;
+    int (*call) (const char *argument, struct fail *fail);
+    const char *argument;
+    const char *text; /* of its failure; NULL: it succeeds */
+} attempts[] = {
+    { "a text of profiles", attempt_parse, config_text, NULL },
+    { "a wrong text of profiles", attempt_parse, "[a]\nk = 1\n  2\n[", "f:4: a section has no ']'" },
+    { "a file of profiles", attempt_file, "config", NULL },
+    { "XML", attempt_xml, SECRET, NULL },
+    { "JSON", attempt_json, "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"" SECRET "\",\"SessionToken\":\"T\"}", NULL },
+    { "JSON with a wrong time", attempt_json, "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"" SECRET "\",\"Expiration\":1}",
+      "'Expiration' is not a valid time" },
+    { "keys of a file", attempt_keys, "plain", NULL },
+    { "a key on a line of its own", attempt_keys, "long", NULL },
+    { "half a key", attempt_keys, "half", "config: AWS profile 'half' has aws_access_key_id, but no aws_secret_access_key" },
+    { "no profile", attempt_keys, "none",
+      "no AWS profile 'none' in config or /nowhere/credentials: 'aws configure --profile NAME' adds one" },
+    { "a circle", attempt_keys, "loop",
+      "AWS profile 'loop': AWS profile 'loop2': source_profile leads back to 'loop'" },
+    { "no variables", attempt_keys, "byenv", "AWS profile 'byenv': there are no credentials to assume the role with" },
+    { "a program", attempt_keys, "program", NULL },
+    { "a program that fails", attempt_keys, "words",
+      "AWS profile 'words' (credential_process): credential_process sh failed with status 7" },
+    { "no session", attempt_keys, "sso", "AWS profile 'sso' (IAM Identity Center): not logged in; run: aws sso login --profile sso" },
+    { "keys of the caller", attempt_given, NULL, NULL },
+    { "with a token", attempt_given, "T", NULL },
+    { "a service's place", attempt_place, NULL, NULL },
+    { "a bucket's place", attempt_place, "b", NULL },
+    { "a bucket's place with dots", attempt_place, "b.c", NULL },
+    { "parameters", attempt_body, "a/long/value/of/more/than/the/64/bytes/that/a/text/has/when/it/begins", NULL },
+};
+
+/* Each allocation fails once: then this is what the message says. However it ends, it leaves no block and no secret. */
+static void
+test_attempt (const struct attempt *attempt)
+{
+    struct fail fail = { 0 };
+    long before = blocks, calls = 0;
+    bool was_met = true, good = true;
+    ok (attempt->call (attempt->argument, &fail) == (attempt->text ? -1 : 0), "%s", attempt->name);
+    is_text (fail.text, attempt->text ? attempt->text : "", "and what it says");
+    ok (blocks == before && !secrets_freed, "it leaves nothing: %ld blocks, %ld secrets", blocks - before,
+        (long) secrets_freed);
+    for (; was_met; calls++) {
+        fail = (struct fail){ 0 };
+        calls_left = calls;
+        int result = attempt->call (attempt->argument, &fail);
+        was_met = calls_left < 0;
+        calls_left = -1;
+        bool is_told = result == -1 && fail.status == FAIL_GENERAL
+                       && (strstr (fail.text, "out of memory") || strstr (fail.text, "annot allocate memory"));
+        if (was_met && !is_told)
+            diag ("allocation %ld: %d, status %d: %s", calls, result, fail.status, fail.text);
+        good = good && (!was_met || is_told) && blocks == before && !secrets_freed;
+    }
+    ok (good && calls > 1, "nor does it if one of %ld allocations fails: %ld blocks, %ld secrets", calls - 1,
+        blocks - before, (long) secrets_freed);
+    secrets_freed = 0;
+}
+
+static void
+write_text (const char *path, const char *text)
+{
+    FILE *file = fopen (path, "w");
+    if (!file || fputs (text, file) < 0 || fclose (file))
+        exit (99);
+}
+
+static void
+test_memory (void)
+{
+    scratch_enter ();
+    write_text ("config", config_text);
+    write_text ("answer", "{\"Version\":1,\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"" SECRET "\"}");
+    setenv ("AWS_CONFIG_FILE", "config", 1);
+    setenv ("HOME", scratch_folder (), 1);
+    setenv ("AWS_EC2_METADATA_DISABLED", "true", 1);
+    secret = SECRET;
+    for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++)
+        test_attempt (&attempts[i]);
+    secret = NULL;
+}
+
 int
 main (void)
 {
     static const char *const names[]
         = { "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ENDPOINT_URL",
             "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL_IAM", "AWS_USE_FIPS_ENDPOINT",
-            "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS" };
+            "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv (names[i]);
     setenv ("AWS_CONFIG_FILE", "/nowhere/config", 1);
@@ -485,5 +689,6 @@ main (void)
     test_cut_secret ();
     test_places ();
     test_overrides ();
+    test_memory ();
     return done_testing ();
 }
