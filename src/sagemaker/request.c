@@ -137,6 +137,14 @@ set (struct draft *draft, json_t *object, const char *key, json_t *value)
     draft->failed = json_object_set_new (object, key, value) || draft->failed;
 }
 
+/* A text, if there is one. (json_pack() leaves out an optional text that it has no memory for.) */
+static void
+set_text (struct draft *draft, json_t *object, const char *key, const char *text)
+{
+    if (text)
+        set (draft, object, key, json_string (text));
+}
+
 /* An argument of the estimator under Amazon's name, if there is one. */
 static void
 copy (struct draft *draft, json_t *object, const char *key, const char *argument)
@@ -184,10 +192,13 @@ algorithm (struct draft *draft)
     if (!json_object_get (draft->training->arguments, "enable_sagemaker_metrics"))
         set (draft, spec, "EnableSageMakerMetricsTimeSeries", json_true ());
     copy (draft, spec, "EnableSageMakerMetricsTimeSeries", "enable_sagemaker_metrics");
-    if (access)
-        set (draft, spec, "TrainingImageConfig",
-             json_pack ("{s:s, s:o*}", "TrainingRepositoryAccessMode", access, "TrainingRepositoryAuthConfig",
-                        provider ? json_pack ("{s:s}", "TrainingRepositoryCredentialsProviderArn", provider) : NULL));
+    if (access) {
+        json_t *config = json_pack ("{s:s}", "TrainingRepositoryAccessMode", access);
+        if (provider)
+            set (draft, config, "TrainingRepositoryAuthConfig",
+                 json_pack ("{s:s}", "TrainingRepositoryCredentialsProviderArn", provider));
+        set (draft, spec, "TrainingImageConfig", config);
+    }
     return spec;
 }
 
@@ -217,20 +228,21 @@ add_output (struct draft *draft)
         copy (draft, stop, "MaxWaitTimeInSeconds", "max_wait");
     set (draft, draft->request, "StoppingCondition", stop);
     const char *checkpoints = training_text (draft->training, "checkpoint_s3_uri");
-    const char *local = training_text (draft->training, "checkpoint_local_path");
-    if (checkpoints)
-        set (draft, draft->request, "CheckpointConfig",
-             json_pack ("{s:s, s:s*}", "S3Uri", checkpoints, "LocalPath", local));
+    if (checkpoints) {
+        json_t *config = json_pack ("{s:s}", "S3Uri", checkpoints);
+        set_text (draft, config, "LocalPath", training_text (draft->training, "checkpoint_local_path"));
+        set (draft, draft->request, "CheckpointConfig", config);
+    }
 }
 
 static void
 add_channel (struct draft *draft, json_t *list, const char *name, const char *address, bool is_model)
 {
-    json_t *channel = json_pack ("{s:s, s:{s:{s:s, s:s, s:s}}, s:s*, s:s*}", "ChannelName", name, "DataSource",
-                                 "S3DataSource", "S3DataType", "S3Prefix", "S3Uri", address, "S3DataDistributionType",
-                                 "FullyReplicated", "ContentType",
-                                 is_model ? "application/x-sagemaker-model" : (const char *) NULL, "InputMode",
-                                 is_model ? "File" : (const char *) NULL);
+    json_t *channel = json_pack ("{s:s, s:{s:{s:s, s:s, s:s}}}", "ChannelName", name, "DataSource", "S3DataSource",
+                                 "S3DataType", "S3Prefix", "S3Uri", address, "S3DataDistributionType",
+                                 "FullyReplicated");
+    set_text (draft, channel, "ContentType", is_model ? "application/x-sagemaker-model" : NULL);
+    set_text (draft, channel, "InputMode", is_model ? "File" : NULL);
     draft->failed = json_array_append_new (list, channel) || draft->failed;
 }
 
@@ -274,9 +286,9 @@ add_profiler (struct draft *draft)
     const struct training *training = draft->training;
     bool is_off = !has_profiler (training->region) || instance_is (training_text (training, "instance_type"), "trn")
                   || json_is_true (training_argument (training, "disable_profiler"));
-    set (draft, draft->request, "ProfilerConfig",
-         json_pack ("{s:b, s:s*}", "DisableProfiler", is_off, "S3OutputPath",
-                    is_off ? (const char *) NULL : draft->place->output));
+    json_t *config = json_pack ("{s:b}", "DisableProfiler", is_off);
+    set_text (draft, config, "S3OutputPath", is_off ? NULL : draft->place->output);
+    set (draft, draft->request, "ProfilerConfig", config);
     if (!json_is_false (json_object_get (training->arguments, "debugger_hook_config"))
         && has_profiler (training->region))
         set (draft, draft->request, "DebugHookConfig",
@@ -303,7 +315,8 @@ add_vpc_and_tags (struct draft *draft)
     json_object_foreach ((json_t *) tags, key, value) {
         AUTO_STRBUF struct strbuf text = { 0 };
         python_text_add (&text, value);
-        json_array_append_new (list, json_pack ("{s:s, s:s}", "Key", key, "Value", text.text ? text.text : ""));
+        json_t *tag = json_pack ("{s:s, s:s}", "Key", key, "Value", text.text ? text.text : "");
+        draft->failed = json_array_append_new (list, tag) || text.failed || draft->failed;
     }
     set (draft, draft->request, "Tags", list);
 }
@@ -331,7 +344,7 @@ add_hyperparameters (struct draft *draft, const char *archive)
         if (rows[i].value)
             python_json_add (&text, rows[i].value);
         json_decref (rows[i].value);
-        set (draft, all, rows[i].name, text.text ? json_string (text.text) : NULL);
+        set (draft, all, rows[i].name, text.length && !text.failed ? json_string (text.text) : NULL);
     }
     set (draft, draft->request, "HyperParameters", all);
 }

@@ -477,7 +477,8 @@ static const char config_text[] =
     "[profile long]\naws_access_key_id = A\naws_secret_access_key =\n  " SECRET "\n"
     "[profile wrapped]\naws_secret_access_key = " SECRET "\n  " SECRET "\n"
     "[profile half]\naws_access_key_id = A\n"
-    "[profile loop]\nrole_arn = arn:x\nsource_profile = loop2\n[profile loop2]\nrole_arn = arn:x\nsource_profile = loop\n"
+    "[profile loop]\nrole_arn = arn:x\nsource_profile = loop2\n"
+    "[profile loop2]\nrole_arn = arn:x\nsource_profile = loop\n"
     "[profile byenv]\nrole_arn = arn:x\ncredential_source = Environment\n"
     "[profile program]\ncredential_process = cat answer\n"
     "[profile words]\ncredential_process = 'sh' -c \"exit \\7\"\n"
@@ -595,11 +596,13 @@ static const struct attempt {
     { "a file of profiles", attempt_file, "config", NULL },
     { "XML", attempt_xml, SECRET, NULL },
     { "JSON", attempt_json, "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"" SECRET "\",\"SessionToken\":\"T\"}", NULL },
-    { "JSON with a wrong time", attempt_json, "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"" SECRET "\",\"Expiration\":1}",
+    { "JSON with a wrong time", attempt_json,
+      "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"" SECRET "\",\"Expiration\":1}",
       "'Expiration' is not a valid time" },
     { "keys of a file", attempt_keys, "plain", NULL },
     { "a key on a line of its own", attempt_keys, "long", NULL },
-    { "half a key", attempt_keys, "half", "config: AWS profile 'half' has aws_access_key_id, but no aws_secret_access_key" },
+    { "half a key", attempt_keys, "half",
+      "config: AWS profile 'half' has aws_access_key_id, but no aws_secret_access_key" },
     { "no profile", attempt_keys, "none",
       "no AWS profile 'none' in config or /nowhere/credentials: 'aws configure --profile NAME' adds one" },
     { "a circle", attempt_keys, "loop",
@@ -608,7 +611,8 @@ static const struct attempt {
     { "a program", attempt_keys, "program", NULL },
     { "a program that fails", attempt_keys, "words",
       "AWS profile 'words' (credential_process): credential_process sh failed with status 7" },
-    { "no session", attempt_keys, "sso", "AWS profile 'sso' (IAM Identity Center): not logged in; run: aws sso login --profile sso" },
+    { "no session", attempt_keys, "sso",
+      "AWS profile 'sso' (IAM Identity Center): not logged in; run: aws sso login --profile sso" },
     { "keys of the caller", attempt_given, NULL, NULL },
     { "with a token", attempt_given, "T", NULL },
     { "a service's place", attempt_place, NULL, NULL },
