@@ -66,6 +66,44 @@ test_live (void)
     ok (exists ("live"), "the last one stays");
 }
 
+static int
+next_descriptor (void)
+{
+    int next = dup (STDERR_FILENO);
+    close (next);
+    return next;
+}
+
+/* What a killed job left is loaded for the place whose name it has, and for no other one. */
+static void
+test_find (const char *complete)
+{
+    char found[PATH_MAX];
+    int before = next_descriptor ();
+    ok (!checkpoint_folder_find (found, "moved", &err) && strstr (found, complete), "it is found by its name");
+    ok (checkpoint_folder_find (found, "move", &err) == ACCEL_ERR_INVALID
+            && checkpoint_folder_find (found, "moved2", &err) == ACCEL_ERR_INVALID
+            && checkpoint_folder_find (found, "noved", &err) == ACCEL_ERR_INVALID, "and by no other one");
+    ok (next_descriptor () == before, "no folder stays open");
+}
+
+/* A program may have closed its standard input. */
+static void
+test_lowest (void)
+{
+    struct checkpoint_folder folder;
+    int input = dup (STDIN_FILENO);
+    close (STDIN_FILENO);
+    bool is_lowest = begin (&folder, "lowest") && !folder.lock;
+    checkpoint_folder_end (&folder);
+    ok (is_lowest && fcntl (STDIN_FILENO, F_GETFD) < 0 && folder.lock < 0,
+        "a lock that is descriptor 0 is closed, too");
+    if (input >= 0) {
+        dup2 (input, STDIN_FILENO);
+        close (input);
+    }
+}
+
 /* Where names cannot be exchanged, a job that replaces a checkpoint leaves its place empty for a moment. */
 static void
 test_restore (void)
@@ -78,6 +116,7 @@ test_restore (void)
         exit (99);
     }
     accel_close (acc);
+    test_find (complete);
     int other = open (complete, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ok (other >= 0 && !flock (other, LOCK_EX | LOCK_NB), "another job is about to put its checkpoint in its place");
     ok (begin (&folder, place) && exists (complete) && !exists (place), "it is left to that job");
@@ -107,6 +146,7 @@ main (void)
 {
     scratch_enter ();
     test_live ();
+    test_lowest ();
     test_restore ();
     test_swept ();
     return done_testing ();
