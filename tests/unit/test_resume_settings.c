@@ -288,8 +288,16 @@ test_passes (void)
     close_loading (&loading);
     open_loading (&loading, &numbers, false);
     must (accel_load_state (acc, "half", &err));
+    must (accel_save_state (acc, "again", &err)); /* as a job does that is ended just after it has begun */
+    must (accel_load_state (acc, "half", &err));
     accumulate (loading.loader, 1);
     ok (accel_sync_gradients (acc), "a step that was begun ends after the pass that it lacks");
+    close_loading (&loading);
+    open_loading (&loading, &numbers, false);
+    enum accel_status status = accel_load_state (acc, "again", &err);
+    ok (!status, "a state that was loaded and saved can be loaded (%s)", status ? err.text : "");
+    accumulate (loading.loader, 1);
+    ok (accel_sync_gradients (acc), "and its step ends after the same pass");
     close_loading (&loading);
 }
 

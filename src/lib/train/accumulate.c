@@ -209,6 +209,7 @@ load_accumulation (struct part *part, const struct accel_state_dict *state, stru
     bool same = then.passes == accel_gradient_accumulation_steps (accumulation->acc);
     accumulation->micro_step = same ? step : 0;
     accumulation->accumulating = !sync_gradients;
+    accumulation->shape = then; /* for a save before the next pass */
     accumulation->loaded = true;
     return ACCEL_OK;
 }
