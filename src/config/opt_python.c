@@ -99,9 +99,10 @@ int
 opt_parse_triple (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf joined = { 0 };
+    const char *at = text;
     int count = 0;
     bool truth, is_default = row->dflt && !strcmp (text, row->dflt);
-    for (const char *at = text; *at;) {
+    while (*at) {
         char word[8] = "";
         at += strspn (at, " ([");
         size_t length = strcspn (at, " ,)]");
@@ -115,7 +116,7 @@ opt_parse_triple (const struct option *row, const char *text, bool from_file, vo
         at += length;
         at += strspn (at, " ,)]");
     }
-    if (count != 3 || strspn (text, "()[], ") == strlen (text))
+    if (count != 3 || *at)
         return fail_set (fail, FAIL_USAGE, "'%s' is not three comma-separated booleans", text);
     return joined.failed ? fail_nomem (fail) : keep (field, joined.text, fail);
 }

@@ -80,6 +80,7 @@ BROKEN = [
     "mixed_precision: fp8\nfp8_config: {backend: XX}\n",
     "mixed_precision: fp8\nfp8_config: {override_linear_precision: [true]}\n",
     "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: [true, false]}\n",
+    "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: [true, false, true, false]}\n",
     "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {ccumulation_steps: 2}\n",
     "dry_run: true\n",
     "tpu_vm: {a: b}\n",

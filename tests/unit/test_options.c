@@ -148,6 +148,7 @@ test_command_lines (void)
         { "--fp8_pad_inner_dim no p", NULL, "fp8_pad_inner_dim", "0", "p" },
         { "--fp8_override_linear_precision true,no,1 p", NULL, "fp8_override_linear_precision", "1,0,1", "p" },
         { "--fp8_override_linear_precision true,no p", "is not three comma-separated booleans", NULL, NULL, NULL },
+        { "--fp8_override_linear_precision 1,0,1,0 p", "is not three comma-separated booleans", NULL, NULL, NULL },
         { "--vm a --vm b p", NULL, "vm", "a,b", "p" },
         { "-t 0 p", NULL, "tee", "0", "p" },
         { "-t 3 p", NULL, "tee", "3", "p" },
