@@ -6,7 +6,9 @@
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +25,25 @@ struct other_rank {
     bool write, fail, end;
     bool lost;   /* its lock excludes nobody */
     bool killed; /* and a child that it has forked lives */
+    int failing;  /* so many times, reading fails in rank 0 */
 };
 
 enum { READ_END, WRITE_END };
+
+ssize_t __real_read (int fd, void *bytes, size_t length);
+ssize_t __wrap_read (int fd, void *bytes, size_t length);
+
+static int failing; /* calls of read() */
+
+ssize_t
+__wrap_read (int fd, void *bytes, size_t length)
+{
+    if (failing <= 0)
+        return __real_read (fd, bytes, length);
+    failing--;
+    errno = EIO;
+    return -1;
+}
 
 static void
 need (bool good)
@@ -95,8 +113,10 @@ gather_one (const struct other_rank *other, size_t *files)
     child = hear (out[READ_END]);
     if (other->killed)
         kill (pid, SIGKILL), waitpid (pid, NULL, 0);
+    failing = other->failing;
     if (!status)
         status = shares_gather (&shares, &manifest, TIMEOUT_MS, &err);
+    failing = 0;
     *files = manifest.count;
     shares_release (&shares);
     manifest_release (&manifest);
@@ -127,6 +147,16 @@ test_shares (void)
           .status = ACCEL_ERR_TIMEOUT },
         { "a rank that failed, where locks exclude nobody", "rank 1 did not write", .fail = true, .end = true,
           .lost = true, .status = ACCEL_ERR_PEER },
+        { "a rank that is done, after one failing read", "", .write = true, .end = true, .failing = 1,
+          .status = ACCEL_OK },
+        { "a rank that is done, after two failing reads", "", .write = true, .end = true, .failing = 2,
+          .status = ACCEL_OK },
+        { "that it cannot read what another rank has written", "cannot read what rank 1 has written: ", .write = true,
+          .end = true, .failing = INT_MAX, .status = ACCEL_ERR_SYSTEM },
+        { "why it cannot read", "/.rank-1: Input/output error", .write = true, .end = true, .failing = INT_MAX,
+          .status = ACCEL_ERR_SYSTEM },
+        { "that it cannot read what a rank that still writes has written", "cannot read what rank 1 has written: ",
+          .failing = INT_MAX, .status = ACCEL_ERR_SYSTEM },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t files;

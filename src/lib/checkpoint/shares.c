@@ -17,7 +17,7 @@
 
 enum { NAME_ROOM = PATH_MAX + 32, SHARE_MOST = 256 << 20, FIRST_PAUSE_MS = 2, LONGEST_PAUSE_MS = 100 };
 
-enum state { WRITES, WRITES_UNSEEN, TAKEN, ENDED };
+enum state { WRITES, WRITES_UNSEEN, TAKEN, UNREAD, ENDED };
 
 static void
 name_of (char name[NAME_ROOM], const char *folder, int rank)
@@ -80,16 +80,21 @@ is_locked (const char *name)
     return fd < 0 ? errno != ENOENT : fcntl (fd, F_GETLK, &other) || other.l_type != F_UNLCK;
 }
 
-/* @return whether the file has a complete manifest, which is taken then */
-static bool
-take (const char *name, struct manifest *manifest)
+/* Take the manifest of a file.
+ * @return TAKEN; ENDED: it is missing or incomplete, which only means something if its rank no longer writes; UNREAD:
+ *         this process failed to read it, as @p why says */
+static enum state
+take (const char *name, struct manifest *manifest, struct fail *why)
 {
     AUTO_FREE char *text = NULL;
     struct accel_error cause;
     size_t length;
-    struct fail fail;
-    return !io_read_file (name, SHARE_MOST, &text, &length, &fail) && length
-           && !manifest_take_text (manifest, text, length, &cause);
+    if (io_read_file (name, SHARE_MOST, &text, &length, why))
+        return access (name, F_OK) && errno == ENOENT ? ENDED : UNREAD;
+    enum accel_status status = length ? manifest_take_text (manifest, text, length, &cause) : ACCEL_ERR_FORMAT;
+    if (status == ACCEL_ERR_NOMEM)
+        fail_nomem (why);
+    return !status ? TAKEN : status == ACCEL_ERR_NOMEM ? UNREAD : ENDED;
 }
 
 static bool
@@ -108,18 +113,16 @@ still_writes (const struct shares *shares, int rank, const char *name)
     return !access (name, F_OK) && !is_gone (shares, rank, how, sizeof how);
 }
 
-/* A rank unlocks its file when it is complete: what was not complete before may be now.  Once more, because a read that
- * failed in this process says nothing about that rank. */
+/* A rank unlocks its file when it is complete: what was not complete before may be now. */
 static enum state
 look_at (const struct shares *shares, int rank, struct manifest *manifest)
 {
     char name[NAME_ROOM];
+    struct fail why;
     name_of (name, shares->folder, rank);
-    if (take (name, manifest))
+    if (take (name, manifest, &why) == TAKEN)
         return TAKEN;
-    if (still_writes (shares, rank, name))
-        return (enum state) shares->states[rank];
-    return take (name, manifest) || take (name, manifest) ? TAKEN : ENDED;
+    return still_writes (shares, rank, name) ? (enum state) shares->states[rank] : take (name, manifest, &why);
 }
 
 enum accel_status
@@ -163,16 +166,20 @@ remove_all (const struct shares *shares, struct accel_error *err)
     return ACCEL_OK;
 }
 
+/* A read that failed says nothing about the rank, so it is made once more; if it fails again, that is our own error. */
 static enum accel_status
-conclude (const struct shares *shares, uint32_t timeout_ms, struct accel_error *err)
+judge (const struct shares *shares, int rank, struct manifest *manifest, uint32_t timeout_ms, struct accel_error *err)
 {
-    char how[128] = "";
-    int rank = 1;
-    while (rank < shares->size && shares->states[rank] == TAKEN)
-        rank++;
-    if (rank == shares->size)
-        return remove_all (shares, err);
-    if (shares->states[rank] != ENDED)
+    char name[NAME_ROOM], how[128] = "";
+    struct fail why;
+    enum state before = shares->states[rank];
+    name_of (name, shares->folder, rank);
+    enum state now = before == TAKEN || before == ENDED ? before : take (name, manifest, &why);
+    if (now == TAKEN)
+        return ACCEL_OK;
+    if (now == UNREAD)
+        return accel_fail (err, ACCEL_ERR_SYSTEM, "cannot read what rank %d has written: %s", rank, why.text);
+    if (before <= WRITES_UNSEEN)
         return accel_fail (err, ACCEL_ERR_TIMEOUT,
                            "timed out after %u ms, waiting for rank %d to write its checkpoint files",
                            timeout_ms, rank);
@@ -190,7 +197,10 @@ shares_gather (struct shares *shares, struct manifest *manifest, uint32_t timeou
         nanosleep (&(struct timespec){ .tv_nsec = pause_ms * 1000000 }, NULL);
         pause_ms = pause_ms * 2 < LONGEST_PAUSE_MS ? pause_ms * 2 : LONGEST_PAUSE_MS;
     }
-    return conclude (shares, timeout_ms, err);
+    enum accel_status status = ACCEL_OK;
+    for (int rank = 1; !status && rank < shares->size; rank++)
+        status = judge (shares, rank, manifest, timeout_ms, err);
+    return status ? status : remove_all (shares, err);
 }
 
 void

@@ -42,6 +42,7 @@ enum accel_status shares_begin (struct shares *shares, const char *folder, int s
  *
  * @retval ACCEL_ERR_PEER     a rank has ended, or failed to write
  * @retval ACCEL_ERR_TIMEOUT  a rank has not written everything @p timeout_ms after this call
+ * @retval ACCEL_ERR_SYSTEM   this process cannot read what a rank has written; @p err says why
  */
 enum accel_status shares_gather (struct shares *shares, struct manifest *manifest, uint32_t timeout_ms,
                                  struct accel_error *err);
