@@ -6,6 +6,9 @@
 #include "cli/inspect.h"
 #include "cli/words.h"
 #include "util/cleanup.h"
+#include "util/printable.h"
+
+#include <stdio.h>
 
 static int
 check_words (const struct settings *settings, const struct strlist *words, struct fail *fail)
@@ -43,15 +46,28 @@ read_stats (struct tensors *tensors, struct stats *stats, struct fail *fail)
     return result;
 }
 
+/* Beside the table, which may be in a pipe. */
+static void
+note_nonfinite (const char *path, const char *nonfinite)
+{
+    fputs ("accelerate: note: ", stderr);
+    printable_put (stderr, path);
+    fputs (" is kept apart: parameter ", stderr);
+    printable_put (stderr, nonfinite);
+    fputs ("; jobs resume from it only if they are given its path\n", stderr);
+}
+
 static int
 inspect_one (const struct settings *settings, struct tensors *tensors, const char *path, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf out = { 0 };
     AUTO_FREE struct stats *stats = NULL;
+    AUTO_FREE char *nonfinite = NULL;
     struct findings findings = { 0 };
     if (tensors_open (tensors, path, TENSORS_OF_ALL, settings->follow_links, fail)
         || (settings->verify && inspect_verify (tensors, path, &findings, fail)))
         return -1;
+    findings.nonfinite = nonfinite = inspect_find_nonfinite (path);
     if (settings->norms) {
         findings.stats = stats = calloc (tensors->count + 1, sizeof *stats);
         if (!stats)
@@ -59,6 +75,8 @@ inspect_one (const struct settings *settings, struct tensors *tensors, const cha
         if (read_stats (tensors, stats, fail))
             return -1;
     }
+    if (nonfinite && !settings->json)
+        note_nonfinite (path, nonfinite);
     if (settings->json)
         inspect_show_json (tensors, path, &findings, &out);
     else

@@ -25,6 +25,7 @@ double stats_norm (const struct stats *stats);
 struct findings {
     const struct stats *stats; /* [count], or NULL: not asked for */
     const char *checksums;     /* "verified", or NULL: not asked for, or there are none */
+    const char *nonfinite;     /* a parameter that is infinite or NaN, in words; NULL: the manifest names none */
 };
 
 /** The rows as columns with a heading and a sum, for terminals; with tabs and without them, for pipes; or JSON. @{ */
@@ -36,6 +37,10 @@ void inspect_show_json (const struct tensors *tensors, const char *path, const s
 
 /** Compare all bytes with the checksums that the checkpoint has; fails if it has none. */
 int inspect_verify (struct tensors *tensors, const char *path, struct findings *findings, struct fail *fail);
+
+/** @return a parameter that is infinite or NaN, as the manifest of @p path says, for free(); NULL: it names none, or
+ *  there is no manifest */
+char *inspect_find_nonfinite (const char *path);
 
 /** What the difference between two tensors is. */
 enum difference { SAME, ONLY_IN_FIRST, ONLY_IN_SECOND, OTHER_SHAPE, OTHER_DTYPE, OTHER_ELEMENTS };

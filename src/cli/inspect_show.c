@@ -160,6 +160,8 @@ inspect_show_json (const struct tensors *tensors, const char *path, const struct
     strbuf_printf (out, ",\n \"elements\": %llu,\n \"bytes\": %llu,\n ", (unsigned long long) tensors->elements,
                    (unsigned long long) tensors->bytes);
     add_json_text (out, "checksums", findings->checksums);
+    strbuf_add (out, ",\n ");
+    add_json_text (out, "nonfinite", findings->nonfinite);
     strbuf_add (out, ",\n \"tensors\": [");
     for (size_t i = 0; i < tensors->count; i++) {
         strbuf_add (out, i ? ",\n  {" : "\n  {");

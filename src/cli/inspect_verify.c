@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checksums of a checkpoint; see inspect.h. */
+/* What the manifest of a checkpoint says, and checksums; see inspect.h. */
 #include <config.h>
 
 #include "cli/inspect.h"
@@ -7,6 +7,7 @@
 #include "util/cleanup.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* The archives of a distributed checkpoint have a CRC for each chunk, which is compared when it is read. */
@@ -63,4 +64,18 @@ inspect_verify (struct tensors *tensors, const char *path, struct findings *find
                          "distributed checkpoint", path);
     findings->checksums = "verified";
     return manifest ? verify_manifest (path, fail) : verify_dcp (tensors, fail);
+}
+
+char *
+inspect_find_nonfinite (const char *path)
+{
+    struct manifest manifest;
+    struct accel_error err;
+    char *found = NULL;
+    if (!has_manifest (path))
+        return NULL;
+    if (!manifest_read (&manifest, path, &err) && manifest.nonfinite)
+        found = strdup (manifest.nonfinite);
+    manifest_release (&manifest);
+    return found;
 }

@@ -116,4 +116,12 @@ test_expect_success 'a checkpoint is compared with its manifest.json' '
     inspect --verify --json $state >out && grep "\"checksums\": \"verified\"" out &&
     printf x | dd of=$state/optimizer.safetensors bs=1 seek=3000 conv=notrunc &&
     test_exit 1 inspect --verify $state 2>error && cat error && grep "optimizer.safetensors: damaged: the checksum of" error'
+test_expect_success 'a state that is not finite is called one' '
+    state=run/checkpoints/checkpoint_0 && inspect $state >out 2>error && test ! -s error &&
+    inspect --json $state >out && grep "\"nonfinite\": null" out &&
+    "$accelerate" launch --quiet --cpu --num_processes 1 "$builddir/examples/digits" --epochs 1 --output_dir apart \
+        --checkpointing_steps epoch --lr 999999 --warmup 0 >/dev/null && state=apart/checkpoints/checkpoint_0.nonfinite &&
+    inspect $state >out 2>error && test -s out &&
+    grep "^accelerate: note: $state is kept apart: parameter .hidden.bias. is NaN at element 0; jobs resume" error &&
+    inspect --json $state >out 2>error && test ! -s error && grep "\"nonfinite\": \".hidden.bias. is NaN at element 0\"" out'
 test_done

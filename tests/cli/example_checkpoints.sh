@@ -135,6 +135,18 @@ test_expect_success 'damaged checkpoints are passed over, with the reason' '
     grep "passed over a checkpoint: .*checkpoint_1/model.safetensors: damaged: the checksum of tensor" err &&
     "$digits" --epochs 3 --output_dir bad --resume_from_checkpoint latest >out 2>err &&
     grep "^resuming from .*/checkpoint_0\$" out && grep "passes over a checkpoint: .*checkpoint_1" err'
+test_expect_success 'so are states that are not finite, unless they are named' '
+    "$digits" --epochs 1 --output_dir good --checkpointing_steps epoch >/dev/null &&
+    "$digits" --epochs 2 --output_dir apart --checkpointing_steps epoch --lr 999999 --warmup 0 --lr_scheduler constant \
+        >/dev/null 2>err && grep "parameter .hidden.bias. is NaN at element 0 on rank 0 after step 44: .* as checkpoint_1.nonfinite" err &&
+    state=checkpoints/checkpoint_1.nonfinite && cp -r apart/$state good/checkpoints &&
+    "$accelerate" launch --cpu --num_processes 1 --resume good sh -c "echo from \$ACCEL_RESUME_FROM" >out 2>err &&
+    grep "^from .*/good/checkpoints/checkpoint_0\$" out &&
+    grep "note: passed over a checkpoint: good/$state: .hidden.bias. is NaN at element 0" err &&
+    "$digits" --epochs 2 --output_dir good --resume_from_checkpoint latest >out 2>err &&
+    grep "^resuming from .*/checkpoint_0\$" out && grep "passes over a checkpoint: good/$state: .hidden.bias. is NaN" err &&
+    "$accelerate" launch --cpu --num_processes 1 --resume good/$state sh -c "echo from \$ACCEL_RESUME_FROM" >out 2>err &&
+    grep "^from .*/good/$state\$" out'
 test_expect_success 'latest without a checkpoint starts from the beginning' '
     "$digits" --epochs 1 --output_dir new --resume_from_checkpoint latest >out && grep "^epoch   1 of 1" out'
 test_expect_success 'what does not go together is refused' '

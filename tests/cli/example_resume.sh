@@ -100,6 +100,13 @@ test_expect_success 'accelerate launch --resume finds the checkpoint' '
         "$resume" --samples $samples --epochs $epochs --project_dir other --log log >run.out 2>&1 &&
     grep "resuming from .*/state/checkpoints/checkpoint_" run.out && test ! -e other/checkpoints/checkpoint_0 && test "$(wc -l <log)" = $((total + samples))'
 
+test_expect_success 'a state that is not finite is passed over' '
+    "$builddir/examples/digits" --epochs 1 --output_dir apart --checkpointing_steps epoch --lr 999999 --warmup 0 >/dev/null 2>&1 &&
+    cp -r state beside && apart=beside/checkpoints/checkpoint_999.nonfinite &&
+    cp -r apart/checkpoints/checkpoint_0.nonfinite $apart && start 2 --project_dir beside --log log --epochs $((epochs + 1)) && finish &&
+    grep "passes over a checkpoint: $apart: .hidden.bias. is NaN at element 0" run.out &&
+    test "$(wc -l <log)" = $((total + samples))'
+
 # Launchers of several machines each look at their own disk; the ranks of machine 1 have no checkpoint here.
 test_expect_success "ranks whose launcher found none continue from rank 0's checkpoint" '
     "$accelerate" launch --cpu --num_processes 2 --num_cpu_threads_per_process 1 --resume state \
