@@ -76,13 +76,26 @@ is_folder (const char *path)
 }
 
 static bool
-has_manifest (const char *path)
+has_file (const char *folder, const char *name)
 {
-    AUTO_FREE char *name = NULL;
+    AUTO_FREE char *path = NULL;
     struct stat info;
-    if (asprintf (&name, "%s/" MANIFEST_NAME, path) < 0)
-        return name = NULL, false;
-    return !lstat (name, &info);
+    if (asprintf (&path, "%s/%s", folder, name) < 0)
+        return path = NULL, false;
+    return !lstat (path, &info);
+}
+
+bool
+checkpoint_is_python (const char *path)
+{
+    static const char *const names[] = { CHECKPOINT_PYTHON, "optimizer.bin", "scheduler.bin", "model.safetensors",
+                                         "pytorch_model.bin" };
+    if (has_file (path, MANIFEST_NAME))
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (has_file (path, names[i]))
+            return true;
+    return false;
 }
 
 /* Add the folder @name, if it is one to be told of. */
@@ -98,7 +111,7 @@ consider (struct checkpoint_list *list, const char *folder, const char *name, st
         path = NULL;
         return no_memory (err);
     }
-    if (!is_folder (path) || (!has_manifest (path) && checkpoint_number (name) == UINT64_MAX))
+    if (!is_folder (path) || (!has_file (path, MANIFEST_NAME) && checkpoint_number (name) == UINT64_MAX))
         return ACCEL_OK;
     if (list->count == list->room) {
         size_t room = list->room ? 2 * list->room : 16;
@@ -109,7 +122,9 @@ consider (struct checkpoint_list *list, const char *folder, const char *name, st
         list->room = room;
     }
     struct checkpoint_entry *entry = &list->entries[list->count++];
-    *entry = (struct checkpoint_entry){ .name = strdup (name) };
+    *entry = (struct checkpoint_entry){ .name = strdup (name), .is_python = checkpoint_is_python (path) };
+    if (entry->is_python)
+        return entry->name ? ACCEL_OK : no_memory (err);
     bool failed = manifest_read (&manifest, path, &cause) || manifest_check_sizes (&manifest, path, &cause);
     if (!failed && manifest.nonfinite) {
         failed = true;
@@ -175,7 +190,7 @@ find_in (char **path, const char *folder, struct strlist *passed, struct accel_e
             status = no_memory (err);
             break;
         }
-        if (!reason && checkpoint_verify (*path, &cause))
+        if (!reason && !list.entries[i].is_python && checkpoint_verify (*path, &cause))
             reason = cause.text;
         if (!reason)
             break;
@@ -194,7 +209,7 @@ checkpoint_find_newest (char **path, const char *place, struct strlist *passed, 
     AUTO_FREE char *inner = NULL;
     struct accel_error cause;
     *path = NULL;
-    if (has_manifest (place)) {
+    if (has_file (place, MANIFEST_NAME)) {
         if (!checkpoint_verify (place, &cause))
             return (*path = strdup (place)) ? ACCEL_OK : no_memory (err);
         if (passed)
@@ -208,5 +223,8 @@ checkpoint_find_newest (char **path, const char *place, struct strlist *passed, 
         inner = NULL;
         return no_memory (err);
     }
-    return find_in (path, inner, passed, err);
+    status = find_in (path, inner, passed, err);
+    if (status || *path || !has_file (place, CHECKPOINT_PYTHON))
+        return status;
+    return (*path = strdup (place)) ? ACCEL_OK : no_memory (err);
 }

@@ -17,8 +17,12 @@
 /** The end of the name of a checkpoint with a parameter that is infinite or NaN, which is kept apart. */
 #define CHECKPOINT_NONFINITE ".nonfinite"
 
+/** What is in each folder of Hugging Face Accelerate's save_state(). */
+#define CHECKPOINT_PYTHON "random_states_0.pkl"
+
 struct checkpoint_entry {
     char *name;        /* in its folder */
+    bool is_python;    /* Accelerate has written it, so nothing tells whether it is complete */
     uint64_t saved_ns; /* 0 where that is unknown */
     char *reason;      /* why it cannot be loaded; NULL: it is complete */
 };
@@ -48,12 +52,16 @@ uint64_t checkpoint_number (const char *name);
 /** @return whether @p name is that of a checkpoint which is kept apart. */
 bool checkpoint_is_apart (const char *name);
 
+/** @return whether @p path is a folder of Accelerate's save_state(). */
+bool checkpoint_is_python (const char *path);
+
 /** Read all of the checkpoint @p path, and compare all sizes and checksums with its manifest. */
 enum accel_status checkpoint_verify (const char *path, struct accel_error *err);
 
 /**
  * Find the newest checkpoint at @p place whose sizes and checksums are right: @p place itself, or one in it, or one in
  * its folder "checkpoints".  One with a parameter that is infinite or NaN counts only if it is @p place itself.
+ * Folders of Accelerate have no checksums: the newest one counts if it is named "checkpoint_NUMBER", or is @p place.
  *
  * @param[out] path    its path, for free(); NULL: there is none
  * @param[out] passed  a line for each newer one that was passed over, with the reason; may be NULL

@@ -127,6 +127,16 @@ test_expect_success 'a wrong path is not taken for a first start in silence' '
     mkdir -p empty && "$accelerate" launch --cpu --num_processes 1 --resume empty true 2>err &&
     grep "note: no checkpoint to resume from in empty" err && ! grep warning err'
 
+# resumes FOLDER PATH
+resumes () {
+    "$accelerate" launch --cpu --num_processes 1 --resume "$1" sh -c 'echo "$ACCEL_RESUME_FROM"' >out 2>err &&
+        realpath "$2" >path && cmp path out
+}
+test_expect_success 'folders of Accelerate count by their numbers; one with another name is one if it is given itself' '
+    state=$srcdir/tests/golden/save_state/adamw && mkdir -p mixed/checkpoints &&
+    "$digits" --epochs 1 --output_dir mixed --checkpointing_steps epoch >/dev/null && cp -R "$state" mixed/checkpoints/checkpoint_1 &&
+    resumes mixed mixed/checkpoints/checkpoint_1 && resumes "$state" "$state" &&
+    mkdir mixed/checkpoints/checkpoint_2 && resumes mixed mixed/checkpoints/checkpoint_1 && grep "passed over a checkpoint: .*/checkpoint_2" err'
 test_expect_success 'damaged checkpoints are passed over, with the reason' '
     "$digits" --epochs 2 --output_dir bad --checkpointing_steps epoch >/dev/null &&
     printf x | dd of=bad/checkpoints/checkpoint_1/model.safetensors bs=1 seek=600 conv=notrunc 2>/dev/null &&

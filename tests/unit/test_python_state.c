@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { COUNT = 37, TENSORS = 3, BEFORE = 7, AFTER = 5, DRAWS = 3, PATH_ROOM = 1024 };
 
@@ -260,6 +261,45 @@ test_scaler (void)
     end (&world);
 }
 
+static void
+copy_case (const char *name, const char *to)
+{
+    char command[3 * PATH_ROOM];
+    snprintf (command, sizeof command, "mkdir -p project/checkpoints && cp -R %s/%s project/checkpoints/%s", golden,
+              name, to);
+    if (system (command))
+        exit (98);
+}
+
+static bool
+is_latest (const struct world *world, const char *end)
+{
+    const char *path = accel_checkpoint_path (world->acc);
+    size_t length = path ? strlen (path) : 0;
+    return length > strlen (end) && !strcmp (path + length - strlen (end), end);
+}
+
+/* A project that a Python program began: its newest folder is loaded, the next one has the next number, and none of
+ * Accelerate's is removed to keep a limit. */
+static void
+test_automatic_naming (void)
+{
+    const struct accel_project_configuration configuration
+        = { .project_dir = "project", .automatic_checkpoint_naming = true, .total_limit = 1 };
+    struct world world;
+    copy_case ("adamw", "checkpoint_9");
+    copy_case ("fresh", "checkpoint_10");
+    bool good = begin (&world, "fresh") && !accel_set_project_configuration (world.acc, &configuration, &err);
+    ok (good && !accel_load_state (world.acc, NULL, &err) && is_latest (&world, "/checkpoints/checkpoint_10"),
+        "automatic naming: the newest folder of Accelerate is loaded: %s", err.text);
+    ok (good && !accel_save_state (world.acc, NULL, &err) && is_latest (&world, "/checkpoints/checkpoint_11"),
+        "the next number: %s", err.text);
+    ok (!access ("project/checkpoints/checkpoint_9/optimizer.bin", F_OK), "total_limit leaves Accelerate's folders");
+    ok (good && !accel_load_state (world.acc, NULL, &err) && is_latest (&world, "/checkpoints/checkpoint_11"),
+        "a newer one of libaccel comes before them: %s", err.text);
+    end (&world);
+}
+
 int
 main (void)
 {
@@ -275,5 +315,6 @@ main (void)
     test_refusals ();
     test_damage ();
     test_scaler ();
+    test_automatic_naming ();
     return done_testing ();
 }

@@ -412,7 +412,7 @@ checkpoint_folder_limit (const char *place, uint64_t limit, struct accel_error *
     for (size_t i = 0; !status && i < list.count; i++) {
         const struct checkpoint_entry *entry = &list.entries[i];
         if (checkpoint_number (entry->name) == UINT64_MAX || checkpoint_is_apart (entry->name) != apart
-            || (entry->reason && !apart)
+            || (entry->reason && !apart) || entry->is_python
             || (size_t) snprintf (path, sizeof path, "%s/%s", parent, entry->name) >= sizeof path
             || !strcmp (path, place) || (!apart && ++kept <= limit))
             continue;

@@ -98,18 +98,6 @@ find (struct load *load, const char *input_dir, struct accel_error *err)
     return status ? status : find_next_number (folder, &load->found.next, err);
 }
 
-/* Only for rank 0, which has found a place. */
-static bool
-is_python (const char *place)
-{
-    AUTO_FREE char *path = NULL;
-    if (!*place)
-        return false;
-    if (asprintf (&path, "%s/" MANIFEST_NAME, place) < 0)
-        return path = NULL, false;
-    return access (path, F_OK) && python_state_is (place);
-}
-
 /* The ranks divide the files among themselves. */
 static enum accel_status
 verify (struct load *load, struct accel_error *err)
@@ -306,7 +294,7 @@ load_state (struct load *load, const char *input_dir, struct accel_error *err)
 {
     struct accel *acc = load->acc;
     enum accel_status status = accel_is_main_process (acc) ? find (load, input_dir, err) : ACCEL_OK;
-    load->found.is_python = !status && is_python (load->found.place);
+    load->found.is_python = !status && *load->found.place && checkpoint_is_python (load->found.place);
     status = checkpoint_agree (acc, load->site, status, err);
     if (!status)
         status = comm_broadcast (accel_world (acc), load->site, &load->found, sizeof load->found, ACCEL_UINT8, 0, err);

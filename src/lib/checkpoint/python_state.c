@@ -34,17 +34,6 @@ has_file (const char *folder, const char *name)
     return !access (path, F_OK);
 }
 
-bool
-python_state_is (const char *folder)
-{
-    static const char *const names[] = { "random_states_0.pkl", "optimizer.bin", "scheduler.bin", "model.safetensors",
-                                         "pytorch_model.bin" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (has_file (folder, names[i]))
-            return true;
-    return false;
-}
-
 size_t
 python_state_count_custom (const char *folder)
 {
@@ -263,12 +252,13 @@ static const struct {
     { CUSTOM_FILE, ".pkl", load_values, NULL },
 };
 
-/* Its states are only the position in an epoch, which Accelerate does not save; and what is empty between two steps. */
+/* Of parts, what is empty between two steps.  Of loaders, Accelerate saves samplers as Python objects, with the data
+ * set in them, and positions only if they are loaders of torchdata. */
 static enum accel_status
 leave_out (const struct checkpoint_item *item, struct strlist *left_out)
 {
     if (item->object)
-        strlist_add (left_out, "the positions of loaders, which begin with an epoch");
+        strlist_add (left_out, "samplers and positions of loaders, which begin with epoch 0");
     return ACCEL_OK;
 }
 

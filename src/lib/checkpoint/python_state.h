@@ -7,9 +7,6 @@
 #include "lib/checkpoint/items.h"
 #include "util/strbuf.h"
 
-/** @return whether @p folder, which has no manifest, looks like one. */
-bool python_state_is (const char *folder);
-
 /** @return how many registered objects it has. */
 size_t python_state_count_custom (const char *folder);
 
