@@ -34,7 +34,7 @@ enum { GEOMETRIES = sizeof geometries / sizeof *geometries, FEW_GEOMETRIES = 5 }
 
 /* DRAWN: the order is drawn from generators of the ranks, so that a run on another number of ranks has another order
  * from the beginning; one that is continued keeps its own. */
-enum { DRAWN = 1, GENERATOR = 2, WEIGHTED = 4, STREAM = 8, SPLIT = 16, BATCHES = 32 };
+enum { DRAWN = 1, GENERATOR = 2, WEIGHTED = 4, STREAM = 8, SPLIT = 16, BATCHES = 32, LLMC = 64 };
 
 static const struct kind {
     const char *name;
@@ -56,6 +56,8 @@ static const struct kind {
       { .random_sampler = true, .synchronize_rng = true, .dispatch_batches = ACCEL_DISPATCH_YES } },
     { "stream", STREAM, { .dispatch_batches = ACCEL_DISPATCH_NO } },
     { "dispatched stream", STREAM, { .workers = 1 } },
+    { "llm.c", LLMC, { .batch_size = 0 } },
+    { "dispatched llm.c", LLMC, { .dispatch_batches = ACCEL_DISPATCH_YES } },
 };
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -195,6 +197,29 @@ next_batch (void *user, int64_t *indices, size_t *count, struct accel_error *err
     return ACCEL_OK;
 }
 
+/* llm.c's order, shuffled, of two files with as many samples as the data set. */
+static enum accel_status
+make_llmc_sampler (struct accel_sampler **sampler, struct accel_error *err)
+{
+    static const uint16_t tokens[SAMPLES / 2];
+    const struct accel_tokens_options options = { .sequence_length = 1 };
+    const char *paths[] = { "one.bin", "two.bin" };
+    struct accel_dataset *files;
+    for (size_t i = 0; !rank && i < 2; i++) {
+        FILE *file = fopen (paths[i], "w");
+        bool good = file && fwrite (tokens, sizeof tokens, 1, file) == 1;
+        check (file && !fclose (file) && good, "%s: cannot be written", paths[i]);
+    }
+    enum accel_status status = accel_wait_for_everyone (acc, err);
+    if (!status)
+        status = accel_dataset_open_token_files (&files, paths, 2, &options, err);
+    if (status)
+        return status;
+    status = accel_sampler_llmc (sampler, files, &(struct accel_llmc_options){ .shuffle = true }, err);
+    accel_dataset_close (files);
+    return status;
+}
+
 static bool
 make_loader (struct run *run)
 {
@@ -216,6 +241,8 @@ make_loader (struct run *run)
     if (!status && kind->flags & WEIGHTED)
         status = accel_sampler_weighted (&run->sampler, weights, SAMPLES,
                                          &(struct accel_random_options){ .replacement = true }, &err);
+    if (!status && kind->flags & LLMC)
+        status = make_llmc_sampler (&run->sampler, &err);
     options.generator = run->generator;
     options.sampler = run->sampler;
     if (kind->flags & BATCHES) {
@@ -455,6 +482,14 @@ same_order (const struct trace *got, size_t steps, const struct trace *wanted, s
     return true;
 }
 
+/* Other ranks, or batches, are another order of llm.c's. */
+static bool
+has_other_order (const struct cell *saved, const struct cell *cell)
+{
+    const struct geometry *from = &saved->geometry, *to = &cell->geometry;
+    return kinds[cell->kind].flags & LLMC && (from->ranks != to->ranks || from->batch != to->batch);
+}
+
 /* What the rest has to be, for a total batch of the same size: as the run with these settings that was never
  * interrupted; and where such a run has another order from its beginning, as the one that was saved. */
 static const char *
@@ -483,7 +518,7 @@ compare (const struct cell *saved, const struct cell *cell, const struct trace *
             return "other samples";
         if (step->lr - mine->steps[i + done].lr != 0)
             return "another learning rate";
-        if (!longer && step->weights != wanted->weights)
+        if (!longer && !has_other_order (saved, cell) && step->weights != wanted->weights)
             return "other weights";
         for (int r = 0; r < (from->ranks == to->ranks ? to->ranks : 1); r++)
             if (step->drawn[r] - wanted->drawn[r] != 0)
@@ -492,11 +527,13 @@ compare (const struct cell *saved, const struct cell *cell, const struct trace *
     return NULL;
 }
 
-/* A state in the middle of a step continues only in passes of the same size. */
+/* A state in the middle of a step continues only in passes of the same size, and a position in one order only there. */
 static bool
 has_to_fail (const struct cell *saved, const struct cell *cell)
 {
     const struct geometry *from = &saved->geometry, *to = &cell->geometry;
+    if (has_other_order (saved, cell) && points[saved->point].when != BETWEEN)
+        return true;
     return points[saved->point].when == IN_STEP
            && (from->passes != to->passes || total_of (from) != total_of (to));
 }
