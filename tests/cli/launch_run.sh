@@ -288,4 +288,37 @@ test_expect_success 'too few open files for all ranks are an error before any st
     test_exit 1 limited $((needed - 1)) --num_processes 40 true 2>err &&
     (ulimit -Sn 64 && exec "$accelerate" launch --cpu --num_processes 40 sh -c "ulimit -n") >out && test "$(grep -cx 64 out)" = 40
 '
+# in_group MAX CURRENT: 4 ranks in a control group that may have MAX processes and has CURRENT
+in_group () {
+    unshare -rm sh -c 'mount -t tmpfs none /sys/fs/cgroup && cd /sys/fs/cgroup && mkdir pids &&
+        echo "$1" >pids.max && echo "$2" >pids.current && cp pids.* pids && cd "$3" && shift 3 && exec "$@"' \
+        sh "$1" "$2" "$PWD" "$accelerate" launch --cpu --num_processes 4 touch started 2>err
+}
+what='too few processes in the control group are an error before any rank starts'
+if unshare -rm mount -t tmpfs none /sys/fs/cgroup 2>/dev/null; then
+    test_expect_success "$what" '
+        test_exit 1 in_group 10 7 && ! test -e started && test "$(wc -l <err)" = 1 &&
+        grep "^accelerate: cannot start 4 ranks: the control group allows 3 more processes; raise its pids.max" err &&
+        test_exit 1 in_group 10 12 && grep "allows 0 more processes" err && ! test -e started &&
+        in_group 10 6 && rm started && in_group max 5000 && test -e started'
+else
+    test_skip "$what" 'needs a mount namespace, and /sys/fs/cgroup'
+fi
+# as_other LIMIT COMMAND...: as a user who has no other process, and may have so many
+as_other () {
+    nproc=$1
+    shift
+    prlimit --nproc="$nproc" setpriv --reuid 54321 --regid 54321 --clear-groups "$@"
+}
+what='and so are too few processes of the user'
+if as_other 100 true 2>/dev/null; then
+    test_expect_success "$what" '
+        chmod 755 "$scratch" . && mkdir others && chmod 777 others && cp "$accelerate" others/accelerate && cd others &&
+        start="./accelerate launch --cpu --num_processes 40 touch started" &&
+        test_exit 1 as_other 41 $start 2>../err && ! test -e started && test "$(grep -c "^accelerate:" ../err)" = 1 &&
+        grep "^accelerate: cannot start 40 ranks: this user may have 41 processes; raise the limit (ulimit -u)" ../err &&
+        as_other 2000 $start && test -e started'
+else
+    test_skip "$what" 'needs root, to become another user'
+fi
 test_done
