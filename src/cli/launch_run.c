@@ -8,6 +8,7 @@
 #include "config/conditions.h"
 #include "config/explain.h"
 #include "config/mode.h"
+#include "config/useless.h"
 #include "hosts/crew.h"
 #include "launch/claim.h"
 #include "launch/gpu_report.h"
@@ -23,7 +24,6 @@
 #include "util/printable.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { GPU_REPORT_MS = 60000 }; /* for a driver that has to wake GPUs */
 
@@ -138,20 +138,11 @@ note_attempt (struct launch *launch, const struct job *job)
     report_attempts_add (&launch->attempts, &report);
 }
 
-/* The first argument of the program that is an option of launch.  It is looked for at the start, because a title
- * for ps may later replace the arguments. */
+/* What had no note before the start.  It is looked for there: a title for ps may later replace the arguments. */
 static const struct option *
 find_misplaced (char **words)
 {
-    for (size_t i = 0; words && words[i]; i++) {
-        char name[64];
-        size_t dashes = strspn (words[i], "-");
-        snprintf (name, sizeof name, "%.*s", (int) strcspn (words[i] + dashes, "="), words[i] + dashes);
-        const struct option *row = dashes == 2 ? option_find (name) : NULL;
-        if (row && option_is_flag_of (row, COMMAND_LAUNCH))
-            return row;
-    }
-    return NULL;
+    return useless_find_misplaced (words, true) ? NULL : useless_find_misplaced (words, false);
 }
 
 /* Programs that parse their arguments exit with 2 if they do not know one.  A program may have options of these names,

@@ -8,6 +8,7 @@
 #include "config/mode.h"
 #include "util/parse.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -191,9 +192,39 @@ static const struct {
     { "gradient_clipping", "; the program sets it" },
 };
 
+/* Which processes there are, and where: hardly any program has options of these names. */
+static bool
+is_only_ours (const struct option *row)
+{
+    static const char *const keys[] = { "num_processes", "num_machines", "machine_rank", "main_process_ip",
+                                        "main_process_port", "hosts", "hostfile", "multi_gpu" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!strcmp (keys[i], row->key))
+            return true;
+    return false;
+}
+
+const struct option *
+useless_find_misplaced (char *const *words, bool is_certain)
+{
+    for (size_t i = 0; words && words[i]; i++) {
+        char name[64];
+        size_t dashes = strspn (words[i], "-");
+        snprintf (name, sizeof name, "%.*s", (int) strcspn (words[i] + dashes, "="), words[i] + dashes);
+        const struct option *row = dashes == 2 ? option_find (name) : NULL;
+        if (row && option_is_flag_of (row, COMMAND_LAUNCH) && (!is_certain || is_only_ours (row)))
+            return row;
+    }
+    return NULL;
+}
+
 void
 useless_note_flags (const struct config *config, struct strlist *notes)
 {
+    const struct option *misplaced = useless_find_misplaced (config->program_args, true);
+    if (misplaced)
+        strlist_printf (notes, "--%s is after the program's name, so the program gets it; options of accelerate launch "
+                        "go before the program", misplaced->key);
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
         const char *flag = option_groups[row->group].flag, *more = "";

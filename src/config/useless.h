@@ -20,7 +20,12 @@ bool useless_applies (const struct settings *settings, const struct option *row)
 /** Whether @p row has a value that says nothing in these settings.  One that equals the default never does. */
 bool useless_find (const struct config *config, const struct option *row, struct useless *found);
 
-/** Add a note for each flag that has no effect, after config_resolve(). */
+/** The first argument of a program that is an option of launch.
+ *  @param is_certain  only one that says which processes there are, and where: a slip, most likely
+ *  @return NULL: there is none */
+const struct option *useless_find_misplaced (char *const *words, bool is_certain);
+
+/** Add a note for each flag that has no effect, after config_resolve(), and for one that the program gets. */
 void useless_note_flags (const struct config *config, struct strlist *notes);
 
 #endif

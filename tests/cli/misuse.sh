@@ -27,10 +27,18 @@ test_expect_success 'flags without effect, and options after a program that refu
     grep -x "accelerate: note: --env has no effect without --tpu; ranks inherit your environment (A=1 accelerate launch ...)" error &&
     grep -x "accelerate: note: --gradient_accumulation_steps has no effect without --use_deepspeed; the program sets it" error &&
     ! grep fsdp_version error && printf "#!/bin/sh\nexit \$1\n" >ends && chmod +x ends &&
-    test_exit 2 "$accelerate" launch ./ends 2 --num-processes=4 2>error && cat error &&
-    grep "note: --num_processes is after the program.s name" error &&
-    test_exit 3 "$accelerate" launch ./ends 3 --num-processes=4 2>error && ! grep "after the program" error &&
+    test_exit 2 "$accelerate" launch ./ends 2 --mixed-precision=no 2>error && cat error &&
+    grep "note: --mixed_precision is after the program.s name, so the program got it" error &&
+    test_exit 3 "$accelerate" launch ./ends 3 --mixed-precision=no 2>error && ! grep "after the program" error &&
+    for status in 0 2; do
+        test_exit $status "$accelerate" launch ./ends $status a --num-processes=4 2>error && cat error &&
+            test "$(grep -c "note: --num_processes is after the program.s name, so the program gets it" error)" = 1 &&
+            test "$(grep -c "after the program" error)" = 1 || return 1
+    done &&
     test_exit 2 "$accelerate" launch ./ends 2 --lr 4 2>error && ! grep "after the program" error'
+test_expect_success 'an empty word is no program' '
+    test_exit 2 "$accelerate" launch "" 2>error && cat error &&
+    grep -x "accelerate: no program given; use accelerate launch \[options\] PROGRAM \[arguments\]" error'
 test_expect_success '-V is --version, help COMMAND is COMMAND --help' '
     "$accelerate" -V >one && "$accelerate" --version >two && cmp one two &&
     "$accelerate" help launch >one && "$accelerate" launch --help >two && cmp one two &&
