@@ -8,6 +8,7 @@
 #include "launch/status.h"
 #include "launch/sweep.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/io.h"
 #include "util/procfs.h"
 
@@ -67,8 +68,11 @@ wait_for_signal (const struct keeper *keeper, siginfo_t *info, int64_t *left_ms)
     const struct timespec slice = { .tv_nsec = SLICE_MS * 1000000 };
     if (*left_ms == INT64_MAX)
         return sigwaitinfo (&keeper->signals, info) > 0;
-    *left_ms -= SLICE_MS;
-    return sigtimedwait (&keeper->signals, info, &slice) > 0;
+    int64_t begin_ms = clock_ms ();
+    bool has_come = sigtimedwait (&keeper->signals, info, &slice) > 0;
+    int64_t took_ms = clock_ms () - begin_ms;
+    *left_ms -= took_ms < SLICE_MS ? took_ms : SLICE_MS;
+    return has_come;
 }
 
 /* Wait for the supervisor.  It never stops itself; if somebody stops it, nobody watches the ranks.

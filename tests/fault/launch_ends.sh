@@ -48,6 +48,11 @@ if command -v pgrep >/dev/null; then
     test_expect_success 'if it is continued in time, nothing happens' '
         start_and_stop --host_timeout 3600 && kill -CONT "$supervisor" && kill -9 "$(cat asleep.1)" &&
         { wait $launcher; test $? = 137; } && grep "rank 1 (process $(cat asleep.1) on" err'
+    test_expect_success 'however many signals come meanwhile' '
+        start_and_stop --host_timeout 30 && n=0 &&
+        while [ $((n += 1)) -le 150 ]; do kill -WINCH $launcher && sleep 0.01 || return 1; done &&
+        kill -CONT "$supervisor" && kill -9 "$(cat asleep.1)" && { wait $launcher; test $? = 137; } &&
+        ! grep "was stopped for" err'
 else
     test_skip 'a supervisor that is stopped' 'needs pgrep'
 fi
