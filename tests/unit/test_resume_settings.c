@@ -435,6 +435,41 @@ test_schedules (void)
         }
 }
 
+/* Each step of another schedule is made anew, so their number must not be out of all bounds. */
+static void
+test_many_steps (void)
+{
+    DLTensor data = { .data = value, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    DLTensor grad = data;
+    grad.data = gradient;
+    enum accel_status status = ACCEL_OK;
+    for (int run = 0; run < 2; run++) {
+        struct accel_scheduler_options options = { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = 16 + run };
+        struct accel_scheduler_state state;
+        struct accel_model *model;
+        struct accel_optimizer *optimizer;
+        struct accel_scheduler *scheduler;
+        reopen (NULL);
+        must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
+        must (accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = 0.5 }, &err));
+        must (accel_scheduler_create (&scheduler, optimizer, &options, &err));
+        must (accel_prepare (acc, &err, model, optimizer, scheduler));
+        accel_scheduler_get_state (scheduler, &state);
+        state.step = UINT64_C (1) << 60;
+        must (accel_scheduler_set_state (scheduler, &state, &err));
+        if (run)
+            status = accel_load_state (acc, "many", &err);
+        else
+            must (accel_save_state (acc, "many", &err));
+        accel_scheduler_destroy (scheduler);
+        accel_optimizer_destroy (optimizer);
+        accel_model_destroy (model);
+    }
+    ok (status == ACCEL_ERR_FORMAT && strstr (err.text, "not a scheduler state"), "2^60 steps are refused: %s",
+        status ? err.text : "");
+}
+
 int
 main (void)
 {
@@ -446,6 +481,7 @@ main (void)
     test_totals ();
     test_loaders ();
     test_schedules ();
+    test_many_steps ();
     accel_close (acc);
     return done_testing ();
 }

@@ -13,6 +13,8 @@
 
 #include <stdlib.h>
 
+enum { MOST_STEPS = 1000000000 }; /* that are made anew: more than any training has, and some seconds */
+
 /* Two schedules of the same rates have the same hash.  0: no memory.  A function of the program has no part in it. */
 static uint64_t
 hash_options (const struct accel_scheduler *scheduler)
@@ -112,6 +114,9 @@ convert_steps (struct accel_scheduler *scheduler, const struct accel_state_dict 
 static enum accel_status
 replay (struct accel_scheduler *scheduler, uint64_t steps, struct accel_error *err)
 {
+    if (steps > MOST_STEPS)
+        return accel_fail (err, ACCEL_ERR_FORMAT, "not a scheduler state: it has %llu steps",
+                           (unsigned long long) steps);
     for (size_t p = 0; p < scheduler->part_count; p++)
         schedule_begin (&scheduler->parts[p], scheduler->group_count);
     enum accel_status status = scheduler_replay (scheduler, steps, err);
