@@ -5,7 +5,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 program=$builddir/tests/conformance/resume_grid
 some=some
-[ "${TEST_LONG:-}" != yes ] || some=all
+! is_long || some=all
 
 # ranks COUNT STAGE: that many ranks, all of which must succeed
 ranks () {
