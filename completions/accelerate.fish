@@ -276,7 +276,7 @@ function __accelerate_flags
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --label\t'whether each line begins with its rank' \
                 --stdin\t'rank that reads standard input' \
-                --total_batch_size\t'samples per optimizer step, of all processes together' \
+                --total_batch_size\t'samples per optimizer step, over all processes' \
                 --no_progress\t'do not show the progress of long saves and loads' \
                 --failure_report\t'write a JSON report of how the job ended' \
                 --resume\t'continue from the newest complete checkpoint in this folder'
@@ -443,7 +443,7 @@ function __accelerate_flags
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --label\t'whether each line begins with its rank' \
                 --stdin\t'rank that reads standard input' \
-                --total_batch_size\t'samples per optimizer step, of all processes together' \
+                --total_batch_size\t'samples per optimizer step, over all processes' \
                 --no_progress\t'do not show the progress of long saves and loads' \
                 --failure_report\t'write a JSON report of how the job ended' \
                 --resume\t'continue from the newest complete checkpoint in this folder'

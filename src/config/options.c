@@ -290,7 +290,7 @@ const struct option options[] = {
     { .key = "total_batch_size", OPT_INT (total_batch_size, 1, INT64_MAX), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
       .env = "ACCELERATE_TOTAL_BATCH_SIZE", .spelling = SPELL_PLAIN, .paths = S | M | T | D | P, .metavar = "N",
-      .help = "samples per optimizer step, of all processes together",
+      .help = "samples per optimizer step, over all processes",
       .doc = "The number of samples in each step of the optimizer, of all processes together. Programs that use "
              "libaccel accumulate gradients over as many passes as that takes, so that a job has the same steps on "
              "another number of processes: passes = N / (batch size * processes), which must be a whole number. See "

@@ -20,7 +20,7 @@
                      "schema        print a JSON schema of the file, for editors\n"
                      "lint FILE...  report errors and settings without effect; exit status 1 if any\n"
                      "get KEY       print the value of a key\n"
-                     "set KEY VALUE change a key in the file; comments stay")
+                     "set KEY VALUE change a key in the file; comments are kept")
 
     COMMAND (ENV, env, "env", .summary = "show details of this installation and this machine",
              .text = "Paste this into bug reports.")

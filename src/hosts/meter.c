@@ -357,11 +357,11 @@ note_trouble (struct meter_result *result, const struct meter *meter, const stru
 {
     static const char *const words[] = {
         [METER_REFUSED] = "the connection was refused", [METER_NO_ROUTE] = "there is no route to it",
-        [METER_NO_ANSWER] = "nothing has answered",
+        [METER_NO_ANSWER] = "no answer",
     };
     const char *address = addresses->count ? addresses->items[0] : "any address";
     result->trouble = addresses->count ? find_trouble (meter, address) : METER_NO_ROUTE;
-    snprintf (result->why, sizeof result->why, "cannot connect to port %d at %s%s: %s within %.1f s", meter->port,
+    snprintf (result->why, sizeof result->why, "cannot connect to port %d at %s%s: %s (after %.1f s)", meter->port,
               address, addresses->count > 1 ? ", ..." : "", words[result->trouble],
               (double) (clock_ms () - began_ms) / 1000);
 }

@@ -68,5 +68,5 @@ hosts_tell_end (const struct hosts_part *part, enum wire_end end, int status, co
     wire_put_text (&frame, json);
     wire_end (&frame, begin);
     tell (part->agent, &frame);
-    kill (part->agent_pid, SIGCONT); /* nobody else would */
+    kill (part->agent_pid, SIGCONT); /* no other process would */
 }

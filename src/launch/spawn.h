@@ -6,7 +6,6 @@
 #include "launch/job.h"
 #include "launch/limits.h"
 
-
 /** What ranks of a job have in common; made once, then only read. */
 struct spawn {
     struct job *job;

@@ -215,9 +215,9 @@ test_refusals (void)
     static const struct {
         const char *what, *made, *loaded, *words;
     } cases[] = {
-        { "another kind of optimizer", "adamw", "groups", "has 1 parameter groups, but 2 there" },
+        { "another kind of optimizer", "adamw", "groups", "has 1 parameter groups, but the file has 2" },
         { "Adam for AdamW", "fresh", "amsgrad", "not the state of PyTorch's AdamW" },
-        { "more parameter groups", "groups", "amsgrad", "has 2 parameter groups, but 1 there" },
+        { "more parameter groups", "groups", "amsgrad", "has 2 parameter groups, but the file has 1" },
         { "another number of registered objects", "adamw", "adamw", "has 1 registered objects, but 0" },
         { "a scheduler that it lacks", "adamw", "fresh", "scheduler.bin" },
         { "another folder", "fresh", "../dcp/fsdp1", "manifest.json" },

@@ -199,7 +199,7 @@ check_setting (const struct setting *before, const struct setting *now)
         ok (!status && accel_loader_epoch (loading.loader) == 1, "%s: restart_on_other_data accepts it (%s)", now->what,
             status ? err.text : "");
         size_t rest = count_rest (loading.loader);
-        ok (rest <= whole && rest + BATCH > whole, "%s: the epoch begins anew", now->what);
+        ok (rest <= whole && rest + BATCH > whole, "%s: the epoch restarts", now->what);
     }
     close_loading (&loading);
 }
@@ -222,7 +222,7 @@ test_data (void)
                                    "other token files: 3 files, shard0.bin to shard2.bin" };
     const struct setting more = { "more files", 0, "shard?.bin", -1, { 0 }, "30 samples then, 40 samples now" };
     const struct setting shifted = { "the program's sampler gives another order", 32, NULL, 1, { 0 },
-                                     "its order is not the one of the checkpoint" };
+                                     "its order differs from the one in the checkpoint" };
     write_shards (4);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         check_setting (&numbers, &others[i]);

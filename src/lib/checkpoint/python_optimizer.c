@@ -60,7 +60,7 @@ check_kind (const struct reading *reading, const struct pickle_value *group, str
         fits = decoupled->integer == optimizer->decoupled;
     if (fits)
         return ACCEL_OK;
-    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not the state of PyTorch's %s, which the optimizer is",
+    return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not the state of PyTorch's %s, but that is what the optimizer is",
                        reading->archive->source.path, optimizer_kind_name (optimizer));
 }
 
@@ -166,7 +166,7 @@ read_step (struct reading *reading, const struct pickle_value *state, struct acc
     if (torch_is_tensor (value)) {
         enum accel_status status = torch_archive_find (reading->archive, value, &tensor, &begin, err);
         if (!status && (tensor.dtype != SAFETENSORS_F32 || tensor.reach < sizeof single))
-            status = fail_format (reading, "'step' of a parameter is not one number of float32", err);
+            status = fail_format (reading, "'step' of a parameter is not a single float32 number", err);
         if (!status)
             status = source_read (&reading->archive->source, begin, &single, sizeof single, err);
         if (status)
@@ -175,7 +175,7 @@ read_step (struct reading *reading, const struct pickle_value *state, struct acc
     } else if (!python_number (value, &step) && reading->optimizer->kind == OPTIMIZER_ADAM)
         return fail_format (reading, "'step' of a parameter is missing", err);
     if (!(step >= 0 && step < 0x1p53) || (reading->step >= 0 && step != reading->step))
-        return fail_format (reading, "the parameters were changed in different numbers of steps", err);
+        return fail_format (reading, "its parameters have taken different numbers of steps", err);
     reading->step = step;
     return ACCEL_OK;
 }
@@ -186,7 +186,7 @@ add_parameter (struct reading *reading, const struct optimizer_group *group, siz
 {
     const char *name = reading->optimizer->model->parameters[index].name;
     if (!state)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no state of '%.100s', but of other parameters",
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: '%.100s' has no state, but other parameters have one",
                            reading->archive->source.path, name);
     enum accel_status status = read_step (reading, state, err);
     for (size_t i = 0; !status && i < group->state_count; i++) {
@@ -215,7 +215,7 @@ add_parameters (struct reading *reading, const struct optimizer_group *group, co
         with_state += has_tensors (find_state (reading, numbers->items[i]));
     bool all = numbers->count == group->count;
     if (!all && with_state != group->count)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: group '%.80s' has %zu parameters here, but %zu there",
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: group '%.80s' has %zu parameters, but %zu in the file",
                            reading->archive->source.path, group->name, group->count, numbers->count);
     if (reading->has_none || (!with_state && !group->state_count))
         return ACCEL_OK;
@@ -239,7 +239,7 @@ add_groups (struct reading *reading, const struct pickle_value *groups, struct a
     for (size_t i = 0; i < optimizer->group_count; i++)
         wanted += !optimizer->groups[i].skip;
     if (!groups || groups->type != PICKLE_LIST || groups->count != wanted)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: the optimizer has %zu parameter groups, but %zu there",
+        return accel_fail (err, ACCEL_ERR_FORMAT, "%s: the optimizer has %zu parameter groups, but the file has %zu",
                            reading->archive->source.path, wanted,
                            groups && groups->type == PICKLE_LIST ? groups->count : 0);
     for (size_t i = 0; !status && i < optimizer->group_count; i++) {
@@ -306,7 +306,7 @@ python_load_scheduler (struct torch_archive *archive, const struct checkpoint_it
     for (size_t i = 0; i < count; i++) {
         records[i].step = (uint64_t) last->integer;
         if (!find_rate (root, "base_lrs", i, &records[i].base_lr) || !find_rate (root, "_last_lr", i, &records[i].lr))
-            return accel_fail (err, ACCEL_ERR_FORMAT, "%s: it has no learning rates of group %zu",
+            return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no learning rates for group %zu",
                                archive->source.path, i);
     }
     enum accel_status status = accel_scheduler_set_states (scheduler, records, count, err);

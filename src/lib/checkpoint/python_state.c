@@ -247,7 +247,7 @@ static const struct {
 } kinds[] = {
     { "optimizer", ".bin", load_optimizer, NULL },
     { "scheduler", ".bin", load_scheduler, NULL },
-    { "random_states", ".pkl", load_random, "the random numbers of ranks that it does not have" },
+    { "random_states", ".pkl", load_random, "the random numbers of ranks that did not save" },
     { "scaler", ".pt", load_values, NULL },
     { CUSTOM_FILE, ".pkl", load_values, NULL },
 };

@@ -82,7 +82,7 @@ drawing_agree (struct accel_loader *loader, const struct comm_site *site, struct
     struct accel *acc = loader->object.owner;
     struct accel_generator *generator = drawing_generator (loader);
     enum accel_status status = ACCEL_OK;
-    /* Not where an epoch goes on: all ranks have gone on from what they agreed on when it began. */
+    /* Not if an epoch continues: all ranks have continued from what they agreed on when it began. */
     if (acc && loader->share.processes > 1 && loader->options.synchronize_rng && !loader->place.base_seed_drawn)
         status = accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_TORCH, NULL, err);
     if (!status && acc && generator && share_is_dealt (loader))
@@ -155,7 +155,8 @@ draw_order_again (struct accel_loader *loader, struct accel_error *err)
     return status;
 }
 
-/* Rank 0's default generator goes on behind the order; the others' only behind the base seed, as in any epoch. */
+/* After this, rank 0's default generator has drawn the order; those of the others have drawn only the base seed, as in
+ * any epoch. */
 static enum accel_status
 draw_together (struct accel_loader *loader, struct accel_error *err)
 {

@@ -175,8 +175,8 @@ begin (struct accel_loader *loader, struct accel_error *err)
     status = drawing_make_order (loader, err);
     if (!status && loader->place.order && loader->place.order != traits_order (loader))
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "epoch %llu cannot be continued: its order is not the one of the checkpoint.  The program's "
-                           "sampler, or what it draws from, gives others than then",
+                           "epoch %llu cannot be continued: its order differs from the one in the checkpoint, because "
+                           "the program's sampler, or what it draws from, has changed",
                            (unsigned long long) loader->place.epoch);
     shard->samples = has_varying_batches (loader) ? loader->order.batches : loader->order.samples;
     shard->start = loader->place.start;

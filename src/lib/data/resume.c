@@ -161,7 +161,7 @@ static void
 begin_anew (const struct accel_loader *loader, struct accel_loader_state *place, const char *why)
 {
     accel_log (loader->object.owner, ACCEL_LOG_WARNING, "epoch %llu %s: %s", (unsigned long long) place->epoch,
-               is_inside (place) ? "begins anew" : "goes through other data than were saved", why);
+               is_inside (place) ? "restarts" : "continues over other data than were saved", why);
     place->position = 0;
     place->seed = loader->options.seed;
     place->has_generator &= has_source (loader) ? STATE_SOURCE | STATE_SEEDS : 0;
@@ -206,7 +206,7 @@ check_traits (const struct accel_loader *loader, const struct accel_state_dict *
     if (other && !restarts && is_inside (place))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "the checkpoint's position is in %.380s; continue with the same, or set "
-                           "restart_on_other_data to begin the epoch anew", difference.text);
+                           "restart_on_other_data to restart the epoch", difference.text);
     if (other) {
         begin_anew (loader, place, difference.text);
         *order = 0;
