@@ -38,16 +38,17 @@ static const char *const actions[] = {
     "s3:PutObject",
 };
 
-/* The document of the policy; the caller frees it. */
+/* The document of the policy; the caller frees it. NULL: there is no memory */
 static char *
 permissions (void)
 {
     json_t *list = json_array ();
+    bool failed = false;
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
-        json_array_append_new (list, json_string (actions[i]));
+        failed = json_array_append_new (list, json_string (actions[i])) || failed;
     json_t *policy = json_pack ("{s:s, s:[{s:s, s:o, s:s}]}", "Version", "2012-10-17", "Statement", "Effect", "Allow",
                                 "Action", list, "Resource", "*");
-    char *text = policy ? json_dumps (policy, JSON_INDENT (2)) : NULL;
+    char *text = policy && !failed ? json_dumps (policy, JSON_INDENT (2)) : NULL;
     json_decref (policy);
     return text;
 }

@@ -59,6 +59,17 @@ is_absent (const struct aws_error *error)
     return aws_error_is (error, "ResourceNotFoundException");
 }
 
+/* Without its token, a request would begin again. (json_pack() leaves out an optional text that it has no memory for.)
+ * @param request  is taken  @return it; NULL: there is no memory */
+static json_t *
+with_token (json_t *request, const char *token)
+{
+    if (!token || !json_object_set_new (request, "nextToken", json_string (token)))
+        return request;
+    json_decref (request);
+    return NULL;
+}
+
 /* Streams appear when a machine prints for the first time. */
 static int
 find_streams (struct streams *streams, struct session *session, struct aws_error *error, struct fail *fail)
@@ -67,11 +78,12 @@ find_streams (struct streams *streams, struct session *session, struct aws_error
     AUTO_FREE char *token = NULL;
     strbuf_printf (&prefix, "%s/", session->training->name);
     for (int pages = 0; !pages || (token && pages < MOST_PAGES); pages++) {
-        json_t *reply = NULL, *item, *request = json_pack ("{s:s, s:s, s:s, s:i, s:s*}", "logGroupName", GROUP,
+        json_t *reply = NULL, *item, *request = json_pack ("{s:s, s:s, s:s, s:i}", "logGroupName", GROUP,
                                                     "logStreamNamePrefix", prefix.failed ? "" : prefix.text, "orderBy",
-                                                    "LogStreamName", "limit", (int) PAGE, "nextToken", token);
+                                                    "LogStreamName", "limit", (int) PAGE);
         size_t i;
-        int result = request ? 0 : fail_nomem (fail);
+        request = with_token (request, token);
+        int result = request && !prefix.failed ? 0 : fail_nomem (fail);
         if (!result)
             result = aws_json_call (session->aws, AWS_LOGS, "DescribeLogStreams", request, &reply, error, fail);
         json_decref (request);
@@ -83,6 +95,8 @@ find_streams (struct streams *streams, struct session *session, struct aws_error
         const char *next = json_string_value (json_object_get (reply, "nextToken"));
         free (token);
         token = next ? strdup (next) : NULL;
+        if (next && !token)
+            result = fail_nomem (fail);
         json_decref (reply);
         if (result)
             return is_absent (error) ? 0 : -1;
@@ -95,8 +109,9 @@ static int
 read_page (struct stream *stream, struct session *session, json_t **page, bool *is_end, struct aws_error *error,
            struct fail *fail)
 {
-    json_t *request = json_pack ("{s:s, s:s, s:b, s:s*}", "logGroupName", GROUP, "logStreamName", stream->name,
-                                 "startFromHead", 1, "nextToken", stream->token);
+    json_t *request = json_pack ("{s:s, s:s, s:b}", "logGroupName", GROUP, "logStreamName", stream->name,
+                                 "startFromHead", 1);
+    request = with_token (request, stream->token);
     int result = request ? aws_json_call (session->aws, AWS_LOGS, "GetLogEvents", request, page, error, fail)
                          : fail_nomem (fail);
     json_decref (request);

@@ -62,7 +62,7 @@ test_expect_success 'the answers survive a refusal' '
     grep "the configuration is saved, but: cannot create role accelerate_sagemaker_execution_role: .*AccessDenied" err &&
     grep -x "ec2_instance_type: ml.p3.2xlarge" c.yaml'
 test_expect_success 'a role without permissions is said' '
-    test_exit 1 config "* times=1 file=new" "* status=403 file=denied" && grep "was created, but without permissions" err'
+    test_exit 1 config "* times=1 file=new" "* status=403 file=denied" && grep "was created, but without permissions: iam PutRolePolicy: AccessDenied: not authorized" err'
 test_expect_success 'the file names an existing role now: the next time, it is only used' '
     rm -f requests/* && "$accelerate" config --yes --config_file c.yaml && test -z "$(ls requests)"'
 test_done

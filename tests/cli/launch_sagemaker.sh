@@ -247,6 +247,16 @@ test_expect_success 'signals without a terminal leave the job running' '
         grep "job .* continues; to look at it: aws" err || return 1
         came StopTrainingJob 0 || return 1
     done'
+# asked: so many times for lines
+asked () {
+    grep -al GetLogEvents requests/* | wc -l
+}
+test_expect_success 'between two looks, it waits as long as it was told' '
+    rules "/sm/ match=DescribeTrainingJob file=running" && rm -f out err && {
+        ACCELERATE_SAGEMAKER_POLL=3600 "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null &
+        launched=$!
+    } && wait_for grep -q two out && sleep 1 && first=$(asked) && sleep 1 && test "$(asked)" -eq "$first" && kill -15 $launched &&
+    test_exit 143 wait $launched'
 test_expect_success 'a second signal does not end the launch before it has said what it did' '
     rules "/sm/ match=DescribeTrainingJob file=running" && rm -f out err && {
         "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null &

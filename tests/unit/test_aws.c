@@ -7,6 +7,7 @@
 #include "aws/endpoint.h"
 #include "aws/request.h"
 #include "aws/sha1.h"
+#include "aws/source.h"
 #include "aws/when.h"
 #include "aws/xml.h"
 #include "tests/balance.h"
@@ -14,8 +15,10 @@
 #include "tests/tap.h"
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 
 /* ---- profiles ---- */
@@ -113,6 +116,7 @@ static const struct { const char *text, *path, *value; } xml_cases[] = {
       "<>&\"'AB\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" },
     { "<a><b><![CDATA[<x>&amp;]]>y</b></a>", "b", "<x>&amp;y" },
     { "<a>1</a>", "", "1" },
+    { "<a><b> \n </b></a>", "b", "" },
     { "\xef\xbb\xbf<a>1</a >", "", "1" },
 };
 
@@ -251,6 +255,31 @@ test_keys (void)
     }
 }
 
+static void
+test_read_json (void)
+{
+    static const struct { const char *body, *member, *error; } rows[] = {
+        { "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Code\":\"Success\"}", NULL, NULL },
+        { "{\"m\":{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\"}}", "m", NULL },
+        { "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\"}", "m", "W: the answer has no object 'm'" },
+        { "{\"m\":7}", "m", "W: the answer has no object 'm'" },
+        { "{\"Code\":\"Failure\"}", NULL, "W: the answer has the code 'Failure', not 'Success'" },
+        { "{\"AccessKeyId\":\"A\"}", NULL, "W: 'SecretAccessKey' is missing" },
+        { "[]", NULL, "W: the answer is not a JSON object" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct http_response response = { .status = 200 };
+        struct keys keys = { 0 };
+        struct fail fail = { 0 };
+        strbuf_add (&response.body, rows[i].body);
+        ok (source_read_json (&response, &keys_names_metadata, rows[i].member, "W", &keys, &fail)
+            == (rows[i].error ? -1 : 0) && !keys.access_key == !!rows[i].error, "answer %zu with credentials", i);
+        is_text (fail.text, rows[i].error ? rows[i].error : "", "and what is wrong with it");
+        keys_release (&keys);
+        http_response_release (&response);
+    }
+}
+
 /* ---- errors ---- */
 
 struct error_case {
@@ -285,6 +314,14 @@ static const struct error_case error_cases[] = {
     { 403, "date: Thu, 01 Jan 1970 00:10:00 GMT", "{\"__type\":\"SignatureDoesNotMatch\"}", "SignatureDoesNotMatch",
       NULL,
       false, false },
+    { 403, "date: Thu, 01 Jan 1970 00:10:00 GMT", "{\"__type\":\"AccessDeniedException\"}", "AccessDeniedException",
+      "sagemaker CreateTrainingJob: AccessDeniedException: PLACE needs the permission sagemaker:CreateTrainingJob",
+      false, false },
+    { 403, "date: some day", "{\"__type\":\"SignatureDoesNotMatch\"}", "SignatureDoesNotMatch",
+      "sagemaker CreateTrainingJob: SignatureDoesNotMatch: the secret key of PLACE does not belong to its access key",
+      false, false },
+    { 403, NULL, "{\"__type\":\"OptInRequired\",\"message\":\"No.\"}", "OptInRequired",
+      "sagemaker CreateTrainingJob: OptInRequired: No: enable this service or region for the account", false, false },
     { 400, NULL, "{\"__type\":\"UnrecognizedClientException\",\"message\":\"The security token\"}",
       "UnrecognizedClientException",
       "sagemaker CreateTrainingJob: UnrecognizedClientException: The security token: AWS "
@@ -482,6 +519,7 @@ static const char config_text[] =
     "[profile byenv]\nrole_arn = arn:x\ncredential_source = Environment\n"
     "[profile program]\ncredential_process = cat answer\n"
     "[profile words]\ncredential_process = 'sh' -c \"exit \\7\"\n"
+    "[profile slow]\ncredential_process = sh -c \"sleep 0.3; cat answer; exec >&-; sleep 0.1\"\n"
     "[profile sso]\nsso_session = corp\nsso_account_id = 1\nsso_role_name = b\n"
     "[sso-session corp]\nsso_start_url = https://x\nsso_region = a\n"
     "[profile box]\nservices = s\n[services s]\nsagemaker =\n  endpoint_url = http://h/\n  other = " SECRET "\n";
@@ -576,6 +614,20 @@ attempt_place (const char *bucket, struct fail *fail)
 }
 
 static int
+attempt_nowhere (const char *bucket, struct fail *fail)
+{
+    struct aws_options options = { .profile = "plain", .http.stop_fd = -1 };
+    struct strbuf url = { 0 };
+    struct aws *aws;
+    int result = aws_open (&aws, &options, fail);
+    if (!result)
+        result = bucket ? endpoint_bucket (aws, bucket, &url, fail) : aws_endpoint (aws, AWS_LOGS, &url, fail);
+    strbuf_release (&url);
+    aws_close (aws);
+    return result;
+}
+
+static int
 attempt_body (const char *value, struct fail *fail)
 {
     const char *const pairs[][2] = { { "A", value }, { "B", value } };
@@ -618,6 +670,11 @@ static const struct attempt {
     { "a service's place", attempt_place, NULL, NULL },
     { "a bucket's place", attempt_place, "b", NULL },
     { "a bucket's place with dots", attempt_place, "b.c", NULL },
+    { "no region", attempt_nowhere, NULL, "no AWS region: set AWS_REGION, or 'region' in the AWS profile 'plain'" },
+    { "no region of a bucket", attempt_nowhere, "b",
+      "no AWS region: set AWS_REGION, or 'region' in the AWS profile 'plain'" },
+    { "nor of one with dots", attempt_nowhere, "b.c",
+      "no AWS region: set AWS_REGION, or 'region' in the AWS profile 'plain'" },
     { "parameters", attempt_body, "a/long/value/of/more/than/the/64/bytes/that/a/text/has/when/it/begins", NULL },
 };
 
@@ -649,6 +706,30 @@ test_attempt (const struct attempt *attempt)
     secrets_freed = 0;
 }
 
+static volatile sig_atomic_t ticks;
+
+static void
+tick (int number)
+{
+    (void) number;
+    if (++ticks == 3000) /* a minute */
+        _exit (98);
+}
+
+/* Signals that interrupt calls while a program works. */
+static void
+test_interrupted (void)
+{
+    struct sigaction action = { .sa_handler = tick };
+    struct itimerval often = { { 0, 20000 }, { 0, 20000 } }, never = { 0 };
+    struct fail fail = { 0 };
+    sigaction (SIGALRM, &action, NULL);
+    setitimer (ITIMER_REAL, &often, NULL);
+    int result = attempt_keys ("slow", &fail);
+    setitimer (ITIMER_REAL, &never, NULL);
+    ok (!result && ticks, "a slow program, and signals: %s", fail.text);
+}
+
 static void
 write_text (const char *path, const char *text)
 {
@@ -670,6 +751,7 @@ test_memory (void)
     for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++)
         test_attempt (&attempts[i]);
     secret = NULL;
+    test_interrupted ();
 }
 
 int
@@ -688,6 +770,7 @@ main (void)
     test_when ();
     test_sha1 ();
     test_keys ();
+    test_read_json ();
     test_errors ();
     test_long_errors ();
     test_cut_secret ();

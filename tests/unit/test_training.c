@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training jobs on SageMaker, from settings to the archive: lack of memory, values that are not UTF-8, Amazon's limits,
- * and source code that changes, or cannot be written, while it is packed. */
+ * and source code that changes, or cannot be written, while it is packed. Lack of memory between calls of Amazon's
+ * services. */
 #include <config.h>
 
 #include "config/load.h"
 #include "sagemaker/pack.h"
 #include "sagemaker/python_json.h"
+#include "sagemaker/role.h"
+#include "sagemaker/streams.h"
 #include "tests/balance.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -18,6 +21,10 @@
 #define COMMON                                                                                               \
     "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: 'NO'\nec2_instance_type: ml.p3.2xlarge\n"      \
     "iam_role_name: r\nregion: us-east-1\n"
+
+#define FROM_S3                                                                                              \
+    "additional_args:\n  source_dir: s3://b/code.tar.gz\n  output_path: s3://o/p\n  dependencies: [lib]\n"   \
+    "  tags:\n    - {Key: a, Value: b}\n"
 
 static void
 write_text (const char *path, const char *text)
@@ -125,8 +132,7 @@ static const struct {
       "  security_group_ids: [g]\n  environment: {a: b}\n  dependencies: [lib, more.py]\n  output_kms_key: k\n"
       "  model_uri: s3://b/m\n  max_wait: 90000\n  checkpoint_s3_uri: s3://b/c\n  enable_remote_debug: true\n"
       "  training_repository_access_mode: Vpc\n  training_repository_credentials_provider_arn: arn:y\n", NULL },
-    { "a job from S3", "additional_args:\n  source_dir: s3://b/code.tar.gz\n  output_path: s3://o/p\n  tags:\n"
-                       "    - {Key: a, Value: b}\n", NULL },
+    { "a job from S3", FROM_S3, NULL },
     { "a job with MPI", "additional_args:\n  image_uri: i\n"
                         "  distribution: {mpi: {enabled: true, processes_per_host: 2}}\n"
                         "  code_location: s3://c/d\n  disable_output_compression: true\n", NULL },
@@ -141,38 +147,170 @@ static const struct {
       "4.17.0 with PyTorch 1.10.2 and py38" },
 };
 
+/* Let each allocation of @call fail once: it fails with that reason, or does its work all the same, and leaves
+ * no block. */
 static void
-test_memory (size_t index)
+each_allocation (char *(*call) (const struct config *config, struct fail *fail), const struct config *config,
+                 const char *name, const char *text)
 {
-    struct config config = { 0 };
     struct fail fail = { 0 };
-    load (&config, jobs[index].more);
-    long before = blocks, calls = 0;
+    long before = blocks, calls = 0, told = 0;
     bool was_met = true, good = true;
-    char *whole = make (&config, &fail);
-    ok (!whole == !!jobs[index].text, "%s", jobs[index].name);
-    is_text (fail.text, jobs[index].text ? jobs[index].text : "", "and what it says");
+    char *whole = call (config, &fail);
+    ok (!whole == !!text, "%s", name);
+    is_text (fail.text, text ? text : "", "and what it says");
     for (; was_met; calls++) {
         fail = (struct fail){ 0 };
         calls_left = calls;
-        char *now = make (&config, &fail);
+        char *now = call (config, &fail);
         was_met = calls_left < 0;
         calls_left = -1;
         bool is_told = !now && fail.status == FAIL_GENERAL
                        && (strstr (fail.text, "out of memory") || strstr (fail.text, "annot allocate memory"));
-        bool is_same = now && whole ? !strcmp (now, whole) : !now && !whole && !strcmp (fail.text, jobs[index].text);
+        bool is_same = now && whole ? !strcmp (now, whole) : !now && !whole && !strcmp (fail.text, text);
         if (!is_told && !is_same)
             diag ("allocation %ld: status %d: %s: %s", calls, fail.status, fail.text, now ? now : "");
         good = good && (is_told || is_same);
+        told += is_told;
         free (now);
     }
     free (whole);
-    ok (good && calls > 20 && blocks == before, "if one of %ld allocations fails, it says so; %ld blocks are left",
+    ok (good && told > 5 && blocks == before, "if one of %ld allocations fails, it says so; %ld blocks are left",
         calls - 1, blocks - before);
+}
+
+static void
+test_memory (size_t index)
+{
+    struct config config = { 0 };
+    load (&config, jobs[index].more);
+    each_allocation (make, &config, jobs[index].name, jobs[index].text);
     config_release (&config);
 }
 
+/* ---- calls of Amazon's services ---- */
+
+static struct strbuf requests; /* the calls since the last one of take_requests(), a line for each */
+
+static char *
+take_requests (int result)
+{
+    char *text = strbuf_take (&requests);
+    if (!result)
+        return text;
+    free (text);
+    return NULL;
+}
+
+/* Two pages of streams, and a page of lines of each; then its token stays the same. */
+int __wrap_aws_json_call (struct aws *aws, enum aws_service service, const char *action, const json_t *request,
+                          json_t **reply, struct aws_error *error, struct fail *fail);
+int
+__wrap_aws_json_call (struct aws *aws, enum aws_service service, const char *action, const json_t *request,
+                      json_t **reply, struct aws_error *error, struct fail *fail)
+{
+    (void) aws, (void) fail;
+    long left = calls_left;
+    calls_left = -1; /* this is the test's own */
+    const char *token = json_string_value (json_object_get (request, "nextToken"));
+    const char *name = json_string_value (json_object_get (request, "logStreamName"));
+    char *text = json_dumps (request, JSON_SORT_KEYS | JSON_COMPACT);
+    strbuf_printf (&requests, "%d %s %s\n", (int) service, action, text);
+    free (text);
+    *error = (struct aws_error){ .status = 200 };
+    if (!strcmp (action, "DescribeLogStreams"))
+        *reply = json_pack ("{s:[{s:s}, {s:s}], s:s*}", "logStreams", "logStreamName",
+                            token ? "j/algo-3-1700000000" : "j/algo-1-1700000000", "logStreamName",
+                            "j/algo-2-1700000000", "nextToken", token ? NULL : "page2");
+    else
+        *reply = json_pack ("{s:[{s:s, s:i}], s:s}", "events", "message", token ? "not ok - twice" : "# a line",
+                            "timestamp", name[7], "nextForwardToken", "f/1");
+    calls_left = left;
+    return 0;
+}
+
+static char *
+follow (const struct config *config, struct fail *fail)
+{
+    const struct training training = { .name = (char *) "j" };
+    struct session session = { .training = &training, .signal_fd = -1 };
+    struct streams streams = { .machines = 3 };
+    struct aws_error error = { 0 };
+    (void) config;
+    int result = streams_read (&streams, &session, &error, fail);
+    if (!result && streams.count != 3)
+        result = fail_set (fail, FAIL_GENERAL, "%zu streams", streams.count);
+    streams_release (&streams);
+    return take_requests (result);
+}
+
+int __wrap_aws_query_call (struct aws *aws, enum aws_service service, const char *action,
+                           const char *const (*parameters)[2], size_t count, struct aws_xml **reply,
+                           struct aws_error *error, struct fail *fail);
+int
+__wrap_aws_query_call (struct aws *aws, enum aws_service service, const char *action,
+                       const char *const (*parameters)[2], size_t count, struct aws_xml **reply,
+                       struct aws_error *error, struct fail *fail)
+{
+    (void) aws, (void) reply, (void) error;
+    long left = calls_left;
+    calls_left = -1;
+    strbuf_printf (&requests, "%d %s", (int) service, action);
+    for (size_t i = 0; i < count; i++)
+        strbuf_printf (&requests, " %s=%s", parameters[i][0], parameters[i][1]);
+    strbuf_add_char (&requests, '\n');
+    json_t *document = json_loads (parameters[count - 1][1], 0, NULL);
+    json_decref (document);
+    calls_left = left;
+    /* Amazon refuses what jansson's json_dumps() leaves of a document if it has no memory. */
+    return document ? 0 : fail_set (fail, FAIL_GENERAL, "not a document: out of memory");
+}
+
+static char *
+create_role (const struct config *config, struct fail *fail)
+{
+    bool is_new;
+    (void) config;
+    int result = role_create ("r", NULL, "us-east-1", &is_new, fail);
+    return take_requests (result || !is_new);
+}
+
 /* ---- refusals ---- */
+
+/* A folder that was there when the settings were read. */
+static void
+test_gone (void)
+{
+    const struct training training = { .source = (char *) "gone", .entry = (char *) "x.py", .is_uploaded = true };
+    struct source source;
+    struct fail fail = { 0 };
+    ok (source_find (&source, &training, &fail) == -1 && !source.count, "a folder that is gone");
+    is_text (fail.text, "gone: cannot read: No such file or directory", "for that reason");
+}
+
+/* Words as Python reads them, and the first and last characters of each length. */
+static void
+test_words (void)
+{
+    static const struct { const char *word, *json; } rows[] = {
+        { "\x7f", "\"\\u007f\"" }, { "\xc2\x80", "\"\\u0080\"" }, { "\xdf\xbf", "\"\\u07ff\"" },
+        { "\xe0\xa0\x80", "\"\\u0800\"" }, { "\xef\xbf\xbf", "\"\\uffff\"" },
+        { "\xf0\x90\x80\x80", "\"\\ud800\\udc00\"" }, { "\xf4\x8f\xbf\xbf", "\"\\udbff\\udfff\"" },
+        { "~ \x1f\t\n\r\b\f\\\"", "\"~ \\u001f\\t\\n\\r\\b\\f\\\\\\\"\"" },
+        { "7", "7" }, { "7.0", "7" }, { "-0.0", "0" }, { " 7\t", "7" }, { "1_000", "1000" }, { "1e3", "1000" },
+        { "0.5", "0.5" }, { "_1", "\"_1\"" }, { "1_", "\"1_\"" }, { "1__0", "\"1__0\"" }, { "1 2", "\"1 2\"" },
+        { "0x10", "\"0x10\"" }, { "0X10", "\"0X10\"" }, { "nan(1)", "\"nan(1)\"" }, { "", "\"\"" }, { " ", "\" \"" },
+        { "inf", "Infinity" }, { "-Infinity", "-Infinity" }, { "NaN", "NaN" }, { "True", "true" }, { "False", "false" },
+        { "true", "\"true\"" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct strbuf out = { 0 };
+        struct fail fail = { 0 };
+        ok (!python_json_of_word (&out, rows[i].word, &fail), "word %zu is read", i);
+        is_text (out.text, rows[i].json, "as Python does");
+        strbuf_release (&out);
+    }
+}
 
 static void
 test_encoding (void)
@@ -194,7 +332,20 @@ test_encoding (void)
     config_release (&config);
 }
 
-/* @return a table with so many rows */
+/* Its dependencies are not packed, either: they are in S3, too. */
+static void
+test_from_s3 (void)
+{
+    struct config config = { 0 };
+    struct fail fail = { 0 };
+    load (&config, FROM_S3);
+    char *made = make (&config, &fail);
+    ok (made && *made == '{', "no files of a job from S3");
+    free (made);
+    config_release (&config);
+}
+
+/* A table with so many rows. */
 static void
 write_table (const char *path, const char *value, int rows)
 {
@@ -323,6 +474,11 @@ main (void)
     json_set_alloc_funcs (malloc, free);
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
         test_memory (i);
+    each_allocation (follow, NULL, "streams of lines", NULL);
+    each_allocation (create_role, NULL, "a role", NULL);
+    test_from_s3 ();
+    test_gone ();
+    test_words ();
     test_encoding ();
     test_limits ();
     test_pack ();
