@@ -130,6 +130,14 @@ as_nobody () {
     fi
 }
 
+# Open MPI may run as root, and start more ranks than there are processors: up to version 4, and since 5.
+allow_mpirun () {
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+    export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
+        PRTE_MCA_rmaps_default_mapping_policy
+}
+
 # The thread sanitizer makes some programs twenty times as slow; what it looks for shows in fewer runs.
 is_thread_sanitized () {
     grep -q '^SAN_CFLAGS = .*thread' "$builddir/Makefile"

@@ -112,9 +112,9 @@ test_expect_success 'files elsewhere, and a file that is wrong' '
     (export AWS_SHARED_CREDENTIALS_FILE="~/other" && keys_are OTHER S "(none)" "AWS profile '\''default'\'' ($HOME/other)") &&
     (export AWS_CONFIG_FILE="$PWD/wrong" && refused "wrong:2: expected '\''[section]'\''")'
 test_expect_success 'files that may not be read are not there' '
-    mkdir -m 700 closed && printf "[default]\naws_access_key_id=X\naws_secret_access_key=Y\n" >closed/file && printf word >closed/other &&
-    chmod 600 closed/* && (export AWS_SHARED_CREDENTIALS_FILE="$PWD/closed/file" AWS_CONFIG_FILE="$PWD/closed/other" &&
-     { as_nobody "$call" keys >out 2>err || :; } && grep "no AWS credentials" err)'
+    mkdir closed && printf "[default]\naws_access_key_id=X\naws_secret_access_key=Y\n" >closed/file && printf word >closed/other &&
+    chmod 0 closed && (export AWS_SHARED_CREDENTIALS_FILE="$PWD/closed/file" AWS_CONFIG_FILE="$PWD/closed/other" &&
+     { as_nobody "$call" keys >out 2>err || :; } && chmod 700 closed && grep "no AWS credentials" err)'
 test_expect_success 'the region: option, variables, profile' '
     "$call" region >out && grep -x "eu-north-1 aws amazonaws.com" out &&
     "$call" -p work region >out && grep -x "eu-west-3 aws amazonaws.com" out &&

@@ -99,8 +99,7 @@ elif ! mpirun --version >version 2>/dev/null || ! grep -q 'Open MPI' version; th
     test_skip 'ranks started by mpirun' 'mpirun is not that of Open MPI'
 else
     test_expect_success 'ranks started by mpirun' '
-        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout $patience \
-            mpirun --oversubscribe -n 3 "$conformance" mixture tensors control >out && grep "shm, 3 ranks" out && nothing_left
+        allow_mpirun && timeout $patience mpirun -n 3 "$conformance" mixture tensors control >out && grep "shm, 3 ranks" out && nothing_left
     '
 fi
 test_done

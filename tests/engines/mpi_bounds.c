@@ -149,7 +149,7 @@ static void
 unshare_memory (void)
 {
     if (is_first ())
-        limit_files (10 << 20);
+        limit_files (20 << 20); /* more than MPI has of its own */
     join_job (0);
     must (!count_in ("/proc/self/fd", "memfd:accel-mpi"), "the memory is still open");
 }

@@ -39,8 +39,7 @@ test_expect_success 'two jobs side by side do not meet each other' '
 timeout -k 10 $limit mpirun --version >version 2>&1 || :
 if grep -q "Open MPI" version; then
     test_expect_success 'processes that Open MPI has started are refused' '
-        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 &&
-        export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe &&
+        allow_mpirun &&
         test_exit 1 env ACCEL_ENGINE=mpi timeout -k 10 $limit mpirun -n 2 "$conformance" control 2>error &&
         grep "MPI connects 1 process, but this job has 2: MPICH .* was not started by its own mpirun" error'
 fi

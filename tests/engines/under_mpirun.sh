@@ -29,14 +29,12 @@ fi
 umask 022
 mkdir engines && cp "$module" engines
 ACCEL_ENGINE_PATH=$scratch/engines
-# More ranks than processors, for root too.
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+allow_mpirun
 OMPI_MCA_btl_vader_single_copy_mechanism=none
 # What it takes on one machine anyway; to look at the others costs each rank a tenth of its start.
 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader
 HWLOC_COMPONENTS=-gl # or mpirun waits for whatever has the port of an X server
-export ACCEL_ENGINE_PATH OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
-    OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_pml OMPI_MCA_btl HWLOC_COMPONENTS
+export ACCEL_ENGINE_PATH OMPI_MCA_btl_vader_single_copy_mechanism OMPI_MCA_pml OMPI_MCA_btl HWLOC_COMPONENTS
 # An mpirun that hangs may ignore SIGTERM.
 limit=$((patience / 3))
 limited () {

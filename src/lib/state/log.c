@@ -88,7 +88,7 @@ log_write (const struct accel *acc, enum accel_log_level level, const char *form
 {
     AUTO_STRBUF struct strbuf line = { 0 };
     char *text = NULL;
-    if (vasprintf (&text, format, args) < 0)
+    if (!format || vasprintf (&text, format, args) < 0)
         return;
     strbuf_printf (&line, "%s: [RANK %d] %s\n", level_word (level), accel_process_index (acc), text);
     free (text);

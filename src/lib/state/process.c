@@ -51,7 +51,7 @@ accel_on_local_process (const struct accel *acc, int local_process_index, accel_
 void
 accel_print (const struct accel *acc, const char *format, ...)
 {
-    if (!accel_is_local_main_process (acc))
+    if (!accel_is_local_main_process (acc) || !format)
         return;
     AUTO_FREE char *text = NULL;
     va_list args;

@@ -54,7 +54,7 @@ accel_log_warning_once (const struct accel *acc, const char *format, ...)
     char *text = NULL;
     va_list args;
     va_start (args, format);
-    int length = vasprintf (&text, format, args);
+    int length = format ? vasprintf (&text, format, args) : -1;
     va_end (args);
     if (length < 0)
         return;
