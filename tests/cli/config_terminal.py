@@ -207,9 +207,10 @@ def help_and_hints():
         t.expect("Where jobs run.")
         t.expect("Key and option: compute_environment.")
         t.choose(ENVIRONMENT, ENTER)
-        t.choose(MACHINE, "1", "?")
+        t.choose(MACHINE, "3", "?")  # which is proposed nowhere
         t.expect("The kind of distributed training")
-        t.choose(MACHINE, ENTER)  # the cursor has stayed
+        t.choose(MACHINE, ENTER)
+        t.expect("\033[?25h  multi-HPU")  # the cursor has stayed
         t.answer(MACHINES, "?", ENTER)
         t.expect("A number from 1 to 100000. Key and option: num_machines.")
         t.answer(MACHINES, "\003")
@@ -217,9 +218,11 @@ def help_and_hints():
 
 
 def wrapped():
-    """Questions break between words."""
+    """Questions break between words, and the hint is one that fits."""
     with Terminal(columns=40) as t:
-        t.choose(ENVIRONMENT, ENTER)
+        t.choose(ENVIRONMENT)
+        t.expect("\033[2mArrows, Enter, <: back, ?: help\033[0m")
+        t.send(ENTER)
         t.choose(MACHINE, "1", ENTER)
         t.expect("How many machines will you use (more\r\n")
         t.expect("training)?")

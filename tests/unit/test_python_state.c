@@ -6,6 +6,7 @@
 #include "tests/tap.h"
 
 #include <accel/accel.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,6 +301,39 @@ test_automatic_naming (void)
     end (&world);
 }
 
+static enum accel_status
+read_nothing (void *user, size_t index, void *const *into, struct accel_error *error)
+{
+    (void) user, (void) index, (void) into, (void) error;
+    return ACCEL_OK;
+}
+
+/* The warning, on standard error, names what the folder has and libaccel cannot use. */
+static void
+test_left_out (void)
+{
+    static const struct accel_field field = { .name = "x", .dtype = ACCEL_INT64 };
+    const struct accel_dataset dataset = { .size = 4, .fields = &field, .field_count = 1, .read = read_nothing };
+    struct accel_loader *loader = NULL;
+    struct world world;
+    char text[1024] = "";
+    bool good = begin (&world, "fresh")
+                && !accel_loader_create (&loader, &dataset, &(struct accel_loader_options){ .batch_size = 2 }, &err)
+                && !accel_prepare (world.acc, &err, loader);
+    int kept = dup (2), file = open ("warning", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    bool moved = kept >= 0 && dup2 (file, 2) == 2;
+    good = good && !load (&world, "fresh");
+    good = dup2 (kept, 2) == 2 && moved && pread (file, text, sizeof text - 1, 0) > 0 && good;
+    close (kept);
+    close (file);
+    ok (good && strstr (text, "not restored: ") && strstr (text, "random numbers of Python")
+            && strstr (text, "samplers and positions of loaders, which begin with epoch 0"),
+        "a warning names what is not restored");
+    diag ("%s", text);
+    end (&world);
+    accel_loader_destroy (loader);
+}
+
 int
 main (void)
 {
@@ -316,5 +350,6 @@ main (void)
     test_damage ();
     test_scaler ();
     test_automatic_naming ();
+    test_left_out ();
     return done_testing ();
 }
