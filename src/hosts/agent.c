@@ -304,6 +304,7 @@ take_frame (struct agent *agent, struct wire_frame *frame)
         agent->parcel.columns = (int) wire_number (frame);
         agent_child_resize (&agent->child, &agent->parcel);
         break;
+    case WIRE_UNREAD: agent_child_lose_reader (&agent->child); break;
     case WIRE_IN: agent_child_feed (&agent->child, frame->at, frame->left); break;
     case WIRE_ACK: agent->child.unread -= wire_number (frame); break;
     case WIRE_BEAT: answer_beat (agent, frame); break;

@@ -181,6 +181,22 @@ open_input (struct agent_child *child, const struct parcel *parcel, int *end, st
     return 0;
 }
 
+static void
+close_stream (struct agent_stream *stream)
+{
+    if (stream->fd >= 0)
+        close (stream->fd);
+    stream->fd = -1;
+}
+
+/* The launcher finds that out when it writes, and closes what its ranks write to. */
+void
+agent_child_lose_reader (struct agent_child *child)
+{
+    child->lacks_reader = true;
+    close_stream (&child->streams[0]);
+}
+
 int
 agent_child_start (struct agent_child *child, const struct parcel *parcel, const struct hosts_part *given,
                    hosts_run_part *run, const sigset_t *mask, struct fail *fail)
@@ -207,6 +223,8 @@ agent_child_start (struct agent_child *child, const struct parcel *parcel, const
     if (ends[1] == ends[0])
         ends[1] = -1;
     close_ends (ends);
+    if (child->lacks_reader)
+        close_stream (&child->streams[0]);
     return result;
 }
 
@@ -315,14 +333,6 @@ whole_lines (const struct agent_stream *stream)
 {
     const char *end = memrchr (stream->text, '\n', stream->length);
     return end ? (size_t) (end + 1 - stream->text) : stream->has_begun ? stream->length : 0;
-}
-
-static void
-close_stream (struct agent_stream *stream)
-{
-    if (stream->fd >= 0)
-        close (stream->fd);
-    stream->fd = -1;
 }
 
 /* @return whether there was something */

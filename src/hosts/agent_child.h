@@ -43,6 +43,7 @@ struct agent_child {
     struct pipe_end said; /* frames of the launcher */
     struct strbuf end;    /* its WIRE_END, which follows the last output */
     int64_t unread; /* bytes that the head has not passed on yet */
+    bool lacks_reader; /* nobody reads its standard output */
 };
 
 void agent_child_init (struct agent_child *child);
@@ -62,6 +63,9 @@ void agent_child_resize (const struct agent_child *child, const struct parcel *p
 
 /** Standard input for it; @p length 0: its end. */
 void agent_child_feed (struct agent_child *child, const char *bytes, size_t length);
+
+/** Nobody reads standard output: ranks are to notice when they write, also those that are started again. */
+void agent_child_lose_reader (struct agent_child *child);
 
 /** What to wait for.  @param is_lost  nobody wants the output */
 void agent_child_poll (const struct agent_child *child, struct pollfd fds[AGENT_CHILD_FDS], bool is_lost);

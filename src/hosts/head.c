@@ -280,6 +280,19 @@ fill_fds (const struct head *head, struct pollfd *fds)
     }
 }
 
+/* As in `| head`: ranks notice, as they do on one host. */
+static void
+tell_of_reader (struct head *head)
+{
+    const struct output_sink *sink = head->sink_of[0];
+    if (!head->has_reader || !sink->broken || sink->error)
+        return;
+    head->has_reader = false;
+    for (int i = 0; i < head->count; i++)
+        if (head->links[i].has_job && head->links[i].pipe.out >= 0)
+            wire_put_frame (&head->links[i].pipe.to_write, WIRE_UNREAD, 0);
+}
+
 static void
 pass_on (struct head *head)
 {
@@ -296,6 +309,7 @@ pass_on (struct head *head)
     }
     for (int i = 0; i < LINK_STREAMS; i++)
         output_sink_drain (&head->sinks[i]);
+    tell_of_reader (head);
 }
 
 /* One turn: wait, and take what has happened. */
@@ -490,6 +504,7 @@ open_sinks (struct head *head, struct fail *fail)
         return -1;
     head->sink_of[0] = &head->sinks[head->parcel.is_one_file ? 1 : 0];
     head->sink_of[1] = &head->sinks[1];
+    head->has_reader = !head->sink_of[0]->broken; /* nobody waits for what a closed stream loses */
     return 0;
 }
 

@@ -32,6 +32,7 @@ struct head {
     enum head_phase phase;
     struct output_sink sinks[LINK_STREAMS];
     struct output_sink *sink_of[LINK_STREAMS];
+    bool has_reader; /* of standard output, as far as the agents know */
     struct input input;
     int signal_fd;
     struct lender lender;

@@ -57,6 +57,20 @@ test_expect_success 'a large output comes through whole' '
     launch --hosts host1,host2 sh -c "seq 200000" >out 2>err && test "$(wc -l <out)" -eq 400000 &&
     test "$(sort -n out | uniq | wc -l)" -eq 200000
 '
+# The first rank that writes ends, and the job with it.
+unread () {
+    { on host1 timeout $patience "$accelerate" launch --cpu "$@" 2>err; echo $? >status; } | head -n 1 >out
+}
+test_expect_success 'ranks notice that nobody reads their output, as on one host' '
+    unread --hosts host1,host2 sh -c "[ \$RANK = 0 ] && exec sleep 1000; exec yes" && [ "$(cat out)" = y ] &&
+    [ "$(cat status)" = 141 ] && grep "^accelerate: rank 1 .* on host2) was killed by signal 13 (SIGPIPE)$" err &&
+    unread --max_restarts 1 --hosts host2,host1 yes && [ "$(cat status)" = 141 ] && grep "restarting all ranks (1 of 1)" err &&
+    all_clean host1 host2
+'
+test_expect_success 'a closed stream of the head is not that of a reader that has gone' '
+    rm -f up.* && launch --quiet --hosts host1,host2 sh -c "echo word; sleep 1; echo word && echo >up.\$RANK" >&- &&
+    await up.0 up.1
+'
 cat >torn.py <<'EOF'
 import os, time
 rank = os.environ["RANK"]
