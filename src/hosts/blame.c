@@ -151,6 +151,13 @@ blame_find_first (const struct blame *all, size_t count)
     return first == count && has_failed ? find_earliest (all, may_be, count, true) : first;
 }
 
+bool
+blame_may_be_first (const struct blame *first, const struct blame *other)
+{
+    int64_t later = other->failed_ns - first->failed_ns;
+    return other->failed_ns && (other->was_killed || !first->was_killed) && later < NEARLY_NS && -later < NEARLY_NS;
+}
+
 const char *
 blame_without_prefix (const char *report)
 {

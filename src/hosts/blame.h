@@ -26,6 +26,10 @@ size_t blame_find_first (const struct blame *all, size_t count);
  * nothing if there is no doubt. */
 void blame_add_simultaneous (const struct blame *all, size_t count, size_t guilty, struct strbuf *out);
 
+/** Of two processes of MPI that have ended, whether @p other may have been first: it is not known that somebody has
+ * killed only @p first, and they have ended at nearly the same time. */
+bool blame_may_be_first (const struct blame *first, const struct blame *other);
+
 /** @return @p report without "accelerate: " */
 const char *blame_without_prefix (const char *report);
 

@@ -228,8 +228,8 @@ read_comm (int64_t pid, char *name, size_t size)
 static bool
 may_end (const char *name)
 {
-    static const char *const known[] = { "orted", "prted", "mpirun", "mpiexec", "orterun", "hydra_pmi_proxy",
-                                         "mpiexec.hydra" };
+    static const char *const known[] = { "orted", "prted", "mpirun", "mpiexec", "orterun", "prterun",
+                                         "hydra_pmi_proxy", "mpiexec.hydra" };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strncmp (name, known[i], 15)) /* as much as the kernel keeps */
             return true;

@@ -32,12 +32,15 @@ is_failure (const struct link *link)
                                          || (link->end == WIRE_END_DONE && link->status));
 }
 
-/* Open MPI ends a rank that has lost its daemon, unless SIGPIPE does first; a rank with MPICH notices at the next call
- * that needs the daemon, which may be the last, MPI_Finalize(), and prints such words. */
+/* Open MPI ends a rank that has lost its daemon, unless SIGPIPE does first; version 5 may let it abort, with a status
+ * that says nothing, and words that name the event instead of a call.  A rank with MPICH notices at the next call that
+ * needs the daemon, which may be the last, MPI_Finalize(), and prints such words. */
 static bool
 has_lost_mpi (const struct head *head, const struct link *link)
 {
-    static const char *const words[] = { "]: readline failed", "PMI_", "PMI2_", "PMIx_" };
+    static const char *const words[] = { "]: readline failed", "PMI_", "PMI2_", "PMIx_",
+                                         "*** An error occurred in Socket closed",
+                                         "*** An error occurred in PMIx Event Notification" };
     bool has_failed = link->state == LINK_ENDED && link->end == WIRE_END_FAILED;
     if (!has_failed || head->hosts->starter.mpi == STARTER_MPI_NONE)
         return false;
@@ -188,6 +191,18 @@ add_doing (const struct head *head, const struct link *guilty, struct strbuf *ou
     doing_release (&doing);
 }
 
+/* mpirun ends its other processes at once, and how a process has ended is not always known. */
+static void
+add_other_ends (const struct head *head, const struct link *guilty, struct strbuf *out)
+{
+    struct blame first = blame_of_mpi (head, guilty);
+    for (int i = 0; i < head->count && guilty == head->mpi && !is_due_to_mpirun (head, guilty); i++) {
+        struct blame other = blame_of_mpi (head, &head->links[i]);
+        if (&head->links[i] != guilty && blame_may_be_first (&first, &other))
+            strbuf_printf (out, REPORT_SIMULTANEOUS "%s\n", head->links[i].mpi_why);
+    }
+}
+
 void
 verdict_text (const struct head *head, const struct link *guilty, struct strbuf *out)
 {
@@ -199,6 +214,7 @@ verdict_text (const struct head *head, const struct link *guilty, struct strbuf 
         const char *report = first_report (head);
         describe_mpi (head, guilty, text, sizeof text);
         strbuf_printf (out, "accelerate: %s\n  the first of them: %.*s\n", text, (int) strcspn (report, "\n"), report);
+        add_other_ends (head, guilty, out);
     } else if (guilty) {
         add_report (guilty, out);
         blame_add_simultaneous (head->blames, HEAD_BLAMES (head->count), (size_t) (guilty - head->links), out);

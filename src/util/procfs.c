@@ -98,7 +98,8 @@ ask_proc (pid_t pid, int *wait_status)
 bool
 procfs_wait_status (pid_t pid, int pidfd, int *wait_status)
 {
-    return ask_pidfd (pidfd, wait_status) || ask_proc (pid, wait_status);
+    /* Once more: some process may have waited for it in between. */
+    return ask_pidfd (pidfd, wait_status) || ask_proc (pid, wait_status) || ask_pidfd (pidfd, wait_status);
 }
 
 uint32_t

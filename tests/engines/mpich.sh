@@ -72,7 +72,9 @@ if is_long; then
 finish_after_kill () {
     status=0
     wait "$head" || status=$?
-    [ $status = 0 ] || grep -E "^accelerate: hydra_pmi_proxy \(process $1 on host2\) .*, and ranks that use MPI ended with it" err
+    # How a process has ended is not always known, and mpiexec ends its other proxies at once: then both are named.
+    [ $status = 0 ] || { grep "^accelerate: hydra_pmi_proxy .*, and ranks that use MPI ended with it" err &&
+        grep -E "^(accelerate:|  at nearly the same time,) hydra_pmi_proxy \(process $1 on host2\) " err; }
 }
 has_epoch () {
     grep -q "^epoch" out 2>/dev/null || has_exited "$head"

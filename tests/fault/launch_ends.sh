@@ -39,19 +39,19 @@ start_and_stop () {
 }
 if command -v pgrep >/dev/null; then
     test_expect_success 'a supervisor that is stopped does not hold the launcher for ever' '
-        start_and_stop --host_timeout 1 && { wait $launcher; test $? = 1; } &&
+        start_and_stop --host_timeout 1 && gone $launcher && { wait $launcher; test $? = 1; } &&
         grep "^accelerate: the process that supervises the ranks was stopped for 1 s, as by SIGSTOP, and was killed$" err &&
         gone "$(cat asleep.0)" "$(cat asleep.1)" "$supervisor"'
     test_expect_success 'nor a signal that ends the job' '
-        start_and_stop --host_timeout 3600 && kill -TERM $launcher && { wait $launcher; test $? = 143; } &&
+        start_and_stop --host_timeout 3600 && kill -TERM $launcher && gone $launcher && { wait $launcher; test $? = 143; } &&
         gone "$(cat asleep.0)" "$(cat asleep.1)" "$supervisor"'
     test_expect_success 'if it is continued in time, nothing happens' '
         start_and_stop --host_timeout 3600 && kill -CONT "$supervisor" && kill -9 "$(cat asleep.1)" &&
-        { wait $launcher; test $? = 137; } && grep "rank 1 (process $(cat asleep.1) on" err'
+        gone $launcher && { wait $launcher; test $? = 137; } && grep "rank 1 (process $(cat asleep.1) on" err'
     test_expect_success 'however many signals come meanwhile' '
         start_and_stop --host_timeout 30 && n=0 &&
         while [ $((n += 1)) -le 150 ]; do kill -WINCH $launcher && sleep 0.01 || return 1; done &&
-        kill -CONT "$supervisor" && kill -9 "$(cat asleep.1)" && { wait $launcher; test $? = 137; } &&
+        kill -CONT "$supervisor" && kill -9 "$(cat asleep.1)" && gone $launcher && { wait $launcher; test $? = 137; } &&
         ! grep "was stopped for" err'
 else
     test_skip 'a supervisor that is stopped' 'needs pgrep'

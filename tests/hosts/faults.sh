@@ -77,10 +77,13 @@ test_expect_success 'a stopped agent: its host is blamed, and its ranks end all 
         sh -c "echo >up.\$RANK; exec sleep 3600" >out 2>err & } && head=$! && await up.0 up.1 && stop_agent host3 && finish 1 &&
     grep "^accelerate: host host3: lost: no sign of life for 4 s$" err && all_clean host1 host3
 '
-test_expect_success 'SIGTERM ends a job with a stopped supervisor' '
-    begin && on host2 pkill -STOP accel-job && on host1 pkill -TERM -f "[-]-hosts host1:2" && finish 143 &&
-    grep "^accelerate: ended by SIGTERM$" err && all_clean host1 host2 host3
-'
+for stopped in 'supervisor:-x accel-job' 'process between the agent and the supervisor:-n -f [-]-agent'; do
+    test_expect_success "SIGTERM ends a job with a stopped ${stopped%%:*}" '
+        begin --host_timeout 600 && on host2 pkill -STOP ${stopped#*:} && on host1 pkill -TERM -f "[-]-hosts host1:2" &&
+        finish 143 && grep "^accelerate: ended by SIGTERM$" err && ! grep "did not end in time" err &&
+        all_clean host1 host2 host3
+    '
+done
 if is_long; then
 test_expect_success 'a stopped process between the agent and the supervisor does not keep the end of the ranks from the head' '
     begin && on host2 pkill -STOP -n -f "[-]-agent" && on host2 kill -9 "$(cat up.2)" && finish 137 &&

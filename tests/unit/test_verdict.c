@@ -4,6 +4,7 @@
 
 #include "hosts/doing.h"
 #include "hosts/head_state.h"
+#include "launch/report.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
@@ -29,12 +30,16 @@ struct mpi_case {
     int guilty; /* -1: none */
     int status;
     const char *first_line;
+    const char *other; /* that has ended at nearly the same time; NULL: none */
 };
 
 #define RANK "rank 1 exited"
 #define DUE "process "
 #define ENDED ", and ranks that use MPI ended with it"
 #define READLINE "\n  its last line on stderr:\n    [cli_2]: readline failed"
+
+#define SOCKET "\n    [b:00000] *** An error occurred in Socket closed"
+#define EVENT "\n    [b:00000] *** An error occurred in PMIx Event Notification"
 
 static const struct mpi_case mpi_cases[] = {
     { "a daemon, on the host of the rank", STARTER_MPI_OPEN,
@@ -44,7 +49,22 @@ static const struct mpi_case mpi_cases[] = {
       DUE "1" ENDED },
     { "the earliest of two", STARTER_MPI_OPEN,
       { { 195, 500, RANK, 490, false, 137 }, { 195, 500, RANK, 489, true, 1 } }, false, 0, 1, 1,
-      DUE "1" ENDED },
+      DUE "1" ENDED, DUE "0" },
+    { "two that ended at nearly the same time", STARTER_MPI_HYDRA,
+      { { 15, 900, RANK READLINE, 490, true, 0 }, { 15, 900, RANK READLINE, 1489, true, 0 } }, false, 0, 0, 1,
+      DUE "0" ENDED, DUE "1" },
+    { "not at nearly the same time", STARTER_MPI_HYDRA,
+      { { 15, 900, RANK READLINE, 490, true, 0 }, { 15, 900, RANK READLINE, 1490, true, 0 } }, false, 0, 0, 1,
+      DUE "0" ENDED },
+    { "two that were killed", STARTER_MPI_OPEN,
+      { { 195, 500, RANK, 490, true, 137 }, { 195, 500, RANK, 480, true, 137 } }, false, 0, 1, 137,
+      DUE "1" ENDED, DUE "0" },
+    { "version 5 of Open MPI, in an abort", STARTER_MPI_OPEN,
+      { { 14, 500, RANK SOCKET, 0, false, 0 }, { 0, 0, NULL, 510, true, 0 } }, false, 0, 1, 1, DUE "1" ENDED },
+    { "and of the daemon itself", STARTER_MPI_OPEN,
+      { { 14, 500, RANK EVENT, 0, false, 0 }, { 0, 0, NULL, 510, true, 0 } }, false, 0, 1, 1, DUE "1" ENDED },
+    { "an abort for another reason", STARTER_MPI_OPEN,
+      { { 14, 500, RANK, 0, false, 0 }, { 0, 0, NULL, 510, true, 0 } }, false, 0, 0, 14, RANK },
     { "a daemon that was killed, whatever clocks say", STARTER_MPI_OPEN,
       { { 195, 500, RANK, 490, true, 137 }, { 195, 500, RANK, 480, false, 137 } }, false, 0, 0, 137,
       DUE "0" ENDED },
@@ -56,7 +76,7 @@ static const struct mpi_case mpi_cases[] = {
       "mpirun on a was killed by signal 15 (SIGTERM), and ranks that use MPI ended with it" },
     { "an MPI_Abort(): the rank that exits in another way", STARTER_MPI_OPEN,
       { { 195, 500, RANK, 490, true, 137 }, { 7, 900, "rank 2 exited", 0, false, 0 } }, true, 0, 1, 7,
-      "rank 2 exited" },
+      "rank 2 exited", RANK },
     { "a rank of which SIGPIPE says so", STARTER_MPI_OPEN,
       { { 195, 500, RANK, 490, false, 137 }, { 141, 490, "rank 2 killed", 0, false, 0 } }, false, 0, 0, 137,
       DUE "0" ENDED },
@@ -101,8 +121,11 @@ check_mpi_case (const struct mpi_case *one)
     verdict_text (&head, guilty, &text);
     const char *line = text.text ? blame_without_prefix (text.text) : "";
     size_t length = strcspn (line, "\n");
+    const char *also = strstr (line, REPORT_SIMULTANEOUS), *other = one->other ? one->other : "";
+    also = also ? also + sizeof REPORT_SIMULTANEOUS - 1 : "";
     ok ((guilty ? guilty - links : -1) == one->guilty && verdict_status (&head, guilty) == one->status
-            && length == strlen (one->first_line) && !strncmp (line, one->first_line, length),
+            && length == strlen (one->first_line) && !strncmp (line, one->first_line, length)
+            && strcspn (also, "\n") == strlen (other) && !strncmp (also, other, strlen (other)),
         "%s (%d, %d, %s)", one->what, (int) (guilty ? guilty - links : -1), verdict_status (&head, guilty), line);
 }
 
