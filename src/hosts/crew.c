@@ -60,6 +60,7 @@ note_own_failure (struct crew *crew, const struct job *job)
         report_json (job, &json, NULL);
     }
     crew_set_failure (own, job->end == JOB_FAILED ? job->failed_ns : clock_ns (), end, status, text.text, json.text);
+    crew->hook.is_final = true;
 }
 
 /* Whether it is known how our ranks were when they were told to end. */

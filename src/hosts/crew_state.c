@@ -153,7 +153,7 @@ crew_reset (struct crew *crew)
     for (struct crew_peer *peer = crew->peers; peer; peer = peer->next)
         peer->has_acknowledged = false;
     crew->judge_ms = crew->over_ms = crew->verdict_ms = 0;
-    crew->hook.must_end = crew->is_asked = false;
+    crew->hook.must_end = crew->hook.is_final = crew->is_asked = false;
     crew->restarts++;
     crew->again = true;
 }

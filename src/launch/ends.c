@@ -159,6 +159,13 @@ is_told_by_head (const struct job *job)
     return job->end == JOB_TOLD && job->observer && job->observer->failed;
 }
 
+/* Whether other machines know which rank was the first to fail here: all say the same, also if they are wrong. */
+static bool
+is_final (const struct job *job)
+{
+    return job->observer && job->observer->crew && job->observer->crew->is_final;
+}
+
 /* Whether rank @index, which has ended, is to blame for what was taken for the first failure. */
 static bool
 is_cause (const struct supervisor *supervisor, int index)
@@ -167,7 +174,7 @@ is_cause (const struct supervisor *supervisor, int index)
     const struct job_rank *rank = &job->ranks[index];
     bool has_cause = job->end == JOB_FAILED && !status_may_follow (job->ranks[job->first_failed].wait_status);
     bool may_be = !status_may_follow (rank->wait_status) || is_named (job, index) || is_told_by_head (job);
-    return rank->was_ending && !has_cause && may_be
+    return rank->was_ending && !has_cause && may_be && !is_final (job)
            && !is_of_same_signal (supervisor, rank->wait_status);
 }
 

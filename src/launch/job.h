@@ -49,6 +49,7 @@ struct job_crew {
      * @return when to call it again, even if nothing happens; INT64_MAX: never */
     int64_t (*serve) (struct job_crew *crew, struct job *job, bool own_is_over, bool is_hasty);
     bool must_end; /* the ranks here have to end, because of another machine */
+    bool is_final; /* other machines know which rank was the first to fail here: it stays that one */
     bool is_over;  /* nothing more is to be waited for */
 };
 

@@ -137,6 +137,13 @@ if may_hold 2>/dev/null; then
             grep "^accelerate: rank 0 (process $(cat up.0) on host1) was killed by signal 9 (SIGKILL)" err.$k || exit 1
         done
     '
+    # How long the first rank is waited for has a limit.
+    seldom 'one whose end is seen after the verdict: all launchers say the same' '
+        begin 2 && on host1 "$builddir/tests/hosts/hold" "$(cat up.0)" 6000 && finish_all 4 4 &&
+        for k in 0 1; do
+            sed -n "s/^accelerate: \(rank [1-3] .* exited with status 4\)$/\1/p" err.$k >first.$k && test -s first.$k || exit 1
+        done && diff first.0 first.1
+    '
 else
     test_skip 'an end that is seen late' 'not permitted to trace processes'
 fi

@@ -6,6 +6,8 @@
  * that is not permitted. */
 #include <config.h>
 
+#include "util/clock.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +45,7 @@ main (int argc, char **argv)
         perror ("kill");
         return 1;
     }
-    for (int left = atoi (argv[2]); left > 0; left--) {
+    for (int64_t until = clock_ms () + atoi (argv[2]); clock_ms () < until;) {
         siginfo_t info = { 0 };
         if (!waitid (P_PID, (id_t) pid, &info, WSTOPPED | WNOHANG | __WALL) && info.si_pid)
             ptrace (PTRACE_CONT, pid, NULL, (void *) (long) (info.si_status & 0x7f));
