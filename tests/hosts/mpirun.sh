@@ -143,9 +143,10 @@ chmod +x train
 has_epoch () {
     grep -q "^epoch" out 2>/dev/null || has_exited "$head"
 }
+# begin_training [HOSTS]
 begin_training () {
     rm -f up.* out err
-    on host1 "$accelerate" launch --cpu --mpi yes --hosts host1:1,host2:2 ./train >out 2>err &
+    on host1 "$accelerate" launch --cpu --mpi yes --hosts "${1:-host1:1,host2:2}" ./train >out 2>err &
     head=$!
     wait_for has_epoch
 }
@@ -155,6 +156,12 @@ test_expect_success 'after SIGTERM, the report says what the ranks of all hosts 
     grep -x "accelerate: ended by SIGTERM" err && test "$(grep -c -x "  the ranks at that moment:" err)" -eq 1 &&
     grep "^    rank 2: stopped by a signal [ai][fn]" err && grep -E "^    rank 0(, 1|-1)?: (computing|in) " err &&
     grep -E "^    rank (0-|0, )?1: (computing|in) " err && all_clean host1 host2
+'
+is_long && test_expect_success 'a rank of another host for which ranks waited in vain is named, and that it was stopped' '
+    ACCEL_TIMEOUT_MS=20000 && export ACCEL_TIMEOUT_MS && begin_training host1:2,host2:1 && on host2 kill -STOP "$(cat up.2)" &&
+    finish 1 && grep "^accelerate: rank [01] (process [0-9]* on host1) exited with status 1$" err &&
+    grep -x "  the ranks of other hosts, when these were told to end:" err && grep "^    rank 2: stopped by a signal in " err &&
+    test "$(grep -c "^accelerate: rank" err)" -eq 1 && all_clean host1 host2
 '
 # first_of HOST WORD: the first stand-in there, or the daemon that has started it
 first_of () {
