@@ -341,9 +341,32 @@ outliers (struct accel *acc)
         right (step_of (&world, NAN, 2), "a loss that is NaN");
         right (!step_of (&world, -1e6, 2), "a loss that falls");
         counts (&world, 1, 1, 2);
+        rank_must (accel_outlier_loss (acc, NAN, NULL, &err), &err);
+        rank_must (accel_load_state (acc, path, &err), &err);
+        right (!step_of (&world, 2, 2), "the step after going back to a checkpoint");
         rank_must (accel_outlier_watch (acc, &options, &err), &err);
         rank_must (accel_load_state (acc, path, &err), &err);
     }
+    end_world (&world);
+}
+
+/* An optimizer that is not prepared steps, whatever its model's gradients are like. */
+static void
+not_prepared (struct accel *acc)
+{
+    struct world world;
+    struct accel_optimizer *other;
+    make_world (&world, acc);
+    rank_must (accel_sgd_create (&other, world.model, &(struct accel_sgd){ .lr = 1 }, &err), &err);
+    rank_must (accel_outlier_watch (acc, &(struct accel_outlier_options){ .skip_steps = true }, &err), &err);
+    rank_must (accel_outlier_loss (acc, NAN, NULL, &err), &err);
+    *(float *) world.grad[0].data = 1;
+    rank_must (accel_optimizer_step (other, &err), &err);
+    right (world.b[0] == -1 && !accel_optimizer_step_was_skipped (other), "skipped");
+    rank_must (accel_optimizer_step (world.optimizer, &err), &err);
+    right (accel_optimizer_step_was_skipped (world.optimizer), "the one that is prepared is not skipped");
+    counts (&world, 1, 0, 1);
+    accel_optimizer_destroy (other);
     end_world (&world);
 }
 
@@ -383,6 +406,7 @@ main (void)
     as_ranks (1, "without the flag, the message names it", load_single);
     as_ranks (2, "error_if_nonfinite names step, parameter, element and rank", clip);
     as_ranks (2, "losses and norms that jump are counted and skipped on all ranks, also after a load", outliers);
+    as_ranks (1, "optimizers that are not prepared skip nothing", not_prepared);
     as_ranks (2, "without skip_steps they are counted", only_counted);
     return done_testing ();
 }

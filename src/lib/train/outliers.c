@@ -9,6 +9,7 @@
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
 #include "lib/comm/comm_private.h"
+#include "lib/kernels/floats.h"
 #include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
@@ -34,6 +35,7 @@ struct detector {
 
 struct outliers {
     struct part part;
+    const struct accel *acc;
     struct accel_outlier_options options; /* no field is 0 that has another default; window 0: nothing is watched */
     struct detector of[WATCHED];
     uint64_t skipped;
@@ -103,8 +105,8 @@ note (struct accel *acc, enum accel_outlier kind, double value, const char *when
                    "step %llu: %s is %g, %.1f standard deviations above %g, the mean of the last %llu%s", step,
                    names[kind], value, detector->zscore, mean, (unsigned long long) its->options.window, then);
     else
-        accel_log (acc, ACCEL_LOG_WARNING, "step %llu: %s is %g%s%s%s", step, names[kind], value, *whence ? ": " : "",
-                   whence, then);
+        accel_log (acc, ACCEL_LOG_WARNING, "step %llu: %s is %s%s%s%s", step, names[kind],
+                   nonfinite_name ((float) value), *whence ? ": " : "", whence, then);
 }
 
 bool
@@ -129,7 +131,7 @@ outliers_note_norm (struct accel_model *const *models, size_t count, double norm
 bool
 outliers_skip (struct accel_optimizer *optimizer)
 {
-    const struct accel *acc = optimizer->model->object.owner;
+    const struct accel *acc = optimizer->object.owner; /* NULL: it is not prepared */
     struct outliers *its = acc ? outliers_of (acc) : NULL;
     if (!its || optimizer->jumps_seen == its->jumps)
         return false;
@@ -145,6 +147,14 @@ outliers_prepare (struct accel_optimizer *optimizer, const struct accel *acc)
 }
 
 /* ---- the calls ---- */
+
+static enum accel_status
+open_outliers (struct part *part, const struct accel *acc, const struct accel_options *options, struct accel_error *err)
+{
+    (void) options, (void) err;
+    ((struct outliers *) (void *) part)->acc = acc;
+    return ACCEL_OK;
+}
 
 static enum accel_status
 check_options (struct accel_outlier_options *options, struct accel_error *err)
@@ -228,7 +238,7 @@ share_loss (struct accel *acc, const struct comm_site *site, double loss, double
     for (size_t i = 0; i < ranks; i++) {
         sum += losses[i];
         if (!*whence && !isfinite (losses[i]))
-            snprintf (whence, size, "it is %g on rank %zu", losses[i], i);
+            snprintf (whence, size, "it is %s on rank %zu", nonfinite_name ((float) losses[i]), i);
     }
     *mean = sum / (double) ranks;
     return ACCEL_OK;
@@ -312,12 +322,22 @@ load_detector (struct detector *detector, size_t window, const char *name, const
     return ACCEL_OK;
 }
 
+/* Going back to a checkpoint undoes the outlier for which a step was to be skipped. */
+static void
+forget_jumps (const struct outliers *its)
+{
+    for (const struct accel_model *model = model_first (its->acc); model; model = model_next (model))
+        for (struct accel_optimizer *of = model->optimizers; of; of = of->beside)
+            of->jumps_seen = its->jumps;
+}
+
 /* A job that watches nothing ignores what was saved, and one that has begun to watch begins with an empty window. */
 static enum accel_status
 load_outliers (struct part *part, const struct accel_state_dict *state, struct accel_error *err)
 {
     struct outliers *its = (struct outliers *) (void *) part;
     enum accel_status status = ACCEL_OK;
+    forget_jumps (its);
     if (!its->options.window || !state)
         return ACCEL_OK;
     for (int i = 0; !status && i < WATCHED; i++)
@@ -326,5 +346,5 @@ load_outliers (struct part *part, const struct accel_state_dict *state, struct a
 }
 
 const struct part_kind part_outliers
-    = { .size_bytes = sizeof (struct outliers), .release = release_outliers, .close = close_outliers,
-        .save = save_outliers, .load = load_outliers, .file = "outliers" };
+    = { .size_bytes = sizeof (struct outliers), .open = open_outliers, .release = release_outliers,
+        .close = close_outliers, .save = save_outliers, .load = load_outliers, .file = "outliers" };
