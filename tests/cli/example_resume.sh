@@ -123,7 +123,7 @@ while IFS='|' read -r arguments message; do
     test_expect_success "$arguments: $message" '
         eval "test_exit 1 \"\$resume\" $arguments" >out 2>error && grep -F -- "$message" error'
 done <<'E2'
---project_dir bad --log log|no complete checkpoint in bad/checkpoints
+--project_dir bad --log log|no usable checkpoint in bad/checkpoints
 --project_dir state --log empty.log --samples 496|empty.log is shorter than the checkpoint records
 --project_dir state --log log --samples 496 --seed 9|their orders differ
 --project_dir state --log log --batch_size 3|the nearest possible values are 15 and 18

@@ -72,7 +72,7 @@ find_newest (struct load *load, const char *folder, struct accel_error *err)
     for (size_t i = 0; i < passed.count; i++)
         accel_log (load->acc, ACCEL_LOG_WARNING, "accel_load_state passes over a checkpoint: %s", passed.items[i]);
     if (!path && passed.count)
-        return accel_fail (err, ACCEL_ERR_FORMAT, "no complete checkpoint in %s: %s", folder, passed.items[0]);
+        return accel_fail (err, ACCEL_ERR_FORMAT, "no usable checkpoint in %s: %s", folder, passed.items[0]);
     if (!path) /* programs ask for this status, to start from the beginning */
         return accel_fail (err, ACCEL_ERR_NOT_FOUND, "no checkpoint in %s", folder);
     load->found.verified = true;
