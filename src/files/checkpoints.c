@@ -88,8 +88,8 @@ has_file (const char *folder, const char *name)
 bool
 checkpoint_is_python (const char *path)
 {
-    static const char *const names[] = { CHECKPOINT_PYTHON, "optimizer.bin", "scheduler.bin", "model.safetensors",
-                                         "pytorch_model.bin" };
+    /* libaccel's own folders have a model.safetensors, too, and may have lost their manifest */
+    static const char *const names[] = { CHECKPOINT_PYTHON, "optimizer.bin", "scheduler.bin", "pytorch_model.bin" };
     if (has_file (path, MANIFEST_NAME))
         return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

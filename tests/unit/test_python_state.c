@@ -298,6 +298,9 @@ test_automatic_naming (void)
     ok (!access ("project/checkpoints/checkpoint_9/optimizer.bin", F_OK), "total_limit leaves Accelerate's folders");
     ok (good && !accel_load_state (world.acc, NULL, &err) && is_latest (&world, "/checkpoints/checkpoint_11"),
         "a newer one of libaccel comes before them: %s", err.text);
+    unlink ("project/checkpoints/checkpoint_11/manifest.json");
+    ok (good && !accel_load_state (world.acc, NULL, &err) && is_latest (&world, "/checkpoints/checkpoint_10"),
+        "but not without its manifest: %s", err.text);
     end (&world);
 }
 
