@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Norms at the edges of float32 against torch's: one element or many, one tensor or two, numbers whose powers overflow
- * or underflow, infinity and NaN. */
+ * or underflow, infinity and NaN.  Limits that 16 bits do not hold. */
 #include <config.h>
 
 #include "tests/golden/golden.h"
@@ -60,6 +60,26 @@ test_case (struct golden *golden)
     accel_model_destroy (model);
 }
 
+/* A limit of 0.1 is rounded to the type of the gradients, as by torch: bfloat16 may exceed it, float16 does not. */
+static void
+test_narrow_limit (enum accel_dtype dtype, uint16_t one, uint16_t limit)
+{
+    const uint16_t sign = 0x8000;
+    uint16_t weights[3] = { 0 }, grads[] = { one, (uint16_t) (one | sign), 0 };
+    int64_t size = 3;
+    DLTensor value = { .data = weights, .device = { kDLCPU, 0 }, .ndim = 1, .shape = &size,
+                       .dtype = accel_dtype_to_dl (dtype) };
+    DLTensor grad = value;
+    grad.data = grads;
+    struct accel_model *model;
+    struct accel_error err = { 0 };
+    bool good = !accel_model_create (&model, &(struct accel_parameter){ "w", &value, &grad }, 1, &err)
+                && !accel_clip_grad_value (model, 0.1, &err);
+    ok (good && grads[0] == limit && grads[1] == (limit | sign) && !grads[2], "0.1 in %s: %x, wanted %x",
+        accel_dtype_name (dtype), grads[0], limit);
+    accel_model_destroy (model);
+}
+
 int
 main (void)
 {
@@ -67,5 +87,7 @@ main (void)
     golden_find (&golden, "clip_edges.txt");
     while (golden_next (&golden))
         test_case (&golden);
+    test_narrow_limit (ACCEL_BFLOAT16, 0x3f80, 0x3dcd);
+    test_narrow_limit (ACCEL_FLOAT16, 0x3c00, 0x2e66);
     return done_testing ();
 }
