@@ -253,6 +253,9 @@ apply_key (struct config *config, const struct place *place, const struct option
         return 0;
     if (row && !strcmp (node->key, "fp16"))
         return config_set (config, row, "fp16", (struct origin){ ORIGIN_FILE, node->line }, fail);
+    if (row && node->text && file_is_old_backend (row, node->text))
+        return fail_set (fail, FAIL_GENERAL, "%s: PyTorch no longer has '%s': choose another backend, or turn it off "
+                         "with accelerate config update", node->key, node->text);
     if (row && !says_nothing (row, node))
         return apply_value (config, row, node, fail) ? fail_prefix (fail, "%s", node->key) : 0;
     if (!row && !place->section && !strcmp (node->key, "fp16") && node->kind != NODE_NULL

@@ -18,6 +18,17 @@ file_choice (const struct option *row, const struct node *node)
     return node->text;
 }
 
+/* Their successors are not the same. */
+bool
+file_is_old_backend (const struct option *row, const char *word)
+{
+    static const char *const words[] = { "ipex", "nvfuser", "aot_nvfuser", "aot_cudagraphs" };
+    for (size_t i = 0; !strcmp (row->key, "dynamo_backend") && i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp (words[i], word))
+            return true;
+    return false;
+}
+
 /* What Accelerate's questionnaires have called some keys: of fp8_config, under names that nothing reads; of
  * fsdp_config, in the releases from 0.11 to 0.25. */
 static const struct {

@@ -11,6 +11,9 @@
 /** The row's own word for a value. */
 const char *file_choice (const struct option *row, const struct node *node);
 
+/** Whether @p word is a backend of torch.compile that older releases of PyTorch had. */
+bool file_is_old_backend (const struct option *row, const char *word);
+
 /** The present name of a key under which older questionnaires wrote it, or NULL. */
 const char *file_new_name (const char *section, const char *key);
 

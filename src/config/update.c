@@ -136,17 +136,6 @@ set_choice (const struct option *row, struct node *node)
     return strcmp (word, node->text) ? node_set (node, NODE_TEXT, word) : 0;
 }
 
-/* Backends of torch.compile that older releases of PyTorch had; their successors are not the same. */
-static bool
-is_old_backend (const struct option *row, const char *word)
-{
-    static const char *const words[] = { "ipex", "nvfuser", "aot_nvfuser", "aot_cudagraphs" };
-    for (size_t i = 0; !strcmp (row->key, "dynamo_backend") && i < sizeof words / sizeof *words; i++)
-        if (!strcasecmp (words[i], word))
-            return true;
-    return false;
-}
-
 /* Words where Accelerate expects numbers and truth values: it would take 'false' for true, and count with '2'. */
 static int
 settle_value (const struct option *row, struct node *node)
@@ -156,7 +145,7 @@ settle_value (const struct option *row, struct node *node)
     char digits[24];
     if (!node->text || !strcmp (row->key, "downcast_bf16")) /* Accelerate's own questionnaire writes 'no' there */
         return 0;
-    if (is_old_backend (row, node->text))
+    if (file_is_old_backend (row, node->text))
         return node_set (node, NODE_TEXT, "NO");
     if (row->choices && (node->kind == NODE_BOOL || (node->kind == NODE_TEXT && !row->section)))
         return set_choice (row, node);
