@@ -8,7 +8,7 @@
  * To build it by hand: cc resume.c -o resume $(pkg-config --cflags --libs libaccel)
  *
  * A step has total_batch_size samples, in as many passes as the number of processes needs: for 16, 2 processes with 4
- * samples each make 2 passes, and 1 process makes 4.  So the steps are the same, whoever continues them.
+ * samples each make 2 passes, and 1 process makes 4.  So the steps stay the same on any number of processes.
  *
  * Each sample that was used is a line in the log: its epoch, the sample, a random number, its loss.  Every few steps
  * the state is saved: the library saves the model, and where the loader and the random numbers are; this program adds

@@ -160,7 +160,7 @@ accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uin
  * continues that of rank 0 if all ranks had the same; otherwise its generator is left as it is.
  *
  * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
- * @retval ACCEL_ERR_NOT_FOUND  the project has no checkpoint yet: begin
+ * @retval ACCEL_ERR_NOT_FOUND  the project has no checkpoint yet: start from the beginning
  * @retval ACCEL_ERR_INVALID  no checkpoint at @p input_dir; an object was prepared that it lacks, or another number of
  *                            objects is registered; another job is saving to the project (see `read_only`)
  * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object, such as an optimizer that was created

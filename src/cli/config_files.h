@@ -17,7 +17,7 @@ int config_files_load (struct config *config, const char *path, struct fail *fai
 /** Print the value of the key that config->arguments names.  @return 0; 1: it has none; -1 with @p fail */
 int config_files_get (struct config *config, const char *path, struct fail *fail);
 
-/** Change the file: config->arguments are keys and values by turns.  Nothing is written if launch would refuse it. */
+/** Change the file; config->arguments alternate between keys and values.  Writes nothing if launch would refuse it. */
 int config_files_set (struct config *config, const char *path, struct fail *fail);
 
 /** Print what is wrong with each of the files, a line each.  @return 0: nothing, 1: something, -1 with @p fail */

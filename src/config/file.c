@@ -264,8 +264,8 @@ apply_key (struct config *config, const struct place *place, const struct option
     return row || is_ignored (place) ? 0 : refuse_unknown (place, fail);
 }
 
-/* Words of dynamo_backend that PyTorch no longer has are in old files, also where they have no effect: then Accelerate
- * does not read them.  @return whether the failure is kept for later */
+/* Old files have words of dynamo_backend that PyTorch no longer knows.  Accelerate reads them only if they take effect.
+ * @return whether the failure is kept for later */
 static bool
 defer (struct config *config, const struct option *row, struct fail *fail)
 {

@@ -91,7 +91,7 @@ config_load_environment (struct config *config)
     }
 }
 
-/* After an error in the flags: where to report it, and whether to, may be said by a flag behind it. */
+/* Flags after the invalid one may still say where, and whether, to report the error. */
 static void
 load_report_flags (struct config *config, int argc, char **argv)
 {

@@ -279,7 +279,7 @@ agent_child_deadline (const struct agent_child *child)
     return until;
 }
 
-/* A reader that has gone needs no more, and the head need not know. */
+/* If the reader has gone, the rest is dropped, and the head need not know. */
 static void
 feed (struct agent_child *child, struct strbuf *out)
 {

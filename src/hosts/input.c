@@ -21,7 +21,7 @@ input_init (struct input *input, bool is_wanted)
     *input = (struct input){ .fd = is_wanted && !is_null && !io_is_closed (0) ? 0 : -1, .is_terminal = isatty (0) };
 }
 
-/* A job in the background leaves the terminal to others, until it is asked to read what it does not need. */
+/* A job in the background does not read the terminal, which belongs to the one in the foreground. */
 static bool
 is_ours (const struct input *input)
 {

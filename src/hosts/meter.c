@@ -84,7 +84,7 @@ receive_all (int fd, void *bytes, size_t length, int64_t until)
     return true;
 }
 
-/* @p count bytes of no meaning.  @param[out] done  how many of them, in whole parts  @return whether all */
+/* Send or receive @p count arbitrary bytes.  @param[out] done  how many of them, in whole parts  @return whether all */
 static bool
 pour (int fd, char *block, int64_t count, bool out, int64_t until, int64_t *done)
 {
@@ -218,7 +218,7 @@ request (int fd, char what, int64_t count, int64_t until)
     return send_all (fd, bytes, sizeof bytes, until);
 }
 
-/* The shortest round trip; of fewer, where they take long.  On a busy host, others are those of waiting processes.
+/* The shortest of many round trips, or of fewer if they take long: on a busy host, others include waiting processes.
  * @return 0 if there was none */
 static int64_t
 measure_trip (int fd, int64_t until)
