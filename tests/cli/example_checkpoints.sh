@@ -145,6 +145,11 @@ test_expect_success 'damaged checkpoints are passed over, with the reason' '
     grep "passed over a checkpoint: .*checkpoint_1/model.safetensors: damaged: the checksum of tensor" err &&
     "$digits" --epochs 3 --output_dir bad --resume_from_checkpoint latest >out 2>err &&
     grep "^resuming from .*/checkpoint_0\$" out && grep "passes over a checkpoint: .*checkpoint_1" err'
+test_expect_success 'and checkpoints without their manifest, which are not taken for folders of Accelerate' '
+    mkdir -p lost/checkpoints && cp -r bad/checkpoints/checkpoint_0 lost/checkpoints &&
+    cp -r bad/checkpoints/checkpoint_0 lost/checkpoints/checkpoint_1 && rm lost/checkpoints/checkpoint_1/manifest.json &&
+    "$accelerate" launch --cpu --num_processes 1 --resume lost sh -c "echo from \$ACCEL_RESUME_FROM" >out 2>err &&
+    grep "^from .*/lost/checkpoints/checkpoint_0\$" out && grep "passed over a checkpoint: .*checkpoint_1: has no manifest.json" err'
 test_expect_success 'so are states that are not finite, unless they are named' '
     "$digits" --epochs 1 --output_dir good --checkpointing_steps epoch >/dev/null &&
     "$digits" --epochs 2 --output_dir apart --checkpointing_steps epoch --lr 999999 --warmup 0 --lr_scheduler constant \

@@ -248,6 +248,25 @@ test_damage (void)
     end (&world);
 }
 
+/* A checkpoint of libaccel whose manifest is lost is incomplete, and not taken for one of Python. */
+static void
+test_own (void)
+{
+    struct accel *acc = NULL;
+    struct accel_model *model = NULL;
+    float value = 1;
+    int64_t one = 1;
+    DLTensor data = { .data = &value, .device = { kDLCPU, 0 }, .ndim = 1, .shape = &one,
+                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    bool good = !accel_open (&acc, NULL, &err)
+                && !accel_model_create (&model, &(struct accel_parameter){ "w", &data, NULL }, 1, &err)
+                && !accel_prepare (acc, &err, model) && !accel_save_state (acc, "own", &err)
+                && !unlink ("own/manifest.json");
+    ok (good && accel_load_state (acc, "own", &err) && strstr (err.text, "manifest.json"), "no manifest: %s", err.text);
+    accel_model_destroy (model);
+    accel_close (acc);
+}
+
 static void
 test_scaler (void)
 {
@@ -351,6 +370,7 @@ main (void)
     test_case ("fresh", 0);
     test_refusals ();
     test_damage ();
+    test_own ();
     test_scaler ();
     test_automatic_naming ();
     test_left_out ();
