@@ -171,7 +171,7 @@ own_keys () { printf 'aws_access_key_id = %s\naws_secret_access_key = S%s\n' "$1
     with_role alone r "$(own_keys ALONE)"
     with_role orphan r 'source_profile = nobody'
     with_role mfa r 'source_profile = work' 'mfa_serial = arn:aws:iam::123456789012:mfa/me'
-    with_role web w "web_identity_token_file = $PWD/token"
+    with_role web w "web_identity_token_file = $PWD/token" 'role_session_name = mine'
 } >>"$HOME/.aws/config"
 printf 'identity-token\n' >token
 AWS_ENDPOINT_URL_STS=$url/sts
@@ -213,9 +213,10 @@ test_expect_success 'what STS says, and what it should not say' '
     refused "'\''Expiration'\'' is not a valid time" -p role'
 test_expect_success 'a role for a token, of variables or of a profile, unsigned' '
     rules "/sts/ file=web" && keys_are WEB SWEB TWEB "the role arn:aws:iam::123456789012:role/w" -p web &&
-    grep "WebIdentityToken=identity-token$" requests/1 && ! grep -i "^authorization" requests/1 &&
+    grep "RoleSessionName=mine&WebIdentityToken=identity-token$" requests/1 && ! grep -i "^authorization" requests/1 &&
     (export AWS_WEB_IDENTITY_TOKEN_FILE="$PWD/token" AWS_ROLE_ARN=arn:x AWS_ROLE_SESSION_NAME=s &&
-     keys_are WEB SWEB TWEB "the role arn:x" && grep "RoleSessionName=s&" requests/2) &&
+     keys_are WEB SWEB TWEB "the role arn:x" && grep "RoleSessionName=s&" requests/2 &&
+     unset AWS_ROLE_SESSION_NAME && keys_are WEB SWEB TWEB "the role arn:x" && grep "RoleSessionName=accelerate-[0-9]*&" requests/3) &&
     (export AWS_WEB_IDENTITY_TOKEN_FILE="$PWD/token" && refused "set AWS_ROLE_ARN") &&
     (export AWS_WEB_IDENTITY_TOKEN_FILE=/nowhere/token AWS_ROLE_ARN=arn:x && refused "/nowhere/token")'
 

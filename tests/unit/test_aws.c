@@ -517,7 +517,9 @@ static const char config_text[] =
     "[profile loop]\nrole_arn = arn:x\nsource_profile = loop2\n"
     "[profile loop2]\nrole_arn = arn:x\nsource_profile = loop\n"
     "[profile byenv]\nrole_arn = arn:x\ncredential_source = Environment\n"
-    "[profile program]\ncredential_process = cat answer\n"
+    "[profile program]\ncredential_process = cat answe\\r\n"
+    "[profile quoted]\ncredential_process = sh -c 'test \"$1$2\" = \"a\\\"b\\\\c\\dx y\" && cat answer' x"
+    " \"a\\\"b\\\\c\\d\"'x y' \"\"\n"
     "[profile words]\ncredential_process = 'sh' -c \"exit \\7\"\n"
     "[profile slow]\ncredential_process = sh -c \"sleep 0.3; cat answer; exec >&-; sleep 0.1\"\n"
     "[profile sso]\nsso_session = corp\nsso_account_id = 1\nsso_role_name = b\n"
@@ -661,6 +663,7 @@ static const struct attempt {
       "AWS profile 'loop': AWS profile 'loop2': source_profile leads back to 'loop'" },
     { "no variables", attempt_keys, "byenv", "AWS profile 'byenv': there are no credentials to assume the role with" },
     { "a program", attempt_keys, "program", NULL },
+    { "a program with words in quotes", attempt_keys, "quoted", NULL },
     { "a program that fails", attempt_keys, "words",
       "AWS profile 'words' (credential_process): credential_process sh failed with status 7" },
     { "no session", attempt_keys, "sso",
