@@ -288,6 +288,44 @@ test_gone (void)
     is_text (fail.text, "gone: cannot read: No such file or directory", "for that reason");
 }
 
+/* What the user is told: rules hold below the folder of their file; five names are shown of each kind. */
+static void
+test_notes (void)
+{
+    const struct training training = { .source = (char *) "named", .entry = (char *) "x.py", .is_uploaded = true };
+    struct source source;
+    struct strbuf notes = { 0 }, wanted = { 0 };
+    struct fail fail = { 0 };
+    if (mkdir ("named", 0777) || mkdir ("named/.git", 0777) || mkdir ("named/sub", 0777)
+        || mkfifo ("named/pipe", 0666) || mkdir ("named/sub/low", 0777) || symlink ("../lib", "named/out")
+        || symlink ("sub", "named/in"))
+        exit (99);
+    write_text ("named/.gitignore", "*.log\n");
+    write_text ("named/sub/.gitignore", "*.tmp\n!b.log\n");
+    for (const char *c = "ab"; *c; c++) {
+        char path[40];
+        static const char *const folders[] = { "", "sub/", "sub/low/" };
+        for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+            snprintf (path, sizeof path, "named/%s%c.log", folders[i], *c);
+            write_text (path, "x");
+            snprintf (path, sizeof path, "named/%s%c.tmp", folders[i], *c);
+            write_text (path, "x");
+        }
+    }
+    ok (!source_find (&source, &training, &fail) && source.count == 25, "%zu files", source.count);
+    source_add_notes (&source, &notes);
+    strbuf_printf (&wanted,
+                   "accelerate: note: uploaded although .gitignore names it, or git itself uses it: .git/, a.log, "
+                   "b.log, in/a.log, in/a.tmp, and 10 more\n"
+                   "accelerate: note: uploaded through a link that leads out of the folder: out -> %s/lib\n"
+                   "accelerate: note: not uploaded, because it is neither a file nor a folder: pipe\n",
+                   scratch_folder ());
+    is_text (notes.text, wanted.text, "what is worth a note");
+    strbuf_release (&notes);
+    strbuf_release (&wanted);
+    source_release (&source);
+}
+
 /* Words as Python reads them, and the first and last characters of each length. */
 static void
 test_words (void)
@@ -478,6 +516,7 @@ main (void)
     each_allocation (create_role, NULL, "a role", NULL);
     test_from_s3 ();
     test_gone ();
+    test_notes ();
     test_words ();
     test_encoding ();
     test_limits ();
