@@ -72,16 +72,22 @@ test_expect_success 'a stopped supervisor below an agent: its host is blamed aft
 stop_agent () {
     on "$1" sh -c 'kill -STOP "$(pgrep -x accelerate | head -n 1)"'
 }
+begin_sleepers () {
+    rm -f up.*
+    on host1 "$accelerate" launch --cpu --hosts "$@" sh -c "echo >up.\$RANK; exec sleep 3600" >out 2>err &
+    head=$!
+    await up.0 up.1
+}
 test_expect_success 'a stopped agent: its host is blamed, and its ranks end all the same, although they wait for ever' '
-    rm -f up.* && { on host1 "$accelerate" launch --cpu --host_timeout 4 --hosts host1,host3 \
-        sh -c "echo >up.\$RANK; exec sleep 3600" >out 2>err & } && head=$! && await up.0 up.1 && stop_agent host3 && finish 1 &&
+    begin_sleepers host1,host3 --host_timeout 4 && stop_agent host3 && finish 1 &&
     grep "^accelerate: host host3: lost: no sign of life for 4 s$" err && all_clean host1 host3
 '
+# Its ranks do not notice that others end.
 for stopped in 'supervisor:-x accel-job' 'process between the agent and the supervisor:-n -f [-]-agent'; do
     test_expect_success "SIGTERM ends a job with a stopped ${stopped%%:*}" '
-        begin --host_timeout 600 && on host2 pkill -STOP ${stopped#*:} && on host1 pkill -TERM -f "[-]-hosts host1:2" &&
-        finish 143 && grep "^accelerate: ended by SIGTERM$" err && ! grep "did not end in time" err &&
-        all_clean host1 host2 host3
+        begin_sleepers host1,host2 --host_timeout 600 && on host2 pkill -STOP ${stopped#*:} &&
+        on host1 pkill -TERM -f "[-]-hosts host1,host2" && finish 143 && grep "^accelerate: ended by SIGTERM$" err &&
+        ! grep "did not end in time" err && all_clean host1 host2
     '
 done
 if is_long; then

@@ -8,7 +8,7 @@ meet=$builddir/tests/hosts/rendezvous
 
 # launch ARGUMENT...: from host1
 launch () {
-    on host1 "$accelerate" launch --cpu "$@"
+    on host1 timeout -k 10 $patience "$accelerate" launch --cpu "$@"
 }
 
 cat >expected <<'END'
