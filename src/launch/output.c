@@ -66,8 +66,11 @@ keep (struct output_stream *stream, const char *bytes, size_t length)
     size_t size = stream->tail_capacity;
     if (!size)
         return;
-    for (size_t i = length > size ? length - size : 0; i < length; i++)
-        stream->tail[(stream->total + i) % size] = bytes[i];
+    for (size_t done = length > size ? length - size : 0; done < length;) {
+        size_t at = (stream->total + done) % size, part = length - done < size - at ? length - done : size - at;
+        memcpy (stream->tail + at, bytes + done, part);
+        done += part;
+    }
     stream->total += length;
 }
 

@@ -26,7 +26,7 @@ enum {
     OUTPUT_TAIL_LEAST = 256,           /* the same, however many ranks there are; a ring starts with that */
     OUTPUT_TAILS_BYTES = 2 * 1024 * 1024, /* kept of all ranks together, except for that minimum */
     OUTPUT_TEXT_BYTES = 512,           /* of a stream's buffer at first; there may be thousands */
-    OUTPUT_CHUNK_BYTES = 16 * 1024,    /* of one that has much to do; read at once */
+    OUTPUT_CHUNK_BYTES = 64 * 1024,    /* of one that has much to do; read at once */
     OUTPUT_LINE_BYTES = 1024 * 1024,   /* a longer line is passed on in pieces of that size */
     OUTPUT_POOL_BYTES = 8 * 1024 * 1024, /* what all buffers may grow by together; without it pieces are shorter */
     OUTPUT_SPEED_BYTES = 2 * 1024 * 1024, /* the part of it that may be used only to read more at once */

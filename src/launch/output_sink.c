@@ -77,6 +77,8 @@ output_sink_drain (struct output_sink *sink)
             sink->first = (sink->first + (size_t) written) % OUTPUT_SINK_BYTES;
             sink->count -= (size_t) written;
             sink->written += (uint64_t) written;
+            if (!sink->count)
+                sink->first = 0; /* what comes next is in one piece */
         } else if (written < 0 && errno == EAGAIN)
             return;
         else if (written < 0 && errno != EINTR)
