@@ -2,8 +2,8 @@
 /* Folders of Hugging Face Accelerate's save_state: what it saved is loaded, and training goes on as it did there. */
 #include <config.h>
 
+#include "tests/ranks.h"
 #include "tests/scratch.h"
-#include "tests/tap.h"
 
 #include <accel/accel.h>
 #include <fcntl.h>
@@ -67,14 +67,15 @@ make_scheduler (struct world *world, const char *name)
     return status ? status : accel_prepare (world->acc, &err, world->scheduler);
 }
 
-/* @param name  the case; everything is as there, but the numbers */
+/* @param name  the case; everything is as there, but the numbers
+ * @param acc   of a rank; NULL: this process opens a job of its own */
 static bool
-begin (struct world *world, const char *name)
+begin_in (struct accel *acc, struct world *world, const char *name)
 {
     static const char *const names[TENSORS] = { "a", "b", "c" };
     struct accel_parameter parameters[TENSORS];
     enum accel_status status;
-    *world = (struct world){ .shapes = { 5, 5, 11 }, .is_frozen = { [1] = !strcmp (name, "amsgrad") } };
+    *world = (struct world){ .acc = acc, .shapes = { 5, 5, 11 }, .is_frozen = { [1] = !strcmp (name, "amsgrad") } };
     for (int i = 0; i < TENSORS; i++) {
         world->data[i] = (DLTensor){ .data = world->values + firsts[i], .device = { kDLCPU, 0 }, .ndim = 2 - i,
                                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .shape = world->shapes + 2 * !!i };
@@ -83,7 +84,7 @@ begin (struct world *world, const char *name)
         parameters[i] = (struct accel_parameter){ names[i], &world->data[i],
                                                   world->is_frozen[i] ? NULL : &world->grads[i] };
     }
-    bool good = !accel_open (&world->acc, NULL, &err)
+    bool good = (acc || !accel_open (&world->acc, NULL, &err))
                 && !accel_model_create (&world->model, parameters, TENSORS, &err)
                 && make_optimizer (world, name, &status)
                 && !accel_prepare (world->acc, &err, world->model, world->optimizer) && !make_scheduler (world, name);
@@ -92,12 +93,24 @@ begin (struct world *world, const char *name)
     return good;
 }
 
+static bool
+begin (struct world *world, const char *name)
+{
+    return begin_in (NULL, world, name);
+}
+
 static void
-end (struct world *world)
+free_objects (struct world *world)
 {
     accel_scheduler_destroy (world->scheduler);
     accel_optimizer_destroy (world->optimizer);
     accel_model_destroy (world->model);
+}
+
+static void
+end (struct world *world)
+{
+    free_objects (world);
     accel_close (world->acc);
 }
 
@@ -323,6 +336,24 @@ test_automatic_naming (void)
     end (&world);
 }
 
+/* All ranks have what one process saved; its random numbers are those of rank 0.  No schedule: each of its calls is a
+ * step for each process. */
+static void
+continue_on_rank (struct accel *acc)
+{
+    struct world world;
+    double wanted[DRAWS + COUNT];
+    bool draws = true;
+    right (begin_in (acc, &world, "amsgrad") && read_results ("amsgrad", wanted), "%s", err.text);
+    rank_must (accel_set_seed (acc, 7, false, &err), &err);
+    rank_must (load (&world, "amsgrad"), &err);
+    for (int i = 0; i < DRAWS; i++)
+        draws = draws && (double) accel_generator_uniform (accel_default_generator ()) == wanted[i];
+    right (draws == !accel_process_index (acc), "the random numbers");
+    right (train (&world, BEFORE, BEFORE + AFTER) && !count_different (&world, wanted + DRAWS), "the training");
+    free_objects (&world);
+}
+
 static enum accel_status
 read_nothing (void *user, size_t index, void *const *into, struct accel_error *error)
 {
@@ -374,5 +405,6 @@ main (void)
     test_scaler ();
     test_automatic_naming ();
     test_left_out ();
+    as_ranks (2, "two processes continue what one has saved", continue_on_rank);
     return done_testing ();
 }
