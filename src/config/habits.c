@@ -65,6 +65,7 @@ static const struct {
       "use --enable_cpu_affinity, which binds each rank to the cores near its GPU; on CPUs, leave it out" },
     { "r redirects output_filename output o outfile_pattern enable_each_rank_log", "log_dir", LOGS },
     { "l tag_output prepend_rank", "label", "use --label yes" },
+    { "no_label no_prefix", "label", "use --label no" },
     { "logs", "log_dir", "use --log_dir@" },
     { "simulate", "dry_run", "use --dry_run" },
     { "restarts", "max_restarts", "use --max_restarts@" },
