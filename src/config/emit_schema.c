@@ -13,8 +13,9 @@
 #include <jansson.h>
 #include <string.h>
 
-#define TRUTH_PATTERN "^([yY]([eE][sS])?|[nN][oO]?|[tT]([rR][uU][eE])?|[fF]([aA][lL][sS][eE])?|" \
-                      "[oO][nN]|[oO][fF][fF]|[01])$"
+#define TRUTH "([yY]([eE][sS])?|[nN][oO]?|[tT]([rR][uU][eE])?|[fF]([aA][lL][sS][eE])?|[oO][nN]|[oO][fF][fF]|[01])"
+#define TRUTH_PATTERN "^" TRUTH "$"
+#define TRIPLE_PATTERN "^[ (\\[]*" TRUTH "([ ,)\\]]+[ (\\[]*" TRUTH "){2}[ ,)\\]]*$"
 
 static json_t *
 with_null (json_t *schema)
@@ -81,12 +82,14 @@ static json_t *
 schema_of_number (const struct option *row)
 {
     bool is_whole = row->type == OPTION_INT || !row->decimals;
+    AUTO_STRBUF struct strbuf pattern = { 0 };
+    strbuf_printf (&pattern, "^[%s+]?%s$", row->min < 0 ? "-" : "",
+                   is_whole ? "[0-9]+" : "([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][-+]?[0-9]+)?");
     json_t *number = json_pack ("{s:s, s:I}", "type", is_whole ? "integer" : "number", "minimum",
                                 (json_int_t) row->min);
     if (row->type == OPTION_INT)
         json_object_set_new (number, "maximum", json_integer (row->max));
-    json_t *text = json_pack ("{s:s, s:s}", "type", "string", "pattern", is_whole ? "^[-+]?[0-9]+$"
-                              : "^[-+]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][-+]?[0-9]+)?$");
+    json_t *text = json_pack ("{s:s, s:s}", "type", "string", "pattern", pattern.failed ? NULL : pattern.text);
     json_t *any = json_pack ("[o, o]", number, text);
     if (row->words)
         json_array_append_new (any, json_pack ("{s:o}", "enum", examples_of_words (row->words)));
@@ -130,8 +133,8 @@ schema_of_type (const struct option *row)
     case OPTION_INT:
     case OPTION_NUMBER: return schema_of_number (row);
     case OPTION_TRIPLE:
-        return json_pack ("{s:[o, o, {s:s}]}", "anyOf", schema_of_list (schema_of_truth (), 3), schema_of_truth (),
-                          "type", "string");
+        return json_pack ("{s:[o, o, {s:s, s:s}]}", "anyOf", schema_of_list (schema_of_truth (), 3),
+                          schema_of_truth (), "type", "string", "pattern", TRIPLE_PATTERN);
     case OPTION_LIST:
         return json_pack ("{s:[o, {s:s}]}", "anyOf",
                           schema_of_list (json_pack ("{s:[s, s, s]}", "type", "string", "number", "boolean"), 0),

@@ -40,6 +40,8 @@ GOOD = [
     FSDP + "fsdp_config: {fsdp_backward_prefetch_policy: BACKWARD_PRE}\n",
     "mixed_precision: fp8\nfp8_config: {backend: TE, amax_history_length: 3}\n",
     "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: [true, false, true]}\n",
+    "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: 'yes,no,1'}\n",
+    "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: '(False, False, True)'}\n",
     "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {zero_stage: 2, fp16: {enabled: true}}\n",
 ]
 BROKEN = [
@@ -80,6 +82,9 @@ BROKEN = [
     "mixed_precision: fp8\nfp8_config: {backend: XX}\n",
     "mixed_precision: fp8\nfp8_config: {override_linear_precision: [true]}\n",
     "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: [true, false]}\n",
+    "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: some}\n",
+    "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: 'yes,no'}\n",
+    "num_machines: '-5'\n",
     "mixed_precision: fp8\nfp8_config: {backend: TE, override_linear_precision: [true, false, true, false]}\n",
     "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {ccumulation_steps: 2}\n",
     "dry_run: true\n",
