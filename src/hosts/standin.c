@@ -240,18 +240,17 @@ may_end (const char *name)
 static bool
 watch (struct standins *standins, const struct standin_process *process)
 {
-    struct epoll_event event = { .events = EPOLLIN, .data.u64 = (uint64_t) process->pid };
     size_t wanted = (size_t) standins->process_count + 1;
     struct standin_process *grown = reallocarray (standins->processes, wanted, sizeof *grown);
     if (!grown)
         return false;
+    int fd = (int) syscall (SYS_pidfd_open, (pid_t) process->pid, 0);
     standins->processes = grown;
-    grown[wanted - 1] = *process;
-    grown[wanted - 1].fd = (int) syscall (SYS_pidfd_open, (pid_t) process->pid, 0);
-    if (grown[wanted - 1].fd < 0)
+    if (fd < 0)
         return false;
-    epoll_ctl (standins->ends, EPOLL_CTL_ADD, grown[wanted - 1].fd, &event);
-    standins->process_count++;
+    grown[standins->process_count] = *process;
+    grown[standins->process_count++].fd = fd;
+    epoll_ctl (standins->ends, EPOLL_CTL_ADD, fd, &(struct epoll_event){ .events = EPOLLIN, .data.fd = fd });
     return true;
 }
 
@@ -442,7 +441,7 @@ standins_take_end (struct standins *standins, struct standin_end *end)
         return false;
     for (int i = 0; i < standins->process_count; i++) {
         struct standin_process *process = &standins->processes[i];
-        if ((uint64_t) process->pid != event.data.u64)
+        if (process->fd != event.data.fd) /* two may have had the same number, one after the other */
             continue;
         describe (process, end);
         epoll_ctl (standins->ends, EPOLL_CTL_DEL, process->fd, NULL);
