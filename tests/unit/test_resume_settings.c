@@ -386,6 +386,35 @@ test_loaders (void)
 static int64_t shape[] = { 1 };
 static float value[1], gradient[1];
 
+struct scheduled {
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    struct accel_scheduler *scheduler;
+};
+
+static void
+begin_scheduled (struct scheduled *made, const struct accel_scheduler_options *options)
+{
+    static DLTensor data, grad;
+    data = (DLTensor){ .data = value, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                       .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    grad = data;
+    grad.data = gradient;
+    reopen (NULL);
+    must (accel_model_create (&made->model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
+    must (accel_sgd_create (&made->optimizer, made->model, &(struct accel_sgd){ .lr = 0.5 }, &err));
+    must (accel_scheduler_create (&made->scheduler, made->optimizer, options, &err));
+    must (accel_prepare (acc, &err, made->model, made->optimizer, made->scheduler));
+}
+
+static void
+end_scheduled (const struct scheduled *made)
+{
+    accel_scheduler_destroy (made->scheduler);
+    accel_optimizer_destroy (made->optimizer);
+    accel_model_destroy (made->model);
+}
+
 static void
 test_schedules (void)
 {
@@ -401,37 +430,25 @@ test_schedules (void)
         { "another one", { .schedule = ACCEL_SCHEDULE_COSINE, .total_steps = 32 }, 0,
           "the state is that of a linear schedule, but the scheduler has a cosine schedule" },
     };
-    DLTensor data = { .data = value, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
-                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
-    DLTensor grad = data;
-    grad.data = gradient;
     for (size_t i = 0; i < sizeof then / sizeof *then; i++)
         for (int saves = 1; saves >= 0; saves--) {
-            struct accel_model *model;
-            struct accel_optimizer *optimizer;
-            struct accel_scheduler *scheduler;
-            reopen (NULL);
-            must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
-            must (accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = 0.5 }, &err));
-            must (accel_scheduler_create (&scheduler, optimizer, &then[saves ? 0 : i].options, &err));
-            must (accel_prepare (acc, &err, model, optimizer, scheduler));
+            struct scheduled made;
+            begin_scheduled (&made, &then[saves ? 0 : i].options);
             for (int step = 0; saves && step < STEPS; step++) {
-                must (accel_optimizer_step (optimizer, &err));
-                must (accel_scheduler_step (scheduler, &err));
+                must (accel_optimizer_step (made.optimizer, &err));
+                must (accel_scheduler_step (made.scheduler, &err));
             }
             if (saves)
                 must (accel_save_state (acc, "schedule", &err));
             enum accel_status status = saves ? ACCEL_OK : accel_load_state (acc, "schedule", &err);
-            double off = accel_optimizer_lr (optimizer) - then[i].lr;
+            double off = accel_optimizer_lr (made.optimizer) - then[i].lr;
             if (!saves && !then[i].text)
                 ok (!status && off < 1e-15 && off > -1e-15, "%s: its rate at once (%s)", then[i].what,
                     status ? err.text : "");
             else if (!saves)
                 ok (status == ACCEL_ERR_FORMAT && strstr (err.text, then[i].text), "%s: %s", then[i].what,
                     then[i].text);
-            accel_scheduler_destroy (scheduler);
-            accel_optimizer_destroy (optimizer);
-            accel_model_destroy (model);
+            end_scheduled (&made);
         }
 }
 
@@ -439,32 +456,20 @@ test_schedules (void)
 static void
 test_many_steps (void)
 {
-    DLTensor data = { .data = value, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
-                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
-    DLTensor grad = data;
-    grad.data = gradient;
     enum accel_status status = ACCEL_OK;
     for (int run = 0; run < 2; run++) {
         struct accel_scheduler_options options = { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = 16 + run };
         struct accel_scheduler_state state;
-        struct accel_model *model;
-        struct accel_optimizer *optimizer;
-        struct accel_scheduler *scheduler;
-        reopen (NULL);
-        must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
-        must (accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = 0.5 }, &err));
-        must (accel_scheduler_create (&scheduler, optimizer, &options, &err));
-        must (accel_prepare (acc, &err, model, optimizer, scheduler));
-        accel_scheduler_get_state (scheduler, &state);
+        struct scheduled made;
+        begin_scheduled (&made, &options);
+        accel_scheduler_get_state (made.scheduler, &state);
         state.step = UINT64_C (1) << 60;
-        must (accel_scheduler_set_state (scheduler, &state, &err));
+        must (accel_scheduler_set_state (made.scheduler, &state, &err));
         if (run)
             status = accel_load_state (acc, "many", &err);
         else
             must (accel_save_state (acc, "many", &err));
-        accel_scheduler_destroy (scheduler);
-        accel_optimizer_destroy (optimizer);
-        accel_model_destroy (model);
+        end_scheduled (&made);
     }
     ok (status == ACCEL_ERR_FORMAT && strstr (err.text, "not a scheduler state"), "2^60 steps are refused: %s",
         status ? err.text : "");
