@@ -66,7 +66,7 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
 
 /**
  * accel_save_state() that does not wait for the disk: copies the state and returns, and a thread writes the copy while
- * training goes on.  Collective.
+ * training continues.  Collective.
  *
  * The program may change and free everything that was saved as soon as the call returns.  Hooks and callbacks run
  * before it returns.  The files are the same, bit for bit, as those of accel_save_state().  The thread uses no

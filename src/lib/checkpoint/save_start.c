@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accel_save_state_start() and what follows: the state is copied, and written by a thread while training goes on.
+/* accel_save_state_start() and what follows: the state is copied, and written by a thread while training continues.
  *
  * The thread never uses the communicator, which is the program's.  A rank's thread writes its own files, and says in
  * the folder that they are complete (shares.h).  That of rank 0 waits for the others, and commits.  The program learns
