@@ -503,7 +503,8 @@ compare (const struct cell *saved, const struct cell *cell, const struct trace *
         size_t same = 0; /* later epochs are seeded from the generator that the program draws from in each step */
         while (same < got->count && (!(kinds[cell->kind].flags & DRAWN) || got->steps[same].epoch == got->steps->epoch))
             same++;
-        return same_order (got, same, before, done * (size_t) total_of (from)) ? NULL : "other samples";
+        return same_order (got, same, has_other_order (saved, cell) ? mine : before, done * (size_t) total_of (from))
+                   ? NULL : "other samples";
     }
     if (got->count + done != mine->count)
         return "another number of steps";
