@@ -277,15 +277,25 @@ create_role (const struct config *config, struct fail *fail)
 
 /* ---- refusals ---- */
 
-/* A folder that was there when the settings were read. */
+/* A folder or script that was there when the settings were read. */
 static void
 test_gone (void)
 {
-    const struct training training = { .source = (char *) "gone", .entry = (char *) "x.py", .is_uploaded = true };
-    struct source source;
-    struct fail fail = { 0 };
-    ok (source_find (&source, &training, &fail) == -1 && !source.count, "a folder that is gone");
-    is_text (fail.text, "gone: cannot read: No such file or directory", "for that reason");
+    static const struct { const char *source, *entry, *text; } rows[] = {
+        { "gone", "x.py", "gone: cannot read: No such file or directory" },
+        { "more.py", "x.py", "source_dir: more.py is not a folder" },
+        { NULL, "gone/x.py", "gone/x.py: cannot read: No such file or directory" },
+        { NULL, "job/..", "additional_args: dependencies: 'job/..' has no name" },
+        { NULL, "/", "additional_args: dependencies: '/' has no name" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct training training = { .source = (char *) rows[i].source, .entry = (char *) rows[i].entry,
+                                           .is_uploaded = true };
+        struct source source;
+        struct fail fail = { 0 };
+        ok (source_find (&source, &training, &fail) == -1 && !source.count, "a source %zu that is not there", i);
+        is_text (fail.text, rows[i].text, "for that reason");
+    }
 }
 
 /* What the user is told: rules hold below the folder of their file; five names are shown of each kind. */
