@@ -162,10 +162,11 @@ accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uin
  * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
  * @retval ACCEL_ERR_NOT_FOUND  the project has no checkpoint yet: start from the beginning
  * @retval ACCEL_ERR_INVALID  no checkpoint at @p input_dir; an object was prepared that it lacks, or another number of
- *                            objects is registered; another job is saving to the project (see `read_only`)
+ *                            objects is registered; the state cannot be continued with these settings; another job is
+ *                            saving to the project (see `read_only`)
  * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object, such as an optimizer that was created
- *                            without the momentum or amsgrad of the saved one.  In the second case objects may
- *                            have been changed already
+ *                            without the momentum or amsgrad of the saved one.  If it does not fit, or the state
+ *                            cannot be continued, other objects may have been changed already
  */
 #define accel_load_state(...) accel_load_state_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
