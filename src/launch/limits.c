@@ -28,6 +28,18 @@ count_open (void)
     return count ? count - 1 : 3;
 }
 
+static const char *
+plural_of (const struct job *job)
+{
+    return job->count > 1 ? "s" : "";
+}
+
+static const char *
+or_fewer (const struct job *job)
+{
+    return job->count > 1 ? ", or start fewer" : "";
+}
+
 static int
 prepare_files (struct limits *limits, const struct job *job, struct fail *fail)
 {
@@ -36,10 +48,10 @@ prepare_files (struct limits *limits, const struct job *job, struct fail *fail)
     if (getrlimit (RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed + GENEROUS)
         return 0;
     if (limit.rlim_max < needed)
-        return fail_set (fail, FAIL_GENERAL, "cannot start %d ranks: the launcher needs %llu open files, but may have "
-                         "%llu; raise the hard limit (ulimit -n %llu, as root), or start fewer", job->count,
+        return fail_set (fail, FAIL_GENERAL, "cannot start %d rank%s: the launcher needs %llu open files, but may have "
+                         "%llu; raise the hard limit (ulimit -n %llu, as root)%s", job->count, plural_of (job),
                          (unsigned long long) needed, (unsigned long long) limit.rlim_max,
-                         (unsigned long long) needed);
+                         (unsigned long long) needed, or_fewer (job));
     limits->given = limit;
     limit.rlim_cur = limit.rlim_max < needed + GENEROUS ? limit.rlim_max : needed + GENEROUS;
     limits->is_raised = !setrlimit (RLIMIT_NOFILE, &limit);
@@ -53,11 +65,13 @@ check_processes (const struct job *job, struct fail *fail)
     struct rlimit limit;
     int64_t left = cgroup_free_pids ();
     if (left >= 0 && left < job->count)
-        return fail_set (fail, FAIL_GENERAL, "cannot start %d ranks: the control group allows %lld more processes; "
-                         "raise its pids.max (docker run --pids-limit), or start fewer", job->count, (long long) left);
+        return fail_set (fail, FAIL_GENERAL, "cannot start %d rank%s: the control group allows %lld more processes; "
+                         "raise its pids.max (docker run --pids-limit)%s", job->count, plural_of (job),
+                         (long long) left, or_fewer (job));
     if (geteuid () && !getrlimit (RLIMIT_NPROC, &limit) && limit.rlim_cur < (rlim_t) job->count + 2)
-        return fail_set (fail, FAIL_GENERAL, "cannot start %d ranks: this user may have %llu processes; raise the "
-                         "limit (ulimit -u), or start fewer", job->count, (unsigned long long) limit.rlim_cur);
+        return fail_set (fail, FAIL_GENERAL, "cannot start %d rank%s: this user may have %llu processes; raise the "
+                         "limit (ulimit -u)%s", job->count, plural_of (job), (unsigned long long) limit.rlim_cur,
+                         or_fewer (job));
     return 0;
 }
 

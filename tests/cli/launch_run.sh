@@ -286,6 +286,7 @@ test_expect_success 'too few open files for all ranks are an error before any st
     test "$(wc -l <err)" = 1 && needed=$(sed -n "s/^accelerate: cannot start 40 ranks: the launcher needs \([0-9]*\) open files, but may have 64; .*ulimit -n \1, .*/\1/p" err) &&
     grep "needs $needed open files" r.json && limited "$needed" --quiet --num_processes 40 true &&
     test_exit 1 limited $((needed - 1)) --num_processes 40 true 2>err &&
+    test_exit 1 limited 20 --quiet true 2>err && grep "cannot start 1 rank: .*, as root)$" err &&
     (ulimit -Sn 64 && exec "$accelerate" launch --cpu --num_processes 40 sh -c "ulimit -n") >out && test "$(grep -cx 64 out)" = 40
 '
 # in_group MAX CURRENT: 4 ranks in a control group that may have MAX processes and has CURRENT
