@@ -105,6 +105,15 @@ save_with (const char *name, const char *place)
     return status;
 }
 
+static int
+count_open (void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 200; fd++)
+        count += fcntl (fd, F_GETFD) >= 0;
+    return count;
+}
+
 static void
 test_hooks (void)
 {
@@ -113,7 +122,9 @@ test_hooks (void)
     ok (fails (save_with ("manifest.json", "hooked"), ACCEL_ERR_INVALID, "this name is the checkpoint's own"),
         "a hook cannot write the manifest");
     ok (fails (save_with ("\xff", "hooked"), ACCEL_ERR_INVALID, "is not UTF-8"), "nor a file without a valid name");
+    int before = count_open ();
     ok (works (accel_load_state (acc, "hooked", &err)), "the former checkpoint is still there");
+    ok (count_open () == before, "and no file of it stays open");
     must (save_with ("logs/", "hooked"));
     ok (exists ("hooked/logs") && works (save_with ("logs/", "hooked")), "an empty folder of a hook can be replaced");
     must (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) "logs/", &handle, &err));
@@ -125,6 +136,52 @@ test_hooks (void)
         "a file that somebody added to it cannot");
     accel_remove_state_hook (acc, handle);
     ok (exists ("hooked/logs/mine"), "and stays");
+}
+
+/* ---- what hooks take away ---- */
+
+static enum accel_status
+save_value (void *user, struct accel_state_dict *state, struct accel_error *error)
+{
+    (void) user, (void) error;
+    accel_state_dict_set_int64 (state, "value", 7);
+    return ACCEL_OK;
+}
+
+/* Whatever the state has suits it. */
+static enum accel_status
+load_anything (void *user, const struct accel_state_dict *state, struct accel_error *error)
+{
+    (void) state, (void) error;
+    ++*(int *) user;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+cut (void *user, const char *folder, bool *without_models, struct accel_error *error)
+{
+    char path[600];
+    (void) user, (void) without_models, (void) error;
+    snprintf (path, sizeof path, "%s/custom_checkpoint_0.json", folder);
+    return truncate (path, 3) ? ACCEL_ERR_SYSTEM : ACCEL_OK;
+}
+
+/* A file that is cut after its checksum was compared; then nothing is made of the rest of it. */
+static void
+test_cut (void)
+{
+    struct accel *other;
+    uint64_t handle;
+    int loads = 0;
+    const struct accel_checkpoint_object object = { .save = save_value, .load = load_anything, .user = &loads };
+    must (accel_open (&other, NULL, &err));
+    must (accel_register_for_checkpointing (other, &object, &err));
+    must (accel_save_state (other, "cut", &err));
+    ok (works (accel_load_state (other, "cut", &err)) && loads == 1, "an object is loaded");
+    must (accel_register_load_state_pre_hook (other, cut, NULL, &handle, &err));
+    ok (fails (accel_load_state (other, "cut", &err), ACCEL_ERR_FORMAT, "custom_checkpoint_0.json") && loads == 1,
+        "but not from a file that is cut meanwhile");
+    accel_close (other);
 }
 
 /* Somebody removes the file just after it was listed. */
@@ -435,5 +492,6 @@ main (void)
     test_locale ();
     accel_model_destroy (model);
     accel_close (acc);
+    test_cut ();
     return done_testing ();
 }

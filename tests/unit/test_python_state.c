@@ -2,6 +2,7 @@
 /* Folders of Hugging Face Accelerate's save_state: what it saved is loaded, and training goes on as it did there. */
 #include <config.h>
 
+#include "files/crc32.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 
@@ -245,16 +246,47 @@ test_refusals (void)
     }
 }
 
-/* A copy of a case, with one byte of a file changed or a file missing. */
+/* Replace the first @old by @new, which is as long, in the pickle of a file, and all CRCs of the pickle. */
+static bool
+change_pickle (const char *path, const char *old, const char *new)
+{
+    static char bytes[1 << 16];
+    FILE *file = fopen (path, "r+");
+    size_t length = file ? fread (bytes, 1, sizeof bytes, file) : 0;
+    char *begin = memmem (bytes, length, "\x80\2", 2);
+    char *end = begin ? memmem (begin, length - (size_t) (begin - bytes), ".PK", 3) : NULL;
+    char *at = end ? memmem (begin, (size_t) (end - begin), old, strlen (old)) : NULL;
+    if (at) {
+        size_t size = (size_t) (end + 1 - begin);
+        uint32_t before = crc32_add (0, begin, size);
+        memcpy (at, new, strlen (new));
+        uint32_t after = crc32_add (0, begin, size);
+        for (char *crc = bytes; (crc = memmem (crc, length - (size_t) (crc - bytes), &before, sizeof before));)
+            memcpy (crc, &after, sizeof after);
+        rewind (file);
+    }
+    bool good = at && fwrite (bytes, 1, length, file) == length;
+    return file && !fclose (file) && good;
+}
+
+/* A copy of a case, with one byte of a file changed, its numbers of another type, or a file missing. */
 static void
 test_damage (void)
 {
     char command[3 * PATH_ROOM];
     struct world world;
+    snprintf (command, sizeof command, "cp -R %s/amsgrad steps", golden);
+    bool is_changed = !system (command) && change_pickle ("steps/optimizer.bin", "FloatStorage", "ShortStorage");
+    bool has_begun = begin (&world, "amsgrad");
+    ok (is_changed && has_begun && accel_load_state (world.acc, "steps", &err)
+            && strstr (err.text, "'step' of a parameter is not one number of float32"),
+        "steps of another type: %s", err.text);
+    end (&world);
     snprintf (command, sizeof command, "cp -R %s/amsgrad . && printf X | dd of=amsgrad/optimizer.bin bs=1 seek=1600 "
               "conv=notrunc 2>/dev/null", golden);
     bool good = !system (command) && begin (&world, "amsgrad");
-    ok (good && accel_load_state (world.acc, "amsgrad", &err), "a damaged file is refused: %s", err.text);
+    ok (good && accel_load_state (world.acc, "amsgrad", &err) && strstr (err.text, "'state.exp_avg.a'"),
+        "a damaged file is refused, and its tensor named: %s", err.text);
     ok (!system ("rm amsgrad/model.safetensors") && accel_load_state (world.acc, "amsgrad", &err)
             && strstr (err.text, "neither model.safetensors nor pytorch_model.bin"),
         "no model: %s", err.text);

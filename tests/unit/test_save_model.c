@@ -8,6 +8,7 @@
 
 #include <accel/accel.h>
 #include <dirent.h>
+#include <malloc.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -320,6 +321,47 @@ test_names (void)
     accel_model_destroy (model);
 }
 
+enum { MANY = 200 };
+
+/* Each of one number. */
+static struct accel_model *
+make_many (const char *begin)
+{
+    static struct accel_tensor all[MANY];
+    static float numbers[MANY];
+    static char names[MANY][16];
+    struct accel_parameter parameters[MANY];
+    struct accel_model *model;
+    for (int i = 0; i < MANY; i++) {
+        must (accel_tensor_init (&all[i], ACCEL_FLOAT32, 1, (int64_t[]){ 1 }, &err));
+        all[i].dl.data = &numbers[i];
+        snprintf (names[i], sizeof names[i], "%s-%03d", begin, i);
+        parameters[i] = (struct accel_parameter){ names[i], &all[i].dl, NULL };
+    }
+    must (accel_model_create (&model, parameters, MANY, &err));
+    return model;
+}
+
+/* None of the names match, and all of them are in the memory of the result. */
+static void
+test_many (void)
+{
+    struct accel_load_result *result = NULL;
+    struct accel_model *model = make_many ("old");
+    must (save_as (model, NULL));
+    accel_model_destroy (model);
+    model = make_many ("new");
+    must (accel_load_model (acc, model, folder, &(struct accel_load_model_options){ .not_strict = true }, &result,
+                            &err));
+    accel_model_destroy (model);
+    ok (result->missing_count == MANY && result->unexpected_count == MANY
+            && !strcmp (result->missing[MANY - 1], "new-199") && !strcmp (result->unexpected[MANY - 1], "old-199"),
+        "200 names are missing, and 200 others are there");
+    const char *last = result->unexpected[MANY - 1], *end = (const char *) result + malloc_usable_size (result);
+    ok (last > (const char *) result && last + strlen (last) < end, "the last one is in the result's memory");
+    accel_load_result_destroy (result);
+}
+
 static void
 test_mismatches (void)
 {
@@ -458,6 +500,7 @@ main (void)
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         test_precision (dtypes[i]);
     test_names ();
+    test_many ();
     test_mismatches ();
     test_tied ();
     test_not_tied ();
