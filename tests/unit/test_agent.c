@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -168,7 +169,7 @@ run_look (struct config *config, const struct hosts_part *part)
     int count = 0;
     for (char **item = environ; *item; item++)
         count += !strncmp (*item, "AGENT_TEST=", 11);
-    printf ("%s, %d of it, %s, %s, machine %d, port %d\n", getenv ("AGENT_TEST"), count,
+    printf ("%s, %d of it, %s, %s, %s, machine %d, port %d\n", getenv ("AGENT_TEST"), count, getenv ("AGENT_HERE"),
             getcwd (folder, sizeof folder) && !strcmp (folder, "/") ? "there" : folder,
             config->settings.failure_report ? "a report of its own" : "no report", part->share.machine,
             (int) config->settings.main_process_port);
@@ -227,9 +228,11 @@ test_job (void)
     struct wire_frame frame;
     char line[256];
     setenv ("AGENT_TEST", "of the host", 1);
+    setenv ("AGENT_HERE", "kept", 1);
     ok (begin_job (&play, run_look, "/", FOREVER_MS), "an agent greets, takes a job and starts it");
-    is_text (await_line (&play, line), "sent, 1 of it, there, no report, machine 1, port 29500",
-             "the job's folder, its variables over those of the host, its place; the head alone writes a report");
+    is_text (await_line (&play, line), "sent, 1 of it, kept, there, no report, machine 1, port 29500",
+             "the job's folder, its variables over those of the host, which keeps others; its place; the head alone "
+             "writes a report");
     ok (await_frame (&play, WIRE_END, &frame) && wire_number (&frame) == WIRE_END_DONE && wire_number (&frame) == 0,
         "its end comes after its output");
     int64_t before = clock_ns ();
@@ -313,13 +316,13 @@ struct below {
 };
 
 static bool
-begin_below (struct below *below, hosts_run_part *run)
+begin_below (struct below *below, hosts_run_part *run, bool is_terminal)
 {
     struct hosts_part part = { .claim = CLAIM_NONE, .agent = -1 };
     struct fail fail = { 0 };
     sigset_t none;
     sigemptyset (&none);
-    *below = (struct below){ .out = { 0 } };
+    *below = (struct below){ .parcel = { .is_terminal = { is_terminal }, .rows = 24, .columns = 80 } };
     agent_child_init (&below->child);
     config_init (&below->parcel.config, &fail);
     fflush (NULL);
@@ -365,11 +368,12 @@ test_lines (void)
     struct below below;
     struct wire_frame frame;
     size_t used = 0;
-    bool has_come = begin_below (&below, run_lines) && take_one (&below, 0);
+    bool has_come = begin_below (&below, run_lines, false) && take_one (&below, 0);
     ok (has_come && wire_next (below.out.text, below.out.length, &frame, &used) == 1 && is_output (&frame, "whole\n")
             && used == below.out.length,
         "whole lines are passed on first");
     int64_t until = agent_child_deadline (&below.child), now;
+    ok (until == below.child.streams[0].since_ms + 1000, "the rest of a line may take a second");
     while ((now = clock_ms ()) < until)
         usleep ((useconds_t) (until - now) * 1000);
     struct pollfd nothing[AGENT_CHILD_FDS] = { { .fd = -1 } };
@@ -387,19 +391,73 @@ test_lines (void)
     end_below (&below);
 }
 
+/* There, somebody may be asked something. */
+static void
+test_terminal (void)
+{
+    struct below below;
+    struct winsize size = { 0 };
+    bool has_come = begin_below (&below, run_lines, true) && take_one (&below, 0);
+    ok (has_come && agent_child_deadline (&below.child) == below.child.streams[0].since_ms + 100,
+        "on a terminal, the beginning of a line waits for a tenth of a second");
+    below.parcel.columns = 132;
+    agent_child_resize (&below.child, &below.parcel);
+    bool has_size = isatty (below.child.streams[0].fd) && !ioctl (below.child.streams[0].fd, TIOCGWINSZ, &size);
+    if (isatty (below.child.streams[0].fd))
+        ok (has_size && size.ws_row == 24 && size.ws_col == 132, "whose size changes with the head's");
+    else
+        skip ("whose size changes with the head's: there are no pseudo-terminals");
+    end_below (&below);
+}
+
 static void
 test_last_words (void)
 {
     struct below below;
     struct wire_frame frame;
     size_t used = 0, more = 0;
-    bool has_ended = begin_below (&below, run_last_words) && take_one (&below, AGENT_CHILD_STREAMS + 1);
+    bool has_begun = begin_below (&below, run_last_words, false);
+    below.child.unread = WIRE_WINDOW_BYTES;
+    bool has_ended = has_begun && take_one (&below, AGENT_CHILD_STREAMS + 1) && below.child.has_ended;
+    struct pollfd fds[AGENT_CHILD_FDS], nothing[AGENT_CHILD_FDS] = { { .fd = -1 } };
+    agent_child_poll (&below.child, fds, false);
+    ok (has_ended && !below.out.length && fds[AGENT_CHILD_STREAMS + 1].fd < 0,
+        "a launcher that has ended is not watched while the head takes no more");
+    below.child.unread = 0;
+    agent_child_take (&below.child, nothing, &below.out);
     ok (has_ended && wire_next (below.out.text, below.out.length, &frame, &used) == 1
             && is_output (&frame, "last words\n")
             && wire_next (below.out.text + used, below.out.length - used, &frame, &more) == 1
             && frame.type == WIRE_END && wire_number (&frame) == WIRE_END_DONE && used + more == below.out.length,
         "what was written last comes before the end");
     end_below (&below);
+}
+
+/* ---- processes of MPI ---- */
+
+static void
+test_standins (void)
+{
+    struct standin one = { .fd = -1, .passed_fd = -1 };
+    struct standins standins = STANDINS_NONE;
+    const struct standins single = { .all = &one, .count = 1 };
+    struct plan plan = { .process_count = 2 };
+    struct fail fail = { 0 };
+    char name[STANDIN_NAME_BYTES];
+    ok (standins_apply (&single, &plan, &fail), "fewer processes of MPI than ranks");
+    is_text (fail.text, "MPI has started 1 processes on this host, but the job has 2 ranks here", "are an error");
+    if (!ok (!standin_make_name (name, &fail) && !standins_listen (&standins, name, &fail), "the agent listens: %s",
+             fail.text))
+        return;
+    enum { TOO_MUCH = 1 << 20 };
+    char *large = calloc (1, TOO_MUCH);
+    memset (large, 'x', TOO_MUCH - 1);
+    setenv ("PMI_LARGE", large, 1);
+    ok (standin_run (name, "1", &fail), "variables that are too large for a message");
+    is_text (fail.text, "cannot reach the agent of this host: Message too long", "are an error that says so");
+    unsetenv ("PMI_LARGE");
+    free (large);
+    standins_release (&standins);
 }
 
 int
@@ -414,6 +472,8 @@ main (void)
     check_orphan (false, "a launcher does not outlive the connection");
     check_orphan (true, "nor a killed agent");
     test_lines ();
+    test_terminal ();
     test_last_words ();
+    test_standins ();
     return done_testing ();
 }

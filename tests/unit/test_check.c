@@ -2,6 +2,7 @@
 /* The check of several hosts: which links are slow, what is said of what was found, and the measurement itself. */
 #include <config.h>
 
+#include "hosts/check.c"
 #include "hosts/check_mpi.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
@@ -340,6 +341,40 @@ test_judgement (void)
     }
 }
 
+/* ---- clocks ---- */
+
+/* The other clock is five seconds ahead. */
+static void
+test_clock (void)
+{
+    enum { AHEAD_S = 5, NS = 1000000000 };
+    struct check_host host = { .link = { .name = "a" } };
+    struct strbuf *asked = &host.link.pipe.to_write;
+    AUTO_STRBUF struct strbuf answer = { 0 };
+    struct wire_frame frame;
+    size_t used = 0;
+    int64_t before = check_clock_ns ();
+    ask_clock (&host);
+    bool is_asked = wire_next (asked->text, asked->length, &frame, &used) == 1 && frame.type == WIRE_CHECK
+                    && wire_number (&frame) == CHECK_CLOCK;
+    int64_t sent = wire_number (&frame);
+    size_t once = asked->length;
+    ok (is_asked && used == once && sent >= before && sent <= check_clock_ns (),
+        "a host is asked for its time, and told ours");
+    size_t begin = wire_begin (&answer, WIRE_CHECKED);
+    wire_put_number (&answer, CHECK_CLOCK);
+    wire_put_number (&answer, sent);
+    wire_put_number (&answer, sent + AHEAD_S * (int64_t) NS);
+    wire_end (&answer, begin);
+    used = 0;
+    if (wire_next (answer.text, answer.length, &frame, &used) == 1)
+        take_checked (&host.link, &frame);
+    ok (host.clock_trip_ns > 0 && host.clock_trip_ns < NS && host.clock_ns > (AHEAD_S - 1) * (int64_t) NS
+            && host.clock_ns <= AHEAD_S * (int64_t) NS && host.clocks == 1 && asked->length == 2 * once,
+        "its answer says how far ahead it is, and it is asked again");
+    strbuf_release (asked);
+}
+
 /* ---- the measurement ---- */
 
 static void
@@ -369,7 +404,8 @@ test_meter (void)
     meter_stop (&meter);
     int64_t begin = clock_ms ();
     meter_measure (&meter, &addresses, 600000, &result);
-    ok (strstr (result.why, ": the connection was refused (after ") && result.trouble == METER_REFUSED
+    ok (strstr (result.why, " at 127.0.0.1: the connection was refused (after ")
+            && result.trouble == METER_REFUSED
             && clock_ms () - begin < 300000, "nobody listens: %s", result.why);
     meter_stop (&meter);
     ok (!meter.pid, "stopped twice");
@@ -626,6 +662,7 @@ main (int argc, char **argv)
     test_slow ();
     test_slow_numbers ();
     test_judgement ();
+    test_clock ();
     test_meter ();
     return done_testing ();
 }

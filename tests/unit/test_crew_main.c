@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -336,6 +337,28 @@ test_restart (void)
     close_scene (&scene);
 }
 
+/* There, nothing can start again. */
+static void
+test_lost_machine (void)
+{
+    static const struct settings again = { .grace = 1, .num_machines = MACHINES, .main_process_ip = host0,
+                                           .max_restarts = 1 };
+    for (int is_lost = 0; is_lost < 2; is_lost++) {
+        struct scene scene;
+        open_scene (&scene);
+        scene.crew.settings = &again;
+        scene.crew.has_joined = true;
+        scene.all[0].state = MACHINE_ENDED;
+        scene.all[1].state = is_lost ? MACHINE_LOST : MACHINE_ENDED;
+        scene.peer->is_dead = is_lost;
+        crew_set_verdict (&scene.crew, &(struct crew_verdict){ .end = WIRE_END_FAILED, .status = 1 });
+        ok (crew_main_is_over (&scene.crew) && scene.crew.verdict.is_known == is_lost, "%s",
+            is_lost ? "there is no restart after a machine was lost" : "where all have ended, the ranks start again");
+        crew_release_verdict (&scene.crew.last);
+        close_scene (&scene);
+    }
+}
+
 /* ---- another machine's launcher ---- */
 
 /* Nobody but the first port has a listener, which says nothing. */
@@ -364,6 +387,29 @@ test_dial (void)
         crew->peers->is_dead = true;
     crew->hook.serve (&crew->hook, &job, false, false);
     ok (crew->peers || crew->dial.again_ms, "when that fails it goes on in the same turn");
+    crew_destroy (crew);
+}
+
+/* It may take long to find out what a name means. */
+static void
+test_name (void)
+{
+    static char name[] = "localhost";
+    struct config config = { .settings = settings };
+    struct job job = { .plan = &plan, .claim = -1 };
+    struct crew *crew = NULL;
+    config.settings.machine_rank = 1;
+    config.settings.main_process_ip = name;
+    config.settings.job_key_file = key_file;
+    if (!ok (!crew_create (&crew, &config, &plan, NULL) && crew, "a launcher of machine 1, with a name"))
+        return;
+    crew_begin (crew);
+    crew->hook.serve (&crew->hook, &job, false, false);
+    struct pollfd answer = { .fd = crew->dial.resolver, .events = POLLIN };
+    ok (answer.fd >= 0 && poll (&answer, 1, 60000) == 1, "another thread finds out what it means");
+    if (answer.fd >= 0)
+        crew_member_resolved (crew);
+    ok (crew->dial.resolver < 0 && (crew->dial.count || crew->dial.again_ms), "or that it means nothing");
     crew_destroy (crew);
 }
 
@@ -423,6 +469,7 @@ main (void)
     test_told ();
     test_answers ();
     test_restart ();
+    test_lost_machine ();
     test_joined ();
     test_waits ();
     if (!make_key ())
@@ -430,6 +477,7 @@ main (void)
     test_victim ();
     test_settled ();
     test_dial ();
+    test_name ();
     unlink (key_file);
     return done_testing ();
 }

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "hosts/address.h"
+#include "hosts/head.c"
 #include "hosts/head_state.h"
 #include "hosts/part.h"
 #include "tests/scratch.h"
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 enum { PATIENCE_MS = 20000, READ_BYTES = 4096 };
@@ -225,16 +227,17 @@ test_output (void)
         begin (&plays[i], i ? "b" : "a");
     put_bytes (&plays[0].sent, WIRE_OUT, "begun");
     put_bytes (&plays[1].sent, WIRE_OUT, "whole\n");
+    put_bytes (&plays[1].sent, WIRE_OUT, "next\n");
     for (int i = 0; i < 2; i++) {
         deliver_all (&plays[i]);
-        link_pass_on (&plays[i].link, sinks);
+        ok (link_pass_on (&plays[i].link, sinks), "all that has come is passed on at once");
     }
     output_sink_drain (&sink);
-    is_text (read_text (ends[0], text), "begun\nwhole\n", "output of two hosts does not come into one line");
+    is_text (read_text (ends[0], text), "begun\nwhole\nnext\n", "output of two hosts does not come into one line");
     struct strbuf *answer = &plays[1].link.pipe.to_write;
     struct wire_frame frame;
     size_t used = 0, length = answer->length;
-    ok (wire_next (answer->text, length, &frame, &used) == 1 && frame.type == WIRE_ACK && wire_number (&frame) == 6,
+    ok (wire_next (answer->text, length, &frame, &used) == 1 && frame.type == WIRE_ACK && wire_number (&frame) == 11,
         "the agent is told what was passed on");
     link_pass_on (&plays[1].link, sinks);
     ok (used == length && answer->length == length, "once");
@@ -243,6 +246,20 @@ test_output (void)
         end (&plays[i]);
     output_sink_release (&sink);
     close (ends[0]);
+    close (ends[1]);
+}
+
+static void
+test_release (void)
+{
+    struct play play;
+    int ends[2];
+    begin (&play, "a");
+    if (pipe2 (ends, O_CLOEXEC))
+        return;
+    play.link.err = ends[0];
+    end (&play);
+    ok (fcntl (ends[0], F_GETFD) < 0, "what SSH says comes no more after the end");
     close (ends[1]);
 }
 
@@ -352,6 +369,39 @@ test_find (void)
     unsetenv ("SLURM_JOB_NODELIST");
 }
 
+static bool
+write_script (const char *name, const char *text)
+{
+    FILE *file = fopen (name, "w");
+    bool good = file && fputs (text, file) >= 0;
+    return file && !fclose (file) && good && !chmod (name, 0700);
+}
+
+static void
+test_mpirun (void)
+{
+    struct config config;
+    struct starter starter = { 0 };
+    struct hostlist list = { 0 };
+    struct fail fail = { 0 };
+    AUTO_STRBUF struct strbuf path = { 0 };
+    AUTO_FREE char *before = strdup (getenv ("PATH"));
+    strbuf_printf (&path, "%s:%s", scratch_folder (), before);
+    setenv ("PATH", path.text, 1);
+    config_init (&config, &fail);
+    config_set (&config, option_find ("mpi"), "yes", (struct origin){ .kind = ORIGIN_FLAG }, &fail);
+    bool good = write_script ("mpirun", "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
+                && !hostlist_add_text (&list, "a,b", &fail) && !starter_choose (&starter, &config, &list, &fail);
+    if (!ok (good && starter.mpi == STARTER_MPI_OPEN && starter.mpirun && strstr (starter.mpirun, scratch_folder ()),
+             "mpirun of PATH is used"))
+        diag ("%s", fail.text);
+    starter_release (&starter);
+    hostlist_release (&list);
+    config_release (&config);
+    unlink ("mpirun");
+    setenv ("PATH", before, 1);
+}
+
 static void
 test_addresses (void)
 {
@@ -405,7 +455,7 @@ test_rally (void)
     struct play plays[2];
     struct hostlist_host items[2] = { { .name = (char *) "a" }, { .name = (char *) "b" } };
     struct hosts hosts = { .list = { .hosts = items, .count = 2 } };
-    struct link links[2];
+    struct link links[3] = { { .name = "a" }, { .name = "b" }, { .name = "of no host" } };
     struct head head = { .hosts = &hosts, .links = links, .count = 2 };
     struct fail fail = { 0 };
     for (int i = 0; i < 2; i++) {
@@ -422,7 +472,8 @@ test_rally (void)
     links[0].port = 1234;
     strlist_add (&links[0].addresses, "192.0.2.1");
     strlist_add (&links[0].addresses, "192.0.2.2");
-    ok (!rally_advance (&head, &fail) && head.is_reach_asked, "the others are asked which addresses they reach");
+    ok (!rally_advance (&head, &fail) && head.is_reach_asked && links[1].pipe.to_write.length
+            && !links[2].pipe.to_write.length, "the others are asked which addresses they reach");
     links[1].state = LINK_REACHED;
     links[1].reached = calloc (2, sizeof *links[1].reached);
     links[1].reached_count = 2;
@@ -438,6 +489,52 @@ test_rally (void)
         plays[i].link = links[i];
         end (&plays[i]);
     }
+}
+
+/* Whether two hosts are told to end their ranks, of which the first one is in this state. */
+static int
+told_after (enum link_state state, enum wire_end how, int status, int failed_rank)
+{
+    struct play plays[2];
+    struct link links[2];
+    struct head head = { .links = links, .count = 2, .limit_ms = INT64_MAX };
+    int told = 0;
+    for (int i = 0; i < 2; i++) {
+        begin (&plays[i], i ? "b" : "a");
+        links[i] = plays[i].link;
+        links[i].state = i ? LINK_RUNNING : state;
+    }
+    links[0].end = how;
+    links[0].status = status;
+    links[0].failed_rank = failed_rank;
+    spread_failure (&head);
+    for (int i = 0; i < 2; i++) {
+        told += links[i].pipe.to_write.length ? 1 << i : 0;
+        plays[i].link = links[i];
+        end (&plays[i]);
+    }
+    return told == 0 ? 0 : head.limit_ms == INT64_MAX ? -1 : told;
+}
+
+static void
+test_spread (void)
+{
+    static const struct {
+        const char *about;
+        enum link_state state;
+        enum wire_end how;
+        int status, failed_rank, told;
+    } rows[] = {
+        { "all is well", LINK_RUNNING, WIRE_END_DONE, 0, -1, 0 },
+        { "the ranks of a host have ended well", LINK_ENDED, WIRE_END_DONE, 0, -1, 0 },
+        { "they have ended with a status", LINK_ENDED, WIRE_END_DONE, 3, -1, 2 },
+        { "they have not ended well", LINK_ENDED, WIRE_END_FAILED, 0, -1, 2 },
+        { "a rank has failed, and others there have not ended yet", LINK_RUNNING, WIRE_END_DONE, 0, 0, 2 },
+        { "a host is lost", LINK_LOST, WIRE_END_DONE, 0, -1, 2 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        ok (told_after (rows[i].state, rows[i].how, rows[i].status, rows[i].failed_rank) == rows[i].told,
+            "%s: the ranks of the other one %s", rows[i].about, rows[i].told ? "end" : "go on");
 }
 
 /* What a launcher tells its agent of the first failure. */
@@ -465,11 +562,14 @@ main (void)
     test_hello ();
     test_beats ();
     test_output ();
+    test_release ();
     test_command ();
     test_killed_head ();
     test_find ();
+    test_mpirun ();
     test_addresses ();
     test_rally ();
+    test_spread ();
     test_failure ();
     return done_testing ();
 }
