@@ -6,7 +6,7 @@
 #include <mpi.h>
 #include <string.h>
 
-enum { POSTS = 64 };
+enum { POSTS = 255 };
 
 static struct {
     int polls; /* calls of MPI_Testsome() */

@@ -9,11 +9,11 @@
 #include "engines/mpi/host.c"
 #include "engines/mpi/team.c"
 
-#include "tests/allocators.h"
+#include "tests/balance.h"
 #include "tests/engines/mpi_standin.h"
 #include "tests/tap.h"
 
-enum { RANKS = 4, SLOT = 256, ROOM = 2048 };
+enum { RANKS = 4, SLOT = 256, ROOM = 2048, MANY_POSTS = 150 };
 
 static _Alignas (max_align_t) unsigned char memory[sizeof (struct message) + ROOM];
 static struct message *const bundle = (struct message *) (void *) memory;
@@ -100,6 +100,45 @@ test_hosts (const char *what, const struct whereabouts *all, int count, bool goo
 }
 
 /* ---- where ranks are ---- */
+
+/* @return @bytes of memory with nothing before them, or nothing behind them; to be released with its page */
+static void *
+at_an_edge (size_t bytes, bool at_end, char **pages)
+{
+    size_t page = (size_t) sysconf (_SC_PAGESIZE);
+    *pages = mmap (NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (*pages == MAP_FAILED || mprotect (*pages + page, page, PROT_READ | PROT_WRITE))
+        exit (99);
+    return at_end ? *pages + 2 * page - bytes : *pages + page;
+}
+
+/* What a communicator looks at when nothing has come. */
+static void
+test_edges (void)
+{
+    const int labels[RANKS] = { 0, 0, 2, 2 };
+    static struct marks marks[2];
+    static char boards[1 << 16];
+    for (int at_end = 0; at_end < 2; at_end++) {
+        struct places *places = places_create (labels, RANKS, 0);
+        struct team *team = team_create (RANKS, 0, 0, 1000);
+        char *pages;
+        if (!places || !team)
+            exit (99);
+        int *numbers = places->host_of;
+        places->host_of = memcpy (at_an_edge (RANKS * sizeof *numbers, at_end, &pages), numbers,
+                                  RANKS * sizeof *numbers);
+        mpi_host = (struct host){ .fd = -1, .size = 2, .marks = marks, .places = places,
+                                  .boards = (unsigned char *) boards, .world_size = RANKS };
+        look_at_boards (team);
+        ok (true, "no rank %s is looked at", at_end ? "above the last one" : "below 0");
+        places->host_of = numbers;
+        places_destroy (places);
+        team_destroy (team);
+        munmap (pages, 3 * (size_t) sysconf (_SC_PAGESIZE));
+        mpi_host = (struct host){ .fd = -1 };
+    }
+}
 
 static void
 test_places (void)
@@ -251,6 +290,7 @@ static void
 test_teams (void)
 {
     struct team *team = NULL;
+    long before = blocks;
     for (long left = 0; left < 8 && !team; left++) {
         calls_left = left;
         team = team_create (2, 1, 5, 30);
@@ -262,6 +302,7 @@ test_teams (void)
             && team->shared_at == FOREIGN, "it begins empty");
     if (team)
         team_destroy (team);
+    ok (blocks == before, "and leaves no memory behind, nor does one that there was no memory for");
 }
 
 static void
@@ -417,6 +458,15 @@ test_posts (void)
     mpi.count = 0;
     post_last_words (2, bytes, sizeof bytes);
     ok (mpi.count == 1 && mpi.posts[0].peer == 2, "last words go to the rank that they are for");
+    flight = make_flight (team, &call);
+    for (int i = 0; i < MANY_POSTS; i++)
+        post_control (flight, 0, bytes, sizeof bytes);
+    ok (mpi_world.request_count == MANY_POSTS && mpi_world.request_room >= MANY_POSTS
+            && malloc_usable_size (mpi_world.notes) >= MANY_POSTS * sizeof *mpi_world.notes,
+        "there is room for %d messages at once", MANY_POSTS);
+    mpi_world.request_count = 0;
+    flight->legs[0].left = 0;
+    flight_destroy (flight);
     mpi.poll = NULL;
     team_destroy (team);
 }
@@ -534,6 +584,7 @@ main (void)
     test_places ();
     test_bundles ();
     test_seen ();
+    test_edges ();
     test_memory ();
     test_watch (false);
     test_watch (true);

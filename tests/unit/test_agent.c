@@ -3,6 +3,7 @@
  * and that nothing outlives a connection. */
 #include <config.h>
 
+#include "hosts/agent.c"
 #include "hosts/agent.h"
 #include "hosts/agent_child.h"
 #include "tests/scratch.h"
@@ -200,6 +201,18 @@ run_forever (struct config *config, const struct hosts_part *part)
     printf ("%d\n", (int) getpid ());
     fflush (stdout);
     wait_forever ();
+}
+
+static int
+run_echo (struct config *config, const struct hosts_part *part)
+{
+    char bytes[64];
+    ssize_t got;
+    (void) config, (void) part;
+    while ((got = read (0, bytes, sizeof bytes)) > 0)
+        if (write (1, bytes, (size_t) got) != got)
+            return 1;
+    return 0;
 }
 
 static int
@@ -410,6 +423,83 @@ test_terminal (void)
     end_below (&below);
 }
 
+/* Lines come one after the other; the launcher's input ends when the head says so, or when it is gone. */
+static void
+test_input (void)
+{
+    struct below below;
+    struct hosts_part part = { .claim = CLAIM_NONE, .agent = -1 };
+    struct fail fail = { 0 };
+    struct wire_frame frame;
+    sigset_t none;
+    size_t used = 0;
+    sigemptyset (&none);
+    for (int is_killed = 0; is_killed < 2; is_killed++) {
+        below = (struct below){ .parcel = { .has_input = true } };
+        agent_child_init (&below.child);
+        config_init (&below.parcel.config, &fail);
+        fflush (NULL);
+        bool good = !agent_child_start (&below.child, &below.parcel, &part, run_echo, &none, &fail);
+        agent_child_feed (&below.child, "one\n", 4);
+        good = good && take_one (&below, AGENT_CHILD_STREAMS + 2) && below.child.in >= 0;
+        ok (good && wire_next (below.out.text, below.out.length, &frame, &used) == 1 && frame.type == WIRE_TAKEN
+                && wire_number (&frame) == 4, "a line is taken, and others may follow");
+        if (is_killed) {
+            agent_child_kill (&below.child, SIGKILL);
+            take_one (&below, AGENT_CHILD_STREAMS + 1);
+            ok (below.child.in < 0, "a launcher that is gone gets no more");
+        } else {
+            agent_child_feed (&below.child, NULL, 0);
+            ok (below.child.in < 0 && take_one (&below, AGENT_CHILD_STREAMS + 1) && below.child.has_ended
+                    && !below.child.wait_status, "the end of the input is passed on");
+        }
+        end_below (&below);
+    }
+}
+
+/* A launcher that says nothing for too long: stopped by somebody, or not. */
+static void
+test_no_sign (bool is_stopped)
+{
+    struct below below;
+    struct wire_frame frame;
+    struct pollfd nothing[AGENT_CHILD_FDS] = { { .fd = -1 } };
+    char wanted[200];
+    const char *text = NULL;
+    size_t used = 0;
+    siginfo_t info;
+    bool good = begin_below (&below, run_forever, false) && take_one (&below, 0);
+    pid_t pid = below.child.pid;
+    if (is_stopped)
+        good = good && !kill (pid, SIGSTOP) && !waitid (P_PID, (id_t) pid, &info, WSTOPPED | WNOWAIT);
+    strbuf_truncate (&below.out, 0);
+    below.child.heard_ms = clock_ms () - 5000;
+    below.child.alive_ms = clock_ms ();
+    agent_child_take (&below.child, nothing, &below.out);
+    while (good && !text && wire_next (below.out.text + used, below.out.length - used, &frame, &used) == 1)
+        if (frame.type == WIRE_END && wire_number (&frame) == WIRE_END_ERROR && wire_number (&frame) == FAIL_GENERAL)
+            text = wire_text (&frame);
+    if (is_stopped)
+        snprintf (wanted, sizeof wanted, "accelerate: the launcher on this host gave no sign of life for 5 s: its "
+                  "process %d was stopped, as by SIGSTOP\n", (int) pid);
+    else
+        snprintf (wanted, sizeof wanted, "accelerate: the launcher on this host gave no sign of life for 5 s\n");
+    is_text (text, wanted, is_stopped ? "a launcher that is stopped is said to be" : "one that says nothing is ended");
+    end_below (&below);
+}
+
+/* When the agent has to do something next. */
+static void
+test_timeout (void)
+{
+    struct agent agent = { .head = { .heard_ms = clock_ms () } };
+    agent_child_init (&agent.child);
+    ok (find_timeout (&agent) > 1000, "an agent waits for a job");
+    agent.kill_ms = clock_ms () + 1000;
+    int timeout = find_timeout (&agent);
+    ok (timeout > 0 && timeout <= 1000, "or for the time to kill what is left: %d ms", timeout);
+}
+
 static void
 test_last_words (void)
 {
@@ -460,6 +550,39 @@ test_standins (void)
     standins_release (&standins);
 }
 
+/* Two stand-ins of this job: what MPI has told each of them becomes variables of the rank in its place. */
+static void
+test_variables (void)
+{
+    struct standins standins = STANDINS_NONE;
+    struct plan_process processes[2] = { { .rank = 0 }, { .rank = 1 } };
+    struct plan plan = { .processes = processes, .process_count = 2 };
+    struct fail fail = { 0 };
+    char name[STANDIN_NAME_BYTES];
+    pid_t pids[2];
+    bool good = !standin_make_name (name, &fail) && !standins_listen (&standins, name, &fail);
+    for (int i = 0; good && i < 2; i++) {
+        pids[i] = fork ();
+        if (pids[i] == 0) {
+            setenv ("PMI_RANK", i ? "0" : "1", 1);
+            setenv (i ? "PMI_SECOND" : "PMI_FIRST", "x", 1);
+            _exit (standin_run (name, "1", &fail) != 0);
+        }
+        struct pollfd ready = { .fd = standins.listener, .events = POLLIN };
+        good = poll (&ready, 1, PATIENCE_MS) == 1;
+        standins_accept (&standins);
+    }
+    good = good && standins_of (&standins, 1) == 2 && !standins_apply (&standins, &plan, &fail);
+    for (int i = 0; i < 2; i++)
+        ok (good && processes[i].env.count == 1 && !strcmp (processes[i].env.items[0], i ? "PMI_RANK=1" : "PMI_RANK=0"),
+            "rank %d gets what its stand-in has, and what all have", i);
+    standins_release (&standins);
+    for (int i = 0; i < 2; i++) {
+        waitpid (pids[i], NULL, 0);
+        strlist_release (&processes[i].env);
+    }
+}
+
 int
 main (void)
 {
@@ -473,7 +596,12 @@ main (void)
     check_orphan (true, "nor a killed agent");
     test_lines ();
     test_terminal ();
+    test_input ();
+    test_no_sign (true);
+    test_no_sign (false);
+    test_timeout ();
     test_last_words ();
     test_standins ();
+    test_variables ();
     return done_testing ();
 }

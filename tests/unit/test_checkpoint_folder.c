@@ -85,6 +85,10 @@ test_find (const char *complete)
             && checkpoint_folder_find (found, "moved2", &err) == ACCEL_ERR_INVALID
             && checkpoint_folder_find (found, "noved", &err) == ACCEL_ERR_INVALID, "and by no other one");
     ok (next_descriptor () == before, "no folder stays open");
+    int file = creat ("file", 0600);
+    ok (checkpoint_folder_find (found, "file/%s%d%n", &err) == ACCEL_ERR_SYSTEM && strstr (err.text, "file/%s%d%n: "),
+        "whatever its name is, it is said: %s", err.text);
+    close (file);
 }
 
 /* A program may have closed its standard input. */

@@ -92,6 +92,10 @@ test_seal (void)
     ok (take (&sides[0], &sides[1]) == SEAL_FRAME && has (&sides[0], "first"), "the first frame");
     ok (take (&sides[0], &sides[1]) == SEAL_FRAME && has (&sides[0], "second"), "the second frame");
     ok (take (&sides[0], &sides[1]) == SEAL_MORE, "no third one");
+    static char large[3 * SEAL_FIRST_BYTES];
+    memset (large, 'x', sizeof large - 1);
+    put (&sides[1], large);
+    ok (take (&sides[0], &sides[1]) == SEAL_FRAME && has (&sides[0], large), "later ones may be larger");
     strbuf_add_bytes (&sides[1].sent, copy.text + crypto_secretstream_xchacha20poly1305_HEADERBYTES,
                       copy.length - crypto_secretstream_xchacha20poly1305_HEADERBYTES);
     ok (take (&sides[0], &sides[1]) == SEAL_WRONG, "a repeated frame is refused");

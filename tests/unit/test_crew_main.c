@@ -318,6 +318,18 @@ test_settled (void)
     crew_destroy (crew);
 }
 
+static void
+test_listens (void)
+{
+    struct scene scene;
+    open_scene (&scene);
+    crew_main_begin (&scene.crew);
+    ok (scene.crew.listener >= 0, "machine 0 listens at one of its ports");
+    if (scene.crew.listener >= 0)
+        close (scene.crew.listener);
+    close_scene (&scene);
+}
+
 /* ---- restarts ---- */
 
 /* A launcher that is alone begins the next attempt without being asked, and once. */
@@ -468,6 +480,7 @@ main (void)
     test_flush ();
     test_told ();
     test_answers ();
+    test_listens ();
     test_restart ();
     test_lost_machine ();
     test_joined ();
