@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "files/shards.h"
+#include "tests/allocators.h"
 #include "tests/unit/datasets.h"
 
 #include <accel/accel.h>
@@ -362,6 +363,45 @@ test_many (void)
     accel_load_result_destroy (result);
 }
 
+/* Files say it as errors of the system. */
+static bool
+lacks_memory (enum accel_status status)
+{
+    return status == ACCEL_ERR_NOMEM || (status == ACCEL_ERR_SYSTEM && strstr (err.text, "out of memory"));
+}
+
+/* Each allocation fails once: what needs it fails, or does without it. */
+static void
+test_memory (void)
+{
+    static const char *const names[] = { "one", "two", "three" };
+    const struct accel_save_model_options parts = { .max_shard_size = "100" };
+    struct accel_model *model = make_model (names, 3, ACCEL_FLOAT32, false);
+    char place[ROOM + 16];
+    snprintf (place, sizeof place, "%s-memory", folder);
+    bool good = true, is_over = false;
+    for (int times = 0; good && !is_over; times++) {
+        calls_left = times;
+        enum accel_status status = accel_save_model (acc, model, place, &parts, &err);
+        is_over = calls_left >= 0;
+        calls_left = -1;
+        good = status ? lacks_memory (status) && !is_over
+                      : !accel_load_model (acc, model, place, NULL, NULL, &err);
+    }
+    ok (good, "a model is saved, or there is no memory for it");
+    for (int times = is_over = 0; good && !is_over; times++) {
+        struct accel_load_result *result = NULL;
+        calls_left = times;
+        enum accel_status status = accel_load_model (acc, model, place, NULL, &result, &err);
+        is_over = calls_left >= 0;
+        calls_left = -1;
+        good = status ? lacks_memory (status) && !is_over : result && !result->missing_count;
+        accel_load_result_destroy (result);
+    }
+    ok (good, "so is it loaded");
+    accel_model_destroy (model);
+}
+
 static void
 test_mismatches (void)
 {
@@ -501,6 +541,7 @@ main (void)
         test_precision (dtypes[i]);
     test_names ();
     test_many ();
+    test_memory ();
     test_mismatches ();
     test_tied ();
     test_not_tied ();
