@@ -279,7 +279,7 @@ test_damage (void)
     bool is_changed = !system (command) && change_pickle ("steps/optimizer.bin", "FloatStorage", "ShortStorage");
     bool has_begun = begin (&world, "amsgrad");
     ok (is_changed && has_begun && accel_load_state (world.acc, "steps", &err)
-            && strstr (err.text, "'step' of a parameter is not one number of float32"),
+            && strstr (err.text, "'step' of a parameter is not a single float32 number"),
         "steps of another type: %s", err.text);
     end (&world);
     snprintf (command, sizeof command, "cp -R %s/amsgrad . && printf X | dd of=amsgrad/optimizer.bin bs=1 seek=1600 "
