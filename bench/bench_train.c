@@ -116,7 +116,7 @@ make_own (struct own *own, struct accel *acc, size_t parameters, bool same_updat
     if (same_update)
         CHECK (accel_custom_create (&own->optimizer, own->model, &custom, &err));
     else
-        CHECK (accel_adamw_create (&own->optimizer, own->model, NULL, &err));
+        CHECK (accel_optimizer_create (&own->optimizer, own->model, ACCEL_ADAMW, NULL, &err));
     const struct accel_field fields[] = {
         { .name = "input", .dtype = ACCEL_FLOAT32, .ndim = 1, .shape = { network->width[0] } },
         { .name = "target", .dtype = ACCEL_FLOAT32, .ndim = 1, .shape = { network->width[LAYERS] } },

@@ -367,8 +367,8 @@ main (int argc, char **argv)
     accel_check (accel_loader_create (&training.test_loader, &test_set, &test_options, &err), &err);
 
     make_model (&training, (size_t) options->batch_size);
-    struct accel_adamw adamw_options = { .lr = options->lr, .weight_decay = ACCEL_ADAMW_WEIGHT_DECAY };
-    accel_check (accel_adamw_create (&training.optimizer, training.model, &adamw_options, &err), &err);
+    struct accel_optimizer_options adamw_options = { .lr = options->lr };
+    accel_check (accel_optimizer_create (&training.optimizer, training.model, ACCEL_ADAMW, &adamw_options, &err), &err);
     make_scheduler (&training);
     accel_check (accel_prepare (acc, &err, training.model, training.optimizer, training.scheduler,
                                 training.train_loader, training.test_loader), &err);

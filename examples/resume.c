@@ -323,8 +323,8 @@ make_training (struct accel *acc, struct training *training, const struct accel_
     training->grad.data = NULL;
     const struct accel_parameter parameter = { "weights", &training->data, &training->grad };
     accel_check (accel_model_create (&training->model, &parameter, 1, &err), &err);
-    accel_check (accel_sgd_create (&training->optimizer, training->model,
-                                   &(struct accel_sgd){ .lr = 0.0625, .momentum = 0.5 }, &err), &err);
+    accel_check (accel_optimizer_create (&training->optimizer, training->model, ACCEL_SGD,
+                                   &(struct accel_optimizer_options){ .lr = 0.0625, .momentum = 0.5 }, &err), &err);
     accel_check (accel_loader_create (&training->loader, numbers, &loader, &err), &err);
     accel_check (accel_prepare (acc, &err, training->model, training->optimizer, training->loader), &err);
 }

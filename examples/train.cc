@@ -84,7 +84,7 @@ train (const std::string &path)
     const dataset digits = open_digits (path);
     loader batches (digits, loader_options ().batch_size (BATCH).split_batches (true).shuffle (true).drop_last (true));
     model net ({ { "weight", { CLASSES, PIXELS } }, { "bias", { CLASSES } } });
-    optimizer adamw = optimizer::adamw (net, accelerate::adamw ().lr (0.02));
+    optimizer adamw (net, ACCEL_ADAMW, optimizer_options ().lr (0.02));
     scheduler cosine (adamw, scheduler_options ()
                                  .schedule (ACCEL_SCHEDULE_COSINE)
                                  .warmup_steps (batches.size ())

@@ -33,8 +33,8 @@ measure (const char *name, const struct shapes *shapes, enum accel_dtype dtype, 
     struct gpu_model *model = gpu_model_create (shapes, dtype);
     struct accel_optimizer *optimizer;
     double step[ROUNDS], copy[ROUNDS];
-    const struct accel_adamw adamw = { .lr = 0.001F, .weight_decay = 0.01F };
-    MUST (accel_adamw_create (&optimizer, model->model, &adamw, &err));
+    const struct accel_optimizer_options adamw = { .lr = 0.001F, .weight_decay = 0.01F };
+    MUST (accel_optimizer_create (&optimizer, model->model, ACCEL_ADAMW, &adamw, &err));
     MUST (accel_prepare (acc, &err, model->model, optimizer));
     MUST (accel_backward (acc, model->model, 0, no_backward, NULL, &err));
     /* float32: the parameter, the gradient and two states are read, all but the gradient are written.  16 bits: the

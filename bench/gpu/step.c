@@ -91,7 +91,7 @@ measure (const char *name, const char *precision, enum accel_dtype dtype, bool c
     struct job job = { .acc = open_on_gpu (precision), .clips = clips };
     double queued[ROUNDS], done[ROUNDS];
     job.model = gpu_model_create (&shapes, dtype);
-    MUST (accel_adamw_create (&job.optimizer, job.model->model, NULL, &err));
+    MUST (accel_optimizer_create (&job.optimizer, job.model->model, ACCEL_ADAMW, NULL, &err));
     MUST (accel_prepare (job.acc, &err, job.model->model, job.optimizer));
     for (int i = 0; i < 3; i++)
         step (&job);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Further optimizers, custom optimizers, the state of optimizers, and clipping. */
+/* Custom optimizers, the state of optimizers, and clipping. */
 #ifndef ACCEL_OPTIMIZER_H
 #define ACCEL_OPTIMIZER_H
 
@@ -8,49 +8,6 @@
 #include <accel/train.h>
 
 ACCEL_BEGIN_DECLS
-
-/**
- * torch.optim.Adam.  0 means torch's default for lr (1e-3), beta1 (0.9), beta2 (0.999) and eps (1e-8); use ACCEL_ZERO
- * for 0.
- */
-struct accel_adam {
-    double lr;
-    double beta1;
-    double beta2;
-    double eps;
-    double weight_decay; /**< added to the gradient, times the parameter */
-    bool amsgrad;
-    bool maximize;
-    const struct accel_param_group *groups; /**< [group_count]; copied */
-    size_t group_count;
-};
-
-/**
- * Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms").  0 means lr 1e-4, beta1 0.9, beta2 0.99; use
- * ACCEL_ZERO for 0.
- */
-struct accel_lion {
-    double lr;
-    double beta1;
-    double beta2;
-    double weight_decay; /**< decoupled, like AdamW's */
-    const struct accel_param_group *groups; /**< [group_count]; copied */
-    size_t group_count;
-};
-
-/** Make an Adam optimizer.  @param options  NULL: torch's defaults */
-#define accel_adam_create(...)                                                                           \
-    accel_adam_create_sized (sizeof (struct accel_adam), sizeof (struct accel_param_group), __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_adam_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
-                         struct accel_model *model, const struct accel_adam *options, struct accel_error *err);
-
-/** Make a Lion optimizer.  @param options  NULL: the defaults */
-#define accel_lion_create(...)                                                                           \
-    accel_lion_create_sized (sizeof (struct accel_lion), sizeof (struct accel_param_group), __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_lion_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
-                         struct accel_model *model, const struct accel_lion *options, struct accel_error *err);
 
 /** One parameter in one step of a custom optimizer. */
 struct accel_update {

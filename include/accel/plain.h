@@ -21,14 +21,9 @@ ACCEL_BEGIN_DECLS
        struct accel_error *err), (model, parameters, count, err)) \
     X (accel_model_set_ddp, (struct accel_model *model, const struct accel_ddp_options *options, \
        struct accel_error *err), (model, options, err)) \
-    X (accel_sgd_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
-       const struct accel_sgd *options, struct accel_error *err), (optimizer, model, options, err)) \
-    X (accel_adamw_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
-       const struct accel_adamw *options, struct accel_error *err), (optimizer, model, options, err)) \
-    X (accel_adam_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
-       const struct accel_adam *options, struct accel_error *err), (optimizer, model, options, err)) \
-    X (accel_lion_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
-       const struct accel_lion *options, struct accel_error *err), (optimizer, model, options, err)) \
+    X (accel_optimizer_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
+       enum accel_optimizer_kind kind, const struct accel_optimizer_options *options, struct accel_error *err), \
+       (optimizer, model, kind, options, err)) \
     X (accel_custom_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
        const struct accel_custom_optimizer *options, struct accel_error *err), (optimizer, model, options, err)) \
     X (accel_optimizer_get_group, (const struct accel_optimizer *optimizer, size_t group, \

@@ -145,66 +145,80 @@ struct accel_param_group {
     double weight_decay;
     double beta1;     /**< Adam, AdamW, Lion */
     double beta2;     /**< Adam, AdamW, Lion */
-    double eps;       /**< Adam, AdamW */
-    double momentum;  /**< SGD */
+    double eps;       /**< Adam, AdamW, Adagrad, RMSprop */
+    double momentum;  /**< SGD, RMSprop */
     double dampening; /**< SGD */
+    double alpha;     /**< RMSprop */
+    double lr_decay;  /**< Adagrad */
+    double initial_accumulator_value; /**< Adagrad */
     enum accel_flag nesterov; /**< SGD */
     enum accel_flag amsgrad;  /**< Adam, AdamW */
-    enum accel_flag maximize; /**< SGD, Adam, AdamW */
+    enum accel_flag centered; /**< RMSprop */
+    enum accel_flag maximize; /**< all but Lion */
     uint64_t min_ndim; /**< only parameters with at least so many dimensions; 0: any */
 };
 
+/** The optimizers of torch.optim with these names, and Lion (Chen et al., "Symbolic Discovery of Optimization
+ *  Algorithms").  accel_custom_create() makes others. */
+enum accel_optimizer_kind {
+    ACCEL_SGD,
+    ACCEL_ADAM,
+    ACCEL_ADAMW,
+    ACCEL_LION,
+    ACCEL_ADAGRAD,
+    ACCEL_RMSPROP,
+    ACCEL_OPTIMIZER_KINDS, /**< how many there are */
+};
+
 /**
- * torch.optim.SGD.  0 is torch's default for each field, except lr, which is required here or in every group
- * (ACCEL_ZERO for 0).
+ * What accel_optimizer_create() needs to know.  A field that is 0 has torch's default for this kind; ACCEL_ZERO means
+ * 0.  A field that the kind does not have must stay 0.
+ *
+ *   field                                    SGD       Adam   AdamW  Lion   Adagrad  RMSprop
+ *   lr                                       required  1e-3   1e-3   1e-4   1e-2     1e-2
+ *   weight_decay                             0         0      0.01   0      0        0
+ *   beta1, beta2                                       0.9, 0.999    0.9, 0.99
+ *   eps                                                1e-8   1e-8          1e-10    1e-8
+ *   momentum                                 0                                       0
+ *   dampening                                0
+ *   alpha                                                                            0.99
+ *   lr_decay, initial_accumulator_value                                     0, 0
+ *
+ * Weight decay is decoupled from the gradient in AdamW and Lion, and added to it in the others.
  */
-struct accel_sgd {
-    double lr;
+struct accel_optimizer_options {
+    double lr; /**< SGD needs it, here or in every group */
+    double weight_decay;
+    double beta1;
+    double beta2;
+    double eps;
     double momentum;
     double dampening;
-    double weight_decay;
-    bool nesterov;
-    bool maximize;
+    double alpha;
+    double lr_decay;
+    double initial_accumulator_value;
+    enum accel_flag nesterov; /**< SGD: false unless ACCEL_FLAG_YES */
+    enum accel_flag amsgrad;  /**< Adam, AdamW: the same */
+    enum accel_flag centered; /**< RMSprop: the same */
+    enum accel_flag maximize; /**< all but Lion: the same */
     const struct accel_param_group *groups; /**< [group_count]; copied.  None: all parameters form one group, "all" */
     size_t group_count;
 };
 
 /**
- * torch.optim.AdamW.  0 means torch's default for lr (1e-3), beta1 (0.9), beta2 (0.999) and eps (1e-8); use ACCEL_ZERO
- * for 0.
- */
-struct accel_adamw {
-    double lr;
-    double beta1;
-    double beta2;
-    double eps;
-    double weight_decay; /**< as given: 0 is none; torch's default is ACCEL_ADAMW_WEIGHT_DECAY */
-    bool amsgrad;
-    bool maximize;
-    const struct accel_param_group *groups; /**< [group_count]; copied */
-    size_t group_count;
-};
-
-#define ACCEL_ADAMW_WEIGHT_DECAY 0.01
-
-/**
- * Make an SGD optimizer over all trained parameters of @p model.
+ * Make an optimizer over all trained parameters of @p model.
  *
- * @retval ACCEL_ERR_INVALID  a number out of range; a parameter in two groups; a pattern or name that matches no
- *                            trained parameter; a group without parameters, or with a number that SGD does not use
+ * @param options  NULL: all defaults
+ * @retval ACCEL_ERR_INVALID  a number out of range, or one that this kind does not have; a parameter in two groups; a
+ *                            pattern or name that matches no trained parameter; a group without parameters
  */
-#define accel_sgd_create(...)                                                                          \
-    accel_sgd_create_sized (sizeof (struct accel_sgd), sizeof (struct accel_param_group), __VA_ARGS__)
+#define accel_optimizer_create(...)                                                                              \
+    accel_optimizer_create_sized (sizeof (struct accel_optimizer_options), sizeof (struct accel_param_group),    \
+                                  __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sgd_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
-                        struct accel_model *model, const struct accel_sgd *options, struct accel_error *err);
-
-/** Make an AdamW optimizer.  @param options  NULL: torch's defaults, weight decay included */
-#define accel_adamw_create(...)                                                                            \
-    accel_adamw_create_sized (sizeof (struct accel_adamw), sizeof (struct accel_param_group), __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_adamw_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
-                          struct accel_model *model, const struct accel_adamw *options, struct accel_error *err);
+accel_optimizer_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                              struct accel_model *model, enum accel_optimizer_kind kind,
+                              const struct accel_optimizer_options *options, struct accel_error *err);
 
 /** Free @p optimizer and its state.  Accepts NULL. */
 ACCEL_API void accel_optimizer_destroy (struct accel_optimizer *optimizer);

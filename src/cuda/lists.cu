@@ -154,7 +154,6 @@ list_clamp_kernel (const struct cuda_item *__restrict__ items, struct range rang
 struct list_step {
     struct rule_numbers numbers;
     float factor;
-    bool from_mean;
 };
 
 template <enum rule RULE> __global__ void
@@ -171,7 +170,7 @@ list_update_kernel (const struct cuda_item *__restrict__ items, struct range ran
             float g = element_load (grad, item.grad_dtype, i), value = parameter[i];
             if (item.grad_dtype != ACCEL_FLOAT32 && step.factor != 1)
                 g *= step.factor;
-            value = rule_step<RULE> (n, step.from_mean, value, g, state0, state1, state2, i);
+            value = rule_step<RULE> (n, value, g, state0, state1, state2, i);
             parameter[i] = value;
             if (narrow)
                 element_store (narrow, item.narrow_dtype, i, value, E5M2_INFINITY);
@@ -368,9 +367,11 @@ template <enum rule RULE> static void
 launch_list_update (const struct cuda_table *table, struct range range, const struct rule_numbers *numbers,
                     float factor, void *stream)
 {
-    struct list_step step = { *numbers, factor, rule_is_from_mean (*numbers) };
+    struct list_step step = { *numbers, factor };
     LAUNCH (list_update_kernel<RULE>, blocks_of (range), stream, table->items, range, step);
 }
+
+#define LAUNCH_LIST_ROW(NAME, name, states) launch_list_update<RULE_##NAME>,
 
 extern "C" void
 cuda_list_update (const struct cuda_table *table, unsigned first, unsigned count, enum rule rule,
@@ -378,8 +379,7 @@ cuda_list_update (const struct cuda_table *table, unsigned first, unsigned count
 {
     static void (*const launch[RULE_COUNT]) (const struct cuda_table *, struct range, const struct rule_numbers *,
                                              float, void *)
-        = { launch_list_update<RULE_SGD>, launch_list_update<RULE_SGD_MOMENTUM>, launch_list_update<RULE_ADAM>,
-            launch_list_update<RULE_AMSGRAD>, launch_list_update<RULE_LION> };
+        = { RULES (LAUNCH_LIST_ROW) };
     const struct cuda_item *items = table->host + first, *last = items + count - 1;
     for (unsigned i = 0; CHECKS_USES && i < count; i++)
         if (items[i].count) {

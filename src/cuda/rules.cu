@@ -10,7 +10,6 @@ struct step {
     struct rule_numbers numbers;
     enum accel_dtype grad_dtype, narrow_dtype;
     float factor;
-    bool from_mean;
 };
 
 template <enum rule RULE> __global__ void
@@ -23,7 +22,7 @@ update_kernel (struct step step, float *__restrict__ parameter, const void *__re
         float g = element_load (grad, step.grad_dtype, i), value = parameter[i];
         if (step.grad_dtype != ACCEL_FLOAT32 && step.factor != 1)
             g *= step.factor;
-        value = rule_step<RULE> (n, step.from_mean, value, g, state0, state1, state2, i);
+        value = rule_step<RULE> (n, value, g, state0, state1, state2, i);
         parameter[i] = value;
         if (narrow)
             element_store (narrow, step.narrow_dtype, i, value, E5M2_INFINITY);
@@ -33,17 +32,18 @@ update_kernel (struct step step, float *__restrict__ parameter, const void *__re
 template <enum rule RULE> static void
 launch_update (const struct cuda_update *u, void *stream)
 {
-    struct step step = { u->numbers, u->grad_dtype, u->narrow_dtype, u->factor, rule_is_from_mean (u->numbers) };
+    struct step step = { u->numbers, u->grad_dtype, u->narrow_dtype, u->factor };
     LAUNCH (update_kernel<RULE>, cuda_blocks (u->count), stream, step, u->parameter, u->grad, u->state[0], u->state[1],
             u->state[2], u->narrow, u->count);
 }
+
+#define LAUNCH_ROW(NAME, name, states) launch_update<RULE_##NAME>,
 
 extern "C" void
 cuda_update (const struct cuda_update *update, void *stream)
 {
     static void (*const launch[RULE_COUNT]) (const struct cuda_update *, void *)
-        = { launch_update<RULE_SGD>, launch_update<RULE_SGD_MOMENTUM>, launch_update<RULE_ADAM>,
-            launch_update<RULE_AMSGRAD>, launch_update<RULE_LION> };
+        = { RULES (LAUNCH_ROW) };
     if (update->count)
         launch[update->rule] (update, stream);
 }

@@ -163,7 +163,7 @@ static bool
 make_twin (struct self *self, struct twin *twin, const struct accel_tensor host[2], bool gpu)
 {
     struct accel_error err;
-    const struct accel_adamw adamw = { .lr = 0.1, .weight_decay = 0.01 };
+    const struct accel_optimizer_options adamw = { .lr = 0.1, .weight_decay = 0.01 };
     for (int i = 0; i < 2; i++) {
         twin->tensors[i] = host[i].dl;
         if (!gpu)
@@ -175,7 +175,7 @@ make_twin (struct self *self, struct twin *twin, const struct accel_tensor host[
     }
     struct accel_parameter parameter = { "weight", &twin->tensors[0], &twin->tensors[1] };
     return CALL (self, accel_model_create (&twin->model, &parameter, 1, &err), &err)
-           && CALL (self, accel_adamw_create (&twin->optimizer, twin->model, &adamw, &err), &err)
+           && CALL (self, accel_optimizer_create (&twin->optimizer, twin->model, ACCEL_ADAMW, &adamw, &err), &err)
            && CALL (self, accel_prepare (self->acc, &err, twin->model, twin->optimizer), &err);
 }
 

@@ -208,11 +208,10 @@ run_training (struct self *self, bool adam)
     struct net net;
     struct accel_error err;
     struct accel_optimizer *optimizer = NULL;
-    struct accel_sgd sgd = { .lr = 1 };
-    struct accel_adamw adamw = { .lr = 1 };
+    enum accel_optimizer_kind kind = adam ? ACCEL_ADAMW : ACCEL_SGD;
+    struct accel_optimizer_options options = { .lr = 1, .weight_decay = ACCEL_ZERO };
     if (make_net (self, &net)
-        && (adam ? CALL (self, accel_adamw_create (&optimizer, net.model, &adamw, &err), &err)
-                 : CALL (self, accel_sgd_create (&optimizer, net.model, &sgd, &err), &err)))
+        && CALL (self, accel_optimizer_create (&optimizer, net.model, kind, &options, &err), &err))
         run_steps_of (self, &net, optimizer, 0.25, adam);
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (net.model);
@@ -340,8 +339,8 @@ check_optimizers (struct self *self)
         struct net net;
         struct accel_optimizer *optimizer = NULL;
         if (make_net (self, &net)
-            && (kind == 0   ? CALL (self, accel_adam_create (&optimizer, net.model, NULL, &err), &err)
-                : kind == 1 ? CALL (self, accel_lion_create (&optimizer, net.model, NULL, &err), &err)
+            && (kind == 0   ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_ADAM, NULL, &err), &err)
+                : kind == 1 ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_LION, NULL, &err), &err)
                             : CALL (self, accel_custom_create (&optimizer, net.model, &own, &err), &err)))
             run_clipped (self, &net, optimizer, kind < 2 ? "exp_avg" : "sum");
         accel_optimizer_destroy (optimizer);
@@ -358,10 +357,11 @@ check_scheduler (struct self *self)
     struct accel_optimizer *optimizer = NULL;
     struct accel_scheduler *scheduler = NULL;
     struct accel_scheduler_state state;
-    struct accel_sgd sgd = { .lr = 0.5 };
+    struct accel_optimizer_options sgd = { .lr = 0.5 };
     struct accel_scheduler_options options
         = { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = (uint64_t) self->size * 4 };
-    if (make_net (self, &net) && CALL (self, accel_sgd_create (&optimizer, net.model, &sgd, &err), &err)
+    if (make_net (self, &net) && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err),
+                                       &err)
         && CALL (self, accel_scheduler_create (&scheduler, optimizer, &options, &err), &err)
         && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer, scheduler), &err)
         && CALL (self, accel_scheduler_step (scheduler, &err), &err)) {
@@ -418,8 +418,9 @@ check_accumulate (struct self *self)
     struct net net;
     struct accel_error err;
     struct accel_optimizer *optimizer = NULL;
-    struct accel_sgd sgd = { .lr = 1 };
-    if (make_net (self, &net) && CALL (self, accel_sgd_create (&optimizer, net.model, &sgd, &err), &err)
+    struct accel_optimizer_options sgd = { .lr = 1 };
+    if (make_net (self, &net) && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err),
+                                       &err)
         && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
         && CALL (self, accel_set_gradient_accumulation_steps (self->acc, 2, &err), &err))
         accumulate (self, &net, optimizer);
@@ -438,8 +439,9 @@ check_local_sgd (struct self *self)
     struct accel_error err;
     struct accel_optimizer *optimizer = NULL;
     struct accel_local_sgd *local_sgd = NULL;
-    struct accel_sgd sgd = { .lr = 0.25 };
-    if (make_net (self, &net) && CALL (self, accel_sgd_create (&optimizer, net.model, &sgd, &err), &err)
+    struct accel_optimizer_options sgd = { .lr = 0.25 };
+    if (make_net (self, &net) && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err),
+                                       &err)
         && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
         && CALL (self, accel_local_sgd_begin (&local_sgd, self->acc, net.model, 2, true, &err), &err)) {
         float *grad = net.grad.dl.data;
@@ -485,7 +487,7 @@ check_masters (struct self *self)
     static const int64_t shape[] = { PARAMETERS };
     struct accel_error err;
     struct accel_optimizer *optimizer = NULL;
-    struct accel_sgd sgd = { .lr = 0x1p-10 };
+    struct accel_optimizer_options sgd = { .lr = 0x1p-10 };
     float ones[PARAMETERS], back[PARAMETERS];
     for (int i = 0; i < PARAMETERS; i++)
         ones[i] = 1;
@@ -496,7 +498,7 @@ check_masters (struct self *self)
         || !CALL (self, accel_model_create (&net.model, &parameter, 1, &err), &err))
         return;
     void *data = net.data.dl.data;
-    if (CALL (self, accel_sgd_create (&optimizer, net.model, &sgd, &err), &err)
+    if (CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err), &err)
         && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
         && CALL (self, accel_convert (ones, ACCEL_FLOAT32, data, ACCEL_BFLOAT16, PARAMETERS, &err), &err)) {
         accel_model_widen (net.model);

@@ -392,7 +392,7 @@ test_training (accelerator &acc)
     model net ({ { "w", { 2, 3 } }, { "b", { 3 } }, { "seen", { 1 }, 0, true } });
     net.set_ddp (ddp_options ().bucket_cap_mb (1));
     ok (throws (ACCEL_ERR_INVALID, "no memory", [&] { (void) net.grad<float> ("w"); }), "a gradient without memory");
-    optimizer adam = optimizer::adam (net, accelerate::adam ().lr (0.1));
+    optimizer adam (net, ACCEL_ADAM, optimizer_options ().lr (0.1));
     scheduler half = scheduler::lambda (adam, [] (std::uint64_t step) { return std::pow (0.5, double (step)); },
                                         scheduler_options ().split_batches (true));
     acc.prepare ({ net, adam, half });
@@ -449,24 +449,24 @@ test_training (accelerator &acc)
     acc.end_training ();
 }
 
-adamw
+optimizer_options
 options_with_groups ()
 {
     std::string pattern = "*.bi";
-    adamw made = adamw ().lr (0.5).weight_decay (0.25);
+    optimizer_options made = optimizer_options ().lr (0.5).weight_decay (0.25);
     made.group (param_group ("flat").match (pattern + "as").match ("ln_*").weight_decay (0).beta1 (0));
-    adamw copy = made;
+    optimizer_options copy = made;
     copy.group (param_group ().parameters ({ pattern.replace (0, 4, "fc.weight") }).lr (0).amsgrad ().maximize (false));
     made.groups ({});
-    return adamw (std::move (copy));
+    return optimizer_options (std::move (copy));
 }
 
 void
 test_groups (accelerator &acc)
 {
     model net ({ { "fc.weight", { 2 } }, { "fc.bias", { 1 } }, { "ln_1", { 1 } }, { "head", { 1 } } });
-    const adamw options = options_with_groups ();
-    optimizer opt = optimizer::adamw (net, options);
+    const optimizer_options options = options_with_groups ();
+    optimizer opt (net, ACCEL_ADAMW, options);
     ok (opt.group_count () == 3 && !std::strcmp (opt.group_name (0), "flat")
             && !std::strcmp (opt.group_name (1), "1") && opt.find_group ("rest") == 2
             && opt.find_group ("none") == ACCEL_NO_GROUP && opt.group_of (2) == 0 && opt.group_of (0) == 1,
@@ -485,7 +485,8 @@ test_groups (accelerator &acc)
             && throws (ACCEL_ERR_INVALID, "groups", [&] { (void) opt.group_lr (3); })
             && throws (ACCEL_ERR_INVALID, "beta1 is 2", [&] { opt.set_group (0, param_group ().beta1 (2)); })
             && throws (ACCEL_ERR_INVALID, "none.*",
-                       [&] { optimizer::sgd (net, sgd ().lr (1).group (param_group ().match ("none.*"))); }),
+                       [&] { optimizer (net, ACCEL_SGD,
+                                        optimizer_options ().lr (1).group (param_group ().match ("none.*"))); }),
         "groups that cannot be");
     acc.prepare ({ net, opt });
     for (std::size_t i = 0; i < net.size (); i++)
@@ -518,7 +519,8 @@ void
 test_schedulers (accelerator &acc)
 {
     model net ({ { "a", { 1 } }, { "b", { 1 } } });
-    optimizer opt = optimizer::sgd (net, sgd ().lr (1).momentum (0.9).group (param_group ("b").match ("b").lr (4)));
+    optimizer opt (net, ACCEL_SGD,
+                   optimizer_options ().lr (1).momentum (0.9).group (param_group ("b").match ("b").lr (4)));
     const auto step = [] (double gamma) {
         return scheduler_options ().schedule (ACCEL_SCHEDULE_STEP).step_size (1).gamma (gamma);
     };

@@ -65,13 +65,14 @@ make_net (struct net *net)
 {
     struct accel_error err;
     struct accel_parameter parameter = { "w", &net->data, &net->grad };
-    struct accel_sgd sgd = { .lr = RATE };
+    struct accel_optimizer_options sgd = { .lr = RATE };
     *net = (struct net){ 0 };
     net->data = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
                             .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
     net->grad = net->data;
     return check (!accel_model_create (&net->model, &parameter, 1, &err), "create: %s", err.text)
-           && check (!accel_sgd_create (&net->optimizer, net->model, &sgd, &err), "create: %s", err.text)
+           && check (!accel_optimizer_create (&net->optimizer, net->model, ACCEL_SGD, &sgd, &err), "create: %s",
+                     err.text)
            && check (!accel_prepare (acc, &err, net->model, net->optimizer), "prepare: %s", err.text);
 }
 

@@ -139,7 +139,8 @@ make_run (struct run *run, const struct order *order)
                                              : accel_loader_create (&run->loader, &run->dataset, &options, &err);
     return check (good && !status && !accel_loader_create (&run->test_loader, &run->test_dataset, &test, &err)
                       && !accel_model_create (&run->model, &parameter, 1, &err)
-                      && !accel_sgd_create (&run->optimizer, run->model, &(struct accel_sgd){ .lr = 0.01 }, &err)
+                      && !accel_optimizer_create (&run->optimizer, run->model, ACCEL_SGD,
+                                                  &(struct accel_optimizer_options){ .lr = 0.01 }, &err)
                       && !accel_prepare (acc, &err, run->model, run->optimizer, run->loader, run->test_loader),
                   "%s: %s", order->name, err.text);
 }

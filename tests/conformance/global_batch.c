@@ -50,22 +50,22 @@ static const char *const optimizers[] = { "sgd", "nesterov", "adam", "adamw amsg
 static enum accel_status
 make_optimizer (size_t kind, struct accel_optimizer **optimizer, struct accel_model *model, struct accel_error *err)
 {
-    struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.5, .dampening = 0.2, .weight_decay = 0.01 };
-    struct accel_sgd nesterov = { .lr = 0.05, .momentum = 0.9, .nesterov = true };
-    struct accel_adam adam = { .lr = 0.01, .eps = 1e-3 };
-    struct accel_adamw adamw = { .lr = 0.01, .eps = 1e-3, .weight_decay = 0.1, .amsgrad = true };
-    struct accel_lion lion = { .lr = 0.002, .weight_decay = 0.05 };
+    struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.5, .dampening = 0.2, .weight_decay = 0.01 };
+    struct accel_optimizer_options nesterov = { .lr = 0.05, .momentum = 0.9, .nesterov = true };
+    struct accel_optimizer_options adam = { .lr = 0.01, .eps = 1e-3 };
+    struct accel_optimizer_options adamw = { .lr = 0.01, .eps = 1e-3, .weight_decay = 0.1, .amsgrad = true };
+    struct accel_optimizer_options lion = { .lr = 0.002, .weight_decay = 0.05 };
     switch (kind) {
     case 0:
-        return accel_sgd_create (optimizer, model, &sgd, err);
+        return accel_optimizer_create (optimizer, model, ACCEL_SGD, &sgd, err);
     case 1:
-        return accel_sgd_create (optimizer, model, &nesterov, err);
+        return accel_optimizer_create (optimizer, model, ACCEL_SGD, &nesterov, err);
     case 2:
-        return accel_adam_create (optimizer, model, &adam, err);
+        return accel_optimizer_create (optimizer, model, ACCEL_ADAM, &adam, err);
     case 3:
-        return accel_adamw_create (optimizer, model, &adamw, err);
+        return accel_optimizer_create (optimizer, model, ACCEL_ADAMW, &adamw, err);
     default:
-        return accel_lion_create (optimizer, model, &lion, err);
+        return accel_optimizer_create (optimizer, model, ACCEL_LION, &lion, err);
     }
 }
 

@@ -49,10 +49,11 @@ make_net (struct net *net, enum accel_dtype dtype, enum accel_dtype grad, bool o
                                             { "bias", &net->data[1], &net->grads[1] } };
     must (accel_model_create (&net->model, parameters, 2, &err), &err);
     if (!strcmp (kind, "sgd"))
-        must (accel_sgd_create (&net->optimizer, net->model, &(struct accel_sgd){ .lr = 0.01, .momentum = 0.9 }, &err),
+        must (accel_optimizer_create (&net->optimizer, net->model, ACCEL_SGD,
+                                      &(struct accel_optimizer_options){ .lr = 0.01, .momentum = 0.9 }, &err),
               &err);
     else
-        must (accel_adamw_create (&net->optimizer, net->model, NULL, &err), &err);
+        must (accel_optimizer_create (&net->optimizer, net->model, ACCEL_ADAMW, NULL, &err), &err);
 }
 
 static void

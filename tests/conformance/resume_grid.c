@@ -283,7 +283,7 @@ make_run (struct run *run, const struct cell *cell)
     static int64_t shape[] = { WEIGHTS };
     struct accel_error err;
     struct accel_parameter parameter = { "w", &run->data, &run->grad };
-    struct accel_sgd sgd = { .lr = 0.25, .momentum = 0.5 };
+    struct accel_optimizer_options sgd = { .lr = 0.25, .momentum = 0.5 };
     *run = (struct run){ .cell = *cell };
     run->data = (DLTensor){ .data = run->values, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
                             .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
@@ -292,7 +292,7 @@ make_run (struct run *run, const struct cell *cell)
     check (!accel_set_seed (acc, 5, false, &err), "%s", err.text);
     return check (!accel_set_gradient_accumulation_steps (acc, (uint32_t) cell->geometry.passes, &err), "%s", err.text)
            && check (!accel_model_create (&run->model, &parameter, 1, &err), "%s", err.text)
-           && check (!accel_sgd_create (&run->optimizer, run->model, &sgd, &err), "%s", err.text)
+           && check (!accel_optimizer_create (&run->optimizer, run->model, ACCEL_SGD, &sgd, &err), "%s", err.text)
            && make_scheduler (run) && make_loader (run)
            && check (!accel_prepare (acc, &err, run->model, run->optimizer, run->scheduler, run->loader), "%s",
                      err.text);

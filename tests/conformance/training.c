@@ -170,11 +170,12 @@ create_grouped (struct grouped *grouped)
         { .name = "matrices", .match = "m*,large", .lr = 0.02, .beta1 = 0.5 },
         { .match = "*st", .weight_decay = ACCEL_ZERO, .amsgrad = ACCEL_FLAG_YES },
     };
-    const struct accel_adamw options = { .lr = 0.01, .weight_decay = 0.1, .groups = groups, .group_count = 2 };
+    const struct accel_optimizer_options options = { .lr = 0.01, .weight_decay = 0.1, .groups = groups,
+                                                     .group_count = 2 };
     struct accel_error err;
     describe_example (&grouped->example);
     return create_example (&grouped->example, TENSORS)
-           && check (!accel_adamw_create (&grouped->optimizer, grouped->example.model, &options, &err)
+           && check (!accel_optimizer_create (&grouped->optimizer, grouped->example.model, ACCEL_ADAMW, &options, &err)
                          && !accel_scheduler_create_sequential (&grouped->schedulers[0], grouped->optimizer, parts,
                                                                 (uint64_t[]){ 6 }, 2, &err)
                          && !accel_scheduler_create (&grouped->schedulers[1], grouped->optimizer, &of_the_rest, &err),

@@ -318,11 +318,11 @@ static struct accel_optimizer *
 make_optimizer (const struct way *way, struct accel_model *model)
 {
     struct accel_optimizer *made = NULL;
-    const struct accel_adamw adamw = { .lr = 0.01, .amsgrad = true };
-    const struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
-    enum accel_status status = way->optimizer == 0   ? accel_adamw_create (&made, model, &adamw, &err)
-                               : way->optimizer == 1 ? accel_sgd_create (&made, model, &sgd, &err)
-                                                     : accel_lion_create (&made, model, NULL, &err);
+    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = ACCEL_ZERO, .amsgrad = true };
+    const struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };
+    enum accel_status status = way->optimizer == 0   ? accel_optimizer_create (&made, model, ACCEL_ADAMW, &adamw, &err)
+                               : way->optimizer == 1 ? accel_optimizer_create (&made, model, ACCEL_SGD, &sgd, &err)
+                                                     : accel_optimizer_create (&made, model, ACCEL_LION, NULL, &err);
     rank_must (status, &err);
     accel_optimizer_set_threads (made, 3);
     return made;

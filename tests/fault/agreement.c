@@ -242,18 +242,18 @@ make_optimizer (struct trainer *trainer, const char *name, double other)
 {
     bool odd = rank == ODD;
     struct accel_optimizer **made = &trainer->optimizer;
-    struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
-    struct accel_adam adam = { .lr = 0.1 };
-    struct accel_lion lion = { .lr = 0.1 };
+    struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };
+    struct accel_optimizer_options adam = { .lr = 0.1 };
+    struct accel_optimizer_options lion = { .lr = 0.1 };
     if (!strcmp (name, "kind") && odd)
-        return accel_sgd_create (made, trainer->model, &sgd, &err);
+        return accel_optimizer_create (made, trainer->model, ACCEL_SGD, &sgd, &err);
     if (!strcmp (name, "momentum")) {
         sgd.momentum = odd ? other : sgd.momentum;
-        return accel_sgd_create (made, trainer->model, &sgd, &err);
+        return accel_optimizer_create (made, trainer->model, ACCEL_SGD, &sgd, &err);
     }
     if (!strcmp (name, "lion")) {
         lion.beta2 = odd ? other : lion.beta2;
-        return accel_lion_create (made, trainer->model, &lion, &err);
+        return accel_optimizer_create (made, trainer->model, ACCEL_LION, &lion, &err);
     }
     struct accel_param_group groups[] = {
         { .name = "a", .match = !strcmp (name, "group member") && odd ? "v" : "w",
@@ -270,7 +270,7 @@ make_optimizer (struct trainer *trainer, const char *name, double other)
         adam.lr = other;
     if (!strcmp (name, "amsgrad") && odd)
         adam.amsgrad = true;
-    enum accel_status status = accel_adam_create (made, trainer->model, &adam, &err);
+    enum accel_status status = accel_optimizer_create (made, trainer->model, ACCEL_ADAM, &adam, &err);
     if (!strcmp (name, "step") && odd)
         accel_optimizer_set_step_count (*made, 7);
     return status;

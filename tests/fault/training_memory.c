@@ -72,14 +72,14 @@ static enum accel_status
 train (struct life *life, struct accel_error *err)
 {
     static const char *const states[] = { "velocity", "count" };
-    struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
-    struct accel_adam adam = { .amsgrad = true };
+    struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };
+    struct accel_optimizer_options adam = { .amsgrad = true };
     struct accel_custom_optimizer custom = { .lr = 1, .step = update, .state_names = states, .state_count = 2 };
     struct accel_scheduler_options options = { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 2 };
     enum accel_status status = make_model (life, err);
-    if (status || (status = accel_sgd_create (&life->optimizers[0], life->model, &sgd, err))
-        || (status = accel_adam_create (&life->optimizers[1], life->model, &adam, err))
-        || (status = accel_lion_create (&life->optimizers[2], life->model, NULL, err))
+    if (status || (status = accel_optimizer_create (&life->optimizers[0], life->model, ACCEL_SGD, &sgd, err))
+        || (status = accel_optimizer_create (&life->optimizers[1], life->model, ACCEL_ADAM, &adam, err))
+        || (status = accel_optimizer_create (&life->optimizers[2], life->model, ACCEL_LION, NULL, err))
         || (status = accel_custom_create (&life->optimizers[3], life->model, &custom, err))
         || (status = accel_scheduler_create (&life->scheduler, life->optimizers[1], &options, err))
         || (status = accel_prepare (acc, err, life->model, life->scheduler, life->optimizers[0], life->optimizers[1],

@@ -3,6 +3,8 @@
 #ifndef TESTS_GOLDEN_H
 #define TESTS_GOLDEN_H
 
+#include <accel/train.h>
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +62,22 @@ golden_word (struct golden *golden)
     golden->rest = *end ? end + 1 : end;
     *end = '\0';
     return word;
+}
+
+/* The kind of optimizer that the goldens call @name, with words behind it such as "adamw-nearest". */
+__attribute__ ((unused)) static enum accel_optimizer_kind
+golden_kind (const char *name)
+{
+    static const struct {
+        const char *name;
+        enum accel_optimizer_kind kind;
+    } kinds[] = { { "sgd", ACCEL_SGD }, { "adamw", ACCEL_ADAMW }, { "adam", ACCEL_ADAM }, { "lion", ACCEL_LION },
+                  { "adagrad", ACCEL_ADAGRAD }, { "rmsprop", ACCEL_RMSPROP } };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strncmp (name, kinds[i].name, strlen (kinds[i].name)))
+            return kinds[i].kind;
+    printf ("Bail out! an optimizer that nobody knows: %s\n", name);
+    exit (99);
 }
 
 __attribute__ ((unused)) static uint64_t

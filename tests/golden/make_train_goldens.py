@@ -43,6 +43,8 @@ class NearestSquareRoot(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function in (torch.Tensor.sqrt, torch.sqrt):
             return args[0].double().sqrt().float()
+        if function is torch.Tensor.sqrt_:
+            return args[0].copy_(args[0].double().sqrt().float())
         return function(*args, **(kwargs or {}))
 
 
@@ -73,6 +75,8 @@ MAKERS = {
     "adam": lambda parameters, **options: torch.optim.Adam(parameters, **PORTABLE, **options),
     "adamw": lambda parameters, **options: torch.optim.AdamW(parameters, **PORTABLE, **options),
     "lion": Lion,
+    "adagrad": lambda parameters, **options: torch.optim.Adagrad(parameters, **PORTABLE, **options),
+    "rmsprop": lambda parameters, **options: torch.optim.RMSprop(parameters, foreach=False, **options),
 }
 OPTIMIZERS = (
     ("sgd", {"lr": 0.05, "momentum": 0.9}),
@@ -90,6 +94,14 @@ OPTIMIZERS = (
     ("lion", {}),
     ("lion", {"lr": 0.01, "weight_decay": 0.1}),
     ("lion", {"lr": 0.003, "betas": (0.95, 0.98), "weight_decay": 0.01}),
+    ("adagrad", {}),
+    ("adagrad", {"lr": 0.05, "lr_decay": 0.01, "weight_decay": 0.02, "initial_accumulator_value": 0.1}),
+    ("adagrad", {"lr": 0.1, "eps": 1e-6, "maximize": True}),
+    ("rmsprop", {}),
+    ("rmsprop", {"lr": 0.003, "alpha": 0.9, "eps": 1e-6, "weight_decay": 0.02, "maximize": True}),
+    ("rmsprop", {"lr": 0.005, "momentum": 0.9}),
+    ("rmsprop", {"lr": 0.005, "centered": True, "weight_decay": 0.01}),
+    ("rmsprop", {"lr": 0.003, "alpha": 0.4, "momentum": 0.5, "centered": True}),
 )
 
 
@@ -112,9 +124,10 @@ def make_optimizers():
         words = []
         for key, value in options.items():
             words += [f"beta1={value[0]}", f"beta2={value[1]}"] if key == "betas" else [f"{key}={float(value)}"]
-        for step, values in trained(kind, options):
-            yield f"{kind} {' '.join(words)} steps {step} {values}"
-        if kind.startswith("adam"):
+        if kind not in ("adagrad", "rmsprop"):
+            for step, values in trained(kind, options):
+                yield f"{kind} {' '.join(words)} steps {step} {values}"
+        if kind not in ("sgd", "lion"):
             with NearestSquareRoot():
                 cases = list(trained(kind, options))
             for step, values in cases:

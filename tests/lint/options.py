@@ -22,7 +22,7 @@ text = text.replace("ACCEL_SET_GROUPS_\n};", "ACCEL_SET_ (groups) ACCEL_SET_ (gr
 classes = re.findall(r"struct \w+ : (\w+) \{(.*?)\n\};", text, re.S)
 wrong = 0
 for name, body in classes:
-    setters = re.findall(r"ACCEL_SET_ \((\w+)\)", body)
+    setters = re.findall(r"ACCEL_SET_(?:NUMBER_|FLAG_)? \((\w+)\)", body)
     if setters != list(fields(name)):
         print(f"{name}: fields {list(fields(name))}, setters {setters}")
         wrong += 1

@@ -87,7 +87,7 @@ static void
 begin (struct world *world, bool cuda, bool is_large, int seed)
 {
     const struct accel_options options = { .mixed_precision = "fp16", .without_device_placement = true };
-    const struct accel_adamw adamw = { .lr = 0.01, .weight_decay = 0.01, .amsgrad = true };
+    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = 0.01, .amsgrad = true };
     const struct accel_scheduler_options schedule = { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = 20 };
     struct accel_parameter parameters[PARAMETERS];
     memset (world, 0, sizeof *world);
@@ -108,7 +108,7 @@ begin (struct world *world, bool cuda, bool is_large, int seed)
                                                   kinds[i].is_trained ? &world->grads[i].dl : NULL };
     }
     MUST (accel_model_create (&world->model, parameters, PARAMETERS, &err));
-    MUST (accel_adamw_create (&world->optimizer, world->model, &adamw, &err));
+    MUST (accel_optimizer_create (&world->optimizer, world->model, ACCEL_ADAMW, &adamw, &err));
     MUST (accel_scheduler_create (&world->scheduler, world->optimizer, &schedule, &err));
     MUST (accel_prepare (world->acc, &err, world->model, world->optimizer, world->scheduler));
 }
@@ -267,7 +267,7 @@ static enum accel_status
 allocate_all (struct world *world, struct accel_model **model, struct accel_optimizer **optimizer,
               struct accel_tensor *out)
 {
-    const struct accel_lion lion = { .lr = 0.1 };
+    const struct accel_optimizer_options lion = { .lr = 0.1 };
     struct accel_parameter parameters[PARAMETERS];
     static DLTensor grads[PARAMETERS]; /* the model has pointers to them until it is destroyed */
     for (int i = 0; i < PARAMETERS; i++) {
@@ -278,7 +278,7 @@ allocate_all (struct world *world, struct accel_model **model, struct accel_opti
     }
     enum accel_status status = accel_model_create (model, parameters, PARAMETERS, &err);
     if (!status)
-        status = accel_lion_create (optimizer, *model, &lion, &err);
+        status = accel_optimizer_create (optimizer, *model, ACCEL_LION, &lion, &err);
     if (!status)
         status = accel_prepare (world->acc, &err, *model);
     if (!status)

@@ -180,7 +180,7 @@ train (struct run *run, const char *precision, enum accel_dtype dtype, bool gpu)
     const struct accel_csv_options csv = { .fields = fields, .field_count = 2 };
     const struct accel_options options = { .mixed_precision = precision, .without_device_placement = !gpu };
     const struct accel_loader_options loading = { .batch_size = BATCH, .shuffle = true, .seed = 1, .drop_last = true };
-    const struct accel_adamw adamw = { .lr = 0.01, .weight_decay = 0.01 };
+    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = 0.01 };
     struct accel_dataset *digits;
     struct accel_loader *loader;
     struct accel_optimizer *optimizer;
@@ -192,7 +192,7 @@ train (struct run *run, const char *precision, enum accel_dtype dtype, bool gpu)
         MUST (accel_set_stream (run->device, own_stream, &err));
     make_model (run, dtype);
     MUST (accel_loader_create (&loader, digits, &loading, &err));
-    MUST (accel_adamw_create (&optimizer, run->network.model, &adamw, &err));
+    MUST (accel_optimizer_create (&optimizer, run->network.model, ACCEL_ADAMW, &adamw, &err));
     MUST (accel_prepare (run->acc, &err, run->network.model, optimizer, loader));
     for (int i = 0; i < PARAMETERS; i++)
         if (run->data[i].dl.device.device_type != run->device.device_type

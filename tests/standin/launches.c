@@ -129,18 +129,18 @@ backward (void *user, float scale, struct accel_error *error)
 static void
 make_optimizer (struct run *run)
 {
-    const struct accel_adamw adamw = { .lr = 0.01, .weight_decay = 0.01, .amsgrad = true };
-    const struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
+    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = 0.01, .amsgrad = true };
+    const struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };
     const char *some[] = { run->names[0], run->names[5] }, *left_out[] = { run->names[7] };
     const struct accel_param_group groups[] = { { .parameters = some, .parameter_count = 2, .lr = 0.02 },
                                                 { .parameters = left_out, .parameter_count = 1, .skip = true } };
-    const struct accel_lion lion = { .lr = 0.01, .groups = groups, .group_count = 2 };
+    const struct accel_optimizer_options lion = { .lr = 0.01, .groups = groups, .group_count = 2 };
     if (run->plan->kind == 0)
-        MUST (accel_adamw_create (&run->optimizer, run->model, &adamw, &err));
+        MUST (accel_optimizer_create (&run->optimizer, run->model, ACCEL_ADAMW, &adamw, &err));
     else if (run->plan->kind == 1)
-        MUST (accel_sgd_create (&run->optimizer, run->model, &sgd, &err));
+        MUST (accel_optimizer_create (&run->optimizer, run->model, ACCEL_SGD, &sgd, &err));
     else
-        MUST (accel_lion_create (&run->optimizer, run->model, &lion, &err));
+        MUST (accel_optimizer_create (&run->optimizer, run->model, ACCEL_LION, &lion, &err));
 }
 
 static void

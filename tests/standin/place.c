@@ -74,7 +74,7 @@ describe (struct world *world)
 static void
 make (struct world *world)
 {
-    const struct accel_adamw adamw = { .lr = 0.01, .weight_decay = 0.01, .amsgrad = true };
+    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = 0.01, .amsgrad = true };
     struct accel_parameter parameters[PARAMETERS + 1];
     describe (world);
     for (int i = 0; i < PARAMETERS; i++)
@@ -82,7 +82,7 @@ make (struct world *world)
                                                   kinds[i].is_trained ? &world->grads[i].dl : NULL };
     parameters[PARAMETERS] = (struct accel_parameter){ "again", &world->data[0].dl, NULL };
     MUST (accel_model_create (&world->model, parameters, PARAMETERS + 1, &err));
-    MUST (accel_adamw_create (&world->adamw, world->model, &adamw, &err));
+    MUST (accel_optimizer_create (&world->adamw, world->model, ACCEL_ADAMW, &adamw, &err));
     for (int i = 0; i < 501; i++)
         ((float *) world->data[0].dl.data)[i] = cosf ((float) (i * (1 + accel_process_index (world->acc))));
     float *master = accel_model_master (world->model, 1)->data;
@@ -212,7 +212,7 @@ open_world (struct world *world, bool gpu)
 static void
 live (struct world *world, bool gpu, bool closes)
 {
-    const struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
+    const struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };
     open_world (world, gpu);
     prepare (world);
     const void *place = world->data[0].dl.data;
@@ -220,7 +220,7 @@ live (struct world *world, bool gpu, bool closes)
     if (place != world->data[0].dl.data)
         must (ACCEL_ERR_INVALID, "a second accel_prepare has moved the model");
     train (world, 2);
-    MUST (accel_sgd_create (&world->late, world->model, &sgd, &err));
+    MUST (accel_optimizer_create (&world->late, world->model, ACCEL_SGD, &sgd, &err));
     train (world, 2);
     unwrap (world);
     train_alone (world);
@@ -375,7 +375,8 @@ share (void)
     const struct accel_parameter gradient = { "w", &own.dl, &world.grads[2].dl };
     MUST (accel_model_create (&early, &same, 1, &err));
     MUST (accel_model_create (&tied, &gradient, 1, &err));
-    MUST (accel_sgd_create (&optimizers[0], early, &(struct accel_sgd){ .lr = 0.1 }, &err));
+    MUST (accel_optimizer_create (&optimizers[0], early, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 0.1 },
+                                  &err));
     prepare (&world);
     ok (accel_optimizer_step (optimizers[0], &err) == ACCEL_ERR_UNSUPPORTED
             && strstr (err.text, "parameter 'w' is on cuda:0, but was on cpu:0 when its model was created: another "
@@ -385,7 +386,8 @@ share (void)
             && strstr (err.text, "the gradient of 'w' is on cuda:0, but was on cpu:0 when its model was created"),
         "a model whose gradient has moved: %s", err.text);
     MUST (accel_model_create (&late, &same, 1, &err));
-    MUST (accel_sgd_create (&optimizers[1], late, &(struct accel_sgd){ .lr = 0.1 }, &err));
+    MUST (accel_optimizer_create (&optimizers[1], late, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 0.1 },
+                                  &err));
     MUST (accel_prepare (world.acc, &err, late));
     MUST (accel_optimizer_step (optimizers[1], &err));
     MUST (accel_unwrap_model (world.acc, world.model, &err));

@@ -112,7 +112,7 @@ set_up (struct job *job)
     const struct numbers *numbers = &job->numbers;
     struct accel_error err;
     struct accel_parameter parameter = { "w", &data, &grad };
-    struct accel_sgd sgd = { .lr = 0.25 };
+    struct accel_optimizer_options sgd = { .lr = 0.25 };
     struct accel_scheduler_options schedule = {
         .schedule = numbers->cycle ? ACCEL_SCHEDULE_ONE_CYCLE : ACCEL_SCHEDULE_LAMBDA,
         .lambda = factor, .total_steps = numbers->cycle, .max_lr = 0.5, .linear = true, .keep_momentum = true,
@@ -123,7 +123,7 @@ set_up (struct job *job)
     grad.data = &job->gradient;
     open_job (job);
     must (accel_model_create (&job->model, &parameter, 1, &err), &err);
-    must (accel_sgd_create (&job->optimizer, job->model, &sgd, &err), &err);
+    must (accel_optimizer_create (&job->optimizer, job->model, ACCEL_SGD, &sgd, &err), &err);
     must (accel_scheduler_create (&job->scheduler, job->optimizer, &schedule, &err), &err);
     must (accel_prepare (job->acc, &err, job->model, job->optimizer, job->scheduler), &err);
     make_loader (job, &job->loader, &job->dataset, numbers->samples);
@@ -423,7 +423,8 @@ test_unprepared (struct job *job)
     struct accel_optimizer *optimizer;
     must (accel_set_gradient_accumulation_steps (job->acc, 100, &err), &err);
     must (accel_accumulate (job->acc, &err), &err);
-    must (accel_sgd_create (&optimizer, job->model, &(struct accel_sgd){ .lr = 1 }, &err), &err);
+    must (accel_optimizer_create (&optimizer, job->model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 },
+                                  &err), &err);
     must (accel_optimizer_step (optimizer, &err), &err);
     must (accel_optimizer_step (job->optimizer, &err), &err);
     ok (accel_optimizer_step_count (optimizer) == 1 && accel_optimizer_step_count (job->optimizer) == 0,

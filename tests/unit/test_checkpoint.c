@@ -98,8 +98,8 @@ make_world (struct world *world, struct accel *acc, const char *dtype)
     const struct accel_parameter parameters[]
         = { { "layer.weight", &world->weight, &world->grad }, { "counts", &world->buffer, NULL } };
     rank_must (accel_model_create (&world->model, parameters, 2, &err), &err);
-    const struct accel_adamw adamw = { .lr = 0.01, .weight_decay = 0.1 };
-    rank_must (accel_adamw_create (&world->optimizer, world->model, &adamw, &err), &err);
+    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = 0.1 };
+    rank_must (accel_optimizer_create (&world->optimizer, world->model, ACCEL_ADAMW, &adamw, &err), &err);
     const struct accel_scheduler_options cosine
         = { .schedule = ACCEL_SCHEDULE_COSINE, .total_steps = 30, .warmup_steps = 3, .split_batches = true };
     rank_must (accel_scheduler_create (&world->scheduler, world->optimizer, &cosine, &err), &err);

@@ -405,7 +405,8 @@ static struct accel_optimizer *
 make_adam (bool amsgrad)
 {
     struct accel_optimizer *optimizer;
-    must (accel_adam_create (&optimizer, model, &(struct accel_adam){ .amsgrad = amsgrad }, &err));
+    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAM,
+                                  &(struct accel_optimizer_options){ .amsgrad = amsgrad }, &err));
     return optimizer;
 }
 
@@ -413,8 +414,8 @@ static struct accel_optimizer *
 make_sgd (bool momentum)
 {
     struct accel_optimizer *optimizer;
-    const struct accel_sgd options = { .lr = 0.1, .momentum = momentum ? 0.5 : 0 };
-    must (accel_sgd_create (&optimizer, model, &options, &err));
+    const struct accel_optimizer_options options = { .lr = 0.1, .momentum = momentum ? 0.5 : 0 };
+    must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &err));
     return optimizer;
 }
 

@@ -545,7 +545,8 @@ test_scale_of_two (void)
         grads[i] = data[i];
         grads[i].data = &slopes[i];
         must (accel_model_create (&models[i], &(struct accel_parameter){ "w", &data[i], &grads[i] }, 1, &err));
-        must (accel_sgd_create (&optimizers[i], models[i], &(struct accel_sgd){ .lr = 1 }, &err));
+        must (accel_optimizer_create (&optimizers[i], models[i], ACCEL_SGD,
+                                      &(struct accel_optimizer_options){ .lr = 1 }, &err));
         must (accel_prepare (acc, &err, models[i], optimizers[i]));
         slopes[i] = i ? 1 : 0; /* the second overflows */
         must (accel_backward (acc, models[i], 1, backward, &slopes[i], &err));
@@ -578,7 +579,8 @@ test_threads (void)
     must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setenv ("OMP_NUM_THREADS", cases[i].text, 1);
-        must (accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = 1 }, &err));
+        must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 },
+                                      &err));
         ok (optimizer->threads == cases[i].threads, "OMP_NUM_THREADS=%s: %u threads", cases[i].text,
             optimizer->threads);
         accel_optimizer_destroy (optimizer);

@@ -82,14 +82,15 @@ test_model_gone (void)
 {
     struct accel_optimizer *second = NULL;
     make_model ();
-    must (accel_adamw_create (&optimizer, model, NULL, &err));
+    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
     make_scheduler ((struct accel_scheduler_options){ .schedule = ACCEL_SCHEDULE_CONSTANT });
     must (accel_prepare (acc, &err, model, optimizer, scheduler));
     accel_model_destroy (model);
     is_error (accel_optimizer_step (optimizer, &err), ACCEL_ERR_INVALID, "the optimizer's model has been destroyed");
     is_error (accel_optimizer_zero_grad (optimizer, &err), ACCEL_ERR_INVALID, "model has been destroyed");
     is_error (accel_unscale_gradients (acc, optimizer, &err), ACCEL_ERR_INVALID, "optimizer's model");
-    is_error (accel_sgd_create (&second, model, &(struct accel_sgd){ .lr = 1 }, &err), ACCEL_ERR_INVALID,
+    is_error (accel_optimizer_create (&second, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 }, &err),
+              ACCEL_ERR_INVALID,
               "the model has been destroyed");
     is_error (accel_prepare (acc, &err, model), ACCEL_ERR_INVALID, "has been destroyed");
     ok (!accel_optimizer_state_tensor (optimizer, 0, "exp_avg") && !accel_model_parameter (model, 0)
@@ -108,7 +109,7 @@ test_optimizer_gone (void)
         .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 10, .max_lr = 1,
     };
     make_model ();
-    must (accel_adamw_create (&optimizer, model, NULL, &err));
+    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
     make_scheduler (options);
     must (accel_prepare (acc, &err, optimizer, scheduler));
     double lr = accel_scheduler_lr (scheduler);
@@ -129,7 +130,7 @@ test_job_gone (void)
     struct accel_comm *group, *inner;
     int8_t number = 0;
     make_model ();
-    must (accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = 1 }, &err));
+    must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 }, &err));
     must (accel_prepare (acc, &err, model, optimizer));
     must (accel_local_sgd_begin (&local_sgd, acc, model, 1, true, &err));
     must (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
@@ -257,7 +258,8 @@ test_lambda (void)
 {
     for (enum victim victim = OPTIMIZER; victim <= SCHEDULER; victim++) {
         make_model ();
-        must (accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = 1 }, &err));
+        must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 },
+                                      &err));
         make_scheduler ((struct accel_scheduler_options){
             .schedule = ACCEL_SCHEDULE_LAMBDA, .lambda = rate, .user = &victim });
         is_error (accel_scheduler_step (scheduler, &err), ACCEL_ERR_CALLBACK,

@@ -79,7 +79,7 @@ train (struct accel_model *model, float *result)
         for (size_t j = 0; j < accel_tensor_count (parameter->data); j++, k++)
             ((float *) parameter->data->data)[j] = (float) (k * 37 % 101) / 101;
     }
-    must (accel_adamw_create (&optimizer, model, NULL, &err));
+    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
     must (accel_prepare (acc, &err, model, optimizer));
     for (int step = 0; step < STEPS; step++) {
         must (accel_optimizer_zero_grad (optimizer, &err));

@@ -132,8 +132,9 @@ test_memory (void)
     name[0] = 'X';
     is_text (accel_model_parameter (model, 0)->name, "own", "names are copied");
     struct accel_optimizer *optimizer = NULL;
-    const struct accel_sgd sgd = { .lr = 1 };
-    ok (!accel_sgd_create (&optimizer, model, &sgd, &err) && !accel_optimizer_zero_grad (optimizer, &err) && !none.data,
+    const struct accel_optimizer_options sgd = { .lr = 1 };
+    ok (!accel_optimizer_create (&optimizer, model, ACCEL_SGD, &sgd, &err)
+            && !accel_optimizer_zero_grad (optimizer, &err) && !none.data,
         "a gradient without elements needs no memory %s", err.text);
     accel_optimizer_destroy (optimizer);
     ok (!accel_prepare (acc, &err, model), "prepare with nothing to train %s", err.text);
@@ -151,7 +152,7 @@ test_prepare (void)
     struct accel_optimizer *optimizer;
     struct accel_error err = { 0 };
     make_example (&example);
-    ok (!accel_adamw_create (&optimizer, example.model, NULL, &err), "an optimizer before prepare");
+    ok (!accel_optimizer_create (&optimizer, example.model, ACCEL_ADAMW, NULL, &err), "an optimizer before prepare");
     ok (accel_optimizer_step (optimizer, &err) == ACCEL_ERR_INVALID && strstr (err.text, "'weight'")
             && strstr (err.text, "accel_prepare"),
         "a step before prepare: %s", err.text);
@@ -208,7 +209,7 @@ test_strangers (void)
         struct example moved;
         struct accel_optimizer *sgd = NULL;
         make_example (&moved);
-        ok (!accel_sgd_create (&sgd, moved.model, &(struct accel_sgd){ .lr = 0.1 }, &err)
+        ok (!accel_optimizer_create (&sgd, moved.model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 0.1 }, &err)
                 && !accel_prepare (other, &err, moved.model, sgd) && !accel_free_memory (other, &err)
                 && !accel_prepare (acc, &err, moved.model, sgd),
             "what one struct accel has released, another can prepare%s", err.text);
@@ -359,7 +360,8 @@ test_close (void)
         const struct accel_batch *batch;
         struct accel_error err = { 0 };
         make_example (&example);
-        if (!ok (!accel_open (&other, NULL, &err) && !accel_adamw_create (&optimizer, example.model, NULL, &err)
+        if (!ok (!accel_open (&other, NULL, &err) && !accel_optimizer_create (&optimizer, example.model, ACCEL_ADAMW,
+                                                                              NULL, &err)
                      && !accel_scheduler_create (&scheduler, optimizer, &(struct accel_scheduler_options){ 0 }, &err)
                      && !accel_loader_create (&loader, &dataset, &options, &err)
                      && !accel_prepare (other, &err, loader, scheduler, optimizer, example.model)
@@ -401,10 +403,10 @@ test_nothing (void)
     } calls[] = {
         { "open", accel_open (NULL, NULL, &err) },
         { "set_ddp", accel_model_set_ddp (NULL, NULL, &err) },
-        { "sgd", accel_sgd_create (NULL, NULL, NULL, &err) },
-        { "adam", accel_adam_create (NULL, NULL, NULL, &err) },
-        { "adamw", accel_adamw_create (NULL, NULL, NULL, &err) },
-        { "lion", accel_lion_create (NULL, NULL, NULL, &err) },
+        { "sgd", accel_optimizer_create (NULL, NULL, ACCEL_SGD, NULL, &err) },
+        { "adam", accel_optimizer_create (NULL, NULL, ACCEL_ADAM, NULL, &err) },
+        { "adamw", accel_optimizer_create (NULL, NULL, ACCEL_ADAMW, NULL, &err) },
+        { "lion", accel_optimizer_create (NULL, NULL, ACCEL_LION, NULL, &err) },
         { "custom", accel_custom_create (NULL, NULL, NULL, &err) },
         { "step", accel_optimizer_step (NULL, &err) },
         { "zero_grad", accel_optimizer_zero_grad (NULL, &err) },

@@ -45,9 +45,9 @@ make_world (struct world *world, struct accel *acc)
     const struct accel_parameter parameters[] = { { "mask", &world->mask, NULL },
                                                   { "b", &world->data[0], &world->grad[0] },
                                                   { "w", &world->data[1], &world->grad[1] } };
-    const struct accel_adamw adamw = { .lr = 0.1 };
+    const struct accel_optimizer_options adamw = { .lr = 0.1, .weight_decay = ACCEL_ZERO };
     rank_must (accel_model_create (&world->model, parameters, 3, &err), &err);
-    rank_must (accel_adamw_create (&world->optimizer, world->model, &adamw, &err), &err);
+    rank_must (accel_optimizer_create (&world->optimizer, world->model, ACCEL_ADAMW, &adamw, &err), &err);
     rank_must (accel_prepare (acc, &err, world->model, world->optimizer), &err);
     accel_set_log_level (ACCEL_LOG_CRITICAL);
 }
@@ -191,10 +191,10 @@ masters (struct accel *acc)
     DLTensor data = { .data = numbers, .device = { kDLCPU, 0 }, .ndim = 1, .shape = &count,
                       .dtype = accel_dtype_to_dl (ACCEL_BFLOAT16) }, grad = data;
     const struct accel_parameter parameter = { "h", &data, &grad };
-    const struct accel_adamw adamw = { .lr = 0.1 };
+    const struct accel_optimizer_options adamw = { .lr = 0.1, .weight_decay = ACCEL_ZERO };
     grad.data = NULL;
     rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
-    rank_must (accel_adamw_create (&optimizer, model, &adamw, &err), &err);
+    rank_must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &adamw, &err), &err);
     rank_must (accel_prepare (acc, &err, model, optimizer), &err);
     accel_set_log_level (ACCEL_LOG_CRITICAL);
     rank_must (accel_optimizer_step (optimizer, &err), &err);
@@ -357,7 +357,8 @@ not_prepared (struct accel *acc)
     struct world world;
     struct accel_optimizer *other;
     make_world (&world, acc);
-    rank_must (accel_sgd_create (&other, world.model, &(struct accel_sgd){ .lr = 1 }, &err), &err);
+    rank_must (accel_optimizer_create (&other, world.model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 },
+                                       &err), &err);
     rank_must (accel_outlier_watch (acc, &(struct accel_outlier_options){ .skip_steps = true }, &err), &err);
     rank_must (accel_outlier_loss (acc, NAN, NULL, &err), &err);
     *(float *) world.grad[0].data = 1;

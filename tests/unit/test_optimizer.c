@@ -21,25 +21,25 @@ make_optimizer (const char *kind, struct golden *golden, bool *halving, char *na
     struct accel_error err = { 0 };
     *halving = golden_number (golden);
     if (!strcmp (kind, "sgd")) {
-        struct accel_sgd sgd = { .lr = golden_double (golden) };
+        struct accel_optimizer_options sgd = { .lr = golden_double (golden) };
         sgd.momentum = golden_double (golden);
         sgd.dampening = golden_double (golden);
         sgd.weight_decay = golden_double (golden);
         sgd.nesterov = golden_double (golden) != 0;
         snprintf (name, size, "SGD lr %g momentum %g dampening %g decay %g%s%s", sgd.lr, sgd.momentum, sgd.dampening,
                   sgd.weight_decay, sgd.nesterov ? " nesterov" : "", *halving ? ", lr halved" : "");
-        if (accel_sgd_create (&optimizer, model, &sgd, &err))
+        if (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &sgd, &err))
             diag ("%s", err.text);
         return optimizer;
     }
-    struct accel_adamw adamw = { .lr = golden_double (golden) };
+    struct accel_optimizer_options adamw = { .lr = golden_double (golden) };
     adamw.beta1 = golden_double (golden);
     adamw.beta2 = golden_double (golden);
     adamw.eps = golden_double (golden);
-    adamw.weight_decay = golden_double (golden);
+    adamw.weight_decay = accel_exactly (golden_double (golden));
     snprintf (name, size, "AdamW lr %g betas %g %g eps %g decay %g%s", adamw.lr, adamw.beta1, adamw.beta2, adamw.eps,
               adamw.weight_decay, *halving ? ", lr halved" : "");
-    if (accel_adamw_create (&optimizer, model, &adamw, &err))
+    if (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &adamw, &err))
         diag ("%s", err.text);
     return optimizer;
 }
@@ -71,25 +71,25 @@ test_case (struct golden *golden)
 static void
 test_refusals (void)
 {
-    static const struct accel_sgd sgds[] = {
+    static const struct accel_optimizer_options sgds[] = {
         { 0 }, { .lr = -1 }, { .lr = NAN }, { .lr = INFINITY }, { .lr = 1, .momentum = -0.1 },
         { .lr = 1, .momentum = NAN }, { .lr = 1, .weight_decay = -1 }, { .lr = 1, .nesterov = true },
         { .lr = 1, .momentum = 0.9, .nesterov = true, .dampening = 0.1 }, { .lr = 1, .dampening = NAN },
     };
-    static const struct accel_adamw adamws[] = {
+    static const struct accel_optimizer_options adamws[] = {
         { .lr = -1 }, { .lr = NAN }, { .lr = INFINITY }, { .beta1 = 1 }, { .beta1 = -0.5 }, { .beta2 = 1 },
         { .beta2 = NAN }, { .eps = -1 }, { .weight_decay = -1 }, { .weight_decay = INFINITY },
     };
     for (size_t i = 0; i < sizeof sgds / sizeof *sgds; i++) {
         struct accel_error err = { 0 };
         struct accel_optimizer *optimizer = (void *) model;
-        enum accel_status status = accel_sgd_create (&optimizer, model, &sgds[i], &err);
+        enum accel_status status = accel_optimizer_create (&optimizer, model, ACCEL_SGD, &sgds[i], &err);
         ok (status == ACCEL_ERR_INVALID && err.code == status && !optimizer, "SGD refused: %s", err.text);
     }
     for (size_t i = 0; i < sizeof adamws / sizeof *adamws; i++) {
         struct accel_error err = { 0 };
         struct accel_optimizer *optimizer = (void *) model;
-        enum accel_status status = accel_adamw_create (&optimizer, model, &adamws[i], &err);
+        enum accel_status status = accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &adamws[i], &err);
         ok (status == ACCEL_ERR_INVALID && err.code == status && !optimizer, "AdamW refused: %s", err.text);
     }
 }
@@ -99,16 +99,20 @@ static void
 test_missing (void)
 {
     struct accel_optimizer *optimizer = (void *) model;
-    struct accel_sgd sgd = { .lr = 0.1 };
+    struct accel_optimizer_options sgd = { .lr = 0.1 };
     struct accel_error err = { 0 };
-    ok (accel_sgd_create (&optimizer, NULL, &sgd, &err) == ACCEL_ERR_INVALID && !optimizer, "SGD without a model: %s",
+    ok (accel_optimizer_create (&optimizer, NULL, ACCEL_SGD, &sgd, &err) == ACCEL_ERR_INVALID && !optimizer,
+        "SGD without a model: %s",
         err.text);
-    ok (accel_adamw_create (&optimizer, NULL, NULL, &err) == ACCEL_ERR_INVALID && !optimizer,
+    ok (accel_optimizer_create (&optimizer, NULL, ACCEL_ADAMW, NULL, &err) == ACCEL_ERR_INVALID && !optimizer,
         "AdamW without a model: %s", err.text);
-    ok (accel_sgd_create (&optimizer, model, NULL, &err) == ACCEL_ERR_INVALID && !optimizer, "SGD without options: %s",
+    ok (accel_optimizer_create (&optimizer, model, ACCEL_SGD, NULL, &err) == ACCEL_ERR_INVALID && !optimizer,
+        "SGD without options: %s",
         err.text);
-    ok (accel_sgd_create (NULL, model, &sgd, &err) == ACCEL_ERR_INVALID, "SGD without a place: %s", err.text);
-    ok (accel_adamw_create (NULL, model, NULL, &err) == ACCEL_ERR_INVALID, "AdamW without a place: %s", err.text);
+    ok (accel_optimizer_create (NULL, model, ACCEL_SGD, &sgd, &err) == ACCEL_ERR_INVALID, "SGD without a place: %s",
+        err.text);
+    ok (accel_optimizer_create (NULL, model, ACCEL_ADAMW, NULL, &err) == ACCEL_ERR_INVALID,
+        "AdamW without a place: %s", err.text);
     ok (accel_optimizer_step (NULL, &err) == ACCEL_ERR_INVALID, "a step of none: %s", err.text);
     ok (accel_optimizer_zero_grad (NULL, &err) == ACCEL_ERR_INVALID, "gradients of none: %s", err.text);
     accel_optimizer_destroy (NULL);
@@ -118,7 +122,7 @@ static void
 test_zero_grad (void)
 {
     struct accel_optimizer *optimizer;
-    if (!ok (!accel_adamw_create (&optimizer, model, NULL, NULL), "AdamW with torch's defaults"))
+    if (!ok (!accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, NULL), "AdamW with torch's defaults"))
         return;
     ok (accel_optimizer_lr (optimizer) == 1e-3, "its learning rate");
     for (int i = 0; i < COUNT; i++)
@@ -142,7 +146,8 @@ test_places (void)
     struct accel_parameter parameter = { "large", &large, &grad };
     struct accel_model *of = NULL;
     struct accel_optimizer *optimizer = NULL;
-    if (ok (!accel_model_create (&of, &parameter, 1, NULL) && !accel_adamw_create (&optimizer, of, NULL, NULL),
+    if (ok (!accel_model_create (&of, &parameter, 1, NULL) && !accel_optimizer_create (&optimizer, of, ACCEL_ADAMW,
+                                                                                       NULL, NULL),
             "AdamW of a large parameter")) {
         DLTensor *mean = accel_optimizer_state_tensor (optimizer, 0, "exp_avg");
         DLTensor *square = accel_optimizer_state_tensor (optimizer, 0, "exp_avg_sq");

@@ -20,13 +20,15 @@ static struct accel_optimizer *
 make_optimizer (struct golden *golden, char *name, size_t size)
 {
     double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
-    double nesterov = 0, amsgrad = 0, maximize = 0;
+    double nesterov = 0, amsgrad = 0, maximize = 0, alpha = 0, lr_decay = 0, initial = 0, centered = 0;
     const struct {
         const char *key;
         double *value;
     } fields[] = {
         { "lr", &lr }, { "beta1", &beta1 }, { "beta2", &beta2 }, { "eps", &eps }, { "weight_decay", &weight_decay },
         { "momentum", &momentum }, { "nesterov", &nesterov }, { "amsgrad", &amsgrad }, { "maximize", &maximize },
+        { "alpha", &alpha }, { "lr_decay", &lr_decay }, { "initial_accumulator_value", &initial },
+        { "centered", &centered },
     };
     struct accel_optimizer *made = NULL;
     const char *kind = golden_word (golden), *word;
@@ -39,16 +41,13 @@ make_optimizer (struct golden *golden, char *name, size_t size)
                 *fields[i].value = strtod (word + length + 1, NULL);
         }
     }
-    struct accel_sgd sgd = { .lr = lr, .momentum = momentum, .weight_decay = weight_decay, .nesterov = nesterov != 0,
-                             .maximize = maximize != 0 };
-    struct accel_adam adam = { lr, beta1, beta2, eps, weight_decay, amsgrad != 0, maximize != 0 };
-    struct accel_adamw adamw = { lr, beta1, beta2, eps, weight_decay, amsgrad != 0, maximize != 0 };
-    struct accel_lion lion = { lr, beta1, beta2, weight_decay };
+    struct accel_optimizer_options options = {
+        .lr = lr, .weight_decay = accel_exactly (weight_decay), .beta1 = beta1, .beta2 = beta2, .eps = eps,
+        .momentum = momentum, .alpha = alpha, .lr_decay = lr_decay, .initial_accumulator_value = initial,
+        .nesterov = nesterov != 0, .amsgrad = amsgrad != 0, .centered = centered != 0, .maximize = maximize != 0,
+    };
     struct accel_error err = { 0 };
-    enum accel_status status = !strcmp (kind, "sgd")          ? accel_sgd_create (&made, model, &sgd, &err)
-                               : !strcmp (kind, "lion")       ? accel_lion_create (&made, model, &lion, &err)
-                               : !strncmp (kind, "adamw", 5)  ? accel_adamw_create (&made, model, &adamw, &err)
-                                                              : accel_adam_create (&made, model, &adam, &err);
+    enum accel_status status = accel_optimizer_create (&made, model, golden_kind (kind), &options, &err);
     if (status)
         diag ("%s", err.text);
     return made;
@@ -136,11 +135,12 @@ static void
 test_states (void)
 {
     static const char *const names[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" };
-    struct accel_adam options = { .amsgrad = true };
+    struct accel_optimizer_options options = { .amsgrad = true };
     struct accel_optimizer *whole, *first, *second;
     float wanted[COUNT];
-    if (accel_adam_create (&whole, model, &options, NULL) || accel_adam_create (&first, model, &options, NULL)
-        || accel_adam_create (&second, model, &options, NULL))
+    if (accel_optimizer_create (&whole, model, ACCEL_ADAM, &options, NULL)
+        || accel_optimizer_create (&first, model, ACCEL_ADAM, &options, NULL)
+        || accel_optimizer_create (&second, model, ACCEL_ADAM, &options, NULL))
         exit (99);
     ok (accel_optimizer_state_count (first) == 3, "three states");
     ok (!accel_optimizer_state_name (first, 3), "no fourth name");
@@ -249,11 +249,11 @@ test_custom (void)
     struct accel_custom_optimizer options = { .lr = 0.05, .state_names = own_names, .state_count = 2,
                                               .shape = own_shape, .init = own_init, .step = own_step,
                                               .destroy = own_destroy, .user = &own };
-    struct accel_sgd sgd = { .lr = 0.05, .momentum = 0.9 };
+    struct accel_optimizer_options sgd = { .lr = 0.05, .momentum = 0.9 };
     struct accel_optimizer *optimizer, *torch;
     struct accel_error err = { 0 };
     float wanted[COUNT];
-    if (accel_sgd_create (&torch, model, &sgd, &err))
+    if (accel_optimizer_create (&torch, model, ACCEL_SGD, &sgd, &err))
         exit (99);
     train (torch, SEED, 20, false);
     memcpy (wanted, values, sizeof values);
@@ -310,13 +310,13 @@ test_custom_errors (void)
     }
     struct accel_optimizer *optimizer;
     struct accel_error err = { 0 };
-    struct accel_adam adam = { .beta2 = 1 };
-    struct accel_lion lion = { .lr = -1 };
+    struct accel_optimizer_options adam = { .beta2 = 1 };
+    struct accel_optimizer_options lion = { .lr = -1 };
     ok (accel_custom_create (&optimizer, model, NULL, &err) == ACCEL_ERR_INVALID, "no options: %s", err.text);
-    ok (accel_adam_create (&optimizer, model, &adam, &err) == ACCEL_ERR_INVALID, "Adam: %s", err.text);
-    ok (accel_adam_create (&optimizer, NULL, NULL, &err) == ACCEL_ERR_INVALID, "Adam: %s", err.text);
-    ok (accel_lion_create (&optimizer, model, &lion, &err) == ACCEL_ERR_INVALID, "Lion: %s", err.text);
-    ok (accel_lion_create (NULL, model, NULL, &err) == ACCEL_ERR_INVALID, "Lion: %s", err.text);
+    ok (accel_optimizer_create (&optimizer, model, ACCEL_ADAM, &adam, &err) == ACCEL_ERR_INVALID, "Adam: %s", err.text);
+    ok (accel_optimizer_create (&optimizer, NULL, ACCEL_ADAM, NULL, &err) == ACCEL_ERR_INVALID, "Adam: %s", err.text);
+    ok (accel_optimizer_create (&optimizer, model, ACCEL_LION, &lion, &err) == ACCEL_ERR_INVALID, "Lion: %s", err.text);
+    ok (accel_optimizer_create (NULL, model, ACCEL_LION, NULL, &err) == ACCEL_ERR_INVALID, "Lion: %s", err.text);
 }
 
 /* The host's, on a processor without AVX2. */
@@ -346,17 +346,17 @@ test_threads (int kind)
         = { { "small", &tensors[1], &tensors[3] }, { "large", &tensors[0], &tensors[2] } };
     struct accel_model *big;
     struct accel_optimizer *optimizer;
-    struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
-    struct accel_adam adam = { .amsgrad = true, .weight_decay = 0.1 };
+    struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };
+    struct accel_optimizer_options adam = { .amsgrad = true, .weight_decay = 0.1 };
     bool same = true;
     if (accel_model_create (&big, parameters, 2, NULL))
         exit (99);
     for (int run = 0; run < 3; run++) {
         for (int i = 0; i < LARGE + 3; i++)
             memory[i] = (float) (i % 1013) / 7;
-        if (kind == 0   ? accel_sgd_create (&optimizer, big, &sgd, NULL)
-            : kind == 1 ? accel_adam_create (&optimizer, big, &adam, NULL)
-                        : accel_lion_create (&optimizer, big, NULL, NULL))
+        if (kind == 0   ? accel_optimizer_create (&optimizer, big, ACCEL_SGD, &sgd, NULL)
+            : kind == 1 ? accel_optimizer_create (&optimizer, big, ACCEL_ADAM, &adam, NULL)
+                        : accel_optimizer_create (&optimizer, big, ACCEL_LION, NULL, NULL))
             exit (99);
         accel_optimizer_set_threads (optimizer, run ? 3 : 1);
         static struct memory base; /* the model is destroyed with it */

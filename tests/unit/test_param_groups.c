@@ -193,23 +193,12 @@ static enum accel_status
 make_optimizer (struct setup *setup)
 {
     const struct accel_param_group *base = &setup->base;
-    bool amsgrad = base->amsgrad == ACCEL_FLAG_YES;
-    struct accel_sgd sgd = { .lr = base->lr, .momentum = base->momentum, .weight_decay = base->weight_decay,
-                             .groups = setup->groups, .group_count = setup->group_count };
-    struct accel_adam adam = { base->lr, base->beta1, base->beta2, base->eps, base->weight_decay, amsgrad, false,
-                               setup->groups, setup->group_count };
-    struct accel_adamw adamw = { base->lr, base->beta1, base->beta2, base->eps,
-                                 base->weight_decay ? base->weight_decay : ACCEL_ADAMW_WEIGHT_DECAY, amsgrad, false,
-                                 setup->groups, setup->group_count };
-    struct accel_lion lion = { base->lr, base->beta1, base->beta2, base->weight_decay, setup->groups,
-                               setup->group_count };
-    if (!strcmp (setup->kind, "sgd"))
-        return accel_sgd_create (&setup->optimizer, model, &sgd, &err);
-    if (!strcmp (setup->kind, "lion"))
-        return accel_lion_create (&setup->optimizer, model, &lion, &err);
-    if (!strncmp (setup->kind, "adamw", 5))
-        return accel_adamw_create (&setup->optimizer, model, &adamw, &err);
-    return accel_adam_create (&setup->optimizer, model, &adam, &err);
+    struct accel_optimizer_options options = {
+        .lr = base->lr, .weight_decay = base->weight_decay, .beta1 = base->beta1, .beta2 = base->beta2,
+        .eps = base->eps, .momentum = base->momentum, .amsgrad = base->amsgrad,
+        .groups = setup->groups, .group_count = setup->group_count,
+    };
+    return accel_optimizer_create (&setup->optimizer, model, golden_kind (setup->kind), &options, &err);
 }
 
 static enum accel_status
@@ -321,21 +310,21 @@ test_refusals (void)
 {
     struct accel_optimizer *optimizer;
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        struct accel_adamw options = { .groups = refusals[i].groups, .group_count = refusals[i].count };
-        enum accel_status status = accel_adamw_create (&optimizer, model, &options, &err);
+        struct accel_optimizer_options options = { .groups = refusals[i].groups, .group_count = refusals[i].count };
+        enum accel_status status = accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &options, &err);
         ok (status == ACCEL_ERR_INVALID && !optimizer && strstr (err.text, refusals[i].words), "refused: %s", err.text);
         if (!status)
             accel_optimizer_destroy (optimizer);
     }
-    struct accel_adamw none = { .group_count = 1 };
-    ok (accel_adamw_create (&optimizer, model, &none, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    struct accel_optimizer_options none = { .group_count = 1 };
+    ok (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &none, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     struct accel_param_group own = { .match = "wte", .lr = 1 };
     struct accel_param_group nesterov = { .match = "wte", .nesterov = ACCEL_FLAG_YES };
-    struct accel_sgd sgd = { .groups = &own, .group_count = 1 };
-    ok (accel_sgd_create (&optimizer, model, &sgd, &err) == ACCEL_ERR_INVALID
+    struct accel_optimizer_options sgd = { .groups = &own, .group_count = 1 };
+    ok (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &sgd, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "group 'rest' needs a learning rate"), "%s", err.text);
-    sgd = (struct accel_sgd){ .lr = 1, .groups = &nesterov, .group_count = 1 };
-    ok (accel_sgd_create (&optimizer, model, &sgd, &err) == ACCEL_ERR_INVALID
+    sgd = (struct accel_optimizer_options){ .lr = 1, .groups = &nesterov, .group_count = 1 };
+    ok (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &sgd, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "group 'wte': Nesterov momentum needs a momentum"), "%s", err.text);
 }
 
@@ -359,8 +348,9 @@ test_choice (void)
         { .parameters = (const char *[]){ "wte" }, .parameter_count = 1, .indices = (size_t[]){ 5 }, .index_count = 1,
           .amsgrad = ACCEL_FLAG_YES },
     };
-    struct accel_adam options = { .weight_decay = 0.3, .maximize = true, .groups = groups, .group_count = 3 };
-    must (accel_adam_create (&optimizer, model, &options, &err));
+    struct accel_optimizer_options options = { .weight_decay = 0.3, .maximize = true, .groups = groups,
+                                               .group_count = 3 };
+    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAM, &options, &err));
     const size_t wanted[] = { 2, 1, 0, 0, 0, 2, ACCEL_NO_GROUP, ACCEL_NO_GROUP };
     bool same = true;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
@@ -390,8 +380,8 @@ static bool
 grouped_by_dimensions (struct accel_param_group *groups, size_t count, size_t (*wanted) (size_t index))
 {
     struct accel_optimizer *optimizer;
-    struct accel_adamw options = { .weight_decay = ACCEL_ZERO, .groups = groups, .group_count = count };
-    must (accel_adamw_create (&optimizer, model, &options, &err));
+    struct accel_optimizer_options options = { .weight_decay = ACCEL_ZERO, .groups = groups, .group_count = count };
+    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &options, &err));
     bool same = true;
     for (size_t i = 0; i < TRAINED; i++)
         same = same && accel_optimizer_group_of (optimizer, i) == wanted (i);
@@ -428,8 +418,8 @@ test_dimensions (void)
     ok (grouped_by_dimensions (three, 3, head_then_matrices), "of those that no other group names");
     ok (grouped_by_dimensions (&layers, 1, matrices_of_layers), "of those that match");
     struct accel_optimizer *optimizer;
-    struct accel_adamw options = { .groups = &none, .group_count = 1 };
-    ok (accel_adamw_create (&optimizer, model, &options, &err) == ACCEL_ERR_INVALID
+    struct accel_optimizer_options options = { .groups = &none, .group_count = 1 };
+    ok (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &options, &err) == ACCEL_ERR_INVALID
             && !strcmp (err.text, "group '0' has no parameters"), "%s", err.text);
 }
 
@@ -439,8 +429,8 @@ test_change (void)
 {
     struct accel_optimizer *optimizer;
     struct accel_param_group shown, groups[] = { { .match = "*.bias", .momentum = 0.9 } };
-    struct accel_sgd options = { .lr = 1, .groups = groups, .group_count = 1 };
-    must (accel_sgd_create (&optimizer, model, &options, &err));
+    struct accel_optimizer_options options = { .lr = 1, .groups = groups, .group_count = 1 };
+    must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &err));
     must (accel_optimizer_set_group_lr (optimizer, 1, 0.25, &err));
     ok (accel_optimizer_lr (optimizer) == 1 && accel_optimizer_group_lr (optimizer, 1) == 0.25,
         "the rate of one group");
@@ -454,7 +444,7 @@ test_change (void)
     ok (accel_optimizer_group_lr (optimizer, 0) == 0.25, "what one group shows can be given to another");
     ok (accel_optimizer_set_group (optimizer, 1, &(struct accel_param_group){ .lr = 3, .momentum = 0.5 }, &err)
                 == ACCEL_ERR_INVALID
-            && strstr (err.text, "group 'rest': it was created without a momentum")
+            && strstr (err.text, "group 'rest': it was created without momentum")
             && accel_optimizer_group_lr (optimizer, 1) == 0.25, "refused, and nothing changed: %s", err.text);
     ok (accel_optimizer_set_group (optimizer, 0, &(struct accel_param_group){ .beta1 = 0.5 }, &err)
             == ACCEL_ERR_INVALID, "%s", err.text);
@@ -477,10 +467,11 @@ test_skip (void)
     struct accel_optimizer *first, *second;
     struct accel_param_group skip_rest[] = { { .match = "h.*" }, { .skip = true } };
     struct accel_param_group skip_some[] = { { .match = "h.*", .skip = true } };
-    struct accel_lion lion = { .lr = 0.5, .groups = skip_rest, .group_count = 2 };
-    struct accel_adamw adamw = { .lr = 0.25, .groups = skip_some, .group_count = 1 };
-    must (accel_lion_create (&first, model, &lion, &err));
-    must (accel_adamw_create (&second, model, &adamw, &err));
+    struct accel_optimizer_options lion = { .lr = 0.5, .groups = skip_rest, .group_count = 2 };
+    struct accel_optimizer_options adamw = { .lr = 0.25, .weight_decay = ACCEL_ZERO, .groups = skip_some,
+                                             .group_count = 1 };
+    must (accel_optimizer_create (&first, model, ACCEL_LION, &lion, &err));
+    must (accel_optimizer_create (&second, model, ACCEL_ADAMW, &adamw, &err));
     for (int i = 0; i < ELEMENTS; i++)
         values[i] = grads[i] = 1;
     must (accel_optimizer_step (first, &err));
@@ -544,12 +535,12 @@ test_scaled (void)
     struct accel_optimizer *first, *second;
     struct accel_param_group ours[] = { { .match = "h.*" }, { .skip = true } };
     struct accel_param_group others[] = { { .match = "h.*", .skip = true } };
-    struct accel_sgd one = { .lr = 1, .groups = ours, .group_count = 2 };
-    struct accel_sgd two = { .lr = 1, .groups = others, .group_count = 1 };
+    struct accel_optimizer_options one = { .lr = 1, .groups = ours, .group_count = 2 };
+    struct accel_optimizer_options two = { .lr = 1, .groups = others, .group_count = 1 };
     const struct accel_grad_scaler scaler = { .init_scale = 64 };
     must (accel_open (&acc, &(struct accel_options){ .mixed_precision = "fp16", .grad_scaler = &scaler }, &err));
-    must (accel_sgd_create (&first, model, &one, &err));
-    must (accel_sgd_create (&second, model, &two, &err));
+    must (accel_optimizer_create (&first, model, ACCEL_SGD, &one, &err));
+    must (accel_optimizer_create (&second, model, ACCEL_SGD, &two, &err));
     must (accel_prepare (acc, &err, model, first, second));
     bool good = true;
     for (int step = 0; step < 4; step++) {
@@ -621,13 +612,13 @@ test_states (int kind)
     }, cycle[] = { { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = 9 },
                    { .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 30, .max_lr = 1 } };
     struct accel_param_group groups[] = { { .match = "wte", .lr = 0.5, .momentum = 0.7 } };
-    struct accel_sgd options = { .lr = 0.1, .momentum = 0.9, .groups = groups, .group_count = 1 };
+    struct accel_optimizer_options options = { .lr = 0.1, .momentum = 0.9, .groups = groups, .group_count = 1 };
     struct accel_scheduler_state states[8];
     struct accel_optimizer *optimizers[2];
     struct accel_scheduler *schedulers[2];
     for (int i = 0; i < 2; i++) {
         options.lr *= 1 + i;
-        must (accel_sgd_create (&optimizers[i], model, &options, &err));
+        must (accel_optimizer_create (&optimizers[i], model, ACCEL_SGD, &options, &err));
         must (kind == 0   ? accel_scheduler_create (&schedulers[i], optimizers[i], &parts[0], &err)
               : kind == 1 ? accel_scheduler_create_chained (&schedulers[i], optimizers[i], parts, 2, &err)
                           : accel_scheduler_create_sequential (&schedulers[i], optimizers[i], kind == 2 ? parts : cycle,
@@ -698,10 +689,10 @@ test_compositions (void)
         { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 2, .gamma = 0.5 },
         { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = 10 },
     };
-    struct accel_sgd options = { .lr = 1 };
+    struct accel_optimizer_options options = { .lr = 1 };
     struct accel_optimizer *optimizer;
     struct accel_scheduler *scheduler;
-    must (accel_sgd_create (&optimizer, model, &options, &err));
+    must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &err));
     must (accel_scheduler_create_chained (&scheduler, optimizer, parts, 2, &err));
     for (int i = 0; i < 5; i++)
         must (accel_scheduler_step (scheduler, &err));

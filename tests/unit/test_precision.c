@@ -74,11 +74,12 @@ make_optimizer (struct net *net, const char *kind)
 {
     struct accel_error err;
     if (!strcmp (kind, "sgd"))
-        must (accel_sgd_create (&net->optimizer, net->model, &(struct accel_sgd){ .lr = 0.05, .momentum = 0.9 }, &err),
+        must (accel_optimizer_create (&net->optimizer, net->model, ACCEL_SGD,
+                                      &(struct accel_optimizer_options){ .lr = 0.05, .momentum = 0.9 }, &err),
               &err);
     else
-        must (accel_adamw_create (&net->optimizer, net->model,
-                                  &(struct accel_adamw){ .lr = 0.01, .weight_decay = 0.1 }, &err), &err);
+        must (accel_optimizer_create (&net->optimizer, net->model, ACCEL_ADAMW,
+                                  &(struct accel_optimizer_options){ .lr = 0.01, .weight_decay = 0.1 }, &err), &err);
 }
 
 static void
@@ -518,7 +519,7 @@ test_threads (void)
         grad.data = gradients;
         grad.dtype = accel_dtype_to_dl (ACCEL_FLOAT32);
         must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err), &err);
-        must (accel_adamw_create (&optimizer, model, NULL, &err), &err);
+        must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err), &err);
         accel_optimizer_set_threads (optimizer, threads);
         for (int step = 0; step < 3; step++)
             must (accel_optimizer_step (optimizer, &err), &err);

@@ -45,13 +45,14 @@ make_optimizer (struct world *world, const char *name, enum accel_status *status
     static const struct accel_param_group groups[] = { { .name = "first", .match = "a" },
                                                        { .name = "rest", .match = "b,c" } };
     if (!strcmp (name, "adamw") || !strcmp (name, "fresh"))
-        *status = accel_adamw_create (&world->optimizer, world->model, &(struct accel_adamw){ .lr = 0.3 }, &err);
+        *status = accel_optimizer_create (&world->optimizer, world->model, ACCEL_ADAMW,
+                                          &(struct accel_optimizer_options){ .lr = 0.3 }, &err);
     else if (!strcmp (name, "amsgrad"))
-        *status = accel_adam_create (&world->optimizer, world->model,
-                                     &(struct accel_adam){ .lr = 0.3, .amsgrad = true }, &err);
+        *status = accel_optimizer_create (&world->optimizer, world->model, ACCEL_ADAM,
+                                     &(struct accel_optimizer_options){ .lr = 0.3, .amsgrad = true }, &err);
     else
-        *status = accel_sgd_create (&world->optimizer, world->model,
-                                    &(struct accel_sgd){ .lr = 0.3, .momentum = 0.1, .groups = groups,
+        *status = accel_optimizer_create (&world->optimizer, world->model, ACCEL_SGD,
+                                    &(struct accel_optimizer_options){ .lr = 0.3, .momentum = 0.1, .groups = groups,
                                                          .group_count = 2 }, &err);
     return !*status;
 }

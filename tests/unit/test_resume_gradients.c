@@ -57,12 +57,12 @@ make_world (struct world *world, struct accel *acc)
             .find_unused_parameters = way->unused, .no_warm_start = way->cold };
     rank_must (accel_model_create (&world->model, parameters, 2, &err), &err);
     rank_must (accel_model_set_ddp (world->model, &ddp, &err), &err);
-    const struct accel_sgd sgd = { .lr = 0.1, .momentum = 0.9 };
-    rank_must (accel_sgd_create (&world->optimizer, world->model, &sgd, &err), &err);
+    const struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };
+    rank_must (accel_optimizer_create (&world->optimizer, world->model, ACCEL_SGD, &sgd, &err), &err);
     /* A second model, whose parameter has a name that the first one has, too. */
     const struct accel_parameter alone = { "layer.bias", &world->other_bias, &world->other_grad };
     rank_must (accel_model_create (&world->other, &alone, 1, &err), &err);
-    rank_must (accel_sgd_create (&world->other_optimizer, world->other, &sgd, &err), &err);
+    rank_must (accel_optimizer_create (&world->other_optimizer, world->other, ACCEL_SGD, &sgd, &err), &err);
     rank_must (accel_prepare (acc, &err, world->model, world->optimizer, world->other, world->other_optimizer), &err);
     rank_must (accel_set_gradient_accumulation_steps (acc, way->no_sync ? 1 : STEPS, &err), &err);
 }

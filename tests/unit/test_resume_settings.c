@@ -402,7 +402,8 @@ begin_scheduled (struct scheduled *made, const struct accel_scheduler_options *o
     grad.data = gradient;
     reopen (NULL);
     must (accel_model_create (&made->model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
-    must (accel_sgd_create (&made->optimizer, made->model, &(struct accel_sgd){ .lr = 0.5 }, &err));
+    must (accel_optimizer_create (&made->optimizer, made->model, ACCEL_SGD,
+                                  &(struct accel_optimizer_options){ .lr = 0.5 }, &err));
     must (accel_scheduler_create (&made->scheduler, made->optimizer, options, &err));
     must (accel_prepare (acc, &err, made->model, made->optimizer, made->scheduler));
 }

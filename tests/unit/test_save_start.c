@@ -174,8 +174,8 @@ make_world (struct world *world, struct accel *acc, float value)
     world->extra.shape = world->few;
     const struct accel_parameter parameter = { "weight", &world->weight, &world->grad };
     rank_must (accel_model_create (&world->model, &parameter, 1, &err), &err);
-    const struct accel_adamw adamw = { .lr = 0.01 };
-    rank_must (accel_adamw_create (&world->optimizer, world->model, &adamw, &err), &err);
+    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = ACCEL_ZERO };
+    rank_must (accel_optimizer_create (&world->optimizer, world->model, ACCEL_ADAMW, &adamw, &err), &err);
     rank_must (accel_prepare (acc, &err, world->model, world->optimizer), &err);
     const struct accel_checkpoint_object object = { .save = save_extra, .load = load_extra, .user = world };
     rank_must (accel_register_for_checkpointing (acc, &object, &err), &err);

@@ -45,9 +45,8 @@ static struct accel_optimizer *
 make_optimizer (bool adam, double lr)
 {
     struct accel_optimizer *optimizer = NULL;
-    struct accel_sgd sgd = { .lr = lr, .momentum = 0.5 };
-    struct accel_adamw adamw = { .lr = lr };
-    if (adam ? accel_adamw_create (&optimizer, model, &adamw, NULL) : accel_sgd_create (&optimizer, model, &sgd, NULL))
+    struct accel_optimizer_options options = { .lr = lr, .momentum = adam ? 0 : 0.5 };
+    if (accel_optimizer_create (&optimizer, model, adam ? ACCEL_ADAMW : ACCEL_SGD, &options, NULL))
         exit (99);
     return optimizer;
 }
@@ -367,7 +366,7 @@ test_refusals (void)
         { .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 1, .max_lr = 1, .base_momentum = 1 },
     };
     struct accel_optimizer *optimizer = make_optimizer (false, 0.1), *plain;
-    struct accel_sgd sgd = { .lr = 0.1 };
+    struct accel_optimizer_options sgd = { .lr = 0.1 };
     struct accel_scheduler *scheduler;
     struct accel_error err = { 0 };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -377,7 +376,7 @@ test_refusals (void)
     }
     ok (accel_optimizer_lr (optimizer) == 0.1, "a refused scheduler leaves the learning rate alone");
     struct accel_scheduler_options cycle = { ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 2, .max_lr = 1 };
-    if (accel_sgd_create (&plain, model, &sgd, &err))
+    if (accel_optimizer_create (&plain, model, ACCEL_SGD, &sgd, &err))
         exit (99);
     ok (accel_scheduler_create (&scheduler, plain, &cycle, &err) == ACCEL_ERR_INVALID, "SGD without momentum: %s",
         err.text);

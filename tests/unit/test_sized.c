@@ -188,18 +188,10 @@ LOADER (batches, create_sized (sizeof numbers, LO, size, &made, &numbers,
                                &(struct accel_loader_options){ .batch_sampler = given }, &err))
 LOADER (stream, create_stream_sized (size, LO, BS, &made, given, NULL, &err))
 LOADER (stream_loader, create_stream_sized (sizeof stream, size, BS, &made, &stream, given, &err))
-OPTIMIZER (adam, adam_create_sized (size, PG, &made, model, given, &err))
-OPTIMIZER (adam_group, adam_create_sized (sizeof (struct accel_adam), size, &made, model,
-                                          &(struct accel_adam){ .groups = given, .group_count = 1 }, &err))
-OPTIMIZER (adamw, adamw_create_sized (size, PG, &made, model, given, &err))
-OPTIMIZER (adamw_group, adamw_create_sized (sizeof (struct accel_adamw), size, &made, model,
-                                            &(struct accel_adamw){ .groups = given, .group_count = 1 }, &err))
-OPTIMIZER (lion, lion_create_sized (size, PG, &made, model, given, &err))
-OPTIMIZER (lion_group, lion_create_sized (sizeof (struct accel_lion), size, &made, model,
-                                          &(struct accel_lion){ .groups = given, .group_count = 1 }, &err))
-OPTIMIZER (sgd, sgd_create_sized (size, PG, &made, model, given, &err))
-OPTIMIZER (sgd_group, sgd_create_sized (sizeof (struct accel_sgd), size, &made, model,
-                                        &(struct accel_sgd){ .lr = 1, .groups = given, .group_count = 1 }, &err))
+OPTIMIZER (optimizer, optimizer_create_sized (size, PG, &made, model, ACCEL_SGD, given, &err))
+OPTIMIZER (optimizer_group, optimizer_create_sized (sizeof (struct accel_optimizer_options), size, &made, model,
+                                                    ACCEL_ADAM, &(struct accel_optimizer_options){
+                                                        .groups = given, .group_count = 1 }, &err))
 OPTIMIZER (custom, custom_create_sized (size, PG, &made, model, given, &err))
 OPTIMIZER (custom_group, custom_create_sized (sizeof (struct accel_custom_optimizer), size, &made, model,
                                               &(struct accel_custom_optimizer){
@@ -324,14 +316,8 @@ static struct {
     ROW (loader_create, batch_sampler, user, batches, .length = 1, .batch_size = 1, .next = next_batch),
     ROW (loader_create_stream, stream, skip, stream, .fields = &number, .field_count = 1, .next = next_number),
     ROW (loader_create_stream, loader_options, synchronize_rng, stream_loader, .batch_size = 2),
-    ROW (adam_create, adam, group_count, adam, .lr = 1),
-    ROW (adam_create, param_group, min_ndim, adam_group, .lr = 1),
-    ROW (adamw_create, adamw, group_count, adamw, .lr = 1),
-    ROW (adamw_create, param_group, min_ndim, adamw_group, .lr = 1),
-    ROW (lion_create, lion, group_count, lion, .lr = 1),
-    ROW (lion_create, param_group, min_ndim, lion_group, .lr = 1),
-    ROW (sgd_create, sgd, group_count, sgd, .lr = 1),
-    ROW (sgd_create, param_group, min_ndim, sgd_group, .lr = 1),
+    ROW (optimizer_create, optimizer_options, group_count, optimizer, .lr = 1),
+    ROW (optimizer_create, param_group, min_ndim, optimizer_group, .lr = 1),
     ROW (custom_create, custom_optimizer, group_count, custom, .lr = 1, .step = step),
     ROW (custom_create, param_group, min_ndim, custom_group, .lr = 1),
     ROW (optimizer_set_group, param_group, min_ndim, set_group, .lr = 1),
@@ -402,9 +388,10 @@ test_arrays (void)
         memset (at, 0, 2 * size);
         for (size_t i = 0; i < 2; i++)
             memcpy (at + i * size, &groups[i], longer ? sizeof *groups : size);
-        struct accel_sgd options = { .lr = 1, .groups = (void *) at, .group_count = 2 };
+        struct accel_optimizer_options options = { .lr = 1, .groups = (void *) at, .group_count = 2 };
         struct accel_optimizer *made = NULL;
-        enum accel_status status = accel_sgd_create_sized (sizeof options, size, &made, model, &options, &err);
+        enum accel_status status = accel_optimizer_create_sized (sizeof options, size, &made, model, ACCEL_SGD,
+                                                                 &options, &err);
         ok (!status && accel_optimizer_group_lr (made, 0) == 0.25 && accel_optimizer_group_lr (made, 1) == 0.5,
             "two groups of %zu bytes each", size);
         accel_optimizer_destroy (made);
@@ -412,7 +399,8 @@ test_arrays (void)
             continue;
         at[2 * size - 1] = 1;
         made = NULL;
-        ok (accel_sgd_create_sized (sizeof options, size, &made, model, &options, &err) == ACCEL_ERR_UNSUPPORTED
+        ok (accel_optimizer_create_sized (sizeof options, size, &made, model, ACCEL_SGD, &options,
+                                          &err) == ACCEL_ERR_UNSUPPORTED
                 && !made && strstr (err.text, "'groups'"),
             "and the second sets what is unknown: %s", err.text);
     }
@@ -497,7 +485,8 @@ set_up (void)
     return make_page () && write_file (tokens, some, sizeof some) && write_file (csv, "1\n2\n", 4)
            && write_file (idx, images, sizeof images) && !accel_open (&acc, NULL, &err)
            && !accel_model_create (&model, parameters, 2, &err)
-           && !accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = 1 }, &err);
+           && !accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 },
+                                       &err);
 }
 
 int

@@ -269,7 +269,7 @@ test_options (struct accel *acc)
     make_model (1);
     const struct accel_ddp_options odd = { .bucket_cap_mb = NAN }, even = { .bucket_cap_mb = 1 };
     rank_fails (accel_model_set_ddp (model, &odd, &err), ACCEL_ERR_INVALID, &err, "bucket_cap_mb is nan");
-    rank_must (accel_adamw_create (&optimizer, model, NULL, &err), &err);
+    rank_must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err), &err);
     right (fabs (optimizer->groups[0].own.number[GROUP_WEIGHT_DECAY] - 0.01) < 1e-12, "AdamW's decay is %g",
            optimizer->groups[0].own.number[GROUP_WEIGHT_DECAY]);
     rank_must (accel_prepare (acc, &err, model, optimizer), &err);
@@ -295,12 +295,12 @@ test_groups_differ (struct accel *acc)
 {
     const size_t mine = (size_t) accel_process_index (acc);
     struct accel_param_group group = { .name = "chosen", .indices = &mine, .index_count = 1 };
-    const struct accel_adamw options = { .groups = &group, .group_count = 1 };
+    const struct accel_optimizer_options options = { .groups = &group, .group_count = 1 };
     struct accel_optimizer *optimizer;
     for (int i = 0; i < 2; i++)
         set_tensor (i, ACCEL_FLOAT32, 2, 3, NULL);
     make_model (2);
-    rank_must (accel_adamw_create (&optimizer, model, &options, &err), &err);
+    rank_must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &options, &err), &err);
     rank_fails (accel_prepare (acc, &err, model, optimizer), ACCEL_ERR_INVALID, &err, "the group of parameter 'a'");
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (model);
@@ -355,7 +355,7 @@ test_texts (struct accel *acc)
     (void) acc;
     set_tensor (0, ACCEL_FLOAT32, 2, 3, NULL);
     make_model (1);
-    rank_must (accel_adamw_create (&optimizer, model, NULL, &err), &err);
+    rank_must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err), &err);
     state_dict_init (&state);
     rank_must (state_dict_parse (&state, sgd, sizeof sgd - 1, &err), &err);
     rank_fails (optimizer->object.kind->load (&optimizer->object, &state, &err), ACCEL_ERR_FORMAT, &err,

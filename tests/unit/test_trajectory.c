@@ -111,21 +111,14 @@ read_setup (struct golden *golden, struct setup *setup)
 static enum accel_status
 make_optimizer (struct setup *setup, struct accel_error *err)
 {
-    double lr = field (setup, "lr"), decay = field (setup, "weight_decay"), eps = field (setup, "eps");
-    double beta1 = field (setup, "beta1"), beta2 = field (setup, "beta2");
-    bool amsgrad = field (setup, "amsgrad") != 0, maximize = field (setup, "maximize") != 0;
-    struct accel_sgd sgd = { lr, field (setup, "momentum"), field (setup, "dampening"), decay,
-                             field (setup, "nesterov") != 0, maximize };
-    struct accel_adam adam = { lr, beta1, beta2, eps, decay, amsgrad, maximize };
-    struct accel_adamw adamw = { lr, beta1, beta2, eps, decay, amsgrad, maximize };
-    struct accel_lion lion = { lr, beta1, beta2, decay };
-    if (!strcmp (setup->kind, "sgd"))
-        return accel_sgd_create (&setup->optimizer, model, &sgd, err);
-    if (!strcmp (setup->kind, "lion"))
-        return accel_lion_create (&setup->optimizer, model, &lion, err);
-    if (!strncmp (setup->kind, "adamw", 5))
-        return accel_adamw_create (&setup->optimizer, model, &adamw, err);
-    return accel_adam_create (&setup->optimizer, model, &adam, err);
+    struct accel_optimizer_options options = {
+        .lr = field (setup, "lr"), .weight_decay = accel_exactly (field (setup, "weight_decay")),
+        .beta1 = field (setup, "beta1"), .beta2 = field (setup, "beta2"), .eps = field (setup, "eps"),
+        .momentum = field (setup, "momentum"), .dampening = field (setup, "dampening"),
+        .nesterov = field (setup, "nesterov") != 0, .amsgrad = field (setup, "amsgrad") != 0,
+        .maximize = field (setup, "maximize") != 0,
+    };
+    return accel_optimizer_create (&setup->optimizer, model, golden_kind (setup->kind), &options, err);
 }
 
 /* The same as own() in make_scheduler_goldens.py. */

@@ -64,7 +64,7 @@ test_adam (void)
 {
     static const struct {
         const char *what;
-        struct accel_adam adam;
+        struct accel_optimizer_options adam;
         double wanted[3];
     } cases[] = {
         { "Adam, lr 0", { .lr = ACCEL_ZERO }, { 1, -2, 0 } },
@@ -76,13 +76,13 @@ test_adam (void)
           { 0x1.666668p-1, -0x1.256abp+1, 0.1 } },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct accel_adam adam = cases[i].adam;
-        struct accel_adamw adamw = { .lr = adam.lr, .beta1 = adam.beta1, .beta2 = adam.beta2, .eps = adam.eps };
+        struct accel_optimizer_options adam = cases[i].adam;
+        adam.weight_decay = ACCEL_ZERO;
         for (int w = 0; w < 2; w++) {
             struct accel_optimizer *optimizer = NULL;
             make_model ();
-            if (ok (!(w ? accel_adamw_create (&optimizer, model, &adamw, &err)
-                        : accel_adam_create (&optimizer, model, &adam, &err)), "%s%s", cases[i].what, w ? " (W)" : ""))
+            if (ok (!accel_optimizer_create (&optimizer, model, w ? ACCEL_ADAMW : ACCEL_ADAM, &adam, &err), "%s%s",
+                    cases[i].what, w ? " (W)" : ""))
                 train (optimizer, NULL, 3, cases[i].wanted, cases[i].what);
             accel_optimizer_destroy (optimizer);
             accel_model_destroy (model);
@@ -96,8 +96,8 @@ test_lion (void)
 {
     struct accel_optimizer *optimizer;
     make_model ();
-    struct accel_lion lion = { .lr = 0.5, .beta1 = ACCEL_ZERO };
-    if (ok (!accel_lion_create (&optimizer, model, &lion, &err), "Lion"))
+    struct accel_optimizer_options lion = { .lr = 0.5, .beta1 = ACCEL_ZERO };
+    if (ok (!accel_optimizer_create (&optimizer, model, ACCEL_LION, &lion, &err), "Lion"))
         train (optimizer, NULL, 2, (double[]){ 0, -3, 0.5 }, "Lion, beta1 0");
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (model);
@@ -132,9 +132,9 @@ test_schedules (void)
         struct accel_optimizer *optimizer = NULL;
         struct accel_scheduler *scheduler = NULL;
         bool cycles = cases[i].options.schedule == ACCEL_SCHEDULE_ONE_CYCLE;
-        struct accel_sgd sgd = { .lr = 0.5, .momentum = cycles ? 0.9 : 0 };
+        struct accel_optimizer_options sgd = { .lr = 0.5, .momentum = cycles ? 0.9 : 0 };
         make_model ();
-        if (ok (!accel_sgd_create (&optimizer, model, &sgd, &err)
+        if (ok (!accel_optimizer_create (&optimizer, model, ACCEL_SGD, &sgd, &err)
                     && !accel_scheduler_create (&scheduler, optimizer, &cases[i].options, &err), "%s", cases[i].what))
             train (optimizer, scheduler, cases[i].steps, cases[i].wanted, cases[i].what);
         accel_scheduler_destroy (scheduler);
@@ -156,13 +156,16 @@ test_needed (void)
     struct accel_optimizer *optimizer;
     struct accel_custom_optimizer custom = { .step = no_update };
     make_model ();
-    ok (accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = 0 }, &err) && strstr (err.text, "ACCEL_ZERO"),
+    ok (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 0 },
+                                &err) && strstr (err.text, "ACCEL_ZERO"),
         "SGD: 0 is not given: %s", err.text);
-    ok (!accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = accel_exactly (0) }, &err)
+    ok (!accel_optimizer_create (&optimizer, model, ACCEL_SGD,
+                                 &(struct accel_optimizer_options){ .lr = accel_exactly (0) }, &err)
             && accel_optimizer_lr (optimizer) == 0,
         "SGD: exactly 0 is");
     accel_optimizer_destroy (optimizer);
-    ok (accel_sgd_create (&optimizer, model, &(struct accel_sgd){ .lr = -1 }, &err) && strstr (err.text, "lr is -1"),
+    ok (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = -1 },
+                                &err) && strstr (err.text, "lr is -1"),
         "SGD: %s", err.text);
     ok (accel_custom_create (&optimizer, model, &custom, &err) && strstr (err.text, "ACCEL_ZERO"), "own: %s", err.text);
     custom.lr = ACCEL_ZERO;

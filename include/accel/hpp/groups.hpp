@@ -17,7 +17,7 @@ namespace accelerate {
 /**
  * A parameter group, see struct accel_param_group:
  *
- *   sgd ().lr (0.1).group (param_group ("flat").match ("*.bias,ln_*").weight_decay (0))
+ *   optimizer_options ().lr (0.1).group (param_group ("flat").match ("*.bias,ln_*").weight_decay (0))
  *
  * It owns its strings and lists.  Only what has been set differs from the optimizer's options, and 0 means 0:
  * ACCEL_ZERO is not needed.
@@ -79,8 +79,9 @@ class param_group {
         return *this;                                            \
     }
     ACCEL_NUMBER_ (lr) ACCEL_NUMBER_ (weight_decay) ACCEL_NUMBER_ (beta1) ACCEL_NUMBER_ (beta2) ACCEL_NUMBER_ (eps)
-    ACCEL_NUMBER_ (momentum) ACCEL_NUMBER_ (dampening)
-    ACCEL_FLAG_ (nesterov) ACCEL_FLAG_ (amsgrad) ACCEL_FLAG_ (maximize)
+    ACCEL_NUMBER_ (momentum) ACCEL_NUMBER_ (dampening) ACCEL_NUMBER_ (alpha) ACCEL_NUMBER_ (lr_decay)
+    ACCEL_NUMBER_ (initial_accumulator_value)
+    ACCEL_FLAG_ (nesterov) ACCEL_FLAG_ (amsgrad) ACCEL_FLAG_ (centered) ACCEL_FLAG_ (maximize)
 #undef ACCEL_NUMBER_
 #undef ACCEL_FLAG_
 

@@ -26,6 +26,20 @@ namespace accelerate {
         return *this;                                          \
     }
 
+/* Of an optimizer: 0 means 0, and a flag is true or false. */
+#define ACCEL_SET_NUMBER_(field)                \
+    self_type &field (double value) noexcept    \
+    {                                           \
+        c_type::field = accel_exactly (value);  \
+        return *this;                           \
+    }
+#define ACCEL_SET_FLAG_(field)                                   \
+    self_type &field (bool value = true) noexcept                \
+    {                                                            \
+        c_type::field = value ? ACCEL_FLAG_YES : ACCEL_FLAG_NO;  \
+        return *this;                                            \
+    }
+
 /* `groups` and `group_count`. */
 #define ACCEL_SET_GROUPS_                             \
     self_type &group (param_group one)                \
@@ -154,27 +168,12 @@ struct ddp_options : accel_ddp_options {
     ACCEL_SET_ (cublas)
 };
 
-struct sgd : accel_sgd {
-    ACCEL_OPTIONS_ (sgd, accel_sgd)
-    ACCEL_SET_ (lr) ACCEL_SET_ (momentum) ACCEL_SET_ (dampening) ACCEL_SET_ (weight_decay)
-    ACCEL_SET_ (nesterov) ACCEL_SET_ (maximize) ACCEL_SET_GROUPS_
-};
-
-struct adam : accel_adam {
-    ACCEL_OPTIONS_ (adam, accel_adam)
-    ACCEL_SET_ (lr) ACCEL_SET_ (beta1) ACCEL_SET_ (beta2) ACCEL_SET_ (eps) ACCEL_SET_ (weight_decay)
-    ACCEL_SET_ (amsgrad) ACCEL_SET_ (maximize) ACCEL_SET_GROUPS_
-};
-
-struct adamw : accel_adamw {
-    ACCEL_OPTIONS_ (adamw, accel_adamw)
-    ACCEL_SET_ (lr) ACCEL_SET_ (beta1) ACCEL_SET_ (beta2) ACCEL_SET_ (eps) ACCEL_SET_ (weight_decay)
-    ACCEL_SET_ (amsgrad) ACCEL_SET_ (maximize) ACCEL_SET_GROUPS_
-};
-
-struct lion : accel_lion {
-    ACCEL_OPTIONS_ (lion, accel_lion)
-    ACCEL_SET_ (lr) ACCEL_SET_ (beta1) ACCEL_SET_ (beta2) ACCEL_SET_ (weight_decay) ACCEL_SET_GROUPS_
+struct optimizer_options : accel_optimizer_options {
+    ACCEL_OPTIONS_ (optimizer_options, accel_optimizer_options)
+    ACCEL_SET_NUMBER_ (lr) ACCEL_SET_NUMBER_ (weight_decay) ACCEL_SET_NUMBER_ (beta1) ACCEL_SET_NUMBER_ (beta2)
+    ACCEL_SET_NUMBER_ (eps) ACCEL_SET_NUMBER_ (momentum) ACCEL_SET_NUMBER_ (dampening) ACCEL_SET_NUMBER_ (alpha)
+    ACCEL_SET_NUMBER_ (lr_decay) ACCEL_SET_NUMBER_ (initial_accumulator_value) ACCEL_SET_FLAG_ (nesterov)
+    ACCEL_SET_FLAG_ (amsgrad) ACCEL_SET_FLAG_ (centered) ACCEL_SET_FLAG_ (maximize) ACCEL_SET_GROUPS_
 };
 
 struct scheduler_options : accel_scheduler_options {
@@ -205,6 +204,8 @@ struct profile_options : accel_profile_options {
 
 #undef ACCEL_OPTIONS_
 #undef ACCEL_SET_
+#undef ACCEL_SET_NUMBER_
+#undef ACCEL_SET_FLAG_
 #undef ACCEL_SET_GROUPS_
 
 } // namespace accelerate

@@ -170,35 +170,10 @@ struct custom_optimizer {
 /** Changes parameters by their gradients. */
 class optimizer {
   public:
-    /** Without options: PyTorch's defaults.  @{ */
-    static optimizer
-    sgd (model &of, const accel_sgd &options)
+    optimizer (model &of, accel_optimizer_kind kind, const accel_optimizer_options &options = optimizer_options ())
     {
-        return make (ACCEL_CALL_ (accel_sgd_create), of, &options);
+        make (ACCEL_CALL_ (accel_optimizer_create), of, kind, &options);
     }
-    static optimizer adam (model &of) { return make<const accel_adam> (ACCEL_CALL_ (accel_adam_create), of, nullptr); }
-    static optimizer
-    adam (model &of, const accel_adam &options)
-    {
-        return make (ACCEL_CALL_ (accel_adam_create), of, &options);
-    }
-    static optimizer
-    adamw (model &of)
-    {
-        return make<const accel_adamw> (ACCEL_CALL_ (accel_adamw_create), of, nullptr);
-    }
-    static optimizer
-    adamw (model &of, const accel_adamw &options)
-    {
-        return make (ACCEL_CALL_ (accel_adamw_create), of, &options);
-    }
-    static optimizer lion (model &of) { return make<const accel_lion> (ACCEL_CALL_ (accel_lion_create), of, nullptr); }
-    static optimizer
-    lion (model &of, const accel_lion &options)
-    {
-        return make (ACCEL_CALL_ (accel_lion_create), of, &options);
-    }
-    /** @} */
 
     static optimizer
     custom (model &of, custom_optimizer functions)
@@ -216,7 +191,9 @@ class optimizer {
         c.step = own->step ? step_c : nullptr;
         c.destroy = [] (void *user) { delete static_cast<custom_optimizer *> (user); };
         c.user = own.release (); /* the library calls destroy, whatever happens */
-        return make (ACCEL_CALL_ (accel_custom_create), of, &c);
+        optimizer result;
+        result.make (ACCEL_CALL_ (accel_custom_create), of, &c);
+        return result;
     }
 
     accel_optimizer *get () const noexcept { return own_.get (); }
@@ -321,16 +298,14 @@ class optimizer {
             throw error (ACCEL_ERR_INVALID, "the optimizer does not have that many parameter groups");
         return static_cast<std::size_t> (group);
     }
-    template <class Options, class F>
-    static optimizer
-    make (F function, model &of, Options *options)
+    template <class F, class... Args>
+    void
+    make (F function, model &of, Args... args)
     {
-        optimizer result;
         accel_optimizer *raw = nullptr;
         detail::attempt call;
-        call (function (&raw, of.get (), options, call.err ()));
-        result.own_.reset (raw);
-        return result;
+        call (function (&raw, of.get (), args..., call.err ()));
+        own_.reset (raw);
     }
     static accel_status
     shape_c (void *user, const accel_parameter *parameter, std::size_t state, int *ndim, std::int64_t *shape,

@@ -37,31 +37,37 @@ fail_format (const struct reading *reading, const char *what, struct accel_error
 
 /* ---- groups ---- */
 
-/* By which keys of its groups PyTorch's optimizer of a kind is known, and by which one that only looks like it. */
-static const struct {
-    const char *with[3], *without[2];
-} kinds[] = {
-    [OPTIMIZER_SGD] = { { "momentum", "dampening", "nesterov" }, { "alpha", "betas" } },
-    [OPTIMIZER_ADAM] = { { "betas", "eps", "amsgrad" }, { "momentum_decay", "lr_decay" } },
-    [OPTIMIZER_LION] = { { "betas", "weight_decay", "lr" }, { "eps", "amsgrad" } },
-};
+static const struct pickle_value *
+find_number (const struct pickle_value *group, size_t number)
+{
+    bool is_beta = number == GROUP_BETA1 || number == GROUP_BETA2;
+    return pickle_find (group, is_beta ? "betas" : group_number_name (number));
+}
+
+/* PyTorch's groups do not say whose they are.  Each has all settings of its kind, and none of another's; maximize has
+ * been there only since PyTorch 1.11, and momentum_decay is NAdam's. */
+static bool
+looks_like (const struct optimizer_kind *kind, const struct pickle_value *group)
+{
+    bool fits = !pickle_find (group, "momentum_decay");
+    for (size_t i = 0; fits && i < NUMBERS_OF_A_GROUP; i++)
+        fits = !(kind->has & NUMBER_BIT (i)) == !find_number (group, i);
+    for (size_t i = 0; fits && i < FLAGS_OF_A_GROUP; i++)
+        fits = i == GROUP_MAXIMIZE || !(kind->has & FLAG_BIT (i)) == !pickle_find (group, group_flag_name (i));
+    const struct pickle_value *decoupled = pickle_find (group, "decoupled_weight_decay"); /* since PyTorch 2.6 */
+    if (fits && decoupled && decoupled->type == PICKLE_BOOL)
+        fits = decoupled->integer == kind->decoupled;
+    return fits;
+}
 
 static enum accel_status
 check_kind (const struct reading *reading, const struct pickle_value *group, struct accel_error *err)
 {
-    const struct accel_optimizer *optimizer = reading->optimizer;
-    bool fits = optimizer->kind != OPTIMIZER_CUSTOM;
-    for (size_t i = 0; fits && i < sizeof kinds->with / sizeof *kinds->with; i++)
-        fits = pickle_find (group, kinds[optimizer->kind].with[i]);
-    for (size_t i = 0; fits && i < sizeof kinds->without / sizeof *kinds->without; i++)
-        fits = !pickle_find (group, kinds[optimizer->kind].without[i]);
-    const struct pickle_value *decoupled = pickle_find (group, "decoupled_weight_decay"); /* since PyTorch 2.6 */
-    if (fits && optimizer->kind == OPTIMIZER_ADAM && decoupled && decoupled->type == PICKLE_BOOL)
-        fits = decoupled->integer == optimizer->decoupled;
-    if (fits)
+    const struct optimizer_kind *kind = reading->optimizer->kind;
+    if (kind != &optimizer_custom && looks_like (kind, group))
         return ACCEL_OK;
     return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not the state of PyTorch's %s, but that is what the optimizer is",
-                       reading->archive->source.path, optimizer_kind_name (optimizer));
+                       reading->archive->source.path, kind->name);
 }
 
 /* A number of @group of PyTorch; where it has none, it stays as it is here. */
@@ -69,12 +75,9 @@ static enum accel_status
 read_number (const struct reading *reading, const struct pickle_value *group, size_t number, double *value,
              struct accel_error *err)
 {
-    const struct pickle_value *found = pickle_find (group, group_number_name (number));
-    if (number == GROUP_BETA1 || number == GROUP_BETA2) {
-        found = pickle_find (group, "betas");
-        if (found && found->type == PICKLE_TUPLE && found->count == 2)
-            found = found->items[number == GROUP_BETA2];
-    }
+    const struct pickle_value *found = find_number (group, number);
+    if (found && found->type == PICKLE_TUPLE && found->count == 2)
+        found = found->items[number == GROUP_BETA2];
     if (found && !python_number (found, value))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: '%s' of a group is not a number",
                            reading->archive->source.path, group_number_name (number));
@@ -99,8 +102,10 @@ add_numbers (const struct reading *reading, struct optimizer_group *group, const
         state_dict_set_bool (reading->state, read.flag[i], "group.%s.%s", group->name, group_flag_name (i));
     }
     if (!status && reading->has_none) { /* then this is all that there is to restore */
-        if (!group->skip && optimizer_states_of (reading->optimizer, &read) > group->state_count)
-            return fail_format (reading, "saved with momentum or amsgrad, but the optimizer was created without", err);
+        const char *lacking = optimizer_lacks_state (reading->optimizer, group, &read);
+        if (lacking)
+            return accel_fail (err, ACCEL_ERR_FORMAT, "%s: saved with %s, but the optimizer was created without",
+                               reading->archive->source.path, lacking);
         group->own = read;
     }
     return status;
@@ -172,7 +177,7 @@ read_step (struct reading *reading, const struct pickle_value *state, struct acc
         if (status)
             return status;
         step = (double) single;
-    } else if (!python_number (value, &step) && reading->optimizer->kind == OPTIMIZER_ADAM)
+    } else if (!python_number (value, &step) && reading->optimizer->kind->needs_step)
         return fail_format (reading, "'step' of a parameter is missing", err);
     if (!(step >= 0 && step < 0x1p53) || (reading->step >= 0 && step != reading->step))
         return fail_format (reading, "its parameters have taken different numbers of steps", err);
@@ -181,7 +186,7 @@ read_step (struct reading *reading, const struct pickle_value *state, struct acc
 }
 
 static enum accel_status
-add_parameter (struct reading *reading, const struct optimizer_group *group, size_t index,
+add_parameter (struct reading *reading, size_t index,
                const struct pickle_value *state, struct accel_error *err)
 {
     const char *name = reading->optimizer->model->parameters[index].name;
@@ -189,8 +194,10 @@ add_parameter (struct reading *reading, const struct optimizer_group *group, siz
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: '%.100s' has no state, but other parameters have one",
                            reading->archive->source.path, name);
     enum accel_status status = read_step (reading, state, err);
-    for (size_t i = 0; !status && i < group->state_count; i++) {
+    for (size_t i = 0; !status && i < reading->optimizer->state_count; i++) {
         const char *key = reading->optimizer->state_names[i];
+        if (!accel_optimizer_state_tensor (reading->optimizer, index, key))
+            continue;
         const struct pickle_value *value = pickle_find (state, key);
         AUTO_FREE char *full = NULL;
         if (asprintf (&full, "state.%s.%s", key, name) < 0)
@@ -217,13 +224,13 @@ add_parameters (struct reading *reading, const struct optimizer_group *group, co
     if (!all && with_state != group->count)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: group '%.80s' has %zu parameters, but %zu in the file",
                            reading->archive->source.path, group->name, group->count, numbers->count);
-    if (reading->has_none || (!with_state && !group->state_count))
+    if (reading->has_none || (!with_state && !group->states))
         return ACCEL_OK;
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; !status && i < numbers->count; i++) {
         const struct pickle_value *state = find_state (reading, numbers->items[i]);
         if (all || has_tensors (state))
-            status = add_parameter (reading, group, group->indices[used++], state, err);
+            status = add_parameter (reading, group->indices[used++], state, err);
     }
     return status;
 }
@@ -267,7 +274,7 @@ python_load_optimizer (struct torch_archive *archive, const struct checkpoint_it
     if (!status)
         status = add_groups (&reading, pickle_find (archive->pickle.root, "param_groups"), err);
     if (!status && !reading.has_none) {
-        accel_state_dict_set_text (&state, "kind", optimizer_kind_name (optimizer));
+        accel_state_dict_set_text (&state, "kind", optimizer->kind->name);
         accel_state_dict_set_uint64 (&state, "step", reading.step > 0 ? (uint64_t) reading.step : 0);
         status = state_dict_seal (&state, &archive->source, err);
         if (!status)

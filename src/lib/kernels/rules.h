@@ -15,8 +15,8 @@ struct rule_numbers {
     float keep;        /* of the parameter, before anything else */
     float minus_size;  /* the step's, times -1 */
     float beta1, weight1, beta2, weight2;
-    float root, eps;   /* Adam's divisor */
-    float momentum, fresh; /* SGD's */
+    float root, eps;   /* of divisors */
+    float momentum, fresh; /* of a velocity, and of what is added to it */
     bool nesterov;
 };
 
@@ -24,7 +24,30 @@ struct rule_numbers {
 typedef void rule_loop (const struct rule_numbers *numbers, float *parameter, const float *grad, float *const *state,
                         size_t count);
 
-enum rule { RULE_SGD, RULE_SGD_MOMENTUM, RULE_ADAM, RULE_AMSGRAD, RULE_LION, RULE_COUNT };
+/** X (NAME, name, states): rule_name() in rules_element.h changes an element and so many states of it.  This list makes
+ * the enumeration, the loops of each instruction set and the kernels of GPUs. */
+#define RULES(X)                                                                                                       \
+    X (SGD, sgd, 0)                                                                                                    \
+    X (SGD_MOMENTUM, sgd_momentum, 1)                                                                                  \
+    X (ADAM, adam, 2)                                                                                                  \
+    X (AMSGRAD, amsgrad, 3)                                                                                            \
+    X (LION, lion, 1)                                                                                                  \
+    X (ADAGRAD, adagrad, 1)                                                                                            \
+    X (RMSPROP, rmsprop, 1)                                                                                            \
+    X (RMSPROP_MOMENTUM, rmsprop_momentum, 2)                                                                          \
+    X (RMSPROP_CENTERED, rmsprop_centered, 2)                                                                          \
+    X (RMSPROP_CENTERED_MOMENTUM, rmsprop_centered_momentum, 3)
+
+#define RULE_CONSTANT(NAME, name, states) RULE_##NAME,
+enum rule { RULES (RULE_CONSTANT) RULE_COUNT };
+#undef RULE_CONSTANT
+
+/** A call of rule_name() for element i of s0, s1 and s2, by the number of its states.  @{ */
+#define RULE_CALL_0(name, n, value, g, s0, s1, s2, i) rule_##name (n, value, g)
+#define RULE_CALL_1(name, n, value, g, s0, s1, s2, i) rule_##name (n, value, g, &(s0)[i])
+#define RULE_CALL_2(name, n, value, g, s0, s1, s2, i) rule_##name (n, value, g, &(s0)[i], &(s1)[i])
+#define RULE_CALL_3(name, n, value, g, s0, s1, s2, i) rule_##name (n, value, g, &(s0)[i], &(s1)[i], &(s2)[i])
+/** @} */
 
 struct rules {
     rule_loop *loops[RULE_COUNT];

@@ -29,11 +29,10 @@ threads_of_environment (void)
     return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : (unsigned) threads;
 }
 
+/* @p names: [count] */
 static enum accel_status
-copy_names (struct accel_optimizer *optimizer, const char *const *names, struct accel_error *err)
+copy_names (struct accel_optimizer *optimizer, const char *const *names, size_t count, struct accel_error *err)
 {
-    size_t count = optimizer->state_count;
-    optimizer->state_count = 0;
     optimizer->state_names = calloc (count + 1, sizeof *optimizer->state_names);
     for (size_t i = 0; optimizer->state_names && i < count; i++) {
         if (!names || !names[i] || !*names[i])
@@ -51,6 +50,25 @@ copy_names (struct accel_optimizer *optimizer, const char *const *names, struct 
     return ACCEL_OK;
 }
 
+/* All states of a custom optimizer; otherwise those of the kind's that a group needs. */
+static enum accel_status
+name_states (struct accel_optimizer *optimizer, struct accel_error *err)
+{
+    const char *names[RULE_STATES];
+    unsigned needed = 0;
+    size_t count = 0;
+    if (optimizer->kind == &optimizer_custom)
+        return copy_names (optimizer, optimizer->custom.state_names, optimizer->custom.state_count, err);
+    for (size_t i = 0; i < optimizer->group_count; i++)
+        needed |= optimizer->groups[i].states;
+    for (unsigned i = 0; i < RULE_STATES; i++)
+        if (needed >> i & 1) {
+            optimizer->kind_states[count] = i;
+            names[count++] = optimizer->kind->states[i].name;
+        }
+    return copy_names (optimizer, names, count, err);
+}
+
 /* Describe one state; @p elements grows by what it needs, whole cache lines. */
 static enum accel_status
 describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t index, size_t *elements,
@@ -59,7 +77,7 @@ describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t inde
     const struct accel_parameter *of = &optimizer->model->trained[parameter];
     struct optimizer_state *state = optimizer_state_at (optimizer, parameter, index);
     state->tensor = *of->data;
-    if (!optimizer->begin && optimizer->custom.shape) {
+    if (optimizer->kind == &optimizer_custom && optimizer->custom.shape) {
         struct accel_error cause = { 0 };
         int ndim = 0;
         enum accel_status status
@@ -99,11 +117,35 @@ place_state (char *memory, const DLTensor *parameter, size_t index, size_t bytes
     return bytes < STAGGERED_BYTES ? memory : memory + gap;
 }
 
-static size_t
-states_of_parameter (const struct accel_optimizer *optimizer, size_t index)
+static bool
+has_state (const struct accel_optimizer *optimizer, size_t parameter, size_t state)
 {
-    const struct optimizer_group *group = optimizer_group_at (optimizer, index);
-    return group ? group->state_count : 0;
+    const struct optimizer_group *group = optimizer_group_at (optimizer, parameter);
+    if (!group || optimizer->kind == &optimizer_custom)
+        return group;
+    return group->states >> optimizer->kind_states[state] & 1;
+}
+
+/* Adagrad's sums begin as a number of the program's. */
+static enum accel_status
+give_initial (void *user, size_t at, void *bytes, size_t length, struct accel_error *err)
+{
+    (void) at, (void) err;
+    for (size_t i = 0; i < length / sizeof (float); i++)
+        ((float *) bytes)[i] = *(const float *) user;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+fill_state (const struct accel_optimizer *optimizer, size_t parameter, size_t state, struct accel_error *err)
+{
+    if (optimizer->kind == &optimizer_custom)
+        return ACCEL_OK;
+    unsigned number = optimizer->kind->states[optimizer->kind_states[state]].initial;
+    float initial = (float) optimizer_group_at (optimizer, parameter)->own.number[number];
+    if (!number || initial == 0)
+        return ACCEL_OK;
+    return memory_write_pieces (&optimizer_state_at (optimizer, parameter, state)->tensor, give_initial, &initial, err);
 }
 
 static enum accel_status
@@ -117,8 +159,9 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
     if (!optimizer->states || !optimizer->state_tensors)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer's state");
     for (size_t i = 0; i < model->count; i++)
-        for (size_t j = 0; !status && j < states_of_parameter (optimizer, i); j++)
-            status = describe_state (optimizer, i, j, &elements, err);
+        for (size_t j = 0; !status && j < optimizer->state_count; j++)
+            if (has_state (optimizer, i, j))
+                status = describe_state (optimizer, i, j, &elements, err);
     if (status)
         return status;
     optimizer->state_bytes = elements * sizeof (float);
@@ -127,15 +170,18 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
         return memory_fail (model->device, err, "cannot allocate memory for an optimizer's state");
     char *memory = optimizer->state_memory;
     for (size_t i = 0; i < model->count; i++)
-        for (size_t j = 0; j < states_of_parameter (optimizer, i); j++) {
+        for (size_t j = 0; !status && j < optimizer->state_count; j++) {
+            if (!has_state (optimizer, i, j))
+                continue;
             DLTensor *tensor = &optimizer_state_at (optimizer, i, j)->tensor;
             size_t bytes = accel_tensor_count (tensor) * sizeof (float);
             memory = place_state (memory, optimizer->model->trained[i].data, j, bytes);
             tensor->data = memory;
             memory += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
             optimizer->state_tensors[i * optimizer->state_count + j] = tensor;
+            status = fill_state (optimizer, i, j, err);
         }
-    return ACCEL_OK;
+    return status;
 }
 
 static void
@@ -154,7 +200,7 @@ end_optimizer (struct object *object)
 {
     struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) object;
     prepared_remove (&optimizer->object);
-    if (!optimizer->begin && optimizer->custom.destroy)
+    if (optimizer->kind == &optimizer_custom && optimizer->custom.destroy)
         optimizer->custom.destroy (optimizer->custom.user);
     leave_model (optimizer); /* last, because the program's function may have the model moved, with all states */
     for (size_t i = 0; optimizer->state_names && i < optimizer->state_count; i++)
@@ -175,7 +221,7 @@ static const struct object_kind kind_optimizer
 
 enum accel_status
 optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model, const struct accel_optimizer *like,
-                  const char *const *names, struct given_groups given, struct accel_error *err)
+                  struct given_groups given, struct accel_error *err)
 {
     struct accel_optimizer *made = malloc (sizeof *made);
     if (!made)
@@ -189,11 +235,11 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     if (!status)
         status = optimizer_lists_create (made, err);
     if (!status)
-        status = copy_names (made, names, err);
+        status = name_states (made, err);
     if (!status)
         status = make_states (made, err);
     if (status) {
-        if (!made->begin)
+        if (made->kind == &optimizer_custom)
             made->custom.destroy = NULL; /* the caller still owns it, as after any other failure */
         accel_optimizer_destroy (made);
         return status;
@@ -215,7 +261,7 @@ change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
 {
     masters_need (optimizer->model);
     optimizer->step++;
-    if (!optimizer->begin) {
+    if (optimizer->kind == &optimizer_custom) {
         enum accel_status status = optimizer_for_each (optimizer, "the optimizer's step", optimizer->custom.step, err);
         accel_model_narrow (optimizer->model);
         return status;
@@ -223,7 +269,7 @@ change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
     for (size_t i = 0; i < optimizer->group_count; i++) {
         struct optimizer_group *group = &optimizer->groups[i];
         group->numbers = (struct rule_numbers){ .sign = 1, .keep = 1 };
-        group->rule = optimizer->begin (optimizer, group, &group->numbers);
+        group->rule = optimizer->kind->begin (optimizer, group, &group->numbers);
     }
     if (!optimizer_run_list (optimizer))
         optimizer_run (optimizer);

@@ -5,6 +5,13 @@
 #include "lib/base/error.h"
 #include "lib/train/optimizer_object.h"
 
+#include <limits.h>
+#include <math.h>
+
+const struct optimizer_kind optimizer_custom = {
+    .name = "a custom optimizer", .has = UINT_MAX, .defaults = { [GROUP_LR] = NAN },
+};
+
 struct accel_update
 optimizer_update (const struct accel_optimizer *optimizer, size_t index)
 {

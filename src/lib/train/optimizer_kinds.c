@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kinds of optimizers: their options, the numbers of a step, and the program's own. */
+/* The kinds of optimizers.  Each is one row: what it has, what it remembers,
+    and what its rule needs in a step; the rule
+ * itself is in kernels/rules_element.h.  HACKING.md tells how to add one. */
 #include <config.h>
 
 #include "lib/train/optimizer_object.h"
@@ -12,52 +14,159 @@
 
 #include <math.h>
 
-UNFUSED static enum rule
-begin_sgd (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
+/* What all rules have.  @return the group's numbers */
+static const double *
+begin (const struct optimizer_group *group, struct rule_numbers *numbers)
 {
     const double *own = group->own.number;
     numbers->sign = group->own.flag[GROUP_MAXIMIZE] ? -1 : 1;
     numbers->decay = (float) own[GROUP_WEIGHT_DECAY];
-    numbers->minus_size = (float) -own[GROUP_LR];
-    numbers->momentum = (float) own[GROUP_MOMENTUM];
-    /* torch's first velocity is the gradient itself, not damped. */
-    numbers->fresh = optimizer->step == 1 ? 1.0F : (float) (1.0 - own[GROUP_DAMPENING]);
-    numbers->nesterov = group->own.flag[GROUP_NESTEROV];
-    return group->state_count ? RULE_SGD_MOMENTUM : RULE_SGD;
-}
-
-UNFUSED static enum rule
-begin_adam (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
-{
-    const double *own = group->own.number;
-    double step = (double) optimizer->step;
-    numbers->sign = group->own.flag[GROUP_MAXIMIZE] ? -1 : 1;
-    if (optimizer->decoupled)
-        numbers->keep = (float) (1.0 - own[GROUP_LR] * own[GROUP_WEIGHT_DECAY]);
-    else
-        numbers->decay = (float) own[GROUP_WEIGHT_DECAY];
-    numbers->weight1 = (float) (1.0 - own[GROUP_BETA1]);
-    numbers->beta2 = (float) own[GROUP_BETA2];
-    numbers->weight2 = (float) (1.0 - own[GROUP_BETA2]);
-    numbers->minus_size = (float) -(own[GROUP_LR] / (1.0 - pow (own[GROUP_BETA1], step)));
-    numbers->root = (float) sqrt (1.0 - pow (own[GROUP_BETA2], step));
-    numbers->eps = (float) own[GROUP_EPS];
-    return group->own.flag[GROUP_AMSGRAD] ? RULE_AMSGRAD : RULE_ADAM;
-}
-
-UNFUSED static enum rule
-begin_lion (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
-{
-    (void) optimizer;
-    const double *own = group->own.number;
-    numbers->keep = (float) (1.0 - own[GROUP_LR] * own[GROUP_WEIGHT_DECAY]);
+    numbers->keep = 1;
     numbers->minus_size = (float) -own[GROUP_LR];
     numbers->beta1 = (float) own[GROUP_BETA1];
     numbers->weight1 = (float) (1.0 - own[GROUP_BETA1]);
     numbers->beta2 = (float) own[GROUP_BETA2];
     numbers->weight2 = (float) (1.0 - own[GROUP_BETA2]);
+    numbers->eps = (float) own[GROUP_EPS];
+    numbers->momentum = (float) own[GROUP_MOMENTUM];
+    return own;
+}
+
+/* Weight decay shrinks the parameter, and the gradient stays as it is. */
+UNFUSED static void
+decouple (const double *own, struct rule_numbers *numbers)
+{
+    numbers->decay = 0;
+    numbers->keep = (float) (1.0 - own[GROUP_LR] * own[GROUP_WEIGHT_DECAY]);
+}
+
+static const char *
+check_sgd (const struct group_numbers *own)
+{
+    bool can = own->number[GROUP_MOMENTUM] != 0 && own->number[GROUP_DAMPENING] == 0;
+    return can || !own->flag[GROUP_NESTEROV] ? NULL : "Nesterov momentum needs a momentum and zero dampening";
+}
+
+UNFUSED static enum rule
+begin_sgd (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
+{
+    const double *own = begin (group, numbers);
+    /* torch's first velocity is the gradient itself, not damped. */
+    numbers->fresh = optimizer->step == 1 ? 1.0F : (float) (1.0 - own[GROUP_DAMPENING]);
+    numbers->nesterov = group->own.flag[GROUP_NESTEROV];
+    return group->states ? RULE_SGD_MOMENTUM : RULE_SGD;
+}
+
+UNFUSED static enum rule
+begin_adam (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
+{
+    const double *own = begin (group, numbers);
+    double step = (double) optimizer->step;
+    if (optimizer->kind->decoupled)
+        decouple (own, numbers);
+    numbers->minus_size = (float) -(own[GROUP_LR] / (1.0 - pow (own[GROUP_BETA1], step)));
+    numbers->root = (float) sqrt (1.0 - pow (own[GROUP_BETA2], step));
+    return group->own.flag[GROUP_AMSGRAD] ? RULE_AMSGRAD : RULE_ADAM;
+}
+
+static enum rule
+begin_lion (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
+{
+    (void) optimizer;
+    decouple (begin (group, numbers), numbers);
     return RULE_LION;
 }
+
+UNFUSED static enum rule
+begin_adagrad (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
+               struct rule_numbers *numbers)
+{
+    const double *own = begin (group, numbers);
+    numbers->minus_size = (float) -(own[GROUP_LR] / (1.0 + (double) (optimizer->step - 1) * own[GROUP_LR_DECAY]));
+    return RULE_ADAGRAD;
+}
+
+UNFUSED static enum rule
+begin_rmsprop (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
+               struct rule_numbers *numbers)
+{
+    static const enum rule rules[2][2] = { { RULE_RMSPROP, RULE_RMSPROP_MOMENTUM },
+                                           { RULE_RMSPROP_CENTERED, RULE_RMSPROP_CENTERED_MOMENTUM } };
+    (void) optimizer;
+    const double *own = begin (group, numbers);
+    numbers->beta2 = (float) own[GROUP_ALPHA];
+    numbers->weight2 = (float) (1.0 - own[GROUP_ALPHA]);
+    return rules[group->own.flag[GROUP_CENTERED]][own[GROUP_MOMENTUM] != 0];
+}
+
+/* ---- the table ---- */
+
+#define ALL_HAVE (NUMBER_BIT (GROUP_LR) | NUMBER_BIT (GROUP_WEIGHT_DECAY))
+#define BETAS (NUMBER_BIT (GROUP_BETA1) | NUMBER_BIT (GROUP_BETA2))
+
+static const struct optimizer_kind kinds[] = {
+    [ACCEL_SGD] = {
+        .name = "SGD",
+        .has = ALL_HAVE | NUMBER_BIT (GROUP_MOMENTUM) | NUMBER_BIT (GROUP_DAMPENING) | FLAG_BIT (GROUP_NESTEROV)
+               | FLAG_BIT (GROUP_MAXIMIZE),
+        .defaults = { [GROUP_LR] = NAN },
+        .states = { { "momentum_buffer", .needs = NUMBER_BIT (GROUP_MOMENTUM) } },
+        .cycled = GROUP_MOMENTUM,
+        .check = check_sgd,
+        .begin = begin_sgd,
+    },
+    [ACCEL_ADAM] = {
+        .name = "Adam",
+        .has = ALL_HAVE | BETAS | NUMBER_BIT (GROUP_EPS) | FLAG_BIT (GROUP_AMSGRAD) | FLAG_BIT (GROUP_MAXIMIZE),
+        .defaults = { [GROUP_LR] = 1e-3, [GROUP_BETA1] = 0.9, [GROUP_BETA2] = 0.999, [GROUP_EPS] = 1e-8 },
+        .states = { { "exp_avg" }, { "exp_avg_sq" }, { "max_exp_avg_sq", .needs = FLAG_BIT (GROUP_AMSGRAD) } },
+        .cycled = GROUP_BETA1,
+        .needs_step = true,
+        .begin = begin_adam,
+    },
+    [ACCEL_ADAMW] = {
+        .name = "AdamW",
+        .has = ALL_HAVE | BETAS | NUMBER_BIT (GROUP_EPS) | FLAG_BIT (GROUP_AMSGRAD) | FLAG_BIT (GROUP_MAXIMIZE),
+        .defaults = { [GROUP_LR] = 1e-3, [GROUP_BETA1] = 0.9, [GROUP_BETA2] = 0.999, [GROUP_EPS] = 1e-8,
+                      [GROUP_WEIGHT_DECAY] = 0.01 },
+        .states = { { "exp_avg" }, { "exp_avg_sq" }, { "max_exp_avg_sq", .needs = FLAG_BIT (GROUP_AMSGRAD) } },
+        .cycled = GROUP_BETA1,
+        .decoupled = true,
+        .needs_step = true,
+        .begin = begin_adam,
+    },
+    [ACCEL_LION] = {
+        .name = "Lion",
+        .has = ALL_HAVE | BETAS,
+        .defaults = { [GROUP_LR] = 1e-4, [GROUP_BETA1] = 0.9, [GROUP_BETA2] = 0.99 },
+        .states = { { "exp_avg" } },
+        .cycled = GROUP_BETA1,
+        .decoupled = true,
+        .begin = begin_lion,
+    },
+    [ACCEL_ADAGRAD] = {
+        .name = "Adagrad",
+        .has = ALL_HAVE | NUMBER_BIT (GROUP_EPS) | NUMBER_BIT (GROUP_LR_DECAY)
+               | NUMBER_BIT (GROUP_INITIAL_ACCUMULATOR_VALUE) | FLAG_BIT (GROUP_MAXIMIZE),
+        .defaults = { [GROUP_LR] = 1e-2, [GROUP_EPS] = 1e-10 },
+        .states = { { "sum", .initial = GROUP_INITIAL_ACCUMULATOR_VALUE } },
+        .needs_step = true,
+        .begin = begin_adagrad,
+    },
+    [ACCEL_RMSPROP] = {
+        .name = "RMSprop",
+        .has = ALL_HAVE | NUMBER_BIT (GROUP_EPS) | NUMBER_BIT (GROUP_MOMENTUM) | NUMBER_BIT (GROUP_ALPHA)
+               | FLAG_BIT (GROUP_CENTERED) | FLAG_BIT (GROUP_MAXIMIZE),
+        .defaults = { [GROUP_LR] = 1e-2, [GROUP_ALPHA] = 0.99, [GROUP_EPS] = 1e-8 },
+        .states = { { "square_avg" }, { "grad_avg", .needs = FLAG_BIT (GROUP_CENTERED) },
+                    { "momentum_buffer", .needs = NUMBER_BIT (GROUP_MOMENTUM) } },
+        .cycled = GROUP_MOMENTUM,
+        .begin = begin_rmsprop,
+    },
+};
+_Static_assert (sizeof kinds / sizeof *kinds == ACCEL_OPTIMIZER_KINDS, "one row for each kind");
+
+/* ---- making one ---- */
 
 /* Whom to make an optimizer for, and where to put it. */
 static enum accel_status
@@ -73,129 +182,43 @@ check_place (const char *function, struct accel_optimizer **optimizer, const str
     return ACCEL_OK;
 }
 
-static const struct group_numbers no_numbers = { .number = { [GROUP_LR] = NAN } };
-
-static enum accel_flag
-flag_of (bool set)
-{
-    return set ? ACCEL_FLAG_YES : ACCEL_FLAG_NO;
-}
-
-/* Make an optimizer like @p like, whose own numbers are @p defaults with what the program gave laid over them. */
+/* Make an optimizer like @p like, whose own numbers are its kind's with what the program gave laid over them. */
 static enum accel_status
 create (struct accel_optimizer **optimizer, struct accel_model *model, struct accel_optimizer *like,
-        const struct accel_param_group *defaults, const struct accel_param_group *options, const char *const *names,
-        struct given_groups given, struct accel_error *err)
+        const struct accel_param_group *options, struct given_groups given, struct accel_error *err)
 {
-    like->base = no_numbers;
+    for (size_t i = 0; i < NUMBERS_OF_A_GROUP; i++)
+        like->base.number[i] = like->kind->defaults[i];
     enum accel_status status;
     AUTO_FREE struct accel_param_group *resized
         = sized_array (given.function, "groups", given.groups, given.size, sizeof *resized, given.count, &status, err);
     if (resized)
         given.groups = resized;
-    if (!status && defaults)
-        status = optimizer_take_numbers (like, NULL, defaults, &like->base, err);
     if (!status)
         status = optimizer_take_numbers (like, NULL, options, &like->base, err);
-    return status ? status : optimizer_create (optimizer, model, like, names, given, err);
+    return status ? status : optimizer_create (optimizer, model, like, given, err);
 }
 
 enum accel_status
-accel_sgd_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
-                        struct accel_model *model, const struct accel_sgd *options, struct accel_error *err)
+accel_optimizer_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                              struct accel_model *model, enum accel_optimizer_kind kind,
+                              const struct accel_optimizer_options *options, struct accel_error *err)
 {
-    static const char *const names[] = { "momentum_buffer" };
-    struct accel_sgd room;
-    enum accel_status status = check_place ("accel_sgd_create", optimizer, model, err);
+    static const struct accel_optimizer_options none;
+    struct accel_optimizer_options room;
+    enum accel_status status = check_place ("accel_optimizer_create", optimizer, model, err);
+    if (!status && (unsigned) kind >= ACCEL_OPTIMIZER_KINDS)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_optimizer_create: there is no kind %d of optimizers",
+                           (int) kind);
     if (!status)
         options = SIZED (options, options_size, room, &status, err);
     if (status)
         return status;
-    struct accel_sgd given = { 0 };
-    if (options)
-        given = *options;
-    const struct accel_param_group numbers = {
-        .lr = given.lr, .momentum = given.momentum, .dampening = given.dampening, .weight_decay = given.weight_decay,
-        .nesterov = flag_of (given.nesterov), .maximize = flag_of (given.maximize),
-    };
-    struct accel_optimizer like = { .kind = OPTIMIZER_SGD, .begin = begin_sgd };
-    return create (optimizer, model, &like, NULL, &numbers, names,
-                   (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
-}
-
-static enum accel_status
-create_adam (struct accel_optimizer **optimizer, struct accel_model *model, bool decoupled,
-             const struct accel_param_group *options, struct given_groups given, struct accel_error *err)
-{
-    static const char *const names[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" };
-    static const struct accel_param_group defaults = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 };
-    struct accel_optimizer like = { .kind = OPTIMIZER_ADAM, .begin = begin_adam, .decoupled = decoupled };
-    return create (optimizer, model, &like, &defaults, options, names, given, err);
-}
-
-enum accel_status
-accel_adamw_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
-                          struct accel_model *model, const struct accel_adamw *options, struct accel_error *err)
-{
-    struct accel_adamw room;
-    enum accel_status status = check_place ("accel_adamw_create", optimizer, model, err);
-    if (!status)
-        options = SIZED (options, options_size, room, &status, err);
-    if (status)
-        return status;
-    struct accel_adamw given = { .weight_decay = ACCEL_ADAMW_WEIGHT_DECAY };
-    if (options)
-        given = *options;
-    const struct accel_param_group numbers = {
-        .lr = given.lr, .beta1 = given.beta1, .beta2 = given.beta2, .eps = given.eps,
-        .weight_decay = given.weight_decay, .amsgrad = flag_of (given.amsgrad), .maximize = flag_of (given.maximize),
-    };
-    return create_adam (optimizer, model, true, &numbers,
-                        (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
-}
-
-enum accel_status
-accel_adam_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
-                         struct accel_model *model, const struct accel_adam *options, struct accel_error *err)
-{
-    struct accel_adam room;
-    enum accel_status status = check_place ("accel_adam_create", optimizer, model, err);
-    if (!status)
-        options = SIZED (options, options_size, room, &status, err);
-    if (status)
-        return status;
-    struct accel_adam given = { 0 };
-    if (options)
-        given = *options;
-    const struct accel_param_group numbers = {
-        .lr = given.lr, .beta1 = given.beta1, .beta2 = given.beta2, .eps = given.eps,
-        .weight_decay = given.weight_decay, .amsgrad = flag_of (given.amsgrad), .maximize = flag_of (given.maximize),
-    };
-    return create_adam (optimizer, model, false, &numbers,
-                        (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
-}
-
-enum accel_status
-accel_lion_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
-                         struct accel_model *model, const struct accel_lion *options, struct accel_error *err)
-{
-    static const char *const names[] = { "exp_avg" };
-    static const struct accel_param_group defaults = { .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99 };
-    struct accel_lion room;
-    enum accel_status status = check_place ("accel_lion_create", optimizer, model, err);
-    if (!status)
-        options = SIZED (options, options_size, room, &status, err);
-    if (status)
-        return status;
-    struct accel_lion given = { 0 };
-    if (options)
-        given = *options;
-    const struct accel_param_group numbers = {
-        .lr = given.lr, .beta1 = given.beta1, .beta2 = given.beta2, .weight_decay = given.weight_decay,
-    };
-    struct accel_optimizer like = { .kind = OPTIMIZER_LION, .begin = begin_lion };
-    return create (optimizer, model, &like, &defaults, &numbers, names,
-                   (struct given_groups){ given.groups, given.group_count, __func__, group_size }, err);
+    options = options ? options : &none;
+    const struct accel_param_group numbers = optimizer_numbers_in (options);
+    struct accel_optimizer like = { .kind = &kinds[kind] };
+    return create (optimizer, model, &like, &numbers,
+                   (struct given_groups){ options->groups, options->group_count, __func__, group_size }, err);
 }
 
 static enum accel_status
@@ -205,10 +228,9 @@ make_custom (struct accel_optimizer **optimizer, struct accel_model *model, size
     if (!options->step)
         return accel_fail (err, ACCEL_ERR_INVALID, "a custom optimizer needs a step function");
     const struct accel_param_group numbers = { .lr = options->lr };
-    struct accel_optimizer like = { .kind = OPTIMIZER_CUSTOM, .custom = *options };
+    struct accel_optimizer like = { .kind = &optimizer_custom, .custom = *options };
     const struct given_groups given = { options->groups, options->group_count, "accel_custom_create", group_size };
-    enum accel_status status
-        = create (optimizer, model, &like, NULL, &numbers, options->state_names, given, err);
+    enum accel_status status = create (optimizer, model, &like, &numbers, given, err);
     if (status)
         return status;
     status = optimizer_for_each (*optimizer, "the first state", options->init, err);

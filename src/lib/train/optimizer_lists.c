@@ -60,8 +60,7 @@ item_of (const struct accel_optimizer *optimizer, size_t group, size_t index)
     };
     if (item.narrow)
         item.narrow_dtype = accel_dtype_from_dl (model->parameters[index].data->dtype);
-    for (size_t j = 0; j < optimizer->groups[group].state_count; j++)
-        item.state[j] = optimizer_state_at (optimizer, index, j)->tensor.data;
+    optimizer_gather_states (optimizer, index, 0, item.state);
     return item;
 }
 

@@ -14,33 +14,41 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SGD = 1 << OPTIMIZER_SGD, ADAM = 1 << OPTIMIZER_ADAM, LION = 1 << OPTIMIZER_LION, OWN = 1 << OPTIMIZER_CUSTOM };
+/* The program gives them in two structs, which have them in the same order. */
+#define PLACE(field)                                                                                                   \
+    offsetof (struct accel_param_group, field)                                                                         \
+        + 0 * sizeof (char[offsetof (struct accel_param_group, field) - offsetof (struct accel_param_group, lr)        \
+                                   == offsetof (struct accel_optimizer_options, field)                                 \
+                                          - offsetof (struct accel_optimizer_options, lr)                              \
+                               ? 1 : -1])
 
 /* In the order of enum group_number. */
 static const struct {
     const char *name;
     size_t offset; /* in struct accel_param_group */
-    unsigned kinds;
     double limit; /* it is at least 0 and less; NAN: any finite number */
 } numbers[] = {
-    { "lr", offsetof (struct accel_param_group, lr), SGD | ADAM | LION | OWN, INFINITY },
-    { "weight_decay", offsetof (struct accel_param_group, weight_decay), SGD | ADAM | LION | OWN, INFINITY },
-    { "beta1", offsetof (struct accel_param_group, beta1), ADAM | LION | OWN, 1 },
-    { "beta2", offsetof (struct accel_param_group, beta2), ADAM | LION | OWN, 1 },
-    { "eps", offsetof (struct accel_param_group, eps), ADAM | OWN, INFINITY },
-    { "momentum", offsetof (struct accel_param_group, momentum), SGD | OWN, INFINITY },
-    { "dampening", offsetof (struct accel_param_group, dampening), SGD | OWN, NAN },
+    { "lr", PLACE (lr), INFINITY },
+    { "weight_decay", PLACE (weight_decay), INFINITY },
+    { "beta1", PLACE (beta1), 1 },
+    { "beta2", PLACE (beta2), 1 },
+    { "eps", PLACE (eps), INFINITY },
+    { "momentum", PLACE (momentum), INFINITY },
+    { "dampening", PLACE (dampening), NAN },
+    { "alpha", PLACE (alpha), INFINITY },
+    { "lr_decay", PLACE (lr_decay), INFINITY },
+    { "initial_accumulator_value", PLACE (initial_accumulator_value), INFINITY },
 };
 
 /* In the order of enum group_flag. */
 static const struct {
     const char *name;
     size_t offset;
-    unsigned kinds;
 } flags[] = {
-    { "nesterov", offsetof (struct accel_param_group, nesterov), SGD | OWN },
-    { "amsgrad", offsetof (struct accel_param_group, amsgrad), ADAM | OWN },
-    { "maximize", offsetof (struct accel_param_group, maximize), SGD | ADAM | OWN },
+    { "nesterov", PLACE (nesterov) },
+    { "amsgrad", PLACE (amsgrad) },
+    { "centered", PLACE (centered) },
+    { "maximize", PLACE (maximize) },
 };
 
 _Static_assert (sizeof numbers / sizeof *numbers == NUMBERS_OF_A_GROUP, "one row for each number");
@@ -56,13 +64,6 @@ optimizer_check (const char *function, const struct accel_optimizer *optimizer, 
     if (object_is_gone (&optimizer->model->object))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: the optimizer's model has been destroyed", function);
     return ACCEL_OK;
-}
-
-const char *
-optimizer_kind_name (const struct accel_optimizer *optimizer)
-{
-    static const char *const names[] = { "SGD", "Adam", "Lion", "a custom optimizer" };
-    return optimizer->kind == OPTIMIZER_ADAM && optimizer->decoupled ? "AdamW" : names[optimizer->kind];
 }
 
 const char *
@@ -93,6 +94,16 @@ flag_in (const struct accel_param_group *group, size_t i)
     return value;
 }
 
+struct accel_param_group
+optimizer_numbers_in (const struct accel_optimizer_options *options)
+{
+    struct accel_param_group result = { 0 };
+    size_t begin = offsetof (struct accel_param_group, lr), end = offsetof (struct accel_param_group, min_ndim);
+    memcpy ((char *) &result + begin, (const char *) options + offsetof (struct accel_optimizer_options, lr),
+            end - begin);
+    return result;
+}
+
 /* "group 'x': " before what is wrong with its numbers. */
 static enum accel_status
 refuse (const char *group, struct accel_error *err, const char *text)
@@ -118,13 +129,13 @@ check_number (const char *group, size_t i, double value, struct accel_error *err
 
 /* A setting that this kind of optimizer does not have would be silently ignored. */
 static enum accel_status
-check_kind (const struct accel_optimizer *optimizer, const char *group, const char *name, unsigned kinds,
+check_kind (const struct optimizer_kind *kind, const char *group, const char *name, unsigned setting,
             struct accel_error *err)
 {
     char text[120];
-    if (kinds & 1U << optimizer->kind)
+    if (kind->has & setting)
         return ACCEL_OK;
-    snprintf (text, sizeof text, "%s has no %s", optimizer_kind_name (optimizer), name);
+    snprintf (text, sizeof text, "%s has no %s", kind->name, name);
     return refuse (group, err, text);
 }
 
@@ -139,7 +150,7 @@ optimizer_take_numbers (const struct accel_optimizer *optimizer, const char *gro
         if (!option_is_given (value))
             continue;
         made.number[i] = option_or (value, 0);
-        status = check_kind (optimizer, group, numbers[i].name, numbers[i].kinds, err);
+        status = check_kind (optimizer->kind, group, numbers[i].name, NUMBER_BIT (i), err);
         status = status ? status : check_number (group, i, made.number[i], err);
     }
     for (size_t i = 0; !status && i < FLAGS_OF_A_GROUP; i++) {
@@ -147,31 +158,51 @@ optimizer_take_numbers (const struct accel_optimizer *optimizer, const char *gro
         if (value == ACCEL_FLAG_DEFAULT)
             continue;
         made.flag[i] = value == ACCEL_FLAG_YES;
-        status = check_kind (optimizer, group, flags[i].name, flags[i].kinds, err);
+        status = check_kind (optimizer->kind, group, flags[i].name, FLAG_BIT (i), err);
         if (!status && value != ACCEL_FLAG_YES && value != ACCEL_FLAG_NO)
             status = refuse (group, err, "invalid value for an accel_flag");
     }
-    if (!status && optimizer->kind == OPTIMIZER_SGD && made.flag[GROUP_NESTEROV]
-        && (!made.number[GROUP_MOMENTUM] || made.number[GROUP_DAMPENING]))
-        status = refuse (group, err, "Nesterov momentum needs a momentum and zero dampening");
+    const char *wrong = optimizer->kind->check && !status ? optimizer->kind->check (&made) : NULL;
+    if (wrong)
+        status = refuse (group, err, wrong);
     if (!status)
         *result = made;
     return status;
 }
 
-size_t
-optimizer_states_of (const struct accel_optimizer *optimizer, const struct group_numbers *own)
+/* The numbers that are not 0, and the flags that are true. */
+static unsigned
+settings_of (const struct group_numbers *own)
 {
-    switch (optimizer->kind) {
-    case OPTIMIZER_SGD:
-        return own->number[GROUP_MOMENTUM] ? 1 : 0;
-    case OPTIMIZER_ADAM:
-        return own->flag[GROUP_AMSGRAD] ? 3 : 2;
-    case OPTIMIZER_LION:
-        return 1;
-    default:
-        return optimizer->custom.state_count;
-    }
+    unsigned on = 0;
+    for (unsigned i = 0; i < NUMBERS_OF_A_GROUP; i++)
+        on |= own->number[i] != 0 ? NUMBER_BIT (i) : 0;
+    for (unsigned i = 0; i < FLAGS_OF_A_GROUP; i++)
+        on |= own->flag[i] ? FLAG_BIT (i) : 0;
+    return on;
+}
+
+unsigned
+optimizer_states_of (const struct optimizer_kind *kind, const struct group_numbers *own)
+{
+    unsigned states = 0, on = settings_of (own);
+    for (unsigned i = 0; i < RULE_STATES && kind->states[i].name; i++)
+        if (!(kind->states[i].needs & ~on))
+            states |= 1U << i;
+    return states;
+}
+
+const char *
+optimizer_lacks_state (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
+                       const struct group_numbers *own)
+{
+    const struct optimizer_kind *kind = optimizer->kind;
+    unsigned lacking = group->skip ? 0 : optimizer_states_of (kind, own) & ~group->states;
+    for (unsigned i = 0; lacking && i < RULE_STATES; i++)
+        for (unsigned j = 0; lacking >> i & 1 && j < NUMBERS_OF_A_GROUP + FLAGS_OF_A_GROUP; j++)
+            if (kind->states[i].needs >> j & 1)
+                return j < NUMBERS_OF_A_GROUP ? numbers[j].name : flags[j - NUMBERS_OF_A_GROUP].name;
+    return NULL;
 }
 
 struct accel_param_group
@@ -213,10 +244,10 @@ accel_optimizer_get_group_sized (size_t numbers_size, const struct accel_optimiz
         return status;
     struct accel_param_group shown = optimizer_show_group (&optimizer->groups[group]);
     for (size_t i = 0; i < NUMBERS_OF_A_GROUP; i++)
-        if (!(numbers[i].kinds & 1U << optimizer->kind))
+        if (!(optimizer->kind->has & NUMBER_BIT (i)))
             memset ((char *) &shown + numbers[i].offset, 0, sizeof (double));
     for (size_t i = 0; i < FLAGS_OF_A_GROUP; i++)
-        if (!(flags[i].kinds & 1U << optimizer->kind))
+        if (!(optimizer->kind->has & FLAG_BIT (i)))
             memset ((char *) &shown + flags[i].offset, 0, sizeof (enum accel_flag));
     sized_write (result, numbers_size, &shown, sizeof shown);
     return ACCEL_OK;
@@ -239,10 +270,12 @@ accel_optimizer_set_group_sized (size_t numbers_size, struct accel_optimizer *op
     status = optimizer_take_numbers (optimizer, its->name, given, &own, err);
     if (status)
         return status;
-    if (!its->skip && optimizer_states_of (optimizer, &own) > its->state_count)
-        return refuse (its->name, err,
-                       optimizer->kind == OPTIMIZER_SGD ? "it was created without a momentum, which needs memory"
-                                                        : "it was created without amsgrad, which needs memory");
+    const char *lacking = optimizer_lacks_state (optimizer, its, &own);
+    if (lacking) {
+        char text[120];
+        snprintf (text, sizeof text, "it was created without %s, which needs memory", lacking);
+        return refuse (its->name, err, text);
+    }
     its->own = own;
     return ACCEL_OK;
 }
@@ -281,9 +314,13 @@ double *
 optimizer_momentum (const struct accel_optimizer *optimizer, size_t group)
 {
     struct optimizer_group *its = &optimizer->groups[group];
-    if (its->skip || optimizer->kind == OPTIMIZER_CUSTOM || !its->state_count)
+    unsigned number = optimizer->kind->cycled;
+    if (its->skip || !number)
         return NULL;
-    return &its->own.number[optimizer->kind == OPTIMIZER_SGD ? GROUP_MOMENTUM : GROUP_BETA1];
+    for (unsigned i = 0; i < RULE_STATES; i++) /* where its state is missing it has no effect */
+        if (optimizer->kind->states[i].needs == NUMBER_BIT (number) && !(its->states >> i & 1))
+            return NULL;
+    return &its->own.number[number];
 }
 
 /* The object is the first member. */
@@ -291,7 +328,7 @@ static void
 note (const struct object *object, struct noted_numbers *noted)
 {
     const struct accel_optimizer *optimizer = (const struct accel_optimizer *) (const void *) object;
-    noted->what = optimizer_kind_name (optimizer);
+    noted->what = optimizer->kind->name;
     noted->sizes[0] = (struct noted_size){ "the number of groups", optimizer->group_count };
     noted->sizes[1] = (struct noted_size){ "the number of parameters", optimizer->model->count };
     numbers_add (noted, "the number of steps done", NULL, NULL, (double) optimizer->step);

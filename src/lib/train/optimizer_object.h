@@ -16,9 +16,7 @@ struct optimizer_state {
     int64_t shape[ACCEL_STATE_DIMS];
 };
 
-enum optimizer_kind { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_LION, OPTIMIZER_CUSTOM };
-
-enum { NO_GROUP_YET = -1, NUMBERS_OF_A_GROUP = 7, FLAGS_OF_A_GROUP = 3 };
+enum { NO_GROUP_YET = -1, NUMBERS_OF_A_GROUP = 10, FLAGS_OF_A_GROUP = 4 };
 
 /** The numbers and flags of a group, in the order of the tables in optimizer_numbers.c. */
 enum group_number {
@@ -29,8 +27,15 @@ enum group_number {
     GROUP_EPS,
     GROUP_MOMENTUM,
     GROUP_DAMPENING,
+    GROUP_ALPHA,
+    GROUP_LR_DECAY,
+    GROUP_INITIAL_ACCUMULATOR_VALUE,
 };
-enum group_flag { GROUP_NESTEROV, GROUP_AMSGRAD, GROUP_MAXIMIZE };
+enum group_flag { GROUP_NESTEROV, GROUP_AMSGRAD, GROUP_CENTERED, GROUP_MAXIMIZE };
+
+/** Sets of them. */
+#define NUMBER_BIT(number) (1U << (number))
+#define FLAG_BIT(flag) (1U << (NUMBERS_OF_A_GROUP + (flag)))
 
 /** What a parameter group has of its own; all is there, whatever the kind uses. */
 struct group_numbers {
@@ -38,11 +43,37 @@ struct group_numbers {
     bool flag[FLAGS_OF_A_GROUP];
 };
 
+struct optimizer_group;
+
+/** A kind of optimizer: one row of the table in optimizer_kinds.c. */
+struct optimizer_kind {
+    const char *name; /* for people and checkpoints */
+    unsigned has;     /* the numbers and flags that mean something to it */
+    double defaults[NUMBERS_OF_A_GROUP]; /* torch's; NAN: none, it must be given */
+    /** What it remembers of each element, in the order in which its rules take them; names are torch's. */
+    struct {
+        const char *name;
+        unsigned needs;   /* numbers and flags, without one of which (0 or false) it is not there */
+        unsigned initial; /* the number that it starts as; 0: GROUP_LR is never one, so it starts as 0 */
+    } states[RULE_STATES];
+    unsigned cycled;  /* the number that a one-cycle schedule moves against the learning rate; 0: it has none */
+    bool decoupled;   /* its weight decay is no part of the gradient */
+    bool needs_step;  /* its rule depends on how many steps there were */
+    /** @return what is wrong with the numbers of a group together; NULL: nothing, as if there is no such function */
+    const char *(*check) (const struct group_numbers *own);
+    /** Set what step optimizer->step of a group needs.  @return the rule of that group */
+    enum rule (*begin) (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
+                        struct rule_numbers *numbers);
+};
+
+/** The program's own: it has all numbers and flags, and callbacks instead of rules. */
+extern const struct optimizer_kind optimizer_custom;
+
 struct optimizer_group {
     char *name;
     bool skip;
     struct group_numbers own;
-    size_t state_count; /* of each parameter: the first of the optimizer's */
+    unsigned states;    /* of its parameters: bit j is set if there is state j of the kind's */
     size_t *indices;    /* [count], ascending */
     size_t count;
     /* The present step's. */
@@ -55,11 +86,7 @@ struct accel_optimizer {
     struct object object;
     struct accel_model *model;
     struct accel_optimizer *beside; /* the one before it of the same model */
-    enum optimizer_kind kind;
-    bool decoupled; /* Adam: AdamW */
-    /** Set the numbers of step `step` of a group; @return the rule that they are for.  NULL: the program's own. */
-    enum rule (*begin) (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
-                        struct rule_numbers *numbers);
+    const struct optimizer_kind *kind;
     struct group_numbers base; /* of groups that say nothing; used while the optimizer is made */
     struct optimizer_group *groups; /* [group_count] */
     size_t group_count;
@@ -72,9 +99,11 @@ struct accel_optimizer {
     unsigned threads;
 
     size_t state_count;
+    unsigned kind_states[RULE_STATES]; /* [state_count]: which of the kind's they are; nothing if it is custom */
     char **state_names;             /* [state_count] */
     struct optimizer_state *states; /* [model's count][state_count] */
-    DLTensor **state_tensors;       /* the same, their addresses, as callbacks want them; NULL: none */
+    DLTensor **state_tensors;       /* the same, their addresses,
+        as callbacks want them; NULL: the parameter has none */
     void *state_memory;
     size_t state_bytes;
     struct memory_list zeroed, stepped; /* gradients; all that a step changes */
@@ -89,14 +118,10 @@ struct given_groups {
     size_t size;          /* of each, in the program */
 };
 
-/**
- * Make @p like an optimizer over @p model: groups, and states, zeroed, of parameters' shapes unless it is custom.
- *
- * @param names  [like->state_count], or [3] where `state_count` follows from the groups
- */
+/** Make @p like an optimizer over @p model: groups, and states, of parameters' shapes unless it is custom. */
 enum accel_status optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
-                                    const struct accel_optimizer *like, const char *const *names,
-                                    struct given_groups given, struct accel_error *err);
+                                    const struct accel_optimizer *like, struct given_groups given,
+                                    struct accel_error *err);
 
 /** Make `groups` and `group_of` of @p optimizer, whose `base` is there. */
 enum accel_status optimizer_make_groups (struct accel_optimizer *optimizer, struct given_groups given,
@@ -114,14 +139,18 @@ enum accel_status optimizer_take_numbers (const struct accel_optimizer *optimize
                                           const struct accel_param_group *given, struct group_numbers *numbers,
                                           struct accel_error *err);
 
-/** @return how many states a parameter with @p numbers needs. */
-size_t optimizer_states_of (const struct accel_optimizer *optimizer, const struct group_numbers *numbers);
+/** @return the numbers and flags in @p options, as a group has them. */
+struct accel_param_group optimizer_numbers_in (const struct accel_optimizer_options *options);
+
+/** @return the states of the kind's that a parameter with @p numbers needs: bit j for state j. */
+unsigned optimizer_states_of (const struct optimizer_kind *kind, const struct group_numbers *numbers);
+
+/** @return which number or flag of @p numbers needs a state that @p group does not have: "momentum"; NULL: none */
+const char *optimizer_lacks_state (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
+                                   const struct group_numbers *numbers);
 
 /** @return @p group as the public struct shows it. */
 struct accel_param_group optimizer_show_group (const struct optimizer_group *group);
-
-/** @return "SGD", "Adam", "AdamW", "Lion" or words for the program's own; static. */
-const char *optimizer_kind_name (const struct accel_optimizer *optimizer);
 
 /** @return ACCEL_OK if @p optimizer, which may be NULL, and its model are there for a call of @p function. */
 enum accel_status optimizer_check (const char *function, const struct accel_optimizer *optimizer,
@@ -179,6 +208,16 @@ const char *group_number_name (size_t number);
 const char *group_flag_name (size_t flag);
 /** @} */
 
+/** Gather in @p data what parameter @p index has of states, from element @p from on, in the order of its rule. */
+static inline void
+optimizer_gather_states (const struct accel_optimizer *optimizer, size_t index, size_t from, float *data[RULE_STATES])
+{
+    DLTensor *const *tensors = optimizer->state_tensors + index * optimizer->state_count;
+    for (size_t i = 0, used = 0; i < optimizer->state_count; i++)
+        if (tensors[i])
+            data[used++] = memory_at (tensors[i]->data, from, sizeof (float));
+}
+
 /** What checkpoints have of an optimizer.  @{ */
 void optimizer_save (const struct object *object, struct accel_state_dict *state);
 enum accel_status optimizer_load (struct object *object, const struct accel_state_dict *state,
@@ -213,7 +252,7 @@ void optimizer_lists_destroy (struct accel_optimizer *optimizer);
 /** The gradients of the parameters that it changes, with what is in them now. */
 struct memory_list *optimizer_gradients (struct accel_optimizer *optimizer);
 
-/** @return where the momentum (of Adam and Lion: beta1) of group @p group is, to be changed; NULL: it has none. */
+/** @return where the number of group @p group is that one-cycle schedules change; NULL: it has none. */
 double *optimizer_momentum (const struct accel_optimizer *optimizer, size_t group);
 
 #endif

@@ -41,7 +41,7 @@ optimizer_save (const struct object *object, struct accel_state_dict *state)
 {
     const struct accel_optimizer *optimizer = optimizer_of (object);
     const struct accel_model *model = optimizer->model;
-    accel_state_dict_set_text (state, "kind", optimizer_kind_name (optimizer));
+    accel_state_dict_set_text (state, "kind", optimizer->kind->name);
     accel_state_dict_set_uint64 (state, "step", optimizer->step);
     for (size_t i = 0; i < optimizer->group_count; i++)
         save_group (&optimizer->groups[i], state);
@@ -63,8 +63,8 @@ static enum accel_status
 check_states (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
               const struct group_numbers *saved, struct accel_error *err)
 {
-    const char *needs = optimizer->kind == OPTIMIZER_SGD ? "momentum" : "amsgrad";
-    if (group->skip || optimizer_states_of (optimizer, saved) <= group->state_count)
+    const char *needs = optimizer_lacks_state (optimizer, group, saved);
+    if (!needs)
         return ACCEL_OK;
     return accel_fail (err, ACCEL_ERR_FORMAT,
                        "group '%.80s' was saved with %s, but the optimizer was created without: set .%s in its options",
@@ -108,7 +108,7 @@ load_master (struct accel_optimizer *optimizer, size_t index, const struct accel
 static enum accel_status
 check_kind (const struct accel_optimizer *optimizer, const struct accel_state_dict *state, struct accel_error *err)
 {
-    const char *kind, *wanted = optimizer_kind_name (optimizer);
+    const char *kind, *wanted = optimizer->kind->name;
     enum accel_status status = accel_state_dict_get_text (state, "kind", &kind, err);
     if (!status && strcmp (kind, wanted))
         return accel_fail (err, ACCEL_ERR_FORMAT, "the state is that of %.60s, but the optimizer is %s", kind, wanted);

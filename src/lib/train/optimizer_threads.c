@@ -39,8 +39,7 @@ run_stretch (const struct accel_optimizer *optimizer, const struct optimizer_gro
     void *narrow = master_target (model, index);
     if (narrow)
         update.narrow = memory_at (narrow, from, accel_dtype_bytes (narrow_dtype));
-    for (size_t j = 0; j < group->state_count; j++)
-        update.state[j] = memory_at (optimizer_state_at (optimizer, index, j)->tensor.data, from, sizeof (float));
+    optimizer_gather_states (optimizer, index, from, update.state);
     model->memory->update (model->device, &update);
 }
 

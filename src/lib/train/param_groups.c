@@ -285,16 +285,13 @@ finish_group (struct accel_optimizer *optimizer, size_t number, struct accel_err
         return accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s' has no parameters", group->name);
     if (group->skip)
         return ACCEL_OK;
-    const char *kind = optimizer->kind == OPTIMIZER_CUSTOM ? "an optimizer" : optimizer_kind_name (optimizer);
     if (isnan (group->own.number[GROUP_LR]))
         return alone ? accel_fail (err, ACCEL_ERR_INVALID,
                                    "%s needs a learning rate (options->lr; ACCEL_ZERO for 0)",
-                                   kind)
+                                   optimizer->kind->name)
                      : accel_fail (err, ACCEL_ERR_INVALID, "group '%.80s' needs a learning rate: its own or the "
                                    "options' (lr; ACCEL_ZERO for 0)", group->name);
-    group->state_count = optimizer_states_of (optimizer, &group->own);
-    if (group->state_count > optimizer->state_count)
-        optimizer->state_count = group->state_count;
+    group->states = optimizer_states_of (optimizer->kind, &group->own);
     return ACCEL_OK;
 }
 
