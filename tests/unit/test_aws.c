@@ -550,10 +550,10 @@ static int
 attempt_xml (const char *value, struct fail *fail)
 {
     char text[800];
-    size_t length = (size_t) snprintf (text, sizeof text, "<a> <k> %s </k><t>x&amp;y<![CDATA[z]]></t>", value);
+    size_t length = (size_t) snprintf (text, sizeof text, "<?xml?>\n<a> <k> %s </k><t>x&amp;y<![CDATA[z]]></t>", value);
     for (int i = 0; i < 70; i++, length += strlen ("<b/>"))
         memcpy (text + length, "<b/>", strlen ("<b/>") + 1);
-    strcpy (text + length, "</a>");
+    strcpy (text + length, "</a>\n");
     struct aws_xml *xml = xml_parse (text, strlen (text), fail);
     int result = !xml ? -1 : strcmp (aws_xml_get (xml, "k"), value);
     aws_xml_free (xml);
