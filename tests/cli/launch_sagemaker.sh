@@ -218,6 +218,10 @@ test_expect_success 'a missing role, before anything is uploaded' '
     rules "/iam/ status=404 file=role_missing" && test_exit 1 launch job/train.py && grep "no role .r. in account 123456789012" err &&
     came "^PUT" 0'
 
+test_expect_success 'an upload that is refused' '
+    rules "/s3/$bucket/ status=403" && test_exit 1 launch job/train.py && grep "S3 bucket $bucket belongs to another account" err &&
+    rules "/s3/$bucket/ file=empty" "* match=PUT_ status=403 file=empty" && test_exit 1 launch job/train.py && grep "s3 PutObject: Forbidden" err &&
+    came CreateTrainingJob 0'
 test_expect_success '--detach' '
     rules && launch --detach job/train.py && grep -x "accelerate-sagemaker-1-[0-9-]*-[0-9a-z]\{5\}" out && test "$(wc -l <out)" -eq 1 &&
     grep "left running; to look at it: aws sagemaker describe-training-job" err && came DescribeTrainingJob 0'

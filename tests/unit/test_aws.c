@@ -18,6 +18,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
 
@@ -524,6 +527,8 @@ static const char config_text[] =
     "[profile slow]\ncredential_process = sh -c \"sleep 0.3; cat answer; exec >&-; sleep 0.1\"\n"
     "[profile sso]\nsso_session = corp\nsso_account_id = 1\nsso_role_name = b\n"
     "[sso-session corp]\nsso_start_url = https://x\nsso_region = a\n"
+    "[profile other]\nsso_session = other\nsso_account_id = 1\nsso_role_name = b\n"
+    "[sso-session other]\nsso_start_url = https://x\nsso_region = a\n"
     "[profile box]\nservices = s\n[services s]\nsagemaker =\n  endpoint_url = http://h/\n  other = " SECRET "\n";
 
 static int
@@ -668,6 +673,9 @@ static const struct attempt {
       "AWS profile 'words' (credential_process): credential_process sh failed with status 7" },
     { "no session", attempt_keys, "sso",
       "AWS profile 'sso' (IAM Identity Center): not logged in; run: aws sso login --profile sso" },
+    { "a file that is no session", attempt_keys, "other",
+      "AWS profile 'other' (IAM Identity Center): ./.aws/sso/cache/d0941e68da8f38151ff86a61fc59f7c5cf9fcaa2.json is "
+      "not a session of 'aws sso login'" },
     { "keys of the caller", attempt_given, NULL, NULL },
     { "with a token", attempt_given, "T", NULL },
     { "a service's place", attempt_place, NULL, NULL },
@@ -690,6 +698,7 @@ test_attempt (const struct attempt *attempt)
     bool was_met = true, good = true;
     ok (attempt->call (attempt->argument, &fail) == (attempt->text ? -1 : 0), "%s", attempt->name);
     is_text (fail.text, attempt->text ? attempt->text : "", "and what it says");
+    ok (fail.status == (attempt->text ? FAIL_GENERAL : 0), "with status %d", fail.status);
     ok (blocks == before && !secrets_freed, "it leaves nothing: %ld blocks, %ld secrets", blocks - before,
         (long) secrets_freed);
     for (; was_met; calls++) {
@@ -707,6 +716,28 @@ test_attempt (const struct attempt *attempt)
     ok (good && calls > 1, "nor does it if one of %ld allocations fails: %ld blocks, %ld secrets", calls - 1,
         blocks - before, (long) secrets_freed);
     secrets_freed = 0;
+}
+
+/* Nobody may read the memory while there are keys in it; afterwards, all is as before. */
+static void
+test_dumps (void)
+{
+    struct aws *aws;
+    struct rlimit before, during, after;
+    getrlimit (RLIMIT_CORE, &before);
+    before.rlim_cur = before.rlim_max;
+    setrlimit (RLIMIT_CORE, &before);
+    prctl (PR_SET_DUMPABLE, 1L);
+    aws = open_plain ("eu-west-1");
+    getrlimit (RLIMIT_CORE, &during);
+    ok (!prctl (PR_GET_DUMPABLE) && !during.rlim_cur, "no core file while there are keys");
+    aws_close (aws);
+    getrlimit (RLIMIT_CORE, &after);
+    ok (prctl (PR_GET_DUMPABLE) == 1 && after.rlim_cur == before.rlim_cur, "one as before without");
+    prctl (PR_SET_DUMPABLE, 0L);
+    aws_close (open_plain ("eu-west-1"));
+    ok (!prctl (PR_GET_DUMPABLE), "none if there was none before");
+    prctl (PR_SET_DUMPABLE, 1L);
 }
 
 static volatile sig_atomic_t ticks;
@@ -748,13 +779,17 @@ test_memory (void)
     write_text ("config", config_text);
     write_text ("answer", "{\"Version\":1,\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"" SECRET "\"}");
     setenv ("AWS_CONFIG_FILE", "config", 1);
-    setenv ("HOME", scratch_folder (), 1);
+    setenv ("HOME", ".", 1);
+    if (mkdir (".aws", 0777) || mkdir (".aws/sso", 0777) || mkdir (".aws/sso/cache", 0777))
+        exit (99);
+    write_text (".aws/sso/cache/d0941e68da8f38151ff86a61fc59f7c5cf9fcaa2.json", "{}"); /* of "other" */
     setenv ("AWS_EC2_METADATA_DISABLED", "true", 1);
     secret = SECRET;
     for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++)
         test_attempt (&attempts[i]);
     secret = NULL;
     test_interrupted ();
+    test_dumps ();
 }
 
 int

@@ -389,6 +389,7 @@ test_from_s3 (void)
     load (&config, FROM_S3);
     char *made = make (&config, &fail);
     ok (made && *made == '{', "no files of a job from S3");
+    ok (made && strstr (made, "\"lr\": \"0.001\", \"name\": \"\\\"x y\\\"\", "), "--lr 1e-3 --name='x y'");
     free (made);
     config_release (&config);
 }
@@ -435,6 +436,16 @@ test_limits (void)
 
 /* ---- the archive ---- */
 
+static bool has_no_library;
+
+void *__real_dlopen (const char *name, int flags);
+void *__wrap_dlopen (const char *name, int flags);
+void *
+__wrap_dlopen (const char *name, int flags)
+{
+    return has_no_library ? NULL : __real_dlopen (name, flags);
+}
+
 static int read_errno = -1; /* of the next read(); 0: it reads nothing */
 
 ssize_t __real_read (int fd, void *bytes, size_t size);
@@ -478,7 +489,14 @@ test_pack (void)
     int ends[2];
     uint64_t size = strlen ("print ()\n");
     const char *script = "job/train.py";
+    has_no_library = true;
     long length = pack (script, size, -1, O_WRONLY, &fail);
+    ok (length == -1 && strstr (fail.text, "libarchive"), "%s", fail.text);
+    has_no_library = false;
+    bool can_load = !strcmp (fail.text, "cannot load libarchive.so.13, which packs source code for SageMaker: install "
+                             "libarchive13");
+    ok (can_load || strstr (fail.text, "without libarchive"), "what is missing");
+    length = pack (script, size, -1, O_WRONLY, &fail);
     if (length < 0 && strstr (fail.text, "libarchive")) {
         skip ("%s", fail.text);
         return;
@@ -523,6 +541,13 @@ main (void)
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
         test_memory (i);
     each_allocation (follow, NULL, "streams of lines", NULL);
+    char *calls = follow (NULL, &(struct fail){ 0 });
+    if (calls)
+        calls[strcspn (calls, "\n")] = '\0';
+    is_text (calls,
+             "1 DescribeLogStreams {\"limit\":50,\"logGroupName\":\"/aws/sagemaker/TrainingJobs\","
+             "\"logStreamNamePrefix\":\"j/\",\"orderBy\":\"LogStreamName\"}", "and the first call");
+    free (calls);
     each_allocation (create_role, NULL, "a role", NULL);
     test_from_s3 ();
     test_gone ();
