@@ -524,8 +524,8 @@ test_pack (void)
 int
 main (void)
 {
-    clearenv ();
     scratch_enter ();
+    clearenv ();
     if (mkdir ("job", 0777) || mkdir ("job/.git", 0777) || mkdir ("job/empty", 0777) || mkdir ("lib", 0777)
         || symlink ("../lib", "job/out"))
         exit (99);
