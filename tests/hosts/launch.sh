@@ -170,7 +170,8 @@ if pid == 0:
         os.setpgid (0, 0)
         signal.signal (signal.SIGTTOU, signal.SIG_DFL)
         os.execvp (sys.argv[1], sys.argv[1:])
-    os.setpgid (job, job)
+    try: os.setpgid (job, job)
+    except PermissionError: pass # it has done so, and is the other program already
     while not os.path.exists ("waits") or os.waitpid (job, os.WUNTRACED | os.WNOHANG)[0]: time.sleep (0.05)
     time.sleep (0.3)
     os.tcsetpgrp (0, job)
