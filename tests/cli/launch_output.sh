@@ -147,11 +147,12 @@ test_expect_success 'a signal ends the wait, and the number of missing bytes is 
 cat >leaves <<'EOF'
 #!/bin/sh
 [ $RANK = 1 ] || setsid sh -c 'trap "echo >asked" TERM; echo >up; while :; do sleep 0.05; done' >/dev/null 2>&1 &
+until [ -e up ]; do sleep 0.05; done # or it may be asked before it listens
 exec ./much
 EOF
 chmod +x leaves
 test_expect_success 'the same where the signal comes while leftovers are ended' '
-    rm -rf done? asked logs && exec 9<>still &&
+    rm -rf done? asked up logs && exec 9<>still &&
     { "$accelerate" launch $two --tee 1 --log_dir logs ./leaves >still 2>err 9>&- & } && launcher=$! &&
     await done0 done1 asked && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
     grep "bytes of the ranks. output were not passed on" err'
