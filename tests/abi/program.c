@@ -68,12 +68,12 @@ train (struct accel *acc)
     const struct accel_array_row rows[]
         = { { .name = "one", .ndim = 1, .shape = { 4 } }, { .name = "two", .ndim = 1, .shape = { 2 } } };
     const struct accel_param_group groups[] = { { .match = "one", .lr = 0.5 }, { .match = "two", .lr = 0.25 } };
-    const struct accel_sgd sgd = { .lr = 1, .groups = AT_END (groups), .group_count = 2 };
+    const struct accel_optimizer_options sgd = { .lr = 1, .groups = AT_END (groups), .group_count = 2 };
     const struct accel_scheduler_options halve
         = { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 1, .gamma = 0.5 };
     struct accel_param_group *numbers = (void *) last_bytes (sizeof *numbers);
     accel_check (accel_model_from_array (&model, AT_END (array), AT_END (rows), 2, &err), &err);
-    accel_check (accel_sgd_create (&optimizer, model, AT_END (sgd), &err), &err);
+    accel_check (accel_optimizer_create (&optimizer, model, ACCEL_SGD, AT_END (sgd), &err), &err);
     accel_check (accel_scheduler_create (&scheduler, optimizer, AT_END (halve), &err), &err);
     accel_check (accel_prepare (acc, &err, model, optimizer, scheduler), &err);
     accel_check (accel_optimizer_step (optimizer, &err), &err);

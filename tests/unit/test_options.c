@@ -450,7 +450,8 @@ test_default_file (void)
     config_release (&config);
     ok (!load (&config, "--cpu p", &fail) && !config.file && !config.settings.debug, "--cpu ignores it");
     config_release (&config);
-    ok (!load (&config, "--cpu --config_file accelerate/default_config.yaml p", &fail) && config.file && config.settings.debug && config.settings.use_cpu,
+    ok (!load (&config, "--cpu --config_file accelerate/default_config.yaml p", &fail) && config.file
+            && config.settings.debug && config.settings.use_cpu,
         "but not one that is given");
     config_release (&config);
     ok (load (&config, "--config_file /nonexistent/x.yaml p", &fail) && fail.status == FAIL_GENERAL
