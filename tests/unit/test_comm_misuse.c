@@ -15,7 +15,7 @@ enum { LONG_WAIT_US = 400000 /* a rank that waits looks after the others several
 static struct accel_error err;
 static atomic_bool *go; /* shared by the ranks */
 
-static int first_line;
+static atomic_int first_line;
 
 static void *
 reduce (void *user)
