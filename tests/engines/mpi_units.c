@@ -227,6 +227,8 @@ test_watch (bool has_places)
 
 /* ---- calls ---- */
 
+static enum accel_status note_failure (struct accel_error *err, enum accel_status status, const char *format, ...)
+    ACCEL_PRINTF (3, 4);
 static enum accel_status
 note_failure (struct accel_error *err, enum accel_status status, const char *format, ...)
 {
