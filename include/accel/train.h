@@ -174,15 +174,17 @@ enum accel_optimizer_kind {
  * What accel_optimizer_create() needs to know.  A field that is 0 has torch's default for this kind; ACCEL_ZERO means
  * 0.  A field that the kind does not have must stay 0.
  *
- *   field                                    SGD       Adam   AdamW  Lion   Adagrad  RMSprop
- *   lr                                       required  1e-3   1e-3   1e-4   1e-2     1e-2
- *   weight_decay                             0         0      0.01   0      0        0
- *   beta1, beta2                                       0.9, 0.999    0.9, 0.99
- *   eps                                                1e-8   1e-8          1e-10    1e-8
- *   momentum                                 0                                       0
- *   dampening                                0
- *   alpha                                                                            0.99
- *   lr_decay, initial_accumulator_value                                     0, 0
+ *   field                      SGD       Adam   AdamW  Lion   Adagrad  RMSprop
+ *   lr                         required  1e-3   1e-3   1e-4   1e-2     1e-2
+ *   weight_decay               0         0      0.01   0      0        0
+ *   beta1                                0.9    0.9    0.9
+ *   beta2                                0.999  0.999  0.99
+ *   eps                                  1e-8   1e-8          1e-10    1e-8
+ *   momentum                   0                                       0
+ *   dampening                  0
+ *   alpha                                                              0.99
+ *   lr_decay                                                  0
+ *   initial_accumulator_value                                 0
  *
  * Weight decay is decoupled from the gradient in AdamW and Lion, and added to it in the others.
  */

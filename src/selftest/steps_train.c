@@ -360,8 +360,8 @@ check_scheduler (struct self *self)
     struct accel_optimizer_options sgd = { .lr = 0.5 };
     struct accel_scheduler_options options
         = { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = (uint64_t) self->size * 4 };
-    if (make_net (self, &net) && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err),
-                                       &err)
+    if (make_net (self, &net)
+        && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err), &err)
         && CALL (self, accel_scheduler_create (&scheduler, optimizer, &options, &err), &err)
         && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer, scheduler), &err)
         && CALL (self, accel_scheduler_step (scheduler, &err), &err)) {
@@ -419,8 +419,8 @@ check_accumulate (struct self *self)
     struct accel_error err;
     struct accel_optimizer *optimizer = NULL;
     struct accel_optimizer_options sgd = { .lr = 1 };
-    if (make_net (self, &net) && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err),
-                                       &err)
+    if (make_net (self, &net)
+        && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err), &err)
         && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
         && CALL (self, accel_set_gradient_accumulation_steps (self->acc, 2, &err), &err))
         accumulate (self, &net, optimizer);
@@ -440,8 +440,8 @@ check_local_sgd (struct self *self)
     struct accel_optimizer *optimizer = NULL;
     struct accel_local_sgd *local_sgd = NULL;
     struct accel_optimizer_options sgd = { .lr = 0.25 };
-    if (make_net (self, &net) && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err),
-                                       &err)
+    if (make_net (self, &net)
+        && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err), &err)
         && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
         && CALL (self, accel_local_sgd_begin (&local_sgd, self->acc, net.model, 2, true, &err), &err)) {
         float *grad = net.grad.dl.data;
