@@ -163,11 +163,15 @@ file_limit_test () {
 }
 
 # What is tried on a pseudo-terminal, with tests/cli/on_terminal.py: in a chroot there may be none, whatever lies in /dev.
+# Otherwise, $no_terminals is the reason.
 has_terminals () {
+    no_terminals='no python3'
+    python3 -c '' 2>/dev/null || return
+    no_terminals='no pseudo-terminals here'
     python3 -c 'import pty; pty.openpty ()' 2>/dev/null
 }
 terminal_test () {
-    if has_terminals; then test_expect_success "$@"; else test_skip "$1" 'no pseudo-terminals, or no python3 to use them'; fi
+    if has_terminals; then test_expect_success "$@"; else test_skip "$1" "$no_terminals"; fi
 }
 
 # wait_for COMMAND...: until the command succeeds, which is looked at every 20 ms

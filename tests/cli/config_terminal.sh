@@ -5,7 +5,7 @@
 
 if ! has_terminals; then
     sed -n '/^TESTS = /,/^]/s/^    ("\([^"]*\)".*/\1/p' "$srcdir/tests/cli/config_terminal.py" >names
-    skip_rest 'needs python3 and pseudo-terminals'
+    skip_rest "$no_terminals"
     while read -r name; do test_skip "$name" "$skip_reason"; done <names
 fi
 python3 "$srcdir/tests/cli/config_terminal.py" "$accelerate"

@@ -3,7 +3,7 @@
 # Several ranks on one terminal: prefixes of lines, in colour; what a failure and ^C leave on the screen.
 . "${srcdir:-.}/tests/testlib.sh"
 
-has_terminals || skip_rest 'needs python3 and pseudo-terminals'
+has_terminals || skip_rest "$no_terminals"
 two="--quiet --cpu --num_processes 2"
 escape=$(printf '\033')
 
