@@ -99,6 +99,13 @@ golden_bits (struct golden *golden)
     return (uint32_t) strtoul (golden_word (golden), NULL, 16);
 }
 
+/* The same of 64 bits, or a checksum. */
+__attribute__ ((unused)) static uint64_t
+golden_bits_64 (struct golden *golden)
+{
+    return strtoull (golden_word (golden), NULL, 16);
+}
+
 /* One step of make_goldens.py's checksum(). */
 __attribute__ ((unused)) static uint64_t
 golden_checksum (uint64_t total, uint64_t value)

@@ -8,45 +8,57 @@ with AVX2 and FMA):
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch numpy
     /tmp/venv/bin/python tests/golden/make_random_goldens.py tests/golden
 
-One case a line; '#' begins a comment.  Sums are checksum() below, doubles are C's hexadecimal ones.
+A line is a block of cases, whose parameters are picked from its KEY (picks.py), and the checksum of all that they
+give; '#' begins a comment.  What depends on log(), sin() and cos() of the C library has a sum of its own.
 
-    libm SUM                               of what libm() below computes; other C libraries may round differently
-    perm SEED COUNT FIRST SECOND SUM       torch.randperm(COUNT), and 64 bits drawn after it
-    thin SEED COUNT STRIDE SUM             the same, of each STRIDEth entry
-    multi SEED COUNT SAMPLES REPLACE RECIPE SUM   torch.multinomial(); the weights are weights() below; 64 bits after it
-    draw KERNELS SEED STEP...              one generator, one draw after the other
-    state HEX SEED STEP...                 the same, beginning with the whole state; the seed is its initial one
+    libm SUM                           of what libm() below computes; other C libraries may round differently
+    perm SEED COUNT STRIDE SUM         torch.randperm(COUNT), each STRIDEth entry, and 64 bits drawn after it
+    perms KEY CASES SUM                permutations
+    multis KEY CASES SUM               torch.multinomial(); the weights are weights() below; 64 bits after it
+    draws KERNELS KEY CASES SUM LIBM   generators with one draw after the other, then the generator's state
+    state HEX KEY SUM LIBM             the same, beginning with the whole state
 
-A STEP is `KIND COUNT A B SUM`: KIND i64 (randint from A to B), r64 (random_()), u32, u64 (uniform from A to B), n32, n64
-(normal, mean A and deviation B), s (the state itself; COUNT, A and B are 0).
+A test that fails prints each case of the block.  With the words of the line before the sums, this prints PyTorch's:
+
+    /tmp/venv/bin/python tests/golden/make_random_goldens.py show draws avx2 7
 """
 
 import ctypes
 import math
 import os
-import random
 import subprocess
 import sys
 
 FOLDER = sys.argv[1] if len(sys.argv) > 1 else "."
-KERNELS = sys.argv[2] if len(sys.argv) > 2 else "all"
+WORDS = sys.argv[2:] or ["all"]
+SHOW = FOLDER == "show"
+KERNELS = (WORDS + [""])[SHOW]
 if KERNELS in ("avx2", "default"):
     os.environ["ATEN_CPU_CAPABILITY"] = KERNELS
 
 import numpy
 import torch
 
-PRIME = 1099511628211
+from picks import PRIME, Picks, checksum
+
 DTYPES = {"i64": torch.int64, "r64": torch.int64, "u32": torch.float32, "u64": torch.float64,
           "n32": torch.float32, "n64": torch.float64}
+KINDS = ["i64", "r64", "u32", "u64", "n32", "n32", "n64", "n64"]
+EDGES = [2**28 - 1, 2**28, 2**28 + 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**62]
+
+
+def said(text, total):
+    if SHOW:
+        print(f"{text} {total:x}")
+    return total
 
 
 def generator(seed):
     return torch.Generator().manual_seed(seed)
 
 
-def checksum(values):
-    """total * PRIME + value + 1 for each value, modulo 2^64."""
+def array_checksum(values):
+    """checksum() of an array."""
     values = numpy.ascontiguousarray(values).astype(numpy.uint64)
     powers = numpy.full(len(values), PRIME, dtype=numpy.uint64)
     if len(powers):
@@ -66,7 +78,6 @@ def after(source):
 
 def libm():
     """The functions that normals use, at 20000 uniforms: a C library with another sum gives other last bits."""
-    yield "# The C library."
     library = ctypes.CDLL("libm.so.6")
     singles = [getattr(library, name) for name in ("logf", "sinf", "cosf")]
     for function in singles:
@@ -78,32 +89,26 @@ def libm():
             values.append(numpy.float64(result).view(numpy.uint64))
         for function, argument in zip(singles, (1 - uniform, angle, angle)):
             values.append(numpy.uint64(numpy.float32(function(argument)).view(numpy.uint32)))
-    yield f"libm {checksum(numpy.array(values)):x}"
+    return f"libm {array_checksum(numpy.array(values)):x}"
 
 
-def seed_of(rng):
-    return rng.choice([rng.randrange(100), rng.randrange(100), rng.getrandbits(16), rng.getrandbits(64)])
+def seed_of(picks):
+    kind = picks.below(4)
+    return picks.below(100) if kind < 2 else picks.below(65536) if kind == 2 else picks.bits_64()
 
 
-def permutation(seed, count, stride=0):
+def permutation(seed, count, stride):
     source = generator(seed)
-    values = torch.randperm(count, generator=source)
-    if stride:
-        total = checksum(numpy.concatenate([values.numpy()[::stride].view(numpy.uint64), after(source)]))
-        return f"thin {seed} {count} {stride} {total:x}"
-    first = (values[:2].tolist() + [0, 0])[:2]
-    total = checksum(numpy.concatenate([values.numpy().view(numpy.uint64), after(source)]))
-    return f"perm {seed} {count} {first[0]} {first[1]} {total:x}"
+    values = torch.randperm(count, generator=source).numpy()[::stride].view(numpy.uint64)
+    return said(f"perm {seed} {count} {stride}", array_checksum(numpy.concatenate([values, after(source)])))
 
 
-def permutations(rng):
-    yield "# Permutations."
-    for count in range(300):
-        yield permutation(seed_of(rng), count)
-    for _ in range(10000):
-        yield permutation(seed_of(rng), rng.randrange(rng.choice([50, 1000, 5001])))
-    for count in (65535, 65536, 65537, 100003, 1000000, 3000017):
-        yield permutation(seed_of(rng), count)
+def permutations(key, cases):
+    """The first three blocks go through all lengths up to 299."""
+    picks = Picks(key)
+    for case in range(cases):
+        seed, most = seed_of(picks), picks.choice([50, 1000, 5001])
+        yield permutation(seed, key * 100 + case if key < 3 else picks.below(most), 1)
 
 
 def weights(recipe, seed, count):
@@ -119,91 +124,109 @@ def weights(recipe, seed, count):
     return uniform
 
 
-def multinomials(rng):
-    yield "# Weighted samples."
-    for _ in range(400):
-        seed, recipe, replace = rng.getrandbits(16), rng.randrange(4), rng.random() < 0.5
-        count = rng.randrange(1, rng.choice([10, 3000]))
+def multinomials(key, cases):
+    picks = Picks(key)
+    for _ in range(cases):
+        seed, recipe, replace = picks.below(65536), picks.below(4), picks.below(2)
+        count = 1 + picks.below(picks.choice([10, 3000]))
         weight = weights(recipe, seed, count)
-        positive = int((weight > 0).sum())
-        samples = rng.choice([1, rng.randrange(1, positive + 1), positive, rng.randrange(1, 3000 if replace else 2)])
+        positive, kind = int((weight > 0).sum()), picks.below(4)
+        samples = (1 + picks.below(positive) if kind == 1 else positive if kind == 2
+                   else 1 + picks.below(2999) if kind == 3 and replace else 1)
         source = generator(seed)
-        drawn = torch.multinomial(weight, samples, replace, generator=source)
-        total = checksum(numpy.concatenate([drawn.numpy().view(numpy.uint64), after(source)]))
-        yield f"multi {seed} {count} {samples} {int(replace)} {recipe} {total:x}"
+        drawn = torch.multinomial(weight, samples, bool(replace), generator=source)
+        yield said(f"multi {seed} {count} {samples} {replace} {recipe}",
+                   array_checksum(numpy.concatenate([drawn.numpy().view(numpy.uint64), after(source)])))
 
 
-def integer_bounds(rng):
-    edges = [2**28 - 1, 2**28, 2**28 + 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**62]
-    kind = rng.randrange(4)
+def integer_bounds(picks):
+    kind = picks.below(4)
     if kind == 0:
-        return 0, rng.randrange(1, 100)
+        return 0, 1 + picks.below(99)
     if kind == 1:
-        return 0, rng.choice(edges)
+        return 0, picks.choice(EDGES)
     if kind == 2:
-        low = rng.randrange(-(2**62), 2**62)
-        return low, low + rng.choice([1, 10, rng.choice(edges)])
-    return -(2**63), rng.choice([-(2**63) + 7, 0, 2**63 - 1])
+        low = (picks.bits_64() >> 1) - 2**62
+        width = picks.below(10)
+        return low, low + (1 if width == 8 else 10 if width == 9 else EDGES[width])
+    return -(2**63), picks.choice([-(2**63) + 7, 0, 2**63 - 1])
 
 
-def float_bounds(rng, normal):
-    kind = rng.randrange(4)
+def float_bounds(picks, normal):
+    kind = picks.below(4)
     if kind < 2:
         return 0.0, 1.0
-    a, b = rng.gauss(0, 3), abs(rng.gauss(0, 10))
+    a, b = (picks.real() - 0.5) * 12, picks.real() * 20
     if kind == 3:
-        a, b = rng.choice([(0.0, 0.02), (1e-3, 1e3), (5.0, 0.0), (-1e30, 1e29)])
+        a, b = picks.choice([(0.0, 0.02), (1e-3, 1e3), (5.0, 0.0), (-1e30, 1e29)])
     return (a, b) if normal else (a, a + b)
 
 
-def step(rng, source):
-    kind = rng.choice(["i64", "r64", "u32", "u64", "n32", "n32", "n64", "n64"])
-    count = rng.choice([rng.randrange(16), rng.randrange(16), rng.randrange(16, 70), rng.randrange(2000)])
+def needs_libm(kind, count):
+    return kind in ("s", "n64") or kind == "n32" and (count < 16 or torch.backends.cpu.get_cpu_capability() == "DEFAULT")
+
+
+def step(picks, source):
+    """One draw: its checksum, and whether it needs the C library."""
+    kind = picks.choice(KINDS)
+    room = picks.below(4)
+    count = 16 + picks.below(54) if room == 2 else picks.below(2000 if room == 3 else 16)
     values, a, b = torch.empty(count, dtype=DTYPES[kind]), 0, 0
     if kind == "i64":
-        a, b = integer_bounds(rng)
+        a, b = integer_bounds(picks)
         values.random_(a, b, generator=source)
     elif kind == "r64":
         values.random_(generator=source)
     else:
-        a, b = float_bounds(rng, kind[0] == "n")
+        a, b = float_bounds(picks, kind[0] == "n")
         (values.normal_ if kind[0] == "n" else values.uniform_)(a, b, generator=source)
-        a, b = a.hex(), b.hex()
-    return f"{kind} {count} {a} {b} {checksum(bits(values)):x}"
+    text = f"{kind} {count} {a} {b}" if kind == "i64" else f"{kind} {count} {a:.17g} {b:.17g}"
+    return said(text, array_checksum(bits(values))), needs_libm(kind, count)
 
 
-def state(source):
-    return f"s 0 0 0 {checksum(source.get_state().numpy()):x}"
+def steps(picks, source, count):
+    for _ in range(count):
+        yield step(picks, source)
+    yield said("s", array_checksum(source.get_state().numpy())), True
 
 
-def draws(rng, kernels, cases):
+def draws(key, cases):
+    picks = Picks(key)
     for _ in range(cases):
-        seed = seed_of(rng)
-        source = generator(seed)
-        steps = [step(rng, source) for _ in range(rng.randrange(1, 6))]
-        yield " ".join([f"draw {kernels} {seed}", *steps, state(source)])
+        seed = seed_of(picks)
+        said("seed", seed)
+        yield from steps(picks, generator(seed), 1 + picks.below(5))
 
 
-def states(rng):
-    yield "# States of torch."
-    for _ in range(4):
-        seed = rng.getrandbits(64)
-        source = generator(seed)
-        torch.empty(rng.randrange(1, 12)).normal_(generator=source)
-        blob = bytes(source.get_state().tolist()).hex()
-        yield " ".join([f"state {blob} {seed}", *(step(rng, source) for _ in range(3)), state(source)])
+def two_sums(pairs):
+    pairs = list(pairs)
+    return " ".join(f"{checksum(total for total, libm in pairs if libm == which):x}" for which in (False, True))
+
+
+def state_of(key):
+    picks = Picks(key)
+    source = generator(picks.bits_64())
+    torch.empty(1 + picks.below(11)).normal_(generator=source)
+    return source
 
 
 def part():
     """The draws of one kind of kernels; each process has one kind."""
     assert torch.backends.cpu.get_cpu_capability() == KERNELS.upper()
-    rng = random.Random(KERNELS)
-    print(f"# Draws with the kernels {KERNELS}.")
-    for line in draws(rng, KERNELS, 1200 if KERNELS == "avx2" else 500):
-        print(line)
-    if KERNELS == "avx2":
-        for line in states(rng):
-            print(line)
+    for key in range(24 if KERNELS == "avx2" else 10):
+        print(f"draws {KERNELS} {key} 50 {two_sums(draws(key, 50))}")
+    for key in range(4 if KERNELS == "avx2" else 0):
+        source = state_of(key)
+        blob = bytes(source.get_state().tolist()).hex()
+        print(f"state {blob} {key} {two_sums(steps(Picks(key), source, 3))}")
+
+
+def show(kind, *words):
+    numbers = [int(word) for word in words[kind == "draws":]]
+    blocks = {"perms": lambda: permutations(numbers[0], 100), "multis": lambda: multinomials(numbers[0], 20),
+              "draws": lambda: draws(numbers[0], 50), "perm": lambda: [permutation(*numbers)],
+              "state": lambda: steps(Picks(numbers[0]), state_of(numbers[0]), 3)}
+    list(blocks[kind]())
 
 
 def write(name, lines):
@@ -212,11 +235,18 @@ def write(name, lines):
         file.writelines(line + "\n" for line in lines)
 
 
-if KERNELS == "large":
-    write("random_large.txt", [permutation(5, 214748363, 65537), permutation(5, 214748364, 65537)])
+def single(seed, count, stride):
+    return f"perm {seed} {count} {stride} {permutation(seed, count, stride):x}"
+
+
+if SHOW:
+    show(*WORDS)
+elif KERNELS == "large":
+    write("random_large.txt", [single(5, 214748363, 65537), single(5, 214748364, 65537)])
 elif KERNELS == "all":
-    rng = random.Random(2026)
-    lines = [*libm(), *permutations(rng), *multinomials(rng)]
+    lines = [libm(), *(single(7, count, 1) for count in (65535, 65536, 65537, 100003, 1000000, 3000017))]
+    lines += (f"perms {key} 100 {checksum(permutations(key, 100)):x}" for key in range(103))
+    lines += (f"multis {key} 20 {checksum(multinomials(key, 20)):x}" for key in range(20))
     for kernels in ("avx2", "default"):
         command = [sys.executable, sys.argv[0], FOLDER, kernels]
         lines += subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()

@@ -6,6 +6,7 @@
 #include "lib/data/normal.h"
 #include "lib/data/generator.h"
 #include "tests/golden/golden.h"
+#include "tests/golden/picks.h"
 #include "tests/tap.h"
 
 #include <accel/sampler.h>
@@ -13,21 +14,17 @@
 #include <float.h>
 #include <math.h>
 
-enum { KINDS = 7 };
+enum { EDGES = 8 };
 
 static struct accel_generator *generator;
 static bool libm_as_torch = true; /* otherwise what depends on it is drawn but not compared */
 
-/* What has been compared, by kind of line; one test for each kind, which names the first case that differs. */
-struct tally {
-    const char *kind;
-    size_t cases, differ;
-    char first[200];
-};
-
-static struct tally tallies[KINDS] = {
-    { .kind = "libm" },  { .kind = "perm" }, { .kind = "thin" },
-    { .kind = "multi" }, { .kind = "draw" }, { .kind = "state" },
+/* A line of the file: the cases picked from its key, and the sums of what they give.  @show prints each case, as
+ * make_random_goldens.py does with "show". */
+struct block {
+    struct picks picks;
+    uint64_t key, sum, libm_sum;
+    bool show;
 };
 
 static void *
@@ -37,12 +34,6 @@ room (size_t count, size_t size)
     if (!space)
         exit (99);
     return space;
-}
-
-static uint64_t
-golden_hex (struct golden *golden)
-{
-    return strtoull (golden_word (golden), NULL, 16);
 }
 
 static uint64_t
@@ -56,31 +47,59 @@ sum_of (uint64_t total, const void *values, size_t count, size_t size)
     return total;
 }
 
-static bool
-same_permutation (struct golden *golden, bool thin)
+static void
+add (struct block *block, bool needs_libm, uint64_t total, const char *what)
 {
-    accel_generator_seed (generator, golden_number (golden));
-    size_t count = golden_number (golden), stride = thin ? golden_number (golden) : 1;
-    uint64_t first[2] = { 0 }, total = 0;
-    int64_t *values = room (count, sizeof *values);
-    values[count] = -7;
-    accel_generator_permutation (generator, values, count);
+    uint64_t *sum = needs_libm ? &block->libm_sum : &block->sum;
+    *sum = golden_checksum (*sum, total);
+    if (block->show)
+        printf ("# %s %llx\n", what, (unsigned long long) total);
+}
+
+/* What a program finds behind what it asked for has to be as it was. */
+static uint64_t
+drawn_sum (int64_t *values, size_t count, size_t stride)
+{
+    uint64_t total = 0;
     for (size_t i = 0; i < count; i += stride)
         total = golden_checksum (total, (uint64_t) values[i]);
-    for (size_t i = 0; i < 2 && i < count; i++)
-        first[i] = (uint64_t) values[i];
     total = golden_checksum (total, generator_next_64 (generator));
-    bool same = values[count] == -7;
-    if (!thin) {
-        same = golden_number (golden) == first[0] && same;
-        same = golden_number (golden) == first[1] && same;
-    }
+    return values[count] == -7 ? total : 0;
+}
+
+static uint64_t
+seed_of (struct picks *picks)
+{
+    size_t kind = pick (picks, 4);
+    return kind < 2 ? pick (picks, 100) : kind == 2 ? pick (picks, 65536) : pick_64 (picks);
+}
+
+static uint64_t
+permutation (uint64_t seed, size_t count, size_t stride)
+{
+    int64_t *values = room (count, sizeof *values);
+    values[count] = -7;
+    accel_generator_seed (generator, seed);
+    accel_generator_permutation (generator, values, count);
+    uint64_t total = drawn_sum (values, count, stride);
     free (values);
-    return golden_hex (golden) == total && same;
+    return total;
+}
+
+static void
+add_permutation (struct block *block, size_t number)
+{
+    static const size_t most[] = { 50, 1000, 5001 };
+    char what[64];
+    uint64_t seed = seed_of (&block->picks);
+    size_t count = most[pick (&block->picks, 3)];
+    count = block->key < 3 ? block->key * 100 + number : pick (&block->picks, count);
+    snprintf (what, sizeof what, "perm %llu %zu 1", (unsigned long long) seed, count);
+    add (block, false, permutation (seed, count, 1), what);
 }
 
 static double *
-weights_of (unsigned recipe, uint64_t seed, size_t count)
+weights_of (size_t recipe, uint64_t seed, size_t count)
 {
     double *weights = room (count, sizeof *weights);
     accel_generator_seed (generator, seed ^ 1);
@@ -98,65 +117,162 @@ weights_of (unsigned recipe, uint64_t seed, size_t count)
     return weights;
 }
 
-static bool
-same_multinomial (struct golden *golden)
+static size_t
+pick_samples (struct picks *picks, const double *weights, size_t count, bool replacement)
 {
-    uint64_t seed = golden_number (golden);
-    size_t count = golden_number (golden), samples = golden_number (golden);
-    bool replacement = golden_number (golden);
-    double *weights = weights_of ((unsigned) golden_number (golden), seed, count);
+    size_t positive = 0;
+    for (size_t i = 0; i < count; i++)
+        positive += weights[i] > 0;
+    switch (pick (picks, 4)) {
+    case 1: return 1 + pick (picks, positive);
+    case 2: return positive;
+    case 3: return replacement ? 1 + pick (picks, 2999) : 1;
+    default: return 1;
+    }
+}
+
+static void
+add_multinomial (struct block *block, size_t number)
+{
+    char what[80];
+    struct picks *picks = &block->picks;
+    size_t seed = pick (picks, 65536), recipe = pick (picks, 4);
+    bool replacement = pick (picks, 2);
+    size_t most = pick (picks, 2) ? 3000 : 10, count = 1 + pick (picks, most);
+    double *weights = weights_of (recipe, seed, count);
+    size_t samples = pick_samples (picks, weights, count, replacement);
     int64_t *values = room (samples, sizeof *values);
+    (void) number;
     values[samples] = -7;
     accel_generator_seed (generator, seed);
-    bool same = !generator_multinomial (generator, weights, count, samples, replacement, values, NULL);
-    uint64_t total = sum_of (0, values, samples, sizeof *values);
-    same = same && values[samples] == -7;
-    same = golden_hex (golden) == golden_checksum (total, generator_next_64 (generator)) && same;
+    bool fails = generator_multinomial (generator, weights, count, samples, replacement, values, NULL);
+    snprintf (what, sizeof what, "multi %zu %zu %zu %d %zu", seed, count, samples, replacement, recipe);
+    add (block, false, fails ? 0 : drawn_sum (values, samples, 1), what);
     free (values);
     free (weights);
-    return same;
 }
 
-/* One step of a line; the checksum of what was drawn. */
+/* A draw, and the numbers that it is made with: bounds, or mean and deviation. */
+struct step {
+    const char *kind;
+    size_t count;
+    int64_t low, high;
+    double a, b;
+};
+
+static void
+pick_integer_bounds (struct picks *picks, struct step *step)
+{
+    static const int64_t edges[EDGES] = { (1 << 28) - 1, 1 << 28, (1 << 28) + 1, INT64_C (1) << 31, UINT32_MAX,
+                                          INT64_C (1) << 32, (INT64_C (1) << 32) + 1, INT64_C (1) << 62 };
+    size_t kind = pick (picks, 4), width;
+    switch (kind) {
+    case 0: step->high = 1 + (int64_t) pick (picks, 99); break;
+    case 1: step->high = edges[pick (picks, EDGES)]; break;
+    case 2:
+        step->low = (int64_t) (pick_64 (picks) >> 1) - (INT64_C (1) << 62);
+        width = pick (picks, EDGES + 2);
+        step->high = step->low + (width == EDGES ? 1 : width > EDGES ? 10 : edges[width]);
+        break;
+    default:
+        step->low = INT64_MIN;
+        step->high = (int64_t[]){ INT64_MIN + 7, 0, INT64_MAX }[pick (picks, 3)];
+    }
+}
+
+static void
+pick_float_bounds (struct picks *picks, struct step *step)
+{
+    static const double pairs[][2] = { { 0, 0.02 }, { 1e-3, 1e3 }, { 5, 0 }, { -1e30, 1e29 } };
+    size_t kind = pick (picks, 4);
+    step->b = 1;
+    if (kind < 2)
+        return;
+    step->a = (pick_real (picks) - 0.5) * 12;
+    step->b = pick_real (picks) * 20;
+    if (kind == 3) {
+        const double *pair = pairs[pick (picks, 4)];
+        step->a = pair[0];
+        step->b = pair[1];
+    }
+    if (*step->kind == 'u')
+        step->b += step->a;
+}
+
+static struct step
+pick_step (struct picks *picks)
+{
+    static const char *const kinds[] = { "i64", "r64", "u32", "u64", "n32", "n32", "n64", "n64" };
+    struct step step = { .kind = kinds[pick (picks, 8)] };
+    size_t size = pick (picks, 4);
+    step.count = size == 2 ? 16 + pick (picks, 54) : pick (picks, size == 3 ? 2000 : 16);
+    if (*step.kind == 'i')
+        pick_integer_bounds (picks, &step);
+    else if (*step.kind != 'r')
+        pick_float_bounds (picks, &step);
+    return step;
+}
+
 static uint64_t
-draw (const char *kind, size_t count, const char *a, const char *b)
+draw (const struct step *step)
 {
     static union {
-        uint8_t state[ACCEL_GENERATOR_STATE_BYTES];
-        int64_t integers[4000];
-        float floats[4000];
-        double doubles[4000];
+        int64_t integers[2000];
+        float floats[2000];
+        double doubles[2000];
     } values;
     enum accel_status status = ACCEL_OK;
-    double from = strtod (a, NULL), to = strtod (b, NULL);
-    size_t size = kind[1] == '3' ? sizeof (float) : sizeof (double);
-    if (!strcmp (kind, "s")) {
-        count = sizeof values.state;
-        size = 1;
-        accel_generator_get_state (generator, values.state);
-    } else if (!strcmp (kind, "i64"))
-        status = accel_generator_fill_randint (generator, values.integers, count, strtoll (a, NULL, 10),
-                                               strtoll (b, NULL, 10), NULL);
-    else if (!strcmp (kind, "r64"))
-        for (size_t i = 0; i < count; i++)
+    if (!strcmp (step->kind, "i64"))
+        status = accel_generator_fill_randint (generator, values.integers, step->count, step->low, step->high, NULL);
+    else if (!strcmp (step->kind, "r64"))
+        for (size_t i = 0; i < step->count; i++)
             values.integers[i] = accel_generator_random (generator);
-    else if (!strcmp (kind, "u32"))
-        status = accel_generator_fill_uniform_f32 (generator, values.floats, count, from, to, NULL);
-    else if (!strcmp (kind, "u64"))
-        status = accel_generator_fill_uniform_f64 (generator, values.doubles, count, from, to, NULL);
-    else if (!strcmp (kind, "n32"))
-        status = accel_generator_fill_normal_f32 (generator, values.floats, count, from, to, NULL);
+    else if (!strcmp (step->kind, "u32"))
+        status = accel_generator_fill_uniform_f32 (generator, values.floats, step->count, step->a, step->b, NULL);
+    else if (!strcmp (step->kind, "u64"))
+        status = accel_generator_fill_uniform_f64 (generator, values.doubles, step->count, step->a, step->b, NULL);
+    else if (!strcmp (step->kind, "n32"))
+        status = accel_generator_fill_normal_f32 (generator, values.floats, step->count, step->a, step->b, NULL);
     else
-        status = accel_generator_fill_normal_f64 (generator, values.doubles, count, from, to, NULL);
-    return status ? 0 : sum_of (0, &values, count, size);
+        status = accel_generator_fill_normal_f64 (generator, values.doubles, step->count, step->a, step->b, NULL);
+    return status ? 0 : sum_of (0, &values, step->count, step->kind[1] == '3' ? sizeof (float) : sizeof (double));
 }
 
-/* Whether log(), sin() and cos() of the C library go into what the step draws, or into the state. */
+/* Whether log(), sin() and cos() of the C library go into what the step draws. */
 static bool
-needs_libm (const char *kind, uint64_t count)
+needs_libm (const struct step *step)
 {
-    return !strcmp (kind, "s") || !strcmp (kind, "n64")
-           || (!strcmp (kind, "n32") && (count < 16 || generator->kernels == ACCEL_RANDOM_PORTABLE));
+    return !strcmp (step->kind, "n64")
+           || (!strcmp (step->kind, "n32") && (step->count < 16 || generator->kernels == ACCEL_RANDOM_PORTABLE));
+}
+
+/* So many draws, then the state, which keeps a normal. */
+static void
+add_steps (struct block *block, size_t count)
+{
+    uint8_t state[ACCEL_GENERATOR_STATE_BYTES];
+    for (size_t i = 0; i < count; i++) {
+        char what[120];
+        struct step step = pick_step (&block->picks);
+        if (*step.kind == 'i')
+            snprintf (what, sizeof what, "i64 %zu %lld %lld", step.count, (long long) step.low, (long long) step.high);
+        else
+            snprintf (what, sizeof what, "%s %zu %.17g %.17g", step.kind, step.count, step.a, step.b);
+        add (block, needs_libm (&step), draw (&step), what);
+    }
+    accel_generator_get_state (generator, state);
+    add (block, true, sum_of (0, state, sizeof state, 1), "s");
+}
+
+static void
+add_draws (struct block *block, size_t number)
+{
+    (void) number;
+    uint64_t seed = seed_of (&block->picks);
+    if (block->show)
+        printf ("# seed %llx\n", (unsigned long long) seed);
+    accel_generator_seed (generator, seed);
+    add_steps (block, 1 + pick (&block->picks, 5));
 }
 
 static bool
@@ -171,28 +287,42 @@ probe_libm (struct golden *golden)
         total = sum_of (total, results, 4, sizeof *results);
         total = sum_of (total, singles, 3, sizeof *singles);
     }
-    libm_as_torch = golden_hex (golden) == total;
+    libm_as_torch = golden_bits_64 (golden) == total;
     if (!libm_as_torch)
         skip ("this C library's log, sin and cos round differently on this processor: what needs them is not compared");
     return true;
 }
 
-/* The words of a step are taken one by one, as they end where the next begins. */
 static bool
-same_steps (struct golden *golden)
+same_sums (struct golden *golden, const struct block *block)
 {
-    bool same = true, any = false;
-    for (;;) {
-        char words[4][32];
-        for (int i = 0; i < 4; i++)
-            snprintf (words[i], sizeof words[i], "%s", golden_word (golden));
-        if (!*words[0])
-            return same && any;
-        uint64_t count = strtoull (words[1], NULL, 10), total = draw (words[0], count, words[2], words[3]);
-        bool compared = libm_as_torch || !needs_libm (words[0], count);
-        same = (golden_hex (golden) == total || !compared) && same;
-        any = true;
-    }
+    bool same = golden_bits_64 (golden) == block->sum;
+    return (!libm_as_torch || golden_bits_64 (golden) == block->libm_sum) && same;
+}
+
+static bool
+same_permutation (struct golden *golden)
+{
+    uint64_t seed = golden_number (golden);
+    size_t count = golden_number (golden), stride = golden_number (golden);
+    return permutation (seed, count, stride) == golden_bits_64 (golden);
+}
+
+/* The cases of a block; once more where they differ, to show each. */
+static bool
+same_cases (struct golden *golden, void (*add_case) (struct block *block, size_t number))
+{
+    uint64_t key = golden_number (golden);
+    size_t cases = golden_number (golden);
+    struct block block = { .key = key, .picks = picks_from (key) };
+    for (size_t i = 0; i < cases; i++)
+        add_case (&block, i);
+    if (same_sums (golden, &block))
+        return true;
+    block = (struct block){ .key = key, .picks = picks_from (key), .show = true };
+    for (size_t i = 0; i < cases; i++)
+        add_case (&block, i);
+    return false;
 }
 
 static bool
@@ -200,8 +330,7 @@ same_draws (struct golden *golden)
 {
     bool portable = !strcmp (golden_word (golden), "default");
     accel_generator_set_kernels (generator, portable ? ACCEL_RANDOM_PORTABLE : ACCEL_RANDOM_AVX2);
-    accel_generator_seed (generator, golden_number (golden));
-    bool same = same_steps (golden);
+    bool same = same_cases (golden, add_draws);
     accel_generator_set_kernels (generator, ACCEL_RANDOM_AVX2);
     return same;
 }
@@ -222,8 +351,25 @@ same_from_state (struct golden *golden)
         return false;
     accel_generator_get_state (generator, again);
     bool same = !memcmp (state, again, sizeof state);
-    same = golden_number (golden) == accel_generator_initial_seed (generator) && same;
-    return same_steps (golden) && same;
+    uint64_t key = golden_number (golden);
+    struct picks seed = picks_from (key);
+    same = pick_64 (&seed) == accel_generator_initial_seed (generator) && same;
+    struct block block = { .key = key, .picks = picks_from (key) };
+    add_steps (&block, 3);
+    return same_sums (golden, &block) && same;
+}
+
+static bool
+same_line (struct golden *golden)
+{
+    const char *kind = golden_word (golden);
+    return !strcmp (kind, "libm")     ? probe_libm (golden)
+           : !strcmp (kind, "perm")   ? same_permutation (golden)
+           : !strcmp (kind, "perms")  ? same_cases (golden, add_permutation)
+           : !strcmp (kind, "multis") ? same_cases (golden, add_multinomial)
+           : !strcmp (kind, "draws")  ? same_draws (golden)
+           : !strcmp (kind, "state")  ? same_from_state (golden)
+                                      : false;
 }
 
 static void
@@ -232,29 +378,10 @@ compare_file (const char *name)
     struct golden golden;
     golden_find (&golden, name);
     while (golden_next (&golden)) {
-        char line[sizeof tallies->first];
+        char line[60];
         snprintf (line, sizeof line, "%s", golden.line);
-        const char *kind = golden_word (&golden);
-        struct tally *tally = tallies;
-        while (tally->kind && strcmp (tally->kind, kind))
-            tally++;
-        tally->cases++;
-        bool same = !tally->kind ? false
-                    : !strcmp (kind, "libm") ? probe_libm (&golden)
-                    : !strcmp (kind, "perm") || !strcmp (kind, "thin") ? same_permutation (&golden, *kind == 't')
-                    : !strcmp (kind, "multi") ? same_multinomial (&golden)
-                    : !strcmp (kind, "draw") ? same_draws (&golden)
-                                             : same_from_state (&golden);
-        if (!same && !tally->differ++)
-            memcpy (tally->first, line, sizeof line);
+        ok (same_line (&golden), "as torch's: %s", line);
     }
-    for (struct tally *tally = tallies; tally->kind; tally++) {
-        if (tally->cases)
-            ok (!tally->differ, "%s: %zu of %zu as torch's", tally->kind, tally->cases - tally->differ, tally->cases);
-        if (tally->differ)
-            printf ("# the first that differs: %s\n", tally->first);
-    }
-    ok (!tallies[KINDS - 1].cases, "every line has a known kind");
 }
 
 static void
