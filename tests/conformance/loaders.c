@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "tests/conformance/loaders.h"
-#include "tests/golden/golden.h"
+#include "tests/golden/loader_cases.h"
 
 #define CHECK_SCOPE
 #include "tests/conformance/check.h"
@@ -128,89 +128,82 @@ print_epoch (struct accel_loader *loader, char *text, size_t samples, size_t *re
     check (!err.code, "next: %s", err.text);
 }
 
-/* This rank's part of "rank 0/rank 1/...;the next epoch". */
-static char *
-find_share (char *epochs)
+/* So many epochs as text, with the remainder, which each epoch with batches has to say. */
+static void
+print_epochs (struct accel_loader *loader, char *text, int epochs, size_t samples)
 {
-    char *share = strtok (epochs, "/;");
-    for (int i = 0; i < rank; i++)
-        share = strtok (NULL, "/;");
-    return share;
+    char epoch[TEXT_SIZE];
+    size_t remainder = SIZE_MAX, said, at = 0;
+    for (int i = 0; i < epochs; i++) {
+        print_epoch (loader, epoch, samples, &said);
+        at += (size_t) snprintf (text + at, TEXT_SIZE - at, "%s%s", i ? ";" : "", epoch);
+        if (strcmp (epoch, "-")) {
+            check (remainder == SIZE_MAX || said == remainder, "remainder %zu, then %zu", remainder, said);
+            remainder = said;
+        }
+    }
+    remainder = remainder == SIZE_MAX ? accel_loader_remainder (loader) : remainder;
+    snprintf (text + at, TEXT_SIZE - at, " %zu", remainder);
 }
 
-static void
-compare_share (struct loading *loading, const char *wanted, size_t samples, size_t remainder, const char *what)
+static bool
+run_dispatch (const struct loader_case *test, char *text)
 {
-    char got[TEXT_SIZE];
-    size_t said;
-    print_epoch (loading->loader, got, samples, &said);
-    check (!strcmp (got, wanted), "%s: %s, wanted %s", what, got, wanted);
-    check (said == remainder, "%s: remainder %zu, wanted %zu", what, said, remainder);
-}
-
-static void
-check_dispatch (struct golden *golden)
-{
-    struct accel_loader_options options = { .dispatch_batches = ACCEL_DISPATCH_YES, .seed = 3 };
+    struct accel_loader_options options = { .dispatch_batches = ACCEL_DISPATCH_YES,
+                                            .seed = 3,
+                                            .shuffle = !strcmp (test->order, "shuffled"),
+                                            .batch_size = test->batch_size,
+                                            .split_batches = test->split,
+                                            .drop_last = test->drop_last,
+                                            .workers = test->number % 4 == 3 ? 2 : 0 };
     struct loading loading;
-    char what[128];
-    const char *kind = golden_word (golden);
-    static int number;
-    size_t samples = golden_number (golden);
-    options.shuffle = !strcmp (kind, "shuffled");
-    options.batch_size = golden_number (golden);
-    if (golden_number (golden) != (size_t) size)
-        return;
-    options.split_batches = golden_number (golden);
-    options.drop_last = golden_number (golden);
-    options.workers = (unsigned) (++number % 4 == 3 ? 2 : 0);
-    size_t round = options.batch_size * (options.split_batches ? 1 : (size_t) size);
-    size_t dropped = options.drop_last ? samples % round : 0;
-    size_t remainder = golden_number (golden);
-    snprintf (what, sizeof what, "dispatched %s of %zu in %zu%s%s, %u workers", kind, samples, options.batch_size,
-              options.split_batches ? ", split" : "", options.drop_last ? ", drop_last" : "", options.workers);
-    if (open_loading (&loading, !strcmp (kind, "stream"), samples, &options))
-        compare_share (&loading, find_share (golden->rest), samples - dropped, remainder, what);
+    size_t round = test->batch_size * (test->split ? 1 : test->processes);
+    size_t dropped = test->drop_last ? test->samples % round : 0;
+    bool opened = open_loading (&loading, !strcmp (test->order, "stream"), test->samples, &options);
+    if (opened)
+        print_epochs (loading.loader, text, 1, test->samples - dropped);
     accel_loader_destroy (loading.loader);
+    return opened;
 }
 
 /* Orders that are drawn: the ranks begin with other random numbers than rank 0, whose count. */
-static void
-check_map (struct golden *golden)
+static bool
+run_map (const struct loader_case *test, char *text)
 {
-    struct accel_loader_options options = { 0 };
     struct loading loading;
     struct accel_generator *generator = NULL;
     struct accel_error err;
-    char what[128], order[16];
-    snprintf (order, sizeof order, "%s", golden_word (golden));
-    size_t samples = golden_number (golden);
-    options.batch_size = golden_number (golden);
-    size_t processes = golden_number (golden);
-    options.split_batches = golden_number (golden);
-    options.drop_last = golden_number (golden);
-    options.uneven = !golden_number (golden);
-    uint64_t seed = golden_number (golden);
-    size_t remainder = golden_number (golden);
-    options.random_sampler = true;
-    bool has_generator = !strcmp (order, "generator");
-    if (processes != (size_t) size || !(has_generator || !strcmp (order, "random")) || *golden->rest == '!')
-        return;
-    check (!accel_set_seed (NULL, seed + (uint64_t) rank * 1000, false, &err), "seed: %s", err.text);
-    if (has_generator)
-        check (!accel_generator_create (&generator, seed + 1 + (uint64_t) rank, &err), "generator: %s", err.text);
+    struct accel_loader_options options = { .batch_size = test->batch_size,
+                                            .split_batches = test->split,
+                                            .drop_last = test->drop_last,
+                                            .uneven = !test->even,
+                                            .random_sampler = true };
+    check (!accel_set_seed (NULL, test->seed + (uint64_t) rank * 1000, false, &err), "seed: %s", err.text);
+    if (!strcmp (test->order, "generator"))
+        check (!accel_generator_create (&generator, test->seed + 1 + (uint64_t) rank, &err), "generator: %s", err.text);
     options.generator = generator;
-    snprintf (what, sizeof what, "%s order of %zu in %zu%s%s%s", order, samples, options.batch_size,
-              options.split_batches ? ", split" : "", options.drop_last ? ", drop_last" : "",
-              options.uneven ? ", uneven" : "");
-    char *epochs[3] = { strtok (golden->rest, ";"), strtok (NULL, ";"), strtok (NULL, ";") };
-    if (open_loading (&loading, false, samples, &options))
-        for (int epoch = 0; epoch < 3; epoch++) {
-            char *share = find_share (epochs[epoch]);
-            compare_share (&loading, share, SIZE_MAX, strcmp (share, "-") ? remainder : 0, what);
-        }
+    bool opened = open_loading (&loading, false, test->samples, &options);
+    if (opened)
+        print_epochs (loading.loader, text, 3, SIZE_MAX);
     accel_loader_destroy (loading.loader);
     accel_generator_destroy (generator);
+    return opened;
+}
+
+static uint64_t
+run_cases (const struct loader_line *line, FILE *report)
+{
+    char text[TEXT_SIZE];
+    uint64_t total = 0;
+    for (size_t number = 0; number < line->cases; number++) {
+        if (loader_case_failed (line, number))
+            continue;
+        struct loader_case test = pick_loader_case (line, number);
+        if (*line->kind == 'd' ? run_dispatch (&test, text) : run_map (&test, text))
+            total = golden_text_checksum (total, text);
+        print_loader_case (report, &test, (size_t) rank, text);
+    }
+    return total;
 }
 
 static void
@@ -219,11 +212,20 @@ check_goldens (const char *path)
     struct golden golden;
     golden_open (&golden, path);
     while (golden_next (&golden)) {
-        const char *kind = golden_word (&golden);
-        if (!strcmp (kind, "dispatch"))
-            check_dispatch (&golden);
-        else if (!strcmp (kind, "map"))
-            check_map (&golden);
+        struct loader_line line = read_loader_line (&golden);
+        bool drawn = !strcmp (line.order, "random") || !strcmp (line.order, "generator");
+        if (line.processes != (size_t) size || !(!strcmp (line.kind, "dispatch") || (*line.kind == 'm' && drawn)))
+            continue;
+        char *text = NULL;
+        size_t length;
+        FILE *report = open_memstream (&text, &length);
+        uint64_t total = run_cases (&line, report), wanted = 0;
+        fclose (report);
+        for (int i = 0; i <= rank; i++)
+            wanted = golden_bits_64 (&golden);
+        check (total == wanted, "not what PyTorch gives: %s %s %zu %zu\n%s", line.kind, line.order, line.processes,
+               line.cases, text);
+        free (text);
     }
 }
 

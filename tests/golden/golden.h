@@ -113,6 +113,16 @@ golden_checksum (uint64_t total, uint64_t value)
     return total * UINT64_C (1099511628211) + value + 1;
 }
 
+/* Of a text, with the 0 at its end. */
+__attribute__ ((unused)) static uint64_t
+golden_text_checksum (uint64_t total, const char *text)
+{
+    do
+        total = golden_checksum (total, (unsigned char) *text);
+    while (*text++);
+    return total;
+}
+
 /* The next word: the bits of a float. */
 __attribute__ ((unused)) static float
 golden_float (struct golden *golden)

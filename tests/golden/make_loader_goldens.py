@@ -7,25 +7,33 @@ Not run by the tests.  How to run, and with what the committed file was made (to
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch accelerate numpy
     /tmp/venv/bin/python tests/golden/make_loader_goldens.py tests/golden/data.txt
 
-Every line is one case: words, then the batches of each process in each epoch, written 1,2|3,4 with '/' between
-processes and ';' between epochs, '-' for none, and '!' where the original fails.
+A line is `KIND ORDER PROCESSES CASES FAILED SUM...`: so many cases, which are picked as in loader_cases.h; bits for
+those where the original fails; and for each process the checksum of what it gets in all cases.  What it gets in one
+case is a text: batches as 1,2|3,4, or '-', ';' between epochs, and the remainder.  This shows the texts of a line, as a
+test that fails does:
+
+    /tmp/venv/bin/python tests/golden/make_loader_goldens.py show map random 3 48
 """
 
 import os
-import random
 import sys
 import tempfile
+from types import SimpleNamespace
 
 import torch
 import torch.multiprocessing
 from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.data_loader import prepare_data_loader
 from accelerate.state import AcceleratorState, GradientState, PartialState
-from torch.utils.data import (BatchSampler, DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler,
-                              SubsetRandomSampler, WeightedRandomSampler)
+from torch.utils.data import (DataLoader, IterableDataset, RandomSampler, Sampler, SubsetRandomSampler,
+                              WeightedRandomSampler)
 from torch.utils.data.distributed import DistributedSampler
 
+from picks import Picks, checksum
+
 EPOCHS = 3
+DRAWN = ["replacement", "more", "weighted", "subset"]  # the remainder is not compared
+ORDERS = ["sequential", "seedable", "random", "generator", *DRAWN]
 
 
 class Stream(IterableDataset):
@@ -34,11 +42,6 @@ class Stream(IterableDataset):
 
     def __iter__(self):
         return iter(torch.tensor(i) for i in range(self.samples))
-
-
-class SizedStream(Stream):
-    def __len__(self):
-        return self.samples
 
 
 class Varying(Sampler):
@@ -57,21 +60,67 @@ class Varying(Sampler):
         return len(self.lengths)
 
 
+def pick_size(case, picks, most):
+    case.size = case.processes * (1 + picks.below(3)) if case.split else 1 + picks.below(most)
+
+
+def pick_map(case, picks):
+    case.split, case.drop_last, case.even = case.number & 1, case.number >> 1 & 1, case.number >> 2 & 1
+    most = picks.choice([12, 60])
+    case.samples = 1 + picks.below(most)
+    pick_size(case, picks, 7)
+    case.seed = picks.choice([0, 1, 42, 2**31])
+
+
+def pick_stream(case, picks):
+    below = picks.choice([10, 51])
+    case.samples, case.split, case.drop_last = picks.below(below), picks.below(2), picks.below(2)
+    pick_size(case, picks, 6)
+
+
+def pick_dispatch(case, picks):
+    """Not what the original fails at, or gives empty batches for."""
+    while True:
+        case.samples, case.split, case.drop_last = 1 + picks.below(40), picks.below(2), picks.below(2)
+        pick_size(case, picks, 6)
+        rows = case.size * (1 if case.split else case.processes)
+        if not (case.drop_last and case.samples < rows or 2 * case.samples < case.processes):
+            return
+
+
+def pick_varying(case, _):
+    case.samples, case.even = case.number // 2, case.number & 1
+
+
+def pick_distributed(case, _):
+    case.samples = 1 + case.number % 30
+    case.shuffle, case.drop_last = case.number // 30 & 1, case.number // 60 & 1
+    case.seed, case.epoch = 5 * (case.number // 120 & 1), case.number // 240
+
+
+def pick(kind, order, processes, number):
+    case = SimpleNamespace(order=order, processes=processes, number=number, samples=0, size=0, split=0, drop_last=0,
+                           even=0, shuffle=0, seed=0, epoch=0)
+    picks = Picks(text_checksum(f"{kind} {order} {processes} {number}"))
+    {"map": pick_map, "stream": pick_stream, "dispatch": pick_dispatch, "varying": pick_varying,
+     "distributed": pick_distributed}[kind](case, picks)
+    return case
+
+
+def text_checksum(text, total=0):
+    return checksum(text.encode() + b"\0", total)
+
+
 def text_of(batches):
     return "|".join(",".join(str(index) for index in batch) for batch in batches) or "-"
 
 
-def epochs_of(loaders):
-    """EPOCHS epochs of each process's loader, each process after the other."""
-    shares = []
-    for make in loaders:
-        loader = make()
-        shares.append([text_of([batch.tolist() for batch in loader]) for _ in range(EPOCHS)])
-    return ";".join("/".join(share[epoch] for share in shares) for epoch in range(EPOCHS))
+def epochs_of(loader):
+    return ";".join(text_of([batch.tolist() for batch in loader]) for _ in range(EPOCHS))
 
 
-def prepared(loader, processes, process, **options):
-    return prepare_data_loader(loader, num_processes=processes, process_index=process, put_on_device=False,
+def prepared(loader, case, process, **options):
+    return prepare_data_loader(loader, num_processes=case.processes, process_index=process, put_on_device=False,
                                dispatch_batches=False, rng_types=["generator"], **options)
 
 
@@ -104,88 +153,54 @@ def loader_of(order, samples, size, drop_last, seed):
     raise ValueError(order)
 
 
-def map_cases(source, count):
-    yield "# map ORDER SAMPLES BATCH_SIZE PROCESSES SPLIT DROP_LAST EVEN SEED REMAINDER, batches"
-    orders = ["sequential"] * 3 + ["seedable"] * 4 + ["random", "generator", "replacement", "more", "weighted", "subset"]
-    for _ in range(count):
-        order, samples = source.choice(orders), source.choice((source.randint(1, 12), source.randint(1, 60)))
-        processes, split = source.randint(1, 6), source.randrange(2)
-        size = source.randint(1, 7)
-        if split:
-            size = processes * source.randint(1 if processes == 1 else 1, 3)
-            if size == 1 and processes > 1:
-                size = processes
-        drop_last, even, seed = source.randrange(2), source.randrange(2), source.choice((0, 1, 42, 2**31))
-        options = {"use_seedable_sampler": True, "data_seed": seed} if order == "seedable" else {}
+def run_map(case, process):
+    options = {"use_seedable_sampler": True, "data_seed": case.seed} if case.order == "seedable" else {}
 
-        def make(process):
-            return prepared(loader_of(order, samples, size, bool(drop_last), seed), processes, process,
-                            split_batches=bool(split), even_batches=bool(even), **options)
+    def make(process):
+        loader = loader_of(case.order, case.samples, case.size, bool(case.drop_last), case.seed)
+        return prepared(loader, case, process, split_batches=bool(case.split), even_batches=bool(case.even), **options)
 
-        try:
-            batches = epochs_of([lambda process=process: make(process) for process in range(processes)])
-            remainder = remainder_of(make(0))
-        except (ValueError, RuntimeError):
-            batches, remainder = "!", 0
-        yield f"map {order} {samples} {size} {processes} {split} {drop_last} {even} {seed} {remainder} {batches}"
+    try:
+        text = epochs_of(make(process))
+        return text if case.order in DRAWN else f"{text} {remainder_of(make(0))}"
+    except (ValueError, RuntimeError):
+        return None
 
 
-def varying_cases(source, count):
-    yield "# varying BATCHES PROCESSES EVEN, batches of 1, 2, 3, 1, ... samples"
-    for _ in range(count):
-        batches, processes, even = source.randint(0, 14), source.randint(1, 5), source.randrange(2)
-
-        def make(process):
-            return prepared(DataLoader(range(3 * batches), batch_sampler=Varying(batches)), processes, process,
-                            even_batches=bool(even))
-
-        yield (f"varying {batches} {processes} {even} "
-               + epochs_of([lambda process=process: make(process) for process in range(processes)]))
+def run_varying(case, process):
+    loader = DataLoader(range(3 * case.samples), batch_sampler=Varying(case.samples))
+    return epochs_of(prepared(loader, case, process, even_batches=bool(case.even)))
 
 
-def stream_cases(source, count):
-    yield "# stream SAMPLES BATCH_SIZE PROCESSES SPLIT DROP_LAST, batches; each process reads all"
-    for _ in range(count):
-        samples, processes = source.choice((source.randint(0, 9), source.randint(0, 50))), source.randint(1, 5)
-        split, drop_last = source.randrange(2), source.randrange(2)
-        size = processes * source.randint(1, 3) if split else source.randint(1, 6)
-        if split and size == 1 and processes > 1:
-            size = processes
-
-        def make(process):
-            return prepared(DataLoader(Stream(samples), batch_size=size, drop_last=bool(drop_last)), processes, process,
-                            split_batches=bool(split))
-
-        yield (f"stream {samples} {size} {processes} {split} {drop_last} "
-               + epochs_of([lambda process=process: make(process) for process in range(processes)]))
+def run_stream(case, process):
+    """Each process reads all."""
+    loader = DataLoader(Stream(case.samples), batch_size=case.size, drop_last=bool(case.drop_last))
+    return epochs_of(prepared(loader, case, process, split_batches=bool(case.split)))
 
 
-def sampler_cases(source, count):
-    yield "# distributed SAMPLES REPLICAS RANK SHUFFLE DROP_LAST SEED EPOCH, indices"
-    for _ in range(count):
-        samples, replicas = source.randint(1, 30), source.randint(1, 6)
-        rank, shuffle, drop_last = source.randrange(replicas), source.randrange(2), source.randrange(2)
-        seed, epoch = source.choice((0, 5)), source.randrange(3)
-        sampler = DistributedSampler(range(samples), replicas, rank, bool(shuffle), seed, bool(drop_last))
-        sampler.set_epoch(epoch)
-        yield f"distributed {samples} {replicas} {rank} {shuffle} {drop_last} {seed} {epoch} {text_of([list(sampler)])}"
+def run_distributed(case, process):
+    sampler = DistributedSampler(range(case.samples), case.processes, process, bool(case.shuffle), case.seed,
+                                 bool(case.drop_last))
+    sampler.set_epoch(case.epoch)
+    return text_of([list(sampler)])
 
 
-def dispatch_case(kind, samples, size, split, drop_last):
-    """What this process gets, in a real group of processes."""
+def run_dispatch(case):
+    """What this process gets in one epoch, in a real group of processes."""
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(
-        dispatch_batches=True, split_batches=bool(split), use_seedable_sampler=True, data_seed=3))
-    if kind == "stream":
-        loader = DataLoader(Stream(samples), batch_size=size, drop_last=bool(drop_last))
+        dispatch_batches=True, split_batches=bool(case.split), use_seedable_sampler=True, data_seed=3))
+    options = {"batch_size": case.size, "drop_last": bool(case.drop_last)}
+    if case.order == "stream":
+        loader = DataLoader(Stream(case.samples), **options)
     else:
-        loader = DataLoader(torch.arange(samples), batch_size=size, drop_last=bool(drop_last), shuffle=kind == "shuffled")
+        loader = DataLoader(torch.arange(case.samples), shuffle=case.order == "shuffled", **options)
     loader = accelerator.prepare(loader)
     batches, remainder = [], 0
     for batch in loader:
         batches.append(batch.tolist())
         if loader.end_of_dataloader:
             remainder = loader.remainder
-    return text_of(batches), remainder
+    return f"{text_of(batches)} {remainder}"
 
 
 def dispatch_process(rank, processes, cases, folder):
@@ -194,42 +209,56 @@ def dispatch_process(rank, processes, cases, folder):
     torch.set_num_threads(1)
     with open(f"{folder}/{rank}", "w", encoding="ascii") as file:
         for case in cases:
-            text, remainder = dispatch_case(*case)
+            text = run_dispatch(case)
             GradientState._reset_state()
             AcceleratorState._reset_state()
-            file.write(f"{remainder} {text}\n")
+            file.write(text + "\n")
     PartialState().destroy_process_group()
 
 
-def dispatch_cases(source, count):
-    yield "# dispatch KIND SAMPLES BATCH_SIZE PROCESSES SPLIT DROP_LAST REMAINDER, batches of one epoch"
-    for processes in (2, 3, 4):
-        cases = []
-        while len(cases) < count // 3:
-            kind, samples = source.choice(("stream", "map", "shuffled")), source.randint(1, 40)
-            split, drop_last = source.randrange(2), source.randrange(2)
-            size = processes * source.randint(1, 3) if split else source.randint(1, 6)
-            rows = size if split else size * processes
-            if (drop_last and samples < rows) or 2 * samples < processes:
-                continue  # the original fails, or gives empty batches
-            cases.append((kind, samples, size, split, drop_last))
+def texts_of(kind, cases, processes):
+    """For each process, what it gets in each case."""
+    if kind == "dispatch":
         with tempfile.TemporaryDirectory() as folder:
             torch.multiprocessing.spawn(dispatch_process, (processes, cases, folder), processes)
-            shares = [open(f"{folder}/{rank}", encoding="ascii").read().splitlines() for rank in range(processes)]
-        for number, (kind, samples, size, split, drop_last) in enumerate(cases):
-            remainder = shares[0][number].split()[0]
-            batches = "/".join(share[number].split()[1] for share in shares)
-            yield f"dispatch {kind} {samples} {size} {processes} {split} {drop_last} {remainder} {batches}"
+            return [open(f"{folder}/{rank}", encoding="ascii").read().splitlines() for rank in range(processes)]
+    run = {"map": run_map, "varying": run_varying, "stream": run_stream, "distributed": run_distributed}[kind]
+    return [[run(case, process) for case in cases] for process in range(processes)]
+
+
+def line(kind, order, processes, count, show=False):
+    cases = [pick(kind, order, processes, number) for number in range(count)]
+    shares = texts_of(kind, cases, processes)
+    failed = {case.number for case in cases if any(share[case.number] is None for share in shares)}
+    sums = []
+    for process, share in enumerate(shares):
+        total = 0
+        for case in cases:
+            if case.number in failed:
+                continue
+            total = text_checksum(share[case.number], total)
+            if show:
+                print(f"{process} {case.number}: {case.samples} {case.size} {case.split} {case.drop_last} {case.even} "
+                      f"{case.shuffle} {case.seed} {case.epoch}: {share[case.number]}")
+        sums.append(f"{total:x}")
+    bits = sum(1 << number for number in failed)
+    return f"{kind} {order} {processes} {count} {bits:x} {' '.join(sums)}"
 
 
 def main():
-    source = random.Random(2026)
+    if sys.argv[1] == "show":
+        kind, order, processes, count = sys.argv[2:6]
+        line(kind, order, int(processes), int(count), show=True)
+        return
+    lines = [("map", order, processes, 48) for order in ORDERS for processes in range(1, 7)]
+    lines += [("varying", "-", processes, 30) for processes in range(1, 6)]
+    lines += [("stream", "-", processes, 60) for processes in range(1, 6)]
+    lines += [("distributed", "-", replicas, 720) for replicas in range(1, 7)]
+    lines += [("dispatch", order, processes, 33) for order in ("stream", "map", "shuffled") for processes in (2, 3, 4)]
     with open(sys.argv[1], "w", encoding="ascii") as file:
-        file.write("# Made by make_loader_goldens.py.\n")
-        for lines in (map_cases(source, 2000), varying_cases(source, 60), stream_cases(source, 300),
-                      sampler_cases(source, 100), dispatch_cases(source, 300)):
-            for line in lines:
-                file.write(line + "\n")
+        file.write("# Made by make_loader_goldens.py, which says what stands here.\n")
+        for words in lines:
+            file.write(line(*words) + "\n")
 
 
 if __name__ == "__main__":

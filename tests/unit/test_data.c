@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "lib/data/loader.h"
-#include "tests/golden/golden.h"
+#include "tests/golden/loader_cases.h"
 #include "tests/tap.h"
 
 enum { EPOCHS = 3, TEXT_SIZE = 32768 };
@@ -51,47 +51,22 @@ add_epoch (struct accel_loader *loader, char *text, size_t *at)
         *at += (size_t) snprintf (text + *at, TEXT_SIZE - *at, "-");
 }
 
-/* One process's epochs, to be put beside the others'. */
-struct share {
-    char *epochs[EPOCHS];
-};
-
-static struct share
-run_epochs (struct accel_loader *loader)
-{
-    struct share share;
-    for (int epoch = 0; epoch < EPOCHS; epoch++) {
-        size_t at = 0;
-        share.epochs[epoch] = malloc (TEXT_SIZE);
-        add_epoch (loader, share.epochs[epoch], &at);
-    }
-    return share;
-}
-
-static void
-join (struct share *shares, size_t processes, char *text)
+/* EPOCHS epochs; where the text ends. */
+static size_t
+add_epochs (struct accel_loader *loader, char *text)
 {
     size_t at = 0;
-    for (int epoch = 0; epoch < EPOCHS; epoch++)
-        for (size_t process = 0; process < processes; process++) {
-            at += (size_t) snprintf (text + at, TEXT_SIZE - at, "%s%s", process ? "/" : epoch ? ";" : "",
-                                     shares[process].epochs[epoch]);
-            free (shares[process].epochs[epoch]);
-        }
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        if (epoch)
+            text[at++] = ';';
+        add_epoch (loader, text, &at);
+    }
+    return at;
 }
-
-/* One line of the file; what of it a process needs to make its loader. */
-struct test_case {
-    char order[16];
-    size_t samples, batch_size, processes, remainder;
-    bool split, drop_last, even;
-    uint64_t seed;
-    unsigned workers;
-};
 
 /* As make_loader_goldens.py's loader_of(). */
 static void
-make_order (const struct test_case *test, struct accel_loader_options *options, struct accel_sampler **sampler,
+make_order (const struct loader_case *test, struct accel_loader_options *options, struct accel_sampler **sampler,
             struct accel_generator **generator)
 {
     struct accel_error err;
@@ -127,8 +102,8 @@ make_order (const struct test_case *test, struct accel_loader_options *options, 
     options->sampler = *sampler;
 }
 
-static struct share
-run_map (struct test_case *test, size_t process)
+static void
+run_map (const struct loader_case *test, size_t process, char *text)
 {
     struct accel_loader *loader;
     struct accel_sampler *sampler = NULL;
@@ -138,49 +113,18 @@ run_map (struct test_case *test, size_t process)
                                             .split_batches = test->split && test->processes == 1,
                                             .drop_last = test->drop_last,
                                             .uneven = !test->even,
-                                            .workers = test->workers };
+                                            .workers = test->number % 5 == 4 ? (unsigned) test->number % 3 + 1 : 0 };
     make_order (test, &options, &sampler, &generator);
     options.split_batches = test->split;
     set.size = test->samples;
     must (accel_loader_create (&loader, &set, &options, &err), &err);
     must (loader_share (loader, NULL, test->processes, process, &err), &err);
-    struct share share = run_epochs (loader);
-    if (accel_loader_remainder (loader) != test->remainder && !options.sampler)
-        snprintf (share.epochs[0], TEXT_SIZE, "remainder %zu, not %zu", accel_loader_remainder (loader),
-                  test->remainder);
+    size_t at = add_epochs (loader, text);
+    if (!options.sampler)
+        snprintf (text + at, TEXT_SIZE - at, " %zu", accel_loader_remainder (loader));
     accel_loader_destroy (loader);
     accel_sampler_destroy (sampler);
     accel_generator_destroy (generator);
-    return share;
-}
-
-static void
-test_map (struct golden *golden, char *got)
-{
-    static unsigned number;
-    struct test_case test = { .workers = ++number % 4 == 0 ? number / 4 % 3 + 1 : 0 };
-    struct share shares[8];
-    char name[128];
-    snprintf (test.order, sizeof test.order, "%s", golden_word (golden));
-    test.samples = golden_number (golden);
-    test.batch_size = golden_number (golden);
-    test.processes = golden_number (golden);
-    test.split = golden_number (golden);
-    test.drop_last = golden_number (golden);
-    test.even = golden_number (golden);
-    test.seed = golden_number (golden);
-    test.remainder = golden_number (golden);
-    snprintf (name, sizeof name, "%s, %zu samples, batches of %zu, %zu processes%s%s%s, seed %llu, %u workers",
-              test.order, test.samples, test.batch_size, test.processes, test.split ? ", split" : "",
-              test.drop_last ? ", drop_last" : "", test.even ? "" : ", uneven", (unsigned long long) test.seed,
-              test.workers);
-    const char *wanted = golden_word (golden);
-    if (!strcmp (wanted, "!"))
-        return;
-    for (size_t process = 0; process < test.processes; process++)
-        shares[process] = run_map (&test, process);
-    join (shares, test.processes, got);
-    is_text (got, wanted, name);
 }
 
 /* Batches of 1, 2, 3, 1, 2, 3 ... samples. */
@@ -210,28 +154,19 @@ next_varying (void *user, int64_t *indices, size_t *count, struct accel_error *e
 }
 
 static void
-test_varying (struct golden *golden, char *got)
+run_varying (const struct loader_case *test, size_t process, char *text)
 {
     struct varying varying;
-    struct share shares[8];
+    struct accel_loader *loader;
     struct accel_error err;
-    char name[128];
     struct accel_batch_sampler batches
-        = { .most = 3, .start = start_varying, .next = next_varying, .user = &varying };
-    batches.length = golden_number (golden);
-    size_t processes = golden_number (golden);
-    struct accel_loader_options options = { .batch_sampler = &batches, .uneven = !golden_number (golden) };
+        = { .most = 3, .start = start_varying, .next = next_varying, .user = &varying, .length = test->samples };
+    struct accel_loader_options options = { .batch_sampler = &batches, .uneven = !test->even };
     set.size = 3 * batches.length;
-    for (size_t process = 0; process < processes; process++) {
-        struct accel_loader *loader;
-        must (accel_loader_create (&loader, &set, &options, &err), &err);
-        must (loader_share (loader, NULL, processes, process, &err), &err);
-        shares[process] = run_epochs (loader);
-        accel_loader_destroy (loader);
-    }
-    join (shares, processes, got);
-    snprintf (name, sizeof name, "%zu batches that vary, %zu processes", batches.length, processes);
-    is_text (got, golden_word (golden), name);
+    must (accel_loader_create (&loader, &set, &options, &err), &err);
+    must (loader_share (loader, NULL, test->processes, process, &err), &err);
+    add_epochs (loader, text);
+    accel_loader_destroy (loader);
 }
 
 struct counter {
@@ -276,75 +211,96 @@ skip_counter (void *user, uint64_t count, struct accel_error *err)
 }
 
 static void
-test_stream (struct golden *golden, char *got)
+run_stream (const struct loader_case *test, size_t process, char *text)
 {
-    static unsigned number;
-    struct counter counter = { .end = (int64_t) golden_number (golden) };
+    struct counter counter = { .end = (int64_t) test->samples };
     struct accel_stream stream = { fields, 1, 0, start_counter, next_counter, &counter };
-    struct accel_loader_options options
-        = { .batch_size = golden_number (golden), .dispatch_batches = ACCEL_DISPATCH_NO, .workers = ++number % 3 };
-    size_t processes = golden_number (golden);
-    struct share shares[8];
+    struct accel_loader *loader;
     struct accel_error err;
-    char name[128];
-    options.split_batches = golden_number (golden);
-    options.drop_last = golden_number (golden);
-    for (size_t process = 0; process < processes; process++) {
-        struct accel_loader *loader;
-        must (accel_loader_create_stream (&loader, &stream, &options, &err), &err);
-        must (loader_share (loader, NULL, processes, process, &err), &err);
-        shares[process] = run_epochs (loader);
-        accel_loader_destroy (loader);
-    }
-    join (shares, processes, got);
-    snprintf (name, sizeof name, "a stream of %lld, batches of %zu, %zu processes%s%s", (long long) counter.end,
-              options.batch_size, processes, options.split_batches ? ", split" : "",
-              options.drop_last ? ", drop_last" : "");
-    is_text (got, golden_word (golden), name);
+    struct accel_loader_options options = { .batch_size = test->batch_size,
+                                            .dispatch_batches = ACCEL_DISPATCH_NO,
+                                            .split_batches = test->split,
+                                            .drop_last = test->drop_last,
+                                            .workers = (unsigned) test->number % 3 };
+    must (accel_loader_create_stream (&loader, &stream, &options, &err), &err);
+    must (loader_share (loader, NULL, test->processes, process, &err), &err);
+    add_epochs (loader, text);
+    accel_loader_destroy (loader);
 }
 
 static void
-test_distributed (struct golden *golden, char *got)
+run_distributed (const struct loader_case *test, size_t process, char *text)
 {
     struct accel_sampler *sampler;
     struct accel_error err;
     int64_t indices[64];
-    size_t samples = golden_number (golden), at = 0;
-    struct accel_distributed_options options = { .replicas = golden_number (golden) };
-    options.rank = golden_number (golden);
-    options.sequential = !golden_number (golden);
-    options.drop_last = golden_number (golden);
-    options.seed = golden_number (golden);
-    must (accel_sampler_distributed (&sampler, samples, &options, &err), &err);
-    accel_sampler_set_epoch (sampler, golden_number (golden));
+    size_t at = 0;
+    struct accel_distributed_options options = { .replicas = test->processes,
+                                                 .rank = process,
+                                                 .sequential = !test->shuffle,
+                                                 .drop_last = test->drop_last,
+                                                 .seed = test->seed };
+    must (accel_sampler_distributed (&sampler, test->samples, &options, &err), &err);
+    accel_sampler_set_epoch (sampler, test->epoch);
     must (accel_sampler_draw (sampler, indices, &err), &err);
-    *got = '\0';
+    snprintf (text, TEXT_SIZE, "-");
     for (size_t i = 0; i < accel_sampler_length (sampler); i++)
-        at += (size_t) snprintf (got + at, TEXT_SIZE - at, "%s%lld", i ? "," : "", (long long) indices[i]);
-    is_text (*got ? got : "-", golden_word (golden), "a distributed sampler");
+        at += (size_t) snprintf (text + at, TEXT_SIZE - at, "%s%lld", i ? "," : "", (long long) indices[i]);
     accel_sampler_destroy (sampler);
+}
+
+static const struct kind {
+    const char *name;
+    void (*run) (const struct loader_case *test, size_t process, char *text);
+} kinds[] = {
+    { "map", run_map },
+    { "varying", run_varying },
+    { "stream", run_stream },
+    { "distributed", run_distributed },
+};
+
+static uint64_t
+run_cases (const struct kind *kind, const struct loader_line *line, size_t process, FILE *report)
+{
+    static char text[TEXT_SIZE];
+    uint64_t total = 0;
+    for (size_t number = 0; number < line->cases; number++) {
+        if (loader_case_failed (line, number))
+            continue;
+        struct loader_case test = pick_loader_case (line, number);
+        kind->run (&test, process, text);
+        total = golden_text_checksum (total, text);
+        print_loader_case (report, &test, process, text);
+    }
+    return total;
+}
+
+static void
+compare_line (const struct kind *kind, const struct loader_line *line, struct golden *golden)
+{
+    for (size_t process = 0; process < line->processes; process++) {
+        char *text = NULL;
+        size_t size;
+        FILE *report = open_memstream (&text, &size);
+        bool same = run_cases (kind, line, process, report) == golden_bits_64 (golden);
+        fclose (report);
+        ok (same, "process %zu: %s %s %zu %zu", process, line->kind, line->order, line->processes, line->cases);
+        fputs (same ? "" : text, stdout);
+        free (text);
+    }
 }
 
 static void
 test_goldens (void)
 {
-    static const struct {
-        const char *kind;
-        void (*run) (struct golden *golden, char *got);
-    } kinds[] = { { "map", test_map },
-                  { "varying", test_varying },
-                  { "stream", test_stream },
-                  { "distributed", test_distributed } };
     struct golden golden;
-    char *got = malloc (TEXT_SIZE);
     golden_find (&golden, "data.txt");
     while (golden_next (&golden)) {
-        const char *kind = golden_word (&golden);
+        struct loader_line line = read_loader_line (&golden);
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-            if (!strcmp (kind, kinds[i].kind))
-                kinds[i].run (&golden, got);
+            if (!strcmp (line.kind, kinds[i].name))
+                compare_line (&kinds[i], &line, &golden);
     }
-    free (got);
 }
 
 /* Batches of one epoch, of all processes in turns: the order in which samples are used up. */
