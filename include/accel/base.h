@@ -46,7 +46,7 @@
 
 ACCEL_BEGIN_DECLS
 
-/** Name, value and meaning of every status: the enum, accel_status_string() and libaccel(3) come from this list. */
+/** Name, value and meaning of every status: the enum, accel_status_string() and accel_check(3) come from this list. */
 #define ACCEL_STATUS_MAP(X)                                       \
     X (OK, 0, "success")                                          \
     X (ERR_INVALID, 1, "invalid argument")                        \

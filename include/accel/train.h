@@ -117,14 +117,20 @@ enum accel_flag {
  * `param_groups`.  Pass groups in the options of an optimizer:
  *
  *   .weight_decay = 0.1,
- *   .groups = (struct accel_param_group[]){ { .match = "*.bias,ln_*", .weight_decay = ACCEL_ZERO } }, .group_count = 1
+ *   .groups = (struct accel_param_group[]){
+ *       { .match = "*.bias,ln_*", .weight_decay = ACCEL_ZERO },
+ *   },
+ *   .group_count = 1,
  *
  * `match`, `parameters` and `indices` select the parameters; they can be combined.  `min_ndim` leaves out those with
  * fewer dimensions; alone, it selects those with enough dimensions that no other group selects, an earlier `min_ndim`
  * included.  So weight decay for matrices only is
  *
  *   .weight_decay = ACCEL_ZERO,
- *   .groups = (struct accel_param_group[]){ { .min_ndim = 2, .weight_decay = 0.1 } }, .group_count = 1
+ *   .groups = (struct accel_param_group[]){
+ *       { .min_ndim = 2, .weight_decay = 0.1 },
+ *   },
+ *   .group_count = 1,
  *
  * A group with none of them gets all parameters that no other group selects; there can be one such group, in any
  * position.  If there is none, these parameters form an additional last group named "rest", with the numbers of the

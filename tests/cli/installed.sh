@@ -62,7 +62,7 @@ E2
         test_expect_success 'versions' 'wants 0.1.0 0 && wants 0.2 1 && wants 1 1 && wants 0.0.9 1 && wants 0.1.1 1'
     fi
     # lint/man.sh only compiles them.
-    ! is_long || for page in $(cd "$srcdir/man" && grep -l '^main' -- *.[37]); do
+    ! is_long || for page in $(cd "$srcdir/man" && grep -l '^main' -- *.3.in *.7); do
         sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$srcdir/man/$page" | sed '1d; $d; s/\\e/\\/g' >example.c
         ! grep -q '\.hpp>' example.c || continue
         test_expect_success "the program in $page runs on two processes" '

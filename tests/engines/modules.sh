@@ -130,5 +130,5 @@ test_expect_success 'accelerate env, messages and the manual have the engines of
     test -n "$names" && list=$(echo $names | sed "s/ /, /g") && "$accelerate" env >out && grep -Fx "	- engines: $list" out &&
     test_exit 1 env ACCEL_ENGINE=nope timeout $patience "$opens" 2>error &&
     grep -F ": there are $(echo "$list" | sed "s/, \([a-z0-9_]*\)$/ and \1/"); " error &&
-    test "$(sed -n "s/^\.It Dq \([a-z0-9_]*\)$/\1/p" "$srcdir/man/accel_engine.3")" = "$names"'
+    test "$(sed -n "s/^\.It Dq \([a-z0-9_]*\)$/\1/p" "$srcdir/man/accel_engine.3.in")" = "$names"'
 test_done

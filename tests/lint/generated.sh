@@ -3,7 +3,7 @@
 # The committed files that are generated from the option table are up to date; `make regen` rewrites them.
 . "${srcdir:-.}/tests/testlib.sh"
 
-for source in "$srcdir"/man/*.in; do
+for source in "$srcdir"/man/*.[157].in; do
     page=$(basename "$source" .in)
     test_expect_success "man/$page is what the tables of options and commands say; if not, run make regen" \
         "sh '$srcdir/man/expand.sh' '$accelerate' <'$source' >'$page' && diff -u '$srcdir/man/$page' '$page'"

