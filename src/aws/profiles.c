@@ -5,6 +5,7 @@
 #include "aws/profiles.h"
 
 #include "aws/keys.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/strbuf.h"
@@ -53,15 +54,8 @@ add_row (struct reader *reader, char *name, char *value)
 {
     struct profiles *profiles = reader->profiles;
     char *section = strdup (reader->section);
-    if (section && name && value && profiles->count == profiles->capacity) {
-        size_t capacity = profiles->capacity ? 2 * profiles->capacity : 32;
-        struct profiles_row *rows = realloc (profiles->rows, capacity * sizeof *rows);
-        if (rows) {
-            profiles->rows = rows;
-            profiles->capacity = capacity;
-        }
-    }
-    if (!section || !name || !value || profiles->count == profiles->capacity) {
+    struct profiles_row *row = array_room (&profiles->rows, profiles->count, sizeof *row);
+    if (!section || !name || !value || !row) {
         free (section);
         free (name);
         keys_wipe (value);
@@ -69,8 +63,8 @@ add_row (struct reader *reader, char *name, char *value)
     }
     for (char *c = name; *c; c++)
         *c = (char) tolower ((unsigned char) *c);
-    profiles->rows[profiles->count++]
-        = (struct profiles_row) { .kind = reader->kind, .section = section, .name = name, .value = value };
+    *row = (struct profiles_row) { .kind = reader->kind, .section = section, .name = name, .value = value };
+    profiles->count++;
     return 0;
 }
 

@@ -23,7 +23,7 @@ struct profiles_row {
 struct profiles {
     char *path; /* for messages */
     struct profiles_row *rows;
-    size_t count, capacity;
+    size_t count;
 };
 
 /** Read a file. One that does not exist is empty. */

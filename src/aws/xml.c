@@ -6,6 +6,7 @@
 
 #include "aws/aws.h"
 #include "aws/keys.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 
 #include <ctype.h>
@@ -22,7 +23,7 @@ struct node {
 
 struct aws_xml {
     struct node *nodes;
-    size_t count, capacity;
+    size_t count;
 };
 
 struct reader {
@@ -189,15 +190,9 @@ open_node (struct reader *reader)
         return refuse (reader, reader->depth == MOST_DEPTH ? "too many nested elements" : "too many elements");
     if (!reader->depth && xml->count)
         return refuse (reader, "a second root element");
-    if (xml->count == xml->capacity) {
-        size_t capacity = xml->capacity ? 2 * xml->capacity : 64;
-        struct node *nodes = realloc (xml->nodes, capacity * sizeof *nodes);
-        if (!nodes)
-            return fail_nomem (reader->fail);
-        xml->nodes = nodes;
-        xml->capacity = capacity;
-    }
-    struct node *node = &xml->nodes[xml->count];
+    struct node *node = array_room (&xml->nodes, xml->count, sizeof *node);
+    if (!node)
+        return fail_nomem (reader->fail);
     *node = (struct node) { .parent = reader->depth ? reader->open[reader->depth - 1] : xml->count };
     if (read_name (reader, node->name))
         return -1;

@@ -25,7 +25,7 @@ struct estimate_part {
 /** All zero before; for estimate_model_release(). */
 struct estimate_model {
     struct estimate_part *parts; /* [count] */
-    size_t count, room;
+    size_t count;
     uint64_t elements;           /* of all parts */
     char *library;               /* "transformers", "timm", or another one; NULL: not known */
     const char *source;          /* "hub", "cache", "folder" or "file" */

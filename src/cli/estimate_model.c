@@ -5,6 +5,7 @@
 #include "cli/estimate.h"
 
 #include "config/json.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 
@@ -14,22 +15,16 @@ int
 estimate_add (struct estimate_model *model, struct estimate_part part, const char *name, size_t length,
               struct fail *fail)
 {
-    if (model->count == model->room) {
-        size_t room = model->room ? 2 * model->room : 256;
-        struct estimate_part *grown = reallocarray (model->parts, room, sizeof *grown);
-        if (!grown)
-            return fail_nomem (fail);
-        model->parts = grown;
-        model->room = room;
-    }
     if (part.elements > ESTIMATE_MOST_ELEMENTS - model->elements)
         return fail_set (fail, FAIL_GENERAL, "tensor '%.*s': too large: size overflows",
                          (int) (length < 80 ? length : 80), name);
     model->elements += part.elements;
-    part.name = strndup (name, length);
+    struct estimate_part *added = array_room (&model->parts, model->count, sizeof *added);
+    part.name = added ? strndup (name, length) : NULL;
     if (!part.name)
         return fail_nomem (fail);
-    model->parts[model->count++] = part;
+    *added = part;
+    model->count++;
     return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include "cli/tensors.h"
 
+#include "util/array.h"
 #include "util/cleanup.h"
 
 #include <dirent.h>
@@ -116,11 +117,11 @@ static int
 open_set (struct tensors *tensors, const char *path, bool follow_links, struct fail *fail)
 {
     struct accel_error err = { 0 };
-    struct weights *sets = realloc (tensors->sets, (tensors->set_count + 1) * sizeof *sets);
-    if (!sets)
+    struct weights *set = array_room (&tensors->sets, tensors->set_count, sizeof *set);
+    if (!set)
         return fail_nomem (fail);
-    tensors->sets = sets;
-    if (weights_open (&sets[tensors->set_count++], path, follow_links, &err))
+    tensors->set_count++;
+    if (weights_open (set, path, follow_links, &err))
         return refuse_pickled (path, fail) ? -1 : take_error (fail, &err);
     return 0;
 }

@@ -4,25 +4,22 @@
 
 #include "config/tree.h"
 
+#include "util/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 struct node *
 node_add (struct node *parent, const char *key)
 {
-    if (parent->count == parent->capacity) {
-        size_t capacity = parent->capacity ? parent->capacity * 2 : 8;
-        struct node *grown = reallocarray (parent->items, capacity, sizeof *grown);
-        if (!grown)
-            return NULL;
-        parent->items = grown;
-        parent->capacity = capacity;
-    }
     char *copy = key ? strdup (key) : NULL;
-    if (key && !copy)
+    struct node *node = key && !copy ? NULL : array_room (&parent->items, parent->count, sizeof *node);
+    if (!node) {
+        free (copy);
         return NULL;
-    struct node *node = &parent->items[parent->count++];
+    }
     *node = (struct node){ .key = copy, .key_kind = NODE_TEXT };
+    parent->count++;
     return node;
 }
 
@@ -33,7 +30,7 @@ release_items (struct node *node)
         node_release (&node->items[i]);
     free (node->items);
     node->items = NULL;
-    node->count = node->capacity = 0;
+    node->count = 0;
 }
 
 int

@@ -32,7 +32,6 @@ struct node {
     char *text;              /* of scalars, as Python's str() writes it: True, 31, 1e-05; NULL for null */
     struct node *items;      /* of LIST and MAP, in the file's order; a key may be there twice */
     size_t count;
-    size_t capacity;
 };
 
 /** Append a null to a list or mapping; @p key is copied.  @return it, until the next one is appended; NULL without

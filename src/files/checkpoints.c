@@ -6,6 +6,7 @@
 
 #include "files/error.h"
 #include "files/manifest.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 
 #include <dirent.h>
@@ -113,15 +114,10 @@ consider (struct checkpoint_list *list, const char *folder, const char *name, st
     }
     if (!is_folder (path) || (!has_file (path, MANIFEST_NAME) && checkpoint_number (name) == UINT64_MAX))
         return ACCEL_OK;
-    if (list->count == list->room) {
-        size_t room = list->room ? 2 * list->room : 16;
-        struct checkpoint_entry *more = reallocarray (list->entries, room, sizeof *more);
-        if (!more)
-            return no_memory (err);
-        list->entries = more;
-        list->room = room;
-    }
-    struct checkpoint_entry *entry = &list->entries[list->count++];
+    struct checkpoint_entry *entry = array_room (&list->entries, list->count, sizeof *entry);
+    if (!entry)
+        return no_memory (err);
+    list->count++;
     *entry = (struct checkpoint_entry){ .name = strdup (name), .is_python = checkpoint_is_python (path) };
     if (entry->is_python)
         return entry->name ? ACCEL_OK : no_memory (err);

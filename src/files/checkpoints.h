@@ -30,7 +30,7 @@ struct checkpoint_entry {
 /** The checkpoints of a folder, the newest first.  All zero is an empty list. */
 struct checkpoint_list {
     struct checkpoint_entry *entries; /* [count] */
-    size_t count, room;
+    size_t count;
 };
 
 /**

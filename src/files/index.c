@@ -6,6 +6,7 @@
 
 #include "files/cursor.h"
 #include "files/error.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/quote.h"
 
@@ -21,16 +22,11 @@ index_is_plain_name (const char *name)
 static enum accel_status
 add_entry (struct index *index, struct cursor *json)
 {
-    if (index->count == index->entry_room) {
-        size_t room = index->entry_room ? 2 * index->entry_room : 16; /* at most one for each 5 bytes of the text */
-        struct index_entry *moved = realloc (index->entries, room * sizeof *moved);
-        if (!moved)
-            return accel_fail (json->err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu entries", room);
-        index->entries = moved;
-        index->entry_room = room;
-    }
-    struct index_entry *entry = &index->entries[index->count++];
+    struct index_entry *entry = array_room (&index->entries, index->count, sizeof *entry);
+    if (!entry)
+        return accel_fail (json->err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu entries", index->count + 1);
     *entry = (struct index_entry){ 0 };
+    index->count++;
     enum accel_status status = cursor_key (json, &entry->name);
     if (!status)
         status = cursor_string (json, &entry->file, "the name of a file");

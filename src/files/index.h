@@ -26,7 +26,6 @@ struct index {
     size_t count;
     char **files; /* [file_count] sorted, without duplicates; they belong to the entries */
     size_t file_count;
-    size_t entry_room;
 };
 
 /**

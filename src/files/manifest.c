@@ -7,6 +7,7 @@
 #include "files/checksum.h"
 #include "files/cursor.h"
 #include "files/error.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/quote.h"
 
@@ -16,32 +17,16 @@
 
 #define FORMAT "accel-checkpoint"
 
-/* @return whether there is room for one more of @size bytes each in *array. */
-static bool
-make_room (void *array, size_t *room, size_t count, size_t size)
-{
-    void *old, *more;
-    if (count < *room)
-        return true;
-    size_t wanted = *room ? 2 * *room : 16;
-    memcpy (&old, array, sizeof old);
-    more = reallocarray (old, wanted, size);
-    if (!more)
-        return false;
-    memcpy (array, &more, sizeof more);
-    *room = wanted;
-    return true;
-}
-
 struct manifest_file *
 manifest_add_file (struct manifest *manifest, const char *name, uint64_t bytes, uint64_t checksum)
 {
     char *copy = strdup (name);
-    if (!copy || !make_room (&manifest->files, &manifest->room, manifest->count, sizeof *manifest->files)) {
+    struct manifest_file *file = copy ? array_room (&manifest->files, manifest->count, sizeof *file) : NULL;
+    if (!file) {
         free (copy);
         return NULL;
     }
-    struct manifest_file *file = &manifest->files[manifest->count++];
+    manifest->count++;
     *file = (struct manifest_file){ .name = copy, .bytes = bytes, .checksum = checksum };
     return file;
 }
@@ -50,26 +35,25 @@ bool
 manifest_add_tensor (struct manifest_file *file, const char *name, uint64_t checksum)
 {
     char *copy = strdup (name);
+    struct manifest_tensor *tensor = copy ? array_room (&file->tensors, file->count, sizeof *tensor) : NULL;
     file->has_tensors = true;
-    if (!copy || !make_room (&file->tensors, &file->room, file->count, sizeof *file->tensors)) {
+    if (!tensor) {
         free (copy);
         return false;
     }
-    file->tensors[file->count++] = (struct manifest_tensor){ copy, checksum };
+    *tensor = (struct manifest_tensor){ copy, checksum };
+    file->count++;
     return true;
 }
 
 bool
 manifest_take_files (struct manifest *to, struct manifest *from)
 {
-    size_t total = to->count + from->count;
-    struct manifest_file *more = reallocarray (to->files, total + !total, sizeof *more);
-    if (!more)
-        return false;
-    to->files = more;
-    to->room = total;
     for (size_t i = 0; i < from->count; i++)
-        more[to->count++] = from->files[i];
+        if (!array_room (&to->files, to->count + i, sizeof *to->files))
+            return false;
+    for (size_t i = 0; i < from->count; i++)
+        to->files[to->count++] = from->files[i];
     from->count = 0;
     return true;
 }

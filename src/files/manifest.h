@@ -25,7 +25,7 @@ struct manifest_file {
     bool has_tensors;  /* a safetensors file */
     uint64_t checksum; /* of the whole file; of a safetensors file, of everything before the first tensor */
     struct manifest_tensor *tensors; /* [count] */
-    size_t count, room;
+    size_t count;
 };
 
 /** All zero is an empty manifest. */
@@ -36,7 +36,7 @@ struct manifest {
     char *mixed_precision; /* of the job that saved; may be NULL */
     char *nonfinite;    /* a parameter that is infinite or NaN, in words; NULL: there is none */
     struct manifest_file *files; /* [count] */
-    size_t count, room;
+    size_t count;
 };
 
 /** Add a file that has a checksum of its own.  @param name  copied  @return the file; NULL: no memory. */

@@ -7,6 +7,7 @@
 
 #include "files/error.h"
 #include "files/cursor.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 
 #include <string.h>
@@ -56,20 +57,10 @@ safetensors_from_dl (DLDataType type)
     return (enum safetensors_dtype) i;
 }
 
-/* Room for one more element of an array. */
 static enum accel_status
-make_room (void *array_address, size_t count, size_t *room, size_t element, struct accel_error *err)
+no_room (const struct cursor *json, size_t count)
 {
-    void **array = array_address;
-    if (count < *room)
-        return ACCEL_OK;
-    size_t more = *room ? 2 * *room : 16; /* at most a few per byte of a header: no overflow */
-    void *moved = realloc (*array, more * element);
-    if (!moved)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu entries", more);
-    *array = moved;
-    *room = more;
-    return ACCEL_OK;
+    return accel_fail (json->err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu entries", count + 1);
 }
 
 static enum accel_status
@@ -94,17 +85,17 @@ static enum accel_status
 parse_shape (struct cursor *json, struct safetensors_tensor *tensor)
 {
     bool first = true, more;
-    size_t room = 0;
     enum accel_status status = cursor_take (json, '[', "'[' of the shape");
     while (!status) {
         uint64_t size;
         if ((status = cursor_next (json, ']', &first, &more)) || !more)
             break;
-        if ((status = cursor_uint64 (json, &size, "a size of the shape"))
-            || (status = make_room (&tensor->shape, tensor->ndim, &room, sizeof *tensor->shape, json->err)))
+        if ((status = cursor_uint64 (json, &size, "a size of the shape")))
             break;
         if (size > INT64_MAX)
             return cursor_fail (json, "a size of the shape is too large");
+        if (!array_room (&tensor->shape, tensor->ndim, sizeof *tensor->shape))
+            return no_room (json, tensor->ndim);
         tensor->shape[tensor->ndim++] = (int64_t) size;
     }
     return status;
@@ -180,27 +171,25 @@ parse_members (struct cursor *json, struct safetensors_tensor *tensor)
 static enum accel_status
 parse_tensor (struct safetensors *file, struct cursor *json, char **name)
 {
-    enum accel_status status
-        = make_room (&file->tensors, file->count, &file->tensor_room, sizeof *file->tensors, json->err);
-    if (status)
-        return status;
-    struct safetensors_tensor *tensor = &file->tensors[file->count++];
+    struct safetensors_tensor *tensor = array_room (&file->tensors, file->count, sizeof *tensor);
+    if (!tensor)
+        return no_room (json, file->count);
     *tensor = (struct safetensors_tensor){ .name = *name };
     *name = NULL;
-    status = parse_members (json, tensor);
+    file->count++;
+    enum accel_status status = parse_members (json, tensor);
     return status ? accel_fail_in (json->err, status, "tensor '%.80s'", tensor->name) : ACCEL_OK;
 }
 
 static enum accel_status
 parse_pair (struct safetensors *file, struct cursor *json)
 {
-    enum accel_status status
-        = make_room (&file->metadata, file->pairs, &file->pair_room, sizeof *file->metadata, json->err);
-    if (status)
-        return status;
-    struct safetensors_pair *pair = &file->metadata[file->pairs++];
+    struct safetensors_pair *pair = array_room (&file->metadata, file->pairs, sizeof *pair);
+    if (!pair)
+        return no_room (json, file->pairs);
     *pair = (struct safetensors_pair){ 0 };
-    status = cursor_key (json, &pair->key);
+    file->pairs++;
+    enum accel_status status = cursor_key (json, &pair->key);
     return status ? status
                   : cursor_string (json, &pair->value, "a string (all values of __metadata__ are strings)");
 }

@@ -68,7 +68,6 @@ struct safetensors {
     size_t *by_name;     /* [count] indices of tensors, sorted */
     struct safetensors_pair *metadata; /* [pairs] in the order of the file */
     size_t pairs;
-    size_t tensor_room, pair_room;
 };
 
 /**

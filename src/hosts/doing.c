@@ -4,6 +4,8 @@
 
 #include "hosts/doing.h"
 
+#include "util/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +14,12 @@ enum { MOST_LINES = 16 };
 static void
 insert (struct doing *doing, int rank, const char *text)
 {
-    struct doing_rank *grown = reallocarray (doing->ranks, doing->count + 1, sizeof *grown);
-    if (!grown)
+    if (!array_room (&doing->ranks, doing->count, sizeof *doing->ranks))
         return;
-    doing->ranks = grown;
     size_t place = doing->count++;
-    for (; place > 0 && grown[place - 1].rank > rank; place--)
-        grown[place] = grown[place - 1];
-    grown[place] = (struct doing_rank){ .rank = rank, .text = text };
+    for (; place > 0 && doing->ranks[place - 1].rank > rank; place--)
+        doing->ranks[place] = doing->ranks[place - 1];
+    doing->ranks[place] = (struct doing_rank){ .rank = rank, .text = text };
 }
 
 void

@@ -6,6 +6,7 @@
 
 #include "hosts/wire.h"
 #include "launch/status.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/jobseg.h"
@@ -240,16 +241,14 @@ may_end (const char *name)
 static bool
 watch (struct standins *standins, const struct standin_process *process)
 {
-    size_t wanted = (size_t) standins->process_count + 1;
-    struct standin_process *grown = reallocarray (standins->processes, wanted, sizeof *grown);
-    if (!grown)
-        return false;
-    int fd = (int) syscall (SYS_pidfd_open, (pid_t) process->pid, 0);
-    standins->processes = grown;
+    struct standin_process *watched
+        = array_room (&standins->processes, (size_t) standins->process_count, sizeof *watched);
+    int fd = watched ? (int) syscall (SYS_pidfd_open, (pid_t) process->pid, 0) : -1;
     if (fd < 0)
         return false;
-    grown[standins->process_count] = *process;
-    grown[standins->process_count++].fd = fd;
+    *watched = *process;
+    watched->fd = fd;
+    standins->process_count++;
     epoll_ctl (standins->ends, EPOLL_CTL_ADD, fd, &(struct epoll_event){ .events = EPOLLIN, .data.fd = fd });
     return true;
 }
@@ -316,14 +315,8 @@ release_one (struct standin *standin)
 static bool
 insert (struct standins *standins, const struct standin *standin)
 {
-    if (standins->count == standins->capacity) {
-        int capacity = standins->capacity ? 2 * standins->capacity : 8;
-        struct standin *grown = reallocarray (standins->all, (size_t) capacity, sizeof *grown);
-        if (!grown)
-            return false;
-        standins->all = grown;
-        standins->capacity = capacity;
-    }
+    if (!array_room (&standins->all, (size_t) standins->count, sizeof *standins->all))
+        return false;
     int place = standins->count++;
     for (; place > 0 && standins->all[place - 1].rank > standin->rank; place--)
         standins->all[place] = standins->all[place - 1];

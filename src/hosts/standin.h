@@ -51,7 +51,7 @@ struct standin_process {
 struct standins {
     int listener; /* -1: none */
     struct standin *all;
-    int count, capacity;
+    int count;
     struct standin_process *processes;
     int process_count;
     int ends; /* becomes readable when one of them has ended; -1: none is watched */

@@ -4,6 +4,7 @@
 
 #include "launch/sweep.h"
 
+#include "util/array.h"
 #include "util/cleanup.h"
 
 #include <ctype.h>
@@ -26,7 +27,7 @@ struct entry {
 
 struct table {
     struct entry *entries;
-    size_t count, capacity;
+    size_t count;
 };
 
 static ssize_t
@@ -57,14 +58,8 @@ read_stat (pid_t pid, struct entry *entry)
 static bool
 add (struct table *table, const struct entry *entry)
 {
-    if (table->count == table->capacity) {
-        size_t wanted = table->capacity ? table->capacity * 2 : 256;
-        struct entry *grown = reallocarray (table->entries, wanted, sizeof *grown);
-        if (!grown)
-            return false;
-        table->entries = grown;
-        table->capacity = wanted;
-    }
+    if (!array_room (&table->entries, table->count, sizeof *table->entries))
+        return false;
     table->entries[table->count++] = *entry;
     return true;
 }

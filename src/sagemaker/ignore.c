@@ -4,6 +4,7 @@
 
 #include "sagemaker/ignore.h"
 
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/strbuf.h"
@@ -101,14 +102,8 @@ add_rule (struct ignore *ignore, const char *folder, char *line)
         line[--length] = '\0';
     rule.is_path = strchr (line, '/');
     line += *line == '/';
-    if (ignore->count == ignore->capacity) {
-        size_t capacity = ignore->capacity ? 2 * ignore->capacity : 16;
-        struct ignore_rule *rules = realloc (ignore->rules, capacity * sizeof *rules);
-        if (!rules)
-            return -1;
-        ignore->rules = rules;
-        ignore->capacity = capacity;
-    }
+    if (!array_room (&ignore->rules, ignore->count, sizeof *ignore->rules))
+        return -1;
     AUTO_STRBUF struct strbuf place = { 0 };
     strbuf_printf (&place, "%s/", strcmp (folder, "/") ? folder : "");
     rule.folder = strbuf_take (&place);

@@ -11,7 +11,7 @@ struct ignore_rule;
 /** Rules in the order in which they were read: the last that matches decides. All zero: none. */
 struct ignore {
     struct ignore_rule *rules;
-    size_t count, capacity;
+    size_t count;
 };
 
 /** Read FOLDER/.gitignore, if there is one that can be read. @param folder  an absolute path without links

@@ -5,6 +5,7 @@
 #include "sagemaker/source.h"
 
 #include "sagemaker/ignore.h"
+#include "util/array.h"
 #include "util/bytes.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
@@ -57,15 +58,10 @@ append (struct walk *walk, const struct found *found, bool is_folder)
     if (source->count >= MOST_FILES)
         return fail_set (walk->fail, FAIL_GENERAL, "more than %d files to upload; put the script into a folder of its "
                          "own", (int) MOST_FILES);
-    if (source->count == source->capacity) {
-        size_t capacity = source->capacity ? 2 * source->capacity : 64;
-        struct source_file *files = realloc (source->files, capacity * sizeof *files);
-        if (!files)
-            return fail_nomem (walk->fail);
-        source->files = files;
-        source->capacity = capacity;
-    }
-    struct source_file *file = &source->files[source->count++];
+    struct source_file *file = array_room (&source->files, source->count, sizeof *file);
+    if (!file)
+        return fail_nomem (walk->fail);
+    source->count++;
     *file = (struct source_file){ .name = strdup (found->name), .path = strdup (found->path), .is_folder = is_folder,
                                   .size = is_folder ? 0 : (uint64_t) found->info.st_size,
                                   .is_executable = found->info.st_mode & S_IXUSR };

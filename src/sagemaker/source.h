@@ -23,7 +23,7 @@ struct source_file {
 /** All zero before source_find(). */
 struct source {
     struct source_file *files; /* sorted by name */
-    size_t count, capacity;
+    size_t count;
     uint64_t bytes;
     struct strlist ignored; /* by .gitignore or .git itself, and packed all the same, as Amazon's library does */
     struct strlist large;   /* "data.bin (120 MB)" */

@@ -4,6 +4,7 @@
 
 #include "sagemaker/streams.h"
 
+#include "util/array.h"
 #include "util/cleanup.h"
 
 #include <stdlib.h>
@@ -39,14 +40,13 @@ has_stream (const struct streams *streams, const char *name)
 static int
 add_stream (struct streams *streams, const char *name, struct fail *fail)
 {
-    struct stream *items = realloc (streams->items, (streams->count + 1) * sizeof *items);
-    if (!items)
+    struct stream *stream = array_room (&streams->items, streams->count, sizeof *stream);
+    if (!stream)
         return fail_nomem (fail);
-    streams->items = items;
+    streams->count++;
     const char *slash = strrchr (name, '/');
     const char *machine = slash ? slash + 1 : name, *dash = strrchr (machine, '-');
     bool has_time = dash && strlen (dash) > TIME_DIGITS;
-    struct stream *stream = &items[streams->count++];
     *stream = (struct stream){ .name = strdup (name) };
     stream->machine = strndup (machine, has_time ? (size_t) (dash - machine) : strlen (machine));
     return stream->name && stream->machine ? 0 : fail_nomem (fail);

@@ -2,6 +2,7 @@
 /* Searching the engine folders, and who else may write there; see engine_files.h. */
 #include <config.h>
 
+#include "util/array.h"
 #include "util/engine_files.h"
 
 #include "util/cleanup.h"
@@ -85,12 +86,11 @@ is_known (const struct engine_files *files, const char *name)
 static void
 add (struct engine_files *files, const char *folder, const char *before, const char *name, const char *refusal)
 {
-    struct engine_file *items = reallocarray (files->items, files->count + 1, sizeof *items);
-    files->failed = files->failed || !items;
-    if (!items)
+    struct engine_file *file = array_room (&files->items, files->count, sizeof *file);
+    files->failed = files->failed || !file;
+    if (!file)
         return;
-    files->items = items;
-    struct engine_file *file = &items[files->count++];
+    files->count++;
     *file = (struct engine_file){ 0 };
     strcpy (file->name, name);
     if (asprintf (&file->path, "%s/%s%s" SUFFIX, folder, before, name) < 0)

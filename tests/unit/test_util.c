@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libutil: strict parsing, suggestions, growing strings, atomic files, the job segment, memory. */
+/* libutil: strict parsing, suggestions, growing strings and arrays, atomic files, the job segment, memory. */
 #include <config.h>
 
 #include "tests/scratch.h"
 #include "tests/tap.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/credentials.h"
 #include "util/hash.h"
@@ -20,6 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -151,6 +153,30 @@ test_room (void)
 }
 
 /* What could not be made is remembered, whatever succeeds after it. */
+/* Elements come and go; what there is room for is what the C library says of the memory. */
+static void
+test_arrays (void)
+{
+    uint64_t *numbers = NULL, *kept;
+    size_t count = 0;
+    bool good = true;
+    for (uint64_t i = 0; i < 5000; i++) {
+        uint64_t *number = array_room (&numbers, count, sizeof *number);
+        good = good && number == numbers + count && malloc_usable_size (numbers) >= (count + 1) * sizeof *number;
+        if (!number)
+            break;
+        *number = count++;
+        if (i % 7 == 3)
+            count -= i % 11 < count ? (size_t) i % 11 : count;
+    }
+    for (size_t i = 0; i < count; i++)
+        good = good && numbers[i] == i;
+    ok (good && count > 8, "an array of %zu has room for each, and keeps them", count);
+    kept = numbers;
+    ok (!array_room (&numbers, 1 << 20, SIZE_MAX >> 8) && numbers == kept, "too much memory: nothing has changed");
+    free (numbers);
+}
+
 static void
 test_failures (void)
 {
@@ -652,6 +678,7 @@ main (void)
     test_suggestions ();
     test_strings ();
     test_room ();
+    test_arrays ();
     test_failures ();
     test_credentials ();
     test_utf8 ();

@@ -9,6 +9,7 @@
 #include "lib/base/sized.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/state/state_object.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
 
@@ -134,11 +135,9 @@ accel_register_for_checkpointing_sized (size_t object_size, struct accel *acc,
     if (!object->save || !object->load)
         return accel_fail_null (err, "accel_register_for_checkpointing", object->save ? "load" : "save");
     struct checkpoint_part *its = checkpoint_of (acc);
-    struct accel_checkpoint_object *more = reallocarray (its->objects, its->object_count + 1, sizeof *more);
-    if (!more)
+    if (!array_room (&its->objects, its->object_count, sizeof *its->objects))
         return no_memory (err);
-    its->objects = more;
-    more[its->object_count++] = *object;
+    its->objects[its->object_count++] = *object;
     return ACCEL_OK;
 }
 
@@ -148,12 +147,10 @@ add_hook (const char *function, struct accel *acc, struct state_hook made, uint6
     if (!acc || !made.hook)
         return accel_fail_null (err, function, acc ? "hook" : "acc");
     struct checkpoint_part *its = checkpoint_of (acc);
-    struct state_hook *more = reallocarray (its->hooks, its->hook_count + 1, sizeof *more);
-    if (!more)
+    if (!array_room (&its->hooks, its->hook_count, sizeof *its->hooks))
         return no_memory (err);
-    its->hooks = more;
     made.handle = ++its->handles;
-    more[its->hook_count++] = made;
+    its->hooks[its->hook_count++] = made;
     if (handle)
         *handle = made.handle;
     return ACCEL_OK;

@@ -8,6 +8,8 @@
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
 
+#include "util/array.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,19 +28,12 @@ add_item (struct checkpoint_items *items, const char *format, ...)
     if (vasprintf (&name, format, args) < 0)
         name = NULL;
     va_end (args);
-    if (name && items->count == items->room) {
-        size_t room = items->room ? 2 * items->room : 16;
-        struct checkpoint_item *more = reallocarray (items->items, room, sizeof *more);
-        if (more) {
-            items->items = more;
-            items->room = room;
-        }
-    }
-    if (!name || items->count == items->room) {
+    struct checkpoint_item *item = name ? array_room (&items->items, items->count, sizeof *item) : NULL;
+    if (!item) {
         free (name);
         return NULL;
     }
-    struct checkpoint_item *item = &items->items[items->count++];
+    items->count++;
     *item = (struct checkpoint_item){ .name = name };
     return item;
 }

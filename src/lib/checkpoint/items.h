@@ -21,7 +21,7 @@ struct checkpoint_item {
 
 struct checkpoint_items {
     struct checkpoint_item *items; /* [count], in the order in which they are loaded */
-    size_t count, room;
+    size_t count;
 };
 
 /** List everything of @p acc.  @param[out] items  for checkpoint_items_release(), also after a failure */

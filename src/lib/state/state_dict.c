@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/memory/memory.h"
+#include "util/array.h"
 #include "util/quote.h"
 #include "util/utf8.h"
 
@@ -91,15 +92,7 @@ add_value (struct accel_state_dict *state, const char *name, enum state_kind kin
         free (value);
         return;
     }
-    if (value && state->value_count == state->value_room) {
-        size_t room = state->value_room ? 2 * state->value_room : 16;
-        struct state_value *more = reallocarray (state->values, room, sizeof *more);
-        if (more) {
-            state->values = more;
-            state->value_room = room;
-        }
-    }
-    if (value && state->value_count < state->value_room)
+    if (value && array_room (&state->values, state->value_count, sizeof *state->values))
         state->values[state->value_count++] = (struct state_value){ copy, value, kind };
     else {
         remember (state, ACCEL_ERR_NOMEM, name, "out of memory");

@@ -26,7 +26,7 @@ struct state_tensor {
 
 struct accel_state_dict {
     struct state_value *values; /* [value_count] */
-    size_t value_count, value_room;
+    size_t value_count;
     struct state_tensor *tensors; /* [tensor_count]; of one that is saved */
     size_t tensor_count, tensor_room;
     struct accel_error failure; /* the first of the setters' */

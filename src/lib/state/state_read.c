@@ -7,6 +7,7 @@
 #include "files/cursor.h"
 #include "lib/base/error.h"
 #include "lib/memory/memory.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 
@@ -50,16 +51,8 @@ add_value (struct accel_state_dict *state, struct cursor *json)
     enum accel_status status = cursor_key (json, &value.name);
     if (!status)
         status = take_value (json, &value);
-    if (!status && state->value_count == state->value_room) {
-        size_t room = state->value_room ? 2 * state->value_room : 16;
-        struct state_value *more = reallocarray (state->values, room, sizeof *more);
-        if (!more)
-            status = accel_fail (json->err, ACCEL_ERR_NOMEM, "out of memory");
-        else {
-            state->values = more;
-            state->value_room = room;
-        }
-    }
+    if (!status && !array_room (&state->values, state->value_count, sizeof *state->values))
+        status = accel_fail (json->err, ACCEL_ERR_NOMEM, "out of memory");
     if (!status)
         state->values[state->value_count++] = value;
     else {
@@ -106,15 +99,7 @@ state_dict_add_stored (struct accel_state_dict *state, const char *name, enum sa
     struct safetensors *header = &state->header;
     struct safetensors_tensor made = { .dtype = dtype, .ndim = ndim, .begin = begin, .name = strdup (name) };
     made.shape = calloc (ndim + 1, sizeof *made.shape);
-    if (made.name && made.shape && header->count == header->tensor_room) {
-        size_t room = header->tensor_room ? 2 * header->tensor_room : 16;
-        struct safetensors_tensor *more = reallocarray (header->tensors, room, sizeof *more);
-        if (more) {
-            header->tensors = more;
-            header->tensor_room = room;
-        }
-    }
-    if (!made.name || !made.shape || header->count == header->tensor_room) {
+    if (!made.name || !made.shape || !array_room (&header->tensors, header->count, sizeof *header->tensors)) {
         free (made.name);
         free (made.shape);
         return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");

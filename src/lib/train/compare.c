@@ -5,6 +5,7 @@
 #include "lib/train/compare.h"
 
 #include "lib/base/error.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 
@@ -25,13 +26,7 @@ struct statement {
 void
 numbers_add (struct noted_numbers *numbers, const char *name, const char *kind, const char *owner, double value)
 {
-    if (numbers->count == numbers->room && !numbers->failed) {
-        size_t room = numbers->room ? 2 * numbers->room : 64;
-        struct noted_number *more = reallocarray (numbers->numbers, room, sizeof *more);
-        numbers->failed = !more;
-        numbers->numbers = more ? more : numbers->numbers;
-        numbers->room = more ? room : numbers->room;
-    }
+    numbers->failed = numbers->failed || !array_room (&numbers->numbers, numbers->count, sizeof *numbers->numbers);
     if (!numbers->failed)
         numbers->numbers[numbers->count++] = (struct noted_number){ name, kind, owner, value, false };
 }

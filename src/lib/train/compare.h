@@ -29,7 +29,7 @@ struct noted_numbers {
     const char *what; /* "AdamW"; a literal */
     struct noted_size sizes[NOTED_SIZES];
     struct noted_number *numbers; /* [count], malloc()ed */
-    size_t count, room;
+    size_t count;
     bool failed; /* no memory */
 };
 

@@ -7,6 +7,8 @@
 #include "lib/base/error.h"
 #include "lib/memory/memory.h"
 
+#include "util/array.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,14 +267,8 @@ put_in_bucket (struct accel_tree *dict, size_t index)
 static bool
 reserve (struct accel_tree *tree)
 {
-    if (tree->count == tree->capacity) {
-        size_t wanted = tree->capacity ? tree->capacity * 2 : 4;
-        struct tree_item *grown = reallocarray (tree->items, wanted, sizeof *grown);
-        if (!grown)
-            return false;
-        tree->items = grown;
-        tree->capacity = wanted;
-    }
+    if (!array_room (&tree->items, tree->count, sizeof *tree->items))
+        return false;
     if (tree->kind == ACCEL_TREE_DICT && tree->count >= FEW && tree->bucket_count < 2 * (tree->count + 1)) {
         size_t wanted = tree->bucket_count ? tree->bucket_count * 2 : 4 * FEW;
         size_t *buckets = calloc (wanted, sizeof *buckets);

@@ -31,8 +31,8 @@ struct accel_tree {
     struct tree_memory *memory; /* of a leaf; NULL where the memory is the program's */
     struct tensor_view tensor;
     size_t size_bytes;       /* of a leaf of bytes, which are followed by a 0 */
-    struct tree_item *items; /* [count] of capacity */
-    size_t count, capacity;
+    struct tree_item *items; /* [count] */
+    size_t count;
     size_t *buckets; /* of a large dict: item + 1 by hash, 0 for none; a power of two of them, at most half used */
     size_t bucket_count;
 };

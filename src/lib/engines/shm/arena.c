@@ -9,6 +9,8 @@
 
 #include "lib/base/error.h"
 
+#include "util/array.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -88,15 +90,7 @@ clear (const struct shm *shm, size_t offset, size_t bytes)
 static int
 grow_books (struct shm_arena *arena)
 {
-    if (arena->count < arena->capacity)
-        return 0;
-    size_t wanted = arena->capacity ? arena->capacity * 2 : 64;
-    struct shm_extent *grown = reallocarray (arena->extents, wanted, sizeof *grown);
-    if (!grown)
-        return -1;
-    arena->extents = grown;
-    arena->capacity = wanted;
-    return 0;
+    return array_room (&arena->extents, arena->count, sizeof *arena->extents) ? 0 : -1;
 }
 
 enum accel_status

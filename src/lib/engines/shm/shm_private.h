@@ -86,7 +86,6 @@ struct shm_arena {
         size_t bytes;
     } *extents;
     size_t count;
-    size_t capacity;
 };
 
 struct shm {
