@@ -2,6 +2,7 @@
 /* One rank of a program that looks at what engine mpi takes of a process, and gives back; needs engine mpi.
  *
  *   mpi_bounds early       rank 0 gives up before rank 1, which waits for the same call
+ *   mpi_bounds asleep      rank 1 starts a large transfer, and is stopped
  *   mpi_bounds full        files have a limit: accel_alloc() has more than fits into the memory of the host
  *   mpi_bounds crowded     the same: a group has large calls, but one of its ranks has no memory left for them
  *   mpi_bounds unshared    one host cannot share memory, so that of the other one goes, too
@@ -43,6 +44,30 @@ give_up_first (void)
     must (rank != 1 || (status == ACCEL_ERR_PEER && strstr (err.text, "rank 0 gave up: ")), "not who gave up");
     FILE *file = rank == 1 ? fopen ("early", "w") : NULL;
     must (rank != 1 || (file && !fclose (file)), "a file");
+}
+
+/* Rank 1 is stopped for longer than the timeout.  On a busy machine, the transfer may be over before it is: once more. */
+static void
+sleep_in_transfer (void)
+{
+    enum { TIMEOUT_MS = 1500, NAP_S = 3, TRIES = 5, COUNT = 8 << 20 };
+    enum accel_status status = ACCEL_OK;
+    struct accel_work *work;
+    join_job (TIMEOUT_MS);
+    float *own = calloc (COUNT, sizeof *own), *all = calloc ((size_t) accel_comm_size (world) * COUNT, sizeof *all);
+    must (own && all, "calloc");
+    for (int i = 0; !status && i < TRIES; i++) {
+        if (rank == 1 && !fork ()) {
+            sleep (NAP_S);
+            kill (getppid (), SIGCONT);
+            _exit (0);
+        }
+        must (!accel_comm_all_gather_start (world, own, all, COUNT, ACCEL_FLOAT32, &work, &err), "start");
+        if (rank == 1)
+            raise (SIGSTOP);
+        status = accel_work_wait (work, &err);
+    }
+    must (rank == 1 || (status && strstr (err.text, "waiting for rank 1")), "the rank that sleeps is not named");
 }
 
 /* ---- memory ---- */
@@ -306,7 +331,8 @@ main (int argc, char **argv)
         void (*run) (void);
         bool closes;
     } scenarios[] = {
-        { "early", give_up_first, false }, { "full", fill_arena, false }, { "crowded", crowd_group, false },
+        { "early", give_up_first, false }, { "asleep", sleep_in_transfer, false },
+        { "full", fill_arena, false }, { "crowded", crowd_group, false },
         { "unshared", unshare_memory, false },
         { "threads", end_thread, true },   { "serialized", have_no_thread, true }, { "mixed", wait_in_mpi, true },
         { "freed", read_late, false },

@@ -8,7 +8,6 @@
  *   mpi_program large        more than 2^31 elements
  *   mpi_program many         thousands of calls, which leave no memory behind
  *   mpi_program message      100 MiB, more than MPI gets at once, and their sum
- *   mpi_program asleep       rank 1 starts a large transfer, and is stopped
  *   mpi_program alone        a large sum moves on while rank 1 computes
  *   mpi_program ahead        rank 0 starts many small sums, rank 1 of its host pauses among them, other hosts are late
  *   mpi_program tests        rank 1 does not come; rank 0 tests its work now and then until the time is out
@@ -394,31 +393,6 @@ limit_space (void)
 
 /* ---- who does not go on ---- */
 
-static void
-sleep_in_transfer (void)
-{
-    enum { TIMEOUT_MS = 1500, NAP_S = 3, COUNT = 8 << 20 };
-    struct accel_error err = { 0 };
-    struct accel *acc;
-    struct accel_work *work;
-    must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = TIMEOUT_MS }, &err), "accel_open", &err);
-    struct accel_comm *world = accel_world (acc);
-    int rank = accel_comm_rank (world);
-    float *own = calloc (COUNT, sizeof *own), *all = calloc ((size_t) accel_comm_size (world) * COUNT, sizeof *all);
-    must (own && all, "calloc", &err);
-    must (!accel_comm_all_gather_start (world, own, all, COUNT, ACCEL_FLOAT32, &work, &err), "start", &err);
-    if (rank == 1 && !fork ()) {
-        sleep (NAP_S);
-        kill (getppid (), SIGCONT);
-        _exit (0);
-    }
-    if (rank == 1)
-        raise (SIGSTOP);
-    enum accel_status status = accel_work_wait (work, &err);
-    must (rank == 1 || (status && strstr (err.text, "waiting for rank 1")), "the rank that sleeps is not named", &err);
-    accel_close (acc);
-}
-
 /* Rank 1 is in no call of the library until rank 0 has the sum. */
 static void
 compute_meanwhile (void)
@@ -775,7 +749,7 @@ main (int argc, char **argv)
         void (*run) (void);
     } scenarios[] = {
         { "finalized", open_too_late }, { "large", large }, { "many", many }, { "message", send_long },
-        { "asleep", sleep_in_transfer }, { "alone", compute_meanwhile }, { "ahead", run_ahead },
+        { "alone", compute_meanwhile }, { "ahead", run_ahead },
         { "tests", test_often }, { "after", meet_after_pauses }, { "forks", fork_often }, { "ended", end_mpi_first },
         { "waits", wait_often }, { "elsewhere", fail_elsewhere }, { "absent", wait_in_vain },
         { "strays", refuse_strays }, { "freed", free_shared }, { "limited", limit_space },

@@ -276,14 +276,14 @@ test_damage (void)
 {
     char command[3 * PATH_ROOM];
     struct world world;
-    snprintf (command, sizeof command, "cp -R %s/amsgrad steps", golden);
+    snprintf (command, sizeof command, "cp -R '%s/amsgrad' steps", golden);
     bool is_changed = !system (command) && change_pickle ("steps/optimizer.bin", "FloatStorage", "ShortStorage");
     bool has_begun = begin (&world, "amsgrad");
     ok (is_changed && has_begun && accel_load_state (world.acc, "steps", &err)
             && strstr (err.text, "'step' of a parameter is not a single float32 number"),
         "steps of another type: %s", err.text);
     end (&world);
-    snprintf (command, sizeof command, "cp -R %s/amsgrad . && printf X | dd of=amsgrad/optimizer.bin bs=1 seek=1600 "
+    snprintf (command, sizeof command, "cp -R '%s/amsgrad' . && printf X | dd of=amsgrad/optimizer.bin bs=1 seek=1600 "
               "conv=notrunc 2>/dev/null", golden);
     bool good = !system (command) && begin (&world, "amsgrad");
     ok (good && accel_load_state (world.acc, "amsgrad", &err) && strstr (err.text, "'state.exp_avg.a'"),
@@ -331,7 +331,7 @@ static void
 copy_case (const char *name, const char *to)
 {
     char command[3 * PATH_ROOM];
-    snprintf (command, sizeof command, "mkdir -p project/checkpoints && cp -R %s/%s project/checkpoints/%s", golden,
+    snprintf (command, sizeof command, "mkdir -p project/checkpoints && cp -R '%s/%s' project/checkpoints/%s", golden,
               name, to);
     if (system (command))
         exit (98);
