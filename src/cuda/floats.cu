@@ -2,13 +2,14 @@
 /* Arrays of floats: multiplied, clamped, looked at and converted. */
 #include "cuda/elements.h"
 #include "cuda/portable.h"
+#include "lib/base/tensor.h"
 #include "lib/kernels/floats_element.h"
 
 __global__ void
 scale_kernel (void *__restrict__ values, enum accel_dtype dtype, size_t count, float factor)
 {
     FOR_EACH (i, count)
-        element_store (values, dtype, i, element_load (values, dtype, i) * factor, E5M2_INFINITY);
+        element_store (values, dtype, i, element_load (values, dtype, i) * factor);
 }
 
 __global__ void
@@ -22,7 +23,7 @@ __global__ void
 clamp_kernel (void *__restrict__ values, enum accel_dtype dtype, size_t count, float limit)
 {
     FOR_EACH (i, count)
-        element_store (values, dtype, i, float_clamp (element_load (values, dtype, i), limit), E5M2_INFINITY);
+        element_store (values, dtype, i, float_clamp (element_load (values, dtype, i), limit));
 }
 
 __global__ void
@@ -99,10 +100,10 @@ widen_kernel (float *__restrict__ to, const void *__restrict__ from, enum accel_
 
 __global__ void
 narrow_kernel (void *__restrict__ to, enum accel_dtype dtype, const float *__restrict__ from, size_t count,
-               float factor, uint32_t overflow)
+               float factor, float limit)
 {
     FOR_EACH (i, count)
-        element_store (to, dtype, i, factor == 1 ? from[i] : from[i] * factor, overflow);
+        element_store (to, dtype, i, float_clamp (factor == 1 ? from[i] : from[i] * factor, limit));
 }
 
 __global__ void
@@ -131,10 +132,10 @@ convert_kernel (void *to, enum accel_dtype to_dtype, const void *from, enum acce
     FOR_EACH (i, count) {
         float value = element_load (from, from_dtype, i);
         if (divisor != 1) {
-            element_store (to, to_dtype, i, value, E5M2_INFINITY); /* rounded before it is divided */
+            element_store (to, to_dtype, i, value); /* rounded before it is divided */
             value = element_load (to, to_dtype, i) / divisor;
         }
-        element_store (to, to_dtype, i, value, E5M2_INFINITY);
+        element_store (to, to_dtype, i, value);
     }
 }
 
@@ -174,7 +175,7 @@ cuda_unscale (void *values, enum accel_dtype dtype, size_t count, float factor, 
         LAUNCH (unscale_kernel, cuda_blocks (count), stream, (float *) values, count, factor, word, bit);
     else
         LAUNCH (look_kernel, cuda_blocks (count), stream, (const uint16_t *) values, count,
-                (uint16_t) (dtype == ACCEL_FLOAT16 ? NONFINITE_F16 : NONFINITE_BF16), word, bit);
+                element_infinity (dtype), word, bit);
 }
 
 extern "C" void
@@ -198,9 +199,9 @@ extern "C" void
 cuda_narrow (void *to, enum accel_dtype dtype, const float *from, size_t count, float factor, bool saturate,
              void *stream)
 {
-    uint32_t overflow = saturate ? E5M2_LARGEST : E5M2_INFINITY;
+    float limit = saturate ? dtype_limit (dtype) : INFINITY;
     if (count)
-        LAUNCH (narrow_kernel, cuda_blocks (count), stream, to, dtype, from, count, factor, overflow);
+        LAUNCH (narrow_kernel, cuda_blocks (count), stream, to, dtype, from, count, factor, limit);
 }
 
 extern "C" void
@@ -213,7 +214,7 @@ cuda_largest (const float *values, size_t count, unsigned *bits, void *stream)
 extern "C" float
 cuda_scale_of (unsigned largest_bits, enum accel_dtype dtype)
 {
-    return scale_of_largest (float_of (largest_bits), dtype == ACCEL_FLOAT8_E4M3FN ? E4M3_LIMIT : E5M2_LIMIT);
+    return scale_of_largest (float_of (largest_bits), dtype_limit (dtype));
 }
 
 extern "C" void
@@ -225,7 +226,8 @@ cuda_convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_
     if (to_dtype != from_dtype || divisor != 1)
         LAUNCH (convert_kernel, cuda_blocks (count), stream, to, to_dtype, from, from_dtype, count, divisor);
     else if (to != from)
-        cudaMemcpyAsync (to, from, count * element_bytes (to_dtype), cudaMemcpyDeviceToDevice, (cudaStream_t) stream);
+        cudaMemcpyAsync (to, from, count * tensor_dtype_bytes (to_dtype), cudaMemcpyDeviceToDevice,
+                         (cudaStream_t) stream);
 }
 
 /* ---- which GPUs ---- */

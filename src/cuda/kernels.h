@@ -88,7 +88,7 @@ void cuda_find_nonfinite (const void *values, enum accel_dtype dtype, size_t cou
 
 /** float32 from any other float, times @p factor. */
 void cuda_widen (float *to, const void *from, enum accel_dtype dtype, size_t count, float factor, void *stream);
-/** @param factor  of values before they are rounded; 1: none.  @param saturate  E5M2 */
+/** @param factor  of values before they are rounded; 1: none.  @param saturate  too large ones become the largest */
 void cuda_narrow (void *to, enum accel_dtype dtype, const float *from, size_t count, float factor, bool saturate,
                   void *stream);
 /** @p bits becomes the bits of the largest magnitude, NaN above infinity; it must be 0 before. */

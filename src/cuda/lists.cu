@@ -40,7 +40,7 @@ list_zero_kernel (const struct cuda_item *__restrict__ items, struct range range
         const struct cuda_item item = item_of (items, range.items, block);
         void *values = REACH (item.data);
         FOR_EACH_OF (i, block, item)
-            element_store (values, item.dtype, i, 0, E5M2_INFINITY);
+            element_store (values, item.dtype, i, 0);
     }
 }
 
@@ -63,7 +63,7 @@ list_unscale_kernel (const struct cuda_item *__restrict__ items, struct range ra
             }
         } else {
             const uint16_t *values = (const uint16_t *) REACH (item.data);
-            uint16_t mask = (uint16_t) (item.dtype == ACCEL_FLOAT16 ? NONFINITE_F16 : NONFINITE_BF16);
+            uint16_t mask = element_infinity (item.dtype);
             FOR_EACH_OF (i, block, item)
                 found |= half_is_nonfinite (values[i], mask) != 0;
         }
@@ -133,7 +133,7 @@ list_scale_kernel (const struct cuda_item *__restrict__ items, struct range rang
         if (item.dtype != ACCEL_FLOAT32 && only_float32)
             continue;
         FOR_EACH_OF (i, block, item)
-            element_store (values, item.dtype, i, element_load (values, item.dtype, i) * factor, E5M2_INFINITY);
+            element_store (values, item.dtype, i, element_load (values, item.dtype, i) * factor);
     }
 }
 
@@ -145,8 +145,7 @@ list_clamp_kernel (const struct cuda_item *__restrict__ items, struct range rang
         void *values = REACH (item.data);
         float most = item.dtype == ACCEL_FLOAT32 ? limit : half_limit;
         FOR_EACH_OF (i, block, item)
-            element_store (values, item.dtype, i, float_clamp (element_load (values, item.dtype, i), most),
-                           E5M2_INFINITY);
+            element_store (values, item.dtype, i, float_clamp (element_load (values, item.dtype, i), most));
     }
 }
 
@@ -173,7 +172,7 @@ list_update_kernel (const struct cuda_item *__restrict__ items, struct range ran
             value = rule_step<RULE> (n, value, g, state0, state1, state2, i);
             parameter[i] = value;
             if (narrow)
-                element_store (narrow, item.narrow_dtype, i, value, E5M2_INFINITY);
+                element_store (narrow, item.narrow_dtype, i, value);
         }
     }
 }
@@ -186,7 +185,7 @@ list_narrow_kernel (const struct cuda_item *__restrict__ items, struct range ran
         const float *values = (const float *) REACH (item.data);
         void *narrow = REACH (item.narrow);
         FOR_EACH_OF (i, block, item)
-            element_store (narrow, item.narrow_dtype, i, values[i], E5M2_INFINITY);
+            element_store (narrow, item.narrow_dtype, i, values[i]);
     }
 }
 
@@ -217,7 +216,7 @@ list_largest_kernel (const struct cuda_item *__restrict__ items, struct range ra
 __device__ static inline float
 scale_of_item (const struct cuda_item &item, unsigned bits)
 {
-    return scale_of_largest (float_of (bits), item.narrow_dtype == ACCEL_FLOAT8_E4M3FN ? E4M3_LIMIT : E5M2_LIMIT);
+    return scale_of_largest (float_of (bits), dtype_limit (item.narrow_dtype));
 }
 
 __global__ void
@@ -228,9 +227,10 @@ list_narrow_scaled_kernel (const struct cuda_item *__restrict__ items, struct ra
         const struct cuda_item item = item_of (items, range.items, block);
         const float *values = (const float *) REACH (item.data);
         void *narrow = REACH (item.narrow);
-        float factor = 1 / scale_of_item (item, bits[item.index]);
+        float factor = 1 / scale_of_item (item, bits[item.index]), limit = dtype_limit (item.narrow_dtype);
         FOR_EACH_OF (i, block, item)
-            element_store (narrow, item.narrow_dtype, i, factor == 1 ? values[i] : values[i] * factor, E5M2_LARGEST);
+            element_store (narrow, item.narrow_dtype, i,
+                           float_clamp (factor == 1 ? values[i] : values[i] * factor, limit));
     }
 }
 

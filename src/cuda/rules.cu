@@ -25,7 +25,7 @@ update_kernel (struct step step, float *__restrict__ parameter, const void *__re
         value = rule_step<RULE> (n, value, g, state0, state1, state2, i);
         parameter[i] = value;
         if (narrow)
-            element_store (narrow, step.narrow_dtype, i, value, E5M2_INFINITY);
+            element_store (narrow, step.narrow_dtype, i, value);
     }
 }
 

@@ -86,7 +86,7 @@ backward (void *user, float scale, struct accel_error *error)
         size_t count = accel_tensor_count (&net->grads[i]);
         for (uint32_t j = 0; j < count; j++)
             values[j] = value (net, i, rank, j);
-        floats_narrow (net->grads[i].data, model_grad_dtype (net->model, (size_t) i), values, count, false);
+        floats_narrow (net->grads[i].data, model_grad_dtype (net->model, (size_t) i), values, count);
         status = accel_grad_ready (net->model, (size_t) i, error);
     }
     return status;

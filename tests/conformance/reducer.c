@@ -88,7 +88,7 @@ round_to (enum accel_dtype dtype, float *values, size_t count)
     static uint16_t halves[MOST];
     if (dtype == ACCEL_FLOAT32)
         return;
-    floats_narrow (halves, dtype, values, count, false);
+    floats_narrow (halves, dtype, values, count);
     floats_widen (values, halves, dtype, count);
 }
 
@@ -138,7 +138,7 @@ is_mean (const struct example *example, int i, int step, enum accel_comm_hook ho
     static char narrow[MOST * sizeof (float)];
     size_t bytes = model_grad_bytes (example->model, (size_t) i);
     expect (mean, i, step, hook, missing);
-    floats_narrow (narrow, kinds[i].grad, mean, bytes / accel_dtype_bytes (kinds[i].grad), false);
+    floats_narrow (narrow, kinds[i].grad, mean, bytes / accel_dtype_bytes (kinds[i].grad));
     return !bytes || !memcmp (narrow, example->grads[i].data, bytes);
 }
 
@@ -168,7 +168,7 @@ produce (const struct pass *pass, int i, struct accel_error *error)
     for (size_t j = 0; pass->adds && j < count; j++)
         values[j] += before[j];
     if (count)
-        floats_narrow (grad->data, kinds[i].grad, values, count, false);
+        floats_narrow (grad->data, kinds[i].grad, values, count);
     return pass->order == SILENT ? ACCEL_OK : accel_grad_ready (model, (size_t) i, error);
 }
 

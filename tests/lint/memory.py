@@ -30,7 +30,6 @@ EXCEPTIONS = [
     ("train/clip.c", "return floats_norm_of_one (fold->last, p);", "one number"),
     ("train/clip.c", "return p == 2 ? sqrtf ((float) fold->sum)", "one number"),
     ("train/compare.c", "if (memcmp (&all[r * count + i]", "numbers that ranks compare"),
-    ("comm/watch/watch.c", "floats_narrow (target, dtype, source", "of an engine's own buffers"),
     ("train/layout.c", "memcpy (&pointer, bytes", "a field of the program's struct"),
     ("train/layout.c", "memcpy (ndim, bytes", "the same"),
     ("train/layout.c", "memcpy (dim_bytes == 4 ?", "the same"),

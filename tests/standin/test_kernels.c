@@ -70,7 +70,7 @@ fill (struct twin *twin, float largest, float rare)
         for (size_t i = 0; i < twin->count; i++)
             ((double *) twin->host)[i] = (double) values[i] * (1 + 1e-12);
     else
-        floats_narrow (twin->host, twin->dtype, values, twin->count, false);
+        floats_narrow (twin->host, twin->dtype, values, twin->count);
     free (values);
     MUST (cudaMemcpyAsync (twin->device, twin->host, bytes_of (twin), cudaMemcpyHostToDevice, stream));
     MUST (cudaStreamSynchronize (stream));
@@ -211,7 +211,7 @@ static void
 unscale (enum accel_dtype dtype, float rare, size_t place)
 {
     struct twin a = make (dtype, size, 1, 0), found = make (ACCEL_FLOAT8_E5M2, 8, 0, 0);
-    floats_narrow (a.host, dtype, &rare, 1, false);
+    floats_narrow (a.host, dtype, &rare, 1);
     MUST (cudaMemcpyAsync (a.device, a.host, bytes_of (&a), cudaMemcpyHostToDevice, stream));
     MUST (cudaStreamSynchronize (stream));
     memset (found.host, 0x20, 8);
@@ -278,7 +278,7 @@ find (enum accel_dtype dtype, float rare)
     struct cuda_place *place, got;
     float value = 0;
     for (size_t i = 3; rare != 0 && i < size; i += CUDA_STRIDE) /* one thread has several */
-        floats_narrow ((char *) a.host + i * accel_dtype_bytes (dtype), dtype, &rare, 1, false);
+        floats_narrow ((char *) a.host + i * accel_dtype_bytes (dtype), dtype, &rare, 1);
     MUST (cudaMemcpyAsync (a.device, a.host, bytes_of (&a), cudaMemcpyHostToDevice, stream));
     MUST (cudaStreamSynchronize (stream));
     size_t wanted = memory_host.find_nonfinite (host, a.host, dtype, size, &value);

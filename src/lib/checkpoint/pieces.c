@@ -7,18 +7,12 @@
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
 #include "lib/formats/convert.h"
+#include "lib/kernels/dtypes.h"
 #include "util/cleanup.h"
 
 #include <accel/precision.h>
 
 #include <string.h>
-
-static bool
-is_eight_bits (DLDataType type)
-{
-    enum accel_dtype dtype = accel_dtype_from_dl (type);
-    return dtype == ACCEL_FLOAT8_E4M3FN || dtype == ACCEL_FLOAT8_E5M2;
-}
 
 uint64_t
 piece_bytes (const struct piece *piece)
@@ -68,7 +62,7 @@ add_parameter (struct pieces *pieces, struct accel_model *model, size_t index,
         return add (pieces, name, "", tensor, convert ? as : tensor->dtype, err);
     }
     enum accel_status status = add (pieces, name, "", tensor, tensor->dtype, err);
-    if (status || !is_eight_bits (tensor->dtype))
+    if (status || !dtype_is_scaled (accel_dtype_from_dl (tensor->dtype)))
         return status;
     pieces->scales[index] = accel_model_scale (model, index);
     DLTensor scale = { .data = &pieces->scales[index],

@@ -7,6 +7,7 @@
 #include "lib/base/sized.h"
 #include "lib/data/numbers.h"
 #include "lib/data/set.h"
+#include "lib/kernels/dtypes.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
 #include "util/suggest.h"
@@ -153,13 +154,6 @@ store_real (const struct csv *csv, const struct column *column, const char *at, 
     return end;
 }
 
-static const struct {
-    int64_t min, max;
-} ranges[ACCEL_DTYPE_COUNT] = {
-    [ACCEL_INT8] = { INT8_MIN, INT8_MAX },    [ACCEL_UINT8] = { 0, UINT8_MAX },        [ACCEL_BOOL] = { 0, 1 },
-    [ACCEL_INT32] = { INT32_MIN, INT32_MAX }, [ACCEL_INT64] = { INT64_MIN, INT64_MAX },
-};
-
 static const char *
 store_integer (const struct csv *csv, const struct column *column, const char *at, unsigned char *into)
 {
@@ -170,7 +164,8 @@ store_integer (const struct csv *csv, const struct column *column, const char *a
         fail_at (csv, at, "'%.*s' is not an integer", cell_length (csv, at), at);
         return NULL;
     }
-    if (overflow || value < ranges[column->dtype].min || value > ranges[column->dtype].max) {
+    struct dtype_range range = dtype_range (column->dtype);
+    if (overflow || value < range.min || value > range.max) {
         fail_at (csv, at, "%.*s does not fit in %s", (int) (end - at), at, accel_dtype_name (column->dtype));
         return NULL;
     }
@@ -178,13 +173,7 @@ store_integer (const struct csv *csv, const struct column *column, const char *a
         fail_at (csv, at, "%.*s is not in the range %g to %g", (int) (end - at), at, column->min, column->max);
         return NULL;
     }
-    int32_t narrow = (int32_t) value;
-    if (column->dtype == ACCEL_INT64)
-        memcpy (into, &value, sizeof value);
-    else if (column->dtype == ACCEL_INT32)
-        memcpy (into, &narrow, sizeof narrow);
-    else
-        *into = (unsigned char) value;
+    dtype_store_integer (into, column->dtype, value);
     return end;
 }
 
@@ -487,7 +476,7 @@ check_field (const struct accel_csv_field *how, size_t elements, struct accel_er
 {
     const char *name = how->field.name;
     bool real = how->field.dtype == ACCEL_FLOAT32 || how->field.dtype == ACCEL_FLOAT64;
-    if (!real && !ranges[how->field.dtype].max)
+    if (!real && !dtype_range (how->field.dtype).max)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "field '%s': numbers of a CSV file cannot be read as %s", name,
                            accel_dtype_name (how->field.dtype));
     if (!elements)

@@ -4,6 +4,7 @@
 
 #include "lib/formats/convert.h"
 
+#include "lib/kernels/dtypes.h"
 #include "lib/kernels/half.h"
 
 #include <string.h>
@@ -12,13 +13,6 @@ static bool
 same (DLDataType a, DLDataType b)
 {
     return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
-}
-
-static bool
-is_float (enum accel_dtype dtype)
-{
-    return dtype == ACCEL_FLOAT32 || dtype == ACCEL_FLOAT64 || dtype == ACCEL_FLOAT16 || dtype == ACCEL_BFLOAT16
-           || dtype == ACCEL_FLOAT8_E4M3FN || dtype == ACCEL_FLOAT8_E5M2;
 }
 
 size_t
@@ -30,7 +24,7 @@ convert_element_bytes (DLDataType type)
 bool
 convert_can (DLDataType to, DLDataType from)
 {
-    return same (to, from) || (is_float (accel_dtype_from_dl (to)) && is_float (accel_dtype_from_dl (from)));
+    return same (to, from) || (dtype_is_float (accel_dtype_from_dl (to)) && dtype_is_float (accel_dtype_from_dl (from)));
 }
 
 static void
@@ -51,7 +45,7 @@ static void
 narrow (void *into, enum accel_dtype to, const float *block, size_t count)
 {
     if (to != ACCEL_FLOAT64) {
-        floats_narrow (into, to, block, count, to == ACCEL_FLOAT8_E4M3FN);
+        floats_narrow (into, to, block, count);
         return;
     }
     for (size_t i = 0; i < count; i++) {

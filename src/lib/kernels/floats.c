@@ -5,9 +5,9 @@
 #include "lib/kernels/floats.h"
 
 #include "lib/kernels/arithmetic.h"
+#include "lib/kernels/dtypes.h"
 #include "lib/kernels/floats_element.h"
 #include "lib/kernels/half.h"
-#include "lib/kernels/half_element.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -47,7 +47,7 @@ floats_clamp (void *values, enum accel_dtype dtype, size_t count, float limit)
         size_t some = count - at < FLOATS_BLOCK ? count - at : FLOATS_BLOCK;
         floats_widen (block, narrow, dtype, some);
         clamp (block, some, limit);
-        floats_narrow (narrow, dtype, block, some, false);
+        floats_narrow (narrow, dtype, block, some);
     }
 }
 
@@ -76,7 +76,9 @@ floats_unscale (void *values, enum accel_dtype dtype, size_t count, float factor
 {
     if (dtype == ACCEL_FLOAT32)
         return unscale (values, count, factor);
-    return found_inf (values, count, dtype == ACCEL_FLOAT16 ? NONFINITE_F16 : NONFINITE_BF16);
+    uint16_t mask;
+    floats_narrow (&mask, dtype, &(float){ INFINITY }, 1);
+    return found_inf (values, count, mask);
 }
 
 VECTORISED static bool
@@ -125,14 +127,14 @@ floats_convert (void *to, enum accel_dtype to_dtype, const void *from, enum acce
         else {
             if (from_dtype != ACCEL_FLOAT32)
                 floats_widen (block, source, from_dtype, some);
-            floats_narrow (target, to_dtype, from_dtype == ACCEL_FLOAT32 ? source : block, some, false);
+            floats_narrow (target, to_dtype, from_dtype == ACCEL_FLOAT32 ? source : block, some);
         }
         if (divisor == 1)
             continue;
         floats_widen (block, target, to_dtype, some);
         for (size_t j = 0; j < some; j++)
             block[j] /= divisor;
-        floats_narrow (target, to_dtype, block, some, false);
+        floats_narrow (target, to_dtype, block, some);
     }
 }
 
@@ -148,17 +150,23 @@ largest_bits (const float *values, size_t count)
     return most;
 }
 
+VECTORISED static void
+multiply_and_clamp (float *target, const float *source, size_t count, float factor, float limit)
+{
+    for (size_t i = 0; i < count; i++)
+        target[i] = float_clamp (source[i] * factor, limit);
+}
+
 float
 floats_narrow_scaled (void *target, enum accel_dtype dtype, const float *source, size_t count)
 {
     float most = float_of (largest_bits (source, count));
-    float scale = scale_of_largest (most, dtype == ACCEL_FLOAT8_E4M3FN ? E4M3_LIMIT : E5M2_LIMIT);
+    float limit = dtype_limit (dtype), scale = scale_of_largest (most, limit);
     for (size_t i = 0; i < count; i += FLOATS_BLOCK) {
         float block[FLOATS_BLOCK];
         size_t some = count - i < FLOATS_BLOCK ? count - i : FLOATS_BLOCK;
-        memcpy (block, source + i, some * sizeof *block);
-        floats_multiply (block, some, 1 / scale);
-        floats_narrow ((uint8_t *) target + i, dtype, block, some, true);
+        multiply_and_clamp (block, source + i, some, 1 / scale, limit);
+        floats_narrow ((uint8_t *) target + i, dtype, block, some);
     }
     return scale;
 }

@@ -16,14 +16,12 @@ float_is_nonfinite (float value)
     return (uint32_t) ((bits_of (value) & 0x7f800000u) == 0x7f800000u);
 }
 
-/* A 16-bit float with all bits of the exponent, @p mask. */
+/* A 16-bit float with all bits of the exponent, @p mask, which are those of infinity. */
 ELEMENT uint16_t
 half_is_nonfinite (uint16_t value, uint16_t mask)
 {
     return (uint16_t) ((value & mask) == mask);
 }
-
-enum { NONFINITE_F16 = 0x7c00, NONFINITE_BF16 = 0x7f80 };
 
 ELEMENT float
 float_clamp (float value, float limit)

@@ -11,15 +11,14 @@ enum { FLOATS_BLOCK = 1024 };
 /**
  * Convert numbers of type @p dtype to float32 and back.
  *
- * @param dtype     float32 or a float of 16 or 8 bits.  Those of 8 bits are the Open Compute Project's (OFP8, revision
- *                  1.0): E4M3 has no infinity, its largest number is 448, and 0x7f is NaN; E5M2 has an infinity, and
- *                  its largest number is 57344.
- * @param saturate  E5M2: numbers that are too large, and infinity, become the largest number, not infinity.  Like
- *                  torch's, E4M3 always saturates, and 16-bit floats never do.
+ * @param dtype  float32 or a float of 16 or 8 bits.  Those of 8 bits are the Open Compute Project's (OFP8, revision
+ *               1.0): E4M3 has no infinity, its largest number is 448, and 0x7f is NaN; E5M2 has an infinity, and
+ *               its largest number is 57344.  Numbers that are too large become infinite, or, like torch's, E4M3's
+ *               largest
  * @{
  */
 void floats_widen (float *target, const void *source, enum accel_dtype dtype, size_t count);
-void floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t count, bool saturate);
+void floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t count);
 /** @} */
 
 #endif

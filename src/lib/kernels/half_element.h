@@ -67,21 +67,16 @@ narrow (float value, unsigned mantissa, int least, uint32_t largest, uint32_t ov
     return (uint8_t) (sign | result);
 }
 
-enum { E4M3_LIMIT = 448, E5M2_LIMIT = 57344 }; /* the largest numbers */
-
 ELEMENT uint8_t
 e4m3_of_float (float value)
 {
     return narrow (value, 3, -6, 0x7eu, 0x7eu);
 }
 
-/* Numbers that are too large become the largest if @p overflow is E5M2_LARGEST, and infinite if it is E5M2_INFINITY. */
-enum { E5M2_LARGEST = 0x7b, E5M2_INFINITY = 0x7c };
-
 ELEMENT uint8_t
-e5m2_of_float (float value, uint32_t overflow)
+e5m2_of_float (float value)
 {
-    return narrow (value, 2, -14, E5M2_LARGEST, overflow);
+    return narrow (value, 2, -14, 0x7bu, 0x7cu);
 }
 
 /* Multiplying moves the exponent's bias, for subnormal numbers too. */

@@ -30,9 +30,9 @@ enum {
 
 typedef void kernel_reduce (const struct kernel_job *job);
 
-/** 16-bit floats to float32, and back with rounding to nearest even. */
-typedef void kernel_widen (float *target, const uint16_t *source, size_t count);
-typedef void kernel_narrow (uint16_t *target, const float *source, size_t count);
+/** Narrow floats to float32, and back with rounding to nearest even. */
+typedef void kernel_widen (float *target, const void *source, size_t count);
+typedef void kernel_narrow (void *target, const float *source, size_t count);
 
 struct kernels {
     const char *name;

@@ -10,6 +10,7 @@
  *   KERNEL_OVERLAP defined where chunks are always short, lines are taken over, and a copy is made on the way
  * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
  * to contract, and all variants give the same bits. */
+#include "lib/kernels/dtypes.h"
 #include "lib/kernels/half_element.h"
 #include "lib/kernels/kernels.h"
 #include "util/memory.h"
@@ -273,47 +274,49 @@ divide_f32 (float *values, size_t count, float divisor)
         values[i] /= divisor;
 }
 
-KERNEL_TIGHT static void
-widen_bf16 (float *target, const uint16_t *source, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        target[i] = float_of_bf16 (source[i]);
-}
+#define X(name, type, widened, narrowed, limit)                                       \
+    KERNEL_TIGHT static void widen_##name (float *target, const void *source, size_t count) \
+    {                                                                                 \
+        const type *from = source;                                                    \
+        for (size_t i = 0; i < count; i++)                                            \
+            target[i] = widened (from[i]);                                            \
+    }                                                                                 \
+    KERNEL_TIGHT static void narrow_##name (void *target, const float *source, size_t count) \
+    {                                                                                 \
+        type *to = target;                                                            \
+        for (size_t i = 0; i < count; i++)                                            \
+            to[i] = narrowed (source[i]);                                             \
+    }
+NARROW_FLOATS (X)
+#undef X
 
-KERNEL_TIGHT static void
-narrow_bf16 (uint16_t *target, const float *source, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        target[i] = bf16_of_float (source[i]);
-}
-
-KERNEL_TIGHT static void
-widen_f16 (float *target, const uint16_t *source, size_t count)
-{
-    size_t i = 0;
 #ifdef KERNEL_F16C
+KERNEL_TIGHT static void
+widen_by_f16c (float *target, const void *source, size_t count)
+{
+    const uint16_t *from = source;
+    size_t i = 0;
     for (; count - i >= 8; i += 8) {
-        __m128i half = _mm_loadu_si128 ((const __m128i *) (const void *) (source + i));
+        __m128i half = _mm_loadu_si128 ((const __m128i *) (const void *) (from + i));
         _mm256_storeu_ps (target + i, _mm256_cvtph_ps (half));
     }
-#endif
-    for (; i < count; i++)
-        target[i] = float_of_half (source[i]);
+    widen_FLOAT16 (target + i, from + i, count - i);
 }
 
 KERNEL_TIGHT static void
-narrow_f16 (uint16_t *target, const float *source, size_t count)
+narrow_by_f16c (void *target, const float *source, size_t count)
 {
+    uint16_t *to = target;
     size_t i = 0;
-#ifdef KERNEL_F16C
     for (; count - i >= 8; i += 8) {
         __m128i half = _mm256_cvtps_ph (_mm256_loadu_ps (source + i), _MM_FROUND_TO_NEAREST_INT);
-        _mm_storeu_si128 ((__m128i *) (void *) (target + i), half);
+        _mm_storeu_si128 ((__m128i *) (void *) (to + i), half);
     }
-#endif
-    for (; i < count; i++)
-        target[i] = half_of_float (source[i]);
+    narrow_FLOAT16 (to + i, source + i, count - i);
 }
+#define widen_FLOAT16 widen_by_f16c
+#define narrow_FLOAT16 narrow_by_f16c
+#endif
 
 #ifdef KERNEL_REST
 #define OF_BASE(kernel) NULL
@@ -351,8 +354,12 @@ const struct kernels KERNEL_TABLE = {
 #ifdef KERNEL_OVERLAP
     .copy = copy_by_vectors,
 #endif
-    .widen = { [ACCEL_FLOAT16] = widen_f16, [ACCEL_BFLOAT16] = widen_bf16 },
-    .narrow = { [ACCEL_FLOAT16] = narrow_f16, [ACCEL_BFLOAT16] = narrow_bf16 },
+#define X(name, ...) [ACCEL_##name] = widen_##name,
+    .widen = { NARROW_FLOATS (X) },
+#undef X
+#define X(name, ...) [ACCEL_##name] = narrow_##name,
+    .narrow = { NARROW_FLOATS (X) },
+#undef X
     .divide_f32 = divide_f32,
     .to_bool = to_bool,
 };

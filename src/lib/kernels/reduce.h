@@ -6,6 +6,8 @@
 #ifndef LIB_KERNELS_REDUCE_H
 #define LIB_KERNELS_REDUCE_H
 
+#include "lib/kernels/dtypes.h"
+
 #include <accel/comm.h>
 
 struct reduction {
@@ -40,11 +42,7 @@ bool reduce_likes_small_pieces (void);
 static inline bool
 reduce_is_defined (enum accel_dtype dtype, enum accel_op op)
 {
-    if (dtype == ACCEL_FLOAT8_E4M3FN || dtype == ACCEL_FLOAT8_E5M2)
-        return false;
-    if (op != ACCEL_AVG)
-        return true;
-    return dtype == ACCEL_FLOAT32 || dtype == ACCEL_FLOAT64 || dtype == ACCEL_FLOAT16 || dtype == ACCEL_BFLOAT16;
+    return !dtype_is_scaled (dtype) && (op != ACCEL_AVG || dtype_is_float (dtype));
 }
 
 /** Multiply floats of any type, where they are. */

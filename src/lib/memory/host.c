@@ -121,7 +121,7 @@ run_update (DLDevice device, const struct memory_update *update)
             floats_multiply (block, some, update->factor);
         loop (update->numbers, update->parameter + at, grad, state, some);
         if (update->narrow)
-            floats_narrow ((uint16_t *) update->narrow + at, update->narrow_dtype, update->parameter + at, some, false);
+            floats_narrow ((uint16_t *) update->narrow + at, update->narrow_dtype, update->parameter + at, some);
     }
 }
 
@@ -138,7 +138,7 @@ static void
 narrow (DLDevice device, void *to, enum accel_dtype dtype, const float *from, size_t count)
 {
     (void) device;
-    floats_narrow (to, dtype, from, count, false);
+    floats_narrow (to, dtype, from, count);
 }
 
 static float

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/kernels/dtypes.h"
 #include "lib/train/optimizer_object.h"
 
 enum accel_status
@@ -60,7 +61,7 @@ model_narrowed (struct accel_model *model, bool is_scaled)
     for (size_t i = 0; i < model->count; i++) {
         const DLTensor *parameter = model->parameters[i].data, *master = model->trained[i].data;
         enum accel_dtype dtype = accel_dtype_from_dl (parameter->dtype);
-        if (master == parameter || (accel_dtype_bytes (dtype) == 1) != is_scaled)
+        if (master == parameter || dtype_is_scaled (dtype) != is_scaled)
             continue;
         list->items[list->count++]
             = (struct memory_item){ .data = master->data, .dtype = ACCEL_FLOAT32, .narrow = parameter->data,

@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/kernels/dtypes.h"
 #include "lib/train/model_object.h"
 
 #include <accel/precision.h>
@@ -22,12 +23,6 @@ static bool
 has_master (const struct accel_model *model, size_t index)
 {
     return index < model->count && model->trained[index].data != model->parameters[index].data;
-}
-
-static bool
-is_scaled (enum accel_dtype dtype)
-{
-    return dtype == ACCEL_FLOAT8_E4M3FN || dtype == ACCEL_FLOAT8_E5M2;
 }
 
 enum accel_status
@@ -87,7 +82,7 @@ read_scales (struct accel_model *model)
     if (model->memory->read (model->device, scales, model->scales, count * sizeof *scales, NULL))
         return;
     for (size_t i = 0; i < model->count; i++)
-        if (has_master (model, i) && is_scaled (dtype_of (model, i)))
+        if (has_master (model, i) && dtype_is_scaled (dtype_of (model, i)))
             model->masters[i].scale = scales[next++];
 }
 
@@ -116,7 +111,7 @@ masters_need (struct accel_model *model)
 void *
 master_target (const struct accel_model *model, size_t index)
 {
-    return has_master (model, index) && !is_scaled (dtype_of (model, index)) ? model->parameters[index].data->data
+    return has_master (model, index) && !dtype_is_scaled (dtype_of (model, index)) ? model->parameters[index].data->data
                                                                              : NULL;
 }
 
@@ -130,7 +125,7 @@ masters_narrow_scaled (struct accel_model *model)
     }
     model->scales_read = true;
     for (size_t i = 0; i < model->count; i++)
-        if (has_master (model, i) && is_scaled (dtype_of (model, i)))
+        if (has_master (model, i) && dtype_is_scaled (dtype_of (model, i)))
             model->masters[i].scale = model->memory->narrow_scaled (
                 model->device, model->parameters[i].data->data, dtype_of (model, i), model->masters[i].tensor.data,
                 accel_tensor_count (&model->masters[i].tensor));

@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/base/tensor.h"
+#include "lib/kernels/dtypes.h"
 #include "lib/train/place.h"
 #include "lib/train/reducer_object.h"
 #include "util/cleanup.h"
@@ -19,10 +20,10 @@
 enum allowed { ALLOW_ALL, ALLOW_FLOATS, ALLOW_SMALL_FLOATS };
 
 static bool
-is_float (enum accel_dtype dtype, bool eight_bits)
+is_allowed (enum accel_dtype dtype, enum allowed allowed)
 {
-    return dtype == ACCEL_FLOAT32 || dtype == ACCEL_FLOAT16 || dtype == ACCEL_BFLOAT16
-           || (eight_bits && (dtype == ACCEL_FLOAT8_E4M3FN || dtype == ACCEL_FLOAT8_E5M2));
+    return allowed == ALLOW_ALL
+           || (dtype_is_small_float (dtype) && (allowed == ALLOW_SMALL_FLOATS || !dtype_is_scaled (dtype)));
 }
 
 /* @allowed: what may be trained; buffers are of any type.  @device: where all are. */
@@ -45,7 +46,7 @@ check_tensor (const char *what, const char *name, const DLTensor *tensor, enum a
                            what, name, tensor_device_name (tensor->device), (int) tensor->device.device_id,
                            tensor_device_name (device), (int) device.device_id);
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
-    if (allowed != ALLOW_ALL && !is_float (dtype, allowed == ALLOW_SMALL_FLOATS))
+    if (!is_allowed (dtype, allowed))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "%s of '%s' is %s, but only float32, float16, bfloat16%s can be trained", what, name,
                            accel_dtype_name (dtype),

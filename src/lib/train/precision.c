@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/tensor.h"
+#include "lib/kernels/dtypes.h"
 #include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
@@ -263,20 +264,13 @@ accel_unscale_gradients_at (const char *file, int line, struct accel *acc, struc
     return status;
 }
 
-static bool
-is_convertible (enum accel_dtype dtype)
-{
-    return dtype == ACCEL_FLOAT32 || dtype == ACCEL_FLOAT16 || dtype == ACCEL_BFLOAT16 || dtype == ACCEL_FLOAT8_E4M3FN
-           || dtype == ACCEL_FLOAT8_E5M2;
-}
-
 enum accel_status
 accel_convert (const void *from, enum accel_dtype from_dtype, void *to, enum accel_dtype to_dtype, size_t count,
                struct accel_error *err)
 {
     if (count && (!from || !to))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, from ? "to" : "from");
-    if (!is_convertible (from_dtype) || !is_convertible (to_dtype))
+    if (!dtype_is_small_float (from_dtype) || !dtype_is_small_float (to_dtype))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "%s: cannot convert from %s to %s: only 32-bit, 16-bit and 8-bit floats can be converted",
                            __func__, accel_dtype_name (from_dtype), accel_dtype_name (to_dtype));

@@ -5,82 +5,34 @@
 #include "lib/tree/tree.h"
 
 #include "lib/base/error.h"
+#include "lib/kernels/dtypes.h"
 #include "lib/kernels/half.h"
 #include "lib/memory/memory.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The nearest float of 16 bits with so many bits of mantissa and this smallest exponent: the bits of a float are the
- * number of steps from zero, and there are 2^mantissa of one size for each exponent. */
-static uint16_t
-short_float (float value, int mantissa, int smallest)
-{
-    uint16_t sign = signbit (value) ? 0x8000u : 0, infinity = (uint16_t) (0x7fffu >> mantissa << mantissa);
-    if (isnan (value))
-        return (uint16_t) (sign | infinity | 1u << (mantissa - 1));
-    int exponent = value != 0 ? ilogbf (value) : smallest;
-    if (exponent < smallest)
-        exponent = smallest;
-    double bits = isinf (value) ? infinity
-                                : ldexp (exponent - smallest, mantissa)
-                                      + nearbyint (ldexp (fabs ((double) value), mantissa - exponent));
-    return (uint16_t) (sign | (bits < infinity ? (uint16_t) bits : infinity));
-}
-
 static enum accel_status
 encode_integer (enum accel_dtype dtype, double value, void *bytes, struct accel_error *err)
 {
-    double low = 0, end = 2;
-    if (dtype != ACCEL_BOOL) {
-        int bits = (int) accel_dtype_bytes (dtype) * 8;
-        low = dtype == ACCEL_UINT8 ? 0 : -ldexp (1, bits - 1);
-        end = ldexp (1, dtype == ACCEL_UINT8 ? bits : bits - 1);
-    }
-    if (!(value >= low && value < end && value == nearbyint (value)))
+    double least = (double) dtype_range (dtype).min, end = (double) dtype_range (dtype).max + 1;
+    if (!(value >= least && value < end && value == nearbyint (value)))
         return accel_fail (err, ACCEL_ERR_INVALID, "cannot pad with %g: it is not a value of type %s", value,
                            accel_dtype_name (dtype));
-    /* Integers of all sizes end in the same bits. */
-    int64_t whole = (int64_t) value;
-    int8_t narrow = (int8_t) whole;
-    int32_t middle = (int32_t) whole;
-    switch (accel_dtype_bytes (dtype)) {
-    case 1:
-        memcpy (bytes, &narrow, 1);
-        break;
-    case 4:
-        memcpy (bytes, &middle, 4);
-        break;
-    default:
-        memcpy (bytes, &whole, 8);
-    }
+    dtype_store_integer (bytes, dtype, (int64_t) value);
     return ACCEL_OK;
 }
 
 enum accel_status
 tree_pad_element (enum accel_dtype dtype, double value, void *bytes, struct accel_error *err)
 {
-    float narrow = (float) value;
-    uint16_t half;
-    switch (dtype) {
-    case ACCEL_FLOAT64:
-        memcpy (bytes, &value, sizeof value);
-        return ACCEL_OK;
-    case ACCEL_FLOAT32:
-        memcpy (bytes, &narrow, sizeof narrow);
-        return ACCEL_OK;
-    case ACCEL_FLOAT16:
-    case ACCEL_BFLOAT16:
-        half = dtype == ACCEL_FLOAT16 ? short_float (narrow, 10, -14) : short_float (narrow, 7, -126);
-        memcpy (bytes, &half, sizeof half);
-        return ACCEL_OK;
-    case ACCEL_FLOAT8_E4M3FN:
-    case ACCEL_FLOAT8_E5M2:
-        floats_narrow (bytes, dtype, &narrow, 1, false);
-        return ACCEL_OK;
-    default:
+    if (!dtype_is_float (dtype))
         return encode_integer (dtype, value, bytes, err);
-    }
+    if (dtype == ACCEL_FLOAT64)
+        memcpy (bytes, &value, sizeof value);
+    else
+        floats_narrow (bytes, dtype, &(float){ (float) value }, 1);
+    return ACCEL_OK;
 }
 
 /* Repeat the first element through the whole tensor. */

@@ -265,12 +265,6 @@ reduce (enum accel_dtype dtype, enum accel_op op, const void *const *sources, in
     reduce_run (&reduction, sources, &target, count);
 }
 
-static void
-narrow (void *target, enum accel_dtype dtype, const float *source, size_t count)
-{
-    floats_narrow (target, dtype, source, count, false);
-}
-
 void
 watch_init (struct watch *watch)
 {
@@ -280,7 +274,7 @@ watch_init (struct watch *watch)
         .fail = accel_fail,
         .reduce = reduce,
         .widen = floats_widen,
-        .narrow = narrow,
+        .narrow = floats_narrow,
         .look = watch_look,
         .time_is_out = watch_time_is_out,
         .differ = watch_differ,
