@@ -23,11 +23,20 @@
 
 enum { WIDE = 1024 }; /* 16-bit floats that are in float32 at once */
 
+static bool
+is_float (const struct accel_engine_call *call)
+{
+#define X(name, code, bits, text) \
+    || (call->dtype == ACCEL_##name && ((int) (code) == kDLFloat || (int) (code) == kDLBfloat))
+    return false ACCEL_DTYPE_MAP (X);
+#undef X
+}
+
 /* 16-bit floats are reduced in float32, and rounded once, on the last host. */
 static bool
 is_half (const struct accel_engine_call *call)
 {
-    return call->dtype == ACCEL_FLOAT16 || call->dtype == ACCEL_BFLOAT16;
+    return is_float (call) && call->element_bytes == sizeof (uint16_t);
 }
 
 static bool
@@ -46,7 +55,7 @@ rows_of (const struct flight *flight)
 static bool
 has_any_order (const struct accel_engine_call *call)
 {
-    return !is_half (call) && call->dtype != ACCEL_FLOAT32 && call->dtype != ACCEL_FLOAT64;
+    return !is_float (call);
 }
 
 bool

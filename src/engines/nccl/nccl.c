@@ -565,8 +565,9 @@ ACCEL_API const struct accel_engine accel_engine = {
     .size = sizeof (struct accel_engine),
     .name = "nccl",
     .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_KIND_COUNT) & ~ACCEL_ENGINE_BIT (ACCEL_ENGINE_BARRIER),
-    .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT) & ~ACCEL_ENGINE_BIT (ACCEL_FLOAT8_E4M3FN)
-               & ~ACCEL_ENGINE_BIT (ACCEL_FLOAT8_E5M2),
+#define X(name, type) | ACCEL_ENGINE_BIT (ACCEL_##name)
+    .reduces = 0 REDUCED_TYPES (X),
+#undef X
     .devices = ACCEL_ENGINE_BIT (kDLCUDA),
     .flags = ACCEL_ENGINE_SEVERAL_HOSTS | ACCEL_ENGINE_ASYNC_PROGRESS,
     .probe = engine_probe,

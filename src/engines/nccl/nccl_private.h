@@ -31,6 +31,18 @@ enum {
 /* ncclBfloat16, which headers before NCCL 2.24 have only after cuda_bf16.h, which is C++. */
 #define BFLOAT16 ((ncclDataType_t) 9)
 
+/** The types that NCCL reduces for us, with its own; others are only moved. */
+#define REDUCED_TYPES(X)     \
+    X (FLOAT32, ncclFloat32) \
+    X (FLOAT64, ncclFloat64) \
+    X (FLOAT16, ncclFloat16) \
+    X (BFLOAT16, BFLOAT16)   \
+    X (INT8, ncclInt8)       \
+    X (UINT8, ncclUint8)     \
+    X (INT32, ncclInt32)     \
+    X (INT64, ncclInt64)     \
+    X (BOOL, ncclUint8)
+
 /* ---- library.c ---- */
 
 #define NCCL_NEEDED(X)                                                                                          \

@@ -4,19 +4,14 @@
 
 #include "engines/nccl/nccl_private.h"
 
+/* Of a type that is reduced. */
 static ncclDataType_t
 type_of (enum accel_dtype dtype)
 {
-    switch (dtype) {
-    case ACCEL_FLOAT32: return ncclFloat32;
-    case ACCEL_FLOAT64: return ncclFloat64;
-    case ACCEL_FLOAT16: return ncclFloat16;
-    case ACCEL_BFLOAT16: return BFLOAT16;
-    case ACCEL_INT32: return ncclInt32;
-    case ACCEL_INT64: return ncclInt64;
-    case ACCEL_INT8: return ncclInt8;
-    default: return ncclUint8;
-    }
+#define X(name, type) [ACCEL_##name] = type,
+    static const ncclDataType_t types[ACCEL_DTYPE_COUNT] = { REDUCED_TYPES (X) };
+#undef X
+    return types[dtype];
 }
 
 /* Of booleans, which are 0 or 1, a sum is whether any is true, and a product whether all are. */

@@ -24,7 +24,8 @@ convert_element_bytes (DLDataType type)
 bool
 convert_can (DLDataType to, DLDataType from)
 {
-    return same (to, from) || (dtype_is_float (accel_dtype_from_dl (to)) && dtype_is_float (accel_dtype_from_dl (from)));
+    return same (to, from)
+           || (dtype_is_float (accel_dtype_from_dl (to)) && dtype_is_float (accel_dtype_from_dl (from)));
 }
 
 static void

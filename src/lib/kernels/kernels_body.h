@@ -334,19 +334,26 @@ narrow_by_f16c (void *target, const float *source, size_t count)
         [ACCEL_MAX] = OF_MOST (max_kernel), [ACCEL_PROD] = OF_BASE (prod_kernel)                                     \
     }
 
+/* One for each type of DTYPES that is not reduced by way of float32. */
+#define REDUCE_FLOAT32 ROW (sum_f32, avg_f32, min_f32, max_f32, prod_f32)
+#define REDUCE_FLOAT64 ROW (sum_f64, avg_f64, min_f64, max_f64, prod_f64)
+#define REDUCE_INT32 ROW (OF_MOST (sum_32), NULL, min_i32, max_i32, prod_32)
+#define REDUCE_INT64 ROW (OF_MOST (sum_64), NULL, min_i64, max_i64, prod_64)
+#ifdef KERNEL_REST
+#define REDUCE_INT8 { NULL }
+#define REDUCE_UINT8 { NULL }
+#define REDUCE_BOOL { NULL }
+#else
+#define REDUCE_INT8 ROW (sum_8, NULL, min_i8, max_i8, prod_8)
+#define REDUCE_UINT8 ROW (sum_8, NULL, min_u8, max_u8, prod_8)
+#define REDUCE_BOOL ROW (or_bool, NULL, and_bool, or_bool, and_bool)
+#endif
+
 const struct kernels KERNEL_TABLE = {
     .name = KERNEL_NAME,
-    .reduce = {
-        [ACCEL_FLOAT32] = ROW (sum_f32, avg_f32, min_f32, max_f32, prod_f32),
-        [ACCEL_FLOAT64] = ROW (sum_f64, avg_f64, min_f64, max_f64, prod_f64),
-        [ACCEL_INT32] = ROW (OF_MOST (sum_32), NULL, min_i32, max_i32, prod_32),
-        [ACCEL_INT64] = ROW (OF_MOST (sum_64), NULL, min_i64, max_i64, prod_64),
-#ifndef KERNEL_REST
-        [ACCEL_INT8] = ROW (sum_8, NULL, min_i8, max_i8, prod_8),
-        [ACCEL_UINT8] = ROW (sum_8, NULL, min_u8, max_u8, prod_8),
-        [ACCEL_BOOL] = ROW (or_bool, NULL, and_bool, or_bool, and_bool),
-#endif
-    },
+#define X(name, ...) [ACCEL_##name] = REDUCE_##name,
+    .reduce = { WIDE_FLOATS (X) INTEGERS (X) },
+#undef X
 #ifdef KERNEL_REST
     .rest = &KERNEL_REST,
 #endif
