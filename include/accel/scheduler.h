@@ -19,6 +19,7 @@ enum accel_schedule {
     ACCEL_SCHEDULE_ONE_CYCLE,       /**< up to max_lr and down again: torch's OneCycleLR */
     ACCEL_SCHEDULE_LAMBDA,          /**< base times the result of a function of the program: torch's LambdaLR */
     ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, /**< up to base, then base, then down: transformers' get_wsd_schedule() */
+    ACCEL_SCHEDULE_KINDS, /**< how many there are */
 };
 
 /** The curve of the warm-up or the decay of ACCEL_SCHEDULE_WARMUP_STABLE_DECAY. */

@@ -81,31 +81,32 @@ static enum accel_status
 check_momentum (const struct accel_scheduler *scheduler, const struct accel_scheduler_options *options,
                 struct accel_error *err)
 {
-    if (options->schedule != ACCEL_SCHEDULE_ONE_CYCLE || options->keep_momentum)
+    if (!schedule_moves_momentum (options))
         return ACCEL_OK;
     for (size_t i = 0; i < scheduler->group_count; i++)
         if (!optimizer_momentum (scheduler->optimizer, scheduler->groups[i]))
             return accel_fail (err, ACCEL_ERR_INVALID,
-                               "one-cycle changes momentum or beta1, but this optimizer%s has neither: set "
-                               "keep_momentum",
+                               "%s changes momentum or beta1, but this optimizer%s has neither: set keep_momentum",
+                               schedule_name (options->schedule),
                                scheduler->optimizer->group_count > 1 ? " or one of its groups" : "");
     return ACCEL_OK;
 }
 
-/* One-cycle has no rate after its total_steps: a sequence that asks for one could never get to the next schedule. */
+/* A schedule that ends has no rate then: a sequence that asks for one could never get to the next schedule. */
 static enum accel_status
 check_length (const struct request *request, size_t p, struct accel_error *err)
 {
     const struct accel_scheduler_options *options = &request->options[p];
-    if (!request->milestones || p + 1 >= request->count || options->schedule != ACCEL_SCHEDULE_ONE_CYCLE)
+    if (!request->milestones || p + 1 >= request->count || !schedule_kind_of (options)->ends)
         return ACCEL_OK;
     uint64_t length = request->milestones[p] - (p ? request->milestones[p - 1] : 0);
     if (length - 1 <= options->total_steps)
         return ACCEL_OK;
     return accel_fail (err, ACCEL_ERR_INVALID,
-                       "schedule %zu: one-cycle has total_steps %llu, but the next schedule begins after %llu steps: "
-                       "set total_steps to %llu", p, (unsigned long long) options->total_steps,
-                       (unsigned long long) length, (unsigned long long) length);
+                       "schedule %zu: %s has total_steps %llu, but the next schedule begins after %llu steps: "
+                       "set total_steps to %llu", p, schedule_name (options->schedule),
+                       (unsigned long long) options->total_steps, (unsigned long long) length,
+                       (unsigned long long) length);
 }
 
 /* The options of part @p p, with defaults, and where it begins. */
@@ -124,17 +125,16 @@ make_part (struct accel_scheduler *scheduler, const struct request *request, siz
         status = check_length (request, p, err);
     if (status)
         return status;
-    if (request->composition == COMPOSED_AS_PRODUCT && part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE)
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "one-cycle has its own rates and cannot be multiplied with other schedules");
+    if (request->composition == COMPOSED_AS_PRODUCT && schedule_kind_of (&part->options)->rate)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s has its own rates and cannot be multiplied with other schedules",
+                           schedule_name (part->options.schedule));
     part->options.group = NULL; /* the program's memory */
     part->base_lr = scheduler->memory + (2 * p + 2) * count;
     part->lr = part->base_lr + count;
     for (size_t i = 0; i < count; i++)
         part->base_lr[i] = part->lr[i] = *optimizer_lr_of (scheduler->optimizer, scheduler->groups[i]);
     schedule_begin (part, count);
-    scheduler->moves_momentum = scheduler->moves_momentum
-                                || (part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE && !part->options.keep_momentum);
+    scheduler->moves_momentum = scheduler->moves_momentum || schedule_moves_momentum (&part->options);
     return ACCEL_OK;
 }
 

@@ -122,9 +122,8 @@ replay (struct accel_scheduler *scheduler, uint64_t steps, struct accel_error *e
     enum accel_status status = scheduler_replay (scheduler, steps, err);
     if (!status && scheduler->step < steps)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "the checkpoint has %llu steps of the scheduler, but all steps of one-cycle are done after "
-                           "%llu: raise total_steps", (unsigned long long) steps,
-                           (unsigned long long) scheduler->step);
+                           "the checkpoint has %llu steps of the scheduler, but its schedule ends after %llu: raise "
+                           "total_steps", (unsigned long long) steps, (unsigned long long) scheduler->step);
     return status;
 }
 

@@ -85,8 +85,7 @@ record_name (uint32_t schedule)
 {
     if (schedule > COMPOSED)
         return schedule == COMPOSED + COMPOSED_IN_SEQUENCE ? "a sequence of schedules" : "a chain of schedules";
-    return schedule <= ACCEL_SCHEDULE_WARMUP_STABLE_DECAY ? schedule_name ((enum accel_schedule) schedule)
-                                                          : "an unknown schedule";
+    return schedule < ACCEL_SCHEDULE_KINDS ? schedule_name ((enum accel_schedule) schedule) : "an unknown schedule";
 }
 
 static enum accel_status

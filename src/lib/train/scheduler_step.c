@@ -25,7 +25,7 @@ static void
 set_from_one (struct accel_scheduler *scheduler, struct schedule *part)
 {
     double factor = schedule_factor (part);
-    bool moves_momentum = part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE && !part->options.keep_momentum;
+    bool moves_momentum = schedule_moves_momentum (&part->options);
     for (size_t i = 0; i < scheduler->group_count; i++) {
         double *lr = optimizer_lr_of (scheduler->optimizer, scheduler->groups[i]);
         double *momentum = optimizer_momentum (scheduler->optimizer, scheduler->groups[i]);
@@ -33,7 +33,7 @@ set_from_one (struct accel_scheduler *scheduler, struct schedule *part)
         double before = part->step || scheduler->composition == COMPOSED_OF_ONE ? *lr : part->base_lr[i];
         scheduler->lr[i] = part->lr[i] = *lr = schedule_rate (part, i, before, factor);
         if (moves_momentum && momentum)
-            scheduler->momentum[i] = *momentum = schedule_momentum (part);
+            scheduler->momentum[i] = *momentum = schedule_kind_of (&part->options)->momentum (part);
     }
 }
 
@@ -104,8 +104,8 @@ step_once (struct accel_scheduler *scheduler, struct accel_error *err)
 {
     const struct schedule *ended = find_end (scheduler);
     if (ended)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_scheduler_step: all %llu steps of one-cycle are done",
-                           (unsigned long long) ended->options.total_steps);
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_scheduler_step: all %llu steps of %s are done",
+                           (unsigned long long) ended->options.total_steps, schedule_name (ended->options.schedule));
     count_step (scheduler);
     return scheduler_apply (scheduler, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The formulas of torch (torch/optim/lr_scheduler.py) and transformers (optimization.py) in their order of operations,
- * in double, so that learning rates are theirs to the last bit. */
+ * in double, so that learning rates are theirs to the last bit.  Each kind of schedule is one row of a table;
+ * HACKING.md tells how to add one. */
 #include <config.h>
 
 #include "lib/train/schedules.h"
@@ -67,40 +68,60 @@ warmup_stable_decay (const struct schedule *part)
     return fmax (0, factor * (1.0 - last) + last);
 }
 
-bool
-schedule_is_recursive (const struct schedule *part)
+static double
+constant_factor (const struct schedule *part)
 {
-    return part->options.schedule == ACCEL_SCHEDULE_STEP || part->options.schedule == ACCEL_SCHEDULE_POLYNOMIAL;
+    (void) part;
+    return 1;
 }
 
-UNFUSED double
-schedule_factor (const struct schedule *part)
+UNFUSED static double
+linear_factor (const struct schedule *part)
 {
     const struct accel_scheduler_options *options = &part->options;
-    uint64_t step = part->step, warmup = options->warmup_steps, total = options->total_steps;
+    uint64_t total = options->total_steps;
     double last = options->final_fraction;
-    if (schedule_is_recursive (part) || options->schedule == ACCEL_SCHEDULE_ONE_CYCLE)
-        return 1;
-    if (options->schedule == ACCEL_SCHEDULE_LAMBDA)
-        return options->lambda (options->user, step);
-    if (options->schedule == ACCEL_SCHEDULE_WARMUP_STABLE_DECAY)
-        return warmup_stable_decay (part);
-    if (step < warmup)
-        return warmup_done (options, step);
-    if (options->schedule == ACCEL_SCHEDULE_CONSTANT)
-        return 1;
-    if (options->schedule == ACCEL_SCHEDULE_LINEAR)
-        return fmax (0, part_of (total, step, total, warmup)) * (1.0 - last) + last;
-    double progress = part_of (step, warmup, total, warmup);
-    if (options->schedule == ACCEL_SCHEDULE_COSINE)
-        return fmax (0, 0.5 * (1.0 + cos (M_PI * options->cycles * 2.0 * progress)) * (1.0 - last) + last);
-    double wave = progress >= 1 ? 0 : fmax (0, 0.5 * (1.0 + cos (M_PI * fmod (options->cycles * progress, 1.0))));
+    return fmax (0, part_of (total, part->step, total, options->warmup_steps)) * (1.0 - last) + last;
+}
+
+/* How much of the steps after the warm-up is done. */
+static double
+progress_of (const struct schedule *part)
+{
+    uint64_t warmup = part->options.warmup_steps;
+    return part_of (part->step, warmup, part->options.total_steps, warmup);
+}
+
+UNFUSED static double
+cosine_factor (const struct schedule *part)
+{
+    double last = part->options.final_fraction, waves = part->options.cycles;
+    return fmax (0, 0.5 * (1.0 + cos (M_PI * waves * 2.0 * progress_of (part))) * (1.0 - last) + last);
+}
+
+UNFUSED static double
+restarts_factor (const struct schedule *part)
+{
+    double last = part->options.final_fraction, waves = part->options.cycles, progress = progress_of (part);
+    double wave = progress >= 1 ? 0 : fmax (0, 0.5 * (1.0 + cos (M_PI * fmod (waves * progress, 1.0))));
     return wave * (1.0 - last) + last;
+}
+
+static double
+lambda_factor (const struct schedule *part)
+{
+    return part->options.lambda (part->options.user, part->step);
+}
+
+static double
+next_of_step (const struct schedule *part, double lr)
+{
+    return part->step % part->options.step_size == 0 ? lr * part->options.gamma : lr;
 }
 
 /* From the optimizer's current rate, as in torch: the program may have changed it since the last step. */
 UNFUSED static double
-polynomial_rate (const struct schedule *part, double lr)
+next_of_polynomial (const struct schedule *part, double lr)
 {
     double total = (double) part->options.total_steps;
     if (part->step > part->options.total_steps)
@@ -128,36 +149,20 @@ find_phase (const struct schedule *part, double *done)
     return phase;
 }
 
-double
-schedule_momentum (const struct schedule *part)
+static double
+one_cycle_momentum (const struct schedule *part)
 {
     double done;
     const struct phase *phase = find_phase (part, &done);
     return between (part->options.linear, phase->start_momentum, phase->end_momentum, done);
 }
 
-UNFUSED double
-schedule_rate (const struct schedule *part, size_t place, double before, double factor)
+static double
+one_cycle_rate (const struct schedule *part)
 {
-    const struct accel_scheduler_options *options = &part->options;
     double done;
-    if (options->schedule == ACCEL_SCHEDULE_ONE_CYCLE) {
-        const struct phase *phase = find_phase (part, &done);
-        return between (options->linear, phase->start_lr, phase->end_lr, done);
-    }
-    if (!schedule_is_recursive (part))
-        return part->base_lr[place] * factor;
-    if (!part->step)
-        return before;
-    if (options->schedule == ACCEL_SCHEDULE_POLYNOMIAL)
-        return polynomial_rate (part, before);
-    return part->step % options->step_size == 0 ? before * options->gamma : before;
-}
-
-bool
-schedule_is_at_end (const struct schedule *part)
-{
-    return part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE && part->step >= part->options.total_steps;
+    const struct phase *phase = find_phase (part, &done);
+    return between (part->options.linear, phase->start_lr, phase->end_lr, done);
 }
 
 /* The phases of OneCycleLR. */
@@ -180,71 +185,8 @@ make_phases (struct schedule *part, size_t group_count)
         part->base_lr[i] = first;
 }
 
-void
-schedule_begin (struct schedule *part, size_t group_count)
-{
-    if (part->options.schedule == ACCEL_SCHEDULE_ONE_CYCLE)
-        make_phases (part, group_count);
-}
-
-static void
-fill_defaults (struct accel_scheduler_options *options)
-{
-    bool half = options->schedule == ACCEL_SCHEDULE_COSINE || options->schedule == ACCEL_SCHEDULE_WARMUP_STABLE_DECAY;
-    struct {
-        double *field, value;
-    } defaults[] = {
-        { &options->cycles, half ? 0.5 : 1 },
-        { &options->gamma, 0.1 },
-        { &options->power, 1 },
-        { &options->final_fraction, 0 },
-        { &options->pct_start, 0.3 },
-        { &options->div_factor, 25 },
-        { &options->final_div_factor, 1e4 },
-        { &options->base_momentum, 0.85 },
-        { &options->max_momentum, 0.95 },
-    };
-    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
-        *defaults[i].field = option_or (*defaults[i].field, defaults[i].value);
-    if (!options->warmup_shape)
-        options->warmup_shape = ACCEL_SHAPE_LINEAR;
-    if (!options->decay_shape)
-        options->decay_shape = ACCEL_SHAPE_COSINE;
-}
-
-/* What each kind cannot do without.  A schedule without its end would set a rate of 0, or a meaningless one. */
 static enum accel_status
-check_required (const struct accel_scheduler_options *options, struct accel_error *err)
-{
-#define KIND(name) (1U << ACCEL_SCHEDULE_##name)
-    const unsigned falling = KIND (LINEAR) | KIND (COSINE) | KIND (COSINE_RESTARTS);
-    const struct {
-        unsigned kinds;
-        bool is_missing;
-        const char *fields;
-    } rules[] = {
-        { falling | KIND (POLYNOMIAL) | KIND (ONE_CYCLE), !options->total_steps, "total_steps" },
-        { KIND (ONE_CYCLE), !option_is_given (options->max_lr), "max_lr (ACCEL_ZERO for 0)" },
-        { KIND (STEP), !options->step_size, "step_size" },
-        { KIND (LAMBDA), !options->lambda, "`lambda`" },
-        { KIND (WARMUP_STABLE_DECAY), !options->decay_steps, "decay_steps" },
-        { KIND (WARMUP_STABLE_DECAY), !options->total_steps && !options->stable_steps, "total_steps or stable_steps" },
-    };
-    const unsigned kind = 1U << options->schedule;
-#undef KIND
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (rules[i].kinds & kind && rules[i].is_missing)
-            return accel_fail (err, ACCEL_ERR_INVALID, "%s needs %s", schedule_name (options->schedule),
-                               rules[i].fields);
-    if (falling & kind && options->warmup_steps > options->total_steps)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: warmup_steps is %llu, but must be at most total_steps, %llu",
-                           schedule_name (options->schedule), (unsigned long long) options->warmup_steps,
-                           (unsigned long long) options->total_steps);
-    return ACCEL_OK;
-}
-
-static enum accel_status
-check_one_cycle (const struct accel_scheduler_options *options, struct accel_error *err)
+check_one_cycle (struct accel_scheduler_options *options, struct accel_error *err)
 {
     if (!(options->max_lr >= 0) || isinf (options->max_lr))
         return accel_fail (err, ACCEL_ERR_INVALID, "max_lr is %g, but must be at least 0 and finite", options->max_lr);
@@ -279,35 +221,175 @@ check_wsd (struct accel_scheduler_options *options, struct accel_error *err)
     return ACCEL_OK;
 }
 
-enum accel_status
-schedule_check_options (struct accel_scheduler_options *options, struct accel_error *err)
+static enum accel_status
+check_restarts (struct accel_scheduler_options *options, struct accel_error *err)
 {
-    fill_defaults (options);
-    if ((unsigned) options->schedule > ACCEL_SCHEDULE_WARMUP_STABLE_DECAY)
-        return accel_fail (err, ACCEL_ERR_INVALID, "invalid schedule %d", (int) options->schedule);
-    enum accel_status status = check_required (options, err);
-    if (status)
-        return status;
-    if (options->schedule == ACCEL_SCHEDULE_ONE_CYCLE)
-        return check_one_cycle (options, err);
-    if (!isfinite (options->cycles) || !isfinite (options->gamma) || !isfinite (options->power))
-        return accel_fail (err, ACCEL_ERR_INVALID, "cycles, gamma and power must be finite");
-    if (!(options->final_fraction >= 0) || isinf (options->final_fraction))
-        return accel_fail (err, ACCEL_ERR_INVALID, "final_fraction is %g, but must be at least 0 and finite",
-                           options->final_fraction);
-    if (options->schedule == ACCEL_SCHEDULE_COSINE_RESTARTS && options->cycles != floor (options->cycles))
+    if (options->cycles != floor (options->cycles))
         return accel_fail (err, ACCEL_ERR_INVALID, "cycles is %g; a cosine with restarts needs a whole number",
                            options->cycles);
-    return options->schedule == ACCEL_SCHEDULE_WARMUP_STABLE_DECAY ? check_wsd (options, err) : ACCEL_OK;
+    return ACCEL_OK;
+}
+
+/* ---- the table ---- */
+
+enum {
+    NEEDS_TOTAL_STEPS = 1 << 0,
+    NEEDS_MAX_LR = 1 << 1,
+    NEEDS_STEP_SIZE = 1 << 2,
+    NEEDS_LAMBDA = 1 << 3,
+    NEEDS_DECAY_STEPS = 1 << 4,
+    NEEDS_STABLE_STEPS = 1 << 5,
+};
+
+/* Constant, name, how it has its rates, and with which formula; then what else it has. */
+#define SCHEDULES(X)                                                                                       \
+    X (CONSTANT, "a constant schedule", factor, constant_factor, .warms_up = true)                         \
+    X (LINEAR, "a linear schedule", factor, linear_factor, .warms_up = true, .needs = NEEDS_TOTAL_STEPS)   \
+    X (COSINE, "a cosine schedule", factor, cosine_factor, .warms_up = true, .needs = NEEDS_TOTAL_STEPS,   \
+       .cycles = 0.5)                                                                                      \
+    X (COSINE_RESTARTS, "a cosine schedule with restarts", factor, restarts_factor, .warms_up = true,      \
+       .needs = NEEDS_TOTAL_STEPS, .check = check_restarts)                                                \
+    X (STEP, "a step schedule", next, next_of_step, .needs = NEEDS_STEP_SIZE)                              \
+    X (POLYNOMIAL, "a polynomial schedule", next, next_of_polynomial, .needs = NEEDS_TOTAL_STEPS)          \
+    X (ONE_CYCLE, "a one-cycle schedule", rate, one_cycle_rate, .needs = NEEDS_TOTAL_STEPS | NEEDS_MAX_LR, \
+       .ends = true, .momentum = one_cycle_momentum, .begin = make_phases, .check = check_one_cycle)       \
+    X (LAMBDA, "a custom schedule", factor, lambda_factor, .needs = NEEDS_LAMBDA)                          \
+    X (WARMUP_STABLE_DECAY, "a warm-up, stable, decay schedule", factor, warmup_stable_decay,              \
+       .needs = NEEDS_DECAY_STEPS | NEEDS_STABLE_STEPS, .cycles = 0.5, .check = check_wsd)
+
+#define ROW(constant, text, how, formula, ...) \
+    [ACCEL_SCHEDULE_##constant] = { .name = text, .how = formula, __VA_ARGS__ },
+static const struct schedule_kind kinds[] = { SCHEDULES (ROW) };
+#undef ROW
+#define ROW(...) +1
+_Static_assert (SCHEDULES (ROW) == ACCEL_SCHEDULE_KINDS, "one row for each schedule");
+#undef ROW
+
+const struct schedule_kind *
+schedule_kind_of (const struct accel_scheduler_options *options)
+{
+    return &kinds[options->schedule];
 }
 
 const char *
 schedule_name (enum accel_schedule schedule)
 {
-    static const char *const names[] = {
-        "a constant schedule", "a linear schedule", "a cosine schedule", "a cosine schedule with restarts",
-        "a step schedule", "a polynomial schedule", "a one-cycle schedule", "a custom schedule",
-        "a warm-up, stable, decay schedule",
+    return kinds[schedule].name;
+}
+
+bool
+schedule_is_recursive (const struct schedule *part)
+{
+    return schedule_kind_of (&part->options)->next;
+}
+
+bool
+schedule_moves_momentum (const struct accel_scheduler_options *options)
+{
+    return schedule_kind_of (options)->momentum && !options->keep_momentum;
+}
+
+double
+schedule_factor (const struct schedule *part)
+{
+    const struct schedule_kind *kind = schedule_kind_of (&part->options);
+    if (kind->warms_up && part->step < part->options.warmup_steps)
+        return warmup_done (&part->options, part->step);
+    return kind->factor ? kind->factor (part) : 1;
+}
+
+UNFUSED double
+schedule_rate (const struct schedule *part, size_t place, double before, double factor)
+{
+    const struct schedule_kind *kind = schedule_kind_of (&part->options);
+    if (kind->rate)
+        return kind->rate (part);
+    if (!kind->next)
+        return part->base_lr[place] * factor;
+    return part->step ? kind->next (part, before) : before;
+}
+
+bool
+schedule_is_at_end (const struct schedule *part)
+{
+    return schedule_kind_of (&part->options)->ends && part->step >= part->options.total_steps;
+}
+
+void
+schedule_begin (struct schedule *part, size_t group_count)
+{
+    const struct schedule_kind *kind = schedule_kind_of (&part->options);
+    if (kind->begin)
+        kind->begin (part, group_count);
+}
+
+/* ---- options ---- */
+
+static void
+fill_defaults (const struct schedule_kind *kind, struct accel_scheduler_options *options)
+{
+    struct {
+        double *field, value;
+    } defaults[] = {
+        { &options->cycles, kind->cycles ? kind->cycles : 1 },
+        { &options->gamma, 0.1 },
+        { &options->power, 1 },
+        { &options->final_fraction, 0 },
+        { &options->pct_start, 0.3 },
+        { &options->div_factor, 25 },
+        { &options->final_div_factor, 1e4 },
+        { &options->base_momentum, 0.85 },
+        { &options->max_momentum, 0.95 },
     };
-    return names[schedule];
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        *defaults[i].field = option_or (*defaults[i].field, defaults[i].value);
+    if (!options->warmup_shape)
+        options->warmup_shape = ACCEL_SHAPE_LINEAR;
+    if (!options->decay_shape)
+        options->decay_shape = ACCEL_SHAPE_COSINE;
+}
+
+/* What each kind cannot do without.  A schedule without its end would set a rate of 0, or a meaningless one. */
+static enum accel_status
+check_required (const struct schedule_kind *kind, const struct accel_scheduler_options *options,
+                struct accel_error *err)
+{
+    const struct {
+        unsigned need;
+        bool is_missing;
+        const char *fields;
+    } needs[] = {
+        { NEEDS_TOTAL_STEPS, !options->total_steps, "total_steps" },
+        { NEEDS_MAX_LR, !option_is_given (options->max_lr), "max_lr (ACCEL_ZERO for 0)" },
+        { NEEDS_STEP_SIZE, !options->step_size, "step_size" },
+        { NEEDS_LAMBDA, !options->lambda, "`lambda`" },
+        { NEEDS_DECAY_STEPS, !options->decay_steps, "decay_steps" },
+        { NEEDS_STABLE_STEPS, !options->total_steps && !options->stable_steps, "total_steps or stable_steps" },
+    };
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        if (needs[i].need & kind->needs && needs[i].is_missing)
+            return accel_fail (err, ACCEL_ERR_INVALID, "%s needs %s", kind->name, needs[i].fields);
+    if (kind->warms_up && kind->needs & NEEDS_TOTAL_STEPS && options->warmup_steps > options->total_steps)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: warmup_steps is %llu, but must be at most total_steps, %llu",
+                           kind->name, (unsigned long long) options->warmup_steps,
+                           (unsigned long long) options->total_steps);
+    return ACCEL_OK;
+}
+
+enum accel_status
+schedule_check_options (struct accel_scheduler_options *options, struct accel_error *err)
+{
+    if ((unsigned) options->schedule >= ACCEL_SCHEDULE_KINDS)
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid schedule %d", (int) options->schedule);
+    const struct schedule_kind *kind = schedule_kind_of (options);
+    fill_defaults (kind, options);
+    enum accel_status status = check_required (kind, options, err);
+    if (status)
+        return status;
+    if (!isfinite (options->cycles) || !isfinite (options->gamma) || !isfinite (options->power))
+        return accel_fail (err, ACCEL_ERR_INVALID, "cycles, gamma and power must be finite");
+    if (!(options->final_fraction >= 0) || isinf (options->final_fraction))
+        return accel_fail (err, ACCEL_ERR_INVALID, "final_fraction is %g, but must be at least 0 and finite",
+                           options->final_fraction);
+    return kind->check ? kind->check (options, err) : ACCEL_OK;
 }

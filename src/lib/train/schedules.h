@@ -28,6 +28,23 @@ struct schedule {
     int phase_count;
 };
 
+/** A kind of schedule: one row of the table in schedules.c. */
+struct schedule_kind {
+    const char *name; /* "a cosine schedule" */
+    /** How it has its rates: one of the three.  @{ */
+    double (*factor) (const struct schedule *part);            /* what base is multiplied by; may call the program */
+    double (*next) (const struct schedule *part, double lr);   /* the rate that follows @p lr, from step 1 on */
+    double (*rate) (const struct schedule *part);              /* a rate of its own, whatever base is */
+    /** @} */
+    double (*momentum) (const struct schedule *part); /* NULL: it leaves momentum alone */
+    void (*begin) (struct schedule *part, size_t group_count); /* set up what follows from its options; or NULL */
+    enum accel_status (*check) (struct accel_scheduler_options *options, struct accel_error *err); /* or NULL */
+    unsigned needs; /* the options that must be given */
+    double cycles;  /* the default of this option; 0: 1 */
+    bool warms_up;  /* it rises to base in the first warmup_steps, and the formula is for those that follow */
+    bool ends;      /* it has no rate after total_steps */
+};
+
 enum composition { COMPOSED_OF_ONE, COMPOSED_IN_SEQUENCE, COMPOSED_AS_PRODUCT };
 
 struct accel_scheduler {
@@ -41,7 +58,7 @@ struct accel_scheduler {
     size_t *groups; /* [group_count]: the groups of the optimizer that it moves */
     size_t group_count;
     double *lr, *momentum; /* [group_count]: what was set last; 0 where it has not been */
-    bool moves_momentum; /* one-cycle, and keep_momentum was not asked for */
+    bool moves_momentum; /* schedule_moves_momentum() of a part */
     double *memory;
     uint64_t unit;           /* steps of each of its calls, as many as there are ranks or 1; 0: none so far */
     struct step_shape shape; /* of the step of its latest call */
@@ -49,6 +66,9 @@ struct accel_scheduler {
 
 /** Put defaults in place of zeros, and check @p options for @p optimizer. */
 enum accel_status schedule_check_options (struct accel_scheduler_options *options, struct accel_error *err);
+
+/** @return the row of @p options, whose schedule is valid. */
+const struct schedule_kind *schedule_kind_of (const struct accel_scheduler_options *options);
 
 /** Set up what follows from the options of @p part.  `base_lr` is there, and may be changed. */
 void schedule_begin (struct schedule *part, size_t group_count);
@@ -62,8 +82,8 @@ double schedule_factor (const struct schedule *part);
 /** @return the rate of the group at @p place, whose rate was @p before and whose base is multiplied by @p factor. */
 double schedule_rate (const struct schedule *part, size_t place, double before, double factor);
 
-/** @return the momentum of one-cycle's step. */
-double schedule_momentum (const struct schedule *part);
+/** @return whether the step of a schedule with @p options sets momentum, too. */
+bool schedule_moves_momentum (const struct accel_scheduler_options *options);
 
 /** @return whether the schedule has an end, and has got there. */
 bool schedule_is_at_end (const struct schedule *part);
