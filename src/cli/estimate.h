@@ -127,9 +127,15 @@ struct estimate_training {
 
 extern const char *const estimate_optimizers[]; /* NULL at the end */
 
+extern const struct estimate_precision {
+    const char *name; /* NULL at the end */
+    uint64_t weight, gradient; /* bytes of one */
+} estimate_precisions[];
+
 /** What training needs of one process, without activations. */
-struct estimate_training estimate_train (uint64_t parameters, const char *optimizer, const char *precision,
-                                         int64_t zero_stage, int64_t processes);
+struct estimate_training estimate_train (uint64_t parameters, const char *optimizer,
+                                         const struct estimate_precision *precision, int64_t zero_stage,
+                                         int64_t processes);
 
 /* ---- estimate_show.c ---- */
 

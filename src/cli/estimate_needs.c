@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "cli/estimate.h"
+#include "util/precisions.h"
 
 #include <string.h>
 
@@ -22,20 +23,25 @@ share (uint64_t bytes, bool is_divided, uint64_t processes)
     return is_divided ? bytes / processes + (bytes % processes != 0) : bytes;
 }
 
+const struct estimate_precision estimate_precisions[] = {
+#define X(text, dtype, scales, weight_bytes, gradient_bytes) { text, weight_bytes, gradient_bytes },
+    PRECISION_MAP (X)
+#undef X
+    { 0 },
+};
+
 struct estimate_training
-estimate_train (uint64_t parameters, const char *optimizer, const char *precision, int64_t zero_stage,
-                int64_t processes)
+estimate_train (uint64_t parameters, const char *optimizer, const struct estimate_precision *precision,
+                int64_t zero_stage, int64_t processes)
 {
     struct estimate_training training = { 0 };
-    bool is_mixed = strcmp (precision, "no") != 0;
-    uint64_t count = processes > 0 ? (uint64_t) processes : 1, gradient = is_mixed ? 2 : 4;
-    uint64_t weight = !strcmp (precision, "fp8") ? 1 : gradient;
-    uint64_t state = is_mixed ? 4 : 0; /* the float32 masters of parameters with fewer bits */
+    uint64_t count = processes > 0 ? (uint64_t) processes : 1;
+    uint64_t state = precision->weight < 4 ? 4 : 0; /* the float32 masters of parameters with fewer bits */
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
         if (!strcmp (optimizers[i].name, optimizer))
             state += optimizers[i].bytes;
-    training.weights = share (parameters * weight, zero_stage >= 3, count);
-    training.gradients = share (parameters * gradient, zero_stage >= 2, count);
+    training.weights = share (parameters * precision->weight, zero_stage >= 3, count);
+    training.gradients = share (parameters * precision->gradient, zero_stage >= 2, count);
     training.optimizer = share (parameters * state, zero_stage >= 1, count);
     return training;
 }

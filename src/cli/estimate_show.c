@@ -230,10 +230,20 @@ show_inference (const struct estimate_report *report, struct strbuf *out, struct
     return end_box (&box, out, fail);
 }
 
+/* "fp16, bf16": the names of the precisions from @first on that need as much.  @return the one after them */
+static size_t
+add_names (struct strbuf *names, size_t first)
+{
+    const struct estimate_precision *all = estimate_precisions;
+    size_t i = first;
+    for (; all[i].name && all[i].weight == all[first].weight && all[i].gradient == all[first].gradient; i++)
+        strbuf_printf (names, "%s%s", i > first ? ", " : "", all[i].name);
+    return i;
+}
+
 static int
 show_training (const struct estimate_report *report, struct strbuf *out, struct fail *fail)
 {
-    static const char *const precisions[] = { "no", "fp16, bf16", "fp8" };
     static const char *const headings[] = { "Optimizer", "Precision", "Weights, Gradients, States", "Each Process" };
     AUTO_STRBUF struct strbuf title = { 0 };
     const struct settings *settings = report->settings;
@@ -244,17 +254,18 @@ show_training (const struct estimate_report *report, struct strbuf *out, struct 
         return fail_nomem (fail);
     struct box box = { .title = title.text, .columns = 4, .headings = headings };
     for (size_t i = 0; estimate_optimizers[i]; i++)
-        for (size_t j = 0; j < sizeof precisions / sizeof *precisions; j++) {
-            AUTO_STRBUF struct strbuf parts = { 0 };
+        for (size_t j = 0, next; estimate_precisions[j].name; j = next) {
+            AUTO_STRBUF struct strbuf parts = { 0 }, names = { 0 };
             struct estimate_training needs = estimate_train (report->sizes.parameters, estimate_optimizers[i],
-                                                             precisions[j], settings->zero_stage, processes);
+                                                             &estimate_precisions[j], settings->zero_stage, processes);
+            next = add_names (&names, j);
             estimate_show_bytes (&parts, (double) needs.weights, true);
             strbuf_add (&parts, " + ");
             estimate_show_bytes (&parts, (double) needs.gradients, true);
             strbuf_add (&parts, " + ");
             estimate_show_bytes (&parts, (double) needs.optimizer, true);
             strlist_add (&box.cells, estimate_optimizers[i]);
-            strlist_add (&box.cells, precisions[j]);
+            strlist_add (&box.cells, names.failed ? "" : names.text);
             strlist_add (&box.cells, parts.failed ? "" : parts.text);
             add_bytes (&box, (double) (needs.weights + needs.gradients + needs.optimizer), true);
         }

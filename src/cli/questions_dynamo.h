@@ -18,7 +18,9 @@
     { .id = "dynamo_use_regional_compilation", .kind = ASK_YES_NO, .dflt = "no", .when = with_dynamo_custom,
       .text = "Do you want to enable regional compilation?" },
 #else
-static const struct choice precisions[] = { { "no" }, { "fp16" }, { "bf16" }, { "fp8" }, { NULL } };
+#define CHOICE(name, ...) { name },
+static const struct choice precisions[] = { PRECISION_MAP (CHOICE) { NULL } };
+#undef CHOICE
 
 /* Accelerate misspells torchxla_trace_once and then refuses it. */
 static const struct choice dynamo_backends[] = {

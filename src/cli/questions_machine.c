@@ -9,6 +9,7 @@
 #include "config/values.h"
 #include "hosts/hostlist.h"
 #include "util/parse.h"
+#include "util/precisions.h"
 
 #include <string.h>
 

@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "cli/questions.h"
+#include "util/precisions.h"
 
 #include "cli/questions_dynamo.h"
 

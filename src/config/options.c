@@ -5,6 +5,7 @@
 
 #include "config/conditions.h"
 #include "config/options.h"
+#include "util/precisions.h"
 
 #include <string.h>
 
@@ -216,7 +217,9 @@ const struct option options[] = {
              "equal share of the cores on CPUs, and 1 on GPUs." },
 
     { .key = "mixed_precision", OPT_TEXT (mixed_precision), .dflt = "no",
-      .choices = WORDS ("no", "fp16", "bf16", "fp8"),
+#define NAME(name, ...) name,
+      .choices = (const char *const[]){ PRECISION_MAP (NAME) NULL },
+#undef NAME
       .synonyms = WORDS ("fp32=no", "float32=no", "float=no", "32=no", "32-true=no", "full=no", "none=no", "tf32=no",
                          "float16=fp16", "half=fp16", "f16=fp16", "16-mixed=fp16", "bfloat16=bf16", "bf16-mixed=bf16",
                          "float8=fp8"),

@@ -20,6 +20,7 @@
 #include "lib/utility/transfer.h"
 #include "util/envnames.h"
 #include "util/parse.h"
+#include "util/precisions.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -56,22 +57,19 @@ read_engine (const struct accel_options *options)
     return NULL;
 }
 
-/* The name is kept as a literal: the variable may change later. */
 static enum accel_status
-read_precision (const struct accel_options *options, const char **precision, struct accel_error *err)
+read_precision (const struct accel_options *options, const struct precision_mode **precision, struct accel_error *err)
 {
-    static const char *const names[] = { "no", "fp16", "bf16", "fp8" };
+#define X(name, ...) ", " name
+    static const char names[] = PRECISION_MAP (X);
+#undef X
     const char *given = options ? options->mixed_precision : NULL, *text = given ? given : getenv (ENV_MIXED_PRECISION);
-    *precision = names[0];
-    if (!text)
+    *precision = precision_mode_find (text);
+    if (*precision)
         return ACCEL_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp (text, names[i])) {
-            *precision = names[i];
-            return ACCEL_OK;
-        }
-    return accel_fail (err, ACCEL_ERR_INVALID, "%s%s='%.40s' is invalid: expected no, fp16, bf16 or fp8",
-                       given ? "" : "environment: ", given ? "mixed_precision" : ENV_MIXED_PRECISION, text);
+    return accel_fail (err, ACCEL_ERR_INVALID, "%s%s='%.40s' is invalid: expected one of %s",
+                       given ? "" : "environment: ", given ? "mixed_precision" : ENV_MIXED_PRECISION, text,
+                       names + strlen (", "));
 }
 
 static enum accel_status
@@ -173,7 +171,7 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
     made->without_device_placement = options && options->without_device_placement;
     enum accel_status status = read_timeout (options, timeout_ms, err);
     if (!status)
-        status = read_precision (options, &made->mixed_precision, err);
+        status = read_precision (options, &made->precision, err);
     if (!status)
         status = read_flags (made, options, err);
     if (!status)

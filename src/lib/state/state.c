@@ -4,6 +4,10 @@
 
 #include "lib/state/state_object.h"
 
+#include "util/precisions.h"
+
+#include <string.h>
+
 enum accel_distributed_type
 accel_distributed_type (const struct accel *acc)
 {
@@ -74,10 +78,24 @@ accel_use_distributed (const struct accel *acc)
     return state_identity (acc).world_size > 1;
 }
 
+const struct precision_mode *
+precision_mode_find (const char *name)
+{
+    static const struct precision_mode modes[] = {
+#define X(text, dtype, scales, weight_bytes, gradient_bytes) { text, ACCEL_##dtype, scales },
+        PRECISION_MAP (X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (!name || !strcmp (modes[i].name, name))
+            return &modes[i];
+    return NULL;
+}
+
 const char *
 accel_mixed_precision (const struct accel *acc)
 {
-    return acc ? acc->mixed_precision : "no";
+    return (acc ? acc->precision : precision_mode_find (NULL))->name;
 }
 
 bool

@@ -7,7 +7,16 @@
 #include "lib/base/object.h"
 #include "util/jobseg.h"
 
+#include <accel/tensor.h>
+
 struct part;
+
+/** A mode of mixed precision: a row of PRECISION_MAP (util/precisions.h). */
+struct precision_mode {
+    const char *name;
+    enum accel_dtype computes_in;
+    bool scales_losses;
+};
 
 /* Of options whose timeout_ms is 0: 30 minutes. */
 enum { DEFAULT_TIMEOUT_MS = 1800000 };
@@ -19,7 +28,7 @@ struct accel {
     struct accel_comm *world;
     struct part *parts; /* what higher floors keep, the latest first */
     /* What the program and the environment say, as it is in effect. */
-    const char *mixed_precision; /* static */
+    const struct precision_mode *precision; /* static */
     bool cpu; /* even if there is a GPU */
     DLDevice device;
     bool split_batches;
@@ -35,5 +44,8 @@ state_identity (const struct accel *acc)
 {
     return acc ? acc->identity : (struct identity){ .world_size = 1, .local_world_size = 1 };
 }
+
+/** @return the mode with this name; the default if it is NULL, and NULL if there is none. */
+const struct precision_mode *precision_mode_find (const char *name);
 
 #endif

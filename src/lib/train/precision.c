@@ -32,7 +32,7 @@ open_precision (struct part *part, const struct accel *acc, const struct accel_o
         options.growth_interval = option_count_or (given->growth_interval, options.growth_interval);
         options.disabled = given->disabled;
     }
-    precision->scaling = !strcmp (acc->mixed_precision, "fp16") && !options.disabled;
+    precision->scaling = acc->precision->scales_losses && !options.disabled;
     return scaler_init (&precision->scaler, &options, err);
 }
 
@@ -108,10 +108,7 @@ const struct part_kind part_precision = { .size_bytes = sizeof (struct precision
 enum accel_dtype
 accel_autocast (const struct accel *acc)
 {
-    const char *precision = accel_mixed_precision (acc);
-    if (!strcmp (precision, "no") || precision_of (acc)->autocast_off)
-        return ACCEL_FLOAT32;
-    return strcmp (precision, "fp16") ? ACCEL_BFLOAT16 : ACCEL_FLOAT16;
+    return acc && !precision_of (acc)->autocast_off ? acc->precision->computes_in : ACCEL_FLOAT32;
 }
 
 bool

@@ -13,7 +13,7 @@
 struct precision {
     struct part part;
     struct scaler scaler;
-    bool scaling;      /* the precision is fp16, and the scaler is not disabled */
+    bool scaling;      /* the precision scales losses, and the scaler is not disabled */
     bool autocast_off; /* accel_autocast_enable() */
 };
 
