@@ -5,11 +5,16 @@
 Each case trains a few steps, saves its state in a folder, and trains on; results.txt has the parameters then, and the
 next numbers of torch's generator after the save.  test_python_state.c loads the folder and does the same.
 
+make_save_state_goldens.py FOLDER writes FOLDER/save_state instead.
+
 Element i of all parameters begins as (i % 11) / 4; its gradient in step s is ((7 i + 13 s) % 29 - 14) / 8.
 """
 import pathlib
+import random
 import shutil
+import sys
 
+import numpy
 import torch
 from accelerate import Accelerator
 
@@ -56,12 +61,24 @@ def groups(model):
     return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 20)
 
 
+def adagrad(model):
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05, lr_decay=0.1, weight_decay=0.02,
+                                    initial_accumulator_value=0.3, eps=1e-6)
+    return optimizer, None
+
+
+def rmsprop(model):
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=0.01, alpha=0.9, eps=1e-5, weight_decay=0.03, momentum=0.8,
+                                    centered=True)
+    return optimizer, None
+
+
 def fresh(model):
     return torch.optim.AdamW(model.parameters(), lr=0.01), None
 
 
 CASES = {"adamw": (adamw, BEFORE, True), "amsgrad": (amsgrad, BEFORE, True), "groups": (groups, BEFORE, False),
-         "fresh": (fresh, 0, True)}
+         "fresh": (fresh, 0, True), "adagrad": (adagrad, BEFORE, True), "rmsprop": (rmsprop, BEFORE, True)}
 
 
 def train(model, optimizer, scheduler, steps):
@@ -79,13 +96,15 @@ def train(model, optimizer, scheduler, steps):
 
 
 def main():
-    top = pathlib.Path(__file__).parent / "save_state"
+    top = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent) / "save_state"
     shutil.rmtree(top, ignore_errors=True)
     top.mkdir()
     lines = []
     for name, (make, before, safe) in CASES.items():
         accelerator = Accelerator(cpu=True)
         torch.manual_seed(42)
+        random.seed(42)
+        numpy.random.seed(42)
         model = Model()
         optimizer, scheduler = make(model)
         model, optimizer = accelerator.prepare(model, optimizer)

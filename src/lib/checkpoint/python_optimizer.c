@@ -64,7 +64,7 @@ static enum accel_status
 check_kind (const struct reading *reading, const struct pickle_value *group, struct accel_error *err)
 {
     const struct optimizer_kind *kind = reading->optimizer->kind;
-    if (kind != &optimizer_custom && looks_like (kind, group))
+    if (looks_like (kind, group))
         return ACCEL_OK;
     return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not the state of PyTorch's %s, but that is what the optimizer is",
                        reading->archive->source.path, kind->name);
@@ -101,6 +101,9 @@ add_numbers (const struct reading *reading, struct optimizer_group *group, const
             read.flag[i] = found->integer;
         state_dict_set_bool (reading->state, read.flag[i], "group.%s.%s", group->name, group_flag_name (i));
     }
+    if (!status && python)
+        status = optimizer_check_numbers (reading->optimizer->kind, group, &read, err)
+                     ? accel_fail_in (err, ACCEL_ERR_FORMAT, "%s", reading->archive->source.path) : ACCEL_OK;
     if (!status && reading->has_none) { /* then this is all that there is to restore */
         const char *lacking = optimizer_lacks_state (reading->optimizer, group, &read);
         if (lacking)

@@ -57,7 +57,7 @@ name_states (struct accel_optimizer *optimizer, struct accel_error *err)
     const char *names[RULE_STATES];
     unsigned needed = 0;
     size_t count = 0;
-    if (optimizer->kind == &optimizer_custom)
+    if (optimizer->custom.step)
         return copy_names (optimizer, optimizer->custom.state_names, optimizer->custom.state_count, err);
     for (size_t i = 0; i < optimizer->group_count; i++)
         needed |= optimizer->groups[i].states;
@@ -77,7 +77,7 @@ describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t inde
     const struct accel_parameter *of = &optimizer->model->trained[parameter];
     struct optimizer_state *state = optimizer_state_at (optimizer, parameter, index);
     state->tensor = *of->data;
-    if (optimizer->kind == &optimizer_custom && optimizer->custom.shape) {
+    if (optimizer->custom.shape) {
         struct accel_error cause = { 0 };
         int ndim = 0;
         enum accel_status status
@@ -121,7 +121,7 @@ static bool
 has_state (const struct accel_optimizer *optimizer, size_t parameter, size_t state)
 {
     const struct optimizer_group *group = optimizer_group_at (optimizer, parameter);
-    if (!group || optimizer->kind == &optimizer_custom)
+    if (!group || optimizer->custom.step)
         return group;
     return group->states >> optimizer->kind_states[state] & 1;
 }
@@ -139,7 +139,7 @@ give_initial (void *user, size_t at, void *bytes, size_t length, struct accel_er
 static enum accel_status
 fill_state (const struct accel_optimizer *optimizer, size_t parameter, size_t state, struct accel_error *err)
 {
-    if (optimizer->kind == &optimizer_custom)
+    if (optimizer->custom.step)
         return ACCEL_OK;
     unsigned number = optimizer->kind->states[optimizer->kind_states[state]].initial;
     float initial = (float) optimizer_group_at (optimizer, parameter)->own.number[number];
@@ -200,7 +200,7 @@ end_optimizer (struct object *object)
 {
     struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) object;
     prepared_remove (&optimizer->object);
-    if (optimizer->kind == &optimizer_custom && optimizer->custom.destroy)
+    if (optimizer->custom.destroy)
         optimizer->custom.destroy (optimizer->custom.user);
     leave_model (optimizer); /* last, because the program's function may have the model moved, with all states */
     for (size_t i = 0; optimizer->state_names && i < optimizer->state_count; i++)
@@ -239,8 +239,7 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     if (!status)
         status = make_states (made, err);
     if (status) {
-        if (made->kind == &optimizer_custom)
-            made->custom.destroy = NULL; /* the caller still owns it, as after any other failure */
+        made->custom.destroy = NULL; /* the caller still owns it, as after any other failure */
         accel_optimizer_destroy (made);
         return status;
     }
@@ -261,7 +260,7 @@ change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
 {
     masters_need (optimizer->model);
     optimizer->step++;
-    if (optimizer->kind == &optimizer_custom) {
+    if (optimizer->custom.step) {
         enum accel_status status = optimizer_for_each (optimizer, "the optimizer's step", optimizer->custom.step, err);
         accel_model_narrow (optimizer->model);
         return status;

@@ -170,6 +170,18 @@ optimizer_take_numbers (const struct accel_optimizer *optimizer, const char *gro
     return status;
 }
 
+enum accel_status
+optimizer_check_numbers (const struct optimizer_kind *kind, const struct optimizer_group *group,
+                         const struct group_numbers *read, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; !status && i < NUMBERS_OF_A_GROUP; i++)
+        if (kind->has & NUMBER_BIT (i))
+            status = check_number (group->name, i, read->number[i], err);
+    const char *wrong = kind->check && !status ? kind->check (read) : NULL;
+    return wrong ? refuse (group->name, err, wrong) : status;
+}
+
 /* The numbers that are not 0, and the flags that are true. */
 static unsigned
 settings_of (const struct group_numbers *own)

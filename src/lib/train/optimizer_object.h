@@ -66,7 +66,7 @@ struct optimizer_kind {
                         struct rule_numbers *numbers);
 };
 
-/** The program's own: it has all numbers and flags, and callbacks instead of rules. */
+/** The program's own: it has all numbers and flags, and `custom` of its optimizers is what rules are to others. */
 extern const struct optimizer_kind optimizer_custom;
 
 struct optimizer_group {
@@ -91,7 +91,7 @@ struct accel_optimizer {
     struct optimizer_group *groups; /* [group_count] */
     size_t group_count;
     ptrdiff_t *group_of; /* [model's count]; NO_GROUP_YET where it is not trained */
-    struct accel_custom_optimizer custom;
+    struct accel_custom_optimizer custom; /* the program's functions; none (0) if the kind has rules */
     uint64_t step;         /* 1 in the first step */
     uint64_t stepped_by;   /* the unscaling of the model's gradients that the last step went by */
     bool step_was_skipped; /* the last one: a scaler found infinite gradients, or there was an outlier */
@@ -138,6 +138,14 @@ void optimizer_free_groups (struct accel_optimizer *optimizer);
 enum accel_status optimizer_take_numbers (const struct accel_optimizer *optimizer, const char *group,
                                           const struct accel_param_group *given, struct group_numbers *numbers,
                                           struct accel_error *err);
+
+/**
+ * Check numbers that do not come from options, as if they did.
+ *
+ * @retval ACCEL_ERR_INVALID  one is out of range, or does not fit others; the message names the group
+ */
+enum accel_status optimizer_check_numbers (const struct optimizer_kind *kind, const struct optimizer_group *group,
+                                           const struct group_numbers *numbers, struct accel_error *err);
 
 /** @return the numbers and flags in @p options, as a group has them. */
 struct accel_param_group optimizer_numbers_in (const struct accel_optimizer_options *options);
