@@ -133,6 +133,38 @@ def function():
     return len(declared)
 
 
+def constants(header, enum):
+    body = re.search(rf"^enum {enum} \{{(.*?)^\}};", read(f"include/accel/{header}"), re.M | re.S)[1]
+    return [name for name in re.findall(r"\bACCEL_\w+", body) if not name.endswith("_KINDS")]
+
+
+def optimizer():
+    kinds = constants("train.h", "accel_optimizer_kind")
+    page, tests = (top / "man/accel_optimizer.3.in").read_text(), read("tests/golden/golden.h")
+    columns = re.search(r"^ \*   field +(.*)", (top / "include/accel/train.h").read_text(), re.M)[1].split()
+    for kind in kinds:
+        expect(re.search(rf"^\.It Dv {kind}$", page, re.M), f"{kind}: no item in man/accel_optimizer.3.in")
+        expect(re.search(rf"\b{kind}\b", tests), f"{kind}: no name in golden_kind() (tests/golden/golden.h)")
+    for name in re.findall(r'^        \.name = "(\w+)"', read("src/lib/train/optimizer_kinds.c"), re.M):
+        expect(name in columns, f"{name}: no column in the comment on struct accel_optimizer_options")
+    return len(kinds)
+
+
+def schedule():
+    kinds, page = constants("scheduler.h", "accel_schedule"), (top / "man/accel_scheduler.3.in").read_text()
+    for kind in kinds:
+        expect(re.search(rf"^\.It Dv {kind}$", page, re.M), f"{kind}: no item in man/accel_scheduler.3.in")
+    return len(kinds)
+
+
+def dtype():
+    named = re.findall(r"^    X \((\w+), \w+, \d+, \"", read("include/accel/tensor.h"), re.M)
+    formats = read("src/files/safetensors.h")
+    for name in named:
+        expect(re.search(rf"\bACCEL_{name}\)", formats), f"ACCEL_{name}: no row of SAFETENSORS_DTYPE_MAP has it")
+    return len(named)
+
+
 def header():
     for kind, umbrella, folder in ("h", "accel.h", ""), ("hpp", "accel.hpp", "hpp/"):
         text = (top / "include/accel" / umbrella).read_text()
@@ -164,7 +196,7 @@ def page():
     return len(pages)
 
 
-checks = [option, subcommand, engine, part, object, function, header, page]
+checks = [option, subcommand, engine, part, object, optimizer, schedule, dtype, function, header, page]
 checks = [check for check in checks if check.__name__ in sys.argv[2:] or len(sys.argv) == 2]
 empty = [check.__name__ for check in checks if not check()]
 wrong += [f"{name}: nothing was found, so nothing was checked" for name in empty]

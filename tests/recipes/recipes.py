@@ -592,6 +592,114 @@ BUG = [
          "listed", r"tests/issues/laps\.sh: not listed in tests/issues/Makefile\.inc"),
 ]
 
+OPTIMIZER = [
+    Step("the constant", [before("include/accel/train.h", "    ACCEL_OPTIMIZER_KINDS,", "    ACCEL_SIGNSGD,\n")],
+         "build", ".ACCEL_SIGNSGD. undeclared"),
+    Step("its column", [replace("include/accel/train.h", "  Adagrad  RMSprop\n *   lr ", "  Adagrad  RMSprop  SignSGD\n *   lr ")],
+         "recipes optimizer", "SignSGD: no column in the comment on struct accel_optimizer_options"),
+    Step("the row", [replace("src/lib/train/optimizer_kinds.c", "        .begin = begin_rmsprop,\n    },\n", '''
+        .begin = begin_rmsprop,
+    },
+    [ACCEL_SIGNSGD] = {
+        .name = "SignSGD",
+        .has = ALL_HAVE,
+        .defaults = { [GROUP_LR] = 1e-3 },
+        .begin = begin_signsgd,
+    },
+'''.lstrip("\n")), before("src/lib/train/optimizer_kinds.c", "/* ---- the table ---- */", '''
+static enum rule
+begin_signsgd (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
+               struct rule_numbers *numbers)
+{
+    (void) optimizer;
+    decouple (begin (group, numbers), numbers);
+    return RULE_SIGNSGD;
+}
+
+''')], "build", "one row for each kind"),
+    Step("the rule", [replace("src/lib/kernels/rules_element.h", "ELEMENT float\nrule_lion", '''
+ELEMENT float
+rule_signsgd (struct rule_numbers n, float parameter, float grad)
+{
+    return parameter * n.keep + n.minus_size * ((float) (grad > 0) - (float) (grad < 0));
+}
+
+ELEMENT float
+rule_lion'''.lstrip("\n"))], "build", "rule_signsgd"),
+    Step("its line in RULES", [replace("src/lib/kernels/rules.h", "    X (LION, lion, 1) ", "    X (SIGNSGD, signsgd, 0) \\\n    X (LION, lion, 1) ")],
+         "build", ".RULE_SIGNSGD. undeclared"),
+    Step("its item in accel_optimizer(3)", [before("man/accel_optimizer.3.in", ".It Dv ACCEL_ADAGRAD",
+                                                   ".It Dv ACCEL_SIGNSGD\nSteps of constant size.\n")],
+         "recipes optimizer", r"ACCEL_SIGNSGD: no item in man/accel_optimizer\.3"),
+    Step("its name in golden_kind()", [replace("tests/golden/golden.h", '{ "rmsprop", ACCEL_RMSPROP }',
+                                               '{ "rmsprop", ACCEL_RMSPROP },\n                  { "signsgd", ACCEL_SIGNSGD }')],
+         "recipes optimizer", r"ACCEL_SIGNSGD: no name in golden_kind\(\)"),
+]
+SCHEDULE = [
+    Step("the constant", [before("include/accel/scheduler.h", "    ACCEL_SCHEDULE_KINDS,", "    ACCEL_SCHEDULE_HARMONIC,\n")],
+         "build", ".ACCEL_SCHEDULE_HARMONIC. undeclared"),
+    Step("the formula", [before("src/lib/train/schedules.c", "/* ---- the table ---- */", '''
+UNFUSED static double
+harmonic_factor (const struct schedule *part)
+{
+    return 1 / (1 + (double) part->step);
+}
+
+''')], "build", ".harmonic_factor. undeclared"),
+    Step("the row", [replace("src/lib/train/schedules.c", "    X (LAMBDA, ", '''
+    X (HARMONIC, "a harmonic schedule", factor, harmonic_factor, .warms_up = true) \\
+    X (LAMBDA, '''.lstrip("\n"))], "build", "one row for each schedule"),
+    Step("its item in accel_scheduler(3)", [before("man/accel_scheduler.3.in", ".It Dv ACCEL_SCHEDULE_LAMBDA",
+                                                   ".It Dv ACCEL_SCHEDULE_HARMONIC\nFalls.\n")],
+         "recipes schedule", r"ACCEL_SCHEDULE_HARMONIC: no item in man/accel_scheduler\.3"),
+    Step("its name in test_scheduler", [replace("tests/unit/test_scheduler.c", '"lambda", "wsd" };', '"lambda", "wsd",\n            "harmonic" };')],
+         "tests/unit/test_scheduler", "not ok .*a name for every schedule"),
+]
+DTYPE = [
+    Step("its line in ACCEL_DTYPE_MAP", [
+        replace("include/accel/tensor.h", '"float8_e5m2")\n', '"float8_e5m2") \\\n    X (FLOAT8_E5M2FNUZ, 13, 8, "float8_e5m2fnuz")\n')],
+         "build", "ACCEL_FLOAT8_E5M2FNUZ. undeclared"),
+    Step("the row", [
+        replace("src/lib/kernels/dtypes.h", "e5m2_of_float, 57344)\n",
+                "e5m2_of_float, 57344) \\\n    NARROW (FLOAT8_E5M2FNUZ, uint8_t, float_of_e5m2fnuz, e5m2fnuz_of_float, 57344)\n")],
+         "build", "DTYPE_ROW_FLOAT8_E5M2FNUZ. undeclared"),
+    Step("its functions", [replace("src/lib/kernels/half_element.h", "ELEMENT float\nfloat_of_e5m2 ", '''
+/* Like E5M2, but 0x80 is the only NaN, nothing is infinite, and exponents are less by one. */
+ELEMENT uint8_t
+e5m2fnuz_of_float (float value)
+{
+    uint32_t bits = narrow (value, 2, -15, 0x7fu, 0x7fu);
+    bits = bits == 0x80u ? 0 : bits;
+    return (uint8_t) ((bits_of (value) & 0x7fffffffu) > 0x7f800000u ? 0x80u : bits);
+}
+
+ELEMENT float
+float_of_e5m2fnuz (uint8_t value)
+{
+    uint32_t sign = (uint32_t) (value & 0x80u) << 24, rest = value & 0x7fu;
+    uint32_t scaled = bits_of (float_of (rest << 21) * 0x1p111F);
+    return float_of (value == 0x80u ? 0xffc00000u : sign | scaled);
+}
+
+ELEMENT float
+float_of_e5m2 '''.lstrip("\n"))], "build", "(float_of_e5m2fnuz|e5m2fnuz_of_float)"),
+    Step("its name in safetensors files", [replace("src/files/safetensors.h", "X (F8_E5M2FNUZ, 8, 13, ACCEL_DTYPE_COUNT) ",
+                                                   "X (F8_E5M2FNUZ, 8, 13, ACCEL_FLOAT8_E5M2FNUZ) ")],
+         "recipes dtype", "ACCEL_FLOAT8_E5M2FNUZ: no row of SAFETENSORS_DTYPE_MAP has it"),
+    Step("its row in test_half", [after("tests/unit/test_half.c", '    { "e5m2", ACCEL_FLOAT8_E5M2, 8 },',
+                                        '    { "e5m2fnuz", ACCEL_FLOAT8_E5M2FNUZ, 8 },\n')],
+         "tests/unit/test_half", "not ok .*a row for every narrow float"),
+]
+PRECISION = [
+    Step("the row", [replace("src/util/precisions.h", "BFLOAT16, false, 1, 2)\n",
+                             'BFLOAT16, false, 1, 2) \\\n    X ("fp12", FLOAT16, true, 2, 2)\n')],
+         "tests/unit/test_precision", "mixed_precision='fp12' is invalid"),
+    Step("its case in test_precision", [replace("tests/unit/test_precision.c", '{ "fp8", ACCEL_BFLOAT16 } };',
+                                                '{ "fp8", ACCEL_BFLOAT16 }, { "fp12", ACCEL_FLOAT16 } };')],
+         "tests/unit/test_precision", "not ok .*a case for every mode"),
+    Step("make regen", ["regen"], None, None),
+]
+
 # A recipe may need another one's example.
 RECIPES = {
     "Add an option": [OPTION],
@@ -599,12 +707,16 @@ RECIPES = {
     "Add a subcommand": [SUBCOMMAND],
     "Add an engine": [ENGINE],
     "Add a kind of object that accel_prepare takes": [OBJECT],
+    "Add an optimizer": [OPTIMIZER],
+    "Add a schedule": [SCHEDULE],
+    "Add an element type": [DTYPE],
+    "Add a precision mode": [PRECISION],
     "Add a part of each job": [PART],
     "Add a public function": [PART, FUNCTION, COLLECTIVE, SIZED],
     "Add a field to a public struct": [FIELD],
     "Fix a bug": [BUG],
 }
-PARTS = [OPTION, QUESTION, SUBCOMMAND, ENGINE, OBJECT, PART, FUNCTION, COLLECTIVE, SIZED, FIELD, BUG]
+PARTS = [OPTION, QUESTION, SUBCOMMAND, ENGINE, OBJECT, OPTIMIZER, SCHEDULE, DTYPE, PRECISION, PART, FUNCTION, COLLECTIVE, SIZED, FIELD, BUG]
 
 
 def run(command, folder, **environment):
@@ -670,7 +782,7 @@ def check_build(tree, build):
     """All examples at once: they are built, every lint passes, and their tests do; then the steps that only this shows."""
     make = ["make", "-s", f"-j{os.cpu_count()}"]
     programs = """accelerate libaccel.la src/selftest/accel_selftest tests/unit/test_laps tests/unit/test_counter tests/unit/test_sized
-        tests/unit/test_options tests/free_port tests/conformance/conformance""".split()
+        tests/unit/test_options tests/unit/test_half tests/unit/test_scheduler tests/unit/test_precision tests/free_port tests/conformance/conformance""".split()
     places = {"srcdir": str(tree.folder), "builddir": str(build)}
     build.mkdir()
     follow(tree, [step for part in PARTS for step in part])
@@ -688,7 +800,7 @@ def check_build(tree, build):
     for script in "generated man exports abi recipes style layering".split():
         ok(*named(run(["sh", f"tests/lint/{script}.sh"], tree.folder, **places), f"all recipes followed: {script}.sh"))
     scripts = ("cli_where", "config_golden", "config_ask", "cli_config", "config_terminal")
-    units = ("test_laps", "test_counter", "test_sized", "test_options")
+    units = ("test_laps", "test_counter", "test_sized", "test_options", "test_half", "test_scheduler", "test_precision")
     for command in (*(["sh", f"tests/cli/{name}.sh"] for name in scripts),
                     *([str(build / "tests/unit" / name)] for name in units),
                     [str(build / "accelerate"), "test", "--cpu", "--num_processes", "2"]):

@@ -202,6 +202,9 @@ main (void)
     golden_find (&golden, "half.txt");
     while (golden_next (&golden))
         test_golden (&golden);
+#define X(...) +1
+    ok (sizeof types / sizeof *types == NARROW_FLOATS (X), "a row for every narrow float");
+#undef X
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         test_round_trip (&types[i]);
     test_overflow ();

@@ -6,6 +6,7 @@
 #include "tests/allocators.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
+#include "util/precisions.h"
 
 #include <accel/accel.h>
 
@@ -585,6 +586,9 @@ test_autocast (void)
         enum accel_dtype dtype;
     } cases[] = { { NULL, ACCEL_FLOAT32 }, { "no", ACCEL_FLOAT32 }, { "fp16", ACCEL_FLOAT16 },
                   { "bf16", ACCEL_BFLOAT16 }, { "fp8", ACCEL_BFLOAT16 } };
+#define X(...) +1
+    ok (sizeof cases / sizeof *cases == 1 PRECISION_MAP (X), "a case for every mode");
+#undef X
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct accel *acc = open_with (cases[i].precision, NULL);
         enum accel_dtype dtype = accel_autocast (acc);

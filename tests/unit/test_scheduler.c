@@ -112,12 +112,15 @@ set_number (struct golden_case *one, const char *key, const char *text)
     }
 }
 
+static size_t named; /* the schedules that golden cases know */
+
 /* NAME KEY=VALUE... up to the word "lr". */
 static void
 read_case (struct golden *golden, struct golden_case *one, char *name, size_t size)
 {
     static const char *const names[]
         = { "constant", "linear", "cosine", "restarts", "step", "polynomial", "one-cycle", "lambda", "wsd" };
+    named = sizeof names / sizeof *names;
     bool adam = false;
     char *word = (char *) (uintptr_t) golden_word (golden);
     *one = (struct golden_case){ .options.lambda = own, .processes = 1 };
@@ -334,7 +337,7 @@ static void
 test_refusals (void)
 {
     static const struct accel_scheduler_options refused[] = {
-        { .schedule = (enum accel_schedule) (ACCEL_SCHEDULE_WARMUP_STABLE_DECAY + 1) },
+        { .schedule = ACCEL_SCHEDULE_KINDS },
         { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .total_steps = 9 },
         { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = 9 },
         { .schedule = ACCEL_SCHEDULE_WARMUP_STABLE_DECAY, .decay_steps = 9, .total_steps = 8 },
@@ -422,6 +425,7 @@ main (void)
             test_case (&golden);
     for (int schedule = 0; schedule <= ACCEL_SCHEDULE_LAMBDA; schedule++)
         test_state ((enum accel_schedule) schedule);
+    ok (named == ACCEL_SCHEDULE_KINDS, "a name for every schedule");
     test_warmup_from_one ();
     test_refusals ();
     accel_model_destroy (model);
