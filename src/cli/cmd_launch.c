@@ -9,7 +9,7 @@
 #include "config/load.h"
 #include "hosts/head.h"
 #include "hosts/hosts.h"
-#include "hosts/place.h"
+#include "hosts/machine_rank.h"
 #include "launch/report_file.h"
 #include "sagemaker/launch.h"
 
@@ -90,7 +90,7 @@ cmd_launch (int argc, char **argv, struct fail *fail)
         goto done;
     }
     if (!loaded && (config.settings.dry_run || !config_check_files (&config, fail)))
-        is_placed = place_find_here (&config, fail);
+        is_placed = machine_rank_find_here (&config, fail);
     if (is_placed < 0 || (!is_placed && hosts_find (&hosts, &config, fail))) /* otherwise, --hosts starts nothing */
         goto done;
     if (!hosts.list.count)

@@ -9,7 +9,7 @@
 #include "config/explain.h"
 #include "config/mode.h"
 #include "config/useless.h"
-#include "hosts/crew.h"
+#include "hosts/peers.h"
 #include "launch/claim.h"
 #include "launch/gpu_report.h"
 #include "launch/job_run.h"
@@ -29,14 +29,14 @@ enum { GPU_REPORT_MS = 60000 }; /* for a driver that has to wake GPUs */
 
 struct launch {
     const struct config *config;
-    const struct hosts_part *part; /* NULL: there are no other hosts */
+    const struct host_job *part; /* NULL: there are no other hosts */
     struct plan plan;
     struct claim claim; /* held until this process ends the job: the keeper and the supervisor both do */
     struct keeper keeper;
     struct io_target report;
     struct report_attempts attempts; /* that have failed */
     const struct option *misplaced; /* of launch, among the program's arguments, or NULL */
-    struct crew *crew; /* launchers that were started by hand on other machines; NULL: there are none */
+    struct peers *peers; /* launchers that were started by hand on other machines; NULL: there are none */
 };
 
 static bool
@@ -112,8 +112,8 @@ static int
 make_report (const struct launch *launch, const struct job *job, const struct fail *error, struct strbuf *report,
              struct fail *fail)
 {
-    const struct crew_verdict *other = crew_blames_other (launch->crew);
-    if (job && other && job->end != JOB_TOLD && other->json)
+    const struct job_outcome *other = peers_outcome_of_other (launch->peers);
+    if (job && other && job->end != JOB_STOPPED && other->json)
         strbuf_add (report, other->json);
     else if (job ? report_json (job, report, fail) : report_json_error (&launch->plan, error, report, fail))
         return -1;
@@ -161,14 +161,14 @@ print_report (const struct job *job, const struct launch *launch)
 {
     const struct keeper *keeper = &launch->keeper;
     AUTO_STRBUF struct strbuf report = { 0 };
-    AUTO_FREE char *rest = crew_take_rest (launch->crew);
+    AUTO_FREE char *rest = peers_take_rest (launch->peers);
     strbuf_add (&report, rest ? rest : "");
-    if (!launch->config->settings.quiet && crew_blames_other (launch->crew) && job->end != JOB_TOLD)
+    if (!launch->config->settings.quiet && peers_outcome_of_other (launch->peers) && job->end != JOB_STOPPED)
         report_killed (job, &report);
     else if (!launch->config->settings.quiet) {
         report_text (job, &report);
         add_misplaced (launch, job, &report);
-        crew_add_simultaneous (launch->crew, &report);
+        peers_add_simultaneous (launch->peers, &report);
     }
     report_losses (job, &report);
     if (report.text && job->sinks[JOB_ERR].unfinished)
@@ -222,13 +222,13 @@ find_checkpoint (struct launch *launch, bool before_split, struct fail *fail)
 static int
 run_once (struct job *job, const struct launch *launch, struct fail *fail)
 {
-    const struct job_observer observer = { .crew = crew_hook (launch->crew) };
-    if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, observer.crew ? &observer : NULL, fail))
+    const struct job_observer observer = { .peers = peers_hook (launch->peers) };
+    if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, observer.peers ? &observer : NULL, fail))
         return -1;
     gpu_report_find (job);
     print_report (job, launch);
-    const struct crew_verdict *other = crew_blames_other (launch->crew);
-    return other && job->end != JOB_TOLD ? other->status : job_status (job);
+    const struct job_outcome *other = peers_outcome_of_other (launch->peers);
+    return other && job->end != JOB_STOPPED ? other->status : job_status (job);
 }
 
 /* Where launchers work together, they start their ranks again together. */
@@ -237,8 +237,8 @@ may_restart (const struct launch *launch, const struct job *job, int status, int
 {
     if (status < 0)
         return false;
-    if (crew_has_others (launch->crew))
-        return crew_starts_again (launch->crew);
+    if (peers_has_others (launch->peers))
+        return peers_starts_again (launch->peers);
     return status > 0 && job->end == JOB_FAILED && restarts <= launch->config->settings.max_restarts;
 }
 
@@ -251,7 +251,7 @@ run_attempts (struct job *job, struct launch *launch, struct fail *fail)
     for (int64_t restarts = 1; may_restart (launch, job, status, restarts); restarts++) {
         say_restart (launch, restarts);
         note_attempt (launch, job);
-        crew_restart (launch->crew);
+        peers_restart (launch->peers);
         if (!keeper_lives (&launch->keeper))
             return status;
         has_lost |= job_lost_bytes (job) != 0;
@@ -270,11 +270,11 @@ supervise_plan (struct launch *launch)
 {
     struct job job;
     struct fail fail = { 0 }, report_fail = { 0 };
-    crew_begin (launch->crew);
+    peers_begin (launch->peers);
     int status = run_attempts (&job, launch, &fail);
     if (status < 0) {
         say_failure (&launch->keeper, &fail);
-        crew_tell (launch->crew, &fail);
+        peers_tell (launch->peers, &fail);
     }
     if (launch->report.path && write_report (launch, status < 0 ? NULL : &job, &fail, &report_fail)) {
         say_failure (&launch->keeper, &report_fail);
@@ -289,14 +289,14 @@ tell_agent (const struct launch *launch, const struct job *job, struct fail *fai
 {
     AUTO_STRBUF struct strbuf text = { 0 }, json = { 0 };
     static const enum wire_end ends[] = { [JOB_DONE] = WIRE_END_DONE, [JOB_FAILED] = WIRE_END_FAILED,
-                                          [JOB_TOLD] = WIRE_END_TOLD };
+                                          [JOB_STOPPED] = WIRE_END_STOPPED };
     report_text (job, &text);
     report_losses (job, &text);
     if (report_json (job, &json, fail))
         return -1;
     if (text.failed)
         return fail_nomem (fail);
-    hosts_tell_end (launch->part, ends[job->end], job_status (job), text.text, json.text);
+    host_job_tell_end (launch->part, ends[job->end], job_status (job), text.text, json.text);
     return job_status (job);
 }
 
@@ -308,7 +308,7 @@ tell_error (const struct launch *launch, const struct fail *fail)
     strbuf_printf (&text, "accelerate: %s\n", fail->text);
     if (launch->plan.host) /* or there is no plan yet */
         report_json_error (&launch->plan, fail, &json, NULL);
-    hosts_tell_end (launch->part, WIRE_END_ERROR, fail->status, text.text, json.text);
+    host_job_tell_end (launch->part, WIRE_END_ERROR, fail->status, text.text, json.text);
     return fail->status;
 }
 
@@ -318,12 +318,12 @@ supervise_part (struct launch *launch)
 {
     struct job job;
     struct fail fail = { 0 };
-    const struct job_observer observer = { .failed = hosts_tell_failure, .fd = launch->part->agent,
-                                           .is_alive = hosts_give_sign, .above = launch->part->agent_pid,
+    const struct job_observer observer = { .failed = host_job_tell_failure, .fd = launch->part->agent,
+                                           .is_alive = host_job_keepalive, .above = launch->part->agent_pid,
                                            .silence_ms = launch->config->settings.host_timeout * 1000 };
     int status = job_run (&job, &launch->plan, &launch->keeper, launch->claim.fd, &observer, &fail);
     if (status == 0) {
-        hosts_tell_alive (launch->part->agent, GPU_REPORT_MS);
+        host_job_tell_alive (launch->part->agent, GPU_REPORT_MS);
         gpu_report_find (&job);
         status = tell_agent (launch, &job, &fail);
     }
@@ -340,7 +340,7 @@ run_plan (struct launch *launch, struct fail *fail)
     if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (&plan->processes[0].env, fail))
         return -1;
     if (report_file_prepare (&launch->report, launch->config->settings.failure_report, true, fail)
-        || logs_make_run (plan, fail) || (!launch->part && crew_create (&launch->crew, launch->config, plan, fail)))
+        || logs_make_run (plan, fail) || (!launch->part && peers_create (&launch->peers, launch->config, plan, fail)))
         return -1;
     if (!launch->config->settings.quiet) {
         for (size_t i = 0; i < plan->notes.count; i++)
@@ -362,7 +362,7 @@ run_plan (struct launch *launch, struct fail *fail)
 }
 
 static void
-begin (struct launch *launch, struct config *config, const struct hosts_part *part)
+begin (struct launch *launch, struct config *config, const struct host_job *part)
 {
     *launch = (struct launch){ .config = config, .part = part, .claim = CLAIM_NONE,
                                .misplaced = find_misplaced (config->program_args) };
@@ -375,13 +375,13 @@ static int
 prepare_part (struct launch *launch, struct fail *fail)
 {
     launch->plan.is_merged = launch->part->share.machines > 1;
-    if (standins_apply (launch->part->standins, &launch->plan, fail))
+    if (mpi_proxies_apply (launch->part->proxies, &launch->plan, fail))
         return -1;
     return launch->part->restarts ? plan_set_restarts (&launch->plan, launch->part->restarts, fail) : 0;
 }
 
 int
-launch_run (struct config *config, const struct hosts_part *part, struct fail *fail)
+launch_run (struct config *config, const struct host_job *part, struct fail *fail)
 {
     struct launch launch;
     const struct settings *settings = &config->settings;
@@ -396,11 +396,11 @@ launch_run (struct config *config, const struct hosts_part *part, struct fail *f
     status = settings->dry_run ? print_plan (&launch.plan, settings->json, fail) : run_plan (&launch, fail);
 done:
     if (status < 0 && !part && !settings->dry_run)
-        crew_tell_error (config, fail);
+        peers_tell_error (config, fail);
     if (status < 0 && part)
         status = tell_error (&launch, fail);
     claim_release (&launch.claim);
-    crew_destroy (launch.crew);
+    peers_destroy (launch.peers);
     plan_release (&launch.plan);
     report_attempts_release (&launch.attempts);
     io_target_release (&launch.report);
@@ -408,7 +408,7 @@ done:
 }
 
 int
-launch_run_part (struct config *config, const struct hosts_part *part)
+launch_run_part (struct config *config, const struct host_job *part)
 {
     struct fail fail = { 0 };
     return launch_run (config, part, &fail);

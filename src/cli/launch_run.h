@@ -4,7 +4,7 @@
 #define CLI_LAUNCH_RUN_H
 
 #include "config/values.h"
-#include "hosts/part.h"
+#include "hosts/host_job.h"
 
 /**
  * Plan and run the job of @p config, or print the plan with --dry_run.
@@ -13,9 +13,9 @@
  *              of the job runs here.
  * @return the exit status, or -1 with @p fail set
  */
-int launch_run (struct config *config, const struct hosts_part *part, struct fail *fail);
+int launch_run (struct config *config, const struct host_job *part, struct fail *fail);
 
 /** The same for an agent. */
-int launch_run_part (struct config *config, const struct hosts_part *part);
+int launch_run_part (struct config *config, const struct host_job *part);
 
 #endif

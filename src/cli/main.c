@@ -7,7 +7,7 @@
 #include "config/habits.h"
 #include "config/opt_argv.h"
 #include "hosts/agent.h"
-#include "hosts/standin.h"
+#include "hosts/mpi_proxy.h"
 #include "launch/topology.h"
 #include "util/parse.h"
 #include "util/strbuf.h"
@@ -307,8 +307,8 @@ run (int argc, char **argv, struct strbuf *out, struct fail *fail)
         return emit (word + 7, out, fail);
     else if (!strcmp (word, "--agent")) /* hidden: started by a launch on several hosts */
         return agent_serve (launch_run_part);
-    else if (!strcmp (word, "--stand-in") && argc == 4) /* hidden: started by its mpirun or srun */
-        return standin_run (argv[2], argv[3], fail);
+    else if (!strcmp (word, "--mpi-proxy") && argc == 4) /* hidden: started by its mpirun or srun */
+        return mpi_proxy_run (argv[2], argv[3], fail);
     else
         return run_command (word, argc - 2, argv + 2, false, out, fail);
     return 0;

@@ -7,9 +7,9 @@
 #include "hosts/address.h"
 #include "hosts/agent_child.h"
 #include "hosts/check_agent.h"
-#include "hosts/parcel.h"
+#include "hosts/job_spec.h"
+#include "hosts/mpi_proxy.h"
 #include "hosts/pipe.h"
-#include "hosts/standin.h"
 #include "launch/plan.h"
 #include "launch/signals.h"
 #include "util/cleanup.h"
@@ -29,18 +29,18 @@ extern char **environ;
 
 struct agent {
     struct pipe_end head;
-    hosts_run_part *run;
-    struct parcel parcel;
+    host_job_run *run;
+    struct job_spec spec;
     bool has_job;
     struct listener listener;
     struct claim claim;
     struct agent_child child;
-    struct standins standins;
-    int64_t attempt, lent; /* of WIRE_LEND: stand-ins of this attempt that are waited for; 0: none */
-    struct meter meter; /* of a check */
+    struct mpi_proxies proxies;
+    int64_t attempt, lent; /* of WIRE_START_PROXIES: MPI proxies of this attempt that are waited for; 0: none */
+    struct net_benchmark benchmark; /* of a check */
     sigset_t signals, old_mask;
     int signal_fd;
-    bool was_told;   /* to end the ranks: processes of MPI may end, too */
+    bool end_requested; /* to end the ranks: processes of MPI may end, too */
     bool is_lost;    /* nobody listens any more: only the end of the ranks is waited for */
     bool is_stopped; /* the head has been stopped from its terminal, and is silent for that reason */
     int64_t kill_ms; /* when to kill the launcher; 0: it has not been told to end by us */
@@ -58,7 +58,7 @@ lose_head (struct agent *agent)
         return;
     agent_child_kill (&agent->child, SIGTERM);
     agent_child_kill (&agent->child, SIGCONT);
-    agent->kill_ms = clock_ms () + agent->parcel.config.settings.grace * 1000 + EXTRA_MS;
+    agent->kill_ms = clock_ms () + agent->spec.config.settings.grace * 1000 + EXTRA_MS;
 }
 
 static void
@@ -111,32 +111,32 @@ set_variables_of_host (struct config *config, bool is_first)
 static int
 take_job (struct agent *agent, struct wire_frame *frame, struct fail *fail)
 {
-    struct parcel *parcel = &agent->parcel;
+    struct job_spec *spec = &agent->spec;
     struct topology topology;
-    if (agent->has_job || parcel_take (parcel, frame, fail))
+    if (agent->has_job || job_spec_take (spec, frame, fail))
         return agent->has_job ? fail_set (fail, FAIL_GENERAL, "the head has sent a second job") : -1;
     agent->has_job = true;
-    if (take_environment (&parcel->environment, fail))
+    if (take_environment (&spec->environment, fail))
         return -1;
-    if (chdir (parcel->folder))
+    if (chdir (spec->folder))
         return fail_set (fail, FAIL_GENERAL, "cannot change to folder %s: %s; the hosts need the same folders, as on a "
-                         "shared file system", parcel->folder, strerror (errno));
-    set_variables_of_host (&parcel->config, parcel->host == 0);
-    struct settings alone = parcel->config.settings;
+                         "shared file system", spec->folder, strerror (errno));
+    set_variables_of_host (&spec->config, spec->host == 0);
+    struct settings alone = spec->config.settings;
     alone.num_processes = 0;
     alone.num_machines = 1;
     topology_probe (&topology, false);
-    if (parcel->standins && standins_listen (&agent->standins, parcel->standins, fail))
+    if (spec->proxies && mpi_proxies_listen (&agent->proxies, spec->proxies, fail))
         return -1;
     wire_put_frame (&agent->head.to_write, WIRE_READY, plan_world_size (&alone, topology.gpus));
     return 0;
 }
 
 static void
-check_standins (struct agent *agent)
+check_mpi_proxies (struct agent *agent)
 {
-    if (agent->lent && standins_of (&agent->standins, agent->attempt) >= agent->lent) {
-        wire_put_frame (&agent->head.to_write, WIRE_LENT, agent->lent);
+    if (agent->lent && mpi_proxies_of (&agent->proxies, agent->attempt) >= agent->lent) {
+        wire_put_frame (&agent->head.to_write, WIRE_PROXIES_READY, agent->lent);
         agent->lent = 0;
     }
 }
@@ -146,9 +146,9 @@ static void
 watch_mpi (struct agent *agent)
 {
     struct strbuf *out = &agent->head.to_write;
-    struct standin_end end;
-    while (standins_take_end (&agent->standins, &end)) {
-        if (agent->is_lost || agent->was_told || !agent_child_is_busy (&agent->child, out))
+    struct mpi_proxy_end end;
+    while (mpi_proxies_take_end (&agent->proxies, &end)) {
+        if (agent->is_lost || agent->end_requested || !agent_child_is_busy (&agent->child, out))
             continue;
         size_t begin = wire_begin (out, WIRE_MPI_ENDED);
         wire_put_number (out, clock_ns ());
@@ -164,14 +164,14 @@ take_lend (struct agent *agent, struct wire_frame *frame)
 {
     agent->attempt = wire_number (frame);
     agent->lent = wire_number (frame);
-    check_standins (agent);
+    check_mpi_proxies (agent);
 }
 
 /* Find a port as a launch on this host alone would, and listen there until the ranks start. */
 static int
 take_listen (struct agent *agent, struct wire_frame *frame, struct fail *fail)
 {
-    struct config *config = &agent->parcel.config;
+    struct config *config = &agent->spec.config;
     struct topology topology;
     AUTO_STRLIST struct strlist addresses = { 0 };
     config->settings.num_processes = wire_number (frame);
@@ -214,7 +214,7 @@ take_reach (struct agent *agent, struct wire_frame *frame, struct fail *fail)
         return fail_nomem (fail);
     if (!token || strlen (token) != ADDRESS_TOKEN_BYTES - 1)
         return fail_set (fail, FAIL_GENERAL, "the head has sent no token");
-    int64_t limit_ms = agent->parcel.timeout_ms / 2;
+    int64_t limit_ms = agent->spec.timeout_ms / 2;
     address_reach (&addresses, port, token, limit_ms < REACH_MS ? limit_ms : REACH_MS, reached);
     struct strbuf *out = &agent->head.to_write;
     size_t begin = wire_begin (out, WIRE_REACHED);
@@ -236,8 +236,8 @@ set_number (struct config *config, const char *key, int64_t value, struct fail *
 static int
 take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
 {
-    struct config *config = &agent->parcel.config;
-    struct hosts_part part = { .claim = agent->claim, .standins = &agent->standins };
+    struct config *config = &agent->spec.config;
+    struct host_job part = { .claim = agent->claim, .proxies = &agent->proxies };
     const char *address = wire_text (frame);
     int64_t port = wire_number (frame);
     part.share.machine = (int) wire_number (frame);
@@ -256,10 +256,10 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
         || (address && config_compute (config, "main_process_ip", address, "hosts", fail)))
         return -1;
     listener_close (&agent->listener);
-    if (agent_child_start (&agent->child, &agent->parcel, &part, agent->run, &agent->old_mask, fail))
+    if (agent_child_start (&agent->child, &agent->spec, &part, agent->run, &agent->old_mask, fail))
         return -1;
-    agent->was_told = false;
-    standins_forget (&agent->standins); /* the launcher has them, and they end with it */
+    agent->end_requested = false;
+    mpi_proxies_forget (&agent->proxies); /* the launcher has them, and they end with it */
     wire_put_frame (&agent->head.to_write, WIRE_STARTED, 0);
     return 0;
 }
@@ -271,16 +271,16 @@ take_signal (struct agent *agent, int signal)
 {
     if (signal == SIGTSTP || signal == SIGCONT)
         agent->is_stopped = signal == SIGTSTP;
-    agent->was_told = agent->was_told || signals_end_job (signal);
+    agent->end_requested = agent->end_requested || signals_end_job (signal);
     agent_child_kill (&agent->child, signal);
     if (signals_end_job (signal))
         agent_child_kill (&agent->child, SIGCONT); /* somebody may have stopped it */
 }
 
 static void
-answer_beat (struct agent *agent, struct wire_frame *frame)
+answer_heartbeat (struct agent *agent, struct wire_frame *frame)
 {
-    size_t begin = wire_begin (&agent->head.to_write, WIRE_BEAT);
+    size_t begin = wire_begin (&agent->head.to_write, WIRE_HEARTBEAT);
     agent->is_stopped = false; /* or the head would send none */
     wire_put_number (&agent->head.to_write, wire_number (frame));
     wire_put_number (&agent->head.to_write, clock_ns ());
@@ -296,20 +296,20 @@ take_frame (struct agent *agent, struct wire_frame *frame)
     case WIRE_JOB: result = take_job (agent, frame, &fail); break;
     case WIRE_LISTEN: result = take_listen (agent, frame, &fail); break;
     case WIRE_REACH: result = take_reach (agent, frame, &fail); break;
-    case WIRE_LEND: take_lend (agent, frame); break;
+    case WIRE_START_PROXIES: take_lend (agent, frame); break;
     case WIRE_START: result = take_start (agent, frame, &fail); break;
     case WIRE_SIGNAL: take_signal (agent, (int) wire_number (frame)); break;
     case WIRE_SIZE:
-        agent->parcel.rows = (int) wire_number (frame);
-        agent->parcel.columns = (int) wire_number (frame);
-        agent_child_resize (&agent->child, &agent->parcel);
+        agent->spec.rows = (int) wire_number (frame);
+        agent->spec.columns = (int) wire_number (frame);
+        agent_child_resize (&agent->child, &agent->spec);
         break;
     case WIRE_UNREAD: agent_child_lose_reader (&agent->child); break;
     case WIRE_IN: agent_child_feed (&agent->child, frame->at, frame->left); break;
     case WIRE_ACK: agent->child.unread -= wire_number (frame); break;
-    case WIRE_BEAT: answer_beat (agent, frame); break;
+    case WIRE_HEARTBEAT: answer_heartbeat (agent, frame); break;
     case WIRE_CHECK:
-        result = check_agent_take (&agent->meter, frame, agent->parcel.config.settings.interface,
+        result = check_agent_take (&agent->benchmark, frame, agent->spec.config.settings.interface,
                                    &agent->head.to_write, &fail);
         break;
     default: lose_head (agent);
@@ -345,7 +345,7 @@ read_signals (struct agent *agent)
             agent_child_kill (&agent->child, (int) info.ssi_signo);
         else
             lose_head (agent);
-        agent->was_told = true;
+        agent->end_requested = true;
     }
 }
 
@@ -354,7 +354,7 @@ head_deadline (const struct agent *agent)
 {
     if (agent->is_lost || agent->is_stopped)
         return INT64_MAX;
-    return agent->has_job ? agent->head.heard_ms + agent->parcel.timeout_ms : agent->head.heard_ms + JOB_MS;
+    return agent->has_job ? agent->head.heard_ms + agent->spec.timeout_ms : agent->head.heard_ms + JOB_MS;
 }
 
 static int
@@ -395,14 +395,14 @@ sleep_on (struct agent *agent, struct pollfd *fds, nfds_t count)
 static void
 serve_once (struct agent *agent)
 {
-    enum { HEAD_IN, HEAD_OUT, SIGNALS, LISTENER, STANDINS, MPI, CHILD };
+    enum { HEAD_IN, HEAD_OUT, SIGNALS, LISTENER, MPI_PROXIES, MPI, CHILD };
     struct pollfd fds[CHILD + AGENT_CHILD_FDS] = {
         [HEAD_IN] = { .fd = agent->head.in, .events = POLLIN },
         [HEAD_OUT] = { .fd = pipe_has_output (&agent->head) ? agent->head.out : -1, .events = POLLOUT },
         [SIGNALS] = { .fd = agent->signal_fd, .events = POLLIN },
         [LISTENER] = { .fd = agent->listener.fd, .events = POLLIN },
-        [STANDINS] = { .fd = agent->standins.listener, .events = POLLIN },
-        [MPI] = { .fd = agent->standins.ends, .events = POLLIN },
+        [MPI_PROXIES] = { .fd = agent->proxies.listener, .events = POLLIN },
+        [MPI] = { .fd = agent->proxies.ends, .events = POLLIN },
     };
     agent_child_poll (&agent->child, &fds[CHILD], agent->is_lost);
     if (sleep_on (agent, fds, sizeof fds / sizeof *fds) < 0)
@@ -415,9 +415,9 @@ serve_once (struct agent *agent)
         listener_answer (&agent->listener);
     if (fds[HEAD_IN].revents)
         read_head (agent);
-    if (fds[STANDINS].revents) {
-        standins_accept (&agent->standins);
-        check_standins (agent);
+    if (fds[MPI_PROXIES].revents) {
+        mpi_proxies_accept (&agent->proxies);
+        check_mpi_proxies (agent);
     }
     agent_child_take (&agent->child, &fds[CHILD], agent->is_lost ? NULL : &agent->head.to_write);
     keep_deadlines (agent);
@@ -441,9 +441,9 @@ greet (struct agent *agent)
 }
 
 int
-agent_serve (hosts_run_part *run)
+agent_serve (host_job_run *run)
 {
-    struct agent agent = { .run = run, .listener = LISTENER_NONE, .claim = CLAIM_NONE, .standins = STANDINS_NONE };
+    struct agent agent = { .run = run, .listener = LISTENER_NONE, .claim = CLAIM_NONE, .proxies = MPI_PROXIES_NONE };
     agent_child_init (&agent.child);
     signals_block (&agent.signals, &agent.old_mask);
     agent.signal_fd = signalfd (-1, &agent.signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -451,11 +451,11 @@ agent_serve (hosts_run_part *run)
     greet (&agent);
     while (!agent.is_lost || agent.child.pid)
         serve_once (&agent);
-    standins_end_daemons (&agent.standins);
-    standins_release (&agent.standins);
+    mpi_proxies_end_daemons (&agent.proxies);
+    mpi_proxies_release (&agent.proxies);
     listener_close (&agent.listener);
     claim_release (&agent.claim);
-    meter_stop (&agent.meter);
-    parcel_release (&agent.parcel);
+    net_benchmark_stop (&agent.benchmark);
+    job_spec_release (&agent.spec);
     return 0;
 }

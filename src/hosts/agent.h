@@ -4,10 +4,10 @@
 #ifndef HOSTS_AGENT_H
 #define HOSTS_AGENT_H
 
-#include "hosts/part.h"
+#include "hosts/host_job.h"
 
 /** Serve the head on standard input and output until it closes them.
  *  @param run  starts this host's ranks, in a process of its own  @return the exit status */
-int agent_serve (hosts_run_part *run);
+int agent_serve (host_job_run *run);
 
 #endif

@@ -44,16 +44,16 @@ expect_sign (struct agent_child *child, int64_t silence_ms)
 }
 
 static struct winsize
-size_of (const struct parcel *parcel)
+size_of (const struct job_spec *spec)
 {
-    return (struct winsize){ .ws_row = (unsigned short) parcel->rows, .ws_col = (unsigned short) parcel->columns };
+    return (struct winsize){ .ws_row = (unsigned short) spec->rows, .ws_col = (unsigned short) spec->columns };
 }
 
 /* Where the head writes to a terminal, the launcher does, too: it names ranks then, and they write line by line. */
 static int
-open_terminal (const struct parcel *parcel, int ends[2])
+open_terminal (const struct job_spec *spec, int ends[2])
 {
-    struct winsize size = size_of (parcel);
+    struct winsize size = size_of (spec);
     struct termios mode;
     char name[64];
     ends[0] = posix_openpt (O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -76,10 +76,10 @@ close_ends (int ends[2])
 }
 
 static int
-open_stream (struct agent_stream *stream, const struct parcel *parcel, bool is_terminal, int *end, struct fail *fail)
+open_stream (struct agent_stream *stream, const struct job_spec *spec, bool is_terminal, int *end, struct fail *fail)
 {
     int ends[2] = { -1, -1 };
-    if (is_terminal && open_terminal (parcel, ends))
+    if (is_terminal && open_terminal (spec, ends))
         close_ends (ends);
     if (ends[0] < 0 && pipe2 (ends, O_CLOEXEC))
         return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
@@ -96,7 +96,7 @@ open_stream (struct agent_stream *stream, const struct parcel *parcel, bool is_t
 
 /* In the new process.  The agent's own connection was standard input and output, and is closed by what replaces it. */
 static _Noreturn void
-run_child (const struct parcel *parcel, const struct hosts_part *part, hosts_run_part *run, const sigset_t *mask,
+run_child (const struct job_spec *spec, const struct host_job *part, host_job_run *run, const sigset_t *mask,
            const int ends[2], int in, pid_t agent)
 {
     dup2 (in >= 0 ? in : open ("/dev/null", O_RDONLY | O_CLOEXEC), 0);
@@ -109,14 +109,14 @@ run_child (const struct parcel *parcel, const struct hosts_part *part, hosts_run
     sigprocmask (SIG_SETMASK, mask, NULL);
     if (getppid () != agent)
         _exit (FAIL_GENERAL);
-    struct config config = parcel->config;
+    struct config config = spec->config;
     int status = run (&config, part);
     fflush (NULL);
     _exit (status < 0 ? FAIL_GENERAL : status);
 }
 
 static int
-fork_child (struct agent_child *child, const struct parcel *parcel, struct hosts_part *part, hosts_run_part *run,
+fork_child (struct agent_child *child, const struct job_spec *spec, struct host_job *part, host_job_run *run,
             const sigset_t *mask, int ends[2], int in, struct fail *fail)
 {
     int said[2];
@@ -133,7 +133,7 @@ fork_child (struct agent_child *child, const struct parcel *parcel, struct hosts
                 close (child->streams[i].fd);
         if (child->in >= 0)
             close (child->in); /* or its reader would never see its end */
-        run_child (parcel, part, run, mask, ends, in, agent);
+        run_child (spec, part, run, mask, ends, in, agent);
     }
     int error = errno;
     close (said[1]);
@@ -167,11 +167,11 @@ close_input (struct agent_child *child)
 
 /* @return the end for the launcher in @end; -1: it gets none */
 static int
-open_input (struct agent_child *child, const struct parcel *parcel, int *end, struct fail *fail)
+open_input (struct agent_child *child, const struct job_spec *spec, int *end, struct fail *fail)
 {
     int ends[2];
     close_input (child);
-    if (!parcel->has_input || parcel->host)
+    if (!spec->has_input || spec->host)
         return 0;
     if (pipe2 (ends, O_CLOEXEC))
         return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
@@ -198,26 +198,26 @@ agent_child_lose_reader (struct agent_child *child)
 }
 
 int
-agent_child_start (struct agent_child *child, const struct parcel *parcel, const struct hosts_part *given,
-                   hosts_run_part *run, const sigset_t *mask, struct fail *fail)
+agent_child_start (struct agent_child *child, const struct job_spec *spec, const struct host_job *given,
+                   host_job_run *run, const sigset_t *mask, struct fail *fail)
 {
-    struct hosts_part part = *given;
+    struct host_job part = *given;
     int ends[2] = { -1, -1 }, in = -1, result = 0;
     child->has_ended = false;
     child->late_reads = 0;
     child->worker = 0;
     child->silent_ms = 0;
     prctl (PR_SET_CHILD_SUBREAPER, 1); /* what a killed launcher leaves behind comes to us; not inherited */
-    if (open_input (child, parcel, &in, fail))
+    if (open_input (child, spec, &in, fail))
         result = -1;
-    if (result == 0 && open_stream (&child->streams[0], parcel, parcel->is_terminal[0], &ends[0], fail))
+    if (result == 0 && open_stream (&child->streams[0], spec, spec->is_terminal[0], &ends[0], fail))
         result = -1;
-    if (result == 0 && parcel->is_one_file && child->streams[0].fd >= 0)
+    if (result == 0 && spec->is_one_file && child->streams[0].fd >= 0)
         ends[1] = ends[0]; /* one file there, one file here: lines keep their order */
     else if (result == 0)
-        result = open_stream (&child->streams[1], parcel, parcel->is_terminal[1], &ends[1], fail);
+        result = open_stream (&child->streams[1], spec, spec->is_terminal[1], &ends[1], fail);
     if (result == 0)
-        result = fork_child (child, parcel, &part, run, mask, ends, in, fail);
+        result = fork_child (child, spec, &part, run, mask, ends, in, fail);
     if (in >= 0)
         close (in);
     if (ends[1] == ends[0])
@@ -237,9 +237,9 @@ agent_child_kill (const struct agent_child *child, int signal)
 }
 
 void
-agent_child_resize (const struct agent_child *child, const struct parcel *parcel)
+agent_child_resize (const struct agent_child *child, const struct job_spec *spec)
 {
-    struct winsize size = size_of (parcel);
+    struct winsize size = size_of (spec);
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
         if (child->streams[i].is_terminal && child->streams[i].fd >= 0)
             ioctl (child->streams[i].fd, TIOCSWINSZ, &size);
@@ -405,7 +405,7 @@ has_more_to_say (const struct agent_child *child)
     return child->said.in >= 0 && !ioctl (child->said.in, FIONREAD, &bytes) && bytes;
 }
 
-/* It says what has become of its ranks before the files that it shares with stand-ins are closed. */
+/* It says what has become of its ranks before the files that it shares with MPI proxies are closed. */
 bool
 agent_child_is_busy (struct agent_child *child, struct strbuf *out)
 {

@@ -3,8 +3,8 @@
 #ifndef HOSTS_AGENT_CHILD_H
 #define HOSTS_AGENT_CHILD_H
 
-#include "hosts/parcel.h"
-#include "hosts/part.h"
+#include "hosts/host_job.h"
+#include "hosts/job_spec.h"
 #include "hosts/pipe.h"
 
 #include <poll.h>
@@ -49,8 +49,8 @@ struct agent_child {
 void agent_child_init (struct agent_child *child);
 
 /** Start the launcher of @p part.  @return 0, or -1 with @p fail set */
-int agent_child_start (struct agent_child *child, const struct parcel *parcel, const struct hosts_part *part,
-                       hosts_run_part *run, const sigset_t *mask, struct fail *fail);
+int agent_child_start (struct agent_child *child, const struct job_spec *spec, const struct host_job *part,
+                       host_job_run *run, const sigset_t *mask, struct fail *fail);
 
 /** Take what the launcher has said, as agent_child_take() does.  @return whether its ranks may still need something */
 bool agent_child_is_busy (struct agent_child *child, struct strbuf *out);
@@ -59,7 +59,7 @@ bool agent_child_is_busy (struct agent_child *child, struct strbuf *out);
 void agent_child_kill (const struct agent_child *child, int signal);
 
 /** The head's terminal has another size. */
-void agent_child_resize (const struct agent_child *child, const struct parcel *parcel);
+void agent_child_resize (const struct agent_child *child, const struct job_spec *spec);
 
 /** Standard input for it; @p length 0: its end. */
 void agent_child_feed (struct agent_child *child, const char *bytes, size_t length);

@@ -79,9 +79,9 @@ take_facts (struct check_host *host, struct wire_frame *frame)
     host->no_engine = copy (wire_text (frame));
     host->no_gpu_engine = copy (wire_text (frame));
     host->gpus = (int) wire_number (frame);
-    host->meter.port = (int) wire_number (frame);
-    take_word (frame, host->meter.token);
-    take_word (frame, host->meter.key);
+    host->benchmark.port = (int) wire_number (frame);
+    take_word (frame, host->benchmark.token);
+    take_word (frame, host->benchmark.key);
     wire_list (frame, &host->addresses);
     host->has_facts = !frame->failed;
     ask_clock (host);
@@ -90,7 +90,7 @@ take_facts (struct check_host *host, struct wire_frame *frame)
 static void
 take_measured (struct check_host *host, struct wire_frame *frame)
 {
-    struct meter_result *result = &host->result;
+    struct net_benchmark_result *result = &host->result;
     if (wire_number (frame) != host->partner)
         return; /* of a pair that we have given up */
     const char *address = wire_text (frame);
@@ -100,7 +100,7 @@ take_measured (struct check_host *host, struct wire_frame *frame)
     result->from = (double) wire_number (frame);
     const char *why = wire_text (frame);
     snprintf (result->why, sizeof result->why, "%s", why ? why : "");
-    result->trouble = (enum meter_trouble) wire_number (frame);
+    result->trouble = (enum net_benchmark_trouble) wire_number (frame);
     double load = (double) wire_number (frame) / 1000;
     host->load = load > host->load ? load : host->load;
     host->partner = -1;
@@ -128,26 +128,26 @@ send_job (struct check *check, int i)
     if (link->state != LINK_GREETED || link->has_job)
         return;
     link->has_job = true;
-    check->parcel.host = i;
-    parcel_put (&link->pipe.to_write, &check->parcel);
+    check->spec.host = i;
+    job_spec_put (&link->pipe.to_write, &check->spec);
 }
 
 static void
 write_all (struct check *check)
 {
-    bool is_time = clock_ms () >= check->beat_ms;
+    bool is_time = clock_ms () >= check->heartbeat_ms;
     for (int i = 0; i < check->count; i++) {
         struct link *link = &check->items[i].link;
         send_job (check, i);
         if (is_time && link->has_job)
-            link_beat (link); /* or its agent would give us up */
+            link_heartbeat (link); /* or its agent would give us up */
         if (link->pipe.out >= 0 && !pipe_flush (&link->pipe)) {
             close (link->pipe.out);
             link->pipe.out = -1;
         }
     }
     if (is_time)
-        check->beat_ms = clock_ms () + check->parcel.timeout_ms / BEATS;
+        check->heartbeat_ms = clock_ms () + check->spec.timeout_ms / BEATS;
 }
 
 static void
@@ -225,8 +225,8 @@ ask_user (struct check *check, struct fail *fail)
 {
     for (int i = 0; i < check->count; i++) {
         struct link *link = &check->items[i].link;
-        if (check_is_lost (&check->items[i]) && rally_may_ask (link)
-            && (rally_ask_again (link, check->hosts, fail)
+        if (check_is_lost (&check->items[i]) && startup_may_ask (link)
+            && (startup_ask_again (link, check->hosts, fail)
                 || run_step (check, is_ready, ASKED_MS, fail)))
             return -1;
     }
@@ -239,7 +239,7 @@ connect_all (struct check *check, struct fail *fail)
     for (int i = 0; i < check->count; i++)
         if (link_start (&check->items[i].link, check->hosts, fail))
             return fail_prefix (fail, "host %s", check->items[i].link.name);
-    if (run_step (check, has_greeted, rally_connect_ms (&check->parcel), fail)
+    if (run_step (check, has_greeted, startup_connect_ms (&check->spec), fail)
         || run_step (check, is_ready, check->limit_ms, fail) || ask_user (check, fail))
         return -1;
     for (int i = 0; i < check->count; i++) {
@@ -275,9 +275,9 @@ ask_measure (struct check *check, int i, int j)
     size_t begin = wire_begin (out, WIRE_CHECK);
     wire_put_number (out, CHECK_MEASURE);
     wire_put_number (out, j);
-    wire_put_number (out, other->meter.port);
-    wire_put_text (out, other->meter.token);
-    wire_put_text (out, other->meter.key);
+    wire_put_number (out, other->benchmark.port);
+    wire_put_text (out, other->benchmark.token);
+    wire_put_text (out, other->benchmark.key);
     wire_put_list (out, &other->addresses);
     wire_put_number (out, measure_limit_ms (check));
     wire_end (out, begin);
@@ -295,7 +295,7 @@ set_text (char **place, const char *text)
 static void
 keep_result (struct check *check, int i, int j)
 {
-    const struct meter_result *result = &check->items[i].result;
+    const struct net_benchmark_result *result = &check->items[i].result;
     int there = i * check->count + j, back = j * check->count + i;
     double to = result->to / 1e6, from = result->from / 1e6, trip = (double) result->round_trip_ns / 1e6;
     set_text (&check->whys[there], result->why);
@@ -352,9 +352,10 @@ find_slow (struct check *check)
 {
     for (int i = 0; i < check->count; i++)
         check->loads[i] = check->items[i].load;
-    check->loads_matter = slow_find (check->rates, check->trips, NULL, check->count, check->slow, CHECK_SLOW_MOST);
-    check->slow_count = slow_find (check->rates, check->trips, check->loads, check->count, check->slow,
-                                   CHECK_SLOW_MOST);
+    check->loads_matter = slow_links_find (check->rates, check->trips, NULL, check->count, check->slow,
+                                           CHECK_SLOW_MOST);
+    check->slow_count = slow_links_find (check->rates, check->trips, check->loads, check->count, check->slow,
+                                         CHECK_SLOW_MOST);
     if (check->slow_count > CHECK_SLOW_MOST)
         check->slow_count = CHECK_SLOW_MOST;
 }
@@ -376,9 +377,9 @@ measure_again (struct check *check, const struct slow_link *slow, struct fail *f
 static bool
 may_succeed (const struct check *check, int i, int j)
 {
-    enum meter_trouble trouble = check->troubles[i * check->count + j];
+    enum net_benchmark_trouble trouble = check->troubles[i * check->count + j];
     bool is_long = check->trips[j * check->count + i] > LONG_MS;
-    return trouble == METER_STALLED || (trouble == METER_NO_ANSWER && is_long);
+    return trouble == NET_BENCHMARK_STALLED || (trouble == NET_BENCHMARK_NO_ANSWER && is_long);
 }
 
 static int
@@ -520,7 +521,7 @@ prepare (struct check *check, struct config *config, struct fail *fail)
     }
     check->limit_ms = config->settings.host_timeout * 1000;
     check->launch_ms = check->limit_ms + START_MS + HOST_MS * check->count;
-    return parcel_fill (&check->parcel, config, fail);
+    return job_spec_fill (&check->spec, config, fail);
 }
 
 /* Agents end when their connection does, and with them what carries it. */
@@ -590,6 +591,6 @@ check_release (struct check *check)
     free (check->advice);
     strlist_release (&check->problems);
     strlist_release (&check->notes);
-    check->parcel.config = (struct config){ 0 };
-    parcel_release (&check->parcel);
+    check->spec.config = (struct config){ 0 };
+    job_spec_release (&check->spec);
 }

@@ -5,10 +5,10 @@
 #define HOSTS_CHECK_H
 
 #include "hosts/hosts.h"
+#include "hosts/job_spec.h"
 #include "hosts/link.h"
-#include "hosts/meter.h"
-#include "hosts/parcel.h"
-#include "hosts/slow.h"
+#include "hosts/net_benchmark.h"
+#include "hosts/slow_links.h"
 
 enum { CHECK_SLOW_MOST = 8 };
 
@@ -19,13 +19,13 @@ struct check_host {
     char *no_engine; /* why libaccel could not use MPI there; NULL: it could */
     char *no_gpu_engine; /* the same of NCCL */
     int gpus;
-    struct meter meter; /* there; no process of ours */
+    struct net_benchmark benchmark; /* there; no process of ours */
     struct strlist addresses;
     int clocks;         /* answers so far */
     int64_t clock_ns;   /* its time of day less ours, by the quickest answer */
     int64_t clock_trip_ns; /* of that answer, through SSH; 0: none */
     int partner;           /* whose meter it measures now; -1: none */
-    struct meter_result result;
+    struct net_benchmark_result result;
     double load; /* processes that want to run, for each processor: the most while it measured */
 };
 
@@ -45,18 +45,18 @@ struct check_way {
 
 struct check {
     struct hosts *hosts;
-    struct parcel parcel;
+    struct job_spec spec;
     struct check_host *items; /* [count], in the order of hosts->list */
     int count;
     int64_t limit_ms; /* of each step */
     int64_t launch_ms; /* of each launch that measures a way, at most */
-    int64_t beat_ms;
+    int64_t heartbeat_ms;
     /* From host i to host j at i * count + j: */
     double *rates; /* MB/s; 0: not known */
     double *trips; /* ms there and back; 0: not known */
     char **whys;   /* why it is not known; NULL: it is, or was not tried */
-    enum meter_trouble *troubles;
-    double *loads; /* [count], of slow_find() */
+    enum net_benchmark_trouble *troubles;
+    double *loads; /* [count], of slow_links_find() */
     char **used;   /* address of host j */
     struct check_way mpi, nccl;
     char *address; /* for MASTER_ADDR; NULL: none was found, or there is one host */

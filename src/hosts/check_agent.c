@@ -80,23 +80,23 @@ put_engine (const char *name, struct strbuf *out)
 }
 
 static int
-answer_facts (struct meter *meter, const char *interface, struct strbuf *out, struct fail *fail)
+answer_facts (struct net_benchmark *benchmark, const char *interface, struct strbuf *out, struct fail *fail)
 {
     AUTO_STRLIST struct strlist addresses = { 0 };
     AUTO_STRBUF struct strbuf build = { 0 };
     struct topology topology;
     address_list (&addresses, interface);
     dl_iterate_phdr (read_object, &build);
-    if (meter_start (meter, fail))
+    if (net_benchmark_start (benchmark, fail))
         return -1;
     wire_put_text (out, build.text);
     put_engine (engine_between_hosts, out);
     put_engine (engine_between_gpus, out);
     topology_probe (&topology, false);
     wire_put_number (out, topology.gpus);
-    wire_put_number (out, meter->port);
-    wire_put_text (out, meter->token);
-    wire_put_text (out, meter->key);
+    wire_put_number (out, benchmark->port);
+    wire_put_text (out, benchmark->token);
+    wire_put_text (out, benchmark->key);
     wire_put_list (out, &addresses);
     return build.failed || addresses.failed ? fail_nomem (fail) : 0;
 }
@@ -127,8 +127,8 @@ find_load (void)
 static int
 answer_measure (struct wire_frame *frame, struct strbuf *out, struct fail *fail)
 {
-    struct meter other = { 0 };
-    struct meter_result result;
+    struct net_benchmark other = { 0 };
+    struct net_benchmark_result result;
     AUTO_STRLIST struct strlist addresses = { 0 };
     int64_t number = wire_number (frame);
     other.port = (int) wire_number (frame);
@@ -137,7 +137,7 @@ answer_measure (struct wire_frame *frame, struct strbuf *out, struct fail *fail)
     int64_t limit_ms = wire_number (frame);
     if (!is_known || frame->failed || limit_ms < 1)
         return fail_set (fail, FAIL_GENERAL, "the head has asked for an impossible measurement");
-    meter_measure (&other, &addresses, limit_ms, &result);
+    net_benchmark_measure (&other, &addresses, limit_ms, &result);
     wire_put_number (out, number);
     wire_put_text (out, result.address);
     wire_put_number (out, result.round_trip_ns);
@@ -150,7 +150,7 @@ answer_measure (struct wire_frame *frame, struct strbuf *out, struct fail *fail)
 }
 
 int
-check_agent_take (struct meter *meter, struct wire_frame *frame, const char *interface, struct strbuf *out,
+check_agent_take (struct net_benchmark *benchmark, struct wire_frame *frame, const char *interface, struct strbuf *out,
                   struct fail *fail)
 {
     AUTO_STRBUF struct strbuf answer = { 0 };
@@ -163,7 +163,7 @@ check_agent_take (struct meter *meter, struct wire_frame *frame, const char *int
         wire_put_number (&answer, wire_number (frame));
         wire_put_number (&answer, check_clock_ns ());
         break;
-    case CHECK_FACTS: result = answer_facts (meter, interface, &answer, fail); break;
+    case CHECK_FACTS: result = answer_facts (benchmark, interface, &answer, fail); break;
     case CHECK_MEASURE: result = answer_measure (frame, &answer, fail); break;
     default: result = fail_set (fail, FAIL_GENERAL, "the head has asked for a check that does not exist");
     }

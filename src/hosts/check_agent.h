@@ -3,7 +3,7 @@
 #ifndef HOSTS_CHECK_AGENT_H
 #define HOSTS_CHECK_AGENT_H
 
-#include "hosts/meter.h"
+#include "hosts/net_benchmark.h"
 #include "hosts/wire.h"
 
 /** The first number of a frame WIRE_CHECK, and of its answer WIRE_CHECKED. */
@@ -12,12 +12,12 @@ enum check_what {
     CHECK_FACTS,     /* build; why the engine for several hosts cannot be used, NULL: it can; port, token, key and
                         addresses of a meter */
     CHECK_MEASURE,   /* number of the other host, its port, token, key and addresses, limit in ms; the answer: that
-                        number, struct meter_result, and the load in thousandths of a processor */
+                        number, struct net_benchmark_result, and the load in thousandths of a processor */
 };
 
 /** Answer @p frame.  @param interface  --interface, or NULL  @return 0, or -1 with @p fail set */
-int check_agent_take (struct meter *meter, struct wire_frame *frame, const char *interface, struct strbuf *out,
-                      struct fail *fail);
+int check_agent_take (struct net_benchmark *benchmark, struct wire_frame *frame, const char *interface,
+                      struct strbuf *out, struct fail *fail);
 
 /** CLOCK_REALTIME, ns. */
 int64_t check_clock_ns (void);

@@ -55,11 +55,11 @@ judge_pair (struct check *check, int i, int j)
         return;
     strlist_printf (&check->problems, "from %s to %s: %s", one, two, why);
     switch (check->troubles[i * check->count + j]) {
-    case METER_STALLED:
+    case NET_BENCHMARK_STALLED:
         advise (check, "check the network between hosts %s and %s: it makes connections, but loses what they carry; "
                 "large packets (MTU), or a bad cable or port, are usual reasons", one, two);
         break;
-    case METER_NO_ROUTE:
+    case NET_BENCHMARK_NO_ROUTE:
         advise (check, "choose a network that connects hosts %s and %s with --interface", one, two);
         break;
     default:
@@ -148,7 +148,7 @@ judge_nccl (struct check *check)
                         check->nccl.why);
 }
 
-/* What was measured there may be too low; slow_find() takes that into account. */
+/* What was measured there may be too low; slow_links_find() takes that into account. */
 static void
 note_loads (struct check *check)
 {

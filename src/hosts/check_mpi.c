@@ -316,8 +316,8 @@ check_nccl_run (struct check *check, const struct config *config, const char *se
         return -1;
     if (way->state != CHECK_WAY_MEASURED)
         return 0;
-    check->nccl_slow_count = slow_find (way->rates, way->trips, check->loads, check->count, check->nccl_slow,
-                                        CHECK_SLOW_MOST);
+    check->nccl_slow_count = slow_links_find (way->rates, way->trips, check->loads, check->count, check->nccl_slow,
+                                              CHECK_SLOW_MOST);
     if (check->nccl_slow_count > CHECK_SLOW_MOST)
         check->nccl_slow_count = CHECK_SLOW_MOST;
     return 0;

@@ -5,7 +5,7 @@
 #include "hosts/head.h"
 
 #include "hosts/head_state.h"
-#include "hosts/standin.h"
+#include "hosts/mpi_proxy.h"
 #include "launch/report_file.h"
 #include "launch/signals.h"
 #include "launch/status.h"
@@ -23,10 +23,10 @@
 
 enum {
     CLOSING_MS = 2000,  /* between the end of a connection and the end of what carried it */
-    LENDER_MS = 4000,   /* for mpirun to end, after the ranks that have ended because of it */
+    MPI_LAUNCHER_MS = 4000, /* for mpirun to end, after the ranks that have ended because of it */
     EXTRA_MS = 15000,   /* beyond the grace period, for a host to end its ranks */
-    BEAT_MS = 5000,     /* between beats, at most */
-    QUICK_BEATS = 20, QUICK_BEAT_MS = 25, /* at first */
+    HEARTBEAT_MS = 5000, /* between beats, at most */
+    QUICK_BEATS = 20, QUICK_HEARTBEAT_MS = 25, /* at first */
     BEATS = 5,          /* in the time after which a host is lost */
     FDS_OF_LINK = 3,
     FDS_OF_HEAD = 5,
@@ -58,13 +58,13 @@ show_said (struct head *head, struct link *link)
 
 /* Errors of MPI in ranks come this way, too.  Before the ranks start, it is kept as the reason why they do not. */
 static void
-show_lender (struct head *head)
+show_mpi_launcher (struct head *head)
 {
     static const char dashes[] = "- \t\r";
     AUTO_STRBUF struct strbuf said = { 0 }, line = { 0 };
     const char *name = starter_mpi_name (&head->hosts->starter), *slash = strrchr (name, '/');
     while (head->phase == HEAD_RUN && !output_sink_is_full (head->sink_of[1])
-           && lender_take_line (&head->lender, &said)) {
+           && mpi_launcher_take_line (&head->mpi_launcher, &said)) {
         if (!said.text || !said.text[strspn (said.text, dashes)])
             continue;
         strbuf_truncate (&line, 0);
@@ -78,7 +78,7 @@ show_lender (struct head *head)
 static void
 reap (struct head *head)
 {
-    lender_reap (&head->lender);
+    mpi_launcher_reap (&head->mpi_launcher);
     for (int i = 0; i < head->count; i++)
         link_reap (&head->links[i]);
 }
@@ -94,7 +94,7 @@ tell_all (struct head *head, int signal, bool also_failed)
         if (link->state != LINK_RUNNING || link->pipe.out < 0 || (link->failed_rank >= 0 && !also_failed))
             continue;
         wire_put_frame (&link->pipe.to_write, WIRE_SIGNAL, signal);
-        link->was_told = link->was_told || (signals_end_job (signal) && link->failed_rank < 0);
+        link->end_requested = link->end_requested || (signals_end_job (signal) && link->failed_rank < 0);
     }
 }
 
@@ -102,7 +102,7 @@ static void
 set_limit (struct head *head)
 {
     if (head->limit_ms == INT64_MAX)
-        head->limit_ms = clock_ms () + head->parcel.config.settings.grace * 1000 + EXTRA_MS;
+        head->limit_ms = clock_ms () + head->spec.config.settings.grace * 1000 + EXTRA_MS;
 }
 
 /* A failure anywhere ends the job everywhere. */
@@ -148,14 +148,14 @@ stop_self (struct head *head)
 static void
 tell_size (struct head *head)
 {
-    parcel_find_size (&head->parcel); /* also for hosts that get the job later */
+    job_spec_find_size (&head->spec); /* also for hosts that get the job later */
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
         if (!link->has_job || link->pipe.out < 0)
             continue;
         size_t begin = wire_begin (&link->pipe.to_write, WIRE_SIZE);
-        wire_put_number (&link->pipe.to_write, head->parcel.rows);
-        wire_put_number (&link->pipe.to_write, head->parcel.columns);
+        wire_put_number (&link->pipe.to_write, head->spec.rows);
+        wire_put_number (&link->pipe.to_write, head->spec.columns);
         wire_end (&link->pipe.to_write, begin);
     }
 }
@@ -197,7 +197,7 @@ take_signals (struct head *head)
 static int64_t
 link_deadline (const struct head *head, const struct link *link)
 {
-    int64_t limit_ms = link->state == LINK_CONNECTING ? rally_connect_ms (&head->parcel) : head->parcel.timeout_ms;
+    int64_t limit_ms = link->state == LINK_CONNECTING ? startup_connect_ms (&head->spec) : head->spec.timeout_ms;
     bool is_asked = link->state == LINK_CONNECTING && !link->batch && link == head->asking;
     return link->state >= LINK_ENDED || is_asked ? INT64_MAX : link->pipe.heard_ms + limit_ms;
 }
@@ -206,7 +206,7 @@ link_deadline (const struct head *head, const struct link *link)
 static void
 forgive_own_silence (struct head *head, int64_t now)
 {
-    for (int i = 0; i < head->count && now - head->turn_ms > head->parcel.timeout_ms / 2; i++)
+    for (int i = 0; i < head->count && now - head->turn_ms > head->spec.timeout_ms / 2; i++)
         head->links[i].pipe.heard_ms = now;
     head->turn_ms = now;
 }
@@ -215,39 +215,41 @@ static void
 lose_silent (const struct head *head, struct link *link)
 {
     if (link->state == LINK_CONNECTING)
-        link_lose (link, "no connection within %g s", (double) rally_connect_ms (&head->parcel) / 1000);
+        link_lose (link, "no connection within %g s", (double) startup_connect_ms (&head->spec) / 1000);
     else
-        link_lose (link, "lost: no sign of life for %g s", (double) head->parcel.timeout_ms / 1000);
+        link_lose (link, "lost: no sign of life for %g s", (double) head->spec.timeout_ms / 1000);
 }
 
 static void
 keep_deadlines (struct head *head)
 {
-    int64_t now = clock_ms (), interval = head->parcel.timeout_ms / BEATS;
+    int64_t now = clock_ms (), interval = head->spec.timeout_ms / BEATS;
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
         if (now >= link_deadline (head, link))
             lose_silent (head, link);
         if (now >= head->limit_ms)
             link_lose (link, "its ranks did not end in time");
-        if (now >= head->beat_ms)
-            link_beat (link);
+        if (now >= head->heartbeat_ms)
+            link_heartbeat (link);
     }
-    if (now < head->beat_ms)
+    if (now < head->heartbeat_ms)
         return;
     /* The quickest of several beats tells most about the other clock. */
-    interval = head->beats++ < QUICK_BEATS ? QUICK_BEAT_MS : interval < BEAT_MS ? interval : BEAT_MS;
-    head->beat_ms = now + interval;
+    interval = head->heartbeats++ < QUICK_BEATS ? QUICK_HEARTBEAT_MS
+               : interval < HEARTBEAT_MS        ? interval
+                                                : HEARTBEAT_MS;
+    head->heartbeat_ms = now + interval;
 }
 
 static int
 find_timeout (const struct head *head)
 {
-    int64_t now = clock_ms (), until = head->beat_ms;
-    if (head->phase == HEAD_LEND && head->lend_ms < until)
-        until = head->lend_ms;
-    if (head->phase == HEAD_CONNECT && head->lender.until_ms && head->lender.until_ms < until)
-        until = head->lender.until_ms;
+    int64_t now = clock_ms (), until = head->heartbeat_ms;
+    if (head->phase == HEAD_START_MPI && head->mpi_start_ms < until)
+        until = head->mpi_start_ms;
+    if (head->phase == HEAD_CONNECT && head->mpi_launcher.until_ms && head->mpi_launcher.until_ms < until)
+        until = head->mpi_launcher.until_ms;
     if (head->await_ms && head->await_ms < until)
         until = head->await_ms;
     for (int i = 0; i < head->count; i++) {
@@ -269,7 +271,7 @@ fill_fds (const struct head *head, struct pollfd *fds)
         bool waits = !output_sink_is_empty (&head->sinks[i]) && head->sinks[i].may_block;
         fds[1 + i] = (struct pollfd){ .fd = waits ? head->sinks[i].fd : -1, .events = POLLOUT };
     }
-    fds[1 + LINK_STREAMS] = (struct pollfd){ .fd = head->lender.out, .events = POLLIN };
+    fds[1 + LINK_STREAMS] = (struct pollfd){ .fd = head->mpi_launcher.out, .events = POLLIN };
     fds[2 + LINK_STREAMS] = (struct pollfd){ .fd = input_fd (&head->input, &head->links[0]), .events = POLLIN };
     for (int i = 0; i < head->count; i++) {
         const struct link *link = &head->links[i];
@@ -296,7 +298,7 @@ tell_of_reader (struct head *head)
 static void
 pass_on (struct head *head)
 {
-    show_lender (head);
+    show_mpi_launcher (head);
     input_pass_on (&head->input, &head->links[0]);
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
@@ -327,7 +329,7 @@ turn (struct head *head, struct pollfd *fds)
             link_read (&head->links[i]);
     }
     if (count > 0 && fds[1 + LINK_STREAMS].revents)
-        lender_read (&head->lender);
+        mpi_launcher_read (&head->mpi_launcher);
     if (count > 0 && fds[0].revents)
         take_signals (head);
     forgive_own_silence (head, clock_ms ()); /* after the signals, one of which may have stopped us */
@@ -339,7 +341,7 @@ static int
 run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
 {
     while (head->phase < HEAD_RUN && !head->signal) {
-        if (rally_advance (head, fail))
+        if (startup_advance (head, fail))
             return -1;
         if (head->phase < HEAD_RUN)
             turn (head, fds);
@@ -355,7 +357,7 @@ run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
 static void
 finish_output (struct head *head, struct pollfd *fds)
 {
-    int64_t grace_ms = head->parcel.config.settings.grace * 1000, until = clock_ms () + grace_ms;
+    int64_t grace_ms = head->spec.config.settings.grace * 1000, until = clock_ms () + grace_ms;
     for (;;) {
         pass_on (head);
         bool has_output = !output_sink_is_empty (&head->sinks[0]) || !output_sink_is_empty (&head->sinks[1]);
@@ -369,22 +371,22 @@ finish_output (struct head *head, struct pollfd *fds)
 
 /* mpirun ends after the ranks whose end it brings about, and what it says may come late. */
 static void
-await_lender (struct head *head, struct pollfd *fds)
+await_mpi_launcher (struct head *head, struct pollfd *fds)
 {
-    head->await_ms = clock_ms () + LENDER_MS;
-    while (verdict_may_be_mpi (head, verdict_find (head)) && head->lender.pid && !head->signal
+    head->await_ms = clock_ms () + MPI_LAUNCHER_MS;
+    while (outcome_may_be_mpi (head, outcome_find (head)) && head->mpi_launcher.pid && !head->signal
            && clock_ms () < head->await_ms)
         turn (head, fds);
     head->await_ms = 0;
-    lender_read_all (&head->lender);
-    show_lender (head);
+    mpi_launcher_read_all (&head->mpi_launcher);
+    show_mpi_launcher (head);
 }
 
 static bool
 may_restart (const struct head *head, const struct link *guilty)
 {
     return guilty && guilty->state == LINK_ENDED && (guilty->end == WIRE_END_FAILED || guilty == head->mpi)
-           && !head->signal && head->restarts < head->parcel.config.settings.max_restarts;
+           && !head->signal && head->restarts < head->spec.config.settings.max_restarts;
 }
 
 /* @return false if a host is lost, or its agent is: nothing can start there again */
@@ -395,7 +397,7 @@ begin_again (struct head *head, const struct link *guilty)
     for (int i = 0; i < head->count; i++)
         if (head->links[i].state == LINK_LOST || !head->links[i].pid)
             return false;
-    if (verdict_json (head, guilty, &json, NULL))
+    if (outcome_json (head, guilty, &json, NULL))
         strbuf_truncate (&json, 0);
     report_attempts_add (&head->attempts, &json);
     for (int i = 0; i < head->count; i++) {
@@ -404,7 +406,7 @@ begin_again (struct head *head, const struct link *guilty)
         free (link->json);
         link->report = link->json = NULL;
         link->state = LINK_READY;
-        link->was_told = false;
+        link->end_requested = false;
         link->failed_ns = link->mpi_ns = 0;
         link->failed_rank = -1;
         link->status = 0;
@@ -436,7 +438,7 @@ write_report (const struct head *head, const struct link *guilty, struct fail *f
     AUTO_STRBUF struct strbuf json = { 0 };
     if (!head->report.path)
         return 0;
-    if (verdict_json (head, guilty, &json, fail) || report_put_attempts (&head->attempts, &json, fail))
+    if (outcome_json (head, guilty, &json, fail) || report_put_attempts (&head->attempts, &json, fail))
         return -1;
     return io_target_write (&head->report, json.text, json.length, fail);
 }
@@ -447,7 +449,7 @@ report_error (const struct head *head, const struct fail *error)
 {
     AUTO_STRBUF struct strbuf json = { 0 };
     struct fail unused = { 0 };
-    if (head->report.path && !verdict_json_error (head, error, &json, &unused)
+    if (head->report.path && !outcome_json_error (head, error, &json, &unused)
         && !report_put_attempts (&head->attempts, &json, &unused))
         io_target_write (&head->report, json.text, json.length, &unused);
 }
@@ -459,24 +461,24 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
     for (;;) {
         if (run_attempt (head, fds, fail))
             return -1;
-        await_lender (head, fds);
+        await_mpi_launcher (head, fds);
         finish_output (head, fds);
-        struct link *guilty = verdict_find (head);
+        struct link *guilty = outcome_find (head);
         bool again = may_restart (head, guilty);
         if (guilty || head->signal)
-            lender_hurry (&head->lender);
+            mpi_launcher_hurry (&head->mpi_launcher);
         AUTO_STRBUF struct strbuf report = { 0 };
-        if (!head->parcel.config.settings.quiet)
-            verdict_text (head, guilty, &report);
+        if (!head->spec.config.settings.quiet)
+            outcome_text (head, guilty, &report);
         again = again && begin_again (head, guilty);
-        if (again && !head->parcel.config.settings.quiet)
+        if (again && !head->spec.config.settings.quiet)
             strbuf_printf (&report, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) head->restarts,
-                           (long long) head->parcel.config.settings.max_restarts);
+                           (long long) head->spec.config.settings.max_restarts);
         say (head, &report);
         if (again)
             continue;
         finish_output (head, fds);
-        int status = verdict_status (head, guilty);
+        int status = outcome_status (head, guilty);
         return write_report (head, guilty, fail) ? -1 : status;
     }
 }
@@ -484,16 +486,16 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
 /* ---- beginning and end ---- */
 
 static int
-fill_parcel (struct head *head, const struct config *config, struct fail *fail)
+fill_job_spec (struct head *head, const struct config *config, struct fail *fail)
 {
-    if (parcel_fill (&head->parcel, config, fail))
+    if (job_spec_fill (&head->spec, config, fail))
         return -1;
     input_init (&head->input, strcmp (config->settings.input, "none") != 0);
-    head->parcel.has_input = head->input.fd >= 0;
+    head->spec.has_input = head->input.fd >= 0;
     if (!head->hosts->starter.mpi)
         return 0;
-    head->parcel.standins = malloc (STANDIN_NAME_BYTES);
-    return head->parcel.standins ? standin_make_name (head->parcel.standins, fail) : fail_nomem (fail);
+    head->spec.proxies = malloc (MPI_PROXY_NAME_BYTES);
+    return head->spec.proxies ? mpi_proxy_make_name (head->spec.proxies, fail) : fail_nomem (fail);
 }
 
 static int
@@ -502,7 +504,7 @@ open_sinks (struct head *head, struct fail *fail)
     if (output_sink_init (&head->sinks[0], 1, "standard output", fail)
         || output_sink_init (&head->sinks[1], 2, "standard error", fail))
         return -1;
-    head->sink_of[0] = &head->sinks[head->parcel.is_one_file ? 1 : 0];
+    head->sink_of[0] = &head->sinks[head->spec.is_one_file ? 1 : 0];
     head->sink_of[1] = &head->sinks[1];
     head->has_reader = !head->sink_of[0]->broken; /* nobody waits for what a closed stream loses */
     return 0;
@@ -513,8 +515,8 @@ start_links (struct head *head, struct fail *fail)
 {
     const struct hostlist *list = &head->hosts->list;
     head->links = calloc (list->count, sizeof *head->links);
-    head->blames = calloc (HEAD_BLAMES (list->count), sizeof *head->blames);
-    if (!head->links || !head->blames)
+    head->failures = calloc (HEAD_FAILURES (list->count), sizeof *head->failures);
+    if (!head->links || !head->failures)
         return fail_nomem (fail);
     head->count = (int) list->count;
     for (int i = 0; i < head->count; i++)
@@ -558,28 +560,28 @@ close_links (struct head *head)
 static void
 release (struct head *head)
 {
-    lender_finish (&head->lender);
+    mpi_launcher_finish (&head->mpi_launcher);
     if (head->links)
         close_links (head);
     for (int i = 0; i < head->count; i++)
         link_release (&head->links[i]);
     free (head->links);
-    free (head->blames);
+    free (head->failures);
     for (int i = 0; i < LINK_STREAMS; i++)
         output_sink_release (&head->sinks[i]);
     if (head->signal_fd >= 0)
         close (head->signal_fd);
     io_target_release (&head->report);
     report_attempts_release (&head->attempts);
-    head->parcel.config = (struct config){ 0 };
-    parcel_release (&head->parcel);
+    head->spec.config = (struct config){ 0 };
+    job_spec_release (&head->spec);
 }
 
 int
 head_run (struct hosts *hosts, struct config *config, struct fail *fail)
 {
     struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms (),
-                         .lender = LENDER_NONE };
+                         .mpi_launcher = MPI_LAUNCHER_NONE };
     sigset_t signals, old_mask;
     int64_t processes = config->settings.num_processes;
     int status = -1;
@@ -591,7 +593,7 @@ head_run (struct hosts *hosts, struct config *config, struct fail *fail)
     }
     signals_block (&signals, &old_mask);
     head.signal_fd = signalfd (-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (!fill_parcel (&head, config, fail) && !open_sinks (&head, fail) && !start_links (&head, fail)) {
+    if (!fill_job_spec (&head, config, fail) && !open_sinks (&head, fail) && !start_links (&head, fail)) {
         AUTO_FREE struct pollfd *fds = calloc ((size_t) (FDS_OF_HEAD + FDS_OF_LINK * head.count), sizeof *fds);
         status = fds ? run_all (&head, fds, fail) : fail_nomem (fail);
     }

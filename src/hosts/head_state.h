@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of the head; head.c has its loop, rally.c what comes before the ranks start, verdict.c the end. */
+/* The state of the head; head.c has its loop, head_startup.c what comes before the ranks start, head_outcome.c the
+ * end. */
 #ifndef HOSTS_HEAD_STATE_H
 #define HOSTS_HEAD_STATE_H
 
-#include "hosts/blame.h"
 #include "hosts/input.h"
-#include "hosts/lender.h"
+#include "hosts/job_spec.h"
 #include "hosts/link.h"
-#include "hosts/parcel.h"
+#include "hosts/mpi_launcher.h"
+#include "hosts/root_cause.h"
 #include "launch/report.h"
 #include "util/io.h"
 
 enum head_phase {
     HEAD_CONNECT, /* agents are being started */
-    HEAD_LEND,    /* stand-ins of the ranks are being started, if they are to be processes of MPI */
+    HEAD_START_MPI, /* MPI proxies of the ranks are being started, if they are to be processes of MPI */
     HEAD_ADDRESS, /* an address and a port for rank 0 are looked for */
     HEAD_RUN,     /* ranks run, or are ending */
     HEAD_OVER,    /* all hosts have ended or are lost; output may be left */
 };
 
-#define HEAD_BLAMES(hosts) (2 * (size_t) (hosts))
+#define HEAD_FAILURES(hosts) (2 * (size_t) (hosts))
 
 struct head {
     struct hosts *hosts;
-    struct parcel parcel;
+    struct job_spec spec;
     struct io_target report; /* of --failure_report; no path: none is wanted */
     struct link *links; /* [count], in the order of hosts->list */
-    struct blame *blames; /* [HEAD_BLAMES (count)], of verdict_find(): of hosts, then of their processes of MPI */
-    struct link *mpi; /* of verdict_find(): its process of MPI is to blame, and no rank; NULL: none */
+    struct failure *failures; /* [HEAD_FAILURES (count)], of outcome_find(): of hosts, then of their processes of MPI */
+    struct link *mpi; /* of outcome_find(): its process of MPI is to blame, and no rank; NULL: none */
     int count;
     enum head_phase phase;
     struct output_sink sinks[LINK_STREAMS];
@@ -35,11 +36,11 @@ struct head {
     bool has_reader; /* of standard output, as far as the agents know */
     struct input input;
     int signal_fd;
-    struct lender lender;
-    int64_t lend_ms;   /* when all stand-ins must have come */
+    struct mpi_launcher mpi_launcher;
+    int64_t mpi_start_ms; /* when all MPI proxies must have come */
     int64_t await_ms;  /* until when the end of mpirun is waited for; 0: it is not */
-    int64_t beat_ms;   /* when to send the next beats */
-    int64_t beats;     /* so far */
+    int64_t heartbeat_ms; /* when to send the next heartbeats */
+    int64_t heartbeats; /* so far */
     int64_t turn_ms;   /* when the loop last came round */
     int64_t limit_ms;  /* when all hosts must have ended; INT64_MAX: no limit yet */
     int signal;        /* that ended the job; 0: none */
@@ -52,36 +53,36 @@ struct head {
 };
 
 /** Do what can be done before the ranks start.  @return 0, or -1 with @p fail set: the job cannot start */
-int rally_advance (struct head *head, struct fail *fail);
+int startup_advance (struct head *head, struct fail *fail);
 
 /** How long a connection, or the start of mpirun, may take. */
-int64_t rally_connect_ms (const struct parcel *parcel);
+int64_t startup_connect_ms (const struct job_spec *spec);
 
 /** Whether SSH has failed where it was not allowed to ask, and there is a user whom it could. */
-bool rally_may_ask (const struct link *link);
+bool startup_may_ask (const struct link *link);
 
 /** Start it once more, so that it may ask: for one host at a time, because two questions at once could not be told
  * apart. */
-int rally_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail);
+int startup_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail);
 
 /** Whether the rank of @p guilty ended because mpirun, or its daemon there, did: then mpirun is to blame if it ended by
  * itself. */
-bool verdict_may_be_mpi (const struct head *head, const struct link *guilty);
+bool outcome_may_be_mpi (const struct head *head, const struct link *guilty);
 
 /** The host to which the end of the job is due: where a rank failed first, the first that was lost, or where a process
  * of MPI ended that ranks needed; NULL: none. */
-struct link *verdict_find (struct head *head);
+struct link *outcome_find (struct head *head);
 
 /** What the job exits with. */
-int verdict_status (const struct head *head, const struct link *guilty);
+int outcome_status (const struct head *head, const struct link *guilty);
 
-/** Append the report, as text; after verdict_find(). */
-void verdict_text (const struct head *head, const struct link *guilty, struct strbuf *out);
+/** Append the report, as text; after outcome_find(). */
+void outcome_text (const struct head *head, const struct link *guilty, struct strbuf *out);
 
 /** The same as JSON. */
-int verdict_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail);
+int outcome_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail);
 
 /** Of a job that could not start, because of @p error. */
-int verdict_json_error (const struct head *head, const struct fail *error, struct strbuf *out, struct fail *fail);
+int outcome_json_error (const struct head *head, const struct fail *error, struct strbuf *out, struct fail *fail);
 
 #endif

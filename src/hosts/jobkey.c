@@ -33,7 +33,7 @@ check_file (const char *path, int fd, struct fail *fail)
 
 /* White space at the end belongs to the file, not to the key. */
 static int
-read_key (struct seal_key *key, const char *path, int fd, struct fail *fail)
+read_key (struct channel_key *key, const char *path, int fd, struct fail *fail)
 {
     size_t length = 0;
     ssize_t got;
@@ -42,12 +42,12 @@ read_key (struct seal_key *key, const char *path, int fd, struct fail *fail)
     if (got < 0)
         return fail_set (fail, FAIL_GENERAL, "%s: %s", path, strerror (errno));
     if (length == sizeof key->bytes)
-        return fail_set (fail, FAIL_GENERAL, "%s: a key must have fewer than %d bytes", path, SEAL_KEY_MOST);
+        return fail_set (fail, FAIL_GENERAL, "%s: a key must have fewer than %d bytes", path, CHANNEL_KEY_MOST);
     while (length && isspace (key->bytes[length - 1]))
         length--;
-    if (length < SEAL_KEY_LEAST)
+    if (length < CHANNEL_KEY_LEAST)
         return fail_set (fail, FAIL_GENERAL, "%s: a key has at least %d bytes, but this one has %zu", path,
-                         SEAL_KEY_LEAST, length);
+                         CHANNEL_KEY_LEAST, length);
     key->length = length;
     return 0;
 }
@@ -92,10 +92,10 @@ make_key (const char *path, struct fail *fail)
 }
 
 int
-jobkey_read (struct seal_key *key, const char *file, bool create, struct fail *fail)
+jobkey_read (struct channel_key *key, const char *file, bool create, struct fail *fail)
 {
     AUTO_FREE char *own = NULL;
-    *key = (struct seal_key){ .length = 0 };
+    *key = (struct channel_key){ .length = 0 };
     if (sodium_init () < 0)
         return fail_set (fail, FAIL_GENERAL, "libsodium cannot be used here: no random numbers");
     if (!file && path_of_job_key (&own, fail))

@@ -3,7 +3,7 @@
 #ifndef HOSTS_JOBKEY_H
 #define HOSTS_JOBKEY_H
 
-#include "hosts/seal.h"
+#include "hosts/channel.h"
 #include "util/fail.h"
 
 /**
@@ -14,6 +14,6 @@
  * @param file    of --job_key_file; NULL: the user's own
  * @param create  make a new key if the user's own file does not exist
  */
-int jobkey_read (struct seal_key *key, const char *file, bool create, struct fail *fail);
+int jobkey_read (struct channel_key *key, const char *file, bool create, struct fail *fail);
 
 #endif

@@ -227,7 +227,7 @@ take_reached (struct link *link, struct wire_frame *frame)
 }
 
 static void
-take_beat (struct link *link, struct wire_frame *frame)
+take_heartbeat (struct link *link, struct wire_frame *frame)
 {
     int64_t sent = wire_number (frame), theirs = wire_number (frame), trip = clock_ns () - sent;
     if (link->round_trip_ns && link->round_trip_ns <= trip)
@@ -290,7 +290,7 @@ take_frame (struct link *link, struct wire_frame *frame)
         refusal = wire_text (frame);
         link_lose (link, "%s", refusal ? refusal : "refused");
         break;
-    case WIRE_LENT: link->has_lent = true; break;
+    case WIRE_PROXIES_READY: link->proxies_are_ready = true; break;
     case WIRE_LISTENING: take_listening (link, frame); break;
     case WIRE_REACHED: take_reached (link, frame); break;
     case WIRE_STARTED: link->has_started = true; break;
@@ -299,7 +299,7 @@ take_frame (struct link *link, struct wire_frame *frame)
     case WIRE_OUT_PART:
     case WIRE_ERR_PART: take_output (link, frame); break;
     case WIRE_TAKEN: link->input_taken += wire_number (frame); break;
-    case WIRE_BEAT: take_beat (link, frame); break;
+    case WIRE_HEARTBEAT: take_heartbeat (link, frame); break;
     case WIRE_MPI_ENDED: take_mpi_ended (link, frame); break;
     case WIRE_FAILED:
         link->failed_ns = wire_number (frame) - link->offset_ns;
@@ -431,10 +431,10 @@ link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREAMS])
 }
 
 void
-link_beat (struct link *link)
+link_heartbeat (struct link *link)
 {
     if (link->state > LINK_CONNECTING && link->state < LINK_LOST && link->pipe.out >= 0)
-        wire_put_frame (&link->pipe.to_write, WIRE_BEAT, clock_ns ());
+        wire_put_frame (&link->pipe.to_write, WIRE_HEARTBEAT, clock_ns ());
 }
 
 void

@@ -40,7 +40,7 @@ struct link {
     bool batch;       /* ssh must not ask */
     bool has_greeting;
     bool has_job;     /* it has been sent */
-    bool has_lent;    /* stand-ins of all its ranks are there */
+    bool proxies_are_ready; /* MPI proxies of all its ranks are there */
     bool has_started; /* its launcher runs */
     struct pipe_end pipe;
     int err;              /* what ssh says; -1: none */
@@ -57,9 +57,9 @@ struct link {
     bool *reached;       /* of LINK_REACHED, one for each address of the first host */
     size_t reached_count;
 
-    int64_t round_trip_ns; /* of the quickest beat; 0: none yet */
-    int64_t offset_ns;     /* the agent's clock less ours, by that beat */
-    bool was_told;    /* to end its ranks */
+    int64_t round_trip_ns; /* of the quickest heartbeat; 0: none yet */
+    int64_t offset_ns;     /* the agent's clock less ours, by that heartbeat */
+    bool end_requested; /* to end its ranks */
     int64_t failed_ns; /* our clock; when a rank failed there, or the host was lost; 0: neither */
     int failed_rank;  /* -1: none */
     enum wire_end end; /* of LINK_ENDED */
@@ -100,8 +100,8 @@ bool link_has_output (const struct link *link);
 /** Pass output on to @p sinks, as much as they take, and acknowledge it.  @return whether all was taken */
 bool link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREAMS]);
 
-/** Send a beat with our clock. */
-void link_beat (struct link *link);
+/** Send a heartbeat with our clock. */
+void link_heartbeat (struct link *link);
 
 /** End the process that carries the connection. */
 void link_kill (struct link *link);

@@ -114,7 +114,7 @@ find_mpirun (struct starter *starter, const char *asked, struct fail *fail)
     return starter->mpirun ? 0 : fail_nomem (fail);
 }
 
-/* What starts agents, or stand-ins, must be able to connect. */
+/* What starts agents, or MPI proxies, must be able to connect. */
 static int
 check_ports (const struct starter *starter, const struct hostlist *list, struct fail *fail)
 {
@@ -229,10 +229,10 @@ starter_add_agent (const struct starter *starter, const char *host, const char *
 }
 
 static void
-add_standin (const char *program, const char *name, int64_t attempt, struct strlist *argv)
+add_mpi_proxy (const char *program, const char *name, int64_t attempt, struct strlist *argv)
 {
     strlist_add (argv, program);
-    strlist_add (argv, "--stand-in");
+    strlist_add (argv, "--mpi-proxy");
     strlist_add (argv, name);
     strlist_printf (argv, "%lld", (long long) attempt);
 }
@@ -293,8 +293,8 @@ add_srun (const struct hostlist *list, struct strlist *argv)
 }
 
 void
-starter_add_standins (const struct starter *starter, const struct hostlist *list, const char *program,
-                      const char *name, int64_t attempt, struct strlist *argv)
+starter_add_mpi_proxies (const struct starter *starter, const struct hostlist *list, const char *program,
+                         const char *name, int64_t attempt, struct strlist *argv)
 {
     if (starter->mpi == STARTER_MPI_OPEN)
         add_open_mpi (starter, list, argv);
@@ -302,7 +302,7 @@ starter_add_standins (const struct starter *starter, const struct hostlist *list
         add_srun (list, argv);
     else
         add_hydra (starter, list, argv);
-    add_standin (program, name, attempt, argv);
+    add_mpi_proxy (program, name, attempt, argv);
 }
 
 const char *

@@ -13,7 +13,7 @@ enum starter_agents {
     STARTER_SRUN,
 };
 
-/** What gives each rank the variables with which MPI_Init() finds the others; see standin.h. */
+/** What gives each rank the variables with which MPI_Init() finds the others; see mpi_proxy.h. */
 enum starter_mpi {
     STARTER_MPI_NONE,
     STARTER_MPI_OPEN,  /* Open MPI's mpirun */
@@ -43,16 +43,16 @@ void starter_add_agent (const struct starter *starter, const char *host, const c
                         struct strlist *argv);
 
 /**
- * Append the command that starts a stand-in for each rank, with the ranks in their order.
+ * Append the command that starts an MPI proxy for each rank, with the ranks in their order.
  *
  * @param list     after hostlist_divide()
  * @param program  to execute on all hosts
- * @param name, attempt  arguments of the stand-ins
+ * @param name, attempt  arguments of the MPI proxies
  */
-void starter_add_standins (const struct starter *starter, const struct hostlist *list, const char *program,
-                           const char *name, int64_t attempt, struct strlist *argv);
+void starter_add_mpi_proxies (const struct starter *starter, const struct hostlist *list, const char *program,
+                              const char *name, int64_t attempt, struct strlist *argv);
 
-/** How messages call what starts the stand-ins. */
+/** How messages call what starts the MPI proxies. */
 const char *starter_mpi_name (const struct starter *starter);
 
 /** In a process that is going to execute srun: remove what the user's own variables would change about it. */

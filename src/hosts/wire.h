@@ -25,11 +25,11 @@ enum wire_type {
     WIRE_JOB = 1, /* what to start: wire_job.h */
     WIRE_LISTEN,  /* number of processes; find a port for rank 0 and listen there */
     WIRE_REACH,   /* token, port, addresses: which can you reach? */
-    WIRE_LEND,    /* attempt, ranks: wait for a stand-in for each */
+    WIRE_START_PROXIES, /* attempt, ranks: wait for an MPI proxy for each */
     WIRE_START,   /* address, port, machine, machines, first rank, ranks, world size, restarts */
     WIRE_SIGNAL,  /* number */
     WIRE_ACK,     /* bytes of output that were passed on */
-    WIRE_BEAT,    /* the head's clock, ns; the answer has the agent's, too */
+    WIRE_HEARTBEAT, /* the head's clock, ns; the answer has the agent's, too */
     WIRE_CHECK,   /* enum check_what, and what belongs to it (check_agent.h) */
     WIRE_SIZE,    /* rows and columns of the head's terminal; a WIRE_SIGNAL follows */
     WIRE_IN,      /* standard input of rank 0; nothing: its end */
@@ -37,7 +37,7 @@ enum wire_type {
 
     /* between launchers that were started by hand: from machine 0's ... */
     WIRE_WELCOME, /* version, host name */
-    WIRE_VERDICT, /* machine, enum wire_end, exit status, report as text, as JSON: what the whole job has come to */
+    WIRE_OUTCOME, /* machine, enum wire_end, exit status, report as text, as JSON: what the whole job has come to */
     WIRE_AGAIN,   /* all ranks start again */
     WIRE_JOIN,    /* to it: version, port of the job, machine, machines, world size, first rank, ranks, host name */
 
@@ -45,7 +45,7 @@ enum wire_type {
     WIRE_HELLO,     /* version, host name */
     WIRE_READY,     /* how many processes this host would run: one for each GPU, or 1 */
     WIRE_REFUSED,   /* exit status, message: nothing was started */
-    WIRE_LENT,      /* all stand-ins have come */
+    WIRE_PROXIES_READY, /* all MPI proxies have come */
     WIRE_LISTENING, /* token, port, note, addresses */
     WIRE_REACHED,   /* for each address, whether it can be reached */
     WIRE_STARTED,   /* the port is free for rank 0, and the launcher runs */
@@ -62,8 +62,8 @@ enum wire_type {
     /* from the launcher below an agent, to it alone */
     WIRE_ALIVE,   /* its process; in how many ms it will write again, at most */
 
-    /* from a stand-in */
-    WIRE_STANDIN, /* attempt, rank of MPI, its parent process, variables */
+    /* from an MPI proxy */
+    WIRE_MPI_PROXY, /* attempt, rank of MPI, its parent process, variables */
     WIRE_TYPE_COUNT
 };
 
@@ -71,7 +71,7 @@ enum wire_type {
 enum wire_end {
     WIRE_END_DONE,   /* all ranks exited with status 0 */
     WIRE_END_FAILED, /* a rank failed */
-    WIRE_END_TOLD,   /* a signal came first */
+    WIRE_END_STOPPED, /* a signal came first */
     WIRE_END_ERROR,  /* it could not be started */
 };
 

@@ -156,14 +156,14 @@ is_named (const struct job *job, int index)
 static bool
 is_told_by_head (const struct job *job)
 {
-    return job->end == JOB_TOLD && job->observer && job->observer->failed;
+    return job->end == JOB_STOPPED && job->observer && job->observer->failed;
 }
 
 /* Whether other machines know which rank was the first to fail here: all say the same, also if they are wrong. */
 static bool
 is_final (const struct job *job)
 {
-    return job->observer && job->observer->crew && job->observer->crew->is_final;
+    return job->observer && job->observer->peers && job->observer->peers->is_final;
 }
 
 /* Whether rank @index, which has ended, is to blame for what was taken for the first failure. */
@@ -289,7 +289,7 @@ ends_may_be_terminal (const struct supervisor *supervisor)
 static void
 set_told (struct job *job, int signal)
 {
-    job->end = JOB_TOLD;
+    job->end = JOB_STOPPED;
     job->signal = signal;
     job->first_failed = -1;
     note_doing (job, -1);
@@ -346,7 +346,7 @@ ends_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *
 }
 
 void
-ends_stop_for_crew (struct supervisor *supervisor)
+ends_stop_for_peers (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
     if (job->end != JOB_DONE)

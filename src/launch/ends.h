@@ -23,7 +23,7 @@ void ends_check_saves (struct supervisor *supervisor);
 void ends_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *info);
 
 /** Another machine has ended the job: ask the ranks here to end, unless that has been done for another reason. */
-void ends_stop_for_crew (struct supervisor *supervisor);
+void ends_stop_for_peers (struct supervisor *supervisor);
 
 /** The keeper has ended: no process waits for the job any more, and no other process could end it. */
 void ends_lose_keeper (struct supervisor *supervisor);

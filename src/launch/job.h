@@ -34,7 +34,7 @@ struct job_rank {
 enum job_end {
     JOB_DONE,   /* it did not: all ranks exited with status 0 */
     JOB_FAILED, /* a rank failed first, or all of them ended well, but a save was lost */
-    JOB_TOLD,   /* a signal came first */
+    JOB_STOPPED, /* a signal came first */
     JOB_ELSEWHERE, /* a failure or a signal on another machine came first */
 };
 
@@ -42,12 +42,12 @@ struct job;
 
 /** The parts of a job on other machines, each with its own launcher.  The supervisor's loop calls serve() in every
  * turn, so it must not wait for anything. */
-struct job_crew {
+struct job_peers {
     int fd; /* becomes readable when serve() has something to do */
-    /* @param own_is_over  this machine's part has ended, output and all: only the crew is waited for
-     * @param is_hasty     and nobody wants to wait
+    /* @param own_is_over  this machine's part has ended, output and all: only the peers are waited for
+     * @param skip_wait     and nobody wants to wait
      * @return when to call it again, even if nothing happens; INT64_MAX: never */
-    int64_t (*serve) (struct job_crew *crew, struct job *job, bool own_is_over, bool is_hasty);
+    int64_t (*serve) (struct job_peers *peers, struct job *job, bool own_is_over, bool skip_wait);
     bool must_end; /* the ranks here have to end, because of another machine */
     bool is_final; /* other machines know which rank was the first to fail here: it stays that one */
     bool is_over;  /* nothing more is to be waited for */
@@ -58,7 +58,7 @@ struct job_observer {
     /* Of the first failure on this machine, and again if it turns out to be that of another rank; may be NULL. */
     void (*failed) (const struct job *job, const struct job_observer *observer);
     int fd; /* the observer's own */
-    struct job_crew *crew; /* NULL: there are no other machines */
+    struct job_peers *peers; /* NULL: there are no other machines */
     /* Called by the supervisor's loop again and again; returns when to call it next.  NULL: nobody waits for that. */
     int64_t (*is_alive) (const struct job_observer *observer);
     int64_t silence_ms; /* the observer's own: after which we are taken for dead */
@@ -87,7 +87,7 @@ struct job {
                         * have named another one as the cause, which is first_failed then */
     int64_t failed_ns; /* CLOCK_MONOTONIC; when the first failure was seen, or we were told to end; 0: neither */
     int ending;       /* ranks that were ending then, and have not been reaped: one of them may become first_failed */
-    int signal;       /* of JOB_TOLD; 0: the launcher was killed, by an unknown signal */
+    int signal;       /* of JOB_STOPPED; 0: the launcher was killed, by an unknown signal */
     int status;       /* of JOB_ELSEWHERE */
     const struct fail *error; /* why ranks could not be started; NULL: they were */
     int killed;       /* ranks that had to be killed */

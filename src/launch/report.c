@@ -199,9 +199,9 @@ report_text (const struct job *job, struct strbuf *out)
 {
     if (job->end == JOB_FAILED)
         add_failure (job, out);
-    else if (job->end == JOB_TOLD && !job->signal)
+    else if (job->end == JOB_STOPPED && !job->signal)
         strbuf_add (out, "accelerate: job ended because the launcher was killed\n");
-    else if (job->end == JOB_TOLD) {
+    else if (job->end == JOB_STOPPED) {
         const char *name = sigabbrev_np (job->signal);
         if (job->sinks[JOB_ERR].is_terminal && (job->signal == SIGINT || job->signal == SIGQUIT))
             strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
@@ -375,9 +375,9 @@ int
 report_json (const struct job *job, struct strbuf *out, struct fail *fail)
 {
     json_t *root = begin_json (job->plan, job_status (job));
-    bool is_signal = job->end == JOB_TOLD && job->signal;
+    bool is_signal = job->end == JOB_STOPPED && job->signal;
     json_object_set_new (root, "signal", is_signal ? json_integer (job->signal) : json_null ());
-    json_object_set_new (root, "ranks", job->end == JOB_TOLD ? make_others (job) : json_array ());
+    json_object_set_new (root, "ranks", job->end == JOB_STOPPED ? make_others (job) : json_array ());
     json_object_set_new (root, "killed", json_integer (job->killed));
     json_object_set_new (root, "output_bytes_lost", json_integer ((json_int_t) job_lost_bytes (job)));
     json_object_set_new (root, "failure", job->end == JOB_FAILED ? make_failure (job) : json_null ());

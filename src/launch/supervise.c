@@ -60,15 +60,15 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
 }
 
 static bool
-is_hasty (const struct supervisor *supervisor)
+skip_wait (const struct supervisor *supervisor)
 {
     return supervisor->keeper_is_lost || supervisor->is_impatient;
 }
 
-static struct job_crew *
-crew_of (const struct supervisor *supervisor)
+static struct job_peers *
+peers_of (const struct supervisor *supervisor)
 {
-    return supervisor->job->observer ? supervisor->job->observer->crew : NULL;
+    return supervisor->job->observer ? supervisor->job->observer->peers : NULL;
 }
 
 static void
@@ -105,7 +105,7 @@ enter_leftovers (struct supervisor *supervisor)
 {
     if (sweep_reap ())
         enter_output (supervisor);
-    else if (is_hasty (supervisor))
+    else if (skip_wait (supervisor))
         enter (supervisor, PHASE_KILL, SWEEP_KILL_MS);
     else {
         sweep_signal (SIGTERM);
@@ -127,7 +127,7 @@ static void
 pass_on_rest (struct supervisor *supervisor, bool is_late)
 {
     struct job *job = supervisor->job;
-    if (relay_finish (supervisor) || is_hasty (supervisor))
+    if (relay_finish (supervisor) || skip_wait (supervisor))
         enter (supervisor, PHASE_OVER, 0);
     else if (relay_has_moved (supervisor))
         enter (supervisor, PHASE_OUTPUT, supervisor->phase_limit_ms);
@@ -138,23 +138,23 @@ pass_on_rest (struct supervisor *supervisor, bool is_late)
     enter (supervisor, PHASE_OTHERS, INT64_MAX);
     relay_count_left (supervisor);
     if (job->not_passed_on && job->end == JOB_DONE && supervisor->told) {
-        job->end = JOB_TOLD;
+        job->end = JOB_STOPPED;
         job->signal = supervisor->told;
     }
 }
 
 /* The parts of the job on other machines are served in every phase, and waited for in the last one. */
 static void
-serve_crew (struct supervisor *supervisor)
+serve_peers (struct supervisor *supervisor)
 {
-    struct job_crew *crew = crew_of (supervisor);
-    if (!crew)
+    struct job_peers *peers = peers_of (supervisor);
+    if (!peers)
         return;
-    supervisor->crew_ms = crew->serve (crew, supervisor->job, supervisor->phase == PHASE_OTHERS,
-                                       is_hasty (supervisor));
-    if (crew->must_end)
-        ends_stop_for_crew (supervisor);
-    if (supervisor->phase == PHASE_OTHERS && crew->is_over)
+    supervisor->peers_ms = peers->serve (peers, supervisor->job, supervisor->phase == PHASE_OTHERS,
+                                         skip_wait (supervisor));
+    if (peers->must_end)
+        ends_stop_for_peers (supervisor);
+    if (supervisor->phase == PHASE_OTHERS && peers->is_over)
         enter (supervisor, PHASE_OVER, 0);
 }
 
@@ -184,7 +184,7 @@ advance (struct supervisor *supervisor)
     if (supervisor->phase == PHASE_ASK) {
         if (sweep_reap ())
             enter_output (supervisor);
-        else if (is_hasty (supervisor) || now >= supervisor->phase_until_ms)
+        else if (skip_wait (supervisor) || now >= supervisor->phase_until_ms)
             enter (supervisor, PHASE_KILL, SWEEP_KILL_MS);
     }
     if (supervisor->phase == PHASE_KILL) {
@@ -197,7 +197,7 @@ advance (struct supervisor *supervisor)
     }
     if (supervisor->phase == PHASE_OUTPUT)
         pass_on_rest (supervisor, now >= supervisor->phase_until_ms);
-    if (supervisor->phase == PHASE_OTHERS && !crew_of (supervisor))
+    if (supervisor->phase == PHASE_OTHERS && !peers_of (supervisor))
         enter (supervisor, PHASE_OVER, 0);
 }
 
@@ -210,8 +210,8 @@ find_timeout (struct supervisor *supervisor)
         next = supervisor->deadline_ms;
     if (supervisor->phase != PHASE_RANKS && supervisor->phase_until_ms < next)
         next = supervisor->phase_until_ms;
-    if (supervisor->crew_ms < next)
-        next = supervisor->crew_ms;
+    if (supervisor->peers_ms < next)
+        next = supervisor->peers_ms;
     if (supervisor->sign_ms < next)
         next = supervisor->sign_ms;
     if (supervisor->phase == PHASE_KILL && supervisor->sweep_ms < next)
@@ -234,7 +234,7 @@ supervise (struct supervisor *supervisor)
             ends_kill_ranks (supervisor);
         }
         advance (supervisor);
-        serve_crew (supervisor);
+        serve_peers (supervisor);
         give_sign (supervisor);
         if (supervisor->phase == PHASE_OVER)
             return;
@@ -247,7 +247,7 @@ supervise (struct supervisor *supervisor)
 void
 supervise_abandon (struct supervisor *supervisor)
 {
-    supervisor->job->end = JOB_TOLD; /* no rank is to blame */
+    supervisor->job->end = JOB_STOPPED; /* no rank is to blame */
     ends_stop_ranks (supervisor, SIGTERM, false);
     supervise (supervisor);
 }

@@ -19,7 +19,7 @@ enum supervise_phase {
 };
 
 /** What an epoll event is about; ranks are numbered from 0, streams and sinks as in job.h, those of rank 0 first. */
-enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER, ABOUT_CLAIM, ABOUT_CREW };
+enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_KEEPER, ABOUT_CLAIM, ABOUT_PEERS };
 
 /** One loop's state; made before the first rank is started, so that no signal is missed. */
 struct supervisor {
@@ -31,7 +31,7 @@ struct supervisor {
     int64_t phase_until_ms; /* CLOCK_MONOTONIC, as all times; when it has to be over */
     int64_t sweep_ms;       /* when to kill leftovers again */
     int64_t deadline_ms;    /* when to kill the ranks; 0: not stopping, or killed already */
-    int64_t crew_ms;        /* when the crew wants to be served next */
+    int64_t peers_ms;       /* when the peers want to be served next */
     int64_t sign_ms;        /* when the observer wants the next sign of life */
     int64_t told_ms;        /* when the first signal to stop came; 0: none did */
     int told;               /* the last such signal; 0 */

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "hosts/hostlist.h"
-#include "hosts/parcel.h"
+#include "hosts/job_spec.h"
 #include "tests/fuzz/target.h"
 
 /* No name may look like an option of ssh, or like more than one word. */
@@ -24,17 +24,17 @@ static void
 take_frame (const char *bytes, size_t length)
 {
     struct wire_frame frame;
-    struct parcel parcel;
+    struct job_spec spec;
     struct fail fail = { 0 };
     size_t used;
     if (wire_next (bytes, length, &frame, &used) != 1)
         return;
     if (used > length)
         abort ();
-    if (parcel_take (&parcel, &frame, &fail))
+    if (job_spec_take (&spec, &frame, &fail))
         fuzz_check_message (&fail);
     else
-        parcel_release (&parcel);
+        job_spec_release (&spec);
 }
 
 int

@@ -8,7 +8,7 @@ seed=${FUZZ_SEED:-1} # the same inputs each time, in their order; 0: others
 srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 status=0
 jobs=
-names='yaml json flags pickle zip safetensors index manifest state hosts crew gguf hub answer aws profiles ignore'
+names='yaml json flags pickle zip safetensors index manifest state hosts peers gguf hub answer aws profiles ignore'
 for name in ${FUZZERS-$names}; do
     mkdir -p "fuzz-$name"
     "tests/fuzz/fuzz_$name" -seed="$seed" -max_total_time="$seconds" -timeout=10 -max_len=2048 -print_final_stats=1 \

@@ -328,7 +328,7 @@ import os, socket, sys, time
 held = []
 for i in range(200):
     s = socket.create_connection(("host1", 30500))
-    s.sendall([b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"accelerate-crew\x01" + os.urandom(4096)][i % 4])
+    s.sendall([b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"accelerate-peer\x01" + os.urandom(4096)][i % 4])
     held.append(s)
 print("done", flush=True)
 time.sleep(1000)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks on several hosts that are processes of MPI, and of this launcher: mpirun starts stand-ins, ssh the agents.
+# Ranks on several hosts that are processes of MPI, and of this launcher: mpirun starts MPI proxys, ssh the agents.
 . "${srcdir:-.}/tests/testlib.sh"
 . "$srcdir/tests/hosts/lab"
 mpirun --version >version 2>&1 || :
@@ -93,7 +93,7 @@ printf '%s\n' ------------ 'no slots today' ------------ >&2
 exit 5
 END
 chmod +x bin/mpirun
-test_expect_success 'what mpirun says is the reason if it does not start the stand-ins' '
+test_expect_success 'what mpirun says is the reason if it does not start the MPI proxys' '
     test_exit 1 on host1 env PATH="$PWD/bin:$PATH" "$accelerate" launch --cpu --starter mpirun \
         --hosts host1,host2 true 2>err &&
     grep "^accelerate: $PWD/bin/mpirun has ended before it started a process for each rank .*: no slots today$" err &&
@@ -163,10 +163,10 @@ is_long && test_expect_success 'a rank of another host for which ranks waited in
     grep -x "  the ranks of other hosts, when these were told to end:" err && grep -E "^    rank 2: stopped by a signal (in|after) " err &&
     test "$(grep -c "^accelerate: rank" err)" -eq 1 && all_clean host1 host2
 '
-# first_of HOST WORD: the first stand-in there, or the daemon that has started it
+# first_of HOST WORD: the first MPI proxy there, or the daemon that has started it
 first_of () {
     on "$1" ps -e -o pid=,ppid=,comm=,args= >processes && awk -v word="$2" '
-        $3 == "accelerate" && / --stand-in / { print word == "stand-in" ? $1 : $2; exit }' processes
+        $3 == "accelerate" && / --mpi-proxy / { print word == "mpi-proxy" ? $1 : $2; exit }' processes
 }
 # How it was ended is known on newer kernels only.
 wait_head () {
@@ -175,7 +175,7 @@ wait_head () {
     [ "$status" = 137 ] || [ "$status" = 1 ]
 }
 # Its ranks, and then those of the other host, end with 195 (with Open MPI 5, perhaps in an abort) or give up because of these.
-for victim in $daemon:host2:$daemon stand-in:host2:'the stand-in of rank [12]' stand-in:host1:'the stand-in of rank 0'; do
+for victim in $daemon:host2:$daemon mpi-proxy:host2:'the MPI proxy of rank [12]' mpi-proxy:host1:'the MPI proxy of rank 0'; do
     pattern=${victim%%:*} where=${victim#*:} && where=${where%%:*}
     test_expect_success "a process of MPI that is killed is named, not the ranks that need it: ${victim##*:} on $where" '
         begin_training && pid=$(first_of "$where" "$pattern") && on "$where" kill -9 "$pid" && wait_head &&

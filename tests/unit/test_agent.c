@@ -31,7 +31,7 @@ struct play {
 };
 
 static void
-begin (struct play *play, hosts_run_part *run)
+begin (struct play *play, host_job_run *run)
 {
     int to[2], from[2];
     if (pipe2 (to, O_CLOEXEC) || pipe2 (from, O_CLOEXEC)) {
@@ -90,16 +90,16 @@ await_greeting (struct play *play)
 static void
 send_job (struct play *play, const char *folder, int64_t timeout_ms)
 {
-    struct parcel parcel = { .timeout_ms = timeout_ms, .columns = 80, .rows = 24, .host = 1 };
+    struct job_spec spec = { .timeout_ms = timeout_ms, .columns = 80, .rows = 24, .host = 1 };
     struct fail fail = { 0 };
-    config_init (&parcel.config, &fail);
-    config_set (&parcel.config, option_find ("failure_report"), "report.json", (struct origin){ .kind = ORIGIN_FLAG },
+    config_init (&spec.config, &fail);
+    config_set (&spec.config, option_find ("failure_report"), "report.json", (struct origin){ .kind = ORIGIN_FLAG },
                 &fail);
-    parcel.config.program = strdup ("prog");
-    parcel.folder = strdup (folder);
-    strlist_add (&parcel.environment, "AGENT_TEST=sent");
-    parcel_put (&play->pipe.to_write, &parcel);
-    parcel_release (&parcel);
+    spec.config.program = strdup ("prog");
+    spec.folder = strdup (folder);
+    strlist_add (&spec.environment, "AGENT_TEST=sent");
+    job_spec_put (&play->pipe.to_write, &spec);
+    job_spec_release (&spec);
 }
 
 static void
@@ -116,7 +116,7 @@ send_start (struct play *play)
 
 /* Up to where the launcher runs. */
 static bool
-begin_job (struct play *play, hosts_run_part *run, const char *folder, int64_t timeout_ms)
+begin_job (struct play *play, host_job_run *run, const char *folder, int64_t timeout_ms)
 {
     struct wire_frame frame;
     begin (play, run);
@@ -164,7 +164,7 @@ await_line (struct play *play, char line[256])
 /* ---- what launchers do in these tests ---- */
 
 static int
-run_look (struct config *config, const struct hosts_part *part)
+run_look (struct config *config, const struct host_job *part)
 {
     char folder[4096] = "";
     int count = 0;
@@ -175,12 +175,12 @@ run_look (struct config *config, const struct hosts_part *part)
             config->settings.failure_report ? "a report of its own" : "no report", part->share.machine,
             (int) config->settings.main_process_port);
     fflush (stdout);
-    hosts_tell_end (part, WIRE_END_DONE, 0, NULL, NULL);
+    host_job_tell_end (part, WIRE_END_DONE, 0, NULL, NULL);
     return 0;
 }
 
 static int
-run_killed (struct config *config, const struct hosts_part *part)
+run_killed (struct config *config, const struct host_job *part)
 {
     (void) config, (void) part;
     kill (getpid (), SIGKILL);
@@ -195,7 +195,7 @@ wait_forever (void)
 }
 
 static int
-run_forever (struct config *config, const struct hosts_part *part)
+run_forever (struct config *config, const struct host_job *part)
 {
     (void) config, (void) part;
     printf ("%d\n", (int) getpid ());
@@ -204,7 +204,7 @@ run_forever (struct config *config, const struct hosts_part *part)
 }
 
 static int
-run_echo (struct config *config, const struct hosts_part *part)
+run_echo (struct config *config, const struct host_job *part)
 {
     char bytes[64];
     ssize_t got;
@@ -216,7 +216,7 @@ run_echo (struct config *config, const struct hosts_part *part)
 }
 
 static int
-run_lines (struct config *config, const struct hosts_part *part)
+run_lines (struct config *config, const struct host_job *part)
 {
     (void) config, (void) part;
     if (write (1, "whole\nhalf", 10) != 10)
@@ -225,10 +225,10 @@ run_lines (struct config *config, const struct hosts_part *part)
 }
 
 static int
-run_last_words (struct config *config, const struct hosts_part *part)
+run_last_words (struct config *config, const struct host_job *part)
 {
     (void) config;
-    hosts_tell_end (part, WIRE_END_DONE, 0, NULL, NULL);
+    host_job_tell_end (part, WIRE_END_DONE, 0, NULL, NULL);
     return write (1, "last words\n", 11) != 11;
 }
 
@@ -249,8 +249,8 @@ test_job (void)
     ok (await_frame (&play, WIRE_END, &frame) && wire_number (&frame) == WIRE_END_DONE && wire_number (&frame) == 0,
         "its end comes after its output");
     int64_t before = clock_ns ();
-    wire_put_frame (&play.pipe.to_write, WIRE_BEAT, 42);
-    bool has_come = await_frame (&play, WIRE_BEAT, &frame);
+    wire_put_frame (&play.pipe.to_write, WIRE_HEARTBEAT, 42);
+    bool has_come = await_frame (&play, WIRE_HEARTBEAT, &frame);
     int64_t echo = wire_number (&frame), theirs = wire_number (&frame);
     ok (has_come && echo == 42 && theirs >= before && theirs <= clock_ns (),
         "a beat is answered with the agent's clock");
@@ -324,22 +324,22 @@ check_orphan (bool kills, const char *name)
 
 struct below {
     struct agent_child child;
-    struct parcel parcel;
+    struct job_spec spec;
     struct strbuf out;
 };
 
 static bool
-begin_below (struct below *below, hosts_run_part *run, bool is_terminal)
+begin_below (struct below *below, host_job_run *run, bool is_terminal)
 {
-    struct hosts_part part = { .claim = CLAIM_NONE, .agent = -1 };
+    struct host_job part = { .claim = CLAIM_NONE, .agent = -1 };
     struct fail fail = { 0 };
     sigset_t none;
     sigemptyset (&none);
-    *below = (struct below){ .parcel = { .is_terminal = { is_terminal }, .rows = 24, .columns = 80 } };
+    *below = (struct below){ .spec = { .is_terminal = { is_terminal }, .rows = 24, .columns = 80 } };
     agent_child_init (&below->child);
-    config_init (&below->parcel.config, &fail);
+    config_init (&below->spec.config, &fail);
     fflush (NULL);
-    return !agent_child_start (&below->child, &below->parcel, &part, run, &none, &fail);
+    return !agent_child_start (&below->child, &below->spec, &part, run, &none, &fail);
 }
 
 static void
@@ -352,7 +352,7 @@ end_below (struct below *below)
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
         free (below->child.streams[i].text);
     strbuf_release (&below->out);
-    parcel_release (&below->parcel);
+    job_spec_release (&below->spec);
 }
 
 /* Wait for one descriptor, and act on nothing else. */
@@ -413,8 +413,8 @@ test_terminal (void)
     bool has_come = begin_below (&below, run_lines, true) && take_one (&below, 0);
     ok (has_come && agent_child_deadline (&below.child) == below.child.streams[0].since_ms + 100,
         "on a terminal, the beginning of a line waits for a tenth of a second");
-    below.parcel.columns = 132;
-    agent_child_resize (&below.child, &below.parcel);
+    below.spec.columns = 132;
+    agent_child_resize (&below.child, &below.spec);
     bool has_size = isatty (below.child.streams[0].fd) && !ioctl (below.child.streams[0].fd, TIOCGWINSZ, &size);
     if (isatty (below.child.streams[0].fd))
         ok (has_size && size.ws_row == 24 && size.ws_col == 132, "whose size changes with the head's");
@@ -428,18 +428,18 @@ static void
 test_input (void)
 {
     struct below below;
-    struct hosts_part part = { .claim = CLAIM_NONE, .agent = -1 };
+    struct host_job part = { .claim = CLAIM_NONE, .agent = -1 };
     struct fail fail = { 0 };
     struct wire_frame frame;
     sigset_t none;
     size_t used = 0;
     sigemptyset (&none);
     for (int is_killed = 0; is_killed < 2; is_killed++) {
-        below = (struct below){ .parcel = { .has_input = true } };
+        below = (struct below){ .spec = { .has_input = true } };
         agent_child_init (&below.child);
-        config_init (&below.parcel.config, &fail);
+        config_init (&below.spec.config, &fail);
         fflush (NULL);
-        bool good = !agent_child_start (&below.child, &below.parcel, &part, run_echo, &none, &fail);
+        bool good = !agent_child_start (&below.child, &below.spec, &part, run_echo, &none, &fail);
         agent_child_feed (&below.child, "one\n", 4);
         good = good && take_one (&below, AGENT_CHILD_STREAMS + 2) && below.child.in >= 0;
         ok (good && wire_next (below.out.text, below.out.length, &frame, &used) == 1 && frame.type == WIRE_TAKEN
@@ -526,57 +526,57 @@ test_last_words (void)
 /* ---- processes of MPI ---- */
 
 static void
-test_standins (void)
+test_mpi_proxies (void)
 {
-    struct standin one = { .fd = -1, .passed_fd = -1 };
-    struct standins standins = STANDINS_NONE;
-    const struct standins single = { .all = &one, .count = 1 };
+    struct mpi_proxy one = { .fd = -1, .passed_fd = -1 };
+    struct mpi_proxies proxies = MPI_PROXIES_NONE;
+    const struct mpi_proxies single = { .all = &one, .count = 1 };
     struct plan plan = { .process_count = 2 };
     struct fail fail = { 0 };
-    char name[STANDIN_NAME_BYTES];
-    ok (standins_apply (&single, &plan, &fail), "fewer processes of MPI than ranks");
+    char name[MPI_PROXY_NAME_BYTES];
+    ok (mpi_proxies_apply (&single, &plan, &fail), "fewer processes of MPI than ranks");
     is_text (fail.text, "MPI has started 1 processes on this host, but the job has 2 ranks here", "are an error");
-    if (!ok (!standin_make_name (name, &fail) && !standins_listen (&standins, name, &fail), "the agent listens: %s",
+    if (!ok (!mpi_proxy_make_name (name, &fail) && !mpi_proxies_listen (&proxies, name, &fail), "the agent listens: %s",
              fail.text))
         return;
     enum { TOO_MUCH = 1 << 20 };
     char *large = calloc (1, TOO_MUCH);
     memset (large, 'x', TOO_MUCH - 1);
     setenv ("PMI_LARGE", large, 1);
-    ok (standin_run (name, "1", &fail), "variables that are too large for a message");
+    ok (mpi_proxy_run (name, "1", &fail), "variables that are too large for a message");
     is_text (fail.text, "cannot reach the agent of this host: Message too long", "are an error that says so");
     unsetenv ("PMI_LARGE");
     free (large);
-    standins_release (&standins);
+    mpi_proxies_release (&proxies);
 }
 
-/* Two stand-ins of this job: what MPI has told each of them becomes variables of the rank in its place. */
+/* Two MPI proxies of this job: what MPI has told each of them becomes variables of the rank in its place. */
 static void
 test_variables (void)
 {
-    struct standins standins = STANDINS_NONE;
+    struct mpi_proxies proxies = MPI_PROXIES_NONE;
     struct plan_process processes[2] = { { .rank = 0 }, { .rank = 1 } };
     struct plan plan = { .processes = processes, .process_count = 2 };
     struct fail fail = { 0 };
-    char name[STANDIN_NAME_BYTES];
+    char name[MPI_PROXY_NAME_BYTES];
     pid_t pids[2];
-    bool good = !standin_make_name (name, &fail) && !standins_listen (&standins, name, &fail);
+    bool good = !mpi_proxy_make_name (name, &fail) && !mpi_proxies_listen (&proxies, name, &fail);
     for (int i = 0; good && i < 2; i++) {
         pids[i] = fork ();
         if (pids[i] == 0) {
             setenv ("PMI_RANK", i ? "0" : "1", 1);
             setenv (i ? "PMI_SECOND" : "PMI_FIRST", "x", 1);
-            _exit (standin_run (name, "1", &fail) != 0);
+            _exit (mpi_proxy_run (name, "1", &fail) != 0);
         }
-        struct pollfd ready = { .fd = standins.listener, .events = POLLIN };
+        struct pollfd ready = { .fd = proxies.listener, .events = POLLIN };
         good = poll (&ready, 1, PATIENCE_MS) == 1;
-        standins_accept (&standins);
+        mpi_proxies_accept (&proxies);
     }
-    good = good && standins_of (&standins, 1) == 2 && !standins_apply (&standins, &plan, &fail);
+    good = good && mpi_proxies_of (&proxies, 1) == 2 && !mpi_proxies_apply (&proxies, &plan, &fail);
     for (int i = 0; i < 2; i++)
         ok (good && processes[i].env.count == 1 && !strcmp (processes[i].env.items[0], i ? "PMI_RANK=1" : "PMI_RANK=0"),
-            "rank %d gets what its stand-in has, and what all have", i);
-    standins_release (&standins);
+            "rank %d gets what its MPI proxy has, and what all have", i);
+    mpi_proxies_release (&proxies);
     for (int i = 0; i < 2; i++) {
         waitpid (pids[i], NULL, 0);
         strlist_release (&processes[i].env);
@@ -601,7 +601,7 @@ main (void)
     test_no_sign (false);
     test_timeout ();
     test_last_words ();
-    test_standins ();
+    test_mpi_proxies ();
     test_variables ();
     return done_testing ();
 }

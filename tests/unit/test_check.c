@@ -66,7 +66,7 @@ test_slow (void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct slow_link found[MOST];
         AUTO_STRBUF struct strbuf out = { 0 };
-        size_t count = slow_find (cases[i].rates, cases[i].trips, cases[i].loads, cases[i].count, found, MOST);
+        size_t count = slow_links_find (cases[i].rates, cases[i].trips, cases[i].loads, cases[i].count, found, MOST);
         show (found, count < MOST ? count : MOST, &out);
         ok (!strcmp (out.text, cases[i].expected), "slow links, %s: '%s'", cases[i].what, out.text);
     }
@@ -77,7 +77,7 @@ test_slow_numbers (void)
 {
     static const double rates[] = { 0, 100, 120, 110, 0, 5, 100, 10, 0 }, trips[9] = { 0 };
     struct slow_link found[1];
-    size_t count = slow_find (rates, trips, NULL, 3, found, 1);
+    size_t count = slow_links_find (rates, trips, NULL, 3, found, 1);
     ok (count == 2 && found[0].from == 1 && found[0].to == 2, "the slowest is found where there is room for one");
     ok (fabs (found[0].is - 5) < 1e-9 && fabs (found[0].usual - 120) < 1e-9 && fabs (found[0].times - 24) < 1e-9,
         "with its numbers: %g, usual %g", found[0].is, found[0].usual);
@@ -91,7 +91,7 @@ struct lab {
     struct check check;
     struct hosts hosts;
     char *whys[HOSTS * HOSTS];
-    enum meter_trouble troubles[HOSTS * HOSTS];
+    enum net_benchmark_trouble troubles[HOSTS * HOSTS];
     double rates[HOSTS * HOSTS], trips[HOSTS * HOSTS];
     bool needs_mpi;
 };
@@ -155,19 +155,19 @@ static void
 refuse_pair (struct lab *lab)
 {
     break_pair (lab);
-    lab->troubles[1 * HOSTS + 2] = METER_REFUSED;
+    lab->troubles[1 * HOSTS + 2] = NET_BENCHMARK_REFUSED;
 }
 static void
 stall_pair (struct lab *lab)
 {
     break_pair (lab);
-    lab->troubles[1 * HOSTS + 2] = METER_STALLED;
+    lab->troubles[1 * HOSTS + 2] = NET_BENCHMARK_STALLED;
 }
 static void
 part_pair (struct lab *lab)
 {
     break_pair (lab);
-    lab->troubles[1 * HOSTS + 2] = METER_NO_ROUTE;
+    lab->troubles[1 * HOSTS + 2] = NET_BENCHMARK_NO_ROUTE;
 }
 static void
 ignore_busy (struct lab *lab)
@@ -378,37 +378,37 @@ test_clock (void)
 /* ---- the measurement ---- */
 
 static void
-test_meter (void)
+test_net_benchmark (void)
 {
-    struct meter meter = { 0 };
-    struct meter_result result;
+    struct net_benchmark benchmark = { 0 };
+    struct net_benchmark_result result;
     struct fail fail = { 0 };
     AUTO_STRLIST struct strlist addresses = { 0 };
     strlist_add (&addresses, "127.0.0.1");
-    ok (!meter_start (&meter, &fail) && meter.port > 0, "a meter is started: %s", fail.text);
-    struct meter stranger = meter;
+    ok (!net_benchmark_start (&benchmark, &fail) && benchmark.port > 0, "a benchmark is started: %s", fail.text);
+    struct net_benchmark stranger = benchmark;
     for (int i = 0; i < 2; i++) { /* the second client finds it as the first did */
-        meter_measure (&meter, &addresses, 600000, &result);
+        net_benchmark_measure (&benchmark, &addresses, 600000, &result);
         ok (!*result.why && result.round_trip_ns > 0 && result.to > 0 && result.from > 0
                 && !strcmp (result.address, "127.0.0.1"), "measured: %.3g ms, %.3g and %.3g MB/s",
             (double) result.round_trip_ns / 1e6, result.to / 1e6, result.from / 1e6);
     }
     stranger.key[0] ^= 1;
-    meter_measure (&stranger, &addresses, 600000, &result);
-    ok (strstr (result.why, "stalled") && result.trouble == METER_STALLED, "without its key it does nothing: %s",
-        result.why);
+    net_benchmark_measure (&stranger, &addresses, 600000, &result);
+    ok (strstr (result.why, "stalled") && result.trouble == NET_BENCHMARK_STALLED,
+        "without its key it does nothing: %s", result.why);
     memcpy (stranger.token, stranger.key, sizeof stranger.token);
-    meter_measure (&stranger, &addresses, 2000, &result);
-    ok (strstr (result.why, "cannot connect to port") && result.trouble == METER_NO_ANSWER,
+    net_benchmark_measure (&stranger, &addresses, 2000, &result);
+    ok (strstr (result.why, "cannot connect to port") && result.trouble == NET_BENCHMARK_NO_ANSWER,
         "another program at its port is not taken for it: %s", result.why);
-    meter_stop (&meter);
+    net_benchmark_stop (&benchmark);
     int64_t begin = clock_ms ();
-    meter_measure (&meter, &addresses, 600000, &result);
+    net_benchmark_measure (&benchmark, &addresses, 600000, &result);
     ok (strstr (result.why, " at 127.0.0.1: the connection was refused (after ")
-            && result.trouble == METER_REFUSED
+            && result.trouble == NET_BENCHMARK_REFUSED
             && clock_ms () - begin < 300000, "nobody listens: %s", result.why);
-    meter_stop (&meter);
-    ok (!meter.pid, "stopped twice");
+    net_benchmark_stop (&benchmark);
+    ok (!benchmark.pid, "stopped twice");
 }
 
 /* ---- MPI: this program is also the launch that the check starts ---- */
@@ -663,6 +663,6 @@ main (int argc, char **argv)
     test_slow_numbers ();
     test_judgement ();
     test_clock ();
-    test_meter ();
+    test_net_benchmark ();
     return done_testing ();
 }

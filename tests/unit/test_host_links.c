@@ -6,7 +6,7 @@
 #include "hosts/address.h"
 #include "hosts/head.c"
 #include "hosts/head_state.h"
-#include "hosts/part.h"
+#include "hosts/host_job.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
@@ -151,16 +151,16 @@ test_beats (void)
     struct play play;
     begin (&play, "a");
     int64_t now = clock_ns ();
-    put_two_numbers (&play.sent, WIRE_BEAT, now - SLOW_NS, now + 5 * (int64_t) SLOW_NS);
+    put_two_numbers (&play.sent, WIRE_HEARTBEAT, now - SLOW_NS, now + 5 * (int64_t) SLOW_NS);
     deliver_all (&play);
     int64_t slow_trip = play.link.round_trip_ns;
     now = clock_ns ();
-    put_two_numbers (&play.sent, WIRE_BEAT, now, now + 100 * (int64_t) SLOW_NS);
+    put_two_numbers (&play.sent, WIRE_HEARTBEAT, now, now + 100 * (int64_t) SLOW_NS);
     deliver_all (&play);
     ok (slow_trip >= SLOW_NS && play.link.round_trip_ns < slow_trip && play.link.offset_ns > 50 * (int64_t) SLOW_NS,
         "a quicker beat replaces a slow one");
     int64_t offset = play.link.offset_ns;
-    put_two_numbers (&play.sent, WIRE_BEAT, clock_ns () - 60 * (int64_t) SLOW_NS, 0);
+    put_two_numbers (&play.sent, WIRE_HEARTBEAT, clock_ns () - 60 * (int64_t) SLOW_NS, 0);
     deliver_all (&play);
     ok (play.link.offset_ns == offset, "a slower one does not");
     end (&play);
@@ -450,7 +450,7 @@ test_addresses (void)
 /* ---- the start of the ranks ---- */
 
 static void
-test_rally (void)
+test_startup (void)
 {
     struct play plays[2];
     struct hostlist_host items[2] = { { .name = (char *) "a" }, { .name = (char *) "b" } };
@@ -465,26 +465,26 @@ test_rally (void)
         links[i].host = strdup ("node");
         links[i].ranks_found = 2 + i;
     }
-    ok (!rally_advance (&head, &fail) && head.phase == HEAD_ADDRESS && items[0].ranks == 2 && items[1].ranks == 3
+    ok (!startup_advance (&head, &fail) && head.phase == HEAD_ADDRESS && items[0].ranks == 2 && items[1].ranks == 3
             && items[1].first_rank == 2,
         "hosts without a number of slots run as many ranks as they have found");
     links[0].state = LINK_LISTENING;
     links[0].port = 1234;
     strlist_add (&links[0].addresses, "192.0.2.1");
     strlist_add (&links[0].addresses, "192.0.2.2");
-    ok (!rally_advance (&head, &fail) && head.is_reach_asked && links[1].pipe.to_write.length
+    ok (!startup_advance (&head, &fail) && head.is_reach_asked && links[1].pipe.to_write.length
             && !links[2].pipe.to_write.length, "the others are asked which addresses they reach");
     links[1].state = LINK_REACHED;
     links[1].reached = calloc (2, sizeof *links[1].reached);
     links[1].reached_count = 2;
     links[1].reached[1] = true;
-    ok (!rally_advance (&head, &fail) && head.address && !strcmp (head.address, "192.0.2.2"),
+    ok (!startup_advance (&head, &fail) && head.address && !strcmp (head.address, "192.0.2.2"),
         "the first address that is reached is used");
-    ok (links[0].state == LINK_RUNNING && !rally_advance (&head, &fail) && head.phase == HEAD_ADDRESS
+    ok (links[0].state == LINK_RUNNING && !startup_advance (&head, &fail) && head.phase == HEAD_ADDRESS
             && links[1].state == LINK_REACHED,
         "the other hosts wait until the first one no longer listens");
     links[0].has_started = true;
-    ok (!rally_advance (&head, &fail) && head.phase == HEAD_RUN && links[1].state == LINK_RUNNING, "then they start");
+    ok (!startup_advance (&head, &fail) && head.phase == HEAD_RUN && links[1].state == LINK_RUNNING, "then they start");
     for (int i = 0; i < 2; i++) {
         plays[i].link = links[i];
         end (&plays[i]);
@@ -547,8 +547,8 @@ test_failure (void)
     struct job job = { .ranks = ranks, .count = 3, .first_failed = 1, .failed_ns = 77 };
     struct play play;
     begin (&play, "a");
-    const struct job_observer observer = { hosts_tell_failure, play.to };
-    hosts_tell_failure (&job, &observer);
+    const struct job_observer observer = { host_job_tell_failure, play.to };
+    host_job_tell_failure (&job, &observer);
     link_read (&play.link);
     ok (play.link.failed_rank == 5 && play.link.failed_ns == 77, "the rank that failed first is named, and when");
     end (&play);
@@ -568,7 +568,7 @@ main (void)
     test_find ();
     test_mpirun ();
     test_addresses ();
-    test_rally ();
+    test_startup ();
     test_spread ();
     test_failure ();
     return done_testing ();

@@ -3,11 +3,11 @@
 #include <config.h>
 
 #include "hosts/allocation.h"
-#include "hosts/blame.h"
 #include "hosts/head_state.h"
 #include "hosts/hostlist.h"
-#include "hosts/lender.h"
-#include "hosts/parcel.h"
+#include "hosts/job_spec.h"
+#include "hosts/mpi_launcher.h"
+#include "hosts/root_cause.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
@@ -295,10 +295,10 @@ test_wire (void)
 }
 
 static void
-test_parcel (void)
+test_job_spec (void)
 {
     static char *const arguments[] = { (char *) "launch", (char *) "a b", NULL };
-    struct parcel sent = { .folder = (char *) "/somewhere", .timeout_ms = 3000, .columns = 77, .host = 2 }, got;
+    struct job_spec sent = { .folder = (char *) "/somewhere", .timeout_ms = 3000, .columns = 77, .host = 2 }, got;
     struct fail fail = { 0 };
     AUTO_STRBUF struct strbuf out = { 0 };
     struct wire_frame frame;
@@ -310,11 +310,11 @@ test_parcel (void)
     sent.config.program = strdup ("prog");
     strlist_add (&sent.arguments, arguments[1]);
     strlist_add (&sent.environment, "A=1");
-    parcel_put (&out, &sent);
+    job_spec_put (&out, &sent);
     bool is_frame = wire_next (out.text, out.length, &frame, &used) == 1;
     const char *frame_begin = frame.at;
     size_t frame_bytes = frame.left;
-    ok (is_frame && !parcel_take (&got, &frame, &fail), "a job comes over");
+    ok (is_frame && !job_spec_take (&got, &frame, &fail), "a job comes over");
     struct origin origin = config_origin (&got.config, "mixed_precision");
     ok (!strcmp (got.config.settings.mixed_precision, "bf16") && origin.kind == ORIGIN_FILE && origin.line == 7,
         "a setting keeps its value and its origin");
@@ -324,49 +324,49 @@ test_parcel (void)
             && !strcmp (got.folder, "/somewhere") && got.columns == 77
             && got.timeout_ms == 3000 && got.host == 2,
         "program, environment, folder");
-    parcel_release (&got);
+    job_spec_release (&got);
     struct wire_frame cut = { .type = WIRE_JOB, .at = out.text + 5, .left = out.length / 2 };
-    ok (parcel_take (&got, &cut, &fail) && *fail.text, "half a job is refused: %s", fail.text);
+    ok (job_spec_take (&got, &cut, &fail) && *fail.text, "half a job is refused: %s", fail.text);
     cut = (struct wire_frame){ .type = WIRE_JOB, .at = frame_begin, .left = frame_bytes - 8 };
-    ok (parcel_take (&got, &cut, &fail) && *fail.text, "so is one without its last number: %s", fail.text);
+    ok (job_spec_take (&got, &cut, &fail) && *fail.text, "so is one without its last number: %s", fail.text);
     sent.folder = NULL;
-    parcel_release (&sent);
-    ok (parcel_sends ("PATH=/bin") && parcel_sends ("WANDB_API_KEY=x") && !parcel_sends ("HOME=/root")
-            && !parcel_sends ("SSH_AUTH_SOCK=x") && !parcel_sends ("SLURM_JOB_ID=1") && parcel_sends ("HOMES=1")
-            && !parcel_sends ("junk"),
+    job_spec_release (&sent);
+    ok (job_spec_sends ("PATH=/bin") && job_spec_sends ("WANDB_API_KEY=x") && !job_spec_sends ("HOME=/root")
+            && !job_spec_sends ("SSH_AUTH_SOCK=x") && !job_spec_sends ("SLURM_JOB_ID=1") && job_spec_sends ("HOMES=1")
+            && !job_spec_sends ("junk"),
         "variables of a host stay there");
 }
 
 /* Which of two hosts is to blame. */
 static void
-test_verdict (void)
+test_outcome (void)
 {
     struct link links[2]
         = { { .name = "a", .failed_rank = -1, .err = -1 }, { .name = "b", .failed_rank = -1, .err = -1 } };
-    struct blame blames[HEAD_BLAMES (2)];
+    struct failure failures[HEAD_FAILURES (2)];
     struct hosts hosts = { 0 };
-    struct head head = { .hosts = &hosts, .links = links, .blames = blames, .count = 2 };
+    struct head head = { .hosts = &hosts, .links = links, .failures = failures, .count = 2 };
     links[0].state = links[1].state = LINK_ENDED;
-    ok (!verdict_find (&head) && verdict_status (&head, NULL) == 0, "no failure");
+    ok (!outcome_find (&head) && outcome_status (&head, NULL) == 0, "no failure");
     links[0].end = links[1].end = WIRE_END_FAILED;
     links[0].status = 1;
     links[1].status = 137;
     links[0].failed_ns = 2000;
     links[1].failed_ns = 1000;
-    ok (verdict_find (&head) == &links[1] && verdict_status (&head, &links[1]) == 137, "the first failure counts");
+    ok (outcome_find (&head) == &links[1] && outcome_status (&head, &links[1]) == 137, "the first failure counts");
     links[1].status = 4;
     links[0].end = WIRE_END_ERROR;
     links[0].status = 137;
-    ok (verdict_find (&head) == &links[0], "a launcher that was killed is blamed, although its end is seen later");
+    ok (outcome_find (&head) == &links[0], "a launcher that was killed is blamed, although its end is seen later");
     links[0].end = WIRE_END_FAILED;
-    ok (verdict_find (&head) == &links[0], "so is a rank that was killed");
+    ok (outcome_find (&head) == &links[0], "so is a rank that was killed");
     links[0].status = 143;
-    ok (verdict_find (&head) == &links[0], "by SIGTERM, too");
+    ok (outcome_find (&head) == &links[0], "by SIGTERM, too");
     links[0].status = 134;
     links[0].report = strdup ("accelerate: rank 0 was killed by signal 6\n  more\n");
     links[1].report = strdup ("accelerate: rank 1 exited with status 4\n  more\n");
     AUTO_STRBUF struct strbuf text = { 0 };
-    verdict_text (&head, verdict_find (&head), &text);
+    outcome_text (&head, outcome_find (&head), &text);
     ok (!strcmp (text.text, "accelerate: rank 1 exited with status 4\n  more\n"
                             "  at nearly the same time, rank 0 was killed by signal 6\n"),
         "a rank that may have been first is named, too");
@@ -378,41 +378,41 @@ test_verdict (void)
     links[0].state = LINK_LOST;
     links[0].failed_ns = 500;
     links[0].status = 0;
-    ok (verdict_find (&head) == &links[0] && verdict_status (&head, &links[0]) == 1, "a lost host is one");
+    ok (outcome_find (&head) == &links[0] && outcome_status (&head, &links[0]) == 1, "a lost host is one");
     links[1].status = 4;
     links[0].failed_ns = 2000;
-    ok (verdict_find (&head) == &links[0], "also if its last message came after its victims had failed");
+    ok (outcome_find (&head) == &links[0], "also if its last message came after its victims had failed");
     links[0].failed_ns = 2000000000;
-    ok (verdict_find (&head) == &links[1], "but not if it was long after that");
+    ok (outcome_find (&head) == &links[1], "but not if it was long after that");
     links[0].state = LINK_ENDED;
-    links[0].end = WIRE_END_TOLD;
-    links[0].was_told = true;
+    links[0].end = WIRE_END_STOPPED;
+    links[0].end_requested = true;
     links[0].failed_ns = 500;
-    ok (verdict_find (&head) == &links[1], "a host that was told to end has not failed");
+    ok (outcome_find (&head) == &links[1], "a host that was told to end has not failed");
     links[0].end = WIRE_END_ERROR;
     links[0].status = 143;
     links[0].failed_ns = 500;
-    ok (verdict_find (&head) == &links[1], "nor has one whose launcher was told before it could say so");
-    links[0].end = WIRE_END_TOLD;
+    ok (outcome_find (&head) == &links[1], "nor has one whose launcher was told before it could say so");
+    links[0].end = WIRE_END_STOPPED;
     links[0].failed_ns = 2000;
-    links[0].was_told = false;
-    ok (verdict_find (&head) == &links[0], "a launcher that somebody else told to end was first");
-    links[0].was_told = true;
+    links[0].end_requested = false;
+    ok (outcome_find (&head) == &links[0], "a launcher that somebody else told to end was first");
+    links[0].end_requested = true;
     head.signal = 15;
     head.signal_ns = 900;
-    ok (!verdict_find (&head) && verdict_status (&head, NULL) == 143, "what fails after a signal is due to the signal");
+    ok (!outcome_find (&head) && outcome_status (&head, NULL) == 143, "what fails after a signal is due to the signal");
     head.signal_ns = 1100;
     links[1].round_trip_ns = 100;
-    ok (verdict_find (&head) == &links[1], "what failed before it is not");
+    ok (outcome_find (&head) == &links[1], "what failed before it is not");
     links[1].round_trip_ns = 300;
-    ok (!verdict_find (&head), "unless the host's clock is not known so well");
+    ok (!outcome_find (&head), "unless the host's clock is not known so well");
 }
 
 /* Whoever says whose end made it give up is believed, rather than clocks. */
 static void
 test_words (void)
 {
-    struct blame all[] = {
+    struct failure all[] = {
         { .failed_ns = 1000, .end = WIRE_END_FAILED, .status = 3,
           .report = "accelerate: rank 0 (process 1 on a) exited with status 3\n"
                     "  it gave up: rank 2 ended (process 7); meanwhile rank 0 was in accel_gather at a.c:1\n" },
@@ -423,19 +423,19 @@ test_words (void)
                     "  at nearly the same time, rank 5 (process 2 on c) was killed by signal 6 (SIGABRT)\n" },
     };
     AUTO_STRBUF struct strbuf text = { 0 };
-    ok (blame_find_first (all, 2) == 1, "the rank that is named was first");
-    ok (blame_find_first (all, 3) == 2, "of those that name nobody, time decides");
-    blame_add_simultaneous (all, 3, 1, &text);
+    ok (root_cause_find (all, 2) == 1, "the rank that is named was first");
+    ok (root_cause_find (all, 3) == 2, "of those that name nobody, time decides");
+    root_cause_add_simultaneous (all, 3, 1, &text);
     ok (text.text && !strcmp (text.text, "  at nearly the same time, rank 4 (process 1 on c) exited with status 4\n"
                               "  at nearly the same time, rank 5 (process 2 on c) was killed by signal 6 (SIGABRT)\n"),
         "who names it cannot have been first; who does not, can: %s", text.text);
     all[1].report = "accelerate: rank 2 (process 7 on b) exited with status 5\n"
                     "  it gave up: rank 0 ended (process 1)\n";
-    ok (blame_find_first (all, 2) == 0, "if two name each other, time decides");
+    ok (root_cause_find (all, 2) == 0, "if two name each other, time decides");
     all[1].report = "accelerate: rank 3 (process 7 on b) was killed by signal 6 (SIGABRT)\n";
-    ok (blame_find_first (all, 2) == 0, "a rank that is not named was not first");
+    ok (root_cause_find (all, 2) == 0, "a rank that is not named was not first");
     all[0].failed_ns = all[1].failed_ns = 0;
-    ok (blame_find_first (all, 2) == 2, "who has not failed is not blamed");
+    ok (root_cause_find (all, 2) == 2, "who has not failed is not blamed");
 }
 
 /* Hosts with one rank each.  Which is to blame does not depend on their order. */
@@ -464,7 +464,7 @@ test_orders (void)
         while (count < MOST && cases[i].ranks[count].failed_ms)
             count++;
         for (int order = 0; order < count * count * count * count; order++) {
-            struct blame all[MOST];
+            struct failure all[MOST];
             char reports[MOST][160];
             int places[MOST], used = 0, digits = order;
             for (int k = 0; k < count; k++, digits /= count)
@@ -476,11 +476,11 @@ test_orders (void)
                 snprintf (reports[k], sizeof *reports,
                           "accelerate: rank %d (process 1 on a) exited\n%s rank %d ended (process 7)\n", k,
                           lost < 0 ? "  it was: before" : "  it gave up:", lost);
-                all[places[k]] = (struct blame){ .failed_ns = cases[i].ranks[k].failed_ms * 1000000,
-                                                 .end = WIRE_END_FAILED, .status = cases[i].ranks[k].status,
-                                                 .report = reports[k] };
+                all[places[k]] = (struct failure){ .failed_ns = cases[i].ranks[k].failed_ms * 1000000,
+                                                   .end = WIRE_END_FAILED, .status = cases[i].ranks[k].status,
+                                                   .report = reports[k] };
             }
-            wrong += blame_find_first (all, (size_t) count) != (size_t) places[0];
+            wrong += root_cause_find (all, (size_t) count) != (size_t) places[0];
         }
         ok (!wrong, "order of hosts: %s (%d wrong)", cases[i].what, wrong);
     }
@@ -488,21 +488,22 @@ test_orders (void)
 
 /* An mpirun that does not end by itself. */
 static void
-test_lender (void)
+test_mpi_launcher (void)
 {
-    struct lender lender = LENDER_NONE;
-    lender_hurry (&lender);
-    ok (!lender.until_ms, "nobody has to hurry");
-    lender.pid = fork ();
-    if (lender.pid == 0)
+    struct mpi_launcher mpi_launcher = MPI_LAUNCHER_NONE;
+    mpi_launcher_hurry (&mpi_launcher);
+    ok (!mpi_launcher.until_ms, "nobody has to hurry");
+    mpi_launcher.pid = fork ();
+    if (mpi_launcher.pid == 0)
         for (;;)
             pause ();
     alarm (900);
-    lender_hurry (&lender);
-    ok (!lender_end (&lender) && lender.was_told, "after a failure, mpirun is told to end at once");
-    lender_finish (&lender);
+    mpi_launcher_hurry (&mpi_launcher);
+    ok (!mpi_launcher_end (&mpi_launcher) && mpi_launcher.end_requested,
+        "after a failure, mpirun is told to end at once");
+    mpi_launcher_finish (&mpi_launcher);
     alarm (0);
-    ok (!lender.pid, "mpirun is ended by force");
+    ok (!mpi_launcher.pid, "mpirun is ended by force");
 }
 
 /* Open MPI ends a rank with 195 if its mpirun has gone. */
@@ -512,36 +513,37 @@ test_lost_mpirun (void)
     struct hosts hosts = { .starter.mpi = STARTER_MPI_OPEN, .own = "a" };
     struct link link = { .name = "b", .state = LINK_ENDED, .end = WIRE_END_FAILED, .status = 195, .failed_ns = 1,
                          .report = strdup ("accelerate: rank 1 exited with status 195\n  more\n") };
-    struct head head = { .hosts = &hosts, .links = &link, .count = 1, .lender = LENDER_NONE };
+    struct head head = { .hosts = &hosts, .links = &link, .count = 1, .mpi_launcher = MPI_LAUNCHER_NONE };
     AUTO_STRBUF struct strbuf text = { 0 }, line = { 0 };
-    ok (verdict_status (&head, &link) == 195, "mpirun runs: the rank is blamed");
-    head.lender.wait_status = SIGKILL;
-    verdict_text (&head, &link, &text);
-    ok (verdict_status (&head, &link) == 137 && text.text
+    ok (outcome_status (&head, &link) == 195, "mpirun runs: the rank is blamed");
+    head.mpi_launcher.wait_status = SIGKILL;
+    outcome_text (&head, &link, &text);
+    ok (outcome_status (&head, &link) == 137 && text.text
         && !strcmp (text.text, "accelerate: mpirun on a was killed by signal 9 (SIGKILL), and ranks that use MPI ended "
                                "with it\n  the first of them: rank 1 exited with status 195\n"),
         "mpirun was killed, and is blamed: %s", text.text);
-    head.lender.blames_other = true;
-    ok (verdict_status (&head, &link) == 137, "whatever it has said before");
-    head.lender.wait_status = 1 << 8;
-    ok (verdict_status (&head, &link) == 195, "mpirun ended because of the rank, as it says: the rank is blamed");
-    head.lender.blames_other = false;
-    ok (verdict_status (&head, &link) == 1, "mpirun ended without saying why, and is blamed");
+    head.mpi_launcher.names_cause = true;
+    ok (outcome_status (&head, &link) == 137, "whatever it has said before");
+    head.mpi_launcher.wait_status = 1 << 8;
+    ok (outcome_status (&head, &link) == 195, "mpirun ended because of the rank, as it says: the rank is blamed");
+    head.mpi_launcher.names_cause = false;
+    ok (outcome_status (&head, &link) == 1, "mpirun ended without saying why, and is blamed");
     hosts.starter.mpi = STARTER_MPI_HYDRA;
-    ok (verdict_status (&head, &link) == 195, "195 means nothing with another MPI");
+    ok (outcome_status (&head, &link) == 195, "195 means nothing with another MPI");
     hosts.starter.mpi = STARTER_MPI_OPEN;
     link.status = 3;
-    ok (verdict_status (&head, &link) == 3, "a rank that failed in another way is blamed all the same");
+    ok (outcome_status (&head, &link) == 3, "a rank that failed in another way is blamed all the same");
     free (link.report);
-    strbuf_add (&head.lender.said, "one\n\ntw");
-    head.lender.out = 0;
-    ok (lender_take_line (&head.lender, &line) && !strcmp (line.text, "one"), "a line that mpirun has said");
-    ok (lender_take_line (&head.lender, &line) && !line.length && !lender_take_line (&head.lender, &line),
-        "one at a time");
-    head.lender.out = -1;
-    ok (lender_take_line (&head.lender, &line) && !strcmp (line.text, "tw") && !lender_take_line (&head.lender, &line),
-        "and the rest at its end");
-    strbuf_release (&head.lender.said);
+    strbuf_add (&head.mpi_launcher.said, "one\n\ntw");
+    head.mpi_launcher.out = 0;
+    ok (mpi_launcher_take_line (&head.mpi_launcher, &line) && !strcmp (line.text, "one"),
+        "a line that mpirun has said");
+    ok (mpi_launcher_take_line (&head.mpi_launcher, &line) && !line.length
+        && !mpi_launcher_take_line (&head.mpi_launcher, &line), "one at a time");
+    head.mpi_launcher.out = -1;
+    ok (mpi_launcher_take_line (&head.mpi_launcher, &line) && !strcmp (line.text, "tw")
+        && !mpi_launcher_take_line (&head.mpi_launcher, &line), "and the rest at its end");
+    strbuf_release (&head.mpi_launcher.said);
 }
 
 /* What mpirun says. */
@@ -550,39 +552,42 @@ test_words_of_mpirun (void)
 {
     static const char error[] = "node host3 exiting improp", rest[] = "erly. There are\n",
                       aborted[] = "MPI_ABORT was invoked on rank 1\n";
-    struct lender lender = LENDER_NONE;
+    struct mpi_launcher mpi_launcher = MPI_LAUNCHER_NONE;
     AUTO_STRBUF struct strbuf line = { 0 };
     char bytes[1024];
     int ends[2], lines = 0, cut = 0;
     ok (!pipe2 (ends, O_NONBLOCK), "a pipe");
-    lender.out = ends[0];
+    mpi_launcher.out = ends[0];
     bool good = write (ends[1], error, sizeof error - 1) == sizeof error - 1;
-    lender_read_all (&lender);
-    ok (good && !lender.blames_other, "half a reason is none");
+    mpi_launcher_read_all (&mpi_launcher);
+    ok (good && !mpi_launcher.names_cause, "half a reason is none");
     good = write (ends[1], rest, sizeof rest - 1) == sizeof rest - 1;
-    lender_read_all (&lender);
-    ok (good && lender.blames_other && lender_take_line (&lender, &line), "it has ended because of a rank, it says");
-    good = !lender.has_abort && write (ends[1], aborted, sizeof aborted - 1) == sizeof aborted - 1;
-    lender_read_all (&lender);
-    ok (good && lender.has_abort && lender_take_line (&lender, &line), "and that it has called MPI_Abort()");
+    mpi_launcher_read_all (&mpi_launcher);
+    ok (good && mpi_launcher.names_cause && mpi_launcher_take_line (&mpi_launcher, &line),
+        "it has ended because of a rank, it says");
+    good = !mpi_launcher.has_abort && write (ends[1], aborted, sizeof aborted - 1) == sizeof aborted - 1;
+    mpi_launcher_read_all (&mpi_launcher);
+    ok (good && mpi_launcher.has_abort && mpi_launcher_take_line (&mpi_launcher, &line),
+        "and that it has called MPI_Abort()");
     memset (bytes, 'x', sizeof bytes);
     for (int i = 0; i < 8; i++) {
         bytes[sizeof bytes - 1 - (size_t) i] = '\n';
         good = good && write (ends[1], bytes, sizeof bytes) == sizeof bytes;
-        lender_read (&lender);
+        mpi_launcher_read (&mpi_launcher);
     }
-    while (lender_take_line (&lender, &line)) {
+    while (mpi_launcher_take_line (&mpi_launcher, &line)) {
         const char *at = strstr (line.text, " (the rest was dropped)");
         cut += at && !at[strlen (" (the rest was dropped)")];
         lines++;
     }
     ok (good && cut == 1 && lines >= 4, "a line after which others are missing says so (%d of %d)", cut, lines);
     good = write (ends[1], "tail\nnext\n", 10) == 10;
-    lender_read_all (&lender);
-    ok (good && lender_take_line (&lender, &line) && !strcmp (line.text, "next"), "half a line is not shown then");
+    mpi_launcher_read_all (&mpi_launcher);
+    ok (good && mpi_launcher_take_line (&mpi_launcher, &line) && !strcmp (line.text, "next"),
+        "half a line is not shown then");
     close (ends[0]);
     close (ends[1]);
-    strbuf_release (&lender.said);
+    strbuf_release (&mpi_launcher.said);
 }
 
 int
@@ -595,11 +600,11 @@ main (void)
     test_allocations ();
     test_tasks ();
     test_wire ();
-    test_parcel ();
-    test_verdict ();
+    test_job_spec ();
+    test_outcome ();
     test_words ();
     test_orders ();
-    test_lender ();
+    test_mpi_launcher ();
     test_lost_mpirun ();
     test_words_of_mpirun ();
     return done_testing ();

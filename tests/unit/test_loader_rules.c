@@ -257,7 +257,7 @@ test_skips_after_states (void)
 
 /* As accel_loader_get_state() makes it. */
 static void
-seal (struct accel_loader_state *state)
+channel (struct accel_loader_state *state)
 {
     uint64_t hash = UINT64_C (0xcbf29ce484222325);
     for (size_t i = 0; i < offsetof (struct accel_loader_state, checksum); i++)
@@ -285,15 +285,15 @@ test_states (void)
         ok (!accel_loader_set_state (loader, &state, &err) && !accel_loader_get_state (loader, &again, &err)
                 && !memcmp (&state, &again, sizeof state), "set, it is what is got");
         bad = state;
-        seal (&bad);
+        channel (&bad);
         ok (bad.checksum == state.checksum, "its checksum is known here");
         memset (bad.generator, 0xff, sizeof bad.generator);
-        seal (&bad);
+        channel (&bad);
         ok (accel_loader_set_state (loader, &bad, &err) == ACCEL_ERR_FORMAT && strstr (err.text, "generator state"),
             "%s", err.text);
         bad = state;
         bad.position = 11;
-        seal (&bad);
+        channel (&bad);
         ok (accel_loader_set_state (loader, &bad, &err) == ACCEL_ERR_INVALID && strstr (err.text, "is 11 samples into"),
             "%s", err.text);
         accel_loader_destroy (loader);

@@ -63,13 +63,13 @@ test_readers (void)
         enum job_end end;
     } cases[] = {
         { "a reader who comes late", { 0, 0 }, 7200000, 0, 30, 7200000, true, JOB_DONE },
-        { "one who stands still after a signal", { 12, 0 }, 0, 0, 30, 20 + 30000, false, JOB_TOLD },
-        { "one who stands still after two", { 12, 300 }, 0, 0, 30, 300 + 1000, false, JOB_TOLD },
-        { "one who stands still, without a grace", { 12, 0 }, 0, 0, 0, 12 + 1000, false, JOB_TOLD },
+        { "one who stands still after a signal", { 12, 0 }, 0, 0, 30, 20 + 30000, false, JOB_STOPPED },
+        { "one who stands still after two", { 12, 300 }, 0, 0, 30, 300 + 1000, false, JOB_STOPPED },
+        { "one who stands still, without a grace", { 12, 0 }, 0, 0, 0, 12 + 1000, false, JOB_STOPPED },
         { "one who takes something now and then", { 12, 0 }, 29000, 29000, 30, 20 + 5 * 29000 + 30000, false,
-          JOB_TOLD },
-        { "one who comes in time", { 12, 0 }, 29000, 0, 30, 29000, true, JOB_TOLD },
-        { "a signal while he is waited for", { 500, 0 }, 0, 0, 30, 500, false, JOB_TOLD },
+          JOB_STOPPED },
+        { "one who comes in time", { 12, 0 }, 29000, 0, 30, 29000, true, JOB_STOPPED },
+        { "a signal while he is waited for", { 500, 0 }, 0, 0, 30, 500, false, JOB_STOPPED },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make_world ();
@@ -123,7 +123,7 @@ test_files (void)
         } else
             at (500, SIGNAL, 0, SIGTERM);
         run_world ();
-        ok (the_job.end == (cut ? JOB_DONE : JOB_TOLD), "%s: the end", name);
+        ok (the_job.end == (cut ? JOB_DONE : JOB_STOPPED), "%s: the end", name);
         check_count (name, false);
         end_world (name);
     }

@@ -231,7 +231,7 @@ test_failed_start (void)
     job_release (&made);
     close (ends[0]);
     close (ends[1]);
-    job.end = JOB_TOLD;
+    job.end = JOB_STOPPED;
     job.signal = SIGTERM;
     ok (job_status (&job) == 143, "the status of a job that was told to end");
     job.signal = 0;

@@ -22,7 +22,7 @@ end_all (int64_t at_ms)
 static void
 check (const char *name, enum job_end end, int number, int64_t end_ms, const char *said)
 {
-    int got = the_job.end == JOB_FAILED ? the_job.first_failed : the_job.end == JOB_TOLD ? the_job.signal : 0;
+    int got = the_job.end == JOB_FAILED ? the_job.first_failed : the_job.end == JOB_STOPPED ? the_job.signal : 0;
     ok (the_job.end == end && got == number && ms () == end_ms, "%s: end %d of %d after %lld ms", name,
         (int) the_job.end, got, (long long) ms ());
     if (said)
@@ -139,9 +139,9 @@ test_signals (void)
         int number;
         int64_t end_ms;
     } cases[] = {
-        { "SIGTERM", SIGTERM, 0, 0, JOB_TOLD, SIGTERM, 25 },
+        { "SIGTERM", SIGTERM, 0, 0, JOB_STOPPED, SIGTERM, 25 },
         { "SIGHUP after a failure", SIGHUP, 0, 256, JOB_FAILED, 0, 20 },
-        { "^C, of which rank 0 has died", SIGINT, 1, SIGINT, JOB_TOLD, SIGINT, 20 },
+        { "^C, of which rank 0 has died", SIGINT, 1, SIGINT, JOB_STOPPED, SIGINT, 20 },
         { "the same, not from the terminal", SIGINT, 0, SIGINT, JOB_FAILED, 0, 20 },
         { "^C, and rank 0 has died of SIGQUIT", SIGINT, 1, SIGQUIT, JOB_FAILED, 0, 20 },
         { "^C, and rank 0 has failed", SIGINT, 1, 256, JOB_FAILED, 0, 20 },
@@ -182,7 +182,7 @@ test_signals (void)
     at (11, END, 0, SIGINT);
     the_job.ranks[0].own_group = false;
     run_world ();
-    check ("^C with a rank at the terminal", JOB_TOLD, SIGINT, 15,
+    check ("^C with a rank at the terminal", JOB_STOPPED, SIGINT, 15,
            "INT -1001@10 INT -1002@10 CONT 1000@10 CONT -1001@10 CONT -1002@10 ");
     end_world ("^C with a rank at the terminal");
 }
@@ -196,7 +196,7 @@ test_terminal (void)
         enum job_end end;
         int64_t end_ms;
     } cases[] = {
-        { SIGINT, 200, JOB_TOLD, 200 }, { SIGINT, 0, JOB_FAILED, 260 }, { SIGQUIT, 200, JOB_TOLD, 200 },
+        { SIGINT, 200, JOB_STOPPED, 200 }, { SIGINT, 0, JOB_FAILED, 260 }, { SIGQUIT, 200, JOB_STOPPED, 200 },
         { SIGQUIT, 0, JOB_FAILED, 260 }, { SIGTERM, 0, JOB_FAILED, 10 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -208,7 +208,7 @@ test_terminal (void)
         if (cases[i].tells_ms)
             at (cases[i].tells_ms, SIGNAL, 1, cases[i].signal);
         run_world ();
-        bool told = cases[i].end == JOB_TOLD;
+        bool told = cases[i].end == JOB_STOPPED;
         check (name, cases[i].end, told ? cases[i].signal : the_job.first_failed, cases[i].end_ms, NULL);
         end_world (name);
     }
@@ -236,7 +236,7 @@ test_repeats (void)
         at (10, SIGNAL, 0, cases[i].first);
         at (cases[i].second_ms, SIGNAL, 0, cases[i].second);
         run_world ();
-        check (cases[i].name, JOB_TOLD, cases[i].first, cases[i].end_ms, NULL);
+        check (cases[i].name, JOB_STOPPED, cases[i].first, cases[i].end_ms, NULL);
         ok (the_job.killed == RANKS && the_job.out_of_grace == (cases[i].end_ms == 3010), "%s: why", cases[i].name);
         end_world (cases[i].name);
     }
@@ -252,7 +252,7 @@ test_keeper (void)
     world.has_left = true;
     world.left_kills = 1;
     run_world ();
-    check ("the keeper dies", JOB_TOLD, SIGKILL, 35, "KILL -1000@10 KILL -1001@10 KILL -1002@10 KILL all@30 ");
+    check ("the keeper dies", JOB_STOPPED, SIGKILL, 35, "KILL -1000@10 KILL -1001@10 KILL -1002@10 KILL all@30 ");
     end_world ("the keeper dies");
 
     make_world ();
@@ -264,7 +264,7 @@ test_keeper (void)
     world.left_heeds_ms = 1000;
     world.left_kills = 1;
     run_world ();
-    check ("the keeper dies while leftovers are asked", JOB_TOLD, SIGKILL, 55, "TERM all@1 CONT all@1 KILL all@50 ");
+    check ("the keeper dies while leftovers are asked", JOB_STOPPED, SIGKILL, 55, "TERM all@1 CONT all@1 KILL all@50 ");
     end_world ("the keeper dies while leftovers are asked");
 }
 
@@ -307,7 +307,7 @@ test_leftovers (void)
     at (10, SIGNAL, 0, SIGINT);
     at (400, SIGNAL, 0, SIGINT);
     run_world ();
-    check ("^C twice: leftovers are killed at once", JOB_TOLD, SIGINT, 405, NULL);
+    check ("^C twice: leftovers are killed at once", JOB_STOPPED, SIGINT, 405, NULL);
     ok (strstr (world.said.text, "KILL all@400") && !strstr (world.said.text, "TERM all"), "without being asked");
     end_world ("^C twice");
 }
@@ -317,7 +317,7 @@ test_abandon (void)
 {
     make_world ();
     supervise_abandon (&loop);
-    check ("a start fails", JOB_TOLD, 0, 5,
+    check ("a start fails", JOB_STOPPED, 0, 5,
            "TERM -1000@0 TERM -1001@0 TERM -1002@0 CONT -1000@0 CONT -1001@0 CONT -1002@0 ");
     end_world ("a start fails");
 }
@@ -326,12 +326,12 @@ test_abandon (void)
 
 /* After 20 ms the ranks have to end, because of another machine. */
 static int64_t
-serve_others (struct job_crew *crew, struct job *job, bool own_is_over, bool is_hasty)
+serve_others (struct job_peers *peers, struct job *job, bool own_is_over, bool skip_wait)
 {
-    (void) job, (void) is_hasty;
-    crew->must_end = ms () >= 20;
-    crew->is_over = own_is_over;
-    return crew->must_end ? INT64_MAX : BEGIN_MS + 20;
+    (void) job, (void) skip_wait;
+    peers->must_end = ms () >= 20;
+    peers->is_over = own_is_over;
+    return peers->must_end ? INT64_MAX : BEGIN_MS + 20;
 }
 
 /* Rank 1 has ended at 10 ms, which is seen at 30 ms. */
@@ -367,10 +367,10 @@ test_causes (void)
         { "a rank that has aborted may be a victim itself", NULL, SIGABRT, 4 << 8, 0, JOB_FAILED, 0 },
         { "one that was killed, and one that crashed", NULL, SIGBUS, SIGSEGV, 0, JOB_FAILED, 0 },
         { "a rank that was killed before a signal came", NULL, SIGKILL, 0, SIGTERM, JOB_FAILED, 1 },
-        { "one that was killed by the same signal", NULL, SIGTERM, 0, SIGTERM, JOB_TOLD, SIGTERM },
+        { "one that was killed by the same signal", NULL, SIGTERM, 0, SIGTERM, JOB_STOPPED, SIGTERM },
         { "the same below an agent, which tells nobody else", &head, SIGTERM, 0, SIGTERM, JOB_FAILED, 1 },
         { "one that has exited below an agent, whose head decides", &head, 7 << 8, 0, SIGTERM, JOB_FAILED, 1 },
-        { "the same without an agent", NULL, 7 << 8, 0, SIGTERM, JOB_TOLD, SIGTERM },
+        { "the same without an agent", NULL, 7 << 8, 0, SIGTERM, JOB_STOPPED, SIGTERM },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make_world ();
@@ -446,8 +446,8 @@ test_others (void)
           "CONT -1000@20 CONT -1001@20 CONT -1002@20 " },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct job_crew crew = { .fd = -1, .serve = serve_others };
-        const struct job_observer observer = { .fd = -1, .crew = &crew };
+        struct job_peers peers = { .fd = -1, .serve = serve_others };
+        const struct job_observer observer = { .fd = -1, .peers = &peers };
         make_world ();
         the_job.observer = &observer;
         if (cases[i].status)
