@@ -46,7 +46,8 @@ give_up_first (void)
     must (rank != 1 || (file && !fclose (file)), "a file");
 }
 
-/* Rank 1 is stopped for longer than the timeout.  On a busy machine, the transfer may be over before it is: once more. */
+/* Rank 1 is stopped for longer than the timeout.  On a busy machine, the transfer may be over before it is: once
+ * more. */
 static void
 sleep_in_transfer (void)
 {
