@@ -8,6 +8,7 @@
 #include "aws/keys.h"
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/utf8.h"
 
 #include <ctype.h>
 #include <stdint.h>
@@ -90,19 +91,6 @@ read_name (struct reader *reader, char name[NAME_BYTES])
     return 0;
 }
 
-static void
-add_character (struct strbuf *out, uint32_t code)
-{
-    if (code < 0x80) {
-        strbuf_add_char (out, (char) code);
-        return;
-    }
-    unsigned more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    strbuf_add_char (out, (char) ((more == 1 ? 0xc0 : more == 2 ? 0xe0 : 0xf0) | code >> 6 * more));
-    while (more--)
-        strbuf_add_char (out, (char) (0x80 | (code >> 6 * more & 0x3f)));
-}
-
 /* At '&'. */
 static int
 read_reference (struct reader *reader, struct strbuf *out)
@@ -131,7 +119,7 @@ read_reference (struct reader *reader, struct strbuf *out)
         || (code < ' ' && !strchr ("\t\r\n", (int) code)))
         return refuse (reader, "not a valid character reference");
     reader->at = at + 1;
-    add_character (out, code);
+    utf8_add (out, code);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "config/mode.h"
 #include "launch/signals.h"
 #include "util/cleanup.h"
+#include "util/procfs.h"
 #include "util/strbuf.h"
 
 #include <limits.h>
@@ -24,9 +25,8 @@ find_selftest (char **path, struct fail *fail)
 {
     const char *given = getenv ("ACCELERATE_SELFTEST");
     char self[PATH_MAX];
-    ssize_t length = readlink ("/proc/self/exe", self, sizeof self - 1);
     AUTO_STRBUF struct strbuf found = { 0 };
-    self[length > 0 ? length : 0] = '\0';
+    procfs_own_path (self, sizeof self);
     char *slash = strrchr (self, '/');
     if (given && *given)
         strbuf_add (&found, given);

@@ -7,6 +7,7 @@
 #include "launch/python.h"
 #include "util/cleanup.h"
 #include "util/engine_files.h"
+#include "util/procfs.h"
 
 #include <limits.h>
 
@@ -22,9 +23,8 @@ tell_location (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     char self[PATH_MAX];
-    ssize_t length = readlink ("/proc/self/exe", self, sizeof self - 1);
-    self[length > 0 ? length : 0] = '\0';
-    strlist_add (values, length > 0 ? self : "unknown");
+    procfs_own_path (self, sizeof self);
+    strlist_add (values, *self ? self : "unknown");
 }
 
 /* Those that are built in, then modules, which are not loaded to be listed. */

@@ -10,6 +10,7 @@
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/printable.h"
+#include "util/procfs.h"
 
 #include <ctype.h>
 #include <jansson.h>
@@ -78,8 +79,7 @@ static int
 find_program (struct hosts *hosts, struct fail *fail)
 {
     char path[PATH_MAX];
-    ssize_t length = readlink ("/proc/self/exe", path, sizeof path - 1);
-    path[length > 0 ? length : 0] = '\0';
+    procfs_own_path (path, sizeof path);
     bool is_plain = *path == '/';
     for (const char *c = path; *c; c++)
         is_plain = is_plain && (isalnum ((unsigned char) *c) || strchr ("/._+-", *c));

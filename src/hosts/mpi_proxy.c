@@ -12,6 +12,7 @@
 #include "util/clock.h"
 #include "util/jobseg.h"
 #include "util/parse.h"
+#include "util/peer.h"
 #include "util/procfs.h"
 
 #include <fcntl.h>
@@ -69,9 +70,8 @@ make_address (struct sockaddr_un *address, const char *name)
 static bool
 is_ours (int fd)
 {
-    struct ucred peer;
-    socklen_t size = sizeof peer;
-    return !getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == geteuid ();
+    struct peer peer;
+    return peer_of (fd, &peer) && peer.uid == geteuid ();
 }
 
 /* ---- the MPI proxy ---- */
@@ -216,16 +216,6 @@ receive (int from, char *bytes, int *passed)
     return message.msg_flags & MSG_TRUNC ? -1 : length;
 }
 
-static void
-read_comm (int64_t pid, char *name, size_t size)
-{
-    char path[40];
-    snprintf (path, sizeof path, "/proc/%lld/comm", (long long) pid);
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd >= 0 ? read (fd, name, size) : 0;
-    name[length > 0 ? length - 1 : 0] = '\0'; /* a newline */
-}
-
 /* Only those that are known to belong to one job; Slurm's and others serve more than ours. */
 static bool
 may_end (const char *name)
@@ -262,7 +252,8 @@ note_daemon (struct mpi_proxies *proxies, int64_t pid, const struct strlist *var
     for (int i = 0; i < proxies->process_count; i++)
         if (proxies->processes[i].pid == pid)
             return;
-    read_comm (pid, daemon.name, sizeof daemon.name);
+    procfs_read ((pid_t) pid, "comm", daemon.name, sizeof daemon.name);
+    daemon.name[strcspn (daemon.name, "\n")] = '\0';
     if (pid >= 2 && may_end (daemon.name) && watch (proxies, &daemon))
         ompi_session_read (&proxies->processes[proxies->process_count - 1].session, pid, daemon.name, variables);
 }
@@ -271,9 +262,8 @@ static void
 note_mpi_proxy (struct mpi_proxies *proxies, int rank, int fd)
 {
     struct mpi_proxy_process process = { .rank = rank, .name = "MPI proxy" };
-    struct ucred peer;
-    socklen_t size = sizeof peer;
-    if (!getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && (process.pid = peer.pid) > 0)
+    struct peer peer;
+    if (peer_of (fd, &peer) && (process.pid = peer.pid) > 0)
         watch (proxies, &process);
 }
 

@@ -5,7 +5,6 @@
 #include "launch/gpu_users.h"
 
 #include "util/cleanup.h"
-#include "util/io.h"
 #include "util/procfs.h"
 
 #include <pwd.h>
@@ -43,7 +42,7 @@ gpu_process_describe (const struct gpu_process *process, bool with_user, struct 
 {
     char path[48];
     struct stat info;
-    AUTO_FREE char *name = NULL;
+    char name[64];
     strbuf_printf (out, "process %d", process->pid);
     snprintf (path, sizeof path, "/proc/%d", process->pid);
     if (!gpu_processes_are_known ())
@@ -53,8 +52,7 @@ gpu_process_describe (const struct gpu_process *process, bool with_user, struct 
     else {
         if (with_user)
             add_user (info.st_uid, out);
-        snprintf (path, sizeof path, "/proc/%d/comm", process->pid);
-        if (!io_read_file (path, 4096, &name, NULL, NULL))
+        if (procfs_read (process->pid, "comm", name, sizeof name) > 0)
             strbuf_printf (out, " (%.*s)", (int) strcspn (name, "\n"), name);
     }
     if (process->memory != NVML_UNKNOWN)

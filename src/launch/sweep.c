@@ -5,15 +5,17 @@
 #include "launch/sweep.h"
 
 #include "util/array.h"
-#include "util/cleanup.h"
+#include "util/procfs.h"
 
 #include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
+#include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     SWEEP_PAUSE_MS = 5,
@@ -29,31 +31,6 @@ struct table {
     struct entry *entries;
     size_t count;
 };
-
-static ssize_t
-read_proc (pid_t pid, const char *name, char *text, size_t size)
-{
-    char path[64];
-    snprintf (path, sizeof path, "/proc/%d/%s", (int) pid, name);
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 ? -1 : read (fd, text, size);
-}
-
-/* "PID (NAME) STATE PARENT ...", where NAME may hold anything.  @return false for a zombie */
-static bool
-read_stat (pid_t pid, struct entry *entry)
-{
-    char text[1024];
-    ssize_t length = read_proc (pid, "stat", text, sizeof text - 1);
-    if (length <= 0)
-        return false;
-    text[length] = '\0';
-    const char *end = strrchr (text, ')');
-    if (!end || strlen (end) < 5)
-        return false;
-    *entry = (struct entry){ .pid = pid, .parent = (pid_t) strtol (end + 4, NULL, 10) };
-    return end[2] != 'Z' && end[2] != 'X';
-}
 
 static bool
 add (struct table *table, const struct entry *entry)
@@ -82,9 +59,12 @@ read_table (struct table *table)
     if (!dir)
         return false;
     for (const struct dirent *item; (item = readdir (dir));) {
-        struct entry entry;
-        if (!isdigit ((unsigned char) item->d_name[0]) || !read_stat ((pid_t) strtol (item->d_name, NULL, 10), &entry))
+        struct procfs_stat stat;
+        struct entry entry = { .pid = (pid_t) strtol (item->d_name, NULL, 10) };
+        if (!isdigit ((unsigned char) item->d_name[0]) || !procfs_read_stat (entry.pid, &stat)
+            || strchr ("ZX", stat.state))
             continue;
+        entry.parent = stat.parent;
         entry.member = entry.parent == getpid ();
         complete &= add (table, &entry);
     }

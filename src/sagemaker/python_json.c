@@ -7,6 +7,7 @@
 #include "config/scalar.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
+#include "util/quote.h"
 #include "util/utf8.h"
 
 #include <ctype.h>
@@ -14,46 +15,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The next character of valid UTF-8. */
-static unsigned
-next_character (const char **text)
-{
-    const unsigned char *at = (const unsigned char *) *text;
-    int more = *at < 0x80 ? 0 : *at < 0xe0 ? 1 : *at < 0xf0 ? 2 : 3;
-    unsigned character = more ? *at & (0x3fu >> more) : *at;
-    for (int i = 1; i <= more; i++)
-        character = character << 6 | (at[i] & 0x3f);
-    *text += more + 1;
-    return character;
-}
-
-static void
-add_string (struct strbuf *out, const char *text)
-{
-    static const struct {
-        char c;
-        const char *escape;
-    } short_ones[] = { { '"', "\\\"" }, { '\\', "\\\\" }, { '\n', "\\n" }, { '\r', "\\r" }, { '\t', "\\t" },
-                       { '\b', "\\b" }, { '\f', "\\f" } };
-    strbuf_add_char (out, '"');
-    while (*text) {
-        unsigned c = next_character (&text);
-        const char *escape = NULL;
-        for (size_t i = 0; i < sizeof short_ones / sizeof *short_ones; i++)
-            if (c == (unsigned char) short_ones[i].c)
-                escape = short_ones[i].escape;
-        if (escape)
-            strbuf_add (out, escape);
-        else if (c >= 0x10000)
-            strbuf_printf (out, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
-        else if (c < 0x20 || c >= 0x7f)
-            strbuf_printf (out, "\\u%04x", c);
-        else
-            strbuf_add_char (out, (char) c);
-    }
-    strbuf_add_char (out, '"');
-}
 
 /* NOLINTNEXTLINE(misc-no-recursion): values are at most NODE_DEEPEST deep */
 void
@@ -67,7 +28,7 @@ python_json_add (struct strbuf *out, const json_t *value)
         strbuf_add_char (out, '{');
         json_object_foreach ((json_t *) value, key, item) {
             strbuf_add (out, separator);
-            add_string (out, key);
+            quote_ascii (out, key);
             strbuf_add (out, ": ");
             python_json_add (out, item);
             separator = ", ";
@@ -82,7 +43,7 @@ python_json_add (struct strbuf *out, const json_t *value)
         }
         strbuf_add_char (out, ']');
         break;
-    case JSON_STRING: add_string (out, json_string_value (value)); break;
+    case JSON_STRING: quote_ascii (out, json_string_value (value)); break;
     case JSON_INTEGER: strbuf_printf (out, "%lld", (long long) json_integer_value (value)); break;
     case JSON_REAL: scalar_add_float (out, json_real_value (value)); break;
     case JSON_TRUE: strbuf_add (out, "true"); break;

@@ -6,8 +6,8 @@
 
 #include "util/cleanup.h"
 #include "util/credentials.h"
+#include "util/procfs.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
@@ -28,11 +28,9 @@ peer_of (int fd, struct peer *peer)
 static char *
 read_command (pid_t pid)
 {
-    char path[64], text[COMMAND_BYTES + 1];
+    char text[COMMAND_BYTES + 2];
     AUTO_STRBUF struct strbuf command = { 0 };
-    snprintf (path, sizeof path, "/proc/%d/cmdline", (int) pid);
-    AUTO_CLOSE int fd = pid > 0 ? open (path, O_RDONLY | O_CLOEXEC) : -1;
-    ssize_t length = fd < 0 ? 0 : read (fd, text, sizeof text);
+    ssize_t length = pid > 0 ? procfs_read (pid, "cmdline", text, sizeof text) : 0;
     bool is_cut = length > COMMAND_BYTES;
     if (is_cut)
         length = COMMAND_BYTES;

@@ -12,24 +12,41 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-enum { STATE = 3, FLAGS = 9, ARG_START = 48, ARG_END = 49, EXIT_CODE = 52 };
+enum { STATE = 3, PARENT = 4, FLAGS = 9, ARG_START = 48, ARG_END = 49, EXIT_CODE = 52 };
 enum { PF_EXITING = 4 }; /* include/linux/sched.h in the kernel */
 
+ssize_t
+procfs_read (pid_t pid, const char *name, char *text, size_t size)
+{
+    char path[64];
+    snprintf (path, sizeof path, "/proc/%d/%s", (int) pid, name);
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read (fd, text, size - 1);
+    text[length > 0 ? length : 0] = '\0';
+    return length;
+}
+
+void
+procfs_own_path (char *path, size_t size)
+{
+    ssize_t length = readlink ("/proc/self/exe", path, size - 1);
+    path[length > 0 ? length : 0] = '\0';
+}
+
 static bool
-read_stat (const char *path, struct procfs_stat *stat)
+read_stat (pid_t pid, const char *name, struct procfs_stat *stat)
 {
     char text[2048];
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read (fd, text, sizeof text - 1);
     *stat = (struct procfs_stat){ 0 };
-    if (length <= 0)
+    if (procfs_read (pid, name, text, sizeof text) <= 0)
         return false;
-    text[length] = '\0';
     const char *at = strrchr (text, ')'); /* the end of field 2, the program's name, which may contain anything */
     for (int field = STATE; at && (at = strchr (at, ' ')); field++) {
         at++;
         if (field == STATE)
             stat->state = *at;
+        else if (field == PARENT)
+            stat->parent = (pid_t) strtol (at, NULL, 10);
         else if (field == FLAGS)
             stat->is_exiting = strtoul (at, NULL, 10) & PF_EXITING;
         else if (field == ARG_START)
@@ -45,9 +62,7 @@ read_stat (const char *path, struct procfs_stat *stat)
 bool
 procfs_read_stat (pid_t pid, struct procfs_stat *stat)
 {
-    char path[40];
-    snprintf (path, sizeof path, "/proc/%d/stat", (int) pid);
-    return read_stat (path, stat);
+    return read_stat (pid, "stat", stat);
 }
 
 /* A thread that is gone meanwhile has ended. */
@@ -61,8 +76,9 @@ procfs_is_ending (pid_t pid)
     snprintf (path, sizeof path, "/proc/%d/task", (int) pid);
     DIR *tasks = is_ending ? opendir (path) : NULL;
     while (is_ending && tasks && (entry = readdir (tasks))) {
-        snprintf (path, sizeof path, "/proc/%d/task/%.20s/stat", (int) pid, entry->d_name);
-        if (*entry->d_name != '.' && read_stat (path, &stat))
+        char name[48];
+        snprintf (name, sizeof name, "task/%.20s/stat", entry->d_name);
+        if (*entry->d_name != '.' && read_stat (pid, name, &stat))
             is_ending = stat.is_exiting;
     }
     if (tasks)

@@ -4,12 +4,20 @@
 #define UTIL_PROCFS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/** The beginning of /proc/PID/NAME and a 0; where nothing can be read, an empty text.  @return its length, or -1 */
+ssize_t procfs_read (pid_t pid, const char *name, char *text, size_t size);
+
+/** The path of the file that this process executes; empty where it is not known. */
+void procfs_own_path (char *path, size_t size);
 
 /** The fields of /proc/PID/stat that are of interest; see proc(5). */
 struct procfs_stat {
     char state;                       /* 'T': stopped by a signal, 't': by a debugger, 'Z': ended, not yet waited for */
+    pid_t parent;
     bool is_exiting;                  /* or has ended: the first thread, which runs no more of the program */
     unsigned long arg_start, arg_end; /* where the words of its command line are in its memory */
     int exit_code;                    /* of a zombie, as wait() returns it; 0 without permission to ptrace it */

@@ -82,6 +82,7 @@ fake_waitpid (void)
 #define fork() (forked)
 #define nanosleep(pause, rest) ((void) (pause))
 #include "launch/sweep.c"
+#include "util/procfs.c"
 #undef kill
 #undef open
 #undef opendir

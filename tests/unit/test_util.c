@@ -564,7 +564,8 @@ test_processes (void)
     char words[4096];
     AUTO_CLOSE int fd = open ("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     ssize_t length = read (fd, words, sizeof words);
-    ok (procfs_read_stat (getpid (), &seen) && seen.state == 'R' && !seen.exit_code, "this process runs");
+    ok (procfs_read_stat (getpid (), &seen) && seen.state == 'R' && !seen.exit_code && seen.parent == getppid (),
+        "this process runs, and has a parent");
     ok (length > 0 && seen.arg_end - seen.arg_start == (unsigned long) length
             && !memcmp ((const char *) seen.arg_start, words, (size_t) length),
         "where the words of its command line are");
