@@ -84,6 +84,16 @@ pick_dispatch_case (struct loader_case *test, struct picks *picks)
     } while ((test->drop_last && test->samples < rows) || 2 * test->samples < test->processes);
 }
 
+/* All small ones. */
+static inline void
+pick_shard_case (struct loader_case *test)
+{
+    test->samples = test->number % 40;
+    test->batch_size = 1 + test->number / 40 % 7;
+    test->drop_last = test->number / 280 & 1;
+    test->even = test->number / 560 & 1;
+}
+
 static inline struct loader_case
 pick_loader_case (const struct loader_line *line, size_t number)
 {
@@ -93,6 +103,8 @@ pick_loader_case (const struct loader_line *line, size_t number)
     struct picks picks = picks_from (golden_text_checksum (0, name));
     if (!strcmp (line->kind, "map"))
         pick_map_case (&test, &picks);
+    else if (!strcmp (line->kind, "shard"))
+        pick_shard_case (&test);
     else if (!strcmp (line->kind, "stream"))
         pick_stream_case (&test, &picks);
     else if (!strcmp (line->kind, "dispatch"))

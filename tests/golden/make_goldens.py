@@ -79,11 +79,6 @@ def make_generator():
             source = generator(seed)
             order = torch.randperm(count, generator=source).tolist()
             yield f"permutation {seed} {count} {checksum(order)} {words(source, 2)[0]}"
-    source = random.Random(1)
-    for _ in range(200):
-        seed, count = source.getrandbits(source.choice((8, 32, 64))), source.randrange(300)
-        order = torch.randperm(count, generator=(drawn := generator(seed))).tolist()
-        yield f"permutation {seed} {count} {checksum(order)} {words(drawn, 2)[0]}"
 
 
 def batches_of(loader):
@@ -100,24 +95,6 @@ def prepared(samples, size, processes, process, drop_last, even, **options):
         loader, num_processes=processes, process_index=process, split_batches=False, put_on_device=False,
         even_batches=even, dispatch_batches=False, **options,
     )
-
-
-def make_shards():
-    yield "# SAMPLES BATCH_SIZE PROCESSES DROP_LAST EVEN REMAINDER, the batches of each process (- for none)"
-    cases = [(n, b, p, d, e) for n in (0, 1) for b in (1, 3) for p in (1, 2, 3) for d in (0, 1) for e in (0, 1)]
-    source = random.Random(2)
-    while len(cases) < 620:
-        samples, size, processes = source.randrange(40), source.randint(1, 7), source.randint(1, 5)
-        cases.append((samples, size, processes, source.randrange(2), source.randrange(2)))
-    for samples, size, processes, drop_last, even in cases:
-        shares = []
-        for process in range(processes):
-            loader = prepared(samples, size, processes, process, bool(drop_last), bool(even))
-            shares.append(text_of(batches_of(loader)))
-            loader.begin()
-            remainder = loader.remainder
-            loader.end()
-        yield f"{samples} {size} {processes} {drop_last} {even} {remainder} {' '.join(shares)}"
 
 
 def make_orders():
@@ -213,6 +190,5 @@ def make_optimizers():
 
 
 write("generator.txt", make_generator())
-write("shard.txt", make_shards())
 write("loader.txt", make_orders())
 write("optimizer.txt", make_optimizers())

@@ -88,6 +88,11 @@ def pick_dispatch(case, picks):
             return
 
 
+def pick_shard(case, _):
+    case.samples, case.size = case.number % 40, 1 + case.number // 40 % 7
+    case.drop_last, case.even = case.number // 280 & 1, case.number // 560 & 1
+
+
 def pick_varying(case, _):
     case.samples, case.even = case.number // 2, case.number & 1
 
@@ -102,7 +107,7 @@ def pick(kind, order, processes, number):
     case = SimpleNamespace(order=order, processes=processes, number=number, samples=0, size=0, split=0, drop_last=0,
                            even=0, shuffle=0, seed=0, epoch=0)
     picks = Picks(text_checksum(f"{kind} {order} {processes} {number}"))
-    {"map": pick_map, "stream": pick_stream, "dispatch": pick_dispatch, "varying": pick_varying,
+    {"map": pick_map, "shard": pick_shard, "stream": pick_stream, "dispatch": pick_dispatch, "varying": pick_varying,
      "distributed": pick_distributed}[kind](case, picks)
     return case
 
@@ -167,6 +172,13 @@ def run_map(case, process):
         return None
 
 
+def run_shard(case, process):
+    """One epoch, in order."""
+    loader = prepared(DataLoader(range(case.samples), batch_size=case.size, drop_last=bool(case.drop_last)), case,
+                      process, even_batches=bool(case.even))
+    return f"{text_of([batch.tolist() for batch in loader])} {remainder_of(loader)}"
+
+
 def run_varying(case, process):
     loader = DataLoader(range(3 * case.samples), batch_sampler=Varying(case.samples))
     return epochs_of(prepared(loader, case, process, even_batches=bool(case.even)))
@@ -222,7 +234,8 @@ def texts_of(kind, cases, processes):
         with tempfile.TemporaryDirectory() as folder:
             torch.multiprocessing.spawn(dispatch_process, (processes, cases, folder), processes)
             return [open(f"{folder}/{rank}", encoding="ascii").read().splitlines() for rank in range(processes)]
-    run = {"map": run_map, "varying": run_varying, "stream": run_stream, "distributed": run_distributed}[kind]
+    run = {"map": run_map, "shard": run_shard, "varying": run_varying, "stream": run_stream,
+           "distributed": run_distributed}[kind]
     return [[run(case, process) for case in cases] for process in range(processes)]
 
 
@@ -251,6 +264,7 @@ def main():
         line(kind, order, int(processes), int(count), show=True)
         return
     lines = [("map", order, processes, 48) for order in ORDERS for processes in range(1, 7)]
+    lines += [("shard", "-", processes, 1120) for processes in range(1, 6)]
     lines += [("varying", "-", processes, 30) for processes in range(1, 6)]
     lines += [("stream", "-", processes, 60) for processes in range(1, 6)]
     lines += [("distributed", "-", replicas, 720) for replicas in range(1, 7)]

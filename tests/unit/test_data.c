@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "lib/data/loader.h"
+#include "lib/data/shard.h"
 #include "tests/golden/loader_cases.h"
 #include "tests/tap.h"
 
@@ -125,6 +126,24 @@ run_map (const struct loader_case *test, size_t process, char *text)
     accel_loader_destroy (loader);
     accel_sampler_destroy (sampler);
     accel_generator_destroy (generator);
+}
+
+/* Without a loader. */
+static void
+run_shard (const struct loader_case *test, size_t process, char *text)
+{
+    struct shard shard = { .samples = test->samples,
+                           .batch_size = test->batch_size,
+                           .processes = test->processes,
+                           .process = process,
+                           .drop_last = test->drop_last,
+                           .even = test->even };
+    size_t at = (size_t) snprintf (text, TEXT_SIZE, "%s", shard_length (&shard) ? "" : "-");
+    for (size_t batch = 0; batch < shard_length (&shard); batch++)
+        for (size_t i = 0; i < shard_batch_size (&shard, batch); i++)
+            at += (size_t) snprintf (text + at, TEXT_SIZE - at, "%s%zu", i ? "," : batch ? "|" : "",
+                                     shard_position (&shard, batch, i));
+    snprintf (text + at, TEXT_SIZE - at, " %zu", shard_remainder (&shard));
 }
 
 /* Batches of 1, 2, 3, 1, 2, 3 ... samples. */
@@ -254,6 +273,7 @@ static const struct kind {
     void (*run) (const struct loader_case *test, size_t process, char *text);
 } kinds[] = {
     { "map", run_map },
+    { "shard", run_shard },
     { "varying", run_varying },
     { "stream", run_stream },
     { "distributed", run_distributed },
