@@ -14,15 +14,6 @@ AWS_ENDPOINT_URL=$url/api AWS_ENDPOINT_URL_S3=$url AWS_ENDPOINT_URL_IAM=$url/iam
 export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_REGION
 export AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3 AWS_ENDPOINT_URL_IAM AWS_ENDPOINT_URL_STS
 
-rules () {
-    printf '%s\n' "$@" >root/.rules.new
-    mv root/.rules.new root/.rules
-    rm -f requests/* others/*
-}
-# requests_are N: so many have come
-requests_are () {
-    test "$(find requests -type f | wc -l)" -eq "$1"
-}
 # fails TEXT WORD...: the call fails and says so, and nothing of the keys
 fails () {
     text=$1

@@ -10,11 +10,6 @@ mkdir -p "$HOME/.aws/sso/cache"
 AWS_EC2_METADATA_DISABLED=true
 export AWS_EC2_METADATA_DISABLED
 
-rules () {
-    printf '%s\n' "$@" >root/.rules.new
-    mv root/.rules.new root/.rules
-    rm -f requests/*
-}
 # later SECONDS: that time from now on
 later () {
     date -u -d "@$(($(date +%s) + $1))" +%Y-%m-%dT%H:%M:%SZ

@@ -36,10 +36,6 @@ token () {
     printf '{"startUrl":"u","accessToken":"OLD","expiresAt":"%s","clientId":"ID","clientSecret":"SECRET-C","refreshToken":"SECRET-R","scopes":["s"],"registrationExpiresAt":"%s"}' \
         "$(later "$1")" "$(later "${2:-9000}")" | sed "s/\"${3:-none}\":\"[^\"]*\",//" >"$cache" && chmod 640 "$cache"
 }
-rules () {
-    printf '%s\n' "$@" >root/.rules.new && mv root/.rules.new root/.rules
-    rm -f requests/*
-}
 refused () {
     test_exit 1 timeout "$patience" "$call" -p "${2:-sso}" keys >got 2>err && ! grep "SECRET" err && grep -F -e "$1" err
 }

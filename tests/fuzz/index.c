@@ -6,13 +6,6 @@
 #include "tests/fuzz/target.h"
 
 static void
-must (bool good)
-{
-    if (!good)
-        abort ();
-}
-
-static void
 compare (const struct index *index, const struct strbuf *text)
 {
     struct index again;

@@ -11,13 +11,6 @@
 #include <inttypes.h>
 
 static void
-must (bool good)
-{
-    if (!good)
-        abort ();
-}
-
-static void
 check_file (const struct manifest *manifest, size_t index)
 {
     const struct manifest_file *file = &manifest->files[index];

@@ -7,15 +7,6 @@
 #include "files/dcp.h"
 #include "files/torch_tensor.h"
 
-static void
-check_message (const struct accel_error *err)
-{
-    if (err->code && err->text[0] && !strchr (err->text, '\n'))
-        return;
-    fprintf (stderr, "a bad message: '%s', code %d\n", err->text, (int) err->code);
-    abort ();
-}
-
 /* What was accepted must be as the header promises: names that are different, chunks that are inside and cover all. */
 static void
 check_dcp (const struct dcp *dcp)
@@ -55,10 +46,10 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
     if (size)
         memcpy (text, data, size);
     if (torch_tensor_parse (&tensor, text, size, &err))
-        check_message (&err);
+        fuzz_check_error (&err);
     memset (&err, 0, sizeof err);
     if (dcp_parse (&dcp, text, size, &err))
-        check_message (&err);
+        fuzz_check_error (&err);
     else
         check_dcp (&dcp);
     dcp_release (&dcp);

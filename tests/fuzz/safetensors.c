@@ -7,13 +7,6 @@
 #include "util/utf8.h"
 
 static void
-must (bool good)
-{
-    if (!good)
-        abort ();
-}
-
-static void
 check_tensor (const struct safetensors *file, size_t index)
 {
     const struct safetensors_tensor *tensor = &file->tensors[index];

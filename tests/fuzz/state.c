@@ -7,13 +7,6 @@
 #include "tests/fuzz/target.h"
 #include "util/utf8.h"
 
-static void
-must (bool good)
-{
-    if (!good)
-        abort ();
-}
-
 /* Every getter answers or says why not. */
 static void
 get_all (const struct accel_state_dict *state, const char *name)

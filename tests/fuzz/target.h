@@ -8,12 +8,32 @@
 #include "config/load.h"
 #include "util/cleanup.h"
 
+#include <accel/base.h>
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput (const uint8_t *data, size_t size);
+
+/** What has to be so of all that was accepted. */
+static inline void
+must (bool good)
+{
+    if (!good)
+        abort ();
+}
+
+/** An error of libaccel has a code and one line. */
+static inline void
+fuzz_check_error (const struct accel_error *err)
+{
+    if (err->code && err->text[0] && !strchr (err->text, '\n'))
+        return;
+    fprintf (stderr, "a bad message: '%s', code %d\n", err->text, (int) err->code);
+    abort ();
+}
 
 /** Stop with both texts where they are not the same. */
 void fuzz_compare (const char *what, const struct strbuf *before, const struct strbuf *after);

@@ -9,15 +9,6 @@
 
 #include <sys/mman.h>
 
-static void
-check_message (const struct accel_error *err)
-{
-    if (err->code && err->text[0] && !strchr (err->text, '\n'))
-        return;
-    fprintf (stderr, "a bad message: '%s', code %d\n", err->text, (int) err->code);
-    abort ();
-}
-
 /* Entries are inside, in order, and do not overlap; each can be read, or is damaged. */
 static void
 check_zip (const struct zip *zip, const struct source *source)
@@ -33,7 +24,7 @@ check_zip (const struct zip *zip, const struct source *source)
         if (!bytes)
             abort ();
         if (zip_read_entry (entry, source, bytes, &err))
-            check_message (&err);
+            fuzz_check_error (&err);
     }
 }
 
@@ -46,13 +37,13 @@ read_file (const struct source *source)
     const uint64_t shape[] = { 3, 4 }, offsets[] = { 1, 1 }, sizes[] = { 2, 3 };
     const struct torch_place place = { 2, shape, offsets, sizes };
     if (zip_read (&zip, source, 0, source->size, &err))
-        check_message (&err);
+        fuzz_check_error (&err);
     else
         check_zip (&zip, source);
     zip_release (&zip);
     memset (&err, 0, sizeof err);
     if (torch_tensor_read (source, 0, source->size, SAFETENSORS_F32, &place, array, &err))
-        check_message (&err);
+        fuzz_check_error (&err);
 }
 
 int

@@ -148,26 +148,17 @@ run_default (json_t *row)
     config_release (&config);
 }
 
+static void
+run_row (json_t *row)
+{
+    (json_object_get (row, "default") ? run_default : run_case) (row);
+}
+
 int
 main (int argc, char **argv)
 {
-    const char *srcdir = getenv ("srcdir");
-    char path[4096], *line = NULL;
-    size_t size = 0;
-    snprintf (path, sizeof path, "%s/tests/golden/config_differences.tsv", srcdir ? srcdir : ".");
-    read_differences (path);
-    snprintf (path, sizeof path, "%s/tests/golden/config.json", srcdir ? srcdir : ".");
-    AUTO_FILE FILE *file = fopen (path, "r");
-    if (!ok (file && scratch_enter (), "%s", path))
-        return done_testing ();
-    while (getline (&line, &size, file) > 0) {
-        json_t *row = json_loads (line, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL); /* of any length */
-        if (argc < 2 || !fnmatch (argv[1], json_string_value (json_object_get (row, "name")), 0))
-            (json_object_get (row, "default") ? run_default : run_case) (row);
-        json_decref (row);
-    }
-    free (line);
+    const size_t flags = JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL; /* integers of any length */
+    int status = compare_goldens ("config.json", "config_differences.tsv", flags, argc > 1 ? argv[1] : NULL, run_row);
     strbuf_release (&wrong);
-    check_differences (argc < 2);
-    return done_testing ();
+    return status;
 }

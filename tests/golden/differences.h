@@ -3,10 +3,12 @@
 #ifndef TESTS_DIFFERENCES_H
 #define TESTS_DIFFERENCES_H
 
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
 #include <fnmatch.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +60,32 @@ check_differences (bool all)
         free (differences[i].what);
         free (differences[i].reason);
     }
+}
+
+/* Run each line of the golden file in a scratch folder; where there is a pattern, only those whose names it matches, or
+ * that have none.  @return main()'s */
+static int
+compare_goldens (const char *goldens, const char *list, size_t flags, const char *pattern, void (*run) (json_t *row))
+{
+    const char *srcdir = getenv ("srcdir");
+    char path[4096], *line = NULL;
+    size_t size = 0;
+    snprintf (path, sizeof path, "%s/tests/golden/%s", srcdir ? srcdir : ".", list);
+    read_differences (path);
+    snprintf (path, sizeof path, "%s/tests/golden/%s", srcdir ? srcdir : ".", goldens);
+    AUTO_FILE FILE *file = fopen (path, "r");
+    if (!ok (file && scratch_enter (), "%s", path))
+        return done_testing ();
+    while (getline (&line, &size, file) > 0) {
+        json_t *row = json_loads (line, flags, NULL);
+        const char *name = json_string_value (json_object_get (row, "name"));
+        if (!pattern || !*name || !fnmatch (pattern, name, 0))
+            run (row);
+        json_decref (row);
+    }
+    free (line);
+    check_differences (!pattern);
+    return done_testing ();
 }
 
 #endif

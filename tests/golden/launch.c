@@ -332,23 +332,6 @@ run_case (json_t *row)
 int
 main (int argc, char **argv)
 {
-    const char *srcdir = getenv ("srcdir");
-    char path[4096], *line = NULL;
-    size_t size = 0;
-    snprintf (path, sizeof path, "%s/tests/golden/differences.tsv", srcdir ? srcdir : ".");
-    read_differences (path);
-    snprintf (path, sizeof path, "%s/tests/golden/launch.json", srcdir ? srcdir : ".");
-    AUTO_FILE FILE *file = fopen (path, "r");
-    if (!ok (file && (folder = scratch_enter ()), "%s", path))
-        return done_testing ();
-    while (getline (&line, &size, file) > 0) {
-        json_t *row = json_loads (line, JSON_ALLOW_NUL, NULL);
-        const char *name = json_string_value (json_object_get (row, "name"));
-        if (argc < 2 || !fnmatch (argv[1], name, 0))
-            run_case (row);
-        json_decref (row);
-    }
-    free (line);
-    check_differences (argc < 2);
-    return done_testing ();
+    folder = scratch_folder ();
+    return compare_goldens ("launch.json", "differences.tsv", JSON_ALLOW_NUL, argc > 1 ? argv[1] : NULL, run_case);
 }

@@ -166,30 +166,23 @@ run_case (json_t *row)
     config_release (&config);
 }
 
+/* The first row, which has no name, is the files of all. */
+static void
+run_row (json_t *row)
+{
+    if (*json_string_value (json_object_get (row, "name"))) {
+        run_case (row);
+        return;
+    }
+    tree = json_incref (json_object_get (row, "files"));
+    clearenv ();
+}
+
 int
 main (int argc, char **argv)
 {
-    const char *srcdir = getenv ("srcdir");
-    char path[4096], *line = NULL;
-    size_t size = 0;
-    snprintf (path, sizeof path, "%s/tests/golden/sagemaker_differences.tsv", srcdir ? srcdir : ".");
-    read_differences (path);
-    snprintf (path, sizeof path, "%s/tests/golden/sagemaker.json", srcdir ? srcdir : ".");
-    AUTO_FILE FILE *file = fopen (path, "r");
-    if (!ok (file && (folder = scratch_enter ()), "%s", path))
-        return done_testing ();
-    clearenv ();
-    while (getline (&line, &size, file) > 0) {
-        json_t *row = json_loads (line, 0, NULL);
-        const char *name = json_string_value (json_object_get (row, "name"));
-        if (name && !*name)
-            tree = json_incref (json_object_get (row, "files"));
-        else if (argc < 2 || (name && !fnmatch (argv[1], name, 0)))
-            run_case (row);
-        json_decref (row);
-    }
-    free (line);
+    folder = scratch_folder ();
+    int status = compare_goldens ("sagemaker.json", "sagemaker_differences.tsv", 0, argc > 1 ? argv[1] : NULL, run_row);
     json_decref (tree);
-    check_differences (argc < 2);
-    return done_testing ();
+    return status;
 }

@@ -9,15 +9,6 @@ serve other others || exit 99
 other=$url
 serve root requests || exit 99
 printf 'hello, range' >root/file
-rules () {
-    printf '%s\n' "$@" >root/.rules.new
-    mv root/.rules.new root/.rules
-    rm -f requests/* others/*
-}
-# requests_are N: so many have come
-requests_are () {
-    test "$(find requests -type f | wc -l)" -eq "$1"
-}
 
 test_expect_success 'a file, a part of it, and its end' '
     "$request" "$url/file" >out && grep -x "status 200" out && grep -x "total 12" out && tail -n 1 out | grep -x "hello, range" &&

@@ -15,6 +15,7 @@
 
 #include "lib/memory/memory.h"
 #include "tests/fault/disk.h"
+#include "tests/must.h"
 
 #include <accel/accel.h>
 
@@ -24,18 +25,6 @@
 #include <string.h>
 
 enum { PARAMETERS = 6, STEPS = 4, MOST_CALLS = 500 };
-
-static struct accel_error err;
-
-static void
-must (enum accel_status status, const char *what)
-{
-    if (!status)
-        return;
-    printf ("%s: %s\n", what, err.text);
-    exit (1);
-}
-#define MUST(call) must (call, #call)
 
 /* A model of all types; the buffer is larger than what is copied at once. */
 static const struct {

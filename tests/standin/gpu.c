@@ -9,7 +9,7 @@
 #include "lib/data/batch.h"
 #include "lib/memory/device.h"
 #include "lib/memory/memory.h"
-#include "tests/standin/must.h"
+#include "tests/must.h"
 #include "tests/tap.h"
 
 #include <dlfcn.h>

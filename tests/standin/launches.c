@@ -5,7 +5,7 @@
 #include <config.h>
 
 #include "lib/memory/memory.h"
-#include "tests/standin/must.h"
+#include "tests/must.h"
 #include "tests/standin/standin.h"
 #include "tests/tap.h"
 

@@ -6,7 +6,7 @@
 
 #include "lib/memory/memory.h"
 #include "tests/ranks.h"
-#include "tests/standin/must.h"
+#include "tests/must.h"
 
 #include <accel/accel.h>
 #include <cuda_runtime_api.h>

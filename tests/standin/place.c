@@ -5,7 +5,7 @@
 #include <config.h>
 
 #include "lib/memory/memory.h"
-#include "tests/standin/must.h"
+#include "tests/must.h"
 #include "tests/tap.h"
 
 #include <accel/accel.h>

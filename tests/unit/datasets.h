@@ -3,6 +3,7 @@
 #ifndef TESTS_UNIT_DATASETS_H
 #define TESTS_UNIT_DATASETS_H
 
+#include "tests/must.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -10,8 +11,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-static struct accel_error err;
 
 /* A file of this test, which is written anew by each case. */
 __attribute__ ((unused)) static const char *

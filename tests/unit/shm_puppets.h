@@ -7,6 +7,7 @@
 #include "lib/comm/bootstrap/bootstrap_object.h"
 #include "lib/engines/shm/shm.h"
 #include "lib/engines/shm/shm_private.h"
+#include "tests/must.h"
 #include "tests/tap.h"
 #include "util/fail.h"
 #include "util/procfs.h"
@@ -55,7 +56,6 @@ static struct shm *ranks[MOST_RANKS];
 static struct bootstrap members[MOST_RANKS];
 static struct watch watch; /* of the rank that acts */
 static uint32_t calls;
-static struct accel_error err;
 static const struct comm_site here = { "here.c", 7, JOBSEG_CALL_ALL_REDUCE, NULL };
 
 static void
@@ -224,15 +224,6 @@ was_woken (const void *word)
     return false;
 }
 
-static void
-must (enum accel_status status)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s\n", err.text);
-    exit (99);
-}
-
 /** One rank that has not joined. */
 static struct shm *
 make_rank (int rank, int size)
@@ -245,7 +236,7 @@ make_rank (int rank, int size)
     shm->segment = segment;
     shm->slot = jobseg_slot (&segment, rank);
     if (!shm_make_scratch (shm))
-        must (ACCEL_ERR_NOMEM);
+        MUST (ACCEL_ERR_NOMEM);
     bootstrap_close (&members[rank]);
     members[rank] = (struct bootstrap){ .segment = segment, .slot = shm->slot, .rank = rank, .size = size,
                                         .timeout_ms = TIMEOUT_MS, .pid = getpid () };
@@ -281,10 +272,10 @@ make_members (int size)
         atomic_store (&ranks[r]->slot->pid_space, procfs_pid_space ());
         atomic_store (&ranks[r]->slot->state, JOBSEG_READY);
     }
-    must (shm_lay_out (ranks[0], &err));
+    MUST (shm_lay_out (ranks[0], &err));
     atomic_store (&segment.header->ready_generation, 1);
     for (int r = 0; r < size; r++)
-        must (shm_map (ranks[r], &err));
+        MUST (shm_map (ranks[r], &err));
 }
 
 /** Rank @p rank acts from now on, as one of the @p size ranks of @p transport; NULL members: of the world. */

@@ -106,6 +106,20 @@ at (int64_t ms, enum what what, int who, int value)
     world.list[world.count++] = (struct happening){ .at_ms = BEGIN_MS + ms, .what = what, .who = who, .value = value };
 }
 
+static void
+end_all (int64_t at_ms)
+{
+    for (int i = 0; i < RANKS; i++)
+        at (at_ms, END, i, 0);
+}
+
+/* Since the beginning. */
+static int64_t
+now_ms (void)
+{
+    return world.now - BEGIN_MS;
+}
+
 __attribute__ ((unused)) static void
 at_text (int64_t ms, enum what what, int who, const char *text)
 {
@@ -215,11 +229,11 @@ fake_kill (pid_t pid, int signal)
     int index = (pid < 0 ? -pid : pid) - FIRST_PID;
     struct puppet *puppet = &world.ranks[index];
     int after = signal == SIGKILL ? puppet->dies_ms : signal == SIGCONT ? NEVER : puppet->heeds_ms;
-    strbuf_printf (&world.said, "%s %d@%lld ", sigabbrev_np (signal), (int) pid, (long long) (world.now - BEGIN_MS));
+    strbuf_printf (&world.said, "%s %d@%lld ", sigabbrev_np (signal), (int) pid, (long long) now_ms ());
     if (!puppet->ended && after != NEVER && signals_end_job (signal))
-        at (world.now - BEGIN_MS + after, END, index, 0);
+        at (now_ms () + after, END, index, 0);
     else if (!puppet->ended && signal == SIGKILL)
-        at (world.now - BEGIN_MS + after, END, index, SIGKILL);
+        at (now_ms () + after, END, index, SIGKILL);
     return 0;
 }
 
@@ -258,7 +272,7 @@ fake_is_ending (pid_t pid)
 static void
 fake_sweep_signal (int signal)
 {
-    int64_t now = world.now - BEGIN_MS;
+    int64_t now = now_ms ();
     if (signal == SIGKILL && ++world.kills == world.left_kills)
         world.has_left = false; /* and nobody tells of it */
     if (signal == SIGCONT)

@@ -3,6 +3,7 @@
  * locale with a comma, folders that do not exist. */
 #include <config.h>
 
+#include "tests/must.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -22,17 +23,7 @@ int __real_fstatat (int folder, const char *restrict path, struct stat *restrict
 int __wrap_fstatat (int folder, const char *restrict path, struct stat *restrict info, int flags);
 
 static struct accel *acc;
-static struct accel_error err;
 static struct accel_model *model;
-
-static void
-must (enum accel_status status)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s\n", err.text);
-    exit (99);
-}
 
 static bool
 fails (enum accel_status status, enum accel_status wanted, const char *text)
@@ -66,7 +57,7 @@ make_model (void)
     data.dtype = accel_dtype_to_dl (ACCEL_FLOAT32);
     grad = data;
     grad.data = gradients;
-    must (accel_model_create (&model, &(struct accel_parameter){ "weight", &data, &grad }, 1, &err));
+    MUST (accel_model_create (&model, &(struct accel_parameter){ "weight", &data, &grad }, 1, &err));
 }
 
 /* ---- what hooks write ---- */
@@ -99,7 +90,7 @@ static enum accel_status
 save_with (const char *name, const char *place)
 {
     uint64_t handle;
-    must (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) name, &handle, &err));
+    MUST (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) name, &handle, &err));
     enum accel_status status = accel_save_state (acc, place, &err);
     accel_remove_state_hook (acc, handle);
     return status;
@@ -118,18 +109,18 @@ static void
 test_hooks (void)
 {
     uint64_t handle;
-    must (accel_save_state (acc, "hooked", &err));
+    MUST (accel_save_state (acc, "hooked", &err));
     ok (fails (save_with ("manifest.json", "hooked"), ACCEL_ERR_INVALID, "this name is the checkpoint's own"),
         "a hook cannot write the manifest");
     ok (fails (save_with ("\xff", "hooked"), ACCEL_ERR_INVALID, "is not UTF-8"), "nor a file without a valid name");
     int before = count_open ();
     ok (works (accel_load_state (acc, "hooked", &err)), "the former checkpoint is still there");
     ok (count_open () == before, "and no file of it stays open");
-    must (save_with ("logs/", "hooked"));
+    MUST (save_with ("logs/", "hooked"));
     ok (exists ("hooked/logs") && works (save_with ("logs/", "hooked")), "an empty folder of a hook can be replaced");
-    must (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) "logs/", &handle, &err));
-    must (save_with ("logs/note", "hooked"));
-    must (mkdir ("hooked/logs/deep", 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
+    MUST (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) "logs/", &handle, &err));
+    MUST (save_with ("logs/note", "hooked"));
+    MUST (mkdir ("hooked/logs/deep", 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
     ok (works (save_with ("logs/note", "hooked")), "nor do empty folders below matter");
     write_file ("hooked/logs/mine");
     ok (fails (save_with ("logs/note", "hooked"), ACCEL_ERR_INVALID, "'logs/mine' in it is not part of the checkpoint"),
@@ -174,11 +165,11 @@ test_cut (void)
     uint64_t handle;
     int loads = 0;
     const struct accel_checkpoint_object object = { .save = save_value, .load = load_anything, .user = &loads };
-    must (accel_open (&other, NULL, &err));
-    must (accel_register_for_checkpointing (other, &object, &err));
-    must (accel_save_state (other, "cut", &err));
+    MUST (accel_open (&other, NULL, &err));
+    MUST (accel_register_for_checkpointing (other, &object, &err));
+    MUST (accel_save_state (other, "cut", &err));
     ok (works (accel_load_state (other, "cut", &err)) && loads == 1, "an object is loaded");
-    must (accel_register_load_state_pre_hook (other, cut, NULL, &handle, &err));
+    MUST (accel_register_load_state_pre_hook (other, cut, NULL, &handle, &err));
     ok (fails (accel_load_state (other, "cut", &err), ACCEL_ERR_FORMAT, "custom_checkpoint_0.json") && loads == 1,
         "but not from a file that is cut meanwhile");
     accel_close (other);
@@ -196,7 +187,7 @@ __wrap_fstatat (int folder, const char *restrict path, struct stat *restrict inf
 static void
 test_vanishing (void)
 {
-    must (accel_save_state (acc, "vanishing", &err));
+    MUST (accel_save_state (acc, "vanishing", &err));
     write_file ("vanishing/vanishes");
     write_file ("vanishing/.nfs0123456789");
     ok (works (accel_save_state (acc, "vanishing", &err)), "a file that is removed meanwhile prevents nothing");
@@ -215,10 +206,10 @@ test_nfs (void)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char folder[32], path[100];
         snprintf (folder, sizeof folder, "nfs-%zu", i);
-        must (accel_save_state (acc, folder, &err));
+        MUST (accel_save_state (acc, folder, &err));
         snprintf (path, sizeof path, "%s/%s", folder, rows[i].name);
         if (path[strlen (path) - 1] == '/') {
-            must (mkdir (path, 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
+            MUST (mkdir (path, 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
             strcat (path, "mine");
         }
         write_file (path);
@@ -227,10 +218,10 @@ test_nfs (void)
             "%s %s", rows[i].name, rows[i].passes ? "is NFS's own" : "is a user's");
     }
     uint64_t handle;
-    must (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) ".nfs00000000/", &handle, &err));
-    must (save_with (".nfs00000000/note", "nfs-hook"));
+    MUST (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) ".nfs00000000/", &handle, &err));
+    MUST (save_with (".nfs00000000/note", "nfs-hook"));
     accel_remove_state_hook (acc, handle);
-    must (unlink ("nfs-hook/.nfs00000000/note") ? ACCEL_ERR_SYSTEM : ACCEL_OK);
+    MUST (unlink ("nfs-hook/.nfs00000000/note") ? ACCEL_ERR_SYSTEM : ACCEL_OK);
     ok (accel_load_state (acc, "nfs-hook", &err) && strstr (err.text, ".nfs00000000/note"),
         "a hook's folder of such a name is part of the checkpoint");
 }
@@ -262,11 +253,11 @@ warns (const char *place, const char *text)
     char said[2000] = "";
     int before = dup (STDERR_FILENO), log = open ("warning", O_CREAT | O_RDWR | O_TRUNC, 0666);
     if (before < 0 || log < 0 || dup2 (log, STDERR_FILENO) < 0)
-        must (ACCEL_ERR_SYSTEM);
+        MUST (ACCEL_ERR_SYSTEM);
     enum accel_status status = accel_save_state (acc, place, &err);
     dup2 (before, STDERR_FILENO);
     if (pread (log, said, sizeof said - 1, 0) < 0)
-        must (ACCEL_ERR_SYSTEM);
+        MUST (ACCEL_ERR_SYSTEM);
     close (before);
     close (log);
     diag ("%s", said);
@@ -277,8 +268,8 @@ static void
 test_meanwhile (void)
 {
     uint64_t handle;
-    must (accel_save_state (acc, "late", &err));
-    must (accel_register_save_state_pre_hook (acc, disturb, (void *) (uintptr_t) "late/notes", &handle, &err));
+    MUST (accel_save_state (acc, "late", &err));
+    MUST (accel_register_save_state_pre_hook (acc, disturb, (void *) (uintptr_t) "late/notes", &handle, &err));
     ok (warns ("late", "late.kept-"), "a file is put into the former checkpoint meanwhile: a warning says where it is");
     accel_remove_state_hook (acc, handle);
     ok (matches ("late.kept-*/notes") == 1 && matches ("late.kept-*/manifest.json") == 1 && !matches ("late/notes"),
@@ -286,8 +277,8 @@ test_meanwhile (void)
     ok (works (accel_load_state (acc, "late", &err)), "the new one is complete");
     ok (works (accel_save_state (acc, "late", &err)) && matches ("late.kept-*/notes") == 1 && !matches ("late.tmp-*"),
         "and can be replaced");
-    must (mkdir ("bare", 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
-    must (accel_register_save_state_pre_hook (acc, disturb, (void *) (uintptr_t) "bare/notes", &handle, &err));
+    MUST (mkdir ("bare", 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
+    MUST (accel_register_save_state_pre_hook (acc, disturb, (void *) (uintptr_t) "bare/notes", &handle, &err));
     ok (warns ("bare", "bare.kept-") && matches ("bare.kept-*/notes") == 1, "so is a folder that was empty");
     accel_remove_state_hook (acc, handle);
 }
@@ -296,11 +287,11 @@ test_meanwhile (void)
 static void
 test_remainder (void)
 {
-    must (accel_save_state (acc, "rest", &err));
-    must (accel_save_state (acc, "rest.tmp-00000001", &err));
-    must (accel_save_state (acc, "rest.tmp-00000002", &err));
+    MUST (accel_save_state (acc, "rest", &err));
+    MUST (accel_save_state (acc, "rest.tmp-00000001", &err));
+    MUST (accel_save_state (acc, "rest.tmp-00000002", &err));
     write_file ("rest.tmp-00000001/notes");
-    must (accel_save_state (acc, "rest", &err));
+    MUST (accel_save_state (acc, "rest", &err));
     ok (matches ("rest.kept-00000001/notes") == 1 && !matches ("rest.tmp-*"),
         "what a killed process left is kept if it has a file of others, and otherwise removed");
 }
@@ -331,9 +322,9 @@ static void
 test_once (void)
 {
     uint64_t later;
-    must (accel_register_save_state_pre_hook (acc, run_once, NULL, &once, &err));
-    must (accel_register_save_state_pre_hook (acc, run_later, NULL, &later, &err));
-    must (accel_save_state (acc, "once", &err));
+    MUST (accel_register_save_state_pre_hook (acc, run_once, NULL, &once, &err));
+    MUST (accel_register_save_state_pre_hook (acc, run_later, NULL, &later, &err));
+    MUST (accel_save_state (acc, "once", &err));
     ok (later_runs == 1, "a hook that removes itself does not hide the next one");
     accel_remove_state_hook (acc, later);
 }
@@ -345,7 +336,7 @@ configure (uint64_t iteration)
 {
     const struct accel_project_configuration configuration
         = { .project_dir = "project", .automatic_checkpoint_naming = true, .total_limit = 2, .iteration = iteration };
-    must (accel_set_project_configuration (acc, &configuration, &err));
+    MUST (accel_set_project_configuration (acc, &configuration, &err));
 }
 
 static void
@@ -353,22 +344,22 @@ test_limit (void)
 {
     for (uint64_t i = 7; i < 9; i++) {
         configure (i);
-        must (accel_save_state (acc, NULL, &err));
+        MUST (accel_save_state (acc, NULL, &err));
     }
     configure (0);
-    must (accel_save_state (acc, NULL, &err));
+    MUST (accel_save_state (acc, NULL, &err));
     ok (exists ("project/checkpoints/checkpoint_0") && exists ("project/checkpoints/checkpoint_8")
             && !exists ("project/checkpoints/checkpoint_7"),
         "numbers that begin again: the new checkpoint counts");
-    must (accel_save_state (acc, NULL, &err));
+    MUST (accel_save_state (acc, NULL, &err));
     ok (exists ("project/checkpoints/checkpoint_1") && exists ("project/checkpoints/checkpoint_8")
             && !exists ("project/checkpoints/checkpoint_0"),
         "and there are never more than the limit");
     write_file ("project/checkpoints/checkpoint_1/notes");
-    must (accel_save_state (acc, NULL, &err));
+    MUST (accel_save_state (acc, NULL, &err));
     ok (!exists ("project/checkpoints/checkpoint_1") && !matches ("project/checkpoints/*.*-*"),
         "an old one is removed with everything in it");
-    must (accel_set_project_configuration (acc, &(struct accel_project_configuration){ 0 }, &err));
+    MUST (accel_set_project_configuration (acc, &(struct accel_project_configuration){ 0 }, &err));
 }
 
 /* ---- what is missing ---- */
@@ -386,17 +377,17 @@ missing (const char *path)
 static void
 test_missing (void)
 {
-    must (accel_save_state (acc, "damaged", &err));
-    must (unlink ("damaged/model.safetensors") ? ACCEL_ERR_SYSTEM : ACCEL_OK);
+    MUST (accel_save_state (acc, "damaged", &err));
+    MUST (unlink ("damaged/model.safetensors") ? ACCEL_ERR_SYSTEM : ACCEL_OK);
     ok (missing ("damaged") == ACCEL_ERR_SYSTEM, "a checkpoint without one of its files");
     ok (missing ("none") == ACCEL_ERR_INVALID, "a folder that does not exist");
     ok (missing ("none/none") == ACCEL_ERR_INVALID, "nor does the one above");
     ok (missing ("") == ACCEL_ERR_INVALID, "no name");
     const struct accel_project_configuration configuration
         = { .project_dir = "new", .automatic_checkpoint_naming = true };
-    must (accel_set_project_configuration (acc, &configuration, &err));
+    MUST (accel_set_project_configuration (acc, &configuration, &err));
     ok (missing (NULL) == ACCEL_ERR_NOT_FOUND, "a project without checkpoints is a beginning");
-    must (accel_set_project_configuration (acc, &(struct accel_project_configuration){ 0 }, &err));
+    MUST (accel_set_project_configuration (acc, &(struct accel_project_configuration){ 0 }, &err));
 }
 
 /* ---- optimizers ---- */
@@ -405,7 +396,7 @@ static struct accel_optimizer *
 make_adam (bool amsgrad)
 {
     struct accel_optimizer *optimizer;
-    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAM,
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_ADAM,
                                   &(struct accel_optimizer_options){ .amsgrad = amsgrad }, &err));
     return optimizer;
 }
@@ -415,7 +406,7 @@ make_sgd (bool momentum)
 {
     struct accel_optimizer *optimizer;
     const struct accel_optimizer_options options = { .lr = 0.1, .momentum = momentum ? 0.5 : 0 };
-    must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &err));
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &err));
     return optimizer;
 }
 
@@ -423,17 +414,17 @@ static void
 test_optimizer (struct accel_optimizer *(*make) (bool more), const char *text)
 {
     struct accel_optimizer *optimizer = make (true);
-    must (accel_prepare (acc, &err, optimizer));
-    must (accel_optimizer_step (optimizer, &err));
-    must (accel_save_state (acc, "optimizer", &err));
+    MUST (accel_prepare (acc, &err, optimizer));
+    MUST (accel_optimizer_step (optimizer, &err));
+    MUST (accel_save_state (acc, "optimizer", &err));
     accel_optimizer_destroy (optimizer);
     optimizer = make (false);
-    must (accel_prepare (acc, &err, optimizer));
+    MUST (accel_prepare (acc, &err, optimizer));
     ok (fails (accel_load_state (acc, "optimizer", &err), ACCEL_ERR_FORMAT, text), "%s", text);
     ok (works (accel_optimizer_step (optimizer, &err)), "the optimizer still has its own options");
     accel_optimizer_destroy (optimizer);
     optimizer = make (true);
-    must (accel_prepare (acc, &err, optimizer));
+    MUST (accel_prepare (acc, &err, optimizer));
     ok (works (accel_load_state (acc, "optimizer", &err)), "the same options do");
     accel_optimizer_destroy (optimizer);
 }
@@ -460,7 +451,7 @@ static void
 test_locale (void)
 {
     struct accel_optimizer *optimizer = make_adam (false);
-    must (accel_prepare (acc, &err, optimizer));
+    MUST (accel_prepare (acc, &err, optimizer));
     if (enter_comma ()) {
         const struct accel_save_model_options options = { .max_shard_size = "1.5KB" };
         ok (works (accel_save_state (acc, "comma-state", &err)) && works (accel_load_state (acc, "comma-state", &err)),
@@ -478,8 +469,8 @@ main (void)
 {
     scratch_enter ();
     make_model ();
-    must (accel_open (&acc, NULL, &err));
-    must (accel_prepare (acc, &err, model));
+    MUST (accel_open (&acc, NULL, &err));
+    MUST (accel_prepare (acc, &err, model));
     test_hooks ();
     test_vanishing ();
     test_nfs ();

@@ -7,6 +7,7 @@
 #include "lib/state/state_object.h"
 #include "lib/train/optimizer_object.h"
 #include "lib/utility/profile_file.h"
+#include "tests/must.h"
 #include "tests/tap.h"
 #include "util/jobseg.h"
 
@@ -22,16 +23,6 @@
 #include <unistd.h>
 
 static struct accel *acc;
-static struct accel_error err;
-
-static void
-must (enum accel_status status)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s\n", err.text);
-    exit (99);
-}
 
 /* ---- progress ---- */
 
@@ -97,7 +88,7 @@ test_progress (void)
 {
     struct accel_progress *progress;
     begin_capture ();
-    must (accel_progress_create (&progress, NULL, 10, "x\ty", &err));
+    MUST (accel_progress_create (&progress, NULL, 10, "x\ty", &err));
     accel_progress_update (progress, 4);
     now_ms += 5000;
     accel_progress_update (progress, 0);
@@ -110,7 +101,7 @@ test_progress (void)
              "progress in lines");
     terminal_columns = 60;
     begin_capture ();
-    must (accel_progress_create (&progress, NULL, 10, "x", &err));
+    MUST (accel_progress_create (&progress, NULL, 10, "x", &err));
     now_ms += 3725000;
     accel_progress_update (progress, 12);
     int bad = dup (STDERR_FILENO);
@@ -158,7 +149,7 @@ test_profile_file (void)
     parts[1] = (struct profile_part){ .events = second, .count = 3, .names = { 1, { "a.c" } } };
     parts[2] = (struct profile_part){ .events = third, .count = 3, .names = { 1, { "a.c" } } };
     int fd = mkstemp (path);
-    must (profile_write (path, parts, 3, &err));
+    MUST (profile_write (path, parts, 3, &err));
     close (fd);
     FILE *file = fopen (path, "r");
     for (size_t length = 0; file && fgets (text + length, (int) (sizeof text - length), file);)
@@ -213,12 +204,12 @@ test_profile (void)
 {
     char path[] = "profile-XXXXXX", text[4096] = "";
     int fd = mkstemp (path);
-    must (accel_open (&acc, NULL, &err));
-    must (accel_profile_start (acc, &(struct accel_profile_options){ .path = path }, &err));
+    MUST (accel_open (&acc, NULL, &err));
+    MUST (accel_profile_start (acc, &(struct accel_profile_options){ .path = path }, &err));
     accel_profile_end (acc);
     accel_profile_begin (acc, "span");
     accel_profile_end (acc);
-    must (accel_end_training (acc, &err));
+    MUST (accel_end_training (acc, &err));
     close (fd);
     fd = open (path, O_RDONLY);
     ok (read (fd, text, sizeof text - 1) > 0 && strstr (text, "\"span\"") && strstr (text, "\"rank 0\"")
@@ -289,7 +280,7 @@ test_mesh (void)
     bool clean = true;
     int failures = 0;
     for (bool done = false; !done; failures++) {
-        must (accel_open (&acc, NULL, &err));
+        MUST (accel_open (&acc, NULL, &err));
         long before = blocks;
         calls_left = failures;
         done = !accel_mesh_create (acc, names, sizes, 3, &mesh, NULL);
@@ -343,7 +334,7 @@ test_told (void)
     bool right = true, done = false;
     int failures = 0;
     for (; !done; failures++) {
-        must (accel_open (&acc, NULL, &err));
+        MUST (accel_open (&acc, NULL, &err));
         calls_left = failures;
         done = !accel_comm_split (accel_world (acc), 0, 0, &group, NULL);
         calls_left = -1;
@@ -361,8 +352,8 @@ static void
 test_causes (void)
 {
     struct accel_comm *group;
-    must (accel_open (&acc, NULL, &err));
-    must (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
+    MUST (accel_open (&acc, NULL, &err));
+    MUST (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
     comm_give_up (accel_world (acc), "the first");
     comm_give_up (group, "the second");
     ok (accel_comm_barrier (accel_world (acc), &err) == ACCEL_ERR_PEER && strstr (err.text, "the first"), "%s",
@@ -386,15 +377,15 @@ test_groups (void)
     struct accel_mesh *mesh;
     struct accel_comm *group = (void *) &err;
     float numbers[2] = { 0 };
-    must (accel_open (&acc, NULL, &err));
+    MUST (accel_open (&acc, NULL, &err));
     struct accel_comm *world = accel_world (acc);
     is_refused (accel_mesh_create (acc, names, sizes, 5, &mesh, &err), "or too large");
-    must (accel_comm_split (world, -1, 0, &group, &err));
+    MUST (accel_comm_split (world, -1, 0, &group, &err));
     ok (!group, "who has no colour is in no group");
     is_refused (accel_comm_all_to_all (world, numbers, numbers, 1, ACCEL_FLOAT32, &err), "in place");
     is_refused (accel_comm_send (world, numbers, 1, ACCEL_FLOAT32, 0, &err), "to itself");
     accel_comm_destroy (world);
-    must (accel_comm_barrier (world, &err));
+    MUST (accel_comm_barrier (world, &err));
     accel_close (acc);
 }
 
@@ -500,7 +491,7 @@ test_identity (void)
         struct jobseg segment;
         struct identity identity;
         struct fail fail;
-        must (jobseg_create (&segment, cases[i].world, cases[i].local, cases[i].first, "id", &fail) ? ACCEL_ERR_SYSTEM
+        MUST (jobseg_create (&segment, cases[i].world, cases[i].local, cases[i].first, "id", &fail) ? ACCEL_ERR_SYSTEM
                                                                                                  : ACCEL_OK);
         enum accel_status status = identity_discover (&identity, &segment, &err);
         if (*cases[i].words)
@@ -538,21 +529,21 @@ test_scale_of_two (void)
     struct accel_optimizer *optimizers[MODELS];
     DLTensor data[MODELS], grads[MODELS];
     struct accel_scaler_state state;
-    must (accel_open (&acc, &(struct accel_options){ .mixed_precision = "fp16" }, &err));
+    MUST (accel_open (&acc, &(struct accel_options){ .mixed_precision = "fp16" }, &err));
     for (int i = 0; i < MODELS; i++) {
         data[i] = (DLTensor){ .data = &weights[i], .device = { kDLCPU, 0 }, .ndim = 1, .shape = &one,
                               .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
         grads[i] = data[i];
         grads[i].data = &slopes[i];
-        must (accel_model_create (&models[i], &(struct accel_parameter){ "w", &data[i], &grads[i] }, 1, &err));
-        must (accel_optimizer_create (&optimizers[i], models[i], ACCEL_SGD,
+        MUST (accel_model_create (&models[i], &(struct accel_parameter){ "w", &data[i], &grads[i] }, 1, &err));
+        MUST (accel_optimizer_create (&optimizers[i], models[i], ACCEL_SGD,
                                       &(struct accel_optimizer_options){ .lr = 1 }, &err));
-        must (accel_prepare (acc, &err, models[i], optimizers[i]));
+        MUST (accel_prepare (acc, &err, models[i], optimizers[i]));
         slopes[i] = i ? 1 : 0; /* the second overflows */
-        must (accel_backward (acc, models[i], 1, backward, &slopes[i], &err));
+        MUST (accel_backward (acc, models[i], 1, backward, &slopes[i], &err));
     }
-    must (accel_unscale_gradients (acc, NULL, &err));
-    must (accel_optimizer_step (optimizers[0], &err));
+    MUST (accel_unscale_gradients (acc, NULL, &err));
+    MUST (accel_optimizer_step (optimizers[0], &err));
     accel_scaler_get_state (acc, &state);
     ok (state.scale == 32768 && weights[0] == -1,
         "another model's overflow lowers the scale: %g", (double) state.scale);
@@ -576,10 +567,10 @@ test_threads (void)
     DLTensor data = { .data = weights, .device = { kDLCPU, 0 }, .ndim = 1, .shape = &one,
                       .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) }, grad = data;
     grad.data = slopes;
-    must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
+    MUST (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setenv ("OMP_NUM_THREADS", cases[i].text, 1);
-        must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 },
+        MUST (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 },
                                       &err));
         ok (optimizer->threads == cases[i].threads, "OMP_NUM_THREADS=%s: %u threads", cases[i].text,
             optimizer->threads);
@@ -602,7 +593,7 @@ test_long_parameter (void)
     DLTensor grad = data;
     grad.dtype = accel_dtype_to_dl (ACCEL_FLOAT32);
     grad.data = gradients;
-    must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
+    MUST (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
     float *master = accel_model_master (model, 0)->data;
     for (int i = 0; i < LONG; i++)
         master[i] = (float) (i % 7 + 1) * 1e-3F;

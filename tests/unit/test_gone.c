@@ -3,6 +3,7 @@
  * in any order is safe; so is destroying an object within a function of the program that it calls. */
 #include <config.h>
 
+#include "tests/must.h"
 #include "tests/tap.h"
 
 #include <accel/accel.h>
@@ -16,19 +17,9 @@ static struct accel_model *model;
 static struct accel_optimizer *optimizer;
 static struct accel_scheduler *scheduler;
 static struct accel_loader *loader;
-static struct accel_error err;
 static int64_t shape[] = { 2 };
 static float values[2], slopes[2];
 static DLTensor data, grad;
-
-static void
-must (enum accel_status status)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s\n", err.text);
-    exit (99);
-}
 
 static void
 is_error (enum accel_status status, enum accel_status wanted, const char *words)
@@ -46,13 +37,13 @@ make_model (void)
                        .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
     grad = data;
     grad.data = slopes;
-    must (accel_model_create (&model, &parameter, 1, &err));
+    MUST (accel_model_create (&model, &parameter, 1, &err));
 }
 
 static void
 make_scheduler (struct accel_scheduler_options options)
 {
-    must (accel_scheduler_create (&scheduler, optimizer, &options, &err));
+    MUST (accel_scheduler_create (&scheduler, optimizer, &options, &err));
 }
 
 static void
@@ -67,7 +58,7 @@ clean (void)
     scheduler = NULL;
     loader = NULL;
     if (!acc)
-        must (accel_open (&acc, NULL, &err));
+        MUST (accel_open (&acc, NULL, &err));
 }
 
 static void
@@ -82,9 +73,9 @@ test_model_gone (void)
 {
     struct accel_optimizer *second = NULL;
     make_model ();
-    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
     make_scheduler ((struct accel_scheduler_options){ .schedule = ACCEL_SCHEDULE_CONSTANT });
-    must (accel_prepare (acc, &err, model, optimizer, scheduler));
+    MUST (accel_prepare (acc, &err, model, optimizer, scheduler));
     accel_model_destroy (model);
     is_error (accel_optimizer_step (optimizer, &err), ACCEL_ERR_INVALID, "the optimizer's model has been destroyed");
     is_error (accel_optimizer_zero_grad (optimizer, &err), ACCEL_ERR_INVALID, "model has been destroyed");
@@ -109,9 +100,9 @@ test_optimizer_gone (void)
         .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 10, .max_lr = 1,
     };
     make_model ();
-    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
     make_scheduler (options);
-    must (accel_prepare (acc, &err, optimizer, scheduler));
+    MUST (accel_prepare (acc, &err, optimizer, scheduler));
     double lr = accel_scheduler_lr (scheduler);
     accel_optimizer_destroy (optimizer);
     is_error (accel_scheduler_step (scheduler, &err), ACCEL_ERR_INVALID, "scheduler's optimizer has been destroyed");
@@ -130,11 +121,11 @@ test_job_gone (void)
     struct accel_comm *group, *inner;
     int8_t number = 0;
     make_model ();
-    must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 }, &err));
-    must (accel_prepare (acc, &err, model, optimizer));
-    must (accel_local_sgd_begin (&local_sgd, acc, model, 1, true, &err));
-    must (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
-    must (accel_comm_split (group, 0, 0, &inner, &err));
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 }, &err));
+    MUST (accel_prepare (acc, &err, model, optimizer));
+    MUST (accel_local_sgd_begin (&local_sgd, acc, model, 1, true, &err));
+    MUST (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
+    MUST (accel_comm_split (group, 0, 0, &inner, &err));
     accel_comm_destroy (group);
     is_error (accel_comm_barrier (inner, &err), ACCEL_ERR_INVALID, "the parent of this group");
     accel_close (acc);
@@ -145,7 +136,7 @@ test_job_gone (void)
     ok (!accel_local_sgd_end (local_sgd, &err), "local SGD of one process ends: %s", err.text);
     ok (!accel_optimizer_step (optimizer, &err), "the optimizer goes on by itself: %s", err.text);
     clean ();
-    must (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
+    MUST (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
     accel_close (acc);
     acc = NULL;
     is_error (accel_comm_barrier (group, &err), ACCEL_ERR_INVALID, "the job of this group has been closed");
@@ -219,7 +210,7 @@ test_backward (void)
     for (enum victim victim = MODEL; victim <= JOB; victim = victim == MODEL ? JOB : JOB + 1) {
         make_model ();
         grad.data = NULL;
-        must (accel_prepare (acc, &err, model));
+        MUST (accel_prepare (acc, &err, model));
         is_error (accel_backward (acc, model, 1, backward, &victim, &err), ACCEL_ERR_CALLBACK,
                   victim == MODEL ? "the function destroyed its own model" : "the function destroyed its own job");
         accel_close (acc); /* which has given up */
@@ -235,7 +226,7 @@ test_custom (void)
     for (enum victim victim = MODEL; victim <= OPTIMIZER; victim++) {
         struct accel_custom_optimizer options = { .lr = 1, .step = update, .user = &victim };
         make_model ();
-        must (accel_custom_create (&optimizer, model, &options, &err));
+        MUST (accel_custom_create (&optimizer, model, &options, &err));
         is_error (accel_optimizer_step (optimizer, &err), ACCEL_ERR_CALLBACK,
                   victim == MODEL ? "destroyed its own model" : "destroyed its own optimizer");
         clean ();
@@ -258,7 +249,7 @@ test_lambda (void)
 {
     for (enum victim victim = OPTIMIZER; victim <= SCHEDULER; victim++) {
         make_model ();
-        must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 },
+        MUST (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 },
                                       &err));
         make_scheduler ((struct accel_scheduler_options){
             .schedule = ACCEL_SCHEDULE_LAMBDA, .lambda = rate, .user = &victim });
@@ -278,13 +269,13 @@ test_reading (void)
         .size = SAMPLES, .fields = &field, .field_count = 1, .read = read_sample, .user = &victim,
     };
     const struct accel_batch *batch;
-    must (accel_loader_create (&loader, &dataset, NULL, &err));
-    must (accel_prepare (acc, &err, loader));
+    MUST (accel_loader_create (&loader, &dataset, NULL, &err));
+    MUST (accel_prepare (acc, &err, loader));
     ok (!accel_loader_next (loader, &batch, &err), "reading closes the job");
     is_error (err.code, ACCEL_ERR_CALLBACK, "a function called while reading destroyed the job");
     clean ();
     victim = LOADER;
-    must (accel_loader_create (&loader, &dataset, NULL, &err));
+    MUST (accel_loader_create (&loader, &dataset, NULL, &err));
     bool more = accel_loader_next (loader, &batch, &err);
     is_error (more ? ACCEL_OK : err.code, ACCEL_ERR_CALLBACK, "a function called while reading destroyed the loader");
     ok (!batch, "and there is no batch");
@@ -298,9 +289,9 @@ test_batch (void)
     struct accel_dataset *dataset;
     const struct accel_batch *batch;
     struct accel_tree *tree;
-    must (accel_dataset_from_arrays (&dataset, &field, (const void *[]){ numbers }, 1, SAMPLES, &err));
-    must (accel_loader_create (&loader, dataset, &(struct accel_loader_options){ .batch_size = 2 }, &err));
-    must (accel_prepare (acc, &err, loader));
+    MUST (accel_dataset_from_arrays (&dataset, &field, (const void *[]){ numbers }, 1, SAMPLES, &err));
+    MUST (accel_loader_create (&loader, dataset, &(struct accel_loader_options){ .batch_size = 2 }, &err));
+    MUST (accel_prepare (acc, &err, loader));
     ok (accel_loader_next (loader, &batch, &err) && accel_batch_size (batch) == 2 && accel_batch_tensor (batch, "x"),
         "a batch: %s", err.text);
     accel_close (acc);
@@ -319,7 +310,7 @@ test_batch (void)
 int
 main (void)
 {
-    must (accel_open (&acc, NULL, &err));
+    MUST (accel_open (&acc, NULL, &err));
     test_null ();
     test_model_gone ();
     test_optimizer_gone ();

@@ -3,6 +3,7 @@
  * tensor by tensor does.  Runs on any number of processes. */
 #include <config.h>
 
+#include "tests/must.h"
 #include "tests/tap.h"
 
 #include <accel/accel.h>
@@ -12,7 +13,6 @@
 enum { V = 11, T = 6, L = 2, C = 4, ROWS = 16, STEPS = 5 };
 
 static struct accel *acc;
-static struct accel_error err;
 
 /* llm.c's ParameterTensors, in its order. */
 static const struct accel_array_row gpt2[ROWS] = {
@@ -25,15 +25,6 @@ static const struct accel_array_row gpt2[ROWS] = {
     { "fcprojw", 3, { L, C, 4 * C }, 0, false }, { "fcprojb", 2, { L, C }, 0, false },
     { "lnfw", 1, { C }, 0, false },           { "lnfb", 1, { C }, 0, false },
 };
-
-static void
-must (enum accel_status status)
-{
-    if (status) {
-        printf ("Bail out! %s\n", err.text);
-        exit (99);
-    }
-}
 
 static size_t
 row_count (const struct accel_array_row *row)
@@ -79,13 +70,13 @@ train (struct accel_model *model, float *result)
         for (size_t j = 0; j < accel_tensor_count (parameter->data); j++, k++)
             ((float *) parameter->data->data)[j] = (float) (k * 37 % 101) / 101;
     }
-    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
-    must (accel_prepare (acc, &err, model, optimizer));
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
+    MUST (accel_prepare (acc, &err, model, optimizer));
     for (int step = 0; step < STEPS; step++) {
-        must (accel_optimizer_zero_grad (optimizer, &err));
-        must (accel_backward (acc, model, 0, backward, model, &err));
-        must (accel_clip_grad_norm (model, 1, &norm, 2, false, &err));
-        must (accel_optimizer_step (optimizer, &err));
+        MUST (accel_optimizer_zero_grad (optimizer, &err));
+        MUST (accel_backward (acc, model, 0, backward, model, &err));
+        MUST (accel_clip_grad_norm (model, 1, &norm, 2, false, &err));
+        MUST (accel_optimizer_step (optimizer, &err));
     }
     for (size_t i = 0; i < ROWS; i++) {
         const DLTensor *data = accel_model_parameter (model, i)->data;
@@ -102,11 +93,11 @@ train_by_tensor (float *result)
     struct accel_parameter parameters[ROWS];
     struct accel_model *model;
     for (int i = 0; i < ROWS; i++) {
-        must (accel_tensor_init (&data[i], ACCEL_FLOAT32, gpt2[i].ndim, gpt2[i].shape, &err));
-        must (accel_tensor_init (&grads[i], ACCEL_FLOAT32, gpt2[i].ndim, gpt2[i].shape, &err));
+        MUST (accel_tensor_init (&data[i], ACCEL_FLOAT32, gpt2[i].ndim, gpt2[i].shape, &err));
+        MUST (accel_tensor_init (&grads[i], ACCEL_FLOAT32, gpt2[i].ndim, gpt2[i].shape, &err));
         parameters[i] = (struct accel_parameter){ gpt2[i].name, &data[i].dl, &grads[i].dl };
     }
-    must (accel_model_create (&model, parameters, ROWS, &err));
+    MUST (accel_model_create (&model, parameters, ROWS, &err));
     train (model, result);
     accel_model_destroy (model);
 }
@@ -133,13 +124,13 @@ test_arrays (const float *wanted)
     size_t count = total_count ();
     float *data = calloc (count, sizeof *data), *result = calloc (count, sizeof *result);
     void *shared;
-    must (accel_alloc (acc, &shared, count * sizeof (float), &err));
+    MUST (accel_alloc (acc, &shared, count * sizeof (float), &err));
     float *own = calloc (count, sizeof *own);
     for (int i = 0; i < 4; i++) {
         struct accel_model *model;
         struct accel_array array = { .data = i < 3 ? data : NULL, .grad = i == 0 ? own : i == 1 ? shared : NULL,
                                      .count = i == 1 ? count : 0 };
-        must (accel_model_from_array (&model, &array, gpt2, ROWS, &err));
+        MUST (accel_model_from_array (&model, &array, gpt2, ROWS, &err));
         if (i < 2)
             ok (lies_in_place (model, data, array.grad), "array %d: parameters and gradients are views", i);
         train (model, result);
@@ -194,7 +185,7 @@ test_structs (const float *wanted)
         .grad = offsetof (struct narrow, grad), .shape = offsetof (struct narrow, sizes), .dim_bytes = sizeof (int),
         .ndim = offsetof (struct narrow, ndim),
     };
-    must (accel_model_from_structs (&model, narrow, ROWS, &narrow_layout, &err));
+    MUST (accel_model_from_structs (&model, narrow, ROWS, &narrow_layout, &err));
     memset (narrow, 0, sizeof narrow);
     ok (lies_in_place (model, memory, memory + count), "structs: parameters and gradients are views");
     train (model, result);
@@ -206,7 +197,7 @@ test_structs (const float *wanted)
         .data = offsetof (struct wide, data), .grad = ACCEL_NO_FIELD, .shape = offsetof (struct wide, sizes),
         .ndim = offsetof (struct wide, ndim),
     };
-    must (accel_model_from_structs (&model, wide, ROWS, &wide_layout, &err));
+    MUST (accel_model_from_structs (&model, wide, ROWS, &wide_layout, &err));
     memset (wide, 0, sizeof wide);
     const struct accel_parameter *qkvw = accel_model_get_parameter (model, "qkvw");
     ok (qkvw && !qkvw->grad && qkvw->data->shape[1] == 3 * C && qkvw->data->data, "names within, memory of the model");
@@ -230,7 +221,7 @@ test_offsets (void)
     float grads[8] = { 0 };
     struct accel_model *model;
     const struct accel_array array = { .data = data, .grad = grads, .count = 8, .dtype = ACCEL_BFLOAT16 };
-    must (accel_model_from_array (&model, &array, rows, 4, &err));
+    MUST (accel_model_from_array (&model, &array, rows, 4, &err));
     const struct accel_parameter *late = accel_model_parameter (model, 0), *early = accel_model_parameter (model, 1);
     const struct accel_parameter *next = accel_model_parameter (model, 2);
     ok (late->data->data == data + 5 && late->grad->data == grads + 5 && early->data->data == data
@@ -340,7 +331,7 @@ test_refused_structs (void)
 int
 main (void)
 {
-    must (accel_open (&acc, NULL, &err));
+    MUST (accel_open (&acc, NULL, &err));
     float *wanted = calloc (total_count (), sizeof *wanted);
     train_by_tensor (wanted);
     test_arrays (wanted);

@@ -5,6 +5,7 @@
 
 #include "tests/golden/golden.h"
 #include "tests/golden/ulps.h"
+#include "tests/must.h"
 #include "tests/tap.h"
 
 #include <accel/accel.h>
@@ -20,7 +21,6 @@ static const int dims[] = { 2, 2, 1, 1, 0, 2, 1 };
 static float values[ELEMENTS + 2], grads[ELEMENTS];
 static DLTensor data[TENSORS], grad[TENSORS];
 static struct accel_model *model;
-static struct accel_error err;
 
 static void
 make_model (void)
@@ -328,15 +328,6 @@ test_refusals (void)
             && strstr (err.text, "group 'wte': Nesterov momentum needs a momentum"), "%s", err.text);
 }
 
-static void
-must (enum accel_status status)
-{
-    if (status) {
-        printf ("Bail out! %s\n", err.text);
-        exit (99);
-    }
-}
-
 /* Patterns, names and places combined; the rest in the middle; what can be read of it. */
 static void
 test_choice (void)
@@ -350,7 +341,7 @@ test_choice (void)
     };
     struct accel_optimizer_options options = { .weight_decay = 0.3, .maximize = true, .groups = groups,
                                                .group_count = 3 };
-    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAM, &options, &err));
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_ADAM, &options, &err));
     const size_t wanted[] = { 2, 1, 0, 0, 0, 2, ACCEL_NO_GROUP, ACCEL_NO_GROUP };
     bool same = true;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
@@ -359,12 +350,12 @@ test_choice (void)
     ok (!strcmp (accel_optimizer_group_name (optimizer, 1), "rest") && !accel_optimizer_group_name (optimizer, 3)
             && accel_optimizer_find_group (optimizer, "2") == 2
             && accel_optimizer_find_group (optimizer, "none") == ACCEL_NO_GROUP, "groups have names");
-    must (accel_optimizer_get_group (optimizer, 0, &shown, &err));
+    MUST (accel_optimizer_get_group (optimizer, 0, &shown, &err));
     ok (!strcmp (shown.name, "vectors") && shown.index_count == 3 && shown.indices[0] == 2 && shown.indices[2] == 4
             && !shown.weight_decay && signbit (shown.weight_decay) && shown.lr == 1e-3 && shown.beta1 == 0.9
             && shown.maximize == ACCEL_FLAG_YES && shown.amsgrad == ACCEL_FLAG_NO && !shown.momentum
             && shown.nesterov == ACCEL_FLAG_DEFAULT, "a group shows its numbers and its parameters");
-    must (accel_optimizer_get_group (optimizer, 1, &shown, &err));
+    MUST (accel_optimizer_get_group (optimizer, 1, &shown, &err));
     ok (shown.lr == 0.5 && !shown.beta1 && shown.weight_decay == 0.3, "numbers of its own, and the optimizer's");
     ok (accel_optimizer_state_by_name (optimizer, "head", "max_exp_avg_sq")
             == accel_optimizer_state_tensor (optimizer, 5, "max_exp_avg_sq")
@@ -381,7 +372,7 @@ grouped_by_dimensions (struct accel_param_group *groups, size_t count, size_t (*
 {
     struct accel_optimizer *optimizer;
     struct accel_optimizer_options options = { .weight_decay = ACCEL_ZERO, .groups = groups, .group_count = count };
-    must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &options, &err));
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &options, &err));
     bool same = true;
     for (size_t i = 0; i < TRAINED; i++)
         same = same && accel_optimizer_group_of (optimizer, i) == wanted (i);
@@ -430,17 +421,17 @@ test_change (void)
     struct accel_optimizer *optimizer;
     struct accel_param_group shown, groups[] = { { .match = "*.bias", .momentum = 0.9 } };
     struct accel_optimizer_options options = { .lr = 1, .groups = groups, .group_count = 1 };
-    must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &err));
-    must (accel_optimizer_set_group_lr (optimizer, 1, 0.25, &err));
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &err));
+    MUST (accel_optimizer_set_group_lr (optimizer, 1, 0.25, &err));
     ok (accel_optimizer_lr (optimizer) == 1 && accel_optimizer_group_lr (optimizer, 1) == 0.25,
         "the rate of one group");
-    must (accel_optimizer_set_group (optimizer, 1, &(struct accel_param_group){ .weight_decay = 0.5 }, &err));
-    must (accel_optimizer_get_group (optimizer, 1, &shown, &err));
+    MUST (accel_optimizer_set_group (optimizer, 1, &(struct accel_param_group){ .weight_decay = 0.5 }, &err));
+    MUST (accel_optimizer_get_group (optimizer, 1, &shown, &err));
     ok (shown.weight_decay == 0.5 && shown.lr == 0.25, "numbers that are not given stay");
-    must (accel_optimizer_set_group (optimizer, 1, &(struct accel_param_group){ .weight_decay = ACCEL_ZERO }, &err));
-    must (accel_optimizer_get_group (optimizer, 1, &shown, &err));
+    MUST (accel_optimizer_set_group (optimizer, 1, &(struct accel_param_group){ .weight_decay = ACCEL_ZERO }, &err));
+    MUST (accel_optimizer_get_group (optimizer, 1, &shown, &err));
     ok (!shown.weight_decay, "and may become 0");
-    must (accel_optimizer_set_group (optimizer, 0, &shown, &err));
+    MUST (accel_optimizer_set_group (optimizer, 0, &shown, &err));
     ok (accel_optimizer_group_lr (optimizer, 0) == 0.25, "what one group shows can be given to another");
     ok (accel_optimizer_set_group (optimizer, 1, &(struct accel_param_group){ .lr = 3, .momentum = 0.5 }, &err)
                 == ACCEL_ERR_INVALID
@@ -470,20 +461,20 @@ test_skip (void)
     struct accel_optimizer_options lion = { .lr = 0.5, .groups = skip_rest, .group_count = 2 };
     struct accel_optimizer_options adamw = { .lr = 0.25, .weight_decay = ACCEL_ZERO, .groups = skip_some,
                                              .group_count = 1 };
-    must (accel_optimizer_create (&first, model, ACCEL_LION, &lion, &err));
-    must (accel_optimizer_create (&second, model, ACCEL_ADAMW, &adamw, &err));
+    MUST (accel_optimizer_create (&first, model, ACCEL_LION, &lion, &err));
+    MUST (accel_optimizer_create (&second, model, ACCEL_ADAMW, &adamw, &err));
     for (int i = 0; i < ELEMENTS; i++)
         values[i] = grads[i] = 1;
-    must (accel_optimizer_step (first, &err));
+    MUST (accel_optimizer_step (first, &err));
     bool good = true;
     for (int i = 0; i < ELEMENTS; i++)
         good = good && values[i] == (i >= 15 && i < 43 ? 0.5F : 1);
     ok (good, "parameters that are left to another optimizer stay");
-    must (accel_optimizer_zero_grad (first, &err));
+    MUST (accel_optimizer_zero_grad (first, &err));
     for (int i = 0; i < ELEMENTS; i++)
         good = good && grads[i] == (i >= 15 && i < 43 ? 0 : 1);
     ok (good, "and so do their gradients");
-    must (accel_optimizer_step (second, &err));
+    MUST (accel_optimizer_step (second, &err));
     for (int i = 0; i < ELEMENTS; i++)
         good = good && (i >= 15 && i < 43 ? values[i] == 0.5F : values[i] < 1);
     ok (good && !accel_optimizer_state_tensor (first, 0, "exp_avg")
@@ -520,9 +511,9 @@ test_custom (void)
         = { { .match = "*.weight", .lr = 0.5, .momentum = 2 }, { .match = "head", .skip = true, .lr = 9 } };
     struct accel_custom_optimizer options = { .lr = 0.25, .step = own_step, .user = sums, .groups = groups,
                                               .group_count = 2 };
-    must (accel_custom_create (&optimizer, model, &options, &err));
-    must (accel_optimizer_set_group (optimizer, 0, &(struct accel_param_group){ .weight_decay = 8 }, &err));
-    must (accel_optimizer_step (optimizer, &err));
+    MUST (accel_custom_create (&optimizer, model, &options, &err));
+    MUST (accel_optimizer_set_group (optimizer, 0, &(struct accel_param_group){ .weight_decay = 8 }, &err));
+    MUST (accel_optimizer_step (optimizer, &err));
     ok (sums[0] == 2 * 0.5 + 3 * 0.25 && sums[1] == 4 && sums[2] == 16, "%g %g %g", sums[0], sums[1], sums[2]);
     accel_optimizer_destroy (optimizer);
 }
@@ -538,10 +529,10 @@ test_scaled (void)
     struct accel_optimizer_options one = { .lr = 1, .groups = ours, .group_count = 2 };
     struct accel_optimizer_options two = { .lr = 1, .groups = others, .group_count = 1 };
     const struct accel_grad_scaler scaler = { .init_scale = 64 };
-    must (accel_open (&acc, &(struct accel_options){ .mixed_precision = "fp16", .grad_scaler = &scaler }, &err));
-    must (accel_optimizer_create (&first, model, ACCEL_SGD, &one, &err));
-    must (accel_optimizer_create (&second, model, ACCEL_SGD, &two, &err));
-    must (accel_prepare (acc, &err, model, first, second));
+    MUST (accel_open (&acc, &(struct accel_options){ .mixed_precision = "fp16", .grad_scaler = &scaler }, &err));
+    MUST (accel_optimizer_create (&first, model, ACCEL_SGD, &one, &err));
+    MUST (accel_optimizer_create (&second, model, ACCEL_SGD, &two, &err));
+    MUST (accel_prepare (acc, &err, model, first, second));
     bool good = true;
     for (int step = 0; step < 4; step++) {
         for (int i = 0; i < ELEMENTS; i++) {
@@ -551,16 +542,16 @@ test_scaled (void)
         if (step == 2)
             grads[0] = INFINITY; /* not one of the first's */
         if (step > 1) /* two steps without telling of a backward pass, and two with */
-            must (accel_average_gradients (acc, model, &err));
-        must (accel_optimizer_step (first, &err));
-        must (accel_optimizer_step (second, &err));
+            MUST (accel_average_gradients (acc, model, &err));
+        MUST (accel_optimizer_step (first, &err));
+        MUST (accel_optimizer_step (second, &err));
         for (int i = 0; i < ELEMENTS; i++)
             good = good && values[i] == (step == 2 ? 1 : 0.75F);
     }
     ok (good, "under fp16 two optimizers of a model both step by unscaled gradients, or both skip");
     accel_optimizer_destroy (first);
     accel_optimizer_destroy (second);
-    must (accel_free_memory (acc, &err));
+    MUST (accel_free_memory (acc, &err));
     accel_close (acc);
 }
 
@@ -576,15 +567,15 @@ test_norm (void)
         parameters[i] = *accel_model_parameter (model, i);
     for (int i = 0; i < ELEMENTS; i++)
         grads[i] = one[i] = (float) (i * i % 29) - 11.3F;
-    must (accel_clip_grad_norm (model, 1.5, &norm, 2, true, &err));
+    MUST (accel_clip_grad_norm (model, 1.5, &norm, 2, true, &err));
     memcpy (both, grads, sizeof both);
     memcpy (grads, one, sizeof grads);
-    must (accel_model_create (&models[0], parameters, 3, &err));
-    must (accel_model_create (&models[1], parameters + 3, TRAINED - 3, &err));
-    must (accel_clip_grad_norm_models (models, 2, 1.5, &norms, 2, true, &err));
+    MUST (accel_model_create (&models[0], parameters, 3, &err));
+    MUST (accel_model_create (&models[1], parameters + 3, TRAINED - 3, &err));
+    MUST (accel_clip_grad_norm_models (models, 2, 1.5, &norms, 2, true, &err));
     ok (norm == norms && norm > 1.5F && !memcmp (grads, both, sizeof grads), "two models have one norm, %g",
         (double) norms);
-    must (accel_clip_grad_norm_models (models, 1, 1e9, &norms, 2, true, &err));
+    MUST (accel_clip_grad_norm_models (models, 1, 1e9, &norms, 2, true, &err));
     ok (norms > 0 && norms < norm, "one of them has a smaller one");
     ok (accel_clip_grad_norm_models (models, 0, 1, NULL, 2, true, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     ok (accel_clip_grad_norm_models (NULL, 1, 1, NULL, 2, true, &err) == ACCEL_ERR_INVALID, "%s", err.text);
@@ -593,8 +584,8 @@ test_norm (void)
             && strstr (err.text, "models 0 and 2 are the same"), "%s", err.text);
     ok (accel_clip_grad_norm_models (null, 2, 1, NULL, 2, true, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     struct accel *acc;
-    must (accel_open (&acc, NULL, &err));
-    must (accel_prepare (acc, &err, models[1]));
+    MUST (accel_open (&acc, NULL, &err));
+    MUST (accel_prepare (acc, &err, models[1]));
     ok (accel_clip_grad_norm_models (models, 2, 1, NULL, 2, true, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "not prepared with the same struct accel"), "%s", err.text);
     accel_model_destroy (models[0]);
@@ -618,28 +609,28 @@ test_states (int kind)
     struct accel_scheduler *schedulers[2];
     for (int i = 0; i < 2; i++) {
         options.lr *= 1 + i;
-        must (accel_optimizer_create (&optimizers[i], model, ACCEL_SGD, &options, &err));
-        must (kind == 0   ? accel_scheduler_create (&schedulers[i], optimizers[i], &parts[0], &err)
+        MUST (accel_optimizer_create (&optimizers[i], model, ACCEL_SGD, &options, &err));
+        MUST (kind == 0   ? accel_scheduler_create (&schedulers[i], optimizers[i], &parts[0], &err)
               : kind == 1 ? accel_scheduler_create_chained (&schedulers[i], optimizers[i], parts, 2, &err)
                           : accel_scheduler_create_sequential (&schedulers[i], optimizers[i], kind == 2 ? parts : cycle,
                                                                (uint64_t[]){ 7 }, 2, &err));
     }
     for (int i = 0; i < 10; i++)
-        must (accel_scheduler_step (schedulers[0], &err));
+        MUST (accel_scheduler_step (schedulers[0], &err));
     size_t count = accel_scheduler_state_count (schedulers[0]);
     bool same = count == (kind ? 6 : 2);
     accel_scheduler_get_states (schedulers[0], states);
-    must (accel_scheduler_set_states (schedulers[1], states, count, &err));
+    MUST (accel_scheduler_set_states (schedulers[1], states, count, &err));
     for (int i = 0; i < 10; i++) {
         struct accel_param_group a, b;
         for (size_t g = 0; g < 2; g++) {
-            must (accel_optimizer_get_group (optimizers[0], g, &a, &err));
-            must (accel_optimizer_get_group (optimizers[1], g, &b, &err));
+            MUST (accel_optimizer_get_group (optimizers[0], g, &a, &err));
+            MUST (accel_optimizer_get_group (optimizers[1], g, &b, &err));
             same = same && a.lr == b.lr && (a.momentum == b.momentum || kind != 3);
         }
         same = same && accel_scheduler_momentum (schedulers[0]) == (kind == 3 ? a.momentum : 0);
-        must (accel_scheduler_step (schedulers[0], &err));
-        must (accel_scheduler_step (schedulers[1], &err));
+        MUST (accel_scheduler_step (schedulers[0], &err));
+        MUST (accel_scheduler_step (schedulers[1], &err));
     }
     ok (same, "schedules of kind %d go on from %zu states", kind, count);
     ok (accel_scheduler_set_state (schedulers[1], states, &err) == ACCEL_ERR_FORMAT
@@ -692,10 +683,10 @@ test_compositions (void)
     struct accel_optimizer_options options = { .lr = 1 };
     struct accel_optimizer *optimizer;
     struct accel_scheduler *scheduler;
-    must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &err));
-    must (accel_scheduler_create_chained (&scheduler, optimizer, parts, 2, &err));
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &err));
+    MUST (accel_scheduler_create_chained (&scheduler, optimizer, parts, 2, &err));
     for (int i = 0; i < 5; i++)
-        must (accel_scheduler_step (scheduler, &err));
+        MUST (accel_scheduler_step (scheduler, &err));
     ok (accel_scheduler_lr (scheduler) == 0.25 * 0.5 && accel_optimizer_lr (optimizer) == 0.25 * 0.5,
         "a chain multiplies factors: %g", accel_scheduler_lr (scheduler));
     accel_scheduler_destroy (scheduler);
@@ -715,9 +706,9 @@ test_compositions (void)
     parts[1] = (struct accel_scheduler_options){ .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 9, .max_lr = 1,
                                                  .keep_momentum = true };
     ok (accel_scheduler_create_chained (&scheduler, optimizer, parts, 2, &err) == ACCEL_ERR_INVALID, "%s", err.text);
-    must (accel_scheduler_create_sequential (&scheduler, optimizer, parts, (uint64_t[]){ 3 }, 2, &err));
+    MUST (accel_scheduler_create_sequential (&scheduler, optimizer, parts, (uint64_t[]){ 3 }, 2, &err));
     for (int i = 0; i < 3 + 9; i++)
-        must (accel_scheduler_step (scheduler, &err));
+        MUST (accel_scheduler_step (scheduler, &err));
     ok (accel_scheduler_step (scheduler, &err) == ACCEL_ERR_INVALID, "the end of the last part: %s", err.text);
     accel_scheduler_destroy (scheduler);
     test_short_cycle (optimizer);

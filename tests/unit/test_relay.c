@@ -8,19 +8,6 @@
 
 #include <stdlib.h>
 
-static int64_t
-ms (void)
-{
-    return world.now - BEGIN_MS;
-}
-
-static void
-end_all (int64_t at_ms)
-{
-    for (int i = 0; i < RANKS; i++)
-        at (at_ms, END, i, 0);
-}
-
 /* The readers take nothing, and there is no room for a byte. */
 static void
 stand_still (void)
@@ -88,8 +75,8 @@ test_readers (void)
         for (int j = 0; cases[i].take_ms && !cases[i].take_every_ms && j < JOB_STREAMS; j++)
             at (cases[i].take_ms, TAKE, j, 0);
         run_world ();
-        ok (the_job.end == cases[i].end && ms () == cases[i].end_ms, "%s: the end after %lld ms", cases[i].name,
-            (long long) ms ());
+        ok (the_job.end == cases[i].end && now_ms () == cases[i].end_ms, "%s: the end after %lld ms", cases[i].name,
+            (long long) now_ms ());
         check_count (cases[i].name, cases[i].all);
         end_world (cases[i].name);
     }
@@ -178,7 +165,8 @@ test_just_in_time (void)
         end_all (20);
         world.takes_after_look = 1;
         run_world ();
-        ok (ms () == 20, "a reader who takes the last bytes just then: the end after %lld ms", (long long) ms ());
+        ok (now_ms () == 20, "a reader who takes the last bytes just then: the end after %lld ms",
+            (long long) now_ms ());
         check_count ("just in time", true);
         end_world ("just in time");
     }

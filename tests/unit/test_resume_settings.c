@@ -3,6 +3,7 @@
  * and total_batch_size, from which passes follow.  conformance/resume_grid.c has the combinations that continue. */
 #include <config.h>
 
+#include "tests/must.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -13,16 +14,6 @@
 enum { BATCH = 4, STEPS = 8 };
 
 static struct accel *acc;
-static struct accel_error err;
-
-static void
-must (enum accel_status status)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s\n", err.text);
-    exit (99);
-}
 
 static void
 fails (enum accel_status status, const char *text, const char *what)
@@ -108,17 +99,17 @@ open_loading (struct loading *loading, const struct setting *setting, bool resta
     loading->order = (struct own_order){ setting->from, 0, (int64_t) setting->samples };
     const struct accel_tokens_options tokens = { .format = ACCEL_TOKENS_UINT16, .sequence_length = 4 };
     if (setting->pattern)
-        must (accel_dataset_open_token_pattern (&loading->dataset, setting->pattern, &tokens, &err));
+        MUST (accel_dataset_open_token_pattern (&loading->dataset, setting->pattern, &tokens, &err));
     const struct accel_sampler_calls calls
         = { .length = setting->samples, .start = start_order, .next = next_index, .user = &loading->order };
     if (setting->from >= 0)
-        must (accel_sampler_custom (&loading->sampler, &calls, &err));
+        MUST (accel_sampler_custom (&loading->sampler, &calls, &err));
     options.batch_size = options.batch_size ? options.batch_size : BATCH;
     options.sampler = loading->sampler;
     options.restart_on_other_data = restarts;
-    must (accel_loader_create (&loading->loader, setting->pattern ? loading->dataset : &loading->numbers, &options,
+    MUST (accel_loader_create (&loading->loader, setting->pattern ? loading->dataset : &loading->numbers, &options,
                                &err));
-    must (accel_prepare (acc, &err, loading->loader));
+    MUST (accel_prepare (acc, &err, loading->loader));
 }
 
 static void
@@ -139,9 +130,9 @@ save_two (const struct setting *setting, struct accel_loader_state *state)
     while (accel_loader_next (loading.loader, &batch, &err))
         ;
     if (!accel_loader_next (loading.loader, &batch, &err) || !accel_loader_next (loading.loader, &batch, &err))
-        must (ACCEL_ERR_INVALID);
-    must (accel_save_state (acc, "state", &err));
-    must (accel_loader_get_state (loading.loader, state, &err));
+        MUST (ACCEL_ERR_INVALID);
+    MUST (accel_save_state (acc, "state", &err));
+    MUST (accel_loader_get_state (loading.loader, state, &err));
     close_loading (&loading);
 }
 
@@ -154,7 +145,7 @@ check_between (const struct setting *before, const struct setting *now)
     open_loading (&loading, before, false);
     while (accel_loader_next (loading.loader, &batch, &err))
         ;
-    must (accel_save_state (acc, "between", &err));
+    MUST (accel_save_state (acc, "between", &err));
     close_loading (&loading);
     open_loading (&loading, now, false);
     enum accel_status status = accel_load_state (acc, "between", &err);
@@ -241,7 +232,7 @@ reopen (const struct accel_options *options)
 {
     accel_close (acc);
     acc = NULL;
-    must (accel_open (&acc, options, &err));
+    MUST (accel_open (&acc, options, &err));
 }
 
 static void
@@ -250,8 +241,8 @@ accumulate (struct accel_loader *loader, int passes)
     const struct accel_batch *batch;
     for (int i = 0; i < passes; i++) {
         if (!accel_loader_next (loader, &batch, &err))
-            must (ACCEL_ERR_INVALID);
-        must (accel_accumulate (acc, &err));
+            MUST (ACCEL_ERR_INVALID);
+        MUST (accel_accumulate (acc, &err));
     }
 }
 
@@ -263,21 +254,21 @@ test_passes (void)
     reopen (&(struct accel_options){ .gradient_accumulation_steps = 2 });
     open_loading (&loading, &numbers, false);
     accumulate (loading.loader, 2);
-    must (accel_save_state (acc, "whole", &err));
+    MUST (accel_save_state (acc, "whole", &err));
     accumulate (loading.loader, 1);
-    must (accel_save_state (acc, "half", &err));
+    MUST (accel_save_state (acc, "half", &err));
     close_loading (&loading);
 
     reopen (&(struct accel_options){ .gradient_accumulation_steps = 3 });
     open_loading (&loading, &numbers, false);
     fails (accel_load_state (acc, "half", &err), "saved after 1 of 2 passes of 4 samples", "in the middle of a step");
-    must (accel_load_state (acc, "whole", &err));
+    MUST (accel_load_state (acc, "whole", &err));
     fails (accel_set_gradient_accumulation_steps (acc, 2, &err), "call it before accel_load_state", "passes, too late");
     accumulate (loading.loader, 2);
     ok (!accel_sync_gradients (acc), "a step of 3 passes begins after the state");
     accumulate (loading.loader, 1);
     ok (accel_sync_gradients (acc), "and has all of them");
-    must (accel_set_gradient_accumulation_steps (acc, 2, &err));
+    MUST (accel_set_gradient_accumulation_steps (acc, 2, &err));
     close_loading (&loading);
 
     reopen (&(struct accel_options){ .gradient_accumulation_steps = 2 });
@@ -287,9 +278,9 @@ test_passes (void)
            "the middle of a step, larger batches");
     close_loading (&loading);
     open_loading (&loading, &numbers, false);
-    must (accel_load_state (acc, "half", &err));
-    must (accel_save_state (acc, "again", &err)); /* as a job does that is ended just after it has begun */
-    must (accel_load_state (acc, "half", &err));
+    MUST (accel_load_state (acc, "half", &err));
+    MUST (accel_save_state (acc, "again", &err)); /* as a job does that is ended just after it has begun */
+    MUST (accel_load_state (acc, "half", &err));
     accumulate (loading.loader, 1);
     ok (accel_sync_gradients (acc), "a step that was begun ends after the pass that it lacks");
     close_loading (&loading);
@@ -332,7 +323,7 @@ test_totals (void)
         reopen (&(struct accel_options){ .total_batch_size = total->total,
                                          .gradient_accumulation_steps = total->given });
         unsetenv ("ACCELERATE_TOTAL_BATCH_SIZE");
-        must (accel_loader_create (&loader, &dataset, &options, &err));
+        MUST (accel_loader_create (&loader, &dataset, &options, &err));
         enum accel_status status = accel_prepare (acc, &err, loader);
         if (total->text)
             fails (status, total->text, "total_batch_size");
@@ -370,12 +361,12 @@ test_loaders (void)
     ok (accel_gradient_accumulation_steps (acc) == 4 && accel_sync_gradients (acc), "or the one that is running");
     accumulate (loadings[1].loader, 1);
     if (!accel_loader_next (loadings[0].loader, &batch, &err))
-        must (ACCEL_ERR_INVALID);
+        MUST (ACCEL_ERR_INVALID);
     fails (accel_accumulate (acc, &err), "a step was begun in passes of 2 samples", "not within a step");
     accel_loader_end (loadings[0].loader);
     accumulate (loadings[1].loader, 3);
     if (!accel_loader_next (loadings[2].loader, &batch, &err))
-        must (ACCEL_ERR_INVALID);
+        MUST (ACCEL_ERR_INVALID);
     fails (accel_accumulate (acc, &err), "the nearest possible values are 5 and 10", "one that does not divide it");
     for (int i = 0; i < 3; i++)
         close_loading (&loadings[i]);
@@ -401,11 +392,11 @@ begin_scheduled (struct scheduled *made, const struct accel_scheduler_options *o
     grad = data;
     grad.data = gradient;
     reopen (NULL);
-    must (accel_model_create (&made->model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
-    must (accel_optimizer_create (&made->optimizer, made->model, ACCEL_SGD,
+    MUST (accel_model_create (&made->model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err));
+    MUST (accel_optimizer_create (&made->optimizer, made->model, ACCEL_SGD,
                                   &(struct accel_optimizer_options){ .lr = 0.5 }, &err));
-    must (accel_scheduler_create (&made->scheduler, made->optimizer, options, &err));
-    must (accel_prepare (acc, &err, made->model, made->optimizer, made->scheduler));
+    MUST (accel_scheduler_create (&made->scheduler, made->optimizer, options, &err));
+    MUST (accel_prepare (acc, &err, made->model, made->optimizer, made->scheduler));
 }
 
 static void
@@ -436,11 +427,11 @@ test_schedules (void)
             struct scheduled made;
             begin_scheduled (&made, &then[saves ? 0 : i].options);
             for (int step = 0; saves && step < STEPS; step++) {
-                must (accel_optimizer_step (made.optimizer, &err));
-                must (accel_scheduler_step (made.scheduler, &err));
+                MUST (accel_optimizer_step (made.optimizer, &err));
+                MUST (accel_scheduler_step (made.scheduler, &err));
             }
             if (saves)
-                must (accel_save_state (acc, "schedule", &err));
+                MUST (accel_save_state (acc, "schedule", &err));
             enum accel_status status = saves ? ACCEL_OK : accel_load_state (acc, "schedule", &err);
             double off = accel_optimizer_lr (made.optimizer) - then[i].lr;
             if (!saves && !then[i].text)
@@ -465,11 +456,11 @@ test_many_steps (void)
         begin_scheduled (&made, &options);
         accel_scheduler_get_state (made.scheduler, &state);
         state.step = UINT64_C (1) << 60;
-        must (accel_scheduler_set_state (made.scheduler, &state, &err));
+        MUST (accel_scheduler_set_state (made.scheduler, &state, &err));
         if (run)
             status = accel_load_state (acc, "many", &err);
         else
-            must (accel_save_state (acc, "many", &err));
+            MUST (accel_save_state (acc, "many", &err));
         end_scheduled (&made);
     }
     ok (status == ACCEL_ERR_FORMAT && strstr (err.text, "not a scheduler state"), "2^60 steps are refused: %s",
@@ -481,7 +472,7 @@ main (void)
 {
     scratch_enter ();
     setenv ("ACCELERATE_LOG_LEVEL", "error", 1);
-    must (accel_open (&acc, NULL, &err));
+    MUST (accel_open (&acc, NULL, &err));
     test_data ();
     test_passes ();
     test_totals ();

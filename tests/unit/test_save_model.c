@@ -51,15 +51,6 @@ fill (struct tensor *tensor)
         diag ("%s", err.text);
 }
 
-static void
-must (enum accel_status status)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s\n", err.text);
-    exit (99);
-}
-
 static struct accel_model *
 make_golden (void)
 {
@@ -67,12 +58,12 @@ make_golden (void)
     struct accel_model *model;
     for (int i = 0; i < PARAMETERS; i++) {
         struct tensor *each = &golden[i];
-        must (accel_tensor_init (&each->tensor, each->dtype, each->ndim, each->shape, &err));
+        MUST (accel_tensor_init (&each->tensor, each->dtype, each->ndim, each->shape, &err));
         each->tensor.dl.data = golden[i == 4 ? 0 : i].bytes; /* the head is tied */
         fill (each);
         parameters[i] = (struct accel_parameter){ .name = each->name, .data = &each->tensor.dl };
     }
-    must (accel_model_create (&model, parameters, PARAMETERS, &err));
+    MUST (accel_model_create (&model, parameters, PARAMETERS, &err));
     return model;
 }
 
@@ -213,13 +204,13 @@ make_model (const char *const *names, size_t count, enum accel_dtype dtype, bool
     struct accel_parameter parameters[4];
     struct accel_model *model;
     for (size_t i = 0; i < count; i++) {
-        must (accel_tensor_init (&tensors[i], dtype, 1, (int64_t[]){ 16 }, &err));
-        must (accel_tensor_init (&gradients[i], ACCEL_FLOAT32, 1, (int64_t[]){ 16 }, &err));
+        MUST (accel_tensor_init (&tensors[i], dtype, 1, (int64_t[]){ 16 }, &err));
+        MUST (accel_tensor_init (&gradients[i], ACCEL_FLOAT32, 1, (int64_t[]){ 16 }, &err));
         tensors[i].dl.data = memory[i];
         gradients[i].dl.data = memory[3];
         parameters[i] = (struct accel_parameter){ names[i], &tensors[i].dl, trained ? &gradients[i].dl : NULL };
     }
-    must (accel_model_create (&model, parameters, count, &err));
+    MUST (accel_model_create (&model, parameters, count, &err));
     return model;
 }
 
@@ -281,9 +272,9 @@ test_long (void)
     struct accel_model *model;
     for (int i = 0; i < LONG; i++)
         numbers[i] = (uint16_t) (i % 0x7f00);
-    must (accel_tensor_init (&tensors[0], ACCEL_BFLOAT16, 1, (int64_t[]){ LONG }, &err));
+    MUST (accel_tensor_init (&tensors[0], ACCEL_BFLOAT16, 1, (int64_t[]){ LONG }, &err));
     tensors[0].dl.data = numbers;
-    must (accel_model_create (&model, &(struct accel_parameter){ "w", &tensors[0].dl, NULL }, 1, &err));
+    MUST (accel_model_create (&model, &(struct accel_parameter){ "w", &tensors[0].dl, NULL }, 1, &err));
     struct accel_save_model_options options = { .precision = ACCEL_SAVE_AS, .dtype = ACCEL_FLOAT32 };
     enum accel_status status = accel_save_model (acc, model, folder, &options, &err);
     memset (numbers, 0, sizeof numbers);
@@ -303,7 +294,7 @@ test_names (void)
     static const char *const theirs[] = { "layer.weigth", "layer.bias", "more" };
     struct accel_load_result *result = NULL;
     struct accel_model *model = make_model (theirs, 3, ACCEL_FLOAT32, false);
-    must (save_as (model, NULL));
+    MUST (save_as (model, NULL));
     accel_model_destroy (model);
     model = make_model (ours, 3, ACCEL_FLOAT32, false);
     memset (memory, 1, sizeof memory);
@@ -334,12 +325,12 @@ make_many (const char *begin)
     struct accel_parameter parameters[MANY];
     struct accel_model *model;
     for (int i = 0; i < MANY; i++) {
-        must (accel_tensor_init (&all[i], ACCEL_FLOAT32, 1, (int64_t[]){ 1 }, &err));
+        MUST (accel_tensor_init (&all[i], ACCEL_FLOAT32, 1, (int64_t[]){ 1 }, &err));
         all[i].dl.data = &numbers[i];
         snprintf (names[i], sizeof names[i], "%s-%03d", begin, i);
         parameters[i] = (struct accel_parameter){ names[i], &all[i].dl, NULL };
     }
-    must (accel_model_create (&model, parameters, MANY, &err));
+    MUST (accel_model_create (&model, parameters, MANY, &err));
     return model;
 }
 
@@ -349,10 +340,10 @@ test_many (void)
 {
     struct accel_load_result *result = NULL;
     struct accel_model *model = make_many ("old");
-    must (save_as (model, NULL));
+    MUST (save_as (model, NULL));
     accel_model_destroy (model);
     model = make_many ("new");
-    must (accel_load_model (acc, model, folder, &(struct accel_load_model_options){ .not_strict = true }, &result,
+    MUST (accel_load_model (acc, model, folder, &(struct accel_load_model_options){ .not_strict = true }, &result,
                             &err));
     accel_model_destroy (model);
     ok (result->missing_count == MANY && result->unexpected_count == MANY
@@ -407,7 +398,7 @@ test_mismatches (void)
 {
     static const char *const names[] = { "w" };
     struct accel_model *model = make_model (names, 1, ACCEL_FLOAT32, false);
-    must (save_as (model, NULL));
+    MUST (save_as (model, NULL));
     tensors[0].shape[0] = 15;
     ok (accel_load_model (acc, model, folder, NULL, NULL, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "tensor 'w' has shape [16], but the parameter 'w' has [15]"),
@@ -434,9 +425,9 @@ test_tied (void)
     tensors[1].dl.data = memory[0];
     accel_model_destroy (model);
     struct accel_parameter parameters[] = { { both[0], &tensors[0].dl, NULL }, { both[1], &tensors[1].dl, NULL } };
-    must (accel_model_create (&model, parameters, 2, &err));
+    MUST (accel_model_create (&model, parameters, 2, &err));
     memset (memory[0], 7, 64);
-    must (save_as (model, NULL));
+    MUST (save_as (model, NULL));
     memset (memory[0], 0, 64);
     ok (!accel_load_model (acc, model, folder, NULL, NULL, &err) && memory[0][3] == 7,
         "a tied parameter is saved once");
@@ -463,10 +454,10 @@ test_not_tied (void)
         tensors[1].shape[0] = empty ? 0 : 8;
         tensors[0].shape[0] = empty ? 0 : 16;
         struct accel_parameter both[] = { { names[0], &tensors[0].dl, NULL }, { names[1], &tensors[1].dl, NULL } };
-        must (accel_model_create (&model, both, 2, &err));
-        must (save_as (model, NULL));
+        MUST (accel_model_create (&model, both, 2, &err));
+        MUST (save_as (model, NULL));
         accel_model_destroy (model);
-        must (accel_safetensors_open (&file, folder, NULL, &err));
+        MUST (accel_safetensors_open (&file, folder, NULL, &err));
         ok (accel_safetensors_count (file) == 2, empty ? "empty tensors are not tied" : "nor is a part of a tensor");
         accel_safetensors_close (file);
         model = make_model (one, 1, ACCEL_FLOAT32, false);
@@ -485,7 +476,7 @@ test_folder (struct accel_model *model)
 {
     char path[ROOM + 64], deep[ROOM + 64];
     bool same = true;
-    must (save_as (model, "0.2KB"));
+    MUST (save_as (model, "0.2KB"));
     snprintf (path, sizeof path, "%s/config.json", folder);
     FILE *file = fopen (path, "w");
     bool good = file && !fclose (file);
@@ -531,7 +522,7 @@ int
 main (void)
 {
     snprintf (folder, sizeof folder, "%s/model", scratch_folder ());
-    must (accel_open (&acc, NULL, &err));
+    MUST (accel_open (&acc, NULL, &err));
     struct accel_model *model = make_golden ();
     test_sizes ();
     test_goldens (model);

@@ -486,7 +486,7 @@ static void *
 get (size_t bytes)
 {
     void *memory;
-    must (shm_alloc (ranks[0], &memory, bytes, &err));
+    MUST (shm_alloc (ranks[0], &memory, bytes, &err));
     return memory;
 }
 
@@ -553,7 +553,7 @@ test_layout (void)
     make_members (2);
     unsigned char *there = (unsigned char *) get (100), *stage = ranks[0]->stages;
     *there = *stage = 1;
-    must (shm_lay_out (ranks[0], &err));
+    MUST (shm_lay_out (ranks[0], &err));
     ok (!*there && !*stage, "a new program finds nothing of the one before");
     told.fallocate_error = ENOSPC;
     is_error (shm_lay_out (ranks[0], &err), ACCEL_ERR_SYSTEM, "cannot allocate");
@@ -562,7 +562,7 @@ test_layout (void)
     make_ranks (2);
     told.pages = 1L << 40;
     told.address_space = (rlim_t) 1 << 36;
-    must (shm_lay_out (ranks[0], &err));
+    MUST (shm_lay_out (ranks[0], &err));
     size_t end = ranks[0]->layout.end, arena = ranks[0]->layout.arena_bytes;
     ok (end <= (size_t) 1 << 35 && arena >= (size_t) 1 << 27,
         "arenas take half of the address space at most: %zu", end);
@@ -571,7 +571,7 @@ test_layout (void)
     make_ranks (MANY_RANKS);
     told.pages = 1L << 40;
     told.no_files = true;
-    must (shm_lay_out (ranks[0], &err));
+    MUST (shm_lay_out (ranks[0], &err));
     ok (ranks[0]->layout.arena_bytes * MANY_RANKS <= (size_t) 16 << 40, "all arenas together have a bound");
     end_ranks ();
 
@@ -600,7 +600,7 @@ test_buffers_in_use (void)
         struct accel_engine_call call = call_of (kinds[i]);
         void *memory;
         act (0, ranks[0]);
-        must (shm_alloc (ranks[1], &memory, 4 * sizeof (float) * MANY, &err));
+        MUST (shm_alloc (ranks[1], &memory, 4 * sizeof (float) * MANY, &err));
         call.count = MANY;
         call.send = get (2 * sizeof (float) * MANY);
         call.recv = get (2 * sizeof (float) * MANY);
@@ -624,13 +624,13 @@ test_groups (void)
     void *outer, *inner;
     struct accel_engine_call call = call_of (ACCEL_ENGINE_BARRIER);
     make_members (4);
-    must (shm_make_group (ranks[1], 2, &place, &err));
+    MUST (shm_make_group (ranks[1], 2, &place, &err));
     ok (ranks[1]->leads && !ranks[0]->leads, "who has the memory of a group knows");
     ok (place == (int64_t) ranks[1]->layout.arena_bytes, "it lies in its arena");
-    must (shm_join_group (ranks[1], (int[]){ 1, 3 }, 2, 0, place, &outer, &err));
-    must (shm_make_group (outer, 2, &inner_place, &err));
+    MUST (shm_join_group (ranks[1], (int[]){ 1, 3 }, 2, 0, place, &outer, &err));
+    MUST (shm_make_group (outer, 2, &inner_place, &err));
     ok (inner_place > place && ranks[1]->arena.count == 2, "a group within it has memory of the world");
-    must (shm_join_group (outer, (int[]){ 1, 0 }, 2, 1, inner_place, &inner, &err));
+    MUST (shm_join_group (outer, (int[]){ 1, 0 }, 2, 1, inner_place, &inner, &err));
     act (1, inner);
     is_error (shm_run (inner, &call, &err), ACCEL_ERR_TIMEOUT, "for rank 3 (computing");
     shm_destroy (inner);

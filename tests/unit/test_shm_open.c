@@ -78,7 +78,7 @@ test_claim (void)
     set_slot (0, JOBSEG_LEFT, 0);
     saw.claimed = &ranks[0]->slot->state;
     saw.state_while_claiming = JOBSEG_LEFT;
-    must (join (0, &job));
+    MUST (join (0, &job));
     saw.claimed = NULL;
     ok (saw.state_while_claiming == JOBSEG_EMPTY, "a rank has no state while it takes its slot");
     end_ranks ();
@@ -132,7 +132,7 @@ test_follow (void)
 
     /* All had joined: what happened to one of them after that is for the first collective. */
     make_ranks (3);
-    must (shm_lay_out (ranks[0], &err));
+    MUST (shm_lay_out (ranks[0], &err));
     set_slot (0, JOBSEG_JOINING, 1);
     set_slot (2, JOBSEG_JOINING, 1);
     pid_t pid = fork ();
@@ -246,7 +246,7 @@ host (void)
     saw.waits = 0;
     leader = job_of (0, 2);
     follower = job_of (1, 2);
-    must (bootstrap_rendezvous (&leader, &listener, &err));
+    MUST (bootstrap_rendezvous (&leader, &listener, &err));
 }
 
 static void
@@ -604,9 +604,9 @@ test_close (void)
         make_ranks (2);
         struct shm *shm = open_job (1, ACCEL_OK, "");
         if (what)
-            must (shm_alloc (shm, &memory, 100, &err));
+            MUST (shm_alloc (shm, &memory, 100, &err));
         if (what == 2)
-            must (shm_make_group (shm, 1, &place, &err));
+            MUST (shm_make_group (shm, 1, &place, &err));
         if (what == 3)
             shm->pid = ++boot.pid; /* as in a fork */
         unsigned before = saw.holes;
@@ -635,8 +635,8 @@ open_self (void)
     job = job_of (0, 1);
     jobseg_detach (&job.segment);
     if (segment.header && jobseg_attach_fd (&job.segment, dup (segment.fd), &fail))
-        must (ACCEL_ERR_SYSTEM);
-    must (engine_self.open (&transport, engine_job_show (&job), &err));
+        MUST (ACCEL_ERR_SYSTEM);
+    MUST (engine_self.open (&transport, engine_job_show (&job), &err));
     own = job.segment;
     return transport;
 }
@@ -686,7 +686,7 @@ test_self (void)
         float from[3] = { 1, 2, 3 }, to[3] = { 0, 0, 9 };
         struct accel_engine_call call = { .site = &here, .send = from, .recv = to, .count = 2, .element_bytes = 4,
                                      .kind = kinds[i], .dtype = ACCEL_FLOAT32, .device = { kDLCPU, 0 } };
-        must (engine_self.run (transport, &call, &err));
+        MUST (engine_self.run (transport, &call, &err));
         ok (to[0] == 1 && to[1] == 2 && to[2] == 9, "kind %d copies what it is told", (int) kinds[i]);
     }
     struct accel_engine_call newer = { .site = &here, .kind = (enum accel_engine_kind) 40 };

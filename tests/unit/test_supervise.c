@@ -5,26 +5,13 @@
 
 #include "tests/unit/supervise_world.h"
 
-static int64_t
-ms (void)
-{
-    return world.now - BEGIN_MS;
-}
-
-static void
-end_all (int64_t at_ms)
-{
-    for (int i = 0; i < RANKS; i++)
-        at (at_ms, END, i, 0);
-}
-
 /* How the job should have ended. */
 static void
 check (const char *name, enum job_end end, int number, int64_t end_ms, const char *said)
 {
     int got = the_job.end == JOB_FAILED ? the_job.first_failed : the_job.end == JOB_STOPPED ? the_job.signal : 0;
-    ok (the_job.end == end && got == number && ms () == end_ms, "%s: end %d of %d after %lld ms", name,
-        (int) the_job.end, got, (long long) ms ());
+    ok (the_job.end == end && got == number && now_ms () == end_ms, "%s: end %d of %d after %lld ms", name,
+        (int) the_job.end, got, (long long) now_ms ());
     if (said)
         is_text (world.said.text, said, name);
 }
@@ -329,7 +316,7 @@ static int64_t
 serve_others (struct job_peers *peers, struct job *job, bool own_is_over, bool skip_wait)
 {
     (void) job, (void) skip_wait;
-    peers->must_end = ms () >= 20;
+    peers->must_end = now_ms () >= 20;
     peers->is_over = own_is_over;
     return peers->must_end ? INT64_MAX : BEGIN_MS + 20;
 }

@@ -17,15 +17,6 @@ describe (void *data, enum accel_dtype dtype, int ndim, int64_t *shape)
                        .shape = shape };
 }
 
-static void
-must (enum accel_status status)
-{
-    if (!status)
-        return;
-    printf ("Bail out! %s\n", err.text);
-    exit (99);
-}
-
 static float numbers[NUMBERS];
 static int64_t shape[4] = { 3, 4, 5, 6 }, seven = 7, none[2] = { 0, 3 };
 static uint8_t bytes[7] = { 1, 2, 3, 4, 5, 6, 7 };
@@ -40,7 +31,7 @@ save_numbers (void)
     static const char *const metadata[] = { "format", "pt", "k", "v", NULL };
     for (int i = 0; i < NUMBERS; i++)
         numbers[i] = (float) i / 4;
-    must (accel_safetensors_save (path, named, 3, metadata, &err));
+    MUST (accel_safetensors_save (path, named, 3, metadata, &err));
 }
 
 static void
@@ -51,7 +42,7 @@ test_file (bool in_memory)
     DLTensor view;
     size_t index = 99, other;
     const char *value = NULL;
-    must (accel_safetensors_open (&file, path, &options, &err));
+    MUST (accel_safetensors_open (&file, path, &options, &err));
     const struct accel_safetensors_info *info = accel_safetensors_get (file, 0);
     ok (accel_safetensors_count (file) == 3 && !strcmp (info->name, "numbers") && !strcmp (info->dtype_name, "F32")
             && info->dtype == ACCEL_FLOAT32 && info->ndim == 4 && info->shape[3] == 6 && info->bytes == sizeof numbers
@@ -93,7 +84,7 @@ test_slices (void)
 {
     struct accel_safetensors *file;
     size_t wrong = 0, tried = 0;
-    must (accel_safetensors_open (&file, path, NULL, &err));
+    MUST (accel_safetensors_open (&file, path, NULL, &err));
     for (unsigned turn = 0; turn < 4000; turn++) {
         static uint32_t noise = 7;
         int64_t begin[4], end[4], part[4];
@@ -162,36 +153,36 @@ test_large (void)
     size_t wrong = 0;
     for (int i = 0; i < ROWS * COLUMNS; i++)
         values[i] = (float) i;
-    must (accel_safetensors_save (path, &(struct accel_safetensors_tensor){ "x", &tensor }, 1, NULL, &err));
-    must (accel_safetensors_open (&file, path, NULL, &err));
-    must (accel_safetensors_read (file, 0, &into, &err));
+    MUST (accel_safetensors_save (path, &(struct accel_safetensors_tensor){ "x", &tensor }, 1, NULL, &err));
+    MUST (accel_safetensors_open (&file, path, NULL, &err));
+    MUST (accel_safetensors_read (file, 0, &into, &err));
     for (int i = 0; i < ROWS * COLUMNS; i++)
         wrong += wide[i] != i;
     ok (!wrong, "float32 read as float64");
     static uint16_t narrow[ROWS * 3];
     into = describe (narrow, ACCEL_BFLOAT16, 2, part);
-    must (accel_safetensors_read_slice (file, 0, (int64_t[]){ 0, 5 }, (int64_t[]){ ROWS, 8 }, &into, &err));
+    MUST (accel_safetensors_read_slice (file, 0, (int64_t[]){ 0, 5 }, (int64_t[]){ ROWS, 8 }, &into, &err));
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < 3; j++) {
             uint16_t rounded;
-            must (accel_convert (&values[i * COLUMNS + 5 + j], ACCEL_FLOAT32, &rounded, ACCEL_BFLOAT16, 1, &err));
+            MUST (accel_convert (&values[i * COLUMNS + 5 + j], ACCEL_FLOAT32, &rounded, ACCEL_BFLOAT16, 1, &err));
             wrong += rounded != narrow[3 * i + j];
         }
     ok (!wrong, "columns read as bfloat16");
     static uint8_t small[ROWS * 3];
     into = describe (small, ACCEL_FLOAT8_E4M3FN, 2, part);
-    must (accel_safetensors_read_slice (file, 0, (int64_t[]){ 0, 5 }, (int64_t[]){ ROWS, 8 }, &into, &err));
+    MUST (accel_safetensors_read_slice (file, 0, (int64_t[]){ 0, 5 }, (int64_t[]){ ROWS, 8 }, &into, &err));
     ok (small[0] == 0x4a && small[3] == 0x7e && small[3 * ROWS - 1] == 0x7e, "E4M3 has no infinity");
     into.dtype = accel_dtype_to_dl (ACCEL_FLOAT8_E5M2);
-    must (accel_safetensors_read_slice (file, 0, (int64_t[]){ 0, 5 }, (int64_t[]){ ROWS, 8 }, &into, &err));
+    MUST (accel_safetensors_read_slice (file, 0, (int64_t[]){ 0, 5 }, (int64_t[]){ ROWS, 8 }, &into, &err));
     ok (small[0] == 0x45 && small[3] == 0x64 && small[3 * ROWS - 1] == 0x7c, "E5M2 has one");
     accel_safetensors_close (file);
     memcpy (narrow, (uint16_t[]){ 0x3c00, 0xc000, 0x3800 }, 6); /* 1, -2 and a half as float16 */
     tensor = describe (narrow, ACCEL_FLOAT16, 1, &part[1]);
-    must (accel_safetensors_save (path, &(struct accel_safetensors_tensor){ "x", &tensor }, 1, NULL, &err));
-    must (accel_safetensors_open (&file, path, NULL, &err));
+    MUST (accel_safetensors_save (path, &(struct accel_safetensors_tensor){ "x", &tensor }, 1, NULL, &err));
+    MUST (accel_safetensors_open (&file, path, NULL, &err));
     into = describe (narrow + 3, ACCEL_BFLOAT16, 1, &part[1]);
-    must (accel_safetensors_read (file, 0, &into, &err));
+    MUST (accel_safetensors_read (file, 0, &into, &err));
     ok (!memcmp (narrow + 3, (uint16_t[]){ 0x3f80, 0xc000, 0x3f00 }, 6), "float16 read as bfloat16");
     accel_safetensors_close (file);
 }
@@ -207,7 +198,7 @@ test_misaligned (void)
     memcpy (text, &(uint64_t){ sizeof header - 1 }, 8);
     memcpy (text + 8, header, sizeof header - 1);
     memcpy (text + 7 + sizeof header, (float[]){ 1.5f, 2.5f }, 8);
-    must (accel_safetensors_open (&file, write_file ("odd", text, 15 + sizeof header), NULL, &err));
+    MUST (accel_safetensors_open (&file, write_file ("odd", text, 15 + sizeof header), NULL, &err));
     ok ((7 + sizeof header) % 4 && !accel_safetensors_view (file, 0, &view, &err) && (uintptr_t) view.data % 4 == 0
             && ((float *) view.data)[1] == 2.5f,
         "a tensor that is not aligned in the file is copied");
@@ -227,9 +218,9 @@ test_set (void)
         char name[2] = { (char) ('a' + i) }, shard[ROOM];
         snprintf (shard, sizeof shard, "%s/%s.safetensors", scratch_folder (), name);
         struct accel_safetensors_tensor named = { name, &tensor };
-        must (accel_safetensors_save (shard, &named, 1, metadata[i], &err));
+        MUST (accel_safetensors_save (shard, &named, 1, metadata[i], &err));
     }
-    must (accel_safetensors_open (&file, write_file ("s.safetensors.index.json", index, sizeof index - 1), NULL, &err));
+    MUST (accel_safetensors_open (&file, write_file ("s.safetensors.index.json", index, sizeof index - 1), NULL, &err));
     ok (accel_safetensors_count (file) == 2 && !strcmp (accel_safetensors_metadata (file, "l"), "2")
             && !strcmp (accel_safetensors_metadata_key (file, 2, &value), "m") && !strcmp (value, "3")
             && !accel_safetensors_metadata_key (file, 3, &value),
@@ -244,7 +235,7 @@ test_writer (void)
     struct accel_safetensors_tensor named[] = { { "a", &tensors[0] }, { "b", &tensors[1] } };
     struct accel_safetensors_writer *writer;
     double data[7] = { 1, 2, 3, 4, 5, 6, 7 };
-    must (accel_safetensors_writer_create (&writer, path, named, 2, NULL, &err));
+    MUST (accel_safetensors_writer_create (&writer, path, named, 2, NULL, &err));
     bool good = accel_safetensors_writer_order (writer, 0) == 1 && accel_safetensors_writer_order (writer, 1) == 0
                 && accel_safetensors_writer_order (writer, 2) == SIZE_MAX;
     good = good && !accel_safetensors_writer_write (writer, 1, data, 24, &err)

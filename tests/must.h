@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For programs that speak TAP: what has to succeed, or the program ends. */
-#ifndef TESTS_STANDIN_MUST_H
-#define TESTS_STANDIN_MUST_H
+#ifndef TESTS_MUST_H
+#define TESTS_MUST_H
 
 #include <accel/accel.h>
 
@@ -10,7 +10,7 @@
 
 static struct accel_error err;
 
-static void
+__attribute__ ((unused)) static void
 must (enum accel_status status, const char *what)
 {
     if (!status)
@@ -18,6 +18,7 @@ must (enum accel_status status, const char *what)
     printf ("Bail out! %s: %s\n", what, err.text);
     exit (1);
 }
-#define MUST(call) must (call, #call)
+/* A call that fills in `err`. */
+#define MUST(...) must ((__VA_ARGS__), #__VA_ARGS__)
 
 #endif
