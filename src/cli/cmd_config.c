@@ -7,7 +7,7 @@
 #include "cli/config_files.h"
 #include "cli/guess.h"
 #include "cli/prompt.h"
-#include "cli/questionnaire.h"
+#include "cli/questions/questionnaire.h"
 #include "cli/verify.h"
 #include "config/file.h"
 #include "config/load.h"

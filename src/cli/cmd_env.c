@@ -4,9 +4,9 @@
 
 #include "cli/command.h"
 #include "cli/machine.h"
-#include "config/json_text.h"
 #include "config/load.h"
 #include "config/paths.h"
+#include "config/text/json_text.h"
 #include "util/cleanup.h"
 #include "util/credentials.h"
 #include "util/printable.h"

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "cli/command.h"
-#include "cli/estimate.h"
+#include "cli/estimate/estimate.h"
 #include "cli/words.h"
 #include "util/cleanup.h"
 #include "util/home.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Subcommands.  Each is one file, cmd_NAME.c, and one row in config/rows_commands.h. */
+/* Subcommands.  Each is one file, cmd_NAME.c, and one row in config/table/rows_commands.h. */
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
 
-#include "config/emit.h"
+#include "config/emit/emit.h"
 #include "util/fail.h"
 
 struct command {
@@ -13,7 +13,7 @@ struct command {
 };
 
 #define COMMAND(NAME, function, ...) int cmd_##function (int argc, char **argv, struct fail *fail);
-#include "config/rows_commands.h"
+#include "config/table/rows_commands.h"
 #undef COMMAND
 
 #endif

@@ -5,7 +5,7 @@
 #include "cli/config_files.h"
 
 #include "config/check.h"
-#include "config/emit.h"
+#include "config/emit/emit.h"
 #include "config/explain.h"
 #include "config/file.h"
 #include "config/load.h"

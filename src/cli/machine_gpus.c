@@ -4,7 +4,7 @@
 
 #include "cli/machine_tell.h"
 
-#include "config/json_text.h"
+#include "config/text/json_text.h"
 #include "launch/gpu_places.h"
 #include "launch/gpu_users.h"
 #include "util/cleanup.h"

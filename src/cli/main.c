@@ -4,8 +4,8 @@
 
 #include "cli/command.h"
 #include "cli/launch_run.h"
-#include "config/habits.h"
-#include "config/opt_argv.h"
+#include "config/table/habits.h"
+#include "config/table/opt_argv.h"
 #include "hosts/agent.h"
 #include "hosts/mpi_proxy.h"
 #include "launch/topology.h"
@@ -25,7 +25,7 @@
 static const struct command commands[] = {
 #define COMMAND(NAME, function, word, ...)                                                                             \
     { { .name = word, .options = COMMAND_##NAME, __VA_ARGS__ }, cmd_##function },
-#include "config/rows_commands.h"
+#include "config/table/rows_commands.h"
 #undef COMMAND
 };
 

@@ -5,7 +5,7 @@
 #include "cli/test_hosts.h"
 
 #include "cli/table.h"
-#include "config/json_text.h"
+#include "config/text/json_text.h"
 #include "hosts/check.h"
 #include "hosts/check_mpi.h"
 #include "util/cleanup.h"

@@ -8,11 +8,11 @@
 #include "config/conditions.h"
 #include "config/file.h"
 #include "config/file_keys.h"
-#include "config/json.h"
 #include "config/mode.h"
+#include "config/text/json.h"
+#include "config/text/yaml.h"
 #include "config/useless.h"
 #include "config/write.h"
-#include "config/yaml.h"
 #include "util/cleanup.h"
 
 #include <stdlib.h>

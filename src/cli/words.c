@@ -4,7 +4,7 @@
 
 #include "cli/words.h"
 
-#include "config/opt_argv.h"
+#include "config/table/opt_argv.h"
 
 int
 words_read (struct config *config, enum option_command command, int argc, char **argv, struct strlist *words,

@@ -4,7 +4,7 @@
 
 #include "config/explain.h"
 
-#include "config/json_text.h"
+#include "config/text/json_text.h"
 #include "config/useless.h"
 #include "config/values.h"
 #include "util/cleanup.h"

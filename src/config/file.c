@@ -5,9 +5,9 @@
 #include "config/file.h"
 
 #include "config/file_keys.h"
-#include "config/json.h"
 #include "config/paths.h"
-#include "config/yaml.h"
+#include "config/text/json.h"
+#include "config/text/yaml.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/parse.h"

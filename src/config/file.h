@@ -4,7 +4,7 @@
 #ifndef CONFIG_FILE_H
 #define CONFIG_FILE_H
 
-#include "config/tree.h"
+#include "config/text/tree.h"
 #include "config/values.h"
 #include "util/fail.h"
 

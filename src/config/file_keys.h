@@ -4,8 +4,8 @@
 #ifndef CONFIG_FILE_KEYS_H
 #define CONFIG_FILE_KEYS_H
 
-#include "config/options.h"
-#include "config/tree.h"
+#include "config/table/options.h"
+#include "config/text/tree.h"
 #include "util/fail.h"
 
 /** The row's own word for a value. */

@@ -6,7 +6,7 @@
 #include "config/fsdp2.h"
 
 #include "config/file.h"
-#include "config/scalar.h"
+#include "config/text/scalar.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/parse.h"

@@ -7,8 +7,8 @@
 #include "config/check.h"
 #include "config/file.h"
 #include "config/mode.h"
-#include "config/opt_argv.h"
 #include "config/paths.h"
+#include "config/table/opt_argv.h"
 #include "util/cleanup.h"
 
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #include "config/update.h"
 
 #include "config/file_keys.h"
+#include "config/text/yaml.h"
 #include "config/write.h"
-#include "config/yaml.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 

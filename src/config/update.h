@@ -3,7 +3,7 @@
 #ifndef CONFIG_UPDATE_H
 #define CONFIG_UPDATE_H
 
-#include "config/tree.h"
+#include "config/text/tree.h"
 #include "config/values.h"
 #include "util/fail.h"
 #include "util/strbuf.h"

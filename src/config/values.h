@@ -4,8 +4,8 @@
 #ifndef CONFIG_VALUES_H
 #define CONFIG_VALUES_H
 
-#include "config/options.h"
-#include "config/tree.h"
+#include "config/table/options.h"
+#include "config/text/tree.h"
 #include "util/fail.h"
 #include "util/strbuf.h"
 

@@ -5,8 +5,8 @@
 #include "config/write.h"
 
 #include "config/file_keys.h"
-#include "config/scalar.h"
-#include "config/yaml_text.h"
+#include "config/text/scalar.h"
+#include "config/text/yaml_text.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 

@@ -4,8 +4,8 @@
 
 #include "hosts/hosts.h"
 
-#include "config/json_text.h"
 #include "config/mode.h"
+#include "config/text/json_text.h"
 #include "hosts/allocation.h"
 #include "util/cleanup.h"
 #include "util/io.h"

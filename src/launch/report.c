@@ -4,7 +4,7 @@
 
 #include "launch/report.h"
 
-#include "config/json_text.h"
+#include "config/text/json_text.h"
 #include "launch/logs.h"
 #include "launch/status.h"
 #include "util/cleanup.h"

@@ -5,8 +5,8 @@
 #include "sagemaker/launch.h"
 
 #include "config/explain.h"
-#include "config/json_text.h"
 #include "config/mode.h"
+#include "config/text/json_text.h"
 #include "sagemaker/follow.h"
 #include "sagemaker/pack.h"
 #include "sagemaker/source.h"

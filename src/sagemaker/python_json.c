@@ -4,7 +4,7 @@
 
 #include "sagemaker/python_json.h"
 
-#include "config/scalar.h"
+#include "config/text/scalar.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 #include "util/quote.h"

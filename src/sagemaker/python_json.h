@@ -3,7 +3,7 @@
 #ifndef SAGEMAKER_PYTHON_JSON_H
 #define SAGEMAKER_PYTHON_JSON_H
 
-#include "config/tree.h"
+#include "config/text/tree.h"
 #include "util/fail.h"
 
 #include <jansson.h>

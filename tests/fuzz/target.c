@@ -4,10 +4,10 @@
 
 #include "tests/fuzz/target.h"
 
-#include "config/json.h"
+#include "config/text/json.h"
+#include "config/text/yaml.h"
 #include "config/update.h"
 #include "config/write.h"
-#include "config/yaml.h"
 
 static const char *
 text_of (const struct strbuf *buf)

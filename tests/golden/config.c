@@ -8,9 +8,9 @@
 #include <config.h>
 
 #include "config/file.h"
-#include "config/json.h"
+#include "config/text/json.h"
+#include "config/text/yaml.h"
 #include "config/update.h"
-#include "config/yaml.h"
 #include "tests/golden/differences.h"
 #include "tests/scratch.h"
 #include "util/io.h"

@@ -2,8 +2,8 @@
 /* Words in YAML: what PyYAML makes of them (yaml_scalars.tsv), and how it writes texts (yaml_strings.tsv). */
 #include <config.h>
 
-#include "config/scalar.h"
-#include "config/yaml_text.h"
+#include "config/text/scalar.h"
+#include "config/text/yaml_text.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 

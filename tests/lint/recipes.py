@@ -31,19 +31,19 @@ def option():
     """A field of struct settings for each row, and a row for each field."""
     fields = re.search(r"^struct settings \{\n(.*?)^\};", read("src/config/settings.h"), re.M | re.S)[1]
     fields = re.findall(r"(\w+);", fields)
-    rows = re.findall(r"\bOPT_[A-Z_]+ \(([a-z]\w*)[,)]", read("src/config/options.c", "src/config/rows_*.h"))
+    rows = re.findall(r"\bOPT_[A-Z_]+ \(([a-z]\w*)[,)]", read("src/config/table/options.c", "src/config/table/rows_*.h"))
     for field in fields:
         expect(field in rows, f"option {field}: src/config/settings.h has the field, but no row of the option table "
-                              "(src/config/options.c, rows_*.h) does")
+                              "(src/config/table/options.c, rows_*.h) does")
     for row in rows:
         expect(row in fields + ["field"], f"option {row}: no field in src/config/settings.h")
     return len(rows)
 
 
 def subcommand():
-    rows = re.findall(r'^    COMMAND \((\w+), (\w+), "([^"]+)"', read("src/config/rows_commands.h"), re.M)
+    rows = re.findall(r'^    COMMAND \((\w+), (\w+), "([^"]+)"', read("src/config/table/rows_commands.h"), re.M)
     news = (top / "NEWS.md").read_text()
-    options = read("src/config/options.c", "src/config/rows_*.h")
+    options = read("src/config/table/options.c", "src/config/table/rows_*.h")
     for bit, function, name in rows:
         expect(exists(f"src/cli/cmd_{function}.c"), f"accelerate {name}: no source src/cli/cmd_{function}.c")
         page = top / f"man/accelerate-{name}.1.in"
@@ -55,7 +55,7 @@ def subcommand():
         expect(f"accelerate {name}" in news, f"accelerate {name}: not mentioned in NEWS.md")
     functions = [function for _, function, _ in rows]
     for path in sorted(top.glob("src/cli/cmd_*.c")):
-        expect(path.stem[4:] in functions, f"src/cli/{path.name}: no row in src/config/rows_commands.h")
+        expect(path.stem[4:] in functions, f"src/cli/{path.name}: no row in src/config/table/rows_commands.h")
     return len(rows)
 
 

@@ -139,7 +139,7 @@ LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 TEST = '#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n# %s\n. "${srcdir:-.}/tests/testlib.sh"\n\n%s\ntest_done\n'
 
 OPTION = [
-    Step("the row", [before("src/config/options.c", '    { .key = "label"', '''
+    Step("the row", [before("src/config/table/options.c", '    { .key = "label"', '''
     { .key = "niceness", OPT_INT (niceness, 0, 19), .dflt = "0", .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "N",
       .help = "niceness of the processes",
@@ -152,7 +152,7 @@ OPTION = [
 ]
 
 QUESTION = [
-    Step("the row", [before("src/cli/questions_machine_rows.h", '    { .id = "same_network"', '''
+    Step("the row", [before("src/cli/questions/machine_rows.h", '    { .id = "same_network"', '''
     { .id = "niceness", .kind = ASK_VALUE, .dflt = "0", .when = with_launchers_by_hand,
       .text = "What niceness should the processes have?" },
 ''')], "tests/cli/config_ask.sh", "no line 'niceness: 5'"),
@@ -224,11 +224,11 @@ Prints the name of the configuration file.
 SUBCOMMAND = [
     Step("the source", [new("src/cli/cmd_where.c", WHERE)],
          "recipes subcommand", r"accelerate where: no source src/cli/cmd_where\.c"),
-    Step("the row", [append("src/config/rows_commands.h", '''
+    Step("the row", [append("src/config/table/rows_commands.h", '''
     COMMAND (WHERE, where, "where", .summary = "print the name of the configuration file")
-'''), replace("src/config/options.c", "| COMMAND_TPU_CONFIG, .metavar",
+'''), replace("src/config/table/options.c", "| COMMAND_TPU_CONFIG, .metavar",
               "| COMMAND_TPU_CONFIG | COMMAND_WHERE, .metavar")],
-         "recipes subcommand", r"src/cli/cmd_where\.c: no row in src/config/rows_commands\.h"),
+         "recipes subcommand", r"src/cli/cmd_where\.c: no row in src/config/table/rows_commands\.h"),
     Step("its line in src/cli/Makefile.inc", [after("src/cli/Makefile.inc", "\t%D%/cmd_to_fsdp2.c",
                                                     "\t%D%/cmd_where.c \\\n")],
          "listed", r"src/cli/cmd_where\.c: not listed in src/cli/Makefile\.inc"),

@@ -3,8 +3,8 @@
  * what a context needs. */
 #include <config.h>
 
-#include "cli/estimate.h"
-#include "config/json.h"
+#include "cli/estimate/estimate.h"
+#include "config/text/json.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"

@@ -2,11 +2,11 @@
 /* Values of options, files of settings and executables at their edges, and what is left of them in memory. */
 #include <config.h>
 
-#include "config/emit.h"
-#include "config/opt_argv.h"
-#include "config/opt_python.h"
+#include "config/emit/emit.h"
 #include "config/pep440.h"
-#include "config/tree.h"
+#include "config/table/opt_argv.h"
+#include "config/table/opt_python.h"
+#include "config/text/tree.h"
 #include "config/values.h"
 #include "launch/executable.h"
 #include "tests/balance.h"

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* estimate-memory: the same as one JSON object, in bytes. */
+#include <config.h>
+
+#include "cli/estimate/estimate.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+static json_t *
+number (double bytes)
+{
+    return bytes == (double) (json_int_t) bytes ? json_integer ((json_int_t) bytes) : json_real (bytes);
+}
+
+/* Append a row. @return NULL, with the list released, without memory */
+static json_t *
+with_row (json_t *list, json_t *row)
+{
+    if (!json_array_append_new (list, row)) /* also fails if either is NULL */
+        return list;
+    json_decref (list);
+    return NULL;
+}
+
+static json_t *
+loading (const struct estimate_report *report)
+{
+    json_t *list = json_array ();
+    const struct strlist *dtypes = &report->settings->dtypes;
+    bool is_total = report->model->is_total;
+    for (size_t i = 0; i < dtypes->count && list; i++) {
+        const char *dtype = dtypes->items[i];
+        double divisor = 8.0 * estimate_divisor (dtype);
+        uint64_t training = estimate_adam (report->sizes.total / 8, dtype);
+        json_t *largest = is_total ? json_null () : number ((double) report->sizes.largest / divisor);
+        json_t *row = json_pack ("{s:s, s:o, s:o, s:o}", "dtype", dtype, "largest_layer", largest, "total",
+                                 number ((double) report->sizes.total / divisor), "training_adam",
+                                 training ? number ((double) training) : json_null ());
+        list = with_row (list, row);
+    }
+    return list;
+}
+
+/* @return NULL with @p fail set, also without memory */
+static json_t *
+inference (const struct estimate_report *report, struct fail *fail)
+{
+    json_t *list = json_array ();
+    size_t count = estimate_kinds (report);
+    for (size_t i = 0; i < count && list; i++) {
+        struct estimate_inference needs;
+        if (estimate_infer (report, i, &needs, fail)) {
+            json_decref (list);
+            return NULL;
+        }
+        list = with_row (list, json_pack ("{s:s, s:o, s:o, s:o}", "dtype", needs.dtype, "weights",
+                                          number (needs.weights), "keys_and_values", number (needs.cache), "total",
+                                          number (needs.weights + needs.cache)));
+    }
+    if (!list)
+        fail_nomem (fail);
+    return list;
+}
+
+static json_t *
+training (const struct estimate_report *report)
+{
+    const struct settings *settings = report->settings;
+    int64_t processes = settings->num_processes ? settings->num_processes : 1;
+    json_t *list = json_array ();
+    for (size_t i = 0; estimate_optimizers[i]; i++)
+        for (size_t j = 0; estimate_precisions[j].name && list; j++) {
+            struct estimate_training needs = estimate_train (report->sizes.parameters, estimate_optimizers[i],
+                                                             &estimate_precisions[j], settings->zero_stage, processes);
+            uint64_t each = needs.weights + needs.gradients + needs.optimizer;
+            json_t *row = json_pack ("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "optimizer", estimate_optimizers[i],
+                                     "mixed_precision", estimate_precisions[j].name, "zero_stage",
+                                     (json_int_t) settings->zero_stage, "processes", (json_int_t) processes,
+                                     "weights", (json_int_t) needs.weights,
+                                     "gradients", (json_int_t) needs.gradients, "optimizer_states",
+                                     (json_int_t) needs.optimizer, "each_process", (json_int_t) each);
+            list = with_row (list, row);
+        }
+    return list;
+}
+
+/* @return 0, or -1 with @p fail set */
+static int
+add_more (json_t *json, const struct estimate_report *report, struct fail *fail)
+{
+    const struct settings *settings = report->settings;
+    bool has_failed = false;
+    if (settings->context_length) {
+        json_t *list = inference (report, fail);
+        if (!list)
+            return -1;
+        has_failed = json_object_set_new (json, "batch_size", json_integer ((json_int_t) settings->batch_size))
+                     || json_object_set_new (json, "context_length",
+                                             json_integer ((json_int_t) settings->context_length));
+        has_failed |= json_object_set_new (json, "inference", list) != 0;
+    }
+    if (report->wants_training)
+        has_failed |= json_object_set_new (json, "training", training (report)) != 0;
+    return has_failed ? fail_nomem (fail) : 0;
+}
+
+int
+estimate_show_json (const struct estimate_report *report, struct strbuf *out, struct fail *fail)
+{
+    json_t *json = json_pack ("{s:s, s:s, s:s?, s:s?, s:I, s:I, s:o}", "model", report->name, "source",
+                              report->model->source, "library", report->model->library, "quantization",
+                              report->model->quantization, "parameters", (json_int_t) report->sizes.parameters,
+                              "stored_bytes", (json_int_t) report->sizes.stored, "loading", loading (report));
+    int result = json ? add_more (json, report, fail) : fail_nomem (fail);
+    char *text = result ? NULL : json_dumps (json, JSON_INDENT (2));
+    json_decref (json);
+    if (result)
+        return -1;
+    if (!text)
+        return fail_nomem (fail);
+    strbuf_printf (out, "%s\n", text);
+    free (text);
+    return out->failed ? fail_nomem (fail) : 0;
+}

@@ -1,0 +1,648 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The questionnaire for your own machines: Hugging Face Accelerate's questions in its order, with its conditions,
+ * choices and defaults.  Questions that it asks only if a Python package or a device is present are always asked
+ * here: the file may be meant for another machine, and this one need not have Python. */
+#include <config.h>
+
+#include "cli/questions/questions.h"
+#include "config/host.h"
+#include "config/values.h"
+#include "hosts/hostlist.h"
+#include "util/parse.h"
+#include "util/precisions.h"
+
+#include <string.h>
+
+#include "cli/questions/dynamo.h"
+
+static const struct choice environments[] = {
+    { "LOCAL_MACHINE", "This machine" }, { "AMAZON_SAGEMAKER", "AWS (Amazon SageMaker)" }, { NULL },
+};
+
+static const struct choice machines[] = {
+    { "NO", "No distributed training" }, { "MULTI_CPU", "multi-CPU" },   { "MULTI_XPU", "multi-XPU" },
+    { "MULTI_HPU", "multi-HPU" },        { "MULTI_GPU", "multi-GPU" },   { "MULTI_NPU", "multi-NPU" },
+    { "MULTI_MLU", "multi-MLU" },        { "MULTI_SDAA", "multi-SDAA" }, { "MULTI_MUSA", "multi-MUSA" },
+    { "MULTI_NEURON", "multi-NEURON" },  { "XLA", "TPU" },               { NULL },
+};
+
+static const struct choice zero_stages[] = { { "0" }, { "1" }, { "2" }, { "3" }, { NULL } };
+static const struct choice offload_devices[] = { { "none" }, { "cpu" }, { "nvme" }, { NULL } };
+static const struct choice multinode_launchers[] = {
+    { "pdsh" }, { "standard" }, { "openmpi" }, { "mvapich" }, { "mpich" }, { "nossh" }, { "slurm" }, { NULL },
+};
+static const struct choice fsdp_versions[] = { { "1" }, { "2" }, { NULL } };
+static const struct choice sharding_strategies[] = {
+    { "FULL_SHARD" }, { "SHARD_GRAD_OP" }, { "NO_SHARD" }, { "HYBRID_SHARD" }, { "HYBRID_SHARD_ZERO2" }, { NULL },
+};
+static const struct choice wrap_policies[] = {
+    { "TRANSFORMER_BASED_WRAP" }, { "SIZE_BASED_WRAP" }, { "NO_WRAP" }, { NULL },
+};
+static const struct choice backward_prefetches[] = {
+    { "BACKWARD_PRE" }, { "BACKWARD_POST" }, { "NO_PREFETCH" }, { NULL },
+};
+static const struct choice state_dicts_1[] = {
+    { "FULL_STATE_DICT" }, { "LOCAL_STATE_DICT" }, { "SHARDED_STATE_DICT" }, { NULL },
+};
+static const struct choice state_dicts_2[] = { { "SHARDED_STATE_DICT" }, { "FULL_STATE_DICT" }, { NULL } };
+static const struct choice cp_strategies[] = { { "allgather" }, { "alltoall" }, { NULL } };
+static const struct choice fp8_backends[] = { { "ao" }, { "te" }, { "msamp" }, { NULL } };
+static const struct choice fp8_formats[] = { { "HYBRID" }, { "E4M3" }, { "E5M2" }, { NULL } };
+static const struct choice amax_algorithms[] = { { "max" }, { "most_recent" }, { NULL } };
+static const struct choice opt_levels[] = { { "O1" }, { "O2" }, { NULL } };
+
+/* Conditions.  An answer to a question that is not asked is "". */
+
+static bool
+yes (const struct answers *answers, const char *id)
+{
+    return answers_is (answers, id, "yes");
+}
+
+static bool
+with_several_kinds (const struct answers *answers)
+{
+    return !strncmp (answers_get (answers, "machine"), "MULTI_", 6);
+}
+
+static bool
+with_several_machines (const struct answers *answers)
+{
+    return answers_number (answers, "num_machines") > 1;
+}
+
+static bool
+with_hosts (const struct answers *answers)
+{
+    return *answers_get (answers, "hosts") != '\0';
+}
+
+static bool
+with_launchers_by_hand (const struct answers *answers)
+{
+    return with_several_machines (answers) && !with_hosts (answers);
+}
+
+static bool
+with_several_networks (const struct answers *answers)
+{
+    return answers_is (answers, "same_network", "no");
+}
+
+static bool
+with_one_process (const struct answers *answers)
+{
+    return answers_is (answers, "machine", "NO");
+}
+
+static bool
+with_multi_cpu (const struct answers *answers)
+{
+    return answers_is (answers, "machine", "MULTI_CPU");
+}
+
+static bool
+with_multi_gpu (const struct answers *answers)
+{
+    return answers_is (answers, "machine", "MULTI_GPU");
+}
+
+static bool
+with_tpu (const struct answers *answers)
+{
+    return answers_is (answers, "machine", "XLA");
+}
+
+static bool
+with_mpirun_possible (const struct answers *answers)
+{
+    return with_multi_cpu (answers) && !with_hosts (answers);
+}
+
+static bool
+with_mpirun (const struct answers *answers)
+{
+    return yes (answers, "use_mpirun");
+}
+
+static bool
+with_accelerators (const struct answers *answers)
+{
+    return with_several_kinds (answers) && !with_multi_cpu (answers);
+}
+
+/* Asked even after "CPU only", as in Accelerate; which leaves it out on Apple's machines. */
+static bool
+with_deepspeed_possible (const struct answers *answers)
+{
+    return with_accelerators (answers) || with_one_process (answers);
+}
+
+static bool
+with_deepspeed (const struct answers *answers)
+{
+    return yes (answers, "use_deepspeed");
+}
+
+static bool
+with_deepspeed_file (const struct answers *answers)
+{
+    return yes (answers, "deepspeed_own_file");
+}
+
+static bool
+with_zero (const struct answers *answers)
+{
+    return answers_is (answers, "deepspeed_own_file", "no");
+}
+
+static bool
+with_offload (const struct answers *answers)
+{
+    return answers_number (answers, "zero_stage") >= 2;
+}
+
+static bool
+with_param_nvme (const struct answers *answers)
+{
+    return answers_is (answers, "offload_param_device", "nvme");
+}
+
+static bool
+with_optimizer_nvme (const struct answers *answers)
+{
+    return answers_is (answers, "offload_optimizer_device", "nvme");
+}
+
+static bool
+with_deepspeed_clipping (const struct answers *answers)
+{
+    return yes (answers, "use_gradient_clipping");
+}
+
+static bool
+with_zero_3 (const struct answers *answers)
+{
+    return answers_is (answers, "zero_stage", "3");
+}
+
+static bool
+with_moe (const struct answers *answers)
+{
+    return yes (answers, "use_moe");
+}
+
+static bool
+with_deepspeed_machines (const struct answers *answers)
+{
+    return with_deepspeed (answers) && with_launchers_by_hand (answers);
+}
+
+static bool
+with_deepspeed_hosts (const struct answers *answers)
+{
+    return with_deepspeed (answers) && with_hosts (answers);
+}
+
+static bool
+with_hostfile (const struct answers *answers)
+{
+    return with_deepspeed_machines (answers) && !answers_is (answers, "deepspeed_multinode_launcher", "standard");
+}
+
+static bool
+with_exclusion (const struct answers *answers)
+{
+    return yes (answers, "use_exclusion_filter");
+}
+
+static bool
+with_inclusion (const struct answers *answers)
+{
+    return yes (answers, "use_inclusion_filter");
+}
+
+static bool
+with_fsdp_possible (const struct answers *answers)
+{
+    return with_accelerators (answers) && !with_deepspeed (answers);
+}
+
+static bool
+with_fsdp (const struct answers *answers)
+{
+    return yes (answers, "use_fsdp");
+}
+
+static bool
+with_fsdp_1 (const struct answers *answers)
+{
+    return answers_is (answers, "fsdp_version", "1");
+}
+
+static bool
+with_fsdp_2 (const struct answers *answers)
+{
+    return answers_is (answers, "fsdp_version", "2");
+}
+
+static bool
+with_transformer_wrap (const struct answers *answers)
+{
+    return answers_is (answers, "fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP");
+}
+
+static bool
+with_named_layers (const struct answers *answers)
+{
+    return answers_is (answers, "use_no_split_modules", "no");
+}
+
+static bool
+with_size_wrap (const struct answers *answers)
+{
+    return answers_is (answers, "fsdp_auto_wrap_policy", "SIZE_BASED_WRAP");
+}
+
+static bool
+with_full_loading (const struct answers *answers)
+{
+    return with_fsdp_1 (answers) && answers_is (answers, "fsdp_cpu_ram_efficient_loading", "no");
+}
+
+static bool
+with_parallelism (const struct answers *answers)
+{
+    return yes (answers, "use_parallelism_config");
+}
+
+static bool
+with_contexts (const struct answers *answers)
+{
+    return answers_number (answers, "parallelism_config_cp_size") > 1;
+}
+
+static bool
+with_megatron_possible (const struct answers *answers)
+{
+    return with_multi_gpu (answers) && !with_deepspeed (answers) && !with_fsdp (answers);
+}
+
+static bool
+with_megatron (const struct answers *answers)
+{
+    return yes (answers, "use_megatron_lm");
+}
+
+static bool
+with_tensor_parallelism (const struct answers *answers)
+{
+    return answers_number (answers, "megatron_lm_tp_degree") > 1;
+}
+
+static bool
+with_pipeline (const struct answers *answers)
+{
+    return answers_number (answers, "megatron_lm_pp_degree") > 1;
+}
+
+/* One process is a matter of course only without any of the kinds: DeepSpeed is offered for one, too. */
+static bool
+with_processes (const struct answers *answers)
+{
+    return !with_one_process (answers) || with_deepspeed (answers);
+}
+
+static bool
+with_no_paradigm (const struct answers *answers)
+{
+    return !with_deepspeed (answers) && !with_fsdp (answers) && !with_megatron (answers);
+}
+
+static bool
+with_devices (const struct answers *answers)
+{
+    return with_deepspeed_possible (answers) && with_no_paradigm (answers) && !yes (answers, "use_cpu");
+}
+
+static bool
+with_affinity (const struct answers *answers)
+{
+    return with_devices (answers) && (with_one_process (answers) || with_multi_gpu (answers));
+}
+
+static bool
+with_pod (const struct answers *answers)
+{
+    return yes (answers, "tpu_use_cluster");
+}
+
+static bool
+with_startup (const struct answers *answers)
+{
+    return yes (answers, "run_commands");
+}
+
+static bool
+with_startup_file (const struct answers *answers)
+{
+    return yes (answers, "use_command_file");
+}
+
+static bool
+with_startup_lines (const struct answers *answers)
+{
+    return answers_is (answers, "use_command_file", "no");
+}
+
+/* DeepSpeed's own file says which precision. */
+static bool
+with_precision (const struct answers *answers)
+{
+    return !with_tpu (answers) && !with_deepspeed_file (answers);
+}
+
+static bool
+with_fp8 (const struct answers *answers)
+{
+    return answers_is (answers, "mixed_precision", "fp8");
+}
+
+static bool
+with_te (const struct answers *answers)
+{
+    return answers_is (answers, "fp8_backend", "te");
+}
+
+static bool
+with_override (const struct answers *answers)
+{
+    return yes (answers, "fp8_override");
+}
+
+static bool
+with_msamp (const struct answers *answers)
+{
+    return answers_is (answers, "fp8_backend", "msamp");
+}
+
+static bool
+with_ao (const struct answers *answers)
+{
+    return answers_is (answers, "fp8_backend", "ao");
+}
+
+/* Objections: where Accelerate ends with a traceback. */
+
+static const char *
+refuse_on_neuron (const struct answers *answers, const char *text)
+{
+    return !strcmp (text, "yes") && answers_is (answers, "machine", "MULTI_NEURON")
+               ? "not supported on Neuron devices"
+               : NULL;
+}
+
+/* Several GPUs, and nothing but data parallelism. */
+static bool
+with_gpus_alone (const struct answers *answers)
+{
+    return with_megatron_possible (answers) && !with_megatron (answers) && !with_several_machines (answers);
+}
+
+/* @return how many hosts the answer names; -1: it cannot be read  @param[out] slots  of all; 0: not known of all */
+static int
+read_hosts (const char *text, int64_t *slots, struct fail *fail)
+{
+    struct hostlist list = { 0 };
+    int count = -1;
+    *slots = 0;
+    if (!hostlist_add_text (&list, text, fail)) {
+        hostlist_finish (&list);
+        count = (int) list.count;
+        for (size_t i = 0; i < list.count && *slots >= 0; i++)
+            *slots = list.hosts[i].slots ? *slots + list.hosts[i].slots : -1;
+        *slots = *slots < 0 ? 0 : *slots;
+    }
+    hostlist_release (&list);
+    return count;
+}
+
+static int64_t
+count_slots (const struct answers *answers)
+{
+    int64_t slots = 0;
+    struct fail unused = { 0 };
+    if (with_hosts (answers))
+        read_hosts (answers_get (answers, "hosts"), &slots, &unused);
+    return slots;
+}
+
+static const char *
+refuse_hosts (const struct answers *answers, const char *text)
+{
+    static struct fail wrong; /* the caller shows it at once */
+    int64_t slots, wanted = answers_number (answers, "num_machines");
+    if (!*text || !strcmp (text, "auto"))
+        return NULL;
+    int count = read_hosts (text, &slots, &wrong);
+    if (count >= 0 && count != wanted)
+        fail_set (&wrong, FAIL_USAGE, "names %d host%s, but there are %lld machines", count, count == 1 ? "" : "s",
+                  (long long) wanted);
+    return count == wanted ? NULL : wrong.text;
+}
+
+static const char *
+refuse_processes (const struct answers *answers, const char *text)
+{
+    int64_t hosts = answers_number (answers, "num_machines"), number;
+    if (!strcmp (text, "1") && with_gpus_alone (answers))
+        return "one process on one GPU is not distributed training; enter 2 or more, or choose no distributed "
+               "training";
+    if (hosts > 1 && !with_hosts (answers) && parse_int64 (text, 1, INT64_MAX, &number) == PARSE_OK && number % hosts)
+        return "not a multiple of the number of machines";
+    return NULL;
+}
+
+/* One for each GPU or machine, as launch has it. */
+static int64_t
+propose_processes (const struct answers *answers)
+{
+    int64_t hosts = answers_number (answers, "num_machines"), here = with_multi_gpu (answers) ? answers->gpus : 1;
+    if (count_slots (answers) > 0)
+        return count_slots (answers);
+    if (hosts > 1)
+        return hosts * (here > 1 ? here : 1);
+    if (answers_is (answers, "machine", "MULTI_CPU") && answers->cores > 1)
+        return answers->cores;
+    return !with_gpus_alone (answers) ? 0 : here > 1 ? here : 2;
+}
+
+/* For a person who only presses Enter: all GPUs, or all cores.  Scripts get Accelerate's default. */
+static int64_t
+propose_machine (const struct answers *answers)
+{
+    const char *wanted = !answers->cores ? "" : answers->gpus > 1 ? "MULTI_GPU"
+                         : !answers->gpus && answers->cores > 1 ? "MULTI_CPU" : "";
+    for (int i = 0; machines[i].value; i++)
+        if (!strcmp (machines[i].value, wanted))
+            return i;
+    return 0;
+}
+
+static const char *
+refuse_host (const struct answers *answers, const char *text)
+{
+    (void) answers;
+    return host_complaint (text);
+}
+
+/* What an old file, or flags, mean. */
+
+static bool
+has_type (const struct config *old, const char *type)
+{
+    return !strcmp (old->settings.distributed_type, type);
+}
+
+static const char *
+recall_machine (const struct config *old)
+{
+    const struct settings *settings = &old->settings;
+    bool is_wanted = settings->use_deepspeed || settings->use_fsdp || settings->use_megatron_lm;
+    /* The file does not say what devices there were; GPUs are the likeliest. */
+    return has_type (old, "DEEPSPEED") || has_type (old, "FSDP") || has_type (old, "MEGATRON_LM")
+                   || (is_wanted && has_type (old, "NO"))
+               ? "MULTI_GPU"
+               : settings->distributed_type;
+}
+
+static const char *
+recall_deepspeed (const struct config *old)
+{
+    return has_type (old, "DEEPSPEED") || old->settings.use_deepspeed ? "yes" : NULL;
+}
+
+static const char *
+recall_fsdp (const struct config *old)
+{
+    return has_type (old, "FSDP") || old->settings.use_fsdp ? "yes" : NULL;
+}
+
+static const char *
+recall_megatron (const struct config *old)
+{
+    return has_type (old, "MEGATRON_LM") || old->settings.use_megatron_lm ? "yes" : NULL;
+}
+
+static const char *
+recall_no_split (const struct config *old)
+{
+    return old->settings.fsdp_transformer_layer_cls_to_wrap ? "no" : old->settings.fsdp_auto_wrap_policy ? "yes" : NULL;
+}
+
+/* One of the three truth values of fp8_override_linear_precision. */
+static const char *
+recall_override_at (const struct config *old, int at)
+{
+    const char *text = old->settings.fp8_override_linear_precision;
+    for (; text && at; at--)
+        text = strchr (text, ',') ? strchr (text, ',') + 1 : NULL;
+    return text && (*text == 'T' || *text == 't' || *text == '1') ? "yes" : NULL;
+}
+
+static const char *
+recall_fprop (const struct config *old)
+{
+    return recall_override_at (old, 0);
+}
+
+static const char *
+recall_dgrad (const struct config *old)
+{
+    return recall_override_at (old, 1);
+}
+
+static const char *
+recall_wgrad (const struct config *old)
+{
+    return recall_override_at (old, 2);
+}
+
+static const char *
+recall_override (const struct config *old)
+{
+    return recall_fprop (old) || recall_dgrad (old) || recall_wgrad (old) ? "yes" : NULL;
+}
+
+/* A type given as a flag may be one that the old file's environment does not have. */
+static const char *
+recall_environment (const struct config *old)
+{
+    const char *environment = old->settings.compute_environment;
+    bool is_parallel = has_type (old, "DATA_PARALLEL") || has_type (old, "MODEL_PARALLEL");
+    if (config_origin (old, "distributed_type").kind != ORIGIN_FLAG || has_type (old, "NO")
+        || config_origin (old, "compute_environment").kind == ORIGIN_FLAG)
+        return environment;
+    return is_parallel ? "AMAZON_SAGEMAKER" : "LOCAL_MACHINE";
+}
+
+static const struct question first_rows[] = {
+    { .id = "compute_environment", .kind = ASK_MENU, .choices = environments, .dflt = "LOCAL_MACHINE",
+      .told_by = "compute_environment", .recall = recall_environment,
+      .text = "In which compute environment are you running?" },
+};
+
+static const struct question rows[] = {
+#include "cli/questions/machine_rows.h"
+};
+
+/* What follows from the answers. */
+
+static const char *
+distributed_type_of (const struct answers *answers)
+{
+    return with_deepspeed (answers)  ? "DEEPSPEED"
+           : with_fsdp (answers)     ? "FSDP"
+           : with_megatron (answers) ? "MEGATRON_LM"
+                                     : answers_get (answers, "machine");
+}
+
+static const char *
+override_of (const struct answers *answers)
+{
+    static const char *const texts[] = {
+        "False,False,False", "False,False,True", "False,True,False", "False,True,True",
+        "True,False,False",  "True,False,True",  "True,True,False",  "True,True,True",
+    };
+    return texts[4 * yes (answers, "fp8_fprop") + 2 * yes (answers, "fp8_dgrad") + yes (answers, "fp8_wgrad")];
+}
+
+static const struct fixed_value fixed[] = {
+    { .key = "distributed_type", .follow = distributed_type_of },
+    { .key = "machine_rank", .text = "0" },
+    { .key = "num_machines", .text = "1" },
+    { .key = "num_processes", .text = "1" },
+    { .key = "rdzv_backend", .text = "static" },
+    { .key = "same_network", .text = "true" },
+    { .key = "debug", .text = "false" },
+    { .key = "use_cpu", .text = "false" },
+    { .key = "use_cpu", .text = "true", .when = with_multi_cpu },
+    { .key = "enable_cpu_affinity", .text = "false" },
+    { .key = "deepspeed_multinode_launcher", .text = "standard", .when = with_deepspeed_hosts },
+    { .key = "downcast_bf16", .text = "false" },
+    { .key = "main_training_function", .text = "main" },
+    { .key = "mixed_precision", .text = "no", .when = with_tpu },
+    { .key = "fsdp_sync_module_states", .text = "True", .when = with_fsdp_1 },
+    { .key = "fp8_override_linear_precision", .follow = override_of, .when = with_te },
+    { .key = "tpu_env", .text = "" },
+    { .key = "tpu_use_cluster", .text = "false" },
+    { .key = "tpu_use_sudo", .text = "false" },
+};
+
+static const struct question_list questions_first = { NULL, first_rows, 1, NULL, 0 };
+const struct question_list questions_machine = {
+    "LOCAL_MACHINE", rows, sizeof rows / sizeof *rows, fixed, sizeof fixed / sizeof *fixed,
+};
+const struct question_list *const question_lists[QUESTION_LISTS] = {
+    &questions_first, &questions_machine, &questions_sagemaker,
+};
