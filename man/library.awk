@@ -7,7 +7,7 @@
 #   @synopsis@         its headers and prototypes
 #   @types@            its structs, enums and types of functions, as in the headers, with their comments
 #   @index@            all pages with all their functions
-#   @<FILE FUNCTION@   that function from a program, which is named from the folder above this one
+#   @<FILE FUNCTION@   that function of a program, whose path begins above the folder of the pages
 BEGIN { WIDTH = 75 }
 
 FNR == 1 { state = ""; doc = ""; header = FILENAME; sub (/.*include\//, "", header); source = FILENAME; sub (/.*\//, "", source) }
@@ -88,7 +88,7 @@ function keep_function(text,    name, whole, result, at, part, first, n) {
     whole = name
     while (name ~ /_(at|sized)$/) {
         if (name ~ /_at$/) first += 2
-        else while (part[first] ~ /^size_t [a-z]+_size$/) first++
+        while (part[first] ~ /^size_t [a-z]+_size$/) first++
         sub (/_(at|sized)$/, "", name)
     }
     if (whole in macro && macro[whole] != name) keep_prototype(macro[whole], macro_doc[macro[whole]], result, part, first, n)
@@ -362,12 +362,13 @@ function summary(text) {
 
 # A function of a program, from the comment above it to its end.
 function print_function(file, name,    line, text, found, lines, n, i) {
-    while ((getline line <(top "/" file)) > 0) {
+    if (FILENAME ~ /man\//) file = substr (FILENAME, 1, match (FILENAME, /man\/[^\/]*$/) - 1) file
+    while ((getline line <file) > 0) {
         text = line == "" && !found ? "" : text line "\n"
         if (index (line, name " (") == 1) found = 1
         if (found && line == "}") break
     }
-    close (top "/" file)
+    close (file)
     if (!found) fail(FILENAME ":" FNR ": there is no function " name " in " file)
     n = split (text, lines, "\n")
     for (i = 1; i < n; i++) print code(lines[i])
