@@ -52,7 +52,7 @@ def differences(accelerate, case):
 def main():
     accelerate, path = sys.argv[1:]
     with open(path) as file:
-        cases = json.load(file)
+        cases = [json.loads(line) for line in file]
     failures = 0
     for number, case in enumerate(cases, 1):
         found = differences(accelerate, case)

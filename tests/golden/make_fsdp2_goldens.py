@@ -103,7 +103,6 @@ def run(text):
 
 
 def main():
-    cases = []
     for what, text in CASES.items():
         case = {"what": what, **run(text)}
         reshard = (case.get("data") or {}).get("fsdp_config") or {}
@@ -112,8 +111,7 @@ def main():
             # FSDP 1 takes strategies by number and in lower case; what the original writes for them is no truth value.
             case["original"] = value
             reshard["fsdp_reshard_after_forward"] = OTHERWISE[value]
-        cases.append(case)
-    print(json.dumps(cases, indent=1, sort_keys=True))
+        print(json.dumps(case, sort_keys=True))
 
 
 if __name__ == "__main__":
