@@ -173,11 +173,14 @@ run_map (const struct loader_case *test, char *text)
     struct loading loading;
     struct accel_generator *generator = NULL;
     struct accel_error err;
+    bool seedable = !strcmp (test->order, "seedable");
     struct accel_loader_options options = { .batch_size = test->batch_size,
                                             .split_batches = test->split,
                                             .drop_last = test->drop_last,
                                             .uneven = !test->even,
-                                            .random_sampler = true };
+                                            .shuffle = seedable,
+                                            .seed = seedable ? test->seed : 0,
+                                            .random_sampler = !seedable };
     check (!accel_set_seed (NULL, test->seed + (uint64_t) rank * 1000, false, &err), "seed: %s", err.text);
     if (!strcmp (test->order, "generator"))
         check (!accel_generator_create (&generator, test->seed + 1 + (uint64_t) rank, &err), "generator: %s", err.text);
@@ -213,7 +216,8 @@ check_goldens (const char *path)
     golden_open (&golden, path);
     while (golden_next (&golden)) {
         struct loader_line line = read_loader_line (&golden);
-        bool drawn = !strcmp (line.order, "random") || !strcmp (line.order, "generator");
+        bool drawn = !strcmp (line.order, "seedable") || !strcmp (line.order, "random")
+                     || !strcmp (line.order, "generator");
         if (line.processes != (size_t) size || !(!strcmp (line.kind, "dispatch") || (*line.kind == 'm' && drawn)))
             continue;
         char *text = NULL;

@@ -3,7 +3,6 @@
 #include <config.h>
 
 #include "tests/conformance/check.h"
-#include "tests/golden/golden.h"
 
 #include <accel/accel.h>
 
@@ -417,53 +416,6 @@ check_metrics (void)
         }
 }
 
-static void
-print_epoch (struct accel_loader *loader, char *text, size_t length)
-{
-    const struct accel_batch *batch;
-    size_t at = 0;
-    snprintf (text, length, "-");
-    for (size_t count = 0; accel_loader_next (loader, &batch, NULL); count++)
-        for (size_t i = 0; i < accel_batch_size (batch) && at + 24 < length; i++)
-            at += (size_t) snprintf (text + at, length - at, "%s%lld", i ? "," : count ? "|" : "",
-                                     (long long) accel_batch_indices (batch)[i]);
-}
-
-/* This rank's batches of shuffled epochs against the original's, from the file of golden data. */
-static void
-check_orders (const char *path)
-{
-    struct golden golden;
-    int cases = 0;
-    golden_open (&golden, path);
-    while (golden_next (&golden)) {
-        struct accel_loader_options options = { .shuffle = true };
-        size_t samples = golden_number (&golden);
-        options.batch_size = golden_number (&golden);
-        if ((int) golden_number (&golden) != size)
-            continue;
-        options.drop_last = golden_number (&golden);
-        options.uneven = !golden_number (&golden);
-        options.seed = golden_number (&golden);
-        uint64_t epoch = golden_number (&golden);
-        struct accel_dataset dataset;
-        struct accel_loader *loader = NULL;
-        const char *wanted = golden_word (&golden);
-        for (int i = 0; i < rank; i++)
-            wanted = golden_word (&golden);
-        char got[512];
-        if (open_loader (&loader, &dataset, samples, &options)) {
-            accel_loader_set_epoch (loader, epoch);
-            print_epoch (loader, got, sizeof got);
-            check (!strcmp (got, wanted), "%zu samples in batches of %zu, epoch %d: %s, wanted %s", samples,
-                   options.batch_size, (int) epoch, got, wanted);
-        }
-        accel_loader_destroy (loader);
-        cases++;
-    }
-    check (cases >= 30, "only %d cases for %d processes", cases, size);
-}
-
 /* What joining does to the last rounds of loaders: 2 samples for each rank and one more. */
 static void
 check_lengths (void)
@@ -523,8 +475,6 @@ main (int argc, char **argv)
         check_lengths ();
     else if (!strcmp (what, "metrics"))
         check_metrics ();
-    else if (!strcmp (what, "orders") && argc > 2)
-        check_orders (argv[2]);
     else
         check (false, "no check '%s'", what);
     accel_close (acc);

@@ -24,9 +24,6 @@ for count in 1 2 3 4; do
     test_expect_success "$count ranks: gather_for_metrics has each sample once" '
         ranks $count metrics
     '
-    test_expect_success "$count ranks: the batches of shuffled epochs are the original's" '
-        ranks $count orders "$srcdir/tests/golden/loader.txt"
-    '
 done
 
 # difference KIND TEXT: each of 3 ranks gets the text for that kind of difference, which the highest rank has

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the golden data of the data and train tests, from PyTorch and the original accelerate.
+"""Writes the golden data of the generator and of optimizers, from PyTorch.
 
-Not run by the tests.  How to run, and with what the committed files were made (torch 2.15.0, accelerate 1.15.0):
+Not run by the tests.  How to run, and with what the committed files were made (torch 2.15.0):
 
-    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch accelerate numpy
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch numpy
     /tmp/venv/bin/python tests/golden/make_goldens.py tests/golden
 
 Every line is one case; '#' begins a comment.  Floats are written as the hexadecimal bits of a float32.
 """
 
 import os
-import random
 import struct
 import sys
 
@@ -20,8 +19,6 @@ import sys
 os.environ["ATEN_CPU_CAPABILITY"] = "default"
 
 import torch
-from accelerate.data_loader import prepare_data_loader
-from torch.utils.data import DataLoader
 
 FOLDER = sys.argv[1] if len(sys.argv) > 1 else "."
 SEEDS = (0, 1, 42, 2**32 + 5, 2**63)
@@ -79,39 +76,6 @@ def make_generator():
             source = generator(seed)
             order = torch.randperm(count, generator=source).tolist()
             yield f"permutation {seed} {count} {checksum(order)} {words(source, 2)[0]}"
-
-
-def batches_of(loader):
-    return [batch.tolist() for batch in loader]
-
-
-def text_of(batches):
-    return "|".join(",".join(str(index) for index in batch) for batch in batches) or "-"
-
-
-def prepared(samples, size, processes, process, drop_last, even, **options):
-    loader = DataLoader(range(samples), batch_size=size, drop_last=drop_last, shuffle="data_seed" in options)
-    return prepare_data_loader(
-        loader, num_processes=processes, process_index=process, split_batches=False, put_on_device=False,
-        even_batches=even, dispatch_batches=False, **options,
-    )
-
-
-def make_orders():
-    yield "# SAMPLES BATCH_SIZE PROCESSES DROP_LAST EVEN SEED EPOCH, the batches of each process, shuffled"
-    source = random.Random(3)
-    for number in range(40):
-        samples, size = source.randint(1, 30), source.randint(1, 6)
-        processes = number % 4 + 1
-        drop_last, even, seed = source.randrange(2), source.randrange(2), source.choice((0, 7, 42, 2**32 - 1))
-        loaders = [
-            prepared(samples, size, processes, process, bool(drop_last), bool(even), use_seedable_sampler=True,
-                     data_seed=seed)
-            for process in range(processes)
-        ]
-        for epoch in range(3):
-            shares = " ".join(text_of(batches_of(loader)) for loader in loaders)
-            yield f"{samples} {size} {processes} {drop_last} {even} {seed} {epoch} {shares}"
 
 
 SHAPES = ((5, 5), (11,), ())
@@ -190,5 +154,4 @@ def make_optimizers():
 
 
 write("generator.txt", make_generator())
-write("loader.txt", make_orders())
 write("optimizer.txt", make_optimizers())

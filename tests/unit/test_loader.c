@@ -2,7 +2,6 @@
 /* The loader in one process: the original's shuffled order, batches and what is in them, ends of epochs, failures. */
 #include <config.h>
 
-#include "tests/golden/golden.h"
 #include "tests/tap.h"
 #include "tests/unit/loaders.h"
 
@@ -61,37 +60,6 @@ print_epoch (struct accel_loader *loader, char *text, size_t size)
     size_t count = epoch_text (loader, text, size);
     if (count != accel_loader_length (loader))
         snprintf (text, size, "an error, or not %zu batches", accel_loader_length (loader));
-}
-
-static void
-test_orders (void)
-{
-    struct golden golden;
-    struct accel_loader *loader = NULL;
-    golden_find (&golden, "loader.txt");
-    while (golden_next (&golden)) {
-        struct accel_loader_options options = { .shuffle = true };
-        size_t samples = golden_number (&golden);
-        options.batch_size = golden_number (&golden);
-        uint64_t processes = golden_number (&golden);
-        options.drop_last = golden_number (&golden);
-        options.uneven = !golden_number (&golden);
-        options.seed = golden_number (&golden);
-        uint64_t epoch = golden_number (&golden);
-        if (processes > 1)
-            continue;
-        if (epoch == 0) {
-            accel_loader_destroy (loader);
-            loader = make_loader (samples, &options);
-        }
-        char got[512];
-        print_epoch (loader, got, sizeof got);
-        char name[128];
-        snprintf (name, sizeof name, "%zu samples shuffled by %llu, batches of %zu, epoch %llu", samples,
-                  (unsigned long long) options.seed, options.batch_size, (unsigned long long) epoch);
-        is_text (got, golden_word (&golden), name);
-    }
-    accel_loader_destroy (loader);
 }
 
 static const struct {
@@ -490,7 +458,6 @@ main (void)
 {
     test_own_sampler ();
     test_several_prepares ();
-    test_orders ();
     test_sizes ();
     test_content ();
     test_fields_by_name ();
