@@ -5,6 +5,8 @@
 #include "tests/conformance/check.h"
 
 #include <accel/accel.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { TENSORS = 5, LARGE = 300000, ELEMENTS = 7 + 12 + LARGE + 1 + 7 };
 

@@ -8,17 +8,20 @@ Not run by the tests.  How to run, and with what the committed file was made (to
     /tmp/venv/bin/python tests/golden/make_accumulate_goldens.py tests/golden
 
 One process stands for rank RANK of PROCESSES: loaders are sharded for it, and the scheduler and the accelerator are
-told the number.  Each line is KEY=VALUE..., then ":" and a word for each accumulate(): s where gradients are
-synchronised, r where the model reduces (of several processes), o where the optimizer stepped, z where gradients were
-set to zero, "." for none of these, and behind "@" the learning rate (%a) where it has changed.
+told the number.  Each line is `KEY CASES SUM`: so many trainings, picked from the key, and the checksum of what each
+accumulate() of theirs gives: a word, and the learning rate.  In the word, s stands where gradients are synchronised, r
+where the model reduces (of several processes), o where the optimizer stepped, z where gradients were set to zero, "."
+for none of these.  A test that fails shows them; this shows the original's for a key:
 
-Keys: plugin=1 has a plugin, 0 the argument; env: the variable, 0 for none; then: the steps set behind the first epoch;
+    /tmp/venv/bin/python tests/golden/make_accumulate_goldens.py show 7
+
+Fields: plugin=1 has a plugin, 0 the argument; env: the variable, 0 for none; then: the steps set after the first epoch;
 inner: batches of a loader run through within the second batch of the outer one, with a pass for each; evaluate: the
 same without passes; skip: each so manieth step counts as skipped by the scaler; cycle: total steps of a one-cycle.
 """
 
 import os
-import random
+import struct
 import sys
 import types
 import warnings
@@ -33,9 +36,11 @@ from accelerate.utils import GradientAccumulationPlugin
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
+from picks import Picks, checksum
+
 warnings.filterwarnings("ignore")
 FOLDER = sys.argv[1] if len(sys.argv) > 1 else "."
-CASES = 600
+BLOCKS, CASES = 20, 30
 
 
 class Model:
@@ -107,7 +112,6 @@ class Job:
         self.loader = self.make_loader(case["samples"])
         self.inner = self.make_loader(max(case["inner"], case["evaluate"]) * case["batch"] * case["processes"])
         self.words = []
-        self.lr = None
 
     def make_loader(self, samples):
         case = self.case
@@ -134,12 +138,7 @@ class Job:
             self.optimizer._is_overflow = bool(case["skip"]) and len(self.words) % case["skip"] == case["skip"] - 1
             self.scheduler.step()
             self.optimizer.zero_grad()
-        word = (word + self.inner_optimizer.events) or "."
-        lr = self.scheduler.get_last_lr()[0]
-        if lr != self.lr:
-            word += "@" + lr.hex()
-            self.lr = lr
-        self.words.append(word)
+        self.words.append(((word + self.inner_optimizer.events) or ".", self.scheduler.get_last_lr()[0]))
 
     def run(self):
         case = self.case
@@ -155,51 +154,50 @@ class Job:
         return self.words
 
 
-def draw(rng):
-    processes = rng.choice([1, 1, 2, 2, 3, 4])
-    plugin = rng.random() < 0.7
-    case = {
-        "processes": processes,
-        "rank": rng.randrange(processes),
-        "samples": rng.randint(1, 24),
-        "batch": rng.choice([1, 2, 3, 4]),
-        "drop": rng.random() < 0.2,
-        "uneven": rng.random() < 0.2,
-        "split": rng.random() < 0.3,
-        "epochs": rng.choice([1, 2, 2, 3]),
-        "plugin": plugin,
-        "steps": rng.choice([0, 1, 2, 3, 4, 5, 7]) if plugin else rng.choice([1, 2, 3, 4, 8]),
-        "env": rng.choice([0, 0, 0, 2, 3]),
-        "keep_scheduler": plugin and rng.random() < 0.5,
-        "without_dataloader": plugin and rng.random() < 0.4,
-        "each": plugin and rng.random() < 0.4,
-        "then": rng.choice([0, 0, 0, 2, 3]),
-        "inner": 0,
-        "evaluate": 0,
-        "skip": rng.choice([0, 0, 0, 2, 3]),
-        "without_optimizer": rng.random() < 0.2,
-        "cycle": rng.choice([0, 0, 100, 150]),
-    }
-    nested = rng.choice(["", "", "inner", "evaluate"])
-    if nested:
-        case[nested] = rng.randint(1, 4)
+def pick(picks):
+    """As pick_numbers() of test_accumulate.c."""
+    processes = picks.choice([1, 1, 2, 2, 3, 4])
+    case = {"processes": processes, "rank": picks.below(processes), "samples": 1 + picks.below(24),
+            "batch": 1 + picks.below(4), "drop": picks.below(5) == 0, "uneven": picks.below(5) == 0,
+            "split": picks.below(10) < 3, "epochs": picks.choice([1, 2, 2, 3]), "plugin": picks.below(10) < 7}
+    case["steps"] = picks.choice([0, 1, 2, 3, 4, 5, 7] if case["plugin"] else [1, 2, 3, 4, 8])
+    case["env"] = picks.choice([0, 0, 0, 2, 3])
+    case["keep_scheduler"] = picks.below(2) and case["plugin"]
+    case["without_dataloader"] = picks.below(5) < 2 and case["plugin"]
+    case["each"] = picks.below(5) < 2 and case["plugin"]
+    case["then"] = picks.choice([0, 0, 0, 2, 3])
+    nested, count = picks.below(4), 1 + picks.below(4)
+    case["inner"], case["evaluate"] = count * (nested == 2), count * (nested == 3)
+    case["skip"] = picks.choice([0, 0, 0, 2, 3])
+    case["without_optimizer"] = picks.below(5) == 0
+    case["cycle"], short = picks.choice([0, 0, 100, 150]), picks.choice([5, 9, 14, 40])
     if case["split"]:
         case["batch"] *= processes
     if not case["without_optimizer"] and not case["split"] and case["cycle"]:
-        case["cycle"] = rng.choice([5, 9, 14, 40])  # whose end is reached
+        case["cycle"] = short  # whose end is reached
     return {key: int(value) for key, value in case.items()}
 
 
+def block(key, show=False):
+    picks, total = Picks(key), 0
+    for _ in range(CASES):
+        case, text, own = pick(picks), "", 0
+        for word, lr in Job(case).run():
+            own = checksum([struct.unpack("<Q", struct.pack("<d", lr))[0]], checksum(word.encode() + b"\0", own))
+            text += f" {word}@{lr:.17g}"
+        total = checksum([own], total)
+        if show:
+            print(" ".join(f"{name}={value}" for name, value in case.items() if value) + ":" + text)
+    return f"{key} {CASES} {total:x}"
+
+
 def main():
-    rng = random.Random(5)
-    lines = ["# Made by make_accumulate_goldens.py."]
-    while len(lines) <= CASES:
-        case = draw(rng)
-        words = Job(case).run()
-        if words:
-            lines.append(" ".join([f"{key}={value}" for key, value in case.items() if value] + [":"] + words))
+    if FOLDER == "show":
+        block(int(sys.argv[2]), show=True)
+        return
     with open(os.path.join(FOLDER, "accumulate.txt"), "w") as file:
-        file.write("\n".join(lines) + "\n")
+        file.write("# Made by make_accumulate_goldens.py, which says what stands here.\n")
+        file.writelines(block(key) + "\n" for key in range(BLOCKS))
 
 
 main()

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader in one process: the original's shuffled order, batches and what is in them, ends of epochs, failures. */
+/* The loader in one process: batches and what is in them, ends of epochs, failures. */
 #include <config.h>
 
 #include "tests/tap.h"
 #include "tests/unit/loaders.h"
 
 #include <accel/accel.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { NONE = -1 };
 
