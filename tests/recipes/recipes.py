@@ -600,7 +600,7 @@ OPTIMIZER = [
     Step("the row", [replace("src/lib/train/optimizer_kinds.c", "        .begin = begin_rmsprop,\n    },\n", '''
         .begin = begin_rmsprop,
     },
-    [ACCEL_SIGNSGD] = {
+    [ROW (ACCEL_SIGNSGD)] = {
         .name = "SignSGD",
         .has = ALL_HAVE,
         .defaults = { [GROUP_LR] = 1e-3 },

@@ -50,6 +50,11 @@ make_optimizer (struct world *world, const char *name, enum accel_status *status
     else if (!strcmp (name, "amsgrad"))
         *status = accel_optimizer_create (&world->optimizer, world->model, ACCEL_ADAM,
                                      &(struct accel_optimizer_options){ .lr = 0.3, .amsgrad = true }, &err);
+    else if (!strcmp (name, "adagrad"))
+        *status = accel_optimizer_create (&world->optimizer, world->model, ACCEL_ADAGRAD, NULL, &err);
+    else if (!strcmp (name, "rmsprop"))
+        *status = accel_optimizer_create (&world->optimizer, world->model, ACCEL_RMSPROP,
+                                          &(struct accel_optimizer_options){ .momentum = 0.1, .centered = true }, &err);
     else
         *status = accel_optimizer_create (&world->optimizer, world->model, ACCEL_SGD,
                                     &(struct accel_optimizer_options){ .lr = 0.3, .momentum = 0.1, .groups = groups,
@@ -294,6 +299,33 @@ test_damage (void)
     end (&world);
 }
 
+/* Numbers that options would refuse, in place of Adam's learning rate 0.02 and its second beta, 0.999. */
+static void
+test_numbers (void)
+{
+    static const struct {
+        const char *what, *old, *new, *words;
+    } cases[] = {
+        { "a negative learning rate", "G\x3f\x94\x7a\xe1\x47\xae\x14\x7b", "G\xbf\x94\x7a\xe1\x47\xae\x14\x7b",
+          "lr is -0.02, but must be at least 0 and finite" },
+        { "one that is not a number", "G\x3f\x94\x7a\xe1\x47\xae\x14\x7b", "G\x7f\xf8\x01\x01\x01\x01\x01\x01",
+          "lr is nan, but must be at least 0 and finite" },
+        { "a beta of more than 1", "G\x3f\xef\xf7\xce\xd9\x16\x87\x2b", "G\x3f\xff\xf7\xce\xd9\x16\x87\x2b",
+          "beta2 is 1.998, but must be at least 0 and less than 1" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[3 * PATH_ROOM];
+        struct world world;
+        snprintf (command, sizeof command, "rm -rf numbers && cp -R '%s/amsgrad' numbers", golden);
+        bool good = !system (command) && change_pickle ("numbers/optimizer.bin", cases[i].old, cases[i].new);
+        good = begin (&world, "amsgrad") && good;
+        ok (good && accel_load_state (world.acc, "numbers", &err) && strstr (err.text, "numbers/optimizer.bin: group '")
+                && strstr (err.text, cases[i].words),
+            "%s is refused: %s", cases[i].what, err.text);
+        end (&world);
+    }
+}
+
 /* A checkpoint of libaccel whose manifest is lost is incomplete, and not taken for one of Python. */
 static void
 test_own (void)
@@ -431,9 +463,12 @@ main (void)
     test_case ("adamw", BEFORE);
     test_case ("amsgrad", BEFORE);
     test_case ("groups", BEFORE);
+    test_case ("adagrad", BEFORE);
+    test_case ("rmsprop", BEFORE);
     test_case ("fresh", 0);
     test_refusals ();
     test_damage ();
+    test_numbers ();
     test_own ();
     test_scaler ();
     test_automatic_naming ();

@@ -125,7 +125,10 @@ struct estimate_training {
     uint64_t weights, gradients, optimizer; /* bytes of one process */
 };
 
-extern const char *const estimate_optimizers[]; /* NULL at the end */
+extern const struct estimate_optimizer {
+    const char *name; /* NULL at the end */
+    uint64_t bytes; /* of state for each parameter, float32 */
+} estimate_optimizers[];
 
 extern const struct estimate_precision {
     const char *name; /* NULL at the end */
@@ -133,7 +136,7 @@ extern const struct estimate_precision {
 } estimate_precisions[];
 
 /** What training needs of one process, without activations. */
-struct estimate_training estimate_train (uint64_t parameters, const char *optimizer,
+struct estimate_training estimate_train (uint64_t parameters, const struct estimate_optimizer *optimizer,
                                          const struct estimate_precision *precision, int64_t zero_stage,
                                          int64_t processes);
 

@@ -69,17 +69,17 @@ training (const struct estimate_report *report)
     const struct settings *settings = report->settings;
     int64_t processes = settings->num_processes ? settings->num_processes : 1;
     json_t *list = json_array ();
-    for (size_t i = 0; estimate_optimizers[i]; i++)
+    for (size_t i = 0; estimate_optimizers[i].name; i++)
         for (size_t j = 0; estimate_precisions[j].name && list; j++) {
-            struct estimate_training needs = estimate_train (report->sizes.parameters, estimate_optimizers[i],
+            struct estimate_training needs = estimate_train (report->sizes.parameters, &estimate_optimizers[i],
                                                              &estimate_precisions[j], settings->zero_stage, processes);
             uint64_t each = needs.weights + needs.gradients + needs.optimizer;
-            json_t *row = json_pack ("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "optimizer", estimate_optimizers[i],
-                                     "mixed_precision", estimate_precisions[j].name, "zero_stage",
-                                     (json_int_t) settings->zero_stage, "processes", (json_int_t) processes,
-                                     "weights", (json_int_t) needs.weights,
-                                     "gradients", (json_int_t) needs.gradients, "optimizer_states",
-                                     (json_int_t) needs.optimizer, "each_process", (json_int_t) each);
+            json_t *row = json_pack ("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "optimizer",
+                                     estimate_optimizers[i].name, "mixed_precision", estimate_precisions[j].name,
+                                     "zero_stage", (json_int_t) settings->zero_stage, "processes",
+                                     (json_int_t) processes, "weights", (json_int_t) needs.weights, "gradients",
+                                     (json_int_t) needs.gradients, "optimizer_states", (json_int_t) needs.optimizer,
+                                     "each_process", (json_int_t) each);
             list = with_row (list, row);
         }
     return list;

@@ -253,10 +253,10 @@ show_training (const struct estimate_report *report, struct strbuf *out, struct 
     if (title.failed)
         return fail_nomem (fail);
     struct box box = { .title = title.text, .columns = 4, .headings = headings };
-    for (size_t i = 0; estimate_optimizers[i]; i++)
+    for (size_t i = 0; estimate_optimizers[i].name; i++)
         for (size_t j = 0, next; estimate_precisions[j].name; j = next) {
             AUTO_STRBUF struct strbuf parts = { 0 }, names = { 0 };
-            struct estimate_training needs = estimate_train (report->sizes.parameters, estimate_optimizers[i],
+            struct estimate_training needs = estimate_train (report->sizes.parameters, &estimate_optimizers[i],
                                                              &estimate_precisions[j], settings->zero_stage, processes);
             next = add_names (&names, j);
             estimate_show_bytes (&parts, (double) needs.weights, true);
@@ -264,7 +264,7 @@ show_training (const struct estimate_report *report, struct strbuf *out, struct 
             estimate_show_bytes (&parts, (double) needs.gradients, true);
             strbuf_add (&parts, " + ");
             estimate_show_bytes (&parts, (double) needs.optimizer, true);
-            strlist_add (&box.cells, estimate_optimizers[i]);
+            strlist_add (&box.cells, estimate_optimizers[i].name);
             strlist_add (&box.cells, names.failed ? "" : names.text);
             strlist_add (&box.cells, parts.failed ? "" : parts.text);
             add_bytes (&box, (double) (needs.weights + needs.gradients + needs.optimizer), true);

@@ -104,8 +104,11 @@ begin_rmsprop (const struct accel_optimizer *optimizer, const struct optimizer_g
 #define ALL_HAVE (NUMBER_BIT (GROUP_LR) | NUMBER_BIT (GROUP_WEIGHT_DECAY))
 #define BETAS (NUMBER_BIT (GROUP_BETA1) | NUMBER_BIT (GROUP_BETA2))
 
+/* Rows are counted, so that one that is missing, wherever it is, does not compile. */
+#define ROW(kind) (kind) + 0 * __COUNTER__
+enum { COUNTED_BEFORE = __COUNTER__ };
 static const struct optimizer_kind kinds[] = {
-    [ACCEL_SGD] = {
+    [ROW (ACCEL_SGD)] = {
         .name = "SGD",
         .has = ALL_HAVE | NUMBER_BIT (GROUP_MOMENTUM) | NUMBER_BIT (GROUP_DAMPENING) | FLAG_BIT (GROUP_NESTEROV)
                | FLAG_BIT (GROUP_MAXIMIZE),
@@ -115,7 +118,7 @@ static const struct optimizer_kind kinds[] = {
         .check = check_sgd,
         .begin = begin_sgd,
     },
-    [ACCEL_ADAM] = {
+    [ROW (ACCEL_ADAM)] = {
         .name = "Adam",
         .has = ALL_HAVE | BETAS | NUMBER_BIT (GROUP_EPS) | FLAG_BIT (GROUP_AMSGRAD) | FLAG_BIT (GROUP_MAXIMIZE),
         .defaults = { [GROUP_LR] = 1e-3, [GROUP_BETA1] = 0.9, [GROUP_BETA2] = 0.999, [GROUP_EPS] = 1e-8 },
@@ -124,7 +127,7 @@ static const struct optimizer_kind kinds[] = {
         .needs_step = true,
         .begin = begin_adam,
     },
-    [ACCEL_ADAMW] = {
+    [ROW (ACCEL_ADAMW)] = {
         .name = "AdamW",
         .has = ALL_HAVE | BETAS | NUMBER_BIT (GROUP_EPS) | FLAG_BIT (GROUP_AMSGRAD) | FLAG_BIT (GROUP_MAXIMIZE),
         .defaults = { [GROUP_LR] = 1e-3, [GROUP_BETA1] = 0.9, [GROUP_BETA2] = 0.999, [GROUP_EPS] = 1e-8,
@@ -135,7 +138,7 @@ static const struct optimizer_kind kinds[] = {
         .needs_step = true,
         .begin = begin_adam,
     },
-    [ACCEL_LION] = {
+    [ROW (ACCEL_LION)] = {
         .name = "Lion",
         .has = ALL_HAVE | BETAS,
         .defaults = { [GROUP_LR] = 1e-4, [GROUP_BETA1] = 0.9, [GROUP_BETA2] = 0.99 },
@@ -144,7 +147,7 @@ static const struct optimizer_kind kinds[] = {
         .decoupled = true,
         .begin = begin_lion,
     },
-    [ACCEL_ADAGRAD] = {
+    [ROW (ACCEL_ADAGRAD)] = {
         .name = "Adagrad",
         .has = ALL_HAVE | NUMBER_BIT (GROUP_EPS) | NUMBER_BIT (GROUP_LR_DECAY)
                | NUMBER_BIT (GROUP_INITIAL_ACCUMULATOR_VALUE) | FLAG_BIT (GROUP_MAXIMIZE),
@@ -153,7 +156,7 @@ static const struct optimizer_kind kinds[] = {
         .needs_step = true,
         .begin = begin_adagrad,
     },
-    [ACCEL_RMSPROP] = {
+    [ROW (ACCEL_RMSPROP)] = {
         .name = "RMSprop",
         .has = ALL_HAVE | NUMBER_BIT (GROUP_EPS) | NUMBER_BIT (GROUP_MOMENTUM) | NUMBER_BIT (GROUP_ALPHA)
                | FLAG_BIT (GROUP_CENTERED) | FLAG_BIT (GROUP_MAXIMIZE),
@@ -164,7 +167,8 @@ static const struct optimizer_kind kinds[] = {
         .begin = begin_rmsprop,
     },
 };
-_Static_assert (sizeof kinds / sizeof *kinds == ACCEL_OPTIMIZER_KINDS, "one row for each kind");
+_Static_assert (__COUNTER__ - COUNTED_BEFORE - 1 == ACCEL_OPTIMIZER_KINDS, "one row for each kind");
+#undef ROW
 
 /* ---- making one ---- */
 
