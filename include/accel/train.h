@@ -180,17 +180,13 @@ enum accel_optimizer_kind {
  * What accel_optimizer_create() needs to know.  A field that is 0 has torch's default for this kind; ACCEL_ZERO means
  * 0.  A field that the kind does not have must stay 0.
  *
- *   field                      SGD       Adam   AdamW  Lion   Adagrad  RMSprop
- *   lr                         required  1e-3   1e-3   1e-4   1e-2     1e-2
- *   weight_decay               0         0      0.01   0      0        0
- *   beta1                                0.9    0.9    0.9
- *   beta2                                0.999  0.999  0.99
- *   eps                                  1e-8   1e-8          1e-10    1e-8
- *   momentum                   0                                       0
- *   dampening                  0
- *   alpha                                                              0.99
- *   lr_decay                                                  0
- *   initial_accumulator_value                                 0
+ *   kind     its numbers, with defaults other than 0
+ *   SGD      lr (required), weight_decay, momentum, dampening
+ *   Adam     lr 1e-3, weight_decay, beta1 0.9, beta2 0.999, eps 1e-8
+ *   AdamW    lr 1e-3, weight_decay 0.01, beta1 0.9, beta2 0.999, eps 1e-8
+ *   Lion     lr 1e-4, weight_decay, beta1 0.9, beta2 0.99
+ *   Adagrad  lr 1e-2, weight_decay, eps 1e-10, lr_decay, initial_accumulator_value
+ *   RMSprop  lr 1e-2, weight_decay, eps 1e-8, momentum, alpha 0.99
  *
  * Weight decay is decoupled from the gradient in AdamW and Lion, and added to it in the others.
  */

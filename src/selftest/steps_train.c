@@ -471,7 +471,7 @@ check_scaler (struct self *self)
     expect (self, "accel_autocast_enable", true, before);
     expect (self, "accel_autocast", ACCEL_FLOAT32, accel_autocast (self->acc));
     accel_autocast_enable (self->acc, before);
-    bool scaled = !strcmp (accel_mixed_precision (self->acc), "fp16");
+    bool scaled = accel_autocast (self->acc) == ACCEL_FLOAT16;
     expect (self, "accel_scaler_get_state", scaled, accel_scaler_get_state (self->acc, &state));
     if (scaled)
         CALL (self, accel_scaler_set_state (self->acc, &state, &err), &err);
@@ -505,7 +505,7 @@ check_masters (struct self *self)
         memcpy (net.grad.dl.data, ones, sizeof ones);
         if (CALL (self, accel_optimizer_step (optimizer, &err), &err)
             && CALL (self, accel_convert (data, ACCEL_BFLOAT16, back, ACCEL_FLOAT32, PARAMETERS, &err), &err)) {
-            bool scaled = !strcmp (accel_mixed_precision (self->acc), "fp16");
+            bool scaled = accel_autocast (self->acc) == ACCEL_FLOAT16;
             const float *master = accel_model_master (net.model, 0)->data;
             expect (self, "accel_optimizer_step_was_skipped", false, accel_optimizer_step_was_skipped (optimizer));
             expect_near (self, "accel_model_master", scaled ? 1 : 1 - 0x1p-10, (double) master[0], scaled ? 1e-6 : 0);

@@ -595,8 +595,8 @@ BUG = [
 OPTIMIZER = [
     Step("the constant", [before("include/accel/train.h", "    ACCEL_OPTIMIZER_KINDS,", "    ACCEL_SIGNSGD,\n")],
          "build", ".ACCEL_SIGNSGD. undeclared"),
-    Step("its column", [replace("include/accel/train.h", "  Adagrad  RMSprop\n *   lr ", "  Adagrad  RMSprop  SignSGD\n *   lr ")],
-         "recipes optimizer", "SignSGD: no column in the comment on struct accel_optimizer_options"),
+    Step("its line in the comment", [before("include/accel/train.h", " *   RMSprop  lr ", " *   SignSGD  lr 1e-3, weight_decay\n")],
+         "recipes optimizer", "SignSGD: no line in the comment on struct accel_optimizer_options"),
     Step("the row", [replace("src/lib/train/optimizer_kinds.c", "        .begin = begin_rmsprop,\n    },\n", '''
         .begin = begin_rmsprop,
     },

@@ -340,6 +340,27 @@ test_rounding (const struct kernels *kernels, enum accel_dtype dtype)
     ok (good, "%s: %s rounds to nearest, ties to even", kernels->name, accel_dtype_name (dtype));
 }
 
+/* Floats of 8 bits, whose values test_half.c checks: all variants give the same bits. */
+static void
+test_eight_bits (const struct kernels *kernels, enum accel_dtype dtype)
+{
+    enum { COUNT = 1 << 16, STEP = 0x10001 };
+    static float wide[2][256], floats[COUNT];
+    static uint8_t all[256], narrow[2][COUNT];
+    const struct kernels *both[] = { &kernels_base, kernels };
+    for (size_t i = 0; i < 256; i++)
+        all[i] = (uint8_t) i;
+    for (uint32_t i = 0, bits = 0; i < COUNT; i++, bits += STEP)
+        memcpy (&floats[i], &bits, sizeof bits);
+    for (int i = 0; i < 2; i++) {
+        both[i]->widen[dtype] (wide[i], all, 256);
+        for (size_t at = 0; at < COUNT; at += 13)
+            both[i]->narrow[dtype] (narrow[i] + at, floats + at, COUNT - at < 13 ? COUNT - at : 13);
+    }
+    ok (!memcmp (wide[0], wide[1], sizeof wide[0]) && !memcmp (narrow[0], narrow[1], COUNT), "%s: %s as in base",
+        kernels->name, accel_dtype_name (dtype));
+}
+
 static void
 test_kernels (const struct kernels *kernels)
 {
@@ -348,7 +369,8 @@ test_kernels (const struct kernels *kernels)
         if (kernels->widen[dtype] && accel_dtype_bytes ((enum accel_dtype) dtype) == sizeof (uint16_t)) {
             test_all_values (kernels, (enum accel_dtype) dtype);
             test_rounding (kernels, (enum accel_dtype) dtype);
-        }
+        } else if (kernels->widen[dtype])
+            test_eight_bits (kernels, (enum accel_dtype) dtype);
 }
 
 /* The library chooses once in a process: each set but the first is tested by this program once more, which gets the
