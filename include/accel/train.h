@@ -185,7 +185,8 @@ enum accel_optimizer_kind {
  *   Adam     lr 1e-3, weight_decay, beta1 0.9, beta2 0.999, eps 1e-8
  *   AdamW    lr 1e-3, weight_decay 0.01, beta1 0.9, beta2 0.999, eps 1e-8
  *   Lion     lr 1e-4, weight_decay, beta1 0.9, beta2 0.99
- *   Adagrad  lr 1e-2, weight_decay, eps 1e-10, lr_decay, initial_accumulator_value
+ *   Adagrad  lr 1e-2, weight_decay, eps 1e-10, lr_decay,
+ *            initial_accumulator_value
  *   RMSprop  lr 1e-2, weight_decay, eps 1e-8, momentum, alpha 0.99
  *
  * Weight decay is decoupled from the gradient in AdamW and Lion, and added to it in the others.
