@@ -10,7 +10,12 @@
 #   @<FILE FUNCTION@   that function of a program, whose path begins above the folder of the pages
 BEGIN { WIDTH = 75 }
 
-FNR == 1 { state = ""; doc = ""; header = FILENAME; sub (/.*include\//, "", header); source = FILENAME; sub (/.*\//, "", source) }
+FNR == 1 {
+    state = doc = ""
+    header = source = FILENAME
+    sub (/.*include\//, "", header)
+    sub (/.*\//, "", source)
+}
 page == "" && FILENAME ~ /\.h$/ { read_header($0); next }
 /^\.Dt / && page == "" { sub (/\.in$/, "", source); pages[++page_count] = source }
 /^\.Nd / && page == "" { title[source] = substr ($0, 5) }
@@ -40,15 +45,24 @@ function read_header(line) {
         else if (line ~ /^typedef /) state = "typedef"
         else if (line ~ /^ACCEL_API/) state = "function"
         else if (line ~ /^#define [A-Z_]*_MAP\(X\)/) state = "map"
-        else if (match (line, /^#define accel[a-z0-9_]+\([^)]+\) accel[a-z0-9_]+ \(/)) { keep_macro(substr (line, 9, RLENGTH - 10)); return }
-        else { if (line == "") doc = ""; return }
+        else {
+            if (match (line, /^#define accel[a-z0-9_]+\([^)]+\) accel[a-z0-9_]+ \(/)) keep_macro(substr (line, 9, RLENGTH - 10))
+            if (line == "") doc = ""
+            return
+        }
         text = line
     } else
         text = text "\n" line
-    if (state == "doc" ? line ~ /\*\// : state == "type" ? line ~ /^\};|\};$/ : state == "map" ? line !~ /\\$/ : line ~ /;$/) {
+    if (is_end(line)) {
         keep(state)
         state = ""
     }
+}
+
+function is_end(line) {
+    if (state == "doc") return line ~ /\*\//
+    if (state == "type") return line ~ /^\};|\};$/
+    return state == "map" ? line !~ /\\$/ : line ~ /;$/
 }
 
 function keep(kind,    name) {
@@ -59,7 +73,6 @@ function keep(kind,    name) {
     if (kind == "typedef") { sub (/.*\(\*/, "", name); sub (/\).*/, "", name) }
     else { sub (/^[a-z]* /, "", name); sub (/[; ].*/, "", name) }
     if (kind == "opaque" && (doc == "" || name in type_text)) return
-    if (!(name in type_text)) types[++type_count] = name
     type_text[name] = text
     if (doc != "") type_doc[name] = doc
     type_kind[name] = kind
@@ -91,7 +104,8 @@ function keep_function(text,    name, whole, result, at, part, first, n) {
         while (part[first] ~ /^size_t [a-z]+_size$/) first++
         sub (/_(at|sized)$/, "", name)
     }
-    if (whole in macro && macro[whole] != name) keep_prototype(macro[whole], macro_doc[macro[whole]], result, part, first, n)
+    if (whole in macro && macro[whole] != name)
+        keep_prototype(macro[whole], macro_doc[macro[whole]], result, part, first, n)
     keep_prototype(name, doc, result, part, first, n)
 }
 
@@ -105,7 +119,10 @@ function keep_prototype(name, comment_of, result, part, first, last,    i) {
 function print_synopsis(    i, j, name) {
     for (i = 1; i <= name_count[page]; i++) {
         name = names[page, i]
-        if (name in header_of && !((page, header_of[name]) in seen)) { print ".In " header_of[name]; seen[page, header_of[name]] }
+        if (name in header_of && !((page, header_of[name]) in seen)) {
+            print ".In " header_of[name]
+            seen[page, header_of[name]]
+        }
     }
     for (i = 1; i <= name_count[page]; i++) {
         name = names[page, i]
@@ -117,8 +134,8 @@ function print_synopsis(    i, j, name) {
 }
 
 function print_types(    i, j, name, others, text, word, n) {
-    for (i = 1; i <= type_count; i++)
-        if (page_of[types[i]] == page) print_type(types[i])
+    for (i = 1; i <= name_count[page]; i++)
+        if (names[page, i] in type_text) print_type(names[page, i])
     for (i = 1; i <= name_count[page]; i++) {
         name = names[page, i]
         text = type_text[name] " " result_of[name]
@@ -132,7 +149,8 @@ function print_types(    i, j, name, others, text, word, n) {
             }
     }
     for (i = 1; i <= page_count; i++)
-        if (pages[i] in elsewhere) others = others (others ? " ,\n" : "") xr(pages[i]) " (" list(elsewhere[pages[i]]) ")"
+        if (pages[i] in elsewhere)
+            others = others (others ? " ,\n" : "") xr(pages[i]) " (" list(elsewhere[pages[i]]) ")"
     if (others) print ".Pp\nOther types are described in\n" others "."
 }
 
@@ -168,6 +186,7 @@ function print_doc(text,    line, n, i, literal, paragraph, item) {
 
 # A comment without its stars.
 function bare(text) {
+    if (text ~ /^\/\*\* [^\n]/) gsub (/\n \*  /, "\n * ", text)
     sub (/^\/\*\*[ \n]*(\* )?/, "", text)
     sub (/[ \n]*\*\/[^\n]*$/, "", text)
     gsub (/\n \* ?/, "\n", text)
@@ -178,7 +197,8 @@ function prose(text) {
     text = words(text)
     gsub (/\\/, "\\e", text)
     while (match (text, /`[^`]*`/))
-        text = substr (text, 1, RSTART - 1) "\\fI" substr (text, RSTART + 1, RLENGTH - 2) "\\fR" substr (text, RSTART + RLENGTH)
+        text = substr (text, 1, RSTART - 1) "\\fI" substr (text, RSTART + 1, RLENGTH - 2) "\\fR" \
+            substr (text, RSTART + RLENGTH)
     if (text ~ /^[.']/) text = "\\&" text
     gsub (/\.  /, ".\n", text)
     return text
@@ -186,7 +206,8 @@ function prose(text) {
 
 # Without the marks of documentation tools.
 function words(text) {
-    gsub (/@p /, "", text)
+    gsub (/@p [a-zA-Z0-9_]+/, "&`", text)
+    gsub (/@p /, "`", text)
     gsub (/@return /, "Returns ", text)
     while (match (text, /@(param|retval)(\[out\])? +[a-zA-Z_]+ +/))
         text = substr (text, 1, RSTART - 1) name_of(substr (text, RSTART, RLENGTH)) substr (text, RSTART + RLENGTH)
@@ -195,8 +216,8 @@ function words(text) {
 
 function name_of(text) { text = squeeze(text); sub (/.* /, "", text); return text ": " }
 
-# The members of a struct or enum: declaration[i], what stands beside it (note[i]) and above it (lead[i]), empty[i] lines
-# before it and its depth[i].
+# The members of a struct or enum: declaration[i], the comments beside it (note[i]) and above it (lead[i]), whether there
+# is an empty line before it, and its depth[i].
 function print_members(head, name,    n, i, width, indent, text) {
     text = expand_map(type_text[name])
     sub (/^[^{]*\{/, "", text)
@@ -210,14 +231,18 @@ function print_members(head, name,    n, i, width, indent, text) {
     for (i = 1; i <= n; i++) {
         indent = sprintf ("%" (4 * depth[i]) "s", "")
         if (empty[i] && i > 1) print ""
-        if (length (note[i]) > 4 * (WIDTH - width - 9)) { lead[i] = lead[i] (lead[i] ? "\n" : "") note[i]; note[i] = "" }
+        if (length (note[i]) > 4 * (WIDTH - width - 9)) {
+            lead[i] = lead[i] (lead[i] ? "\n" : "") note[i]
+            note[i] = ""
+        }
         if (lead[i] != "") wrap("/* " lead[i] " */", indent, indent "   ")
         if (note[i] == "") print_declaration(declaration[i], 4 * depth[i])
         else if (length (declaration[i]) + 4 * depth[i] > width) {
             print_declaration(declaration[i], 4 * depth[i])
             wrap("/* " note[i] " */", sprintf ("%" (width + 2) "s", ""), sprintf ("%" (width + 5) "s", ""))
         } else
-            wrap("/* " note[i] " */", sprintf ("%-" (width + 2) "s", indent declaration[i]), sprintf ("%" (width + 5) "s", ""))
+            wrap("/* " note[i] " */", sprintf ("%-" (width + 2) "s", indent declaration[i]),
+                 sprintf ("%" (width + 5) "s", ""))
     }
     print "};"
 }
@@ -301,7 +326,10 @@ function wrap(text, first, next_lines,    part, n, word, m, i, j, line) {
     for (i = 1; i <= n; i++) {
         m = split (part[i], word, " ")
         for (j = 1; j <= m; j++) {
-            if (length (line) + length (word[j]) > WIDTH && line !~ /^ *$/) { print_line(line); line = next_lines }
+            if (length (line word[j]) + (word[j + 1] == "*/" ? 3 : 0) > WIDTH && line !~ /^ *$/) {
+                print_line(line)
+                line = next_lines
+            }
             line = line word[j] (j < m ? " " : "")
         }
         if (i < n) { print_line(line); line = next_lines }

@@ -21,7 +21,7 @@ enum accel_save_precision {
 struct accel_save_model_options {
     const char *max_shard_size; /**< "5GB", "200MB" (decimal TB, GB, MB, KB), or a number of bytes; NULL: "10GB" */
     uint64_t max_shard_bytes;   /**< the same as a number; 0: max_shard_size */
-    enum accel_save_precision precision;
+    enum accel_save_precision precision; /**< 0: ACCEL_SAVE_TRAINED */
     enum accel_dtype dtype; /**< of ACCEL_SAVE_AS: a float type; 0 is float32 */
 };
 

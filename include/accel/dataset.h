@@ -92,7 +92,7 @@ enum accel_token_format {
 
 /** A file of tokens, cut into sequences; 0 is each field's default, except `sequence_length`, which is required. */
 struct accel_tokens_options {
-    enum accel_token_format format;
+    enum accel_token_format format; /**< 0: ACCEL_TOKENS_UINT16 */
     size_t sequence_length; /**< tokens per sample */
     size_t stride;          /**< tokens from the start of one sample to the start of the next; 0: sequence_length */
     uint64_t header_bytes;  /**< bytes before the first token; 0 with ACCEL_TOKENS_LLMC, whose length is known */
@@ -179,12 +179,12 @@ struct accel_csv_field {
 
 /** How to read a CSV file; 0 is each field's default. */
 struct accel_csv_options {
-    enum accel_csv_header header;
+    enum accel_csv_header header; /**< 0: ACCEL_CSV_HEADER_AUTO */
     char separator; /**< between cells; 0: ',' */
 
     /** The fields; columns that belong to no field may contain any text.  NULL: `dtype` and `label_column` apply. */
     const struct accel_csv_field *fields;
-    size_t field_count;
+    size_t field_count; /**< of `fields` */
 
     /** Without `fields`: all columns but the label are "features" of this type (0: float32). */
     enum accel_dtype dtype;

@@ -59,7 +59,7 @@ struct accel_loader_options {
     bool without_split_batches; /**< it does not, although accel_options.split_batches says so for all loaders */
     bool drop_last;      /**< omit an incomplete last batch */
     bool uneven;         /**< do not repeat samples to make the last round even: Accelerate's even_batches=False */
-    enum accel_dispatch dispatch_batches;
+    enum accel_dispatch dispatch_batches; /**< 0: ACCEL_DISPATCH_AUTO */
 
     bool shuffle;        /**< a new order each epoch, the same on all processes: Accelerate's seedable sampler */
     uint64_t seed;       /**< of that order; epoch e uses seed + e */
@@ -69,7 +69,7 @@ struct accel_loader_options {
     const struct accel_batch_sampler *batch_sampler; /**< the batches, instead of all the above but drop_last */
 
     accel_collate collate; /**< must call accel_batch_resize() for each field of each batch */
-    void *collate_user;
+    void *collate_user;   /**< its first argument */
     unsigned workers;     /**< threads that read ahead; 0: none, accel_loader_next() reads.  See `reader` */
     unsigned prefetch;    /**< batches that each thread reads ahead; 0: 2 */
     uint32_t timeout_ms;  /**< longest wait for such a thread; 0: 1800000, 30 minutes.  If set, only threads read;

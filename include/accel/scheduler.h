@@ -35,7 +35,7 @@ typedef double (*accel_lr_lambda) (void *user, uint64_t step);
 
 /** A schedule; 0 is each field's default, and ACCEL_ZERO means 0. */
 struct accel_scheduler_options {
-    enum accel_schedule schedule;
+    enum accel_schedule schedule; /**< 0: ACCEL_SCHEDULE_CONSTANT */
     uint64_t warmup_steps; /**< constant, linear, both cosines, warm-up-stable-decay; at most total_steps */
     bool warmup_from_one;  /**< its first step has base / warmup_steps, not 0, and its last one base: as in llm.c */
     uint64_t total_steps;  /**< linear, both cosines, polynomial, one-cycle: required */

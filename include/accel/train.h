@@ -78,8 +78,8 @@ struct accel_ddp_options {
     bool find_unused_parameters; /**< a pass need not report all gradients to accel_grad_ready() */
     bool broadcast_buffers;      /**< copy rank 0's untrained tensors to all after each averaged pass (Accelerate's
                                       default, because it can distinguish buffers from frozen parameters) */
-    enum accel_overlap overlap;
-    enum accel_comm_hook comm_hook;
+    enum accel_overlap overlap;     /**< 0: ACCEL_OVERLAP_AUTO */
+    enum accel_comm_hook comm_hook; /**< 0: ACCEL_COMM_HOOK_NONE */
     /* torch's PowerSGDState, for ACCEL_COMM_HOOK_POWER_SGD. */
     unsigned matrix_approximation_rank; /**< 0: 1 */
     unsigned start_iter;                /**< averaged passes before the first compressed one; 0: 1000 */
@@ -147,8 +147,8 @@ struct accel_param_group {
     const size_t *indices; /**< [index_count] positions in the model */
     size_t index_count;
     bool skip; /**< leave these parameters to another optimizer: do not update them, and keep no state for them */
-    double lr;
-    double weight_decay;
+    double lr;        /**< all */
+    double weight_decay; /**< all */
     double beta1;     /**< Adam, AdamW, Lion */
     double beta2;     /**< Adam, AdamW, Lion */
     double eps;       /**< Adam, AdamW, Adagrad, RMSprop */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# examples/train, the program to copy: it learns, on any number of processes and with mixed precision; killed and started
-# again, it ends with the bits of an undisturbed run; libaccel(3) shows its loop.
+# examples/train, the program to copy: it learns, on any number of processes and with mixed precision; killed and
+# started again, it ends with the bits of an undisturbed run; libaccel(3) shows its loop.
 . "${srcdir:-.}/tests/testlib.sh"
 
 train=$builddir/examples/train
@@ -15,7 +15,8 @@ learns () {
 }
 
 for processes in 1 2 4; do
-    test_expect_success "$processes process(es) learn" "launch --num_processes $processes '$train' on$processes >log && learns log"
+    test_expect_success "$processes process(es) learn" '
+        launch --num_processes $processes "$train" on$processes >log && learns log'
 done
 test_expect_success 'as a step has the same samples, 2 processes learn what 1 does' '
     "$accelerate" inspect on1/model.safetensors >one && "$accelerate" inspect on2/model.safetensors >two &&
@@ -26,10 +27,10 @@ for precision in bf16 fp16 fp8; do
         ! cmp -s on2/model.safetensors $precision/model.safetensors'
 done
 
-# strike PROCESSES CALL: a run in which a process is killed before its call of this number that changes a file; -1: none is
+# strike PROCESSES CALL: a run in which a process is killed before this one of its calls that change a file; -1: none
 strike () {
-    rm -rf killed && launch --num_processes "$1" env LD_PRELOAD="$module" STRIKE_ROOT="$PWD/killed" STRIKE_LOG="$PWD/calls" \
-        STRIKE_SIGNAL=9 STRIKE_AT="$2" "$train" killed
+    rm -rf killed && launch --num_processes "$1" env LD_PRELOAD="$module" STRIKE_ROOT="$PWD/killed" \
+        STRIKE_LOG="$PWD/calls" STRIKE_SIGNAL=9 STRIKE_AT="$2" "$train" killed
 }
 # continues OPTION...: to the same bits, without doing everything again
 continues () {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The setters of include/accel/hpp/options.hpp are the fields of the C structs, in their order."""
+"""The setters of include/accel/hpp/options.hpp are the fields of the C structs, in their order; each field of
+options has a comment, which its manual page shows."""
 import pathlib
 import re
 import sys
@@ -31,6 +32,19 @@ for name in re.findall(r"struct (accel_\w+_options) \{", c):
     if name not in named:
         print(f"{name} has no setters")
         wrong += 1
+
+# A field has its own comment, or is named in one of its struct.
+headers = "".join(p.read_text() for p in sorted(include.glob("*.h")))
+structs = r"(/\*\*(?:(?!\*/).)*\*/\n)?struct (accel_\w+_options) \{(.*?)\n\};"
+for above, name, body in re.findall(structs, headers, re.S):
+    parts = re.findall(r"/\*.*?\*/|[^;/]*;", body, re.S)
+    comments = above + "".join(part for part in parts if part.startswith("/*"))
+    for before, part, after in zip([""] + parts, parts, parts[1:] + [""]):
+        field = re.search(r"(\w+)\W*$", part)[1]
+        if not (part.startswith("/*") or after.startswith("/**<") or re.match(r"/\*\*[^<]", before)
+                or re.search(r"\b%s\b" % field, comments)):
+            print(f"{name}: {field} has no comment that says what it is, and what 0 means")
+            wrong += 1
 
 # param_group owns its lists, so they need no counts.
 group = (include / "hpp" / "groups.hpp").read_text()
