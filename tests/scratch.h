@@ -3,9 +3,11 @@
 #ifndef TESTS_SCRATCH_H
 #define TESTS_SCRATCH_H
 
+#include <dirent.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { SCRATCH_SIZE = 256, SCRATCH_DESCRIPTORS = 16 };
@@ -53,6 +55,30 @@ scratch_enter (void)
         exit (99);
     }
     return scratch_path;
+}
+
+/** @param folder  NULL: the scratch folder  @return how many files are in it */
+__attribute__ ((unused)) static size_t
+scratch_count (const char *folder)
+{
+    DIR *dir = opendir (folder ? folder : scratch_folder ());
+    size_t count = 0;
+    for (struct dirent *entry; dir && (entry = readdir (dir)); )
+        count += strcmp (entry->d_name, ".") && strcmp (entry->d_name, "..");
+    if (dir)
+        closedir (dir);
+    return count;
+}
+
+/** @return how many bytes were read; 0: it is empty, or there is none */
+__attribute__ ((unused)) static size_t
+scratch_read (const char *path, char *bytes, size_t room)
+{
+    FILE *file = fopen (path, "r");
+    size_t length = file ? fread (bytes, 1, room, file) : 0;
+    if (file)
+        fclose (file);
+    return length;
 }
 
 #endif

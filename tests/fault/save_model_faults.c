@@ -75,18 +75,6 @@ load (const char *path)
     return numbers[0][0];
 }
 
-static size_t
-count_files (void)
-{
-    DIR *dir = opendir (folder);
-    size_t count = 0;
-    for (struct dirent *entry; dir && (entry = readdir (dir)); )
-        count += strcmp (entry->d_name, ".") && strcmp (entry->d_name, "..");
-    if (dir)
-        closedir (dir);
-    return count;
-}
-
 /* What a program finds that knows only the names of the original: hidden files are out of its sight. */
 static float
 load_as_others (void)
@@ -140,10 +128,10 @@ is_whole (int former, int way, long at)
     bool seen = others == 0 || others == 1 || others == 2 || (others == -2 && strstr (err.text, "is not in"));
     float known = found;
     size_t files = way ? (way == 1 ? 2 : 4) + 1 : 1;
-    bool again = !save (3, way) && load (folder) == 3 && count_files () == files;
+    bool again = !save (3, way) && load (folder) == 3 && scratch_count (folder) == files;
     if (!good || !seen || !again)
         diag ("from %d to %d, call %ld: found %g, others find %g; then %zu files, %s", former, way, at, (double) known,
-              (double) others, count_files (), err.text);
+              (double) others, scratch_count (folder), err.text);
     return good && seen && again;
 }
 

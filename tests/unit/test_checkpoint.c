@@ -230,23 +230,43 @@ run_through (struct accel *acc)
     end_world (&world);
 }
 
+/* The state, and the trace up to it, which rank 0 writes. */
+static void
+save (struct world *world)
+{
+    char path[512];
+    struct accel_error err = { 0 };
+    snprintf (path, sizeof path, "%s/state", folder);
+    rank_must (accel_save_state (world->acc, path, &err), &err);
+    if (accel_process_index (world->acc))
+        return;
+    snprintf (path, sizeof path, "%s/trace", folder);
+    FILE *out = fopen (path, "w");
+    fputs (world->trace, out);
+    fclose (out);
+}
+
+static void
+load (struct world *world)
+{
+    char path[512];
+    struct accel_error err = { 0 };
+    snprintf (path, sizeof path, "%s/trace", folder);
+    FILE *in = fopen (path, "r");
+    right (in && fread (world->trace, 1, TRACE - 1, in), "no trace");
+    fclose (in);
+    snprintf (path, sizeof path, "%s/state", folder);
+    rank_must (accel_load_state (world->acc, path, &err), &err);
+}
+
 static void
 run_and_save (struct accel *acc)
 {
     struct world world;
-    char path[512];
-    struct accel_error err = { 0 };
     make_world (&world, acc, precision);
     train (&world, 0, saved);
-    snprintf (path, sizeof path, "%s/state", folder);
-    rank_must (accel_save_state (acc, path, &err), &err);
+    save (&world);
     right (accel_checkpoint_path (acc) && strstr (accel_checkpoint_path (acc), "/state"), "the path");
-    if (!accel_process_index (acc)) {
-        snprintf (path, sizeof path, "%s/trace", folder);
-        FILE *out = fopen (path, "w");
-        fputs (world.trace, out);
-        fclose (out);
-    }
     end_world (&world);
 }
 
@@ -254,15 +274,8 @@ static void
 load_and_go_on (struct accel *acc)
 {
     struct world world;
-    char path[512];
-    struct accel_error err = { 0 };
     make_world (&world, acc, precision);
-    snprintf (path, sizeof path, "%s/trace", folder);
-    FILE *in = fopen (path, "r");
-    right (in && fread (world.trace, 1, TRACE - 1, in), "no trace");
-    fclose (in);
-    snprintf (path, sizeof path, "%s/state", folder);
-    rank_must (accel_load_state (acc, path, &err), &err);
+    load (&world);
     train (&world, saved, STEPS);
     write_end (&world, "resumed");
     end_world (&world);
@@ -307,23 +320,10 @@ static void
 load_and_save (struct accel *acc)
 {
     struct world world;
-    char path[512];
-    struct accel_error err = { 0 };
     make_world (&world, acc, precision);
-    snprintf (path, sizeof path, "%s/trace", folder);
-    FILE *in = fopen (path, "r");
-    right (in && fread (world.trace, 1, TRACE - 1, in), "no trace");
-    fclose (in);
-    snprintf (path, sizeof path, "%s/state", folder);
-    rank_must (accel_load_state (acc, path, &err), &err);
+    load (&world);
     train (&world, saved, chained);
-    rank_must (accel_save_state (acc, path, &err), &err);
-    if (!accel_process_index (acc)) {
-        snprintf (path, sizeof path, "%s/trace", folder);
-        FILE *out = fopen (path, "w");
-        fputs (world.trace, out);
-        fclose (out);
-    }
+    save (&world);
     end_world (&world);
 }
 

@@ -8,7 +8,6 @@
 #include "util/cleanup.h"
 #include "util/io.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,18 +15,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static int
-count_files (void)
-{
-    int count = 0;
-    DIR *folder = opendir (".");
-    for (struct dirent *entry; folder && (entry = readdir (folder));)
-        count += entry->d_name[0] != '.';
-    if (folder)
-        closedir (folder);
-    return count;
-}
 
 static bool
 holds (const char *path, const char *wanted)
@@ -56,7 +43,7 @@ test_size_limit (void)
     setrlimit (RLIMIT_FSIZE, &old);
     ok (result && strstr (fail.text, "limited: cannot write: File too large"), "500 do not fit: %s", fail.text);
     ok (!sigismember (&pending, SIGXFSZ), "the signal has gone, too");
-    ok (holds ("limited", "old") && count_files () == 1, "the old file stays, and nothing beside it");
+    ok (holds ("limited", "old") && scratch_count (NULL) == 1, "the old file stays, and nothing beside it");
     unlink ("limited");
 }
 
@@ -70,7 +57,7 @@ test_taken_names (void)
     close (fd);
     ok (fd >= 0 && !io_write_file ("file", "new", 3, 0600, &fail) && holds ("file", "new"),
         "a name that is taken is passed over %s", fail.text);
-    ok (holds (taken, "") && count_files () == 2, "and what has it stays");
+    ok (holds (taken, "") && scratch_count (NULL) == 2, "and what has it stays");
     unlink (taken);
     unlink ("file");
 }
@@ -129,6 +116,6 @@ main (void)
     test_links ();
     test_pipes ();
     test_parents ();
-    ok (!count_files (), "nothing is left");
+    ok (!scratch_count (NULL), "nothing is left");
     return done_testing ();
 }

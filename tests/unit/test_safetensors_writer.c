@@ -5,7 +5,6 @@
 #include "files/safetensors_writer.h"
 #include "tests/unit/datasets.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -89,38 +88,15 @@ save (const char *path, const struct safetensors_plan *plan, size_t some)
     return status;
 }
 
-static size_t
-read_file (const char *path, char *bytes, size_t room)
-{
-    FILE *file = fopen (path, "r");
-    size_t length = file ? fread (bytes, 1, room, file) : 0;
-    if (file)
-        fclose (file);
-    return length;
-}
-
 static bool
 same_files (const char *a, const char *b)
 {
     static char x[8192], y[8192];
-    size_t length = read_file (a, x, sizeof x);
-    bool same = length && length == read_file (b, y, sizeof y) && !memcmp (x, y, length);
+    size_t length = scratch_read (a, x, sizeof x);
+    bool same = length && length == scratch_read (b, y, sizeof y) && !memcmp (x, y, length);
     if (!same)
         diag ("%s and %s differ", a, b);
     return same;
-}
-
-/* @return files in the scratch folder */
-static size_t
-count_files (void)
-{
-    DIR *dir = opendir (scratch_folder ());
-    size_t count = 0;
-    for (struct dirent *entry; dir && (entry = readdir (dir)); )
-        count += strcmp (entry->d_name, ".") && strcmp (entry->d_name, "..");
-    if (dir)
-        closedir (dir);
-    return count;
 }
 
 static void
@@ -219,13 +195,13 @@ test_incomplete (void)
 {
     struct safetensors_writer *writer;
     const char *path = write_file ("old", "old", 3);
-    size_t before = count_files ();
+    size_t before = scratch_count (NULL);
     char bytes[8] = { 0 };
     bool good = !safetensors_writer_create (&writer, path, &plan_of_two, &err)
                 && !safetensors_writer_write (writer, 1, fill (0, 40), 40, &err)
                 && !safetensors_writer_write (writer, 0, fill (0, 100), 99, &err);
     ok (good && safetensors_writer_entry_bytes (writer, 0) == 100 && safetensors_writer_entry_bytes (writer, 1) == 40
-            && safetensors_writer_order (writer, 0) == 1 && count_files () == before + 1,
+            && safetensors_writer_order (writer, 0) == 1 && scratch_count (NULL) == before + 1,
         "the file is beside its path while it is written");
     ok (safetensors_writer_write (writer, 0, fill (0, 2), 2, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "old: tensor 'a' has 100 bytes; 99 and 2 more were written"),
@@ -234,7 +210,7 @@ test_incomplete (void)
             && strstr (err.text, "old: tensor 'a' is incomplete: 99 of 100 bytes were written"),
         "an incomplete tensor is refused");
     safetensors_writer_destroy (writer);
-    ok (count_files () == before && read_file (path, bytes, sizeof bytes) == 3 && !strcmp (bytes, "old"),
+    ok (scratch_count (NULL) == before && scratch_read (path, bytes, sizeof bytes) == 3 && !strcmp (bytes, "old"),
         "what was there before stays, and nothing else");
     safetensors_writer_destroy (NULL);
 }
@@ -281,7 +257,7 @@ test_replaced (void)
     ok (!strncmp (map, "old", 3), "a mapping of the former file is not touched");
     struct safetensors_plan plan = plan_of_two;
     plan.in_place = true;
-    ok (!save (path, &plan, 50) && !strncmp (map, "old", 3) && read_file (path, bytes, sizeof bytes) == sizeof bytes,
+    ok (!save (path, &plan, 50) && !strncmp (map, "old", 3) && scratch_read (path, bytes, sizeof bytes) == sizeof bytes,
         "nor if the file is created in place");
     if (map != MAP_FAILED)
         munmap (map, 3);
@@ -309,19 +285,20 @@ test_killed (void)
     char path[SCRATCH_SIZE + 64], bytes[8] = { 0 };
     int ready[2];
     snprintf (path, sizeof path, "%s", write_file ("killed", "old", 3));
-    size_t before = count_files ();
+    size_t before = scratch_count (NULL);
     if (pipe (ready))
         return;
     pid_t child = start_child (path, ready[1]);
-    bool good = child > 0 && read (ready[0], bytes, 1) == 1 && count_files () == before + 1;
-    ok (good && !save (path, &plan_of_two, 50) && count_files () == before + 1,
+    bool good = child > 0 && read (ready[0], bytes, 1) == 1 && scratch_count (NULL) == before + 1;
+    ok (good && !save (path, &plan_of_two, 50) && scratch_count (NULL) == before + 1,
         "the file of a writer that is still at work is left alone");
     write_file ("killed", "old", 3);
     kill (child, SIGKILL);
     waitpid (child, NULL, 0);
-    ok (count_files () == before + 1 && read_file (path, bytes, sizeof bytes) == 3 && !strcmp (bytes, "old"),
+    ok (scratch_count (NULL) == before + 1 && scratch_read (path, bytes, sizeof bytes) == 3 && !strcmp (bytes, "old"),
         "killed in the middle: the former file is whole");
-    ok (!save (path, &plan_of_two, 50) && count_files () == before, "the next writer removes what the killed one left");
+    ok (!save (path, &plan_of_two, 50) && scratch_count (NULL) == before,
+        "the next writer removes what the killed one left");
     close (ready[0]);
     close (ready[1]);
 }
@@ -331,7 +308,7 @@ test_limits (void)
 {
     char path[SCRATCH_SIZE + 64];
     snprintf (path, sizeof path, "%s/limit", scratch_folder ());
-    size_t before = count_files ();
+    size_t before = scratch_count (NULL);
     pid_t child = fork ();
     if (!child) {
         struct rlimit limit = { 200, 200 };
@@ -341,7 +318,8 @@ test_limits (void)
     }
     int status = -1;
     waitpid (child, &status, 0);
-    ok (!status && count_files () == before, "a limit for the size of files is an error before anything is written");
+    ok (!status && scratch_count (NULL) == before,
+        "a limit for the size of files is an error before anything is written");
     static char long_name[110 << 20];
     memset (long_name, 'n', sizeof long_name - 1);
     struct safetensors_entry entry = ENTRY (long_name, U8, 1);

@@ -67,22 +67,12 @@ make_golden (void)
     return model;
 }
 
-static size_t
-read_file (const char *path, char *bytes, size_t room)
-{
-    FILE *file = fopen (path, "r");
-    size_t length = file ? fread (bytes, 1, room, file) : 0;
-    if (file)
-        fclose (file);
-    return length;
-}
-
 /* Whether two files are equal; of safetensors files, if one of them says which name is tied, all but the header. */
 static bool
 same_files (const char *ours, const char *theirs)
 {
     static char x[8192], y[8192];
-    size_t length = read_file (ours, x, sizeof x), wanted = read_file (theirs, y, sizeof y);
+    size_t length = scratch_read (ours, x, sizeof x), wanted = scratch_read (theirs, y, sizeof y);
     const char *tied = length > 8 ? memmem (x, length, "\"head\":\"embed\"", 14) : NULL;
     uint64_t skip[2] = { 0 };
     if (tied) {
