@@ -10,13 +10,13 @@
 #include "config/mode.h"
 #include "config/useless.h"
 #include "hosts/peers.h"
-#include "launch/claim.h"
+#include "launch/external_launcher.h"
 #include "launch/gpu_report.h"
+#include "launch/guardian.h"
 #include "launch/job_run.h"
-#include "launch/keeper.h"
 #include "launch/logs.h"
-#include "launch/outside.h"
 #include "launch/plan.h"
+#include "launch/port_lock.h"
 #include "launch/report.h"
 #include "launch/report_file.h"
 #include "util/cleanup.h"
@@ -31,8 +31,8 @@ struct launch {
     const struct config *config;
     const struct host_job *part; /* NULL: there are no other hosts */
     struct plan plan;
-    struct claim claim; /* held until this process ends the job: the keeper and the supervisor both do */
-    struct keeper keeper;
+    struct port_lock port_lock; /* held until this process ends the job: the guardian and the supervisor both do */
+    struct guardian guardian;
     struct io_target report;
     struct report_attempts attempts; /* that have failed */
     const struct option *misplaced; /* of launch, among the program's arguments, or NULL */
@@ -40,13 +40,13 @@ struct launch {
 };
 
 static bool
-wants_places (const struct settings *settings, const struct topology *topology)
+wants_gpu_locations (const struct settings *settings, const struct topology *topology)
 {
     return topology->gpus_present && !when_on_cpu (settings)
            && (settings->enable_cpu_affinity || when_gpus_chosen (settings));
 }
 
-/* A port is claimed only for a job that is really started; a plan for reading does not depend on what happens to
+/* A port is locked only for a job that is really started; a plan for reading does not depend on what happens to
  * listen. */
 static int
 make_plan (struct launch *launch, struct fail *fail)
@@ -55,7 +55,7 @@ make_plan (struct launch *launch, struct fail *fail)
     struct topology topology;
     struct program program;
     topology_probe (&topology, config->settings.num_cpu_threads_per_process <= 0);
-    if (wants_places (&config->settings, &topology) && topology_probe_places (&topology))
+    if (wants_gpu_locations (&config->settings, &topology) && topology_probe_gpu_locations (&topology))
         return fail_nomem (fail);
     if (program_resolve (&program, config, fail)) {
         topology_release (&topology);
@@ -66,7 +66,7 @@ make_plan (struct launch *launch, struct fail *fail)
     int result = mode_is_mpirun (&config->settings) ? topology_probe_mpi (&topology, fail) : 0;
     topology.share = launch->part ? &launch->part->share : NULL;
     if (result == 0 && !config->settings.dry_run && !launch->part)
-        result = claim_for_job (&launch->claim, &topology, config, fail);
+        result = port_lock_for_job (&launch->port_lock, &topology, config, fail);
     if (result == 0)
         result = plan_make (&launch->plan, config, &topology, &program, fail);
     program_release (&program);
@@ -159,7 +159,7 @@ add_misplaced (const struct launch *launch, const struct job *job, struct strbuf
 static void
 print_report (const struct job *job, const struct launch *launch)
 {
-    const struct keeper *keeper = &launch->keeper;
+    const struct guardian *guardian = &launch->guardian;
     AUTO_STRBUF struct strbuf report = { 0 };
     AUTO_FREE char *rest = peers_take_rest (launch->peers);
     strbuf_add (&report, rest ? rest : "");
@@ -172,20 +172,20 @@ print_report (const struct job *job, const struct launch *launch)
     }
     report_losses (job, &report);
     if (report.text && job->sinks[JOB_ERR].unfinished)
-        keeper_say (keeper, "\n", !job->not_passed_on);
+        guardian_say (guardian, "\n", !job->not_passed_on);
     if (report.failed)
-        keeper_say (keeper, "accelerate: out of memory while writing the report\n", !job->not_passed_on);
+        guardian_say (guardian, "accelerate: out of memory while writing the report\n", !job->not_passed_on);
     else if (report.text)
-        keeper_say (keeper, report.text, !job->not_passed_on); /* wait for a reader only once */
+        guardian_say (guardian, report.text, !job->not_passed_on); /* wait for a reader only once */
 }
 
 /* Allocates nothing: memory may be what ran out. */
 static void
-say_failure (const struct keeper *keeper, const struct fail *fail)
+say_failure (const struct guardian *guardian, const struct fail *fail)
 {
     char line[sizeof fail->text + sizeof "accelerate: \n"];
     snprintf (line, sizeof line, "accelerate: %s\n", fail->text);
-    keeper_say (keeper, line, true);
+    guardian_say (guardian, line, true);
 }
 
 static void
@@ -196,7 +196,7 @@ say_restart (const struct launch *launch, int64_t restarts)
     strbuf_printf (&line, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) restarts,
                    (long long) settings->max_restarts);
     if (line.text && !settings->quiet)
-        keeper_say (&launch->keeper, line.text, true);
+        guardian_say (&launch->guardian, line.text, true);
 }
 
 /* @return -1 with @fail */
@@ -214,7 +214,7 @@ find_checkpoint (struct launch *launch, bool before_split, struct fail *fail)
     if (before_split)
         fputs (lines.text, stderr);
     else
-        keeper_say (&launch->keeper, lines.text, true);
+        guardian_say (&launch->guardian, lines.text, true);
     return 0;
 }
 
@@ -223,7 +223,7 @@ static int
 run_once (struct job *job, const struct launch *launch, struct fail *fail)
 {
     const struct job_observer observer = { .peers = peers_hook (launch->peers) };
-    if (job_run (job, &launch->plan, &launch->keeper, launch->claim.fd, observer.peers ? &observer : NULL, fail))
+    if (job_run (job, &launch->plan, &launch->guardian, launch->port_lock.fd, observer.peers ? &observer : NULL, fail))
         return -1;
     gpu_report_find (job);
     print_report (job, launch);
@@ -252,7 +252,7 @@ run_attempts (struct job *job, struct launch *launch, struct fail *fail)
         say_restart (launch, restarts);
         note_attempt (launch, job);
         peers_restart (launch->peers);
-        if (!keeper_lives (&launch->keeper))
+        if (!guardian_lives (&launch->guardian))
             return status;
         has_lost |= job_lost_bytes (job) != 0;
         job_release (job);
@@ -263,7 +263,7 @@ run_attempts (struct job *job, struct launch *launch, struct fail *fail)
     return status == 0 && has_lost ? FAIL_GENERAL : status;
 }
 
-/* In the supervisor.  What it says must not hold it when the keeper is gone, so main() has nothing to say.
+/* In the supervisor.  What it says must not hold it when the guardian is gone, so main() has nothing to say.
  * @return the exit status */
 static int
 supervise_plan (struct launch *launch)
@@ -273,11 +273,11 @@ supervise_plan (struct launch *launch)
     peers_begin (launch->peers);
     int status = run_attempts (&job, launch, &fail);
     if (status < 0) {
-        say_failure (&launch->keeper, &fail);
+        say_failure (&launch->guardian, &fail);
         peers_tell (launch->peers, &fail);
     }
     if (launch->report.path && write_report (launch, status < 0 ? NULL : &job, &fail, &report_fail)) {
-        say_failure (&launch->keeper, &report_fail);
+        say_failure (&launch->guardian, &report_fail);
         status = status ? status : FAIL_GENERAL;
     }
     job_release (&job);
@@ -321,7 +321,7 @@ supervise_part (struct launch *launch)
     const struct job_observer observer = { .failed = host_job_tell_failure, .fd = launch->part->agent,
                                            .is_alive = host_job_keepalive, .above = launch->part->agent_pid,
                                            .silence_ms = launch->config->settings.host_timeout * 1000 };
-    int status = job_run (&job, &launch->plan, &launch->keeper, launch->claim.fd, &observer, &fail);
+    int status = job_run (&job, &launch->plan, &launch->guardian, launch->port_lock.fd, &observer, &fail);
     if (status == 0) {
         host_job_tell_alive (launch->part->agent, GPU_REPORT_MS);
         gpu_report_find (&job);
@@ -337,7 +337,8 @@ static int
 run_plan (struct launch *launch, struct fail *fail)
 {
     struct plan *plan = &launch->plan;
-    if (plan->path == PATH_DEEPSPEED && plan->outside && outside_write_environment (&plan->processes[0].env, fail))
+    if (plan->path == PATH_DEEPSPEED && plan->outside && external_launcher_write_environment (&plan->processes[0].env,
+                                                                                              fail))
         return -1;
     if (report_file_prepare (&launch->report, launch->config->settings.failure_report, true, fail)
         || logs_make_run (plan, fail) || (!launch->part && peers_create (&launch->peers, launch->config, plan, fail)))
@@ -348,15 +349,15 @@ run_plan (struct launch *launch, struct fail *fail)
         if (plan->logs.run)
             print_note ("the ranks' output is in ", plan->logs.run);
     }
-    switch (keeper_split (&launch->keeper, launch->config->settings.host_timeout * 1000, fail)) {
-    case KEEPER_IS_SUPERVISOR: return launch->part ? supervise_part (launch) : supervise_plan (launch);
-    case KEEPER_IS_OVER: return launch->keeper.status;
+    switch (guardian_split (&launch->guardian, launch->config->settings.host_timeout * 1000, fail)) {
+    case GUARDIAN_IS_SUPERVISOR: return launch->part ? supervise_part (launch) : supervise_plan (launch);
+    case GUARDIAN_IS_OVER: return launch->guardian.status;
     default:
         if (launch->part)
             return -1;
         if (launch->report.path && access (launch->report.path, F_OK)) /* the supervisor's says more */
             write_report (launch, NULL, fail, NULL);
-        say_failure (&launch->keeper, fail); /* main() would wait for its reader with all signals blocked */
+        say_failure (&launch->guardian, fail); /* main() would wait for its reader with all signals blocked */
         return fail->status;
     }
 }
@@ -364,10 +365,10 @@ run_plan (struct launch *launch, struct fail *fail)
 static void
 begin (struct launch *launch, struct config *config, const struct host_job *part)
 {
-    *launch = (struct launch){ .config = config, .part = part, .claim = CLAIM_NONE,
+    *launch = (struct launch){ .config = config, .part = part, .port_lock = PORT_LOCK_NONE,
                                .misplaced = find_misplaced (config->program_args) };
     if (part)
-        launch->claim = part->claim;
+        launch->port_lock = part->port_lock;
 }
 
 /* @return 0, or -1 with @fail */
@@ -399,7 +400,7 @@ done:
         peers_tell_error (config, fail);
     if (status < 0 && part)
         status = tell_error (&launch, fail);
-    claim_release (&launch.claim);
+    port_lock_release (&launch.port_lock);
     peers_destroy (launch.peers);
     plan_release (&launch.plan);
     report_attempts_release (&launch.attempts);

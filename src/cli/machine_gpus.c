@@ -5,7 +5,7 @@
 #include "cli/machine_tell.h"
 
 #include "config/text/json_text.h"
-#include "launch/gpu_places.h"
+#include "launch/gpu_locations.h"
 #include "launch/gpu_users.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -18,11 +18,11 @@ static const double gib = 1024.0 * 1024 * 1024;
 static void
 tell_gpus_of_proc (struct strlist *values)
 {
-    AUTO_FREE struct gpu_place *places = calloc (GPU_PLACES_MOST, sizeof *places);
-    int count = places ? gpu_places_list ("", places) : 0;
-    values->failed = values->failed || !places;
+    AUTO_FREE struct gpu_location *locations = calloc (GPU_LOCATIONS_MOST, sizeof *locations);
+    int count = locations ? gpu_locations_list ("", locations) : 0;
+    values->failed = values->failed || !locations;
     for (int i = 0; i < count; i++)
-        strlist_add (values, *places[i].model ? places[i].model : "unnamed");
+        strlist_add (values, *locations[i].model ? locations[i].model : "unnamed");
 }
 
 static int
@@ -31,13 +31,13 @@ known_gpus (const struct machine *machine)
     return machine->gpu_count < MACHINE_MOST_GPUS ? machine->gpu_count : MACHINE_MOST_GPUS;
 }
 
-static struct gpu_place
+static struct gpu_location
 place_of (const struct gpu *gpu)
 {
-    struct gpu_place place = { .node = -1 };
+    struct gpu_location place = { .node = -1 };
     if (*gpu->bus) {
         memcpy (place.bus, gpu->bus, sizeof place.bus);
-        gpu_place_find ("", &place);
+        gpu_location_find ("", &place);
     }
     return place;
 }
@@ -46,7 +46,7 @@ static void
 tell_gpu (const struct gpu *gpu, struct strlist *values)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
-    struct gpu_place place = place_of (gpu);
+    struct gpu_location place = place_of (gpu);
     strbuf_printf (&text, "%d: %s, %.2f GB, %s", gpu->index, gpu->name, (double) gpu->memory / gib,
                    *gpu->uuid ? gpu->uuid : "no UUID");
     if (gpu->memory)
@@ -257,7 +257,7 @@ machine_gpus_json (const struct machine *machine)
     json_t *array = json_array ();
     for (int i = 0; i < known_gpus (machine); i++) {
         const struct gpu *gpu = &machine->gpus[i];
-        struct gpu_place place = place_of (gpu);
+        struct gpu_location place = place_of (gpu);
         json_t *object = json_object ();
         AUTO_STRBUF struct strbuf capability = { 0 };
         strbuf_printf (&capability, "%d.%d", gpu->major, gpu->minor);

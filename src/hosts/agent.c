@@ -33,7 +33,7 @@ struct agent {
     struct job_spec spec;
     bool has_job;
     struct listener listener;
-    struct claim claim;
+    struct port_lock port_lock;
     struct agent_child child;
     struct mpi_proxies proxies;
     int64_t attempt, lent; /* of WIRE_START_PROXIES: MPI proxies of this attempt that are waited for; 0: none */
@@ -177,8 +177,8 @@ take_listen (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     config->settings.num_processes = wire_number (frame);
     config->settings.num_machines = 1;
     topology_probe (&topology, false);
-    claim_release (&agent->claim);
-    if (claim_for_job (&agent->claim, &topology, config, fail))
+    port_lock_release (&agent->port_lock);
+    if (port_lock_for_job (&agent->port_lock, &topology, config, fail))
         return -1;
     int given = (int) config->settings.main_process_port;
     int port = topology.free_port ? topology.free_port : given > 0 ? given : PLAN_USUAL_PORT;
@@ -237,7 +237,7 @@ static int
 take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
 {
     struct config *config = &agent->spec.config;
-    struct host_job part = { .claim = agent->claim, .proxies = &agent->proxies };
+    struct host_job part = { .port_lock = agent->port_lock, .proxies = &agent->proxies };
     const char *address = wire_text (frame);
     int64_t port = wire_number (frame);
     part.share.machine = (int) wire_number (frame);
@@ -443,7 +443,8 @@ greet (struct agent *agent)
 int
 agent_serve (host_job_run *run)
 {
-    struct agent agent = { .run = run, .listener = LISTENER_NONE, .claim = CLAIM_NONE, .proxies = MPI_PROXIES_NONE };
+    struct agent agent = { .run = run, .listener = LISTENER_NONE, .port_lock = PORT_LOCK_NONE,
+                           .proxies = MPI_PROXIES_NONE };
     agent_child_init (&agent.child);
     signals_block (&agent.signals, &agent.old_mask);
     agent.signal_fd = signalfd (-1, &agent.signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -454,7 +455,7 @@ agent_serve (host_job_run *run)
     mpi_proxies_end_daemons (&agent.proxies);
     mpi_proxies_release (&agent.proxies);
     listener_close (&agent.listener);
-    claim_release (&agent.claim);
+    port_lock_release (&agent.port_lock);
     net_benchmark_stop (&agent.benchmark);
     job_spec_release (&agent.spec);
     return 0;

@@ -4,8 +4,8 @@
 
 #include "hosts/agent_child.h"
 
+#include "launch/descendants.h"
 #include "launch/status.h"
-#include "launch/sweep.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/procfs.h"
@@ -23,7 +23,7 @@ enum {
     IDLE_MS = 100,    /* after which an unfinished line that somebody may be waiting for is passed on */
     LINE_IDLE_MS = 1000, /* and any other: the launcher passes on whole lines, but may be stopped inside one */
     START_MS = 60000, /* until the supervisor's loop runs, at most */
-    LAST_MS = 10000,  /* between its last words and its end; the keeper has its end to see, too */
+    LAST_MS = 10000,  /* between its last words and its end; the guardian has its end to see, too */
     LATE_READS = 256, /* after the end of the launcher: more than what a pipe or a terminal holds */
 };
 
@@ -441,12 +441,12 @@ agent_child_kill_all (struct agent_child *child)
     struct pollfd ended = { .fd = child->pidfd, .events = POLLIN };
     if (child->pid && !child->has_ended) {
         kill (child->pid, SIGKILL);
-        poll (&ended, 1, SWEEP_KILL_MS);
+        poll (&ended, 1, DESCENDANTS_KILL_MS);
         if (waitpid (child->pid, &child->wait_status, WNOHANG) != child->pid)
             child->wait_status = SIGKILL;
         child->has_ended = true;
     }
-    sweep_kill (SWEEP_KILL_MS);
+    descendants_kill (DESCENDANTS_KILL_MS);
 }
 
 /* A file server that does not answer holds the ranks, too, and may answer again. */

@@ -6,13 +6,13 @@
 #include "config/values.h"
 #include "hosts/mpi_proxy.h"
 #include "hosts/wire.h"
-#include "launch/claim.h"
 #include "launch/job.h"
+#include "launch/port_lock.h"
 #include "launch/topology.h"
 
 struct host_job {
     struct topology_share share;
-    struct claim claim; /* of the job's port, on the host of rank 0 */
+    struct port_lock port_lock; /* of the job's port, on the host of rank 0 */
     int64_t restarts;   /* so far */
     const struct mpi_proxies *proxies; /* of the ranks; NULL or empty: they are not processes of MPI */
     int agent;          /* where to write frames WIRE_FAILED and WIRE_END */

@@ -5,9 +5,9 @@
 #include "hosts/mpi_launcher.h"
 
 #include "hosts/ompi_session.h"
+#include "launch/descendants.h"
 #include "launch/signals.h"
 #include "launch/status.h"
-#include "launch/sweep.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/printable.h"
@@ -92,7 +92,7 @@ run_guard (const struct strlist *argv, bool is_open_mpi, int out, pid_t head)
         run_starter (argv, guard, &none);
     while (pid > 0 && number != SIGTERM && waitpid (pid, &status, WNOHANG) == 0)
         sigwait (&waited, &number);
-    sweep_kill (SWEEP_KILL_MS);
+    descendants_kill (DESCENDANTS_KILL_MS);
     if (pid > 0 && is_open_mpi)
         ompi_session_remove_of (pid);
     if (pid > 0 && (WIFSIGNALED (status) || number == SIGTERM))
@@ -262,7 +262,7 @@ mpi_launcher_end (struct mpi_launcher *launcher)
     else if (now >= launcher->until_ms) {
         kill (launcher->pid, launcher->end_requested ? SIGKILL : SIGTERM);
         launcher->end_requested = true;
-        launcher->until_ms = now + SWEEP_KILL_MS;
+        launcher->until_ms = now + DESCENDANTS_KILL_MS;
     }
     return false;
 }

@@ -5,7 +5,7 @@
 #include "launch/gpu_choice.h"
 
 #include "launch/cpu_list.h"
-#include "launch/gpu_places.h"
+#include "launch/gpu_locations.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 
@@ -19,8 +19,8 @@ static int
 find_uuid (const char *uuid, const struct topology *topology)
 {
     int found = -1;
-    for (int i = 0; i < topology->place_count; i++)
-        if (!strncasecmp (topology->places[i].uuid, uuid, strlen (uuid)))
+    for (int i = 0; i < topology->gpu_location_count; i++)
+        if (!strncasecmp (topology->gpu_locations[i].uuid, uuid, strlen (uuid)))
             found = found == -1 ? i : -2;
     return found;
 }
@@ -28,10 +28,10 @@ find_uuid (const char *uuid, const struct topology *topology)
 static bool
 knows_uuids (const struct topology *topology)
 {
-    for (int i = 0; i < topology->place_count; i++)
-        if (strncmp (topology->places[i].uuid, "GPU-", 4) != 0 || strchr (topology->places[i].uuid, '?'))
+    for (int i = 0; i < topology->gpu_location_count; i++)
+        if (strncmp (topology->gpu_locations[i].uuid, "GPU-", 4) != 0 || strchr (topology->gpu_locations[i].uuid, '?'))
             return false;
-    return topology->place_count > 0;
+    return topology->gpu_location_count > 0;
 }
 
 static bool
@@ -99,8 +99,8 @@ is_in_bus_order (const struct topology *topology)
 {
     if (topology->cuda_order && !strcmp (topology->cuda_order, "PCI_BUS_ID"))
         return true;
-    for (int i = 1; i < topology->place_count; i++)
-        if (strcmp (topology->places[i].model, topology->places[0].model) != 0)
+    for (int i = 1; i < topology->gpu_location_count; i++)
+        if (strcmp (topology->gpu_locations[i].model, topology->gpu_locations[0].model) != 0)
             return false;
     return true;
 }
@@ -109,8 +109,8 @@ is_in_bus_order (const struct topology *topology)
 static bool
 are_in_one_place (const struct topology *topology)
 {
-    for (int i = 1; i < topology->place_count; i++)
-        if (strcmp (topology->places[i].cpus, topology->places[0].cpus) != 0)
+    for (int i = 1; i < topology->gpu_location_count; i++)
+        if (strcmp (topology->gpu_locations[i].cpus, topology->gpu_locations[0].cpus) != 0)
             return false;
     return true;
 }
@@ -121,7 +121,7 @@ find_place (const char *entry, const struct topology *topology)
 {
     int64_t number;
     if (is_number (entry, &number))
-        return number < topology->place_count && is_in_bus_order (topology) ? (int) number : -1;
+        return number < topology->gpu_location_count && is_in_bus_order (topology) ? (int) number : -1;
     if (!strncmp (entry, "MIG-GPU-", 8)) { /* MIG-<UUID of the GPU>/<instance>/<instance>, in drivers before 470 */
         AUTO_FREE char *uuid = strndup (entry + 4, strcspn (entry + 4, "/"));
         return uuid ? find_uuid (uuid, topology) : -1;
@@ -134,27 +134,27 @@ gpu_choice_find_cpus (const char *list, int local_rank, const struct topology *t
 {
     AUTO_STRBUF struct strbuf entry = { 0 };
     int at = -1;
-    if (!topology->place_count)
+    if (!topology->gpu_location_count)
         return "the driver does not list its GPUs";
     if (list)
         gpu_choice_add_entry (list, local_rank, &entry);
     else
-        strbuf_printf (&entry, "%d", local_rank % topology->place_count);
+        strbuf_printf (&entry, "%d", local_rank % topology->gpu_location_count);
     if (entry.text)
         at = find_place (entry.text, topology);
     if (at < 0 && are_in_one_place (topology))
         at = 0;
     if (at < 0)
         return "which GPU it uses is not known: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or give UUIDs (GPU-...) in --gpu_ids";
-    const struct gpu_place *place = &topology->places[at];
-    if (!*place->cpus)
+    const struct gpu_location *location = &topology->gpu_locations[at];
+    if (!*location->cpus)
         return "the kernel does not list them";
     if (strstr (topology->cpu_list, "..."))
         return "the list of CPUs that the launcher may use is too long";
     cpu_set_t near[8], allowed[8];
     CPU_ZERO_S (sizeof near, near);
     CPU_ZERO_S (sizeof allowed, allowed);
-    cpu_list_mark (place->cpus, near, sizeof near);
+    cpu_list_mark (location->cpus, near, sizeof near);
     cpu_list_mark (topology->cpu_list, allowed, sizeof allowed);
     CPU_AND_S (sizeof near, near, near, allowed);
     if (!CPU_COUNT_S (sizeof near, near))

@@ -4,7 +4,7 @@
 #ifndef LAUNCH_JOB_H
 #define LAUNCH_JOB_H
 
-#include "launch/keeper.h"
+#include "launch/guardian.h"
 #include "launch/output.h"
 #include "launch/plan.h"
 #include "util/fail.h"
@@ -67,9 +67,9 @@ struct job_observer {
 
 struct job {
     const struct plan *plan;
-    const struct keeper *keeper;
+    const struct guardian *guardian;
     const struct job_observer *observer; /* NULL: none */
-    int claim;              /* of the job's port, for claim_answer(); -1: none */
+    int port_lock;          /* of the job's port, for port_lock_answer(); -1: none */
     char id[17];            /* random */
     struct jobseg segment;
     struct job_rank *ranks; /* [plan->process_count] */
@@ -79,7 +79,7 @@ struct job {
     struct output_sink *sink_of[JOB_STREAMS]; /* the same one where both are one file: lines stay whole there */
     struct output_pool pool;
     const struct logfile *incomplete; /* a file of the output that could not be written: the first one */
-    bool told_of_incomplete;
+    bool incomplete_is_noted;
 
     enum job_end end;
     int first_failed; /* local rank, of JOB_FAILED; -1 */

@@ -6,7 +6,7 @@
 
 #include "launch/cgroup.h"
 #include "launch/logs.h"
-#include "launch/starters.h"
+#include "launch/spawn_pool.h"
 #include "launch/supervise.h"
 #include "util/cleanup.h"
 
@@ -38,9 +38,9 @@ init_sinks (struct job *job, struct fail *fail)
 }
 
 static int
-prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim, struct fail *fail)
+prepare (struct job *job, const struct plan *plan, const struct guardian *guardian, int port_lock, struct fail *fail)
 {
-    *job = (struct job){ .plan = plan, .keeper = keeper, .claim = claim, .count = plan->process_count,
+    *job = (struct job){ .plan = plan, .guardian = guardian, .port_lock = port_lock, .count = plan->process_count,
                          .first_failed = -1, .segment = JOBSEG_NONE };
     output_pool_init (&job->pool, job->count);
     job->oom_kills_before = cgroup_oom_kills ();
@@ -60,17 +60,17 @@ prepare (struct job *job, const struct plan *plan, const struct keeper *keeper, 
 }
 
 int
-job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim,
+job_run (struct job *job, const struct plan *plan, const struct guardian *guardian, int port_lock,
          const struct job_observer *observer, struct fail *fail)
 {
     struct supervisor supervisor;
-    struct starters starters;
-    if (prepare (job, plan, keeper, claim, fail))
+    struct spawn_pool spawn_pool;
+    if (prepare (job, plan, guardian, port_lock, fail))
         return -1;
     job->observer = observer;
     if (supervisor_init (&supervisor, job, fail))
         return -1;
-    int result = starters_start (&starters, &supervisor, fail);
+    int result = spawn_pool_start (&spawn_pool, &supervisor, fail);
     if (result == 0)
         supervise (&supervisor);
     else {
@@ -78,7 +78,7 @@ job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, 
         supervise_abandon (&supervisor);
         job->error = NULL;
     }
-    starters_release (&starters);
+    spawn_pool_release (&spawn_pool);
     supervisor_release (&supervisor);
     return result;
 }

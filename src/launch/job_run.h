@@ -6,15 +6,15 @@
 #include "launch/job.h"
 
 /**
- * Start the processes of @p plan and wait for their end, in the supervisor that keeper_split() has made.  Makes no
+ * Start the processes of @p plan and wait for their end, in the supervisor that guardian_split() has made.  Makes no
  * report, prints nothing itself.
  *
- * @param claim     of the job's port: it answers launches that ask; -1: none
- * @param observer  may be NULL
- * @param[out] job  how it went; release it with job_release(), also after a failure
+ * @param port_lock  of the job's port: it answers launches that ask; -1: none
+ * @param observer   may be NULL
+ * @param[out] job   how it went; release it with job_release(), also after a failure
  * @return 0 where the job was started, whatever became of it; -1 with @p fail set where it could not be
  */
-int job_run (struct job *job, const struct plan *plan, const struct keeper *keeper, int claim,
+int job_run (struct job *job, const struct plan *plan, const struct guardian *guardian, int port_lock,
              const struct job_observer *observer, struct fail *fail);
 
 #endif

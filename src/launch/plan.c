@@ -10,8 +10,8 @@
 #include "config/mode.h"
 #include "config/tee.h"
 #include "config/useless.h"
+#include "launch/external_launcher.h"
 #include "launch/gpu_choice.h"
-#include "launch/outside.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/jobseg.h"
@@ -65,7 +65,7 @@ plan_port_scope (const struct settings *settings, int gpus)
         return PLAN_PORT_NONE;
     if (!several_machines)
         return PLAN_PORT_LOCAL;
-    if (outside_is_wanted (path, settings))
+    if (external_launcher_is_wanted (path, settings))
         return PLAN_PORT_OUTSIDE;
     return settings->machine_rank > 0 ? PLAN_PORT_NONE : PLAN_PORT_SHARED;
 }
@@ -580,7 +580,8 @@ fill_processes (const struct draft *draft, const struct program *program, struct
     plan->process_count = plan->local_world_size;
     for (int i = 0; i < plan->process_count; i++) {
         if (plan->outside
-            && outside_add_argv (&plan->processes[i].argv, plan->path, draft->config, draft->topology, program, fail))
+            && external_launcher_add_argv (&plan->processes[i].argv, plan->path, draft->config, draft->topology,
+                                           program, fail))
             return -1;
         fill_process (draft, program, &common, i);
         choose_part (draft, &plan->processes[i]);
@@ -616,7 +617,7 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     if (divide_ranks (&draft, plan_world_size (settings, topology->gpus), fail))
         goto error;
     plan->path = plan_path (settings, plan->world_size, topology->gpus);
-    plan->outside = outside_is_wanted (plan->path, settings);
+    plan->outside = external_launcher_is_wanted (plan->path, settings);
     plan->label = label_of (settings, plan->outside);
     plan->has_no_input = !strcmp (settings->input, "none");
     draft.local_ranks = plan->local_world_size;

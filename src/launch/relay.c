@@ -29,12 +29,12 @@ tell_of_incomplete (struct job *job)
 {
     char line[512];
     const struct logfile *log = job->incomplete;
-    if (!log || job->told_of_incomplete)
+    if (!log || job->incomplete_is_noted)
         return;
     snprintf (line, sizeof line, "accelerate: warning: %s: %s; the ranks continue, but the file lacks some of their "
                                  "lines",
               log->path, strerror (log->error));
-    job->told_of_incomplete = output_sink_say (job->sink_of[JOB_ERR], line);
+    job->incomplete_is_noted = output_sink_say (job->sink_of[JOB_ERR], line);
 }
 
 /* As in `| head`: without us the rank would notice, too. */
@@ -184,7 +184,7 @@ relay_finish (struct supervisor *supervisor)
         output_sink_drain (&job->sinks[i]);
         all &= output_sink_is_empty (&job->sinks[i]);
     }
-    return all && (!job->incomplete || job->told_of_incomplete);
+    return all && (!job->incomplete || job->incomplete_is_noted);
 }
 
 bool

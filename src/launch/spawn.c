@@ -161,30 +161,30 @@ spawn_release (struct spawn *spawn)
 }
 
 int
-spawn_hand_init (struct spawn_hand *hand, const struct spawn *spawn, struct fail *fail)
+spawn_context_init (struct spawn_context *context, const struct spawn *spawn, struct fail *fail)
 {
     size_t own = spawn->job->plan->processes[0].env.count;
-    *hand = (struct spawn_hand){ .spawn = spawn };
-    hand->envp = malloc ((own + spawn->common_count + 1) * sizeof *hand->envp);
-    if (!hand->envp)
+    *context = (struct spawn_context){ .spawn = spawn };
+    context->envp = malloc ((own + spawn->common_count + 1) * sizeof *context->envp);
+    if (!context->envp)
         return fail_nomem (fail);
-    memcpy (hand->envp + own, spawn->common, (spawn->common_count + 1) * sizeof *hand->envp);
+    memcpy (context->envp + own, spawn->common, (spawn->common_count + 1) * sizeof *context->envp);
     void *stack = mmap (NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (stack == MAP_FAILED) {
-        spawn_hand_release (hand);
+        spawn_context_release (context);
         return fail_nomem (fail);
     }
-    hand->stack = stack;
+    context->stack = stack;
     return 0;
 }
 
 void
-spawn_hand_release (struct spawn_hand *hand)
+spawn_context_release (struct spawn_context *context)
 {
-    free (hand->envp);
-    if (hand->stack)
-        munmap (hand->stack, STACK_BYTES);
-    *hand = (struct spawn_hand){ 0 };
+    free (context->envp);
+    if (context->stack)
+        munmap (context->stack, STACK_BYTES);
+    *context = (struct spawn_context){ 0 };
 }
 
 static int
@@ -195,10 +195,10 @@ fail_exec (const struct job_rank *rank, int error, struct fail *fail)
 }
 
 static int
-start (struct spawn_hand *hand, struct job_rank *rank, struct child *child, struct fail *fail)
+start (struct spawn_context *context, struct job_rank *rank, struct child *child, struct fail *fail)
 {
     /* The stack grows downwards on every machine that Debian has. */
-    pid_t pid = clone (run_child, (char *) hand->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
+    pid_t pid = clone (run_child, (char *) context->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
     if (pid < 0)
         return fail_exec (rank, errno, fail);
     if (child->error) {
@@ -221,9 +221,9 @@ start (struct spawn_hand *hand, struct job_rank *rank, struct child *child, stru
 }
 
 int
-spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
+spawn_rank (struct spawn_context *context, int index, struct fail *fail)
 {
-    const struct spawn *spawn = hand->spawn;
+    const struct spawn *spawn = context->spawn;
     struct job *job = spawn->job;
     struct job_rank *rank = &job->ranks[index];
     const struct plan_process *process = rank->process;
@@ -232,26 +232,26 @@ spawn_rank (struct spawn_hand *hand, int index, struct fail *fail)
     if (logs_open_streams (job, rank, ends, fail))
         return -1;
     if (process->env.count)
-        memcpy (hand->envp, process->env.items, process->env.count * sizeof *hand->envp);
+        memcpy (context->envp, process->env.items, process->env.count * sizeof *context->envp);
     cpu_set_t cpus[8];
     CPU_ZERO_S (sizeof cpus, cpus);
     cpu_list_mark (process->cpus ? process->cpus : "", cpus, sizeof cpus);
     struct child child = {
         .path = process->argv.items[0],
         .argv = process->argv.items,
-        .envp = (char *const *) hand->envp,
+        .envp = (char *const *) context->envp,
         .in = process->local_rank || !spawn->has_input ? spawn->null : -1,
         .out = ends[JOB_OUT] < 0 && io_is_closed (1) ? spawn->null : ends[JOB_OUT],
         .err = ends[JOB_ERR] < 0 && io_is_closed (2) ? spawn->null : ends[JOB_ERR],
         .passed = process->passed_fd,
-        .group = spawn->terminal && process->local_rank == 0 ? job->keeper->group : 0,
+        .group = spawn->terminal && process->local_rank == 0 ? job->guardian->group : 0,
         .launcher = spawn->launcher,
-        .mask = &job->keeper->old_mask,
+        .mask = &job->guardian->old_mask,
         .descriptors = spawn->limits.is_raised ? &spawn->limits.given : NULL,
         .cpus = process->cpus ? cpus : NULL,
         .cpus_bytes = sizeof cpus,
     };
-    int result = start (hand, rank, &child, fail);
+    int result = start (context, rank, &child, fail);
     for (int i = 0; i < JOB_STREAMS; i++)
         if (ends[i] >= 0)
             close (ends[i]);

@@ -15,14 +15,14 @@ struct spawn {
     char *id;           /* ACCEL_JOB_ID=... */
     int null;           /* /dev/null */
     bool has_input;     /* the first rank reads our stdin */
-    bool terminal;      /* that is one: this rank is in the keeper's process group */
+    bool terminal;      /* that is one: this rank is in the guardian's process group */
     bool may_ask;       /* somebody, or a program, may answer there */
     struct limits limits;
     pid_t launcher;
 };
 
 /** What a thread needs to start ranks, one after the other. */
-struct spawn_hand {
+struct spawn_context {
     const struct spawn *spawn;
     const char **envp; /* room for a rank's own variables, then the common ones */
     void *stack;       /* of the child until it has called exec */
@@ -30,15 +30,15 @@ struct spawn_hand {
 
 int spawn_init (struct spawn *spawn, struct job *job, struct fail *fail);
 void spawn_release (struct spawn *spawn);
-int spawn_hand_init (struct spawn_hand *hand, const struct spawn *spawn, struct fail *fail);
-void spawn_hand_release (struct spawn_hand *hand);
+int spawn_context_init (struct spawn_context *context, const struct spawn *spawn, struct fail *fail);
+void spawn_context_release (struct spawn_context *context);
 
 /**
- * Start the process of local rank @p index.  Threads may do so at the same time, each with its own hand.  The kernel
+ * Start the process of local rank @p index.  Threads may do so at the same time, each with its own context.  The kernel
  * kills the process when the calling thread ends, however that comes.
  *
  * @return 0, or -1 with @p fail set and nothing started
  */
-int spawn_rank (struct spawn_hand *hand, int index, struct fail *fail);
+int spawn_rank (struct spawn_context *context, int index, struct fail *fail);
 
 #endif

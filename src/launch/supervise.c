@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor: one epoll loop over the ends of ranks (pidfds), signals (a signalfd), the keeper's end and the ranks'
- * output; deadlines are its timeout.  It never polls and never waits for anything that a rank could withhold.
+/* The supervisor: one epoll loop over the ends of ranks (pidfds), signals (a signalfd), the guardian's end and the
+ * ranks' output; deadlines are its timeout.  It never polls and never waits for anything that a rank could withhold.
  *
  * pidfds, and not SIGCHLD alone, because epoll reports them in the order in which the ranks ended: when one rank's
  * death makes the others fail within microseconds, it is the first that the report has to name.  See supervise.h. */
@@ -8,10 +8,10 @@
 
 #include "launch/supervise.h"
 
-#include "launch/claim.h"
-#include "launch/ends.h"
+#include "launch/descendants.h"
+#include "launch/port_lock.h"
 #include "launch/relay.h"
-#include "launch/sweep.h"
+#include "launch/shutdown.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 
@@ -19,9 +19,9 @@
 #include <sys/signalfd.h>
 
 enum {
-    TERMINAL_WAIT_MS = 250,   /* for the keeper to pass on what the terminal sent, when it has ended all ranks */
+    TERMINAL_WAIT_MS = 250,   /* for the guardian to pass on what the terminal sent, when it has ended all ranks */
     LEFTOVER_GRACE_MS = 2000, /* for what ranks left running */
-    SWEEP_MS = 5,             /* until what leftovers have started meanwhile is killed too */
+    DESCENDANTS_MS = 5,       /* until what leftovers have started meanwhile is killed too */
     HASTY_READER_MS = 1000,   /* how long our reader may take nothing after a signal that ends the job immediately */
 };
 
@@ -32,7 +32,7 @@ take_signals (struct supervisor *supervisor)
     ssize_t length;
     while ((length = read (supervisor->signals, infos, sizeof infos)) > 0)
         for (size_t i = 0; i < (size_t) length / sizeof *infos; i++)
-            ends_take_signal (supervisor, &infos[i]);
+            shutdown_take_signal (supervisor, &infos[i]);
 }
 
 /* Ends first, in their order, so that the first failure is the first. */
@@ -44,13 +44,13 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
         uint64_t about = events[i].data.u64 >> 32;
         int index = (int) (uint32_t) events[i].data.u64;
         if (about == ABOUT_RANK)
-            ends_reap_rank (supervisor, index);
+            shutdown_reap_rank (supervisor, index);
         else if (about == ABOUT_SIGNAL)
             signals = true;
-        else if (about == ABOUT_KEEPER)
-            ends_lose_keeper (supervisor);
-        else if (about == ABOUT_CLAIM)
-            claim_answer (supervisor->job->claim);
+        else if (about == ABOUT_GUARDIAN)
+            shutdown_lose_guardian (supervisor);
+        else if (about == ABOUT_PORT_LOCK)
+            port_lock_answer (supervisor->job->port_lock);
     }
     if (signals)
         take_signals (supervisor);
@@ -62,7 +62,7 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
 static bool
 skip_wait (const struct supervisor *supervisor)
 {
-    return supervisor->keeper_is_lost || supervisor->is_impatient;
+    return supervisor->guardian_is_lost || supervisor->is_impatient;
 }
 
 static struct job_peers *
@@ -85,7 +85,7 @@ static int64_t
 reader_patience_ms (const struct supervisor *supervisor)
 {
     int64_t grace_ms = supervisor->job->plan->grace_s * 1000;
-    if (!supervisor->told_ms)
+    if (!supervisor->stop_ms)
         return INT64_MAX;
     return supervisor->is_impatient || grace_ms < HASTY_READER_MS ? HASTY_READER_MS : grace_ms;
 }
@@ -103,13 +103,13 @@ enter_output (struct supervisor *supervisor)
 static void
 enter_leftovers (struct supervisor *supervisor)
 {
-    if (sweep_reap ())
+    if (descendants_reap ())
         enter_output (supervisor);
     else if (skip_wait (supervisor))
-        enter (supervisor, PHASE_KILL, SWEEP_KILL_MS);
+        enter (supervisor, PHASE_KILL, DESCENDANTS_KILL_MS);
     else {
-        sweep_signal (SIGTERM);
-        sweep_signal (SIGCONT);
+        descendants_signal (SIGTERM);
+        descendants_signal (SIGCONT);
         enter (supervisor, PHASE_ASK, LEFTOVER_GRACE_MS);
     }
 }
@@ -117,10 +117,10 @@ enter_leftovers (struct supervisor *supervisor)
 static void
 kill_leftovers (struct supervisor *supervisor)
 {
-    if (clock_ms () < supervisor->sweep_ms)
+    if (clock_ms () < supervisor->kill_again_ms)
         return;
-    sweep_signal (SIGKILL);
-    supervisor->sweep_ms = clock_ms () + SWEEP_MS;
+    descendants_signal (SIGKILL);
+    supervisor->kill_again_ms = clock_ms () + DESCENDANTS_MS;
 }
 
 static void
@@ -137,9 +137,9 @@ pass_on_rest (struct supervisor *supervisor, bool is_late)
         return;
     enter (supervisor, PHASE_OTHERS, INT64_MAX);
     relay_count_left (supervisor);
-    if (job->not_passed_on && job->end == JOB_DONE && supervisor->told) {
+    if (job->not_passed_on && job->end == JOB_DONE && supervisor->stop_signal) {
         job->end = JOB_STOPPED;
-        job->signal = supervisor->told;
+        job->signal = supervisor->stop_signal;
     }
 }
 
@@ -153,12 +153,12 @@ serve_peers (struct supervisor *supervisor)
     supervisor->peers_ms = peers->serve (peers, supervisor->job, supervisor->phase == PHASE_OTHERS,
                                          skip_wait (supervisor));
     if (peers->must_end)
-        ends_stop_for_peers (supervisor);
+        shutdown_for_peers (supervisor);
     if (supervisor->phase == PHASE_OTHERS && peers->is_over)
         enter (supervisor, PHASE_OVER, 0);
 }
 
-/* Here, and not in a thread or in the keeper: those would live on where this loop does not. */
+/* Here, and not in a thread or in the guardian: those would live on where this loop does not. */
 static void
 give_sign (struct supervisor *supervisor)
 {
@@ -175,20 +175,20 @@ advance (struct supervisor *supervisor)
     int64_t now = clock_ms ();
     if (supervisor->phase == PHASE_RANKS && job->alive == 0) {
         supervisor->deadline_ms = 0;
-        ends_check_saves (supervisor);
+        shutdown_check_saves (supervisor);
         enter (supervisor, PHASE_TERMINAL, TERMINAL_WAIT_MS);
     }
     if (supervisor->phase == PHASE_TERMINAL
-        && (!ends_may_be_terminal (supervisor) || now >= supervisor->phase_until_ms))
+        && (!shutdown_may_be_of_terminal (supervisor) || now >= supervisor->phase_until_ms))
         enter_leftovers (supervisor);
     if (supervisor->phase == PHASE_ASK) {
-        if (sweep_reap ())
+        if (descendants_reap ())
             enter_output (supervisor);
         else if (skip_wait (supervisor) || now >= supervisor->phase_until_ms)
-            enter (supervisor, PHASE_KILL, SWEEP_KILL_MS);
+            enter (supervisor, PHASE_KILL, DESCENDANTS_KILL_MS);
     }
     if (supervisor->phase == PHASE_KILL) {
-        bool none = sweep_reap ();
+        bool none = descendants_reap ();
         job->has_leftovers = !none && now >= supervisor->phase_until_ms;
         if (none || job->has_leftovers)
             enter_output (supervisor);
@@ -214,8 +214,8 @@ find_timeout (struct supervisor *supervisor)
         next = supervisor->peers_ms;
     if (supervisor->sign_ms < next)
         next = supervisor->sign_ms;
-    if (supervisor->phase == PHASE_KILL && supervisor->sweep_ms < next)
-        next = supervisor->sweep_ms;
+    if (supervisor->phase == PHASE_KILL && supervisor->kill_again_ms < next)
+        next = supervisor->kill_again_ms;
     /* The reader may have taken the rest after pass_on_rest() had looked; then there is no event to wait for. */
     if (supervisor->phase == PHASE_OUTPUT && !relay_awaits_reader (supervisor))
         return 0;
@@ -231,7 +231,7 @@ supervise (struct supervisor *supervisor)
     for (;;) {
         if (supervisor->deadline_ms && clock_ms () >= supervisor->deadline_ms) {
             supervisor->job->out_of_grace = true;
-            ends_kill_ranks (supervisor);
+            shutdown_kill_ranks (supervisor);
         }
         advance (supervisor);
         serve_peers (supervisor);
@@ -248,6 +248,6 @@ void
 supervise_abandon (struct supervisor *supervisor)
 {
     supervisor->job->end = JOB_STOPPED; /* no rank is to blame */
-    ends_stop_ranks (supervisor, SIGTERM, false);
+    shutdown_stop_ranks (supervisor, SIGTERM, false);
     supervise (supervisor);
 }

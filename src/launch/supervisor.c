@@ -23,12 +23,12 @@ supervisor_init (struct supervisor *supervisor, struct job *job, struct fail *fa
     const struct job_peers *peers = job->observer ? job->observer->peers : NULL;
     *supervisor = (struct supervisor){ .job = job, .epoll = -1, .signals = -1, .peers_ms = INT64_MAX };
     supervisor->sign_ms = job->observer && job->observer->is_alive ? 0 : INT64_MAX;
-    supervisor->signals = signalfd (-1, &job->keeper->signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    supervisor->signals = signalfd (-1, &job->guardian->signals, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor->epoll = epoll_create1 (EPOLL_CLOEXEC);
     if (supervisor->signals < 0 || supervisor->epoll < 0
         || supervisor_watch (supervisor, supervisor->signals, EPOLLIN, ABOUT_SIGNAL, 0)
-        || supervisor_watch (supervisor, job->keeper->pidfd, EPOLLIN, ABOUT_KEEPER, 0)
-        || (job->claim >= 0 && supervisor_watch (supervisor, job->claim, EPOLLIN | EPOLLET, ABOUT_CLAIM, 0))
+        || supervisor_watch (supervisor, job->guardian->pidfd, EPOLLIN, ABOUT_GUARDIAN, 0)
+        || (job->port_lock >= 0 && supervisor_watch (supervisor, job->port_lock, EPOLLIN | EPOLLET, ABOUT_PORT_LOCK, 0))
         || (peers && supervisor_watch (supervisor, peers->fd, EPOLLIN, ABOUT_PEERS, 0))) {
         fail_set (fail, FAIL_GENERAL, "cannot watch processes: %s", strerror (errno));
         supervisor_release (supervisor);

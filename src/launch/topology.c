@@ -6,7 +6,7 @@
 
 #include "launch/cgroup_limits.h"
 #include "launch/cpu_list.h"
-#include "launch/gpu_places.h"
+#include "launch/gpu_locations.h"
 #include "launch/topology_nvidia.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
@@ -148,7 +148,7 @@ topology_probe (struct topology *topology, bool wants_cores)
     if (gethostname (topology->host, sizeof topology->host - 1))
         snprintf (topology->host, sizeof topology->host, "localhost");
     probe_cpus (topology, wants_cores);
-    topology->gpus_present = gpu_places_count ("");
+    topology->gpus_present = gpu_locations_count ("");
     topology->visible = getenv (ENV_CUDA_VISIBLE_DEVICES);
     topology->cuda_order = getenv ("CUDA_DEVICE_ORDER");
     topology->ds_accelerator = getenv ("DS_ACCELERATOR");
@@ -169,18 +169,18 @@ topology_probe (struct topology *topology, bool wants_cores)
 }
 
 int
-topology_probe_places (struct topology *topology)
+topology_probe_gpu_locations (struct topology *topology)
 {
-    struct gpu_place *places = calloc (GPU_PLACES_MOST, sizeof *places);
-    topology->places = places;
-    topology->place_count = places ? gpu_places_list ("", places) : 0;
-    return places ? 0 : -1;
+    struct gpu_location *locations = calloc (GPU_LOCATIONS_MOST, sizeof *locations);
+    topology->gpu_locations = locations;
+    topology->gpu_location_count = locations ? gpu_locations_list ("", locations) : 0;
+    return locations ? 0 : -1;
 }
 
 void
 topology_release (struct topology *topology)
 {
-    free (topology->places);
-    topology->places = NULL;
-    topology->place_count = 0;
+    free (topology->gpu_locations);
+    topology->gpu_locations = NULL;
+    topology->gpu_location_count = 0;
 }

@@ -28,8 +28,8 @@ struct topology {
     const char *cuda_order; /* CUDA_DEVICE_ORDER, or NULL */
     const char *ds_accelerator; /* DS_ACCELERATOR, on which DeepSpeed computes, or NULL */
     bool names_other_makers; /* the environment names accelerators of other makers, and none of NVIDIA's */
-    struct gpu_place *places; /* owned: where they are, by topology_probe_places() */
-    int place_count;
+    struct gpu_location *gpu_locations; /* owned: where they are, by topology_probe_gpu_locations() */
+    int gpu_location_count;
     int free_port;      /* for MASTER_PORT if none is given and the usual one is in use, or any will do; 0: none */
     bool port_taken;    /* somebody listens at the port that the job has to use */
     char port_note[512]; /* what else the user should know about the port; may be "" */
@@ -62,7 +62,7 @@ int topology_probe_mpi (struct topology *topology, struct fail *fail);
 void topology_probe_deepspeed (struct topology *topology);
 
 /** Find out where the GPUs are, which costs a few files of /proc and /sys for each.  @return 0, or -1 without memory */
-int topology_probe_places (struct topology *topology);
+int topology_probe_gpu_locations (struct topology *topology);
 
 void topology_release (struct topology *topology);
 

@@ -28,7 +28,7 @@ class Terminal:
     def __init__(self, *args, term="xterm", rows=40, columns=120):
         self.screen = ""
         self.seen = 0
-        self.keeper, slave = pty.openpty()
+        self.controller, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.modes = termios.tcgetattr(slave)
         self.slave = slave
@@ -50,12 +50,12 @@ class Terminal:
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
-        os.close(self.keeper)
+        os.close(self.controller)
         os.close(self.slave)
 
     def take(self, seconds):
-        if select.select([self.keeper], [], [], seconds)[0]:
-            self.screen += os.read(self.keeper, 65536).decode(errors="replace")
+        if select.select([self.controller], [], [], seconds)[0]:
+            self.screen += os.read(self.controller, 65536).decode(errors="replace")
 
     def expect(self, text):
         """Wait until the screen shows it, after what was expected before."""
@@ -67,10 +67,10 @@ class Terminal:
         self.seen = at + len(text)
 
     def resize(self, rows, columns):
-        fcntl.ioctl(self.keeper, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        fcntl.ioctl(self.controller, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def send(self, text):
-        os.write(self.keeper, text.encode())
+        os.write(self.controller, text.encode())
 
     def answer(self, question, *keys):
         self.expect(question)

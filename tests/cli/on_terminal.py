@@ -24,15 +24,15 @@ def resize(fd, columns):
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
 
-def act(keeper, verb, argument):
+def act(controller, verb, argument):
     if verb == "--resize":
-        resize(keeper, int(argument))
+        resize(controller, int(argument))
     else:
-        os.write(keeper, argument.encode().decode("unicode_escape").encode())
+        os.write(controller, argument.encode().decode("unicode_escape").encode())
 
 
 def start(command, errors):
-    keeper, slave = pty.openpty()
+    controller, slave = pty.openpty()
     resize(slave, 80)
     pid = os.fork()
     if pid == 0:
@@ -47,23 +47,23 @@ def start(command, errors):
             signal.signal(number, signal.SIG_DFL)  # nohup and jobs in the background hand on that they are ignored
         os.execvp(command[0], command)
     os.close(slave)
-    return keeper, pid
+    return controller, pid
 
 
-def watch(keeper, keys):
+def watch(controller, keys):
     """@return the screen's bytes once nobody has the terminal any more, or None"""
     screen, errors, until = b"", 0, time.monotonic() + DEADLINE
     while time.monotonic() < until:
-        if not select.select([keeper], [], [], 1)[0]:
+        if not select.select([controller], [], [], 1)[0]:
             continue
         try:
-            screen += os.read(keeper, 65536)
+            screen += os.read(controller, 65536)
         except OSError:  # perhaps between the last look for bytes and the end
             errors += 1
             if errors == 2:
                 return screen
         while keys and re.search(keys[0][0].encode(), screen):
-            act(keeper, *keys.pop(0)[1:])
+            act(controller, *keys.pop(0)[1:])
     return None
 
 
@@ -76,8 +76,8 @@ def main():
         else:
             errors = arguments[1]
             arguments = arguments[2:]
-    keeper, pid = start(arguments, errors)
-    screen = watch(keeper, keys)
+    controller, pid = start(arguments, errors)
+    screen = watch(controller, keys)
     if screen is None:
         os.kill(pid, signal.SIGKILL)
         sys.exit(99)

@@ -124,7 +124,7 @@ EOF
 test_expect_success 'what a rank leaves behind is asked to end, with its own children' '
     test_exit 0 "$accelerate" launch ./leaves && [ -e asked.1 ] && [ -e asked.2 ]'
 
-# The daemon has the keeper killed when it is asked to end; it would have two seconds.
+# The daemon has the guardian killed when it is asked to end; it would have two seconds.
 program deaf <<'EOF'
 setsid sh -c 'trap "kill -9 $(cut -d\  -f4 /proc/$PPID/stat); sleep 1.7; echo >lived" TERM
     echo 1 >up; while :; do sleep 0.05; done' daemon &
@@ -132,7 +132,7 @@ sed -i s/PPID/$PPID/ /dev/null
 await up
 exit 6
 EOF
-sed -i "s|setsid sh -c|keeper=\$(cut -d' ' -f4 /proc/\$PPID/stat)\nsetsid sh -c|; s|kill -9 \$(cut[^)]*)|kill -9 '\$keeper'|; /^sed/d" deaf
+sed -i "s|setsid sh -c|guardian=\$(cut -d' ' -f4 /proc/\$PPID/stat)\nsetsid sh -c|; s|kill -9 \$(cut[^)]*)|kill -9 '\$guardian'|; /^sed/d" deaf
 test_expect_success 'while it is asked the launcher is killed: it ends at once, and no attempt follows' '
     rm -f up && test_exit 137 "$builddir/tests/fault/drive" -- "$accelerate" launch --max_restarts 3 --tee 1 --log_dir logs ./deaf &&
     ls -d logs/*/attempt_0 && ! ls -d logs/*/attempt_1 && sleep 0.5 && ! [ -e lived ]'
@@ -142,9 +142,9 @@ program both <<'EOF'
 echo $$ >pid$RANK
 [ $RANK = 0 ] || exec sleep 300
 await pid1
-keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
-kill -STOP $keeper $PPID
-kill -KILL $keeper $PPID
+guardian=$(cut -d' ' -f4 /proc/$PPID/stat)
+kill -STOP $guardian $PPID
+kill -KILL $guardian $PPID
 exec sleep 300
 EOF
 test_expect_success 'both processes of the launcher are killed at once: no rank lives on' '
@@ -162,7 +162,7 @@ test_expect_success 'two signals at the same time are one' '
     [ -e ended0 ] && [ -e ended1 ] && ! grep killed err'
 
 program interrupted <<'EOF'
-keeper=$(cut -d' ' -f4 /proc/$PPID/stat)
+guardian=$(cut -d' ' -f4 /proc/$PPID/stat)
 setsid python3 -c "
 import ctypes, os, signal, time
 signal.signal (signal.SIGTERM, signal.SIG_IGN)
@@ -278,7 +278,7 @@ test_expect_success 'nor the good news of a self-test' '
 test_expect_success 'what the supervisor has reported before it was killed stays' '
     test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo its report >r.json; kill -9 \$PPID; sleep 300" 2>err &&
     grep -x "its report" r.json'
-test_expect_success 'a report where the keeper was killed' '
+test_expect_success 'a report where the guardian was killed' '
     test_exit 137 "$accelerate" launch --failure_report r.json sh -c "echo \$PPID >sup; kill -9 \$(cut -d\  -f4 /proc/\$PPID/stat); sleep 300" 2>err &&
     gone $(cat sup) && valid "r[\"signal\"] in (9, None) and r[\"failure\"] is None"'
 for status in 0 7; do

@@ -88,7 +88,7 @@ finish_all () {
 supervisor_of () {
     on "$1" pgrep -x accel-job
 }
-keeper_of () {
+guardian_of () {
     on "$1" pgrep -f -- '[-]-machine_rank'
 }
 
@@ -206,7 +206,7 @@ seldom 'a killed rank on the main machine, with three machines' '
     grep "\"host\":\"host1\"" report.json && all_clean host1 host2 host3
 '
 seldom 'a killed launcher' '
-    begin 2 && pid=$(keeper_of host2) && on host2 kill -9 "$pid" && finish_all 137 137 &&
+    begin 2 && pid=$(guardian_of host2) && on host2 kill -9 "$pid" && finish_all 137 137 &&
     grep "^accelerate: the launcher on host2 (machine 1, ranks 2-3) was killed$" err.0 && all_clean host1 host2
 '
 seldom 'a killed supervisor' '
@@ -214,7 +214,7 @@ seldom 'a killed supervisor' '
     grep "^accelerate: host host2 (machine 1, ranks 2-3): lost: its launcher was killed" err.0 && all_clean host1 host2
 '
 seldom 'the killed launcher of the main machine' '
-    begin 2 && pid=$(keeper_of host1) && on host1 kill -9 "$pid" && finish_all 137 137 &&
+    begin 2 && pid=$(guardian_of host1) && on host1 kill -9 "$pid" && finish_all 137 137 &&
     grep "^accelerate: the launcher on host1 (machine 0, ranks 0-1) was killed$" err.1 && all_clean host1 host2
 '
 launchers 'the killed supervisor of the main machine' '
@@ -222,7 +222,7 @@ launchers 'the killed supervisor of the main machine' '
     grep "^accelerate: host host1 (machine 0): lost: its launcher was killed" err.1 && all_clean host1 host2
 '
 seldom 'SIGTERM to one launcher ends the job everywhere' '
-    begin 2 && pid=$(keeper_of host2) && on host2 kill "$pid" && finish_all 143 143 &&
+    begin 2 && pid=$(guardian_of host2) && on host2 kill "$pid" && finish_all 143 143 &&
     grep "^accelerate: ended by SIGTERM on host2 (machine 1, ranks 2-3)$" err.0 &&
     grep "^accelerate: ended by SIGTERM$" err.1 && all_clean host1 host2
 '
@@ -314,11 +314,11 @@ launchers 'a named key that others may read, is too short or is not there is ref
 '
 seldom 'no key here: the job runs, and the note names the file' '
     mv "$key" kept && by_hand_on 1 2 --host_timeout 1 sh -c "exec sleep 1000" && wait_for lonely 1 "there is no job key" &&
-    mv kept "$key" && pid=$(keeper_of host2) && on host2 kill "$pid" && finish_one 1 143
+    mv kept "$key" && pid=$(guardian_of host2) && on host2 kill "$pid" && finish_one 1 143
 '
 seldom 'a launcher that does not listen on the other side: as without us' '
     by_hand_on 1 2 --host_timeout 1 sh -c "exec sleep 1000" && wait_for lonely 1 "Connection refused" &&
-    pid=$(keeper_of host2) && on host2 kill "$pid" && finish_one 1 143 && all_clean host2
+    pid=$(guardian_of host2) && on host2 kill "$pid" && finish_one 1 143 && all_clean host2
 '
 seldom 'a launcher that fails alone does not wait for others' '
     by_hand_on 1 2 sh -c "exit 3" && finish_one 1 3 && grep "exited with status 3" err.1

@@ -6,7 +6,7 @@
 #include "config/load.h"
 #include "launch/cpu_list.h"
 #include "launch/gpu_choice.h"
-#include "launch/gpu_places.h"
+#include "launch/gpu_locations.h"
 #include "launch/plan.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -110,7 +110,7 @@ test_count (void)
         put (path, "");
         if (cases[i].modprobe)
             chmod (path, 0755);
-        int count = gpu_places_count (root);
+        int count = gpu_locations_count (root);
         ok (count == cases[i].count, "%s: %d", cases[i].what, count);
     }
 }
@@ -118,48 +118,49 @@ test_count (void)
 static void
 test_places (void)
 {
-    static struct gpu_place places[GPU_PLACES_MOST];
+    static struct gpu_location locations[GPU_LOCATIONS_MOST];
     char long_list[2048];
-    ok (gpu_places_list ("./nothing", places) == 0, "a machine without a driver has none");
+    ok (gpu_locations_list ("./nothing", locations) == 0, "a machine without a driver has none");
     put_gpu ("0000:81:00.0", "NVIDIA L4", "GPU-22", "2");
     put_gpu ("0000:01:00.0", "NVIDIA H200", "GPU-00", "1");
     put_gpu ("0000:02:00.0", "NVIDIA H200", "GPU-11", "0");
     put_near ("0000:01:00.0", "0\n", "0-3,8-11\n");
     put_near ("0000:81:00.0", "-1\n", "0-15\n");
-    int count = gpu_places_list (".", places);
+    int count = gpu_locations_list (".", locations);
     ok (count == 3, "three: %d", count);
-    is_text (places[0].bus, "0000:01:00.0", "in the order of the bus");
-    is_text (places[2].bus, "0000:81:00.0", "to the last");
-    is_text (places[0].uuid, "GPU-00", "UUID");
-    is_text (places[0].model, "NVIDIA H200", "model, without blanks");
-    ok (places[0].node == 0 && places[1].node == -1 && places[2].node == -1, "NUMA nodes");
-    is_text (places[0].cpus, "0-3,8-11", "CPUs");
-    is_text (places[1].cpus, "", "none where the kernel has no file");
+    is_text (locations[0].bus, "0000:01:00.0", "in the order of the bus");
+    is_text (locations[2].bus, "0000:81:00.0", "to the last");
+    is_text (locations[0].uuid, "GPU-00", "UUID");
+    is_text (locations[0].model, "NVIDIA H200", "model, without blanks");
+    ok (locations[0].node == 0 && locations[1].node == -1 && locations[2].node == -1, "NUMA nodes");
+    is_text (locations[0].cpus, "0-3,8-11", "CPUs");
+    is_text (locations[1].cpus, "", "none where the kernel has no file");
     put ("dev/nvidiactl", "");
-    ok (gpu_places_list (".", places) == 3, "nodes that are not made yet prove nothing");
+    ok (gpu_locations_list (".", locations) == 3, "nodes that are not made yet prove nothing");
     put ("dev/nvidia2", "");
-    count = gpu_places_list (".", places);
-    ok (count == 1 && !strcmp (places[0].uuid, "GPU-22"), "a container has those whose nodes it has");
+    count = gpu_locations_list (".", locations);
+    ok (count == 1 && !strcmp (locations[0].uuid, "GPU-22"), "a container has those whose nodes it has");
     put ("usr/bin/nvidia-modprobe", "");
-    ok (gpu_places_list (".", places) == 1, "a program that cannot run makes no nodes");
+    ok (gpu_locations_list (".", locations) == 1, "a program that cannot run makes no nodes");
     chmod ("usr/bin/nvidia-modprobe", 0755);
-    ok (gpu_places_list (".", places) == 1, "in a container, a node that is made cannot be opened");
+    ok (gpu_locations_list (".", locations) == 1, "in a container, a node that is made cannot be opened");
     put ("proc/self/mounts", "devtmpfs /dev devtmpfs rw 0 0\n");
-    ok (gpu_places_list (".", places) == 3, "where nodes are made when they are needed, missing ones prove nothing");
+    ok (gpu_locations_list (".", locations) == 3,
+        "where nodes are made when they are needed, missing ones prove nothing");
     make_machine ("dev", "!nvidia1");
-    ok (gpu_places_list (".", places) == 2, "but not nodes that may not be opened");
+    ok (gpu_locations_list (".", locations) == 2, "but not nodes that may not be opened");
     unlink ("usr/bin/nvidia-modprobe");
     memset (long_list, '1', sizeof long_list - 1);
     long_list[sizeof long_list - 1] = '\0';
     put_near ("0000:81:00.0", "1\n", long_list);
-    ok (gpu_places_list (".", places) == 1, "one again");
-    is_text (places[0].cpus, "", "a list that is too long is none");
-    ok (places[0].node == 1, "but its node is known");
+    ok (gpu_locations_list (".", locations) == 1, "one again");
+    is_text (locations[0].cpus, "", "a list that is too long is none");
+    ok (locations[0].node == 1, "but its node is known");
 }
 
 /* ---- a machine in a table ---- */
 
-static struct gpu_place table[] = {
+static struct gpu_location table[] = {
     { "0000:01:00.0", "GPU-aa11-1", "NVIDIA H200", 0, "0-3,8-11" },
     { "0000:02:00.0", "GPU-aa22-2", "NVIDIA H200", 0, "0-3,8-11" },
     { "0000:81:00.0", "GPU-bb33-3", "NVIDIA H200", 1, "4-7,12-15" },
@@ -170,7 +171,7 @@ static struct topology
 make_topology (const char *allowed)
 {
     struct topology topology = { .host = "box", .cpus = 16, .physical_cores = 8, .gpus = 4, .gpus_present = 4,
-                                 .places = table, .place_count = 4 };
+                                 .gpu_locations = table, .gpu_location_count = 4 };
     snprintf (topology.cpu_list, sizeof topology.cpu_list, "%s", allowed);
     return topology;
 }
@@ -197,7 +198,7 @@ test_check (void)
     table[1].uuid[4] = '?';
     ok (!gpu_choice_check ("GPU-dd", &topology, NULL), "where the driver does not know all UUIDs, any may exist");
     table[1].uuid[4] = 'a';
-    topology.place_count = topology.gpus_present = 0;
+    topology.gpu_location_count = topology.gpus_present = 0;
     ok (!gpu_choice_check ("GPU-dd,9", &topology, NULL), "where no GPU is to be seen, too");
 }
 
@@ -246,12 +247,12 @@ test_near (void)
     is_text (gpu_choice_find_cpus (NULL, 0, &topology, cpus),
              "the list of CPUs that the launcher may use is too long", "a list that is cut does not count");
     topology = make_topology ("0-15");
-    topology.place_count = 2;
+    topology.gpu_location_count = 2;
     ok (!gpu_choice_find_cpus ("MIG-1234", 0, &topology, cpus) && !strcmp (cpus, "0-3,8-11"),
         "where all GPUs are in one place, it does not matter which it is");
-    topology.place_count = 0;
+    topology.gpu_location_count = 0;
     is_text (gpu_choice_find_cpus (NULL, 0, &topology, cpus), "the driver does not list its GPUs", "no list");
-    topology.place_count = 1;
+    topology.gpu_location_count = 1;
     table[0].cpus[0] = '\0';
     is_text (gpu_choice_find_cpus (NULL, 0, &topology, cpus), "the kernel does not list them", "no CPUs");
     table[0].cpus[0] = '0';

@@ -111,7 +111,7 @@ test_changing (void)
 
 /* With STANDIN_BYTES, there is no room for the tables of all of them. */
 static void
-test_ends (void)
+test_shutdown (void)
 {
     float *data = make ();
     int done = 0;
@@ -157,7 +157,7 @@ main (void)
     test_overlaps ();
     test_growing ();
     test_changing ();
-    test_ends ();
+    test_shutdown ();
     test_scaled (ACCEL_FLOAT8_E4M3FN);
     test_scaled (ACCEL_FLOAT8_E5M2);
     return done_testing ();

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job without processes: the clock, the ranks, their leftovers, the keeper and the readers of the output are the
+/* A job without processes: the clock, the ranks, their leftovers, the guardian and the readers of the output are the
  * test's.  Only pipes are real.  Hours pass in microseconds, and what the supervisor would wait for in vain, or look at
  * again and again, is found out.  Include it once. */
 #ifndef TESTS_SUPERVISE_WORLD_H
 #define TESTS_SUPERVISE_WORLD_H
 
 #include "launch/cgroup.h"
-#include "launch/ends.h"
+#include "launch/descendants.h"
 #include "launch/relay.h"
+#include "launch/shutdown.h"
 #include "launch/signals.h"
-#include "launch/sweep.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -30,7 +30,7 @@ enum { RANKS = 3, FIRST_PID = 1000, BEGIN_MS = 1000000, TURNS = 5000, MOST = 64,
 enum what {
     END,      /* rank @who ends with wait status @value */
     SIGNAL,   /* the launcher gets signal @value, from the terminal if @who */
-    KEEPER,   /* the keeper dies */
+    GUARDIAN, /* the guardian dies */
     WRITE,    /* rank @who writes @text on its stdout */
     WRITE_ERR,
     FILL,     /* rank @who writes as much on its stdout as its pipe takes */
@@ -69,7 +69,7 @@ static struct world {
         int writer[JOB_STREAMS];
         size_t written;
     } ranks[RANKS];
-    int keeper_dead, keeper_signal;
+    int guardian_dead, guardian_signal;
     int64_t oom_kills;
 
     bool has_left, left_is_stopped;
@@ -94,7 +94,7 @@ static struct world {
 static struct supervisor loop;
 static struct job the_job;
 static struct plan the_plan;
-static struct keeper the_keeper;
+static struct guardian the_guardian;
 
 static void
 at (int64_t ms, enum what what, int who, int value)
@@ -191,7 +191,7 @@ happen (struct happening *item)
     switch (item->what) {
     case END: end_puppet (puppet, item->value); break;
     case SIGNAL: tell (item->value, item->who); break;
-    case KEEPER: world.keeper_dead = true; break;
+    case GUARDIAN: world.guardian_dead = true; break;
     case WRITE: write_text (puppet, JOB_OUT, item->text); break;
     case WRITE_ERR: write_text (puppet, JOB_ERR, item->text); break;
     case FILL: puppet->written += fill (puppet->writer[JOB_OUT]); break;
@@ -270,7 +270,7 @@ fake_is_ending (pid_t pid)
 }
 
 static void
-fake_sweep_signal (int signal)
+fake_descendants_signal (int signal)
 {
     int64_t now = now_ms ();
     if (signal == SIGKILL && ++world.kills == world.left_kills)
@@ -312,7 +312,7 @@ is_ready (const struct watched *item)
     const struct puppet *puppet = &world.ranks[(uint32_t) item->about % RANKS];
     switch (item->about >> 32) {
     case ABOUT_RANK: return puppet->ended && !puppet->reaped && !puppet->is_unseen && !world.unseen_looks;
-    case ABOUT_KEEPER: return world.keeper_dead;
+    case ABOUT_GUARDIAN: return world.guardian_dead;
     default: return poll (&fd, 1, 0) == 1 && !(fd.revents & POLLNVAL);
     }
 }
@@ -385,15 +385,15 @@ drain_sink (struct output_sink *sink)
 #define waitpid(pid, status, options) fake_waitpid (pid, status)
 #define waitid(kind, id, info, options) fake_waitid (info)
 #define procfs_is_ending(pid) fake_is_ending (pid)
-#define sweep_reap() (!world.has_left)
-#define sweep_signal(signal) fake_sweep_signal (signal)
+#define descendants_reap() (!world.has_left)
+#define descendants_signal(signal) fake_descendants_signal (signal)
 #define cgroup_oom_kills() (world.oom_kills)
-#define keeper_death_signal(keeper) (world.keeper_signal)
+#define guardian_death_signal(guardian) (world.guardian_signal)
 #define signalfd(fd, mask, flags) (world.signals[0])
 #define epoll_ctl(epoll, operation, fd, event) ((void) (epoll), fake_epoll_ctl (operation, fd, event))
 #define epoll_wait(epoll, events, count, timeout) ((void) (epoll), fake_epoll_wait (events, timeout))
 #define output_sink_drain(sink) drain_sink (sink)
-#include "launch/ends.c"
+#include "launch/shutdown.c"
 #include "launch/relay.c"
 #include "launch/supervisor.c"
 #include "launch/supervise.c"
@@ -438,11 +438,11 @@ make_world (void)
 {
     static struct plan_process processes[RANKS];
     static struct job_rank ranks[RANKS];
-    world = (struct world){ .now = BEGIN_MS, .oom_kills = 0, .keeper_signal = SIGKILL };
+    world = (struct world){ .now = BEGIN_MS, .oom_kills = 0, .guardian_signal = SIGKILL };
     the_plan = (struct plan){ .processes = processes, .process_count = RANKS, .world_size = RANKS, .grace_s = 30 };
-    the_keeper = (struct keeper){ .pid = 1, .pidfd = open ("/dev/null", O_RDONLY | O_CLOEXEC) };
-    the_job = (struct job){ .plan = &the_plan, .keeper = &the_keeper, .count = RANKS, .alive = RANKS, .ranks = ranks,
-                            .claim = -1, .first_failed = -1,
+    the_guardian = (struct guardian){ .pid = 1, .pidfd = open ("/dev/null", O_RDONLY | O_CLOEXEC) };
+    the_job = (struct job){ .plan = &the_plan, .guardian = &the_guardian, .count = RANKS, .alive = RANKS,
+                            .ranks = ranks, .port_lock = -1, .first_failed = -1,
                         .segment = JOBSEG_NONE, .pool.left = OUTPUT_POOL_BYTES };
     strbuf_add (&world.said, "");
     make_pipe (world.signals, 0);
@@ -498,7 +498,7 @@ end_world (const char *name)
     }
     supervisor_release (&loop); /* signals[0], too */
     close (world.signals[1]);
-    close (the_keeper.pidfd);
+    close (the_guardian.pidfd);
     jobseg_detach (&the_job.segment);
     strbuf_release (&world.said);
 }

@@ -331,7 +331,7 @@ struct below {
 static bool
 begin_below (struct below *below, host_job_run *run, bool is_terminal)
 {
-    struct host_job part = { .claim = CLAIM_NONE, .agent = -1 };
+    struct host_job part = { .port_lock = PORT_LOCK_NONE, .agent = -1 };
     struct fail fail = { 0 };
     sigset_t none;
     sigemptyset (&none);
@@ -428,7 +428,7 @@ static void
 test_input (void)
 {
     struct below below;
-    struct host_job part = { .claim = CLAIM_NONE, .agent = -1 };
+    struct host_job part = { .port_lock = PORT_LOCK_NONE, .agent = -1 };
     struct fail fail = { 0 };
     struct wire_frame frame;
     sigset_t none;

@@ -231,7 +231,7 @@ say_victim (int64_t later_ns)
     struct config config = { .settings = settings };
     struct plan_process process = { .rank = 0 };
     struct job_rank rank = { .process = &process, .pid = 77, .ended = true, .wait_status = 3 << 8 };
-    struct job job = { .plan = &plan, .ranks = &rank, .count = 1, .end = JOB_FAILED, .claim = -1 };
+    struct job job = { .plan = &plan, .ranks = &rank, .count = 1, .end = JOB_FAILED, .port_lock = -1 };
     struct peers *peers = NULL;
     struct fail fail = { .text = "" };
     config.settings.job_key_file = key_file;
@@ -287,7 +287,7 @@ settle (enum job_end end, int64_t failed_ns, bool *was_early)
     struct config config = { .settings = settings };
     struct plan_process process = { .rank = 0 };
     struct job_rank rank = { .process = &process, .pid = 77, .ended = true, .wait_status = 3 << 8 };
-    struct job job = { .plan = &plan, .ranks = &rank, .count = 1, .end = end, .claim = -1, .failed_ns = failed_ns,
+    struct job job = { .plan = &plan, .ranks = &rank, .count = 1, .end = end, .port_lock = -1, .failed_ns = failed_ns,
                        .ending = 1 };
     struct peers *peers = NULL;
     config.settings.job_key_file = key_file;
@@ -380,7 +380,7 @@ test_dial (void)
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl (INADDR_LOOPBACK) };
     socklen_t length = sizeof address;
     struct config config = { .settings = settings };
-    struct job job = { .plan = &plan, .claim = -1 };
+    struct job job = { .plan = &plan, .port_lock = -1 };
     struct peers *peers = NULL;
     static char loopback[] = "127.0.0.1";
     AUTO_CLOSE int listener = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -408,7 +408,7 @@ test_name (void)
 {
     static char name[] = "localhost";
     struct config config = { .settings = settings };
-    struct job job = { .plan = &plan, .claim = -1 };
+    struct job job = { .plan = &plan, .port_lock = -1 };
     struct peers *peers = NULL;
     config.settings.machine_rank = 1;
     config.settings.main_process_ip = name;

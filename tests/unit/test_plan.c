@@ -7,7 +7,7 @@
 #include "config/tee.h"
 #include "launch/cgroup.h"
 #include "launch/cgroup_limits.h"
-#include "launch/outside.h"
+#include "launch/external_launcher.h"
 #include "launch/output.h"
 #include "launch/topology_nvidia.h"
 #include "launch/plan.h"
@@ -337,7 +337,7 @@ test_environment_file (void)
         unsetenv ("DS_ENV_FILE");
         if (names[i])
             setenv ("DS_ENV_FILE", names[i], 1);
-        ok (!outside_write_environment (&plan.processes[0].env, NULL)
+        ok (!external_launcher_write_environment (&plan.processes[0].env, NULL)
                 && !io_read_file (path, 1000, &text, &length, NULL), "a file");
         is_text (text, "A=1\nH=a=b\n", "with what it can hold");
         ok (!stat (path, &info) && (info.st_mode & 0777) == 0600, "for nobody else");

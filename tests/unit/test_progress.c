@@ -13,11 +13,11 @@
 
 /* What was written to the terminal until now. */
 static const char *
-written (int keeper)
+written (int controller)
 {
     static char text[4096];
     fflush (stderr);
-    ssize_t length = read (keeper, text, sizeof text - 1);
+    ssize_t length = read (controller, text, sizeof text - 1);
     text[length > 0 ? length : 0] = '\0';
     return text;
 }
@@ -40,24 +40,24 @@ test_bytes (void)
 int
 main (void)
 {
-    int keeper = posix_openpt (O_RDWR | O_NOCTTY | O_NONBLOCK), kept = dup (STDERR_FILENO);
+    int controller = posix_openpt (O_RDWR | O_NOCTTY | O_NONBLOCK), kept = dup (STDERR_FILENO);
     test_bytes ();
-    if (keeper < 0 || grantpt (keeper) || unlockpt (keeper)) {
+    if (controller < 0 || grantpt (controller) || unlockpt (controller)) {
         skip ("no terminals here");
         return done_testing ();
     }
-    int terminal = open (ptsname (keeper), O_RDWR | O_NOCTTY);
+    int terminal = open (ptsname (controller), O_RDWR | O_NOCTTY);
     dup2 (terminal, STDERR_FILENO);
     struct progress progress = { .verb = "merging", .total = 2000 };
     progress_add (&progress, 500);
-    is_text (written (keeper), "", "nothing in the first second");
+    is_text (written (controller), "", "nothing in the first second");
     progress.started -= 20000;
     progress_add (&progress, 500);
-    const char *text = written (keeper);
+    const char *text = written (controller);
     ok (strstr (text, "merging  50 %  1.0 KB of 2.0 KB") && strstr (text, "20 s left"), "then a line");
     diag ("%s", text + (*text == '\r'));
     progress_end (&progress);
-    is_text (written (keeper), "\r\33[K", "removed at the end");
+    is_text (written (controller), "\r\33[K", "removed at the end");
     dup2 (kept, STDERR_FILENO);
     return done_testing ();
 }

@@ -245,7 +245,7 @@ test_incomplete (void)
         static const char words[] = "accelerate: warning: some.log: No space left on device";
         const char *first = memmem (got->text, got->length, words, strlen (words));
         ok (first && !strstr (first + 1, words), "a file that lacks something is told of once, late: %d", late);
-        ok (the_job.told_of_incomplete, "and that is noted");
+        ok (the_job.incomplete_is_noted, "and that is noted");
         end_world ("a warning");
     }
 }

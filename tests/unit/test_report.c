@@ -6,7 +6,7 @@
 #include "launch/job_run.h"
 #include "launch/logs.h"
 #include "launch/report.h"
-#include "launch/starters.h"
+#include "launch/spawn_pool.h"
 #include "launch/supervise.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -19,8 +19,8 @@
 
 /* A start that fails: are the ranks that were started told to end? */
 static int abandoned, supervised;
-#define starters_start(starters, supervisor, fail) ((void) (starters), fail_set (fail, 1, "it cannot be started"))
-#define starters_release(starters) ((void) (starters))
+#define spawn_pool_start(spawn_pool, supervisor, fail) ((void) (spawn_pool), fail_set (fail, 1, "it cannot be started"))
+#define spawn_pool_release(spawn_pool) ((void) (spawn_pool))
 #define supervise_abandon(supervisor) ((void) (supervisor), abandoned++)
 #define supervise(supervisor) ((void) (supervisor), supervised++)
 #include "launch/job_run.c"
@@ -221,11 +221,11 @@ test_failed_start (void)
 {
     int ends[2] = { -1, -1 };
     ok (!pipe2 (ends, O_CLOEXEC), "a pipe");
-    struct keeper keeper = { .pidfd = ends[0] };
+    struct guardian guardian = { .pidfd = ends[0] };
     struct fail fail = { 0 };
     struct job made;
     make_job (2, 0);
-    ok (job_run (&made, &plan, &keeper, -1, NULL, &fail) && abandoned == 1 && !supervised,
+    ok (job_run (&made, &plan, &guardian, -1, NULL, &fail) && abandoned == 1 && !supervised,
         "a start that fails is abandoned: %s",
         fail.text);
     job_release (&made);

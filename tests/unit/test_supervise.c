@@ -17,7 +17,7 @@ check (const char *name, enum job_end end, int number, int64_t end_ms, const cha
 }
 
 static void
-test_ends (void)
+test_shutdown (void)
 {
     make_world ();
     for (int i = 0; i < RANKS; i++)
@@ -174,7 +174,7 @@ test_signals (void)
     end_world ("^C with a rank at the terminal");
 }
 
-/* All ranks die of what the terminal sent, and the keeper passes it on later, or never. */
+/* All ranks die of what the terminal sent, and the guardian passes it on later, or never. */
 static void
 test_terminal (void)
 {
@@ -230,29 +230,30 @@ test_repeats (void)
 }
 
 static void
-test_keeper (void)
+test_guardian (void)
 {
     make_world ();
-    at (10, KEEPER, 0, 0);
+    at (10, GUARDIAN, 0, 0);
     for (int i = 0; i < RANKS; i++)
         world.ranks[i].dies_ms = 20;
     world.has_left = true;
     world.left_kills = 1;
     run_world ();
-    check ("the keeper dies", JOB_STOPPED, SIGKILL, 35, "KILL -1000@10 KILL -1001@10 KILL -1002@10 KILL all@30 ");
-    end_world ("the keeper dies");
+    check ("the guardian dies", JOB_STOPPED, SIGKILL, 35, "KILL -1000@10 KILL -1001@10 KILL -1002@10 KILL all@30 ");
+    end_world ("the guardian dies");
 
     make_world ();
     at (1, END, 0, 0);
     at (1, END, 1, 0);
     at (1, END, 2, 0);
-    at (50, KEEPER, 0, 0);
+    at (50, GUARDIAN, 0, 0);
     world.has_left = true;
     world.left_heeds_ms = 1000;
     world.left_kills = 1;
     run_world ();
-    check ("the keeper dies while leftovers are asked", JOB_STOPPED, SIGKILL, 55, "TERM all@1 CONT all@1 KILL all@50 ");
-    end_world ("the keeper dies while leftovers are asked");
+    check ("the guardian dies while leftovers are asked", JOB_STOPPED, SIGKILL, 55,
+           "TERM all@1 CONT all@1 KILL all@50 ");
+    end_world ("the guardian dies while leftovers are asked");
 }
 
 /* They die unseen, so it takes 5 ms to find that out. */
@@ -449,13 +450,13 @@ int
 main (void)
 {
     signal (SIGPIPE, SIG_IGN);
-    test_ends ();
+    test_shutdown ();
     test_notes ();
     test_unseen ();
     test_signals ();
     test_terminal ();
     test_repeats ();
-    test_keeper ();
+    test_guardian ();
     test_leftovers ();
     test_abandon ();
     test_causes ();

@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "launch/cgroup_limits.h"
-#include "launch/gpu_places.h" /* before its function has another name */
+#include "launch/gpu_locations.h" /* before its function has another name */
 #include "launch/topology.h"
 #include "tests/tap.h"
 

@@ -196,7 +196,7 @@ test_flight (struct accel *acc)
 
 /* The end of a group, and of the world, waits for what is in flight. */
 static void
-test_ends (struct accel *acc)
+test_shutdown (struct accel *acc)
 {
     struct accel_comm *world = accel_world (acc), *group;
     rank_must (accel_comm_split (world, 0, 0, &group, &err), &err);
@@ -368,7 +368,7 @@ main (void)
     as_ranks (2, "groups of a world that cannot be used", test_group);
     as_ranks (2, "who observes is told", test_observer);
     as_ranks (2, "calls in flight", test_flight);
-    as_ranks (2, "communicators end with calls in flight", test_ends);
+    as_ranks (2, "communicators end with calls in flight", test_shutdown);
     as_ranks (2, "a function of the library and calls in flight", test_act);
     as_ranks (2, "a call that cannot be started", test_start_fails);
     as_ranks (2, "a call in flight fails", test_wait_fails);

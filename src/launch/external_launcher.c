@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of other launchers; see outside.h. */
+/* Commands of other launchers; see external_launcher.h. */
 #include <config.h>
 
-#include "launch/outside.h"
+#include "launch/external_launcher.h"
 
 #include "config/conditions.h"
 #include "config/mode.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 bool
-outside_is_wanted (enum option_path path, const struct settings *settings)
+external_launcher_is_wanted (enum option_path path, const struct settings *settings)
 {
     switch (path) {
     case PATH_MPIRUN:
@@ -167,8 +167,8 @@ add_pod (struct strlist *argv, const struct config *config, const struct program
 }
 
 int
-outside_add_argv (struct strlist *argv, enum option_path path, const struct config *config,
-                  const struct topology *topology, const struct program *program, struct fail *fail)
+external_launcher_add_argv (struct strlist *argv, enum option_path path, const struct config *config,
+                            const struct topology *topology, const struct program *program, struct fail *fail)
 {
     switch (path) {
     case PATH_MPIRUN: return add_mpirun (argv, &config->settings, topology, program, fail);
@@ -179,7 +179,7 @@ outside_add_argv (struct strlist *argv, enum option_path path, const struct conf
 }
 
 int
-outside_write_environment (const struct strlist *env, struct fail *fail)
+external_launcher_write_environment (const struct strlist *env, struct fail *fail)
 {
     const char *path = getenv ("DS_ENV_FILE");
     AUTO_STRBUF struct strbuf text = { 0 };

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where GPUs are, by the files of NVIDIA's driver and the kernel: no library is loaded, and no GPU is woken. */
-#ifndef LAUNCH_GPU_PLACES_H
-#define LAUNCH_GPU_PLACES_H
+#ifndef LAUNCH_GPU_LOCATIONS_H
+#define LAUNCH_GPU_LOCATIONS_H
 
 #include <stddef.h>
 
-enum { GPU_PLACES_MOST = 64 };
+enum { GPU_LOCATIONS_MOST = 64 };
 
 /** Where CUDA looks for the program that makes missing nodes in /dev. */
-#define GPU_PLACES_MODPROBE "/usr/bin/nvidia-modprobe"
+#define GPU_LOCATIONS_MODPROBE "/usr/bin/nvidia-modprobe"
 
-struct gpu_place {
+struct gpu_location {
     char bus[32];    /* "0000:1b:00.0" */
     char uuid[96];   /* "GPU-...", "" where unknown */
     char model[96];  /* "NVIDIA H200", "" where unknown */
@@ -22,18 +22,18 @@ struct gpu_place {
  * List the GPUs that this process may open, in the order of the bus.
  *
  * @param root    what the paths begin with: "" but in tests
- * @param places  [GPU_PLACES_MOST], filled from the front
+ * @param locations  [GPU_LOCATIONS_MOST], filled from the front
  * @return how many there are
  */
-int gpu_places_list (const char *root, struct gpu_place *places);
+int gpu_locations_list (const char *root, struct gpu_location *locations);
 
 /**
  * Count those GPUs, without reading a file for each: also where there is no /proc/driver/nvidia (gVisor), if
  * /dev/nvidiactl can be opened.
  */
-int gpu_places_count (const char *root);
+int gpu_locations_count (const char *root);
 
 /** Fill `node` and `cpus` of the GPU at `bus`. */
-void gpu_place_find (const char *root, struct gpu_place *place);
+void gpu_location_find (const char *root, struct gpu_location *location);
 
 #endif

@@ -2,7 +2,7 @@
 /* Whom a sweep signals: processes that are files of a scratch folder, in the order in which /proc may list them. */
 #include <config.h>
 
-#include "launch/sweep.h"
+#include "launch/descendants.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
@@ -81,7 +81,7 @@ fake_waitpid (void)
 #define waitpid(pid, status, options) fake_waitpid ()
 #define fork() (forked)
 #define nanosleep(pause, rest) ((void) (pause))
-#include "launch/sweep.c"
+#include "launch/descendants.c"
 #include "util/procfs.c"
 #undef kill
 #undef open
@@ -138,7 +138,7 @@ test_families (void)
         put_process (2000, "another", 'S', 1);
         put_process (2001, "500", 'S', 2000);
         put_process (2002, "zombie", 'Z', SELF);
-        sweep_signal (SIGTERM);
+        descendants_signal (SIGTERM);
         bool all = true;
         for (int j = 0; j < 4; j++) {
             snprintf (words, sizeof words, " TERM %d ", chains[i][j]);
@@ -150,7 +150,7 @@ test_families (void)
     begin ();
     for (int i = 0; i < 1000; i++)
         put_process (1000 + i, "child", 'S', i % 2 ? 1000 + i - 1 : SELF);
-    sweep_signal (SIGKILL);
+    descendants_signal (SIGKILL);
     ok (kills == 1000, "1000 descendants");
     remove_processes ();
 }
@@ -172,7 +172,7 @@ test_without_proc (void)
         begin ();
         memcpy (children, cases[i].children, sizeof children);
         forked = cases[i].newest;
-        sweep_signal (SIGTERM);
+        descendants_signal (SIGTERM);
         is_text (said.text, cases[i].wanted, "children without /proc");
     }
     has_proc = true;
@@ -185,13 +185,13 @@ test_kills (void)
     put_process (600, "child", 'S', SELF);
     kills_wanted = 5;
     zombies = 3;
-    ok (sweep_kill (1000) && kills == 5, "what comes up again is killed again, five times: %d", kills);
+    ok (descendants_kill (1000) && kills == 5, "what comes up again is killed again, five times: %d", kills);
     begin ();
     kills_wanted = 1000;
-    ok (!sweep_kill (50) && kills == 50 / SWEEP_PAUSE_MS, "but not longer than it may take: %d", kills);
+    ok (!descendants_kill (50) && kills == 50 / DESCENDANTS_PAUSE_MS, "but not longer than it may take: %d", kills);
     begin ();
     zombies = 3;
-    ok (sweep_reap () && !kills, "all zombies are reaped at once");
+    ok (descendants_reap () && !kills, "all zombies are reaped at once");
     remove_processes ();
 }
 

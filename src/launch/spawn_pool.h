@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting all ranks of a job, by several threads at once where there are many. */
-#ifndef LAUNCH_STARTERS_H
-#define LAUNCH_STARTERS_H
+#ifndef LAUNCH_SPAWN_POOL_H
+#define LAUNCH_SPAWN_POOL_H
 
 #include "launch/spawn.h"
 #include "launch/supervisor.h"
@@ -10,33 +10,33 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-enum { STARTERS_MOST = 8 };
+enum { SPAWN_POOL_MOST = 8 };
 
-struct starter {
-    struct starters *all;
+struct spawn_thread {
+    struct spawn_pool *all;
     pthread_t thread;
     struct fail fail;
     int failed; /* the rank that could not be started; -1: none */
 };
 
-/** Stays where it is until starters_release(): threads point to it. */
-struct starters {
+/** Stays where it is until spawn_pool_release(): threads point to it. */
+struct spawn_pool {
     struct spawn spawn;
     struct supervisor *supervisor;
     atomic_int next;   /* the rank to start next */
     sem_t done, leave; /* a thread has nothing to start any more; it may end */
-    struct starter each[STARTERS_MOST]; /* the first one is the caller's own thread */
+    struct spawn_thread each[SPAWN_POOL_MOST]; /* the first one is the caller's own thread */
     int count;
 };
 
 /**
  * Start every rank of the supervisor's job, and have it watched.
  *
- * @param[out] starters  release it, also after a failure, when all ranks have ended and not before: the kernel kills a
- *                       rank when the thread that started it ends
+ * @param[out] spawn_pool release it, also after a failure, when all ranks have ended and not before: the kernel kills a
+ * rank when the thread that started it ends
  * @return 0, or -1 with @p fail set, and perhaps some ranks started
  */
-int starters_start (struct starters *starters, struct supervisor *supervisor, struct fail *fail);
-void starters_release (struct starters *starters);
+int spawn_pool_start (struct spawn_pool *spawn_pool, struct supervisor *supervisor, struct fail *fail);
+void spawn_pool_release (struct spawn_pool *spawn_pool);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes over /proc; see sweep.h. */
+/* Passes over /proc; see descendants.h. */
 #include <config.h>
 
-#include "launch/sweep.h"
+#include "launch/descendants.h"
 
 #include "util/array.h"
 #include "util/procfs.h"
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    SWEEP_PAUSE_MS = 5,
+    DESCENDANTS_PAUSE_MS = 5,
     MOST_PID = 4 * 1024 * 1024, /* of Linux */
 };
 
@@ -115,7 +115,7 @@ signal_children (int signal)
 }
 
 void
-sweep_signal (int signal)
+descendants_signal (int signal)
 {
     struct table table = { 0 };
     if (!read_table (&table)) {
@@ -131,7 +131,7 @@ sweep_signal (int signal)
 }
 
 bool
-sweep_reap (void)
+descendants_reap (void)
 {
     pid_t pid;
     do
@@ -141,13 +141,13 @@ sweep_reap (void)
 }
 
 bool
-sweep_kill (int limit_ms)
+descendants_kill (int limit_ms)
 {
-    struct timespec pause = { .tv_nsec = SWEEP_PAUSE_MS * 1000000L };
-    for (int waited = 0; !sweep_reap (); waited += SWEEP_PAUSE_MS) {
+    struct timespec pause = { .tv_nsec = DESCENDANTS_PAUSE_MS * 1000000L };
+    for (int waited = 0; !descendants_reap (); waited += DESCENDANTS_PAUSE_MS) {
         if (waited >= limit_ms)
             return false;
-        sweep_signal (SIGKILL);
+        descendants_signal (SIGKILL);
         nanosleep (&pause, NULL);
     }
     return true;

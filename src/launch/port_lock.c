@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Claims on ports; see claim.h. */
+/* Locks of ports; see port_lock.h. */
 #include <config.h>
 
-#include "launch/claim.h"
+#include "launch/port_lock.h"
 
 #include "launch/plan.h"
 #include "util/cleanup.h"
@@ -36,32 +36,33 @@ name_of (int port, struct sockaddr_un *address)
 }
 
 int
-claim_take (struct claim *claim, int port)
+port_lock_take (struct port_lock *port_lock, int port)
 {
     struct sockaddr_un address;
     socklen_t length = name_of (port, &address);
-    *claim = (struct claim){ .fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) };
+    *port_lock = (struct port_lock){ .fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) };
     /* A connection carries no data: the kernel tells the other side whose socket this is. */
-    if (claim->fd >= 0 && !bind (claim->fd, (struct sockaddr *) &address, length) && !listen (claim->fd, SOMAXCONN))
+    if (port_lock->fd >= 0 && !bind (port_lock->fd, (struct sockaddr *) &address, length) && !listen (port_lock->fd,
+                                                                                                      SOMAXCONN))
         return 0;
-    claim->error = errno;
-    claim_release (claim);
+    port_lock->error = errno;
+    port_lock_release (port_lock);
     return -1;
 }
 
 void
-claim_answer (int fd)
+port_lock_answer (int fd)
 {
     for (int i = 0, other; i < ANSWERS_AT_ONCE && (other = accept4 (fd, NULL, NULL, SOCK_CLOEXEC)) >= 0; i++)
         close (other);
 }
 
 void
-claim_release (struct claim *claim)
+port_lock_release (struct port_lock *port_lock)
 {
-    if (claim->fd >= 0)
-        close (claim->fd);
-    claim->fd = -1;
+    if (port_lock->fd >= 0)
+        close (port_lock->fd);
+    port_lock->fd = -1;
 }
 
 static bool
@@ -98,20 +99,20 @@ read_local_range (int *first, int *last)
     }
 }
 
-/* Claim first, then look: two launches that look at one port at once would each find the other there. */
+/* Lock first, then look: two launches that look at one port at once would each find the other there. */
 static bool
-take_if_free (struct claim *claim, int port)
+take_if_free (struct port_lock *port_lock, int port)
 {
-    if (claim_take (claim, port) && claim->error == EADDRINUSE)
+    if (port_lock_take (port_lock, port) && port_lock->error == EADDRINUSE)
         return false;
     if (is_free (port, false))
         return true;
-    claim_release (claim);
+    port_lock_release (port_lock);
     return false;
 }
 
 int
-claim_take_any (struct claim *claim, struct fail *fail)
+port_lock_take_any (struct port_lock *port_lock, struct fail *fail)
 {
     enum { COUNT = LAST_PORT - FIRST_PORT + 1 };
     int first, last;
@@ -124,7 +125,7 @@ claim_take_any (struct claim *claim, struct fail *fail)
         for (int i = 0; i < COUNT; i++) {
             int port = FIRST_PORT + (int) ((start % COUNT + (unsigned) i) % COUNT);
             bool is_local = port >= first && port <= last;
-            if (is_local == pass && take_if_free (claim, port))
+            if (is_local == pass && take_if_free (port_lock, port))
                 return port;
         }
     return fail_set (fail, FAIL_GENERAL, "no free port: %d to %d are all in use or claimed; choose another with "
@@ -154,7 +155,7 @@ describe_peer (const struct peer *peer, char *text, size_t size)
 
 /* Launches listen, so what has the name and refuses connections is none. */
 bool
-claim_describe_holder (int port, char *text, size_t size)
+port_lock_describe_holder (int port, char *text, size_t size)
 {
     struct sockaddr_un address;
     struct peer peer;
@@ -187,20 +188,21 @@ refuse (const struct config *config, int port, const char *holder, struct fail *
 
 /* The usual port or any other: nothing depends on which. */
 static int
-take_default (struct claim *claim, struct fail *fail)
+take_default (struct port_lock *port_lock, struct fail *fail)
 {
-    return take_if_free (claim, PLAN_USUAL_PORT) ? PLAN_USUAL_PORT : claim_take_any (claim, fail);
+    return take_if_free (port_lock, PLAN_USUAL_PORT) ? PLAN_USUAL_PORT : port_lock_take_any (port_lock, fail);
 }
 
 /* This port and no other: it was given, or other machines have been told. */
 static int
-take_fixed (struct claim *claim, struct topology *topology, const struct config *config, int port, struct fail *fail)
+take_fixed (struct port_lock *port_lock, struct topology *topology, const struct config *config, int port,
+            struct fail *fail)
 {
     char holder[256];
-    if (claim_take (claim, port) && claim->error == EADDRINUSE) {
-        if (claim_describe_holder (port, holder, sizeof holder))
+    if (port_lock_take (port_lock, port) && port_lock->error == EADDRINUSE) {
+        if (port_lock_describe_holder (port, holder, sizeof holder))
             return refuse (config, port, holder, fail);
-        if (claim_take (claim, port) && claim->error == EADDRINUSE) /* it has not just ended */
+        if (port_lock_take (port_lock, port) && port_lock->error == EADDRINUSE) /* it has not just ended */
             snprintf (topology->port_note, sizeof topology->port_note,
                       "cannot claim port %d: its name belongs to %s, so it is not a launch; other jobs on this host "
                       "may choose the port too", port, holder);
@@ -209,13 +211,13 @@ take_fixed (struct claim *claim, struct topology *topology, const struct config 
     return port;
 }
 
-/* Another launcher starts the ranks, and rank 0 perhaps on another machine, where our claims mean nothing. */
+/* Another launcher starts the ranks, and rank 0 perhaps on another machine, where our locks mean nothing. */
 static int
-take_if_possible (struct claim *claim, struct topology *topology, int port)
+take_if_possible (struct port_lock *port_lock, struct topology *topology, int port)
 {
     char holder[256];
-    if (claim_take (claim, port) && claim->error == EADDRINUSE) {
-        claim_describe_holder (port, holder, sizeof holder);
+    if (port_lock_take (port_lock, port) && port_lock->error == EADDRINUSE) {
+        port_lock_describe_holder (port, holder, sizeof holder);
         snprintf (topology->port_note, sizeof topology->port_note,
                   "another job on this host uses main_process_port %d too: %s; choose another port if rank 0 of both "
                   "jobs runs on the same machine", port, holder);
@@ -224,27 +226,28 @@ take_if_possible (struct claim *claim, struct topology *topology, int port)
 }
 
 int
-claim_for_job (struct claim *claim, struct topology *topology, const struct config *config, struct fail *fail)
+port_lock_for_job (struct port_lock *port_lock, struct topology *topology, const struct config *config,
+                   struct fail *fail)
 {
     const struct settings *settings = &config->settings;
     bool is_given = config_origin (config, "main_process_port").kind != ORIGIN_DEFAULT;
     int wanted = is_given ? (int) settings->main_process_port : PLAN_USUAL_PORT, port;
     switch (plan_port_scope (settings, topology->gpus)) {
     case PLAN_PORT_LOCAL:
-        port = !is_given ? take_default (claim, fail)
-               : wanted  ? take_fixed (claim, topology, config, wanted, fail)
-                         : claim_take_any (claim, fail);
+        port = !is_given ? take_default (port_lock, fail)
+               : wanted  ? take_fixed (port_lock, topology, config, wanted, fail)
+                         : port_lock_take_any (port_lock, fail);
         break;
-    case PLAN_PORT_SHARED: port = take_fixed (claim, topology, config, wanted, fail); break;
-    case PLAN_PORT_OUTSIDE: port = take_if_possible (claim, topology, wanted); break;
+    case PLAN_PORT_SHARED: port = take_fixed (port_lock, topology, config, wanted, fail); break;
+    case PLAN_PORT_OUTSIDE: port = take_if_possible (port_lock, topology, wanted); break;
     default: return 0;
     }
     if (port < 0)
         return -1;
     topology->free_port = port == wanted ? 0 : port;
-    if (claim->fd < 0 && claim->error != EADDRINUSE) /* the job runs as it would under any other launcher */
+    if (port_lock->fd < 0 && port_lock->error != EADDRINUSE) /* the job runs as it would under any other launcher */
         snprintf (topology->port_note, sizeof topology->port_note,
                   "cannot claim port %d (%s): other jobs on this host may choose it too", port,
-                  strerror (claim->error));
+                  strerror (port_lock->error));
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs in /proc/driver/nvidia and /sys; see gpu_places.h. */
+/* GPUs in /proc/driver/nvidia and /sys; see gpu_locations.h. */
 #include <config.h>
 
-#include "launch/gpu_places.h"
+#include "launch/gpu_locations.h"
 
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -38,14 +38,14 @@ read_line (const char *root, const char *bus, const char *name, char *line, size
 }
 
 void
-gpu_place_find (const char *root, struct gpu_place *place)
+gpu_location_find (const char *root, struct gpu_location *location)
 {
     char node[16];
-    place->node = -1;
-    if (read_line (root, place->bus, "numa_node", node, sizeof node))
-        place->node = (int) strtol (node, NULL, 10);
-    if (!read_line (root, place->bus, "local_cpulist", place->cpus, sizeof place->cpus))
-        *place->cpus = '\0';
+    location->node = -1;
+    if (read_line (root, location->bus, "numa_node", node, sizeof node))
+        location->node = (int) strtol (node, NULL, 10);
+    if (!read_line (root, location->bus, "local_cpulist", location->cpus, sizeof location->cpus))
+        *location->cpus = '\0';
 }
 
 /* "Model: \t\t NVIDIA H200": the value of a line, or "". */
@@ -73,7 +73,7 @@ makes_nodes (const char *root)
     char text[4096];
     struct mntent entry;
     bool is_kernels = false; /* the last mount at /dev hides those before */
-    strbuf_printf (&path, "%s" GPU_PLACES_MODPROBE, root);
+    strbuf_printf (&path, "%s" GPU_LOCATIONS_MODPROBE, root);
     if (path.failed || access (path.text, X_OK))
         return false;
     strbuf_truncate (&path, 0);
@@ -103,7 +103,7 @@ has_node (const char *root, const char *minor)
         return true;
     if (node_allows (root, minor, F_OK))
         return false;
-    for (int i = 0; i < GPU_PLACES_MOST && !has_any; i++) {
+    for (int i = 0; i < GPU_LOCATIONS_MOST && !has_any; i++) {
         char number[16];
         snprintf (number, sizeof number, "%d", i);
         has_any = node_allows (root, number, F_OK);
@@ -142,7 +142,7 @@ has_driver (const char *root)
 }
 
 int
-gpu_places_count (const char *root)
+gpu_locations_count (const char *root)
 {
     AUTO_STRBUF struct strbuf path = { 0 };
     int usable = 0, nodes = count_entries (root, "/dev", "nvidia", &usable);
@@ -157,38 +157,38 @@ gpu_places_count (const char *root)
 static int
 compare (const void *one, const void *other)
 {
-    return strcmp (((const struct gpu_place *) one)->bus, ((const struct gpu_place *) other)->bus);
+    return strcmp (((const struct gpu_location *) one)->bus, ((const struct gpu_location *) other)->bus);
 }
 
 int
-gpu_places_list (const char *root, struct gpu_place *places)
+gpu_locations_list (const char *root, struct gpu_location *locations)
 {
     AUTO_STRBUF struct strbuf path = { 0 };
     strbuf_printf (&path, "%s/proc/driver/nvidia/gpus", root);
     DIR *dir = path.failed ? NULL : opendir (path.text);
     int count = 0;
-    for (const struct dirent *entry; dir && count < GPU_PLACES_MOST && (entry = readdir (dir));) {
-        struct gpu_place *place = &places[count];
-        if (*entry->d_name == '.' || strlen (entry->d_name) >= sizeof place->bus)
+    for (const struct dirent *entry; dir && count < GPU_LOCATIONS_MOST && (entry = readdir (dir));) {
+        struct gpu_location *location = &locations[count];
+        if (*entry->d_name == '.' || strlen (entry->d_name) >= sizeof location->bus)
             continue;
         char minor[16] = "";
         AUTO_FREE char *text = NULL;
-        *place = (struct gpu_place){ .node = -1 };
-        memcpy (place->bus, entry->d_name, strlen (entry->d_name));
+        *location = (struct gpu_location){ .node = -1 };
+        memcpy (location->bus, entry->d_name, strlen (entry->d_name));
         strbuf_truncate (&path, 0);
         strbuf_printf (&path, "%s/proc/driver/nvidia/gpus/%s/information", root, entry->d_name);
         if (!path.failed && !io_read_file (path.text, FILE_BYTES, &text, NULL, NULL)) {
-            find_field (text, "Model:", place->model, sizeof place->model);
-            find_field (text, "GPU UUID:", place->uuid, sizeof place->uuid);
+            find_field (text, "Model:", location->model, sizeof location->model);
+            find_field (text, "GPU UUID:", location->uuid, sizeof location->uuid);
             find_field (text, "Device Minor:", minor, sizeof minor);
         }
         if (!has_node (root, minor))
             continue;
-        gpu_place_find (root, place);
+        gpu_location_find (root, location);
         count++;
     }
     if (dir)
         closedir (dir);
-    qsort (places, (size_t) count, sizeof *places, compare);
+    qsort (locations, (size_t) count, sizeof *locations, compare);
     return count;
 }

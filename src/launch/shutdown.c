@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends of ranks and of jobs; see ends.h. */
+/* Ends of ranks and of jobs; see shutdown.h. */
 #include <config.h>
 
-#include "launch/ends.h"
+#include "launch/shutdown.h"
 
 #include "launch/cgroup.h"
-#include "launch/claim.h"
+#include "launch/port_lock.h"
 #include "launch/relay.h"
 #include "launch/signals.h"
 #include "launch/status.h"
@@ -28,7 +28,7 @@ signal_group (const struct job_rank *rank, int signal)
         kill (rank->pid, signal);
 }
 
-/* A rank that has its own group gets the signal with all its children.  One that is in the keeper's, because it reads
+/* A rank that has its own group gets the signal with all its children.  One that is in the guardian's, because it reads
  * the terminal, has got a signal of the terminal already. */
 static void
 signal_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
@@ -46,7 +46,7 @@ signal_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
 }
 
 void
-ends_kill_ranks (struct supervisor *supervisor)
+shutdown_kill_ranks (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
     supervisor->deadline_ms = 0;
@@ -56,11 +56,11 @@ ends_kill_ranks (struct supervisor *supervisor)
 }
 
 void
-ends_stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
+shutdown_stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     int64_t grace_s = supervisor->job->plan->grace_s;
     if (grace_s <= 0) {
-        ends_kill_ranks (supervisor);
+        shutdown_kill_ranks (supervisor);
         return;
     }
     supervisor->deadline_ms = clock_ms () + grace_s * 1000;
@@ -141,7 +141,7 @@ static bool
 is_of_same_signal (const struct supervisor *supervisor, int wait_status)
 {
     const struct job_observer *observer = supervisor->job->observer;
-    return supervisor->told == WTERMSIG (wait_status) && !(observer && observer->failed);
+    return supervisor->stop_signal == WTERMSIG (wait_status) && !(observer && observer->failed);
 }
 
 /* Whether the rank that was taken for the first to fail has said that it gave up because rank @index had ended. */
@@ -199,12 +199,12 @@ end_rank (struct supervisor *supervisor, int index, int wait_status)
     }
     note_ending (job);
     note_failure (supervisor, index);
-    ends_stop_ranks (supervisor, SIGTERM, false);
+    shutdown_stop_ranks (supervisor, SIGTERM, false);
 }
 
 /* The rank whose save failed comes before those that only missed its files. */
 void
-ends_check_saves (struct supervisor *supervisor)
+shutdown_check_saves (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
     uint32_t worst = JOBSEG_FAILURE_LOST - 1;
@@ -223,7 +223,7 @@ ends_check_saves (struct supervisor *supervisor)
 }
 
 void
-ends_reap_rank (struct supervisor *supervisor, int index)
+shutdown_reap_rank (struct supervisor *supervisor, int index)
 {
     struct job_rank *rank = &supervisor->job->ranks[index];
     int status;
@@ -249,9 +249,9 @@ reap_ranks (struct supervisor *supervisor)
     int count = epoll_wait (supervisor->epoll, events, sizeof events / sizeof *events, 0);
     for (int i = 0; i < count; i++)
         if (events[i].data.u64 >> 32 == ABOUT_RANK)
-            ends_reap_rank (supervisor, (int) (uint32_t) events[i].data.u64);
-        else if (events[i].data.u64 >> 32 == ABOUT_CLAIM)
-            claim_answer (supervisor->job->claim); /* the only event that epoll does not report again */
+            shutdown_reap_rank (supervisor, (int) (uint32_t) events[i].data.u64);
+        else if (events[i].data.u64 >> 32 == ABOUT_PORT_LOCK)
+            port_lock_answer (supervisor->job->port_lock); /* the only event that epoll does not report again */
 }
 
 /* Orphans of the job come to us, for we are their subreaper; as zombies they must not stay.  waitpid() has an order of
@@ -265,7 +265,7 @@ reap_orphans (struct supervisor *supervisor)
         if ((index = find_rank (supervisor->job, info.si_pid)) >= 0)
             reap_ranks (supervisor);
         if (index >= 0 && !supervisor->job->ranks[index].ended)
-            ends_reap_rank (supervisor, index);
+            shutdown_reap_rank (supervisor, index);
         else if (index < 0)
             waitpid (info.si_pid, &status, WNOHANG);
     }
@@ -279,10 +279,10 @@ died_of (const struct job *job, int signal)
 }
 
 bool
-ends_may_be_terminal (const struct supervisor *supervisor)
+shutdown_may_be_of_terminal (const struct supervisor *supervisor)
 {
     const struct job *job = supervisor->job;
-    return job->end == JOB_FAILED && !supervisor->told_ms && (died_of (job, SIGINT) || died_of (job, SIGQUIT));
+    return job->end == JOB_FAILED && !supervisor->stop_ms && (died_of (job, SIGINT) || died_of (job, SIGQUIT));
 }
 
 /* No rank is to blame. */
@@ -299,13 +299,13 @@ static void
 tell_to_end (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
-    supervisor->told_ms = clock_ms ();
-    supervisor->told = signal;
+    supervisor->stop_ms = clock_ms ();
+    supervisor->stop_signal = signal;
     if (job->end == JOB_DONE)
         note_ending (job);
     if (job->end == JOB_DONE || (job->end == JOB_FAILED && of_terminal && died_of (job, signal)))
         set_told (job, signal);
-    ends_stop_ranks (supervisor, signal, of_terminal);
+    shutdown_stop_ranks (supervisor, signal, of_terminal);
 }
 
 /* The first signal asks, a later one means that somebody is impatient.  Where no rank is left to be asked, the first
@@ -314,26 +314,26 @@ static void
 end_job (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
-    if (!supervisor->told_ms && supervisor->phase <= PHASE_TERMINAL)
+    if (!supervisor->stop_ms && supervisor->phase <= PHASE_TERMINAL)
         tell_to_end (supervisor, signal, of_terminal);
-    else if (!supervisor->told_ms) {
+    else if (!supervisor->stop_ms) {
         if (supervisor->phase == PHASE_OTHERS && job->end == JOB_DONE)
             set_told (job, signal); /* the job is not done yet on other machines */
-        supervisor->told_ms = clock_ms ();
-        supervisor->told = signal;
+        supervisor->stop_ms = clock_ms ();
+        supervisor->stop_signal = signal;
         supervisor->is_impatient = true;
-    } else if (clock_ms () - supervisor->told_ms > REPEAT_MS && (signal == SIGINT || signal == SIGTERM)) {
-        supervisor->told = signal;
+    } else if (clock_ms () - supervisor->stop_ms > REPEAT_MS && (signal == SIGINT || signal == SIGTERM)) {
+        supervisor->stop_signal = signal;
         supervisor->is_impatient = true;
-        ends_kill_ranks (supervisor);
+        shutdown_kill_ranks (supervisor);
     }
 }
 
 void
-ends_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *info)
+shutdown_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *info)
 {
     int signal = (int) info->ssi_signo;
-    bool of_terminal = info->ssi_code == SI_QUEUE && info->ssi_int == KEEPER_SIGNAL_OF_TERMINAL;
+    bool of_terminal = info->ssi_code == SI_QUEUE && info->ssi_int == GUARDIAN_SIGNAL_OF_TERMINAL;
     if (signal == SIGCHLD)
         reap_orphans (supervisor);
     else if (signals_end_job (signal))
@@ -346,7 +346,7 @@ ends_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *
 }
 
 void
-ends_stop_for_peers (struct supervisor *supervisor)
+shutdown_for_peers (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
     if (job->end != JOB_DONE)
@@ -355,15 +355,15 @@ ends_stop_for_peers (struct supervisor *supervisor)
     job->end = JOB_ELSEWHERE;
     note_doing (job, -1);
     if (supervisor->phase == PHASE_RANKS)
-        ends_stop_ranks (supervisor, SIGTERM, false);
+        shutdown_stop_ranks (supervisor, SIGTERM, false);
 }
 
 void
-ends_lose_keeper (struct supervisor *supervisor)
+shutdown_lose_guardian (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
-    epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, job->keeper->pidfd, NULL);
-    supervisor->keeper_is_lost = true;
-    set_told (job, keeper_death_signal (job->keeper));
-    ends_kill_ranks (supervisor);
+    epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, job->guardian->pidfd, NULL);
+    supervisor->guardian_is_lost = true;
+    set_told (job, guardian_death_signal (job->guardian));
+    shutdown_kill_ranks (supervisor);
 }

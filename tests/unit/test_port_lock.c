@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Claims on ports that others hold, half hold, or listen at. */
+/* Locks of ports that others hold, half hold, or listen at. */
 #include <config.h>
 
-#include "launch/claim.h"
 #include "launch/plan.h"
+#include "launch/port_lock.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
@@ -23,7 +23,7 @@ fake_pause (void)
 }
 
 #define nanosleep(pause, rest) fake_pause ()
-#include "launch/claim.c"
+#include "launch/port_lock.c"
 
 /* A program at a port of the kernel's choice.  @return its socket */
 static int
@@ -42,30 +42,30 @@ open_listener (int *port)
 static void
 test_listener (void)
 {
-    struct claim claim = CLAIM_NONE, other = CLAIM_NONE;
+    struct port_lock port_lock = PORT_LOCK_NONE, other = PORT_LOCK_NONE;
     struct topology topology = { .host = "box" };
     struct config config = { 0 };
     int port, fd = open_listener (&port);
-    ok (!take_if_free (&claim, port) && claim.fd < 0, "a port at which somebody listens is not taken");
-    ok (!claim_take (&other, port), "nor is it claimed");
-    claim_release (&other);
-    ok (take_fixed (&claim, &topology, &config, port, NULL) == port && topology.port_taken && claim.fd >= 0,
+    ok (!take_if_free (&port_lock, port) && port_lock.fd < 0, "a port at which somebody listens is not taken");
+    ok (!port_lock_take (&other, port), "nor is it claimed");
+    port_lock_release (&other);
+    ok (take_fixed (&port_lock, &topology, &config, port, NULL) == port && topology.port_taken && port_lock.fd >= 0,
         "one that has to be it is claimed, and it is noted that somebody listens");
-    ok (claim_take (&other, port) && other.error == EADDRINUSE && other.fd < 0, "nobody else can claim it");
+    ok (port_lock_take (&other, port) && other.error == EADDRINUSE && other.fd < 0, "nobody else can claim it");
     close (fd);
     ok (!take_if_free (&other, port), "nor take it, when nobody listens any more");
-    claim_release (&claim);
-    ok (take_if_free (&claim, port), "until it is given back");
+    port_lock_release (&port_lock);
+    ok (take_if_free (&port_lock, port), "until it is given back");
     topology = (struct topology){ .host = "box" };
     ok (take_if_possible (&other, &topology, port) == port && strstr (topology.port_note, "another job"),
         "another launcher's port that a job has: %s", topology.port_note);
-    claim_release (&claim);
-    ok (take_fixed (&claim, &topology, &config, port, NULL) == port && !topology.port_taken, "a port that is free");
-    claim_release (&claim);
+    port_lock_release (&port_lock);
+    ok (take_fixed (&port_lock, &topology, &config, port, NULL) == port && !topology.port_taken, "a port that is free");
+    port_lock_release (&port_lock);
     topology = (struct topology){ .host = "box" };
-    ok (take_if_possible (&claim, &topology, port) == port && !*topology.port_note && claim.fd >= 0,
+    ok (take_if_possible (&port_lock, &topology, port) == port && !*topology.port_note && port_lock.fd >= 0,
         "another launcher's port that nobody has");
-    claim_release (&claim);
+    port_lock_release (&port_lock);
 }
 
 /* A port that was bound, but at which nobody listens, cannot be had either. */
@@ -108,18 +108,18 @@ test_holder (void)
     socklen_t length = name_of (port, &address);
     late = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ok (!bind (late, (struct sockaddr *) &address, length), "a holder who does not listen yet");
-    ok (claim_describe_holder (port, text, sizeof text) && asked >= 10 && strstr (text, "pid "),
+    ok (port_lock_describe_holder (port, text, sizeof text) && asked >= 10 && strstr (text, "pid "),
         "he is asked again: %s", text);
     close (late);
-    ok (!claim_describe_holder (port, text, sizeof text) && strstr (text, "does not answer"),
+    ok (!port_lock_describe_holder (port, text, sizeof text) && strstr (text, "does not answer"),
         "and when he has gone: %s", text);
     close (fd);
     late = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct claim claim = CLAIM_NONE;
+    struct port_lock port_lock = PORT_LOCK_NONE;
     struct topology topology = { .host = "box" };
     struct config config = { 0 };
     ok (!bind (late, (struct sockaddr *) &address, length)
-            && take_fixed (&claim, &topology, &config, port, NULL) == port && claim.fd < 0
+            && take_fixed (&port_lock, &topology, &config, port, NULL) == port && port_lock.fd < 0
             && strstr (topology.port_note, "so it is not a launch"),
         "who never listens is not a launch: %s", topology.port_note);
     close (late);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splits the launcher in two; see keeper.h. */
+/* Splits the launcher in two; see guardian.h. */
 #include <config.h>
 
-#include "launch/keeper.h"
+#include "launch/guardian.h"
 
+#include "launch/descendants.h"
 #include "launch/signals.h"
 #include "launch/status.h"
-#include "launch/sweep.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/io.h"
@@ -52,7 +52,8 @@ stop_self (void)
 static void
 pass_on (pid_t supervisor, const siginfo_t *info)
 {
-    union sigval value = { .sival_int = info->si_code == SI_KERNEL ? KEEPER_SIGNAL_OF_TERMINAL : KEEPER_SIGNAL_SENT };
+    union sigval value = { .sival_int = info->si_code == SI_KERNEL
+                           ? GUARDIAN_SIGNAL_OF_TERMINAL : GUARDIAN_SIGNAL_SENT };
     sigqueue (supervisor, info->si_signo, value);
     if (signals_end_job (info->si_signo))
         kill (supervisor, SIGCONT); /* somebody may have stopped it */
@@ -63,13 +64,13 @@ pass_on (pid_t supervisor, const siginfo_t *info)
 /* @return whether a signal has come; a supervisor that is stopped is waited for in slices, so that the time in which we
  * are stopped, too, does not count */
 static bool
-wait_for_signal (const struct keeper *keeper, siginfo_t *info, int64_t *left_ms)
+wait_for_signal (const struct guardian *guardian, siginfo_t *info, int64_t *left_ms)
 {
     const struct timespec slice = { .tv_nsec = SLICE_MS * 1000000 };
     if (*left_ms == INT64_MAX)
-        return sigwaitinfo (&keeper->signals, info) > 0;
+        return sigwaitinfo (&guardian->signals, info) > 0;
     int64_t begin_ms = clock_ms ();
-    bool has_come = sigtimedwait (&keeper->signals, info, &slice) > 0;
+    bool has_come = sigtimedwait (&guardian->signals, info, &slice) > 0;
     int64_t took_ms = clock_ms () - begin_ms;
     *left_ms -= took_ms < SLICE_MS ? took_ms : SLICE_MS;
     return has_come;
@@ -78,7 +79,7 @@ wait_for_signal (const struct keeper *keeper, siginfo_t *info, int64_t *left_ms)
 /* Wait for the supervisor.  It never stops itself; if somebody stops it, nobody watches the ranks.
  * @return its wait status  @param[out] was_stopped  for too long, and was killed */
 static int
-wait_and_pass_on (const struct keeper *keeper, pid_t supervisor, int64_t limit_ms, bool *was_stopped)
+wait_and_pass_on (const struct guardian *guardian, pid_t supervisor, int64_t limit_ms, bool *was_stopped)
 {
     *was_stopped = false;
     for (int64_t left_ms = INT64_MAX;;) {
@@ -96,30 +97,30 @@ wait_and_pass_on (const struct keeper *keeper, pid_t supervisor, int64_t limit_m
             kill (supervisor, SIGKILL);
             left_ms = INT64_MAX;
         }
-        if (wait_for_signal (keeper, &info, &left_ms) && info.si_signo != SIGCHLD)
+        if (wait_for_signal (guardian, &info, &left_ms) && info.si_signo != SIGCHLD)
             pass_on (supervisor, &info);
     }
 }
 
 bool
-keeper_lives (const struct keeper *keeper)
+guardian_lives (const struct guardian *guardian)
 {
-    struct pollfd fd = { .fd = keeper->pidfd, .events = POLLIN };
+    struct pollfd fd = { .fd = guardian->pidfd, .events = POLLIN };
     return poll (&fd, 1, 0) == 0;
 }
 
 int
-keeper_death_signal (const struct keeper *keeper)
+guardian_death_signal (const struct guardian *guardian)
 {
     int status = 0;
-    bool is_known = procfs_wait_status (keeper->pid, keeper->pidfd, &status);
+    bool is_known = procfs_wait_status (guardian->pid, guardian->pidfd, &status);
     return is_known && WIFSIGNALED (status) ? WTERMSIG (status) : 0;
 }
 
 static bool
-wait_until_writable (const struct keeper *keeper, int signals)
+wait_until_writable (const struct guardian *guardian, int signals)
 {
-    struct pollfd fds[] = { { .fd = 2, .events = POLLOUT }, { .fd = keeper->pidfd, .events = POLLIN },
+    struct pollfd fds[] = { { .fd = 2, .events = POLLOUT }, { .fd = guardian->pidfd, .events = POLLIN },
                             { .fd = signals, .events = POLLIN } };
     while (poll (fds, 3, -1) < 0)
         if (errno != EINTR)
@@ -128,7 +129,7 @@ wait_until_writable (const struct keeper *keeper, int signals)
 }
 
 bool
-keeper_say (const struct keeper *keeper, const char *text, bool patient)
+guardian_say (const struct guardian *guardian, const char *text, bool patient)
 {
     sigset_t ends;
     signals_ending (&ends);
@@ -137,7 +138,7 @@ keeper_say (const struct keeper *keeper, const char *text, bool patient)
     size_t left = strlen (text);
     while (left) {
         struct pollfd ready = { .fd = 2, .events = POLLOUT };
-        if (poll (&ready, 1, 0) != 1 && (!patient || !wait_until_writable (keeper, signals)))
+        if (poll (&ready, 1, 0) != 1 && (!patient || !wait_until_writable (guardian, signals)))
             return false;
         ssize_t put = write (own >= 0 ? own : 2, text, left < PIPE_BUF ? left : PIPE_BUF);
         if (put < 0 && errno != EINTR && errno != EAGAIN)
@@ -154,7 +155,7 @@ keeper_say (const struct keeper *keeper, const char *text, bool patient)
 static int
 fail_killed (int status, int64_t stopped_ms, struct fail *fail)
 {
-    const char *rest = sweep_kill (SWEEP_KILL_MS) ? "" : "; could not kill all processes of the job";
+    const char *rest = descendants_kill (DESCENDANTS_KILL_MS) ? "" : "; could not kill all processes of the job";
     if (stopped_ms)
         return fail_set (fail, FAIL_GENERAL, "the process that supervises the ranks was stopped for %lld s, as by "
                          "SIGSTOP, and was killed%s", (long long) stopped_ms / 1000, rest);
@@ -163,36 +164,36 @@ fail_killed (int status, int64_t stopped_ms, struct fail *fail)
 }
 
 int
-keeper_split (struct keeper *keeper, int64_t stopped_ms, struct fail *fail)
+guardian_split (struct guardian *guardian, int64_t stopped_ms, struct fail *fail)
 {
     bool was_stopped;
-    *keeper = (struct keeper){ .pid = getpid (), .group = getpgrp (), .pidfd = -1 };
-    keeper->pidfd = (int) syscall (SYS_pidfd_open, keeper->pid, 0);
-    if (keeper->pidfd < 0)
+    *guardian = (struct guardian){ .pid = getpid (), .group = getpgrp (), .pidfd = -1 };
+    guardian->pidfd = (int) syscall (SYS_pidfd_open, guardian->pid, 0);
+    if (guardian->pidfd < 0)
         return fail_set (fail, FAIL_GENERAL, "cannot watch processes: pidfd_open: %s (requires Linux 5.3 or newer)",
                          strerror (errno));
-    signals_block (&keeper->signals, &keeper->old_mask);
+    signals_block (&guardian->signals, &guardian->old_mask);
     prctl (PR_SET_CHILD_SUBREAPER, 1); /* not inherited */
     fflush (stdout);
     pid_t supervisor = fork ();
     if (supervisor < 0) {
-        close (keeper->pidfd);
-        keeper->pidfd = -1;
+        close (guardian->pidfd);
+        guardian->pidfd = -1;
         return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno),
                          status_exec_hint (errno));
     }
     if (supervisor == 0) {
-        /* Signals of the terminal reach only the keeper, which tells us once. */
+        /* Signals of the terminal reach only the guardian, which tells us once. */
         setpgid (0, 0);
         prctl (PR_SET_CHILD_SUBREAPER, 1);
         change_title ();
-        return KEEPER_IS_SUPERVISOR;
+        return GUARDIAN_IS_SUPERVISOR;
     }
-    close (keeper->pidfd);
-    keeper->pidfd = -1;
-    int status = wait_and_pass_on (keeper, supervisor, stopped_ms, &was_stopped);
+    close (guardian->pidfd);
+    guardian->pidfd = -1;
+    int status = wait_and_pass_on (guardian, supervisor, stopped_ms, &was_stopped);
     if (WIFSIGNALED (status))
         return fail_killed (status, was_stopped ? stopped_ms : 0, fail);
-    keeper->status = status_of_wait (status);
-    return KEEPER_IS_OVER;
+    guardian->status = status_of_wait (status);
+    return GUARDIAN_IS_OVER;
 }
