@@ -119,7 +119,7 @@ find_room (void)
     return memory;
 }
 
-/* Rank 0 has no room for marks and a stage, so the calls go from rank to rank. */
+/* Rank 0 has no room for counters and a stage, so the calls go from rank to rank. */
 static void
 crowd_group (void)
 {
@@ -307,7 +307,7 @@ send_all (void)
     join_job (0);
     must (!accel_alloc (acc, &values, BYTES, &err), "accel_alloc");
     memset (values, rank ? 0 : 7, BYTES);
-    for (int i = 0; i < BARRIERS; i++) { /* rank 1 sends what its host says, until there are no more parcels */
+    for (int i = 0; i < BARRIERS; i++) { /* rank 1 sends what its host says, until there are no more bundles */
         usleep (rank == 1 ? NAP_US : 0);
         must (!accel_comm_barrier (world, &err), "barrier");
     }

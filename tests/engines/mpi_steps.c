@@ -4,7 +4,7 @@
  * MPI_Init() of the program gives MPI one thread, so nothing moves while a rank is in no call.  Ranks do their steps in
  * a given order, told by files in the current folder, and some messages of MPI are held back.
  *
- *   mpi_steps postman   hosts of 2 and 2 ranks: the rank that reads for its host is late, and the other one is not
+ *   mpi_steps forwarder   hosts of 2 and 2 ranks: the rank that reads for its host is late, and the other one is not
  *   mpi_steps others    the same, and the late one has a thread of the engine; what ranks give is too much for all
  *   mpi_steps read      the same hosts: a rank reads nothing while others are many calls ahead
  *   mpi_steps seen      hosts of 3 and 1 ranks: the same within one host
@@ -14,8 +14,8 @@
  *   mpi_steps halves    the same 3 ranks: a large sum of 16-bit floats
  *   mpi_steps carries   hosts of 2 and 1 ranks: a rank ends that carries a part of a large sum
  *   mpi_steps grouped   the same, and the sum is a group's
- *   mpi_steps ghost     hosts of 1 and 1 ranks: a message that nobody receives fails, and no job can be opened again
- *   mpi_steps parcels   hosts of 1 and 2 ranks: many small sums, of which MPI copies none
+ *   mpi_steps abandoned  hosts of 1 and 1 ranks: a message that nobody receives fails, and no job can be opened again
+ *   mpi_steps bundles   hosts of 1 and 2 ranks: many small sums, of which MPI copies none
  *   mpi_steps permuted  hosts of 1 and 3 ranks share no memory if ranks are in another order on their host
  *   mpi_steps machines  hosts of 2 and 1 ranks: nor do ranks of different machines, whatever they say of hosts
  *   mpi_steps replaced  the same: nor if the file is another one when the others open it
@@ -292,7 +292,7 @@ hear_from_each (void)
 }
 
 static void
-be_late_as_postman (void)
+be_late_as_forwarder (void)
 {
     open_job (5000);
     meet_beside (false);
@@ -494,7 +494,7 @@ be_overtaken (void)
 }
 
 static void
-leave_a_ghost (void)
+leave_a_message (void)
 {
     enum { TIMEOUT_MS = 1000 };
     static float values[LARGE];
@@ -514,7 +514,7 @@ leave_a_ghost (void)
 }
 
 static void
-send_parcels (void)
+send_bundles (void)
 {
     enum { COUNT = 300 }; /* more than MPI copies, if it is told to copy little */
     struct sum sums[CALLS];
@@ -596,13 +596,13 @@ main (int argc, char **argv)
         void (*run) (void);
         bool has_threads; /* of the engine */
     } scenarios[] = {
-        { "postman", be_late_as_postman, false }, { "others", hear_from_each, true },
+        { "forwarder", be_late_as_forwarder, false }, { "others", hear_from_each, true },
         { "read", read_nothing, false },          { "seen", see_nothing, false },
         { "taken", take_nothing, false },         { "numbers", start_two, false },
         { "halves", add_halves, false },          { "carries", end_while_carrying, false },
         { "grouped", end_in_a_group, false },
         { "overtaken", be_overtaken, false },
-        { "ghost", leave_a_ghost, false },        { "parcels", send_parcels, false },
+        { "abandoned", leave_a_message, false },        { "bundles", send_bundles, false },
         { "permuted", change_places, false },     { "machines", be_elsewhere, false },
         { "replaced", find_another, false },
     };

@@ -4,10 +4,10 @@
 
 #include "engines/mpi/mpi_private.h"
 
-#include "engines/mpi/boards.c"
-#include "engines/mpi/flight.c"
+#include "engines/mpi/communicator.c"
 #include "engines/mpi/host.c"
-#include "engines/mpi/team.c"
+#include "engines/mpi/operation.c"
+#include "engines/mpi/outbox.c"
 
 #include "tests/balance.h"
 #include "tests/engines/mpi_standin.h"
@@ -37,12 +37,12 @@ begin_bundle (void)
 
 /* How many messages are taken, each from the rank that is next in @ranks. */
 static int
-take (struct team *team, const int *ranks)
+take (struct communicator *comm, const int *ranks)
 {
     size_t at = 0;
     int rank, count = 0;
-    while (boards_unpack (team, bundle, &at, &rank) && rank == ranks[count] && team->direct
-           && team->direct->rank == rank)
+    while (outbox_unpack (comm, bundle, &at, &rank) && rank == ranks[count] && comm->direct
+           && comm->direct->rank == rank)
         count++;
     return count;
 }
@@ -53,46 +53,46 @@ test_bundles (void)
 {
     const int labels[RANKS] = { 0, 0, 2, 2 };
     struct queue bundled[RANKS] = { 0 };
-    struct team team = { .size = RANKS, .rank = 1, .bundled = bundled };
-    mpi_host.places = places_create (labels, RANKS, 1);
+    struct communicator comm = { .size = RANKS, .rank = 1, .bundled = bundled };
+    mpi_host.topology = topology_create (labels, RANKS, 1);
     mpi_host.world_size = RANKS;
     mpi_host.slot_bytes = SLOT;
-    if (!mpi_host.places)
+    if (!mpi_host.topology)
         exit (99);
     for (uint32_t bytes = 0; bytes <= 9; bytes++) {
         begin_bundle ();
         add (2, bytes);
         add (3, bytes);
-        ok (take (&team, (int[]){ 2, 3, -1 }) == 2 && !*mpi_world.error, "two messages of %u bytes", bytes);
+        ok (take (&comm, (int[]){ 2, 3, -1 }) == 2 && !*mpi_world.error, "two messages of %u bytes", bytes);
     }
     begin_bundle ();
     add (3, (uint32_t) (SLOT - data_at ()));
-    ok (take (&team, (int[]){ 3, -1 }) == 1 && !*mpi_world.error, "one that fills its slot");
+    ok (take (&comm, (int[]){ 3, -1 }) == 1 && !*mpi_world.error, "one that fills its slot");
     begin_bundle ();
     add (3, (uint32_t) (SLOT - data_at () + 1));
-    ok (!take (&team, (int[]){ 3, -1 }) && *mpi_world.error, "one that does not fit");
+    ok (!take (&comm, (int[]){ 3, -1 }) && *mpi_world.error, "one that does not fit");
     begin_bundle ();
     add (2, 16);
     bundle->header.inline_bytes -= 8;
-    ok (!take (&team, (int[]){ 2, -1 }) && *mpi_world.error, "a bundle that ends in the data of a message");
+    ok (!take (&comm, (int[]){ 2, -1 }) && *mpi_world.error, "a bundle that ends in the data of a message");
     begin_bundle ();
     add (2, 0);
     add (3, 0);
     bundle->header.inline_bytes -= 8;
-    ok (take (&team, (int[]){ 2, 3, -1 }) == 1 && !*mpi_world.error, "what is less than a message is none");
+    ok (take (&comm, (int[]){ 2, 3, -1 }) == 1 && !*mpi_world.error, "what is less than a message is none");
     for (int i = 0; i < 4; i++) {
         begin_bundle ();
         add ((int[]){ -1, RANKS, 0, 1 }[i], 0);
-        ok (!take (&team, (int[]){ -1, -1 }) && *mpi_world.error, "a message of rank %d",
+        ok (!take (&comm, (int[]){ -1, -1 }) && *mpi_world.error, "a message of rank %d",
             (int[]){ -1, RANKS, 0, 1 }[i]);
     }
-    places_destroy (mpi_host.places);
-    mpi_host.places = NULL;
+    topology_destroy (mpi_host.topology);
+    mpi_host.topology = NULL;
 }
 
 /* @hosts: of each rank, what it says: machine, rank and size on its host */
 static void
-test_hosts (const char *what, const struct whereabouts *all, int count, bool good, const int *wanted)
+test_hosts (const char *what, const struct host_info *all, int count, bool good, const int *wanted)
 {
     int labels[RANKS] = { 0 }, counts[RANKS] = { 0 };
     bool found = find_hosts (all, count, labels, counts);
@@ -117,48 +117,48 @@ static void
 test_edges (void)
 {
     const int labels[RANKS] = { 0, 0, 2, 2 };
-    static struct marks marks[2];
-    static char boards[1 << 16];
+    static struct counters counters[2];
+    static char outboxes[1 << 16];
     for (int at_end = 0; at_end < 2; at_end++) {
-        struct places *places = places_create (labels, RANKS, 0);
-        struct team *team = team_create (RANKS, 0, 0, 1000);
+        struct topology *topology = topology_create (labels, RANKS, 0);
+        struct communicator *comm = comm_create (RANKS, 0, 0, 1000);
         char *pages;
-        if (!places || !team)
+        if (!topology || !comm)
             exit (99);
-        int *numbers = places->host_of;
-        places->host_of = memcpy (at_an_edge (RANKS * sizeof *numbers, at_end, &pages), numbers,
-                                  RANKS * sizeof *numbers);
-        mpi_host = (struct host){ .fd = -1, .size = 2, .marks = marks, .places = places,
-                                  .boards = (unsigned char *) boards, .world_size = RANKS };
-        look_at_boards (team);
+        int *numbers = topology->host_of;
+        topology->host_of = memcpy (at_an_edge (RANKS * sizeof *numbers, at_end, &pages), numbers,
+                                    RANKS * sizeof *numbers);
+        mpi_host = (struct host){ .fd = -1, .size = 2, .counters = counters, .topology = topology,
+                                  .outboxes = (unsigned char *) outboxes, .world_size = RANKS };
+        look_at_outbox (comm);
         ok (true, "no rank %s is looked at", at_end ? "above the last one" : "below 0");
-        places->host_of = numbers;
-        places_destroy (places);
-        team_destroy (team);
+        topology->host_of = numbers;
+        topology_destroy (topology);
+        comm_destroy (comm);
         munmap (pages, 3 * (size_t) sysconf (_SC_PAGESIZE));
         mpi_host = (struct host){ .fd = -1 };
     }
 }
 
 static void
-test_places (void)
+test_topology (void)
 {
     enum { MANY = 1000 };
     static int labels[MANY];
-    struct places *places = NULL;
+    struct topology *topology = NULL;
     for (int i = 0; i < MANY; i++)
         labels[i] = i;
-    for (long left = 0; left < 4 && !places; left++) {
+    for (long left = 0; left < 4 && !topology; left++) {
         calls_left = left;
-        places = places_create (labels, MANY, MANY - 1);
+        topology = topology_create (labels, MANY, MANY - 1);
         calls_left = -1;
-        if (!ok (!places == (left < 3), "a thousand hosts, with memory for %ld things", left))
+        if (!ok (!topology == (left < 3), "a thousand hosts, with memory for %ld things", left))
             break;
     }
-    ok (places && places->hosts == MANY && places->here == MANY - 1 && places->begins[MANY] == MANY
-            && places->order[MANY - 1] == MANY - 1, "each rank is alone on its host");
-    places_destroy (places);
-    places_destroy (NULL);
+    ok (topology && topology->hosts == MANY && topology->here == MANY - 1 && topology->begins[MANY] == MANY
+            && topology->order[MANY - 1] == MANY - 1, "each rank is alone on its host");
+    topology_destroy (topology);
+    topology_destroy (NULL);
 }
 
 /* Ranks 0 and 1 are here, and 2 and 3 on another host. */
@@ -166,17 +166,18 @@ static void
 test_seen (void)
 {
     const int labels[RANKS] = { 0, 0, 2, 2 };
-    static struct marks marks[2];
-    uint64_t matched[RANKS] = { 0, BOARD_FIRST + 5, BOARD_FIRST, BOARD_FIRST };
-    struct team team = { .size = RANKS, .matched = matched };
-    mpi_host = (struct host){ .fd = -1, .size = 2, .marks = marks, .places = places_create (labels, RANKS, 0) };
+    static struct counters counters[2];
+    uint64_t matched[RANKS] = { 0, OUTBOX_FIRST + 5, OUTBOX_FIRST, OUTBOX_FIRST };
+    struct communicator comm = { .size = RANKS, .matched = matched };
+    mpi_host = (struct host){ .fd = -1, .size = 2, .counters = counters, .topology = topology_create (labels, RANKS,
+                                                                                                      0) };
     for (int ahead = 4; ahead <= 6; ahead++) {
-        marks[0].written = (uint64_t) (BOARD_FIRST + ahead);
-        mark_seen (&team);
-        ok (marks[0].seen == (uint64_t) (BOARD_FIRST + (ahead < 5 ? ahead : 5)),
+        counters[0].written = (uint64_t) (OUTBOX_FIRST + ahead);
+        mark_seen (&comm);
+        ok (counters[0].seen == (uint64_t) (OUTBOX_FIRST + (ahead < 5 ? ahead : 5)),
             "what ranks here wrote is seen, whatever those of other hosts did: %d", ahead);
     }
-    places_destroy (mpi_host.places);
+    topology_destroy (mpi_host.topology);
     mpi_host = (struct host){ .fd = -1 };
 }
 
@@ -185,7 +186,7 @@ test_memory (void)
 {
     const struct accel_engine_job job = { .rank = 2, .world_size = 4, .local_world_size = 2 };
     struct accel_engine_job alone = job;
-    struct whereabouts own;
+    struct host_info own;
     struct stat file = { 0 };
     host_prepare (&job, &own);
     bool is_there = own.fd >= 0 && own.fd == mpi_host.fd && !fstat (own.fd, &file);
@@ -202,21 +203,21 @@ test_memory (void)
 
 /* All are on one machine: the process itself stands for each. */
 static void
-test_watch (bool has_places)
+test_watch (bool has_topology)
 {
     const int peers[RANKS] = { 2, 3, 0, 1 }, labels[RANKS] = { 0, 0, 2, 2 };
     const struct accel_engine_job job = { .rank = 1, .world_size = RANKS };
-    struct whereabouts all[RANKS];
+    struct host_info all[RANKS];
     for (int i = 0; i < RANKS; i++)
-        all[i] = (struct whereabouts){ .machine = 7, .rank = i % 2, .size = 2, .pid = (int32_t) getpid () };
-    mpi_host = (struct host){ .fd = -1, .places = has_places ? places_create (labels, RANKS, 1) : NULL };
-    if (!ok (watch (&job, all, peers), "processes are watched, %s places", has_places ? "with" : "without"))
+        all[i] = (struct host_info){ .machine = 7, .rank = i % 2, .size = 2, .pid = (int32_t) getpid () };
+    mpi_host = (struct host){ .fd = -1, .topology = has_topology ? topology_create (labels, RANKS, 1) : NULL };
+    if (!ok (watch (&job, all, peers), "processes are watched, %s places", has_topology ? "with" : "without"))
         return;
     for (int i = 0; i < RANKS; i++) {
         const struct process *process = &mpi_host.processes[peers[i]];
-        int host = has_places ? i / 2 : 0;
-        ok (process->rank == i && process->host == host && process->is_postman == (i % 2 == host % 2)
-                && (process->fd >= 0) == (i != 1 && (!has_places || !host)) && !host_find_ended (peers[i]),
+        int host = has_topology ? i / 2 : 0;
+        ok (process->rank == i && process->host == host && process->is_forwarder == (i % 2 == host % 2)
+                && (process->fd >= 0) == (i != 1 && (!has_topology || !host)) && !host_find_ended (peers[i]),
             "rank %d", i);
     }
     host_note_ended (3);
@@ -264,46 +265,47 @@ static const struct accel_engine_helpers helpers = { .size = sizeof helpers, .lo
                                                      .time_is_out = find_nothing, .blame = say_who,
                                                      .fail = note_failure, .reduce = reduce_nothing };
 
-static struct team *
-make_team (int size, int rank)
+static struct communicator *
+make_comm (int size, int rank)
 {
-    struct team *team = team_create (size, rank, 0, 1000);
-    if (!team)
+    struct communicator *comm = comm_create (size, rank, 0, 1000);
+    if (!comm)
         exit (99);
     for (int i = 0; i < size; i++)
-        team->peers[i] = size - 1 - i;
-    team_add (team);
+        comm->peers[i] = size - 1 - i;
+    comm_add (comm);
     mpi.count = 0;
     *mpi_world.error = '\0';
     mpi_world.request_count = 0;
-    return team;
+    return comm;
 }
 
-static struct flight *
-make_flight (struct team *team, const struct accel_engine_call *call)
+static struct operation *
+make_operation (struct communicator *comm, const struct accel_engine_call *call)
 {
-    struct flight *flight = flight_create (team, call);
-    if (!flight)
+    struct operation *operation = operation_create (comm, call);
+    if (!operation)
         exit (99);
-    return flight;
+    return operation;
 }
 
 static void
-test_teams (void)
+test_comms (void)
 {
-    struct team *team = NULL;
+    struct communicator *comm = NULL;
     long before = blocks;
-    for (long left = 0; left < 8 && !team; left++) {
+    for (long left = 0; left < 8 && !comm; left++) {
         calls_left = left;
-        team = team_create (2, 1, 5, 30);
+        comm = comm_create (2, 1, 5, 30);
         calls_left = -1;
-        if (!ok (!team == (left < 7), "a communicator, with memory for %ld things", left))
+        if (!ok (!comm == (left < 7), "a communicator, with memory for %ld things", left))
             break;
     }
-    ok (team && team->size == 2 && team->rank == 1 && team->place == 5 && team->timeout_ms == 30 && team->quitter == -1
-            && team->shared_at == FOREIGN, "it begins empty");
-    if (team)
-        team_destroy (team);
+    ok (comm && comm->size == 2 && comm->rank == 1 && comm->group == 5 && comm->timeout_ms == 30
+        && comm->gave_up_rank == -1
+            && comm->shared_at == FOREIGN, "it begins empty");
+    if (comm)
+        comm_destroy (comm);
     ok (blocks == before, "and leaves no memory behind, nor does one that there was no memory for");
 }
 
@@ -311,14 +313,14 @@ static void
 test_start (void)
 {
     struct accel_engine_call call = { .helpers = &helpers, .kind = ACCEL_ENGINE_BARRIER, .root = -1 };
-    struct team *team = make_team (1, 0);
-    struct flight *flight = make_flight (team, &call);
+    struct communicator *comm = make_comm (1, 0);
+    struct operation *operation = make_operation (comm, &call);
     mpi_world.has_all = true;
-    team_start (team, flight);
-    ok (flight->over && mpi_world.has_all, "a call that is over at once does not ask MPI");
-    flight_destroy (flight);
-    team->first = NULL;
-    team_destroy (team);
+    comm_start (comm, operation);
+    ok (operation->over && mpi_world.has_all, "a call that is over at once does not ask MPI");
+    operation_destroy (operation);
+    comm->first = NULL;
+    comm_destroy (comm);
 }
 
 /* Rank 1 of 3 waits for the others. */
@@ -329,25 +331,25 @@ test_quitters (void)
     struct process processes[3] = { { .rank = 12, .pid = 120, .fd = -1 }, { .rank = 11, .pid = 110, .fd = -1 },
                                     { .rank = 10, .pid = 100, .fd = -1 } };
     struct accel_error err = { .text = "" };
-    struct team *team = make_team (3, 1);
-    struct flight *flight = make_flight (team, &call);
+    struct communicator *comm = make_comm (3, 1);
+    struct operation *operation = make_operation (comm, &call);
     mpi_host.processes = processes;
     mpi_host.world_size = 3;
     mpi_world.ended = 0;
-    ok (!look_for_quitters (team, flight, &err) && !mpi_world.ended, "nobody has ended");
+    ok (!look_for_quitters (comm, operation, &err) && !mpi_world.ended, "nobody has ended");
     processes[0].has_ended = true;
-    ok (look_for_quitters (team, flight, &err) == ACCEL_ERR_PEER && mpi_world.ended == 13,
+    ok (look_for_quitters (comm, operation, &err) == ACCEL_ERR_PEER && mpi_world.ended == 13,
         "a rank that has ended is passed on");
     is_text (err.text, "rank 12 ended (process 120); this one waits", "it is named, and who waits for it");
     mpi_host.processes = NULL;
     mpi_host.world_size = 0;
     mpi_world.ended = 0;
-    team->quitter = 10;
-    strcpy (team->its_reason, "tired");
-    ok (look_for_quitters (team, flight, &err) == ACCEL_ERR_PEER && !strcmp (err.text, "rank 10 gave up: tired"),
+    comm->gave_up_rank = 10;
+    strcpy (comm->its_reason, "tired");
+    ok (look_for_quitters (comm, operation, &err) == ACCEL_ERR_PEER && !strcmp (err.text, "rank 10 gave up: tired"),
         "so is one that has given up");
-    flight_destroy (flight);
-    team_destroy (team);
+    operation_destroy (operation);
+    comm_destroy (comm);
 }
 
 /* A control message for a call that is over, and one for a call that is not. */
@@ -355,17 +357,18 @@ static void
 test_meeting (void)
 {
     struct accel_engine_call call = { .helpers = &helpers, .kind = ACCEL_ENGINE_BARRIER, .root = -1 };
-    struct team *team = make_team (2, 0);
-    struct flight *flight = make_flight (team, &call);
-    struct header header = { .called = flight->mine, .tag = 8, .send_at = FOREIGN, .recv_at = FOREIGN };
-    flight->over = true;
-    flight_meet (flight, 1, &header, NULL);
-    ok (flight->missing == 1 && !flight->legs[1].has_come, "a call that has failed meets nobody");
-    flight->over = false;
-    flight_meet (flight, 1, &header, NULL);
-    ok (!flight->missing && flight->legs[1].has_come && flight->legs[1].tag == 8, "another one does");
-    flight_destroy (flight);
-    team_destroy (team);
+    struct communicator *comm = make_comm (2, 0);
+    struct operation *operation = make_operation (comm, &call);
+    struct header header = { .signature = operation->mine, .tag = 8, .send_at = FOREIGN, .recv_at = FOREIGN };
+    operation->over = true;
+    operation_meet (operation, 1, &header, NULL);
+    ok (operation->missing == 1 && !operation->transfers[1].has_come, "a call that has failed meets nobody");
+    operation->over = false;
+    operation_meet (operation, 1, &header, NULL);
+    ok (!operation->missing && operation->transfers[1].has_come && operation->transfers[1].tag == 8,
+        "another one does");
+    operation_destroy (operation);
+    comm_destroy (comm);
 }
 
 /* A large sum that goes from rank to rank after all. */
@@ -376,18 +379,18 @@ test_direct (void)
     struct accel_engine_call call = { .helpers = &helpers, .kind = ACCEL_ENGINE_ALL_REDUCE, .dtype = ACCEL_FLOAT32,
                                       .count = sizeof values / 4, .element_bytes = 4, .root = -1, .send = values,
                                       .recv = values };
-    struct team *team = make_team (2, 0);
-    struct flight *flight = make_flight (team, &call);
-    flight->tiers.is_direct = true;
-    flight_advance (flight);
-    size_t begun = flight->begun;
-    team->moved = false;
-    flight_advance (flight);
-    ok (begun && flight->begun == begun && !team->moved && !flight->over, "it begins once");
+    struct communicator *comm = make_comm (2, 0);
+    struct operation *operation = make_operation (comm, &call);
+    operation->hier.is_direct = true;
+    operation_advance (operation);
+    size_t begun = operation->begun;
+    comm->moved = false;
+    operation_advance (operation);
+    ok (begun && operation->begun == begun && !comm->moved && !operation->over, "it begins once");
     for (int i = 0; i < 2; i++)
-        flight->legs[i].left = 0;
-    flight_destroy (flight);
-    team_destroy (team);
+        operation->transfers[i].left = 0;
+    operation_destroy (operation);
+    comm_destroy (comm);
 }
 
 /* The last bytes of the arena: what one row takes fits, and what a row for each rank would take does not. */
@@ -398,18 +401,18 @@ test_offsets (void)
     struct accel_engine_call call = { .helpers = &helpers, .kind = ACCEL_ENGINE_ALL_REDUCE, .dtype = ACCEL_FLOAT32,
                                       .count = 16, .element_bytes = 4, .root = -1, .send = arena + sizeof arena - 64,
                                       .recv = arena };
-    struct team *team = make_team (4, 1);
+    struct communicator *comm = make_comm (4, 1);
     mpi_host.arenas = arena;
     mpi_host.arena_bytes = sizeof arena;
     for (int each = 0; each < 2; each++) {
         call.kind = each ? ACCEL_ENGINE_REDUCE_SCATTER : ACCEL_ENGINE_ALL_REDUCE;
-        struct flight *flight = make_flight (team, &call);
-        ok (flight->legs[1].send_at == (each ? FOREIGN : sizeof arena - 64) && !flight->legs[1].recv_at,
+        struct operation *operation = make_operation (comm, &call);
+        ok (operation->transfers[1].send_at == (each ? FOREIGN : sizeof arena - 64) && !operation->transfers[1].recv_at,
             "%s at the end of the arena", each ? "a row for each rank" : "one row");
-        flight_destroy (flight);
+        operation_destroy (operation);
     }
     mpi_host = (struct host){ .fd = -1 };
-    team_destroy (team);
+    comm_destroy (comm);
 }
 
 /* ---- what is asked of MPI ---- */
@@ -425,12 +428,12 @@ end_one (int number)
 
 /* @return whether data has moved */
 static bool
-test_one (struct team *team, int number)
+test_one (struct communicator *comm, int number)
 {
     ending = number;
-    team->moved = false;
+    comm->moved = false;
     post_test ();
-    return team->moved;
+    return comm->moved;
 }
 
 static void
@@ -438,39 +441,41 @@ test_posts (void)
 {
     struct accel_engine_call call = { .helpers = &helpers, .kind = ACCEL_ENGINE_BARRIER, .root = -1 };
     char bytes[8] = "";
-    struct team *team = make_team (3, 1);
-    struct flight *flight = make_flight (team, &call);
-    post_control (flight, 0, bytes, sizeof bytes);
-    post_send (flight, 2, flight->window, bytes, sizeof bytes, 6);
-    post_recv (flight, 0, flight->window, bytes, sizeof bytes, 6);
-    post_send (flight, 0, flight->window, bytes, sizeof bytes, 6);
+    struct communicator *comm = make_comm (3, 1);
+    struct operation *operation = make_operation (comm, &call);
+    post_control (operation, 0, bytes, sizeof bytes);
+    post_send (operation, 2, operation->window, bytes, sizeof bytes, 6);
+    post_recv (operation, 0, operation->window, bytes, sizeof bytes, 6);
+    post_send (operation, 0, operation->window, bytes, sizeof bytes, 6);
     ok (mpi.count == 4 && mpi.posts[0].peer == 2 && !mpi.posts[1].peer && mpi.posts[2].peer == 2
-            && flight->legs[0].left == 3 && flight->legs[2].left == 1 && flight->window->left == 4, "four messages");
-    post_cancel (flight);
+            && operation->transfers[0].left == 3 && operation->transfers[2].left == 1
+                && operation->window->left == 4, "four messages");
+    post_cancel (operation);
     ok (!mpi.posts[0].is_cancelled && !mpi.posts[1].is_cancelled && mpi.posts[2].is_cancelled
             && !mpi.posts[3].is_cancelled, "what is received is taken back, and what is sent is not");
     mpi.poll = end_one;
-    ok (!test_one (team, 0) && flight->window->left == 3 && flight->legs[0].left == 2, "a control message is gone");
-    ok (test_one (team, 1) && flight->window->left == 2 && flight->legs[0].left == 1, "data has come");
-    ok (!test_one (team, -1) && flight->window->left == 2 && mpi_world.request_count == 2, "nothing has");
-    ok (test_one (team, 0) && flight->window->left == 1 && !flight->legs[2].left, "data is gone");
+    ok (!test_one (comm, 0) && operation->window->left == 3 && operation->transfers[0].left == 2,
+        "a control message is gone");
+    ok (test_one (comm, 1) && operation->window->left == 2 && operation->transfers[0].left == 1, "data has come");
+    ok (!test_one (comm, -1) && operation->window->left == 2 && mpi_world.request_count == 2, "nothing has");
+    ok (test_one (comm, 0) && operation->window->left == 1 && !operation->transfers[2].left, "data is gone");
     mpi_world.request_count = 0;
-    flight->legs[0].left = flight->legs[2].left = 0;
-    flight_destroy (flight);
+    operation->transfers[0].left = operation->transfers[2].left = 0;
+    operation_destroy (operation);
     mpi.count = 0;
-    post_last_words (2, bytes, sizeof bytes);
+    post_final (2, bytes, sizeof bytes);
     ok (mpi.count == 1 && mpi.posts[0].peer == 2, "last words go to the rank that they are for");
-    flight = make_flight (team, &call);
+    operation = make_operation (comm, &call);
     for (int i = 0; i < MANY_POSTS; i++)
-        post_control (flight, 0, bytes, sizeof bytes);
+        post_control (operation, 0, bytes, sizeof bytes);
     ok (mpi_world.request_count == MANY_POSTS && mpi_world.request_room >= MANY_POSTS
             && malloc_usable_size (mpi_world.notes) >= MANY_POSTS * sizeof *mpi_world.notes,
         "there is room for %d messages at once", MANY_POSTS);
     mpi_world.request_count = 0;
-    flight->legs[0].left = 0;
-    flight_destroy (flight);
+    operation->transfers[0].left = 0;
+    operation_destroy (operation);
     mpi.poll = NULL;
-    team_destroy (team);
+    comm_destroy (comm);
 }
 
 static void
@@ -505,7 +510,7 @@ __wrap_nanosleep (const struct timespec *time, struct timespec *left)
     return naps++ ? 0 : __real_nanosleep (&(struct timespec){ .tv_nsec = 50000000 }, left);
 }
 
-static struct flight *waited;
+static struct operation *waited;
 
 /* Data comes, and then nothing, and then the call is over. */
 static void
@@ -527,19 +532,19 @@ wait_for (void (*poll) (int number), const char *what)
 {
     struct accel_engine_call call = { .helpers = &helpers, .kind = ACCEL_ENGINE_BARRIER, .root = -1 };
     char bytes[8] = "";
-    struct team *team = make_team (2, 0);
-    waited = team->first = make_flight (team, &call);
+    struct communicator *comm = make_comm (2, 0);
+    waited = comm->first = make_operation (comm, &call);
     post_recv (waited, 1, waited->window, bytes, sizeof bytes, 6);
     post_recv (waited, 1, waited->window + 1, bytes, sizeof bytes, 6);
     mpi.poll = poll;
     mpi.polls = naps = 0;
     longest_nap = 0;
-    waited->legs[1].left = 1; /* of the one that comes */
-    ok (!accel_engine.wait (team, waited, NULL) && !team->first && !mpi_world.waiters, "%s", what);
+    waited->transfers[1].left = 1; /* of the one that comes */
+    ok (!accel_engine.wait (comm, waited, NULL) && !comm->first && !mpi_world.waiters, "%s", what);
     mpi.poll = NULL;
     mpi_world.request_count = 0;
     mpi_world.is_stuck = false; /* though it did not get all */
-    team_destroy (team);
+    comm_destroy (comm);
 }
 
 static void
@@ -583,14 +588,14 @@ int
 main (void)
 {
 #define AT(number, its_rank, its_size) { .machine = number, .rank = its_rank, .size = its_size }
-    test_places ();
+    test_topology ();
     test_bundles ();
     test_seen ();
     test_edges ();
     test_memory ();
     test_watch (false);
     test_watch (true);
-    test_teams ();
+    test_comms ();
     test_start ();
     test_quitters ();
     test_meeting ();
@@ -601,20 +606,20 @@ main (void)
     test_naps ();
     test_open ();
     test_hosts ("two hosts one after the other",
-                (struct whereabouts[]){ AT (1, 0, 2), AT (1, 1, 2), AT (2, 0, 2), AT (2, 1, 2) }, 4, true,
+                (struct host_info[]){ AT (1, 0, 2), AT (1, 1, 2), AT (2, 0, 2), AT (2, 1, 2) }, 4, true,
                 (int[]){ 0, 0, 2, 2 });
-    test_hosts ("two hosts in turns", (struct whereabouts[]){ AT (1, 0, 2), AT (2, 0, 2), AT (1, 1, 2), AT (2, 1, 2) },
+    test_hosts ("two hosts in turns", (struct host_info[]){ AT (1, 0, 2), AT (2, 0, 2), AT (1, 1, 2), AT (2, 1, 2) },
                 4, true, (int[]){ 0, 1, 0, 1 });
-    test_hosts ("two of one machine", (struct whereabouts[]){ AT (1, 0, 2), AT (1, 1, 2), AT (1, 0, 2), AT (1, 1, 2) },
+    test_hosts ("two of one machine", (struct host_info[]){ AT (1, 0, 2), AT (1, 1, 2), AT (1, 0, 2), AT (1, 1, 2) },
                 4, true, (int[]){ 0, 0, 2, 2 });
-    test_hosts ("a rank whose host nobody else is on", (struct whereabouts[]){ AT (1, 0, 1), AT (2, 1, 2) }, 2, false,
+    test_hosts ("a rank whose host nobody else is on", (struct host_info[]){ AT (1, 0, 1), AT (2, 1, 2) }, 2, false,
                 NULL);
-    test_hosts ("a host that lacks a rank", (struct whereabouts[]){ AT (1, 0, 2), AT (2, 0, 1) }, 2, false, NULL);
-    test_hosts ("ranks that say other sizes", (struct whereabouts[]){ AT (1, 0, 2), AT (1, 1, 3) }, 2, false, NULL);
+    test_hosts ("a host that lacks a rank", (struct host_info[]){ AT (1, 0, 2), AT (2, 0, 1) }, 2, false, NULL);
+    test_hosts ("ranks that say other sizes", (struct host_info[]){ AT (1, 0, 2), AT (1, 1, 3) }, 2, false, NULL);
     test_hosts ("a host whose memory cannot be opened",
-                (struct whereabouts[]){ { .machine = 1, .size = 2, .fd = -1 }, AT (1, 1, 2) }, 2, false, NULL);
+                (struct host_info[]){ { .machine = 1, .size = 2, .fd = -1 }, AT (1, 1, 2) }, 2, false, NULL);
     test_hosts ("one of one rank needs none",
-                (struct whereabouts[]){ { .machine = 1, .size = 1, .fd = -1 }, AT (2, 0, 1) }, 2, true,
+                (struct host_info[]){ { .machine = 1, .size = 1, .fd = -1 }, AT (2, 0, 1) }, 2, true,
                 (int[]){ 0, 1 });
     return done_testing ();
 }

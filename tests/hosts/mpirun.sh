@@ -195,7 +195,7 @@ test_expect_success 'the conformance tests, 2 hosts of 2 ranks' '
 for layout in host1:2,host2:2 host1:2,host2:1,host3:1; do
     sharers=4 && [ $layout = host1:2,host2:2 ] || sharers=2
     test_expect_success "large all-reduces through the memory of each host: $layout" '
-        launch --mpi yes --hosts $layout "$builddir/tests/engines/tiers" flights >out &&
+        launch --mpi yes --hosts $layout "$builddir/tests/engines/hier_reduce" several >out &&
         grep "^mpi, 4 ranks, $sharers of which share memory: 33 calls$" out && all_clean host1 host2 host3
     '
 done

@@ -16,120 +16,122 @@ struct span {
 };
 
 static size_t
-size_of (const struct flight *flight)
+size_of (const struct operation *operation)
 {
-    return (size_t) flight->team->size;
+    return (size_t) operation->comm->size;
 }
 
 static struct span
-span_of (const struct flight *flight, int part, size_t block)
+span_of (const struct operation *operation, int part, size_t block)
 {
-    size_t end = ((size_t) part + 1) * flight->stride, begin = end - flight->stride + block * flight->piece;
-    end = end < flight->limit ? end : flight->limit;
+    size_t end = ((size_t) part + 1) * operation->stride, begin = end - operation->stride + block * operation->piece;
+    end = end < operation->limit ? end : operation->limit;
     size_t count = begin < end ? end - begin : 0;
-    return (struct span){ begin, count < flight->piece ? count : flight->piece };
+    return (struct span){ begin, count < operation->piece ? count : operation->piece };
 }
 
 static struct block *
-slot_of (struct flight *flight, size_t block)
+slot_of (struct operation *operation, size_t block)
 {
-    return &flight->window[block % WINDOW];
+    return &operation->window[block % WINDOW];
 }
 
 /* Where rank @i's piece of block @block goes. */
 static char *
-row_of (const struct flight *flight, int i, size_t block)
+row_of (const struct operation *operation, int i, size_t block)
 {
-    size_t row = block % WINDOW * size_of (flight) + (size_t) i;
-    return flight->rows + row * flight->piece * flight->call->element_bytes;
+    size_t row = block % WINDOW * size_of (operation) + (size_t) i;
+    return operation->rows + row * operation->piece * operation->call->element_bytes;
 }
 
 void
-blocks_plan (struct flight *flight)
+blocks_plan (struct operation *operation)
 {
-    const struct accel_engine_call *call = flight->call;
-    size_t size = size_of (flight), bytes = PIECES_BYTES / size;
+    const struct accel_engine_call *call = operation->call;
+    size_t size = size_of (operation), bytes = PIECES_BYTES / size;
     bool all = call->kind == ACCEL_ENGINE_ALL_REDUCE;
     bytes = bytes > PIECE_MOST ? PIECE_MOST : bytes < PIECE_LEAST ? PIECE_LEAST : bytes;
-    flight->stride = all ? (call->count + size - 1) / size : call->count;
-    flight->limit = all ? call->count : size * call->count;
-    flight->piece = bytes / call->element_bytes;
-    if (flight->piece > flight->stride)
-        flight->piece = flight->stride;
-    flight->blocks = (flight->stride + flight->piece - 1) / flight->piece;
-    flight->rows_bytes = WINDOW * size * flight->piece * call->element_bytes;
+    operation->stride = all ? (call->count + size - 1) / size : call->count;
+    operation->limit = all ? call->count : size * call->count;
+    operation->piece = bytes / call->element_bytes;
+    if (operation->piece > operation->stride)
+        operation->piece = operation->stride;
+    operation->blocks = (operation->stride + operation->piece - 1) / operation->piece;
+    operation->rows_bytes = WINDOW * size * operation->piece * call->element_bytes;
 }
 
 static void
-receive_piece (struct flight *flight, int rank, size_t block)
+receive_piece (struct operation *operation, int rank, size_t block)
 {
-    size_t bytes = span_of (flight, flight->team->rank, block).count * flight->call->element_bytes;
-    post_recv (flight, rank, slot_of (flight, block), row_of (flight, rank, block), bytes, flight->legs[rank].tag);
+    size_t bytes = span_of (operation, operation->comm->rank, block).count * operation->call->element_bytes;
+    post_recv (operation, rank, slot_of (operation, block), row_of (operation, rank, block), bytes,
+               operation->transfers[rank].tag);
 }
 
 static void
-begin_block (struct flight *flight)
+begin_block (struct operation *operation)
 {
-    size_t block = flight->begun++, element = flight->call->element_bytes;
-    for (int i = 1; i < flight->team->size; i++) {
-        int rank = (flight->team->rank + i) % flight->team->size;
-        struct span span = span_of (flight, rank, block);
-        post_send (flight, rank, slot_of (flight, block), (const char *) flight->call->send + span.begin * element,
-                   span.count * element, flight->tag);
-        if (flight->legs[rank].has_come)
-            receive_piece (flight, rank, block);
+    size_t block = operation->begun++, element = operation->call->element_bytes;
+    for (int i = 1; i < operation->comm->size; i++) {
+        int rank = (operation->comm->rank + i) % operation->comm->size;
+        struct span span = span_of (operation, rank, block);
+        post_send (operation, rank, slot_of (operation, block),
+                   (const char *) operation->call->send + span.begin * element, span.count * element, operation->tag);
+        if (operation->transfers[rank].has_come)
+            receive_piece (operation, rank, block);
         else
-            slot_of (flight, block)->unposted++;
+            slot_of (operation, block)->unposted++;
     }
 }
 
 void
-blocks_meet (struct flight *flight, int rank)
+blocks_meet (struct operation *operation, int rank)
 {
-    for (size_t block = flight->finished; block < flight->begun; block++) {
-        slot_of (flight, block)->unposted--;
-        receive_piece (flight, rank, block);
+    for (size_t block = operation->finished; block < operation->begun; block++) {
+        slot_of (operation, block)->unposted--;
+        receive_piece (operation, rank, block);
     }
 }
 
 /* In place, the result takes the place of what has been sent: all that has left this rank by then. */
 static void
-reduce_block (struct flight *flight)
+reduce_block (struct operation *operation)
 {
-    const struct accel_engine_call *call = flight->call;
-    size_t block = flight->reduced++, element = call->element_bytes;
+    const struct accel_engine_call *call = operation->call;
+    size_t block = operation->reduced++, element = call->element_bytes;
     bool all = call->kind == ACCEL_ENGINE_ALL_REDUCE;
-    int self = flight->team->rank, size = flight->team->size;
-    struct span own = span_of (flight, self, block);
-    char *target = (char *) call->recv + (all ? own.begin : block * flight->piece) * element;
+    int self = operation->comm->rank, size = operation->comm->size;
+    struct span own = span_of (operation, self, block);
+    char *target = (char *) call->recv + (all ? own.begin : block * operation->piece) * element;
     for (int i = 0; i < size; i++)
-        flight->sources[i] = i == self ? (const char *) call->send + own.begin * element : row_of (flight, i, block);
+        operation->sources[i] = i == self ? (const char *) call->send + own.begin * element : row_of (operation, i,
+                                                                                                      block);
     if (own.count)
-        call->helpers->reduce (call->dtype, call->op, flight->sources, size, target, own.count);
+        call->helpers->reduce (call->dtype, call->op, operation->sources, size, target, own.count);
     for (int i = 1; all && i < size; i++) {
         int rank = (self + i) % size;
-        struct span theirs = span_of (flight, rank, block);
-        post_send (flight, rank, slot_of (flight, block), target, own.count * element, flight->tag + 1);
-        post_recv (flight, rank, slot_of (flight, block), (char *) call->recv + theirs.begin * element,
-                   theirs.count * element, flight->legs[rank].tag + 1);
+        struct span theirs = span_of (operation, rank, block);
+        post_send (operation, rank, slot_of (operation, block), target, own.count * element, operation->tag + 1);
+        post_recv (operation, rank, slot_of (operation, block), (char *) call->recv + theirs.begin * element,
+                   theirs.count * element, operation->transfers[rank].tag + 1);
     }
 }
 
 static bool
-is_quiet (struct flight *flight, size_t block)
+is_quiet (struct operation *operation, size_t block)
 {
-    const struct block *slot = slot_of (flight, block);
+    const struct block *slot = slot_of (operation, block);
     return !slot->left && !slot->unposted && !*mpi_world.error;
 }
 
 bool
-blocks_advance (struct flight *flight)
+blocks_advance (struct operation *operation)
 {
-    while (flight->reduced < flight->begun && is_quiet (flight, flight->reduced))
-        reduce_block (flight);
-    while (flight->finished < flight->reduced && is_quiet (flight, flight->finished))
-        flight->finished++;
-    while (flight->begun < flight->blocks && flight->begun - flight->finished < WINDOW)
-        begin_block (flight);
-    return flight->finished == flight->blocks;
+    while (operation->reduced < operation->begun && is_quiet (operation, operation->reduced))
+        reduce_block (operation);
+    while (operation->finished < operation->reduced && is_quiet (operation, operation->finished))
+        operation->finished++;
+    while (operation->begun < operation->blocks && operation->begun - operation->finished < WINDOW)
+        begin_block (operation);
+    return operation->finished == operation->blocks;
 }

@@ -33,19 +33,19 @@ struct label {
     uint64_t arena_bytes;
 };
 
-/* ---- boards ---- */
+/* ---- outboxes ---- */
 
 static bool
-boards_suit (int most, int world_size)
+outbox_suit (int most, int world_size)
 {
-    return most <= BOARD_HOST && world_size <= BOARD_RANKS;
+    return most <= OUTBOX_HOST && world_size <= OUTBOX_RANKS;
 }
 
 static size_t
 inline_most (int world_size)
 {
-    size_t bytes = (size_t) BOARDS_INLINE_ALL / (size_t) world_size / LINE * LINE;
-    return bytes < BOARD_INLINE ? bytes : BOARD_INLINE;
+    size_t bytes = (size_t) OUTBOX_INLINE_ALL / (size_t) world_size / LINE * LINE;
+    return bytes < OUTBOX_INLINE ? bytes : OUTBOX_INLINE;
 }
 
 static size_t
@@ -56,40 +56,40 @@ slot_bytes (int world_size)
 }
 
 static size_t
-boards_head (int world_size)
+outbox_head (int world_size)
 {
-    return round_up ((BOARD_SLOTS + (size_t) world_size) * sizeof (uint64_t), LINE);
+    return round_up ((OUTBOX_SLOTS + (size_t) world_size) * sizeof (uint64_t), LINE);
 }
 
 static size_t
-boards_bytes (int world_size)
+outbox_bytes (int world_size)
 {
-    return boards_head (world_size) + (size_t) world_size * BOARD_SLOTS * slot_bytes (world_size);
+    return outbox_head (world_size) + (size_t) world_size * OUTBOX_SLOTS * slot_bytes (world_size);
 }
 
 static void
-close_gates (unsigned char *boards, int world_size)
+close_gates (unsigned char *outboxes, int world_size)
 {
-    _Atomic uint64_t *gates = (void *) boards, *arrived = gates + BOARD_SLOTS;
-    for (size_t i = 0; i < BOARD_SLOTS; i++)
-        gates[i] = board_gate (BOARD_FIRST - 1);
+    _Atomic uint64_t *gates = (void *) outboxes, *arrived = gates + OUTBOX_SLOTS;
+    for (size_t i = 0; i < OUTBOX_SLOTS; i++)
+        gates[i] = outbox_gate (OUTBOX_FIRST - 1);
     for (int i = 0; i < world_size; i++)
-        arrived[i] = BOARD_FIRST;
+        arrived[i] = OUTBOX_FIRST;
 }
 
 /* ---- the memory ---- */
 
 static size_t
-boards_at (size_t size)
+outbox_at (size_t size)
 {
-    return PAGE + size * sizeof (struct marks) + size * STAGE_BYTES;
+    return PAGE + size * sizeof (struct counters) + size * STAGE_BYTES;
 }
 
 static size_t
 arenas_at (size_t size, int world_size)
 {
-    size_t boards = boards_suit ((int) size, world_size) ? boards_bytes (world_size) : 0;
-    return round_up (boards_at (size) + boards, HUGE_PAGE);
+    size_t outboxes = outbox_suit ((int) size, world_size) ? outbox_bytes (world_size) : 0;
+    return round_up (outbox_at (size) + outboxes, HUGE_PAGE);
 }
 
 static bool
@@ -149,8 +149,8 @@ make_memory (size_t size, int world_size, uint64_t token)
         if (!fill (arenas_at (size, world_size)))
             return false;
         *(struct label *) (void *) mpi_host.memory = (struct label){ .token = token, .arena_bytes = arena };
-        if (boards_suit ((int) size, world_size))
-            close_gates (mpi_host.memory + boards_at (size), world_size);
+        if (outbox_suit ((int) size, world_size))
+            close_gates (mpi_host.memory + outbox_at (size), world_size);
         return true;
     }
     return false;
@@ -175,10 +175,10 @@ identify_machine (void)
 }
 
 void
-host_prepare (const struct accel_engine_job *job, struct whereabouts *own)
+host_prepare (const struct accel_engine_job *job, struct host_info *own)
 {
-    *own = (struct whereabouts){ .machine = identify_machine (), .rank = job->local_rank, .size = job->local_world_size,
-                                 .pid = (int32_t) getpid (), .fd = -1 };
+    *own = (struct host_info){ .machine = identify_machine (), .rank = job->local_rank, .size = job->local_world_size,
+                               .pid = (int32_t) getpid (), .fd = -1 };
     if (job->local_rank || job->local_world_size == 1 || job->local_world_size == job->world_size
         || getrandom (&own->token, sizeof own->token, 0) != sizeof own->token)
         return;
@@ -189,7 +189,7 @@ host_prepare (const struct accel_engine_job *job, struct whereabouts *own)
 }
 
 static bool
-attach (const struct whereabouts *first)
+attach (const struct host_info *first)
 {
     char path[64];
     struct stat file;
@@ -204,7 +204,7 @@ attach (const struct whereabouts *first)
  * @param counts  [i], at the first rank of each host: ranks that were found
  * @return the first rank there, or -1 */
 static int
-find_first (const struct whereabouts *all, const int *counts, int i)
+find_first (const struct host_info *all, const int *counts, int i)
 {
     for (int first = 0; first < i && all[i].rank; first++)
         if (counts[first] == all[i].rank && all[first].machine == all[i].machine && all[first].size == all[i].size)
@@ -214,7 +214,7 @@ find_first (const struct whereabouts *all, const int *counts, int i)
 
 /* @param[out] labels  [world_size] the first rank on the host of each  @return whether each host has all its ranks */
 static bool
-find_hosts (const struct whereabouts *all, int world_size, int *labels, int *counts)
+find_hosts (const struct host_info *all, int world_size, int *labels, int *counts)
 {
     for (int i = 0; i < world_size; i++) {
         labels[i] = find_first (all, counts, i);
@@ -228,33 +228,33 @@ find_hosts (const struct whereabouts *all, int world_size, int *labels, int *cou
     return true;
 }
 
-static struct places *
-find_places (const struct accel_engine_job *job, const struct whereabouts *all)
+static struct topology *
+find_topology (const struct accel_engine_job *job, const struct host_info *all)
 {
     int *labels = calloc (2 * (size_t) job->world_size, sizeof *labels);
-    struct places *places = NULL;
+    struct topology *topology = NULL;
     if (labels && find_hosts (all, job->world_size, labels, labels + job->world_size))
-        places = places_create (labels, job->world_size, job->rank);
+        topology = topology_create (labels, job->world_size, job->rank);
     free (labels);
-    return places;
+    return topology;
 }
 
 /* To be seen when they end: ranks of this host; where hosts are not known, those of this machine. */
 static bool
-watch (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers)
+watch (const struct accel_engine_job *job, const struct host_info *all, const int *peers)
 {
     struct host *host = &mpi_host;
-    const struct places *places = host->places;
+    const struct topology *topology = host->topology;
     host->processes = calloc ((size_t) job->world_size, sizeof *host->processes);
     host->world_size = host->processes ? job->world_size : 0;
     for (int i = 0; i < host->world_size; i++) {
-        int number = places ? places->host_of[i] : 0;
+        int number = topology ? topology->host_of[i] : 0;
         bool is_near = i != job->rank && all[i].machine == all[job->rank].machine;
-        bool is_here = is_near && (!places || number == places->here);
-        host->has_postmen = host->has_postmen && all[i].has_threads;
+        bool is_here = is_near && (!topology || number == topology->here);
+        host->has_forwarders = host->has_forwarders && all[i].has_threads;
         host->processes[peers[i]]
             = (struct process){ .rank = i, .pid = all[i].pid, .host = number,
-                                .is_postman = all[i].rank == number % all[i].size,
+                                .is_forwarder = all[i].rank == number % all[i].size,
                                 .fd = is_here ? (int) syscall (SYS_pidfd_open, all[i].pid, 0) : -1 };
     }
     return host->processes;
@@ -280,26 +280,26 @@ host_note_ended (int rank)
 }
 
 bool
-host_attach (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers)
+host_attach (const struct accel_engine_job *job, const struct host_info *all, const int *peers)
 {
     struct host *host = &mpi_host;
-    host->is_near = host->has_postmen = true;
-    host->places = find_places (job, all);
-    if (!watch (job, all, peers) || !host->places || !places_share_any (host->places))
+    host->is_near = host->has_forwarders = true;
+    host->topology = find_topology (job, all);
+    if (!watch (job, all, peers) || !host->topology || !topology_share_any (host->topology))
         return false;
     for (int i = 0; i < job->world_size; i++) {
         host->is_near = host->is_near && all[i].machine == all->machine;
         host->most = all[i].size > host->most ? all[i].size : host->most;
     }
-    host->size = host->places->size;
-    host->rank = host->places->rank;
-    if (host->size == 1 && boards_suit (host->most, job->world_size)) {
-        if (!(host->boards = calloc (1, boards_bytes (job->world_size))))
+    host->size = host->topology->size;
+    host->rank = host->topology->rank;
+    if (host->size == 1 && outbox_suit (host->most, job->world_size)) {
+        if (!(host->outboxes = calloc (1, outbox_bytes (job->world_size))))
             return false;
-        close_gates (host->boards, job->world_size);
+        close_gates (host->outboxes, job->world_size);
     }
-    host->is_postman = host->processes[peers[job->rank]].is_postman;
-    return host->size == 1 || !host->rank || attach (&all[places_rank (host->places, host->places->here, 0)]);
+    host->is_forwarder = host->processes[peers[job->rank]].is_forwarder;
+    return host->size == 1 || !host->rank || attach (&all[topology_rank (host->topology, host->topology->here, 0)]);
 }
 
 void
@@ -307,22 +307,23 @@ host_settle (void)
 {
     struct host *host = &mpi_host;
     size_t size = (size_t) host->size;
-    host->marks = &host->places->alone;
-    host->marks->read = BOARD_FIRST;
-    host->board_inline = inline_most (host->world_size);
+    host->counters = &host->topology->alone;
+    host->counters->read = OUTBOX_FIRST;
+    host->outbox_inline = inline_most (host->world_size);
     host->slot_bytes = slot_bytes (host->world_size);
-    host->boards_head = boards_head (host->world_size);
+    host->outbox_head = outbox_head (host->world_size);
     if (size == 1)
         return;
     host->arena_bytes = ((struct label *) (void *) host->memory)->arena_bytes;
-    host->marks = (struct marks *) (void *) (host->memory + PAGE);
+    host->counters = (struct counters *) (void *) (host->memory + PAGE);
     for (size_t i = 0; i < size; i++) {
-        host->places->marks[i] = &host->marks[i];
-        host->places->stages[i] = host->memory + PAGE + size * sizeof *host->marks + i * STAGE_BYTES;
+        host->topology->counters[i] = &host->counters[i];
+        host->topology->stages[i] = host->memory + PAGE + size * sizeof *host->counters + i * STAGE_BYTES;
     }
-    if (boards_suit (host->most, host->world_size))
-        host->boards = host->memory + boards_at (size);
-    host->marks[host->rank].written = host->marks[host->rank].seen = host->marks[host->rank].read = BOARD_FIRST;
+    if (outbox_suit (host->most, host->world_size))
+        host->outboxes = host->memory + outbox_at (size);
+    struct counters *own = &host->counters[host->rank];
+    own->written = own->seen = own->read = OUTBOX_FIRST;
     host->arenas = host->memory + arenas_at (size, host->world_size);
     host->pid = (int) getpid ();
 }
@@ -337,9 +338,9 @@ host_unshare (void)
     if (host->fd >= 0)
         close (host->fd);
     if (host->size == 1)
-        free (host->boards);
+        free (host->outboxes);
     free (host->extents);
-    places_destroy (host->places);
+    topology_destroy (host->topology);
     *host = (struct host){ .fd = -1, .processes = host->processes, .world_size = host->world_size };
 }
 

@@ -47,7 +47,7 @@ check (const struct accel_engine_call *call, struct accel_error *err)
 }
 
 static enum accel_status
-start (struct team *team, const struct accel_engine_call *call, bool moves_on, struct flight **work,
+start (struct communicator *comm, const struct accel_engine_call *call, bool moves_on, struct operation **work,
        struct accel_error *err)
 {
     enum accel_status status = check (call, err);
@@ -55,23 +55,23 @@ start (struct team *team, const struct accel_engine_call *call, bool moves_on, s
         return status;
     lock ();
     world_keep_processor (true);
-    struct flight *flight = flight_create (team, call);
-    if (flight)
-        team_start (team, flight);
-    if (flight && moves_on)
-        mover_call ();
+    struct operation *operation = operation_create (comm, call);
+    if (operation)
+        comm_start (comm, operation);
+    if (operation && moves_on)
+        progress_thread_wake ();
     world_keep_processor (false);
     unlock ();
-    *work = flight;
-    return flight ? ACCEL_OK : fail_without_memory (call->helpers, err);
+    *work = operation;
+    return operation ? ACCEL_OK : fail_without_memory (call->helpers, err);
 }
 
 static enum accel_status
 engine_start (void *transport, const struct accel_engine_call *call, void **work, struct accel_error *err)
 {
-    struct flight *flight = NULL;
-    enum accel_status status = start (transport, call, true, &flight, err);
-    *work = flight;
+    struct operation *operation = NULL;
+    enum accel_status status = start (transport, call, true, &operation, err);
+    *work = operation;
     return status;
 }
 
@@ -79,10 +79,10 @@ static bool
 engine_test (void *transport, void *work)
 {
     (void) transport;
-    const struct flight *flight = work;
+    const struct operation *operation = work;
     lock ();
-    team_progress_all ();
-    bool over = flight->over;
+    comm_progress_all ();
+    bool over = operation->over;
     unlock ();
     return over;
 }
@@ -111,40 +111,40 @@ doze (int64_t *since, unsigned polls)
 }
 
 static void
-wait_until_over (const struct flight *flight)
+wait_until_over (const struct operation *operation)
 {
     int64_t since = 0; /* nothing has moved; 0: not known yet */
-    for (unsigned polls = 1; !flight->over; polls++)
-        if (team_progress_all ())
+    for (unsigned polls = 1; !operation->over; polls++)
+        if (comm_progress_all ())
             since = 0;
-        else if (!flight->over)
+        else if (!operation->over)
             doze (&since, polls);
 }
 
 static enum accel_status
 engine_wait (void *transport, void *work, struct accel_error *err)
 {
-    struct team *team = transport;
-    struct flight *flight = work, **at = &team->first;
+    struct communicator *comm = transport;
+    struct operation *operation = work, **at = &comm->first;
     struct accel_error why;
     lock ();
     world_keep_processor (true);
-    enum accel_status status = flight->over ? ACCEL_OK : check (flight->call, &why);
+    enum accel_status status = operation->over ? ACCEL_OK : check (operation->call, &why);
     if (status)
-        team_fail (team, status, &why);
+        comm_fail (comm, status, &why);
     mpi_world.waiters++;
-    wait_until_over (flight);
+    wait_until_over (operation);
     mpi_world.waiters--;
-    mover_call ();
-    while (*at != flight)
+    progress_thread_wake ();
+    while (*at != operation)
         at = &(*at)->next;
-    *at = flight->next;
-    if (team->oldest == flight)
-        team->oldest = NULL; /* the next call may have its memory */
-    status = flight->status;
+    *at = operation->next;
+    if (comm->oldest == operation)
+        comm->oldest = NULL; /* the next call may have its memory */
+    status = operation->status;
     if (status && err)
-        *err = flight->error;
-    flight_destroy (flight);
+        *err = operation->error;
+    operation_destroy (operation);
     world_keep_processor (false);
     unlock ();
     return status;
@@ -153,7 +153,7 @@ engine_wait (void *transport, void *work, struct accel_error *err)
 static enum accel_status
 engine_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
 {
-    struct flight *work;
+    struct operation *work;
     enum accel_status status = start (transport, call, false, &work, err);
     return status ? status : engine_wait (transport, work, err);
 }
@@ -162,8 +162,8 @@ engine_run (void *transport, const struct accel_engine_call *call, struct accel_
 static bool
 engine_awaits (void *transport, int rank)
 {
-    const struct flight *oldest = team_oldest (transport);
-    return oldest && flight_awaits (oldest, rank);
+    const struct operation *oldest = comm_oldest (transport);
+    return oldest && operation_awaits (oldest, rank);
 }
 
 /* Whoever is in the engine sees it at the next look; libaccel has locks of its own here.  If nobody is, the other ranks
@@ -171,24 +171,24 @@ engine_awaits (void *transport, int rank)
 static void
 engine_give_up (void *transport, const char *reason)
 {
-    struct team *team = transport;
-    if (atomic_load (&team->gave_up))
+    struct communicator *comm = transport;
+    if (atomic_load (&comm->gave_up))
         return;
-    snprintf (team->reason, sizeof team->reason, "%s", reason);
-    atomic_store (&team->gave_up, true);
+    snprintf (comm->reason, sizeof comm->reason, "%s", reason);
+    atomic_store (&comm->gave_up, true);
     while (pthread_mutex_trylock (&mpi_world.lock))
-        if (!mover_is_inside ())
+        if (!progress_thread_is_inside ())
             return;
     if (world_is_mine ())
-        team_say_gave_up (team);
+        comm_say_gave_up (comm);
     unlock ();
 }
 
 static bool
 engine_has_one_thread (void *transport)
 {
-    const struct team *team = transport;
-    return team->size > 1 && mpi_world.level < MPI_THREAD_SERIALIZED;
+    const struct communicator *comm = transport;
+    return comm->size > 1 && mpi_world.level < MPI_THREAD_SERIALIZED;
 }
 
 /* ---- jobs and groups ---- */
@@ -205,30 +205,30 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
 {
     lock ();
     mpi_world.helpers = job->helpers;
-    struct team *team = team_create (job->world_size, job->rank, 0, job->timeout_ms);
+    struct communicator *comm = comm_create (job->world_size, job->rank, 0, job->timeout_ms);
     enum accel_status status = ACCEL_OK;
-    if (!team)
+    if (!comm)
         status = fail_without_memory (job->helpers, err);
     else if (job->world_size > 1)
-        status = world_open (job, team->peers, err);
+        status = world_open (job, comm->peers, err);
     if (!status && job->world_size > 1 && !ring_open ()) {
         status = world_fail (job->helpers, err);
         mpi_world.session = 0;
     }
     if (!status) {
         mpi_world.rank = job->rank;
-        team->places = mpi_host.marks ? mpi_host.places : NULL;
+        comm->topology = mpi_host.counters ? mpi_host.topology : NULL;
         mpi_world.is_crowded = job->local_world_size > count_processors () || world_shares_processors ();
-        team_add (team);
+        comm_add (comm);
     } else {
         host_close ();
-        if (team)
-            team_destroy (team);
+        if (comm)
+            comm_destroy (comm);
     }
     unlock ();
     if (!status && job->world_size > 1)
-        deaths_begin ();
-    *transport = status ? NULL : team;
+        failure_detector_begin ();
+    *transport = status ? NULL : comm;
     return status;
 }
 
@@ -236,20 +236,20 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
 static void
 engine_close (void *transport)
 {
-    struct team *team = transport;
-    bool is_world = !team->place && team->size > 1;
+    struct communicator *comm = transport;
+    bool is_world = !comm->group && comm->size > 1;
     if (is_world)
-        deaths_end ();
+        failure_detector_end ();
     lock ();
     if (is_world)
-        mover_end ();
-    team_destroy (team);
+        progress_thread_end ();
+    comm_destroy (comm);
     if (is_world) {
         ring_close ();
-        team_forget_orphans ();
-        for (struct team *group = mpi_world.teams; group; group = group->next)
-            share_abandon (group);
-        share_forget ();
+        comm_forget_unexpected ();
+        for (struct communicator *group = mpi_world.comms; group; group = group->next)
+            group_memory_abandon (group);
+        group_memory_forget ();
         host_close ();
         mpi_world.session = 0;
     }
@@ -269,18 +269,18 @@ engine_make_group (void *transport, int size, int64_t *place, struct accel_error
 
 /* @return whether there was memory */
 static bool
-place_group (struct team *team)
+place_group (struct communicator *comm)
 {
-    int *labels = mpi_host.marks ? calloc ((size_t) team->size, sizeof *labels) : NULL;
-    for (int i = 0; labels && i < team->size; i++)
-        labels[i] = mpi_host.processes[team->peers[i]].host;
-    team->places = labels ? places_create (labels, team->size, team->rank) : NULL;
+    int *labels = mpi_host.counters ? calloc ((size_t) comm->size, sizeof *labels) : NULL;
+    for (int i = 0; labels && i < comm->size; i++)
+        labels[i] = mpi_host.processes[comm->peers[i]].host;
+    comm->topology = labels ? topology_create (labels, comm->size, comm->rank) : NULL;
     free (labels);
-    if (!team->places)
-        return !mpi_host.marks;
-    if (!places_share_any (team->places)) {
-        places_destroy (team->places);
-        team->places = NULL;
+    if (!comm->topology)
+        return !mpi_host.counters;
+    if (!topology_share_any (comm->topology)) {
+        topology_destroy (comm->topology);
+        comm->topology = NULL;
     }
     return true;
 }
@@ -289,21 +289,21 @@ static enum accel_status
 engine_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
                    struct accel_error *err)
 {
-    const struct team *parent = transport;
-    struct team *team = team_create (size, rank, place, parent->timeout_ms);
+    const struct communicator *parent = transport;
+    struct communicator *comm = comm_create (size, rank, place, parent->timeout_ms);
     *group = NULL;
-    if (!team)
+    if (!comm)
         return fail_without_memory (mpi_world.helpers, err);
     for (int i = 0; i < size; i++)
-        team->peers[i] = parent->peers[ranks[i]];
+        comm->peers[i] = parent->peers[ranks[i]];
     lock ();
-    bool good = place_group (team);
+    bool good = place_group (comm);
     if (good)
-        team_add (team);
+        comm_add (comm);
     else
-        team_destroy (team);
+        comm_destroy (comm);
     unlock ();
-    *group = good ? team : NULL;
+    *group = good ? comm : NULL;
     return good ? ACCEL_OK : fail_without_memory (mpi_world.helpers, err);
 }
 

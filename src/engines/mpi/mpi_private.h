@@ -9,13 +9,13 @@
  * the bits are those of engine shm, the same in every run.
  *
  * On several hosts, ranks of one host share memory.  Control messages of the world's collectives go through it, and
- * those of a host go to other hosts together, where they may go through the memory again (boards.c).  So do large
- * all-reduces and reduce-scatters (tiers.c), broadcasts and all-gathers of the world (spread.c): each byte crosses a
- * link once in each direction, not once for each rank.
+ * those of a host go to other hosts together, where they may go through the memory again (outbox.c).  So do large
+ * all-reduces and reduce-scatters (hier_reduce.c), broadcasts and all-gathers of the world (hier_bcast.c): each byte
+ * crosses a link once in each direction, not once for each rank.
  *
  * One communicator of MPI serves all groups.  Control messages name their group, so a group is made without waiting.
- * Its large calls go through memory like those of the world, in places that it finds when they begin (share.c); its
- * control messages go from rank to rank.
+ * Its large calls go through memory like those of the world, at addresses that it finds when they begin
+ * (group_memory.c); its control messages go from rank to rank.
  *
  * MPI is called with the engine's lock, by one thread at a time, which is MPI_THREAD_SERIALIZED.  With less, only the
  * thread that opened the job may call. */
@@ -34,7 +34,7 @@
 #endif
 
 /** What ranks compare.  As bytes, so without padding. */
-struct called {
+struct call_signature {
     uint64_t count;
     int32_t kind, root;
     int16_t dtype, op;
@@ -44,21 +44,21 @@ struct called {
 /** What a control message begins with. */
 struct header {
     uint64_t session; /* one accel_open() of all ranks */
-    int64_t place;    /* the group; 0: the world */
-    struct called called;
+    int64_t group;    /* the group; 0: the world */
+    struct call_signature signature;
     int32_t rank;     /* the sender, in the group */
     int32_t tag;      /* of its messages with data; the next one is the call's, too */
     uint32_t inline_bytes;
     uint32_t ended;   /* of GAVE_UP and ENDED: 1 + the rank of the job that the sender has seen to end */
     uint64_t send_at, recv_at; /* the sender's buffers in the arenas of its host, or FOREIGN */
     uint64_t shared_at;   /* and what it keeps there for the group */
-    uint64_t collectives; /* messages of the sender's board that come before this one */
+    uint64_t collectives; /* messages of the sender's outbox that come before this one */
 };
 
 #define FOREIGN UINT64_MAX
 
-/** Number of the first call on the boards: what has only 32 bits of it overflows in each job, not only after days. */
-#define BOARD_FIRST (UINT32_MAX - UINT64_C (40))
+/** Number of the first call in the outboxes: what has only 32 bits of it overflows in each job, not only after days. */
+#define OUTBOX_FIRST (UINT32_MAX - UINT64_C (40))
 
 enum {
     LINE = 64,
@@ -68,17 +68,18 @@ enum {
     INLINE_BYTES = CONTROL_BYTES - sizeof (struct header),
     RING = 16,            /* control messages that can be delivered while this rank computes */
     WINDOW = 3,           /* blocks of a reduction in flight */
-    TIERS_WINDOW = 4,     /* pieces that a rank carries between hosts at once */
-    TIERS_STAGED = 8,     /* pieces of a buffer of the program's own that can be ahead */
-    TIERS_PARTS = 4,      /* pieces of a small buffer */
-    TIERS_PIECE = 256 << 10,
-    STAGE_BYTES = (TIERS_STAGED + TIERS_WINDOW) * TIERS_PIECE, /* for what a rank gives, and what it gets */
-    TIERS_PIECE_NEAR = 128 << 10, /* on one machine, from TIERS_NEAR_LEAST on: hosts share its caches */
-    TIERS_NEAR_LEAST = 2 << 20,
-    TIERS_PIECE_LEAST = 16 << 10,
-    SPREAD_LEAST = 64 << 10, /* bytes of a part */
+    HIER_REDUCE_WINDOW = 4, /* pieces that a rank carries between hosts at once */
+    HIER_REDUCE_STAGED = 8, /* pieces of a buffer of the program's own that can be ahead */
+    HIER_REDUCE_PARTS = 4, /* pieces of a small buffer */
+    HIER_REDUCE_PIECE = 256 << 10,
+    /* For what a rank gives, and what it gets: */
+    STAGE_BYTES = (HIER_REDUCE_STAGED + HIER_REDUCE_WINDOW) * HIER_REDUCE_PIECE,
+    HIER_REDUCE_PIECE_NEAR = 128 << 10, /* on one machine, from HIER_REDUCE_NEAR_LEAST on: hosts share its caches */
+    HIER_REDUCE_NEAR_LEAST = 2 << 20,
+    HIER_REDUCE_PIECE_LEAST = 16 << 10,
+    HIER_BCAST_LEAST = 64 << 10, /* bytes of a part */
     SCATTER_LEAST = 256 << 10, /* bytes of a row of a reduce-scatter */
-    TIERS_LEAST = 32 << 10, /* bytes, for each link of the chain of hosts; less is faster without steps of ranks */
+    HIER_REDUCE_LEAST = 32 << 10, /* bytes, for each link of the chain of hosts; less goes from rank to rank */
     MESSAGE_BYTES = 64 << 20, /* of one message: counts in MPI are int, and each one that arrives is progress */
     PIECE_MOST = 256 << 10,   /* bytes of a reduction that one rank sends to another at once */
     PIECE_LEAST = 16 << 10,
@@ -86,12 +87,12 @@ enum {
     TAG_HELLO = 1,
     TAG_CONTROL = 2,
     TAG_FIRST = 4, /* of data; even */
-    BOARD_SLOTS = 8,
-    BOARD_INLINE = 16 << 10,       /* data of a message on a board */
-    BOARDS_INLINE_ALL = 64 << 10,  /* that of all ranks should not exceed */
-    PARCELS = 8,       /* bundles that MPI may still have */
-    BOARD_HOST = 30,   /* ranks of a host, and of the job, with boards */
-    BOARD_RANKS = 64,
+    OUTBOX_SLOTS = 8,
+    OUTBOX_INLINE = 16 << 10,      /* data of a message in an outbox */
+    OUTBOX_INLINE_ALL = 64 << 10,  /* that of all ranks should not exceed */
+    BUNDLES = 8,       /* bundles that MPI may still have */
+    OUTBOX_HOST = 30,  /* ranks of a host, and of the job, with outboxes */
+    OUTBOX_RANKS = 64,
     GAVE_UP = -1,  /* a kind of control message: the rank will not come any more, and says why */
     ENDED = -2,    /* another one: a rank of the sender's host has ended */
     BUNDLE = -3,   /* another one: the control messages of several ranks */
@@ -107,13 +108,13 @@ struct message {
 };
 
 /** What one call sends to a rank and gets from it. */
-struct leg {
+struct transfer {
     const char *out;
     char *in;
     size_t out_bytes, in_bytes;
     unsigned left;  /* messages that MPI still has */
     int tag;        /* of that rank's data, once it has come */
-    uint64_t send_at, recv_at, shared_at; /* its buffers, too, and its marks */
+    uint64_t send_at, recv_at, shared_at; /* its buffers, too, and its counters */
     bool is_used;   /* that rank takes part */
     bool has_come;  /* its control message has, and agrees */
     bool differs;   /* it calls something else */
@@ -127,53 +128,53 @@ struct block {
 };
 
 /** What a rank tells the others of its host: counts of the pieces of all calls of a communicator, which only grow. */
-struct marks {
+struct counters {
     _Atomic uint64_t staged; /* pieces before this one can be read */
     _Atomic uint64_t done;   /* those that this rank carries, and come before this one, are reduced */
     _Atomic uint64_t taken;  /* this rank has what comes before this one */
-    _Atomic uint64_t written; /* messages on its board */
-    _Atomic uint64_t seen;   /* messages that it has read on the board of each other rank, and has written itself */
+    _Atomic uint64_t written; /* messages in its outbox */
+    _Atomic uint64_t seen;   /* messages that it has read in the outbox of each other rank, and has written itself */
     _Atomic uint64_t read;   /* messages of each rank of the other hosts that it has read */
     _Atomic uint64_t broken; /* 1 + pieces of calls that have ended well here; the next call has failed; 0: none has */
     _Atomic uint64_t left;   /* other ranks of the host that have destroyed the group, and read here no more */
 } __attribute__ ((aligned (128)));
 
 /** Where the ranks of a communicator are, and what those of this host share. */
-struct places {
+struct topology {
     int hosts;
     int here;       /* this host, in the order of their first ranks */
     int size, rank; /* of the ranks on it */
     bool is_sorted; /* ranks of a host follow each other, so a reduction can go from host to host in their order */
     bool saves_scatter; /* links carry less of a reduce-scatter if each host adds its rows */
-    int *host_of, *place_of; /* [ranks]; the place on the host */
+    int *host_of, *local_rank_of; /* [ranks]; the place on the host */
     int *order;     /* [ranks] host by host */
     int *begins;    /* [hosts + 1] of each in that order */
-    struct marks **marks;   /* [size] */
+    struct counters **counters; /* [size] */
     unsigned char **stages; /* [size] */
-    struct marks alone;     /* of a rank that is alone on its host */
+    struct counters alone;  /* of a rank that is alone on its host */
     uint64_t planned, finished; /* pieces of all calls */
 };
 
-/** The ranks of this host and their memory: marks, stages, arenas.  Everything with the lock. */
+/** The ranks of this host and their memory: counters, stages, arenas.  Everything with the lock. */
 struct host {
     int size, rank; /* of this host; 0: nothing is shared */
-    struct places *places; /* of the job */
-    bool is_postman;
-    bool has_postmen; /* every host: they go on whatever the program does */
+    struct topology *topology; /* of the job */
+    bool is_forwarder;
+    bool has_forwarders; /* every host: they go on whatever the program does */
     bool is_near;   /* all hosts are on one machine */
     unsigned char *memory, *arenas;
     int pid;        /* whose arena it is: a child of fork() has it, too, but leaves it as it is */
-    struct marks *marks; /* [size] */
-    unsigned char *boards; /* gates, counts, then [world_size, BOARD_SLOTS] messages; NULL: there are none */
-    size_t boards_head; /* bytes before the messages */
-    size_t board_inline, slot_bytes; /* of a message: data at most, and all of it */
+    struct counters *counters; /* [size] */
+    unsigned char *outboxes; /* gates, counts, then [world_size, OUTBOX_SLOTS] messages; NULL: there are none */
+    size_t outbox_head; /* bytes before the messages */
+    size_t outbox_inline, slot_bytes; /* of a message: data at most, and all of it */
     int most; /* ranks of a host */
     size_t bytes, arena_bytes;
     int world_size;
     struct process {
         int rank, pid;
         int host;
-        bool is_postman; /* there: others find what comes from other hosts on the boards */
+        bool is_forwarder; /* there: others find what comes from other hosts in the outboxes */
         int fd; /* to see it end; -1: of another host */
         bool has_ended; /* there, as one of its ranks has said */
     } *processes; /* [world_size], by rank of MPI */
@@ -187,52 +188,52 @@ struct host {
 extern struct host mpi_host;
 
 /** A large reduction through the memory of this host. */
-struct tiers {
+struct hier_reduce {
     uint64_t base;  /* number of its first piece */
     size_t pieces, piece; /* their number, and elements of each */
     size_t staged, taken; /* by this rank, so far */
     size_t next;    /* it receives what it carries of the pieces before this one */
     size_t begun, reduced, returned, finished; /* of the pieces that it carries */
-    size_t carried[TIERS_WINDOW]; /* the last ones that were begun */
+    size_t carried[HIER_REDUCE_WINDOW]; /* the last ones that were begun */
     bool is_on;
     bool is_planned; /* all ranks have come, and base is known */
     bool is_direct;  /* the buffers are not in the arenas, so it goes from rank to rank */
 };
 
 /** A large broadcast or all-gather through the memory of this host. */
-struct spread {
+struct hier_bcast {
     size_t own, own_sent;  /* pieces of this rank's part */
     size_t next, oldest;   /* pieces before these are being received, and were received */
     size_t begun, passed, finished; /* of the pieces that this rank carries */
 };
 
 /** A call. */
-struct flight {
-    struct flight *next; /* in the order of starts */
-    struct team *team; /* NULL: of a ghost */
+struct operation {
+    struct operation *next; /* in the order of starts */
+    struct communicator *comm; /* NULL: of an abandoned call */
     const struct accel_engine_call *call;
-    struct called mine;
+    struct call_signature mine;
     int tag;
     unsigned missing;      /* ranks that have not come */
     char *control;         /* control messages, [1] or [size], or a bundle */
-    bool is_boarded;       /* its control message goes by the board, */
+    bool goes_by_outbox;   /* its control message goes by the outbox, */
     bool is_posted;        /* and is there */
     int64_t posted_ms;
     bool is_flushed;       /* other hosts know who is missing here */
-    uint64_t serial;       /* of those on the board */
+    uint64_t serial;       /* of those in the outbox */
     uint32_t *pairs;       /* [size] control messages that came before and went from rank to rank */
     char *rows;            /* of a reduction: what other ranks send */
     size_t rows_bytes;
     const void **sources;  /* [size], for the kernels */
     size_t blocks, begun, reduced, finished; /* of a large reduction; 0 blocks: everything else */
     size_t stride, limit, piece; /* elements: from part to part, of all, of a piece */
-    struct block window[2 * TIERS_WINDOW]; /* of calls without blocks, the first */
-    struct tiers tiers;
-    struct spread spread;
+    struct block window[2 * HIER_REDUCE_WINDOW]; /* of calls without blocks, the first */
+    struct hier_reduce hier;
+    struct hier_bcast bcast;
     bool over;
     enum accel_status status;
     struct accel_error error;
-    struct leg legs[]; /* [size] */
+    struct transfer transfers[]; /* [size] */
 };
 
 struct queue {
@@ -241,45 +242,45 @@ struct queue {
 };
 
 /** A communicator of libaccel. */
-struct team {
-    struct team *next;
+struct communicator {
+    struct communicator *next;
     int size, rank;
-    int64_t place;
+    int64_t group;
     uint32_t timeout_ms;
-    struct flight *first;
-    const struct flight *oldest; /* that is not over, when it was looked at last */
+    struct operation *first;
+    const struct operation *oldest; /* that is not over, when it was looked at last */
     int64_t seen_ms, waited_ms, looked_ms;
     int disputes;        /* looks since a rank was seen that calls something else */
-    int verdicts;        /* looks in a row that said that the oldest call waits in vain */
+    int hopeless_looks;  /* looks in a row that said that the oldest call waits in vain */
     bool moved;          /* data has, since it was looked at last */
     atomic_bool gave_up;
     bool has_said_so;    /* to the other ranks */
     bool has_failed;     /* a call of it: others may know more of it than this rank */
     char reason[REASON_BYTES];
-    int quitter;         /* a rank of the job that has given up, or -1 */
+    int gave_up_rank;    /* a rank of the job that has given up, or -1 */
     char its_reason[REASON_BYTES];
     struct queue *queues; /* [size], of control messages that have come too early */
-    struct queue *bundled; /* [size], the same from boards of other hosts, in the order of calls; without `last` */
+    struct queue *bundled; /* [size], the same from outboxes of other hosts, in the order of calls; without `last` */
     const struct header *direct; /* one of those that is where MPI has left it */
-    uint64_t boarded;      /* calls that this rank has started with its board */
-    uint64_t *matched;     /* [size] messages of boards that have found their call */
+    uint64_t outbox_calls; /* calls that this rank has started with its outbox */
+    uint64_t *matched;     /* [size] messages of outboxes that have found their call */
     uint32_t *pairs_to, *pairs_from; /* [size] control messages from rank to rank, started and matched */
     int *peers;           /* [size], ranks of MPI */
-    struct places *places; /* NULL: nothing goes through the memory of hosts */
-    uint64_t shared_at;   /* of a group: marks and a stage in the arena of this rank, or FOREIGN */
+    struct topology *topology; /* NULL: nothing goes through the memory of hosts */
+    uint64_t shared_at;   /* of a group: counters and a stage in the arena of this rank, or FOREIGN */
 };
 
 /** A message that MPI has. */
-struct note {
-    struct flight *flight;
-    unsigned *block_left, *leg_left;
+struct posted {
+    struct operation *operation;
+    unsigned *block_left, *transfer_left;
     bool receives, is_data;
 };
 
 /** A bundle that MPI sends at once, although it may say so later. */
-struct parcel {
+struct bundle {
     int count;
-    MPI_Request requests[BOARD_RANKS];
+    MPI_Request requests[OUTBOX_RANKS];
     char bytes[CONTROL_BYTES];
 };
 
@@ -301,23 +302,23 @@ struct world {
     bool has_all;     /* a call has the control messages of all ranks, since MPI was asked last */
     int groups;
     const struct accel_engine_helpers *helpers; /* of the job */
-    struct team *teams;
-    struct message *orphans; /* for groups that this rank has not joined yet */
+    struct communicator *comms;
+    struct message *unexpected; /* for groups that this rank has not joined yet */
     MPI_Request ring[RING];
     char *ring_bytes; /* [RING, control_most] */
     size_t control_most;
     int ring_head;
-    struct parcel *parcels; /* [PARCELS] */
-    int parcel;             /* the last one that was taken */
+    struct bundle *bundles; /* [BUNDLES] */
+    int bundle;             /* the last one that was taken */
     MPI_Request *requests; /* [request_count] */
-    struct note *notes;
+    struct posted *posted;
     int *indices;
     int request_count, request_room;
     char *spare; /* a buffer for reductions that is not in use */
     size_t spare_bytes;
-    struct flight *spare_flight; /* the memory of a call that is over, or NULL */
-    size_t spare_flight_bytes;
-    struct flight *ghosts; /* failed calls whose messages MPI still has */
+    struct operation *spare_operation; /* the memory of a call that is over, or NULL */
+    size_t spare_operation_bytes;
+    struct operation *abandoned; /* failed calls whose messages MPI still has */
     atomic_bool is_over; /* MPI_Finalize() has begun, or exit(): threads of the engine must not call MPI any more */
     char error[256]; /* what MPI has complained about, once */
 };
@@ -325,7 +326,7 @@ struct world {
 extern struct world mpi_world;
 
 /* Files use what is declared above them: places, host, arena, share, world, post, deaths, blocks, spread, tiers,
- * boards, flight, team, mover, mpi. */
+ * outboxes, flight, communicator, mover, mpi. */
 
 static inline size_t
 round_up (size_t value, size_t unit)
@@ -333,38 +334,38 @@ round_up (size_t value, size_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* ---- places.c ---- */
+/* ---- topology.c ---- */
 /** @param labels  [size], equal for ranks that are on one host  @return NULL without memory */
-struct places *places_create (const int *labels, int size, int rank);
-void places_destroy (struct places *places);
+struct topology *topology_create (const int *labels, int size, int rank);
+void topology_destroy (struct topology *topology);
 /** Whether rank @p rank is not alone on its host, and whether any is not. @{ */
-bool places_share (const struct places *places, int rank);
-bool places_share_any (const struct places *places);
+bool topology_share (const struct topology *topology, int rank);
+bool topology_share_any (const struct topology *topology);
 /** @} */
 
 static inline int
-places_size (const struct places *places, int host)
+topology_size (const struct topology *topology, int host)
 {
-    return places->begins[host + 1] - places->begins[host];
+    return topology->begins[host + 1] - topology->begins[host];
 }
 
 /** The rank that is rank @p i of a host. */
 static inline int
-places_rank (const struct places *places, int host, int i)
+topology_rank (const struct topology *topology, int host, int i)
 {
-    return places->order[places->begins[host] + i];
+    return topology->order[topology->begins[host] + i];
 }
 
 /** @return local rank, or -1: it is on another host */
 static inline int
-places_local (const struct places *places, int rank)
+topology_local_rank (const struct topology *topology, int rank)
 {
-    return places->host_of[rank] == places->here ? places->place_of[rank] : -1;
+    return topology->host_of[rank] == topology->here ? topology->local_rank_of[rank] : -1;
 }
 
 /* ---- host.c ---- */
 /** What a rank says of where it is. */
-struct whereabouts {
+struct host_info {
     uint64_t machine; /* processes with the same number can open files of each other */
     uint64_t token;   /* in the memory */
     int32_t rank, size; /* on its host */
@@ -373,10 +374,10 @@ struct whereabouts {
 };
 
 /** Make the memory of this host, if this rank is the first one there.  @param[out] own  to be told to all */
-void host_prepare (const struct accel_engine_job *job, struct whereabouts *own);
+void host_prepare (const struct accel_engine_job *job, struct host_info *own);
 /** Attach to it.  @param all  of all ranks  @param peers  their ranks of MPI
- *  @return whether this rank can reduce in tiers; if any cannot, none does, and all call host_unshare() */
-bool host_attach (const struct accel_engine_job *job, const struct whereabouts *all, const int *peers);
+ *  @return whether this rank can reduce hierarchically; if any cannot, none does, and all call host_unshare() */
+bool host_attach (const struct accel_engine_job *job, const struct host_info *all, const int *peers);
 /** All ranks are attached. */
 void host_settle (void);
 /** @return the process of rank @p peer of MPI if it has ended, as far as this host knows; otherwise NULL */
@@ -400,18 +401,18 @@ void arena_return (uint64_t at);
 /** The job ends, and others may still read there. */
 void arena_forget (uint64_t at);
 
-/* ---- share.c ---- */
+/* ---- group_memory.c ---- */
 /** Before a large call: let the group have memory, if it has none yet. */
-void share_prepare (struct team *team);
+void group_memory_prepare (struct communicator *comm);
 /** All ranks have come: find what they share.  @return whether each has memory; all ranks find the same */
-bool share_find (const struct flight *flight);
+bool group_memory_find (const struct operation *operation);
 /** The group is destroyed; in a child of fork(), its parent still has it. */
-void share_leave (struct team *team);
+void group_memory_leave (struct communicator *comm);
 /** The job is closed before the group is destroyed. */
-void share_abandon (struct team *team);
+void group_memory_abandon (struct communicator *comm);
 /** Give back what nobody reads any more; or forget it. @{ */
-void share_collect (void);
-void share_forget (void);
+void group_memory_collect (void);
+void group_memory_forget (void);
 /** @} */
 
 /* ---- world.c ---- */
@@ -447,20 +448,20 @@ int64_t now_ms (void);
 
 /* ---- post.c ---- */
 /** Send, or receive, @p bytes at @p at as messages of MESSAGE_BYTES at most. @{ */
-void post_send (struct flight *flight, int rank, struct block *block, const void *at, size_t bytes, int tag);
-void post_recv (struct flight *flight, int rank, struct block *block, void *at, size_t bytes, int tag);
+void post_send (struct operation *operation, int rank, struct block *block, const void *at, size_t bytes, int tag);
+void post_recv (struct operation *operation, int rank, struct block *block, void *at, size_t bytes, int tag);
 /** @} */
-void post_control (struct flight *flight, int rank, const void *message, size_t bytes);
+void post_control (struct operation *operation, int rank, const void *message, size_t bytes);
 /** The same without a call; @p message stays as it is for ever. */
-void post_last_words (int peer, const void *message, size_t bytes);
+void post_final (int peer, const void *message, size_t bytes);
 /** Memory for a message of @p bytes that MPI sends at once, so no call waits for it.  @return NULL: there is none */
-char *parcel_take (size_t bytes);
+char *bundle_take (size_t bytes);
 /** Send it, to several ranks of MPI. */
-void parcel_send (int peer, size_t bytes);
-/** Find out what MPI has finished; sets `moved` of teams. */
+void bundle_send (int peer, size_t bytes);
+/** Find out what MPI has finished; sets `moved` of communicators. */
 void post_test (void);
 /** A failed call: take back what MPI has not begun to receive. */
-void post_cancel (const struct flight *flight);
+void post_cancel (const struct operation *operation);
 /** Begin and end receiving control messages. @{ */
 bool ring_open (void);
 void ring_close (void);
@@ -468,78 +469,78 @@ void ring_close (void);
 /** @return the next control message that has come, or NULL; to be freed */
 struct message *ring_next (void);
 
-/* ---- deaths.c ---- */
+/* ---- failure_detector.c ---- */
 /** From now on, other hosts hear at once of ranks of this host that end.  Both without the lock; MPI is open. @{ */
-void deaths_begin (void);
-void deaths_end (void);
+void failure_detector_begin (void);
+void failure_detector_end (void);
 /** @} */
 
 /* ---- blocks.c ---- */
 /** Cut a large reduction into blocks. */
-void blocks_plan (struct flight *flight);
+void blocks_plan (struct operation *operation);
 /** The pieces of @p rank can be received now. */
-void blocks_meet (struct flight *flight, int rank);
+void blocks_meet (struct operation *operation, int rank);
 /** @return whether all blocks are finished */
-bool blocks_advance (struct flight *flight);
+bool blocks_advance (struct operation *operation);
 
-/* ---- spread.c ---- */
+/* ---- hier_bcast.c ---- */
 /** Whether @p call goes through the memory of the hosts, if the buffers are there; all ranks find the same. */
-bool spread_serve (const struct team *team, const struct accel_engine_call *call);
+bool hier_bcast_serve (const struct communicator *comm, const struct accel_engine_call *call);
 /** Cut it into pieces. */
-void spread_plan (struct flight *flight);
+void hier_bcast_plan (struct operation *operation);
 /** All ranks have come: whether their buffers are in the arenas. */
-bool spread_can (const struct flight *flight);
+bool hier_bcast_can (const struct operation *operation);
 /** They are not. */
-void spread_fall_back (struct flight *flight);
+void hier_bcast_fall_back (struct operation *operation);
 /** @return whether it is over */
-bool spread_advance (struct flight *flight);
+bool hier_bcast_advance (struct operation *operation);
 
-/* ---- tiers.c ---- */
+/* ---- hier_reduce.c ---- */
 /** Whether @p call goes through the memory of the hosts; all ranks find the same. */
-bool tiers_serve (const struct team *team, const struct accel_engine_call *call);
+bool hier_reduce_serve (const struct communicator *comm, const struct accel_engine_call *call);
 /** Cut it into pieces. */
-void tiers_plan (struct flight *flight);
+void hier_reduce_plan (struct operation *operation);
 /** @return whether it is over */
-bool tiers_advance (struct flight *flight);
+bool hier_reduce_advance (struct operation *operation);
 /** A call has failed: tell the ranks of this host, before its buffers are freed. */
-void tiers_fail (const struct team *team);
+void hier_reduce_fail (const struct communicator *comm);
 /** Whether rank @p rank of this host is not through with it. */
-bool tiers_await (const struct flight *flight, int rank);
+bool hier_reduce_await (const struct operation *operation, int rank);
 
-/* ---- boards.c ---- */
+/* ---- outbox.c ---- */
 /** Whether the control message of @p call goes by them. */
-bool boards_serve (const struct team *team, const struct accel_engine_call *call);
+bool outbox_serve (const struct communicator *comm, const struct accel_engine_call *call);
 /** Write what can be written. */
-void boards_post (struct team *team);
+void outbox_post (struct communicator *comm);
 /** Of calls that are SLICE_MS old, tell other hosts who has come, if some ranks of this one have not. */
-void boards_flush (struct team *team);
-/** @return whether the next control message of @p rank is this one, from its board */
-bool boards_peek (const struct team *team, int rank, const struct header **header, const char **data);
+void outbox_flush (struct communicator *comm);
+/** @return whether the next control message of @p rank is this one, from its outbox */
+bool outbox_peek (const struct communicator *comm, int rank, const struct header **header, const char **data);
 /** It has found its call. */
-void boards_take (struct team *team, int rank);
+void outbox_take (struct communicator *comm, int rank);
 /** Whether the memory of this host has something new of a rank. */
-bool boards_have (const struct team *team, int rank);
+bool outbox_have (const struct communicator *comm, int rank);
 /** Take the message at @p at of a bundle.  @param[out] rank  whose it is  @return whether there was one */
-bool boards_unpack (struct team *team, const struct message *bundle, size_t *at, int *rank);
+bool outbox_unpack (struct communicator *comm, const struct message *bundle, size_t *at, int *rank);
 /** Keep it, if no call has taken it. */
-void boards_keep (struct team *team);
+void outbox_keep (struct communicator *comm);
 /** What has come for this host, and did not fit into its memory, may now. */
-void boards_publish (struct team *team);
+void outbox_publish (struct communicator *comm);
 
-/* ---- flight.c ---- */
+/* ---- operation.c ---- */
 /** Prepare @p call.  @return NULL without memory */
-struct flight *flight_create (struct team *team, const struct accel_engine_call *call);
+struct operation *operation_create (struct communicator *comm, const struct accel_engine_call *call);
 /** Send what needs nobody else. */
-void flight_begin (struct flight *flight);
+void operation_begin (struct operation *operation);
 /** The control message of @p rank has come. */
-void flight_meet (struct flight *flight, int rank, const struct header *header, const char *data);
+void operation_meet (struct operation *operation, int rank, const struct header *header, const char *data);
 /** Do what can be done now; sets `over`. */
-void flight_advance (struct flight *flight);
-void flight_destroy (struct flight *flight);
+void operation_advance (struct operation *operation);
+void operation_destroy (struct operation *operation);
 
 /** The gate of call @p serial, through which no rank has passed. */
 static inline uint64_t
-board_gate (uint64_t serial)
+outbox_gate (uint64_t serial)
 {
     return (serial + 1) << 32;
 }
@@ -556,44 +557,45 @@ call_reduces (const struct accel_engine_call *call)
     return call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
 }
 
-/** What the control message of @p flight says, with @p data bytes of data. */
+/** What the control message of @p operation says, with @p data bytes of data. */
 static inline struct header
-flight_header (const struct flight *flight, size_t data)
+operation_header (const struct operation *operation, size_t data)
 {
-    const struct team *team = flight->team;
-    return (struct header){ .session = mpi_world.session, .place = team->place, .called = flight->mine,
-                            .rank = team->rank, .tag = flight->tag, .inline_bytes = (uint32_t) data,
-                            .send_at = flight->legs[team->rank].send_at, .recv_at = flight->legs[team->rank].recv_at,
-                            .shared_at = team->shared_at, .collectives = team->boarded };
+    const struct communicator *comm = operation->comm;
+    const struct transfer *own = &operation->transfers[comm->rank];
+    return (struct header){ .session = mpi_world.session, .group = comm->group, .signature = operation->mine,
+                            .rank = comm->rank, .tag = operation->tag, .inline_bytes = (uint32_t) data,
+                            .send_at = own->send_at, .recv_at = own->recv_at,
+                            .shared_at = comm->shared_at, .collectives = comm->outbox_calls };
 }
 
-/** Whether @p flight lacks something of @p rank. */
-bool flight_awaits (const struct flight *flight, int rank);
+/** Whether @p operation lacks something of @p rank. */
+bool operation_awaits (const struct operation *operation, int rank);
 
-/* ---- team.c ---- */
-struct team *team_create (int size, int rank, int64_t place, uint32_t timeout_ms);
+/* ---- communicator.c ---- */
+struct communicator *comm_create (int size, int rank, int64_t group, uint32_t timeout_ms);
 /** From now on it gets its messages. */
-void team_add (struct team *team);
-void team_destroy (struct team *team);
+void comm_add (struct communicator *comm);
+void comm_destroy (struct communicator *comm);
 /** Drop messages for groups that were never joined. */
-void team_forget_orphans (void);
-void team_start (struct team *team, struct flight *flight);
-struct flight *team_oldest (const struct team *team);
+void comm_forget_unexpected (void);
+void comm_start (struct communicator *comm, struct operation *operation);
+struct operation *comm_oldest (const struct communicator *comm);
 /** Tell the other ranks that this one has given up. */
-void team_say_gave_up (struct team *team);
+void comm_say_gave_up (struct communicator *comm);
 /** Everything in flight is over. */
-void team_fail (struct team *team, enum accel_status status, const struct accel_error *err);
+void comm_fail (struct communicator *comm, enum accel_status status, const struct accel_error *err);
 /** Move everything on.  @return whether data was moved, or a call ended */
-bool team_move_all (void);
+bool comm_move_all (void);
 /** The same, and find out what will never end. */
-bool team_progress_all (void);
+bool comm_progress_all (void);
 
-/* ---- mover.c; with the lock ---- */
+/* ---- progress_thread.c; with the lock ---- */
 /** Something may have to move on without further calls. */
-void mover_call (void);
+void progress_thread_wake (void);
 /** Without the lock: whether the thread that moves it has it. */
-bool mover_is_inside (void);
+bool progress_thread_is_inside (void);
 /** End that thread; lets the lock go in between. */
-void mover_end (void);
+void progress_thread_end (void);
 
 #endif

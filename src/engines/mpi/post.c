@@ -17,11 +17,11 @@ next_request (void)
     size_t room = world->request_room ? 2 * (size_t) world->request_room : 64;
     MPI_Request *requests = realloc (world->requests, room * sizeof *requests);
     world->requests = requests ? requests : world->requests;
-    struct note *notes = realloc (world->notes, room * sizeof *notes);
-    world->notes = notes ? notes : world->notes;
+    struct posted *posted = realloc (world->posted, room * sizeof *posted);
+    world->posted = posted ? posted : world->posted;
     int *indices = realloc (world->indices, room * sizeof *indices);
     world->indices = indices ? indices : world->indices;
-    if (requests && notes && indices) {
+    if (requests && posted && indices) {
         world->request_room = (int) room;
         return &requests[world->request_count];
     }
@@ -30,33 +30,33 @@ next_request (void)
 }
 
 static void
-note_request (struct flight *flight, int rank, struct block *block, bool receives, bool is_data)
+note_request (struct operation *operation, int rank, struct block *block, bool receives, bool is_data)
 {
-    struct leg *leg = &flight->legs[rank];
+    struct transfer *transfer = &operation->transfers[rank];
     block->left++;
-    leg->left++;
-    mpi_world.notes[mpi_world.request_count++]
-        = (struct note){ .flight = flight, .block_left = &block->left, .leg_left = &leg->left, .receives = receives,
-                         .is_data = is_data };
+    transfer->left++;
+    mpi_world.posted[mpi_world.request_count++]
+        = (struct posted){ .operation = operation, .block_left = &block->left, .transfer_left = &transfer->left,
+                           .receives = receives, .is_data = is_data };
 }
 
 static void
-send_one (struct flight *flight, int rank, struct block *block, const void *at, size_t bytes, int tag)
+send_one (struct operation *operation, int rank, struct block *block, const void *at, size_t bytes, int tag)
 {
     MPI_Request *request = next_request ();
-    if (request && world_check (MPI_Isend (at, (int) bytes, MPI_BYTE, flight->team->peers[rank], tag, mpi_world.comm,
+    if (request && world_check (MPI_Isend (at, (int) bytes, MPI_BYTE, operation->comm->peers[rank], tag, mpi_world.comm,
                                            request), "MPI_Isend"))
-        note_request (flight, rank, block, false, tag != TAG_CONTROL);
+        note_request (operation, rank, block, false, tag != TAG_CONTROL);
 }
 
 void
-post_control (struct flight *flight, int rank, const void *message, size_t bytes)
+post_control (struct operation *operation, int rank, const void *message, size_t bytes)
 {
-    send_one (flight, rank, flight->window, message, bytes, TAG_CONTROL);
+    send_one (operation, rank, operation->window, message, bytes, TAG_CONTROL);
 }
 
 void
-post_last_words (int peer, const void *message, size_t bytes)
+post_final (int peer, const void *message, size_t bytes)
 {
     MPI_Request request;
     if (MPI_Isend (message, (int) bytes, MPI_BYTE, peer, TAG_CONTROL, mpi_world.comm, &request) == MPI_SUCCESS)
@@ -64,53 +64,53 @@ post_last_words (int peer, const void *message, size_t bytes)
 }
 
 char *
-parcel_take (size_t bytes)
+bundle_take (size_t bytes)
 {
     struct world *world = &mpi_world;
-    int done = 1, next = (world->parcel + 1) % PARCELS;
-    if (!world->parcels)
-        world->parcels = calloc (PARCELS, sizeof *world->parcels);
-    if (!world->parcels || bytes > CONTROL_BYTES)
+    int done = 1, next = (world->bundle + 1) % BUNDLES;
+    if (!world->bundles)
+        world->bundles = calloc (BUNDLES, sizeof *world->bundles);
+    if (!world->bundles || bytes > CONTROL_BYTES)
         return NULL;
-    struct parcel *parcel = &world->parcels[next];
-    if (parcel->count
-        && (!world_check (MPI_Testall (parcel->count, parcel->requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall")
+    struct bundle *bundle = &world->bundles[next];
+    if (bundle->count
+        && (!world_check (MPI_Testall (bundle->count, bundle->requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall")
             || !done))
         return NULL;
-    world->parcel = next;
-    parcel->count = 0;
-    return parcel->bytes;
+    world->bundle = next;
+    bundle->count = 0;
+    return bundle->bytes;
 }
 
 void
-parcel_send (int peer, size_t bytes)
+bundle_send (int peer, size_t bytes)
 {
-    struct parcel *parcel = &mpi_world.parcels[mpi_world.parcel];
-    if (world_check (MPI_Isend (parcel->bytes, (int) bytes, MPI_BYTE, peer, TAG_CONTROL, mpi_world.comm,
-                                &parcel->requests[parcel->count]), "MPI_Isend"))
-        parcel->count++;
+    struct bundle *bundle = &mpi_world.bundles[mpi_world.bundle];
+    if (world_check (MPI_Isend (bundle->bytes, (int) bytes, MPI_BYTE, peer, TAG_CONTROL, mpi_world.comm,
+                                &bundle->requests[bundle->count]), "MPI_Isend"))
+        bundle->count++;
 }
 
 void
-post_send (struct flight *flight, int rank, struct block *block, const void *at, size_t bytes, int tag)
+post_send (struct operation *operation, int rank, struct block *block, const void *at, size_t bytes, int tag)
 {
     for (const char *from = at; bytes && !*mpi_world.error;) {
         size_t now = bytes < MESSAGE_BYTES ? bytes : MESSAGE_BYTES;
-        send_one (flight, rank, block, from, now, tag);
+        send_one (operation, rank, block, from, now, tag);
         from += now;
         bytes -= now;
     }
 }
 
 void
-post_recv (struct flight *flight, int rank, struct block *block, void *at, size_t bytes, int tag)
+post_recv (struct operation *operation, int rank, struct block *block, void *at, size_t bytes, int tag)
 {
     for (char *to = at; bytes && !*mpi_world.error;) {
         size_t now = bytes < MESSAGE_BYTES ? bytes : MESSAGE_BYTES;
         MPI_Request *request = next_request ();
-        if (request && world_check (MPI_Irecv (to, (int) now, MPI_BYTE, flight->team->peers[rank], tag, mpi_world.comm,
-                                               request), "MPI_Irecv"))
-            note_request (flight, rank, block, true, true);
+        if (request && world_check (MPI_Irecv (to, (int) now, MPI_BYTE, operation->comm->peers[rank], tag,
+                                               mpi_world.comm, request), "MPI_Irecv"))
+            note_request (operation, rank, block, true, true);
         to += now;
         bytes -= now;
     }
@@ -127,25 +127,25 @@ post_test (void)
         || done == MPI_UNDEFINED || !done)
         return;
     for (int i = 0; i < done; i++) {
-        const struct note *note = &world->notes[world->indices[i]];
+        const struct posted *note = &world->posted[world->indices[i]];
         --*note->block_left;
-        --*note->leg_left;
-        if (note->is_data && note->flight->team)
-            note->flight->team->moved = true;
+        --*note->transfer_left;
+        if (note->is_data && note->operation->comm)
+            note->operation->comm->moved = true;
     }
     for (int i = 0; i < world->request_count; i++)
         if (world->requests[i] != MPI_REQUEST_NULL) {
             world->requests[kept] = world->requests[i];
-            world->notes[kept++] = world->notes[i];
+            world->posted[kept++] = world->posted[i];
         }
     world->request_count = kept;
 }
 
 void
-post_cancel (const struct flight *flight)
+post_cancel (const struct operation *operation)
 {
     for (int i = 0; i < mpi_world.request_count; i++)
-        if (mpi_world.notes[i].flight == flight && mpi_world.notes[i].receives)
+        if (mpi_world.posted[i].operation == operation && mpi_world.posted[i].receives)
             MPI_Cancel (&mpi_world.requests[i]);
 }
 
@@ -162,7 +162,7 @@ receive_next (int slot)
 bool
 ring_open (void)
 {
-    size_t bundle = mpi_host.boards ? sizeof (struct header) + (size_t) mpi_host.most * mpi_host.slot_bytes : 0;
+    size_t bundle = mpi_host.outboxes ? sizeof (struct header) + (size_t) mpi_host.most * mpi_host.slot_bytes : 0;
     free (mpi_world.ring_bytes);
     mpi_world.control_most = bundle > CONTROL_BYTES ? bundle : CONTROL_BYTES;
     mpi_world.ring_bytes = calloc (RING, mpi_world.control_most);

@@ -33,7 +33,7 @@ struct hello {
     uint32_t protocol, control_bytes;
     int32_t rank, size;
     uint64_t token; /* rank 0's is the session */
-    struct whereabouts whereabouts;
+    struct host_info whereabouts;
 };
 
 /* MPI_Init_thread() waits for all ranks and knows no deadline, so a thread of ours calls it, and accel_open() can give
@@ -567,7 +567,7 @@ static enum accel_status
 find_hosts (const struct accel_engine_job *job, const struct hello *all, const int *peers, struct accel_error *err)
 {
     static int can, can_all; /* MPI may still use them after a timeout */
-    struct whereabouts *whereabouts = calloc ((size_t) job->world_size, sizeof *whereabouts);
+    struct host_info *whereabouts = calloc ((size_t) job->world_size, sizeof *whereabouts);
     MPI_Request request = MPI_REQUEST_NULL;
     for (int i = 0; whereabouts && i < job->world_size; i++)
         whereabouts[i] = all[peers[i]].whereabouts;

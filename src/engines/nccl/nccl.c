@@ -27,40 +27,40 @@ unlock (void)
 /* ---- calls ---- */
 
 /* The oldest that is not over: the one that the others are waiting for. */
-static struct flight *
-find_oldest (const struct team *team)
+static struct operation *
+find_oldest (const struct communicator *comm)
 {
-    struct flight *flight = team->flights;
-    while (flight && (!flight->call || flight_is_over (flight)))
-        flight = flight->next;
-    return flight;
+    struct operation *operation = comm->operations;
+    while (operation && (!operation->call || operation_is_over (operation)))
+        operation = operation->next;
+    return operation;
 }
 
 /* libaccel's verdict, when it is time for one; without the lock. */
 static enum accel_status
-judge (struct flight *flight, const struct accel_engine_call *call, struct accel_error *why)
+judge (struct operation *operation, const struct accel_engine_call *call, struct accel_error *why)
 {
     int64_t now = now_ms ();
-    if (!flight->since_ms)
-        flight->since_ms = flight->looked_ms = now;
-    int64_t pause = now - flight->looked_ms;
+    if (!operation->since_ms)
+        operation->since_ms = operation->looked_ms = now;
+    int64_t pause = now - operation->looked_ms;
     if (pause < SLICE_MS)
         return ACCEL_OK;
-    flight->looked_ms = now;
+    operation->looked_ms = now;
     if (pause > AWAY_MS) /* the program was computing between two tests */
-        flight->since_ms += pause;
+        operation->since_ms += pause;
     enum accel_status status = call->helpers->look (call->helpers->context, call, why);
-    if (!status && now - flight->since_ms >= flight->team->timeout_ms)
+    if (!status && now - operation->since_ms >= operation->comm->timeout_ms)
         status = call->helpers->time_is_out (call->helpers->context, call, why);
     return status;
 }
 
 /* What is done on the GPU may be through for all that, as other ranks have left. */
 static bool
-ends_all_the_same (struct flight *flight)
+ends_all_the_same (struct operation *operation)
 {
     int64_t end = now_ms () + GRACE_MS;
-    while (!flight_is_over (flight)) {
+    while (!operation_is_over (operation)) {
         if (now_ms () >= end)
             return false;
         unlock ();
@@ -70,46 +70,46 @@ ends_all_the_same (struct flight *flight)
     return true;
 }
 
-/* With the lock, which it lets go.  @return whether @flight is over */
+/* With the lock, which it lets go.  @return whether @operation is over */
 static bool
-advance (struct team *team, struct flight *flight)
+advance (struct communicator *comm, struct operation *operation)
 {
     struct accel_error why;
-    if (flight_is_over (flight))
+    if (operation_is_over (operation))
         return true;
-    struct flight *oldest = find_oldest (team);
-    const struct accel_engine_call *call = oldest ? oldest->call : flight->call;
+    struct operation *oldest = find_oldest (comm);
+    const struct accel_engine_call *call = oldest ? oldest->call : operation->call;
     unlock ();
-    enum accel_status status = judge (flight, call, &why);
+    enum accel_status status = judge (operation, call, &why);
     lock ();
-    if (status && !ends_all_the_same (flight))
-        team_fail (team, status, "%s", why.text);
-    return flight_is_over (flight);
+    if (status && !ends_all_the_same (operation))
+        comm_fail (comm, status, "%s", why.text);
+    return operation_is_over (operation);
 }
 
 static enum accel_status
-fail_as_team (const struct team *team, struct accel_error *err)
+fail_as_comm (const struct communicator *comm, struct accel_error *err)
 {
-    return team->helpers->fail (err, team->status, "%s", team->why);
+    return comm->helpers->fail (err, comm->status, "%s", comm->why);
 }
 
 /* An error of the network's comes before libaccel knows which process is gone. */
 static enum accel_status
-blame (const struct team *team, const struct accel_engine_call *call, struct accel_error *err)
+blame (const struct communicator *comm, const struct accel_engine_call *call, struct accel_error *err)
 {
     int64_t end = now_ms () + BLAME_MS;
     enum accel_status status = ACCEL_OK;
-    while (team->is_of_network && !status && now_ms () < end) {
+    while (comm->is_of_network && !status && now_ms () < end) {
         status = call->helpers->look (call->helpers->context, call, err);
         usleep (SLICE_MS * 1000 / 5);
     }
-    return status ? status : fail_as_team (team, err);
+    return status ? status : fail_as_comm (comm, err);
 }
 
 static enum accel_status
 engine_start (void *transport, const struct accel_engine_call *call, void **work, struct accel_error *err)
 {
-    struct team *team = transport;
+    struct communicator *comm = transport;
     if (call->device.device_id != gpu_device ())
         return call->helpers->fail (err, ACCEL_ERR_INVALID,
                                     "the tensor is on cuda:%d, but the GPU of this rank is cuda:%d, the one that "
@@ -117,19 +117,19 @@ engine_start (void *transport, const struct accel_engine_call *call, void **work
                                     (int) call->device.device_id, gpu_device ());
     VISIT;
     lock ();
-    struct flight *flight = flight_create (team, call);
-    if (flight && !team_check_cuda (team, cudaEventRecord (flight->ready, (cudaStream_t) call->stream),
-                                    "cudaEventRecord")) {
-        flight_destroy (flight);
-        flight = NULL;
+    struct operation *operation = operation_create (comm, call);
+    if (operation && !comm_check_cuda (comm, cudaEventRecord (operation->ready, (cudaStream_t) call->stream),
+                                       "cudaEventRecord")) {
+        operation_destroy (operation);
+        operation = NULL;
     }
-    if (flight && !team_pump (team))
-        carrier_call ();
-    enum accel_status status = flight ? ACCEL_OK : fail_as_team (team, err);
-    bool is_of_network = team->is_of_network;
+    if (operation && !comm_pump (comm))
+        progress_thread_wake ();
+    enum accel_status status = operation ? ACCEL_OK : fail_as_comm (comm, err);
+    bool is_of_network = comm->is_of_network;
     unlock ();
-    *work = flight;
-    return status && is_of_network ? blame (team, call, err) : status;
+    *work = operation;
+    return status && is_of_network ? blame (comm, call, err) : status;
 }
 
 static bool
@@ -145,13 +145,13 @@ engine_test (void *transport, void *work)
 static enum accel_status
 engine_wait (void *transport, void *work, struct accel_error *err)
 {
-    struct team *team = transport;
-    struct flight *flight = work;
-    const struct accel_engine_call *call = flight->call;
+    struct communicator *comm = transport;
+    struct operation *operation = work;
+    const struct accel_engine_call *call = operation->call;
     unsigned turns = 0, pause = PAUSE_US;
     VISIT;
     lock ();
-    while (!advance (team, flight)) {
+    while (!advance (comm, operation)) {
         unlock ();
         if (turns++ < YIELDS)
             sched_yield ();
@@ -160,10 +160,10 @@ engine_wait (void *transport, void *work, struct accel_error *err)
         pause = pause * 2 < PAUSE_MOST_US ? pause + pause / 4 : PAUSE_MOST_US;
         lock ();
     }
-    enum accel_status status = team->status;
-    flight_destroy (flight);
+    enum accel_status status = comm->status;
+    operation_destroy (operation);
     unlock ();
-    return status ? blame (team, call, err) : ACCEL_OK;
+    return status ? blame (comm, call, err) : ACCEL_OK;
 }
 
 static enum accel_status
@@ -178,10 +178,10 @@ engine_run (void *transport, const struct accel_engine_call *call, struct accel_
 static bool
 engine_awaits (void *transport, int rank)
 {
-    struct team *team = transport;
+    struct communicator *comm = transport;
     VISIT;
     lock ();
-    bool waits = rank != team->rank && (team->is_of_network || find_oldest (team));
+    bool waits = rank != comm->rank && (comm->is_of_network || find_oldest (comm));
     unlock ();
     return waits;
 }
@@ -191,7 +191,7 @@ engine_give_up (void *transport, const char *reason)
 {
     VISIT;
     lock ();
-    team_fail (transport, ACCEL_ERR_PEER, "this process gave up: %s", reason);
+    comm_fail (transport, ACCEL_ERR_PEER, "this process gave up: %s", reason);
     unlock ();
 }
 
@@ -304,17 +304,17 @@ enum { CONNECTED, CONNECTS, FAILED }; /* what a rank says of itself while NCCL c
 
 /* NCCL, which meets the ranks itself, may not notice one that is gone: the exchange does. */
 static enum accel_status
-connect_together (struct team *team, const struct accel_engine_job *job, char *all, struct accel_error *err)
+connect_together (struct communicator *comm, const struct accel_engine_job *job, char *all, struct accel_error *err)
 {
     int64_t end = now_ms () + job->timeout_ms;
     bool goes_on = true;
     while (goes_on) {
         lock ();
-        bool connected = team_settle (team, ROUND_MS);
+        bool connected = comm_settle (comm, ROUND_MS);
         if (!connected && now_ms () >= end)
-            team_fail (team, ACCEL_ERR_TIMEOUT, "timed out after %u ms while NCCL was connecting the ranks",
+            comm_fail (comm, ACCEL_ERR_TIMEOUT, "timed out after %u ms while NCCL was connecting the ranks",
                        (unsigned) job->timeout_ms);
-        char mine = connected ? CONNECTED : team->status ? FAILED : CONNECTS;
+        char mine = connected ? CONNECTED : comm->status ? FAILED : CONNECTS;
         unlock ();
         enum accel_status status = ACCEL_OK;
         if (job->world_size > 1)
@@ -324,7 +324,7 @@ connect_together (struct team *team, const struct accel_engine_job *job, char *a
         if (status)
             return status;
         goes_on = false;
-        for (int rank = 0; rank < job->world_size && !team->status; rank++) {
+        for (int rank = 0; rank < job->world_size && !comm->status; rank++) {
             if (all[rank] == FAILED)
                 return job->helpers->fail (err, ACCEL_ERR_PEER, "accel_open: NCCL does not start on rank %d", rank);
             goes_on = goes_on || all[rank] == CONNECTS;
@@ -334,7 +334,8 @@ connect_together (struct team *team, const struct accel_engine_job *job, char *a
 }
 
 static enum accel_status
-connect_ranks (struct team *team, const struct accel_engine_job *job, const ncclUniqueId *id, struct accel_error *err)
+connect_ranks (struct communicator *comm, const struct accel_engine_job *job, const ncclUniqueId *id,
+               struct accel_error *err)
 {
     char *all = calloc ((size_t) job->world_size, 1);
     if (!all)
@@ -342,33 +343,33 @@ connect_ranks (struct team *team, const struct accel_engine_job *job, const nccl
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     lock ();
-    team->is_settling = true;
-    team_check (team, nccl.CommInitRankConfig (&team->comm, team->size, *id, team->rank, &config),
+    comm->is_settling = true;
+    comm_check (comm, nccl.CommInitRankConfig (&comm->nccl_comm, comm->size, *id, comm->rank, &config),
                 "ncclCommInitRankConfig");
     unlock ();
-    enum accel_status status = connect_together (team, job, all, err);
+    enum accel_status status = connect_together (comm, job, all, err);
     free (all);
     lock ();
-    bool is_network = team->is_of_network;
-    const char *address = job->rank || (!is_network && team->status != ACCEL_ERR_TIMEOUT) ? NULL : getenv (ADDRESS);
-    if (team->status)
-        status = job->helpers->fail (err, team->status, "accel_open: engine nccl: %s%s%.60s%s%s", team->why,
+    bool is_network = comm->is_of_network;
+    const char *address = job->rank || (!is_network && comm->status != ACCEL_ERR_TIMEOUT) ? NULL : getenv (ADDRESS);
+    if (comm->status)
+        status = job->helpers->fail (err, comm->status, "accel_open: engine nccl: %s%s%.60s%s%s", comm->why,
                                      address ? " (" ADDRESS " is " : "", address ? address : "",
                                      address && is_network ? ": it must be a free port of this host" : "",
                                      address ? ")" : "");
     else if (status)
-        team_fail (team, status, "the job was not opened"); /* so that closing it does not wait */
+        comm_fail (comm, status, "the job was not opened"); /* so that closing it does not wait */
     unlock ();
     return status;
 }
 
 static void
-destroy (struct team *team)
+destroy (struct communicator *comm)
 {
     lock ();
-    team_destroy (team);
+    comm_destroy (comm);
     unlock ();
-    carrier_end ();
+    progress_thread_end ();
 }
 
 static enum accel_status
@@ -380,44 +381,44 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
     enum accel_status status = meet (job, &id, err);
     if (status)
         return status;
-    struct team *team;
+    struct communicator *comm;
     lock ();
-    status = team_create (&team, job->helpers, job->world_size, job->rank, job->timeout_ms, err);
+    status = comm_create (&comm, job->helpers, job->world_size, job->rank, job->timeout_ms, err);
     unlock ();
     if (!status)
-        status = connect_ranks (team, job, &id, err);
-    if (status && team)
-        destroy (team);
+        status = connect_ranks (comm, job, &id, err);
+    if (status && comm)
+        destroy (comm);
     else
-        *transport = team;
+        *transport = comm;
     return status;
 }
 
 /* NCCL still writes where the communicator will be. */
 static void
-await_birth (struct team *team)
+await_birth (struct communicator *comm)
 {
-    if (team->parent && !team_settle (team->parent, CLOSE_MS) && team->parent)
-        team_fail (team->parent, ACCEL_ERR_PEER, "a group was closed while NCCL was making it");
+    if (comm->parent && !comm_settle (comm->parent, CLOSE_MS) && comm->parent)
+        comm_fail (comm->parent, ACCEL_ERR_PEER, "a group was closed while NCCL was making it");
 }
 
 /* Also groups that were made and never joined. */
 static void
 engine_close (void *transport)
 {
-    struct team *team = transport;
+    struct communicator *comm = transport;
     VISIT;
     lock ();
-    for (struct team *child = nccl_teams, *next; child; child = next) {
+    for (struct communicator *child = nccl_comms, *next; child; child = next) {
         next = child->next;
-        if (child->origin == team && !child->is_joined) {
+        if (child->origin == comm && !child->is_joined) {
             await_birth (child);
-            team_destroy (child);
+            comm_destroy (child);
         }
     }
-    await_birth (team);
+    await_birth (comm);
     unlock ();
-    destroy (team);
+    destroy (comm);
 }
 
 /* ---- groups ---- */
@@ -426,39 +427,39 @@ engine_close (void *transport)
 static enum accel_status
 engine_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
 {
-    const struct team *team = transport;
+    const struct communicator *comm = transport;
     (void) size, (void) err;
-    *place = team->rank;
+    *place = comm->rank;
     return ACCEL_OK;
 }
 
 static enum accel_status
 engine_split (void *transport, int64_t place, int rank, struct accel_error *err)
 {
-    struct team *team = transport, *child = NULL;
+    struct communicator *comm = transport, *child = NULL;
     enum accel_status status = ACCEL_OK;
     VISIT;
     lock ();
     if (place >= 0)
-        status = team_create (&child, team->helpers, 0, rank, team->timeout_ms, err);
-    struct flight *flight = status ? NULL : flight_create (team, NULL);
-    if (flight) {
-        flight->child = child;
-        flight->colour = place < 0 ? NCCL_SPLIT_NOCOLOR : (int) place;
-        flight->key = rank;
+        status = comm_create (&child, comm->helpers, 0, rank, comm->timeout_ms, err);
+    struct operation *operation = status ? NULL : operation_create (comm, NULL);
+    if (operation) {
+        operation->child = child;
+        operation->colour = place < 0 ? NCCL_SPLIT_NOCOLOR : (int) place;
+        operation->key = rank;
     }
-    if (flight && child) {
-        child->origin = child->parent = team;
+    if (operation && child) {
+        child->origin = child->parent = comm;
         child->place = place;
     }
-    if (!status && !flight) {
-        status = fail_as_team (team, err);
+    if (!status && !operation) {
+        status = fail_as_comm (comm, err);
         if (child)
-            team_destroy (child);
-    } else if (!status && !team_pump (team)) {
-        carrier_call ();
-    } else if (!status && team->status) {
-        status = fail_as_team (team, err);
+            comm_destroy (child);
+    } else if (!status && !comm_pump (comm)) {
+        progress_thread_wake ();
+    } else if (!status && comm->status) {
+        status = fail_as_comm (comm, err);
     }
     unlock ();
     return status;
@@ -468,19 +469,19 @@ static enum accel_status
 engine_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
                    struct accel_error *err)
 {
-    const struct team *parent = transport;
+    const struct communicator *parent = transport;
     (void) ranks, (void) rank;
     lock ();
-    struct team *team = nccl_teams;
-    while (team && (team->origin != parent || team->is_joined || team->place != place))
-        team = team->next;
-    if (team) {
-        team->is_joined = true;
-        team->size = size;
+    struct communicator *comm = nccl_comms;
+    while (comm && (comm->origin != parent || comm->is_joined || comm->place != place))
+        comm = comm->next;
+    if (comm) {
+        comm->is_joined = true;
+        comm->size = size;
     }
     unlock ();
-    *group = team;
-    return team ? ACCEL_OK : parent->helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "engine nccl needs a newer libaccel");
+    *group = comm;
+    return comm ? ACCEL_OK : parent->helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "engine nccl needs a newer libaccel");
 }
 
 /* ---- memory ---- */
@@ -507,13 +508,13 @@ give_back (const struct buffer *buffer)
 static enum accel_status
 engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err)
 {
-    struct team *team = transport;
+    struct communicator *comm = transport;
     size_t whole = bytes / 16 * 16 + 16;
     struct buffer *buffer = whole < bytes ? NULL : calloc (1, sizeof *buffer);
     VISIT;
     *memory = NULL;
     if (!buffer)
-        return team->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_alloc: out of memory");
+        return comm->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_alloc: out of memory");
     buffer->is_nccls = nccl.MemAlloc && !nccl.MemAlloc (&buffer->memory, whole);
     cudaError_t error = buffer->is_nccls ? cudaSuccess : cudaMalloc (&buffer->memory, whole);
     if (!error) {
@@ -524,16 +525,16 @@ engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *
     cudaGetLastError ();
     if (error) {
         free (buffer);
-        return team->helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
+        return comm->helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
                                     "accel_alloc: cannot allocate %zu bytes on cuda:%d: %s", bytes, gpu_device (),
                                     cudaGetErrorString (error));
     }
     lock ();
-    if (nccl.CommRegister && team_settle (team, CLOSE_MS)
-        && nccl.CommRegister (team->comm, buffer->memory, whole, &buffer->handle))
+    if (nccl.CommRegister && comm_settle (comm, CLOSE_MS)
+        && nccl.CommRegister (comm->nccl_comm, buffer->memory, whole, &buffer->handle))
         buffer->handle = NULL;
-    buffer->next = team->buffers;
-    team->buffers = buffer;
+    buffer->next = comm->buffers;
+    comm->buffers = buffer;
     unlock ();
     *memory = buffer->memory;
     return ACCEL_OK;
@@ -542,8 +543,8 @@ engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *
 static void
 engine_free (void *transport, void *memory)
 {
-    struct team *team = transport;
-    struct buffer **at = &team->buffers;
+    struct communicator *comm = transport;
+    struct buffer **at = &comm->buffers;
     VISIT;
     lock ();
     while (*at && (*at)->memory != memory)
@@ -551,8 +552,8 @@ engine_free (void *transport, void *memory)
     struct buffer *buffer = *at;
     if (buffer) {
         *at = buffer->next;
-        if (buffer->handle && team->comm && team_settle (team, CLOSE_MS))
-            nccl.CommDeregister (team->comm, buffer->handle);
+        if (buffer->handle && comm->nccl_comm && comm_settle (comm, CLOSE_MS))
+            nccl.CommDeregister (comm->nccl_comm, buffer->handle);
     }
     unlock ();
     if (buffer)

@@ -3,12 +3,12 @@
  *
  * NCCL is loaded when a job is opened (library.c).  Its communicators do not block: whatever is called goes on until
  * ncclCommGetAsyncError() says otherwise, and nothing else may be called on the same communicator before.  So calls of
- * libaccel wait in a queue (team.c), from which the threads that are in the engine pass them on; if there is none while
- * NCCL connects ranks, a thread of the engine's does (carrier.c).
+ * libaccel wait in a queue (communicator.c), from which the threads that are in the engine pass them on; if there is
+ * none while NCCL connects ranks, a thread of the engine's does (progress_thread.c).
  *
- * Each team has a stream.  A call waits there for an event that is recorded on the program's stream when it starts, and
- * is over when the event behind it has happened.  The host waits for that, in slices, between which libaccel looks
- * whether the other ranks are still there: nothing else can end a kernel of NCCL that waits for a rank.
+ * Each communicator has a stream.  A call waits there for an event that is recorded on the program's stream when it
+ * starts, and is over when the event behind it has happened.  The host waits for that, in slices, between which
+ * libaccel looks whether the other ranks are still there: nothing else can end a kernel of NCCL that waits for a rank.
  *
  * All state is guarded by one lock, without which helpers are called. */
 #ifndef ENGINES_NCCL_PRIVATE_H
@@ -99,17 +99,17 @@ struct visit gpu_enter (void);
 void gpu_leave (const struct visit *visit);
 #define VISIT __attribute__ ((cleanup (gpu_leave), unused)) const struct visit visit = gpu_enter ()
 
-/* ---- team.c ---- */
+/* ---- communicator.c ---- */
 
 /** A call, or a split. */
-struct flight {
-    struct flight *next; /* in the order of starts */
-    struct team *team;
+struct operation {
+    struct operation *next; /* in the order of starts */
+    struct communicator *comm;
     const struct accel_engine_call *call; /* NULL: split */
-    struct team *child;   /* of a split; NULL: this rank is in no group */
+    struct communicator *child; /* of a split; NULL: this rank is in no group */
     int colour, key;
     cudaEvent_t ready, done;
-    enum flight_state { FLIGHT_WAITS, FLIGHT_IS_POSTED, FLIGHT_FLIES, FLIGHT_IS_OVER } state;
+    enum operation_state { OPERATION_WAITS, OPERATION_IS_POSTED, OPERATION_RUNS, OPERATION_IS_OVER } state;
     int64_t since_ms, looked_ms; /* since when somebody waits for it; 0: nobody yet */
 };
 
@@ -121,64 +121,64 @@ struct buffer {
 };
 
 /** A communicator of libaccel, and NCCL's. */
-struct team {
-    struct team *next;
-    struct team *origin; /* of a group: what it was split from */
-    struct team *parent; /* the same while it is not born */
+struct communicator {
+    struct communicator *next;
+    struct communicator *origin; /* of a group: what it was split from */
+    struct communicator *parent; /* the same while it is not born */
     bool is_joined;
-    ncclComm_t comm;     /* NULL: not yet, or no more */
+    ncclComm_t nccl_comm; /* NULL: not yet, or no more */
     int size, rank;
     int64_t place;
     uint32_t timeout_ms;
     const struct accel_engine_helpers *helpers;
     cudaStream_t stream;
     bool is_settling; /* NCCL is at work on its last call */
-    struct flight *flights;
-    struct flight *spare; /* with events */
+    struct operation *operations;
+    struct operation *spare; /* with events */
     struct buffer *buffers;
     enum accel_status status; /* why nothing is done any more */
     bool is_of_network;       /* some other rank may be the reason */
     char why[ACCEL_ERROR_TEXT_SIZE];
 };
 
-extern pthread_mutex_t nccl_mutex; /* of all teams */
-extern struct team *nccl_teams;
+extern pthread_mutex_t nccl_mutex; /* of all communicators */
+extern struct communicator *nccl_comms;
 
-/** @param[out] team  NULL on failure */
-enum accel_status team_create (struct team **team, const struct accel_engine_helpers *helpers, int size, int rank,
-                               uint32_t timeout_ms, struct accel_error *err);
-void team_destroy (struct team *team);
+/** @param[out] comm  NULL on failure */
+enum accel_status comm_create (struct communicator **comm, const struct accel_engine_helpers *helpers, int size,
+                               int rank, uint32_t timeout_ms, struct accel_error *err);
+void comm_destroy (struct communicator *comm);
 
 /* All with the lock, on the GPU. */
 
 /** Pass on what can be.  @return whether nothing is left to pass on */
-bool team_pump (struct team *team);
+bool comm_pump (struct communicator *comm);
 /** The first failure: nothing is done any more. */
-__attribute__ ((format (printf, 3, 4))) void team_fail (struct team *team, enum accel_status status,
+__attribute__ ((format (printf, 3, 4))) void comm_fail (struct communicator *comm, enum accel_status status,
                                                         const char *format, ...);
-/** team_fail() with NCCL's words.  @return whether it went well, or goes on */
-bool team_check (struct team *team, ncclResult_t result, const char *call);
-bool team_check_cuda (struct team *team, cudaError_t error, const char *call);
+/** comm_fail() with NCCL's words.  @return whether it went well, or goes on */
+bool comm_check (struct communicator *comm, ncclResult_t result, const char *call);
+bool comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call);
 /** Wait until NCCL has finished its last call, for @p ms at most; lets go of the lock.  @return whether it has */
-bool team_settle (struct team *team, int64_t ms);
+bool comm_settle (struct communicator *comm, int64_t ms);
 
 /** @return NULL without memory, or after a failure */
-struct flight *flight_create (struct team *team, const struct accel_engine_call *call);
-void flight_destroy (struct flight *flight);
+struct operation *operation_create (struct communicator *comm, const struct accel_engine_call *call);
+void operation_destroy (struct operation *operation);
 /** @return whether it is over, successfully or not */
-bool flight_is_over (struct flight *flight);
+bool operation_is_over (struct operation *operation);
 
 /* ---- post.c ---- */
 
-/** Give a call to NCCL, which queues it on the team's stream.  @param[out] name  of NCCL's function */
-ncclResult_t flight_post (const struct flight *flight, const char **name);
+/** Give a call to NCCL, which queues it on the communicator's stream.  @param[out] name  of NCCL's function */
+ncclResult_t operation_post (const struct operation *operation, const char **name);
 
-/* ---- carrier.c ---- */
+/* ---- progress_thread.c ---- */
 
-/** With the lock: have teams pumped until nothing is left to do. */
-void carrier_call (void);
-/** Without it: the last team has been closed. */
-void carrier_end (void);
+/** With the lock: have communicators pumped until nothing is left to do. */
+void progress_thread_wake (void);
+/** Without it: the last communicator has been closed. */
+void progress_thread_end (void);
 
 int64_t now_ms (void);
 

@@ -16,7 +16,7 @@ type_of (enum accel_dtype dtype)
 
 /* Of booleans, which are 0 or 1, a sum is whether any is true, and a product whether all are. */
 static ncclRedOp_t
-operation_of (enum accel_op op, enum accel_dtype dtype)
+reduction_of (enum accel_op op, enum accel_dtype dtype)
 {
     bool is_bool = dtype == ACCEL_BOOL;
     switch (op) {
@@ -30,18 +30,19 @@ operation_of (enum accel_op op, enum accel_dtype dtype)
 
 /* Between GroupStart and GroupEnd: without it, ranks that send to each other would wait for ever. */
 static ncclResult_t
-exchange_all (const struct team *team, const struct accel_engine_call *call)
+exchange_all (const struct communicator *comm, const struct accel_engine_call *call)
 {
     size_t row = call->count * call->element_bytes;
     ncclResult_t result = nccl.GroupStart ();
     if (result)
         return result;
-    for (int i = 1; !result && i < team->size; i++) {
-        int to = (team->rank + i) % team->size, from = (team->rank + team->size - i) % team->size;
-        result = nccl.Send ((const char *) call->send + (size_t) to * row, row, ncclInt8, to, team->comm, team->stream);
+    for (int i = 1; !result && i < comm->size; i++) {
+        int to = (comm->rank + i) % comm->size, from = (comm->rank + comm->size - i) % comm->size;
+        result = nccl.Send ((const char *) call->send + (size_t) to * row, row, ncclInt8, to, comm->nccl_comm,
+                            comm->stream);
         if (!result || result == ncclInProgress)
-            result = nccl.Recv ((char *) call->recv + (size_t) from * row, row, ncclInt8, from, team->comm,
-                                team->stream);
+            result = nccl.Recv ((char *) call->recv + (size_t) from * row, row, ncclInt8, from, comm->nccl_comm,
+                                comm->stream);
         result = result == ncclInProgress ? ncclSuccess : result;
     }
     ncclResult_t end = nccl.GroupEnd ();
@@ -49,55 +50,55 @@ exchange_all (const struct team *team, const struct accel_engine_call *call)
 }
 
 static ncclResult_t
-all_to_all (const struct team *team, const struct accel_engine_call *call)
+all_to_all (const struct communicator *comm, const struct accel_engine_call *call)
 {
-    size_t row = call->count * call->element_bytes, own = (size_t) team->rank * row;
+    size_t row = call->count * call->element_bytes, own = (size_t) comm->rank * row;
     if (cudaMemcpyAsync ((char *) call->recv + own, (const char *) call->send + own, row, cudaMemcpyDeviceToDevice,
-                         team->stream))
+                         comm->stream))
         return ncclUnhandledCudaError;
-    return exchange_all (team, call);
+    return exchange_all (comm, call);
 }
 
 /* A barrier has no buffers, so there is nothing to do on the GPU: it is not among the engine's kinds. */
 static ncclResult_t
-call_nccl (const struct team *team, const struct accel_engine_call *call, const char **name)
+call_nccl (const struct communicator *comm, const struct accel_engine_call *call, const char **name)
 {
     size_t bytes = call->count * call->element_bytes;
     ncclDataType_t type = type_of (call->dtype);
-    ncclRedOp_t op = operation_of (call->op, call->dtype);
+    ncclRedOp_t op = reduction_of (call->op, call->dtype);
     switch (call->kind) {
     case ACCEL_ENGINE_ALL_REDUCE:
         *name = "ncclAllReduce";
-        return nccl.AllReduce (call->send, call->recv, call->count, type, op, team->comm, team->stream);
+        return nccl.AllReduce (call->send, call->recv, call->count, type, op, comm->nccl_comm, comm->stream);
     case ACCEL_ENGINE_REDUCE_SCATTER:
         *name = "ncclReduceScatter";
-        return nccl.ReduceScatter (call->send, call->recv, call->count, type, op, team->comm, team->stream);
+        return nccl.ReduceScatter (call->send, call->recv, call->count, type, op, comm->nccl_comm, comm->stream);
     case ACCEL_ENGINE_ALL_GATHER:
         *name = "ncclAllGather";
-        return nccl.AllGather (call->send, call->recv, bytes, ncclInt8, team->comm, team->stream);
+        return nccl.AllGather (call->send, call->recv, bytes, ncclInt8, comm->nccl_comm, comm->stream);
     case ACCEL_ENGINE_BROADCAST:
         *name = "ncclBroadcast";
-        return nccl.Broadcast (call->recv, call->recv, bytes, ncclInt8, call->root, team->comm, team->stream);
+        return nccl.Broadcast (call->recv, call->recv, bytes, ncclInt8, call->root, comm->nccl_comm, comm->stream);
     case ACCEL_ENGINE_SEND:
         *name = "ncclSend";
-        return nccl.Send (call->send, bytes, ncclInt8, call->root, team->comm, team->stream);
+        return nccl.Send (call->send, bytes, ncclInt8, call->root, comm->nccl_comm, comm->stream);
     case ACCEL_ENGINE_RECV:
         *name = "ncclRecv";
-        return nccl.Recv (call->recv, bytes, ncclInt8, call->root, team->comm, team->stream);
-    default: *name = "ncclGroupEnd"; return all_to_all (team, call);
+        return nccl.Recv (call->recv, bytes, ncclInt8, call->root, comm->nccl_comm, comm->stream);
+    default: *name = "ncclGroupEnd"; return all_to_all (comm, call);
     }
 }
 
 ncclResult_t
-flight_post (const struct flight *flight, const char **name)
+operation_post (const struct operation *operation, const char **name)
 {
-    const struct team *team = flight->team;
+    const struct communicator *comm = operation->comm;
     *name = "ncclCommSplit";
-    if (flight->call)
-        return flight->call->count ? call_nccl (team, flight->call, name) : ncclSuccess;
+    if (operation->call)
+        return operation->call->count ? call_nccl (comm, operation->call, name) : ncclSuccess;
     static ncclComm_t none;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    return nccl.CommSplit (team->comm, flight->colour, flight->key, flight->child ? &flight->child->comm : &none,
-                           &config);
+    return nccl.CommSplit (comm->nccl_comm, operation->colour, operation->key, operation->child
+                           ? &operation->child->nccl_comm : &none, &config);
 }

@@ -3,14 +3,13 @@
  * Every result is compared with a reduction in the order of ranks, bit for bit: each rank compares a part, and at the
  * end all compare hashes of the whole.  Buffers are of accel_alloc() on some ranks, and of the program on others.
  *
- *   tiers calls    one after the other: every element type and operation, lengths around the pieces, in place and not
- *   tiers flights  several in flight, waited for in different orders
- *   tiers scatter  reduce-scatters like the all-reduces of `calls`, then some in flight among all-reduces
- *   tiers spread   broadcasts and all-gathers, in flight among all-reduces
- *   tiers groups   groups of neighbours, of every other rank and of all: what they share, and calls among the world's;
- *                  then groups that end late, in a child of fork(), or after their job
- *   tiers ahead    small sums: the first rank starts them before the second one, and the last rank is late
- *   tiers opens    the job is opened and closed again */
+ *   hier_reduce calls one after the other: every element type and operation, lengths around the pieces, in place and
+ *   not hier_reduce several several in flight, waited for in different orders hier_reduce scatter reduce-scatters like
+ *   the all-reduces of `calls`, then some in flight among all-reduces hier_reduce copies broadcasts and all-gathers, in
+ *   flight among all-reduces hier_reduce groups groups of neighbours, of every other rank and of all: what they share,
+ *   and calls among the world's; then groups that end late, in a child of fork(), or after their job hier_reduce ahead
+ *   small sums: the first rank starts them before the second one, and the last rank is late hier_reduce opens the job
+ *   is opened and closed again */
 #include <accel/accel.h>
 
 #include <dirent.h>
@@ -21,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 16, FLIGHTS = 11, AHEAD = 16 /* more than a board holds */, MEBI = 1024 /* KiB */ };
+enum { MOST_RANKS = 16, SEVERAL = 11, AHEAD = 16 /* more than an outbox holds */, MEBI = 1024 /* KiB */ };
 
 static struct accel *acc;
 static struct accel_comm *world; /* or a group, of which these are rank and size */
@@ -326,19 +325,19 @@ static void
 in_flight (bool some_scatter)
 {
     for (uint32_t round = 0; round < (in_group ? 1u : 3u); round++) {
-        struct call flights[FLIGHTS];
-        for (uint32_t i = 0; i < FLIGHTS; i++) {
-            uint32_t number = random_of (round * FLIGHTS + i);
-            flights[i] = (struct call){ .dtype = ACCEL_FLOAT32, .op = i & 1 ? ACCEL_SUM : ACCEL_AVG, .seed = number,
+        struct call several[SEVERAL];
+        for (uint32_t i = 0; i < SEVERAL; i++) {
+            uint32_t number = random_of (round * SEVERAL + i);
+            several[i] = (struct call){ .dtype = ACCEL_FLOAT32, .op = i & 1 ? ACCEL_SUM : ACCEL_AVG, .seed = number,
                                         .in_place = number & 1 };
-            flights[i].count = number % 4 == 2 ? number % 1000 + 1 : (256 << 10) + number % (1 << 18);
-            flights[i].scatters = some_scatter && i % 3;
-            if (flights[i].scatters)
-                flights[i].count = flights[i].count / 4 + 1;
-            start (&flights[i]);
+            several[i].count = number % 4 == 2 ? number % 1000 + 1 : (256 << 10) + number % (1 << 18);
+            several[i].scatters = some_scatter && i % 3;
+            if (several[i].scatters)
+                several[i].count = several[i].count / 4 + 1;
+            start (&several[i]);
         }
-        for (uint32_t i = 0; i < FLIGHTS; i++) {
-            struct call *call = &flights[(i * 2 + (uint32_t) rank) % FLIGHTS];
+        for (uint32_t i = 0; i < SEVERAL; i++) {
+            struct call *call = &several[(i * 2 + (uint32_t) rank) % SEVERAL];
             must (accel_work_wait (call->work, &err), "wait");
             check (call);
         }
@@ -396,13 +395,13 @@ end_copy (struct copy *copy)
 
 /* Some go from rank to rank, because one rank's buffer is the program's, or they are small. */
 static void
-spread (void)
+copies (void)
 {
     for (uint32_t round = 0; round < (in_group ? 2u : 6u); round++) {
-        struct copy copies[FLIGHTS - 1];
+        struct copy copies[SEVERAL - 1];
         struct call sum = { .dtype = ACCEL_FLOAT32, .op = ACCEL_SUM, .seed = round, .count = 100000 };
-        for (uint32_t i = 0; i < FLIGHTS - 1; i++) {
-            uint32_t number = random_of (round * FLIGHTS + i);
+        for (uint32_t i = 0; i < SEVERAL - 1; i++) {
+            uint32_t number = random_of (round * SEVERAL + i);
             copies[i] = (struct copy){ .count = (16 << 10) + number % (200 << 10), .seed = number };
             copies[i].root = (int) (number >> 8) % (2 * size) < size ? (int) (number >> 8) % size : -1;
             copies[i].own = number % 8 || rank != (int) i % size;
@@ -413,12 +412,12 @@ spread (void)
         }
         must (accel_work_wait (sum.work, &err), "wait");
         check (&sum);
-        for (uint32_t i = 0; i < FLIGHTS - 1; i++)
-            end_copy (&copies[(i * 3 + (uint32_t) rank) % (FLIGHTS - 1)]);
+        for (uint32_t i = 0; i < SEVERAL - 1; i++)
+            end_copy (&copies[(i * 3 + (uint32_t) rank) % (SEVERAL - 1)]);
     }
 }
 
-/* A call has the place of the one BOARD_SLOTS before it on the boards of the first host, while the other one still
+/* A call has the place of the one OUTBOX_SLOTS before it in the outboxes of the first host, while the other one still
  * waits for the last rank, and longer than until the others are told who is missing. */
 static void
 ahead (void)
@@ -510,7 +509,7 @@ use_group (int colour, int key)
         in_group = true;
         hashes = 0;
         if (i)
-            spread ();
+            copies ();
         else
             in_flight (true);
         compare_hashes ();
@@ -642,8 +641,8 @@ main (int argc, char **argv)
         rank = accel_comm_rank (world);
         size = accel_comm_size (world);
         snprintf (engine, sizeof engine, "%s", accel_comm_engine (world));
-        if (!strcmp (how, "spread"))
-            spread ();
+        if (!strcmp (how, "copies"))
+            copies ();
         else if (!strcmp (how, "ahead"))
             ahead ();
         else if (!strcmp (how, "calls"))

@@ -26,7 +26,7 @@ static struct {
     struct pollfd *fds; /* [count + 1], the last one is stop */
     int *peers; /* [count], their ranks of MPI */
     int count;
-} deaths = { .stop = -1 };
+} failure_detector = { .stop = -1 };
 
 /* MPI keeps the message until the process ends. */
 static void
@@ -35,11 +35,11 @@ tell (int ended)
     struct header *message = calloc (1, sizeof *message);
     if (!message)
         return;
-    *message = (struct header){ .session = mpi_world.session, .rank = mpi_world.rank, .called = { .kind = ENDED } };
+    *message = (struct header){ .session = mpi_world.session, .rank = mpi_world.rank, .signature = { .kind = ENDED } };
     message->ended = (uint32_t) mpi_host.processes[ended].rank + 1;
     for (int i = 0; i < mpi_host.world_size; i++)
         if (mpi_host.processes[i].rank != mpi_world.rank && mpi_host.processes[i].fd < 0 && !host_find_ended (i))
-            post_last_words (i, message, sizeof *message);
+            post_final (i, message, sizeof *message);
 }
 
 /* What MPI did not send at once, it sends in a later call. */
@@ -61,18 +61,18 @@ run (void *user)
     (void) user;
     for (;;) {
         bool has_told = false;
-        if (poll (deaths.fds, (nfds_t) deaths.count + 1, -1) < 0 && errno != EINTR)
+        if (poll (failure_detector.fds, (nfds_t) failure_detector.count + 1, -1) < 0 && errno != EINTR)
             return NULL;
-        if (deaths.fds[deaths.count].revents)
+        if (failure_detector.fds[failure_detector.count].revents)
             return NULL;
         pthread_mutex_lock (&mpi_world.lock);
-        for (int i = 0; i < deaths.count; i++) {
-            if (!deaths.fds[i].revents)
+        for (int i = 0; i < failure_detector.count; i++) {
+            if (!failure_detector.fds[i].revents)
                 continue;
-            deaths.fds[i] = (struct pollfd){ .fd = -1 };
+            failure_detector.fds[i] = (struct pollfd){ .fd = -1 };
             has_told = !atomic_load (&mpi_world.is_over) && !*mpi_world.error;
             if (has_told)
-                tell (deaths.peers[i]);
+                tell (failure_detector.peers[i]);
         }
         pthread_mutex_unlock (&mpi_world.lock);
         if (has_told)
@@ -86,54 +86,55 @@ prepare (void)
 {
     const struct host *host = &mpi_host;
     size_t room = (size_t) host->world_size;
-    deaths.count = 0;
-    deaths.fds = calloc (room + 1, sizeof *deaths.fds);
-    deaths.peers = calloc (room, sizeof *deaths.peers);
-    if (!deaths.fds || !deaths.peers)
+    failure_detector.count = 0;
+    failure_detector.fds = calloc (room + 1, sizeof *failure_detector.fds);
+    failure_detector.peers = calloc (room, sizeof *failure_detector.peers);
+    if (!failure_detector.fds || !failure_detector.peers)
         return false;
     for (int i = 0; i < host->world_size; i++)
         if (host->processes[i].fd >= 0) {
-            deaths.fds[deaths.count] = (struct pollfd){ .fd = host->processes[i].fd, .events = POLLIN };
-            deaths.peers[deaths.count++] = i;
+            failure_detector.fds[failure_detector.count] = (struct pollfd){ .fd = host->processes[i].fd,
+                                                                            .events = POLLIN };
+            failure_detector.peers[failure_detector.count++] = i;
         }
-    return deaths.count && deaths.count + 1 < host->world_size;
+    return failure_detector.count && failure_detector.count + 1 < host->world_size;
 }
 
 static void
 release (void)
 {
-    if (deaths.stop >= 0)
-        close (deaths.stop);
-    free (deaths.fds);
-    free (deaths.peers);
-    deaths.stop = -1;
-    deaths.fds = NULL;
-    deaths.peers = NULL;
+    if (failure_detector.stop >= 0)
+        close (failure_detector.stop);
+    free (failure_detector.fds);
+    free (failure_detector.peers);
+    failure_detector.stop = -1;
+    failure_detector.fds = NULL;
+    failure_detector.peers = NULL;
 }
 
 void
-deaths_begin (void)
+failure_detector_begin (void)
 {
     sigset_t all, before;
     if (!mpi_host.processes || !world_may_have_threads ())
         return;
-    if (prepare () && world_watch_end () && (deaths.stop = eventfd (0, EFD_CLOEXEC)) >= 0) {
-        deaths.fds[deaths.count] = (struct pollfd){ .fd = deaths.stop, .events = POLLIN };
+    if (prepare () && world_watch_end () && (failure_detector.stop = eventfd (0, EFD_CLOEXEC)) >= 0) {
+        failure_detector.fds[failure_detector.count] = (struct pollfd){ .fd = failure_detector.stop, .events = POLLIN };
         sigfillset (&all);
         pthread_sigmask (SIG_SETMASK, &all, &before); /* signals are for the program's threads */
-        deaths.pid = pthread_create (&deaths.thread, NULL, run, NULL) ? 0 : getpid ();
+        failure_detector.pid = pthread_create (&failure_detector.thread, NULL, run, NULL) ? 0 : getpid ();
         pthread_sigmask (SIG_SETMASK, &before, NULL);
     }
-    if (!deaths.pid)
+    if (!failure_detector.pid)
         release ();
 }
 
 void
-deaths_end (void)
+failure_detector_end (void)
 {
-    if (deaths.pid != getpid () || eventfd_write (deaths.stop, 1))
+    if (failure_detector.pid != getpid () || eventfd_write (failure_detector.stop, 1))
         return;
-    pthread_join (deaths.thread, NULL);
-    deaths.pid = 0;
+    pthread_join (failure_detector.thread, NULL);
+    failure_detector.pid = 0;
     release ();
 }

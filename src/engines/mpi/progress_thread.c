@@ -23,14 +23,14 @@ static struct {
     bool sleeps;
     atomic_bool is_inside; /* it has the lock */
     atomic_bool must_end;
-} mover = { .wake = PTHREAD_COND_INITIALIZER };
+} progress_thread = { .wake = PTHREAD_COND_INITIALIZER };
 
 static bool
 is_needed (void)
 {
     bool any = false;
-    for (const struct team *team = mpi_world.teams; team && !any; team = team->next)
-        any = team_oldest (team);
+    for (const struct communicator *comm = mpi_world.comms; comm && !any; comm = comm->next)
+        any = comm_oldest (comm);
     return any && !mpi_world.waiters && !*mpi_world.error;
 }
 
@@ -38,24 +38,24 @@ static void
 enter (void)
 {
     pthread_mutex_lock (&mpi_world.lock);
-    atomic_store (&mover.is_inside, true);
+    atomic_store (&progress_thread.is_inside, true);
 }
 
 static void
 leave (void)
 {
-    atomic_store (&mover.is_inside, false);
+    atomic_store (&progress_thread.is_inside, false);
     pthread_mutex_unlock (&mpi_world.lock);
 }
 
 static void
 sleep_until_called (void)
 {
-    mover.sleeps = true;
-    atomic_store (&mover.is_inside, false);
-    pthread_cond_wait (&mover.wake, &mpi_world.lock);
-    atomic_store (&mover.is_inside, true);
-    mover.sleeps = false;
+    progress_thread.sleeps = true;
+    atomic_store (&progress_thread.is_inside, false);
+    pthread_cond_wait (&progress_thread.wake, &mpi_world.lock);
+    atomic_store (&progress_thread.is_inside, true);
+    progress_thread.sleeps = false;
 }
 
 static void *
@@ -63,13 +63,13 @@ move (void *user)
 {
     (void) user;
     enter ();
-    for (int64_t since = now_ns (); !atomic_load (&mover.must_end) && !atomic_load (&mpi_world.is_over);) {
+    for (int64_t since = now_ns (); !atomic_load (&progress_thread.must_end) && !atomic_load (&mpi_world.is_over);) {
         if (!is_needed ()) {
             sleep_until_called ();
             since = now_ns ();
             continue;
         }
-        bool moved = team_move_all ();
+        bool moved = comm_move_all ();
         int64_t now = now_ns (), nap = (now - since) / 8;
         nap = nap < NAP_LEAST_NS ? NAP_LEAST_NS : nap > NAP_MOST_NS ? NAP_MOST_NS : nap;
         leave ();
@@ -113,38 +113,38 @@ make (void)
         return;
     sigfillset (&all);
     pthread_sigmask (SIG_SETMASK, &all, &before);
-    if (!pthread_create (&mover.thread, NULL, move, NULL))
-        mover.pid = getpid ();
+    if (!pthread_create (&progress_thread.thread, NULL, move, NULL))
+        progress_thread.pid = getpid ();
     pthread_sigmask (SIG_SETMASK, &before, NULL);
 }
 
 void
-mover_call (void)
+progress_thread_wake (void)
 {
     if (!world_may_have_threads () || !is_needed ())
         return;
-    if (!mover.pid)
+    if (!progress_thread.pid)
         make ();
-    else if (mover.sleeps)
-        pthread_cond_signal (&mover.wake);
+    else if (progress_thread.sleeps)
+        pthread_cond_signal (&progress_thread.wake);
 }
 
 bool
-mover_is_inside (void)
+progress_thread_is_inside (void)
 {
-    return atomic_load (&mover.is_inside);
+    return atomic_load (&progress_thread.is_inside);
 }
 
 void
-mover_end (void)
+progress_thread_end (void)
 {
-    if (mover.pid != getpid ())
+    if (progress_thread.pid != getpid ())
         return;
-    atomic_store (&mover.must_end, true);
-    pthread_cond_signal (&mover.wake);
+    atomic_store (&progress_thread.must_end, true);
+    pthread_cond_signal (&progress_thread.wake);
     pthread_mutex_unlock (&mpi_world.lock);
-    pthread_join (mover.thread, NULL);
+    pthread_join (progress_thread.thread, NULL);
     pthread_mutex_lock (&mpi_world.lock);
-    atomic_store (&mover.must_end, false);
-    mover.pid = 0;
+    atomic_store (&progress_thread.must_end, false);
+    progress_thread.pid = 0;
 }

@@ -18,8 +18,8 @@ static bool
 pump_all (void)
 {
     bool done = true;
-    for (struct team *team = nccl_teams; team; team = team->next)
-        done = team_pump (team) && done;
+    for (struct communicator *comm = nccl_comms; comm; comm = comm->next)
+        done = comm_pump (comm) && done;
     return done;
 }
 
@@ -43,7 +43,7 @@ carry (void *unused)
 
 /* Signals are for the program's threads.  Without a thread, whoever waits passes calls on. */
 void
-carrier_call (void)
+progress_thread_wake (void)
 {
     sigset_t every, before;
     if (!is_there) {
@@ -57,10 +57,10 @@ carrier_call (void)
 }
 
 void
-carrier_end (void)
+progress_thread_end (void)
 {
     pthread_mutex_lock (&nccl_mutex);
-    bool joins = is_there && !nccl_teams;
+    bool joins = is_there && !nccl_comms;
     must_end = must_end || joins;
     is_there = is_there && !joins;
     pthread_cond_signal (&wake);

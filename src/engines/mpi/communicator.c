@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators: which control message belongs to which call, and what will never end. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DISPUTES = 3, /* looks after which it is not the ledgers that will say what ranks disagree about */
+    HOPELESS_LOOKS = 2, /* looks in a row that say that a call waits in vain, until it is believed */
+    PROBES = 64,  /* times that MPI is asked after each */
+};
+
+static void
+release (struct communicator *comm)
+{
+    free (comm->queues);
+    free (comm->bundled);
+    free (comm->matched);
+    free (comm->pairs_to);
+    free (comm->pairs_from);
+    free (comm->peers);
+    free (comm);
+}
+
+struct communicator *
+comm_create (int size, int rank, int64_t group, uint32_t timeout_ms)
+{
+    struct communicator *comm = calloc (1, sizeof *comm);
+    size_t ranks = (size_t) size;
+    if (!comm)
+        return NULL;
+    *comm = (struct communicator){ .size = size, .rank = rank, .group = group, .timeout_ms = timeout_ms,
+                                   .gave_up_rank = -1, .queues = calloc (ranks, sizeof *comm->queues),
+                                   .bundled = calloc (ranks, sizeof *comm->bundled),
+                                   .matched = calloc (ranks, sizeof *comm->matched),
+                                   .pairs_to = calloc (ranks, sizeof *comm->pairs_to),
+                                   .pairs_from = calloc (ranks, sizeof *comm->pairs_from),
+                                   .peers = calloc (ranks, sizeof *comm->peers) };
+    if (!comm->queues || !comm->bundled || !comm->matched || !comm->pairs_to || !comm->pairs_from || !comm->peers) {
+        release (comm);
+        return NULL;
+    }
+    comm->outbox_calls = OUTBOX_FIRST;
+    comm->shared_at = FOREIGN;
+    for (int i = 0; i < size; i++) {
+        comm->queues[i].last = &comm->queues[i].first;
+        comm->matched[i] = OUTBOX_FIRST;
+    }
+    return comm;
+}
+
+static void
+empty (struct queue *queue)
+{
+    while (queue->first) {
+        struct message *message = queue->first;
+        queue->first = message->next;
+        free (message);
+    }
+}
+
+void
+comm_destroy (struct communicator *comm)
+{
+    struct communicator **at = &mpi_world.comms;
+    while (*at && *at != comm)
+        at = &(*at)->next;
+    if (*at)
+        *at = comm->next;
+    for (int i = 0; i < comm->size; i++) {
+        empty (&comm->queues[i]);
+        empty (&comm->bundled[i]);
+    }
+    if (comm->group && comm->topology) {
+        group_memory_leave (comm);
+        topology_destroy (comm->topology);
+    }
+    release (comm);
+}
+
+void
+comm_forget_unexpected (void)
+{
+    while (mpi_world.unexpected) {
+        struct message *message = mpi_world.unexpected;
+        mpi_world.unexpected = message->next;
+        free (message);
+    }
+}
+
+static void
+keep_orphan (struct message *message)
+{
+    struct message **at = &mpi_world.unexpected;
+    while (*at)
+        at = &(*at)->next;
+    *at = message;
+}
+
+/* Find the calls to which the control messages of @rank belong.  What comes after one that differs belongs to none. */
+static void
+match (struct communicator *comm, int rank)
+{
+    bool has_outbox = mpi_host.outboxes && !comm->group;
+    struct queue *queue = &comm->queues[rank];
+    const struct header *header;
+    const char *data;
+    for (struct operation *operation = comm->first; operation; operation = operation->next) {
+        struct transfer *transfer = &operation->transfers[rank];
+        struct message *message = queue->first;
+        if (transfer->differs)
+            return;
+        if (!transfer->is_used || transfer->has_come)
+            continue;
+        if (has_outbox && outbox_peek (comm, rank, &header, &data)) {
+            operation_meet (operation, rank, header, data);
+            outbox_take (comm, rank);
+            continue;
+        }
+        if (!message || (has_outbox && message->header.collectives != comm->matched[rank]))
+            return;
+        queue->first = message->next;
+        if (!queue->first)
+            queue->last = &queue->first;
+        comm->pairs_from[rank]++;
+        operation_meet (operation, rank, &message->header, message->data);
+        free (message);
+    }
+}
+
+static void
+unpack (struct communicator *comm, const struct message *bundle)
+{
+    size_t at = 0;
+    int rank;
+    while (outbox_unpack (comm, bundle, &at, &rank)) {
+        match (comm, rank);
+        outbox_keep (comm);
+    }
+}
+
+/* Takes @message. */
+static void
+deliver (struct message *message)
+{
+    const struct header *header = &message->header;
+    struct communicator *comm = mpi_world.comms;
+    while (comm && comm->group != header->group)
+        comm = comm->next;
+    if (header->session == mpi_world.session && header->signature.kind == ENDED) {
+        host_note_ended ((int) header->ended - 1);
+        free (message);
+    } else if (header->session != mpi_world.session
+               || (comm
+                   && (header->rank < 0 || header->rank >= comm->size
+                       || comm->peers[header->rank] != message->from))) {
+        free (message);
+    } else if (!comm) {
+        keep_orphan (message);
+    } else if (header->signature.kind == BUNDLE) {
+        unpack (comm, message);
+        free (message);
+    } else if (header->signature.kind == GAVE_UP) {
+        size_t length = header->inline_bytes < REASON_BYTES ? header->inline_bytes : REASON_BYTES - 1;
+        if (comm->gave_up_rank < 0) {
+            memcpy (comm->its_reason, message->data, length);
+            comm->gave_up_rank = header->signature.root;
+        }
+        comm->queues[header->rank].is_final = true;
+        if (!comm->group && header->ended && header->ended <= (uint32_t) comm->size)
+            comm->queues[header->ended - 1].is_final = true;
+        free (message);
+    } else {
+        *comm->queues[header->rank].last = message;
+        comm->queues[header->rank].last = &message->next;
+        match (comm, header->rank);
+    }
+}
+
+void
+comm_add (struct communicator *comm)
+{
+    struct message *message = mpi_world.unexpected, **last = &mpi_world.unexpected;
+    comm->next = mpi_world.comms;
+    mpi_world.comms = comm;
+    mpi_world.unexpected = NULL;
+    while (message) {
+        struct message *next = message->next;
+        message->next = NULL;
+        if (message->header.group == comm->group) {
+            deliver (message);
+        } else {
+            *last = message;
+            last = &message->next;
+        }
+        message = next;
+    }
+}
+
+struct operation *
+comm_oldest (const struct communicator *comm)
+{
+    struct operation *operation = comm->first;
+    while (operation && operation->over)
+        operation = operation->next;
+    return operation;
+}
+
+void
+comm_fail (struct communicator *comm, enum accel_status status, const struct accel_error *err)
+{
+    for (struct operation *operation = comm->first; operation; operation = operation->next)
+        if (!operation->over) {
+            if (!comm->has_failed)
+                hier_reduce_fail (comm);
+            comm->has_failed = operation->over = true;
+            operation->status = status;
+            operation->error = *err;
+            post_cancel (operation);
+        }
+}
+
+void
+comm_start (struct communicator *comm, struct operation *operation)
+{
+    struct operation **end = &comm->first;
+    while (*end)
+        end = &(*end)->next;
+    *end = operation;
+    operation_begin (operation);
+    outbox_post (comm);
+    for (int i = 0; i < comm->size; i++)
+        match (comm, i);
+    operation_advance (operation);
+    if (!operation->over)
+        comm_progress_all ();
+}
+
+/* ---- progress ---- */
+
+/* Asked once more than there are messages, MPI may leave the processor to others; not when a call has all it needs. */
+static void
+poll_mpi (void)
+{
+    struct message *message;
+    mpi_world.has_all = false;
+    post_test ();
+    while (!mpi_world.has_all && (message = ring_next ()))
+        deliver (message);
+}
+
+static void
+look_at_outbox (struct communicator *comm)
+{
+    outbox_post (comm);
+    outbox_publish (comm);
+    for (int i = 0; i < comm->size; i++)
+        if (outbox_have (comm, i))
+            match (comm, i);
+}
+
+/* @return whether data was moved, or a call ended */
+static bool
+progress (struct communicator *comm)
+{
+    static const struct accel_error gave_up = { .code = ACCEL_ERR_PEER, .text = "engine mpi: this process gave up" };
+    const struct operation *oldest = comm_oldest (comm);
+    if (atomic_load (&comm->gave_up)) {
+        comm_say_gave_up (comm);
+        comm_fail (comm, ACCEL_ERR_PEER, &gave_up);
+    }
+    if (mpi_host.outboxes && !comm->group && oldest)
+        look_at_outbox (comm);
+    for (struct operation *operation = comm->first; operation; operation = operation->next)
+        operation_advance (operation);
+    bool moved = comm->moved || oldest != comm_oldest (comm);
+    comm->moved = false;
+    return moved;
+}
+
+/* MPI keeps the message until the process ends. */
+void
+comm_say_gave_up (struct communicator *comm)
+{
+    size_t length = strlen (comm->reason);
+    struct header header = { .session = mpi_world.session, .group = comm->group, .rank = comm->rank,
+                             .signature = { .kind = GAVE_UP,
+                                            .root = mpi_world.rank }, .inline_bytes = (uint32_t) length,
+                             .ended = mpi_world.ended };
+    char *message = comm->has_said_so || *mpi_world.error ? NULL : malloc (sizeof header + length);
+    comm->has_said_so = true;
+    if (!message)
+        return;
+    memcpy (message, &header, sizeof header);
+    memcpy (message + sizeof header, comm->reason, length);
+    for (int i = 0; i < comm->size; i++)
+        if (i != comm->rank && !host_find_ended (comm->peers[i]))
+            post_final (comm->peers[i], message, sizeof header + length);
+}
+
+/* Another collective is reported at once; of messages, look() knows more, if it can see the other rank's ledger. */
+static enum accel_status
+look_at_dispute (struct communicator *comm, const struct operation *operation, struct accel_error *err)
+{
+    const struct accel_engine_helpers *helpers = operation->call->helpers;
+    bool has_looked = ++comm->disputes > DISPUTES;
+    for (int i = 0; i < comm->size; i++)
+        if (operation->transfers[i].differs && (operation->transfers[i].is_other || has_looked))
+            return helpers->differ (helpers->context, operation->call, comm->rank, i, err);
+    return ACCEL_OK;
+}
+
+/* Who gives up, in whatever group, is no member of the world any more; but only the world hears of it. */
+static enum accel_status
+look_for_quitters_elsewhere (const struct communicator *comm, const struct operation *operation,
+                             struct accel_error *err)
+{
+    const struct accel_engine_helpers *helpers = operation->call->helpers;
+    const struct communicator *world = mpi_world.comms;
+    while (world && world->group)
+        world = world->next;
+    if (!world || world == comm || world->gave_up_rank < 0)
+        return ACCEL_OK;
+    for (int i = 0; i < comm->size; i++)
+        for (int k = 0; k < world->size && operation_awaits (operation, i); k++)
+            if (world->queues[k].is_final && world->peers[k] == comm->peers[i])
+                return helpers->fail (err, ACCEL_ERR_PEER, "rank %d gave up: %s", world->gave_up_rank,
+                                      world->its_reason);
+    return ACCEL_OK;
+}
+
+/* A rank that has ended, as this host knows, or any that has given up.  Other hosts will hear of the former from this
+ * rank, too. */
+static enum accel_status
+look_for_quitters (const struct communicator *comm, const struct operation *operation, struct accel_error *err)
+{
+    const struct accel_engine_helpers *helpers = operation->call->helpers;
+    struct accel_error where;
+    for (int i = 0; i < comm->size; i++) {
+        const struct process *ended = operation_awaits (operation, i) ? host_find_ended (comm->peers[i]) : NULL;
+        if (!ended)
+            continue;
+        mpi_world.ended = (uint32_t) ended->rank + 1;
+        helpers->blame (helpers->context, operation->call, i, &where); /* "rank 1 gave up; meanwhile ..." */
+        return helpers->fail (err, ACCEL_ERR_PEER, "rank %d ended (process %d)%s", ended->rank, ended->pid,
+                              where.text + strcspn (where.text, ";"));
+    }
+    if (comm->gave_up_rank < 0)
+        return look_for_quitters_elsewhere (comm, operation, err);
+    return helpers->fail (err, ACCEL_ERR_PEER, "rank %d gave up: %s", comm->gave_up_rank, comm->its_reason);
+}
+
+static enum accel_status
+look (struct communicator *comm, const struct operation *oldest, struct accel_error *err)
+{
+    const struct accel_engine_helpers *helpers = oldest->call->helpers;
+    enum accel_status status = helpers->look (helpers->context, oldest->call, err);
+    if (!status)
+        status = look_for_quitters (comm, oldest, err);
+    if (!status)
+        status = look_at_dispute (comm, oldest, err);
+    if (!status && *mpi_world.error)
+        status = world_fail (helpers, err);
+    if (!status && comm->waited_ms >= comm->timeout_ms)
+        status = helpers->time_is_out (helpers->context, oldest->call, err);
+    return status;
+}
+
+/* A rank that is past this call has done its part, which MPI may hand over in small portions, or late. */
+static bool
+moves_after_all (struct communicator *comm, const struct operation *oldest)
+{
+    for (int i = 0; i < PROBES; i++) {
+        poll_mpi ();
+        if (progress (comm) || oldest != comm_oldest (comm)) {
+            comm->waited_ms = comm->disputes = comm->hopeless_looks = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Time runs for the oldest call, and not while the program computes. */
+static void
+consider (struct communicator *comm, bool moved)
+{
+    struct operation *oldest = comm_oldest (comm);
+    struct accel_error err;
+    int64_t now = now_ms (), passed = now - comm->seen_ms;
+    comm->waited_ms += passed < PAUSE_MS ? passed : PAUSE_MS;
+    if (oldest != comm->oldest || moved)
+        comm->waited_ms = comm->disputes = comm->hopeless_looks = 0;
+    comm->seen_ms = now;
+    comm->oldest = oldest;
+    if (!oldest || (now < comm->looked_ms + SLICE_MS && !*mpi_world.error))
+        return;
+    comm->looked_ms = now;
+    outbox_flush (comm);
+    enum accel_status status = look (comm, oldest, &err);
+    comm->hopeless_looks = status ? comm->hopeless_looks + 1 : 0;
+    if (status && !moves_after_all (comm, oldest) && comm->hopeless_looks == HOPELESS_LOOKS)
+        comm_fail (comm, status, &err);
+}
+
+bool
+comm_move_all (void)
+{
+    bool any = false;
+    poll_mpi ();
+    for (struct communicator *comm = mpi_world.comms; comm; comm = comm->next)
+        if (progress (comm)) {
+            comm->waited_ms = comm->disputes = comm->hopeless_looks = 0;
+            any = true;
+        }
+    for (struct communicator *comm = mpi_world.comms; comm && !any; comm = comm->next)
+        outbox_flush (comm);
+    return any;
+}
+
+bool
+comm_progress_all (void)
+{
+    bool moved = false;
+    if (mpi_world.session && !world_is_mine ())
+        return false;
+    poll_mpi ();
+    for (struct communicator *comm = mpi_world.comms; comm; comm = comm->next) {
+        bool here = progress (comm);
+        moved = moved || here;
+        consider (comm, here);
+    }
+    return moved;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a group keeps in the memory of its hosts: counters and a stage of each rank, in the rank's own arena, from the
+ * group's first large call on.  Control messages say where they are, so nobody waits for anybody.
+ *
+ * The other ranks of the host may still read them when this rank destroys the group.  So the memory is given back in
+ * the first call after each of them has destroyed it, too; if one never does, when the job is closed.  Where a rank had
+ * no memory for it, none has read any, and it is given back at once. */
+#include <config.h>
+
+#include "engines/mpi/mpi_private.h"
+
+#include <stdlib.h>
+
+/* Memory of a group that this rank has left. */
+struct left_behind {
+    struct left_behind *next;
+    uint64_t at;
+    uint64_t readers; /* the other ranks of the group on this host */
+};
+
+static struct left_behind *all_left_behind;
+
+static struct counters *
+counters_at (uint64_t at)
+{
+    return (struct counters *) (void *) (mpi_host.arenas + at);
+}
+
+void
+group_memory_collect (void)
+{
+    struct left_behind **at = &all_left_behind;
+    while (*at) {
+        struct left_behind *left = *at;
+        if (atomic_load_explicit (&counters_at (left->at)->left, memory_order_acquire) < left->readers) {
+            at = &left->next;
+            continue;
+        }
+        *at = left->next;
+        arena_return (left->at);
+        free (left);
+    }
+}
+
+void
+group_memory_forget (void)
+{
+    while (all_left_behind) {
+        struct left_behind *left = all_left_behind;
+        all_left_behind = left->next;
+        arena_forget (left->at);
+        free (left);
+    }
+}
+
+void
+group_memory_prepare (struct communicator *comm)
+{
+    if (!comm->group || comm->topology->size == 1 || comm->shared_at != FOREIGN)
+        return;
+    comm->shared_at = arena_take (sizeof (struct counters) + STAGE_BYTES);
+}
+
+bool
+group_memory_find (const struct operation *operation)
+{
+    const struct communicator *comm = operation->comm;
+    const struct topology *topology = comm->topology;
+    if (!comm->group)
+        return true;
+    for (int i = 0; i < comm->size; i++)
+        if (topology_share (topology, i) && operation->transfers[i].shared_at == FOREIGN)
+            return false;
+    for (int i = 0; i < topology->size && topology->size > 1; i++) {
+        topology->counters[i] = counters_at (operation->transfers[topology_rank (topology, topology->here,
+                                                                                 i)].shared_at);
+        topology->stages[i] = (unsigned char *) (topology->counters[i] + 1);
+    }
+    return true;
+}
+
+void
+group_memory_leave (struct communicator *comm)
+{
+    const struct topology *topology = comm->topology;
+    if (!arena_is_own ())
+        return;
+    bool is_found = topology->counters[topology->rank] || comm->has_failed;
+    if (!is_found && comm->shared_at != FOREIGN) {
+        arena_return (comm->shared_at);
+        comm->shared_at = FOREIGN;
+    }
+    struct left_behind *left = comm->shared_at == FOREIGN ? NULL : malloc (sizeof *left);
+    for (int i = 0; i < topology->size && topology->size > 1; i++)
+        if (i != topology->rank && topology->counters[i])
+            atomic_fetch_add_explicit (&topology->counters[i]->left, 1, memory_order_release);
+    if (left) {
+        *left = (struct left_behind){ all_left_behind, comm->shared_at, (uint64_t) topology->size - 1 };
+        all_left_behind = left;
+    }
+    group_memory_collect ();
+}
+
+void
+group_memory_abandon (struct communicator *comm)
+{
+    if (comm->shared_at != FOREIGN)
+        arena_forget (comm->shared_at);
+    comm->shared_at = FOREIGN;
+    topology_destroy (comm->topology);
+    comm->topology = NULL;
+}

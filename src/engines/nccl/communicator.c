@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators, and the calls that wait for NCCL or are on their stream. */
+#include <config.h>
+
+#include "engines/nccl/nccl_private.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAUSE_US = 50 };
+
+pthread_mutex_t nccl_mutex = PTHREAD_MUTEX_INITIALIZER;
+struct communicator *nccl_comms;
+
+int64_t
+now_ms (void)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- failures ---- */
+
+/* Kernels end when NCCL has been told; then no buffer is touched any more. */
+static void
+await_stream (const struct communicator *comm)
+{
+    cudaEvent_t event;
+    int64_t end = now_ms () + BLAME_MS;
+    if (cudaEventCreateWithFlags (&event, cudaEventDisableTiming))
+        return;
+    if (!cudaEventRecord (event, comm->stream))
+        while (cudaEventQuery (event) == cudaErrorNotReady && now_ms () < end)
+            usleep (PAUSE_US);
+    cudaGetLastError ();
+    cudaEventDestroy (event);
+}
+
+/* Of a group that NCCL is still making, the communicator is NCCL's: it is ended once the parent has been told. */
+static void
+end_comm (struct communicator *comm)
+{
+    if (comm->nccl_comm && !comm->parent) {
+        nccl.CommAbort (comm->nccl_comm);
+        comm->nccl_comm = NULL;
+    }
+    comm->is_settling = false;
+    await_stream (comm);
+}
+
+static void
+end_flights (const struct communicator *comm)
+{
+    for (struct operation *operation = comm->operations; operation; operation = operation->next)
+        operation->state = OPERATION_IS_OVER;
+}
+
+/* What NCCL was to make of @p comm after it, and of that. */
+static void
+fail_children (const struct communicator *comm)
+{
+    for (struct communicator *child = nccl_comms; child; child = child->next)
+        if (child->parent == comm) {
+            child->parent = NULL;
+            if (child->status)
+                continue;
+            child->status = comm->status;
+            child->is_of_network = comm->is_of_network;
+            memcpy (child->why, comm->why, sizeof child->why);
+            end_flights (child);
+            fail_children (child);
+        }
+}
+
+void
+comm_fail (struct communicator *comm, enum accel_status status, const char *format, ...)
+{
+    va_list args;
+    if (comm->status)
+        return;
+    comm->status = status;
+    va_start (args, format);
+    vsnprintf (comm->why, sizeof comm->why, format, args);
+    va_end (args);
+    end_comm (comm);
+    fail_children (comm);
+    end_flights (comm);
+}
+
+bool
+comm_check (struct communicator *comm, ncclResult_t result, const char *call)
+{
+    if (!result || result == ncclInProgress)
+        return true;
+    const char *words = nccl.GetLastError && comm->nccl_comm ? nccl.GetLastError (comm->nccl_comm) : "";
+    if (!comm->status)
+        comm->is_of_network = result == ncclRemoteError || result == ncclSystemError;
+    comm_fail (comm, ACCEL_ERR_SYSTEM, "NCCL: %s: %s%s%.200s%s", call, nccl.GetErrorString (result), *words ? ": " : "",
+               words, *words ? "" : " (NCCL_DEBUG=WARN says more)");
+    return false;
+}
+
+bool
+comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call)
+{
+    if (error)
+        comm_fail (comm, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
+                   "cuda:%d: %s: %s (%s)", gpu_device (), call, cudaGetErrorString (error), cudaGetErrorName (error));
+    return !error;
+}
+
+/* ---- passing on ---- */
+
+static struct operation *
+find_first (const struct communicator *comm, enum operation_state state)
+{
+    struct operation *operation = comm->operations;
+    while (operation && operation->state != state)
+        operation = operation->next;
+    return operation;
+}
+
+static void
+unlist (const struct operation *operation)
+{
+    struct operation **at = &operation->comm->operations;
+    while (*at && *at != operation)
+        at = &(*at)->next;
+    if (*at)
+        *at = operation->next;
+}
+
+/* NCCL has put it on the stream. */
+static void
+note_posted (struct operation *operation)
+{
+    struct communicator *comm = operation->comm;
+    if (operation->call) {
+        operation->state = OPERATION_RUNS;
+        comm_check_cuda (comm, cudaEventRecord (operation->done, comm->stream), "cudaEventRecord");
+        return;
+    }
+    if (operation->child) {
+        operation->child->parent = NULL;
+        operation->child->is_settling = true;
+    }
+    unlist (operation);
+    operation_destroy (operation);
+}
+
+/* @return whether NCCL has finished its last call, or nothing is done any more */
+static bool
+ask (struct communicator *comm)
+{
+    ncclResult_t state = ncclInProgress;
+    ncclResult_t result = nccl.CommGetAsyncError (comm->nccl_comm, &state);
+    if (!comm_check (comm, result, "ncclCommGetAsyncError"))
+        return true;
+    if (state == ncclInProgress)
+        return false;
+    comm->is_settling = false;
+    struct operation *posted = find_first (comm, OPERATION_IS_POSTED);
+    if (comm_check (comm, state, "asynchronous error") && posted)
+        note_posted (posted);
+    return true;
+}
+
+static void
+post (struct operation *operation)
+{
+    struct communicator *comm = operation->comm;
+    const char *name;
+    operation->state = OPERATION_IS_POSTED;
+    if (operation->call
+        && !comm_check_cuda (comm, cudaStreamWaitEvent (comm->stream, operation->ready, 0), "cudaStreamWaitEvent"))
+        return;
+    comm->is_settling = true;
+    ncclResult_t result = operation_post (operation, &name);
+    comm_check (comm, result, name);
+}
+
+/* NCCL writes where a communicator will be before it says whether it could make it. */
+static bool
+is_born (const struct communicator *comm)
+{
+    return !comm->parent && comm->nccl_comm;
+}
+
+bool
+comm_pump (struct communicator *comm)
+{
+    while (!comm->status) {
+        if (comm->is_settling && !ask (comm))
+            return false;
+        struct operation *operation = comm->status ? NULL : find_first (comm, OPERATION_WAITS);
+        if (!operation)
+            return true;
+        if (!is_born (comm))
+            return false;
+        post (operation);
+    }
+    return true;
+}
+
+bool
+comm_settle (struct communicator *comm, int64_t ms)
+{
+    int64_t end = now_ms () + ms;
+    while (!comm->status && (!comm_pump (comm) || !is_born (comm))) {
+        if (now_ms () >= end)
+            return false;
+        pthread_mutex_unlock (&nccl_mutex);
+        usleep (PAUSE_US);
+        pthread_mutex_lock (&nccl_mutex);
+    }
+    return !comm->status;
+}
+
+/* ---- operations ---- */
+
+static bool
+make_events (struct operation *operation)
+{
+    struct communicator *comm = operation->comm;
+    return comm_check_cuda (comm, cudaEventCreateWithFlags (&operation->ready, cudaEventDisableTiming),
+                            "cudaEventCreateWithFlags")
+           && comm_check_cuda (comm, cudaEventCreateWithFlags (&operation->done, cudaEventDisableTiming),
+                               "cudaEventCreateWithFlags");
+}
+
+static void
+free_operation (struct operation *operation)
+{
+    if (operation->ready)
+        cudaEventDestroy (operation->ready);
+    if (operation->done)
+        cudaEventDestroy (operation->done);
+    free (operation);
+}
+
+struct operation *
+operation_create (struct communicator *comm, const struct accel_engine_call *call)
+{
+    struct operation *operation = call ? comm->spare : NULL, **at = &comm->operations;
+    if (comm->status)
+        return NULL;
+    if (operation) {
+        comm->spare = operation->next;
+    } else if (!(operation = calloc (1, sizeof *operation))) {
+        comm_fail (comm, ACCEL_ERR_NOMEM, "out of memory");
+        return NULL;
+    }
+    operation->comm = comm;
+    operation->call = call;
+    operation->next = NULL;
+    operation->state = OPERATION_WAITS;
+    operation->since_ms = 0;
+    if (call && !operation->ready && !make_events (operation)) {
+        free_operation (operation);
+        return NULL;
+    }
+    while (*at)
+        at = &(*at)->next;
+    *at = operation;
+    return operation;
+}
+
+/* Events that may still be waited for, after a failure, are not used again. */
+void
+operation_destroy (struct operation *operation)
+{
+    struct communicator *comm = operation->comm;
+    unlist (operation);
+    if (!operation->call || comm->status) {
+        free_operation (operation);
+        return;
+    }
+    operation->next = comm->spare;
+    comm->spare = operation;
+}
+
+bool
+operation_is_over (struct operation *operation)
+{
+    struct communicator *comm = operation->comm;
+    comm_pump (comm);
+    if (operation->state == OPERATION_RUNS) {
+        cudaError_t error = cudaEventQuery (operation->done);
+        if (error == cudaErrorNotReady)
+            cudaGetLastError ();
+        else if (comm_check_cuda (comm, error, "a collective"))
+            operation->state = OPERATION_IS_OVER;
+    }
+    return operation->state == OPERATION_IS_OVER;
+}
+
+/* ---- communicators ---- */
+
+enum accel_status
+comm_create (struct communicator **made, const struct accel_engine_helpers *helpers, int size, int rank,
+             uint32_t timeout_ms, struct accel_error *err)
+{
+    struct communicator *comm = *made = calloc (1, sizeof *comm);
+    if (!comm)
+        return helpers->fail (err, ACCEL_ERR_NOMEM, "engine nccl: out of memory");
+    cudaError_t error = cudaStreamCreateWithFlags (&comm->stream, cudaStreamNonBlocking);
+    if (error) {
+        cudaGetLastError ();
+        free (comm);
+        *made = NULL;
+        return helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
+                              "engine nccl: cuda:%d: cudaStreamCreateWithFlags: %s (%s)", gpu_device (),
+                              cudaGetErrorString (error), cudaGetErrorName (error));
+    }
+    comm->helpers = helpers;
+    comm->size = size;
+    comm->rank = rank;
+    comm->timeout_ms = timeout_ms;
+    comm->next = nccl_comms;
+    nccl_comms = comm;
+    return ACCEL_OK;
+}
+
+/* In good order, if other ranks let it. */
+static void
+leave (struct communicator *comm)
+{
+    if (comm->status || !comm->nccl_comm)
+        return;
+    if (!comm_settle (comm, CLOSE_MS) || !comm_check (comm, nccl.CommFinalize (comm->nccl_comm), "ncclCommFinalize"))
+        return;
+    comm->is_settling = true;
+    if (!comm_settle (comm, CLOSE_MS) || !comm_check (comm, nccl.CommDestroy (comm->nccl_comm), "ncclCommDestroy"))
+        return;
+    comm->nccl_comm = NULL;
+}
+
+static void
+forget_buffers (struct communicator *comm)
+{
+    while (comm->buffers) {
+        struct buffer *buffer = comm->buffers;
+        comm->buffers = buffer->next;
+        if (buffer->handle && comm->nccl_comm && comm_settle (comm, CLOSE_MS))
+            nccl.CommDeregister (comm->nccl_comm, buffer->handle);
+        free (buffer);
+    }
+}
+
+void
+comm_destroy (struct communicator *comm)
+{
+    struct communicator **at = &nccl_comms;
+    forget_buffers (comm);
+    leave (comm);
+    if (comm->nccl_comm) /* no group looks at it any more */
+        comm_fail (comm, ACCEL_ERR_PEER, "the job was closed while NCCL was busy");
+    end_comm (comm);
+    while (comm->operations) {
+        struct operation *operation = comm->operations;
+        comm->operations = operation->next;
+        free_operation (operation);
+    }
+    while (comm->spare) {
+        struct operation *operation = comm->spare;
+        comm->spare = operation->next;
+        free_operation (operation);
+    }
+    cudaStreamDestroy (comm->stream);
+    while (*at && *at != comm)
+        at = &(*at)->next;
+    if (*at)
+        *at = comm->next;
+    free (comm);
+}
