@@ -20,7 +20,7 @@
 enum { MOST_KEYS = 1000 };
 
 /* A key at the top, or in a section. */
-struct place {
+struct entry {
     const char *section; /* NULL: at the top */
     const struct node *parent;
     struct node *node;
@@ -54,9 +54,9 @@ same_text (const char *a, const char *b)
 
 /* The row of a key that is in the wrong place, or, in its section, without the section's name. */
 static const struct option *
-find_elsewhere (const struct place *place)
+find_elsewhere (const struct entry *entry)
 {
-    const char *key = place->node->key;
+    const char *key = entry->node->key;
     size_t length = strlen (key);
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
@@ -64,7 +64,7 @@ find_elsewhere (const struct place *place)
             continue;
         size_t whole = strlen (row->key);
         bool ends = whole > length && row->key[whole - length - 1] == '_' && !strcmp (row->key + whole - length, key);
-        bool is_here = place->section && row->section && !strcmp (row->section, place->section);
+        bool is_here = entry->section && row->section && !strcmp (row->section, entry->section);
         if (!strcmp (row->key, key) || (ends && is_here && !strncmp (row->key, row->section, whole - length - 1)))
             return row;
     }
@@ -72,32 +72,32 @@ find_elsewhere (const struct place *place)
 }
 
 static int
-refuse_unknown (const struct place *place, struct fail *fail)
+refuse_unknown (const struct entry *entry, struct fail *fail)
 {
-    const char *key = place->node->key;
+    const char *key = entry->node->key;
     struct suggest suggest = { .wanted = key };
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
         if (!(row->properties & PROPERTY_FILE))
             continue;
-        if (!place->section && row->section)
+        if (!entry->section && row->section)
             suggest_consider (&suggest, row->section);
-        if (place->section ? row->section && !strcmp (row->section, place->section) : !row->section)
+        if (entry->section ? row->section && !strcmp (row->section, entry->section) : !row->section)
             suggest_consider (&suggest, row->key);
     }
     char space[96];
-    const struct option *elsewhere = find_elsewhere (place);
-    if (elsewhere && elsewhere->section && same_text (elsewhere->section, place->section))
+    const struct option *elsewhere = find_elsewhere (entry);
+    if (elsewhere && elsewhere->section && same_text (elsewhere->section, entry->section))
         suggest.best = elsewhere->key;
     else if (elsewhere) {
         const char *mode = elsewhere->section ? option_groups[elsewhere->group].mode : NULL;
         return fail_set (fail, FAIL_GENERAL, "unknown key '%s' %s%s: it belongs %s%s%s%s%s", key,
-                         place->section ? "in " : "at the top", place->section ? place->section : "",
+                         entry->section ? "in " : "at the top", entry->section ? entry->section : "",
                          elsewhere->section ? "in " : "at the top", elsewhere->section ? elsewhere->section : "",
                          mode ? " (and has no effect without " : "", mode ? mode : "", mode ? ")" : "");
     }
-    return fail_set (fail, FAIL_GENERAL, "unknown key '%s'%s%s%s", key, place->section ? " in " : "",
-                     place->section ? place->section : "", suggest_text (&suggest, "", space, sizeof space));
+    return fail_set (fail, FAIL_GENERAL, "unknown key '%s'%s%s%s", key, entry->section ? " in " : "",
+                     entry->section ? entry->section : "", suggest_text (&suggest, "", space, sizeof space));
 }
 
 /* Keys that Accelerate knows and that mean nothing here. */
@@ -110,22 +110,22 @@ static const struct {
 };
 
 static bool
-is_of_deepspeed (const struct place *place)
+is_of_deepspeed (const struct entry *entry)
 {
     const char *key;
-    for (size_t i = 0; same_text (place->section, "deepspeed_config") && (key = file_deepspeed_key (i)); i++)
-        if (!strcmp (key, place->node->key))
+    for (size_t i = 0; same_text (entry->section, "deepspeed_config") && (key = file_deepspeed_key (i)); i++)
+        if (!strcmp (key, entry->node->key))
             return true;
     return false;
 }
 
 static bool
-is_ignored (const struct place *place)
+is_ignored (const struct entry *entry)
 {
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
-        if (same_text (ignored[i].section, place->section) && !strcmp (ignored[i].key, place->node->key))
+        if (same_text (ignored[i].section, entry->section) && !strcmp (ignored[i].key, entry->node->key))
             return true;
-    return is_of_deepspeed (place);
+    return is_of_deepspeed (entry);
 }
 
 /* A truth value where the row wants a text: YAML made it one, and the author can hardly have meant that. */
@@ -194,17 +194,17 @@ says_nothing (const struct option *row, const struct node *node)
 /* The same key with another value, be it without its section's name or under an old one: one of the two is a mistake,
  * and we cannot tell which. */
 static int
-check_duplicate (const struct place *place, struct fail *fail)
+check_duplicate (const struct entry *entry, struct fail *fail)
 {
-    const struct option *row = file_find_row (place->section, place->node->key);
-    for (const struct node *other = place->parent->items; other < place->node; other++) {
-        bool same_name = !strcmp (other->key, place->node->key);
-        if ((!same_name && (!row || file_find_row (place->section, other->key) != row))
-            || node_equal (other, place->node))
+    const struct option *row = file_find_row (entry->section, entry->node->key);
+    for (const struct node *other = entry->parent->items; other < entry->node; other++) {
+        bool same_name = !strcmp (other->key, entry->node->key);
+        if ((!same_name && (!row || file_find_row (entry->section, other->key) != row))
+            || node_equal (other, entry->node))
             continue;
         return same_name ? fail_set (fail, FAIL_GENERAL, "duplicate key '%s' (first on line %d)", other->key,
                                      other->line)
-                         : fail_set (fail, FAIL_GENERAL, "'%s' is the same key as '%s' on line %d", place->node->key,
+                         : fail_set (fail, FAIL_GENERAL, "'%s' is the same key as '%s' on line %d", entry->node->key,
                                      other->key, other->line);
     }
     return 0;
@@ -212,39 +212,39 @@ check_duplicate (const struct place *place, struct fail *fail)
 
 /* Keys at the top of old releases: `fp16: true` was mixed precision, and dynamo's backend stood at the top. */
 static const struct option *
-find_old_key (const struct place *place)
+find_old_key (const struct entry *entry)
 {
-    const struct node *node = place->node;
+    const struct node *node = entry->node;
     bool truth = false;
-    if (place->section)
+    if (entry->section)
         return NULL;
     if (!strcmp (node->key, "dynamo_backend")) /* null too: Accelerate takes it for "no" */
         return option_find_in_file ("dynamo_config", node->key);
     if (!node->text || strcmp (node->key, "fp16") || parse_bool (node->text, &truth) != PARSE_OK || !truth
-        || node_find (place->parent, "mixed_precision"))
+        || node_find (entry->parent, "mixed_precision"))
         return NULL;
     return option_find_in_file (NULL, "mixed_precision");
 }
 
 /* What still works, but has another name now; and what belongs in DeepSpeed's own file. */
 static void
-note_old_key (const struct filedoc *doc, const struct place *place, const struct option *row, struct strlist *problems)
+note_old_key (const struct filedoc *doc, const struct entry *entry, const struct option *row, struct strlist *problems)
 {
-    if (!row && is_of_deepspeed (place))
+    if (!row && is_of_deepspeed (entry))
         strlist_printf (problems, "%s:%d: '%s' has no effect here: write it in the file that deepspeed_config_file "
                         "names",
-                        doc->path, place->node->line, place->node->key);
-    if (row && option_find_in_file (place->section, place->node->key) != row)
-        strlist_printf (problems, "%s:%d: '%s' is an old name; write %s%s%s", doc->path, place->node->line,
-                        place->node->key, row->section ? row->section : "", row->section ? ": " : "", row->key);
+                        doc->path, entry->node->line, entry->node->key);
+    if (row && option_find_in_file (entry->section, entry->node->key) != row)
+        strlist_printf (problems, "%s:%d: '%s' is an old name; write %s%s%s", doc->path, entry->node->line,
+                        entry->node->key, row->section ? row->section : "", row->section ? ": " : "", row->key);
 }
 
 static int
-apply_key (struct config *config, const struct place *place, const struct option *row, struct fail *fail)
+apply_key (struct config *config, const struct entry *entry, const struct option *row, struct fail *fail)
 {
-    const struct node *node = place->node;
-    bool is_section = !row && !place->section && is_our_section (node->key), truth;
-    if (check_duplicate (place, fail) || (!place->section && file_check_kind (place->parent, node, fail)))
+    const struct node *node = entry->node;
+    bool is_section = !row && !entry->section && is_our_section (node->key), truth;
+    if (check_duplicate (entry, fail) || (!entry->section && file_check_kind (entry->parent, node, fail)))
         return -1;
     if (is_section && node->kind != NODE_MAP && node->kind != NODE_NULL)
         return fail_set (fail, FAIL_GENERAL, "%s: expected a mapping, got a %s", node->key,
@@ -258,10 +258,10 @@ apply_key (struct config *config, const struct place *place, const struct option
                          "with accelerate config update", node->key, node->text);
     if (row && !says_nothing (row, node))
         return apply_value (config, row, node, fail) ? fail_prefix (fail, "%s", node->key) : 0;
-    if (!row && !place->section && !strcmp (node->key, "fp16") && node->kind != NODE_NULL
+    if (!row && !entry->section && !strcmp (node->key, "fp16") && node->kind != NODE_NULL
         && (!node->text || parse_bool (node->text, &truth) != PARSE_OK))
         return fail_set (fail, FAIL_GENERAL, "fp16: neither true nor false");
-    return row || is_ignored (place) ? 0 : refuse_unknown (place, fail);
+    return row || is_ignored (entry) ? 0 : refuse_unknown (entry, fail);
 }
 
 /* Old files have words of dynamo_backend that PyTorch no longer knows.  Accelerate reads them only if they take effect.
@@ -283,19 +283,19 @@ apply_map (struct config *config, const struct filedoc *doc, struct node *map, c
            struct strlist *problems, struct fail *fail)
 {
     for (size_t i = 0; i < map->count; i++) {
-        struct place place = { .section = section, .parent = map, .node = &map->items[i] };
-        const struct option *row = file_find_row (section, place.node->key);
+        struct entry entry = { .section = section, .parent = map, .node = &map->items[i] };
+        const struct option *row = file_find_row (section, entry.node->key);
         if (!row)
-            row = find_old_key (&place);
-        int result = apply_key (config, &place, row, fail);
+            row = find_old_key (&entry);
+        int result = apply_key (config, &entry, row, fail);
         if (result)
-            prefix_place (doc, place.node, fail);
+            prefix_place (doc, entry.node, fail);
         if (result && !defer (config, row, fail))
             strlist_add (problems, fail->text);
         else if (config->problems)
-            note_old_key (doc, &place, row, problems);
-        if (!section && place.node->kind == NODE_MAP && is_our_section (place.node->key)
-            && apply_map (config, doc, place.node, place.node->key, problems, fail))
+            note_old_key (doc, &entry, row, problems);
+        if (!section && entry.node->kind == NODE_MAP && is_our_section (entry.node->key)
+            && apply_map (config, doc, entry.node, entry.node->key, problems, fail))
             return -1;
     }
     return problems->failed ? fail_nomem (fail) : 0;

@@ -92,7 +92,7 @@ enum accel_status gpu_set_stream (DLDevice device, void *stream, struct accel_er
 /** Set before the first call on a GPU. */
 extern const struct device_helpers *gpu_helper;
 
-/** lane.c */
-extern const struct memory_lanes lanes_cuda;
+/** copy_stream.c */
+extern const struct memory_copy_streams copy_streams_cuda;
 
 #endif

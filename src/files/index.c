@@ -4,8 +4,8 @@
 
 #include "files/index.h"
 
-#include "files/cursor.h"
 #include "files/error.h"
+#include "files/json_reader.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/quote.h"
@@ -20,55 +20,55 @@ index_is_plain_name (const char *name)
 }
 
 static enum accel_status
-add_entry (struct index *index, struct cursor *json)
+add_entry (struct index *index, struct json_reader *json)
 {
     struct index_entry *entry = array_room (&index->entries, index->count, sizeof *entry);
     if (!entry)
         return accel_fail (json->err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu entries", index->count + 1);
     *entry = (struct index_entry){ 0 };
     index->count++;
-    enum accel_status status = cursor_key (json, &entry->name);
+    enum accel_status status = json_reader_key (json, &entry->name);
     if (!status)
-        status = cursor_string (json, &entry->file, "the name of a file");
+        status = json_reader_string (json, &entry->file, "the name of a file");
     if (!status && !index_is_plain_name (entry->file))
-        status = cursor_fail (json, "tensor '%.80s': '%.80s' is not the name of a file in the same directory",
-                              entry->name, entry->file);
+        status = json_reader_fail (json, "tensor '%.80s': '%.80s' is not the name of a file in the same directory",
+                                   entry->name, entry->file);
     return status;
 }
 
 static enum accel_status
-parse_map (struct index *index, struct cursor *json)
+parse_map (struct index *index, struct json_reader *json)
 {
     bool first = true, more;
-    enum accel_status status = cursor_take (json, '{', "'{' of weight_map");
-    while (!status && !(status = cursor_next (json, '}', &first, &more)) && more)
+    enum accel_status status = json_reader_take (json, '{', "'{' of weight_map");
+    while (!status && !(status = json_reader_next (json, '}', &first, &more)) && more)
         status = add_entry (index, json);
     return status;
 }
 
 static enum accel_status
-parse_members (struct index *index, struct cursor *json)
+parse_members (struct index *index, struct json_reader *json)
 {
     bool first = true, more, has_map = false;
-    enum accel_status status = cursor_take (json, '{', "'{'");
+    enum accel_status status = json_reader_take (json, '{', "'{'");
     while (!status) {
         AUTO_FREE char *key = NULL;
-        if ((status = cursor_next (json, '}', &first, &more)) || !more)
+        if ((status = json_reader_next (json, '}', &first, &more)) || !more)
             break;
-        if ((status = cursor_key (json, &key)))
+        if ((status = json_reader_key (json, &key)))
             break;
         if (strcmp (key, "weight_map") != 0)
-            status = cursor_skip (json);
+            status = json_reader_skip (json);
         else if (has_map)
-            status = cursor_fail (json, "duplicate weight_map");
+            status = json_reader_fail (json, "duplicate weight_map");
         else {
             has_map = true;
             status = parse_map (index, json);
         }
     }
     if (!status && !has_map)
-        status = cursor_fail (json, "missing weight_map");
-    return status ? status : cursor_end (json);
+        status = json_reader_fail (json, "missing weight_map");
+    return status ? status : json_reader_end (json);
 }
 
 static int
@@ -112,9 +112,9 @@ arrange (struct index *index, struct accel_error *err)
 enum accel_status
 index_parse (struct index *index, const char *text, size_t length, struct accel_error *err)
 {
-    struct cursor json = { .text = text, .length = length, .err = err };
+    struct json_reader json = { .text = text, .length = length, .err = err };
     *index = (struct index){ 0 };
-    enum accel_status status = cursor_begin (&json);
+    enum accel_status status = json_reader_begin (&json);
     if (!status)
         status = parse_members (index, &json);
     if (!status)

@@ -5,8 +5,8 @@
 #include "files/manifest.h"
 
 #include "files/checksum.h"
-#include "files/cursor.h"
 #include "files/error.h"
+#include "files/json_reader.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/quote.h"
@@ -144,14 +144,14 @@ no_memory (struct accel_error *err)
 }
 
 static enum accel_status
-take_checksum (struct cursor *json, uint64_t *checksum)
+take_checksum (struct json_reader *json, uint64_t *checksum)
 {
     AUTO_FREE char *text = NULL;
-    enum accel_status status = cursor_string (json, &text, "a checksum");
+    enum accel_status status = json_reader_string (json, &text, "a checksum");
     if (status)
         return status;
     if (strlen (text) != CHECKSUM_DIGITS || strspn (text, "0123456789abcdef") != CHECKSUM_DIGITS)
-        return cursor_fail (json, "expected a checksum of %d hexadecimal digits", CHECKSUM_DIGITS);
+        return json_reader_fail (json, "expected a checksum of %d hexadecimal digits", CHECKSUM_DIGITS);
     *checksum = strtoull (text, NULL, 16);
     return ACCEL_OK;
 }
@@ -173,15 +173,15 @@ is_safe (const char *name)
 }
 
 static enum accel_status
-take_tensors (struct cursor *json, struct manifest_file *file)
+take_tensors (struct json_reader *json, struct manifest_file *file)
 {
     bool first = true, more;
-    enum accel_status status = cursor_take (json, '{', "the tensors' checksums");
+    enum accel_status status = json_reader_take (json, '{', "the tensors' checksums");
     file->has_tensors = true;
-    while (!status && !(status = cursor_next (json, '}', &first, &more)) && more) {
+    while (!status && !(status = json_reader_next (json, '}', &first, &more)) && more) {
         AUTO_FREE char *name = NULL;
         uint64_t checksum = 0;
-        status = cursor_key (json, &name);
+        status = json_reader_key (json, &name);
         if (!status)
             status = take_checksum (json, &checksum);
         if (!status && !manifest_add_tensor (file, name, checksum))
@@ -191,42 +191,45 @@ take_tensors (struct cursor *json, struct manifest_file *file)
 }
 
 static enum accel_status
-take_file (struct cursor *json, struct manifest_file *file)
+take_file (struct json_reader *json, struct manifest_file *file)
 {
     bool first = true, more, has_bytes = false, has_checksum = false;
-    enum accel_status status = cursor_take (json, '{', "a description of the file");
-    while (!status && !(status = cursor_next (json, '}', &first, &more)) && more) {
+    enum accel_status status = json_reader_take (json, '{', "a description of the file");
+    while (!status && !(status = json_reader_next (json, '}', &first, &more)) && more) {
         AUTO_FREE char *key = NULL;
-        status = cursor_key (json, &key);
+        status = json_reader_key (json, &key);
         if (status)
             return status;
         if (!strcmp (key, "bytes"))
-            status = has_bytes ? cursor_fail (json, "duplicate 'bytes'") : cursor_uint64 (json, &file->bytes, "a size");
+            status = has_bytes ? json_reader_fail (json, "duplicate 'bytes'") : json_reader_uint64 (json, &file->bytes,
+                                                                                                    "a size");
         else if (!strcmp (key, "xxh3") || !strcmp (key, "header"))
-            status = has_checksum ? cursor_fail (json, "duplicate '%s'", key) : take_checksum (json, &file->checksum);
+            status = has_checksum ? json_reader_fail (json, "duplicate '%s'", key) : take_checksum (json,
+                                                                                                    &file->checksum);
         else if (!strcmp (key, "tensors"))
-            status = file->has_tensors ? cursor_fail (json, "duplicate 'tensors'") : take_tensors (json, file);
+            status = file->has_tensors ? json_reader_fail (json, "duplicate 'tensors'") : take_tensors (json, file);
         else
-            status = cursor_skip (json);
+            status = json_reader_skip (json);
         has_bytes = has_bytes || !strcmp (key, "bytes");
         has_checksum = has_checksum || !strcmp (key, "xxh3") || !strcmp (key, "header");
     }
     if (!status && !(has_bytes && has_checksum))
-        return cursor_fail (json, "%s is missing from file '%.100s'", has_bytes ? "a checksum" : "'bytes'", file->name);
+        return json_reader_fail (json, "%s is missing from file '%.100s'", has_bytes ? "a checksum" : "'bytes'",
+                                 file->name);
     return status;
 }
 
 static enum accel_status
-take_files (struct cursor *json, struct manifest *manifest)
+take_files (struct json_reader *json, struct manifest *manifest)
 {
     bool first = true, more;
-    enum accel_status status = cursor_take (json, '{', "the files");
-    while (!status && !(status = cursor_next (json, '}', &first, &more)) && more) {
+    enum accel_status status = json_reader_take (json, '{', "the files");
+    while (!status && !(status = json_reader_next (json, '}', &first, &more)) && more) {
         AUTO_FREE char *name = NULL;
         struct manifest_file *file = NULL;
-        status = cursor_key (json, &name);
+        status = json_reader_key (json, &name);
         if (!status && !is_safe (name))
-            status = cursor_fail (json, "file name '%.100s' is not allowed", name);
+            status = json_reader_fail (json, "file name '%.100s' is not allowed", name);
         if (!status && !(file = manifest_add_file (manifest, name, 0, 0)))
             status = no_memory (json->err);
         if (!status)
@@ -236,10 +239,10 @@ take_files (struct cursor *json, struct manifest *manifest)
 }
 
 static enum accel_status
-take_version (struct cursor *json)
+take_version (struct json_reader *json)
 {
     uint64_t version = 0;
-    enum accel_status status = cursor_uint64 (json, &version, "a version");
+    enum accel_status status = json_reader_uint64 (json, &version, "a version");
     if (!status && version > MANIFEST_VERSION)
         return accel_fail (json->err, ACCEL_ERR_UNSUPPORTED,
                            "format version %" PRIu64 " is newer than this release, which knows up to %d", version,
@@ -248,12 +251,12 @@ take_version (struct cursor *json)
 }
 
 static enum accel_status
-take_format (struct cursor *json)
+take_format (struct json_reader *json)
 {
     AUTO_FREE char *format = NULL;
-    enum accel_status status = cursor_string (json, &format, "the format");
+    enum accel_status status = json_reader_string (json, &format, "the format");
     if (!status && strcmp (format, FORMAT))
-        return cursor_fail (json, "the format is '%.60s', not " FORMAT, format);
+        return json_reader_fail (json, "the format is '%.60s', not " FORMAT, format);
     return status;
 }
 
@@ -264,7 +267,7 @@ static const char *const members[MEMBERS]
 
 /* @start: where the member begins */
 static enum accel_status
-take_member (struct cursor *json, struct manifest *manifest, enum member member, size_t start)
+take_member (struct json_reader *json, struct manifest *manifest, enum member member, size_t start)
 {
     uint64_t checksum = 0;
     enum accel_status status;
@@ -272,17 +275,17 @@ take_member (struct cursor *json, struct manifest *manifest, enum member member,
     case MEMBER_FORMAT: return take_format (json);
     case MEMBER_VERSION: return take_version (json);
     case MEMBER_FILES: return take_files (json, manifest);
-    case MEMBER_LIBRARY: return cursor_string (json, &manifest->library, "a version");
-    case MEMBER_PROCESSES: return cursor_uint64 (json, &manifest->processes, "a number of processes");
-    case MEMBER_SAVED: return cursor_uint64 (json, &manifest->saved_ns, "a time");
-    case MEMBER_PRECISION: return cursor_string (json, &manifest->mixed_precision, "a precision");
-    case MEMBER_NONFINITE: return cursor_string (json, &manifest->nonfinite, "a parameter that is not finite");
+    case MEMBER_LIBRARY: return json_reader_string (json, &manifest->library, "a version");
+    case MEMBER_PROCESSES: return json_reader_uint64 (json, &manifest->processes, "a number of processes");
+    case MEMBER_SAVED: return json_reader_uint64 (json, &manifest->saved_ns, "a time");
+    case MEMBER_PRECISION: return json_reader_string (json, &manifest->mixed_precision, "a precision");
+    case MEMBER_NONFINITE: return json_reader_string (json, &manifest->nonfinite, "a parameter that is not finite");
     case MEMBER_SUM:
         status = take_checksum (json, &checksum);
         if (!status && checksum != checksum_bytes (json->text, start))
             return accel_fail (json->err, ACCEL_ERR_FORMAT, "damaged: its own checksum is wrong");
         return status;
-    default: return cursor_skip (json);
+    default: return json_reader_skip (json);
     }
 }
 
@@ -321,29 +324,29 @@ sort (struct manifest *manifest, struct accel_error *err)
 enum accel_status
 manifest_parse (struct manifest *manifest, const char *text, size_t length, struct accel_error *err)
 {
-    struct cursor json = { text, length, 0, err };
+    struct json_reader json = { text, length, 0, err };
     bool first = true, more, seen[MEMBERS] = { false };
     *manifest = (struct manifest){ 0 };
-    enum accel_status status = cursor_begin (&json);
+    enum accel_status status = json_reader_begin (&json);
     if (!status)
-        status = cursor_take (&json, '{', "a manifest");
-    while (!status && !(status = cursor_next (&json, '}', &first, &more)) && more) {
+        status = json_reader_take (&json, '{', "a manifest");
+    while (!status && !(status = json_reader_next (&json, '}', &first, &more)) && more) {
         AUTO_FREE char *key = NULL;
         int member = 0;
-        cursor_peek (&json);
+        json_reader_peek (&json);
         size_t start = json.at;
-        status = cursor_key (&json, &key);
+        status = json_reader_key (&json, &key);
         while (!status && member < MEMBERS && strcmp (key, members[member]))
             member++;
         if (!status && member < MEMBERS && seen[member])
-            status = cursor_fail (&json, "duplicate '%s'", key);
+            status = json_reader_fail (&json, "duplicate '%s'", key);
         if (!status)
             status = take_member (&json, manifest, (enum member) member, start);
         if (!status && member < MEMBERS)
             seen[member] = true;
     }
     if (!status)
-        status = cursor_end (&json);
+        status = json_reader_end (&json);
     for (int i = 0; !status && i < MEMBERS_NEEDED; i++)
         if (!seen[i])
             status = accel_fail (err, ACCEL_ERR_FORMAT, "'%s' is missing", members[i]);

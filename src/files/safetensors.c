@@ -6,7 +6,7 @@
 #include "files/safetensors.h"
 
 #include "files/error.h"
-#include "files/cursor.h"
+#include "files/json_reader.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 
@@ -58,18 +58,18 @@ safetensors_from_dl (DLDataType type)
 }
 
 static enum accel_status
-no_room (const struct cursor *json, size_t count)
+no_room (const struct json_reader *json, size_t count)
 {
     return accel_fail (json->err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu entries", count + 1);
 }
 
 static enum accel_status
-parse_dtype (struct cursor *json, struct safetensors_tensor *tensor)
+parse_dtype (struct json_reader *json, struct safetensors_tensor *tensor)
 {
     AUTO_FREE char *name = NULL;
-    cursor_peek (json);
+    json_reader_peek (json);
     size_t start = json->at;
-    enum accel_status status = cursor_string (json, &name, "the name of an element type");
+    enum accel_status status = json_reader_string (json, &name, "the name of an element type");
     if (status)
         return status;
     for (size_t i = 0; i < SAFETENSORS_DTYPE_COUNT; i++)
@@ -78,22 +78,22 @@ parse_dtype (struct cursor *json, struct safetensors_tensor *tensor)
             return ACCEL_OK;
         }
     json->at = start;
-    return cursor_fail (json, "unknown element type '%.40s'", name);
+    return json_reader_fail (json, "unknown element type '%.40s'", name);
 }
 
 static enum accel_status
-parse_shape (struct cursor *json, struct safetensors_tensor *tensor)
+parse_shape (struct json_reader *json, struct safetensors_tensor *tensor)
 {
     bool first = true, more;
-    enum accel_status status = cursor_take (json, '[', "'[' of the shape");
+    enum accel_status status = json_reader_take (json, '[', "'[' of the shape");
     while (!status) {
         uint64_t size;
-        if ((status = cursor_next (json, ']', &first, &more)) || !more)
+        if ((status = json_reader_next (json, ']', &first, &more)) || !more)
             break;
-        if ((status = cursor_uint64 (json, &size, "a size of the shape")))
+        if ((status = json_reader_uint64 (json, &size, "a size of the shape")))
             break;
         if (size > INT64_MAX)
-            return cursor_fail (json, "a size of the shape is too large");
+            return json_reader_fail (json, "a size of the shape is too large");
         if (!array_room (&tensor->shape, tensor->ndim, sizeof *tensor->shape))
             return no_room (json, tensor->ndim);
         tensor->shape[tensor->ndim++] = (int64_t) size;
@@ -102,74 +102,74 @@ parse_shape (struct cursor *json, struct safetensors_tensor *tensor)
 }
 
 static enum accel_status
-parse_offsets (struct cursor *json, struct safetensors_tensor *tensor)
+parse_offsets (struct json_reader *json, struct safetensors_tensor *tensor)
 {
-    enum accel_status status = cursor_take (json, '[', "'[' of data_offsets");
+    enum accel_status status = json_reader_take (json, '[', "'[' of data_offsets");
     if (!status)
-        status = cursor_uint64 (json, &tensor->begin, "the first offset");
+        status = json_reader_uint64 (json, &tensor->begin, "the first offset");
     if (!status)
-        status = cursor_take (json, ',', "',' and the second offset");
+        status = json_reader_take (json, ',', "',' and the second offset");
     if (!status)
-        status = cursor_uint64 (json, &tensor->end, "the second offset");
+        status = json_reader_uint64 (json, &tensor->end, "the second offset");
     if (!status)
-        status = cursor_take (json, ']', "']' after two offsets");
+        status = json_reader_take (json, ']', "']' after two offsets");
     return status;
 }
 
 /* The product of the shape in bytes must be what the offsets say. */
 static enum accel_status
-check_size (const struct cursor *json, const struct safetensors_tensor *tensor)
+check_size (const struct json_reader *json, const struct safetensors_tensor *tensor)
 {
     uint64_t elements = 1, bits;
     size_t bytes;
     for (size_t i = 0; i < tensor->ndim; i++)
         if (__builtin_mul_overflow (elements, (uint64_t) tensor->shape[i], &elements))
-            return cursor_fail (json, "too many elements: the count overflows 64 bits");
+            return json_reader_fail (json, "too many elements: the count overflows 64 bits");
     if (__builtin_mul_overflow (elements, (uint64_t) types[tensor->dtype].bits, &bits)
         || __builtin_add_overflow (bits / 8, 0, &bytes))
-        return cursor_fail (json, "too many bytes: the size overflows 64 bits");
+        return json_reader_fail (json, "too many bytes: the size overflows 64 bits");
     if (bits % 8)
-        return cursor_fail (json, "%llu elements of %u bits are not a whole number of bytes",
+        return json_reader_fail (json, "%llu elements of %u bits are not a whole number of bytes",
                           (unsigned long long) elements, types[tensor->dtype].bits);
     if (tensor->end < tensor->begin)
-        return cursor_fail (json, "data_offsets end before they begin");
+        return json_reader_fail (json, "data_offsets end before they begin");
     if (tensor->end - tensor->begin != bytes)
-        return cursor_fail (json, "shape and type give %zu bytes, but data_offsets say %llu", bytes,
+        return json_reader_fail (json, "shape and type give %zu bytes, but data_offsets say %llu", bytes,
                           (unsigned long long) (tensor->end - tensor->begin));
     return ACCEL_OK;
 }
 
 static enum accel_status
-parse_members (struct cursor *json, struct safetensors_tensor *tensor)
+parse_members (struct json_reader *json, struct safetensors_tensor *tensor)
 {
     static const struct {
         const char *key;
-        enum accel_status (*parse) (struct cursor *json, struct safetensors_tensor *tensor);
+        enum accel_status (*parse) (struct json_reader *json, struct safetensors_tensor *tensor);
     } members[] = { { "dtype", parse_dtype }, { "shape", parse_shape }, { "data_offsets", parse_offsets } };
     unsigned seen = 0, i;
     bool first = true, more;
-    enum accel_status status = cursor_take (json, '{', "'{' of a tensor's description");
+    enum accel_status status = json_reader_take (json, '{', "'{' of a tensor's description");
     for (; !status; ) {
         AUTO_FREE char *key = NULL;
-        if ((status = cursor_next (json, '}', &first, &more)) || !more)
+        if ((status = json_reader_next (json, '}', &first, &more)) || !more)
             break;
-        if ((status = cursor_key (json, &key)))
+        if ((status = json_reader_key (json, &key)))
             break;
         for (i = 0; i < 3 && strcmp (members[i].key, key) != 0; i++)
             ;
         if (i < 3 && seen & 1u << i)
-            return cursor_fail (json, "duplicate %s", key);
-        status = i < 3 ? members[i].parse (json, tensor) : cursor_skip (json);
+            return json_reader_fail (json, "duplicate %s", key);
+        status = i < 3 ? members[i].parse (json, tensor) : json_reader_skip (json);
         seen |= 1u << i;
     }
     for (i = 0; i < 3 && !status; i++)
         if (!(seen & 1u << i))
-            status = cursor_fail (json, "missing %s", members[i].key);
+            status = json_reader_fail (json, "missing %s", members[i].key);
     return status ? status : check_size (json, tensor);
 }
 
 static enum accel_status
-parse_tensor (struct safetensors *file, struct cursor *json, char **name)
+parse_tensor (struct safetensors *file, struct json_reader *json, char **name)
 {
     struct safetensors_tensor *tensor = array_room (&file->tensors, file->count, sizeof *tensor);
     if (!tensor)
@@ -182,51 +182,51 @@ parse_tensor (struct safetensors *file, struct cursor *json, char **name)
 }
 
 static enum accel_status
-parse_pair (struct safetensors *file, struct cursor *json)
+parse_pair (struct safetensors *file, struct json_reader *json)
 {
     struct safetensors_pair *pair = array_room (&file->metadata, file->pairs, sizeof *pair);
     if (!pair)
         return no_room (json, file->pairs);
     *pair = (struct safetensors_pair){ 0 };
     file->pairs++;
-    enum accel_status status = cursor_key (json, &pair->key);
+    enum accel_status status = json_reader_key (json, &pair->key);
     return status ? status
-                  : cursor_string (json, &pair->value, "a string (all values of __metadata__ are strings)");
+                  : json_reader_string (json, &pair->value, "a string (all values of __metadata__ are strings)");
 }
 
 static enum accel_status
-parse_metadata (struct safetensors *file, struct cursor *json)
+parse_metadata (struct safetensors *file, struct json_reader *json)
 {
     bool first = true, more;
-    if (cursor_word (json, "null"))
+    if (json_reader_word (json, "null"))
         return ACCEL_OK;
-    enum accel_status status = cursor_take (json, '{', "'{' of __metadata__");
-    while (!status && !(status = cursor_next (json, '}', &first, &more)) && more)
+    enum accel_status status = json_reader_take (json, '{', "'{' of __metadata__");
+    while (!status && !(status = json_reader_next (json, '}', &first, &more)) && more)
         status = parse_pair (file, json);
     return status;
 }
 
 static enum accel_status
-parse_header (struct safetensors *file, struct cursor *json)
+parse_header (struct safetensors *file, struct json_reader *json)
 {
     bool first = true, more, has_metadata = false;
-    enum accel_status status = cursor_take (json, '{', "'{'");
+    enum accel_status status = json_reader_take (json, '{', "'{'");
     while (!status) {
         AUTO_FREE char *key = NULL;
-        if ((status = cursor_next (json, '}', &first, &more)) || !more)
+        if ((status = json_reader_next (json, '}', &first, &more)) || !more)
             break;
-        if ((status = cursor_key (json, &key)))
+        if ((status = json_reader_key (json, &key)))
             break;
         if (strcmp (key, "__metadata__") != 0)
             status = parse_tensor (file, json, &key);
         else if (has_metadata)
-            status = cursor_fail (json, "duplicate __metadata__");
+            status = json_reader_fail (json, "duplicate __metadata__");
         else {
             has_metadata = true;
             status = parse_metadata (file, json);
         }
     }
-    return status ? status : cursor_end (json);
+    return status ? status : json_reader_end (json);
 }
 
 /* In the order of the data; empty tensors before the one that begins at the same place. */
@@ -310,9 +310,9 @@ arrange (struct safetensors *file, struct accel_error *err)
 enum accel_status
 safetensors_parse (struct safetensors *file, const char *text, size_t length, struct accel_error *err)
 {
-    struct cursor json = { .text = text, .length = length, .err = err };
+    struct json_reader json = { .text = text, .length = length, .err = err };
     *file = (struct safetensors){ 0 };
-    enum accel_status status = cursor_begin (&json);
+    enum accel_status status = json_reader_begin (&json);
     if (!status)
         status = parse_header (file, &json);
     if (!status)

@@ -4,8 +4,8 @@
 
 #include "files/safetensors_writer.h"
 
+#include "files/atomic_file.h"
 #include "files/error.h"
-#include "files/partial.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/quote.h"
@@ -15,15 +15,15 @@
 
 enum { HEADER_MULTIPLE = 8 };
 
-struct place {
+struct extent {
     uint64_t begin;   /* in the file */
     uint64_t bytes;
     uint64_t written; /* by the one thread that writes this entry */
 };
 
 struct safetensors_writer {
-    struct partial partial;
-    struct place *places; /* [count] by entry */
+    struct atomic_file atomic;
+    struct extent *extents; /* [count] by entry */
     size_t *order;        /* [count] entries in the order of the file */
     char **names;         /* [count] by entry */
     size_t count;
@@ -112,7 +112,7 @@ lay_out (struct safetensors_writer *writer, const struct safetensors_plan *plan,
     enum accel_status status = check_pairs (plan, err);
     for (size_t i = 0; i < plan->count && !status; i++) {
         writer->order[i] = i;
-        status = check_entry (&plan->entries[i], &writer->places[i].bytes, err);
+        status = check_entry (&plan->entries[i], &writer->extents[i].bytes, err);
         if (!status && !(writer->names[i] = strdup (plan->entries[i].name)))
             status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
     }
@@ -124,9 +124,9 @@ lay_out (struct safetensors_writer *writer, const struct safetensors_plan *plan,
             return accel_fail (err, ACCEL_ERR_INVALID, "duplicate tensor '%.80s'", writer->names[writer->order[i]]);
     qsort_r (writer->order, plan->count, sizeof *writer->order, compare_entries, (void *) plan->entries);
     for (size_t i = 0; i < plan->count; i++) {
-        struct place *place = &writer->places[writer->order[i]];
-        place->begin = writer->file_bytes;
-        if (__builtin_add_overflow (place->begin, place->bytes, &writer->file_bytes)
+        struct extent *extent = &writer->extents[writer->order[i]];
+        extent->begin = writer->file_bytes;
+        if (__builtin_add_overflow (extent->begin, extent->bytes, &writer->file_bytes)
             || writer->file_bytes > INT64_MAX - SAFETENSORS_MAX_HEADER - SAFETENSORS_LENGTH_BYTES)
             return accel_fail (err, ACCEL_ERR_INVALID, "the file is too large: size overflows");
     }
@@ -147,14 +147,14 @@ add_metadata (struct strbuf *text, const struct safetensors_plan *plan)
 }
 
 static void
-add_entry (struct strbuf *text, const struct safetensors_entry *entry, const struct place *place)
+add_entry (struct strbuf *text, const struct safetensors_entry *entry, const struct extent *extent)
 {
     quote_utf8 (text, entry->name);
     strbuf_printf (text, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtype_name (entry->dtype));
     for (size_t i = 0; i < entry->ndim; i++)
         strbuf_printf (text, "%s%lld", i ? "," : "", (long long) entry->shape[i]);
-    strbuf_printf (text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long) place->begin,
-                   (unsigned long long) (place->begin + place->bytes));
+    strbuf_printf (text, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long) extent->begin,
+                   (unsigned long long) (extent->begin + extent->bytes));
 }
 
 /* The length, the JSON and its padding; then entries begin where they do in the file. */
@@ -170,7 +170,7 @@ make_header (struct safetensors_writer *writer, const struct safetensors_plan *p
     for (size_t i = 0; i < plan->count && !text->failed && text->length < 2u * SAFETENSORS_MAX_HEADER; i++) {
         if (i || plan->pairs)
             strbuf_add_char (text, ',');
-        add_entry (text, &plan->entries[writer->order[i]], &writer->places[writer->order[i]]);
+        add_entry (text, &plan->entries[writer->order[i]], &writer->extents[writer->order[i]]);
     }
     strbuf_add_char (text, '}');
     while (text->length % HEADER_MULTIPLE && !text->failed)
@@ -185,7 +185,7 @@ make_header (struct safetensors_writer *writer, const struct safetensors_plan *p
     for (size_t i = 0; i < sizeof length; i++)
         text->text[i] = (char) (bytes >> 8 * i & 0xff);
     for (size_t i = 0; i < plan->count; i++)
-        writer->places[i].begin += text->length;
+        writer->extents[i].begin += text->length;
     writer->file_bytes += text->length;
     return ACCEL_OK;
 }
@@ -195,10 +195,10 @@ start (struct safetensors_writer *writer, const char *path, const struct safeten
        struct accel_error *err)
 {
     AUTO_STRBUF struct strbuf header = { 0 };
-    writer->places = calloc (plan->count + 1, sizeof *writer->places);
+    writer->extents = calloc (plan->count + 1, sizeof *writer->extents);
     writer->order = calloc (plan->count + 1, sizeof *writer->order);
     writer->names = calloc (plan->count + 1, sizeof *writer->names);
-    if (!writer->places || !writer->order || !writer->names)
+    if (!writer->extents || !writer->order || !writer->names)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu tensors", plan->count);
     writer->count = plan->count;
     writer->in_place = plan->in_place;
@@ -209,8 +209,8 @@ start (struct safetensors_writer *writer, const char *path, const struct safeten
         status = make_header (writer, plan, &header, err);
     if (status)
         return accel_fail_in (err, status, "%s", path);
-    status = partial_create (&writer->partial, path, plan->in_place, writer->file_bytes, err);
-    return status ? status : partial_write (&writer->partial, 0, header.text, header.length, err);
+    status = atomic_file_create (&writer->atomic, path, plan->in_place, writer->file_bytes, err);
+    return status ? status : atomic_file_write (&writer->atomic, 0, header.text, header.length, err);
 }
 
 enum accel_status
@@ -223,7 +223,7 @@ safetensors_writer_create (struct safetensors_writer **writer, const char *path,
     struct safetensors_writer *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    made->partial = (struct partial) PARTIAL_NONE;
+    made->atomic = (struct atomic_file) ATOMIC_FILE_NONE;
     enum accel_status status = start (made, path, plan, err);
     if (status)
         safetensors_writer_destroy (made);
@@ -233,44 +233,44 @@ safetensors_writer_create (struct safetensors_writer **writer, const char *path,
 }
 
 size_t
-safetensors_writer_order (const struct safetensors_writer *writer, size_t place)
+safetensors_writer_order (const struct safetensors_writer *writer, size_t extent)
 {
-    return writer->order[place];
+    return writer->order[extent];
 }
 
 uint64_t
 safetensors_writer_entry_bytes (const struct safetensors_writer *writer, size_t index)
 {
-    return writer->places[index].bytes;
+    return writer->extents[index].bytes;
 }
 
 enum accel_status
 safetensors_writer_write (struct safetensors_writer *writer, size_t index, const void *bytes, size_t length,
                           struct accel_error *err)
 {
-    struct place *place = &writer->places[index];
-    if (length > place->bytes - place->written)
+    struct extent *extent = &writer->extents[index];
+    if (length > extent->bytes - extent->written)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%.80s' has %llu bytes; %llu and %zu more were written",
-                           writer->partial.path, writer->names[index], (unsigned long long) place->bytes,
-                           (unsigned long long) place->written, length);
+                           writer->atomic.path, writer->names[index], (unsigned long long) extent->bytes,
+                           (unsigned long long) extent->written, length);
     if (writer->piece)
         writer->piece (writer->user, index, bytes, length);
-    enum accel_status status = partial_write (&writer->partial, place->begin + place->written, bytes, length, err);
+    enum accel_status status = atomic_file_write (&writer->atomic, extent->begin + extent->written, bytes, length, err);
     if (!status)
-        place->written += length;
+        extent->written += length;
     return status;
 }
 
 enum accel_status
 safetensors_writer_commit (struct safetensors_writer *writer, struct accel_error *err)
 {
-    const char *path = writer->partial.path;
+    const char *path = writer->atomic.path;
     for (size_t i = 0; i < writer->count; i++)
-        if (writer->places[i].written != writer->places[i].bytes)
+        if (writer->extents[i].written != writer->extents[i].bytes)
             return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%.80s' is incomplete: %llu of %llu bytes were "
-                               "written", path, writer->names[i], (unsigned long long) writer->places[i].written,
-                               (unsigned long long) writer->places[i].bytes);
-    enum accel_status status = partial_finish (&writer->partial, err);
+                               "written", path, writer->names[i], (unsigned long long) writer->extents[i].written,
+                               (unsigned long long) writer->extents[i].bytes);
+    enum accel_status status = atomic_file_finish (&writer->atomic, err);
     if (!status && !writer->in_place && io_sync_directory_of (path))
         status = accel_fail_errno (err, "%s: written, but cannot sync its directory", path);
     return status;
@@ -282,12 +282,12 @@ safetensors_writer_destroy (struct safetensors_writer *writer)
     if (!writer)
         return;
     int saved = errno;
-    partial_close (&writer->partial);
+    atomic_file_close (&writer->atomic);
     for (size_t i = 0; i < writer->count; i++)
         free (writer->names[i]);
     free (writer->names);
     free (writer->order);
-    free (writer->places);
+    free (writer->extents);
     free (writer);
     errno = saved;
 }

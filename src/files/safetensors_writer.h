@@ -37,8 +37,8 @@ struct safetensors_writer;
 enum accel_status safetensors_writer_create (struct safetensors_writer **writer, const char *path,
                                              const struct safetensors_plan *plan, struct accel_error *err);
 
-/** @return the entry that is the @p place th of the file; writing in this order is fastest. */
-size_t safetensors_writer_order (const struct safetensors_writer *writer, size_t place);
+/** @return the entry that is the @p extent th of the file; writing in this order is fastest. */
+size_t safetensors_writer_order (const struct safetensors_writer *writer, size_t extent);
 
 /** @return bytes of entry @p index. */
 uint64_t safetensors_writer_entry_bytes (const struct safetensors_writer *writer, size_t index);

@@ -469,7 +469,7 @@ test_posts (void)
     for (int i = 0; i < MANY_POSTS; i++)
         post_control (operation, 0, bytes, sizeof bytes);
     ok (mpi_world.request_count == MANY_POSTS && mpi_world.request_room >= MANY_POSTS
-            && malloc_usable_size (mpi_world.notes) >= MANY_POSTS * sizeof *mpi_world.notes,
+            && malloc_usable_size (mpi_world.posted) >= MANY_POSTS * sizeof *mpi_world.posted,
         "there is room for %d messages at once", MANY_POSTS);
     mpi_world.request_count = 0;
     operation->transfers[0].left = 0;

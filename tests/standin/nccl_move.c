@@ -173,20 +173,20 @@ send (struct nccl_call *call)
 {
     struct ncclComm *comm = call->comm;
     int peer = call->asked.root;
-    struct nccl_place *lane = &comm->shared->lanes[comm->rank][peer];
+    struct nccl_place *copy_stream = &comm->shared->copy_streams[comm->rank][peer];
     size_t at, bytes = piece_of (row_of (call), call->piece, &at);
-    uint64_t written = atomic_load (&lane->written);
-    if (comm->sent[peer] != call->turn || atomic_load (&lane->read) != written)
+    uint64_t written = atomic_load (&copy_stream->written);
+    if (comm->sent[peer] != call->turn || atomic_load (&copy_stream->read) != written)
         return STANDIN_STALLED;
     if (call->piece == call->pieces) { /* and all has been read */
         comm->sent[peer]++;
         return STANDIN_OVER;
     }
-    lane->asked = call->asked;
+    copy_stream->asked = call->asked;
     if (bytes)
-        memcpy (lane->data, call->send + at, bytes);
+        memcpy (copy_stream->data, call->send + at, bytes);
     call->piece++;
-    atomic_store (&lane->written, written + 1);
+    atomic_store (&copy_stream->written, written + 1);
     return STANDIN_MOVED;
 }
 
@@ -195,18 +195,18 @@ receive (struct nccl_call *call)
 {
     struct ncclComm *comm = call->comm;
     int peer = call->asked.root;
-    struct nccl_place *lane = &comm->shared->lanes[peer][comm->rank];
+    struct nccl_place *copy_stream = &comm->shared->copy_streams[peer][comm->rank];
     size_t at, bytes = piece_of (row_of (call), call->piece, &at);
-    uint64_t read = atomic_load (&lane->read);
-    if (comm->received[peer] != call->turn || atomic_load (&lane->written) == read)
+    uint64_t read = atomic_load (&copy_stream->read);
+    if (comm->received[peer] != call->turn || atomic_load (&copy_stream->written) == read)
         return STANDIN_STALLED;
-    if (lane->asked.count != call->asked.count || lane->asked.type != call->asked.type)
+    if (copy_stream->asked.count != call->asked.count || copy_stream->asked.type != call->asked.type)
         standin_report (&call->site, NULL, "ncclRecv of rank %d: count %llu, type %d, but rank %d sends count %llu, "
                         "type %d", comm->rank, (unsigned long long) call->asked.count, call->asked.type, peer,
-                        (unsigned long long) lane->asked.count, lane->asked.type);
+                        (unsigned long long) copy_stream->asked.count, copy_stream->asked.type);
     if (bytes)
-        memcpy (call->recv + at, lane->data, bytes);
-    atomic_store (&lane->read, read + 1);
+        memcpy (call->recv + at, copy_stream->data, bytes);
+    atomic_store (&copy_stream->read, read + 1);
     if (++call->piece < call->pieces)
         return STANDIN_MOVED;
     comm->received[peer]++;

@@ -274,8 +274,8 @@ static void *
 pin_memory (void *unused)
 {
     const DLDevice device = accel_device (acc);
-    const struct memory_lanes *lanes = memory_of (device)->lanes;
-    lanes->unpin (device, lanes->pin (device, COUNT));
+    const struct memory_copy_streams *copy_streams = memory_of (device)->copy_streams;
+    copy_streams->unpin (device, copy_streams->pin (device, COUNT));
     return unused;
 }
 

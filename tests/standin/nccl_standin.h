@@ -49,7 +49,7 @@ struct nccl_shared {
         char bus[32];
     } members[NCCL_RANKS];
     struct nccl_place places[NCCL_RANKS];           /* by rank: what it gives to all */
-    struct nccl_place lanes[NCCL_RANKS][NCCL_RANKS]; /* from rank to rank */
+    struct nccl_place copy_streams[NCCL_RANKS][NCCL_RANKS]; /* from rank to rank */
 };
 
 struct nccl_batch;

@@ -3,11 +3,11 @@
  * and files that are engines or not. */
 #include <config.h>
 
+#include "files/atomic_file.h"
 #include "files/checkpoints.h"
 #include "files/error.h"
 #include "files/index.h"
 #include "files/manifest.h"
-#include "files/partial.h"
 #include "files/weights_save.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
@@ -42,17 +42,17 @@ exists (const char *path)
 static void
 test_mode (void)
 {
-    struct partial partial = PARTIAL_NONE;
+    struct atomic_file atomic = ATOMIC_FILE_NONE;
     struct stat info = { 0 };
     mode_t before = umask (077);
     put_file ("old.bin", "old");
     chmod ("old.bin", 0664);
-    enum accel_status status = partial_create (&partial, "old.bin", false, 4, &err);
+    enum accel_status status = atomic_file_create (&atomic, "old.bin", false, 4, &err);
     if (!status)
-        status = partial_write (&partial, 0, "text", 4, &err);
+        status = atomic_file_write (&atomic, 0, "text", 4, &err);
     if (!status)
-        status = partial_finish (&partial, &err);
-    partial_close (&partial);
+        status = atomic_file_finish (&atomic, &err);
+    atomic_file_close (&atomic);
     ok (!status && !stat ("old.bin", &info) && (info.st_mode & 0777) == 0664 && info.st_size == 4,
         "a file that is replaced keeps its mode: %o", (unsigned) info.st_mode);
     umask (before);
@@ -62,10 +62,10 @@ test_mode (void)
 static void
 test_sweep (void)
 {
-    struct partial partial = PARTIAL_NONE;
-    enum accel_status status = partial_create (&partial, "swept.bin", false, 4, &err);
-    char *left = partial.beside ? strdup (partial.beside) : NULL;
-    partial_close (&partial);
+    struct atomic_file atomic = ATOMIC_FILE_NONE;
+    enum accel_status status = atomic_file_create (&atomic, "swept.bin", false, 4, &err);
+    char *left = atomic.beside ? strdup (atomic.beside) : NULL;
+    atomic_file_close (&atomic);
     if (!ok (!status && left && !exists (left), "a file is made beside, and removed"))
         return;
     char *digit = strchr (left, '-') + 1;
@@ -75,8 +75,8 @@ test_sweep (void)
     bool made = !symlink ("target", left);
     *digit = '9';
     made = made && !mkfifo (left, 0666);
-    status = partial_create (&partial, "swept.bin", false, 4, &err);
-    partial_close (&partial);
+    status = atomic_file_create (&atomic, "swept.bin", false, 4, &err);
+    atomic_file_close (&atomic);
     struct stat info;
     *digit = '0';
     ok (made && !status && !exists (left), "what was left is swept");

@@ -2,7 +2,7 @@
 /* safetensors files: what the header may and must not say, and tensors as data sets. */
 #include <config.h>
 
-#include "files/cursor.h"
+#include "files/json_reader.h"
 #include "files/safetensors.h"
 #include "tests/unit/datasets.h"
 

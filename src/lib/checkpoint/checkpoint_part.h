@@ -5,7 +5,7 @@
 
 #include <accel/savestate.h>
 
-#include "lib/checkpoint/meter.h"
+#include "lib/checkpoint/io_progress.h"
 #include "lib/checkpoint/project_lock.h"
 #include "lib/checkpoint/snapshot.h"
 #include "lib/state/part.h"
@@ -32,7 +32,7 @@ struct checkpoint_part {
     uint64_t handles; /* given out so far */
     struct project_lock lock; /* of rank 0, from the first load or save with automatic naming on */
     unsigned agreed;  /* enum jobseg_failure, of what checkpoint_agree() has returned last; 0: all went well */
-    meter_show show;  /* prints how far a save or a load is; NULL: nothing does */
+    io_progress_show show; /* prints how far a save or a load is; NULL: nothing does */
     struct snapshot snapshot; /* memory for asynchronous saves */
     struct save_in_flight *flight; /* NULL: none */
     void (*close_flight) (struct save_in_flight *flight); /* accel_close(): let it come to its end, and free it */
@@ -47,7 +47,7 @@ checkpoint_of (const struct accel *acc)
 }
 
 /** @return what shows the saves and loads of this rank; NULL: nothing does. */
-static inline meter_show
+static inline io_progress_show
 checkpoint_show (const struct accel *acc)
 {
     return accel_is_main_process (acc) ? checkpoint_of (acc)->show : NULL;

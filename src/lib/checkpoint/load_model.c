@@ -203,15 +203,15 @@ static enum accel_status
 read_all (struct load *load, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
-    struct meter meter;
+    struct io_progress progress;
     uint64_t bytes = 0;
     for (size_t i = 0; i < load->model->count; i++)
         bytes += load->tensor_of[i] == SIZE_MAX ? 0 : load->file->infos[load->tensor_of[i]].bytes;
-    meter_begin (&meter, checkpoint_show (load->acc), METER_LOAD, load->path, bytes);
+    io_progress_begin (&progress, checkpoint_show (load->acc), IO_PROGRESS_LOAD, load->path, bytes);
     for (size_t i = 0; i < load->model->count && !status; i++)
         if (load->tensor_of[i] != SIZE_MAX)
             status = read_tensor (load, i, err);
-    meter_end (&meter, status);
+    io_progress_end (&progress, status);
     accel_model_narrow (load->model);
     return status;
 }

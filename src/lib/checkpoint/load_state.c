@@ -63,10 +63,10 @@ find_newest (struct load *load, const char *folder, struct accel_error *err)
 {
     AUTO_STRLIST struct strlist passed = { 0 };
     AUTO_FREE char *path = NULL;
-    struct meter meter;
-    meter_begin (&meter, checkpoint_show (load->acc), METER_CHECK, folder, 0);
+    struct io_progress progress;
+    io_progress_begin (&progress, checkpoint_show (load->acc), IO_PROGRESS_CHECK, folder, 0);
     enum accel_status status = checkpoint_find_newest (&path, folder, &passed, err);
-    meter_end (&meter, status);
+    io_progress_end (&progress, status);
     if (status)
         return status;
     for (size_t i = 0; i < passed.count; i++)
@@ -104,16 +104,16 @@ verify (struct load *load, struct accel_error *err)
 {
     enum accel_status status = manifest_read (&load->manifest, load->found.place, err);
     size_t size = (size_t) accel_num_processes (load->acc), rank = (size_t) accel_process_index (load->acc);
-    struct meter meter;
+    struct io_progress progress;
     uint64_t bytes = 0;
     if (status || load->found.verified)
         return status;
     for (size_t i = rank; i < load->manifest.count; i += size)
         bytes += load->manifest.files[i].bytes;
-    meter_begin (&meter, checkpoint_show (load->acc), METER_CHECK, load->found.place, bytes);
+    io_progress_begin (&progress, checkpoint_show (load->acc), IO_PROGRESS_CHECK, load->found.place, bytes);
     for (size_t i = rank; !status && i < load->manifest.count; i += size)
         status = manifest_check_file (&load->manifest.files[i], load->found.place, err);
-    meter_end (&meter, status);
+    io_progress_end (&progress, status);
     return status;
 }
 
@@ -241,15 +241,15 @@ load_items (const struct load *load, struct accel_error *err)
     size_t custom = count_custom (&load->manifest);
     if (custom != load->part->object_count)
         return fail_custom (load, custom, err);
-    struct meter meter;
+    struct io_progress progress;
     uint64_t bytes = 0;
     enum accel_status status = checkpoint_items_make (&items, load->acc, load->without_models, err);
     for (size_t i = 0; !status && i < items.count; i++)
         bytes += checkpoint_bytes (&load->manifest, items.items[i].name);
-    meter_begin (&meter, checkpoint_show (load->acc), METER_LOAD, load->found.place, bytes);
+    io_progress_begin (&progress, checkpoint_show (load->acc), IO_PROGRESS_LOAD, load->found.place, bytes);
     for (size_t i = 0; !status && i < items.count; i++)
         status = load_item (load, &items.items[i], err);
-    meter_end (&meter, status);
+    io_progress_end (&progress, status);
     checkpoint_items_release (&items);
     return status;
 }

@@ -255,15 +255,15 @@ static enum accel_status
 write_shards (const struct save *save, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
-    struct meter meter;
+    struct io_progress progress;
     uint64_t bytes = 0;
     for (size_t i = 0; i < save->pieces.count; i++)
         bytes += writes (save, save->shard_of[i]) ? piece_bytes (&save->pieces.all[i]) : 0;
-    meter_begin (&meter, checkpoint_show (save->acc), METER_SAVE, save->directory, bytes);
+    io_progress_begin (&progress, checkpoint_show (save->acc), IO_PROGRESS_SAVE, save->directory, bytes);
     for (size_t i = 0; i < save->shards && !status; i++)
         if (writes (save, i))
             status = write_shard (save, i, err);
-    meter_end (&meter, status);
+    io_progress_end (&progress, status);
     return status;
 }
 

@@ -16,13 +16,13 @@ static enum accel_status
 write_items (struct save *save, struct accel *acc, struct accel_error *err)
 {
     struct collected collected;
-    struct meter meter;
+    struct io_progress progress;
     atomic_uint_least64_t written = 0;
     enum accel_status status = collected_make (&collected, acc, save->without_models, err);
-    meter_begin (&meter, checkpoint_show (acc), METER_SAVE, save->folder.place, collected.bytes);
+    io_progress_begin (&progress, checkpoint_show (acc), IO_PROGRESS_SAVE, save->folder.place, collected.bytes);
     if (!status)
         status = collected_write (&collected, save->folder.temporary, &save->manifest, &written, err);
-    meter_end (&meter, status);
+    io_progress_end (&progress, status);
     collected_release (&collected);
     return status;
 }

@@ -49,7 +49,7 @@ free_memory (struct accel_batch *batch, struct accel_tensor *tensor)
 {
     const struct batch_home *home = &batch->home;
     if (home->pins)
-        home->pins->lanes->unpin (home->device, tensor->dl.data);
+        home->pins->copy_streams->unpin (home->device, tensor->dl.data);
     else if (tensor->owned_bytes)
         free (tensor->dl.data);
     else if (tensor->dl.data)
@@ -74,7 +74,7 @@ give_memory (struct accel_batch *batch, size_t index, size_t bytes, struct accel
     void *memory = NULL;
     bool shared = home->acc && !accel_alloc (home->acc, &memory, bytes ? bytes : 1, NULL);
     if (!shared)
-        memory = home->pins ? home->pins->lanes->pin (home->device, bytes) : memory_create (bytes);
+        memory = home->pins ? home->pins->copy_streams->pin (home->device, bytes) : memory_create (bytes);
     if (!memory)
         return fail_memory (batch, index, bytes, err);
     free_memory (batch, tensor);

@@ -83,8 +83,8 @@ describe_fact (const struct accel_loader *loader, enum fact fact, char value[VAL
     else if (fact == FACT_POSITION && loader->pass.running)
         text = "in the middle of an epoch";
     else if (fact == FACT_POSITION)
-        snprintf (value, VALUE_SIZE, "epoch %llu after %zu samples", (unsigned long long) loader->place.epoch,
-                  loader->place.start);
+        snprintf (value, VALUE_SIZE, "epoch %llu after %zu samples", (unsigned long long) loader->position.epoch,
+                  loader->position.start);
     else if (fact == FACT_FILES)
         token_files_describe (others_have_data (loader) ? loader->dataset : NULL, value, VALUE_SIZE);
     else if (fact == FACT_SAMPLES)

@@ -104,7 +104,7 @@ release (struct accel_loader *loader)
     struct dispatcher *dispatcher = loader->dispatcher;
     if (loader->data->release)
         loader->data->release (loader);
-    loader->place.draws_on = false;
+    loader->position.draws_on = false;
     if (!dispatcher)
         return;
     for (size_t i = 0; dispatcher->view.fields && i < loader->field_count; i++)
@@ -204,7 +204,7 @@ static enum accel_status
 read_first (struct accel_loader *loader, struct accel_error *err)
 {
     struct dispatcher *dispatcher = loader->dispatcher;
-    size_t start = loader->place.start, rows = dispatcher->rows[0], wanted = loader->share.processes, none = 0;
+    size_t start = loader->position.start, rows = dispatcher->rows[0], wanted = loader->share.processes, none = 0;
     enum accel_status status = ACCEL_OK;
     dispatcher->first.size = 0;
     if (loader->options.drop_last || wanted == 1 || !rows) /* nothing is filled up */
@@ -299,7 +299,7 @@ describe (struct accel_loader *loader, int which, struct accel_error *err)
     header[HEADER_LAST] = is_last;
     header[HEADER_ROWS] = (int64_t) dispatcher->rows[which];
     if (!loader->pass.next)
-        header[HEADER_SOURCE] = loader->place.epoch_source | (drawing_generator (loader) ? SOURCE_GOES_ON : 0);
+        header[HEADER_SOURCE] = loader->position.epoch_source | (drawing_generator (loader) ? SOURCE_GOES_ON : 0);
     for (size_t i = 0; i < loader->field_count; i++) {
         int64_t *field = header + HEADER_FIELDS + i * HEADER_FIELD_WORDS;
         field[0] = round->fields[i].dl.ndim;
@@ -330,18 +330,18 @@ share_source (struct accel_loader *loader, const struct comm_site *site, struct 
     uint8_t states[2][ACCEL_GENERATOR_STATE_BYTES] = { 0 };
     struct accel_generator *own = drawing_generator (loader);
     int64_t source = loader->dispatcher->header[HEADER_SOURCE];
-    loader->place.epoch_source = (enum epoch_source) (source & ~SOURCE_GOES_ON);
-    loader->place.draws_on = source & SOURCE_GOES_ON;
-    loader->place.restored = false;
+    loader->position.epoch_source = (enum epoch_source) (source & ~SOURCE_GOES_ON);
+    loader->position.draws_on = source & SOURCE_GOES_ON;
+    loader->position.restored = false;
     if (!source)
         return ACCEL_OK;
-    memcpy (states[0], loader->place.epoch_state, sizeof states[0]);
+    memcpy (states[0], loader->position.epoch_state, sizeof states[0]);
     if (own)
         accel_generator_get_state (own, states[1]);
     enum accel_status status = comm_broadcast (accel_world (loader->object.owner), site, states, sizeof states,
                                                ACCEL_UINT8, 0, err);
-    memcpy (loader->place.epoch_state, states[0], sizeof states[0]);
-    memcpy (loader->place.next_state, states[1], sizeof states[1]);
+    memcpy (loader->position.epoch_state, states[0], sizeof states[0]);
+    memcpy (loader->position.next_state, states[1], sizeof states[1]);
     return status || !own || !loader->share.process ? status
                                               : accel_generator_set_state (own, states[1], sizeof states[1], err);
 }
@@ -449,7 +449,7 @@ count_batches (const struct accel_loader *loader)
 static size_t
 find_remainder (const struct accel_loader *loader)
 {
-    return loader->place.remainder;
+    return loader->position.remainder;
 }
 
 static size_t
@@ -462,9 +462,9 @@ find_end (const struct accel_loader *loader)
 static size_t
 find_position (const struct accel_loader *loader)
 {
-    size_t position = loader->place.start + loader->pass.next * loader->share.round, end = find_end (loader);
+    size_t position = loader->position.start + loader->pass.next * loader->share.round, end = find_end (loader);
     if (loader->pass.at_end)
-        position -= loader->share.round - loader->place.remainder;
+        position -= loader->share.round - loader->position.remainder;
     return position < end ? position : end;
 }
 

@@ -83,7 +83,7 @@ drawing_agree (struct accel_loader *loader, const struct comm_site *site, struct
     struct accel_generator *generator = drawing_generator (loader);
     enum accel_status status = ACCEL_OK;
     /* Not if an epoch continues: all ranks have continued from what they agreed on when it began. */
-    if (acc && loader->share.processes > 1 && loader->options.synchronize_rng && !loader->place.base_seed_drawn)
+    if (acc && loader->share.processes > 1 && loader->options.synchronize_rng && !loader->position.base_seed_drawn)
         status = accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_TORCH, NULL, err);
     if (!status && acc && generator && share_is_dealt (loader))
         status = accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_GENERATOR, generator, err);
@@ -107,14 +107,14 @@ base_seed_generator (const struct accel_loader *loader)
 void
 drawing_draw_base_seed (const struct accel_loader *loader)
 {
-    if (!loader->place.base_seed_drawn)
+    if (!loader->position.base_seed_drawn)
         (void) accel_generator_random (base_seed_generator (loader));
 }
 
 static enum accel_status
 draw_order (struct accel_loader *loader, struct accel_error *err)
 {
-    uint64_t epoch = loader->place.epoch;
+    uint64_t epoch = loader->position.epoch;
     if (loader->dataset->size != loader->samples)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "the data set had %zu samples when its loader was created, but has %zu now", loader->samples,
@@ -133,14 +133,15 @@ static enum accel_status
 draw_order_again (struct accel_loader *loader, struct accel_error *err)
 {
     struct accel_sampler *sampler = loader->drawing.sampler;
-    const struct place *place = &loader->place;
+    const struct position *position = &loader->position;
     struct accel_generator *own = sampler_generator (sampler), *shared = accel_default_generator ();
     struct accel_generator *used = own, stand_in = *shared, kept = *shared;
-    if (place->epoch_source == EPOCH_SEEDED)
+    if (position->epoch_source == EPOCH_SEEDED)
         used = shared;
     else if (!own)
         used = &stand_in;
-    enum accel_status status = accel_generator_set_state (used, place->epoch_state, sizeof place->epoch_state, err);
+    enum accel_status status = accel_generator_set_state (used, position->epoch_state, sizeof position->epoch_state,
+                                                          err);
     if (status)
         return status;
     sampler_set_generator (sampler, used == shared ? NULL : used);
@@ -162,8 +163,8 @@ draw_together (struct accel_loader *loader, struct accel_error *err)
 {
     struct accel_generator *shared = accel_default_generator (), kept = *shared;
     *shared = loader->drawing.agreed;
-    loader->place.epoch_source = EPOCH_SEEDED;
-    accel_generator_get_state (shared, loader->place.epoch_state);
+    loader->position.epoch_source = EPOCH_SEEDED;
+    accel_generator_get_state (shared, loader->position.epoch_state);
     drawing_draw_base_seed (loader);
     enum accel_status status = draw_order (loader, err);
     if (!loader->share.process)
@@ -178,17 +179,17 @@ enum accel_status
 drawing_make_order (struct accel_loader *loader, struct accel_error *err)
 {
     struct accel_sampler *sampler = loader->drawing.sampler;
-    struct place *place = &loader->place;
+    struct position *position = &loader->position;
     struct accel_generator *generator = sampler ? sampler_source (sampler) : NULL;
-    bool again = place->restored && generator;
-    place->restored = false;
+    bool again = position->restored && generator;
+    position->restored = false;
     if (again)
         return draw_order_again (loader, err);
     if (seeds_together (loader))
         return draw_together (loader, err);
-    place->epoch_source = !generator ? EPOCH_FIXED : sampler_generator (sampler) ? EPOCH_DRAWN : EPOCH_SEEDED;
+    position->epoch_source = !generator ? EPOCH_FIXED : sampler_generator (sampler) ? EPOCH_DRAWN : EPOCH_SEEDED;
     if (generator)
-        accel_generator_get_state (generator, place->epoch_state);
+        accel_generator_get_state (generator, position->epoch_state);
     drawing_draw_base_seed (loader);
     return draw_order (loader, err);
 }
@@ -200,7 +201,7 @@ drawing_try (struct accel_loader *loader,
     struct accel_generator *drawn[]
         = { drawing_generator (loader), loader->options.generator, accel_default_generator () };
     struct accel_generator before[3];
-    bool restored = loader->place.restored;
+    bool restored = loader->position.restored;
     for (size_t i = 0; i < 3; i++)
         if (drawn[i])
             before[i] = *drawn[i];
@@ -210,6 +211,6 @@ drawing_try (struct accel_loader *loader,
     for (size_t i = 0; i < 3; i++)
         if (drawn[i])
             *drawn[i] = before[i];
-    loader->place.restored = restored;
+    loader->position.restored = restored;
     return status;
 }

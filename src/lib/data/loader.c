@@ -7,8 +7,8 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/data/compare.h"
+#include "lib/data/device_batches.h"
 #include "lib/data/loader_object.h"
-#include "lib/data/placing.h"
 #include "lib/data/sampler.h"
 #include "lib/data/sources.h"
 #include "lib/state/prepared.h"
@@ -342,7 +342,7 @@ settle (struct accel_loader *loader)
 static bool
 finish_pass (struct accel_loader *loader)
 {
-    loader->place.epoch++;
+    loader->position.epoch++;
     pass_end (loader);
     return false;
 }
@@ -363,14 +363,14 @@ next_batch (struct accel_loader *loader, const struct comm_site *site, const str
     if (!status && pass->at_end)
         return finish_pass (loader);
     if (!status)
-        status = loader->placing ? placing_next (loader, site, &handed, err)
+        status = loader->device_batches ? device_batches_next (loader, site, &handed, err)
                                  : loader->source->next (loader, site, &handed, err);
     if (status)
         return false;
     if (!handed.batch)
         return finish_pass (loader);
     if (handed.is_last)
-        loader->place.remainder = handed.remainder;
+        loader->position.remainder = handed.remainder;
     pass->next++;
     pass->at_end = handed.is_last;
     pass->given = *handed.batch;
@@ -424,7 +424,7 @@ accel_loader_end (struct accel_loader *loader)
     if (!loader || !(loader->pass.running || loader->pass.agreed)) /* what the next pass is to begin behind stays */
         return;
     settle (loader);
-    loader->place.epoch++;
+    loader->position.epoch++;
     pass_end (loader);
 }
 
@@ -435,15 +435,15 @@ accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch)
         return;
     /* What the next pass is to begin behind stays, but that a state's position is one of its own epoch. */
     settle (loader);
-    if (loader->pass.running || loader->pass.agreed || (loader->place.resumed && epoch != loader->place.epoch))
+    if (loader->pass.running || loader->pass.agreed || (loader->position.resumed && epoch != loader->position.epoch))
         pass_end (loader);
-    loader->place.epoch = epoch;
+    loader->position.epoch = epoch;
 }
 
 uint64_t
 accel_loader_epoch (const struct accel_loader *loader)
 {
-    return loader ? loader->place.epoch : 0;
+    return loader ? loader->position.epoch : 0;
 }
 
 size_t
@@ -509,6 +509,6 @@ accel_skip_first_batches (struct accel_loader *loader, size_t batches, struct ac
         return accel_fail (err, ACCEL_ERR_INVALID, "cannot skip batches in the middle of an epoch");
     if (__builtin_mul_overflow (batches, accel_loader_total_batch_size (loader), &start) || start > PTRDIFF_MAX)
         return accel_fail (err, ACCEL_ERR_INVALID, "cannot skip %zu batches: too many", batches);
-    loader->place.start = start;
+    loader->position.start = start;
     return ACCEL_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader, for the files that make it up.  From the top down: loader.c (its life), resume.c, memo.c (where it is),
- * the sources map.c, stream.c and dispatch.c (where batches come from; sources.h), pass.c (one epoch), share.c (which
- * part is this process's) and drawing.c (the order, and random numbers).  Those below the sources call them through
- * their tables only. */
+/* The loader, for the files that make it up.  From the top down: loader.c (its life), resume.c, loader_backup.c (where
+ * it is), the sources map.c, stream.c and dispatch.c (where batches come from; sources.h), pass.c (one epoch), share.c
+ * (which part is this process's) and drawing.c (the order, and random numbers).  Those below the sources call them
+ * through their tables only. */
 #ifndef LIB_DATA_LOADER_OBJECT_H
 #define LIB_DATA_LOADER_OBJECT_H
 
@@ -41,7 +41,7 @@ struct loader_source {
     enum accel_status (*init) (struct accel_loader *loader, struct accel *acc, struct accel_error *err);
     void (*release) (struct accel_loader *loader); /* may be NULL */
 
-    /** Begin a pass at loader->place.start. */
+    /** Begin a pass at loader->position.start. */
     enum accel_status (*begin) (struct accel_loader *loader, struct accel_error *err);
 
     /**
@@ -102,7 +102,7 @@ struct drawing {
 enum epoch_source { EPOCH_FIXED, EPOCH_DRAWN, EPOCH_SEEDED, EPOCH_SOURCES };
 
 /** Where a loader is between two passes: what an evaluation puts back, and a state records. */
-struct place {
+struct position {
     uint64_t epoch;
     size_t start;       /* where the next pass begins: samples of the order, or the program's batches */
     size_t remainder;   /* of the last pass over a stream, or a dispatched one; known when its last batch is */
@@ -146,11 +146,11 @@ struct accel_loader {
     struct share share;
     struct drawing drawing;
     struct order order;
-    struct place place;
+    struct position position;
     struct pass pass;
     struct reader *reader;
     _Atomic bool abandoned; /* a reading thread did not come back: what it uses is never freed, and it reads no more */
-    struct placing *placing;       /* placing.c's; NULL: batches stay in host memory */
+    struct device_batches *device_batches; /* device_batches.c's; NULL: batches stay in host memory */
     struct stream_cursor *cursor;  /* stream.c's */
     struct dispatcher *dispatcher; /* dispatch.c's */
 };

@@ -173,13 +173,13 @@ begin (struct accel_loader *loader, struct accel_error *err)
     if (status)
         return status;
     status = drawing_make_order (loader, err);
-    if (!status && loader->place.order && loader->place.order != traits_order (loader))
+    if (!status && loader->position.order && loader->position.order != traits_order (loader))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "epoch %llu cannot be continued: its order differs from the one in the checkpoint, because "
                            "the program's sampler, or what it draws from, has changed",
-                           (unsigned long long) loader->place.epoch);
+                           (unsigned long long) loader->position.epoch);
     shard->samples = has_varying_batches (loader) ? loader->order.batches : loader->order.samples;
-    shard->start = loader->place.start;
+    shard->start = loader->position.start;
     shard->even = share_is_even (loader);
     if (!status)
         pass_read (loader, 0, shard_length (shard));
@@ -231,7 +231,7 @@ find_end (const struct accel_loader *loader)
 static size_t
 find_position (const struct accel_loader *loader)
 {
-    size_t position = loader->place.start + loader->pass.next * loader->share.round, end = find_end (loader);
+    size_t position = loader->position.start + loader->pass.next * loader->share.round, end = find_end (loader);
     return position < end ? position : end;
 }
 

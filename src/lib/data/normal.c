@@ -28,7 +28,7 @@
 
 #define INLINED __attribute__ ((always_inline)) static inline
 
-enum { LANES = 8 };
+enum { COPY_STREAMS = 8 };
 
 /* ln x for a normal number 0 < x <= 1: x = m * 2^e, sqrt(1/2) <= m < sqrt(2), and a polynomial in m - 1. */
 VECTORISED INLINED float
@@ -81,17 +81,17 @@ sin_cos_polynomial (float x, float *sine, float *cosine)
 VECTORISED INLINED void
 transform (float *restrict values, float mean, float std)
 {
-    float radii[LANES], sines[LANES], cosines[LANES];
+    float radii[COPY_STREAMS], sines[COPY_STREAMS], cosines[COPY_STREAMS];
     ROLLED
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < COPY_STREAMS; i++) {
         radii[i] = -2.0F * log_polynomial (1.0F - values[i]);
-        sin_cos_polynomial (6.283185307179586F * values[LANES + i], &sines[i], &cosines[i]);
+        sin_cos_polynomial (6.283185307179586F * values[COPY_STREAMS + i], &sines[i], &cosines[i]);
     }
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < COPY_STREAMS; i++)
         radii[i] = sqrtf (radii[i]);
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < COPY_STREAMS; i++) {
         values[i] = fmaf (radii[i] * cosines[i], std, mean);
-        values[LANES + i] = fmaf (radii[i] * sines[i], std, mean);
+        values[COPY_STREAMS + i] = fmaf (radii[i] * sines[i], std, mean);
     }
 }
 
@@ -125,10 +125,10 @@ normal_16_avx2 (float *values, float mean, float std)
 VECTORISED void
 normal_16_portable (float *values, float mean, float std)
 {
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < COPY_STREAMS; i++) {
         float radius = sqrtf (-2.0F * logf (1.0F - values[i]));
-        float theta = (float) (6.283185307179586 * (double) values[LANES + i]);
+        float theta = (float) (6.283185307179586 * (double) values[COPY_STREAMS + i]);
         values[i] = fmaf (radius * cosf (theta), std, mean);
-        values[LANES + i] = fmaf (radius * sinf (theta), std, mean);
+        values[COPY_STREAMS + i] = fmaf (radius * sinf (theta), std, mean);
     }
 }

@@ -4,8 +4,8 @@
 
 #include "lib/base/error.h"
 #include "lib/data/active.h"
+#include "lib/data/device_batches.h"
 #include "lib/data/loader_object.h"
-#include "lib/data/placing.h"
 #include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
 
@@ -26,7 +26,7 @@ pass_make_reader (struct accel_loader *loader, struct accel *acc, struct accel_e
     size_t threads = options->reader == ACCEL_READER_CALLER ? 0 : options->workers;
     size_t ahead = options->prefetch ? options->prefetch : DEFAULT_PREFETCH;
     struct batch_home home = { .acc = options->collate ? NULL : acc, .device = { .device_type = kDLCPU } };
-    if (acc && loader->placing) /* what is read is copied from there */
+    if (acc && loader->device_batches) /* what is read is copied from there */
         home = (struct batch_home){ .pins = memory_of (acc->device), .device = acc->device };
     if (loader->data->is_serial && threads) {
         ahead *= threads;
@@ -66,7 +66,8 @@ pass_init (struct accel_loader *loader, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set is still reading a sample of an earlier pass");
     struct accel *acc = loader->object.owner;
     loader->made = loader->source;
-    enum accel_status status = placing_is_wanted (loader, acc) ? placing_init (loader, acc, err) : ACCEL_OK;
+    enum accel_status status = device_batches_is_wanted (loader, acc) ? device_batches_init (loader, acc,
+                                                                                             err) : ACCEL_OK;
     if (!status)
         status = loader->source->init (loader, acc, err);
     if (status)
@@ -78,7 +79,7 @@ void
 pass_release (struct accel_loader *loader)
 {
     loader->pass.given = (struct accel_batch){ 0 };
-    placing_release (loader);
+    device_batches_release (loader);
     if (!reader_destroy (loader->reader, pass_timeout (loader)))
         loader->abandoned = true;
     loader->reader = NULL;
@@ -93,7 +94,7 @@ pass_begin (struct accel_loader *loader, const struct comm_site *site, struct ac
     struct pass *pass = &loader->pass;
     enum accel_status status = pass->agreed ? ACCEL_OK : drawing_agree (loader, site, err);
     pass->agreed = !status;
-    loader->place.remainder = 0;
+    loader->position.remainder = 0;
     if (!status)
         status = drawing_try (loader, loader->source->begin, err);
     if (status)
@@ -126,12 +127,12 @@ pass_end (struct accel_loader *loader)
     struct pass *pass = &loader->pass;
     if (pass->running && loader->object.owner)
         leave (loader, loader->object.owner);
-    placing_stop (loader);
+    device_batches_stop (loader);
     if (loader->reader)
         reader_stop (loader->reader, pass_timeout (loader));
     pass->running = pass->at_end = pass->agreed = false;
     pass->next = 0;
-    loader->place.resumed = loader->place.base_seed_drawn = false;
-    loader->place.start = 0;
-    loader->place.order = 0;
+    loader->position.resumed = loader->position.base_seed_drawn = false;
+    loader->position.start = 0;
+    loader->position.order = 0;
 }

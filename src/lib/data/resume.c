@@ -34,23 +34,23 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", __func__, loader ? "state" : "loader");
     memset (state, 0, sizeof *state);
     state->version = STATE_VERSION;
-    state->epoch = loader->place.epoch;
+    state->epoch = loader->position.epoch;
     state->seed = loader->options.seed;
     state->position = loader->source->position (loader);
-    const struct place *place = &loader->place;
+    const struct position *position = &loader->position;
     struct accel_generator *own = drawing_generator (loader);
     bool running = loader->pass.running;
-    if ((running || place->restored) && place->epoch_source) {
-        state->has_generator = place->epoch_source;
-        memcpy (state->generator, place->epoch_state, sizeof state->generator);
+    if ((running || position->restored) && position->epoch_source) {
+        state->has_generator = position->epoch_source;
+        memcpy (state->generator, position->epoch_state, sizeof state->generator);
     } else if (!running && own) { /* between epochs: one that several processes share nobody else could note */
         state->has_generator = EPOCH_DRAWN;
         accel_generator_get_state (own, state->generator);
-    } else if (!running && place->draws_on) { /* rank 0's, where this rank has none */
+    } else if (!running && position->draws_on) { /* rank 0's, where this rank has none */
         state->has_generator = EPOCH_DRAWN;
-        memcpy (state->generator, place->next_state, sizeof state->generator);
+        memcpy (state->generator, position->next_state, sizeof state->generator);
     }
-    if (running || place->base_seed_drawn)
+    if (running || position->base_seed_drawn)
         state->has_generator |= ACCEL_LOADER_STATE_BEGUN;
     if (drawing_seeds (loader) && (state->has_generator & STATE_SOURCE) != EPOCH_DRAWN)
         state->has_generator |= STATE_SEEDS;
@@ -128,14 +128,14 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
     if (loader->object.owner)
         comm_settle (accel_world (loader->object.owner), loader);
     pass_end (loader);
-    struct place *place = &loader->place;
-    place->restored = source;
-    place->epoch_source = (enum epoch_source) source;
-    place->resumed = source || state->position;
-    place->base_seed_drawn = has_begun (state);
-    memcpy (place->epoch_state, state->generator, sizeof place->epoch_state);
-    place->epoch = state->epoch;
-    place->start = (size_t) state->position;
+    struct position *position = &loader->position;
+    position->restored = source;
+    position->epoch_source = (enum epoch_source) source;
+    position->resumed = source || state->position;
+    position->base_seed_drawn = has_begun (state);
+    memcpy (position->epoch_state, state->generator, sizeof position->epoch_state);
+    position->epoch = state->epoch;
+    position->start = (size_t) state->position;
     return ACCEL_OK;
 }
 
@@ -143,72 +143,72 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
 void
 loader_save (const struct object *object, struct accel_state_dict *state)
 {
-    struct accel_loader_state place;
-    if (accel_loader_get_state ((const struct accel_loader *) (const void *) object, &place, NULL))
+    struct accel_loader_state position;
+    if (accel_loader_get_state ((const struct accel_loader *) (const void *) object, &position, NULL))
         return;
-    accel_state_dict_set_uint64 (state, "version", place.version);
-    accel_state_dict_set_uint64 (state, "epoch", place.epoch);
-    accel_state_dict_set_uint64 (state, "seed", place.seed);
-    accel_state_dict_set_uint64 (state, "position", place.position);
-    accel_state_dict_set_uint64 (state, "has_generator", place.has_generator);
+    accel_state_dict_set_uint64 (state, "version", position.version);
+    accel_state_dict_set_uint64 (state, "epoch", position.epoch);
+    accel_state_dict_set_uint64 (state, "seed", position.seed);
+    accel_state_dict_set_uint64 (state, "position", position.position);
+    accel_state_dict_set_uint64 (state, "has_generator", position.has_generator);
     traits_save ((const struct accel_loader *) (const void *) object, state);
-    if (place.has_generator & STATE_SOURCE)
-        accel_state_dict_set_bytes (state, "generator", place.generator, sizeof place.generator);
+    if (position.has_generator & STATE_SOURCE)
+        accel_state_dict_set_bytes (state, "generator", position.generator, sizeof position.generator);
 }
 
 /* The epoch begins with other data, in the orders of this loader. */
 static void
-begin_anew (const struct accel_loader *loader, struct accel_loader_state *place, const char *why)
+begin_anew (const struct accel_loader *loader, struct accel_loader_state *position, const char *why)
 {
-    accel_log (loader->object.owner, ACCEL_LOG_WARNING, "epoch %llu %s: %s", (unsigned long long) place->epoch,
-               is_inside (place) ? "restarts" : "continues over other data than were saved", why);
-    place->position = 0;
-    place->seed = loader->options.seed;
-    place->has_generator &= has_source (loader) ? STATE_SOURCE | STATE_SEEDS : 0;
+    accel_log (loader->object.owner, ACCEL_LOG_WARNING, "epoch %llu %s: %s", (unsigned long long) position->epoch,
+               is_inside (position) ? "restarts" : "continues over other data than were saved", why);
+    position->position = 0;
+    position->seed = loader->options.seed;
+    position->has_generator &= has_source (loader) ? STATE_SOURCE | STATE_SEEDS : 0;
 }
 
 static enum accel_status
-read_place (const struct accel_state_dict *state, struct accel_loader_state *place, struct accel_error *err)
+read_place (const struct accel_state_dict *state, struct accel_loader_state *position, struct accel_error *err)
 {
     uint64_t version = 0, has_generator = 0;
-    memset (place, 0, sizeof *place);
+    memset (position, 0, sizeof *position);
     enum accel_status status = accel_state_dict_get_uint64 (state, "version", &version, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "epoch", &place->epoch, err);
+        status = accel_state_dict_get_uint64 (state, "epoch", &position->epoch, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "seed", &place->seed, err);
+        status = accel_state_dict_get_uint64 (state, "seed", &position->seed, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "position", &place->position, err);
+        status = accel_state_dict_get_uint64 (state, "position", &position->position, err);
     if (!status)
         status = accel_state_dict_get_uint64 (state, "has_generator", &has_generator, err);
     if (!status && (version > UINT32_MAX || has_generator > UINT32_MAX))
         return accel_fail (err, ACCEL_ERR_FORMAT, "not a loader state, or from a different release");
-    place->version = (uint32_t) version;
-    place->has_generator = (uint32_t) has_generator;
+    position->version = (uint32_t) version;
+    position->has_generator = (uint32_t) has_generator;
     return status || !(has_generator & STATE_SOURCE)
                ? status
-               : accel_state_dict_get_bytes (state, "generator", place->generator, sizeof place->generator, err);
+               : accel_state_dict_get_bytes (state, "generator", position->generator, sizeof position->generator, err);
 }
 
 /* Where rank 0 reads for all, the others' data sets need not be there; to begin anew, all ranks have to see why. */
 static enum accel_status
 check_traits (const struct accel_loader *loader, const struct accel_state_dict *state,
-              struct accel_loader_state *place, uint64_t *order, struct accel_error *err)
+              struct accel_loader_state *position, uint64_t *order, struct accel_error *err)
 {
     struct accel_error difference = { 0 };
     bool restarts = loader->options.restart_on_other_data;
     if (loader->share.reads || restarts)
         (void) traits_check (loader, state, &difference);
     bool other = difference.code == ACCEL_ERR_INVALID;
-    if (!difference.code && restarts && place->seed != loader->options.seed)
+    if (!difference.code && restarts && position->seed != loader->options.seed)
         other = accel_fail (&difference, ACCEL_ERR_INVALID, "seed %llu then, %llu now",
-                            (unsigned long long) place->seed, (unsigned long long) loader->options.seed);
-    if (other && !restarts && is_inside (place))
+                            (unsigned long long) position->seed, (unsigned long long) loader->options.seed);
+    if (other && !restarts && is_inside (position))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "the checkpoint's position is in %.380s; continue with the same, or set "
                            "restart_on_other_data to restart the epoch", difference.text);
     if (other) {
-        begin_anew (loader, place, difference.text);
+        begin_anew (loader, position, difference.text);
         *order = 0;
     } else if (difference.code && err)
         *err = difference;
@@ -219,17 +219,17 @@ enum accel_status
 loader_load (struct object *object, const struct accel_state_dict *state, struct accel_error *err)
 {
     struct accel_loader *loader = (struct accel_loader *) (void *) object;
-    struct accel_loader_state place;
+    struct accel_loader_state position;
     uint64_t order = 0;
-    enum accel_status status = read_place (state, &place, err);
+    enum accel_status status = read_place (state, &position, err);
     if (!status && accel_state_dict_has (state, "order_hash"))
         status = accel_state_dict_get_uint64 (state, "order_hash", &order, err);
     if (!status)
-        status = check_traits (loader, state, &place, &order, err);
-    place.checksum = checksum (&place);
+        status = check_traits (loader, state, &position, &order, err);
+    position.checksum = checksum (&position);
     if (!status)
-        status = accel_loader_set_state (loader, &place, err);
+        status = accel_loader_set_state (loader, &position, err);
     if (!status && loader->dataset && loader->share.reads)
-        loader->place.order = order;
+        loader->position.order = order;
     return status;
 }

@@ -114,10 +114,10 @@ start_after (struct accel_loader *loader, size_t start, struct accel_error *err)
     struct accel_error cause = { 0 };
     cursor->taken = cursor->tail = 0;
     cursor->ended = false;
-    enum accel_status status = stream->start ? stream->start (stream->user, loader->place.epoch, &cause) : ACCEL_OK;
+    enum accel_status status = stream->start ? stream->start (stream->user, loader->position.epoch, &cause) : ACCEL_OK;
     if (status)
         return accel_fail (err, ACCEL_ERR_CALLBACK, "the stream could not start epoch %llu: %s",
-                           (unsigned long long) loader->place.epoch,
+                           (unsigned long long) loader->position.epoch,
                            *cause.text ? cause.text : accel_status_string (status));
     return get_behind (loader, start, err);
 }
@@ -173,7 +173,7 @@ begin (struct accel_loader *loader, struct accel_error *err)
     if (status)
         return status;
     drawing_draw_base_seed (loader);
-    status = start_after (loader, loader->place.start, err);
+    status = start_after (loader, loader->position.start, err);
     if (!status)
         pass_read (loader, 0, SIZE_MAX);
     return status;
@@ -187,7 +187,7 @@ start_again (struct accel_loader *loader, struct accel_error *err)
     if (!reader_stop (reader, pass_timeout (loader)))
         return accel_fail (err, ACCEL_ERR_TIMEOUT, "the data set is still reading a sample of an earlier attempt");
     size_t given = reader->next_out;
-    enum accel_status status = start_after (loader, loader->place.start + given * loader->cursor->group, err);
+    enum accel_status status = start_after (loader, loader->position.start + given * loader->cursor->group, err);
     if (!status)
         pass_read (loader, given, SIZE_MAX);
     return status;
@@ -234,13 +234,13 @@ count_batches (const struct accel_loader *loader)
 static size_t
 find_remainder (const struct accel_loader *loader)
 {
-    return loader->place.remainder;
+    return loader->position.remainder;
 }
 
 static size_t
 find_position (const struct accel_loader *loader)
 {
-    return loader->place.start + loader->pass.next * loader->share.round;
+    return loader->position.start + loader->pass.next * loader->share.round;
 }
 
 static size_t

@@ -69,7 +69,7 @@ traits_save (const struct accel_loader *loader, struct accel_state_dict *state)
         describe (loader, i, text);
         accel_state_dict_set_text (state, traits[i].key, text);
     }
-    uint64_t order = loader->pass.running ? traits_order (loader) : loader->place.order;
+    uint64_t order = loader->pass.running ? traits_order (loader) : loader->position.order;
     if (order)
         accel_state_dict_set_uint64 (state, "order_hash", order);
 }

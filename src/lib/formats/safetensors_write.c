@@ -104,9 +104,9 @@ accel_safetensors_writer_create (struct accel_safetensors_writer **writer, const
 }
 
 size_t
-accel_safetensors_writer_order (const struct accel_safetensors_writer *writer, size_t place)
+accel_safetensors_writer_order (const struct accel_safetensors_writer *writer, size_t target)
 {
-    return writer && place < writer->count ? safetensors_writer_order (writer->writer, place) : SIZE_MAX;
+    return writer && target < writer->count ? safetensors_writer_order (writer->writer, target) : SIZE_MAX;
 }
 
 enum accel_status
@@ -138,7 +138,7 @@ accel_safetensors_writer_destroy (struct accel_safetensors_writer *writer)
 }
 
 /* A tensor of a file that is written. */
-struct place {
+struct target {
     struct safetensors_writer *writer;
     size_t index;
 };
@@ -146,15 +146,15 @@ struct place {
 static enum accel_status
 write_piece (void *user, const void *bytes, size_t length, struct accel_error *err)
 {
-    const struct place *place = user;
-    return safetensors_writer_write (place->writer, place->index, bytes, length, err);
+    const struct target *target = user;
+    return safetensors_writer_write (target->writer, target->index, bytes, length, err);
 }
 
 enum accel_status
 safetensors_write_tensor (struct safetensors_writer *writer, size_t index, const DLTensor *tensor, size_t most,
                           struct accel_error *err)
 {
-    return memory_read_pieces (tensor, most, write_piece, &(struct place){ writer, index }, err);
+    return memory_read_pieces (tensor, most, write_piece, &(struct target){ writer, index }, err);
 }
 
 /* On the host, also of types that nothing can be computed with. */

@@ -33,13 +33,13 @@ struct memory_update {
 struct memory_lists;
 
 /** Batches that a lane can have on their way. */
-enum { MEMORY_LANE_SLOTS = 2 };
+enum { MEMORY_COPY_STREAM_SLOTS = 2 };
 
 /** Copies from the host to a device beside its other work. */
-struct memory_lane;
+struct memory_copy_stream;
 
 /** What can be done with lanes.  All functions are there; one lane is used by one thread at a time. */
-struct memory_lanes {
+struct memory_copy_streams {
     /** Memory of the host from which copies run by themselves.  @return NULL: there is none; memory_check() may say
      *  why.  unpin() accepts NULL. @{ */
     void *(*pin) (DLDevice device, size_t bytes);
@@ -47,20 +47,20 @@ struct memory_lanes {
     /** @} */
 
     /** @return NULL as above.  close() waits for copies, and accepts NULL. @{ */
-    struct memory_lane *(*open) (DLDevice device);
-    void (*close) (struct memory_lane *lane);
+    struct memory_copy_stream *(*open) (DLDevice device);
+    void (*close) (struct memory_copy_stream *copy_stream);
     /** @} */
 
     /** Copies from now on begin after what has been queued on the device by now. */
-    void (*begin) (struct memory_lane *lane);
+    void (*begin) (struct memory_copy_stream *copy_stream);
     /** @param host_from  keep it as it is until wait(), also if it is not pinned */
-    void (*copy) (struct memory_lane *lane, void *to, const void *host_from, size_t bytes);
-    /** What has been copied since begin() is batch @p slot, < MEMORY_LANE_SLOTS. */
-    void (*end) (struct memory_lane *lane, unsigned slot);
+    void (*copy) (struct memory_copy_stream *copy_stream, void *to, const void *host_from, size_t bytes);
+    /** What has been copied since begin() is batch @p slot, < MEMORY_COPY_STREAM_SLOTS. */
+    void (*end) (struct memory_copy_stream *copy_stream, unsigned slot);
 
     /** What is queued on the device from now on comes after the latest batch @p slot; the host waits for it. @{ */
-    void (*follow) (struct memory_lane *lane, unsigned slot);
-    void (*wait) (struct memory_lane *lane, unsigned slot);
+    void (*follow) (struct memory_copy_stream *copy_stream, unsigned slot);
+    void (*wait) (struct memory_copy_stream *copy_stream, unsigned slot);
     /** @} */
 };
 
@@ -101,7 +101,7 @@ struct memory {
     void *(*stream) (DLDevice device);
     /** Queue on @p stream from now on, after what has been queued.  NULL: there are no streams */
     enum accel_status (*set_stream) (DLDevice device, void *stream, struct accel_error *err);
-    const struct memory_lanes *lanes; /* NULL: there are none */
+    const struct memory_copy_streams *copy_streams; /* NULL: there are none */
 
     /* What training computes.  kernels/floats.h and kernels/matrix.h say what each does. */
     void (*scale) (DLDevice device, void *values, enum accel_dtype dtype, size_t count, double factor);

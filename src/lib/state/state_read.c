@@ -4,7 +4,7 @@
 
 #include "lib/state/state_dict.h"
 
-#include "files/cursor.h"
+#include "files/json_reader.h"
 #include "lib/base/error.h"
 #include "lib/memory/memory.h"
 #include "util/array.h"
@@ -20,17 +20,17 @@
 /* ---- the file ---- */
 
 static enum accel_status
-take_value (struct cursor *json, struct state_value *value)
+take_value (struct json_reader *json, struct state_value *value)
 {
-    char c = cursor_peek (json);
+    char c = json_reader_peek (json);
     size_t start = json->at;
     if (c == '"') {
         value->kind = STATE_TEXT;
-        return cursor_string (json, &value->text, "a text");
+        return json_reader_string (json, &value->text, "a text");
     }
     if (c == '{' || c == '[' || c == 'n')
-        return cursor_fail (json, "expected a number, a text or a truth value");
-    enum accel_status status = cursor_skip (json);
+        return json_reader_fail (json, "expected a number, a text or a truth value");
+    enum accel_status status = json_reader_skip (json);
     if (status)
         return status;
     value->kind = c == 't' || c == 'f' ? STATE_BOOL : STATE_NUMBER;
@@ -45,10 +45,10 @@ compare_values (const void *a, const void *b)
 }
 
 static enum accel_status
-add_value (struct accel_state_dict *state, struct cursor *json)
+add_value (struct accel_state_dict *state, struct json_reader *json)
 {
     struct state_value value = { 0 };
-    enum accel_status status = cursor_key (json, &value.name);
+    enum accel_status status = json_reader_key (json, &value.name);
     if (!status)
         status = take_value (json, &value);
     if (!status && !array_room (&state->values, state->value_count, sizeof *state->values))
@@ -65,15 +65,15 @@ add_value (struct accel_state_dict *state, struct cursor *json)
 enum accel_status
 state_dict_parse (struct accel_state_dict *state, const char *text, size_t length, struct accel_error *err)
 {
-    struct cursor json = { text, length, 0, err };
+    struct json_reader json = { text, length, 0, err };
     bool first = true, more;
-    enum accel_status status = cursor_begin (&json);
+    enum accel_status status = json_reader_begin (&json);
     if (!status)
-        status = cursor_take (&json, '{', "an object");
-    while (!status && !(status = cursor_next (&json, '}', &first, &more)) && more)
+        status = json_reader_take (&json, '{', "an object");
+    while (!status && !(status = json_reader_next (&json, '}', &first, &more)) && more)
         status = add_value (state, &json);
     if (!status)
-        status = cursor_end (&json);
+        status = json_reader_end (&json);
     if (!status && state->value_count)
         qsort (state->values, state->value_count, sizeof *state->values, compare_values);
     for (size_t i = 1; !status && i < state->value_count; i++)

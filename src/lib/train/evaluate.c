@@ -4,7 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/data/generator.h"
-#include "lib/data/memo.h"
+#include "lib/data/loader_backup.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/precision.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 /* Which backward passes of one model average. */
-struct model_memo {
+struct model_backup {
     struct accel_model *model;
     unsigned unsynced;
     bool held, triggered;
@@ -21,13 +21,13 @@ struct model_memo {
 
 struct accel_evaluation {
     struct accel *acc;                /* NULL: none */
-    struct loader_memo *loader;       /* NULL: none */
+    struct loader_backup *loader;     /* NULL: none */
     struct accel_generator generator; /* the default one */
     struct scaler scaler;
     bool autocast_off, accumulating;
     uint32_t num_steps;
     uint64_t micro_step;
-    struct model_memo *models; /* [model_count] */
+    struct model_backup *models; /* [model_count] */
     size_t model_count;
 };
 
@@ -41,7 +41,7 @@ remember_models (struct accel_evaluation *evaluation, struct accel_error *err)
     if (!evaluation->models)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to save the state of %zu models", count);
     for (struct accel_model *model = model_first (evaluation->acc); model; model = model_next (model)) {
-        evaluation->models[evaluation->model_count++] = (struct model_memo){
+        evaluation->models[evaluation->model_count++] = (struct model_backup){
             .model = model, .unsynced = model->unsynced, .held = model->held, .triggered = model->triggered
         };
         object_hold (&model->object);
@@ -78,7 +78,7 @@ accel_evaluate_begin (struct accel_evaluation **evaluation, struct accel *acc, s
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an evaluation");
     made->generator = *accel_default_generator ();
-    enum accel_status status = loader ? loader_remember (&made->loader, loader, err) : ACCEL_OK;
+    enum accel_status status = loader ? loader_back_up (&made->loader, loader, err) : ACCEL_OK;
     if (!status && acc)
         status = remember_job (made, acc, err);
     if (!status) {
@@ -102,12 +102,12 @@ restore_job (const struct accel_evaluation *evaluation)
     accumulation->options.num_steps = evaluation->num_steps;
     accumulation->micro_step = evaluation->micro_step;
     for (size_t i = 0; i < evaluation->model_count; i++) {
-        const struct model_memo *memo = &evaluation->models[i];
-        if (memo->model->object.owner != acc) /* it has been destroyed, or released */
+        const struct model_backup *backup = &evaluation->models[i];
+        if (backup->model->object.owner != acc) /* it has been destroyed, or released */
             continue;
-        memo->model->unsynced = memo->unsynced;
-        memo->model->held = memo->held;
-        memo->model->triggered = memo->triggered;
+        backup->model->unsynced = backup->unsynced;
+        backup->model->held = backup->held;
+        backup->model->triggered = backup->triggered;
     }
 }
 

@@ -8,7 +8,7 @@
 #include "lib/base/sized.h"
 #include "lib/base/tensor.h"
 #include "lib/kernels/dtypes.h"
-#include "lib/train/place.h"
+#include "lib/train/model_device.h"
 #include "lib/train/reducer_object.h"
 #include "util/cleanup.h"
 

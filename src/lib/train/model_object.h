@@ -38,7 +38,7 @@ struct accel_model {
     size_t count;
     const struct memory *memory; /* where all tensors are, on `device`, and what is made beside them */
     DLDevice device;
-    struct placement *placement; /* since accel_prepare() has put it there (place.h); NULL: the program has */
+    struct placement *placement; /* since accel_prepare() has put it there (model_device.h); NULL: the program has */
     DLDevice target;             /* while it is compared: where it will be */
     struct accel_optimizer *optimizers; /* the latest; the next is `beside` it */
     struct accel_parameter *parameters; /* [count]; names are ours */

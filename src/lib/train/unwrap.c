@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
-#include "lib/train/place.h"
+#include "lib/train/model_device.h"
 #include "lib/train/reducer_object.h"
 
 #include <stdlib.h>

@@ -18,9 +18,9 @@ enum { FIRST_MS = 1000, TERMINAL_MS = 100, PLAIN_MS = 10000, NAME_COLUMNS = 40 }
 
 /* While it runs, and when it has ended. */
 static const char *const words[][2] = {
-    [METER_SAVE] = { "saving", "saved" },
-    [METER_CHECK] = { "checking", "checked" },
-    [METER_LOAD] = { "loading", "loaded" },
+    [IO_PROGRESS_SAVE] = { "saving", "saved" },
+    [IO_PROGRESS_CHECK] = { "checking", "checked" },
+    [IO_PROGRESS_LOAD] = { "loading", "loaded" },
 };
 
 static void
@@ -44,88 +44,88 @@ add_seconds (struct strbuf *line, double seconds)
 }
 
 static void
-add_rate (struct strbuf *line, const struct meter *meter, double seconds)
+add_rate (struct strbuf *line, const struct io_progress *progress, double seconds)
 {
     strbuf_add (line, ", ");
-    bytes_add (line, (uint64_t) ((double) meter->done / seconds));
+    bytes_add (line, (uint64_t) ((double) progress->done / seconds));
     strbuf_add (line, "/s");
 }
 
 /* "saving checkpoint_3: 412.0 MB of 1.1 GB, 640.0 MB/s, 1 s left" */
 static void
-add_state (struct strbuf *line, const struct meter *meter, double seconds, bool syncing)
+add_state (struct strbuf *line, const struct io_progress *progress, double seconds, bool syncing)
 {
-    bytes_add (line, meter->done);
-    if (meter->total > meter->done) {
+    bytes_add (line, progress->done);
+    if (progress->total > progress->done) {
         strbuf_add (line, " of ");
-        bytes_add (line, meter->total);
+        bytes_add (line, progress->total);
     }
-    add_rate (line, meter, seconds);
+    add_rate (line, progress, seconds);
     if (syncing)
         strbuf_add (line, ", syncing to disk");
-    else if (meter->total > meter->done && meter->done) {
+    else if (progress->total > progress->done && progress->done) {
         strbuf_add (line, ", ");
-        add_seconds (line, seconds * (double) (meter->total - meter->done) / (double) meter->done);
+        add_seconds (line, seconds * (double) (progress->total - progress->done) / (double) progress->done);
         strbuf_add (line, " left");
     }
 }
 
 /* "saved checkpoint_3: 1.1 GB in 2 s, 640.0 MB/s" */
 static void
-add_result (struct strbuf *line, const struct meter *meter, double seconds)
+add_result (struct strbuf *line, const struct io_progress *progress, double seconds)
 {
-    bytes_add (line, meter->done);
+    bytes_add (line, progress->done);
     strbuf_add (line, " in ");
     add_seconds (line, seconds);
-    add_rate (line, meter, seconds);
+    add_rate (line, progress, seconds);
 }
 
 static void
-draw (const struct meter *meter, int64_t now, enum meter_event event)
+draw (const struct io_progress *progress, int64_t now, enum io_progress_event event)
 {
     AUTO_STRBUF struct strbuf line = { 0 };
-    double seconds = (double) (now - meter->begin_ms) / 1000;
-    if (meter->terminal)
+    double seconds = (double) (now - progress->begin_ms) / 1000;
+    if (progress->terminal)
         strbuf_add_char (&line, '\r');
     size_t before = line.length;
-    strbuf_add (&line, words[meter->kind][event == METER_DONE]);
+    strbuf_add (&line, words[progress->kind][event == IO_PROGRESS_DONE]);
     strbuf_add_char (&line, ' ');
-    add_name (&line, meter->name);
+    add_name (&line, progress->name);
     strbuf_add (&line, ": ");
-    if (event == METER_DONE)
-        add_result (&line, meter, seconds);
+    if (event == IO_PROGRESS_DONE)
+        add_result (&line, progress, seconds);
     else
-        add_state (&line, meter, seconds, event == METER_SYNCING);
-    size_t columns = terminal_columns (meter->terminal);
-    if (meter->terminal && line.length - before > columns)
+        add_state (&line, progress, seconds, event == IO_PROGRESS_SYNCING);
+    size_t columns = terminal_columns (progress->terminal);
+    if (progress->terminal && line.length - before > columns)
         strbuf_truncate (&line, before + columns);
-    if (meter->terminal)
+    if (progress->terminal)
         strbuf_add (&line, "\033[K");
-    if (event == METER_DONE || !meter->terminal)
+    if (event == IO_PROGRESS_DONE || !progress->terminal)
         strbuf_add_char (&line, '\n');
     if (!line.failed)
         io_write_all (STDERR_FILENO, line.text, line.length);
 }
 
 void
-transfer_show (struct meter *meter, enum meter_event event)
+transfer_show (struct io_progress *progress, enum io_progress_event event)
 {
     static const char erase[] = "\r\033[K";
     int64_t now = clock_ms ();
-    if (now - meter->begin_ms < FIRST_MS)
+    if (now - progress->begin_ms < FIRST_MS)
         return;
-    bool ends = event == METER_DONE || event == METER_FAILED, first = !meter->shown_ms;
+    bool ends = event == IO_PROGRESS_DONE || event == IO_PROGRESS_FAILED, first = !progress->shown_ms;
     if (first)
-        meter->terminal = isatty (STDERR_FILENO);
-    if (event == METER_FAILED) { /* the error says what there is to say */
-        if (meter->terminal && !first)
+        progress->terminal = isatty (STDERR_FILENO);
+    if (event == IO_PROGRESS_FAILED) { /* the error says what there is to say */
+        if (progress->terminal && !first)
             io_write_all (STDERR_FILENO, erase, sizeof erase - 1);
         return;
     }
-    bool due = first || now - meter->shown_ms >= (meter->terminal ? TERMINAL_MS : PLAIN_MS)
-               || (meter->terminal && event == METER_SYNCING);
+    bool due = first || now - progress->shown_ms >= (progress->terminal ? TERMINAL_MS : PLAIN_MS)
+               || (progress->terminal && event == IO_PROGRESS_SYNCING);
     if (!ends && !due)
         return;
-    meter->shown_ms = now;
-    draw (meter, now, event);
+    progress->shown_ms = now;
+    draw (progress, now, event);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading JSON (RFC 8259) piece by piece; see cursor.h. */
+/* Reading JSON (RFC 8259) piece by piece; see json_reader.h. */
 #include <config.h>
 
-#include "files/cursor.h"
+#include "files/json_reader.h"
 
 #include "files/error.h"
 #include "util/cleanup.h"
@@ -16,7 +16,7 @@
 enum { MAX_DEPTH = 127 };
 
 enum accel_status
-cursor_fail (const struct cursor *json, const char *format, ...)
+json_reader_fail (const struct json_reader *json, const char *format, ...)
 {
     char text[ACCEL_ERROR_TEXT_SIZE];
     va_list args;
@@ -27,11 +27,11 @@ cursor_fail (const struct cursor *json, const char *format, ...)
 }
 
 enum accel_status
-cursor_begin (struct cursor *json)
+json_reader_begin (struct json_reader *json)
 {
     json->at = utf8_valid_length (json->text, json->length);
     if (json->at < json->length)
-        return cursor_fail (json, "not valid UTF-8");
+        return json_reader_fail (json, "not valid UTF-8");
     json->at = 0;
     return ACCEL_OK;
 }
@@ -48,15 +48,15 @@ is_digit (char c)
     return c >= '0' && c <= '9';
 }
 
-/* The byte at the cursor; 0 at the end.  A 0 in the text is no JSON either, so the two need not be told apart. */
+/* The byte at the reader; 0 at the end.  A 0 in the text is no JSON either, so the two need not be told apart. */
 static char
-byte (const struct cursor *json)
+byte (const struct json_reader *json)
 {
     return json->at < json->length ? json->text[json->at] : '\0';
 }
 
 char
-cursor_peek (struct cursor *json)
+json_reader_peek (struct json_reader *json)
 {
     while (is_space (byte (json)))
         json->at++;
@@ -64,27 +64,27 @@ cursor_peek (struct cursor *json)
 }
 
 enum accel_status
-cursor_take (struct cursor *json, char c, const char *what)
+json_reader_take (struct json_reader *json, char c, const char *what)
 {
-    if (cursor_peek (json) != c)
-        return cursor_fail (json, json->at < json->length ? "expected %s" : "unexpected end: expected %s", what);
+    if (json_reader_peek (json) != c)
+        return json_reader_fail (json, json->at < json->length ? "expected %s" : "unexpected end: expected %s", what);
     json->at++;
     return ACCEL_OK;
 }
 
 enum accel_status
-cursor_next (struct cursor *json, char closing, bool *first, bool *more)
+json_reader_next (struct json_reader *json, char closing, bool *first, bool *more)
 {
-    char c = cursor_peek (json);
+    char c = json_reader_peek (json);
     *more = c != closing;
     if (c == closing)
         json->at++;
     else if (!*first) {
-        enum accel_status status = cursor_take (json, ',', closing == '}' ? "',' or '}'" : "',' or ']'");
+        enum accel_status status = json_reader_take (json, ',', closing == '}' ? "',' or '}'" : "',' or ']'");
         if (status)
             return status;
-        if (cursor_peek (json) == closing)
-            return cursor_fail (json, "trailing ',' before '%c'", closing);
+        if (json_reader_peek (json) == closing)
+            return json_reader_fail (json, "trailing ',' before '%c'", closing);
     }
     *first = false;
     return ACCEL_OK;
@@ -92,7 +92,7 @@ cursor_next (struct cursor *json, char closing, bool *first, bool *more)
 
 /* Four hexadecimal digits. */
 static bool
-take_hex (struct cursor *json, unsigned *value)
+take_hex (struct json_reader *json, unsigned *value)
 {
     *value = 0;
     for (int i = 0; i < 4; i++, json->at++) {
@@ -110,7 +110,7 @@ take_hex (struct cursor *json, unsigned *value)
 
 /* What follows a backslash. */
 static enum accel_status
-take_escape (struct cursor *json, struct strbuf *buf)
+take_escape (struct json_reader *json, struct strbuf *buf)
 {
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
     char c = byte (json);
@@ -122,18 +122,18 @@ take_escape (struct cursor *json, struct strbuf *buf)
     }
     unsigned code, low;
     if (c != 'u')
-        return cursor_fail (json, "invalid escape after a backslash");
+        return json_reader_fail (json, "invalid escape after a backslash");
     json->at++;
     if (!take_hex (json, &code))
-        return cursor_fail (json, "expected four hexadecimal digits");
+        return json_reader_fail (json, "expected four hexadecimal digits");
     if (!code)
-        return cursor_fail (json, "a NUL character in a string");
+        return json_reader_fail (json, "a NUL character in a string");
     if (code >= 0xd800 && code < 0xe000) {
         if (code >= 0xdc00 || json->length - json->at < 6 || memcmp (json->text + json->at, "\\u", 2) != 0)
-            return cursor_fail (json, "half of a surrogate pair");
+            return json_reader_fail (json, "half of a surrogate pair");
         json->at += 2;
         if (!take_hex (json, &low) || low < 0xdc00 || low >= 0xe000)
-            return cursor_fail (json, "half of a surrogate pair");
+            return json_reader_fail (json, "half of a surrogate pair");
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
     utf8_add (buf, code);
@@ -141,23 +141,23 @@ take_escape (struct cursor *json, struct strbuf *buf)
 }
 
 enum accel_status
-cursor_string (struct cursor *json, char **text, const char *what)
+json_reader_string (struct json_reader *json, char **text, const char *what)
 {
     AUTO_STRBUF struct strbuf buf = { 0 };
     *text = NULL;
-    enum accel_status status = cursor_take (json, '"', what);
+    enum accel_status status = json_reader_take (json, '"', what);
     while (!status && byte (json) != '"') {
         size_t start = json->at;
         while ((unsigned char) byte (json) >= ' ' && byte (json) != '"' && byte (json) != '\\')
             json->at++;
         strbuf_add_bytes (&buf, json->text + start, json->at - start);
         if (json->at >= json->length)
-            status = cursor_fail (json, "ends inside a string");
+            status = json_reader_fail (json, "ends inside a string");
         else if (byte (json) == '\\') {
             json->at++;
             status = take_escape (json, &buf);
         } else if (byte (json) != '"')
-            status = cursor_fail (json, "a control character in a string");
+            status = json_reader_fail (json, "a control character in a string");
     }
     if (status)
         return status;
@@ -167,10 +167,10 @@ cursor_string (struct cursor *json, char **text, const char *what)
 }
 
 enum accel_status
-cursor_key (struct cursor *json, char **key)
+json_reader_key (struct json_reader *json, char **key)
 {
-    enum accel_status status = cursor_string (json, key, "a name in quotes");
-    if (!status && (status = cursor_take (json, ':', "':'"))) {
+    enum accel_status status = json_reader_string (json, key, "a name in quotes");
+    if (!status && (status = json_reader_take (json, ':', "':'"))) {
         free (*key);
         *key = NULL;
     }
@@ -178,31 +178,31 @@ cursor_key (struct cursor *json, char **key)
 }
 
 enum accel_status
-cursor_uint64 (struct cursor *json, uint64_t *value, const char *what)
+json_reader_uint64 (struct json_reader *json, uint64_t *value, const char *what)
 {
-    char c = cursor_peek (json);
+    char c = json_reader_peek (json);
     size_t start = json->at;
     uint64_t number = 0;
     if (!is_digit (c))
-        return cursor_fail (json, "expected %s", what);
+        return json_reader_fail (json, "expected %s", what);
     for (; is_digit (byte (json)); json->at++)
         if (__builtin_mul_overflow (number, (uint64_t) 10, &number)
             || __builtin_add_overflow (number, (uint64_t) (byte (json) - '0'), &number))
-            return cursor_fail (json, "%s is too large", what);
+            return json_reader_fail (json, "%s is too large", what);
     c = byte (json);
     if ((json->text[start] == '0' && json->at - start > 1) || c == '.' || c == 'e' || c == 'E') {
         json->at = start;
-        return cursor_fail (json, "expected %s", what);
+        return json_reader_fail (json, "expected %s", what);
     }
     *value = number;
     return ACCEL_OK;
 }
 
 bool
-cursor_word (struct cursor *json, const char *word)
+json_reader_word (struct json_reader *json, const char *word)
 {
     size_t length = strlen (word);
-    cursor_peek (json);
+    json_reader_peek (json);
     if (length > json->length - json->at || memcmp (json->text + json->at, word, length) != 0)
         return false;
     json->at += length;
@@ -211,7 +211,7 @@ cursor_word (struct cursor *json, const char *word)
 
 /* @return whether there was at least one digit */
 static bool
-skip_digits (struct cursor *json)
+skip_digits (struct json_reader *json)
 {
     size_t start = json->at;
     while (is_digit (byte (json)))
@@ -220,7 +220,7 @@ skip_digits (struct cursor *json)
 }
 
 static enum accel_status
-skip_number (struct cursor *json)
+skip_number (struct json_reader *json)
 {
     json->at += byte (json) == '-';
     bool good = byte (json) == '0' ? json->at++, true : skip_digits (json);
@@ -233,32 +233,34 @@ skip_number (struct cursor *json)
         json->at += byte (json) == '+' || byte (json) == '-';
         good = skip_digits (json);
     }
-    return good ? ACCEL_OK : cursor_fail (json, "expected a value");
+    return good ? ACCEL_OK : json_reader_fail (json, "expected a value");
 }
 
 static enum accel_status
-skip_value (struct cursor *json, int depth)
+skip_value (struct json_reader *json, int depth)
 {
-    char c = cursor_peek (json), *text = NULL, closing = c == '{' ? '}' : ']';
+    char c = json_reader_peek (json), *text = NULL, closing = c == '{' ? '}' : ']';
     enum accel_status status;
     bool first = true, more;
     if (c == '"') {
-        status = cursor_string (json, &text, "a string");
+        status = json_reader_string (json, &text, "a string");
         free (text);
         return status;
     }
-    if (c != '{' && c != '[')
-        return cursor_word (json, "null") || cursor_word (json, "true") || cursor_word (json, "false") ? ACCEL_OK
-                                                                                                  : skip_number (json);
+    if (c != '{' && c != '[') {
+        bool is_word = json_reader_word (json, "null") || json_reader_word (json, "true")
+                       || json_reader_word (json, "false");
+        return is_word ? ACCEL_OK : skip_number (json);
+    }
     if (depth > MAX_DEPTH)
-        return cursor_fail (json, "nested more than %d levels deep", MAX_DEPTH);
+        return json_reader_fail (json, "nested more than %d levels deep", MAX_DEPTH);
     json->at++;
     for (;;) {
-        status = cursor_next (json, closing, &first, &more);
+        status = json_reader_next (json, closing, &first, &more);
         if (status || !more)
             return status;
         if (c == '{') {
-            status = cursor_key (json, &text);
+            status = json_reader_key (json, &text);
             free (text);
         }
         if (!status)
@@ -269,14 +271,14 @@ skip_value (struct cursor *json, int depth)
 }
 
 enum accel_status
-cursor_skip (struct cursor *json)
+json_reader_skip (struct json_reader *json)
 {
     return skip_value (json, 1);
 }
 
 enum accel_status
-cursor_end (struct cursor *json)
+json_reader_end (struct json_reader *json)
 {
-    cursor_peek (json);
-    return json->at == json->length ? ACCEL_OK : cursor_fail (json, "text after the end of the JSON");
+    json_reader_peek (json);
+    return json->at == json->length ? ACCEL_OK : json_reader_fail (json, "text after the end of the JSON");
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models on a GPU and back; see place.h.
+/* Models on a GPU and back; see model_device.h.
  *
  * The tensors of a model may share memory (tied parameters), or have neighbours that are reduced together: stretches of
  * memory without a gap are copied as they are, so whatever is shared stays shared.  What libaccel has allocated beside
  * them (masters, optimizers' states) moves block by block.  Nothing is freed before everything is there. */
 #include <config.h>
 
-#include "lib/train/place.h"
+#include "lib/train/model_device.h"
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that are written beside their path; see partial.h.  Each is locked while it is written: one that is not locked
- * was left by a process that was killed. */
+/* Files that are written beside their path; see atomic_file.h.  Each is locked while it is written: one that is not
+ * locked was left by a process that was killed. */
 #include <config.h>
 
-#include "files/partial.h"
+#include "files/atomic_file.h"
 
 #include "files/error.h"
 #include "files/traffic.h"
@@ -43,7 +43,7 @@ is_left_over (const char *name, const char *wanted)
 
 /* Remove what killed processes left.  That this may fail is no reason not to write. */
 static void
-sweep (const char *path)
+remove_leftovers (const char *path)
 {
     int folder = folder_length (path);
     AUTO_FREE char *name = folder ? strndup (path, (size_t) folder) : strdup (".");
@@ -59,7 +59,7 @@ sweep (const char *path)
         closedir (dir);
 }
 
-/* A sweep may remove the file between open() and flock(): then it has no name any more, and another is made. */
+/* Another process may remove the file between open() and flock(): then it has no name any more, and another is made. */
 static bool
 lock (int fd)
 {
@@ -68,78 +68,78 @@ lock (int fd)
 }
 
 static enum accel_status
-create_beside (struct partial *partial, mode_t mode, struct accel_error *err)
+create_beside (struct atomic_file *atomic, mode_t mode, struct accel_error *err)
 {
-    int folder = folder_length (partial->path);
+    int folder = folder_length (atomic->path);
     for (unsigned i = 0; i < 1000; i++) {
-        if (asprintf (&partial->beside, "%.*s.%s.%d-%u%s", folder, partial->path, partial->path + folder,
+        if (asprintf (&atomic->beside, "%.*s.%s.%d-%u%s", folder, atomic->path, atomic->path + folder,
                       (int) getpid (), i, suffix) < 0) {
-            partial->beside = NULL;
+            atomic->beside = NULL;
             return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
         }
-        partial->fd = open (partial->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-        if (partial->fd >= 0 && lock (partial->fd))
+        atomic->fd = open (atomic->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (atomic->fd >= 0 && lock (atomic->fd))
             return ACCEL_OK;
-        if (partial->fd < 0 && errno != EEXIST)
+        if (atomic->fd < 0 && errno != EEXIST)
             break;
-        if (partial->fd >= 0)
-            close (partial->fd);
-        partial->fd = -1;
-        free (partial->beside);
-        partial->beside = NULL;
+        if (atomic->fd >= 0)
+            close (atomic->fd);
+        atomic->fd = -1;
+        free (atomic->beside);
+        atomic->beside = NULL;
     }
-    accel_fail_errno (err, "%s: cannot create a temporary file in its directory", partial->path);
-    free (partial->beside);
-    partial->beside = NULL;
+    accel_fail_errno (err, "%s: cannot create a temporary file in its directory", atomic->path);
+    free (atomic->beside);
+    atomic->beside = NULL;
     return ACCEL_ERR_SYSTEM;
 }
 
 static enum accel_status
-create_in_place (struct partial *partial, const char *path, struct accel_error *err)
+create_in_place (struct atomic_file *atomic, const char *path, struct accel_error *err)
 {
-    partial->path = strdup (path);
-    partial->beside = strdup (path);
-    if (!partial->path || !partial->beside)
+    atomic->path = strdup (path);
+    atomic->beside = strdup (path);
+    if (!atomic->path || !atomic->beside)
         return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
     if (!unlink (path) || errno == ENOENT) /* not emptied: others may have the former file mapped */
-        partial->fd = open (path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (partial->fd >= 0)
+        atomic->fd = open (path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (atomic->fd >= 0)
         return ACCEL_OK;
     accel_fail_errno (err, "%s: cannot create", path);
-    free (partial->beside);
-    partial->beside = NULL;
+    free (atomic->beside);
+    atomic->beside = NULL;
     return ACCEL_ERR_SYSTEM;
 }
 
 static enum accel_status
-create (struct partial *partial, const char *path, struct accel_error *err)
+create (struct atomic_file *atomic, const char *path, struct accel_error *err)
 {
     struct io_target target;
     struct fail fail;
     if (io_target_find (&target, path, 0666, &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "%s", fail.text);
-    partial->path = target.path;
-    sweep (partial->path);
-    enum accel_status status = create_beside (partial, target.mode, err);
+    atomic->path = target.path;
+    remove_leftovers (atomic->path);
+    enum accel_status status = create_beside (atomic, target.mode, err);
     /* The mode of a file that is replaced is not for the umask to cut. */
-    if (!status && target.exists && fchmod (partial->fd, target.mode))
-        status = accel_fail_errno (err, "%s: cannot write", partial->path);
+    if (!status && target.exists && fchmod (atomic->fd, target.mode))
+        status = accel_fail_errno (err, "%s: cannot write", atomic->path);
     return status;
 }
 
 enum accel_status
-partial_create (struct partial *partial, const char *path, bool in_place, uint64_t size, struct accel_error *err)
+atomic_file_create (struct atomic_file *atomic, const char *path, bool in_place, uint64_t size, struct accel_error *err)
 {
-    *partial = (struct partial) PARTIAL_NONE;
+    *atomic = (struct atomic_file) ATOMIC_FILE_NONE;
     if (!path || !*path)
         return accel_fail (err, ACCEL_ERR_INVALID, "path is NULL or empty");
-    enum accel_status status = in_place ? create_in_place (partial, path, err) : create (partial, path, err);
-    if (!status && (size > INT64_MAX || io_reserve (partial->fd, (off_t) size)))
+    enum accel_status status = in_place ? create_in_place (atomic, path, err) : create (atomic, path, err);
+    if (!status && (size > INT64_MAX || io_reserve (atomic->fd, (off_t) size)))
         status = size > INT64_MAX ? accel_fail (err, ACCEL_ERR_INVALID, "%s: too large: size overflows", path)
-                                  : accel_fail_errno (err, "%s: cannot reserve %llu bytes", partial->path,
+                                  : accel_fail_errno (err, "%s: cannot reserve %llu bytes", atomic->path,
                                                       (unsigned long long) size);
     if (status)
-        partial_close (partial);
+        atomic_file_close (atomic);
     return status;
 }
 
@@ -153,17 +153,17 @@ start_writing (int fd, uint64_t offset, size_t length)
 }
 
 enum accel_status
-partial_write (const struct partial *partial, uint64_t offset, const void *bytes, size_t length,
-               struct accel_error *err)
+atomic_file_write (const struct atomic_file *atomic, uint64_t offset, const void *bytes, size_t length,
+                   struct accel_error *err)
 {
     const char *at = bytes;
     while (length) {
-        ssize_t put = pwrite (partial->fd, at, length < WRITE_MOST ? length : WRITE_MOST, (off_t) offset);
+        ssize_t put = pwrite (atomic->fd, at, length < WRITE_MOST ? length : WRITE_MOST, (off_t) offset);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return accel_fail_errno (err, "%s: cannot write", partial->path);
-        start_writing (partial->fd, offset, (size_t) put);
+            return accel_fail_errno (err, "%s: cannot write", atomic->path);
+        start_writing (atomic->fd, offset, (size_t) put);
         traffic_moved ((uint64_t) put);
         at += put;
         offset += (uint64_t) put;
@@ -173,28 +173,28 @@ partial_write (const struct partial *partial, uint64_t offset, const void *bytes
 }
 
 enum accel_status
-partial_finish (struct partial *partial, struct accel_error *err)
+atomic_file_finish (struct atomic_file *atomic, struct accel_error *err)
 {
     traffic_syncing ();
-    if (fsync (partial->fd))
-        return accel_fail_errno (err, "%s: cannot sync", partial->path);
-    if (strcmp (partial->beside, partial->path) && rename (partial->beside, partial->path))
-        return accel_fail_errno (err, "%s: cannot rename the temporary file", partial->path);
-    free (partial->beside);
-    partial->beside = NULL;
+    if (fsync (atomic->fd))
+        return accel_fail_errno (err, "%s: cannot sync", atomic->path);
+    if (strcmp (atomic->beside, atomic->path) && rename (atomic->beside, atomic->path))
+        return accel_fail_errno (err, "%s: cannot rename the temporary file", atomic->path);
+    free (atomic->beside);
+    atomic->beside = NULL;
     return ACCEL_OK;
 }
 
 void
-partial_close (struct partial *partial)
+atomic_file_close (struct atomic_file *atomic)
 {
     int saved = errno;
-    if (partial->beside)
-        unlink (partial->beside);
-    if (partial->fd >= 0)
-        close (partial->fd);
-    free (partial->beside);
-    free (partial->path);
-    *partial = (struct partial) PARTIAL_NONE;
+    if (atomic->beside)
+        unlink (atomic->beside);
+    if (atomic->fd >= 0)
+        close (atomic->fd);
+    free (atomic->beside);
+    free (atomic->path);
+    *atomic = (struct atomic_file) ATOMIC_FILE_NONE;
     errno = saved;
 }

@@ -2,8 +2,8 @@
 /* Models that accel_prepare() has put on the job's GPU: a model is there from accel_prepare() until
  * accel_unwrap_model(), accel_free_memory() or accel_close(), unless the program placed it itself.  The program's
  * tensors say where the data is; its memory stays its own, and gets the values when the model goes back. */
-#ifndef LIB_TRAIN_PLACE_H
-#define LIB_TRAIN_PLACE_H
+#ifndef LIB_TRAIN_MODEL_DEVICE_H
+#define LIB_TRAIN_MODEL_DEVICE_H
 
 #include "lib/train/model_object.h"
 
