@@ -22,7 +22,7 @@ enum {
     TERMINAL_WAIT_MS = 250,   /* for the guardian to pass on what the terminal sent, when it has ended all ranks */
     LEFTOVER_GRACE_MS = 2000, /* for what ranks left running */
     DESCENDANTS_MS = 5,       /* until what leftovers have started meanwhile is killed too */
-    HASTY_READER_MS = 1000,   /* how long our reader may take nothing after a signal that ends the job immediately */
+    IMPATIENT_READER_MS = 1000, /* how long our reader may take nothing after a signal that ends the job immediately */
 };
 
 static void
@@ -87,7 +87,7 @@ reader_patience_ms (const struct supervisor *supervisor)
     int64_t grace_ms = supervisor->job->plan->grace_s * 1000;
     if (!supervisor->stop_ms)
         return INT64_MAX;
-    return supervisor->is_impatient || grace_ms < HASTY_READER_MS ? HASTY_READER_MS : grace_ms;
+    return supervisor->is_impatient || grace_ms < IMPATIENT_READER_MS ? IMPATIENT_READER_MS : grace_ms;
 }
 
 static void

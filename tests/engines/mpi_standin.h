@@ -19,15 +19,15 @@ static struct {
     } posts[POSTS];
     int init_code, connected; /* processes */
     bool is_running;
-} mpi = { .done = -1, .is_running = true };
+} standin = { .done = -1, .is_running = true };
 
 static int
 take_post (int peer, bool is_receive, MPI_Request *request)
 {
-    mpi.posts[mpi.count].peer = peer;
-    mpi.posts[mpi.count].is_receive = is_receive;
+    standin.posts[standin.count].peer = peer;
+    standin.posts[standin.count].is_receive = is_receive;
     memset (request, 0, sizeof *request);
-    *(unsigned char *) request = (unsigned char) ++mpi.count;
+    *(unsigned char *) request = (unsigned char) ++standin.count;
     return MPI_SUCCESS;
 }
 
@@ -55,13 +55,13 @@ int
 MPI_Testsome (int count, MPI_Request *requests, int *done, int *indices, MPI_Status *statuses)
 {
     (void) count, (void) statuses;
-    mpi.done = -1;
-    if (mpi.poll)
-        mpi.poll (++mpi.polls);
-    *done = mpi.done >= 0;
+    standin.done = -1;
+    if (standin.poll)
+        standin.poll (++standin.polls);
+    *done = standin.done >= 0;
     if (*done) {
-        *indices = mpi.done;
-        requests[mpi.done] = MPI_REQUEST_NULL;
+        *indices = standin.done;
+        requests[standin.done] = MPI_REQUEST_NULL;
     }
     return MPI_SUCCESS;
 }
@@ -69,7 +69,7 @@ MPI_Testsome (int count, MPI_Request *requests, int *done, int *indices, MPI_Sta
 int
 MPI_Cancel (MPI_Request *request)
 {
-    mpi.posts[post_of (request)].is_cancelled = true;
+    standin.posts[post_of (request)].is_cancelled = true;
     return MPI_SUCCESS;
 }
 
@@ -77,7 +77,7 @@ int
 MPI_Wait (MPI_Request *request, MPI_Status *status)
 {
     (void) status;
-    mpi.posts[post_of (request)].is_awaited = true;
+    standin.posts[post_of (request)].is_awaited = true;
     *request = MPI_REQUEST_NULL;
     return MPI_SUCCESS;
 }
@@ -99,7 +99,7 @@ MPI_Error_string (int code, char *text, int *length)
 int
 MPI_Initialized (int *is_running)
 {
-    *is_running = mpi.is_running;
+    *is_running = standin.is_running;
     return MPI_SUCCESS;
 }
 
@@ -122,14 +122,14 @@ MPI_Init_thread (int *count, char ***arguments, int wanted, int *level)
 {
     (void) count, (void) arguments;
     *level = wanted;
-    return mpi.init_code;
+    return standin.init_code;
 }
 
 int
 MPI_Comm_size (MPI_Comm comm, int *size)
 {
     (void) comm;
-    *size = mpi.connected;
+    *size = standin.connected;
     return MPI_SUCCESS;
 }
 

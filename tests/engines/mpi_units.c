@@ -2,7 +2,8 @@
 /* Parts of engine mpi that need no other rank: bundles of messages, who is on which host, and what it asks of MPI. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
+#include "engines/mpi/topology.h"
 
 #include "engines/mpi/communicator.c"
 #include "engines/mpi/host.c"
@@ -32,7 +33,7 @@ static void
 begin_bundle (void)
 {
     memset (memory, 0, sizeof memory);
-    *mpi_world.error = '\0';
+    *mpi.world.error = '\0';
 }
 
 /* How many messages are taken, each from the rank that is next in @ranks. */
@@ -54,40 +55,40 @@ test_bundles (void)
     const int labels[RANKS] = { 0, 0, 2, 2 };
     struct queue bundled[RANKS] = { 0 };
     struct communicator comm = { .size = RANKS, .rank = 1, .bundled = bundled };
-    mpi_host.topology = topology_create (labels, RANKS, 1);
-    mpi_host.world_size = RANKS;
-    mpi_host.slot_bytes = SLOT;
-    if (!mpi_host.topology)
+    mpi.host.topology = topology_create (labels, RANKS, 1);
+    mpi.host.world_size = RANKS;
+    mpi.host.slot_bytes = SLOT;
+    if (!mpi.host.topology)
         exit (99);
     for (uint32_t bytes = 0; bytes <= 9; bytes++) {
         begin_bundle ();
         add (2, bytes);
         add (3, bytes);
-        ok (take (&comm, (int[]){ 2, 3, -1 }) == 2 && !*mpi_world.error, "two messages of %u bytes", bytes);
+        ok (take (&comm, (int[]){ 2, 3, -1 }) == 2 && !*mpi.world.error, "two messages of %u bytes", bytes);
     }
     begin_bundle ();
     add (3, (uint32_t) (SLOT - data_at ()));
-    ok (take (&comm, (int[]){ 3, -1 }) == 1 && !*mpi_world.error, "one that fills its slot");
+    ok (take (&comm, (int[]){ 3, -1 }) == 1 && !*mpi.world.error, "one that fills its slot");
     begin_bundle ();
     add (3, (uint32_t) (SLOT - data_at () + 1));
-    ok (!take (&comm, (int[]){ 3, -1 }) && *mpi_world.error, "one that does not fit");
+    ok (!take (&comm, (int[]){ 3, -1 }) && *mpi.world.error, "one that does not fit");
     begin_bundle ();
     add (2, 16);
     bundle->header.inline_bytes -= 8;
-    ok (!take (&comm, (int[]){ 2, -1 }) && *mpi_world.error, "a bundle that ends in the data of a message");
+    ok (!take (&comm, (int[]){ 2, -1 }) && *mpi.world.error, "a bundle that ends in the data of a message");
     begin_bundle ();
     add (2, 0);
     add (3, 0);
     bundle->header.inline_bytes -= 8;
-    ok (take (&comm, (int[]){ 2, 3, -1 }) == 1 && !*mpi_world.error, "what is less than a message is none");
+    ok (take (&comm, (int[]){ 2, 3, -1 }) == 1 && !*mpi.world.error, "what is less than a message is none");
     for (int i = 0; i < 4; i++) {
         begin_bundle ();
         add ((int[]){ -1, RANKS, 0, 1 }[i], 0);
-        ok (!take (&comm, (int[]){ -1, -1 }) && *mpi_world.error, "a message of rank %d",
+        ok (!take (&comm, (int[]){ -1, -1 }) && *mpi.world.error, "a message of rank %d",
             (int[]){ -1, RANKS, 0, 1 }[i]);
     }
-    topology_destroy (mpi_host.topology);
-    mpi_host.topology = NULL;
+    topology_destroy (mpi.host.topology);
+    mpi.host.topology = NULL;
 }
 
 /* @hosts: of each rank, what it says: machine, rank and size on its host */
@@ -128,7 +129,7 @@ test_edges (void)
         int *numbers = topology->host_of;
         topology->host_of = memcpy (at_an_edge (RANKS * sizeof *numbers, at_end, &pages), numbers,
                                     RANKS * sizeof *numbers);
-        mpi_host = (struct host){ .fd = -1, .size = 2, .counters = counters, .topology = topology,
+        mpi.host = (struct host){ .fd = -1, .size = 2, .counters = counters, .topology = topology,
                                   .outboxes = (unsigned char *) outboxes, .world_size = RANKS };
         look_at_outbox (comm);
         ok (true, "no rank %s is looked at", at_end ? "above the last one" : "below 0");
@@ -136,7 +137,7 @@ test_edges (void)
         topology_destroy (topology);
         comm_destroy (comm);
         munmap (pages, 3 * (size_t) sysconf (_SC_PAGESIZE));
-        mpi_host = (struct host){ .fd = -1 };
+        mpi.host = (struct host){ .fd = -1 };
     }
 }
 
@@ -169,7 +170,7 @@ test_seen (void)
     static struct counters counters[2];
     uint64_t matched[RANKS] = { 0, OUTBOX_FIRST + 5, OUTBOX_FIRST, OUTBOX_FIRST };
     struct communicator comm = { .size = RANKS, .matched = matched };
-    mpi_host = (struct host){ .fd = -1, .size = 2, .counters = counters, .topology = topology_create (labels, RANKS,
+    mpi.host = (struct host){ .fd = -1, .size = 2, .counters = counters, .topology = topology_create (labels, RANKS,
                                                                                                       0) };
     for (int ahead = 4; ahead <= 6; ahead++) {
         counters[0].written = (uint64_t) (OUTBOX_FIRST + ahead);
@@ -177,8 +178,8 @@ test_seen (void)
         ok (counters[0].seen == (uint64_t) (OUTBOX_FIRST + (ahead < 5 ? ahead : 5)),
             "what ranks here wrote is seen, whatever those of other hosts did: %d", ahead);
     }
-    topology_destroy (mpi_host.topology);
-    mpi_host = (struct host){ .fd = -1 };
+    topology_destroy (mpi.host.topology);
+    mpi.host = (struct host){ .fd = -1 };
 }
 
 static void
@@ -189,15 +190,15 @@ test_memory (void)
     struct host_info own;
     struct stat file = { 0 };
     host_prepare (&job, &own);
-    bool is_there = own.fd >= 0 && own.fd == mpi_host.fd && !fstat (own.fd, &file);
-    ok (is_there && ((struct label *) (void *) mpi_host.memory)->token == own.token,
+    bool is_there = own.fd >= 0 && own.fd == mpi.host.fd && !fstat (own.fd, &file);
+    ok (is_there && ((struct label *) (void *) mpi.host.memory)->token == own.token,
         "the first rank of a host makes memory");
     ok (is_there && (size_t) file.st_blocks * 512 >= arenas_at (2, 4)
             && (size_t) file.st_size >= arenas_at (2, 4) + 2 * ARENA_LEAST, "all but the arenas is reserved");
     host_close ();
     alone.local_world_size = 1;
     host_prepare (&alone, &own);
-    ok (own.fd < 0 && !mpi_host.memory, "one that is alone there needs none");
+    ok (own.fd < 0 && !mpi.host.memory, "one that is alone there needs none");
     host_close ();
 }
 
@@ -210,18 +211,18 @@ test_watch (bool has_topology)
     struct host_info all[RANKS];
     for (int i = 0; i < RANKS; i++)
         all[i] = (struct host_info){ .machine = 7, .rank = i % 2, .size = 2, .pid = (int32_t) getpid () };
-    mpi_host = (struct host){ .fd = -1, .topology = has_topology ? topology_create (labels, RANKS, 1) : NULL };
+    mpi.host = (struct host){ .fd = -1, .topology = has_topology ? topology_create (labels, RANKS, 1) : NULL };
     if (!ok (watch (&job, all, peers), "processes are watched, %s places", has_topology ? "with" : "without"))
         return;
     for (int i = 0; i < RANKS; i++) {
-        const struct process *process = &mpi_host.processes[peers[i]];
+        const struct process *process = &mpi.host.processes[peers[i]];
         int host = has_topology ? i / 2 : 0;
         ok (process->rank == i && process->host == host && process->is_forwarder == (i % 2 == host % 2)
                 && (process->fd >= 0) == (i != 1 && (!has_topology || !host)) && !host_find_ended (peers[i]),
             "rank %d", i);
     }
     host_note_ended (3);
-    ok (host_find_ended (peers[3]) == &mpi_host.processes[peers[3]] && !host_find_ended (peers[2]),
+    ok (host_find_ended (peers[3]) == &mpi.host.processes[peers[3]] && !host_find_ended (peers[2]),
         "a rank is said to have ended");
     host_close ();
 }
@@ -274,9 +275,9 @@ make_comm (int size, int rank)
     for (int i = 0; i < size; i++)
         comm->peers[i] = size - 1 - i;
     comm_add (comm);
-    mpi.count = 0;
-    *mpi_world.error = '\0';
-    mpi_world.request_count = 0;
+    standin.count = 0;
+    *mpi.world.error = '\0';
+    mpi.world.request_count = 0;
     return comm;
 }
 
@@ -315,9 +316,9 @@ test_start (void)
     struct accel_engine_call call = { .helpers = &helpers, .kind = ACCEL_ENGINE_BARRIER, .root = -1 };
     struct communicator *comm = make_comm (1, 0);
     struct operation *operation = make_operation (comm, &call);
-    mpi_world.has_all = true;
+    mpi.world.has_all = true;
     comm_start (comm, operation);
-    ok (operation->over && mpi_world.has_all, "a call that is over at once does not ask MPI");
+    ok (operation->over && mpi.world.has_all, "a call that is over at once does not ask MPI");
     operation_destroy (operation);
     comm->first = NULL;
     comm_destroy (comm);
@@ -333,17 +334,17 @@ test_quitters (void)
     struct accel_error err = { .text = "" };
     struct communicator *comm = make_comm (3, 1);
     struct operation *operation = make_operation (comm, &call);
-    mpi_host.processes = processes;
-    mpi_host.world_size = 3;
-    mpi_world.ended = 0;
-    ok (!look_for_quitters (comm, operation, &err) && !mpi_world.ended, "nobody has ended");
+    mpi.host.processes = processes;
+    mpi.host.world_size = 3;
+    mpi.world.ended = 0;
+    ok (!look_for_quitters (comm, operation, &err) && !mpi.world.ended, "nobody has ended");
     processes[0].has_ended = true;
-    ok (look_for_quitters (comm, operation, &err) == ACCEL_ERR_PEER && mpi_world.ended == 13,
+    ok (look_for_quitters (comm, operation, &err) == ACCEL_ERR_PEER && mpi.world.ended == 13,
         "a rank that has ended is passed on");
     is_text (err.text, "rank 12 ended (process 120); this one waits", "it is named, and who waits for it");
-    mpi_host.processes = NULL;
-    mpi_host.world_size = 0;
-    mpi_world.ended = 0;
+    mpi.host.processes = NULL;
+    mpi.host.world_size = 0;
+    mpi.world.ended = 0;
     comm->gave_up_rank = 10;
     strcpy (comm->its_reason, "tired");
     ok (look_for_quitters (comm, operation, &err) == ACCEL_ERR_PEER && !strcmp (err.text, "rank 10 gave up: tired"),
@@ -402,8 +403,8 @@ test_offsets (void)
                                       .count = 16, .element_bytes = 4, .root = -1, .send = arena + sizeof arena - 64,
                                       .recv = arena };
     struct communicator *comm = make_comm (4, 1);
-    mpi_host.arenas = arena;
-    mpi_host.arena_bytes = sizeof arena;
+    mpi.host.arenas = arena;
+    mpi.host.arena_bytes = sizeof arena;
     for (int each = 0; each < 2; each++) {
         call.kind = each ? ACCEL_ENGINE_REDUCE_SCATTER : ACCEL_ENGINE_ALL_REDUCE;
         struct operation *operation = make_operation (comm, &call);
@@ -411,7 +412,7 @@ test_offsets (void)
             "%s at the end of the arena", each ? "a row for each rank" : "one row");
         operation_destroy (operation);
     }
-    mpi_host = (struct host){ .fd = -1 };
+    mpi.host = (struct host){ .fd = -1 };
     comm_destroy (comm);
 }
 
@@ -423,7 +424,7 @@ static void
 end_one (int number)
 {
     (void) number;
-    mpi.done = ending;
+    standin.done = ending;
 }
 
 /* @return whether data has moved */
@@ -447,49 +448,50 @@ test_posts (void)
     post_send (operation, 2, operation->window, bytes, sizeof bytes, 6);
     post_recv (operation, 0, operation->window, bytes, sizeof bytes, 6);
     post_send (operation, 0, operation->window, bytes, sizeof bytes, 6);
-    ok (mpi.count == 4 && mpi.posts[0].peer == 2 && !mpi.posts[1].peer && mpi.posts[2].peer == 2
+    ok (standin.count == 4 && standin.posts[0].peer == 2 && !standin.posts[1].peer && standin.posts[2].peer == 2
             && operation->transfers[0].left == 3 && operation->transfers[2].left == 1
                 && operation->window->left == 4, "four messages");
     post_cancel (operation);
-    ok (!mpi.posts[0].is_cancelled && !mpi.posts[1].is_cancelled && mpi.posts[2].is_cancelled
-            && !mpi.posts[3].is_cancelled, "what is received is taken back, and what is sent is not");
-    mpi.poll = end_one;
+    ok (!standin.posts[0].is_cancelled && !standin.posts[1].is_cancelled && standin.posts[2].is_cancelled
+            && !standin.posts[3].is_cancelled, "what is received is taken back, and what is sent is not");
+    standin.poll = end_one;
     ok (!test_one (comm, 0) && operation->window->left == 3 && operation->transfers[0].left == 2,
         "a control message is gone");
     ok (test_one (comm, 1) && operation->window->left == 2 && operation->transfers[0].left == 1, "data has come");
-    ok (!test_one (comm, -1) && operation->window->left == 2 && mpi_world.request_count == 2, "nothing has");
+    ok (!test_one (comm, -1) && operation->window->left == 2 && mpi.world.request_count == 2, "nothing has");
     ok (test_one (comm, 0) && operation->window->left == 1 && !operation->transfers[2].left, "data is gone");
-    mpi_world.request_count = 0;
+    mpi.world.request_count = 0;
     operation->transfers[0].left = operation->transfers[2].left = 0;
     operation_destroy (operation);
-    mpi.count = 0;
+    standin.count = 0;
     post_final (2, bytes, sizeof bytes);
-    ok (mpi.count == 1 && mpi.posts[0].peer == 2, "last words go to the rank that they are for");
+    ok (standin.count == 1 && standin.posts[0].peer == 2, "last words go to the rank that they are for");
     operation = make_operation (comm, &call);
     for (int i = 0; i < MANY_POSTS; i++)
         post_control (operation, 0, bytes, sizeof bytes);
-    ok (mpi_world.request_count == MANY_POSTS && mpi_world.request_room >= MANY_POSTS
-            && malloc_usable_size (mpi_world.posted) >= MANY_POSTS * sizeof *mpi_world.posted,
+    ok (mpi.world.request_count == MANY_POSTS && mpi.world.request_room >= MANY_POSTS
+            && malloc_usable_size (mpi.world.posted) >= MANY_POSTS * sizeof *mpi.world.posted,
         "there is room for %d messages at once", MANY_POSTS);
-    mpi_world.request_count = 0;
+    mpi.world.request_count = 0;
     operation->transfers[0].left = 0;
     operation_destroy (operation);
-    mpi.poll = NULL;
+    standin.poll = NULL;
     comm_destroy (comm);
 }
 
 static void
 test_ring (void)
 {
-    mpi.count = 0;
-    ok (ring_open () && mpi.count == RING && mpi_world.control_most == CONTROL_BYTES, "messages of any rank may come");
+    standin.count = 0;
+    ok (ring_open () && standin.count == RING && mpi.world.control_most == CONTROL_BYTES,
+        "messages of any rank may come");
     ring_close ();
     int closed = 0;
     for (int i = 0; i < RING; i++)
-        closed += mpi.posts[i].is_cancelled && mpi.posts[i].is_awaited && mpi_world.ring[i] == MPI_REQUEST_NULL;
+        closed += standin.posts[i].is_cancelled && standin.posts[i].is_awaited && mpi.world.ring[i] == MPI_REQUEST_NULL;
     ok (closed == RING, "and at the end none any more");
-    free (mpi_world.ring_bytes);
-    mpi_world.ring_bytes = NULL;
+    free (mpi.world.ring_bytes);
+    mpi.world.ring_bytes = NULL;
 }
 
 /* ---- waiting ---- */
@@ -516,7 +518,7 @@ static struct operation *waited;
 static void
 move_once (int number)
 {
-    mpi.done = number == 2 ? 0 : -1;
+    standin.done = number == 2 ? 0 : -1;
     waited->over = number == 4;
 }
 
@@ -536,14 +538,14 @@ wait_for (void (*poll) (int number), const char *what)
     waited = comm->first = make_operation (comm, &call);
     post_recv (waited, 1, waited->window, bytes, sizeof bytes, 6);
     post_recv (waited, 1, waited->window + 1, bytes, sizeof bytes, 6);
-    mpi.poll = poll;
-    mpi.polls = naps = 0;
+    standin.poll = poll;
+    standin.polls = naps = 0;
     longest_nap = 0;
     waited->transfers[1].left = 1; /* of the one that comes */
-    ok (!accel_engine.wait (comm, waited, NULL) && !comm->first && !mpi_world.waiters, "%s", what);
-    mpi.poll = NULL;
-    mpi_world.request_count = 0;
-    mpi_world.is_stuck = false; /* though it did not get all */
+    ok (!accel_engine.wait (comm, waited, NULL) && !comm->first && !mpi.world.waiters, "%s", what);
+    standin.poll = NULL;
+    mpi.world.request_count = 0;
+    mpi.world.is_stuck = false; /* though it did not get all */
     comm_destroy (comm);
 }
 
@@ -551,7 +553,7 @@ static void
 test_naps (void)
 {
     wait_for (move_once, "a call is over soon");
-    ok (!naps && mpi.polls == 4, "who waits for it does not sleep after something has moved");
+    ok (!naps && standin.polls == 4, "who waits for it does not sleep after something has moved");
     wait_for (move_never, "a call is over late");
     ok (naps == 3 && least_nap >= 20000 && longest_nap == 1000000, "who waits for it sleeps ever longer: %ld to %ld ns",
         least_nap, longest_nap);
@@ -566,20 +568,20 @@ fails_to_open (const char *wanted, const char *what)
                                     .helpers = &helpers };
     struct accel_error err = { .text = "" };
     void *transport = &job;
-    ok (accel_engine.open (&transport, &job, &err) && !transport && !mpi_world.session, "%s", what);
+    ok (accel_engine.open (&transport, &job, &err) && !transport && !mpi.world.session, "%s", what);
     is_text (err.text, wanted, "and it says so");
 }
 
 static void
 test_open (void)
 {
-    mpi.connected = 3;
+    standin.connected = 3;
     fails_to_open ("accel_open: engine mpi: MPI connects 3 processes, but this job has 2: Stand-in 1.2 was not started "
                    "by its own mpirun, or srun has no PMI that it knows (srun --mpi=list)", "another job of MPI's");
-    mpi.is_running = false;
-    mpi.init_code = MPI_ERR_OTHER;
+    standin.is_running = false;
+    standin.init_code = MPI_ERR_OTHER;
     fails_to_open ("accel_open: engine mpi: MPI_Init_thread() failed", "MPI does not begin");
-    mpi.is_running = true;
+    standin.is_running = true;
     fails_to_open ("accel_open: engine mpi: an earlier job of this process failed, and MPI cannot be used again: start "
                    "the program again", "and is not asked again");
 }

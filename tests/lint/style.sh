@@ -21,6 +21,12 @@ product=$(find src include -name '*.[ch]' | sort)
     test_expect_success 'the library neither prints nor exits' \
         '! grep -rnE "(^|[^a-z_])(printf|puts|putchar|fprintf|perror|exit|abort|assert|signal|sigaction) \(" src/lib --include="*.c" | grep -v "^src/lib/utility/check\.c:"'
 }
+# Words that readers of MPI, Slurm and PyTorch did not know, and the names that took their place.
+for row in boards:outbox crew:peers hasty:skip_wait keeper:guardian lender:mpi_launcher postman:forwarder rally:startup \
+    tiers:hier_reduce; do
+    test_expect_success "${row%%:*} is called ${row#*:}" \
+        "! grep -nEi '(^|[^[:alnum:]])${row%%:*}([^[:alnum:]]|\$)' $(echo $sources)"
+done
 if command -v python3 >/dev/null; then
     test_expect_success 'src/ has no function that only tests call' 'python3 "$srcdir/tests/lint/unused.py" "$srcdir"'
 else

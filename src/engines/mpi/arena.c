@@ -5,7 +5,7 @@
  * free is zero. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,15 +20,15 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20, WHOLE_PAGES = 64 << 10, RESERVE_STEP = 
 static unsigned char *
 own_arena (void)
 {
-    return mpi_host.arenas + (size_t) mpi_host.rank * mpi_host.arena_bytes;
+    return mpi.host.arenas + (size_t) mpi.host.rank * mpi.host.arena_bytes;
 }
 
 uint64_t
 arena_offset (const void *memory, size_t bytes)
 {
-    uintptr_t at = (uintptr_t) memory, first = (uintptr_t) mpi_host.arenas;
-    if (!mpi_host.arenas || at < (uintptr_t) own_arena () || bytes > mpi_host.arena_bytes
-        || at - (uintptr_t) own_arena () > mpi_host.arena_bytes - bytes)
+    uintptr_t at = (uintptr_t) memory, first = (uintptr_t) mpi.host.arenas;
+    if (!mpi.host.arenas || at < (uintptr_t) own_arena () || bytes > mpi.host.arena_bytes
+        || at - (uintptr_t) own_arena () > mpi.host.arena_bytes - bytes)
         return FOREIGN;
     return at - first;
 }
@@ -36,14 +36,14 @@ arena_offset (const void *memory, size_t bytes)
 bool
 arena_is_own (void)
 {
-    return mpi_host.pid == (int) getpid ();
+    return mpi.host.pid == (int) getpid ();
 }
 
 /* First fit.  @return the index at which the new extent goes; count + 1 if nothing fits */
 static size_t
 find_gap (size_t bytes, size_t *offset)
 {
-    const struct host *host = &mpi_host;
+    const struct host *host = &mpi.host;
     size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= WHOLE_PAGES ? PAGE : LINE, start = 0;
     for (size_t i = 0; i <= host->extent_count; i++) {
         size_t end = i < host->extent_count ? host->extents[i].offset : host->arena_bytes;
@@ -59,7 +59,7 @@ find_gap (size_t bytes, size_t *offset)
 static off_t
 file_offset (size_t offset)
 {
-    return own_arena () - mpi_host.memory + (off_t) offset;
+    return own_arena () - mpi.host.memory + (off_t) offset;
 }
 
 /* Not by fallocate(), of which an MPI that remembers the pages it has registered with a network adapter never hears. */
@@ -76,7 +76,7 @@ reserve (size_t offset, size_t bytes)
     size_t end = round_up (offset + bytes, PAGE), step = RESERVE_STEP, part;
     for (size_t at = offset / PAGE * PAGE; at < end;) {
         part = end - at < step ? end - at : step;
-        if (!fallocate (mpi_host.fd, 0, file_offset (at), (off_t) part))
+        if (!fallocate (mpi.host.fd, 0, file_offset (at), (off_t) part))
             at += part;
         else if (errno != EINTR)
             return false;
@@ -89,7 +89,7 @@ reserve (size_t offset, size_t bytes)
 static bool
 grow_books (void)
 {
-    struct host *host = &mpi_host;
+    struct host *host = &mpi.host;
     if (host->extent_count < host->extent_room)
         return true;
     size_t room = host->extent_room ? 2 * host->extent_room : 64;
@@ -103,7 +103,7 @@ grow_books (void)
 static bool
 take (void **memory, size_t bytes)
 {
-    struct host *host = &mpi_host;
+    struct host *host = &mpi.host;
     size_t offset, wanted = round_up (bytes ? bytes : 1, bytes >= WHOLE_PAGES ? PAGE : LINE);
     if (bytes > host->arena_bytes || !grow_books ())
         return false;
@@ -127,13 +127,13 @@ enum accel_status
 arena_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err)
 {
     (void) transport;
-    pthread_mutex_lock (&mpi_world.lock);
-    bool found = mpi_host.arenas && arena_is_own () && take (memory, bytes);
-    pthread_mutex_unlock (&mpi_world.lock);
+    pthread_mutex_lock (&mpi.world.lock);
+    bool found = mpi.host.arenas && arena_is_own () && take (memory, bytes);
+    pthread_mutex_unlock (&mpi.world.lock);
     if (found)
         return ACCEL_OK;
     if (bytes > PTRDIFF_MAX || posix_memalign (memory, LINE, bytes ? bytes : 1))
-        return mpi_world.helpers->fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
+        return mpi.world.helpers->fail (err, ACCEL_ERR_NOMEM, "accel_alloc: cannot allocate %zu bytes", bytes);
     memset (*memory, 0, bytes);
     return ACCEL_OK;
 }
@@ -142,14 +142,14 @@ uint64_t
 arena_take (size_t bytes)
 {
     void *memory;
-    return mpi_host.arenas && take (&memory, bytes) ? arena_offset (memory, bytes) : FOREIGN;
+    return mpi.host.arenas && take (&memory, bytes) ? arena_offset (memory, bytes) : FOREIGN;
 }
 
 /* @return its size, which is in no book any more */
 static size_t
 strike (size_t offset)
 {
-    struct host *host = &mpi_host;
+    struct host *host = &mpi.host;
     for (size_t i = 0; i < host->extent_count; i++) {
         struct extent extent = host->extents[i];
         if (extent.offset != offset)
@@ -172,24 +172,24 @@ release (size_t offset)
 void
 arena_return (uint64_t at)
 {
-    release ((size_t) (mpi_host.arenas + at - own_arena ()));
+    release ((size_t) (mpi.host.arenas + at - own_arena ()));
 }
 
 void
 arena_forget (uint64_t at)
 {
-    strike ((size_t) (mpi_host.arenas + at - own_arena ()));
+    strike ((size_t) (mpi.host.arenas + at - own_arena ()));
 }
 
 void
 arena_free (void *transport, void *memory)
 {
     (void) transport;
-    pthread_mutex_lock (&mpi_world.lock);
+    pthread_mutex_lock (&mpi.world.lock);
     bool is_shared = arena_offset (memory, 1) != FOREIGN;
     if (is_shared)
         release ((size_t) ((unsigned char *) memory - own_arena ()));
-    pthread_mutex_unlock (&mpi_world.lock);
+    pthread_mutex_unlock (&mpi.world.lock);
     if (!is_shared)
         free (memory);
 }

@@ -8,7 +8,7 @@
  * each phase in the order of blocks. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
 
 /* A piece of a part, in elements. */
 struct span {
@@ -121,7 +121,7 @@ static bool
 is_quiet (struct operation *operation, size_t block)
 {
     const struct block *slot = slot_of (operation, block);
-    return !slot->left && !slot->unposted && !*mpi_world.error;
+    return !slot->left && !slot->unposted && !*mpi.world.error;
 }
 
 bool

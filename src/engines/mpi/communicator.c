@@ -2,7 +2,8 @@
 /* Communicators: which control message belongs to which call, and what will never end. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
+#include "engines/mpi/topology.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ empty (struct queue *queue)
 void
 comm_destroy (struct communicator *comm)
 {
-    struct communicator **at = &mpi_world.comms;
+    struct communicator **at = &mpi.world.comms;
     while (*at && *at != comm)
         at = &(*at)->next;
     if (*at)
@@ -84,9 +85,9 @@ comm_destroy (struct communicator *comm)
 void
 comm_forget_unexpected (void)
 {
-    while (mpi_world.unexpected) {
-        struct message *message = mpi_world.unexpected;
-        mpi_world.unexpected = message->next;
+    while (mpi.world.unexpected) {
+        struct message *message = mpi.world.unexpected;
+        mpi.world.unexpected = message->next;
         free (message);
     }
 }
@@ -94,7 +95,7 @@ comm_forget_unexpected (void)
 static void
 keep_orphan (struct message *message)
 {
-    struct message **at = &mpi_world.unexpected;
+    struct message **at = &mpi.world.unexpected;
     while (*at)
         at = &(*at)->next;
     *at = message;
@@ -104,7 +105,7 @@ keep_orphan (struct message *message)
 static void
 match (struct communicator *comm, int rank)
 {
-    bool has_outbox = mpi_host.outboxes && !comm->group;
+    bool has_outbox = mpi.host.outboxes && !comm->group;
     struct queue *queue = &comm->queues[rank];
     const struct header *header;
     const char *data;
@@ -147,13 +148,13 @@ static void
 deliver (struct message *message)
 {
     const struct header *header = &message->header;
-    struct communicator *comm = mpi_world.comms;
+    struct communicator *comm = mpi.world.comms;
     while (comm && comm->group != header->group)
         comm = comm->next;
-    if (header->session == mpi_world.session && header->signature.kind == ENDED) {
+    if (header->session == mpi.world.session && header->signature.kind == ENDED) {
         host_note_ended ((int) header->ended - 1);
         free (message);
-    } else if (header->session != mpi_world.session
+    } else if (header->session != mpi.world.session
                || (comm
                    && (header->rank < 0 || header->rank >= comm->size
                        || comm->peers[header->rank] != message->from))) {
@@ -183,10 +184,10 @@ deliver (struct message *message)
 void
 comm_add (struct communicator *comm)
 {
-    struct message *message = mpi_world.unexpected, **last = &mpi_world.unexpected;
-    comm->next = mpi_world.comms;
-    mpi_world.comms = comm;
-    mpi_world.unexpected = NULL;
+    struct message *message = mpi.world.unexpected, **last = &mpi.world.unexpected;
+    comm->next = mpi.world.comms;
+    mpi.world.comms = comm;
+    mpi.world.unexpected = NULL;
     while (message) {
         struct message *next = message->next;
         message->next = NULL;
@@ -246,9 +247,9 @@ static void
 poll_mpi (void)
 {
     struct message *message;
-    mpi_world.has_all = false;
+    mpi.world.has_all = false;
     post_test ();
-    while (!mpi_world.has_all && (message = ring_next ()))
+    while (!mpi.world.has_all && (message = ring_next ()))
         deliver (message);
 }
 
@@ -272,7 +273,7 @@ progress (struct communicator *comm)
         comm_say_gave_up (comm);
         comm_fail (comm, ACCEL_ERR_PEER, &gave_up);
     }
-    if (mpi_host.outboxes && !comm->group && oldest)
+    if (mpi.host.outboxes && !comm->group && oldest)
         look_at_outbox (comm);
     for (struct operation *operation = comm->first; operation; operation = operation->next)
         operation_advance (operation);
@@ -286,11 +287,11 @@ void
 comm_say_gave_up (struct communicator *comm)
 {
     size_t length = strlen (comm->reason);
-    struct header header = { .session = mpi_world.session, .group = comm->group, .rank = comm->rank,
+    struct header header = { .session = mpi.world.session, .group = comm->group, .rank = comm->rank,
                              .signature = { .kind = GAVE_UP,
-                                            .root = mpi_world.rank }, .inline_bytes = (uint32_t) length,
-                             .ended = mpi_world.ended };
-    char *message = comm->has_said_so || *mpi_world.error ? NULL : malloc (sizeof header + length);
+                                            .root = mpi.world.rank }, .inline_bytes = (uint32_t) length,
+                             .ended = mpi.world.ended };
+    char *message = comm->has_said_so || *mpi.world.error ? NULL : malloc (sizeof header + length);
     comm->has_said_so = true;
     if (!message)
         return;
@@ -319,7 +320,7 @@ look_for_quitters_elsewhere (const struct communicator *comm, const struct opera
                              struct accel_error *err)
 {
     const struct accel_engine_helpers *helpers = operation->call->helpers;
-    const struct communicator *world = mpi_world.comms;
+    const struct communicator *world = mpi.world.comms;
     while (world && world->group)
         world = world->next;
     if (!world || world == comm || world->gave_up_rank < 0)
@@ -343,7 +344,7 @@ look_for_quitters (const struct communicator *comm, const struct operation *oper
         const struct process *ended = operation_awaits (operation, i) ? host_find_ended (comm->peers[i]) : NULL;
         if (!ended)
             continue;
-        mpi_world.ended = (uint32_t) ended->rank + 1;
+        mpi.world.ended = (uint32_t) ended->rank + 1;
         helpers->blame (helpers->context, operation->call, i, &where); /* "rank 1 gave up; meanwhile ..." */
         return helpers->fail (err, ACCEL_ERR_PEER, "rank %d ended (process %d)%s", ended->rank, ended->pid,
                               where.text + strcspn (where.text, ";"));
@@ -362,7 +363,7 @@ look (struct communicator *comm, const struct operation *oldest, struct accel_er
         status = look_for_quitters (comm, oldest, err);
     if (!status)
         status = look_at_dispute (comm, oldest, err);
-    if (!status && *mpi_world.error)
+    if (!status && *mpi.world.error)
         status = world_fail (helpers, err);
     if (!status && comm->waited_ms >= comm->timeout_ms)
         status = helpers->time_is_out (helpers->context, oldest->call, err);
@@ -395,7 +396,7 @@ consider (struct communicator *comm, bool moved)
         comm->waited_ms = comm->disputes = comm->hopeless_looks = 0;
     comm->seen_ms = now;
     comm->oldest = oldest;
-    if (!oldest || (now < comm->looked_ms + SLICE_MS && !*mpi_world.error))
+    if (!oldest || (now < comm->looked_ms + SLICE_MS && !*mpi.world.error))
         return;
     comm->looked_ms = now;
     outbox_flush (comm);
@@ -410,12 +411,12 @@ comm_move_all (void)
 {
     bool any = false;
     poll_mpi ();
-    for (struct communicator *comm = mpi_world.comms; comm; comm = comm->next)
+    for (struct communicator *comm = mpi.world.comms; comm; comm = comm->next)
         if (progress (comm)) {
             comm->waited_ms = comm->disputes = comm->hopeless_looks = 0;
             any = true;
         }
-    for (struct communicator *comm = mpi_world.comms; comm && !any; comm = comm->next)
+    for (struct communicator *comm = mpi.world.comms; comm && !any; comm = comm->next)
         outbox_flush (comm);
     return any;
 }
@@ -424,10 +425,10 @@ bool
 comm_progress_all (void)
 {
     bool moved = false;
-    if (mpi_world.session && !world_is_mine ())
+    if (mpi.world.session && !world_is_mine ())
         return false;
     poll_mpi ();
-    for (struct communicator *comm = mpi_world.comms; comm; comm = comm->next) {
+    for (struct communicator *comm = mpi.world.comms; comm; comm = comm->next) {
         bool here = progress (comm);
         moved = moved || here;
         consider (comm, here);

@@ -7,7 +7,7 @@
  * rank of that host calls, or for the timeout. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,10 +35,10 @@ tell (int ended)
     struct header *message = calloc (1, sizeof *message);
     if (!message)
         return;
-    *message = (struct header){ .session = mpi_world.session, .rank = mpi_world.rank, .signature = { .kind = ENDED } };
-    message->ended = (uint32_t) mpi_host.processes[ended].rank + 1;
-    for (int i = 0; i < mpi_host.world_size; i++)
-        if (mpi_host.processes[i].rank != mpi_world.rank && mpi_host.processes[i].fd < 0 && !host_find_ended (i))
+    *message = (struct header){ .session = mpi.world.session, .rank = mpi.world.rank, .signature = { .kind = ENDED } };
+    message->ended = (uint32_t) mpi.host.processes[ended].rank + 1;
+    for (int i = 0; i < mpi.host.world_size; i++)
+        if (mpi.host.processes[i].rank != mpi.world.rank && mpi.host.processes[i].fd < 0 && !host_find_ended (i))
             post_final (i, message, sizeof *message);
 }
 
@@ -47,10 +47,10 @@ static void
 push (void)
 {
     for (int i = 0, has_come; i < PUSHES; i++) {
-        pthread_mutex_lock (&mpi_world.lock);
-        if (!atomic_load (&mpi_world.is_over) && !*mpi_world.error)
-            MPI_Iprobe (MPI_ANY_SOURCE, TAG_HELLO, mpi_world.comm, &has_come, MPI_STATUS_IGNORE);
-        pthread_mutex_unlock (&mpi_world.lock);
+        pthread_mutex_lock (&mpi.world.lock);
+        if (!atomic_load (&mpi.world.is_over) && !*mpi.world.error)
+            MPI_Iprobe (MPI_ANY_SOURCE, TAG_HELLO, mpi.world.comm, &has_come, MPI_STATUS_IGNORE);
+        pthread_mutex_unlock (&mpi.world.lock);
         nanosleep (&(struct timespec){ .tv_nsec = PUSH_NS }, NULL);
     }
 }
@@ -65,16 +65,16 @@ run (void *user)
             return NULL;
         if (failure_detector.fds[failure_detector.count].revents)
             return NULL;
-        pthread_mutex_lock (&mpi_world.lock);
+        pthread_mutex_lock (&mpi.world.lock);
         for (int i = 0; i < failure_detector.count; i++) {
             if (!failure_detector.fds[i].revents)
                 continue;
             failure_detector.fds[i] = (struct pollfd){ .fd = -1 };
-            has_told = !atomic_load (&mpi_world.is_over) && !*mpi_world.error;
+            has_told = !atomic_load (&mpi.world.is_over) && !*mpi.world.error;
             if (has_told)
                 tell (failure_detector.peers[i]);
         }
-        pthread_mutex_unlock (&mpi_world.lock);
+        pthread_mutex_unlock (&mpi.world.lock);
         if (has_told)
             push ();
     }
@@ -84,7 +84,7 @@ run (void *user)
 static bool
 prepare (void)
 {
-    const struct host *host = &mpi_host;
+    const struct host *host = &mpi.host;
     size_t room = (size_t) host->world_size;
     failure_detector.count = 0;
     failure_detector.fds = calloc (room + 1, sizeof *failure_detector.fds);
@@ -116,7 +116,7 @@ void
 failure_detector_begin (void)
 {
     sigset_t all, before;
-    if (!mpi_host.processes || !world_may_have_threads ())
+    if (!mpi.host.processes || !world_may_have_threads ())
         return;
     if (prepare () && world_watch_end () && (failure_detector.stop = eventfd (0, EFD_CLOEXEC)) >= 0) {
         failure_detector.fds[failure_detector.count] = (struct pollfd){ .fd = failure_detector.stop, .events = POLLIN };

@@ -7,7 +7,8 @@
  * no memory for it, none has read any, and it is given back at once. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
+#include "engines/mpi/topology.h"
 
 #include <stdlib.h>
 
@@ -23,7 +24,7 @@ static struct left_behind *all_left_behind;
 static struct counters *
 counters_at (uint64_t at)
 {
-    return (struct counters *) (void *) (mpi_host.arenas + at);
+    return (struct counters *) (void *) (mpi.host.arenas + at);
 }
 
 void

@@ -10,7 +10,8 @@
  * those of each kind are sent in the order of pieces. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
+#include "engines/mpi/topology.h"
 
 #include <string.h>
 
@@ -94,7 +95,7 @@ slot_of (struct operation *operation, size_t i, bool is_own)
 static bool
 is_quiet (struct operation *operation, size_t i, bool is_own)
 {
-    return !slot_of (operation, i, is_own)->left && !*mpi_world.error;
+    return !slot_of (operation, i, is_own)->left && !*mpi.world.error;
 }
 
 static void
@@ -205,7 +206,7 @@ take (struct operation *operation)
         int carrier = carrier_here (operation, hier->taken);
         if (carrier != operation->comm->rank)
             memcpy ((char *) operation->call->recv + piece.at,
-                    mpi_host.arenas + operation->transfers[carrier].recv_at + piece.at, piece.bytes);
+                    mpi.host.arenas + operation->transfers[carrier].recv_at + piece.at, piece.bytes);
     }
     if (hier->taken != before)
         set_mark (operation, &own_counters (operation)->taken, hier->taken);

@@ -18,7 +18,8 @@
  * grow. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
+#include "engines/mpi/topology.h"
 
 #include <string.h>
 
@@ -78,7 +79,7 @@ hier_reduce_plan (struct operation *operation)
     const struct accel_engine_call *call = operation->call;
     struct hier_reduce *hier = &operation->hier;
     size_t bytes = call->count * call->element_bytes / (is_scatter (call) ? 1 : HIER_REDUCE_PARTS) / LINE * LINE;
-    bool is_near = (mpi_host.is_near || operation->comm->topology->hosts == 1)
+    bool is_near = (mpi.host.is_near || operation->comm->topology->hosts == 1)
                    && rows_of (operation) * call->count * call->element_bytes >= HIER_REDUCE_NEAR_LEAST;
     size_t most = is_near ? HIER_REDUCE_PIECE_NEAR : HIER_REDUCE_PIECE;
     most = is_half (call) ? most / 2 : most; /* between hosts, they have 4 bytes */
@@ -200,7 +201,7 @@ source_of (const struct operation *operation, int local, size_t k)
     const struct transfer *transfer = transfer_of (operation, local);
     if (local == topology_of (operation)->rank)
         return (const unsigned char *) operation->call->send + offset_of (operation, k);
-    return transfer->send_at != FOREIGN ? mpi_host.arenas + transfer->send_at + offset_of (operation, k)
+    return transfer->send_at != FOREIGN ? mpi.host.arenas + transfer->send_at + offset_of (operation, k)
                                    : stage_of (operation, local, k % HIER_REDUCE_STAGED);
 }
 
@@ -213,7 +214,7 @@ result_of (const struct operation *operation, int local, size_t k)
     if (topology->size == 1 || (local == topology->rank && transfer->recv_at != FOREIGN))
         return (unsigned char *) operation->call->recv + offset_of (operation, k);
     return transfer->recv_at != FOREIGN
-               ? mpi_host.arenas + transfer->recv_at + offset_of (operation, k)
+               ? mpi.host.arenas + transfer->recv_at + offset_of (operation, k)
                : stage_of (operation, local, HIER_REDUCE_STAGED + k / (size_t) topology->size % HIER_REDUCE_WINDOW);
 }
 
@@ -266,7 +267,7 @@ returns_to (const struct operation *operation, int host, size_t k)
 static bool
 is_quiet (struct operation *operation, size_t i)
 {
-    return !slot_of (operation, i)->left && !*mpi_world.error;
+    return !slot_of (operation, i)->left && !*mpi.world.error;
 }
 
 static void

@@ -6,7 +6,8 @@
  * order of their numbers in the job.  What else it can be is left to MPI alone. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
+#include "engines/mpi/topology.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,10 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 #define ARENA_LEAST ((size_t) 64 << 20)
 #define ARENAS_MOST ((size_t) 16 << 40) /* of a host: an eighth of the address space of x86-64 */
 
-struct host mpi_host = { .fd = -1 };
+struct mpi_state mpi = {
+    .world = { .lock = PTHREAD_MUTEX_INITIALIZER, .level = MPI_THREAD_SERIALIZED },
+    .host = { .fd = -1 },
+};
 
 /* What the memory begins with. */
 struct label {
@@ -95,13 +99,13 @@ arenas_at (size_t size, int world_size)
 static bool
 map (size_t bytes)
 {
-    void *memory = mmap (NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, mpi_host.fd, 0);
+    void *memory = mmap (NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, mpi.host.fd, 0);
     if (memory == MAP_FAILED)
         return false;
     madvise (memory, bytes, MADV_DONTDUMP);
     madvise (memory, bytes, MADV_HUGEPAGE);
-    mpi_host.memory = memory;
-    mpi_host.bytes = bytes;
+    mpi.host.memory = memory;
+    mpi.host.bytes = bytes;
     return true;
 }
 
@@ -127,7 +131,7 @@ fill (size_t bytes)
 {
     int result;
     do
-        result = fallocate (mpi_host.fd, 0, 0, (off_t) bytes);
+        result = fallocate (mpi.host.fd, 0, 0, (off_t) bytes);
     while (result && errno == EINTR);
     return !result;
 }
@@ -139,18 +143,18 @@ make_memory (size_t size, int world_size, uint64_t token)
     size_t memory = (size_t) sysconf (_SC_PHYS_PAGES) * (size_t) sysconf (_SC_PAGESIZE), arena = ARENA_LEAST;
     while (arena < memory && arena * 2 <= ARENAS_MOST / size)
         arena *= 2;
-    mpi_host.fd = memfd_create ("accel-mpi", MFD_CLOEXEC);
-    if (mpi_host.fd < 0)
+    mpi.host.fd = memfd_create ("accel-mpi", MFD_CLOEXEC);
+    if (mpi.host.fd < 0)
         return false;
     for (; arena >= ARENA_LEAST; arena /= 2) {
         size_t bytes = arenas_at (size, world_size) + size * arena;
-        if (!may_be_written (bytes) || !may_be_mapped (bytes) || ftruncate (mpi_host.fd, (off_t) bytes) || !map (bytes))
+        if (!may_be_written (bytes) || !may_be_mapped (bytes) || ftruncate (mpi.host.fd, (off_t) bytes) || !map (bytes))
             continue;
         if (!fill (arenas_at (size, world_size)))
             return false;
-        *(struct label *) (void *) mpi_host.memory = (struct label){ .token = token, .arena_bytes = arena };
+        *(struct label *) (void *) mpi.host.memory = (struct label){ .token = token, .arena_bytes = arena };
         if (outbox_suit ((int) size, world_size))
-            close_gates (mpi_host.memory + outbox_at (size), world_size);
+            close_gates (mpi.host.memory + outbox_at (size), world_size);
         return true;
     }
     return false;
@@ -183,7 +187,7 @@ host_prepare (const struct accel_engine_job *job, struct host_info *own)
         || getrandom (&own->token, sizeof own->token, 0) != sizeof own->token)
         return;
     if (make_memory ((size_t) job->local_world_size, job->world_size, own->token))
-        own->fd = mpi_host.fd;
+        own->fd = mpi.host.fd;
     else
         host_close ();
 }
@@ -194,9 +198,9 @@ attach (const struct host_info *first)
     char path[64];
     struct stat file;
     snprintf (path, sizeof path, "/proc/%d/fd/%d", first->pid, first->fd);
-    mpi_host.fd = open (path, O_RDWR | O_CLOEXEC);
-    return mpi_host.fd >= 0 && !fstat (mpi_host.fd, &file) && map ((size_t) file.st_size)
-           && ((struct label *) (void *) mpi_host.memory)->token == first->token;
+    mpi.host.fd = open (path, O_RDWR | O_CLOEXEC);
+    return mpi.host.fd >= 0 && !fstat (mpi.host.fd, &file) && map ((size_t) file.st_size)
+           && ((struct label *) (void *) mpi.host.memory)->token == first->token;
 }
 
 /* Which host rank @i is on: the first one that lacks a rank with its number there.  If all ranks are on one machine,
@@ -243,7 +247,7 @@ find_topology (const struct accel_engine_job *job, const struct host_info *all)
 static bool
 watch (const struct accel_engine_job *job, const struct host_info *all, const int *peers)
 {
-    struct host *host = &mpi_host;
+    struct host *host = &mpi.host;
     const struct topology *topology = host->topology;
     host->processes = calloc ((size_t) job->world_size, sizeof *host->processes);
     host->world_size = host->processes ? job->world_size : 0;
@@ -263,26 +267,26 @@ watch (const struct accel_engine_job *job, const struct host_info *all, const in
 const struct process *
 host_find_ended (int peer)
 {
-    if (!mpi_host.processes || mpi_host.processes[peer].has_ended)
-        return mpi_host.processes ? &mpi_host.processes[peer] : NULL;
-    if (mpi_host.processes[peer].fd < 0)
+    if (!mpi.host.processes || mpi.host.processes[peer].has_ended)
+        return mpi.host.processes ? &mpi.host.processes[peer] : NULL;
+    if (mpi.host.processes[peer].fd < 0)
         return NULL;
-    struct pollfd process = { .fd = mpi_host.processes[peer].fd, .events = POLLIN };
-    return poll (&process, 1, 0) == 1 ? &mpi_host.processes[peer] : NULL;
+    struct pollfd process = { .fd = mpi.host.processes[peer].fd, .events = POLLIN };
+    return poll (&process, 1, 0) == 1 ? &mpi.host.processes[peer] : NULL;
 }
 
 void
 host_note_ended (int rank)
 {
-    for (int i = 0; i < mpi_host.world_size; i++)
-        if (mpi_host.processes[i].rank == rank)
-            mpi_host.processes[i].has_ended = true;
+    for (int i = 0; i < mpi.host.world_size; i++)
+        if (mpi.host.processes[i].rank == rank)
+            mpi.host.processes[i].has_ended = true;
 }
 
 bool
 host_attach (const struct accel_engine_job *job, const struct host_info *all, const int *peers)
 {
-    struct host *host = &mpi_host;
+    struct host *host = &mpi.host;
     host->is_near = host->has_forwarders = true;
     host->topology = find_topology (job, all);
     if (!watch (job, all, peers) || !host->topology || !topology_share_any (host->topology))
@@ -305,7 +309,7 @@ host_attach (const struct accel_engine_job *job, const struct host_info *all, co
 void
 host_settle (void)
 {
-    struct host *host = &mpi_host;
+    struct host *host = &mpi.host;
     size_t size = (size_t) host->size;
     host->counters = &host->topology->alone;
     host->counters->read = OUTBOX_FIRST;
@@ -332,7 +336,7 @@ host_settle (void)
 void
 host_unshare (void)
 {
-    struct host *host = &mpi_host;
+    struct host *host = &mpi.host;
     if (host->memory && !host->extent_count)
         munmap (host->memory, host->bytes);
     if (host->fd >= 0)
@@ -347,7 +351,7 @@ host_unshare (void)
 void
 host_close (void)
 {
-    struct host *host = &mpi_host;
+    struct host *host = &mpi.host;
     host_unshare ();
     for (int i = 0; i < host->world_size; i++)
         if (host->processes[i].fd >= 0)

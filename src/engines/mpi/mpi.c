@@ -2,7 +2,8 @@
 /* Engine "mpi": its table of functions; mpi_private.h says how it works. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
+#include "engines/mpi/topology.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -15,13 +16,13 @@ enum { SPIN_NS = 30000, YIELD_NS = 150000, NAP_LEAST_NS = 20000, NAP_MOST_NS = 1
 static void
 lock (void)
 {
-    pthread_mutex_lock (&mpi_world.lock);
+    pthread_mutex_lock (&mpi.world.lock);
 }
 
 static void
 unlock (void)
 {
-    pthread_mutex_unlock (&mpi_world.lock);
+    pthread_mutex_unlock (&mpi.world.lock);
 }
 
 static enum accel_status
@@ -38,12 +39,12 @@ check (const struct accel_engine_call *call, struct accel_error *err)
     const struct accel_engine_helpers *helpers = call->helpers;
     if ((unsigned) call->kind >= ACCEL_ENGINE_KIND_COUNT)
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "engine mpi: unknown kind %d", (int) call->kind);
-    if (!mpi_world.session || world_is_mine ())
+    if (!mpi.world.session || world_is_mine ())
         return ACCEL_OK;
     return helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
                           "engine mpi: MPI was initialized with %s, so only the thread that called accel_open() may "
                           "communicate: call MPI_Init_thread() with MPI_THREAD_SERIALIZED",
-                          world_level_name (mpi_world.level));
+                          world_level_name (mpi.world.level));
 }
 
 static enum accel_status
@@ -92,13 +93,13 @@ engine_test (void *transport, void *work)
 static void
 doze (int64_t *since, unsigned polls)
 {
-    if (mpi_world.is_crowded && polls % POLLS)
+    if (mpi.world.is_crowded && polls % POLLS)
         return;
     int64_t now = now_ns (), idle_ns = *since ? now - *since : 0, nap_ns = idle_ns / 8;
     nap_ns = nap_ns < NAP_LEAST_NS ? NAP_LEAST_NS : nap_ns > NAP_MOST_NS ? NAP_MOST_NS : nap_ns;
     if (!*since)
         *since = now;
-    if (idle_ns < SPIN_NS && !mpi_world.is_crowded)
+    if (idle_ns < SPIN_NS && !mpi.world.is_crowded)
         return;
     world_keep_processor (false); /* other threads of the program may be in MPI */
     unlock ();
@@ -132,9 +133,9 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     enum accel_status status = operation->over ? ACCEL_OK : check (operation->call, &why);
     if (status)
         comm_fail (comm, status, &why);
-    mpi_world.waiters++;
+    mpi.world.waiters++;
     wait_until_over (operation);
-    mpi_world.waiters--;
+    mpi.world.waiters--;
     progress_thread_wake ();
     while (*at != operation)
         at = &(*at)->next;
@@ -176,7 +177,7 @@ engine_give_up (void *transport, const char *reason)
         return;
     snprintf (comm->reason, sizeof comm->reason, "%s", reason);
     atomic_store (&comm->gave_up, true);
-    while (pthread_mutex_trylock (&mpi_world.lock))
+    while (pthread_mutex_trylock (&mpi.world.lock))
         if (!progress_thread_is_inside ())
             return;
     if (world_is_mine ())
@@ -188,7 +189,7 @@ static bool
 engine_has_one_thread (void *transport)
 {
     const struct communicator *comm = transport;
-    return comm->size > 1 && mpi_world.level < MPI_THREAD_SERIALIZED;
+    return comm->size > 1 && mpi.world.level < MPI_THREAD_SERIALIZED;
 }
 
 /* ---- jobs and groups ---- */
@@ -204,7 +205,7 @@ static enum accel_status
 engine_open (void **transport, struct accel_engine_job *job, struct accel_error *err)
 {
     lock ();
-    mpi_world.helpers = job->helpers;
+    mpi.world.helpers = job->helpers;
     struct communicator *comm = comm_create (job->world_size, job->rank, 0, job->timeout_ms);
     enum accel_status status = ACCEL_OK;
     if (!comm)
@@ -213,12 +214,12 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
         status = world_open (job, comm->peers, err);
     if (!status && job->world_size > 1 && !ring_open ()) {
         status = world_fail (job->helpers, err);
-        mpi_world.session = 0;
+        mpi.world.session = 0;
     }
     if (!status) {
-        mpi_world.rank = job->rank;
-        comm->topology = mpi_host.counters ? mpi_host.topology : NULL;
-        mpi_world.is_crowded = job->local_world_size > count_processors () || world_shares_processors ();
+        mpi.world.rank = job->rank;
+        comm->topology = mpi.host.counters ? mpi.host.topology : NULL;
+        mpi.world.is_crowded = job->local_world_size > count_processors () || world_shares_processors ();
         comm_add (comm);
     } else {
         host_close ();
@@ -247,11 +248,11 @@ engine_close (void *transport)
     if (is_world) {
         ring_close ();
         comm_forget_unexpected ();
-        for (struct communicator *group = mpi_world.comms; group; group = group->next)
+        for (struct communicator *group = mpi.world.comms; group; group = group->next)
             group_memory_abandon (group);
         group_memory_forget ();
         host_close ();
-        mpi_world.session = 0;
+        mpi.world.session = 0;
     }
     unlock ();
 }
@@ -262,7 +263,7 @@ engine_make_group (void *transport, int size, int64_t *place, struct accel_error
 {
     (void) transport, (void) size, (void) err;
     lock ();
-    *place = (int64_t) (mpi_world.rank + 1) << 32 | ++mpi_world.groups;
+    *place = (int64_t) (mpi.world.rank + 1) << 32 | ++mpi.world.groups;
     unlock ();
     return ACCEL_OK;
 }
@@ -271,13 +272,13 @@ engine_make_group (void *transport, int size, int64_t *place, struct accel_error
 static bool
 place_group (struct communicator *comm)
 {
-    int *labels = mpi_host.counters ? calloc ((size_t) comm->size, sizeof *labels) : NULL;
+    int *labels = mpi.host.counters ? calloc ((size_t) comm->size, sizeof *labels) : NULL;
     for (int i = 0; labels && i < comm->size; i++)
-        labels[i] = mpi_host.processes[comm->peers[i]].host;
+        labels[i] = mpi.host.processes[comm->peers[i]].host;
     comm->topology = labels ? topology_create (labels, comm->size, comm->rank) : NULL;
     free (labels);
     if (!comm->topology)
-        return !mpi_host.counters;
+        return !mpi.host.counters;
     if (!topology_share_any (comm->topology)) {
         topology_destroy (comm->topology);
         comm->topology = NULL;
@@ -293,7 +294,7 @@ engine_join_group (void *transport, const int *ranks, int size, int rank, int64_
     struct communicator *comm = comm_create (size, rank, place, parent->timeout_ms);
     *group = NULL;
     if (!comm)
-        return fail_without_memory (mpi_world.helpers, err);
+        return fail_without_memory (mpi.world.helpers, err);
     for (int i = 0; i < size; i++)
         comm->peers[i] = parent->peers[ranks[i]];
     lock ();
@@ -304,7 +305,7 @@ engine_join_group (void *transport, const int *ranks, int size, int rank, int64_
         comm_destroy (comm);
     unlock ();
     *group = good ? comm : NULL;
-    return good ? ACCEL_OK : fail_without_memory (mpi_world.helpers, err);
+    return good ? ACCEL_OK : fail_without_memory (mpi.world.helpers, err);
 }
 
 ACCEL_API const struct accel_engine accel_engine = {

@@ -2,7 +2,7 @@
 /* One call: what it sends to each rank and gets from it. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ send_bytes (const struct operation *operation)
 static size_t
 inline_of (const struct operation *operation, size_t bytes)
 {
-    return bytes <= (operation->goes_by_outbox ? mpi_host.outbox_inline : INLINE_BYTES) ? bytes : 0;
+    return bytes <= (operation->goes_by_outbox ? mpi.host.outbox_inline : INLINE_BYTES) ? bytes : 0;
 }
 
 static size_t
@@ -68,37 +68,37 @@ operation_bytes (size_t size)
 static bool
 take_rows (struct operation *operation)
 {
-    if (mpi_world.spare_bytes < operation->rows_bytes) {
+    if (mpi.world.spare_bytes < operation->rows_bytes) {
         operation->rows = malloc (operation->rows_bytes);
         return operation->rows;
     }
-    operation->rows = mpi_world.spare;
-    operation->rows_bytes = mpi_world.spare_bytes;
-    mpi_world.spare = NULL;
-    mpi_world.spare_bytes = 0;
+    operation->rows = mpi.world.spare;
+    operation->rows_bytes = mpi.world.spare_bytes;
+    mpi.world.spare = NULL;
+    mpi.world.spare_bytes = 0;
     return true;
 }
 
 static void
 give_rows (struct operation *operation)
 {
-    if (!operation->rows || operation->rows_bytes <= mpi_world.spare_bytes) {
+    if (!operation->rows || operation->rows_bytes <= mpi.world.spare_bytes) {
         free (operation->rows);
         return;
     }
-    free (mpi_world.spare);
-    mpi_world.spare = operation->rows;
-    mpi_world.spare_bytes = operation->rows_bytes;
+    free (mpi.world.spare);
+    mpi.world.spare = operation->rows;
+    mpi.world.spare_bytes = operation->rows_bytes;
 }
 
 /* So is one call. */
 static struct operation *
 take_operation (size_t bytes)
 {
-    struct operation *operation = mpi_world.spare_operation;
-    if (!operation || mpi_world.spare_operation_bytes != bytes)
+    struct operation *operation = mpi.world.spare_operation;
+    if (!operation || mpi.world.spare_operation_bytes != bytes)
         return calloc (1, bytes);
-    mpi_world.spare_operation = NULL;
+    mpi.world.spare_operation = NULL;
     return memset (operation, 0, bytes);
 }
 
@@ -106,9 +106,9 @@ static void
 give_operation (struct operation *operation)
 {
     size_t size = (size_t) operation->comm->size;
-    free (mpi_world.spare_operation);
-    mpi_world.spare_operation = operation;
-    mpi_world.spare_operation_bytes = operation_bytes (size);
+    free (mpi.world.spare_operation);
+    mpi.world.spare_operation = operation;
+    mpi.world.spare_operation_bytes = operation_bytes (size);
 }
 
 /* Ranks of which the messages differ get a control message each. */
@@ -170,8 +170,8 @@ operation_create (struct communicator *comm, const struct accel_engine_call *cal
     operation->transfers[comm->rank].send_at = arena_offset (call->send, send_bytes (operation));
     operation->transfers[comm->rank].recv_at = arena_offset (call->recv, row_of (call));
     operation->transfers[comm->rank].shared_at = comm->shared_at;
-    operation->tag = mpi_world.next_tag;
-    mpi_world.next_tag = operation->tag + 2 < mpi_world.last_tag ? operation->tag + 2 : TAG_FIRST;
+    operation->tag = mpi.world.next_tag;
+    mpi.world.next_tag = operation->tag + 2 < mpi.world.last_tag ? operation->tag + 2 : TAG_FIRST;
     for (int i = 0; i < comm->size; i++) {
         set_transfer (operation, i);
         operation->missing += operation->transfers[i].is_used;
@@ -259,7 +259,7 @@ operation_meet (struct operation *operation, int rank, const struct header *head
     transfer->recv_at = header->recv_at;
     transfer->shared_at = header->shared_at;
     operation->missing--;
-    mpi_world.has_all = mpi_world.has_all || !operation->missing;
+    mpi.world.has_all = mpi.world.has_all || !operation->missing;
     if (operation->blocks)
         blocks_meet (operation, rank);
     else if (header->inline_bytes)
@@ -296,7 +296,7 @@ go_direct (struct operation *operation)
 void
 operation_advance (struct operation *operation)
 {
-    if (operation->over || *mpi_world.error)
+    if (operation->over || *mpi.world.error)
         return;
     bool in_parts = operation->blocks || operation->hier.is_on;
     bool complete = operation->hier.is_on ? hier_reduce_advance (operation)
@@ -332,10 +332,10 @@ void
 operation_destroy (struct operation *operation)
 {
     if (is_ghost (operation)) {
-        mpi_world.is_stuck = true;
+        mpi.world.is_stuck = true;
         operation->comm = NULL;
-        operation->next = mpi_world.abandoned;
-        mpi_world.abandoned = operation;
+        operation->next = mpi.world.abandoned;
+        mpi.world.abandoned = operation;
         return;
     }
     give_rows (operation);

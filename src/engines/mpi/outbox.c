@@ -16,7 +16,8 @@
  * before it. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
+#include "engines/mpi/topology.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@
 static size_t
 data_at (void)
 {
-    return round_up (sizeof (struct header) + (size_t) mpi_host.world_size * sizeof (uint32_t), sizeof (uint64_t));
+    return round_up (sizeof (struct header) + (size_t) mpi.host.world_size * sizeof (uint32_t), sizeof (uint64_t));
 }
 
 static size_t
@@ -40,7 +41,7 @@ entry_bytes (const struct header *header)
 bool
 outbox_serve (const struct communicator *comm, const struct accel_engine_call *call)
 {
-    return mpi_host.outboxes && !comm->group
+    return mpi.host.outboxes && !comm->group
            && (call->kind == ACCEL_ENGINE_BARRIER || call->kind == ACCEL_ENGINE_ALL_REDUCE
                || call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_BROADCAST
                || (call->kind == ACCEL_ENGINE_REDUCE_SCATTER && hier_reduce_serve (comm, call)));
@@ -50,27 +51,27 @@ static char *
 slot_of (int rank, uint64_t serial)
 {
     size_t slot = (size_t) rank * OUTBOX_SLOTS + (size_t) (serial % OUTBOX_SLOTS);
-    return (char *) mpi_host.outboxes + mpi_host.outbox_head + slot * mpi_host.slot_bytes;
+    return (char *) mpi.host.outboxes + mpi.host.outbox_head + slot * mpi.host.slot_bytes;
 }
 
 /* Messages of a rank of another host that are in the memory of this one. */
 static _Atomic uint64_t *
 arrived_of (int rank)
 {
-    return (_Atomic uint64_t *) (void *) mpi_host.outboxes + OUTBOX_SLOTS + rank;
+    return (_Atomic uint64_t *) (void *) mpi.host.outboxes + OUTBOX_SLOTS + rank;
 }
 
 /* @return local rank, or -1: it is on another host */
 static int
 local_of (int rank)
 {
-    return topology_local_rank (mpi_host.topology, rank);
+    return topology_local_rank (mpi.host.topology, rank);
 }
 
 static int
 rank_of (int local)
 {
-    return topology_rank (mpi_host.topology, mpi_host.topology->here, local);
+    return topology_rank (mpi.host.topology, mpi.host.topology->here, local);
 }
 
 /* Of the ranks of each other host. */
@@ -85,7 +86,7 @@ bit_of (int local)
 static uint64_t
 all_here (void)
 {
-    return bit_of (mpi_host.size) - 1;
+    return bit_of (mpi.host.size) - 1;
 }
 
 /* Add @bits to the gate of a call.  A later call may have it already, whose bits must stay: then all ranks have come.
@@ -93,7 +94,7 @@ all_here (void)
 static uint64_t
 pass_gate (uint64_t serial, uint64_t bits)
 {
-    _Atomic uint64_t *gate = (_Atomic uint64_t *) (void *) mpi_host.outboxes + serial % OUTBOX_SLOTS;
+    _Atomic uint64_t *gate = (_Atomic uint64_t *) (void *) mpi.host.outboxes + serial % OUTBOX_SLOTS;
     uint64_t own = outbox_gate (serial), was = atomic_load (gate), before;
     do {
         int32_t newer = (int32_t) ((uint32_t) (was >> 32) - (uint32_t) (own >> 32)); /* tags start anew at 0 */
@@ -108,10 +109,10 @@ pass_gate (uint64_t serial, uint64_t bits)
 static size_t
 pack (const struct operation *operation, uint64_t mask, char *to)
 {
-    struct header header = { .session = mpi_world.session, .signature = { .kind = BUNDLE },
+    struct header header = { .session = mpi.world.session, .signature = { .kind = BUNDLE },
                              .rank = operation->comm->rank };
     size_t bytes = sizeof header;
-    for (int i = 0; i < mpi_host.size; i++)
+    for (int i = 0; i < mpi.host.size; i++)
         if (mask & bit_of (i)) {
             const char *slot = slot_of (rank_of (i), operation->serial);
             size_t entry = entry_bytes ((const struct header *) (const void *) slot);
@@ -128,7 +129,7 @@ pack (const struct operation *operation, uint64_t mask, char *to)
 static bool
 is_receiver (int peer, enum receivers who)
 {
-    return who == TO_ALL || mpi_host.processes[peer].is_forwarder == (who == TO_FORWARDERS);
+    return who == TO_ALL || mpi.host.processes[peer].is_forwarder == (who == TO_FORWARDERS);
 }
 
 /* Send a bundle to other hosts.  What MPI does not send at once is a part of the call, which ends when it has gone. */
@@ -136,7 +137,7 @@ static void
 send_bundle (struct operation *operation, uint64_t mask, enum receivers who)
 {
     size_t bytes = pack (operation, mask, NULL);
-    who = bytes <= CONTROL_BYTES || !mpi_host.has_forwarders ? TO_ALL : who;
+    who = bytes <= CONTROL_BYTES || !mpi.host.has_forwarders ? TO_ALL : who;
     char *memory = bundle_take (bytes), *bundle = memory ? memory : (operation->control = malloc (bytes));
     if (!bundle) {
         world_check (MPI_ERR_NO_MEM, "memory for messages");
@@ -158,20 +159,20 @@ send_bundle (struct operation *operation, uint64_t mask, enum receivers who)
 static void
 mark_seen (const struct communicator *comm)
 {
-    uint64_t seen = atomic_load_explicit (&mpi_host.counters[mpi_host.rank].written, memory_order_relaxed);
-    for (int i = 0; i < mpi_host.size; i++)
-        if (i != mpi_host.rank && comm->matched[rank_of (i)] < seen)
+    uint64_t seen = atomic_load_explicit (&mpi.host.counters[mpi.host.rank].written, memory_order_relaxed);
+    for (int i = 0; i < mpi.host.size; i++)
+        if (i != mpi.host.rank && comm->matched[rank_of (i)] < seen)
             seen = comm->matched[rank_of (i)];
-    atomic_store_explicit (&mpi_host.counters[mpi_host.rank].seen, seen, memory_order_release);
+    atomic_store_explicit (&mpi.host.counters[mpi.host.rank].seen, seen, memory_order_release);
 }
 
 /* No rank of the host needs what is in the slot, or its gate, any more. */
 static bool
 is_free (uint64_t serial)
 {
-    for (int i = 0; i < mpi_host.size; i++)
-        if (i != mpi_host.rank
-            && atomic_load_explicit (&mpi_host.counters[i].seen, memory_order_acquire) + OUTBOX_SLOTS <= serial)
+    for (int i = 0; i < mpi.host.size; i++)
+        if (i != mpi.host.rank
+            && atomic_load_explicit (&mpi.host.counters[i].seen, memory_order_acquire) + OUTBOX_SLOTS <= serial)
             return false;
     return true;
 }
@@ -181,7 +182,7 @@ own_data (const struct operation *operation)
 {
     int next = (operation->comm->rank + 1) % operation->comm->size; /* all get the same */
     const struct transfer *transfer = &operation->transfers[next];
-    return transfer->out_bytes <= mpi_host.outbox_inline ? transfer->out_bytes : 0;
+    return transfer->out_bytes <= mpi.host.outbox_inline ? transfer->out_bytes : 0;
 }
 
 static void
@@ -202,8 +203,8 @@ write_down (struct operation *operation)
 {
     const struct communicator *comm = operation->comm;
     write_own (operation, slot_of (comm->rank, operation->serial));
-    uint64_t own = bit_of (mpi_host.rank), before = pass_gate (operation->serial, own);
-    atomic_store_explicit (&mpi_host.counters[mpi_host.rank].written, operation->serial + 1, memory_order_release);
+    uint64_t own = bit_of (mpi.host.rank), before = pass_gate (operation->serial, own);
+    atomic_store_explicit (&mpi.host.counters[mpi.host.rank].written, operation->serial + 1, memory_order_release);
     operation->is_posted = true;
     operation->posted_ms = now_ms ();
     if (before & LATE)
@@ -231,7 +232,7 @@ send_own (const struct operation *operation)
     const struct communicator *comm = operation->comm;
     size_t entry = round_up (data_at () + own_data (operation),
                              sizeof (uint64_t)), bytes = sizeof (struct header) + entry;
-    struct header header = { .session = mpi_world.session, .signature = { .kind = BUNDLE }, .rank = comm->rank,
+    struct header header = { .session = mpi.world.session, .signature = { .kind = BUNDLE }, .rank = comm->rank,
                              .inline_bytes = (uint32_t) entry };
     char *bundle = bundle_take (bytes);
     if (!bundle)
@@ -271,7 +272,7 @@ bool
 outbox_have (const struct communicator *comm, int rank)
 {
     int local = local_of (rank);
-    const _Atomic uint64_t *written = local < 0 ? arrived_of (rank) : &mpi_host.counters[local].written;
+    const _Atomic uint64_t *written = local < 0 ? arrived_of (rank) : &mpi.host.counters[local].written;
     return rank != comm->rank && atomic_load_explicit (written, memory_order_acquire) > comm->matched[rank];
 }
 
@@ -286,7 +287,7 @@ outbox_peek (const struct communicator *comm, int rank, const struct header **he
         entry = slot_of (rank, comm->matched[rank]);
     else if (comm->direct && comm->direct->rank == rank && comm->direct->collectives == comm->matched[rank])
         entry = (const char *) comm->direct;
-    else if (!mpi_host.is_forwarder && first && first->header.collectives == comm->matched[rank])
+    else if (!mpi.host.is_forwarder && first && first->header.collectives == comm->matched[rank])
         entry = (const char *) &first->header;
     if (!entry)
         return false;
@@ -312,7 +313,7 @@ mark_read (const struct communicator *comm)
     for (int i = 0; i < comm->size; i++)
         if (local_of (i) < 0 && comm->matched[i] < read)
             read = comm->matched[i];
-    atomic_store_explicit (&mpi_host.counters[mpi_host.rank].read, read, memory_order_release);
+    atomic_store_explicit (&mpi.host.counters[mpi.host.rank].read, read, memory_order_release);
 }
 
 void
@@ -324,7 +325,7 @@ outbox_take (struct communicator *comm, int rank)
         mark_seen (comm);
         return;
     }
-    while (!mpi_host.is_forwarder && queue->first && queue->first->header.collectives < comm->matched[rank])
+    while (!mpi.host.is_forwarder && queue->first && queue->first->header.collectives < comm->matched[rank])
         drop_first (queue);
     if (comm->matched[rank] % (OUTBOX_SLOTS / 2) == 0)
         mark_read (comm);
@@ -357,8 +358,8 @@ publish (const struct header *entry)
     uint64_t next = atomic_load_explicit (arrived, memory_order_relaxed);
     if (serial != next)
         return serial < next;
-    for (int i = 0; i < mpi_host.size; i++)
-        if (atomic_load_explicit (&mpi_host.counters[i].read, memory_order_acquire) + OUTBOX_SLOTS <= serial)
+    for (int i = 0; i < mpi.host.size; i++)
+        if (atomic_load_explicit (&mpi.host.counters[i].read, memory_order_acquire) + OUTBOX_SLOTS <= serial)
             return false;
     memcpy (slot_of (entry->rank, serial), entry, entry_bytes (entry));
     atomic_store_explicit (arrived, serial + 1, memory_order_release);
@@ -368,7 +369,7 @@ publish (const struct header *entry)
 void
 outbox_publish (struct communicator *comm)
 {
-    for (int i = 0; i < comm->size && mpi_host.is_forwarder; i++)
+    for (int i = 0; i < comm->size && mpi.host.is_forwarder; i++)
         while (comm->bundled[i].first && publish (&comm->bundled[i].first->header))
             drop_first (&comm->bundled[i]);
 }
@@ -381,13 +382,13 @@ outbox_unpack (struct communicator *comm, const struct message *bundle, size_t *
     const struct header *entry = (const struct header *) (const void *) (bundle->data + *at);
     size_t bytes = entry_bytes (entry);
     if (entry->rank < 0 || entry->rank >= comm->size || local_of (entry->rank) >= 0
-        || bytes > mpi_host.slot_bytes || *at + bytes > bundle->header.inline_bytes) {
+        || bytes > mpi.host.slot_bytes || *at + bytes > bundle->header.inline_bytes) {
         world_check (MPI_ERR_TRUNCATE, "a bundle of messages");
         return false;
     }
     *rank = entry->rank;
     *at += bytes;
-    if (!mpi_host.is_forwarder)
+    if (!mpi.host.is_forwarder)
         comm->direct = entry;
     else if (comm->bundled[entry->rank].first || !publish (entry))
         return enqueue (comm, entry);

@@ -2,7 +2,7 @@
 /* Messages that MPI has: sent, received, and those that it may deliver at any time. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 static MPI_Request *
 next_request (void)
 {
-    struct world *world = &mpi_world;
+    struct world *world = &mpi.world;
     if (world->request_count < world->request_room)
         return &world->requests[world->request_count];
     size_t room = world->request_room ? 2 * (size_t) world->request_room : 64;
@@ -35,7 +35,7 @@ note_request (struct operation *operation, int rank, struct block *block, bool r
     struct transfer *transfer = &operation->transfers[rank];
     block->left++;
     transfer->left++;
-    mpi_world.posted[mpi_world.request_count++]
+    mpi.world.posted[mpi.world.request_count++]
         = (struct posted){ .operation = operation, .block_left = &block->left, .transfer_left = &transfer->left,
                            .receives = receives, .is_data = is_data };
 }
@@ -44,7 +44,7 @@ static void
 send_one (struct operation *operation, int rank, struct block *block, const void *at, size_t bytes, int tag)
 {
     MPI_Request *request = next_request ();
-    if (request && world_check (MPI_Isend (at, (int) bytes, MPI_BYTE, operation->comm->peers[rank], tag, mpi_world.comm,
+    if (request && world_check (MPI_Isend (at, (int) bytes, MPI_BYTE, operation->comm->peers[rank], tag, mpi.world.comm,
                                            request), "MPI_Isend"))
         note_request (operation, rank, block, false, tag != TAG_CONTROL);
 }
@@ -59,14 +59,14 @@ void
 post_final (int peer, const void *message, size_t bytes)
 {
     MPI_Request request;
-    if (MPI_Isend (message, (int) bytes, MPI_BYTE, peer, TAG_CONTROL, mpi_world.comm, &request) == MPI_SUCCESS)
+    if (MPI_Isend (message, (int) bytes, MPI_BYTE, peer, TAG_CONTROL, mpi.world.comm, &request) == MPI_SUCCESS)
         MPI_Request_free (&request);
 }
 
 char *
 bundle_take (size_t bytes)
 {
-    struct world *world = &mpi_world;
+    struct world *world = &mpi.world;
     int done = 1, next = (world->bundle + 1) % BUNDLES;
     if (!world->bundles)
         world->bundles = calloc (BUNDLES, sizeof *world->bundles);
@@ -85,8 +85,8 @@ bundle_take (size_t bytes)
 void
 bundle_send (int peer, size_t bytes)
 {
-    struct bundle *bundle = &mpi_world.bundles[mpi_world.bundle];
-    if (world_check (MPI_Isend (bundle->bytes, (int) bytes, MPI_BYTE, peer, TAG_CONTROL, mpi_world.comm,
+    struct bundle *bundle = &mpi.world.bundles[mpi.world.bundle];
+    if (world_check (MPI_Isend (bundle->bytes, (int) bytes, MPI_BYTE, peer, TAG_CONTROL, mpi.world.comm,
                                 &bundle->requests[bundle->count]), "MPI_Isend"))
         bundle->count++;
 }
@@ -94,7 +94,7 @@ bundle_send (int peer, size_t bytes)
 void
 post_send (struct operation *operation, int rank, struct block *block, const void *at, size_t bytes, int tag)
 {
-    for (const char *from = at; bytes && !*mpi_world.error;) {
+    for (const char *from = at; bytes && !*mpi.world.error;) {
         size_t now = bytes < MESSAGE_BYTES ? bytes : MESSAGE_BYTES;
         send_one (operation, rank, block, from, now, tag);
         from += now;
@@ -105,11 +105,11 @@ post_send (struct operation *operation, int rank, struct block *block, const voi
 void
 post_recv (struct operation *operation, int rank, struct block *block, void *at, size_t bytes, int tag)
 {
-    for (char *to = at; bytes && !*mpi_world.error;) {
+    for (char *to = at; bytes && !*mpi.world.error;) {
         size_t now = bytes < MESSAGE_BYTES ? bytes : MESSAGE_BYTES;
         MPI_Request *request = next_request ();
         if (request && world_check (MPI_Irecv (to, (int) now, MPI_BYTE, operation->comm->peers[rank], tag,
-                                               mpi_world.comm, request), "MPI_Irecv"))
+                                               mpi.world.comm, request), "MPI_Irecv"))
             note_request (operation, rank, block, true, true);
         to += now;
         bytes -= now;
@@ -119,7 +119,7 @@ post_recv (struct operation *operation, int rank, struct block *block, void *at,
 void
 post_test (void)
 {
-    struct world *world = &mpi_world;
+    struct world *world = &mpi.world;
     int done = 0, kept = 0;
     if (!world->request_count
         || !world_check (MPI_Testsome (world->request_count, world->requests, &done, world->indices,
@@ -144,9 +144,9 @@ post_test (void)
 void
 post_cancel (const struct operation *operation)
 {
-    for (int i = 0; i < mpi_world.request_count; i++)
-        if (mpi_world.posted[i].operation == operation && mpi_world.posted[i].receives)
-            MPI_Cancel (&mpi_world.requests[i]);
+    for (int i = 0; i < mpi.world.request_count; i++)
+        if (mpi.world.posted[i].operation == operation && mpi.world.posted[i].receives)
+            MPI_Cancel (&mpi.world.requests[i]);
 }
 
 /* ---- control messages ---- */
@@ -154,25 +154,25 @@ post_cancel (const struct operation *operation)
 static bool
 receive_next (int slot)
 {
-    return world_check (MPI_Irecv (mpi_world.ring_bytes + (size_t) slot * mpi_world.control_most,
-                                   (int) mpi_world.control_most, MPI_BYTE, MPI_ANY_SOURCE, TAG_CONTROL, mpi_world.comm,
-                                   &mpi_world.ring[slot]), "MPI_Irecv");
+    return world_check (MPI_Irecv (mpi.world.ring_bytes + (size_t) slot * mpi.world.control_most,
+                                   (int) mpi.world.control_most, MPI_BYTE, MPI_ANY_SOURCE, TAG_CONTROL, mpi.world.comm,
+                                   &mpi.world.ring[slot]), "MPI_Irecv");
 }
 
 bool
 ring_open (void)
 {
-    size_t bundle = mpi_host.outboxes ? sizeof (struct header) + (size_t) mpi_host.most * mpi_host.slot_bytes : 0;
-    free (mpi_world.ring_bytes);
-    mpi_world.control_most = bundle > CONTROL_BYTES ? bundle : CONTROL_BYTES;
-    mpi_world.ring_bytes = calloc (RING, mpi_world.control_most);
-    if (!mpi_world.ring_bytes) {
+    size_t bundle = mpi.host.outboxes ? sizeof (struct header) + (size_t) mpi.host.most * mpi.host.slot_bytes : 0;
+    free (mpi.world.ring_bytes);
+    mpi.world.control_most = bundle > CONTROL_BYTES ? bundle : CONTROL_BYTES;
+    mpi.world.ring_bytes = calloc (RING, mpi.world.control_most);
+    if (!mpi.world.ring_bytes) {
         world_check (MPI_ERR_NO_MEM, "memory for messages");
         return false;
     }
-    mpi_world.ring_head = 0;
+    mpi.world.ring_head = 0;
     for (int i = 0; i < RING; i++)
-        mpi_world.ring[i] = MPI_REQUEST_NULL;
+        mpi.world.ring[i] = MPI_REQUEST_NULL;
     for (int i = 0; i < RING; i++)
         if (!receive_next (i))
             return false;
@@ -184,9 +184,9 @@ void
 ring_close (void)
 {
     for (int i = 0; i < RING; i++)
-        if (mpi_world.ring[i] != MPI_REQUEST_NULL) {
-            MPI_Cancel (&mpi_world.ring[i]);
-            MPI_Wait (&mpi_world.ring[i], MPI_STATUS_IGNORE);
+        if (mpi.world.ring[i] != MPI_REQUEST_NULL) {
+            MPI_Cancel (&mpi.world.ring[i]);
+            MPI_Wait (&mpi.world.ring[i], MPI_STATUS_IGNORE);
         }
 }
 
@@ -194,7 +194,7 @@ ring_close (void)
 struct message *
 ring_next (void)
 {
-    struct world *world = &mpi_world;
+    struct world *world = &mpi.world;
     MPI_Status status;
     int has_come = 0, bytes = 0;
     if (!world->session || *world->error

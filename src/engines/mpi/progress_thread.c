@@ -7,7 +7,7 @@
  * same time although MPI does not allow that. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -29,15 +29,15 @@ static bool
 is_needed (void)
 {
     bool any = false;
-    for (const struct communicator *comm = mpi_world.comms; comm && !any; comm = comm->next)
+    for (const struct communicator *comm = mpi.world.comms; comm && !any; comm = comm->next)
         any = comm_oldest (comm);
-    return any && !mpi_world.waiters && !*mpi_world.error;
+    return any && !mpi.world.waiters && !*mpi.world.error;
 }
 
 static void
 enter (void)
 {
-    pthread_mutex_lock (&mpi_world.lock);
+    pthread_mutex_lock (&mpi.world.lock);
     atomic_store (&progress_thread.is_inside, true);
 }
 
@@ -45,7 +45,7 @@ static void
 leave (void)
 {
     atomic_store (&progress_thread.is_inside, false);
-    pthread_mutex_unlock (&mpi_world.lock);
+    pthread_mutex_unlock (&mpi.world.lock);
 }
 
 static void
@@ -53,7 +53,7 @@ sleep_until_called (void)
 {
     progress_thread.sleeps = true;
     atomic_store (&progress_thread.is_inside, false);
-    pthread_cond_wait (&progress_thread.wake, &mpi_world.lock);
+    pthread_cond_wait (&progress_thread.wake, &mpi.world.lock);
     atomic_store (&progress_thread.is_inside, true);
     progress_thread.sleeps = false;
 }
@@ -63,7 +63,7 @@ move (void *user)
 {
     (void) user;
     enter ();
-    for (int64_t since = now_ns (); !atomic_load (&progress_thread.must_end) && !atomic_load (&mpi_world.is_over);) {
+    for (int64_t since = now_ns (); !atomic_load (&progress_thread.must_end) && !atomic_load (&mpi.world.is_over);) {
         if (!is_needed ()) {
             sleep_until_called ();
             since = now_ns ();
@@ -87,13 +87,13 @@ move (void *user)
 static void
 lock_for_fork (void)
 {
-    pthread_mutex_lock (&mpi_world.lock);
+    pthread_mutex_lock (&mpi.world.lock);
 }
 
 static void
 unlock_after_fork (void)
 {
-    pthread_mutex_unlock (&mpi_world.lock);
+    pthread_mutex_unlock (&mpi.world.lock);
 }
 
 static bool
@@ -142,9 +142,9 @@ progress_thread_end (void)
         return;
     atomic_store (&progress_thread.must_end, true);
     pthread_cond_signal (&progress_thread.wake);
-    pthread_mutex_unlock (&mpi_world.lock);
+    pthread_mutex_unlock (&mpi.world.lock);
     pthread_join (progress_thread.thread, NULL);
-    pthread_mutex_lock (&mpi_world.lock);
+    pthread_mutex_lock (&mpi.world.lock);
     atomic_store (&progress_thread.must_end, false);
     progress_thread.pid = 0;
 }

@@ -3,7 +3,7 @@
  * is no answer; libaccel does not know it. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
 
 #include <stdio.h>
 #include <stdlib.h>

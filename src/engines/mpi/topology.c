@@ -3,7 +3,7 @@
  * keep theirs, whatever ranks of other hosts are between them. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/topology.h"
 
 #include <stdalign.h>
 #include <stdlib.h>

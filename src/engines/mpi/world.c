@@ -2,7 +2,7 @@
 /* MPI in this process: who started it, whether it fits the job, and how it ends. */
 #include <config.h>
 
-#include "engines/mpi/mpi_private.h"
+#include "engines/mpi/communicators.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,8 +25,6 @@ enum {
     HOUR_MS = 3600000,
     EXIT_MS = 200,
 };
-
-struct world mpi_world = { .lock = PTHREAD_MUTEX_INITIALIZER, .level = MPI_THREAD_SERIALIZED };
 
 /* What ranks say of themselves before anything else. */
 struct hello {
@@ -82,17 +80,17 @@ world_check (int code, const char *call)
     int length = 0;
     if (code == MPI_SUCCESS)
         return true;
-    if (*mpi_world.error)
+    if (*mpi.world.error)
         return false;
     MPI_Error_string (code, text, &length);
-    snprintf (mpi_world.error, sizeof mpi_world.error, "%s: %.200s", call, text);
+    snprintf (mpi.world.error, sizeof mpi.world.error, "%s: %.200s", call, text);
     return false;
 }
 
 bool
 world_may_have_threads (void)
 {
-    return mpi_world.level >= (mpi_world.is_ours ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE);
+    return mpi.world.level >= (mpi.world.is_ours ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE);
 }
 
 /* A thread of the engine gets a moment to give the lock back.  Whoever has it for ever keeps the thread out as well. */
@@ -100,13 +98,13 @@ static void
 stop_threads (void)
 {
     struct timespec until;
-    atomic_store (&mpi_world.is_over, true);
+    atomic_store (&mpi.world.is_over, true);
     clock_gettime (CLOCK_REALTIME, &until);
     until.tv_nsec += EXIT_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    if (!pthread_mutex_timedlock (&mpi_world.lock, &until))
-        pthread_mutex_unlock (&mpi_world.lock);
+    if (!pthread_mutex_timedlock (&mpi.world.lock, &until))
+        pthread_mutex_unlock (&mpi.world.lock);
 }
 
 /* A program that started MPI itself may end it without accel_close(). */
@@ -177,7 +175,7 @@ world_keep_processor (bool keeps)
 bool
 world_is_mine (void)
 {
-    return mpi_world.level >= MPI_THREAD_SERIALIZED || pthread_equal (mpi_world.opener, pthread_self ());
+    return mpi.world.level >= MPI_THREAD_SERIALIZED || pthread_equal (mpi.world.opener, pthread_self ());
 }
 
 const char *
@@ -253,8 +251,8 @@ leave_together (void)
 #ifdef MPICH_VERSION
     MPI_Request request = MPI_REQUEST_NULL;
     int done = 0;
-    if (!leave.has_hosts || !mpi_world.has_comm || mpi_world.is_stuck || *mpi_world.error
-        || !world_check (MPI_Ibarrier (mpi_world.comm, &request), "MPI_Ibarrier"))
+    if (!leave.has_hosts || !mpi.world.has_comm || mpi.world.is_stuck || *mpi.world.error
+        || !world_check (MPI_Ibarrier (mpi.world.comm, &request), "MPI_Ibarrier"))
         return;
     while (world_check (MPI_Test (&request, &done, MPI_STATUS_IGNORE), "MPI_Test") && !done)
         nanosleep (&(struct timespec){ .tv_nsec = POLL_NS }, NULL);
@@ -289,7 +287,7 @@ static void *
 run_mpi (void *user)
 {
     (void) user;
-    entry.code = MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &mpi_world.level);
+    entry.code = MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &mpi.world.level);
     set_entry (&entry.has_begun);
     if (entry.code != MPI_SUCCESS)
         return NULL;
@@ -313,13 +311,13 @@ finish (int status, void *user)
     if (leave.pid != getpid ())
         return;
     bool is_inside = !await_entry (&entry.has_begun, 0);
-    if (!is_inside && (status || mpi_world.session || MPI_Finalized (&is_over) != MPI_SUCCESS || is_over))
+    if (!is_inside && (status || mpi.world.session || MPI_Finalized (&is_over) != MPI_SUCCESS || is_over))
         return;
     fflush (NULL);
     if (is_inside)
         _exit (status);
     leave.status = status;
-    leave.deadline_ms = now_ms () + (mpi_world.is_stuck || *mpi_world.error ? FAILED_LEAVE_MS : leave.timeout_ms);
+    leave.deadline_ms = now_ms () + (mpi.world.is_stuck || *mpi.world.error ? FAILED_LEAVE_MS : leave.timeout_ms);
     if (pthread_create (&watcher, NULL, watch_leaving, NULL))
         return;
     pthread_detach (watcher);
@@ -377,7 +375,7 @@ fail_to_begin (const struct accel_engine_job *job, struct accel_error *err)
 {
     int first = job->rank - job->local_rank;
     char others[64] = "", where[96] = "other ranks";
-    mpi_world.is_stuck = true;
+    mpi.world.is_stuck = true;
     add_ranks (others, sizeof others, 0, first);
     add_ranks (others, sizeof others, first + job->local_world_size, job->world_size);
     if (*others)
@@ -392,13 +390,13 @@ static enum accel_status
 join_mpi (const struct accel_engine_job *job, struct accel_error *err)
 {
     int is_main = 0;
-    MPI_Query_thread (&mpi_world.level);
-    if (leave.pid || mpi_world.level >= MPI_THREAD_SERIALIZED
+    MPI_Query_thread (&mpi.world.level);
+    if (leave.pid || mpi.world.level >= MPI_THREAD_SERIALIZED
         || (MPI_Is_thread_main (&is_main) == MPI_SUCCESS && is_main))
         return ACCEL_OK;
     return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
                                "accel_open: engine mpi: MPI was initialized with %s: call accel_open() on the thread "
-                               "that called MPI_Init()", world_level_name (mpi_world.level));
+                               "that called MPI_Init()", world_level_name (mpi.world.level));
 }
 
 static enum accel_status
@@ -417,11 +415,11 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: cannot start a thread");
     bool has_begun = await_entry (&entry.has_begun, now_ms () + job->timeout_ms);
     if (has_begun && entry.code != MPI_SUCCESS) {
-        mpi_world.is_stuck = true;
+        mpi.world.is_stuck = true;
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: MPI_Init_thread() failed");
     }
     leave.pid = getpid ();
-    mpi_world.is_ours = true;
+    mpi.world.is_ours = true;
     on_exit (finish, NULL); /* now, so that it runs before what MPI has registered */
     return has_begun ? ACCEL_OK : fail_to_begin (job, err);
 }
@@ -431,8 +429,8 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
 enum accel_status
 world_fail (const struct accel_engine_helpers *helpers, struct accel_error *err)
 {
-    mpi_world.is_stuck = true;
-    return helpers->fail (err, ACCEL_ERR_SYSTEM, "engine mpi: %s", mpi_world.error);
+    mpi.world.is_stuck = true;
+    return helpers->fail (err, ACCEL_ERR_SYSTEM, "engine mpi: %s", mpi.world.error);
 }
 
 /* MPI cannot wait with a deadline. */
@@ -443,7 +441,7 @@ await (MPI_Request *requests, int count, const struct accel_engine_job *job, str
     int done = 0;
     while (world_check (MPI_Testall (count, requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall") && !done) {
         if (now_ms () >= deadline) {
-            mpi_world.is_stuck = true;
+            mpi.world.is_stuck = true;
             return job->helpers->fail (err, ACCEL_ERR_TIMEOUT,
                                        "accel_open: rank %d timed out after %u ms, waiting for other ranks to call "
                                        "accel_open()",
@@ -477,18 +475,18 @@ duplicate (const struct accel_engine_job *job, struct accel_error *err)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     int *most = NULL, has_most = 0;
-    if (mpi_world.has_comm)
+    if (mpi.world.has_comm)
         return ACCEL_OK;
-    if (!world_check (MPI_Comm_idup (MPI_COMM_WORLD, &mpi_world.comm, &request), "MPI_Comm_idup"))
+    if (!world_check (MPI_Comm_idup (MPI_COMM_WORLD, &mpi.world.comm, &request), "MPI_Comm_idup"))
         return world_fail (job->helpers, err);
     enum accel_status status = await (&request, 1, job, err);
     if (status)
         return status;
-    mpi_world.has_comm = true;
-    MPI_Comm_set_errhandler (mpi_world.comm, MPI_ERRORS_RETURN);
+    mpi.world.has_comm = true;
+    MPI_Comm_set_errhandler (mpi.world.comm, MPI_ERRORS_RETURN);
     MPI_Comm_get_attr (MPI_COMM_WORLD, MPI_TAG_UB, (void *) &most, &has_most);
-    mpi_world.last_tag = has_most ? *most - 1 : 32766;
-    mpi_world.next_tag = TAG_FIRST;
+    mpi.world.last_tag = has_most ? *most - 1 : 32766;
+    mpi.world.next_tag = TAG_FIRST;
     return ACCEL_OK;
 }
 
@@ -535,7 +533,7 @@ check_hellos (const struct accel_engine_job *job, const struct hello *all, int *
                                        peers[hello->rank], i, hello->rank);
         peers[hello->rank] = i;
     }
-    mpi_world.session = all[peers[0]].token;
+    mpi.world.session = all[peers[0]].token;
     return ACCEL_OK;
 }
 
@@ -552,9 +550,9 @@ say_hello (const struct accel_engine_job *job, struct hello *all, MPI_Request *r
     bool good = getrandom (&own->token, sizeof own->token, 0) == sizeof own->token;
     own->token |= 1;
     for (int i = 0; good && i < job->world_size; i++)
-        good = world_check (MPI_Irecv (&all[i], (int) sizeof *own, MPI_BYTE, i, TAG_HELLO, mpi_world.comm,
+        good = world_check (MPI_Irecv (&all[i], (int) sizeof *own, MPI_BYTE, i, TAG_HELLO, mpi.world.comm,
                                        &requests[2 * i]), "MPI_Irecv")
-               && world_check (MPI_Isend (own, (int) sizeof *own, MPI_BYTE, i, TAG_HELLO, mpi_world.comm,
+               && world_check (MPI_Isend (own, (int) sizeof *own, MPI_BYTE, i, TAG_HELLO, mpi.world.comm,
                                           &requests[2 * i + 1]), "MPI_Isend");
     if (!good)
         return world_fail (job->helpers, err);
@@ -573,7 +571,7 @@ find_hosts (const struct accel_engine_job *job, const struct hello *all, const i
         whereabouts[i] = all[peers[i]].whereabouts;
     can = whereabouts && host_attach (job, whereabouts, peers);
     free (whereabouts);
-    if (!world_check (MPI_Iallreduce (&can, &can_all, 1, MPI_INT, MPI_MIN, mpi_world.comm, &request),
+    if (!world_check (MPI_Iallreduce (&can, &can_all, 1, MPI_INT, MPI_MIN, mpi.world.comm, &request),
                       "MPI_Iallreduce"))
         return world_fail (job->helpers, err);
     enum accel_status status = await (&request, 1, job, err);
@@ -606,7 +604,7 @@ meet (const struct accel_engine_job *job, int *peers, struct accel_error *err)
     leave.has_hosts = !status && are_several_hosts (all, job->world_size);
     if (leave.has_hosts)
         status = find_hosts (job, all, peers, err);
-    if (!mpi_world.is_stuck) { /* otherwise MPI still has them */
+    if (!mpi.world.is_stuck) { /* otherwise MPI still has them */
         free (all);
         free (requests);
     }
@@ -616,14 +614,14 @@ meet (const struct accel_engine_job *job, int *peers, struct accel_error *err)
 enum accel_status
 world_open (const struct accel_engine_job *job, int *peers, struct accel_error *err)
 {
-    if (mpi_world.session)
+    if (mpi.world.session)
         return job->helpers->fail (err, ACCEL_ERR_INVALID, "accel_open: this process has already joined its job");
-    if (mpi_world.is_stuck)
+    if (mpi.world.is_stuck)
         return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
                                    "accel_open: engine mpi: an earlier job of this process failed, and MPI cannot be "
                                    "used again: start the program again");
     leave.timeout_ms = job->timeout_ms;
-    mpi_world.opener = pthread_self ();
+    mpi.world.opener = pthread_self ();
     enum accel_status status = start_mpi (job, err);
     if (!status)
         status = check_size (job, err);
