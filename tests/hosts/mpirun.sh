@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks on several hosts that are processes of MPI, and of this launcher: mpirun starts MPI proxys, ssh the agents.
+# Ranks on several hosts that are processes of MPI, and of this launcher: mpirun starts MPI proxies, ssh the agents.
 . "${srcdir:-.}/tests/testlib.sh"
 . "$srcdir/tests/hosts/lab"
 mpirun --version >version 2>&1 || :
@@ -93,7 +93,7 @@ printf '%s\n' ------------ 'no slots today' ------------ >&2
 exit 5
 END
 chmod +x bin/mpirun
-test_expect_success 'what mpirun says is the reason if it does not start the MPI proxys' '
+test_expect_success 'what mpirun says is the reason if it does not start the MPI proxies' '
     test_exit 1 on host1 env PATH="$PWD/bin:$PATH" "$accelerate" launch --cpu --starter mpirun \
         --hosts host1,host2 true 2>err &&
     grep "^accelerate: $PWD/bin/mpirun has ended before it started a process for each rank .*: no slots today$" err &&
