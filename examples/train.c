@@ -103,7 +103,7 @@ main (int argc, char **argv)
     struct accel_options job = { .cpu = true, .total_batch_size = STEP };
     struct accel_loader_options
         mixed = { .batch_size = BATCH, .shuffle = true },
-        once = { .batch_size = BATCH, .uneven = true };
+        once = { .batch_size = BATCH, .even_batches = ACCEL_NO };
     struct accel_scheduler_options decay
         = { .schedule = ACCEL_SCHEDULE_COSINE, .warmup_steps = STEPS,
             .total_steps = EPOCHS * STEPS, .split_batches = true };

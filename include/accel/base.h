@@ -14,7 +14,7 @@
  *  5. An object may be used by one thread at a time.  Different objects are independent, except that everything
  *     prepared with one `struct accel` counts as one object with it.
  *  6. In options, 0 selects each field's default.  If that is another number, ACCEL_ZERO (ACCEL_NONE for counts) means
- *     0.
+ *     0.  Choices that are made by default are an enum accel_flag, which ACCEL_NO turns off.
  *  7. The structs that a program fills in may get new fields, always at the end.  Functions that read them are macros
  *     that add the size that each struct had when the program was compiled; the underlying functions end in _sized.
  *     Fields that the program's struct lacks count as 0.  A struct that is larger than the library's is accepted if
@@ -58,6 +58,13 @@ ACCEL_BEGIN_DECLS
     X (ERR_FORMAT, 7, "malformed file or data")                   \
     X (ERR_CALLBACK, 8, "a callback failed")                      \
     X (ERR_NOT_FOUND, 9, "there is none yet")
+
+/** A choice whose default is not plainly "no": `.even_batches = ACCEL_NO`.  Beware: false is ACCEL_DEFAULT. */
+enum accel_flag {
+    ACCEL_DEFAULT,
+    ACCEL_YES, /**< true is the same */
+    ACCEL_NO,
+};
 
 /** The result of a call.  ACCEL_OK is zero, so `if (status)` means "if it failed". */
 enum accel_status {

@@ -54,7 +54,7 @@ accel_save_model_at (const char *file, int line, size_t options_size, struct acc
 
 /** How to load a model; 0 is each field's default. */
 struct accel_load_model_options {
-    bool not_strict;   /**< strict=False: names that are only in the model, or only in the file, are no errors */
+    enum accel_flag strict; /**< names that only the model, or only the file, has are errors: yes unless ACCEL_NO */
     bool follow_links; /**< accept shards that are symbolic links, see accel_safetensors_options */
 };
 
@@ -79,7 +79,7 @@ struct accel_load_result {
  * @param options      may be NULL; must be equal on all ranks
  * @param[out] result  may be NULL; else the names that do not match, also if that is why the call fails, or NULL after
  *                     another failure.  Free it with accel_load_result_destroy()
- * @retval ACCEL_ERR_INVALID  names do not match and not_strict is not set (`text` has the first of them and what was
+ * @retval ACCEL_ERR_INVALID  names do not match, unless strict is ACCEL_NO (`text` has the first of them and what was
  *                            probably meant), or a shape or type differs
  */
 #define accel_load_model(...) \

@@ -44,9 +44,6 @@ ACCEL_API int accel_comm_size (const struct accel_comm *comm);
 /** @return the name of the engine that moves the data, such as "self" or "shm"; valid until the process ends. */
 ACCEL_API const char *accel_comm_engine (const struct accel_comm *comm);
 
-/** The former name of accel_comm_engine(). */
-ACCEL_API const char *accel_comm_backend (const struct accel_comm *comm);
-
 /**
  * Allocate memory that every process of the job on this host has mapped: collectives on it need no copy.  Not
  * collective; sizes and order may differ between processes.  Aligned to 64 bytes, zeroed.

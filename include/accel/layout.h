@@ -5,7 +5,7 @@
  * If accel_prepare() places the model on a GPU (train.h), the views are of memory there, and the array, or the pointers
  * in the structs, must not be used until the model goes back: take all addresses from accel_model_parameter() or
  * accel_model_get_parameter() after accel_prepare().  Rows without gaps are adjacent there, too; distances over a gap
- * change.  Programs that compute on the processor set `cpu` or `without_device_placement` of accel_options. */
+ * change.  Programs that compute on the processor set `cpu`, or `device_placement` to ACCEL_NO, in accel_options. */
 #ifndef ACCEL_LAYOUT_H
 #define ACCEL_LAYOUT_H
 

@@ -16,19 +16,12 @@ ACCEL_BEGIN_DECLS
 /**
  * One batch.  It belongs to its loader, is valid until the next call on the loader, and is empty after accel_close().
  *
- * If accel_device() is a GPU, the batches of a prepared loader are there, unless without_device_placement is set.  The
+ * If accel_device() is a GPU, the batches of a prepared loader are there, unless device_placement is ACCEL_NO.  The
  * next batch is read and copied while the program works with one, also without workers; if rank 0 reads for all, each
  * process copies its rows when it has them.  What the program has queued on accel_get_stream() before the next call on
  * the loader may still use the batch; work on other streams has to be over, or ordered before that stream.
  */
 struct accel_batch;
-
-/** Which process reads the data. */
-enum accel_dispatch {
-    ACCEL_DISPATCH_AUTO, /**< rank 0 for streams; every process its own share for data sets */
-    ACCEL_DISPATCH_NO,
-    ACCEL_DISPATCH_YES,  /**< rank 0 reads for all, and sends each its rows */
-};
 
 /** Which threads read, if there are workers. */
 enum accel_reader {
@@ -55,11 +48,11 @@ typedef enum accel_status (*accel_collate) (void *user, const int64_t *indices, 
 /** How to load; 0 is each field's default. */
 struct accel_loader_options {
     size_t batch_size;   /**< samples per process and step; 0: 1 */
-    bool split_batches;  /**< batch_size counts all processes together, and must be a multiple of their number */
-    bool without_split_batches; /**< it does not, although accel_options.split_batches says so for all loaders */
+    enum accel_flag split_batches; /**< batch_size is that of all processes together, and a multiple of their number;
+                                        by default, what accel_options.split_batches says */
     bool drop_last;      /**< omit an incomplete last batch */
-    bool uneven;         /**< do not repeat samples to make the last round even: Accelerate's even_batches=False */
-    enum accel_dispatch dispatch_batches; /**< 0: ACCEL_DISPATCH_AUTO */
+    enum accel_flag even_batches;     /**< repeat samples to make the last round even: yes unless ACCEL_NO */
+    enum accel_flag dispatch_batches; /**< rank 0 reads for all, and sends each its rows; by default, for streams */
 
     bool shuffle;        /**< a new order each epoch, the same on all processes: Accelerate's seedable sampler */
     uint64_t seed;       /**< of that order; epoch e uses seed + e */
@@ -76,10 +69,10 @@ struct accel_loader_options {
                                a read by accel_loader_next() itself has no deadline */
     bool synchronize_rng; /**< epochs begin with rank 0's default generator: "torch" in Accelerate's rng_types */
     enum accel_reader reader; /**< which threads read, if there are workers */
-    bool without_device_placement; /**< batches stay in host memory also if accel_device() is a GPU */
+    enum accel_flag device_placement; /**< copy batches to accel_device(): yes unless ACCEL_NO */
     bool non_blocking;    /**< batches on a GPU may still be on their way: only what is queued on accel_get_stream() may
                                use them; otherwise accel_loader_next() waits for the copy */
-    uint64_t restart_on_other_data; /**< 1: if a checkpoint's position is in other data, or in another order, the epoch
+    bool restart_on_other_data; /**< if a checkpoint's position is in other data, or in another order, the epoch
                                          begins anew, with a warning; 0: accel_load_state() fails.  If batches are
                                          dispatched, all ranks need the data set for that */
 };
@@ -254,13 +247,6 @@ accel_evaluate_begin (struct accel_evaluation **evaluation, struct accel *acc, s
  * preserves errno.
  */
 ACCEL_API void accel_evaluate_end (struct accel_evaluation *evaluation);
-
-/** What accel_join_uneven_inputs() does with the last round of loaders. */
-enum accel_join_even {
-    ACCEL_JOIN_AS_IS, /**< as each loader was made */
-    ACCEL_JOIN_EVEN,
-    ACCEL_JOIN_UNEVEN,
-};
 
 /** @return the number of samples in @p batch. */
 ACCEL_API size_t accel_batch_size (const struct accel_batch *batch);

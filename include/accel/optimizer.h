@@ -118,7 +118,7 @@ accel_optimizer_get_group_sized (size_t numbers_size, const struct accel_optimiz
 
 /**
  * Change the numbers of group @p group, starting with the next step.  Those that are 0, and flags that are
- * ACCEL_FLAG_DEFAULT, are left unchanged.  A group keeps its name and its parameters: these fields are ignored.
+ * ACCEL_DEFAULT, are left unchanged.  A group keeps its name and its parameters: these fields are ignored.
  *
  * @retval ACCEL_ERR_INVALID  a number is out of range, or needs state that the group was created without (amsgrad, or a
  *                            momentum); nothing has changed

@@ -60,7 +60,7 @@ accel_sampler_subset (struct accel_sampler **sampler, const int64_t *indices, si
 /** Share @p rank of @p replicas; 0 is each other field's default. */
 struct accel_distributed_options {
     size_t replicas, rank; /**< replicas: required; rank: from 0 */
-    bool sequential; /**< torch's shuffle=False */
+    enum accel_flag shuffle; /**< yes unless ACCEL_NO */
     bool drop_last;  /**< omit samples that cannot be divided evenly, instead of repeating from the start */
     uint64_t seed;   /**< pass e draws from seed + e; only accel_sampler_set_epoch() changes e */
 };

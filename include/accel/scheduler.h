@@ -55,14 +55,14 @@ struct accel_scheduler_options {
     double final_div_factor; /**< one-cycle: ends at the initial rate / final_div_factor; 0: 10000 */
     bool linear;             /**< one-cycle: straight lines instead of cosines */
     bool three_phase;        /**< one-cycle: falls to the initial rate as fast as it rose, then to the last */
-    bool keep_momentum;      /**< one-cycle: do not change momentum (Adam and Lion: beta1), cycle_momentum=False */
+    enum accel_flag cycle_momentum; /**< one-cycle: change momentum (Adam and Lion: beta1), too: yes unless ACCEL_NO */
     double base_momentum;    /**< one-cycle: lowest momentum; 0: 0.85 */
     double max_momentum;     /**< one-cycle: highest momentum, at the lowest learning rate; 0: 0.95 */
 
     accel_lr_lambda lambda; /**< lambda: required */
     void *user;             /**< its first argument */
 
-    bool without_optimizer; /**< one step per call, whatever the optimizer did: step_scheduler_with_optimizer=False */
+    enum accel_flag step_with_optimizer; /**< yes unless ACCEL_NO: one step per call, whatever the optimizer did */
     bool split_batches;     /**< one step per call, for any number of processes.  Not needed if the running loader has
                                  split_batches (if none is running: any loader that was prepared) */
     const char *group;      /**< name of the one parameter group to change; NULL: all groups, each from its own base */
@@ -94,7 +94,7 @@ accel_scheduler_create_sized (size_t options_size, struct accel_scheduler **sche
  *   };
  *   accel_scheduler_create_sequential (&scheduler, optimizer, parts, (uint64_t[]){ 500 }, 2, &err);
  *
- * @param options     [count]; `group`, `without_optimizer` and `split_batches` of the first apply to all
+ * @param options     [count]; `group`, `step_with_optimizer` and `split_batches` of the first apply to all
  * @param milestones  [count - 1], ascending, greater than 0; ignored if count is 1
  * @retval ACCEL_ERR_INVALID  as for accel_scheduler_create(), invalid milestones, or a one-cycle schedule whose
  *                            total_steps end before the next schedule begins
@@ -112,7 +112,7 @@ accel_scheduler_create_sequential_sized (size_t options_size, struct accel_sched
  * step and polynomial schedules, this is torch's ChainedScheduler, bit for bit.  (In torch, other schedules replace the
  * rate instead of multiplying it.)  One-cycle sets absolute rates, and is refused.
  *
- * @param options  [count]; `group`, `without_optimizer` and `split_batches` of the first apply to all
+ * @param options  [count]; `group`, `step_with_optimizer` and `split_batches` of the first apply to all
  */
 #define accel_scheduler_create_chained(...)                                                     \
     accel_scheduler_create_chained_sized (sizeof (struct accel_scheduler_options), __VA_ARGS__)
@@ -133,7 +133,8 @@ ACCEL_API void accel_scheduler_destroy (struct accel_scheduler *scheduler);
  * split_batches), and one-cycle stops at its end.  It does not advance while gradients are being accumulated, or if the
  * optimizer's step was skipped.  Nothing is sent.
  *
- * @retval ACCEL_ERR_INVALID  one-cycle has reached its end; once prepared, only with without_optimizer or split_batches
+ * @retval ACCEL_ERR_INVALID  one-cycle has reached its end; once prepared, only if step_with_optimizer is
+ *                            ACCEL_NO, or with split_batches
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err);

@@ -17,8 +17,7 @@ enum accel_distributed_type {
 /** GradientAccumulationPlugin of Hugging Face Accelerate.  0 is each field's default. */
 struct accel_gradient_accumulation {
     uint32_t num_steps;      /**< backward passes per step; 0: 1 */
-    bool keep_scheduler;     /**< adjust_scheduler=False; has no effect, as in Accelerate */
-    bool without_dataloader; /**< sync_with_dataloader=False: counting continues past the end of a loader */
+    enum accel_flag sync_with_dataloader; /**< begin to count again after a loader's last batch: yes unless ACCEL_NO */
     bool sync_each_batch;    /**< average in each backward pass, although optimizers wait: less memory, more time */
 };
 
@@ -28,23 +27,20 @@ struct accel_grad_scaler {
     double growth_factor;     /**< 2 */
     double backoff_factor;    /**< 0.5: after a step whose gradients were infinite or NaN, which is skipped */
     uint32_t growth_interval; /**< 2000: steps without one before the scale grows */
-    bool disabled;            /**< no scaling: Accelerate's enabled=False */
+    enum accel_flag enabled;  /**< yes unless ACCEL_NO: no scaling */
 };
 
 /** How to open; a field that is 0 is taken from the environment, or else has its default. */
 struct accel_options {
     bool cpu;            /**< use the CPU even if there is an accelerator (variable ACCELERATE_USE_CPU) */
-    union {
-        const char *engine;  /**< by name, see accel_engine(3); NULL: the best one that works (variable ACCEL_ENGINE) */
-        const char *backend; /**< the former name of `engine` */
-    };
+    const char *engine; /**< by name, see accel_engine(3); NULL: the best one that works (variable ACCEL_ENGINE) */
     uint32_t timeout_ms; /**< longest wait for peers; 0: 1800000, 30 minutes (variable ACCEL_TIMEOUT_MS) */
     /** Backward passes per step; 0: 1.  Overridden by the variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. */
     uint32_t gradient_accumulation_steps;
     /** The same with all options; overrides the variable.  Copied; may be NULL. */
     const struct accel_gradient_accumulation *gradient_accumulation_plugin;
     const char *mixed_precision; /**< "no", "fp16", "bf16", "fp8"; NULL: variable ACCELERATE_MIXED_PRECISION, or "no" */
-    bool split_batches; /**< of every loader that is prepared, unless it has without_split_batches (accel/loader.h) */
+    bool split_batches; /**< of every loader that is prepared, unless its own split_batches is ACCEL_NO */
     const struct accel_grad_scaler *grad_scaler; /**< copied; NULL: its defaults.  Used under fp16 */
     /**
      * For debugging: fail a backward pass whose gradients are infinite or NaN on any rank, before they are averaged.
@@ -52,7 +48,7 @@ struct accel_options {
      * ACCEL_CHECK_GRADIENTS.  Reads all gradients once.  No effect in fp16, where the scaler skips such steps.
      */
     bool check_gradients;
-    bool without_device_placement; /**< models and batches stay where they are: Accelerate's device_placement=False */
+    enum accel_flag device_placement; /**< copy models and batches to accel_device(): yes unless ACCEL_NO */
     /**
      * Samples per step of all processes together: gradient_accumulation_steps is total_batch_size divided by
      * accel_loader_total_batch_size() of the loader that accel_accumulate() finds running, or, before, of the first one
@@ -128,32 +124,11 @@ ACCEL_API bool accel_is_local_main_process (const struct accel *acc);
 /** @return whether this is the highest rank. */
 ACCEL_API bool accel_is_last_process (const struct accel *acc);
 
-/** @return whether there is more than one process. */
-ACCEL_API bool accel_use_distributed (const struct accel *acc);
-
 /** @return "no", "fp16", "bf16" or "fp8", as given to accel_open() or by its variable; static. */
 ACCEL_API const char *accel_mixed_precision (const struct accel *acc);
 
-/** @return `split_batches` as given to accel_open(). */
-ACCEL_API bool accel_split_batches (const struct accel *acc);
-
 /** A task that one process runs for all.  @param user  the caller's argument. */
 typedef void (*accel_task) (void *user);
-
-/** Run @p task on rank 0 only.  @return whether it ran here. */
-ACCEL_API bool accel_on_main_process (const struct accel *acc, accel_task task, void *user);
-
-/** Run @p task on local rank 0 of each host only.  @return whether it ran here. */
-ACCEL_API bool accel_on_local_main_process (const struct accel *acc, accel_task task, void *user);
-
-/** Run @p task on the highest rank only.  @return whether it ran here. */
-ACCEL_API bool accel_on_last_process (const struct accel *acc, accel_task task, void *user);
-
-/** Run @p task on rank @p process_index only; with one process it always runs.  @return whether it ran here. */
-ACCEL_API bool accel_on_process (const struct accel *acc, int process_index, accel_task task, void *user);
-
-/** Run @p task on local rank @p local_process_index of each host; with one process always.  @return whether it ran. */
-ACCEL_API bool accel_on_local_process (const struct accel *acc, int local_process_index, accel_task task, void *user);
 
 /** printf() to standard output, on local rank 0 of each host only; one write, so that lines of hosts do not mix. */
 ACCEL_API void accel_print (const struct accel *acc, const char *format, ...) ACCEL_PRINTF (2, 3);

@@ -84,10 +84,9 @@ struct accel_ddp_options {
     unsigned matrix_approximation_rank; /**< 0: 1 */
     unsigned start_iter;                /**< averaged passes before the first compressed one; 0: 1000 */
     double min_compression_rate;        /**< matrices that shrink by less are not compressed; 0: 2 */
-    bool no_error_feedback;             /**< use_error_feedback=False */
-    bool no_warm_start;                 /**< warm_start=False */
-    uint64_t cublas; /**< 1: on GPUs, PowerSGD multiplies by cuBLAS, whose sums have another order than the CPU's; 0: by
-                          libaccel's kernels */
+    enum accel_flag use_error_feedback; /**< yes unless ACCEL_NO */
+    enum accel_flag warm_start;         /**< yes unless ACCEL_NO */
+    bool use_cublas; /**< on GPUs, PowerSGD multiplies by cuBLAS, whose sums have another order than the CPU's */
 };
 
 /**
@@ -104,13 +103,6 @@ accel_model_set_ddp_sized (size_t options_size, struct accel_model *model, const
 
 /** Updates parameters from their gradients. */
 struct accel_optimizer;
-
-/** A yes-or-no setting of a parameter group; by default, that of the optimizer's options. */
-enum accel_flag {
-    ACCEL_FLAG_DEFAULT,
-    ACCEL_FLAG_YES,
-    ACCEL_FLAG_NO,
-};
 
 /**
  * A parameter group: some parameters of a model, with their own learning rate, weight decay, etc.; torch's
@@ -202,7 +194,7 @@ struct accel_optimizer_options {
     double alpha;
     double lr_decay;
     double initial_accumulator_value;
-    enum accel_flag nesterov; /**< SGD: false unless ACCEL_FLAG_YES */
+    enum accel_flag nesterov; /**< SGD: false unless ACCEL_YES */
     enum accel_flag amsgrad;  /**< Adam, AdamW: the same */
     enum accel_flag centered; /**< RMSprop: the same */
     enum accel_flag maximize; /**< all but Lion: the same */
@@ -260,7 +252,7 @@ ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double
  *
  * Models: names, shapes, dtypes and which gradients have memory are compared between ranks, parameters are copied from
  * rank 0, and gradients without memory get it.  If accel_device() is a GPU, a model in host memory is placed there,
- * unless accel_options.without_device_placement is set: `data` and `device` of its tensors change, and tensors that
+ * unless accel_options.device_placement is ACCEL_NO: `data` and `device` of its tensors change, and tensors that
  * share memory still do; masters and the states of its optimizers go with it.  The program's memory stays its own, must
  * stay valid and writable, and gets the values when the model goes back: in accel_unwrap_model(), accel_free_memory(),
  * accel_close() or accel_model_destroy().  Frozen parameters may be in read-only memory: only pages with values that
@@ -374,10 +366,11 @@ accel_average_gradients_at (const char *file, int line, struct accel *acc, struc
  *
  * Other collectives between these two calls still need every process.
  *
- * @param even  what prepared loaders, except those that dispatch, do with their last round from their next pass on
+ * @param even_batches  what prepared loaders, except those that dispatch, do with their last round from their next
+ *                      pass on; ACCEL_DEFAULT: as each was made
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_join_uneven_inputs (struct accel *acc, enum accel_join_even even, struct accel_error *err);
+accel_join_uneven_inputs (struct accel *acc, enum accel_flag even_batches, struct accel_error *err);
 
 /**
  * Take part in the others' steps until no process has data left.  Then all have the parameters of a process that took

@@ -96,7 +96,7 @@ run_all (struct self *self, uint32_t timeout_ms)
 int
 main (int argc, char **argv)
 {
-    struct accel_options options = { .without_device_placement = true }; /* it looks at batches */
+    struct accel_options options = { .device_placement = ACCEL_NO }; /* it looks at batches */
     struct accel_error err;
     struct self self = { 0 };
     const char *rank = getenv ("RANK");

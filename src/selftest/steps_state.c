@@ -35,7 +35,6 @@ check_identity (struct self *self)
     expect (self, "accel_is_main_process", self->rank == 0, accel_is_main_process (acc));
     expect (self, "accel_is_local_main_process", local == 0, accel_is_local_main_process (acc));
     expect (self, "accel_is_last_process", self->rank == self->size - 1, accel_is_last_process (acc));
-    expect (self, "accel_use_distributed", self->size > 1, accel_use_distributed (acc));
     expect_text (self, "accel_distributed_type", self->size > 1 ? "MULTI_CPU" : "NO",
                  accel_distributed_type_name (accel_distributed_type (acc)));
     const char *cpu = getenv ("ACCELERATE_USE_CPU");
@@ -49,29 +48,7 @@ check_precision (struct self *self)
 {
     const char *wanted = getenv ("ACCELERATE_MIXED_PRECISION");
     expect_text (self, "accel_mixed_precision", wanted && *wanted ? wanted : "no", accel_mixed_precision (self->acc));
-    expect (self, "accel_split_batches", false, accel_split_batches (self->acc));
     expect_text (self, "accel_status_string", "success", accel_status_string (ACCEL_OK));
-}
-
-static void
-count (void *user)
-{
-    ++*(int *) user;
-}
-
-static void
-check_control (struct self *self)
-{
-    struct accel *acc = self->acc;
-    int local = accel_local_process_index (acc), ran = 0, last = self->size - 1;
-    expect (self, "accel_on_main_process", self->rank == 0, accel_on_main_process (acc, count, &ran));
-    expect (self, "number of runs", self->rank == 0, ran);
-    expect (self, "accel_on_local_main_process", local == 0, accel_on_local_main_process (acc, count, &ran));
-    expect (self, "accel_on_last_process", self->rank == last, accel_on_last_process (acc, count, &ran));
-    expect (self, "accel_on_process", self->rank == last / 2 || !last, accel_on_process (acc, last / 2, count, &ran));
-    expect (self, "accel_on_local_process", local == 0, accel_on_local_process (acc, 0, count, &ran));
-    int by_rank = (self->rank == 0) + (self->rank == last) + (self->rank == last / 2);
-    expect (self, "total number of runs", by_rank + 2 * (local == 0), ran);
 }
 
 /* Standard output becomes a file in memory for one call. */
@@ -166,7 +143,6 @@ check_tensor (struct self *self)
 const struct step state_steps[] = {
     { "rank and world", check_identity },
     { "mixed precision", check_precision },
-    { "functions on some processes", check_control },
     { "print", check_print },
     { "split between processes", check_split },
     { "random numbers", check_generator },

@@ -263,7 +263,7 @@ check_join (struct self *self)
     struct net net;
     struct accel_error err;
     if (make_net (self, &net) && CALL (self, accel_prepare (self->acc, &err, net.model), &err)
-        && CALL (self, accel_join_uneven_inputs (self->acc, ACCEL_JOIN_AS_IS, &err), &err)) {
+        && CALL (self, accel_join_uneven_inputs (self->acc, ACCEL_DEFAULT, &err), &err)) {
         int steps = self->rank == 0 ? 1 : self->rank == 1 ? 2 : 0;
         float *grad = net.grad.dl.data;
         for (int step = 0; step < steps && !*self->why; step++) {

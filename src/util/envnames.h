@@ -45,7 +45,6 @@
 #define ENV_JOB_ID "ACCEL_JOB_ID"           /* marks every process of a job, whoever started it */
 #define ENV_ENGINE "ACCEL_ENGINE"           /* engine by name */
 #define ENV_ENGINE_PATH "ACCEL_ENGINE_PATH" /* folders of engine modules, separated by colons */
-#define ENV_BACKEND "ACCEL_BACKEND"         /* the former name of ENV_ENGINE */
 #define ENV_TIMEOUT_MS "ACCEL_TIMEOUT_MS"   /* longest wait for a peer */
 #define ENV_CHECK_GRADIENTS "ACCEL_CHECK_GRADIENTS" /* gradients that are infinite or NaN are errors */
 #define ENV_NO_PROGRESS "ACCEL_NO_PROGRESS" /* no lines about saves and loads that take long */

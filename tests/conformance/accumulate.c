@@ -318,7 +318,7 @@ check_join (void)
             check (!accel_set_gradient_accumulation_steps (acc, num_steps, &err), "%s", err.text);
             if (!make_net (&net) || !make_loader (&loader, &dataset, (size_t) batches * BATCH))
                 return;
-            check (!accel_join_uneven_inputs (acc, ACCEL_JOIN_UNEVEN, &err), "join: %s", err.text);
+            check (!accel_join_uneven_inputs (acc, ACCEL_NO, &err), "join: %s", err.text);
             while (accel_loader_next (loader, &batch, &err)) {
                 take (&net, batch);
                 check (!accel_accumulate (acc, &err), "accumulate: %s", err.text);

@@ -145,7 +145,7 @@ check_join (void)
     must (accel_loader_create (&loader, dataset, NULL, &err));
     must (accel_prepare (acc, &err, loader));
     check (accel_loader_length (loader) == 2, "even: %zu", accel_loader_length (loader));
-    must (accel_join_uneven_inputs (acc, ACCEL_JOIN_UNEVEN, &err));
+    must (accel_join_uneven_inputs (acc, ACCEL_NO, &err));
     check (accel_loader_length (loader) == (rank ? 1 : 2), "uneven: %zu", accel_loader_length (loader));
     must (accel_join_end (acc, &err));
     check (accel_loader_length (loader) == 2, "even again: %zu", accel_loader_length (loader));

@@ -22,13 +22,13 @@ static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
 static const struct order {
     const char *name;
     bool shuffle, random, generator, stream;
-    enum accel_dispatch dispatch;
+    enum accel_flag dispatch;
 } orders[] = {
     { "seedable", .shuffle = true },
     { "from the default generator", .random = true },
     { "from a generator", .random = true, .generator = true },
-    { "dispatched, from the default generator", .random = true, .dispatch = ACCEL_DISPATCH_YES },
-    { "dispatched, from a generator", .random = true, .generator = true, .dispatch = ACCEL_DISPATCH_YES },
+    { "dispatched, from the default generator", .random = true, .dispatch = ACCEL_YES },
+    { "dispatched, from a generator", .random = true, .generator = true, .dispatch = ACCEL_YES },
     { "a stream", .stream = true },
 };
 
@@ -473,7 +473,7 @@ count_starts (struct accel_dataset *set, struct accel_sampler *sampler, bool dis
 {
     struct accel_loader_options options = { .batch_size = 2, .sampler = sampler, .shuffle = !sampler, .seed = 3,
                                             .workers = 2,
-                                            .dispatch_batches = dispatch ? ACCEL_DISPATCH_YES : ACCEL_DISPATCH_NO };
+                                            .dispatch_batches = dispatch ? ACCEL_YES : ACCEL_NO };
     struct accel_loader *loader;
     const struct accel_batch *batch;
     memset (starts, 0, 100 * sizeof *starts);
@@ -580,22 +580,21 @@ check_split (bool said)
     struct accel_dataset dataset = { 48, &field, 1, read_training, NULL, NULL };
     struct accel_batch_sampler varying = { .length = 4, .most = 2, .next = next_varying };
     struct accel_loader *loader = NULL;
-    check (accel_split_batches (acc) == said, "accel_split_batches");
+    enum accel_status status;
     check (batch_of (&(struct accel_loader_options){ .batch_size = 12 }) == (said ? each : all), "the job's choice");
-    check (batch_of (&(struct accel_loader_options){ .batch_size = 12, .split_batches = true }) == each, "split");
-    check (batch_of (&(struct accel_loader_options){ .batch_size = 12, .without_split_batches = true }) == all,
+    check (batch_of (&(struct accel_loader_options){ .batch_size = 12, .split_batches = ACCEL_YES }) == each, "split");
+    check (batch_of (&(struct accel_loader_options){ .batch_size = 12, .split_batches = ACCEL_NO }) == all,
            "without split_batches");
-    check (batch_of (&(struct accel_loader_options){ .batch_size = 12, .dispatch_batches = ACCEL_DISPATCH_YES })
+    check (batch_of (&(struct accel_loader_options){ .batch_size = 12, .dispatch_batches = ACCEL_YES })
                == (said ? each : all), "the job's choice, dispatched");
-    check (accel_loader_create (&loader, &dataset, &(struct accel_loader_options){ .split_batches = true,
-                                                                                 .without_split_batches = true },
-                                &err) == ACCEL_ERR_INVALID && strstr (err.text, "cannot be combined"),
-           "both: %s", err.text);
+    status = accel_loader_create (&loader, &dataset, &(struct accel_loader_options){ .split_batches = 3 }, &err);
+    check (status == ACCEL_ERR_INVALID && strstr (err.text, "invalid value for 'split_batches'"), "no choice: %s",
+           err.text);
     check (!accel_loader_create (&loader, &dataset, &(struct accel_loader_options){ .batch_sampler = &varying }, &err),
            "varying: %s", err.text);
-    enum accel_status status = accel_prepare (acc, &err, loader);
-    check (said ? status == ACCEL_ERR_INVALID && strstr (err.text, "without_split_batches") : !status, "varying: %s",
-           status ? err.text : "");
+    status = accel_prepare (acc, &err, loader);
+    check (said ? status == ACCEL_ERR_INVALID && strstr (err.text, "set split_batches to ACCEL_NO") : !status,
+           "varying: %s", status ? err.text : "");
     accel_loader_destroy (loader);
     check (!accel_loader_create (&loader, &dataset, &(struct accel_loader_options){ .batch_size = 12 }, &err), "%s",
            err.text);

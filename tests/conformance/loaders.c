@@ -149,11 +149,11 @@ print_epochs (struct accel_loader *loader, char *text, int epochs, size_t sample
 static bool
 run_dispatch (const struct loader_case *test, char *text)
 {
-    struct accel_loader_options options = { .dispatch_batches = ACCEL_DISPATCH_YES,
+    struct accel_loader_options options = { .dispatch_batches = ACCEL_YES,
                                             .seed = 3,
                                             .shuffle = !strcmp (test->order, "shuffled"),
                                             .batch_size = test->batch_size,
-                                            .split_batches = test->split,
+                                            .split_batches = test->split ? ACCEL_YES : ACCEL_DEFAULT,
                                             .drop_last = test->drop_last,
                                             .workers = test->number % 4 == 3 ? 2 : 0 };
     struct loading loading;
@@ -175,9 +175,9 @@ run_map (const struct loader_case *test, char *text)
     struct accel_error err;
     bool seedable = !strcmp (test->order, "seedable");
     struct accel_loader_options options = { .batch_size = test->batch_size,
-                                            .split_batches = test->split,
+                                            .split_batches = test->split ? ACCEL_YES : ACCEL_DEFAULT,
                                             .drop_last = test->drop_last,
-                                            .uneven = !test->even,
+                                            .even_batches = test->even ? ACCEL_YES : ACCEL_NO,
                                             .shuffle = seedable,
                                             .seed = seedable ? test->seed : 0,
                                             .random_sampler = !seedable };
@@ -287,7 +287,7 @@ check_ragged (void)
         const struct accel_batch *batch;
         struct accel_error err = { 0 };
         int64_t sum = 0, wanted = (int64_t) dataset.size * ((int64_t) dataset.size - 1) / 2;
-        options.dispatch_batches = form & 1 ? ACCEL_DISPATCH_YES : ACCEL_DISPATCH_NO;
+        options.dispatch_batches = form & 1 ? ACCEL_YES : ACCEL_NO;
         if (!check (!accel_loader_create (&loader, &dataset, &options, &err), "ragged: %s", err.text)
             || !check (!accel_prepare (acc, &err, loader), "ragged: %s", err.text))
             return;

@@ -40,7 +40,7 @@ struct difference {
 };
 
 static const struct difference common = { .options = { .batch_size = 2 } }, batched = { .batches = &two_batches },
-                               one_reads = { .options = { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES } },
+                               one_reads = { .options = { .batch_size = 2, .dispatch_batches = ACCEL_YES } },
                                dropping = { .options = { .drop_last = true }, .batches = &two_batches };
 
 static const struct difference differences[] = {
@@ -54,10 +54,9 @@ static const struct difference differences[] = {
     { "order", "the data's own", "a random sampler, 20 of 20 samples, seed 0", { .batch_size = 2 },
       .sampler = true },
     { "drop_last", "false", "true", { .batch_size = 2, .drop_last = true } },
-    { "uneven", "false", "true", { .batch_size = 2, .uneven = true } },
+    { "even_batches", "true", "false", { .batch_size = 2, .even_batches = ACCEL_NO } },
     { "split_batches", "false", "true", { .batch_size = 2, .split_batches = true } },
-    { "dispatch_batches", "auto", "yes",
-      { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES } },
+    { "dispatch_batches", "auto", "yes", { .batch_size = 2, .dispatch_batches = ACCEL_YES } },
     { "synchronize_rng", "false", "true", { .batch_size = 2, .synchronize_rng = true } },
     { "kind of data", "a data set", "a stream", { .batch_size = 2 }, .is_stream = true },
     { "batch_size", "2", "0", { 0 }, .batches = &two_batches },
@@ -78,7 +77,7 @@ static const struct difference differences[] = {
     /* What ranks may do as they like. */
     { NULL, NULL, NULL, { .batch_size = 2, .workers = 1, .prefetch = 3, .timeout_ms = 1000 } },
     /* Only rank 0 reads. */
-    { NULL, NULL, NULL, { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES }, .samples = 19,
+    { NULL, NULL, NULL, { .batch_size = 2, .dispatch_batches = ACCEL_YES }, .samples = 19,
       .common = &one_reads },
 };
 
@@ -150,7 +149,7 @@ check_little (void)
         for (int workers = 0; workers < 2; workers++) {
             struct accel_dataset dataset = { (size_t) samples, &number_field, 1, read_large, NULL, NULL };
             struct accel_loader_options options
-                = { .batch_size = 4, .workers = (unsigned) workers, .dispatch_batches = ACCEL_DISPATCH_YES };
+                = { .batch_size = 4, .workers = (unsigned) workers, .dispatch_batches = ACCEL_YES };
             struct accel_loader *loader;
             struct accel_error err = { 0 };
             const struct accel_batch *batch;
@@ -198,10 +197,11 @@ check_epochs (void)
         bool is_stream;
         struct accel_loader_options options;
     } rows[] = {
-        { 10, false, { .batch_size = 5, .uneven = true } },   { 5, false, { .batch_size = 8, .drop_last = true } },
-        { 0, false, { .shuffle = true } },                    { 0, false, { .dispatch_batches = ACCEL_DISPATCH_YES } },
-        { 0, true, { .dispatch_batches = ACCEL_DISPATCH_NO } }, { 0, true, { 0 } },
-        { 3, true, { .batch_size = 8, .drop_last = true } },  { 1, false, { .workers = 2, .uneven = true } },
+        { 10, false, { .batch_size = 5, .even_batches = ACCEL_NO } },
+        { 5, false, { .batch_size = 8, .drop_last = true } },
+        { 0, false, { .shuffle = true } },                    { 0, false, { .dispatch_batches = ACCEL_YES } },
+        { 0, true, { .dispatch_batches = ACCEL_NO } }, { 0, true, { 0 } },
+        { 3, true, { .batch_size = 8, .drop_last = true } },  { 1, false, { .workers = 2, .even_batches = ACCEL_NO } },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct loading loading;
@@ -289,27 +289,27 @@ static const struct retry {
     { "a set, with workers", { .batch_size = 3, .random_sampler = true, .workers = 2 }, .bad_from = 7 },
     { "a set with a generator", { .batch_size = 2, .random_sampler = true }, .generator = true, .bad_from = 4 },
     { "a sampler", { .batch_size = 2, .synchronize_rng = true }, .sampler = true, .starts = true },
-    { "a dispatched set", { .batch_size = 3, .random_sampler = true, .dispatch_batches = ACCEL_DISPATCH_YES },
+    { "a dispatched set", { .batch_size = 3, .random_sampler = true, .dispatch_batches = ACCEL_YES },
       .bad_from = 7 },
-    { "its first sample", { .batch_size = 3, .random_sampler = true, .dispatch_batches = ACCEL_DISPATCH_YES } },
+    { "its first sample", { .batch_size = 3, .random_sampler = true, .dispatch_batches = ACCEL_YES } },
     { "a dispatched set, with workers",
-      { .batch_size = 3, .random_sampler = true, .workers = 3, .dispatch_batches = ACCEL_DISPATCH_YES },
+      { .batch_size = 3, .random_sampler = true, .workers = 3, .dispatch_batches = ACCEL_YES },
       .generator = true, .bad_from = 11 },
-    { "a dispatched sampler", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES }, .sampler = true,
+    { "a dispatched sampler", { .batch_size = 2, .dispatch_batches = ACCEL_YES }, .sampler = true,
       .starts = true },
-    { "a stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, .is_stream = true, .bad_from = 13 },
-    { "a stream, with a worker", { .batch_size = 2, .workers = 1, .dispatch_batches = ACCEL_DISPATCH_NO },
+    { "a stream", { .batch_size = 2, .dispatch_batches = ACCEL_NO }, .is_stream = true, .bad_from = 13 },
+    { "a stream, with a worker", { .batch_size = 2, .workers = 1, .dispatch_batches = ACCEL_NO },
       .is_stream = true, .bad_from = 14 },
-    { "a stream that skips", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, .is_stream = true,
+    { "a stream that skips", { .batch_size = 2, .dispatch_batches = ACCEL_NO }, .is_stream = true,
       .skips = true, .bad_from = 17 },
-    { "a stream's start", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, .is_stream = true,
+    { "a stream's start", { .batch_size = 2, .dispatch_batches = ACCEL_NO }, .is_stream = true,
       .starts = true },
-    { "a dispatched stream", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES }, .is_stream = true,
+    { "a dispatched stream", { .batch_size = 2, .dispatch_batches = ACCEL_YES }, .is_stream = true,
       .bad_from = 15 },
     { "a dispatched stream that skips, with a worker",
-      { .batch_size = 2, .workers = 1, .dispatch_batches = ACCEL_DISPATCH_YES }, .is_stream = true, .skips = true,
+      { .batch_size = 2, .workers = 1, .dispatch_batches = ACCEL_YES }, .is_stream = true, .skips = true,
       .bad_from = 16 },
-    { "a dispatched stream's start", { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES }, .is_stream = true,
+    { "a dispatched stream's start", { .batch_size = 2, .dispatch_batches = ACCEL_YES }, .is_stream = true,
       .starts = true },
 };
 
@@ -389,7 +389,7 @@ check_retries (void)
 {
     static struct outcome good, mended;
     for (size_t i = 0; i < sizeof retries / sizeof *retries && !wrong; i++) {
-        bool dispatched = retries[i].options.dispatch_batches == ACCEL_DISPATCH_YES;
+        bool dispatched = retries[i].options.dispatch_batches == ACCEL_YES;
         victim = dispatched ? 0 : size / 2;
         run_retry (&retries[i], false, &good);
         if (!wrong)

@@ -30,24 +30,24 @@ draw_form (struct form *form, struct accel_generator *generator)
     options->split_batches = pick (generator, 2);
     options->batch_size = (1 + pick (generator, 7)) * (options->split_batches ? (size_t) size : 1);
     options->drop_last = pick (generator, 2);
-    options->uneven = pick (generator, 2);
+    options->even_batches = pick (generator, 2) ? ACCEL_NO : ACCEL_DEFAULT;
     options->workers = pick (generator, 3) ? 0 : 1 + pick (generator, 3);
     options->prefetch = pick (generator, 3);
-    options->dispatch_batches = (enum accel_dispatch) pick (generator, 3);
+    options->dispatch_batches = (enum accel_flag) pick (generator, 3);
     options->synchronize_rng = pick (generator, 2);
     unsigned order = pick (generator, 3);
     options->shuffle = !form->is_stream && order > 0;
     options->random_sampler = !form->is_stream && order > 1;
     options->seed = form->is_stream ? 0 : pick (generator, 100);
-    form->dispatched = size > 1 && options->dispatch_batches != ACCEL_DISPATCH_NO
-                       && (form->is_stream || options->dispatch_batches == ACCEL_DISPATCH_YES);
+    form->dispatched = size > 1 && options->dispatch_batches != ACCEL_NO
+                       && (form->is_stream || options->dispatch_batches == ACCEL_YES);
     form->leaves = !pick (generator, 3);
     snprintf (form->name, sizeof form->name,
               "%s%s%s of %zu in %zu%s%s%s, order %u, %u workers", form->leaves ? "second " : "",
               form->dispatched ? "dispatched " : "",
               form->is_stream ? "stream" : "set", form->samples, options->batch_size,
               options->split_batches ? ", split" : "", options->drop_last ? ", drop_last" : "",
-              options->uneven ? ", uneven" : "", order, options->workers);
+              options->even_batches ? ", uneven" : "", order, options->workers);
 }
 
 /* How many samples there are with and without repetitions, and how often the most repeated one comes at most. */
@@ -61,7 +61,7 @@ expect (const struct form *form, int64_t *total, int64_t *distinct, int64_t *mos
     *total = *distinct;
     if (!options->drop_last && form->dispatched)
         *total = (samples + processes - 1) / processes * processes;
-    else if (!options->drop_last && size > 1 && (form->is_stream || !options->uneven) && tail)
+    else if (!options->drop_last && size > 1 && (form->is_stream || !options->even_batches) && tail)
         *total = samples - tail + round;
     front = form->dispatched ? processes : round;
     if (front > samples)
@@ -78,7 +78,7 @@ check_steps (const struct form *form, int64_t steps)
     if (!check (!accel_comm_all_reduce (world, &steps, &low, 1, ACCEL_INT64, ACCEL_MIN, &err), "%s", err.text)
         || !check (!accel_comm_all_reduce (world, &steps, &high, 1, ACCEL_INT64, ACCEL_MAX, &err), "%s", err.text))
         return;
-    bool may_differ = form->options.uneven && !form->is_stream && !form->dispatched;
+    bool may_differ = form->options.even_batches && !form->is_stream && !form->dispatched;
     check (high - low <= may_differ, "%s: between %lld and %lld steps", form->name, (long long) low, (long long) high);
 }
 
@@ -137,7 +137,7 @@ check_form (const struct form *form)
                    (long long) steps, accel_loader_length (loading.loader));
         check_steps (form, steps);
         check_counts (form, counts);
-        if (form->is_stream || form->dispatched || !form->options.uneven)
+        if (form->is_stream || form->dispatched || !form->options.even_batches)
             check_metrics (&loading, form);
     }
     accel_loader_destroy (loading.loader);

@@ -136,7 +136,8 @@ check_exact (void)
         struct net net;
         struct accel_ddp_options options = { .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .start_iter = 2,
                                              .matrix_approximation_rank = form & 1 ? 3 : 2,
-                                             .no_error_feedback = form & 2, .no_warm_start = form & 4,
+                                             .use_error_feedback = form & 2 ? ACCEL_NO : ACCEL_YES,
+                                             .warm_start = form & 4 ? ACCEL_NO : ACCEL_YES,
                                              .overlap = ACCEL_OVERLAP_ALWAYS, .bucket_cap_mb = form & 1 ? 0.001 : 0,
                                              .find_unused_parameters = form & 4 };
         enum accel_dtype dtype = form == 7 ? ACCEL_BFLOAT16 : ACCEL_FLOAT32;
@@ -182,7 +183,8 @@ mean_distance (bool feedback)
     struct net net;
     double far = 0, length = 0;
     struct accel_ddp_options options = { .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .start_iter = 1,
-                                         .matrix_approximation_rank = 4, .no_error_feedback = !feedback };
+                                         .matrix_approximation_rank = 4,
+                                         .use_error_feedback = feedback ? ACCEL_YES : ACCEL_NO };
     if (!make (&net, &options, ACCEL_FLOAT32))
         return INFINITY;
     if (!step (&net)) /* before start_iter */

@@ -243,7 +243,7 @@ check_join (void)
     make_net (&net, ACCEL_FLOAT16, ACCEL_FLOAT32, false, "adamw");
     fill (&net, 3);
     must (accel_prepare (acc, &err, net.model, net.optimizer), &err);
-    must (accel_join_uneven_inputs (acc, ACCEL_JOIN_AS_IS, &err), &err);
+    must (accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err), &err);
     for (int step = 0; step < rank + 2; step++) {
         mean_of (net.next, step, rank, rank + 1);
         if (step == 1 && rank == size - 1)

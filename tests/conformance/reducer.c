@@ -653,7 +653,7 @@ check_join (void)
                                              .start_iter = 1 };
         bool power = hook == ACCEL_COMM_HOOK_POWER_SGD;
         if (!make_prepared (&example, &options)
-            || !check (!accel_join_uneven_inputs (acc, ACCEL_JOIN_AS_IS, &err), "join"))
+            || !check (!accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err), "join"))
             return;
         for (int number = 1; number <= rank + 2; number++) {
             unsigned ended = 0;
@@ -689,7 +689,7 @@ check_models (void)
         if (!make_prepared (&examples[i], NULL))
             return;
     struct pass pass = { .example = &examples[rank == 1 ? 0 : 2], .step = 1 };
-    check (!accel_join_uneven_inputs (acc, ACCEL_JOIN_AS_IS, &err), "join");
+    check (!accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err), "join");
     enum accel_status status = rank ? accel_backward (acc, pass.example->model, 1, backward, &pass, &err)
                                     : accel_join_end (acc, &err);
     check (status == ACCEL_ERR_INVALID && strstr (err.text, "different models"), "status %d", (int) status);

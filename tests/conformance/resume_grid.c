@@ -49,15 +49,15 @@ static const struct kind {
     { "split", SPLIT, { .shuffle = true, .split_batches = true } },
     { "batches", BATCHES, { .batch_size = 0 } },
     { "random, synchronized", DRAWN, { .random_sampler = true, .synchronize_rng = true } },
-    { "dispatched", 0, { .shuffle = true, .dispatch_batches = ACCEL_DISPATCH_YES } },
-    { "dispatched generator", GENERATOR, { .random_sampler = true, .dispatch_batches = ACCEL_DISPATCH_YES } },
-    { "dispatched random", DRAWN, { .random_sampler = true, .dispatch_batches = ACCEL_DISPATCH_YES } },
+    { "dispatched", 0, { .shuffle = true, .dispatch_batches = ACCEL_YES } },
+    { "dispatched generator", GENERATOR, { .random_sampler = true, .dispatch_batches = ACCEL_YES } },
+    { "dispatched random", DRAWN, { .random_sampler = true, .dispatch_batches = ACCEL_YES } },
     { "dispatched random, synchronized", DRAWN,
-      { .random_sampler = true, .synchronize_rng = true, .dispatch_batches = ACCEL_DISPATCH_YES } },
-    { "stream", STREAM, { .dispatch_batches = ACCEL_DISPATCH_NO } },
+      { .random_sampler = true, .synchronize_rng = true, .dispatch_batches = ACCEL_YES } },
+    { "stream", STREAM, { .dispatch_batches = ACCEL_NO } },
     { "dispatched stream", STREAM, { .workers = 1 } },
     { "llm.c", LLMC, { .batch_size = 0 } },
-    { "dispatched llm.c", LLMC, { .dispatch_batches = ACCEL_DISPATCH_YES } },
+    { "dispatched llm.c", LLMC, { .dispatch_batches = ACCEL_YES } },
 };
 
 enum { KINDS = sizeof kinds / sizeof *kinds };

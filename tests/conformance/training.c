@@ -169,7 +169,7 @@ create_grouped (struct grouped *grouped)
         = { .schedule = ACCEL_SCHEDULE_COSINE, .total_steps = 20, .final_fraction = 0.1, .group = "rest" };
     const struct accel_param_group groups[] = {
         { .name = "matrices", .match = "m*,large", .lr = 0.02, .beta1 = 0.5 },
-        { .match = "*st", .weight_decay = ACCEL_ZERO, .amsgrad = ACCEL_FLAG_YES },
+        { .match = "*st", .weight_decay = ACCEL_ZERO, .amsgrad = ACCEL_YES },
     };
     const struct accel_optimizer_options options = { .lr = 0.01, .weight_decay = 0.1, .groups = groups,
                                                      .group_count = 2 };
@@ -323,7 +323,7 @@ average_of_live (float *mean, int step)
 }
 
 static void
-join_steps (struct example *example, enum accel_join_even even)
+join_steps (struct example *example, enum accel_flag even)
 {
     static float expected[ELEMENTS];
     struct accel_error err;
@@ -355,8 +355,8 @@ check_join (void)
     if (!create_example (&example, TENSORS)
         || !check (!accel_prepare (acc, &err, example.model), "prepare: %s", err.text))
         return;
-    join_steps (&example, ACCEL_JOIN_AS_IS);
-    join_steps (&example, ACCEL_JOIN_UNEVEN);
+    join_steps (&example, ACCEL_DEFAULT);
+    join_steps (&example, ACCEL_NO);
     accel_model_destroy (example.model);
 }
 
@@ -427,15 +427,16 @@ check_lengths (void)
     struct accel_error err;
     size_t samples = 2 * (size_t) size + 1, more = rank == 0 || size == 1;
     if (!open_loader (&even, &dataset, samples, &(struct accel_loader_options){ .batch_size = 1 })
-        || !open_loader (&uneven, &dataset, samples, &(struct accel_loader_options){ .batch_size = 1, .uneven = true })
+        || !open_loader (&uneven, &dataset, samples,
+                         &(struct accel_loader_options){ .batch_size = 1, .even_batches = ACCEL_NO })
         || !check (!accel_prepare (acc, &err, even, uneven), "prepare: %s", err.text))
         return;
     static const struct {
-        enum accel_join_even even;
+        enum accel_flag even;
         bool first, second;
-    } cases[] = { { ACCEL_JOIN_AS_IS, true, false },
-                  { ACCEL_JOIN_EVEN, true, true },
-                  { ACCEL_JOIN_UNEVEN, false, false } };
+    } cases[] = { { ACCEL_DEFAULT, true, false },
+                  { ACCEL_YES, true, true },
+                  { ACCEL_NO, false, false } };
     for (int i = 0; i < 3; i++) {
         check (!accel_join_uneven_inputs (acc, cases[i].even, &err), "join: %s", err.text);
         check (accel_loader_length (even) == 2 + (cases[i].first ? 1 : more), "case %d: %zu", i,

@@ -533,7 +533,7 @@ main (int argc, char **argv)
 {
     int size = argc > 1 ? (int) strtol (argv[1], NULL, 10) : 1;
     int orders = argc > 3 ? (int) strtol (argv[3], NULL, 10) : 0;
-    const struct accel_options options = { .without_device_placement = true }; /* one of two models stays on the host */
+    const struct accel_options options = { .device_placement = ACCEL_NO }; /* one of two models stays on the host */
     char seed[20];
     ranks_options = &options;
     if (!size)

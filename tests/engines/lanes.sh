@@ -50,6 +50,6 @@ for how in late work-late; do
 done
 if is_long && ! is_sanitized; then
     test_expect_success 'all scenarios' 'unfriendly fault/comm_faults.sh 123 \
-        "refused: (RANK=0 WORLD_SIZE=2 LOCAL|ACCEL_BACKEND=nope)|a limit on the size of files"'
+        "refused: (RANK=0 WORLD_SIZE=2 LOCAL|ACCEL_ENGINE=nope)|a limit on the size of files"'
 fi
 test_done

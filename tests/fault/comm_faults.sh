@@ -150,10 +150,6 @@ refuse "shm connects processes on one host only" 6 "$two" LOCAL_RANK=0 LOCAL_WOR
 refuse "unknown engine 'nope'" 6 ACCEL_ENGINE=nope
 refuse "unknown engine 'nope'" 6 "$two" ACCEL_ENGINE=nope
 refuse "self connects one process only" 6 "$two" ACCEL_ENGINE=self
-# The former name of the variable, which the new one overrides unless it is empty.
-refuse "unknown engine 'nope'" 6 ACCEL_BACKEND=nope
-refuse "unknown engine 'nope'" 6 ACCEL_BACKEND=nope ACCEL_ENGINE=
-refuse "unknown engine 'new'" 6 ACCEL_BACKEND=self ACCEL_ENGINE=new
 refuse "ACCEL_TIMEOUT_MS='0' is not a number" 1 ACCEL_TIMEOUT_MS=0
 refuse "ACCEL_TIMEOUT_MS='1s' is not a number" 1 ACCEL_TIMEOUT_MS=1s
 refuse "ACCELERATE_MIXED_PRECISION='fp7' is invalid" 1 ACCELERATE_MIXED_PRECISION=fp7

@@ -212,7 +212,7 @@ open_loader (struct accel_loader **loader, struct accel_sampler **sampler, struc
     enum flaw flaw = scenario->flaw;
     struct accel_loader_options options = { .batch_size = BATCH, .workers = scenario->workers, .prefetch = 1,
                                             .split_batches = flaw == INDIVISIBLE };
-    options.dispatch_batches = scenario->dispatched ? ACCEL_DISPATCH_YES : ACCEL_DISPATCH_NO;
+    options.dispatch_batches = scenario->dispatched ? ACCEL_YES : ACCEL_NO;
     options.timeout_ms = flaw == HANG || flaw == NEXT_HANGS ? PATIENCE_MS : 0;
     if (flaw == NEXT || flaw == START || flaw == NEXT_HANGS || flaw == SKIP)
         return accel_loader_create_stream (loader, &stream, &options, err);

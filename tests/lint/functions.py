@@ -10,7 +10,6 @@ NOT_NEEDED = """
 accel_distributed_type_name accel_dtype_bytes accel_dtype_to_dl accel_log_warning_once accel_rng_type_name
 accel_rng_type_parse accel_set_log_level accel_status_string accel_version
 accel_main_process_first_at accel_local_main_process_first_at
-accel_on_main_process accel_on_local_main_process accel_on_last_process accel_on_process accel_on_local_process
 """.split()
 
 include = pathlib.Path(sys.argv[1]) / "include" / "accel"

@@ -75,7 +75,7 @@ make (const struct world *world, enum accel_dtype dtype, const int64_t *shape, i
 static void
 begin (struct world *world, bool cuda, bool is_large, int seed)
 {
-    const struct accel_options options = { .mixed_precision = "fp16", .without_device_placement = true };
+    const struct accel_options options = { .mixed_precision = "fp16", .device_placement = ACCEL_NO };
     const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = 0.01, .amsgrad = true };
     const struct accel_scheduler_options schedule = { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = 20 };
     struct accel_parameter parameters[PARAMETERS];

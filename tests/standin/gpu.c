@@ -178,7 +178,8 @@ train (struct run *run, const char *precision, enum accel_dtype dtype, bool gpu)
         { .field = { "label", ACCEL_INT32, 0, { 0 } }, .max = CLASSES - 1 },
     };
     const struct accel_csv_options csv = { .fields = fields, .field_count = 2 };
-    const struct accel_options options = { .mixed_precision = precision, .without_device_placement = !gpu };
+    const struct accel_options options = { .mixed_precision = precision,
+                                           .device_placement = gpu ? ACCEL_YES : ACCEL_NO };
     const struct accel_loader_options loading = { .batch_size = BATCH, .shuffle = true, .seed = 1, .drop_last = true };
     const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = 0.01 };
     struct accel_dataset *digits;

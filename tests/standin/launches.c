@@ -182,7 +182,7 @@ fetch (struct run *run)
 static void
 train (struct run *run, const struct plan *plan, size_t count, bool gpu)
 {
-    const struct accel_options options = { .mixed_precision = plan->precision, .without_device_placement = true };
+    const struct accel_options options = { .mixed_precision = plan->precision, .device_placement = ACCEL_NO };
     memset (run, 0, sizeof *run);
     run->plan = plan;
     run->count = count;
@@ -270,7 +270,7 @@ clip_together (bool gpu, unsigned char *result)
     struct run run = { .plan = plans };
     struct accel_model *models[MODELS];
     struct accel_tensor data, grads[MODELS];
-    MUST (accel_open (&run.acc, &(struct accel_options){ .without_device_placement = true }, &err));
+    MUST (accel_open (&run.acc, &(struct accel_options){ .device_placement = ACCEL_NO }, &err));
     run.device = gpu ? accel_device (run.acc) : (DLDevice){ .device_type = kDLCPU };
     data = make (&run, ACCEL_FLOAT32, 6);
     data.dl.shape = data.shape;

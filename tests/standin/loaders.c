@@ -253,13 +253,13 @@ compare (judge *tell, enum kind kind, struct accel_loader_options options, cudaS
     make_room (&host);
     make_room (&there);
     walk_all (&there, kind, &options);
-    options.without_device_placement = true;
+    options.device_placement = ACCEL_NO;
     walk_all (&host, kind, &options);
     bool same = is_same (&host, &there);
     size_t ranks = (size_t) accel_num_processes (acc);
     char name[100];
     snprintf (name, sizeof name, "kind %d, %u workers, %s%s: %zu batches", kind, options.workers,
-              options.dispatch_batches == ACCEL_DISPATCH_YES ? "dispatched, " : "",
+              options.dispatch_batches == ACCEL_YES ? "dispatched, " : "",
               options.non_blocking ? "non-blocking" : "blocking", there.batches);
     /* where each rank reads its own samples, the one that cannot be read is not each rank's */
     bool meets = ranks > 1 || strstr (host.notes, "not there yet");
@@ -281,7 +281,7 @@ walk_kinds (judge *tell)
             struct accel_loader_options options = { .non_blocking = turn % 2 || turn == 2,
                                                     .workers = turn > 1 ? 2 : 0 };
             compare (tell, kind, options, own);
-            options.dispatch_batches = ACCEL_DISPATCH_YES;
+            options.dispatch_batches = ACCEL_YES;
             if (kind != COLLATED) /* whose rows differ in length */
                 compare (tell, kind, options, own);
         }
@@ -403,7 +403,7 @@ collect (struct accel_loader *loader)
 static void
 rules (void)
 {
-    const struct accel_options off = { .without_device_placement = true };
+    const struct accel_options off = { .device_placement = ACCEL_NO };
     const struct accel_dataset dataset
         = { .size = SAMPLES, .fields = fields, .field_count = 2, .read = read_sample };
     struct accel_loader *loader, *other;
@@ -413,7 +413,7 @@ rules (void)
     MUST (accel_prepare (acc, &err, loader));
     ok (device_of (loader) == kDLCUDA, "then on the GPU");
     collect (loader);
-    other = make_loader (MAP, &(struct accel_loader_options){ .without_device_placement = true });
+    other = make_loader (MAP, &(struct accel_loader_options){ .device_placement = ACCEL_NO });
     ok (device_of (other) == kDLCPU, "unless the loader says otherwise");
     accel_loader_destroy (other);
     const struct accel_batch *batch;

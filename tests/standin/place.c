@@ -198,7 +198,7 @@ unwrap (struct world *world)
 static void
 open_world (struct world *world, bool gpu)
 {
-    const struct accel_options options = { .without_device_placement = !gpu };
+    const struct accel_options options = { .device_placement = gpu ? ACCEL_YES : ACCEL_NO };
     memset (world, 0, sizeof *world);
     world->gpu = gpu;
     world->result = malloc (RESULT_BYTES);

@@ -58,7 +58,7 @@ make (struct run *run, int which)
     struct accel_parameter parameters[MATRICES];
     const struct accel_ddp_options ddp = {
         .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .matrix_approximation_rank = RANK, .start_iter = ACCEL_NONE,
-        .cublas = which < (is_plain ? 1 : 2),
+        .use_cublas = which < (is_plain ? 1 : 2),
     };
     for (size_t p = 0; p < MATRICES; p++) {
         data[p] = (DLTensor){ .device = accel_device (run->acc), .ndim = 2, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32),

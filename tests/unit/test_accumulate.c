@@ -75,7 +75,8 @@ make_loader (struct job *job, struct accel_loader **loader, struct accel_dataset
     const struct numbers *numbers = &job->numbers;
     struct accel_error err;
     struct accel_loader_options options = { .batch_size = numbers->batch, .drop_last = numbers->drop,
-                                            .uneven = numbers->uneven, .split_batches = numbers->split };
+                                            .even_batches = numbers->uneven ? ACCEL_NO : ACCEL_YES,
+                                            .split_batches = numbers->split ? ACCEL_YES : ACCEL_DEFAULT };
     *dataset = (struct accel_dataset){ samples, &field, 1, read_sample, NULL };
     if (samples) {
         must (accel_loader_create (loader, dataset, &options, &err), &err);
@@ -89,8 +90,8 @@ open_job (struct job *job)
     const struct numbers *numbers = &job->numbers;
     struct accel_error err;
     char text[16];
-    struct accel_gradient_accumulation plugin = { numbers->steps, numbers->keep_scheduler,
-                                                  numbers->without_dataloader, numbers->each };
+    struct accel_gradient_accumulation plugin = { numbers->steps,
+                                                  numbers->without_dataloader ? ACCEL_NO : ACCEL_YES, numbers->each };
     struct accel_options options = { .gradient_accumulation_steps = numbers->plugin ? 0 : numbers->steps,
                                      .gradient_accumulation_plugin = numbers->plugin ? &plugin : NULL };
     snprintf (text, sizeof text, "%u", numbers->env);
@@ -113,8 +114,8 @@ set_up (struct job *job)
     struct accel_optimizer_options sgd = { .lr = 0.25 };
     struct accel_scheduler_options schedule = {
         .schedule = numbers->cycle ? ACCEL_SCHEDULE_ONE_CYCLE : ACCEL_SCHEDULE_LAMBDA,
-        .lambda = factor, .total_steps = numbers->cycle, .max_lr = 0.5, .linear = true, .keep_momentum = true,
-        .without_optimizer = numbers->without_optimizer, /* split_batches is the loader's */
+        .lambda = factor, .total_steps = numbers->cycle, .max_lr = 0.5, .linear = true, .cycle_momentum = ACCEL_NO,
+        .step_with_optimizer = numbers->without_optimizer ? ACCEL_NO : ACCEL_YES, /* split_batches is the loader's */
     };
     data = (DLTensor){ .data = &job->weight, .device = { kDLCPU, 0 }, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
     grad = data;
@@ -447,7 +448,7 @@ test_end_training (struct job *job)
     const struct accel_batch *batch;
     if (!accel_loader_next (job->loader, &batch, &err))
         must (ACCEL_ERR_INVALID, &err);
-    must (accel_join_uneven_inputs (job->acc, ACCEL_JOIN_AS_IS, &err), &err);
+    must (accel_join_uneven_inputs (job->acc, ACCEL_DEFAULT, &err), &err);
     ok (accel_end_training (job->acc, &err) == ACCEL_ERR_INVALID, "the end within join: %s", err.text);
     must (accel_join_end (job->acc, &err), &err);
     must (accel_end_training (job->acc, &err), &err);

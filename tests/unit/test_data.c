@@ -113,7 +113,7 @@ run_map (const struct loader_case *test, size_t process, char *text)
     struct accel_loader_options options = { .batch_size = test->batch_size,
                                             .split_batches = test->split && test->processes == 1,
                                             .drop_last = test->drop_last,
-                                            .uneven = !test->even,
+                                            .even_batches = test->even ? ACCEL_YES : ACCEL_NO,
                                             .workers = test->number % 5 == 4 ? (unsigned) test->number % 3 + 1 : 0 };
     make_order (test, &options, &sampler, &generator);
     options.split_batches = test->split;
@@ -180,7 +180,8 @@ run_varying (const struct loader_case *test, size_t process, char *text)
     struct accel_error err;
     struct accel_batch_sampler batches
         = { .most = 3, .start = start_varying, .next = next_varying, .user = &varying, .length = test->samples };
-    struct accel_loader_options options = { .batch_sampler = &batches, .uneven = !test->even };
+    struct accel_loader_options options = { .batch_sampler = &batches,
+                                            .even_batches = test->even ? ACCEL_YES : ACCEL_NO };
     set.size = 3 * batches.length;
     must (accel_loader_create (&loader, &set, &options, &err), &err);
     must (loader_share (loader, NULL, test->processes, process, &err), &err);
@@ -237,8 +238,8 @@ run_stream (const struct loader_case *test, size_t process, char *text)
     struct accel_loader *loader;
     struct accel_error err;
     struct accel_loader_options options = { .batch_size = test->batch_size,
-                                            .dispatch_batches = ACCEL_DISPATCH_NO,
-                                            .split_batches = test->split,
+                                            .dispatch_batches = ACCEL_NO,
+                                            .split_batches = test->split ? ACCEL_YES : ACCEL_DEFAULT,
                                             .drop_last = test->drop_last,
                                             .workers = (unsigned) test->number % 3 };
     must (accel_loader_create_stream (&loader, &stream, &options, &err), &err);
@@ -256,7 +257,7 @@ run_distributed (const struct loader_case *test, size_t process, char *text)
     size_t at = 0;
     struct accel_distributed_options options = { .replicas = test->processes,
                                                  .rank = process,
-                                                 .sequential = !test->shuffle,
+                                                 .shuffle = test->shuffle ? ACCEL_YES : ACCEL_NO,
                                                  .drop_last = test->drop_last,
                                                  .seed = test->seed };
     must (accel_sampler_distributed (&sampler, test->samples, &options, &err), &err);
@@ -383,7 +384,8 @@ open_loaders (const struct resumed *test, size_t processes, struct accel_loader 
     struct accel_error err;
     for (size_t process = 0; process < processes; process++) {
         struct accel_loader_options options
-            = { .batch_size = test->batch_size, .drop_last = test->drop_last, .uneven = test->uneven,
+            = { .batch_size = test->batch_size, .drop_last = test->drop_last,
+                .even_batches = test->uneven ? ACCEL_NO : ACCEL_YES,
                 .workers = test->workers, .shuffle = !strcmp (test->order, "seedable"), .seed = 5 };
         generators[process] = NULL;
         if (!strcmp (test->order, "generator") || !strcmp (test->order, "random")) {
@@ -397,7 +399,7 @@ open_loaders (const struct resumed *test, size_t processes, struct accel_loader 
         if (test->stream) {
             options.seed = 0;
             options.shuffle = false;
-            options.dispatch_batches = ACCEL_DISPATCH_NO;
+            options.dispatch_batches = ACCEL_NO;
             counters[process] = (struct counter){ .end = (int64_t) test->samples };
             streams[process] = counted;
             streams[process].skip = test->skips ? skip_counter : NULL;
@@ -604,7 +606,7 @@ test_stream_skips (unsigned workers)
         struct counter counter = { .end = (int64_t) skips[i].end, .lies = skips[i].lies };
         struct accel_stream stream = { fields, 1, 0, start_counter, next_counter, &counter, skip_counter };
         struct accel_loader_options options = { .batch_size = 4, .drop_last = skips[i].drop_last, .workers = workers,
-                                                .dispatch_batches = ACCEL_DISPATCH_NO };
+                                                .dispatch_batches = ACCEL_NO };
         struct accel_loader *loader;
         struct accel_error err;
         char got[256], whole[256], again[256];

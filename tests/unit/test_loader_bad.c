@@ -52,7 +52,8 @@ test_little (void)
 {
     for (size_t i = 0; i < sizeof little / sizeof *little; i++)
         for (unsigned form = 0; form < 8; form++) {
-            struct accel_loader_options options = { .batch_size = little[i].batch_size, .uneven = little[i].uneven,
+            struct accel_loader_options options = { .batch_size = little[i].batch_size,
+                                                    .even_batches = little[i].uneven ? ACCEL_NO : ACCEL_YES,
                                                     .drop_last = little[i].drop_last, .workers = form & 3 };
             struct accel_loader *loader;
             struct accel_error err = { 0 };
@@ -96,7 +97,7 @@ static const struct {
 } bad[] = {
     { "more samples than numbers", SIZE_MAX, { .batch_size = 1 }, "too large for its indices" },
     { "batches of all memory", 4, { .batch_size = SIZE_MAX }, "size overflows" },
-    { "no such way to dispatch", 4, { .dispatch_batches = (enum accel_dispatch) 9 }, "dispatch_batches" },
+    { "no such way to dispatch", 4, { .dispatch_batches = (enum accel_flag) 9 }, "dispatch_batches" },
     { "no such reader", 4, { .reader = (enum accel_reader) 3 }, "reader" },
     { "threads that are none", 4, { .reader = ACCEL_READER_THREADS }, "set workers" },
     { "too many workers", 4, { .workers = UINT_MAX }, "threads" },
@@ -110,7 +111,7 @@ static const struct {
     { "batch sampler and batch size", 4, { .batch_sampler = &varying, .batch_size = 2 }, "batch_sampler cannot" },
     { "batch sampler and shuffle", 4, { .batch_sampler = &varying, .shuffle = true }, "batch_sampler cannot" },
     { "varying batches, split", 4, { .batch_sampler = &varying, .split_batches = true }, "neither split nor" },
-    { "varying batches, dispatched", 4, { .batch_sampler = &varying, .dispatch_batches = ACCEL_DISPATCH_YES },
+    { "varying batches, dispatched", 4, { .batch_sampler = &varying, .dispatch_batches = ACCEL_YES },
       "neither split nor" },
 };
 
@@ -154,7 +155,7 @@ test_batches_sizes (void)
     static const struct accel_batch_sampler fours = { .length = 3, .batch_size = 4, .next = next_four };
     for (int form = 0; form < 4; form++) {
         struct accel_loader_options options = { .batch_sampler = &fours, .split_batches = form & 1,
-                                                .dispatch_batches = form & 2 ? ACCEL_DISPATCH_YES : ACCEL_DISPATCH_NO };
+                                                .dispatch_batches = form & 2 ? ACCEL_YES : ACCEL_NO };
         struct accel_loader_state state = { 0 };
         struct accel_loader *loader;
         struct accel_error err = { 0 };
@@ -325,7 +326,7 @@ test_failing_beginning (void)
 {
     struct accel_dataset slow = { 24, &field, 1, read_slowly, NULL, NULL };
     struct accel_loader_options options
-        = { .batch_size = 2, .workers = 4, .dispatch_batches = ACCEL_DISPATCH_YES };
+        = { .batch_size = 2, .workers = 4, .dispatch_batches = ACCEL_YES };
     struct accel_loader *loader;
     const struct accel_batch *batch;
     struct accel_error err;
@@ -352,7 +353,7 @@ test_nothing_to_collate (void)
 {
     int calls = 0;
     struct accel_loader_options options = { .batch_size = 2, .collate = collate_none, .collate_user = &calls,
-                                            .dispatch_batches = ACCEL_DISPATCH_YES };
+                                            .dispatch_batches = ACCEL_YES };
     struct accel_loader *loader;
     const struct accel_batch *batch;
     struct accel_error err;
@@ -484,7 +485,7 @@ test_memory (void)
     struct accel_stream stream = { &large, 1, 0, NULL, next_sample, &at, NULL };
     for (int dispatches = 0; dispatches < 2; dispatches++) {
         struct accel_loader_options options
-            = { .batch_size = 2, .dispatch_batches = dispatches ? ACCEL_DISPATCH_YES : ACCEL_DISPATCH_NO };
+            = { .batch_size = 2, .dispatch_batches = dispatches ? ACCEL_YES : ACCEL_NO };
         bool good = true;
         long before = 0;
         for (int i = 0; i < LOADERS; i++) {

@@ -326,7 +326,7 @@ test_generators (void)
     for (int dispatches = 0; dispatches < 2; dispatches++) {
         struct accel_loader_options options = { .batch_size = 2, .random_sampler = true, .generator = generator };
         const char *what = dispatches ? "a loader that dispatches" : "a loader";
-        options.dispatch_batches = dispatches ? ACCEL_DISPATCH_YES : ACCEL_DISPATCH_NO;
+        options.dispatch_batches = dispatches ? ACCEL_YES : ACCEL_NO;
         struct accel_loader *loader = make (&options);
         ok (draws_from_default (loader, false) == dispatches, "%s with a generator begins an epoch", what);
         accel_loader_destroy (loader);
@@ -404,7 +404,7 @@ test_failed_epoch (void)
 {
     int ndim = 0;
     struct accel_loader *loader = make (&(struct accel_loader_options){
-        .batch_size = 5, .dispatch_batches = ACCEL_DISPATCH_YES, .collate = collate, .collate_user = &ndim });
+        .batch_size = 5, .dispatch_batches = ACCEL_YES, .collate = collate, .collate_user = &ndim });
     char got[256];
     for (int i = 0; i < 2; i++) {
         print_epoch (loader, got, sizeof got);
@@ -450,11 +450,11 @@ test_stream_in_circles (void)
         { { .batch_size = 2 }, 1, 0, "0,1|2,3|4" },
         { { .batch_size = 2, .workers = 2 }, 1, 0, "0,1|2,3|4" },
         { { .batch_size = 2, .drop_last = true }, 1, 0, "0,1|2,3" },
-        { { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_YES }, 1, 0, "0,1|2,3|4" },
+        { { .batch_size = 2, .dispatch_batches = ACCEL_YES }, 1, 0, "0,1|2,3|4" },
         { { .batch_size = 5 }, 1, 0, "0,1,2,3,4" },
         { { .batch_size = 7 }, 1, 0, "0,1,2,3,4" },
-        { { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, 2, 0, "0,1|4,0" },
-        { { .batch_size = 2, .dispatch_batches = ACCEL_DISPATCH_NO }, 2, 1, "2,3|1,2" },
+        { { .batch_size = 2, .dispatch_batches = ACCEL_NO }, 2, 0, "0,1|4,0" },
+        { { .batch_size = 2, .dispatch_batches = ACCEL_NO }, 2, 1, "2,3|1,2" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t at = 0;

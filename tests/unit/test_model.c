@@ -416,7 +416,7 @@ test_nothing (void)
         { "grad_ready", accel_grad_ready (NULL, 0, &err) },
         { "backward", accel_backward (NULL, NULL, 0, NULL, NULL, &err) },
         { "average", accel_average_gradients (NULL, NULL, &err) },
-        { "join", accel_join_uneven_inputs (NULL, ACCEL_JOIN_AS_IS, &err) },
+        { "join", accel_join_uneven_inputs (NULL, ACCEL_DEFAULT, &err) },
         { "join_end", accel_join_end (NULL, &err) },
         { "set_steps", accel_set_gradient_accumulation_steps (NULL, 1, &err) },
         { "accumulate", accel_accumulate (NULL, &err) },
@@ -466,7 +466,7 @@ int
 main (void)
 {
     struct accel_error err;
-    static const char *const names[] = { "RANK", "WORLD_SIZE", "LOCAL_RANK", "ACCEL_ENGINE", "ACCEL_BACKEND",
+    static const char *const names[] = { "RANK", "WORLD_SIZE", "LOCAL_RANK", "ACCEL_ENGINE",
                                          "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv (names[i]);

@@ -94,7 +94,7 @@ set_group (struct setup *setup, struct accel_param_group *group, char *key)
             if (fields[i].number)
                 *fields[i].number = accel_exactly (value);
             else
-                *fields[i].flag = value != 0 ? ACCEL_FLAG_YES : ACCEL_FLAG_NO;
+                *fields[i].flag = value != 0 ? ACCEL_YES : ACCEL_NO;
             return;
         }
     if (!strcmp (key, "match"))
@@ -134,7 +134,7 @@ set_schedule (struct setup *setup, char *key)
     if (!strcmp (key, "group"))
         setup->group_of[at] = (int) value;
     else if (!strcmp (key, "keep_momentum"))
-        options->keep_momentum = true;
+        options->cycle_momentum = ACCEL_NO;
 }
 
 static void
@@ -298,7 +298,7 @@ static const struct {
     { { { .match = "wte", .name = "a" }, { .match = "head", .name = "a" } }, 2, "two groups are named 'a'" },
     { { { .match = "wte", .name = "" } }, 1, "the name of group 0 is empty" },
     { { { .match = "wte", .momentum = 0.9 } }, 1, "group 'wte': AdamW has no momentum" },
-    { { { .match = "wte", .nesterov = ACCEL_FLAG_NO } }, 1, "group 'wte': AdamW has no nesterov" },
+    { { { .match = "wte", .nesterov = ACCEL_NO } }, 1, "group 'wte': AdamW has no nesterov" },
     { { { .match = "wte", .amsgrad = (enum accel_flag) 7 } }, 1, "group 'wte': invalid value for an accel_flag" },
     { { { .match = "wte", .beta2 = 1 } }, 1, "group 'wte': beta2 is 1, but must be at least 0 and less than 1" },
     { { { .match = "wte", .lr = NAN } }, 1, "group 'wte': lr is nan" },
@@ -319,7 +319,7 @@ test_refusals (void)
     struct accel_optimizer_options none = { .group_count = 1 };
     ok (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, &none, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     struct accel_param_group own = { .match = "wte", .lr = 1 };
-    struct accel_param_group nesterov = { .match = "wte", .nesterov = ACCEL_FLAG_YES };
+    struct accel_param_group nesterov = { .match = "wte", .nesterov = ACCEL_YES };
     struct accel_optimizer_options sgd = { .groups = &own, .group_count = 1 };
     ok (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &sgd, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "group 'rest' needs a learning rate"), "%s", err.text);
@@ -337,7 +337,7 @@ test_choice (void)
         { .name = "vectors", .match = " *.bias , h.?.ln_[0-9].* ", .weight_decay = ACCEL_ZERO },
         { .lr = 0.5, .beta1 = ACCEL_ZERO },
         { .parameters = (const char *[]){ "wte" }, .parameter_count = 1, .indices = (size_t[]){ 5 }, .index_count = 1,
-          .amsgrad = ACCEL_FLAG_YES },
+          .amsgrad = ACCEL_YES },
     };
     struct accel_optimizer_options options = { .weight_decay = 0.3, .maximize = true, .groups = groups,
                                                .group_count = 3 };
@@ -353,8 +353,8 @@ test_choice (void)
     MUST (accel_optimizer_get_group (optimizer, 0, &shown, &err));
     ok (!strcmp (shown.name, "vectors") && shown.index_count == 3 && shown.indices[0] == 2 && shown.indices[2] == 4
             && !shown.weight_decay && signbit (shown.weight_decay) && shown.lr == 1e-3 && shown.beta1 == 0.9
-            && shown.maximize == ACCEL_FLAG_YES && shown.amsgrad == ACCEL_FLAG_NO && !shown.momentum
-            && shown.nesterov == ACCEL_FLAG_DEFAULT, "a group shows its numbers and its parameters");
+            && shown.maximize == ACCEL_YES && shown.amsgrad == ACCEL_NO && !shown.momentum
+            && shown.nesterov == ACCEL_DEFAULT, "a group shows its numbers and its parameters");
     MUST (accel_optimizer_get_group (optimizer, 1, &shown, &err));
     ok (shown.lr == 0.5 && !shown.beta1 && shown.weight_decay == 0.3, "numbers of its own, and the optimizer's");
     ok (accel_optimizer_state_by_name (optimizer, "head", "max_exp_avg_sq")
@@ -646,7 +646,7 @@ static void
 test_short_cycle (struct accel_optimizer *optimizer)
 {
     const struct accel_scheduler_options cycle = { .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 9, .max_lr = 1,
-                                                   .keep_momentum = true };
+                                                   .cycle_momentum = ACCEL_NO };
     const struct accel_scheduler_options parts[] = { { .schedule = ACCEL_SCHEDULE_CONSTANT }, cycle,
                                                      { .schedule = ACCEL_SCHEDULE_COSINE, .total_steps = 9 } };
     for (int i = 0; i < 2; i++)
@@ -704,7 +704,7 @@ test_compositions (void)
             && accel_scheduler_create_sequential (&scheduler, optimizer, parts, NULL, 0, &err) == ACCEL_ERR_INVALID,
         "%s", err.text);
     parts[1] = (struct accel_scheduler_options){ .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 9, .max_lr = 1,
-                                                 .keep_momentum = true };
+                                                 .cycle_momentum = ACCEL_NO };
     ok (accel_scheduler_create_chained (&scheduler, optimizer, parts, 2, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     MUST (accel_scheduler_create_sequential (&scheduler, optimizer, parts, (uint64_t[]){ 3 }, 2, &err));
     for (int i = 0; i < 3 + 9; i++)

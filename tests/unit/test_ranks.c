@@ -496,7 +496,7 @@ test_engines (void)
         { "nothing", "unknown engine 'nothing': there are self and shm; ", { 0 } },
         { "self", "no engine can connect this job: self ", { 0 } },
         { "shm", "unknown engine 'option'", { .engine = "option" } },
-        { "shm", "unknown engine 'former'", { .backend = "former" } },
+        { "shm", "unknown engine 'former'", { .engine = "former" } },
     };
     setenv (ENV_RANK, "0", 1);
     setenv (ENV_WORLD_SIZE, "2", 1);

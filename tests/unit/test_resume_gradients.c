@@ -54,7 +54,7 @@ make_world (struct world *world, struct accel *acc)
             { "layer.bias", &world->bias, &world->bias_grad } };
     const struct accel_ddp_options ddp
         = { .comm_hook = way->hook, .start_iter = 1, .matrix_approximation_rank = 2,
-            .find_unused_parameters = way->unused, .no_warm_start = way->cold };
+            .find_unused_parameters = way->unused, .warm_start = way->cold ? ACCEL_NO : ACCEL_YES };
     rank_must (accel_model_create (&world->model, parameters, 2, &err), &err);
     rank_must (accel_model_set_ddp (world->model, &ddp, &err), &err);
     const struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };

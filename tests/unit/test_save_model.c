@@ -296,7 +296,7 @@ test_names (void)
             && !strcmp (result->unexpected[0], "layer.weigth") && memory[1][0] == 1,
         "all of them are listed, and nothing is loaded");
     accel_load_result_destroy (result);
-    ok (!accel_load_model (acc, model, folder, &(struct accel_load_model_options){ .not_strict = true }, &result, &err)
+    ok (!accel_load_model (acc, model, folder, &(struct accel_load_model_options){ .strict = ACCEL_NO }, &result, &err)
             && result->missing_count == 2 && memory[1][0] == 0 && memory[0][0] == 1,
         "not strict: what matches is loaded");
     accel_load_result_destroy (result);
@@ -333,7 +333,7 @@ test_many (void)
     MUST (save_as (model, NULL));
     accel_model_destroy (model);
     model = make_many ("new");
-    MUST (accel_load_model (acc, model, folder, &(struct accel_load_model_options){ .not_strict = true }, &result,
+    MUST (accel_load_model (acc, model, folder, &(struct accel_load_model_options){ .strict = ACCEL_NO }, &result,
                             &err));
     accel_model_destroy (model);
     ok (result->missing_count == MANY && result->unexpected_count == MANY

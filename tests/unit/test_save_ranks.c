@@ -84,7 +84,7 @@ fail_on_one (struct accel *acc)
 {
     enum { COUNT = 100 };
     struct accel_save_model_options options = { .max_shard_bytes = COUNT * sizeof *numbers };
-    struct accel_load_model_options lenient = { .not_strict = true };
+    struct accel_load_model_options lenient = { .strict = ACCEL_NO };
     struct accel_model *model = make_model (COUNT);
     set_numbers (COUNT, 3);
     rank_must (accel_save_model (acc, model, folder, &options, &err), &err);

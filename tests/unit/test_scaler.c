@@ -87,7 +87,7 @@ test_options (void)
     }
     struct accel_grad_scaler options = SCALER_DEFAULTS;
     struct scaler scaler;
-    options.disabled = true;
+    options.enabled = ACCEL_NO;
     ok (!scaler_init (&scaler, &options, NULL) && scaler_scale (&scaler) == 1, "disabled: scale 1");
     ok (scaler_inverse (&scaler) == 1, "disabled: gradients stay as they are");
     scaler_update (&scaler, true);

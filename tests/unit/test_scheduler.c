@@ -88,8 +88,6 @@ set_number (struct golden_case *one, const char *key, const char *text)
         { "base_lr", NULL, &one->lr, NULL },
         { "linear", NULL, NULL, &options->linear },
         { "three_phase", NULL, NULL, &options->three_phase },
-        { "keep_momentum", NULL, NULL, &options->keep_momentum },
-        { "without_optimizer", NULL, NULL, &options->without_optimizer },
         { "split_batches", NULL, NULL, &options->split_batches },
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
@@ -106,6 +104,10 @@ set_number (struct golden_case *one, const char *key, const char *text)
         options->warmup_shape = (enum accel_schedule_shape) value;
     else if (!strcmp (key, "decay_shape"))
         options->decay_shape = (enum accel_schedule_shape) value;
+    else if (!strcmp (key, "keep_momentum"))
+        options->cycle_momentum = value != 0 ? ACCEL_NO : ACCEL_YES;
+    else if (!strcmp (key, "without_optimizer"))
+        options->step_with_optimizer = value != 0 ? ACCEL_NO : ACCEL_YES;
     else {
         printf ("Bail out! no field %s\n", key);
         exit (99);
@@ -383,7 +385,7 @@ test_refusals (void)
         exit (99);
     ok (accel_scheduler_create (&scheduler, plain, &cycle, &err) == ACCEL_ERR_INVALID, "SGD without momentum: %s",
         err.text);
-    cycle.keep_momentum = true;
+    cycle.cycle_momentum = ACCEL_NO;
     ok (!accel_scheduler_create (&scheduler, plain, &cycle, &err), "which need not be changed");
     ok (!accel_scheduler_step (scheduler, &err) && !accel_scheduler_step (scheduler, &err), "to the end");
     ok (accel_scheduler_step (scheduler, &err) == ACCEL_ERR_INVALID, "and not beyond: %s", err.text);

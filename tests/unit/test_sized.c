@@ -293,12 +293,12 @@ static struct {
     void *given;
 } rows[] = {
     ROW (open, options, check_gradients, options, .cpu = true),
-    ROW (open, gradient_accumulation, keep_scheduler, accumulation, .num_steps = 2),
+    ROW (open, gradient_accumulation, sync_with_dataloader, accumulation, .num_steps = 2),
     ROW (open, grad_scaler, growth_interval, scaler, .init_scale = 2),
     ROW (set_project_configuration, project_configuration, iteration, project, .project_dir = "x"),
     ROW (register_for_checkpointing, checkpoint_object, user, checkpoint_object, save_nothing, load_nothing, NULL),
     ROW (save_model, save_model_options, precision, save_model, .max_shard_size = "1GB"),
-    ROW (load_model, load_model_options, follow_links, load_model, .not_strict = true),
+    ROW (load_model, load_model_options, follow_links, load_model, .strict = ACCEL_NO),
     ROW (safetensors_open, safetensors_options, follow_links, safetensors, .in_memory = true),
     ROW (dataset_open_tokens, tokens_options, open_files, tokens, .sequence_length = 2),
     ROW (dataset_open_token_files, tokens_options, open_files, token_files, .sequence_length = 2),
@@ -310,7 +310,7 @@ static struct {
     ROW (model_from_array, array_row, frozen, row, .name = "w", .ndim = 1, .shape = { 2 }),
     ROW (model_from_structs, struct_layout, dtype, layout, .stride_bytes = 0),
     ROW (model_create, parameter, grad, parameter, .name = "w", .data = &tensors[0].dl),
-    ROW (model_set_ddp, ddp_options, no_error_feedback, ddp, .bucket_cap_mb = 1),
+    ROW (model_set_ddp, ddp_options, use_error_feedback, ddp, .bucket_cap_mb = 1),
     ROW (loader_create, dataset, read_many, dataset, 4, &number, 1, read_number),
     ROW (loader_create, loader_options, synchronize_rng, loader, .batch_size = 2),
     ROW (loader_create, batch_sampler, user, batches, .length = 1, .batch_size = 1, .next = next_batch),

@@ -220,7 +220,7 @@ test_power_draws (struct accel *acc)
 {
     enum { MASK = (1 << 30) - 1, BELOW = 1000000000 };
     for (int cold = 0; cold < 2; cold++) {
-        make_power (acc, (struct accel_ddp_options){ .no_warm_start = cold });
+        make_power (acc, (struct accel_ddp_options){ .warm_start = cold ? ACCEL_NO : ACCEL_YES });
         struct power_sgd *power = model->reducer->power_sgd;
         struct accel_generator before = power->seeds, trial;
         uint32_t drawn = 0;

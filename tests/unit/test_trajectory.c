@@ -147,7 +147,7 @@ make_scheduler (struct setup *setup, struct accel_error *err)
         .final_div_factor = field (setup, "final_div_factor"),
         .linear = field (setup, "linear") != 0,
         .three_phase = field (setup, "three_phase") != 0,
-        .keep_momentum = field (setup, "keep_momentum") != 0,
+        .cycle_momentum = field (setup, "keep_momentum") != 0 ? ACCEL_NO : ACCEL_YES,
         .lambda = own,
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

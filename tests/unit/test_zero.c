@@ -171,7 +171,7 @@ test_needed (void)
     custom.lr = ACCEL_ZERO;
     ok (!accel_custom_create (&optimizer, model, &custom, &err) && accel_optimizer_lr (optimizer) == 0, "own: 0");
     struct accel_scheduler_options options = {
-        .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 9, .max_lr = 1, .keep_momentum = true,
+        .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 9, .max_lr = 1, .cycle_momentum = ACCEL_NO,
         .div_factor = ACCEL_ZERO,
     };
     struct accel_scheduler *scheduler;
@@ -193,7 +193,7 @@ test_ddp (void)
         "a bucket for each gradient, compressed from the first pass on: %s", err.text);
     options.matrix_approximation_rank = ACCEL_NONE;
     ok (accel_model_set_ddp (model, &options, &err) == ACCEL_ERR_INVALID, "%s", err.text);
-    options = (struct accel_ddp_options){ .cublas = 2 };
+    options = (struct accel_ddp_options){ .warm_start = (enum accel_flag) 7 };
     ok (accel_model_set_ddp (model, &options, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     accel_model_destroy (model);
 }

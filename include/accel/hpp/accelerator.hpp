@@ -52,8 +52,6 @@ class accelerator {
     bool is_main_process () const noexcept { return accel_is_main_process (get ()); }
     bool is_local_main_process () const noexcept { return accel_is_local_main_process (get ()); }
     bool is_last_process () const noexcept { return accel_is_last_process (get ()); }
-    bool use_distributed () const noexcept { return accel_use_distributed (get ()); }
-    bool split_batches () const noexcept { return accel_split_batches (get ()); }
     const char *mixed_precision () const noexcept { return accel_mixed_precision (get ()); }
     communicator world () const noexcept { return communicator (accel_world (get ())); }
     accel_split
@@ -75,13 +73,13 @@ class accelerator {
     bool
     on_process (int index, F &&task) const
     {
-        return (!use_distributed () || process_index () == index) && (task (), true);
+        return (num_processes () == 1 || process_index () == index) && (task (), true);
     }
     template <class F>
     bool
     on_local_process (int index, F &&task) const
     {
-        return (!use_distributed () || local_process_index () == index) && (task (), true);
+        return (num_processes () == 1 || local_process_index () == index) && (task (), true);
     }
     /** @} */
 
@@ -409,10 +407,10 @@ class accelerator {
     /** Run @p loop (), in which processes may make different numbers of steps; join at its end.  Collective. */
     template <class F>
     void
-    join_uneven_inputs (F &&loop, accel_join_even even = ACCEL_JOIN_AS_IS, site at = site::here ())
+    join_uneven_inputs (F &&loop, accel_flag even_batches = ACCEL_DEFAULT, site at = site::here ())
     {
         detail::attempt call;
-        call (accel_join_uneven_inputs (get (), even, call.err ()));
+        call (accel_join_uneven_inputs (get (), even_batches, call.err ()));
         loop ();
         must (at, accel_join_end_at);
     }

@@ -56,7 +56,6 @@ class communicator {
     int rank () const noexcept { return accel_comm_rank (raw_); }
     int size () const noexcept { return accel_comm_size (raw_); }
     const char *engine () const noexcept { return accel_comm_engine (raw_); }
-    const char *backend () const noexcept { return accel_comm_backend (raw_); } // the former name
 
     void
     barrier (site at = site::here ())

@@ -75,7 +75,7 @@ class param_group {
 #define ACCEL_FLAG_(field)                                       \
     param_group &field (bool value = true) noexcept              \
     {                                                            \
-        numbers_.field = value ? ACCEL_FLAG_YES : ACCEL_FLAG_NO; \
+        numbers_.field = value ? ACCEL_YES : ACCEL_NO; \
         return *this;                                            \
     }
     ACCEL_NUMBER_ (lr) ACCEL_NUMBER_ (weight_decay) ACCEL_NUMBER_ (beta1) ACCEL_NUMBER_ (beta2) ACCEL_NUMBER_ (eps)

@@ -26,17 +26,18 @@ namespace accelerate {
         return *this;                                          \
     }
 
-/* Of an optimizer: 0 means 0, and a flag is true or false. */
+/* Of an optimizer: 0 means 0. */
 #define ACCEL_SET_NUMBER_(field)                \
     self_type &field (double value) noexcept    \
     {                                           \
         c_type::field = accel_exactly (value);  \
         return *this;                           \
     }
+/* A choice with a default: true or false. */
 #define ACCEL_SET_FLAG_(field)                                   \
     self_type &field (bool value = true) noexcept                \
     {                                                            \
-        c_type::field = value ? ACCEL_FLAG_YES : ACCEL_FLAG_NO;  \
+        c_type::field = value ? ACCEL_YES : ACCEL_NO;  \
         return *this;                                            \
     }
 
@@ -58,10 +59,10 @@ namespace accelerate {
 
 struct open_options : accel_options {
     ACCEL_OPTIONS_ (open_options, accel_options)
-    ACCEL_SET_ (cpu) ACCEL_SET_ (engine) ACCEL_SET_ (backend) ACCEL_SET_ (timeout_ms)
+    ACCEL_SET_ (cpu) ACCEL_SET_ (engine) ACCEL_SET_ (timeout_ms)
     ACCEL_SET_ (gradient_accumulation_steps)
     ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (split_batches)
-    ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients) ACCEL_SET_ (without_device_placement)
+    ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients) ACCEL_SET_FLAG_ (device_placement)
     ACCEL_SET_ (total_batch_size)
 };
 
@@ -77,19 +78,19 @@ struct save_model_options : accel_save_model_options {
 
 struct load_model_options : accel_load_model_options {
     ACCEL_OPTIONS_ (load_model_options, accel_load_model_options)
-    ACCEL_SET_ (not_strict) ACCEL_SET_ (follow_links)
+    ACCEL_SET_FLAG_ (strict) ACCEL_SET_ (follow_links)
 };
 
 struct gradient_accumulation : accel_gradient_accumulation {
     ACCEL_OPTIONS_ (gradient_accumulation, accel_gradient_accumulation)
-    ACCEL_SET_ (num_steps) ACCEL_SET_ (keep_scheduler) ACCEL_SET_ (without_dataloader)
+    ACCEL_SET_ (num_steps) ACCEL_SET_FLAG_ (sync_with_dataloader)
     ACCEL_SET_ (sync_each_batch)
 };
 
 struct grad_scaler : accel_grad_scaler {
     ACCEL_OPTIONS_ (grad_scaler, accel_grad_scaler)
     ACCEL_SET_ (init_scale) ACCEL_SET_ (growth_factor) ACCEL_SET_ (backoff_factor)
-    ACCEL_SET_ (growth_interval) ACCEL_SET_ (disabled)
+    ACCEL_SET_ (growth_interval) ACCEL_SET_FLAG_ (enabled)
 };
 
 struct project_configuration : accel_project_configuration {
@@ -100,13 +101,13 @@ struct project_configuration : accel_project_configuration {
 
 struct loader_options : accel_loader_options {
     ACCEL_OPTIONS_ (loader_options, accel_loader_options)
-    ACCEL_SET_ (batch_size) ACCEL_SET_ (split_batches) ACCEL_SET_ (without_split_batches)
-    ACCEL_SET_ (drop_last) ACCEL_SET_ (uneven)
-    ACCEL_SET_ (dispatch_batches) ACCEL_SET_ (shuffle) ACCEL_SET_ (seed) ACCEL_SET_ (random_sampler)
+    ACCEL_SET_ (batch_size) ACCEL_SET_FLAG_ (split_batches)
+    ACCEL_SET_ (drop_last) ACCEL_SET_FLAG_ (even_batches)
+    ACCEL_SET_FLAG_ (dispatch_batches) ACCEL_SET_ (shuffle) ACCEL_SET_ (seed) ACCEL_SET_ (random_sampler)
     ACCEL_SET_ (generator) ACCEL_SET_ (sampler) ACCEL_SET_ (batch_sampler) ACCEL_SET_ (collate)
     ACCEL_SET_ (collate_user) ACCEL_SET_ (workers) ACCEL_SET_ (prefetch) ACCEL_SET_ (timeout_ms)
     ACCEL_SET_ (synchronize_rng) ACCEL_SET_ (reader)
-    ACCEL_SET_ (without_device_placement) ACCEL_SET_ (non_blocking)
+    ACCEL_SET_FLAG_ (device_placement) ACCEL_SET_ (non_blocking)
     ACCEL_SET_ (restart_on_other_data)
 };
 
@@ -122,7 +123,7 @@ struct llmc_options : accel_llmc_options {
 
 struct distributed_options : accel_distributed_options {
     ACCEL_OPTIONS_ (distributed_options, accel_distributed_options)
-    ACCEL_SET_ (replicas) ACCEL_SET_ (rank) ACCEL_SET_ (sequential) ACCEL_SET_ (drop_last) ACCEL_SET_ (seed)
+    ACCEL_SET_ (replicas) ACCEL_SET_ (rank) ACCEL_SET_FLAG_ (shuffle) ACCEL_SET_ (drop_last) ACCEL_SET_ (seed)
 };
 
 struct tokens_options : accel_tokens_options {
@@ -164,8 +165,8 @@ struct ddp_options : accel_ddp_options {
     ACCEL_OPTIONS_ (ddp_options, accel_ddp_options)
     ACCEL_SET_ (bucket_cap_mb) ACCEL_SET_ (find_unused_parameters) ACCEL_SET_ (broadcast_buffers)
     ACCEL_SET_ (overlap) ACCEL_SET_ (comm_hook) ACCEL_SET_ (matrix_approximation_rank) ACCEL_SET_ (start_iter)
-    ACCEL_SET_ (min_compression_rate) ACCEL_SET_ (no_error_feedback) ACCEL_SET_ (no_warm_start)
-    ACCEL_SET_ (cublas)
+    ACCEL_SET_ (min_compression_rate) ACCEL_SET_FLAG_ (use_error_feedback) ACCEL_SET_FLAG_ (warm_start)
+    ACCEL_SET_ (use_cublas)
 };
 
 struct optimizer_options : accel_optimizer_options {
@@ -182,8 +183,8 @@ struct scheduler_options : accel_scheduler_options {
     ACCEL_SET_ (cycles) ACCEL_SET_ (final_fraction) ACCEL_SET_ (stable_steps) ACCEL_SET_ (decay_steps)
     ACCEL_SET_ (warmup_shape) ACCEL_SET_ (decay_shape) ACCEL_SET_ (step_size) ACCEL_SET_ (gamma) ACCEL_SET_ (power)
     ACCEL_SET_ (max_lr) ACCEL_SET_ (pct_start) ACCEL_SET_ (div_factor) ACCEL_SET_ (final_div_factor) ACCEL_SET_ (linear)
-    ACCEL_SET_ (three_phase) ACCEL_SET_ (keep_momentum) ACCEL_SET_ (base_momentum) ACCEL_SET_ (max_momentum)
-    ACCEL_SET_ (lambda) ACCEL_SET_ (user) ACCEL_SET_ (without_optimizer) ACCEL_SET_ (split_batches)
+    ACCEL_SET_ (three_phase) ACCEL_SET_FLAG_ (cycle_momentum) ACCEL_SET_ (base_momentum) ACCEL_SET_ (max_momentum)
+    ACCEL_SET_ (lambda) ACCEL_SET_ (user) ACCEL_SET_FLAG_ (step_with_optimizer) ACCEL_SET_ (split_batches)
     ACCEL_SET_ (group)
 };
 

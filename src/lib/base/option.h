@@ -28,4 +28,14 @@ option_count_or (uint32_t given, uint32_t standard)
     return !given ? standard : given == ACCEL_NONE ? 0 : given;
 }
 
+/** @return whether @p given is on; @p standard where it is ACCEL_DEFAULT. */
+static inline bool
+flag_or (enum accel_flag given, bool standard)
+{
+    return given ? given == ACCEL_YES : standard;
+}
+
+/** Refuse what is not a value of the enum.  @param name  of the option */
+enum accel_status flag_check (enum accel_flag given, const char *name, struct accel_error *err);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "files/weights.h"
 #include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/base/sized.h"
 #include "lib/base/tensor.h"
 #include "lib/checkpoint/agree.h"
@@ -29,7 +30,7 @@ struct load {
     const struct comm_site *site;
     struct accel_model *model;
     const char *path;
-    bool not_strict;
+    bool strict;
     struct accel_safetensors *file;
     size_t *tensor_of; /* [parameters] in the file; SIZE_MAX: none */
     size_t *same_as;   /* [parameters] */
@@ -118,7 +119,7 @@ static enum accel_status
 check_names (const struct load *load, struct accel_error *err)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
-    if (load->not_strict || (!load->missing.count && !load->unexpected.count))
+    if (!load->strict || (!load->missing.count && !load->unexpected.count))
         return ACCEL_OK;
     add_names (&text, load->missing.count == 1 ? "parameter is missing:" : "parameters are missing:", &load->missing,
                &load->unexpected);
@@ -286,7 +287,7 @@ accel_load_model_at (const char *file, int line, size_t options_size, struct acc
         return status;
     struct accel_safetensors_options how = { .follow_links = options && options->follow_links };
     struct load load = { .acc = acc, .site = &site, .model = model, .path = path,
-                         .not_strict = options && options->not_strict };
+                         .strict = !options || flag_or (options->strict, true) };
     uint64_t entered = checkpoint_enter (acc, &site);
     status = checkpoint_agree (acc, &site, prepare (&load, &how, result, &own), &own);
     if (!status)

@@ -30,12 +30,6 @@ accel_comm_engine (const struct accel_comm *comm)
     return comm ? comm_engine_name (comm) : "";
 }
 
-const char *
-accel_comm_backend (const struct accel_comm *comm)
-{
-    return accel_comm_engine (comm);
-}
-
 enum accel_status
 accel_alloc (struct accel *acc, void **memory, size_t size_bytes, struct accel_error *err)
 {

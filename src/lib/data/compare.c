@@ -3,6 +3,7 @@
  * where two differ, all ranks see the same difference, and the texts are fetched to name it. */
 #include <config.h>
 
+#include "lib/base/option.h"
 #include "lib/data/compare.h"
 
 #include "lib/base/error.h"
@@ -28,7 +29,7 @@ static const char *const fact_names[FACT_COUNT] = {
     [FACT_KIND] = "kind of data", [FACT_DISPATCH] = "dispatch_batches", [FACT_SAMPLES] = "number of samples",
     [FACT_FILES] = "token files",
     [FACT_BATCH_SIZE] = "batch_size", [FACT_ORDER] = "order", [FACT_SEED] = "seed", [FACT_SPLIT] = "split_batches",
-    [FACT_DROP_LAST] = "drop_last", [FACT_EVEN] = "uneven", [FACT_BATCH_SAMPLER] = "batch_sampler",
+    [FACT_DROP_LAST] = "drop_last", [FACT_EVEN] = "even_batches", [FACT_BATCH_SAMPLER] = "batch_sampler",
     [FACT_COLLATE] = "collate", [FACT_RNG] = "synchronize_rng", [FACT_POSITION] = "position",
     [FACT_FIELD_COUNT] = "number of fields",
 };
@@ -72,7 +73,7 @@ describe_batch_sampler (const struct accel_batch_sampler *sampler, char value[VA
 static void
 describe_fact (const struct accel_loader *loader, enum fact fact, char value[VALUE_SIZE])
 {
-    static const char *const dispatch[] = { "auto", "no", "yes" };
+    static const char *const dispatch[] = { "auto", "yes", "no" };
     const struct accel_loader_options *options = &loader->options;
     const char *text = NULL;
     unsigned long long number = 0;
@@ -99,9 +100,9 @@ describe_fact (const struct accel_loader *loader, enum fact fact, char value[VAL
         text = fact == FACT_KIND       ? loader->data->name
                : fact == FACT_DISPATCH ? dispatch[options->dispatch_batches]
                : fact == FACT_COLLATE  ? options->collate ? "a function" : "none"
-                                       : yes_or_no (fact == FACT_SPLIT       ? options->split_batches
+                                       : yes_or_no (fact == FACT_SPLIT       ? options->split_batches == ACCEL_YES
                                                     : fact == FACT_DROP_LAST ? options->drop_last
-                                                    : fact == FACT_EVEN      ? options->uneven
+                                                    : fact == FACT_EVEN      ? flag_or (options->even_batches, true)
                                                                              : options->synchronize_rng);
     if (text)
         snprintf (value, VALUE_SIZE, "%s", text);

@@ -10,6 +10,7 @@
 #include "lib/data/device_batches.h"
 
 #include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
 
@@ -42,7 +43,7 @@ struct device_batches {
 bool
 device_batches_is_wanted (const struct accel_loader *loader, const struct accel *acc)
 {
-    if (!acc || acc->without_device_placement || loader->options.without_device_placement)
+    if (!acc || !acc->device_placement || !flag_or (loader->options.device_placement, true))
         return false;
     const struct memory *memory = memory_of (acc->device);
     return memory && memory->copy_streams;

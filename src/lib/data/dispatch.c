@@ -56,7 +56,7 @@ deal (struct accel_loader *loader, size_t size)
 {
     struct share *share = &loader->share;
     share->shard = (struct shard){ .batch_size = size, .processes = 1 };
-    share->round = loader->options.split_batches ? size : size * share->processes;
+    share->round = loader->options.split_batches == ACCEL_YES ? size : size * share->processes;
     share->row_capacity = size;
     share->reads = share->process == 0;
     loader->drawing.base_seed = NULL;
@@ -174,7 +174,7 @@ assemble (struct accel_loader *loader, int which, struct accel_error *err)
 {
     struct dispatcher *dispatcher = loader->dispatcher;
     struct accel_batch *round = &dispatcher->rounds[which];
-    size_t parts = loader->options.split_batches ? 1 : loader->share.processes;
+    size_t parts = loader->options.split_batches == ACCEL_YES ? 1 : loader->share.processes;
     enum accel_status status = ACCEL_OK;
     for (; dispatcher->filling_parts < parts && !dispatcher->read_over; dispatcher->filling_parts++) {
         struct handed handed = { 0 };

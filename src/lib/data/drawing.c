@@ -9,7 +9,7 @@
 void
 drawing_shape_sampler (const struct accel_loader *loader)
 {
-    size_t parts = loader->options.split_batches ? loader->share.processes : 1;
+    size_t parts = loader->options.split_batches == ACCEL_YES ? loader->share.processes : 1;
     if (loader->drawing.sampler)
         sampler_set_shape (loader->drawing.sampler, loader->options.batch_size / parts, loader->share.processes);
 }

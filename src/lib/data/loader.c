@@ -2,6 +2,7 @@
 /* Loaders: making one, preparing it, and going through its batches. */
 #include <config.h>
 
+#include "lib/base/option.h"
 #include "lib/data/loader.h"
 
 #include "lib/base/error.h"
@@ -28,8 +29,16 @@ check_options (const struct accel_loader_options *options, bool is_stream, struc
     if (options->batch_size > PTRDIFF_MAX / sizeof (int64_t))
         return accel_fail (err, ACCEL_ERR_INVALID, "a batch of %zu samples is too large: size overflows",
                            options->batch_size);
-    if ((unsigned) options->dispatch_batches > ACCEL_DISPATCH_YES)
-        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'dispatch_batches'");
+    const struct {
+        const char *name;
+        enum accel_flag given;
+    } flags[] = { { "split_batches", options->split_batches },
+                  { "even_batches", options->even_batches },
+                  { "dispatch_batches", options->dispatch_batches },
+                  { "device_placement", options->device_placement } };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (flag_check (flags[i].given, flags[i].name, err))
+            return ACCEL_ERR_INVALID;
     if ((unsigned) options->reader > ACCEL_READER_CALLER)
         return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'reader'");
     if (options->reader == ACCEL_READER_THREADS && !options->workers)
@@ -41,8 +50,6 @@ check_options (const struct accel_loader_options *options, bool is_stream, struc
     if (options->sampler && (options->shuffle || options->random_sampler))
         return accel_fail (err, ACCEL_ERR_INVALID, "sampler cannot be combined with shuffle");
     const struct accel_batch_sampler *batches = options->batch_sampler;
-    if (options->split_batches && options->without_split_batches)
-        return accel_fail (err, ACCEL_ERR_INVALID, "split_batches cannot be combined with without_split_batches");
     if (!batches)
         return ACCEL_OK;
     if (options->shuffle || options->random_sampler || options->sampler || options->batch_size)
@@ -57,7 +64,7 @@ check_options (const struct accel_loader_options *options, bool is_stream, struc
         || indices > PTRDIFF_MAX / sizeof (int64_t))
         return accel_fail (err, ACCEL_ERR_INVALID, "a batch sampler with %zu batches is too large: size overflows",
                            batches->length);
-    if (!batches->batch_size && (options->split_batches || options->dispatch_batches == ACCEL_DISPATCH_YES))
+    if (!batches->batch_size && (options->split_batches == ACCEL_YES || options->dispatch_batches == ACCEL_YES))
         return accel_fail (err, ACCEL_ERR_INVALID, "batches of varying size can be neither split nor dispatched");
     return ACCEL_OK;
 }
@@ -82,7 +89,7 @@ make_sampler (struct accel_loader *loader, struct accel_error *err)
 }
 
 void
-loader_set_join (struct accel_loader *loader, enum accel_join_even even)
+loader_set_join (struct accel_loader *loader, enum accel_flag even)
 {
     loader->share.join_even = even;
 }
@@ -484,7 +491,7 @@ loader_at (const struct accel *acc, uint64_t number)
 bool
 loader_splits_batches (const struct accel_loader *loader)
 {
-    return loader->options.split_batches;
+    return loader->options.split_batches == ACCEL_YES;
 }
 
 bool

@@ -32,6 +32,6 @@ struct accel_loader *loader_at (const struct accel *acc, uint64_t number);
 bool loader_splits_batches (const struct accel_loader *loader);
 
 /** Override, or leave again, the loader's own choice of even or uneven batches, from the next pass on. */
-void loader_set_join (struct accel_loader *loader, enum accel_join_even even);
+void loader_set_join (struct accel_loader *loader, enum accel_flag even);
 
 #endif

@@ -81,11 +81,11 @@ struct loader_source {
 struct share {
     size_t processes, process;
     bool reads;          /* this process reads data itself */
-    bool split_given;    /* split_batches as the program gave it */
+    enum accel_flag split_given;   /* split_batches as the program gave it */
     size_t row_capacity; /* samples of the largest batch that is read at once */
     size_t round;        /* samples of all processes per step */
     struct shard shard;  /* of samples, or of the program's batches where these vary */
-    enum accel_join_even join_even; /* accel_join_uneven_inputs()'s word instead of `uneven`, from the next pass on */
+    enum accel_flag join_even; /* accel_join_uneven_inputs()'s word instead of even_batches, from the next pass on */
 };
 
 /** What orders are drawn from. */

@@ -3,6 +3,7 @@
  * (accelerate/data_loader.py, SeedableRandomSampler); see sampler.h. */
 #include <config.h>
 
+#include "lib/base/option.h"
 #include "lib/data/sampler.h"
 
 #include "lib/base/error.h"
@@ -331,9 +332,10 @@ draw_distributed (struct accel_sampler *sampler, int64_t *indices, struct accel_
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an order of %zu samples", sampler->size);
     struct accel_generator generator;
     generator_init (&generator, options->seed + sampler->epoch);
-    if (!options->sequential)
+    bool shuffles = flag_or (options->shuffle, true);
+    if (shuffles)
         accel_generator_permutation (&generator, order, sampler->size);
-    for (size_t i = 0; options->sequential && i < sampler->size; i++)
+    for (size_t i = 0; !shuffles && i < sampler->size; i++)
         order[i] = (int64_t) i;
     for (size_t i = 0; i < sampler->length; i++)
         indices[i] = order[(options->rank + i * options->replicas) % sampler->size];
@@ -501,7 +503,7 @@ sampler_describe (const struct accel_sampler *sampler, unsigned facts, char *tex
         snprintf (sizes, sizeof sizes, ", %zu of %zu samples", sampler->length, sampler->size);
     if (sampler->kind == &distributed)
         snprintf (share, sizeof share, ", share %zu of %zu%s", sampler->distributed.rank, sampler->distributed.replicas,
-                  sampler->distributed.sequential ? ", sequential" : "");
+                  flag_or (sampler->distributed.shuffle, true) ? "" : ", shuffle=no");
     if (sampler->kind == &llmc) {
         if (facts & SAMPLER_SHAPE)
             snprintf (share, sizeof share, ", %zu samples for each of %zu processes", sampler->llmc.batch_size,

@@ -3,7 +3,9 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/data/loader_object.h"
+#include "lib/state/state_object.h"
 
 bool
 share_is_dealt (const struct accel_loader *loader)
@@ -14,23 +16,20 @@ share_is_dealt (const struct accel_loader *loader)
 bool
 share_is_even (const struct accel_loader *loader)
 {
-    enum accel_join_even join = loader->share.join_even;
-    return join ? join == ACCEL_JOIN_EVEN : !loader->options.uneven;
+    return flag_or (loader->share.join_even, flag_or (loader->options.even_batches, true));
 }
 
 bool
 share_is_dispatched (const struct accel_loader *loader, size_t processes)
 {
-    enum accel_dispatch dispatch = loader->options.dispatch_batches;
-    return dispatch == ACCEL_DISPATCH_YES
-           || (dispatch == ACCEL_DISPATCH_AUTO && loader->data->is_dispatched && processes > 1);
+    return flag_or (loader->options.dispatch_batches, loader->data->is_dispatched && processes > 1);
 }
 
 void
 share_deal (struct accel_loader *loader, size_t size)
 {
     struct share *share = &loader->share;
-    size_t own = loader->options.split_batches ? size / share->processes : size;
+    size_t own = loader->options.split_batches == ACCEL_YES ? size / share->processes : size;
     share->shard = (struct shard){ .batch_size = own, .processes = share->processes, .process = share->process };
     share->round = own * share->processes;
     share->row_capacity = own;
@@ -43,8 +42,7 @@ void
 share_choose_split (struct accel_loader *loader, const struct accel *acc)
 {
     struct accel_loader_options *options = &loader->options;
-    options->split_batches
-        = loader->share.split_given || (accel_split_batches (acc) && !options->without_split_batches);
+    options->split_batches = flag_or (loader->share.split_given, acc && acc->split_batches) ? ACCEL_YES : ACCEL_NO;
 }
 
 enum accel_status
@@ -57,10 +55,11 @@ share_set (struct accel_loader *loader, size_t processes, size_t process, struct
     size_t size = varying ? 1 : batches ? batches->batch_size : options->batch_size, all;
     share->processes = processes;
     share->process = process;
-    if (options->split_batches && varying)
-        return accel_fail (err, ACCEL_ERR_INVALID, "batches of varying size cannot be split; set without_split_batches "
+    if (options->split_batches == ACCEL_YES && varying)
+        return accel_fail (err, ACCEL_ERR_INVALID, "batches of varying size cannot be split; set split_batches to "
+                                                   "ACCEL_NO "
                            "for this loader");
-    if (options->split_batches && size % processes)
+    if (options->split_batches == ACCEL_YES && size % processes)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "split_batches: batch_size %zu is not a multiple of the number of processes, %zu", size,
                            processes);

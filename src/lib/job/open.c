@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/base/sized.h"
 #include "lib/comm/comm_object.h"
 #include "lib/checkpoint/checkpoint_part.h"
@@ -46,15 +47,10 @@ read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct 
 static const char *
 read_engine (const struct accel_options *options)
 {
-    static const char *const names[] = { ENV_ENGINE, ENV_BACKEND };
     if (options && options->engine)
         return *options->engine ? options->engine : NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv (names[i]);
-        if (text && *text)
-            return text;
-    }
-    return NULL;
+    const char *text = getenv (ENV_ENGINE);
+    return text && *text ? text : NULL;
 }
 
 static enum accel_status
@@ -168,7 +164,7 @@ static enum accel_status
 read_options (struct accel *made, const struct accel_options *options, uint32_t *timeout_ms, struct accel_error *err)
 {
     made->split_batches = options && options->split_batches;
-    made->without_device_placement = options && options->without_device_placement;
+    made->device_placement = !options || flag_or (options->device_placement, true);
     enum accel_status status = read_timeout (options, timeout_ms, err);
     if (!status)
         status = read_precision (options, &made->precision, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs where, as far as it needs no communication: on_..., print, split_between_processes, set_trigger. */
+/* What runs where, as far as it needs no communication: print, split_between_processes, set_trigger. */
 #include <config.h>
 
 #include "lib/state/state_object.h"
@@ -7,45 +7,6 @@
 #include "util/io.h"
 
 #include <stdarg.h>
-
-static bool
-run_if (const struct accel *acc, bool here, accel_task task, void *user)
-{
-    if (!task || (!here && accel_use_distributed (acc)))
-        return false;
-    task (user);
-    return true;
-}
-
-bool
-accel_on_main_process (const struct accel *acc, accel_task task, void *user)
-{
-    return run_if (acc, accel_is_main_process (acc), task, user);
-}
-
-bool
-accel_on_local_main_process (const struct accel *acc, accel_task task, void *user)
-{
-    return run_if (acc, accel_is_local_main_process (acc), task, user);
-}
-
-bool
-accel_on_last_process (const struct accel *acc, accel_task task, void *user)
-{
-    return run_if (acc, accel_is_last_process (acc), task, user);
-}
-
-bool
-accel_on_process (const struct accel *acc, int process_index, accel_task task, void *user)
-{
-    return run_if (acc, state_identity (acc).rank == process_index, task, user);
-}
-
-bool
-accel_on_local_process (const struct accel *acc, int local_process_index, accel_task task, void *user)
-{
-    return run_if (acc, state_identity (acc).local_rank == local_process_index, task, user);
-}
 
 /* What the program printed itself comes first; then one write, which a pipe keeps whole up to PIPE_BUF bytes. */
 void

@@ -72,12 +72,6 @@ accel_is_last_process (const struct accel *acc)
     return state_identity (acc).rank == state_identity (acc).world_size - 1;
 }
 
-bool
-accel_use_distributed (const struct accel *acc)
-{
-    return state_identity (acc).world_size > 1;
-}
-
 const struct precision_mode *
 precision_mode_find (const char *name)
 {
@@ -96,10 +90,4 @@ const char *
 accel_mixed_precision (const struct accel *acc)
 {
     return (acc ? acc->precision : precision_mode_find (NULL))->name;
-}
-
-bool
-accel_split_batches (const struct accel *acc)
-{
-    return acc && acc->split_batches;
 }

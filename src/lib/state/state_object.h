@@ -32,7 +32,7 @@ struct accel {
     bool cpu; /* even if there is a GPU */
     DLDevice device;
     bool split_batches;
-    bool without_device_placement;
+    bool device_placement;
     bool check_gradients; /* debugging: a gradient that is infinite or NaN is an error, unless losses are scaled */
     bool debug; /* ACCELERATE_DEBUG_MODE: compare shapes before collectives on tensors */
     bool trigger; /* accel_set_trigger() */

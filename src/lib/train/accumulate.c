@@ -2,6 +2,7 @@
 /* Gradient accumulation: which backward passes average, and which steps are taken. */
 #include <config.h>
 
+#include "lib/base/option.h"
 #include "lib/train/accumulate.h"
 
 #include "lib/base/error.h"
@@ -271,7 +272,8 @@ next_pass (struct accel *acc)
 {
     struct accumulation *its = accumulation_of (acc);
     its->loaded = false;
-    bool ends = !its->options.without_dataloader && accel_loader_end_of_dataloader (loader_active (acc));
+    bool ends = flag_or (its->options.sync_with_dataloader, true)
+                && accel_loader_end_of_dataloader (loader_active (acc));
     its->micro_step = ends ? 0 : its->micro_step + 1;
     its->accumulating = its->micro_step % accel_gradient_accumulation_steps (acc) != 0;
     its->shape = step_shape_of (acc, loader_active (acc));

@@ -43,8 +43,11 @@ accel_model_set_ddp_sized (size_t options_size, struct accel_model *model, const
     if (!(options->min_compression_rate >= 0) || isinf (options->min_compression_rate))
         return accel_fail (err, ACCEL_ERR_INVALID, "min_compression_rate is %g, but must be at least 0 and finite",
                            options->min_compression_rate);
-    if (options->cublas > 1)
-        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'cublas': expected 0 or 1");
+    status = flag_check (options->use_error_feedback, "use_error_feedback", err);
+    if (!status)
+        status = flag_check (options->warm_start, "warm_start", err);
+    if (status)
+        return status;
     if (options->matrix_approximation_rank == ACCEL_NONE)
         return accel_fail (err, ACCEL_ERR_INVALID, "matrix_approximation_rank is 0, but must be at least 1");
     model->ddp = *options;

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/comm/comm_private.h"
 #include "lib/data/loader.h"
 #include "lib/train/join_round.h"
@@ -11,24 +12,25 @@
 
 /* The object is the first member. */
 static void
-set_loaders (struct accel *acc, enum accel_join_even even)
+set_loaders (struct accel *acc, enum accel_flag even_batches)
 {
     for (struct object *object = prepared_first (acc, kind_of_loader); object;
          object = prepared_next (object, kind_of_loader))
-        loader_set_join ((struct accel_loader *) (void *) object, even);
+        loader_set_join ((struct accel_loader *) (void *) object, even_batches);
 }
 
 enum accel_status
-accel_join_uneven_inputs (struct accel *acc, enum accel_join_even even, struct accel_error *err)
+accel_join_uneven_inputs (struct accel *acc, enum accel_flag even_batches, struct accel_error *err)
 {
     if (!acc)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: acc is NULL", __func__);
-    if ((unsigned) even > ACCEL_JOIN_UNEVEN)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: invalid value for 'even'", __func__);
+    enum accel_status status = flag_check (even_batches, "even_batches", err);
+    if (status)
+        return status;
     if (join_steps (acc))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s has already been called: end it with accel_join_end", __func__);
     join_set (acc, true);
-    set_loaders (acc, even);
+    set_loaders (acc, even_batches);
     return ACCEL_OK;
 }
 
@@ -85,7 +87,7 @@ accel_join_end_at (const char *file, int line, struct accel *acc, struct accel_e
         if (!status)
             status = agree (acc, &site, *steps, err);
     }
-    set_loaders (acc, ACCEL_JOIN_AS_IS);
+    set_loaders (acc, ACCEL_DEFAULT);
     join_set (acc, false);
     return status;
 }

@@ -45,7 +45,7 @@ accel_local_sgd_begin (struct accel_local_sgd **local_sgd, struct accel *acc, st
     *made = (struct accel_local_sgd){ .acc = acc, .model = model, .every = local_sgd_steps };
     object_hold (&acc->object);
     object_hold (&model->object);
-    made->idle = !enabled || !accel_use_distributed (acc);
+    made->idle = !enabled || accel_num_processes (acc) == 1;
     if (made->idle)
         release (model);
     *local_sgd = made;

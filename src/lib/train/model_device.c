@@ -74,7 +74,7 @@ struct placement {
 DLDevice
 model_target (const struct accel_model *model, const struct accel *acc)
 {
-    if (!model->memory->host || acc->without_device_placement)
+    if (!model->memory->host || !acc->device_placement)
         return model->device;
     const struct memory *memory = memory_of (acc->device);
     return memory && !memory->host ? acc->device : model->device;
@@ -174,7 +174,7 @@ check_others (const struct accel_model *model, const struct accel *acc, struct a
                 return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                                    "the model shares memory with another one, which accel_prepare has placed on %s:%d: "
                                    "describe what they share by the same tensors, and create this model after that, or "
-                                   "set without_device_placement and place both yourself",
+                                   "set device_placement to ACCEL_NO and place both yourself",
                                    tensor_device_name (other->device), (int) other->device.device_id);
             if (a->home < b->home)
                 i++;

@@ -155,11 +155,11 @@ optimizer_take_numbers (const struct accel_optimizer *optimizer, const char *gro
     }
     for (size_t i = 0; !status && i < FLAGS_OF_A_GROUP; i++) {
         enum accel_flag value = flag_in (given, i);
-        if (value == ACCEL_FLAG_DEFAULT)
+        if (value == ACCEL_DEFAULT)
             continue;
-        made.flag[i] = value == ACCEL_FLAG_YES;
+        made.flag[i] = value == ACCEL_YES;
         status = check_kind (optimizer->kind, group, flags[i].name, FLAG_BIT (i), err);
-        if (!status && value != ACCEL_FLAG_YES && value != ACCEL_FLAG_NO)
+        if (!status && value != ACCEL_YES && value != ACCEL_NO)
             status = refuse (group, err, "invalid value for an accel_flag");
     }
     const char *wrong = optimizer->kind->check && !status ? optimizer->kind->check (&made) : NULL;
@@ -228,7 +228,7 @@ optimizer_show_group (const struct optimizer_group *group)
         memcpy ((char *) &shown + numbers[i].offset, &value, sizeof value);
     }
     for (size_t i = 0; i < FLAGS_OF_A_GROUP; i++) {
-        enum accel_flag value = group->own.flag[i] ? ACCEL_FLAG_YES : ACCEL_FLAG_NO;
+        enum accel_flag value = group->own.flag[i] ? ACCEL_YES : ACCEL_NO;
         memcpy ((char *) &shown + flags[i].offset, &value, sizeof value);
     }
     return shown;

@@ -11,6 +11,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/train/power_sgd.h"
 
 #include <accel/utility.h>
@@ -51,7 +52,7 @@ describe (const struct accel_model *model, struct matrix *matrices)
             size_t q = matrix->m * matrix->rank;
             needs.q += q;
             needs.drawn = q > needs.drawn ? q : needs.drawn;
-            needs.errors += model->ddp.no_error_feedback ? 0 : elements;
+            needs.errors += flag_or (model->ddp.use_error_feedback, true) ? elements : 0;
             wide += model->spans[s].dtype == ACCEL_FLOAT32 ? 0 : elements;
         }
         needs.wide = wide > needs.wide ? wide : needs.wide;
@@ -70,7 +71,7 @@ place (struct accel_model *model, struct power_sgd *power)
             struct matrix *matrix = &power->matrices[i];
             matrix->q = q;
             q += matrix->m * matrix->rank;
-            if (!matrix->rank || model->ddp.no_error_feedback)
+            if (!matrix->rank || !flag_or (model->ddp.use_error_feedback, true))
                 continue;
             matrix->error = error;
             error += matrix->n * matrix->m;
@@ -96,7 +97,7 @@ static const struct memory_products *
 choose_products (const struct accel_model *model, struct accel *acc)
 {
     struct accel_error err;
-    const struct memory_products *products = model->ddp.cublas ? model->memory->products : NULL;
+    const struct memory_products *products = model->ddp.use_cublas ? model->memory->products : NULL;
     if (!products || !products->open (model->device, &err))
         return products;
     accel_log (acc, ACCEL_LOG_WARNING, "PowerSGD multiplies by libaccel's own kernels: %s", err.text);
@@ -257,7 +258,7 @@ begin_span (struct accel_model *model, size_t s, const unsigned char *mask, size
     const struct memory *memory = model->memory;
     enum accel_status status = ACCEL_OK;
     struct power_sgd *power = model->reducer->power_sgd;
-    bool draws = model->ddp.no_warm_start || !power->started[s], seeded = false;
+    bool draws = !flag_or (model->ddp.warm_start, true) || !power->started[s], seeded = false;
     float *sent = power->sent, *wide = power->wide;
     power->started[s] = true;
     FOR_GRADIENTS_OF (model, s, i) {

@@ -30,9 +30,9 @@ open_precision (struct part *part, const struct accel *acc, const struct accel_o
         options.growth_factor = option_or (given->growth_factor, options.growth_factor);
         options.backoff_factor = option_or (given->backoff_factor, options.backoff_factor);
         options.growth_interval = option_count_or (given->growth_interval, options.growth_interval);
-        options.disabled = given->disabled;
+        options.enabled = given->enabled;
     }
-    precision->scaling = acc->precision->scales_losses && !options.disabled;
+    precision->scaling = acc->precision->scales_losses && flag_or (options.enabled, true);
     return scaler_init (&precision->scaler, &options, err);
 }
 
@@ -143,7 +143,7 @@ accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *stat
     if (!precision->scaling)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: mixed precision is %s%s, so there is no scaler", __func__,
                            accel_mixed_precision (acc),
-                           precision->scaler.options.disabled ? " with the scaler disabled" : "");
+                           precision->scaler.options.enabled == ACCEL_NO ? " with the scaler disabled" : "");
     return take_scaler (precision, state, err);
 }
 

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/base/tensor.h"
 #include "lib/comm/comm_private.h"
 #include "lib/train/model_device.h"
@@ -66,8 +67,8 @@ fingerprint_options (const struct accel_ddp_options *ddp)
 {
     const double values[] = {
         ddp->bucket_cap_mb, ddp->find_unused_parameters, ddp->broadcast_buffers, ddp->comm_hook,
-        ddp->matrix_approximation_rank, ddp->start_iter, ddp->min_compression_rate, ddp->no_error_feedback,
-        ddp->no_warm_start, (double) ddp->cublas,
+        ddp->matrix_approximation_rank, ddp->start_iter, ddp->min_compression_rate,
+        flag_or (ddp->use_error_feedback, true), flag_or (ddp->warm_start, true), ddp->use_cublas,
     };
     return (int64_t) hash_bytes (HASH_START, values, sizeof values);
 }

@@ -30,19 +30,19 @@ scaler_init (struct scaler *scaler, const struct accel_grad_scaler *options, str
 float
 scaler_scale (const struct scaler *scaler)
 {
-    return scaler->options.disabled ? 1 : scaler->scale;
+    return scaler->options.enabled == ACCEL_NO ? 1 : scaler->scale;
 }
 
 float
 scaler_inverse (const struct scaler *scaler)
 {
-    return scaler->options.disabled ? 1 : (float) (1.0 / (double) scaler->scale);
+    return scaler->options.enabled == ACCEL_NO ? 1 : (float) (1.0 / (double) scaler->scale);
 }
 
 UNFUSED void
 scaler_update (struct scaler *scaler, bool found_inf)
 {
-    if (scaler->options.disabled)
+    if (scaler->options.enabled == ACCEL_NO)
         return;
     if (found_inf) {
         scaler->scale = (float) ((double) scaler->scale * scaler->options.backoff_factor);

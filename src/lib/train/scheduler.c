@@ -70,11 +70,11 @@ check_common (const struct accel_scheduler_options *first, const struct accel_sc
               struct accel_error *err)
 {
     bool same_group = !other->group || (first->group && !strcmp (first->group, other->group));
-    if (same_group && (!other->without_optimizer || first->without_optimizer)
+    if (same_group && (other->step_with_optimizer != ACCEL_NO || first->step_with_optimizer == ACCEL_NO)
         && (!other->split_batches || first->split_batches))
         return ACCEL_OK;
     return accel_fail (err, ACCEL_ERR_INVALID, "schedule %zu: %s must be set in the first schedule, for all of them",
-                       part, !same_group ? "group" : other->split_batches ? "split_batches" : "without_optimizer");
+                       part, !same_group ? "group" : other->split_batches ? "split_batches" : "step_with_optimizer");
 }
 
 static enum accel_status
@@ -86,7 +86,8 @@ check_momentum (const struct accel_scheduler *scheduler, const struct accel_sche
     for (size_t i = 0; i < scheduler->group_count; i++)
         if (!optimizer_momentum (scheduler->optimizer, scheduler->groups[i]))
             return accel_fail (err, ACCEL_ERR_INVALID,
-                               "%s changes momentum or beta1, but this optimizer%s has neither: set keep_momentum",
+                               "%s changes momentum or beta1, but this optimizer%s has neither: set "
+                               "cycle_momentum to ACCEL_NO",
                                schedule_name (options->schedule),
                                scheduler->optimizer->group_count > 1 ? " or one of its groups" : "");
     return ACCEL_OK;

@@ -3,6 +3,7 @@
  * checkpoints have of them is in scheduler_resume.c. */
 #include <config.h>
 
+#include "lib/base/option.h"
 #include "lib/train/schedules.h"
 
 #include "lib/base/error.h"
@@ -180,10 +181,10 @@ schedule_note (const struct schedule *part, const char *kind, struct noted_numbe
         { "final_div_factor", options->final_div_factor },
         { "linear", options->linear },
         { "three_phase", options->three_phase },
-        { "keep_momentum", options->keep_momentum },
+        { "cycle_momentum", flag_or (options->cycle_momentum, true) },
         { "base_momentum", options->base_momentum },
         { "max_momentum", options->max_momentum },
-        { "without_optimizer", options->without_optimizer },
+        { "step_with_optimizer", flag_or (options->step_with_optimizer, true) },
         { "split_batches", options->split_batches },
     };
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)

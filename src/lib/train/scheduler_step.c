@@ -5,6 +5,7 @@
 #include "lib/train/schedules.h"
 
 #include "lib/base/error.h"
+#include "lib/base/option.h"
 #include "lib/data/active.h"
 #include "lib/data/loader.h"
 #include "lib/kernels/arithmetic.h"
@@ -153,7 +154,8 @@ static bool
 steps_once (const struct accel_scheduler *scheduler, const struct accel_loader *loader)
 {
     const struct accel *acc = scheduler->object.owner;
-    return !acc || scheduler->parts->options.without_optimizer || splits_batches (acc, scheduler, loader);
+    return !acc || !flag_or (scheduler->parts->options.step_with_optimizer, true)
+           || splits_batches (acc, scheduler, loader);
 }
 
 uint64_t
@@ -169,7 +171,7 @@ accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err
     if (status)
         return status;
     const struct accel *acc = scheduler->object.owner;
-    bool waits = acc && !scheduler->parts->options.without_optimizer;
+    bool waits = acc && flag_or (scheduler->parts->options.step_with_optimizer, true);
     if (waits && (accumulate_waits (&scheduler->object) || scheduler->optimizer->step_was_skipped))
         return ACCEL_OK;
     scheduler->unit = scheduler_unit (scheduler, loader_active (acc));

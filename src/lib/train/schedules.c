@@ -194,7 +194,7 @@ check_one_cycle (struct accel_scheduler_options *options, struct accel_error *er
         return accel_fail (err, ACCEL_ERR_INVALID, "pct_start is %g, but must be between 0 and 1", options->pct_start);
     if (!(options->div_factor > 0) || !(options->final_div_factor > 0))
         return accel_fail (err, ACCEL_ERR_INVALID, "div_factor and final_div_factor must be greater than 0");
-    if (options->keep_momentum)
+    if (!flag_or (options->cycle_momentum, true))
         return ACCEL_OK;
     if (!(options->base_momentum >= 0) || !(options->max_momentum >= 0) || !(options->base_momentum < 1)
         || !(options->max_momentum < 1))
@@ -286,7 +286,7 @@ schedule_is_recursive (const struct schedule *part)
 bool
 schedule_moves_momentum (const struct accel_scheduler_options *options)
 {
-    return schedule_kind_of (options)->momentum && !options->keep_momentum;
+    return schedule_kind_of (options)->momentum && flag_or (options->cycle_momentum, true);
 }
 
 double
