@@ -40,7 +40,7 @@ static struct machine {
 };
 static const struct machine *machine;
 static int files_read;
-static int gpu_count; /* as gpu_places_count() counts them; tests/nvml/test_gpus is about how */
+static int gpu_count; /* as gpu_locations_count() counts them; tests/nvml/test_gpus is about how */
 
 static int
 fake_affinity (size_t bytes, cpu_set_t *allowed)
@@ -85,10 +85,10 @@ fake_open (const char *path)
 #define sched_getaffinity(pid, bytes, allowed) fake_affinity (bytes, allowed)
 #define open(path, flags) fake_open (path)
 #define cgroup_cpu_quota() (machine->quota)
-#define gpu_places_count(root) (gpu_count)
+#define gpu_locations_count(root) (gpu_count)
 #include "launch/topology.c"
 #undef open
-#undef gpu_places_count
+#undef gpu_locations_count
 
 static void
 test_cpus (void)
