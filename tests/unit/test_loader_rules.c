@@ -7,27 +7,12 @@
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
 #include "tests/tap.h"
+#include "tests/unit/huge_allocations.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-/* Sanitizers ask these: their allocators refuse what no memory has, as the usual one does, and do not abort. */
-__attribute__ ((visibility ("default"))) const char *__asan_default_options (void);
-__attribute__ ((visibility ("default"))) const char *__tsan_default_options (void);
-
-const char *
-__asan_default_options (void)
-{
-    return "allocator_may_return_null=1";
-}
-
-const char *
-__tsan_default_options (void)
-{
-    return "allocator_may_return_null=1";
-}
 
 static enum accel_status
 read_number (void *user, size_t index, void *const *into, struct accel_error *err)
