@@ -6,7 +6,7 @@
 #
 # The peers are run in turns, ROUNDS times each, so that whatever else the machine does hits all of them; the figures
 # are medians of all iterations of all rounds.  "in": in place (send == recv), as gradients are averaged; all alike.
-# gloo_peer is taken from where BENCH_COLLECTIVES is; the table has the faster of gloo's two algorithms for each size.
+# gloo_peer is next to BENCH_COLLECTIVES; the table has the faster of gloo's two algorithms for each size.
 accelerate=$1 bench=$2 mpi=$3 place=${4:-in} rounds=${5:-3}
 if [ $# -lt 3 ]; then
     echo "usage: collectives.sh ACCELERATE BENCH_COLLECTIVES MPI_ALLREDUCE [in|out] [ROUNDS] [RANKS...]" >&2

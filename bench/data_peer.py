@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processor time per index of a shuffled order: the original on PyTorch, and bench_data beside it, in turns.
+"""Processor time per index of a shuffled order: Accelerate on PyTorch, and bench_data beside it, in turns.
 
     python3 data_peer.py BENCH_DATA [SAMPLES [RUNS]]
 """

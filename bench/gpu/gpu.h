@@ -150,7 +150,7 @@ no_backward (void *user, float scale, struct accel_error *error)
     return ACCEL_OK;
 }
 
-/* Parameters without gradients are an error, and so is no GPU. */
+/* Parameters without gradients are an error, and so is a missing GPU. */
 static inline struct accel *
 open_on_gpu (const char *precision)
 {

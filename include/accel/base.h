@@ -115,7 +115,7 @@ ACCEL_API double accel_exactly (double value);
  * sees the peer end, ends this process too, and reports the peer's error as the cause.
  *
  * @param file  NULL for accel_check_at(): no place is printed
- * @param err   the error of the call; if it is NULL, or of another status, the meaning of @p status is printed
+ * @param err   the error of the call; if it is NULL, or of a different status, the meaning of @p status is printed
  */
 #define accel_check(status, err) accel_check_at (ACCEL_HERE, (status), (err))
 ACCEL_API void

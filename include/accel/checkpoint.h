@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saving a model for others to use, and loading one: safetensors files with the names that the libraries of Hugging
- * Face expect.  For everything that a job needs to go on, see savestate.h. */
+ * Face expect.  For all that a job needs to continue, see savestate.h. */
 #ifndef ACCEL_CHECKPOINT_H
 #define ACCEL_CHECKPOINT_H
 

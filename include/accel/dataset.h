@@ -137,8 +137,8 @@ accel_dataset_open_tokens_sized (size_t options_size, struct accel_dataset **dat
  *
  * @param paths  [count]; a file may occur more than once
  * @retval ACCEL_ERR_INVALID  like accel_dataset_open_tokens(), or no paths
- * @retval ACCEL_ERR_FORMAT   like accel_dataset_open_tokens(); a file without tokens, or with tokens of another size;
- *                            no file with a complete sample
+ * @retval ACCEL_ERR_FORMAT   like accel_dataset_open_tokens(); a file without tokens, or with tokens of a different
+ *                            size; no file with a complete sample
  * @retval ACCEL_ERR_SYSTEM   a file cannot be opened or read
  */
 #define accel_dataset_open_token_files(...)                                                  \

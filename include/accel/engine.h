@@ -63,7 +63,7 @@ struct accel_engine_helpers {
 
     /** Is it certain that waiting in @p call is in vain?  A rank that has not come is gone; ranks that have come call
      *  something else; of a pair: the partner waits for all ranks, sends another count or type, or sends in a cycle.
-     *  @return ACCEL_OK: go on waiting.  About a microsecond per rank */
+     *  @return ACCEL_OK: continue to wait.  About a microsecond per rank */
     enum accel_status (*look) (void *context, const struct accel_engine_call *call, struct accel_error *err);
 
     /** ACCEL_ERR_TIMEOUT: who is missing in @p call, and what each does instead. */
@@ -137,7 +137,7 @@ struct accel_engine_call {
 
 enum {
     ACCEL_ENGINE_SEVERAL_HOSTS = 1 << 0, /**< connects processes of more than one host */
-    ACCEL_ENGINE_ALONE = 1 << 1,         /**< connects one process only, which has nobody to meet and is not watched */
+    ACCEL_ENGINE_ALONE = 1 << 1,         /**< connects one process only, which meets no other one and is not watched */
     ACCEL_ENGINE_ASYNC_PROGRESS = 1 << 2, /**< what start() has begun moves on without further calls, as on a GPU */
 };
 
@@ -150,7 +150,7 @@ struct accel_engine {
     uint64_t kinds;   /**< set of enum accel_engine_kind that run() knows; others are refused for it */
     uint64_t reduces; /**< set of enum accel_dtype that it can reduce; it moves all types */
     uint64_t devices; /**< set of DLDeviceType of the memory that it reads and writes */
-    uint64_t flags;   /**< ACCEL_ENGINE_SEVERAL_HOSTS and the like */
+    uint64_t flags;   /**< such as ACCEL_ENGINE_SEVERAL_HOSTS */
 
     /** Say whether it could connect @p job, and if not, why: "finds no device".  Does not wait.  NULL: it always can,
      *  apart from what `flags` say. */
@@ -159,7 +159,7 @@ struct accel_engine {
     /** Connect; waits for all.  @param[out] transport  passed to all the others */
     enum accel_status (*open) (void **transport, struct accel_engine_job *job, struct accel_error *err);
 
-    /** Leave; waits for nobody. */
+    /** Leave, without waiting for other ranks. */
     void (*close) (void *transport);
 
     /** Wake whoever waits for this rank, which will not come.  May be called while another thread is in another
@@ -173,7 +173,7 @@ struct accel_engine {
     /** Find a place where a group of @p size ranks will meet.  @param[out] place  >= 0; passed to join_group() */
     enum accel_status (*make_group) (void *transport, int size, int64_t *place, struct accel_error *err);
 
-    /** Be rank @p rank of a group, rank i of which is @p ranks[i] here; waits for nobody.  @param[out] group  like
+    /** Be rank @p rank of a group, rank i of which is @p ranks[i] here; does not wait.  @param[out] group  like
      *  the transport of open(), and closed before @p transport */
     enum accel_status (*join_group) (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
                                      struct accel_error *err);
@@ -232,7 +232,7 @@ struct accel_engine {
 
     /** Make groups, all of them at once, where that takes the ranks of @p transport that will be in none, too.  Called
      *  on each rank, in the same order as start(), between make_group() and join_group(), which gets the same @p place.
-     *  Waits for nobody.  NULL: groups need no such call.  A barrier of libaccel's follows.
+     *  Does not wait.  NULL: groups need no such call.  A barrier of libaccel's follows.
      *  @param place  of the group that this rank will join; -1: of none
      *  @param rank   the rank in that group */
     enum accel_status (*split) (void *transport, int64_t place, int rank, struct accel_error *err);

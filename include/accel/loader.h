@@ -259,7 +259,7 @@ ACCEL_API const DLTensor *accel_batch_tensor (const struct accel_batch *batch, c
  *
  * @param[out] data  the field's memory, valid as long as the batch; addresses on the GPU if the batch is there
  * @param dtype      the type that the program reads them as
- * @retval ACCEL_ERR_INVALID  no such field (`text` has the nearest name), or one of another type
+ * @retval ACCEL_ERR_INVALID  no such field (`text` has the nearest name), or one of a different type
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_batch_data (const struct accel_batch *batch, const char *name, void **data, enum accel_dtype dtype,

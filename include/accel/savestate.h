@@ -184,7 +184,7 @@ ACCEL_API const char *accel_resume_path (void);
 
 /** An object of the program that checkpoints contain.  Callbacks that fail return a status and fill in `err`. */
 struct accel_checkpoint_object {
-    /** Put the object's state into @p state; called on rank 0 only, whose object stands for those of all ranks. */
+    /** Put the object's state into @p state; called on rank 0 only, for the objects of all ranks. */
     enum accel_status (*save) (void *user, struct accel_state_dict *state, struct accel_error *err);
     /** Restore it from @p state; called on every rank. */
     enum accel_status (*load) (void *user, const struct accel_state_dict *state, struct accel_error *err);

@@ -170,7 +170,7 @@ ACCEL_API void accel_scheduler_get_states (const struct accel_scheduler *schedul
  * Resume from @p states, and set the optimizer's learning rates (and momenta, if the schedule changes them).
  *
  * @param states  [count]
- * @retval ACCEL_ERR_FORMAT  not valid states, or those of another release or of other schedules, or `count` is not
+ * @retval ACCEL_ERR_FORMAT  not valid states, or from a different release or other schedules, or `count` is not
  *                           accel_scheduler_state_count(); nothing has changed
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
@@ -184,7 +184,7 @@ ACCEL_API void accel_scheduler_get_state (const struct accel_scheduler *schedule
 /**
  * Resume from @p state: accel_scheduler_set_states() for a scheduler that has only one.
  *
- * @retval ACCEL_ERR_FORMAT  not a valid state, or one of another release or schedule; or the scheduler has several
+ * @retval ACCEL_ERR_FORMAT  not a valid state, or from a different release or schedule; or the scheduler has several
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state,

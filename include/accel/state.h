@@ -30,7 +30,7 @@ struct accel_grad_scaler {
     enum accel_flag enabled;  /**< yes unless ACCEL_NO: no scaling */
 };
 
-/** How to open; a field that is 0 is taken from the environment, or else has its default. */
+/** How to open; a field that is 0 comes from the environment, or else has its default. */
 struct accel_options {
     bool cpu;            /**< use the CPU even if there is an accelerator (variable ACCELERATE_USE_CPU) */
     const char *engine; /**< by name, see accel_engine(3); NULL: the best one that works (variable ACCEL_ENGINE) */

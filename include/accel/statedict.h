@@ -43,7 +43,7 @@ accel_state_dict_set_tensor (struct accel_state_dict *state, const char *name, c
 ACCEL_API void accel_state_dict_set_bytes (struct accel_state_dict *state, const char *name, const void *bytes,
                                            size_t size_bytes);
 
-/* Loading.  A value that is missing, or of another kind, is ACCEL_ERR_FORMAT, and the output is unchanged. */
+/* Loading.  A value that is missing, or of a different kind, is ACCEL_ERR_FORMAT, and the output is unchanged. */
 
 /** @return whether there is a value or tensor of this name. */
 ACCEL_API bool accel_state_dict_has (const struct accel_state_dict *state, const char *name);

@@ -129,7 +129,7 @@ struct accel_optimizer;
  * optimizer's options.  (torch does not train parameters that are in no group.  To do the same, set `skip` in a group
  * that gets the rest.)
  *
- * A number that is 0 is taken from the optimizer's options; use ACCEL_ZERO for 0.
+ * A number that is 0 comes from the optimizer's options; use ACCEL_ZERO for 0.
  */
 struct accel_param_group {
     const char *name;  /**< for messages, schedulers and look-up; NULL: `match`, or the group's position, such as "0" */

@@ -65,7 +65,7 @@ const char *aws_domain (const char *region);
 /** Append the URL that calls of @p service go to, without '/' at its end. */
 int aws_endpoint (const struct aws *aws, enum aws_service service, struct strbuf *url, struct fail *fail);
 
-/** Why a call failed, for callers that go on after some errors. */
+/** Why a call failed, for callers that continue after some errors. */
 struct aws_error {
     int status;                /* of HTTP; 0: no answer, see `trouble` */
     char code[96];             /* "ResourceInUse", without namespace; "" if the answer has none */
@@ -138,7 +138,7 @@ struct aws_s3_object {
 
 enum { AWS_S3_MOST_GIB = 5 }; /* Amazon's limit for an object that is sent in one piece */
 
-/** Upload a file in one piece. http.moved is told of the bytes sent. */
+/** Upload a file in one piece. http.moved gets the bytes sent. */
 int aws_s3_put_file (struct aws *aws, const struct aws_s3_object *object, const char *path, struct fail *fail);
 
 #endif

@@ -44,7 +44,7 @@ static_keys (struct aws *aws, const char *profile, struct found *found, struct f
     return result ? result : source_file (aws, &aws->config, profile, found, fail);
 }
 
-/* The credentials that a profile's role is taken with. A profile that names itself has keys of its own. */
+/* The credentials that a profile's role is assumed with. A profile that names itself has keys of its own. */
 static int
 keys_for_role (struct aws *aws, const char *profile, struct path *path, struct found *by, struct fail *fail)
 {

@@ -11,7 +11,7 @@
 
 struct json_t;
 
-/** All zero is none. */
+/** All zero: no keys. */
 struct keys {
     char *access_key;
     char *secret_key;

@@ -117,7 +117,7 @@ read_section (struct reader *reader, const char *begin, const char *end)
     return reader->section ? add_row (reader, strdup (""), strdup ("")) : fail_nomem (reader->fail);
 }
 
-/* An indented line: of a table below "s3 =", or a value that goes on. */
+/* An indented line: of a table below "s3 =", or a continued value. */
 static int
 read_continuation (struct reader *reader, const char *begin, const char *end)
 {

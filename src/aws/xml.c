@@ -50,7 +50,7 @@ begins (const struct reader *reader, const char *text)
     return (size_t) (reader->end - reader->at) >= length && !memcmp (reader->at, text, length);
 }
 
-/* Go behind the next @p text.  @return where it begins; NULL: there is none */
+/* Move past the next @p text.  @return where it begins; NULL: there is none */
 static const char *
 pass (struct reader *reader, const char *text)
 {

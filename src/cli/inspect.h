@@ -47,7 +47,7 @@ enum difference { SAME, ONLY_IN_FIRST, ONLY_IN_SECOND, OTHER_SHAPE, OTHER_DTYPE,
 
 struct diff_row {
     enum difference kind;
-    const struct tensors_item *first, *second; /* NULL where it is missing */
+    const struct tensors_item *first, *second; /* NULL if it is missing */
     uint64_t unequal;   /* elements */
     double max_abs;     /* the largest absolute difference; infinite or NaN if one is and the other is not */
     bool is_compared;   /* the elements were compared: shapes are the same */

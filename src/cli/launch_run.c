@@ -300,7 +300,7 @@ tell_agent (const struct launch *launch, const struct job *job, struct fail *fai
     return job_status (job);
 }
 
-/* Errors of this host's part; the agent is told as it would be of a failure. */
+/* Errors of this host's part; the agent gets them like a failure. */
 static int
 tell_error (const struct launch *launch, const struct fail *fail)
 {

@@ -12,7 +12,7 @@
 
 enum { MACHINE_MOST_GPUS = 64 };
 
-/** What several facts are taken from. */
+/** What several facts come from. */
 struct machine {
     struct topology topology;
     struct gpu gpus[MACHINE_MOST_GPUS];

@@ -10,7 +10,7 @@
  * Find the newest checkpoint of @p folder that is complete and undamaged, and pass its path to all ranks of @p plan in
  * ACCEL_RESUME_FROM, which is empty if there is none.
  *
- * @param[out] lines  what the user is told: which it is, and what was passed over; whole lines
+ * @param[out] lines  for the user: which it is, and what was passed over; whole lines
  */
 int resume_find (struct plan *plan, const char *folder, struct strbuf *lines, struct fail *fail);
 

@@ -37,7 +37,7 @@ is_lost_switch (const struct config *file, const struct option *row)
         return !settings->use_cpu || settings->use_megatron_lm;
     if (!strcmp (row->key, "multi_gpu"))
         return !mode_fits (row->key, settings->distributed_type);
-    bool is_request = row->group == GROUP_GENERAL || row->group == GROUP_OURS; /* --yes and the like */
+    bool is_request = row->group == GROUP_GENERAL || row->group == GROUP_OURS; /* --yes and similar */
     return !is_request && !*(const bool *) option_field_const (row, settings);
 }
 

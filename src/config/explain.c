@@ -17,7 +17,7 @@ static bool
 is_shown (const struct config *config, const struct option *row, bool keys_only)
 {
     bool is_key = row->properties & PROPERTY_FILE, is_said = config->origins[row - options].kind != ORIGIN_DEFAULT;
-    bool is_request = row->group == GROUP_OURS && !is_key; /* --dry_run and the like: the reader knows */
+    bool is_request = row->group == GROUP_OURS && !is_key; /* --dry_run and similar: the reader knows */
     if (config_is_absent (config, row) || is_request || (!is_key && (keys_only || !is_said)))
         return false;
     return is_said || useless_applies (&config->settings, row);

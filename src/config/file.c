@@ -105,7 +105,7 @@ static const struct {
     const char *section, *key;
 } ignored[] = {
     { NULL, "additional_args" },          /* of SageMaker, a mapping, not a setting: config_read_file() */
-    { NULL, "fp16" },                     /* of old releases; where it is true: find_old_key() */
+    { NULL, "fp16" },                     /* of old releases; if it is true: find_old_key() */
     { "mpirun_config", "mpirun_ccl" },    /* of old releases, and without effect in the newest */
 };
 

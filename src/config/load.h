@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a command line to settings: flags, then the configuration file, then the environment, then what follows from
- * these.  Precedence: flag > file > environment (where a row says so) > default. */
+ * these.  Precedence: flag > file > environment (if the row allows it) > default. */
 #ifndef CONFIG_LOAD_H
 #define CONFIG_LOAD_H
 

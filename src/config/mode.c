@@ -32,7 +32,7 @@ has_mode_flag (const struct config *config)
     return false;
 }
 
-/* --use_fsdp=no and the like. */
+/* --use_fsdp=no and similar. */
 static bool
 is_refused (const struct config *config, const char *key)
 {

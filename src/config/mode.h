@@ -6,7 +6,7 @@
 #include "config/values.h"
 #include "util/fail.h"
 
-/** Set what follows from other settings: the switches that the file's distributed_type means, and the like.
+/** Set what follows from other settings: the switches that the file's distributed_type means, and similar.
  * @return 0, or -1 with @p fail set */
 int config_resolve (struct config *config, struct fail *fail);
 

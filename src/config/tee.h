@@ -13,7 +13,7 @@ bool tee_is_valid (const char *spec);
 /** The bits of @p local_rank; none if a valid @p spec does not name it.  As in Accelerate, the last pair counts. */
 unsigned tee_of_rank (const char *spec, int local_rank);
 
-/** The greatest rank that @p spec names, -1 where it is for all. */
+/** The greatest rank that @p spec names, -1 if it is for all. */
 int tee_greatest_rank (const char *spec);
 
 #endif

@@ -21,7 +21,7 @@ struct pinned {
     size_t bytes;
 };
 
-/* That there is too little of it is no error of the GPU. */
+/* That there is too little of it is not an error of the GPU. */
 static cudaError_t
 call_pin (void *user, cudaStream_t stream, const char **call)
 {

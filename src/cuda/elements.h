@@ -37,7 +37,7 @@ element_store (void *values, enum accel_dtype dtype, size_t i, float value)
 #undef X
 }
 
-/* @return the bits of infinity in a type of 16 bits, which are all those of the exponent. */
+/* @return the bits of infinity in a 16-bit type, which are all those of the exponent. */
 ELEMENT uint16_t
 element_infinity (enum accel_dtype dtype)
 {

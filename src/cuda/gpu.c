@@ -88,7 +88,7 @@ follow (struct gpu *gpu)
     gpu->last = own_number ();
 }
 
-/* CUDA keeps the last error by thread, not by GPU: what is there at the beginning is none of this GPU's. */
+/* CUDA keeps the last error by thread, not by GPU: an error at the beginning is not this GPU's. */
 struct visit
 visit_begin (DLDevice device)
 {

@@ -34,7 +34,7 @@ create (DLDevice device, size_t bytes, bool zeroed)
     cudaError_t error = cudaMalloc (&memory, whole);
     gpu_lock_again (gpu);
     if (error == cudaErrorMemoryAllocation) {
-        cudaGetLastError (); /* the caller is told, and may go on */
+        cudaGetLastError (); /* the caller gets the error, and may continue */
         return NULL;
     }
     if (gpu_note (gpu, error, "cudaMalloc") && zeroed)

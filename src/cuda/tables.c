@@ -147,7 +147,7 @@ struct wanted {
     const struct memory_list *list;
 };
 
-/* The copy before may not have been made yet.  Without memory, there is no table, which is no error of the GPU. */
+/* The copy before may not have been made yet.  Without memory, there is no table, which is not an error of the GPU. */
 static cudaError_t
 call_room (void *user, cudaStream_t stream, const char **call)
 {

@@ -41,7 +41,7 @@ is_left_over (const char *name, const char *wanted)
            && name[1 + prefix] == '.' && !strcmp (name + length - (sizeof suffix - 1), suffix);
 }
 
-/* Remove what killed processes left.  That this may fail is no reason not to write. */
+/* Remove what killed processes left.  This may fail; write nevertheless. */
 static void
 remove_leftovers (const char *path)
 {

@@ -6,7 +6,7 @@
 
 #include <accel/base.h>
 
-/** All zero but `fd` -1 is none. */
+/** All zero but `fd` -1: no file. */
 struct atomic_file {
     int fd;
     char *path;   /* where it will appear */

@@ -385,7 +385,7 @@ make_name (const struct reading *reading, const struct pickle_value *key, const 
     return *result ? ACCEL_OK : fail_memory (reading->err);
 }
 
-/* 1 if all paths begin with the same key, and go on after it. */
+/* 1 if all paths begin with the same key, and continue after it. */
 static size_t
 common_keys (const struct reading *reading)
 {

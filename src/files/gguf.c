@@ -147,7 +147,7 @@ is_key (const unsigned char *key, uint64_t length, const char *ending)
     return length >= wanted && !memcmp (key + length - wanted, ending, wanted);
 }
 
-/* "llama.block_count" and the like; keys of other parts of a model, such as "clip.vision.block_count", do not count. */
+/* "llama.block_count" and similar; keys of other parts of a model, such as "clip.vision.block_count", do not count. */
 static uint64_t *
 find_fact (struct gguf_facts *facts, const unsigned char *key, uint64_t length)
 {

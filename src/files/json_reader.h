@@ -18,16 +18,16 @@ enum accel_status json_reader_fail (const struct json_reader *json, const char *
 /** Go to the first byte of the text; fails if the text is not UTF-8. */
 enum accel_status json_reader_begin (struct json_reader *json);
 
-/** @return the next byte that is no white space, without taking it; 0 at the end. */
+/** @return the next byte that is not white space, without taking it; 0 at the end. */
 char json_reader_peek (struct json_reader *json);
 
 /** Take @p c, after white space, or fail: "expected WHAT". */
 enum accel_status json_reader_take (struct json_reader *json, char c, const char *what);
 
 /**
- * The next member of an object or array whose opening bracket was taken; start with *first true.
+ * The next member of an object or array whose opening bracket was read; start with *first true.
  *
- * @param[out] more  false: the closing bracket was taken
+ * @param[out] more  false: the closing bracket was read
  */
 enum accel_status json_reader_next (struct json_reader *json, char closing, bool *first, bool *more);
 

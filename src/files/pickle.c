@@ -160,7 +160,7 @@ need (const struct machine *m, size_t count)
     return available (m) >= count ? ACCEL_OK : fail_here (m, "the stack is empty");
 }
 
-/* The value below the last @p down ones; NULL and an error if there is none, or it is of another type. */
+/* The value below the last @p down ones; NULL and an error if there is none, or it is of a different type. */
 static struct pickle_value *
 peek (const struct machine *m, size_t down, enum pickle_type type, const char *what)
 {

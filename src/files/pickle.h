@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading Python's pickles (protocols 2 to 5) as data.  Nothing is imported or called: a pickle may name only what the
- * caller lists, and a "call" of a listed name becomes a value that says so.
+ * caller lists, and a "call" of a listed name becomes a value that names it.
  * Source of the format: Python's Lib/pickletools.py describes each opcode. */
 #ifndef FILES_PICKLE_H
 #define FILES_PICKLE_H

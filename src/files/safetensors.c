@@ -254,7 +254,7 @@ compare_keys (const void *a, const void *b)
     return strcmp (*(char *const *) a, *(char *const *) b);
 }
 
-/* A key that is there twice has two values; which one is meant is anybody's guess. */
+/* A duplicate key has two values; which one is meant is not known. */
 static enum accel_status
 check_keys (const struct safetensors *file, struct accel_error *err)
 {

@@ -82,7 +82,7 @@ read_map (const struct source *source, uint64_t offset, void *into, size_t lengt
     struct stat info;
     if (fstat (source->fd, &info))
         return accel_fail_errno (err, "%s", source->path);
-    /* Pages behind the end of the file are there in the mapping but deadly. */
+    /* Pages after the end of the file are in the mapping, but an access to them is fatal. */
     if ((uint64_t) info.st_size < offset + length)
         return fail_short (source, err);
     memory_copy (into, source->map + offset, length);

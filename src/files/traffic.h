@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is told how much a thread reads from files and writes to them.  The code that moves bytes does not know who
+/* The observer of how much a thread reads from files and writes to them.  The code that moves bytes does not know who
  * shows progress, and pays one test for it. */
 #ifndef FILES_TRAFFIC_H
 #define FILES_TRAFFIC_H
@@ -13,7 +13,7 @@ struct traffic_observer {
     void (*syncing) (struct traffic_observer *observer);
 };
 
-/** From now on, tell @p observer (NULL: nobody) what this thread does.  @return who was told before */
+/** From now on, tell @p observer (NULL: none) what this thread does.  @return the observer before */
 struct traffic_observer *traffic_observe (struct traffic_observer *observer);
 
 /** For the code that reads and writes.  @{ */

@@ -144,7 +144,7 @@ is_same (const struct stat *a, const struct stat *b)
 }
 
 /* Whether no save has replaced the set since its index was opened: then the files that were opened belong together.  A
- * new index that has got its name does not say so: files called ".NAME.new" may be of the next save. */
+ * new index that has got its name does not tell: files called ".NAME.new" may be of the next save. */
 static bool
 is_current (const struct view *view, const char *name)
 {

@@ -130,7 +130,7 @@ find_directory (const struct archive *archive, struct directory *directory)
     }
 }
 
-/* The 64-bit numbers of the extra fields stand for those that are all ones in the entry, in this order. */
+/* The 64-bit numbers of the extra fields replace those that are all ones in the entry, in this order. */
 static bool
 apply_zip64 (const unsigned char *extra, size_t length, uint64_t *const numbers[], const bool is_long[], size_t count)
 {

@@ -14,7 +14,7 @@ enum { ADDRESS_TOKEN_BYTES = 33 }; /* 32 hexadecimal digits and the terminating 
 /** Listen at @p port on all addresses of this host.  @return a descriptor that does not block, or -1 with errno */
 int address_listen (int port);
 
-/** Listens on all addresses of this host, and tells who connects a random token: so nobody takes another program, or
+/** Listens on all addresses of this host, and tells who connects a random token: so no host takes another program, or
  * itself, for this host. */
 struct listener {
     int fd; /* -1: none */

@@ -41,7 +41,7 @@ struct agent {
     sigset_t signals, old_mask;
     int signal_fd;
     bool end_requested; /* to end the ranks: processes of MPI may end, too */
-    bool is_lost;    /* nobody listens any more: only the end of the ranks is waited for */
+    bool is_lost;    /* no head listens any more: only the end of the ranks is waited for */
     bool is_stopped; /* the head has been stopped from its terminal, and is silent for that reason */
     int64_t kill_ms; /* when to kill the launcher; 0: it has not been told to end by us */
 };

@@ -105,7 +105,7 @@ run_child (const struct job_spec *spec, const struct host_job *part, host_job_ru
     close (ends[0]);
     if (ends[1] != ends[0])
         close (ends[1]);
-    prctl (PR_SET_PDEATHSIG, SIGTERM); /* a killed agent tells nobody else */
+    prctl (PR_SET_PDEATHSIG, SIGTERM); /* a killed agent tells no other process */
     sigprocmask (SIG_SETMASK, mask, NULL);
     if (getppid () != agent)
         _exit (FAIL_GENERAL);
@@ -475,7 +475,7 @@ describe_silence (const struct agent_child *child, char *text, size_t size)
         snprintf (text + length, size - (size_t) length, "\n");
 }
 
-/* A launcher that has ended without a word was killed. */
+/* A launcher that has ended silently was killed. */
 static void
 make_end (struct agent_child *child)
 {

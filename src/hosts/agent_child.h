@@ -43,7 +43,7 @@ struct agent_child {
     struct pipe_end said; /* frames of the launcher */
     struct strbuf end;    /* its WIRE_END, which follows the last output */
     int64_t unread; /* bytes that the head has not passed on yet */
-    bool lacks_reader; /* nobody reads its standard output */
+    bool lacks_reader; /* no process reads its standard output */
 };
 
 void agent_child_init (struct agent_child *child);
@@ -64,10 +64,10 @@ void agent_child_resize (const struct agent_child *child, const struct job_spec 
 /** Standard input for it; @p length 0: its end. */
 void agent_child_feed (struct agent_child *child, const char *bytes, size_t length);
 
-/** Nobody reads standard output: ranks are to notice when they write, also those that are started again. */
+/** No process reads standard output: ranks have to notice when they write, also those that are started again. */
 void agent_child_lose_reader (struct agent_child *child);
 
-/** What to wait for.  @param is_lost  nobody wants the output */
+/** What to wait for.  @param is_lost  no process reads the output */
 void agent_child_poll (const struct agent_child *child, struct pollfd fds[AGENT_CHILD_FDS], bool is_lost);
 
 /** We have slept for @p ms longer than we wanted, and so may have the launcher: be as patient. */
@@ -79,7 +79,7 @@ void agent_child_kill_all (struct agent_child *child);
 /** When it has something to do although nothing has happened; INT64_MAX: never. */
 int64_t agent_child_deadline (const struct agent_child *child);
 
-/** Append what has happened to @p out, as frames; NULL: nobody wants to know. */
+/** Append what has happened to @p out, as frames; NULL: it is not needed. */
 void agent_child_take (struct agent_child *child, const struct pollfd fds[AGENT_CHILD_FDS], struct strbuf *out);
 
 #endif

@@ -93,7 +93,7 @@ next_tasks (const char **text, int *repeat, int *tasks)
     return *tasks && times;
 }
 
-/* One task on each node is what Slurm says if nobody has asked for more: then each host decides how many it runs. */
+/* One task on each node is what Slurm says if the user asked for no more: then each host decides how many it runs. */
 static void
 set_tasks (struct hostlist *list, const char *text)
 {

@@ -24,7 +24,7 @@ enum {
     SLICE_MS = 50,       /* between looks for processes that have ended */
     BEATS = 5,           /* in the time after which an agent gives us up */
     CLOCKS = 8,          /* answers of each clock */
-    SURE_TIMES = 20,     /* so many times slower than usual is no accident; other programs may be the reason for less */
+    SURE_TIMES = 20,     /* so many times slower than usual is not an accident; other programs may explain less */
     CLOSING_MS = 2000,
     START_MS = 30000,    /* for mpirun to connect to all hosts, besides the deadline of a step */
     HOST_MS = 2000,      /* for the pairs of each host */

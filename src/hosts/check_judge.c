@@ -108,7 +108,7 @@ note_clocks (struct check *check)
     }
 }
 
-/* If no host has the engine, nobody wants it. */
+/* If no host has the engine, it is not needed. */
 static void
 note_engines (struct check *check)
 {

@@ -16,7 +16,7 @@
 
 enum { ACCEPTS_AT_ONCE = 16, MOST_STRANGERS = 32 };
 
-/* If all ports are taken, the job runs without us. */
+/* If all ports are in use, the job runs without us. */
 void
 coordinator_begin (struct peers *peers)
 {
@@ -217,7 +217,7 @@ coordinator_take (struct peers *peers, struct peer *peer, struct wire_frame *fra
     peer->is_dead = peer->is_dead || frame->failed;
 }
 
-/* It has never answered, so perhaps it does not know that it was taken: it may come again. */
+/* It has never answered, so perhaps it does not know that it was accepted: it may come again. */
 static void
 forget (struct peers_machine *machine)
 {

@@ -353,7 +353,7 @@ run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
     return 0;
 }
 
-/* Output that is left is passed on as slowly as its reader takes it, until a signal says that nobody waits for it. */
+/* Output that is left is passed on as slowly as its reader takes it, until a signal ends the wait. */
 static void
 finish_output (struct head *head, struct pollfd *fds)
 {
@@ -443,7 +443,7 @@ write_report (const struct head *head, const struct link *guilty, struct fail *f
     return io_target_write (&head->report, json.text, json.length, fail);
 }
 
-/* Best effort: @error is what the user is told anyway. */
+/* Best effort: @error is reported anyway. */
 static void
 report_error (const struct head *head, const struct fail *error)
 {
@@ -506,7 +506,7 @@ open_sinks (struct head *head, struct fail *fail)
         return -1;
     head->sink_of[0] = &head->sinks[head->spec.is_one_file ? 1 : 0];
     head->sink_of[1] = &head->sinks[1];
-    head->has_reader = !head->sink_of[0]->broken; /* nobody waits for what a closed stream loses */
+    head->has_reader = !head->sink_of[0]->broken; /* do not wait for what a closed stream loses */
     return 0;
 }
 

@@ -19,7 +19,7 @@
 
 enum { LOST_PMIX_SERVER = 195 }; /* PMIX_ERR_LOST_CONNECTION: how Open MPI ends a rank whose mpirun or daemon is gone */
 
-/* What a host was told to do is no failure of its own.  A launcher that has only begun cannot say that it was told. */
+/* What a host was told to do is not a failure of its own.  A launcher that has only begun cannot report it. */
 static bool
 is_failure (const struct link *link)
 {
@@ -100,7 +100,7 @@ outcome_may_be_mpi (const struct head *head, const struct link *guilty)
            && (guilty == head->mpi || has_lost_mpi (head, guilty));
 }
 
-/* An mpirun that ends because of a rank or a daemon says so. */
+/* An mpirun that ends because of a rank or a daemon reports it. */
 static bool
 is_due_to_mpirun (const struct head *head, const struct link *guilty)
 {

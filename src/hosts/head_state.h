@@ -25,7 +25,7 @@ enum head_phase {
 struct head {
     struct hosts *hosts;
     struct job_spec spec;
-    struct io_target report; /* of --failure_report; no path: none is wanted */
+    struct io_target report; /* of --failure_report; no path: none was asked for */
     struct link *links; /* [count], in the order of hosts->list */
     struct failure *failures; /* [HEAD_FAILURES (count)], of outcome_find(): of hosts, then of their processes of MPI */
     struct link *mpi; /* of outcome_find(): its process of MPI is to blame, and no rank; NULL: none */

@@ -202,7 +202,7 @@ add_range (struct hostlist *list, struct strbuf *done, const char *part, size_t 
     return 0;
 }
 
-/* All hosts whose names begin with @done and go on as @rest says. */
+/* All hosts whose names begin with @done and continue as @rest says. */
 static int
 add_pattern (struct hostlist *list, struct strbuf *done, const char *rest, size_t length, int slots, struct fail *fail)
 {
@@ -316,7 +316,7 @@ hostlist_add_text (struct hostlist *list, const char *text, struct fail *fail)
     }
 }
 
-/* A word after the name in a line: "slots=4" and the like. */
+/* A word after the name in a line: "slots=4" and similar. */
 static int
 take_keyword (const char *word, size_t length, int *slots, struct fail *fail)
 {

@@ -9,7 +9,7 @@
 /**
  * Read the key from @p file, or from the user's own file (path_of_job_key()).
  *
- * A file that other users may read is refused: its key is no secret.
+ * A file that other users may read is refused: its key is not a secret.
  *
  * @param file    of --job_key_file; NULL: the user's own
  * @param create  make a new key if the user's own file does not exist

@@ -45,7 +45,7 @@ struct link {
     struct pipe_end pipe;
     int err;              /* what ssh says; -1: none */
     struct strbuf said;   /* of it, not printed yet */
-    struct strbuf babble; /* what came before the greeting */
+    struct strbuf babble; /* what was received before the greeting */
     struct link_output output;
     int64_t acknowledged, passed_on; /* bytes of output */
     int64_t input_taken; /* bytes of input that the agent has passed on */

@@ -69,7 +69,7 @@ end_by (int number)
 }
 
 /* mpirun starts processes of ssh, which outlive it where a host does not answer.  So it has a parent that ends all of
- * them when it ends, or the head does, or says so. */
+ * them when it ends, or the head does, or asks for it. */
 static _Noreturn void
 run_guard (const struct strlist *argv, bool is_open_mpi, int out, pid_t head)
 {
@@ -78,7 +78,7 @@ run_guard (const struct strlist *argv, bool is_open_mpi, int out, pid_t head)
     dup2 (null, 0);
     dup2 (out, 1);
     dup2 (out, 2);
-    close_range (3, ~0U, 0); /* an agent ends when nobody can write to it any more */
+    close_range (3, ~0U, 0); /* an agent ends when no process can write to it any more */
     setsid (); /* ^C and the terminal are the head's */
     sigemptyset (&none);
     sigemptyset (&waited);
@@ -124,7 +124,7 @@ mpi_launcher_start (struct mpi_launcher *launcher, const struct hosts *hosts, co
     return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno), status_exec_hint (errno));
 }
 
-/* What nobody takes is dropped up to the end of a line. */
+/* Output that is not taken is dropped up to the end of a line. */
 static void
 keep (struct mpi_launcher *launcher, const char *bytes, size_t length)
 {

@@ -12,8 +12,8 @@
 struct mpi_launcher {
     pid_t pid;          /* 0: none, or it has ended */
     int out;            /* what it says; -1: none */
-    struct strbuf said; /* that nobody has taken yet */
-    bool is_cut;        /* the rest of a line is dropped, because nobody takes what is said */
+    struct strbuf said; /* output that was not taken yet */
+    bool is_cut;        /* the rest of a line is dropped, because the output is not taken */
     bool names_cause;   /* Open MPI: it has said that a rank or a daemon made it end */
     bool has_abort;     /* a rank has called MPI_Abort(), as it says: it ends all processes of MPI because of that */
     int wait_status;    /* if it has ended by itself; 0 otherwise */

@@ -450,7 +450,7 @@ ends_until (int pidfd, int64_t until_ms)
     }
 }
 
-/* @return whether it has ended by @until_ms; MPI proxies are none of those who are ended */
+/* @return whether it has ended by @until_ms; MPI proxies are not ended */
 static bool
 has_ended_by (const struct mpi_proxy_process *process, int64_t until_ms)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Both sides of a measurement; see net_benchmark.h.  The one that listens says its token, hears the key, and then gets
- * requests of one letter and a number: echo a byte, take so many bytes and say so, or give so many. */
+ * requests of one letter and a number: echo a byte, take so many bytes and confirm it, or give so many. */
 #include <config.h>
 
 #include "hosts/net_benchmark.h"
@@ -261,7 +261,7 @@ transfer (int fd, char *block, bool out, int64_t count, int64_t trip_ns, int64_t
     return took > 2 * trip_ns ? took - trip_ns : took;
 }
 
-/* Transfers of growing size, until one takes long enough.  If not even the first comes to its end, what came of it says
+/* Transfers of growing size, until one takes long enough.  If not even the first comes to its end, its result says
  * how slow the way is.  @return bytes per second of the best, or 0 */
 static double
 measure_rate (int fd, bool out, int64_t trip_ns, int64_t until, bool *is_cut)

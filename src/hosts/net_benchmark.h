@@ -11,7 +11,7 @@
 struct net_benchmark {
     pid_t pid; /* 0: none */
     int port;
-    char token[ADDRESS_TOKEN_BYTES]; /* what it tells everybody: so nobody takes another program for it */
+    char token[ADDRESS_TOKEN_BYTES]; /* it tells this to each client, so none takes another program for it */
     char key[ADDRESS_TOKEN_BYTES];   /* what it wants to hear before it does anything */
 };
 

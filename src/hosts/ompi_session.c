@@ -128,7 +128,7 @@ ompi_session_read (struct ompi_session *session, int64_t pid, const char *comm, 
     session->inode = info.st_ino;
 }
 
-/* @return a folder in which nobody else can change anything; -1: it is not one */
+/* @return a folder in which no other user can change anything; -1: it is not one */
 static int
 open_private (int at, const char *name, struct stat *info)
 {
@@ -140,7 +140,7 @@ open_private (int at, const char *name, struct stat *info)
     return -1;
 }
 
-/* What holds the folders: one in which nobody else can exchange them, such as /tmp, or Open MPI's own.
+/* What holds the folders: one in which no other user can exchange them, such as /tmp, or Open MPI's own.
  * @return -1: it is not one */
 static int
 open_base (const char *name, bool is_own)

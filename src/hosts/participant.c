@@ -262,7 +262,7 @@ join (struct peers *peers, struct peer *peer, struct wire_frame *frame)
     peer_put (peer, &join);
 }
 
-/* The first frame after the welcome says that we are taken.  What has happened here before is told now. */
+/* The first frame after the welcome says that we are accepted.  What has happened here before is reported now. */
 static void
 note_joined (struct peers *peers, struct peer *peer)
 {

@@ -47,7 +47,7 @@ peer_add (struct peers *peers, int fd, bool is_connecting)
     return peer;
 }
 
-/* Nobody but a launcher with our key gets beyond the first two cases. */
+/* Only a launcher with our key gets beyond the first two cases. */
 static int
 refuse (struct peers *peers, struct peer *peer, enum channel_result result)
 {

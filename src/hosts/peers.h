@@ -24,7 +24,7 @@ struct peers;
  */
 int peers_create (struct peers **peers, const struct config *config, const struct plan *plan, struct fail *fail);
 
-/** In the supervisor: begin to listen, or to connect.  What fails here is told in a note later. */
+/** In the supervisor: begin to listen, or to connect.  What fails here is reported in a note later. */
 void peers_begin (struct peers *peers);
 
 /** Before each attempt but the first one.  NULL: nothing happens. */

@@ -95,7 +95,7 @@ struct peers {
     int noted;       /* weight of the reason that the note gave that there is no connection; -1: no note yet */
     char why[512];   /* there is none; "" */
     char *main_host; /* as machine 0 names itself */
-    int64_t judge_ms; /* machine 0: when to say at the latest who is to blame; 0: nobody is */
+    int64_t judge_ms; /* machine 0: when to say at the latest which host is to blame; 0: none is */
     int64_t over_ms;  /* when our own part was over; 0: it is not */
     int64_t outcome_ms; /* when the outcome was known */
     struct job_outcome outcome, last; /* last: of the attempt before a restart, until the next one runs */
@@ -179,7 +179,7 @@ void coordinator_accept (struct peers *peers);
 void coordinator_welcome (struct peers *peers, struct peer *peer);
 void coordinator_take (struct peers *peers, struct peer *peer, struct wire_frame *frame);
 void coordinator_lose (struct peers *peers, struct peer *peer, const char *why);
-/** @param skip_wait  nobody wants to wait for messages that are on their way */
+/** @param skip_wait  do not wait for messages that are on their way */
 void coordinator_think (struct peers *peers, bool skip_wait);
 bool coordinator_is_over (struct peers *peers);
 bool coordinator_is_told (const struct peers *peers, int64_t now);

@@ -20,7 +20,7 @@ enum {
 /* How much later than a failure one may be seen that came before it, and brought it about.  Clocks of hosts are
  * compared through messages, a busy host notices the end of a process late, and a slow link the end of a host. */
 #define NEARLY_NS INT64_C (1000000000)
-#define LATE_NS INT64_C (5000000000) /* of a rank that was killed: what was told to end in the meantime says so */
+#define LATE_NS INT64_C (5000000000) /* of a rank that was killed: ranks told to end in the meantime report that */
 
 enum kind {
     CUT_OFF, /* a rank that has lost MPI exits; nothing but its status and words tells it from one that fails */
@@ -70,7 +70,7 @@ lost_rank (const struct failure *failure)
 }
 
 /* For each host, which other one has the rank because of which that host's own gave up; @count: none, or it does not
- * say.  @return NULL without memory: then nobody says anything */
+ * say.  @return NULL without memory: then no host says anything */
 static size_t *
 read_words (const struct failure *all, size_t count)
 {

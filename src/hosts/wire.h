@@ -33,7 +33,7 @@ enum wire_type {
     WIRE_CHECK,   /* enum check_what, and what belongs to it (check_agent.h) */
     WIRE_SIZE,    /* rows and columns of the head's terminal; a WIRE_SIGNAL follows */
     WIRE_IN,      /* standard input of rank 0; nothing: its end */
-    WIRE_UNREAD,  /* nobody reads what ranks write to standard output */
+    WIRE_UNREAD,  /* no process reads what ranks write to standard output */
 
     /* between launchers that were started by hand: from machine 0's ... */
     WIRE_WELCOME, /* version, host name */

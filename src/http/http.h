@@ -78,7 +78,7 @@ enum http_trouble {
     HTTP_NO_HOST,     /* the name of the host is unknown: offline? */
     HTTP_NO_CONNECTION,
     HTTP_TIMED_OUT,
-    HTTP_BROKEN,      /* the connection broke, or what came is not HTTP */
+    HTTP_BROKEN,      /* the connection broke, or the data is not HTTP */
     HTTP_NO_TRUST,    /* TLS: the certificate is not accepted */
     HTTP_TOO_LARGE,
     HTTP_REDIRECTED,  /* too often, or to a place that is refused */

@@ -121,7 +121,7 @@ is_read_only (const struct http_request *request)
                            : !request->body && !request->body_path;
 }
 
-/* Follow a redirect.  @return whether the request goes on, or has failed; false: this is the answer */
+/* Follow a redirect.  @return whether the request continues, or has failed; false: this is the answer */
 static bool
 follow (struct transfer *transfer)
 {

@@ -22,7 +22,7 @@ int64_t cgroup_free_pids (void);
  */
 bool cgroup_path (const char *lines, const char *controller, char *path, size_t size);
 
-/** The number after @p key in text of lines "key number"; -1 where it is not there. */
+/** The number after @p key in text of lines "key number"; -1 if it is missing. */
 int64_t cgroup_field (const char *text, const char *key);
 
 #endif

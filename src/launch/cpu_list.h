@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <stddef.h>
 
-/** Mark the CPUs of @p list in @p set of @p bytes; what is no list is left out. */
+/** Mark the CPUs of @p list in @p set of @p bytes; what is not a list is left out. */
 void cpu_list_mark (const char *list, cpu_set_t *set, size_t bytes);
 
 /** Write @p set as a list.  One that is too long ends in "...". */

@@ -39,7 +39,7 @@ change_title (void)
 }
 
 /* The ranks stop, so do we, and the shell sees it.  Where no shell could continue us, because we lead the session (as
- * the first process of a container, say), all go on; our group, in which the rank at the terminal is, first. */
+ * the first process of a container, say), all continue; our group, in which the rank at the terminal is, first. */
 static void
 stop_self (void)
 {
@@ -76,7 +76,7 @@ wait_for_signal (const struct guardian *guardian, siginfo_t *info, int64_t *left
     return has_come;
 }
 
-/* Wait for the supervisor.  It never stops itself; if somebody stops it, nobody watches the ranks.
+/* Wait for the supervisor.  It never stops itself; if another process stops it, the ranks are not watched.
  * @return its wait status  @param[out] was_stopped  for too long, and was killed */
 static int
 wait_and_pass_on (const struct guardian *guardian, pid_t supervisor, int64_t limit_ms, bool *was_stopped)

@@ -45,7 +45,7 @@ struct job;
 struct job_peers {
     int fd; /* becomes readable when serve() has something to do */
     /* @param own_is_over  this machine's part has ended, output and all: only the peers are waited for
-     * @param skip_wait     and nobody wants to wait
+     * @param skip_wait     and do not wait for them
      * @return when to call it again, even if nothing happens; INT64_MAX: never */
     int64_t (*serve) (struct job_peers *peers, struct job *job, bool own_is_over, bool skip_wait);
     bool must_end; /* the ranks here have to end, because of another machine */
@@ -59,7 +59,7 @@ struct job_observer {
     void (*failed) (const struct job *job, const struct job_observer *observer);
     int fd; /* the observer's own */
     struct job_peers *peers; /* NULL: there are no other machines */
-    /* Called by the supervisor's loop again and again; returns when to call it next.  NULL: nobody waits for that. */
+    /* Called by the supervisor's loop again and again; returns when to call it next.  NULL: no such calls. */
     int64_t (*is_alive) (const struct job_observer *observer);
     int64_t silence_ms; /* the observer's own: after which we are taken for dead */
     pid_t above;        /* the same: who hears the signs */
@@ -95,7 +95,7 @@ struct job {
     int64_t oom_kills_before;
     struct strlist gpu_lines; /* who uses the GPUs, by gpu_report_find() */
     bool out_of_memory; /* the kernel caused the first failure, because memory ran out */
-    uint64_t not_passed_on; /* bytes of output that nobody has got, because somebody had no patience with the reader */
+    uint64_t not_passed_on; /* bytes of output that were dropped because their reader was too slow */
     bool has_leftovers;     /* processes of the job that SIGKILL did not end in time */
 };
 

@@ -7,7 +7,7 @@
 #include "launch/job.h"
 #include "launch/plan.h"
 
-/** Make the run's folder, and choose its name; before anything is started.  Does nothing if no logs are wanted. */
+/** Make the run's folder, and choose its name; before anything is started.  Does nothing without logs. */
 int logs_make_run (struct plan *plan, struct fail *fail);
 
 /** Make the folders of the plan's attempt. */

@@ -493,7 +493,7 @@ take_in (struct output_stream *stream, const char *bytes, size_t length, bool di
         hold (stream, bytes + written, length - written);
 }
 
-/* A terminal whose writers have gone says so with an error, perhaps once too early: between two looks for bytes. */
+/* A terminal whose writers have gone reports that as an error, perhaps once too early: between two looks for bytes. */
 static ssize_t
 read_some (const struct output_stream *stream, char *bytes, size_t size)
 {

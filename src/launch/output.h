@@ -6,9 +6,9 @@
  * be shown all the same: output_stream_due() says when.
  *
  * Where the reader of our own output is slow, ranks wait for it as they would have without us, unless there is a file:
- * then they go on, and what the reader has not got yet is read back from the file.  So memory holds one buffer for each
- * stream, which is small and grows only for a line that is being put together or, within OUTPUT_SPEED_BYTES for all,
- * to read faster.  With thousands of ranks that stays far below 16 MiB. */
+ * then they continue, and what the reader has not got yet is read back from the file.  So memory holds one buffer for
+ * each stream, which is small and grows only for a line that is being put together or, within OUTPUT_SPEED_BYTES for
+ * all, to read faster.  With thousands of ranks that stays far below 16 MiB. */
 #ifndef LAUNCH_OUTPUT_H
 #define LAUNCH_OUTPUT_H
 
@@ -64,13 +64,13 @@ struct output_stream {
     bool after_return; /* its last byte was a carriage return */
     bool keeps_returns; /* carriage returns stay what they are, though there is a prefix */
     bool on_terminal;  /* its lines go to one; the same */
-    bool needs_reader; /* its writer is to notice it if nobody reads */
+    bool needs_reader; /* its writer has to notice if no process reads */
     bool may_ask;      /* its writer reads what a user types, or a program that may wait for a question */
     bool from_terminal; /* its writer has its own terminal, and `fd` is the other side of it */
     uint64_t run_begin, run_end; /* the bytes of the sink that are the last of its own, with no other's between */
     struct logfile log;
     uint64_t shown; /* how much of the file has been put into `text` */
-    char *held;    /* what came after that and could not be put into the file */
+    char *held;    /* what was read after that and could not be put into the file */
     size_t held_length;
     uint64_t lost; /* bytes that could not be passed on, nor kept */
 };

@@ -32,7 +32,7 @@ struct draft {
     int machine_rank;
     int local_ranks; /* on this machine, whoever starts them */
     bool on_cpu;
-    bool distributed; /* ranks get RANK and the like */
+    bool distributed; /* ranks get RANK and similar variables */
 };
 
 int64_t

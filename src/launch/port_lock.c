@@ -153,7 +153,7 @@ describe_peer (const struct peer *peer, char *text, size_t size)
     peer_describe (peer, is_known ? name : NULL, text, size);
 }
 
-/* Launches listen, so what has the name and refuses connections is none. */
+/* Launches listen, so what has the name and refuses connections is not one. */
 bool
 port_lock_describe_holder (int port, char *text, size_t size)
 {

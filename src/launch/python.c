@@ -34,7 +34,7 @@ find_in (const char *folder, size_t length, char **path, struct fail *fail)
     return 0;
 }
 
-/* Is PREFIX/bin, the folder of the file @path, an environment's?  /usr/bin is none, so that a command that is installed
+/* Is PREFIX/bin, the folder of the file @path, an environment's?  /usr/bin is not, so that a command that is installed
  * for all leaves the choice to what is active. */
 static bool
 is_in_environment (const char *path)

@@ -15,7 +15,7 @@
 
 enum { REPORT_RESTARTS = 100 }; /* of so many attempts the causes are kept */
 
-/** Attempts that failed, and after which all ranks were started again.  All zero is none. */
+/** Attempts that failed, and after which all ranks were started again.  All zero: there are none. */
 struct report_attempts {
     struct strlist reports; /* of the last ones: the JSON of each */
     int64_t count;
@@ -34,7 +34,7 @@ void report_text (const struct job *job, struct strbuf *out);
 /** Append how many processes had to be killed, as lines that follow another report. */
 void report_killed (const struct job *job, struct strbuf *out);
 
-/** Append what must be reported even if no report is wanted: output that was lost, processes that remain. */
+/** Append what must be reported even without a report: output that was lost, processes that remain. */
 void report_losses (const struct job *job, struct strbuf *out);
 
 /** Append it as one JSON object on one line; also where all went well. */

@@ -17,7 +17,7 @@
 #include <sys/epoll.h>
 #include <sys/wait.h>
 
-enum { REPEAT_MS = 250 }; /* timeout(1) and the like send a signal to us and to our group: that is one */
+enum { REPEAT_MS = 250 }; /* timeout(1) and similar send a signal to us and to our group: that is one */
 
 /* A rank that has joined another group may have left its children in its own. */
 static void
@@ -123,7 +123,7 @@ note_failure (struct supervisor *supervisor, int index)
 }
 
 /* The kernel closes the files of a process before its end can be seen.  Ranks that fail because of that, here or on
- * other machines, may be noticed first: a rank that is ending when nobody has told it to may be the cause. */
+ * other machines, may be noticed first: a rank that is ending without having been told to may be the cause. */
 static void
 note_ending (struct job *job)
 {
@@ -144,7 +144,7 @@ is_of_same_signal (const struct supervisor *supervisor, int wait_status)
     return supervisor->stop_signal == WTERMSIG (wait_status) && !(observer && observer->failed);
 }
 
-/* Whether the rank that was taken for the first to fail has said that it gave up because rank @index had ended. */
+/* Whether the rank that seemed the first to fail has said that it gave up because rank @index had ended. */
 static bool
 is_named (const struct job *job, int index)
 {
@@ -166,7 +166,7 @@ is_final (const struct job *job)
     return job->observer && job->observer->peers && job->observer->peers->is_final;
 }
 
-/* Whether rank @index, which has ended, is to blame for what was taken for the first failure. */
+/* Whether rank @index, which has ended, is to blame for what seemed the first failure. */
 static bool
 is_cause (const struct supervisor *supervisor, int index)
 {
@@ -231,7 +231,7 @@ shutdown_reap_rank (struct supervisor *supervisor, int index)
         end_rank (supervisor, index, status);
 }
 
-/* @return -1: it is no rank that may end */
+/* @return -1: it is not a rank that may end */
 static int
 find_rank (const struct job *job, pid_t pid)
 {

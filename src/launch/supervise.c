@@ -167,7 +167,7 @@ give_sign (struct supervisor *supervisor)
         supervisor->sign_ms = observer->is_alive (observer);
 }
 
-/* Go on to the next phase as far as nothing has to be waited for. */
+/* Continue with the next phase as far as nothing has to be waited for. */
 static void
 advance (struct supervisor *supervisor)
 {

@@ -207,7 +207,7 @@ stop_job (struct follow *follow, struct fail *fail)
     return GO_ON;
 }
 
-/* After a signal: whether to go on. */
+/* After a signal: whether to continue. */
 static enum verdict
 ask (struct follow *follow, struct fail *fail)
 {

@@ -130,7 +130,7 @@ struct draft {
     bool failed;
 };
 
-/* Add @value, which is taken, to an object of the request. */
+/* Add @value, which the object then owns, to an object of the request. */
 static void
 set (struct draft *draft, json_t *object, const char *key, json_t *value)
 {

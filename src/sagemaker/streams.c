@@ -60,7 +60,7 @@ is_absent (const struct aws_error *error)
 }
 
 /* Without its token, a request would begin again. (json_pack() leaves out an optional text that it has no memory for.)
- * @param request  is taken  @return it; NULL: there is no memory */
+ * @param request  the result owns it  @return it; NULL: there is no memory */
 static json_t *
 with_token (json_t *request, const char *token)
 {
@@ -196,7 +196,7 @@ read_all (struct streams *streams, struct session *session, struct aws_error *er
                 result = read_page (&streams->items[i], session, &pages[i], &are_read[i], error, fail);
             is_end = is_end && are_read[i];
         }
-        int printed = print_pages (streams, pages, fail); /* also what came before a failure */
+        int printed = print_pages (streams, pages, fail); /* also the lines before a failure */
         result = result ? result : printed;
         for (size_t i = 0; i < streams->count; i++) {
             json_decref (pages[i]);

@@ -50,7 +50,7 @@ reduced (const struct self *self, enum accel_op op, enum accel_dtype dtype, size
     return op == ACCEL_AVG ? result / self->size : result;
 }
 
-/* Only a mean is no whole number: it may be rounded to the type's precision. */
+/* Only a mean is not a whole number: it may be rounded to the type's precision. */
 static double
 tolerance_of (enum accel_op op, enum accel_dtype dtype)
 {
@@ -327,7 +327,7 @@ check_broadcast (struct self *self)
     }
 }
 
-/* Ranks come one after the other; nobody may leave before the last has come. */
+/* Ranks come one after the other; none may leave before the last has come. */
 static void
 check_barrier (struct self *self)
 {

@@ -237,7 +237,7 @@ backward_reporting (void *user, float scale, struct accel_error *err)
     return status ? status : accel_grad_ready (net->model, 0, err);
 }
 
-/* Gradients are averaged while the pass goes on, and survive the end of sharing. */
+/* Gradients are averaged while the pass runs, and survive the end of sharing. */
 static void
 check_ready (struct self *self)
 {
@@ -431,7 +431,7 @@ check_accumulate (struct self *self)
     accel_model_destroy (net.model);
 }
 
-/* Three steps, parameters averaged behind the second and in the end, which makes no difference to their mean. */
+/* Three steps, parameters averaged after the second and at the end, which makes no difference to their mean. */
 static void
 check_local_sgd (struct self *self)
 {
@@ -479,7 +479,7 @@ check_scaler (struct self *self)
         expect (self, "accel_scaler_set_state", ACCEL_ERR_INVALID, accel_scaler_set_state (self->acc, &state, &err));
 }
 
-/* A parameter in bfloat16, whose master is what SGD changes: 1 - 2^-10 is no bfloat16. */
+/* A parameter in bfloat16, whose master is what SGD changes: 1 - 2^-10 is not a bfloat16. */
 static void
 check_masters (struct self *self)
 {

@@ -11,7 +11,7 @@
  *
  * @param array  the address of the pointer to its elements, which may move
  * @param size  of an element, bytes
- * @return the element behind the last one, with any content; NULL: no memory, and nothing has changed
+ * @return the element after the last one, with any content; NULL: no memory, and nothing has changed
  */
 void *array_room (void *array, size_t count, size_t size);
 

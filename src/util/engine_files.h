@@ -27,11 +27,11 @@ struct engine_files {
 };
 
 /**
- * Find the modules in the folders of ACCEL_ENGINE_PATH, then in the package's own; the first of each name is taken.
+ * Find the modules in the folders of ACCEL_ENGINE_PATH, then in the package's own; the first of each name is used.
  * Folders that do not exist are skipped, and so are names of engines that are built in.  Nothing is opened.
  *
  * A module is refused unless it is a plain file, and it and all folders above it belong to root or to this user and can
- * be written by nobody else; in a folder with the sticky bit, such as /tmp, others can at least not replace anything.
+ * be written by no other user; in a folder with the sticky bit, such as /tmp, others can at least not replace anything.
  *
  * @param[out] files  for engine_files_release()
  */

@@ -283,7 +283,7 @@ io_make_parents (const char *path, struct fail *fail)
     if (!copy)
         return fail_nomem (fail);
     char *end = copy + strlen (copy), *at = strrchr (copy, '/');
-    bool inwards = false; /* in /proc, a folder that is there may take no other, and says so as if it were not */
+    bool inwards = false; /* in /proc, an existing folder may take no other, with the error of a missing one */
     while (at && at > copy) {
         *at = '\0';
         bool is_made = !mkdir (copy, 0777) || errno == EEXIST;

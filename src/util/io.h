@@ -23,7 +23,7 @@ int io_read_file (const char *path, size_t limit, char **text, size_t *length, s
 int io_read_input (const char *path, size_t limit, char **text, size_t *length, struct fail *fail);
 
 /** Write @p path so that it appears complete or not at all: a file beside it, fsync, rename, fsync of the directory.
- * What a link leads to is written, even where it is not there yet; a file that exists keeps its mode, another gets
+ * What a link leads to is written, even if it does not exist yet; a file that exists keeps its mode, another gets
  * @p mode less the umask, as with open(); devices are refused. */
 int io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, struct fail *fail);
 
@@ -59,11 +59,11 @@ int io_reserve (int fd, off_t size);
 
 /** Open the pipe or terminal behind @p fd again, so that write() there never waits: O_NONBLOCK on @p fd itself would be
  * for all who share it.
- * @return a descriptor of the caller's, close-on-exec; -1 where it is neither, or may not be opened */
+ * @return a descriptor of the caller's, close-on-exec; -1 if it is neither, or may not be opened */
 int io_open_without_waiting (int fd);
 
-/** Whether nobody reads standard stream @p fd (0 to 2), or writes to it: the caller has closed it.  In its place may be
- * what only goes the other way, so that no other file gets its number. */
+/** Whether no process reads standard stream @p fd (0 to 2), or writes to it: the caller has closed it.  In its place
+ * may be what only goes the other way, so that no other file gets its number. */
 bool io_is_closed (int fd);
 
 #endif

@@ -4,7 +4,7 @@
  * The launcher (or, under a foreign launcher, the library) makes it as a memfd: it has no name in /dev/shm, so nothing
  * can be left behind.  Ranks open it as /proc/PID/fd/N of its maker.  No process can shrink it, and only once does it
  * grow: seals see to that.  It begins with a header and one slot per local
- * rank, through which ranks meet and see each other; behind them lies room that the shm engine sizes and lays out for
+ * rank, through which ranks meet and see each other; after them lies room that the shm engine sizes and lays out for
  * itself (data_offset).
  *
  * A rank writes its own slot only; the launcher writes the exit fields when it has reaped the rank.  Everything that

@@ -11,7 +11,7 @@
 /** The beginning of /proc/PID/NAME and a 0; where nothing can be read, an empty text.  @return its length, or -1 */
 ssize_t procfs_read (pid_t pid, const char *name, char *text, size_t size);
 
-/** The path of the file that this process executes; empty where it is not known. */
+/** The path of the file that this process executes; empty if it is not known. */
 void procfs_own_path (char *path, size_t size);
 
 /** The fields of /proc/PID/stat that are of interest; see proc(5). */

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/** The character that begins at *text, which goes on to the next; a byte that is no UTF-8 counts by itself. */
+/** The character that begins at *text, which moves to the next; a byte that is not UTF-8 counts by itself. */
 uint32_t utf8_next (const char **text);
 
 /** How many of the first bytes are UTF-8 (RFC 3629): nothing longer than needed, no halves of surrogate pairs. */

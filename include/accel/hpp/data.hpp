@@ -504,7 +504,7 @@ class loader {
     iterator begin (site at = site::here ()) { return iterator (*this, at); }
     sentinel end () noexcept { return {}; }
 
-    /** accel_loader_next(): for programs that go on with a pass, or ask again after an error.  @return whether there
+    /** accel_loader_next(): for programs that continue a pass, or ask again after an error.  @return whether there
      *  is a batch */
     bool
     next (batch &now, site at = site::here ())

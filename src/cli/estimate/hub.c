@@ -427,7 +427,7 @@ read_model (struct job *job, const struct settings *settings, const char *file, 
     }
     job->model->source = "hub";
     int result = hub_model (&job->hub, job->name, &job->info, &trouble, fail);
-    job->shown.done = 0; /* that was no file of the model */
+    job->shown.done = 0; /* that was not a file of the model */
     if (!result)
         return read_online (job, settings, file, fail);
     if (trouble == HTTP_NO_HOST || trouble == HTTP_NO_CONNECTION || trouble == HTTP_TIMED_OUT) {

@@ -93,7 +93,7 @@ bits_at (const struct node *map)
     return 0;
 }
 
-/* Of the packed weights of all groups of layers.  Floats of 8 bits are not packed.  @return 0: of several widths */
+/* Of the packed weights of all groups of layers.  8-bit floats are not packed.  @return 0: of several widths */
 static unsigned
 bits_of_groups (const struct node *groups)
 {
@@ -202,7 +202,7 @@ unpack (struct estimate_model *model, struct estimate_part *part, unsigned bits,
     return 0;
 }
 
-/* Integers that nobody packed: truth values, counters and positions. */
+/* Integers that are not packed: booleans, counters and positions. */
 static bool
 is_plain_integer (const struct estimate_part *part)
 {
@@ -217,7 +217,7 @@ unpack_part (struct estimate_model *model, const struct method *method, unsigned
                      && (!*method->packed || find_ending (part->name, method->packed, strlen (method->packed)));
     if (is_packed && method->beside && is_beside (model, method, part, &is_packed, fail))
         return -1;
-    /* A packed float is one of 8 bits beside integers, unless bitsandbytes has stored integers as floats. */
+    /* A packed float is an 8-bit float beside integers, unless bitsandbytes has stored integers as floats. */
     if (is_packed && (!part->is_float || !*method->packed))
         return unpack (model, part, bits, fail);
     if (part->code == kDLInt && part->bits == BYTE && find_ending (part->name, "weight", 6))

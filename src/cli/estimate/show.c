@@ -162,7 +162,7 @@ estimate_infer (const struct estimate_report *report, size_t number, struct esti
     bool is_stored = number == settings->dtypes.count;
     unsigned divisor = is_stored ? 0 : estimate_divisor (settings->dtypes.items[number]);
     uint64_t cache;
-    /* Quantized weights go with keys and values of 16 bits. */
+    /* Quantized weights go with 16-bit keys and values. */
     if (estimate_cache (report->model, (uint64_t) settings->context_length, divisor == 1 ? 32 : 16, &cache, fail))
         return -1;
     needs->dtype = is_stored ? ESTIMATE_STORED : settings->dtypes.items[number];

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Buffers that transformers makes, or that old checkpoints have though they are no weights. */
+/* Buffers that transformers makes, or that old checkpoints have though they are not weights. */
 enum {
     POSITIONS = 1 << 0,   /* embeddings.position_ids */
     TOKEN_TYPES = 1 << 1, /* embeddings.token_type_ids */

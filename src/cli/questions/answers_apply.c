@@ -41,7 +41,7 @@ set_list (struct config *file, const char *key, const char *text, char separator
     return 0;
 }
 
-/* "~" is the home folder; with @p absolute as Python's abspath() makes it: "." and ".." are taken out by name. */
+/* "~" is the home folder; with @p absolute as Python's abspath() makes it: "." and ".." are removed by name. */
 static int
 set_path (struct config *file, const char *key, const char *text, bool absolute, struct fail *fail)
 {

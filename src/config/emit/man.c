@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* mdoc text: a sentence begins a line, lines stay short, '-' is itself, and nothing is taken for a macro. */
+/* mdoc text: a sentence begins a line, lines stay short, '-' is itself, and nothing looks like a macro. */
 static void
 add_man_text (const char *text, struct strbuf *out)
 {

@@ -27,7 +27,7 @@ void emit_value_cases (const struct emit_case_form *form, struct strbuf *out);
 
 /**
  * Names of the flags of @p command, separated by blanks: keys; and short flags as _LETTER, which is what a word -LETTER
- * becomes when its '-' are made '_' and two of them are taken from its front.
+ * becomes when its '-' are made '_' and two of them are removed from its front.
  */
 void emit_valued_flags (enum option_command command, struct strbuf *out);
 

@@ -108,7 +108,7 @@ has_word (const char *words, const char *word, size_t length)
     return false;
 }
 
-/* Whether option @p row, or a word of a shell where it is NULL, can have this value. */
+/* Whether option @p row, or a word of a shell if it is NULL, can have this value. */
 static bool
 takes_value (const struct option *row, const char *value)
 {

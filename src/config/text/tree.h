@@ -69,7 +69,7 @@ struct filedoc {
 void filedoc_release (struct filedoc *doc);
 
 /** Append a mapping as yaml.safe_dump() or json.dump (indent=2, sort_keys=True) writes it, sorting it first; of a key
- * that is there twice, the last counts.  @return 0, or -1 without memory @{ */
+ * that occurs twice, the last counts.  @return 0, or -1 without memory @{ */
 int node_write_yaml (struct node *map, struct strbuf *out);
 int node_write_json (struct node *map, struct strbuf *out);
 /** @} */

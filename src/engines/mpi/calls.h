@@ -80,7 +80,7 @@ struct operation {
 
 /** Prepare @p call.  @return NULL without memory */
 struct operation *operation_create (struct communicator *comm, const struct accel_engine_call *call);
-/** Send what needs nobody else. */
+/** Send what needs no other rank. */
 void operation_begin (struct operation *operation);
 /** The control message of @p rank has come. */
 void operation_meet (struct operation *operation, int rank, const struct header *header, const char *data);

@@ -314,7 +314,7 @@ look_at_dispute (struct communicator *comm, const struct operation *operation, s
     return ACCEL_OK;
 }
 
-/* Who gives up, in whatever group, is no member of the world any more; but only the world hears of it. */
+/* A rank that gives up, in whatever group, is not a member of the world any more; but only the world hears of it. */
 static enum accel_status
 look_for_quitters_elsewhere (const struct communicator *comm, const struct operation *operation,
                              struct accel_error *err)

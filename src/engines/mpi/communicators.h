@@ -73,7 +73,7 @@ bool group_memory_find (const struct operation *operation);
 void group_memory_leave (struct communicator *comm);
 /** The job is closed before the group is destroyed. */
 void group_memory_abandon (struct communicator *comm);
-/** Give back what nobody reads any more; or forget it. @{ */
+/** Give back what no rank reads any more; or forget it. @{ */
 void group_memory_collect (void);
 void group_memory_forget (void);
 /** @} */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a group keeps in the memory of its hosts: counters and a stage of each rank, in the rank's own arena, from the
- * group's first large call on.  Control messages say where they are, so nobody waits for anybody.
+ * group's first large call on.  Control messages say where they are, so no rank waits for another.
  *
  * The other ranks of the host may still read them when this rank destroys the group.  So the memory is given back in
  * the first call after each of them has destroyed it, too; if one never does, when the job is closed.  Where a rank had

@@ -3,7 +3,7 @@
  *
  * The buffer is cut into pieces, which the ranks of a host carry in turns.  Hosts form a chain in the order of ranks:
  * on the first one, the carrier of a piece reduces it over its host, and sends it to the carrier on the next host,
- * which goes on with the ranks there.  On the last host the piece is complete, and goes all the way back, or, in a
+ * which continues with the ranks there.  On the last host the piece is complete, and goes all the way back, or, in a
  * reduce-scatter, to the host of the rank whose row it is of; that rank carries it there.  So it is reduced in the
  * order of ranks, with the bits of engine shm, and crosses each link twice at most, once in each direction.  Several
  * pieces are on the way, so that links and processors work at the same time.

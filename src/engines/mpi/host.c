@@ -117,7 +117,7 @@ may_be_written (size_t bytes)
     return !getrlimit (RLIMIT_FSIZE, &limit) && (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
 }
 
-/* The limit on address space counts these bytes, though no memory is behind them. */
+/* The limit on address space counts these bytes, though they have no memory. */
 static bool
 may_be_mapped (size_t bytes)
 {
@@ -169,7 +169,7 @@ identify_machine (void)
     uint64_t hash = UINT64_C (14695981039346656037);
     FILE *file = fopen ("/proc/sys/kernel/random/boot_id", "re");
     if (!file || stat ("/proc/self/ns/pid", &space) || !fgets (text, sizeof text, file))
-        getrandom (text, sizeof text - 1, 0); /* nobody's */
+        getrandom (text, sizeof text - 1, 0); /* a name that no other job has */
     if (file)
         fclose (file);
     snprintf (text + 64, sizeof text - 64, "%llu", (unsigned long long) space.st_ino);

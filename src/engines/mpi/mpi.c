@@ -88,7 +88,7 @@ engine_test (void *transport, void *work)
     return over;
 }
 
-/* MPI wakes nobody.  A rank that is late is left the processor, longer and longer; soon if there are more ranks than
+/* MPI wakes no rank.  A rank that is late is left the processor, longer and longer; soon if there are more ranks than
  * processors, but not before it has been asked some times: what comes from another processor is there by then. */
 static void
 doze (int64_t *since, unsigned polls)
@@ -167,8 +167,8 @@ engine_awaits (void *transport, int rank)
     return oldest && operation_awaits (oldest, rank);
 }
 
-/* Whoever is in the engine sees it at the next look; libaccel has locks of its own here.  If nobody is, the other ranks
- * hear of it now: the program may not call again. */
+/* Whoever is in the engine sees it at the next look; libaccel has locks of its own here.  If no thread is, the other
+ * ranks hear of it now: the program may not call again. */
 static void
 engine_give_up (void *transport, const char *reason)
 {

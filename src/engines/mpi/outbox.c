@@ -4,7 +4,7 @@
  * Each rank writes what it calls, and small data, in an outbox in the memory of its host, where the other ranks of the
  * host read it.  The last one to write sends all of the host's messages in one bundle: a small one to each rank of the
  * other hosts, so that none waits for another one there, and a large one to their forwarders only, which write it on
- * outboxes for the others.  Nobody has to be in a call of the library to send what others have written.  Where the
+ * outboxes for the others.  No rank has to be in a call of the library to send what others have written.  Where the
  * engine may have no thread, a forwarder would have to be in a call to pass it on, so a large one goes to each rank as
  * well.
  *

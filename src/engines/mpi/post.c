@@ -179,7 +179,7 @@ ring_open (void)
     return true;
 }
 
-/* A message that has come in the meantime belongs to nobody any more. */
+/* A message that has come in the meantime has no receiver any more. */
 void
 ring_close (void)
 {

@@ -12,7 +12,7 @@ struct host {
     int size, rank; /* of this host; 0: nothing is shared */
     struct topology *topology; /* of the job */
     bool is_forwarder;
-    bool has_forwarders; /* every host: they go on whatever the program does */
+    bool has_forwarders; /* every host: they continue whatever the program does */
     bool is_near;   /* all hosts are on one machine */
     unsigned char *memory, *arenas;
     int pid;        /* whose arena it is: a child of fork() has it, too, but leaves it as it is */

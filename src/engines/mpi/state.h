@@ -19,7 +19,7 @@ struct posted {
     bool receives, is_data;
 };
 
-/** A bundle that MPI sends at once, although it may say so later. */
+/** A bundle that MPI sends at once, although it may report that later. */
 struct bundle {
     int count;
     MPI_Request requests[OUTBOX_RANKS];
@@ -51,7 +51,7 @@ struct world {
     size_t control_most;
     int ring_head;
     struct bundle *bundles; /* [BUNDLES] */
-    int bundle;             /* the last one that was taken */
+    int bundle;             /* the last one that was used */
     MPI_Request *requests; /* [request_count] */
     struct posted *posted;
     int *indices;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Engine "nccl", the inside.  A module: of libaccel it includes accel/engine.h alone.
  *
- * NCCL is loaded when a job is opened (library.c).  Its communicators do not block: whatever is called goes on until
+ * NCCL is loaded when a job is opened (library.c).  Its communicators do not block: whatever is called continues until
  * ncclCommGetAsyncError() says otherwise, and nothing else may be called on the same communicator before.  So calls of
  * libaccel wait in a queue (communicator.c), from which the threads that are in the engine pass them on; if there is
  * none while NCCL connects ranks, a thread of the engine's does (progress_thread.c).
  *
  * Each communicator has a stream.  A call waits there for an event that is recorded on the program's stream when it
- * starts, and is over when the event behind it has happened.  The host waits for that, in slices, between which
+ * starts, and is over when the event after it has happened.  The host waits for that, in slices, between which
  * libaccel looks whether the other ranks are still there: nothing else can end a kernel of NCCL that waits for a rank.
  *
  * All state is guarded by one lock, without which helpers are called. */
@@ -110,7 +110,7 @@ struct operation {
     int colour, key;
     cudaEvent_t ready, done;
     enum operation_state { OPERATION_WAITS, OPERATION_IS_POSTED, OPERATION_RUNS, OPERATION_IS_OVER } state;
-    int64_t since_ms, looked_ms; /* since when somebody waits for it; 0: nobody yet */
+    int64_t since_ms, looked_ms; /* since when a thread waits for it; 0: none does yet */
 };
 
 /** Memory that NCCL knows. */
@@ -156,7 +156,7 @@ bool comm_pump (struct communicator *comm);
 /** The first failure: nothing is done any more. */
 __attribute__ ((format (printf, 3, 4))) void comm_fail (struct communicator *comm, enum accel_status status,
                                                         const char *format, ...);
-/** comm_fail() with NCCL's words.  @return whether it went well, or goes on */
+/** comm_fail() with NCCL's words.  @return whether it succeeded or still runs */
 bool comm_check (struct communicator *comm, ncclResult_t result, const char *call);
 bool comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call);
 /** Wait until NCCL has finished its last call, for @p ms at most; lets go of the lock.  @return whether it has */

@@ -38,7 +38,7 @@ struct object_kind {
     /** accel_end_training(): end what is running.  NULL: nothing runs. */
     void (*stop) (struct object *object);
     /**
-     * accel_save_state(): say what is to be restored.  Rank 0 calls it, for what it has stands for all.  NULL: nothing
+     * accel_save_state(): say what is to be restored.  Rank 0 calls it, for all ranks.  NULL: nothing
      * is saved.  @{
      */
     void (*save) (const struct object *object, struct accel_state_dict *state);
@@ -52,7 +52,7 @@ struct object_kind {
 struct object {
     uint64_t magic;      /* OBJECT_MAGIC; 0 once it has ended */
     const struct object_kind *kind;
-    struct accel *owner; /* who prepared it; NULL: nobody yet */
+    struct accel *owner; /* the job that prepared it; NULL: none yet */
     struct object *next; /* of those that the owner prepared, the latest first */
     int64_t number;      /* among these, 1 for the first; the same on all processes */
     atomic_uint holds;   /* the program's, until it has ended, and one of each object that is built on it */

@@ -14,7 +14,7 @@ option_is_given (double value)
     return value != 0 || signbit (value);
 }
 
-/** @return @p given, +0 where it is ACCEL_ZERO, or @p standard where it is 0. */
+/** @return @p given, +0 if it is ACCEL_ZERO, or @p standard if it is 0. */
 static inline double
 option_or (double given, double standard)
 {
@@ -28,7 +28,7 @@ option_count_or (uint32_t given, uint32_t standard)
     return !given ? standard : given == ACCEL_NONE ? 0 : given;
 }
 
-/** @return whether @p given is on; @p standard where it is ACCEL_DEFAULT. */
+/** @return whether @p given is on; @p standard if it is ACCEL_DEFAULT. */
 static inline bool
 flag_or (enum accel_flag given, bool standard)
 {

@@ -24,7 +24,7 @@ enum accel_status tensor_check (const DLTensor *tensor, struct accel_error *err)
 /** Whether the processor can read and write memory of @p device. */
 bool tensor_device_is_host (DLDevice device);
 
-/** The name of the kind of memory of @p device, as torch has it: "cuda"; static. */
+/** The name of the kind of memory of @p device, like torch: "cuda"; static. */
 const char *tensor_device_name (DLDevice device);
 
 /** The address of the first element of a tensor in host memory; NULL for one without data. */

@@ -19,7 +19,7 @@ enum accel_status checkpoint_agree (struct accel *acc, const struct comm_site *s
 uint64_t checkpoint_enter (struct accel *acc, const struct comm_site *site);
 
 /**
- * It ends; what it made is removed if it failed.  After a failure on all ranks, the launcher is told which of them was
+ * It ends; what it made is removed if it failed.  After a failure on all ranks, the launcher learns which of them was
  * the cause, and all wait until all have come here: the end of the first makes the launcher end the others.
  *
  * @param own  the failure of @p status, which @p err gets with the place of the call; @p err may be NULL

@@ -165,7 +165,7 @@ keep_others (const char *old, bool complete, char *kept)
     return true;
 }
 
-/* Remove temporary folders of @place that nobody writes to.  What cannot be removed does not matter.
+/* Remove temporary folders of @place that no process writes to.  What cannot be removed does not matter.
  * @param[out] kept  as for keep_others() */
 static void
 remove_remainders (const char *place, char *kept)

@@ -42,7 +42,7 @@ no_memory (struct accel_error *err)
     return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
 }
 
-/* The number after the highest, of complete checkpoints and others, so that the next save is in nobody's way. */
+/* The number after the highest, of complete checkpoints and others, so that the next save replaces none. */
 static enum accel_status
 find_next_number (const char *folder, uint64_t *next, struct accel_error *err)
 {

@@ -104,7 +104,7 @@ keep_apart (struct save *save, struct accel_error *err)
     return status;
 }
 
-/* That an old checkpoint cannot be removed is no reason to call this one a failure. */
+/* That an old checkpoint cannot be removed does not make this one a failure. */
 enum accel_status
 save_commit (struct save *save, struct accel_error *err)
 {

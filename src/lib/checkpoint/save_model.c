@@ -195,7 +195,7 @@ struct shard {
     size_t pairs;
 };
 
-/* "format" as the original writes it, and which name has the numbers of those that share them. */
+/* "format" as Accelerate writes it, and which name has the numbers of those that share them. */
 static void
 describe (const struct save *save, size_t number, struct shard *shard)
 {

@@ -3,9 +3,9 @@
  * holds a lock on a file of its own in the folder; at the end that file contains its manifest.
  *
  * So a rank that ends early, whatever the reason, is noticed at once: its file is not locked, and is not complete.
- * Between hosts, some file systems' locks exclude nobody.  Rank 0 looks at once when all ranks have begun; if a file is
- * not locked then, it relies on other signs: that rank says itself if it fails, this host knows who was killed on it,
- * and for ranks of other hosts there is a deadline. */
+ * Between hosts, some file systems' locks exclude no process.  Rank 0 looks at once when all ranks have begun; if a
+ * file is not locked then, it relies on other signs: that rank says itself if it fails, this host knows who was killed
+ * on it, and for ranks of other hosts there is a deadline. */
 #ifndef LIB_CHECKPOINT_SHARES_H
 #define LIB_CHECKPOINT_SHARES_H
 
@@ -37,7 +37,7 @@ enum accel_status shares_begin (struct shares *shares, const char *folder, int s
                                 struct accel_error *err);
 
 /**
- * Wait for all ranks, move their files to @p manifest, and remove the locked files.  Returns when nobody writes to the
+ * Wait for all ranks, move their files to @p manifest, and remove the locked files.  Returns when no rank writes to the
  * folder any more, or at the deadline.  Any thread.
  *
  * @retval ACCEL_ERR_PEER     a rank has ended, or failed to write

@@ -77,7 +77,7 @@ join (struct accel_comm *comm, const struct comm_site *site, const struct member
 }
 
 /* An engine may wait for ranks that are in no group, which the watch of a group does not know: so all must have come
- * before any goes on. */
+ * before any continues. */
 static enum accel_status
 split_links (struct accel_comm *comm, const struct comm_site *site, const int64_t *places, int rank,
              struct accel_error *err)
@@ -92,7 +92,7 @@ split_links (struct accel_comm *comm, const struct comm_site *site, const int64_
     return splits ? comm_barrier (comm, site, err) : ACCEL_OK;
 }
 
-/* The first of each group finds the place where it meets, and all are told. */
+/* The first of each group finds the place where it meets, and tells all. */
 static enum accel_status
 meet (struct accel_comm *comm, const struct comm_site *site, const struct members *members, bool leads,
       struct accel_comm **group, struct accel_error *err)

@@ -111,7 +111,7 @@ pack (char *parcel, const struct accel_object *objects, size_t count)
     }
 }
 
-/* @return the items behind those of this parcel. */
+/* @return the items after those of this parcel. */
 static struct accel_object *
 unpack (struct accel_object *items, const char *parcel, const struct notice *notice)
 {
@@ -375,8 +375,8 @@ swap_with (struct accel_comm *comm, int peer, const struct comm_site *site, stru
     return status;
 }
 
-/* Each rank meets the others in the order of ranks.  Nobody waits in a circle: who waits for rank p waits until p has
- * met all below, and so on, ever lower. */
+/* Each rank meets the others in the order of ranks.  No ranks wait in a circle: a rank that waits for rank p waits
+ * until p has met all below, and so on, ever lower. */
 static enum accel_status
 swap (struct accel_comm *comm, const struct comm_site *site, const struct accel_object *objects,
       const struct notice *notices, char *parcel, struct accel_error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives in which a process gets a part of a tensor, or a whole one from one other: reduce-scatter, all-to-all,
- * send and receive.  The original leaves these to torch.distributed. */
+ * send and receive.  Accelerate leaves these to torch.distributed. */
 #include <config.h>
 
 #include "lib/base/error.h"

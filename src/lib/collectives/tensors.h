@@ -11,7 +11,7 @@
 enum accel_status comm_check_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
                                      enum accel_dtype *dtype, struct accel_error *err);
 
-/** Whether its elements lie one behind the other, or there are none. */
+/** Whether its elements are contiguous, or there are none. */
 bool comm_is_plain (const DLTensor *tensor);
 
 /** Whether two elements lie in one place, so that they cannot both be results. */
@@ -25,14 +25,14 @@ enum accel_status comm_shape_output (const struct comm_site *site, struct accel_
 enum accel_status comm_gather_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
                                       struct accel_tensor *out, struct accel_error *err);
 
-/** Reduce in place, then multiply by @p scale, which is 1 for what is no float. */
+/** Reduce in place, then multiply by @p scale, which is 1 for other types than floats. */
 enum accel_status comm_reduce_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor,
                                       enum accel_op op, double scale, struct accel_error *err);
 
 enum accel_status comm_broadcast_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor, int root,
                                          struct accel_error *err);
 
-/** Whether a tensor that comm_check_tensor() took can be shared out by rows and, where @p op is not NULL, reduced. */
+/** Whether a tensor that comm_check_tensor() took can be divided by rows and, if @p op is not NULL, reduced. */
 enum accel_status comm_check_parts (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
                                     const enum accel_op *op, struct accel_error *err);
 

@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-/** Who is told of the collectives of a world and of its groups.  The waist calls higher floors through it alone. */
+/** The observer of the collectives of a world and of its groups.  The waist calls higher floors through it alone. */
 struct comm_observer {
     /** @p call, which began at @p begin_ns of clock_ns(), has returned.  Runs on the thread that made the call. */
     void (*note) (struct comm_observer *observer, const struct accel_engine_call *call, int64_t begin_ns);
@@ -49,7 +49,7 @@ struct accel_comm {
     struct accel_comm *parent; /* of a group; NULL: the world */
     struct comm_observer *observer; /* of the world alone; NULL: none */
     struct work_queue *queue;  /* of what was started; NULL: nothing ever was */
-    const void *unsettled;     /* whose failure it is that this process may still recover from; NULL: nobody's */
+    const void *unsettled;     /* whose failure it is that this process may still recover from; NULL: there is none */
     struct watch watch;        /* its source is the world's */
     struct ledger own_ledger;
     struct bootstrap bootstrap; /* of the world */
@@ -77,7 +77,7 @@ enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, s
  *  @param[out] places  [comm_places (comm)], each >= 0; for comm_join_group() */
 enum accel_status comm_make_group (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err);
 
-/** Connect @p group, whose parent, rank and size are set; rank i of it is @p ranks[i] there.  Waits for nobody. */
+/** Connect @p group, whose parent, rank and size are set; rank i of it is @p ranks[i] there.  Does not wait. */
 enum accel_status comm_join_group (struct accel_comm *group, const int *ranks, const int64_t *places,
                                    struct accel_error *err);
 

@@ -46,7 +46,7 @@ void comm_free (struct accel_comm *comm, DLDevice device, void *memory);
 /** @} */
 
 /**
- * Note a call in the ledger that is no collective, but may take long: who waits for this rank is told of it.
+ * Note a call in the ledger that is not a collective, but may take long: ranks that wait for this one see it.
  *
  * @param count  what the call is about, such as a number of a batch
  * @return for comm_note_end(); 0 where nothing is recorded
@@ -63,7 +63,7 @@ void comm_note_failure (struct accel_comm *comm, unsigned failure, unsigned left
 
 /**
  * While a communicator is reserved, collectives of the program over it, and over its groups, are errors; work in flight
- * goes on.  For a backward pass, whose gradients may be averaged meanwhile.
+ * continues.  For a backward pass, whose gradients may be averaged meanwhile.
  */
 void comm_reserve (struct accel_comm *comm, bool reserved);
 
@@ -71,7 +71,7 @@ void comm_reserve (struct accel_comm *comm, bool reserved);
 enum accel_status comm_check_process (const struct accel_comm *comm, const struct comm_site *site,
                                       struct accel_error *err);
 
-/** Tell the peers that this rank cannot go on; whoever waits for it gets ACCEL_ERR_PEER with @p reason. */
+/** Tell the peers that this rank cannot continue; a rank that waits for it gets ACCEL_ERR_PEER with @p reason. */
 void comm_give_up (struct accel_comm *comm, const char *reason);
 
 /**

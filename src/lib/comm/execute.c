@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* A process that gives up in a group is no member of the world any more either. */
+/* A process that gives up in a group is not a member of the world any more either. */
 static void
 break_off (struct accel_comm *comm, const struct accel_error *why, const char *reason)
 {

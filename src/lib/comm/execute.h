@@ -78,7 +78,7 @@ comm_note_call (struct accel_comm *comm, struct accel_engine_call *call, struct 
     return record;
 }
 
-/** Run @p call, whose buffers are in host memory, on this thread and now; nobody observes it. */
+/** Run @p call, whose buffers are in host memory, on this thread and now; it is not observed. */
 __attribute__ ((always_inline)) static inline enum accel_status
 comm_run (struct accel_comm *comm, struct accel_engine_call *call, struct ledger_entry entry, struct accel_error *err)
 {

@@ -40,7 +40,7 @@ unsigned ledger_file (struct ledger *ledger, const char *file);
 /** From now on several threads write in it: each write takes work_lock(), which the caller has. */
 void ledger_share (struct ledger *ledger);
 
-/** ledger_begin() and ledger_end() where it is shared.  @{ */
+/** ledger_begin() and ledger_end() if it is shared.  @{ */
 __attribute__ ((cold)) uint64_t ledger_begin_shared (struct ledger *ledger, const struct comm_site *site,
                                                      struct ledger_entry entry);
 __attribute__ ((cold)) void ledger_end_shared (struct ledger *ledger, uint64_t sequence);

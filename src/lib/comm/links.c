@@ -27,7 +27,7 @@ add_served (struct served *served, const char *kind, const struct accel_engine *
     snprintf (served->text + length, sizeof served->text - length, "%s%s:%s", length ? "," : "", kind, engine->name);
 }
 
-/* NULL: the host's engine serves @device too, or nobody does. */
+/* NULL: the host's engine serves @device too, or none does. */
 static const struct comm_link *
 find (const struct accel_comm *comm, DLDevice device)
 {
@@ -130,7 +130,7 @@ comm_compare_links (struct accel_comm *comm, const struct accel_engine *host, st
     return status;
 }
 
-/* An engine that nobody named, and that cannot connect these ranks, which all of them find, is left out. */
+/* An engine that was not named, and that cannot connect these ranks, which all of them find, is left out. */
 static enum accel_status
 open_link (struct accel_comm *comm, struct comm_link *link, struct engine_job *job, struct accel_error *err)
 {

@@ -39,7 +39,7 @@ struct work_queue {
     bool stop;           /* end when the queue is empty */
     pthread_t thread;
     pthread_cond_t wake; /* for the thread: there is work, or `stop` */
-    pthread_cond_t over; /* for those that wait: some work is, or nobody is in the engine */
+    pthread_cond_t over; /* for those that wait: some work is, or no thread is in the engine */
 };
 
 /* All of this, and the queues, are guarded by work_lock(). */
@@ -134,7 +134,7 @@ is_first (const struct work_queue *queue, const struct accel_work *work)
     return atomic_load_explicit (&queue->pending, memory_order_relaxed) == queue->flying && may_join (queue, work);
 }
 
-/* Nobody may be in the engine. */
+/* No other thread may be in the engine. */
 static void
 launch (struct work_queue *queue, struct accel_work *work)
 {
@@ -370,7 +370,7 @@ order_streams (DLDevice device)
         memory->stream (device);
 }
 
-/* A process alone waits for nobody, so its work is over at once. */
+/* A job of one process has no other to wait for, so its work is over at once. */
 enum accel_status
 work_start (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_work **work,
             struct accel_error *err)

@@ -54,7 +54,7 @@ void work_take_turn (struct accel_comm *comm);
 /** Wait until nothing of @p world and of its groups is in flight. */
 void work_drain (struct accel_comm *world);
 
-/** @p comm ends: finish what is in flight, of the world also that of its groups, and free what nobody waited for. */
+/** @p comm ends: finish what is in flight, of the world also that of its groups, and free what was not waited for. */
 void work_end (struct accel_comm *comm);
 
 #endif

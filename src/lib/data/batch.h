@@ -47,7 +47,7 @@ void batch_copy_row (struct accel_batch *batch, size_t row, const struct accel_b
 /** A collate function is about to be called: it has to call accel_batch_resize() for every field. */
 void batch_expect_resize (struct accel_batch *batch);
 
-/** It has @p size samples now: the fields' shapes say so. */
+/** It has @p size samples now: set the fields' shapes. */
 void batch_set_size (struct accel_batch *batch, size_t size);
 
 #endif

@@ -120,7 +120,7 @@ describe_field (const struct accel_field *field, char value[VALUE_SIZE])
         snprintf (value + at, (size_t) (VALUE_SIZE - at), "]");
 }
 
-/* Fact @p index, or, behind the facts, a field. */
+/* Fact @p index, or, after the facts, a field. */
 static void
 describe (const struct accel_loader *loader, size_t index, char value[VALUE_SIZE])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the loaders of all ranks have to agree on before their data can be shared out. */
+/* What the loaders of all ranks have to agree on before their data can be divided. */
 #ifndef LIB_DATA_COMPARE_H
 #define LIB_DATA_COMPARE_H
 

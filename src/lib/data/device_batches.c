@@ -218,7 +218,7 @@ fetch (struct accel_loader *loader, const struct comm_site *site, size_t number)
         placed->unsent = NULL;
 }
 
-/* A failure is told once: the next call tries again. */
+/* A failure is reported once: the next call tries again. */
 static enum accel_status
 tell_failure (struct device_batches *device_batches, struct placed *placed, struct accel_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One process reads for all: Accelerate's DataLoaderDispatcher (accelerate, data_loader.py).  Rank 0 puts the batches
  * of a round together, says how many rows there are and whether more follow, and sends them; each process takes its
- * share of the rows.  A failure to read travels the same way, so that nobody waits for what will not come. */
+ * share of the rows.  A failure to read travels the same way, so that no rank waits for what will not come. */
 #include <config.h>
 
 #include "lib/data/sources.h"
@@ -17,7 +17,7 @@
  * number of dimensions and the shape. */
 enum { HEADER_STATUS, HEADER_LAST, HEADER_ROWS, HEADER_SOURCE, HEADER_FIELDS, HEADER_FIELD_WORDS = 1 + ACCEL_MAX_DIMS };
 
-/* In HEADER_SOURCE beside the kind of source: the generator goes on from epoch to epoch. */
+/* In HEADER_SOURCE beside the kind of source: the generator continues from epoch to epoch. */
 enum { SOURCE_GOES_ON = 4 };
 
 /* One process reads and sends, all take their rows. */
@@ -26,10 +26,10 @@ struct dispatcher {
     size_t rows[2];
     size_t current;        /* which one the batch that was given out is in */
     size_t filling_parts;  /* rank 0: batches, and rows, of the round that is being put together; */
-    size_t filling_rows;   /* where reading fails the next attempt goes on from here */
-    bool read_over;        /* rank 0: nothing comes behind the round read last */
+    size_t filling_rows;   /* if reading fails, the next attempt continues from here */
+    bool read_over;        /* rank 0: nothing comes after the round read last */
     bool not_begun;        /* rank 0: the pass could not begin; the next round is to try again */
-    struct accel_error failure; /* rank 0: why the pass could not begin or can never go on; sent instead of a round */
+    struct accel_error failure; /* rank 0: why the pass could not begin or cannot continue; sent instead of a round */
     struct accel_batch first; /* the first rows of the epoch, to fill the last round up with */
     struct accel_batch view;  /* this process's rows of a round */
     int64_t *header;
@@ -240,7 +240,7 @@ begin_reading (struct accel_loader *loader, struct accel_error *err)
     return status;
 }
 
-/* Nothing is sent: what went wrong is told with the first round. */
+/* Nothing is sent: what failed is reported with the first round. */
 static enum accel_status
 begin (struct accel_loader *loader, struct accel_error *err)
 {
@@ -288,7 +288,7 @@ describe (struct accel_loader *loader, int which, struct accel_error *err)
         status = drawing_try (loader, begin_reading, err);
         dispatcher->not_begun = status;
     }
-    if (dispatcher->not_begun) /* all are told of each attempt */
+    if (dispatcher->not_begun) /* all ranks hear of each attempt */
         dispatcher->failure = (struct accel_error){ 0 };
     if (!status && dispatcher->rows[which])
         status = assemble (loader, !which, err); /* whether more follows, only reading tells */
@@ -323,7 +323,7 @@ share_failure (struct accel_loader *loader, const struct comm_site *site, enum a
 }
 
 /* What rank 0's order is drawn from, so that the state of a loader is the same on all ranks: a generator's state as it
- * was when the epoch began, and as it is behind the draw, which is what the other ranks' go on from. */
+ * was when the epoch began, and as it is after the draw, from which the other ranks' generators continue. */
 static enum accel_status
 share_source (struct accel_loader *loader, const struct comm_site *site, struct accel_error *err)
 {

@@ -103,7 +103,7 @@ base_seed_generator (const struct accel_loader *loader)
     return own ? own : accel_default_generator ();
 }
 
-/* A pass that goes on drew it when it began. */
+/* A pass that continues drew it when it began. */
 void
 drawing_draw_base_seed (const struct accel_loader *loader)
 {
@@ -128,7 +128,7 @@ draw_order (struct accel_loader *loader, struct accel_error *err)
 
 /* The same, from the state in which the generator was when the epoch began for the first time.  That may have been on
  * another number of processes: one process seeds its orders from the default generator, several share one to draw from.
- * The default generator serves others too: it goes on from where it is. */
+ * The default generator serves others too: it continues from where it is. */
 static enum accel_status
 draw_order_again (struct accel_loader *loader, struct accel_error *err)
 {

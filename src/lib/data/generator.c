@@ -149,7 +149,7 @@ accel_generator_fill_randint (struct accel_generator *generator, int64_t *values
 }
 
 /* Random words made ready many at once, which takes half the time of one by one.  Never more than will be drawn, so
- * that the generator stands behind the last one afterwards. */
+ * that the generator ends up right after the last one. */
 struct word_source {
     struct accel_generator *generator;
     size_t wanted; /* words still to be made ready */

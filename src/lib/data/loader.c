@@ -326,7 +326,7 @@ loader_release (struct accel_loader *loader, struct accel_error *err)
 }
 
 /* A process that has no batch where its peers have one leaves them waiting.  It may ask again; where it does anything
- * else its peers are told why.  There is no point in asking a thread that hangs. */
+ * else its peers get the reason.  There is no point in asking a thread that hangs. */
 static void
 tell_peers (struct accel_loader *loader, const struct accel_error *cause)
 {
@@ -428,7 +428,7 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
 void
 accel_loader_end (struct accel_loader *loader)
 {
-    if (!loader || !(loader->pass.running || loader->pass.agreed)) /* what the next pass is to begin behind stays */
+    if (!loader || !(loader->pass.running || loader->pass.agreed)) /* where the next pass begins stays */
         return;
     settle (loader);
     loader->position.epoch++;
@@ -440,7 +440,7 @@ accel_loader_set_epoch (struct accel_loader *loader, uint64_t epoch)
 {
     if (!loader)
         return;
-    /* What the next pass is to begin behind stays, but that a state's position is one of its own epoch. */
+    /* Where the next pass begins stays, but a state's position belongs to its own epoch. */
     settle (loader);
     if (loader->pass.running || loader->pass.agreed || (loader->position.resumed && epoch != loader->position.epoch))
         pass_end (loader);

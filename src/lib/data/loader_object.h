@@ -112,7 +112,7 @@ struct position {
     bool base_seed_drawn; /* the next pass is the rest of one that began elsewhere, and drew its base seed there */
     enum epoch_source epoch_source;
     uint8_t epoch_state[ACCEL_GENERATOR_STATE_BYTES]; /* of the generator when the epoch began */
-    bool draws_on;      /* rank 0's order is drawn from a generator that goes on from epoch to epoch, */
+    bool draws_on;      /* rank 0's order is drawn from a generator that continues from epoch to epoch, */
     uint8_t next_state[ACCEL_GENERATOR_STATE_BYTES]; /* which will be in this state when the next one begins */
 };
 
@@ -205,7 +205,7 @@ size_t share_count_rounds (const struct accel_loader *loader, size_t samples);
 /** Tell the sampler, which may be that of other loaders too, how this one deals out samples. */
 void drawing_shape_sampler (const struct accel_loader *loader);
 
-/** The generator that the orders of @p loader are drawn from, going on from epoch to epoch; NULL: there is none. */
+/** The generator that draws the orders of @p loader and continues from epoch to epoch; NULL: there is none. */
 struct accel_generator *drawing_generator (const struct accel_loader *loader);
 
 /** A RandomSampler that several processes share draws from one generator: make it if it is missing. */

@@ -18,7 +18,7 @@ fail_read (enum accel_status status, const struct accel_error *cause, struct acc
 }
 
 /* One call for each sample.  Little is done between two of them: the fewer instructions there are, the more samples a
- * processor fetches at once.  @return the number that were asked for; the last one failed where status says so */
+ * processor fetches at once.  @return the number that were asked for; the last one failed if @p status is an error */
 static inline __attribute__ ((always_inline)) size_t
 read_each (struct accel_loader *loader, struct accel_batch *batch, size_t count, _Atomic int64_t *progress,
            enum accel_status *status, struct accel_error *cause)
@@ -89,7 +89,7 @@ collate (struct accel_loader *loader, struct accel_batch *batch, size_t count, _
     return ACCEL_OK;
 }
 
-/* @p count samples of the order from @p first on, as those behind the first @p done of the batch.  A batch that is one
+/* @p count samples of the order from @p first on, as those after the first @p done of the batch.  A batch that is one
  * piece of an order that is written down stays where it is. */
 static void
 list_piece (const struct accel_loader *loader, struct accel_batch *batch, size_t done, size_t first, size_t count,
@@ -217,7 +217,7 @@ static size_t
 find_remainder (const struct accel_loader *loader)
 {
     if (has_varying_batches (loader))
-        return 0; /* whole batches are repeated, and nobody says of what size */
+        return 0; /* whole batches are repeated, but their size is not known */
     return shard_remainder (&loader->share.shard);
 }
 

@@ -10,7 +10,7 @@
 #include <accel/collectives.h>
 #include <accel/loader.h>
 
-/* Rows of what was gathered that are no repetitions; 0: all. */
+/* Gathered rows that are not repetitions; 0: all. */
 static size_t
 rows_to_keep (const struct accel *acc)
 {

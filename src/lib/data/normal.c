@@ -102,7 +102,7 @@ normal_16_avx2_plain (float *values, float mean, float std)
 }
 
 #if defined __x86_64__
-/* The same with the processor's own fused operations, where fmaf () is no call. */
+/* The same with the processor's own fused operations, where fmaf () is not a call. */
 VECTORISED_FUSED static void
 transform_fused (float *values, float mean, float std)
 {

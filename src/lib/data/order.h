@@ -11,11 +11,11 @@ struct order {
     size_t samples;
     int64_t *indices;  /* [samples]; NULL: 0, 1, 2, ... */
     size_t batches;    /* of the program's making; 0 without a batch sampler */
-    size_t *ends;      /* [batches]: the position behind each batch's last sample; NULL without a batch sampler */
+    size_t *ends;      /* [batches]: the position after each batch's last sample; NULL without a batch sampler */
     size_t capacity;   /* entries that `indices` has room for */
 };
 
-/** Make the order of an epoch over @p size samples from @p sampler.  Indices that are no samples are an error. */
+/** Make the order of an epoch over @p size samples from @p sampler.  Indices that are not samples are an error. */
 enum accel_status order_draw (struct order *order, struct accel_sampler *sampler, size_t size, struct accel_error *err);
 
 /** The same from batches of the program's. */

@@ -49,7 +49,7 @@ spin (struct reader *reader, atomic_uint *count)
     return changed || atomic_load_explicit (count, memory_order_relaxed) != seen;
 }
 
-/* Where the caller alone reads, there is nobody to keep out. @{ */
+/* If only the caller reads, there is no other thread to keep out. @{ */
 static void
 lock (struct reader *reader)
 {
@@ -65,7 +65,7 @@ unlock (struct reader *reader)
 }
 /* @} */
 
-/* The slot of batch @p number; of one that nobody has begun to read, a slot that is of another or NULL. */
+/* The slot of batch @p number; of one that no thread has begun to read, another batch's slot or NULL. */
 static struct reader_slot *
 slot_of (const struct reader *reader, size_t number)
 {
@@ -119,10 +119,10 @@ note_outcome (struct reader *reader, struct reader_slot *slot, enum accel_status
 {
     slot->state = status ? SLOT_FAILED : end ? SLOT_END : SLOT_FULL;
     if (slot->state != SLOT_FULL && reader->source.serial)
-        reader->source.length = reader->next_read; /* nothing is read behind it */
+        reader->source.length = reader->next_read; /* nothing is read after it */
 }
 
-/* By the caller: nobody waits, who would want to know how far it is. */
+/* By the caller: no other thread waits and asks how far it is. */
 static void
 read_alone (struct reader *reader, struct reader_slot *slot)
 {
@@ -176,7 +176,7 @@ read_beside (struct reader *reader, struct reader_slot *slot, bool by_thread)
     pthread_cond_broadcast (&reader->done);
 }
 
-/* A slot for the next batch that nobody reads yet; there has to be room. */
+/* A slot for the next batch that no thread reads yet; there has to be room. */
 static struct reader_slot *
 take_slot (struct reader *reader)
 {
@@ -400,7 +400,7 @@ obtain (struct reader *reader, size_t number, uint32_t timeout_ms, struct accel_
     return fail_late (reader, number, err);
 }
 
-/* Whether there is a batch @number, as far as that is to be found out; a failure to read it is told in its turn. */
+/* Whether there is a batch @number, as far as that is to be found out; a failure to read it is reported in its turn. */
 static enum accel_status
 look_ahead (struct reader *reader, size_t number, uint32_t timeout_ms, bool *exists, struct accel_error *err)
 {
@@ -412,7 +412,7 @@ look_ahead (struct reader *reader, size_t number, uint32_t timeout_ms, bool *exi
     return status;
 }
 
-/* Batch @p number, which was obtained, as far as it is one; nobody is told before of what failed. */
+/* Batch @p number, which was obtained, as far as it is one; a failure is not reported earlier. */
 static enum accel_status
 hand_out (struct reader *reader, size_t number, struct accel_batch **batch, struct accel_error *err)
 {
@@ -475,7 +475,7 @@ reader_stop (struct reader *reader, uint32_t timeout_ms)
     int64_t deadline = clock_ms () + timeout_ms;
     struct timespec until = { .tv_sec = deadline / 1000, .tv_nsec = deadline % 1000 * 1000000 };
     int error = 0;
-    if (reader_is_orphan (reader)) /* nobody reads, and the lock may be held for ever */
+    if (reader_is_orphan (reader)) /* no thread reads, and the lock may be held for ever */
         return true;
     pthread_mutex_lock (&reader->lock);
     reader->paused = true;

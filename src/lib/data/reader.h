@@ -17,7 +17,7 @@ struct reader_source {
      * unless the source is serial: then numbers come in order, one at a time.
      *
      * @param[out] end       there is no such batch
-     * @param[out] progress  the sample that is being read, for whoever waits too long; NULL: nobody does
+     * @param[out] progress  the sample that is being read, for a caller that waits too long; NULL: none does
      */
     enum accel_status (*fill) (void *user, size_t number, struct accel_batch *batch, bool *end,
                                _Atomic int64_t *progress, struct accel_error *err);
@@ -45,7 +45,7 @@ struct reader {
     size_t spare_count;
     struct reader_slot *held;   /* the caller's; NULL: it has none */
     struct reader_slot *kept;   /* the one before, if `keeps` */
-    struct reader_slot *again;  /* of a batch that failed and is wanted again, for a thread; NULL: there is none */
+    struct reader_slot *again;  /* of a batch that failed and is asked for again, for a thread; NULL: there is none */
     pthread_t *threads;
     size_t thread_count; /* 0: the caller reads */
     pthread_mutex_t lock;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a loader stands, and going on from there.  A position is a number of samples of the epoch's order (or, where
- * the program makes batches that vary, a number of these), whoever had them; so it means the same to any number of
- * processes. */
+/* The position of a loader, and continuing from there.  A position is a number of samples of the epoch's order (or,
+ * where the program makes batches that vary, a number of these), whoever had them; so it means the same to any number
+ * of processes. */
 #include <config.h>
 
 #include "lib/base/error.h"
@@ -43,7 +43,7 @@ accel_loader_get_state (const struct accel_loader *loader, struct accel_loader_s
     if ((running || position->restored) && position->epoch_source) {
         state->has_generator = position->epoch_source;
         memcpy (state->generator, position->epoch_state, sizeof state->generator);
-    } else if (!running && own) { /* between epochs: one that several processes share nobody else could note */
+    } else if (!running && own) { /* between epochs: no other process could note one that several share */
         state->has_generator = EPOCH_DRAWN;
         accel_generator_get_state (own, state->generator);
     } else if (!running && position->draws_on) { /* rank 0's, where this rank has none */

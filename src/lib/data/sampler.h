@@ -5,7 +5,7 @@
 
 #include <accel/sampler.h>
 
-/** Whether its order is just 0, 1, 2, ..., so that nobody needs it written down. */
+/** Whether its order is just 0, 1, 2, ..., so that it need not be written down. */
 bool sampler_is_identity (const struct accel_sampler *sampler);
 
 /** Tell a sampler whose order depends on it how samples are dealt out: @p batch_size for each of @p processes. */
@@ -15,7 +15,7 @@ void sampler_set_shape (struct accel_sampler *sampler, size_t batch_size, size_t
 size_t sampler_bound (const struct accel_sampler *sampler);
 
 /**
- * The generator that the sampler goes on drawing from, from pass to pass: the one that processes have to agree on, and
+ * The generator that the sampler continues to draw from in each pass: the one that processes have to agree on, and
  * whose state an epoch can be had again from.  NULL: there is none.
  */
 struct accel_generator *sampler_generator (const struct accel_sampler *sampler);
@@ -23,7 +23,7 @@ struct accel_generator *sampler_generator (const struct accel_sampler *sampler);
 /** The generator that the next order depends on: that one, or the default one; NULL: none. */
 struct accel_generator *sampler_source (const struct accel_sampler *sampler);
 
-/** Whether it could go on drawing from a generator, but was given none. */
+/** Whether it could continue to draw from a generator in each pass, but was given none. */
 bool sampler_wants_generator (const struct accel_sampler *sampler);
 
 /** What sampler_describe() is to say beside the kind and the seed. */
@@ -40,7 +40,7 @@ enum sampler_facts {
  */
 void sampler_describe (const struct accel_sampler *sampler, unsigned facts, char *text, size_t size);
 
-/** Give such a one a generator to go on drawing from; not owned.  NULL takes it away again. */
+/** Give such a one a generator to continue to draw from; not owned.  NULL takes it away again. */
 void sampler_set_generator (struct accel_sampler *sampler, struct accel_generator *generator);
 
 #endif

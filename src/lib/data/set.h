@@ -63,7 +63,7 @@ void set_destroy (struct set *set);
 /** Close @p set and pass @p status on: the end of a constructor that failed. */
 enum accel_status set_abandon (struct set *set, enum accel_status status);
 
-/** Fail if @p index is none of the set's samples. */
+/** Fail if @p index is not one of the set's samples. */
 enum accel_status set_check_index (const struct set *set, uint64_t index, struct accel_error *err);
 
 #endif

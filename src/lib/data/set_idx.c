@@ -33,7 +33,7 @@ find_type (unsigned char code)
     return NULL;
 }
 
-/* The dimensions behind the magic number, and whether the file is as long as they say. */
+/* The dimensions after the magic number, and whether the file is as long as they say. */
 static enum accel_status
 read_shape (const struct source *source, unsigned dims, const struct idx_type *type, struct accel_field *field,
             size_t *samples, struct accel_error *err)

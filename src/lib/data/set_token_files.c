@@ -115,7 +115,7 @@ leave_file (struct token_files *files, struct opened *opened)
     source_close (&opened->own);
 }
 
-/* Opening waits for the disk, so other threads go on meanwhile; two may open the same file. */
+/* Opening waits for the disk, so other threads continue meanwhile; two may open the same file. */
 static enum accel_status
 enter_file (const struct set *set, struct token_file *file, struct opened *opened, struct accel_error *err)
 {

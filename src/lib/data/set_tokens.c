@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Tokens are converted through this much stack; 8 KiB are 4096 tokens of 16 bits, a long sequence. */
+/* Tokens are converted through this much stack; 8 KiB are 4096 16-bit tokens, a long sequence. */
 enum { CHUNK_BYTES = 8192 };
 
 /* llm.c's dev/data/data_common.py: magic, version and token type of the two kinds, then the number of tokens. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The original's batch sampler shard as arithmetic; see shard.h. */
+/* Accelerate's batch sampler shard as arithmetic; see shard.h. */
 #include <config.h>
 
 #include "lib/data/shard.h"
@@ -31,7 +31,7 @@ is_even (const struct shard *shard)
     return shard->even && shard->processes > 1;
 }
 
-/* Samples that are left for this process behind the full rounds. */
+/* Samples that are left for this process after the full rounds. */
 static size_t
 tail_size (const struct shard *shard)
 {

@@ -14,7 +14,7 @@ struct shard {
     size_t samples;    /* of the epoch's order, which is the same on all processes */
     size_t batch_size; /* samples per process and step, >= 1 */
     size_t processes, process;
-    size_t start;      /* position where the epoch begins; more than 0 where it goes on after a restart */
+    size_t start;      /* position where the epoch begins; more than 0 if it continues after a restart */
     bool drop_last;
     bool even;         /* fill the last round up with the first samples */
 };
@@ -28,10 +28,10 @@ size_t shard_batch_size (const struct shard *shard, size_t batch);
 /** @return the position in the epoch's order of sample @p sample of batch @p batch. */
 size_t shard_position (const struct shard *shard, size_t batch, size_t sample);
 
-/** @return how many samples from @p sample on stand one behind the other in the order; may go beyond the batch. */
+/** @return how many samples from @p sample on follow one another in the order; may go beyond the batch. */
 size_t shard_run (const struct shard *shard, size_t batch, size_t sample);
 
-/** @return samples beyond the last full round: how many of the last gathered round are no repetitions; 0: all. */
+/** @return samples beyond the last full round: how many of the last gathered round are not repetitions; 0: all. */
 size_t shard_remainder (const struct shard *shard);
 
 #endif

@@ -22,7 +22,7 @@ struct stream_cursor {
     size_t taken;     /* samples read in this pass */
     size_t tail;      /* samples of an incomplete last round; 0: none so far */
     bool ended;       /* the stream said so, and is not asked again: it may have gone back to its beginning */
-    bool interrupted; /* reading failed: the stream has to be started again to go on */
+    bool interrupted; /* reading failed: the stream has to be started again to continue */
 };
 
 static enum accel_status
@@ -82,7 +82,7 @@ take (struct accel_loader *loader, struct accel_batch *batch, size_t row, bool *
     return ACCEL_OK;
 }
 
-/* What was done with before is read once more where nobody knows how to get behind it, and as far as the last round may
+/* Used samples are read once more if there is no other way to get past them, and as far as the last round may
  * be filled up from it. */
 static enum accel_status
 get_behind (struct accel_loader *loader, size_t start, struct accel_error *err)
@@ -179,7 +179,7 @@ begin (struct accel_loader *loader, struct accel_error *err)
     return status;
 }
 
-/* Go on after reading failed: behind what was given out. */
+/* Continue after reading failed: after what was given out. */
 static enum accel_status
 start_again (struct accel_loader *loader, struct accel_error *err)
 {

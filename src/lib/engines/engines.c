@@ -44,7 +44,7 @@ can_connect (const struct accel_engine *engine, const struct engine_job *job, st
     const struct accel_engine_job *seen = &job->seen;
     bool is_alone = (engine->flags & ACCEL_ENGINE_ALONE) && seen->world_size > 1;
     if (!job->engine && job->memory != kDLCPU && (is_alone || !(engine->devices & ACCEL_ENGINE_BIT (job->memory))))
-        return false; /* nobody expects it to */
+        return false; /* it is not expected to */
     bool wanted = !engine->probe || !engine->probe (seen, &why);
     if (wanted && seen->local_world_size != seen->world_size && !(engine->flags & ACCEL_ENGINE_SEVERAL_HOSTS))
         accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of %d",

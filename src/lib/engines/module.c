@@ -50,7 +50,7 @@ find_missing (const struct accel_engine *engine)
     return !engine->alloc == !engine->free ? NULL : "one of alloc and free";
 }
 
-/* Nothing is read behind the table's own size, and nothing but the first two members if it is from another ABI. */
+/* Nothing is read past the table's own size, and nothing but the first two members if it is from another ABI. */
 static enum accel_status
 check (const struct accel_engine *theirs, const char *name, struct accel_engine *ours, struct accel_error *err)
 {

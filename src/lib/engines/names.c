@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of engines as programs and users give them: "shm" for host memory, or "cpu:shm,cuda:nccl", as torch has it. */
+/* Names of engines as programs and users give them: "shm" for host memory, or "cpu:shm,cuda:nccl", like torch. */
 #include <config.h>
 
 #include "lib/base/error.h"

@@ -10,7 +10,7 @@
 struct accel_safetensors {
     struct weights weights;
     struct accel_safetensors_info *infos; /* [weights.count] */
-    void **copies;                        /* [weights.count] of views that are no mapping, or NULL */
+    void **copies;                        /* [weights.count] of views that are not a mapping, or NULL */
     bool in_memory;
 };
 

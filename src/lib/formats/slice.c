@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    WINDOW_BYTES = 256 << 10, /* what is read at once where it is not read into place */
+    WINDOW_BYTES = 256 << 10, /* what is read at once if it is not read into place */
     NEAR_BYTES = 4 << 10,     /* gaps that are read rather than skipped */
 };
 
@@ -101,7 +101,7 @@ look (struct runs *runs, uint64_t offset, uint64_t *length, const unsigned char 
     return ACCEL_OK;
 }
 
-/* One run, as elements of @dtype, to *into, which goes on. */
+/* One run, as elements of @dtype, to *into, which is advanced. */
 static enum accel_status
 read_run (struct runs *runs, unsigned char **into, DLDataType dtype, struct accel_error *err)
 {

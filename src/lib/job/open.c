@@ -43,7 +43,7 @@ read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct 
     return ACCEL_OK;
 }
 
-/* @return the engines to try; NULL: any.  An empty variable is none. */
+/* @return the engines to try; NULL: any.  An empty variable counts as unset. */
 static const char *
 read_engine (const struct accel_options *options)
 {

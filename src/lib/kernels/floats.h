@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step of training does to whole arrays of floats: float32, and where it says so also 16-bit floats, which are
+/* What a step of training does to whole arrays of floats: float32, and where noted also 16-bit floats, which are
  * computed in float32 block by block and rounded once. */
 #ifndef LIB_KERNELS_FLOATS_H
 #define LIB_KERNELS_FLOATS_H
@@ -35,7 +35,7 @@ nonfinite_name (float value)
 void floats_convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
                      float divisor);
 
-/** Write an array of 8 bits.  @return the power of two that its elements are to be multiplied by */
+/** Write an 8-bit array.  @return the power of two that its elements are to be multiplied by */
 float floats_narrow_scaled (void *target, enum accel_dtype dtype, const float *source, size_t count);
 
 /** @return the p-norm of values of float32 or 16 bits; see norms.c.  @param factor  of 16-bit values before all else */

@@ -30,7 +30,7 @@ float_clamp (float value, float limit)
     return value < -limit ? -limit : value;
 }
 
-/* Each is rounded to float32 as torch's are, which shows where it is subnormal. */
+/* Each is rounded to float32 as torch's are, which matters if it is subnormal. */
 ELEMENT double
 float_power (float value, double p)
 {

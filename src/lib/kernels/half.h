@@ -11,7 +11,7 @@ enum { FLOATS_BLOCK = 1024 };
 /**
  * Convert numbers of type @p dtype to float32 and back.
  *
- * @param dtype  float32 or a float of 16 or 8 bits.  Those of 8 bits are the Open Compute Project's (OFP8, revision
+ * @param dtype  float32, or a 16-bit or 8-bit float.  8-bit floats are the Open Compute Project's (OFP8, revision
  *               1.0): E4M3 has no infinity, its largest number is 448, and 0x7f is NaN; E5M2 has an infinity, and
  *               its largest number is 57344.  Numbers that are too large become infinite, or, like torch's, E4M3's
  *               largest

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Single floats of 16 and 8 bits to float32 and back, in plain integer arithmetic; half.h describes the formats.  Those
- * of 8 bits are without branches, so compilers make vectors of loops over them. */
+/* Single 16-bit and 8-bit floats to float32 and back, in plain integer arithmetic; half.h describes the formats.  The
+ * 8-bit ones are without branches, so compilers make vectors of loops over them. */
 #ifndef LIB_KERNELS_HALF_ELEMENT_H
 #define LIB_KERNELS_HALF_ELEMENT_H
 
@@ -49,7 +49,7 @@ half_of_float (float value)
 
 /* An 8-bit float with @p mantissa bits of it, whose exponents begin at @p least.  Below 2^least the addition of a power
  * of two rounds to whole units of the smallest number, and leaves them in the low bits; above, just under half a unit
- * and the last kept bit are added, which carries exactly where nearest-even rounds up.  @p overflow stands for what
+ * and the last kept bit are added, which carries exactly where nearest-even rounds up.  @p overflow replaces what
  * comes out larger than @p largest. */
 ELEMENT uint8_t
 narrow (float value, unsigned mantissa, int least, uint32_t largest, uint32_t overflow)

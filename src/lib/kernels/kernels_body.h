@@ -21,8 +21,8 @@
 #include <string.h>
 
 /* -O3 unrolls loops of known length into straight code, which keeps a short chunk in registers; at the ends of all the
- * others it doubles the size and gains nothing.  (It also jams loops over sources, which are no vectors then.)  Neither
- * that nor loops for short chunks are worth the room where few processors are left that run the variant. */
+ * others it doubles the size and gains nothing.  (It also jams loops over sources, which are not vectors then.)
+ * Neither that nor loops for short chunks are worth the room where few processors are left that run the variant. */
 #ifdef __clang__
 #define KERNEL __attribute__ ((KERNEL_TARGET))
 #else
@@ -118,7 +118,7 @@ put_long (const struct kernel_job *job, size_t offset, const void *chunk, size_t
     put (job, offset, chunk, bytes);
 }
 
-/* A hint that goes behind the end of an array would take lines from whoever works there. */
+/* A hint past the end of an array would take lines from the thread that works there. */
 KERNEL ALWAYS static inline void
 take_over (const struct kernel_job *job, size_t from, size_t to, size_t bytes)
 {
@@ -127,8 +127,8 @@ take_over (const struct kernel_job *job, size_t from, size_t to, size_t bytes)
             __builtin_prefetch ((const char *) job->sources[s] + i, 1);
 }
 
-/* Behind the reduction of the same chunk: the stage pieces that it reads and this writes are equal modulo a page, and
- * loads behind such stores wait for them. */
+/* After the reduction of the same chunk: the stage pieces that it reads and this writes are equal modulo a page, and
+ * loads after such stores wait for them. */
 KERNEL ALWAYS static inline void
 copy_ahead (const struct kernel_job *job, size_t offset)
 {
@@ -148,7 +148,7 @@ finish (const struct kernel_job *job)
 #endif
 }
 
-/* @expression: of x and y, each source after the other; @last: of x, in the end.  FEW elements, such as a loss or a
+/* @expression: of x and y, each source after the other; @last: of x, at the end.  FEW elements, such as a loss or a
  * flag, are reduced one by one, by the base variant: preparing vectors takes longer.  */
 #define REDUCE(name, type, expression, last)                                                                         \
     KERNEL ALWAYS static inline void name##_step (const struct kernel_job *job, type *sum, size_t at, size_t count)  \
@@ -217,7 +217,7 @@ finish (const struct kernel_job *job)
         finish (job);                                                                                                \
     }
 
-/* A NaN on either side stays: x is kept where it is NaN, y is taken where it is. */
+/* A NaN on either side stays: x is kept if it is NaN, y is used if it is. */
 REDUCE (sum_f32, float, x + y, x)
 REDUCE (avg_f32, float, x + y, x / (float) job->source_count)
 #ifndef KERNEL_FEW

@@ -2,7 +2,7 @@
 /* Reducing arrays element by element, in the order of the sources; 16-bit floats in float32, rounded once at the end.
  *
  * The result depends on the inputs and their order only: not on the count, the alignment or the processor, so ranks may
- * split the work as they like.  NaN wins in min and max, as torch has it; integers wrap; booleans become 0 or 1. */
+ * split the work as they like.  NaN wins in min and max, like torch; integers wrap; booleans become 0 or 1. */
 #ifndef LIB_KERNELS_REDUCE_H
 #define LIB_KERNELS_REDUCE_H
 
@@ -18,7 +18,7 @@ struct reduction {
     bool private_targets; /* only this rank works on them: their lines are in no other processor's cache */
     bool beyond_caches; /* what all ranks read and write is more than the processor's caches hold */
     const void *taken;  /* a source that only this rank reads, and whose memory it will write next; or NULL */
-    /* Bytes to copy, no more than a source has: while the reduction goes on, where that is faster.  Nothing that is
+    /* Bytes to copy, no more than a source has: while the reduction runs, if that is faster.  Nothing that is
      * written overlaps what is read. */
     void *ahead_to;
     const void *ahead_from;

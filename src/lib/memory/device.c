@@ -22,7 +22,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct device_helpers helpers = { .fail = accel_fail };
 
 /* Whether any GPU can be used: each rank chooses its own later.  Else the error is that of the first,
- * which comes again behind the last. */
+ * which is repeated after the last. */
 static enum accel_status
 check_any (const struct device_module *found, struct accel_error *err)
 {
@@ -50,7 +50,7 @@ load (const struct engine_file *file, struct accel_error *err)
                            PACKAGE_VERSION);
     }
     struct accel_error why;
-    if (check_any (found, &why)) /* without a GPU, the code is no use */
+    if (check_any (found, &why)) /* without a GPU, the code is useless */
         return accel_fail (err, why.code, "%s", why.text);
     module = found;
     return ACCEL_OK;

@@ -2,7 +2,7 @@
 /* Memory by kind of device: what the library does with tensor data, one table of functions for each kind.
  *
  * comm, collectives and train know where data is, and never what is there: they allocate, copy and compute through the
- * table of its device.  tests/lint/memory.sh looks for code of theirs that does not.  What is no tensor data (objects,
+ * table of its device.  tests/lint/memory.sh looks for code of theirs that does not.  What is not tensor data (objects,
  * strings, encoded trees, lists of marks) is in host memory by nature, as are data sets and files.
  *
  * Pointers are addresses on the device unless they are called host.  On a device with streams, operations are queued

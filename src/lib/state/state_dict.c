@@ -68,7 +68,7 @@ is_known (const struct accel_state_dict *state, const char *name)
     return found;
 }
 
-/* Names of models' parameters are unique already, and there may be many: @known says so. */
+/* Names of models' parameters are unique already, and there may be many: @known skips the check. */
 static bool
 take_name (struct accel_state_dict *state, const char *name, bool known, char **copy)
 {

@@ -54,7 +54,7 @@ span_room (const struct span *span, const struct accel_model *model, size_t inde
     return ours ? (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT : bytes;
 }
 
-/* Whether no gradient of the program's lies right before or behind this one. */
+/* Whether no gradient of the program's lies right before or after this one. */
 static bool
 is_alone (const struct packing *packing, size_t index)
 {

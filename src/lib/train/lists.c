@@ -52,7 +52,7 @@ model_gradients (struct accel_model *model)
     return list;
 }
 
-/* Of those that have masters: parameters of 16 bits, or of 8. */
+/* Of those that have masters: 16-bit parameters, or 8-bit ones. */
 struct memory_list *
 model_narrowed (struct accel_model *model, bool is_scaled)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters of 16 and 8 bits: the float32 masters that optimizers change, and the way from one to the other.
- * Parameters of 16 bits are written right behind the step of each stretch of the master, which is in the cache then.
- * Those of 8 bits wait for the largest magnitude of the whole tensor, which decides their scale. */
+ * 16-bit parameters are written right after the step of each stretch of the master, which is in the cache then.
+ * 8-bit ones wait for the largest magnitude of the whole tensor, which decides their scale. */
 #include <config.h>
 
 #include "lib/base/error.h"

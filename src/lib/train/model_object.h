@@ -10,14 +10,14 @@
 #include "lib/memory/lists.h"
 #include "lib/state/prepared.h"
 
-/** A bucket: gradients of one element type that lie one behind the other and are reduced together. */
+/** A bucket: contiguous gradients of one element type that are reduced together. */
 struct span {
     void *data;
     size_t count; /* elements, with those between gradients */
     enum accel_dtype dtype;
     bool allocated;    /* by us, with accel_alloc(); gradients lie there */
     bool scattered;    /* allocated too, but gradients are copied in before a reduction, and out of it */
-    size_t begin, end; /* its gradients are those parameters from begin to end - 1 whose `span_of` says so */
+    size_t begin, end; /* its gradients are those parameters from begin to end - 1 whose `span_of` names it */
     size_t gradients;  /* their number */
     size_t pending;    /* those that the present backward pass has not reported */
 };
@@ -59,7 +59,7 @@ struct accel_model {
     bool unscaled;    /* since the last step, from scaled_by, which is 0 where no loss has been scaled */
     bool found_inf;   /* then: a gradient is infinite or NaN on some process */
     float scaled_by;
-    float pending;    /* what gradients of 16 bits are still to be multiplied by */
+    float pending;    /* what 16-bit gradients are still to be multiplied by */
     uint64_t unscalings; /* so far */
     bool stepped;        /* an optimizer has since; what it found, until the next backward pass */
     bool stepped_inf;
@@ -124,13 +124,13 @@ void model_lists_forget (struct accel_model *model);
 /** All gradients, with what is in them now. */
 struct memory_list *model_gradients (struct accel_model *model);
 
-/** Masters and their parameters: those of 8 bits, which are scaled, or others. */
+/** Masters and their parameters: 8-bit ones, which are scaled, or others. */
 struct memory_list *model_narrowed (struct accel_model *model, bool is_scaled);
 
 /** Give the masters values, unless they have them. */
 void masters_need (struct accel_model *model);
 
-/** Write all parameters of 8 bits from their masters, each with a new scale. */
+/** Write all 8-bit parameters from their masters, each with a new scale. */
 void masters_narrow_scaled (struct accel_model *model);
 
 /** @return where 16-bit parameter @p index is written from its master in the step itself; NULL: it is not. */

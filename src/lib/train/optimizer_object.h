@@ -57,7 +57,7 @@ struct optimizer_kind {
         unsigned initial; /* the number that it starts as; 0: GROUP_LR is never one, so it starts as 0 */
     } states[RULE_STATES];
     unsigned cycled;  /* the number that a one-cycle schedule moves against the learning rate; 0: it has none */
-    bool decoupled;   /* its weight decay is no part of the gradient */
+    bool decoupled;   /* its weight decay is not part of the gradient */
     bool needs_step;  /* its rule depends on how many steps there were */
     /** @return what is wrong with the numbers of a group together; NULL: nothing, as if there is no such function */
     const char *(*check) (const struct group_numbers *own);
@@ -90,7 +90,7 @@ struct accel_optimizer {
     struct group_numbers base; /* of groups that say nothing; used while the optimizer is made */
     struct optimizer_group *groups; /* [group_count] */
     size_t group_count;
-    ptrdiff_t *group_of; /* [model's count]; NO_GROUP_YET where it is not trained */
+    ptrdiff_t *group_of; /* [model's count]; NO_GROUP_YET if it is not trained */
     struct accel_custom_optimizer custom; /* the program's functions; none (0) if the kind has rules */
     uint64_t step;         /* 1 in the first step */
     uint64_t stepped_by;   /* the unscaling of the model's gradients that the last step went by */

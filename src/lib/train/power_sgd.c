@@ -18,7 +18,7 @@
 
 #include <stdlib.h>
 
-/* As torch has it: dimension 0, and all others. */
+/* Like torch: dimension 0, and all others. */
 static struct matrix
 shape_of (const struct accel_model *model, size_t index)
 {

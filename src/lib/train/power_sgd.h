@@ -9,7 +9,7 @@
 /* Arrays on the model's device. */
 struct matrix {
     size_t n, m, rank; /* rank 0: averaged whole */
-    float *q;          /* [m, rank] of one bucket one behind the other */
+    float *q;          /* [m, rank] of one bucket, contiguous */
     float *error;      /* [n, m]; NULL without feedback */
     float *values;     /* in a pass: the gradient with its error */
 };

@@ -125,7 +125,7 @@ reduce_used (struct accel_model *model, size_t s, struct accel_error *err)
     return status;
 }
 
-/* Gradients that lie anywhere; of those that nobody has used the copies are averaged, and forgotten. */
+/* Gradients that lie anywhere; of those that no rank has used the copies are averaged, and forgotten. */
 static enum accel_status
 reduce_copies (struct accel_model *model, size_t s, struct accel_error *err)
 {

@@ -14,7 +14,7 @@ struct power_sgd;
 struct reducer {
     struct accel_comm *comm;
     int size;     /* processes */
-    bool overlap; /* reduce while the backward pass goes on */
+    bool overlap; /* reduce while the backward pass runs */
     pthread_mutex_t lock;
     bool lock_made;
     struct accel_work work; /* which reduces what is complete */
@@ -46,7 +46,7 @@ void reducer_destroy (struct accel_model *model);
 /**
  * A backward pass: its beginning and its end.
  *
- * @param reduces  gradients are averaged in the end, or earlier
+ * @param reduces  gradients are averaged at the end, or earlier
  * @param failed   the program's pass did: nothing more is sent
  * @return what was wrong with the reports or the reductions; this process has told its peers then
  * @{

@@ -138,7 +138,7 @@ pad_input_leaf (const struct tree_walk *walk, const struct tree_place *place, co
 }
 
 /* How many rows Accelerate adds; the result is a multiple of the processes in some cases only.  (Its condition
- * `last > to_pad & to_pad < 1` compares three numbers; where it is false although to_pad is 0, nothing changes.) */
+ * `last > to_pad & to_pad < 1` compares three numbers; if it is false although to_pad is 0, nothing changes.) */
 static size_t
 rows_to_add (size_t batch_size, size_t num_processes)
 {

@@ -27,7 +27,7 @@ struct tree_item {
 struct accel_tree {
     enum accel_tree_kind kind;
     int height;                 /* levels from here down: 1 for a leaf */
-    struct accel_tree *parent;  /* NULL for what is no item */
+    struct accel_tree *parent;  /* NULL for what is not an item */
     struct tree_memory *memory; /* of a leaf; NULL where the memory is the program's */
     struct tensor_view tensor;
     size_t size_bytes;       /* of a leaf of bytes, which are followed by a 0 */
@@ -43,7 +43,7 @@ enum accel_status tree_new (struct accel_tree **tree, enum accel_tree_kind kind,
 /* Make a leaf that uses the same memory. */
 enum accel_status tree_share (struct accel_tree **shared, const struct accel_tree *leaf, struct accel_error *err);
 
-/* Make a leaf of a tensor with memory of its own, which is taken over whatever comes of it. */
+/* Make a leaf of a tensor with memory of its own, which it owns then, even if it fails. */
 enum accel_status tree_own (struct accel_tree **leaf, struct accel_tensor *tensor, struct accel_error *err);
 
 /* Add an item, under a key in dicts; on failure it is still the caller's. */

@@ -44,7 +44,7 @@ agree (struct accel *acc, const struct comm_site *site, enum accel_status *tried
     return ACCEL_OK;
 }
 
-/* The original's int (size * 0.9), without its detour over floats. */
+/* Accelerate's int (size * 0.9), without its detour over floats. */
 static size_t
 less (size_t size)
 {

@@ -58,7 +58,7 @@ note (struct profile *profile, const struct profile_event *event)
     pthread_mutex_unlock (&lock);
 }
 
-/* The observer is the first member.  A file is told by the end of its path. */
+/* The observer is the first member.  A file is identified by the end of its path. */
 static void
 note_call (struct comm_observer *observer, const struct accel_engine_call *call, int64_t begin_ns)
 {
@@ -244,7 +244,7 @@ exchange (struct accel_comm *comm, const struct comm_site *site, const struct pr
     return status;
 }
 
-/* @outcome: rank 0's of writing, the same on all ranks in the end. */
+/* @outcome: rank 0's of writing, the same on all ranks at the end. */
 static enum accel_status
 collect (struct accel_comm *comm, const struct comm_site *site, const struct profile *profile, uint64_t *counts,
          struct accel_error *outcome, struct accel_error *err)

@@ -19,7 +19,7 @@
 
 enum { THREAD_CALLS = 1, THREAD_STEPS = 2 };
 
-/* Bytes that are no UTF-8 are told as '?'; a name may have been cut inside a character. */
+/* Bytes that are not UTF-8 are shown as '?'; a name may have been cut inside a character. */
 static void
 add_string (struct strbuf *out, const char *text)
 {
@@ -97,7 +97,7 @@ find_arrivals (const struct profile_part *parts, int ranks, uint64_t *calls)
 }
 
 /* Who is through before the last one comes has not waited for it, such as the root of a broadcast.  Where a process had
- * no room for the call, nobody knows who was last. */
+ * no room for the call, the last one is not known. */
 static void
 add_call (struct strbuf *out, int rank, int ranks, const struct profile_part *part, const struct profile_event *event,
           const struct arrival *last, uint64_t origin)

@@ -23,7 +23,7 @@ struct profile_event {
 
 struct profile_names {
     uint32_t count;
-    char text[PROFILE_NAMES][PROFILE_NAME]; /* the last one stands for all that found no place */
+    char text[PROFILE_NAMES][PROFILE_NAME]; /* the last one is for all that found no place */
 };
 
 /** What rank 0 has of one process. */

@@ -31,7 +31,7 @@ struct bootstrap {
 };
 
 /**
- * Join the others: returns when all ranks of the job are here.  If the job has several hosts, it waits for nobody.
+ * Join the others: returns when all ranks of the job are here.  If the job has several hosts, it does not wait.
  *
  * @param job  its segment is made if it has none; it belongs to the caller, also on failure
  */
@@ -88,7 +88,7 @@ bootstrap_address_text (const struct bootstrap_address *address)
 
 /** The name that every rank of the job works out. */
 void bootstrap_usual_address (const struct engine_job *job, struct bootstrap_address *address);
-/** One that belongs to the usual one and that nobody can foresee.  @return false without random numbers */
+/** One that belongs to the usual one and that cannot be foreseen.  @return false without random numbers */
 bool bootstrap_spare_address (const struct bootstrap_address *usual, struct bootstrap_address *address);
 /** The kernel's list of names.  @return NULL where it cannot be read */
 FILE *bootstrap_open_addresses (void);

@@ -2,7 +2,7 @@
 /* Joining: all local ranks meet in one generation.
  *
  * A generation is one round of accel_open().  A rank's script may run several programs one after the other; each joins
- * the generation after the one that was ready last, which is the same number for all, since nobody can have left a
+ * the generation after the one that was ready last, which is the same number for all, since no rank can have left a
  * generation that was never ready. */
 #include <config.h>
 

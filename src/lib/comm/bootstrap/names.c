@@ -2,8 +2,8 @@
 /* The abstract names at which ranks find local rank 0 under another launcher.
  *
  * The usual name follows from what identifies the job, so every rank can work it out; and so can another user, who may
- * have taken it.  Then rank 0 takes a spare one, which ends in random digits.  Nobody can take that in advance, and the
- * other ranks find it in the kernel's list of all names. */
+ * have taken it.  Then rank 0 takes a spare one, which ends in random digits.  No user can take that in advance, and
+ * the other ranks find it in the kernel's list of all names. */
 #include <config.h>
 
 #include "lib/comm/bootstrap/bootstrap_object.h"

@@ -20,8 +20,8 @@
 enum {
     ANSWER_MS = 1000,      /* rank 0 looks at its socket every millisecond */
     SILENCE_MS = 10000,    /* after which somebody of the same user who does not answer is in the way */
-    FULL_MS = 3000,        /* after which a queue that takes nobody is not that of a rank 0 which is only slow */
-    REFUSALS = 40,         /* connections to a name that is taken, until its owner, who may be ending, is in the way */
+    FULL_MS = 3000,        /* after which a full queue is not that of a rank 0 which is only slow */
+    REFUSALS = 40,         /* connections to a name that is in use, until its owner, who may be ending, is in the way */
     LOOK_EVERY = 25,       /* tries, between two looks at the list of names */
     LOOK_OFTEN = 5,        /* the same, when the usual name is known to be blocked */
 };
@@ -35,9 +35,9 @@ struct hello {
     uint32_t spare;
 };
 
-/* What came of asking at a name. */
+/* The result of asking at a name. */
 enum answer {
-    ANSWER_NONE,    /* nobody listens */
+    ANSWER_NONE,    /* no process listens */
     ANSWER_FULL,    /* somebody does, but has a full queue; the kernel does not say who */
     ANSWER_FOREIGN, /* another user does */
     ANSWER_SILENT,  /* we do, in a process that says nothing */
@@ -107,7 +107,7 @@ introduce (const struct engine_job *job)
                            .local_world_size = (uint32_t) job->identity.local_world_size };
 }
 
-/* Two jobs with all the same variables: which of the other ranks belong to whom, nobody can tell. */
+/* Two jobs with all the same variables: it is not known which of the other ranks belong to which. */
 static enum accel_status
 fail_twice (const struct peer *other, struct accel_error *err)
 {
@@ -212,9 +212,9 @@ take_spare (const struct engine_job *job, const struct bootstrap_address *usual,
 }
 
 /* A full queue may be that of another rank 0 with the same variables, which is stopped or slow: it is given time to
- * answer, so that both are told.  It may also be another user's, who wants to be in the way; the kernel names the owner
- * only to those who are connected.  So after FULL_MS our ranks meet elsewhere, whoever it is.  The other ranks keep
- * looking in both places, and have at least half of their time left by then. */
+ * answer, so that both get an error.  It may also be another user's, who wants to be in the way; the kernel names the
+ * owner only to those who are connected.  So after FULL_MS our ranks meet elsewhere, whoever it is.  The other ranks
+ * keep looking in both places, and have at least half of their time left by then. */
 static enum accel_status
 take_name (const struct engine_job *job, const struct bootstrap_address *usual, int listener, struct accel_error *err)
 {

@@ -53,7 +53,7 @@ is_awaited (const struct watch *watch, const struct accel_engine_call *call, int
     return where == WATCH_UNKNOWN ? !left : where != WATCH_PAST;
 }
 
-/* Ranks that came already are compared before all are there, so that a disagreement is not hidden behind a third rank's
+/* Ranks that have arrived are compared before all are there, so that a disagreement is not hidden behind a third rank's
  * long computation. */
 static enum accel_status
 compare (const struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)

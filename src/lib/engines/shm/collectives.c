@@ -30,7 +30,7 @@ begin (struct shm *shm, const struct accel_engine_call *call, const void *payloa
     post->small_pieces = shm->small_pieces;
     if (inline_bytes)
         memcpy (post->payload, payload, inline_bytes);
-    if ((send_bytes | recv_bytes) > SHM_INLINE) { /* nobody looks for what travels in the post */
+    if ((send_bytes | recv_bytes) > SHM_INLINE) { /* no rank looks for what travels in the post */
         post->send = shm_offset (shm, call->send, send_bytes);
         post->recv = shm_offset (shm, call->recv, recv_bytes);
     }

@@ -53,7 +53,7 @@ may_be_written (size_t end)
     return getrlimit (RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur;
 }
 
-/* Limits on address space and on file size both count these bytes, though no memory is behind them. */
+/* Limits on address space and on file size both count these bytes, though they have no memory. */
 static bool
 fits (const struct shm *shm, size_t end)
 {

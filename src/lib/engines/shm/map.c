@@ -29,7 +29,7 @@ shm_map (struct shm *shm, struct accel_error *err)
     if (control == MAP_FAILED || arenas == MAP_FAILED)
         return accel_fail_errno (err, "accel_open: cannot map %zu bytes of shared memory (check ulimit -v)",
                                  layout->end - layout->blocks);
-    /* Terabytes of holes in a core file help nobody; huge pages are a wish. */
+    /* Terabytes of holes in a core file are of no use; huge pages are a wish. */
     madvise (arenas, layout->end - layout->arenas, MADV_DONTDUMP);
     madvise (arenas, layout->end - layout->arenas, MADV_HUGEPAGE);
     return ACCEL_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Send and receive between two ranks of the shm engine: no step of the group is taken, no other rank takes part.
+/* Send and receive between two ranks of the shm engine: no step of the group is used, no other rank takes part.
  *
  * Each rank has one mail: its only message on the way, for a send ends when the receiver has taken all of it.  `full`
  * says which message it is (a count) and for whom (the rank, in the low bits); `taken` becomes equal to it once the

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of the shm engine.
  *
- * Behind the slots of the job segment lie, for each rank, a block (its two posts), a stage (two pieces through which
+ * After the slots of the job segment lie, for each rank, a block (its two posts), a stage (two pieces through which
  * buffers of the program's own are passed), and an arena (the memory of accel_alloc(), which every rank has mapped).
  *
  * Every synchronisation is a step: each rank publishes its step in its post of that parity, and waits for the same step
@@ -27,7 +27,7 @@ enum {
     SHM_PIECE = 256 << 10,      /* bytes that a stage piece has room for */
     SHM_PIECE_SMALL = 64 << 10, /* where small pieces are best, as many are used of it at most, */
     SHM_PIECE_LEAST = 16 << 10, /* and at least */
-    SHM_CACHED = 32 << 20,      /* more does not fit into caches; asking is no use, virtual machines tell the host's */
+    SHM_CACHED = 32 << 20,      /* more does not fit into caches; asking is useless, virtual machines tell the host's */
     SHM_HUGE = 2 << 20,         /* alignment of arenas and of large blocks in them: a huge page */
     SHM_SLICE_MS = 50,          /* sleep this long at most before looking whether peers live */
 };
