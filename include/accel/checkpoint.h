@@ -14,7 +14,7 @@ ACCEL_BEGIN_DECLS
 enum accel_save_precision {
     ACCEL_SAVE_TRAINED, /**< parameters and buffers as they are, in their own types */
     ACCEL_SAVE_MASTERS, /**< of parameters of fewer than 32 bits, their float32 masters */
-    ACCEL_SAVE_AS,      /**< all floats as `dtype`, rounded from the masters where there are any */
+    ACCEL_SAVE_AS,      /**< all floats as `dtype`, rounded from the masters if there are any */
 };
 
 /** How to save a model; 0 is each field's default. */

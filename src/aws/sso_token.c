@@ -154,7 +154,7 @@ ask (struct aws *aws, struct cached *cached, char *body, struct aws_error *error
 }
 
 /* Afterwards, @cached is what is in the file: an older token, unless this or another process has renewed it.
- * @why  stays empty where there is nothing to renew it with */
+ * @why  stays empty if there is nothing to renew it with */
 static void
 renew (struct aws *aws, struct cached *cached, struct fail *why)
 {

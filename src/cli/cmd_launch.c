@@ -63,7 +63,7 @@ run_on_sagemaker (const struct config *config, struct fail *fail)
     return sagemaker_launch (config, &view, fail);
 }
 
-/* A launch that is refused leaves no report of an earlier one.  @return 0; -1 with @fail where none can be written */
+/* A launch that is refused leaves no report of an earlier one.  @return 0; -1 with @fail if none can be written */
 static int
 begin_report (struct io_target *report, const struct config *config, struct fail *fail)
 {

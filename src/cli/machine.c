@@ -69,7 +69,7 @@ tell_python (const struct machine *machine, struct strlist *values)
     strlist_add (values, python ? python : "not on PATH");
 }
 
-/* In Accelerate's order and, where it has the fact, under its name. */
+/* In Accelerate's order and, if it has the fact, under its name. */
 const struct machine_fact machine_facts[] = {
     { "`Accelerate` version", "version", false, tell_version },
     { "Platform", "platform", false, tell_platform },

@@ -121,7 +121,7 @@ ask_engine (void *answer, const void *user, struct fail *fail)
 
 enum { MPI_DEADLINE_MS = 10000 }; /* to start MPI takes seconds on a busy machine, or one with several networks */
 
-/* Which MPI the module brings, which may be another than the one in PATH.  Where there is no module, nothing. */
+/* Which MPI the module brings, which may be another than the one in PATH.  If there is no module, nothing. */
 static void
 tell_engine_mpi (char *text, struct strlist *values)
 {

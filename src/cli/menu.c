@@ -135,7 +135,7 @@ read_key (void)
     return key == PROMPT_KEY_TIMEOUT || key >= 0 ? KEY_NONE : key;
 }
 
-/* Two digits that come one after the other are a number of two digits, where the menu has it. */
+/* Two digits that come one after the other are a number of two digits, if the menu has it. */
 static void
 take_digit (struct menu *menu, int digit)
 {

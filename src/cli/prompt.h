@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Questions to a person at a terminal, or to a program at a pipe.  At a terminal typed answers are edited with
- * readline, where there is one, and choices are made with the arrow keys (menu.h); else both are plain lines.
+ * readline, if there is one, and choices are made with the arrow keys (menu.h); else both are plain lines.
  *
  * Between prompt_open() and prompt_close() a signal does not end the process at once: the terminal is put back
  * first. */

@@ -47,7 +47,7 @@ emit_triple (const struct option *row, const char *value, struct strlist *env)
     }
 }
 
-/* Append NAME=VALUE; nothing where the spelling is silent about it. */
+/* Append NAME=VALUE; nothing if the spelling is silent about it. */
 static void
 emit_row (const struct option *row, const struct settings *settings, struct strlist *env, struct strbuf *text)
 {

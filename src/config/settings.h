@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one invocation was asked to do: plain typed fields, one for each row of the option table (options.c), and where
- * each value came from.  Fields of absent settings hold their row's default; texts are NULL where that is "none". */
+ * each value came from.  Fields of absent settings hold their row's default; texts are NULL if that is "none". */
 #ifndef CONFIG_SETTINGS_H
 #define CONFIG_SETTINGS_H
 

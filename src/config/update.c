@@ -23,7 +23,7 @@ static const struct filled {
     enum node_kind kind;
     const char *text;
 } machine_defaults[] = {
-    { "num_processes", NODE_INT, "-1" }, /* where distributed_type is not NO: unknown */
+    { "num_processes", NODE_INT, "-1" }, /* if distributed_type is not NO: unknown */
     { "machine_rank", NODE_INT, "0" },
     { "num_machines", NODE_INT, "1" },
     { "rdzv_backend", NODE_TEXT, "static" },

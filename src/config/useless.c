@@ -111,7 +111,7 @@ static const struct {
     { "offload_param_nvme_path", has_parameters_elsewhere, "has no effect without offload_param_device: nvme" },
 };
 
-/* A key that the questionnaire always writes says nothing where it has its default. */
+/* A key that the questionnaire always writes says nothing if it has its default. */
 static bool
 is_noise (const struct config *config, const struct option *row)
 {

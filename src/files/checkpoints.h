@@ -23,7 +23,7 @@
 struct checkpoint_entry {
     char *name;        /* in its folder */
     bool is_python;    /* Accelerate has written it, so nothing tells whether it is complete */
-    uint64_t saved_ns; /* 0 where that is unknown */
+    uint64_t saved_ns; /* 0 if that is unknown */
     char *reason;      /* why it cannot be loaded; NULL: it is complete */
 };
 

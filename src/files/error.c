@@ -62,7 +62,7 @@ accel_fail_in (struct accel_error *err, enum accel_status code, const char *form
     va_start (args, format);
     int length = vsnprintf (err->text, sizeof err->text, format, args);
     va_end (args);
-    /* The old text is cut where the two do not fit; testing the result tells the compiler that this is meant. */
+    /* The old text is cut if the two do not fit; testing the result tells the compiler that this is meant. */
     if (length >= 0 && (size_t) length < sizeof err->text
         && snprintf (err->text + length, sizeof err->text - (size_t) length, ": %s", old) < 0)
         err->text[length] = '\0';

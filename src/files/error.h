@@ -12,7 +12,7 @@ enum accel_status accel_fail (struct accel_error *err, enum accel_status code, c
 /** The same for a failed system call: appends ": " and the words for errno, and keeps errno in @p err. */
 enum accel_status accel_fail_errno (struct accel_error *err, const char *format, ...) ACCEL_PRINTF (2, 3);
 
-/** Put "PREFIX: " before the text of @p err.  @return err's code, or @p code where @p err is NULL. */
+/** Put "PREFIX: " before the text of @p err.  @return err's code, or @p code if @p err is NULL. */
 enum accel_status accel_fail_in (struct accel_error *err, enum accel_status code, const char *format, ...)
     ACCEL_PRINTF (3, 4);
 

@@ -106,7 +106,7 @@ write_file (const struct manifest_file *file, struct strbuf *out)
     strbuf_add (out, file->has_tensors ? "\n      }\n    }" : "\n    }");
 }
 
-/* A member that is left out where there is no text. */
+/* A member that is left out if there is no text. */
 static void
 write_text (struct strbuf *out, const char *member, const char *text)
 {

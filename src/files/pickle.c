@@ -33,7 +33,7 @@ struct machine {
     size_t depth, room;
     size_t marks[PICKLE_MAX_DEPTH]; /* depths of the stack */
     size_t mark_count;
-    struct pickle_value **memo; /* NULL where nothing was stored */
+    struct pickle_value **memo; /* NULL if nothing was stored */
     size_t memo_count, memo_room;
     bool stopped;
     struct accel_error *err;

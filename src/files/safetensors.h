@@ -85,10 +85,10 @@ enum accel_status safetensors_parse (struct safetensors *file, const char *text,
 enum accel_status safetensors_read (struct safetensors *file, const struct source *source, uint64_t *data,
                                     struct accel_error *err);
 
-/** @return the tensor of this name, NULL where there is none. */
+/** @return the tensor of this name, NULL if there is none. */
 const struct safetensors_tensor *safetensors_find (const struct safetensors *file, const char *name);
 
-/** @return the library's type, ACCEL_DTYPE_COUNT where it has none. */
+/** @return the library's type, ACCEL_DTYPE_COUNT if it has none. */
 enum accel_dtype safetensors_to_accel (enum safetensors_dtype dtype);
 
 /** @return the format's name of @p dtype. */

@@ -242,7 +242,7 @@ parse_slots (const char *text, size_t length, int *slots, struct fail *fail)
 static int add_item (struct hostlist *list, const char *item, size_t length, int slots, struct fail *fail);
 
 /* "ssh://USER@NAME:PORT:4": a number after the name is a port, as ssh reads it, and slots follow it.  The name keeps
- * this form only where it has a port, and ssh takes it as it is. */
+ * this form only if it has a port, and ssh takes it as it is. */
 static int
 add_target (struct hostlist *list, const char *item, size_t length, int slots, struct fail *fail)
 {

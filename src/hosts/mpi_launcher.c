@@ -68,7 +68,7 @@ end_by (int number)
     _exit (status_of_signal (number));
 }
 
-/* mpirun starts processes of ssh, which outlive it where a host does not answer.  So it has a parent that ends all of
+/* mpirun starts processes of ssh, which outlive it if a host does not answer.  So it has a parent that ends all of
  * them when it ends, or the head does, or asks for it. */
 static _Noreturn void
 run_guard (const struct strlist *argv, bool is_open_mpi, int out, pid_t head)

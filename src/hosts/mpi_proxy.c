@@ -88,7 +88,7 @@ find_rank (void)
     return -1;
 }
 
-/* Where mpirun has used srun, Slurm's variables are those of the daemons. */
+/* If mpirun has used srun, Slurm's variables are those of the daemons. */
 static bool
 is_of_mpi (const char *item)
 {

@@ -28,7 +28,7 @@ struct slow_link {
  *
  * @param rates   [count * count], MB/s from host i to host j at i * count + j; 0: not measured
  * @param trips   the same, ms; 0: not measured
- * @param loads   [count], processes that want to run for each processor of host i: where there are several, a process
+ * @param loads   [count], processes that want to run for each processor of host i: if there are several, a process
  *                that measures gets only its share, so a rate may be as many times lower; NULL: not known
  * @param[out] found  [most], the slowest first
  * @return how many there are, which may be more than @p most

@@ -28,7 +28,7 @@ struct gpu_location {
 int gpu_locations_list (const char *root, struct gpu_location *locations);
 
 /**
- * Count those GPUs, without reading a file for each: also where there is no /proc/driver/nvidia (gVisor), if
+ * Count those GPUs, without reading a file for each: also if there is no /proc/driver/nvidia (gVisor), if
  * /dev/nvidiactl can be opened.
  */
 int gpu_locations_count (const char *root);

@@ -37,7 +37,7 @@ int guardian_split (struct guardian *guardian, int64_t stopped_ms, struct fail *
 /** Supervisor: whether the guardian still lives. */
 bool guardian_lives (const struct guardian *guardian);
 
-/** @return the signal that has killed the guardian, 0 where the kernel does not say */
+/** @return the signal that has killed the guardian, 0 if the kernel does not say */
 int guardian_death_signal (const struct guardian *guardian);
 
 /**

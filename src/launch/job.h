@@ -76,7 +76,7 @@ struct job {
     int count;
     int alive;
     struct output_sink sinks[JOB_STREAMS]; /* our stdout and stderr */
-    struct output_sink *sink_of[JOB_STREAMS]; /* the same one where both are one file: lines stay whole there */
+    struct output_sink *sink_of[JOB_STREAMS]; /* the same one if both are one file: lines stay whole there */
     struct output_pool pool;
     const struct logfile *incomplete; /* a file of the output that could not be written: the first one */
     bool incomplete_is_noted;

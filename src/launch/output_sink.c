@@ -59,7 +59,7 @@ give_up (struct output_sink *sink, int error)
 }
 
 /* A pipe that polls writable takes PIPE_BUF bytes without waiting, unless a rank that shares it is faster; a terminal
- * may have room for a few only.  So we write through a descriptor of our own where we can. */
+ * may have room for a few only.  So we write through a descriptor of our own if we can. */
 void
 output_sink_drain (struct output_sink *sink)
 {

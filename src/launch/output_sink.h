@@ -63,7 +63,7 @@ bool output_sink_put_whole (struct output_sink *sink, const char *bytes, size_t 
  * on its way */
 bool output_sink_end_foreign_line (struct output_sink *sink, const struct output_line *line);
 
-/** Put a line of our own.  @return false where it cannot be taken now: try again later */
+/** Put a line of our own.  @return false if it cannot be taken now: try again later */
 bool output_sink_say (struct output_sink *sink, const char *line);
 
 void output_sink_release (struct output_sink *sink);

@@ -348,7 +348,7 @@ asks_for_gpus (const struct settings *settings)
            || settings->use_megatron_lm || settings->use_deepspeed || when_gpus_chosen (settings);
 }
 
-/* Whether the ranks may compute on GPUs that we count, where the settings do not say. */
+/* Whether the ranks may compute on GPUs that we count, if the settings do not say. */
 static bool
 may_use_cuda (const struct draft *draft)
 {

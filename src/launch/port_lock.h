@@ -44,7 +44,7 @@ bool port_lock_describe_holder (int port, char *text, size_t size);
  * Lock the port of the job that is about to be planned, and note in @p topology what the plan has to know of it: which
  * other port to use instead of the usual one, or that somebody already listens at the one that was given.
  *
- * @return 0, also where the job needs no port here; -1 where another job has locked the one that it needs
+ * @return 0, also if the job needs no port here; -1 if another job has locked the one that it needs
  */
 int port_lock_for_job (struct port_lock *port_lock, struct topology *topology, const struct config *config,
                        struct fail *fail);

@@ -31,7 +31,7 @@ name_of_only (const struct job *job)
     return slash ? slash + 1 : path;
 }
 
-/* "rank 3", or the program's name where there is but one process. */
+/* "rank 3", or the program's name if there is but one process. */
 static void
 add_who (const struct job *job, const struct job_rank *rank, struct strbuf *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting all ranks of a job, by several threads at once where there are many. */
+/* Starting all ranks of a job, by several threads at once if there are many. */
 #ifndef LAUNCH_SPAWN_POOL_H
 #define LAUNCH_SPAWN_POOL_H
 

@@ -17,7 +17,7 @@ int status_of_signal (int signal);
 /** Whether the loss of a connection to another rank may bring about such an end: an exit, or an abort. */
 bool status_may_follow (int wait_status);
 
-/** @return what to do about @p error from starting a program, "" where there is nothing to say. */
+/** @return what to do about @p error from starting a program, "" if there is nothing to say. */
 const char *status_exec_hint (int error);
 
 #endif

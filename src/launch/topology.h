@@ -37,7 +37,7 @@ struct topology {
     const char *omp_num_threads;           /* OMP_NUM_THREADS, or NULL */
     const char *python_path;     /* PYTHONPATH, or NULL */
     const char *tmp_folder;      /* TMPDIR if it is absolute, or NULL */
-    char folder[4096];           /* the current one, "" where it has no name */
+    char folder[4096];           /* the current one, "" if it has no name */
     char mpi_program[4096];      /* mpirun or mpiexec, by topology_probe_mpi(); "": none */
     char deepspeed_program[4096]; /* by topology_probe_deepspeed() */
     bool lacks_p2p; /* several GPUs that an old driver does not let reach each other */

@@ -35,7 +35,7 @@ matches_name (const char *pattern, size_t pattern_length, const char *path, size
     return !fnmatch (wanted, name, 0);
 }
 
-/* A pattern with '/' against a path, name by name. Where it does not match, the last "**" takes one name more. */
+/* A pattern with '/' against a path, name by name. If it does not match, the last "**" takes one name more. */
 static bool
 matches_path (const char *pattern, const char *path)
 {

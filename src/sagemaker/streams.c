@@ -154,7 +154,7 @@ print_lines (const struct streams *streams, const struct line *lines, size_t cou
     fflush (stdout);
 }
 
-/* The lines of one page of each stream, in order. @param pages  [streams->count], NULL where there is none */
+/* The lines of one page of each stream, in order. @param pages  [streams->count], NULL if there is none */
 static int
 print_pages (const struct streams *streams, json_t *const *pages, struct fail *fail)
 {

@@ -172,7 +172,7 @@ check_reduce_scatter (struct self *self)
     release_buffers (&buffers);
 }
 
-/* Element @i of rank @rank where nothing is added up: neighbours' differ, and all types hold it. */
+/* Element @i of rank @rank if nothing is added up: neighbours' differ, and all types hold it. */
 static double
 piece (int rank, size_t i)
 {

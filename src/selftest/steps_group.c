@@ -30,7 +30,7 @@ check_split (struct self *self)
     accel_comm_destroy (group);
 }
 
-/* Two columns where there is an even number of processes. */
+/* Two columns if there is an even number of processes. */
 static void
 check_mesh (struct self *self)
 {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /**
- * Room for one more element of an array that has @p count.  Its memory is doubled where @p count is a power of two, so
+ * Room for one more element of an array that has @p count.  Its memory is doubled if @p count is a power of two, so
  * nothing has to remember how many there is room for, but nothing else may allocate the array, either.
  *
  * @param array  the address of the pointer to its elements, which may move

@@ -9,7 +9,7 @@
 
 #define HASH_START UINT64_C (0xcbf29ce484222325)
 
-/** @return @p hash with one more byte, or, where that is enough, with up to 64 bits at once. */
+/** @return @p hash with one more byte, or, if that is enough, with up to 64 bits at once. */
 static inline uint64_t
 hash_word (uint64_t hash, uint64_t word)
 {

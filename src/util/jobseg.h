@@ -253,7 +253,7 @@ jobseg_fence_reads (void)
 #endif
 }
 
-/** @return the name of @p record's file, "?" where it was not kept; valid as long as the mapping. */
+/** @return the name of @p record's file, "?" if it was not kept; valid as long as the mapping. */
 const char *jobseg_file (const struct jobseg_slot *slot, const struct jobseg_record *record);
 
 /**

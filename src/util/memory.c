@@ -18,7 +18,7 @@ memory_create (size_t bytes)
     void *memory = NULL;
     if (bytes > PTRDIFF_MAX || posix_memalign (&memory, alignment, bytes ? bytes : 1))
         return NULL;
-    if (bytes >= HUGE_PAGE_BYTES) /* where there are none, small ones do */
+    if (bytes >= HUGE_PAGE_BYTES) /* if there are none, small ones do */
         (void) madvise (memory, bytes - bytes % HUGE_PAGE_BYTES, MADV_HUGEPAGE);
     return memory;
 }

@@ -24,7 +24,7 @@ peer_of (int fd, struct peer *peer)
     return true;
 }
 
-/* @return the command line with blanks between the words; empty where it cannot be read.  To be freed, may be NULL */
+/* @return the command line with blanks between the words; empty if it cannot be read.  To be freed, may be NULL */
 static char *
 read_command (pid_t pid)
 {

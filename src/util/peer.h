@@ -13,7 +13,7 @@ struct peer {
 };
 
 /** Of a connected socket: on the connecting side, whoever called listen(); on the other, whoever called connect().
- *  @return false where the kernel does not say */
+ *  @return false if the kernel does not say */
 bool peer_of (int fd, struct peer *peer);
 
 /**

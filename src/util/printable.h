@@ -22,7 +22,7 @@ bool printable_is_clean (const char *text);
 
 enum { PRINTABLE_BYTES = 20 }; /* of one character as it is shown, the terminating 0 included */
 
-/** Put the first character of *text into @p shown (PRINTABLE_BYTES), as C and shells escape it where it cannot be shown
+/** Put the first character of *text into @p shown (PRINTABLE_BYTES), as C and shells escape it if it cannot be shown
  *  (\n, \t, \x1b), and move to the next.  @return @p shown */
 const char *printable_next (const char **text, char *shown);
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** The beginning of /proc/PID/NAME and a 0; where nothing can be read, an empty text.  @return its length, or -1 */
+/** The beginning of /proc/PID/NAME and a 0; if nothing can be read, an empty text.  @return its length, or -1 */
 ssize_t procfs_read (pid_t pid, const char *name, char *text, size_t size);
 
 /** The path of the file that this process executes; empty if it is not known. */

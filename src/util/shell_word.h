@@ -5,7 +5,7 @@
 
 #include "util/strbuf.h"
 
-/** Append a word as one would type it in a shell: in quotes only where it needs them. */
+/** Append a word as one would type it in a shell: in quotes only if it needs them. */
 void shell_word_add (struct strbuf *out, const char *word);
 
 #endif

@@ -14,7 +14,7 @@ struct suggest {
 
 void suggest_consider (struct suggest *suggest, const char *name);
 
-/** @return " (did you mean 'NAME'?)" in @p space, or "" where nothing is near. */
+/** @return " (did you mean 'NAME'?)" in @p space, or "" if nothing is near. */
 const char *suggest_text (const struct suggest *suggest, const char *prefix, char *space, size_t size);
 
 #endif

@@ -394,7 +394,7 @@ read_online (struct job *job, const struct settings *settings, const char *file,
     return check_library (job, settings, fail) || choose (job, fail) ? -1 : 0;
 }
 
-/* What the cache has, where the hub cannot be asked. @return 1: nothing */
+/* What the cache has, if the hub cannot be asked. @return 1: nothing */
 static int
 read_cached (struct job *job, const struct settings *settings, const char *file, struct fail *fail)
 {

@@ -91,7 +91,7 @@ struct answers {
     int cores; /* the same, where a person answers at a terminal; 0: answers come from a script */
 };
 
-/** The answer to question @p id, "" where it has none or does not apply. */
+/** The answer to question @p id, "" if it has none or does not apply. */
 const char *answers_get (const struct answers *answers, const char *id);
 bool answers_is (const struct answers *answers, const char *id, const char *value);
 int64_t answers_number (const struct answers *answers, const char *id);

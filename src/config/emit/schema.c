@@ -157,7 +157,7 @@ schema_of_key (const struct option *row)
     return schema;
 }
 
-/* A key of a section may leave out the section's name, where that is before it. */
+/* A key of a section may leave out the section's name, if that is before it. */
 static const char *
 short_name (const struct option *row)
 {

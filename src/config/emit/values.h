@@ -18,7 +18,7 @@ enum emit_kind {
 /** How a shell writes one case of several keys: @p before, keys with @p between, @p after, the body. */
 struct emit_case_form {
     const char *before, *between, *after;
-    /* @p words is a NULL-terminated list where @p kind is EMIT_WORDS */
+    /* @p words is a NULL-terminated list if @p kind is EMIT_WORDS */
     void (*add_body) (enum emit_kind kind, const char *const *words, struct strbuf *out);
 };
 

@@ -30,7 +30,7 @@ struct argv_scan {
 
 enum argv_item argv_next (struct argv_scan *scan, struct fail *fail);
 
-/** ARGV_HELP or ARGV_HELP_ALL where that is asked for before the program (launch) or anywhere (other commands), else
+/** ARGV_HELP or ARGV_HELP_ALL if that is asked for before the program (launch) or anywhere (other commands), else
  * ARGV_END. */
 enum argv_item argv_wants_help (enum option_command command, int argc, char **argv);
 

@@ -125,7 +125,7 @@ struct option_group_info {
     const char *title;
     bool (*matters) (const struct settings *settings); /* NULL: always */
     const char *flag; /* what chooses the mode on the command line, or NULL */
-    const char *mode; /* what chooses it in a file, or NULL where matters is */
+    const char *mode; /* what chooses it in a file, or NULL if matters is */
     const char *key;  /* the setting that chooses it, and its value: what its flags imply in `config`; or NULL */
     const char *value;
 };
@@ -146,7 +146,7 @@ struct option_type_info {
 
 extern const struct option_type_info option_types[];
 
-/** "'TEXT' is not one of A, B, C (did you mean 'A'?)", where @p choices are the row's.  @return -1 */
+/** "'TEXT' is not one of A, B, C (did you mean 'A'?)", if @p choices are the row's.  @return -1 */
 int option_refuse_word (const struct option *row, const char *const *choices, const char *text, struct fail *fail);
 
 /** The row of @p key, in any mixture of '-' and '_', or NULL.  If commands have flags of one name that mean different

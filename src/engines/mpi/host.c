@@ -243,7 +243,7 @@ find_topology (const struct accel_engine_job *job, const struct host_info *all)
     return topology;
 }
 
-/* To be seen when they end: ranks of this host; where hosts are not known, those of this machine. */
+/* To be seen when they end: ranks of this host; if hosts are not known, those of this machine. */
 static bool
 watch (const struct accel_engine_job *job, const struct host_info *all, const int *peers)
 {

@@ -88,7 +88,7 @@ enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct
 bool world_can_widen (const struct accel_engine_helpers *helpers);
 /** Whether this thread may call MPI. */
 bool world_is_mine (void);
-/** Whether MPI leaves the processor to others whenever it has nothing to do, as Open MPI does where it was told that
+/** Whether MPI leaves the processor to others whenever it has nothing to do, as Open MPI does if it was told that
  *  there are more processes than processors. */
 bool world_shares_processors (void);
 /** From now on, it does not: the engine knows better when; or it does again. */

@@ -16,7 +16,7 @@
 
 enum { MAX_PROCESSES = 1 << 24 };
 
-/* One value and the variable it came from; `name` is NULL where no variable has it. */
+/* One value and the variable it came from; `name` is NULL if no variable has it. */
 struct found {
     const char *name;
     int value;
@@ -59,7 +59,7 @@ read_first (const char *const *names, int min, struct found *found, struct accel
     return ACCEL_OK;
 }
 
-/* Slurm's "2(x3),1": tasks of each node in a row.  @return the tasks of node @node, 0 where the text does not say. */
+/* Slurm's "2(x3),1": tasks of each node in a row.  @return the tasks of node @node, 0 if the text does not say. */
 static int
 slurm_tasks_of_node (const char *text, int node)
 {

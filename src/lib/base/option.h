@@ -21,7 +21,7 @@ option_or (double given, double standard)
     return !option_is_given (given) ? standard : given != 0 ? given : 0;
 }
 
-/** The same for counts: 0 where @p given is ACCEL_NONE. */
+/** The same for counts: 0 if @p given is ACCEL_NONE. */
 static inline uint32_t
 option_count_or (uint32_t given, uint32_t standard)
 {

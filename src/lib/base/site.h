@@ -44,7 +44,7 @@ comm_site_device (DLDevice device)
     return tensor_device_is_host (device) ? (DLDevice){ 0 } : device;
 }
 
-/** @return 32 bits that differ where forms do; 0 for NULL. */
+/** @return 32 bits that differ if forms do; 0 for NULL. */
 uint32_t comm_form_hash (const struct comm_form *form);
 
 /** @return @p site with @p form, which has to live as long, for buffers on the device of its tensor. */

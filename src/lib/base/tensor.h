@@ -12,12 +12,12 @@ struct tensor_view {
     int64_t strides[ACCEL_MAX_DIMS];
 };
 
-/** Whether the strides, where there are any, are those of a contiguous tensor; sizes are >= 0. */
+/** Whether the strides, if there are any, are those of a contiguous tensor; sizes are >= 0. */
 bool tensor_is_contiguous (const DLTensor *tensor);
 
 /**
  * Whether others can rely on @p tensor: a type and number of dimensions that we know, sizes and strides that do not
- * overflow, data where there are elements.  Messages begin with what is wrong, for callers to prefix.
+ * overflow, data if there are elements.  Messages begin with what is wrong, for callers to prefix.
  */
 enum accel_status tensor_check (const DLTensor *tensor, struct accel_error *err);
 
@@ -49,7 +49,7 @@ bool tensor_same_dtype (const DLTensor *a, const DLTensor *b);
 
 /**
  * Describe what @p tensor, which tensor_check() has passed, describes.  For memory of the host byte_offset becomes 0;
- * strides stay only where the tensor is not contiguous.
+ * strides stay only if the tensor is not contiguous.
  */
 void tensor_view_set (struct tensor_view *view, const DLTensor *tensor);
 

@@ -53,7 +53,7 @@ void checkpoint_folder_end (struct checkpoint_folder *folder);
 enum accel_status checkpoint_folder_limit (const char *place, uint64_t limit, struct accel_error *err);
 
 /**
- * Find what is to be loaded for @p path: that folder; or, where a save was killed while it replaced it, and the file
+ * Find what is to be loaded for @p path: that folder; or, if a save was killed while it replaced it, and the file
  * system cannot exchange two folders, the newest complete one beside it.
  *
  * @param[out] place  [PATH_MAX], absolute

@@ -70,7 +70,7 @@ check_kind (const struct reading *reading, const struct pickle_value *group, str
                        reading->archive->source.path, kind->name);
 }
 
-/* A number of @group of PyTorch; where it has none, it stays as it is here. */
+/* A number of @group of PyTorch; if it has none, it stays as it is here. */
 static enum accel_status
 read_number (const struct reading *reading, const struct pickle_value *group, size_t number, double *value,
              struct accel_error *err)

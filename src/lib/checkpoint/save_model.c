@@ -156,7 +156,7 @@ writes (const struct save *save, size_t shard)
 
 /* ---- writing ---- */
 
-/* A piece that is written, from one type to another where they differ. */
+/* A piece that is written, from one type to another if they differ. */
 struct writing {
     struct safetensors_writer *writer;
     size_t index;

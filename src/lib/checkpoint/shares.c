@@ -28,7 +28,7 @@ name_of (char name[NAME_ROOM], const char *folder, int rank)
 /* ---- other ranks ---- */
 
 /* The lock is one of fcntl(): it ends with this process, even if children that it has forked still have the file open.
- * Where locks do not exist, the deadline has to do. */
+ * If locks do not exist, the deadline has to do. */
 enum accel_status
 share_begin (int *fd, const char *folder, int rank, struct accel_error *err)
 {

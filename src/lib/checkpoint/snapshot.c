@@ -41,7 +41,7 @@ snapshot_measure (const struct accel_state_dict *state, size_t *bytes, size_t *t
     *tensors += state->tensor_count;
 }
 
-/* Without them: the kernel gives pages when they are touched.  Huge ones, where it has them, come much faster. */
+/* Without them: the kernel gives pages when they are touched.  Huge ones, if it has them, come much faster. */
 static enum accel_status
 get_pages (struct snapshot *snapshot, size_t bytes, struct accel_error *err)
 {

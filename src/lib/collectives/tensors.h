@@ -17,7 +17,7 @@ bool comm_is_plain (const DLTensor *tensor);
 /** Whether two elements lie in one place, so that they cannot both be results. */
 bool comm_has_doubles (const DLTensor *tensor);
 
-/** Give @p out the shape of @p tensor with @p rows rows, and memory: its own where that is large enough. */
+/** Give @p out the shape of @p tensor with @p rows rows, and memory: its own if that is large enough. */
 enum accel_status comm_shape_output (const struct comm_site *site, struct accel_tensor *out, const DLTensor *tensor,
                                      enum accel_dtype dtype, int64_t rows, struct accel_error *err);
 
@@ -36,7 +36,7 @@ enum accel_status comm_broadcast_tensor (struct accel *acc, const struct comm_si
 enum accel_status comm_check_parts (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
                                     const enum accel_op *op, struct accel_error *err);
 
-/** accel_reduce_scatter(), or where @p op is NULL accel_all_to_all(), of a tensor that comm_check_parts() took. */
+/** accel_reduce_scatter(), or if @p op is NULL accel_all_to_all(), of a tensor that comm_check_parts() took. */
 enum accel_status comm_part_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
                                     const enum accel_op *op, struct accel_tensor *out, struct accel_error *err);
 

@@ -303,7 +303,7 @@ longest (struct accel *acc, const struct comm_site *site, const DLTensor *tensor
     return status;
 }
 
-/* @made stays empty where @tensor can stay as it is. */
+/* @made stays empty if @tensor can stay as it is. */
 static enum accel_status
 pad_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, const struct tree_pad *wanted,
             struct accel_tensor *made, struct accel_error *err)

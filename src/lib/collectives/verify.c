@@ -51,7 +51,7 @@ same (const struct accel_object *a, const struct accel_object *b)
     return a->size_bytes == b->size_bytes && (!a->size_bytes || !memcmp (a->data, b->data, a->size_bytes));
 }
 
-/* The rows of the table: of all ranks, or where there is no room for them, of those that are not as rank 0. */
+/* The rows of the table: of all ranks, or if there is no room for them, of those that are not as rank 0. */
 static void
 write_table (const struct accel_object *items, int size, int which, bool all, const char *separator,
              struct strbuf *text)

@@ -49,7 +49,7 @@ void comm_free (struct accel_comm *comm, DLDevice device, void *memory);
  * Note a call in the ledger that is not a collective, but may take long: ranks that wait for this one see it.
  *
  * @param count  what the call is about, such as a number of a batch
- * @return for comm_note_end(); 0 where nothing is recorded
+ * @return for comm_note_end(); 0 if nothing is recorded
  */
 uint64_t comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count);
 void comm_note_end (struct accel_comm *comm, uint64_t sequence);

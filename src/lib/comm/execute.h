@@ -54,7 +54,7 @@ __attribute__ ((cold)) uint64_t comm_begin_shared (struct accel_comm *comm, cons
 
 /** Number @p call, note it in the ledger, and set what the engine gets beside the program's arguments.
  *  @param entry  comm_entry_of() it, as far as that is known; by value, so that constants remain constants
- *  @return its record; NULL where there is none, or other threads write records, too */
+ *  @return its record; NULL if there is none, or other threads write records, too */
 __attribute__ ((always_inline)) static inline struct jobseg_record *
 comm_note_call (struct accel_comm *comm, struct accel_engine_call *call, struct ledger_entry entry)
 {

@@ -34,7 +34,7 @@ struct ledger_entry {
 /** Continue the ledger in @p slot: peers may still read what an earlier program of this rank called. */
 void ledger_open (struct ledger *ledger, struct jobseg_slot *slot);
 
-/** The index of @p file in the slot's table, which is made on first use; JOBSEG_FILES where the table is full. */
+/** The index of @p file in the slot's table, which is made on first use; JOBSEG_FILES if the table is full. */
 unsigned ledger_file (struct ledger *ledger, const char *file);
 
 /** From now on several threads write in it: each write takes work_lock(), which the caller has. */
@@ -100,7 +100,7 @@ ledger_record (const struct ledger *ledger, uint64_t sequence)
 }
 
 /** Note that a call begins.  @p entry is passed by value, so it stays in registers.
- *  @return its sequence number, for ledger_end(); 0 where nothing is recorded */
+ *  @return its sequence number, for ledger_end(); 0 if nothing is recorded */
 __attribute__ ((always_inline)) static inline uint64_t
 ledger_begin (struct ledger *ledger, const struct comm_site *site, struct ledger_entry entry)
 {

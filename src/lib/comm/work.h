@@ -41,7 +41,7 @@ void work_group_end (struct accel_comm *comm);
  * them.  It counts as a call on @p comm.  Only work_take_turn() waits for it.
  *
  * @param work  any memory, which stays until then; may be started again while it runs
- * @return false where there is no thread: nothing was started
+ * @return false if there is no thread: nothing was started
  */
 bool work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user);
 

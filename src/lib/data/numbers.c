@@ -121,7 +121,7 @@ number_int64 (const char *text, int64_t *value, bool *overflow)
     *overflow = false;
     if (!is_digit (*at))
         return NULL;
-    /* Counted downwards, where there is room for one more. */
+    /* Counted downwards, if there is room for one more. */
     for (; is_digit (*at); at++) {
         *overflow |= __builtin_mul_overflow (number, (int64_t) 10, &number);
         *overflow |= __builtin_sub_overflow (number, (int64_t) (*at - '0'), &number);

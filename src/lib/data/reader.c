@@ -6,7 +6,7 @@
  *
  * Where reading a batch takes less than putting a thread to sleep and waking it up, whoever waits spins a little first:
  * it would come back too late otherwise.  Where it takes even less than handing a batch over, which the first reads
- * show, the threads end, and the caller reads.  Where threads are kept and a processor is free, a caller that has to
+ * show, the threads end, and the caller reads.  If threads are kept and a processor is free, a caller that has to
  * wait reads a batch meanwhile.  See bench/README.md for the figures. */
 #include <config.h>
 

@@ -98,7 +98,7 @@ enum accel_status reader_fail_orphan (struct accel_error *err);
  */
 bool reader_stop (struct reader *reader, uint32_t timeout_ms);
 
-/** Accepts NULL.  @return false where a thread was left behind, with what it writes to, as reader_stop() says */
+/** Accepts NULL.  @return false if a thread was left behind, with what it writes to, as reader_stop() says */
 bool reader_destroy (struct reader *reader, uint32_t timeout_ms);
 
 #endif

@@ -67,7 +67,7 @@ is_inside (const struct accel_loader_state *state)
     return state->position || state->has_generator & ACCEL_LOADER_STATE_BEGUN;
 }
 
-/* What an epoch draws from the default generator when it begins is not drawn again where that is done. */
+/* What an epoch draws from the default generator when it begins is not drawn again if that is done. */
 static bool
 has_begun (const struct accel_loader_state *state)
 {

@@ -123,7 +123,7 @@ skip_permutation (struct accel_generator *generator, size_t count)
         (void) accel_generator_next (generator);
 }
 
-/* Whole permutations; what is left over comes from one more, which is drawn even where nothing is left over: it counts
+/* Whole permutations; what is left over comes from one more, which is drawn even if nothing is left over: it counts
  * for a generator that continues. */
 static enum accel_status
 draw_permutations (const struct accel_sampler *sampler, struct accel_generator *generator, int64_t *indices,

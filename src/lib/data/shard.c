@@ -24,7 +24,7 @@ full_rounds (const struct shard *shard)
     return samples_left (shard) / round_size (shard);
 }
 
-/* One process repeats nothing: Accelerate shards only where there are several. */
+/* One process repeats nothing: Accelerate shards only if there are several. */
 static bool
 is_even (const struct shard *shard)
 {
@@ -65,7 +65,7 @@ endless_position (const struct shard *shard, size_t batch, size_t sample)
     return shard->start + (batch * shard->processes + shard->process) * shard->batch_size + sample;
 }
 
-/* What is repeated: the epoch's front, also where it was entered later. */
+/* What is repeated: the epoch's front, also if it was entered later. */
 static size_t
 head_size (const struct shard *shard)
 {

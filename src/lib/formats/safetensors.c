@@ -201,7 +201,7 @@ accel_safetensors_view (struct accel_safetensors *file, size_t index, DLTensor *
     return status;
 }
 
-/* Begin and end, where they are given, are within the shape, and `into` has the shape of the part. */
+/* Begin and end, if they are given, are within the shape, and `into` has the shape of the part. */
 static enum accel_status
 check_part (const struct accel_safetensors_info *info, const int64_t *begin, const int64_t *end, const DLTensor *into,
             struct accel_error *err)

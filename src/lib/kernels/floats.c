@@ -109,7 +109,7 @@ floats_find_nonfinite (const void *values, enum accel_dtype dtype, size_t count,
     return SIZE_MAX;
 }
 
-/* What is not finite stays so in the new type, where that has it, since the values go by float32. */
+/* What is not finite stays so in the new type, if that has it, since the values go by float32. */
 void
 floats_convert (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
                 float divisor)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Floats of 16 and 8 bits by the kernels of reductions, which use F16C where the processor has it. */
+/* Floats of 16 and 8 bits by the kernels of reductions, which use F16C if the processor has it. */
 #include <config.h>
 
 #include "lib/kernels/half.h"

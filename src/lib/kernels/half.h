@@ -5,7 +5,7 @@
 
 #include <accel/tensor.h>
 
-/** As many floats as a buffer on the stack holds where they are converted piece by piece: 4 KiB, in any cache. */
+/** As many floats as a buffer on the stack holds if they are converted piece by piece: 4 KiB, in any cache. */
 enum { FLOATS_BLOCK = 1024 };
 
 /**

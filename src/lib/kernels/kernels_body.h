@@ -7,7 +7,7 @@
  *   KERNEL_RARE    defined where newer processors have another variant
  *   KERNEL_REST    the table whose loops are used where this variant has none of its own, the base has all
  *   KERNEL_FEW     defined where only sums and averages of floats are worth loops of their own
- *   KERNEL_OVERLAP defined where chunks are always short, lines are taken over, and a copy is made on the way
+ *   KERNEL_OVERLAP defined if chunks are always short, lines are taken over, and a copy is made on the way
  * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
  * to contract, and all variants give the same bits. */
 #include "lib/kernels/dtypes.h"

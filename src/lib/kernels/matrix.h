@@ -12,7 +12,7 @@ void matrix_multiply (float *p, const float *values, const float *q, size_t n, s
 /** Q [m, rank] = M^T P. */
 void matrix_multiply_transposed (float *q, const float *values, const float *p, size_t n, size_t m, size_t rank);
 
-/** M = P Q^T.  @param error  [n, m] gets what M was less what it becomes, 0 where that is not finite; NULL: not kept */
+/** M = P Q^T.  @param error  [n, m] gets what M was less what it becomes, 0 if that is not finite; NULL: not kept */
 void matrix_expand (float *values, float *error, const float *p, const float *q, size_t n, size_t m, size_t rank);
 
 /** Make column @p j of [rows, rank] orthogonal to those before it, and of length 1.  What is left of one that lies in

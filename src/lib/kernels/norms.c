@@ -93,7 +93,7 @@ floats_norm_of_one (float value, double p)
     return norm_of_one (value, p);
 }
 
-/* @return elements of an array, in @block where they have to be converted. */
+/* @return elements of an array, in @block if they have to be converted. */
 static const float *
 in_float32 (const void *values, enum accel_dtype dtype, size_t from, size_t count, float factor, float *block)
 {

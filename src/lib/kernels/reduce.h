@@ -31,7 +31,7 @@ struct reduction {
  */
 void reduce_run (const struct reduction *reduction, const void *const *sources, void *const *targets, size_t count);
 
-/** memory_copy(), by the kernels' vectors where they are faster than the C library's string instructions. */
+/** memory_copy(), by the kernels' vectors if they are faster than the C library's string instructions. */
 void reduce_copy (void *to, const void *from, size_t bytes);
 
 /** @return whether this processor copies ahead while it reduces, and so likes small pieces: ones that leave room for

@@ -24,7 +24,7 @@ enum { DEFAULT_TIMEOUT_MS = 1800000 };
 struct accel {
     struct object object;
     struct identity identity;
-    struct jobseg segment; /* the launcher's or our own; none where a process is alone */
+    struct jobseg segment; /* the launcher's or our own; none if a process is alone */
     struct accel_comm *world;
     struct part *parts; /* what higher floors keep, the latest first */
     /* What the program and the environment say, as it is in effect. */

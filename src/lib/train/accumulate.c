@@ -57,7 +57,7 @@ read_total (struct accumulation *accumulation, const struct accel_options *optio
     return ACCEL_OK;
 }
 
-/* "none" is what the launcher passes on where nothing was said, "auto" leaves it to DeepSpeed's file, 0 is off. */
+/* "none" is what the launcher passes on if nothing was said, "auto" leaves it to DeepSpeed's file, 0 is off. */
 static enum accel_status
 read_clipping (struct accumulation *accumulation, struct accel_error *err)
 {

@@ -111,7 +111,7 @@ measure (const struct clipped *clipped, const struct comm_site *site, double p, 
     return status;
 }
 
-/* Without the host, where the program does not ask for the norm.  @return whether that was possible, or has failed */
+/* Without the host, if the program does not ask for the norm.  @return whether that was possible, or has failed */
 static bool
 clip_on_device (const struct clipped *clipped, const struct comm_site *site, float max_norm, double p,
                 enum accel_status *status, struct accel_error *err)

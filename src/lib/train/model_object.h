@@ -56,7 +56,7 @@ struct accel_model {
     struct memory_list lists[LISTS];
     float *scales;     /* on the device, [count]: of 8-bit parameters, in their order; NULL: masters have them */
     bool scales_read;  /* masters have them, too */
-    bool unscaled;    /* since the last step, from scaled_by, which is 0 where no loss has been scaled */
+    bool unscaled;    /* since the last step, from scaled_by, which is 0 if no loss has been scaled */
     bool found_inf;   /* then: a gradient is infinite or NaN on some process */
     float scaled_by;
     float pending;    /* what 16-bit gradients are still to be multiplied by */
@@ -67,7 +67,7 @@ struct accel_model {
     /* From here on: made by model_prepare(). */
     struct span *spans; /* in the order in which they are reduced */
     size_t span_count;
-    ptrdiff_t *span_of; /* [count]: index in `spans`, NO_SPAN where there is no gradient, or an empty one */
+    ptrdiff_t *span_of; /* [count]: index in `spans`, NO_SPAN if there is no gradient, or an empty one */
     struct reducer *reducer;
     unsigned unsynced; /* accel_no_sync() that have not ended */
     bool held;         /* by accel_accumulate(): this pass does not average */
@@ -171,7 +171,7 @@ bool model_has_own_gradient (const struct accel_model *model, size_t index);
 /** Bytes from the beginning of gradient @p index of @p span to that of the next one. */
 size_t span_room (const struct span *span, const struct accel_model *model, size_t index);
 
-/** Where a span is scattered: copy its gradients in, or out; those only that @p mask has a mark for, or all (NULL). */
+/** If a span is scattered: copy its gradients in, or out; those only that @p mask has a mark for, or all (NULL). */
 void span_copy (const struct accel_model *model, size_t s, const unsigned char *mask, bool out);
 
 /** Make `spans` and `span_of`, and give gradients memory.  Collective. */

@@ -354,7 +354,7 @@ accel_optimizer_state_name (const struct accel_optimizer *optimizer, size_t stat
 DLTensor *
 accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter, const char *name)
 {
-    if (optimizer && name && parameter < optimizer->model->count) /* 0 where the model is gone */
+    if (optimizer && name && parameter < optimizer->model->count) /* 0 if the model is gone */
         for (size_t i = 0; i < optimizer->state_count; i++)
             if (!strcmp (name, optimizer->state_names[i]))
                 return optimizer->state_tensors[parameter * optimizer->state_count + i];

@@ -39,7 +39,7 @@ enum group_flag { GROUP_NESTEROV, GROUP_AMSGRAD, GROUP_CENTERED, GROUP_MAXIMIZE 
 
 /** What a parameter group has of its own; all is there, whatever the kind uses. */
 struct group_numbers {
-    double number[NUMBERS_OF_A_GROUP]; /* GROUP_LR: NAN where it has not been given */
+    double number[NUMBERS_OF_A_GROUP]; /* GROUP_LR: NAN if it has not been given */
     bool flag[FLAGS_OF_A_GROUP];
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An optimizer's loops over all parameters, by several threads where there is enough to do.  Threads live for one step:
+/* An optimizer's loops over all parameters, by several threads if there is enough to do.  Threads live for one step:
  * starting one costs some 20 us, a stretch of MIN_ELEMENTS of AdamW ten times that, and a pool would have to survive
  * fork() and wait somewhere between the steps.  OpenMP would be one more library to link. */
 #include <config.h>

@@ -78,7 +78,7 @@ place (struct accel_model *model, struct power_sgd *power)
         }
 }
 
-/* Where a span is not started, its part of `q` is drawn anew. */
+/* If a span is not started, its part of `q` is drawn anew. */
 void
 power_sgd_reset (struct accel_model *model)
 {

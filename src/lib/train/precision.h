@@ -35,13 +35,13 @@ precision_scales (const struct accel *acc)
 /** Note what the scaler multiplies the loss of @p model by, whose gradients come now. */
 void precision_note_scale (const struct accel *acc, struct accel_model *model);
 
-/** Take over the scaler of rank @p root, where there are scalers.  Collective. */
+/** Take over the scaler of rank @p root, if there are scalers.  Collective. */
 enum accel_status precision_broadcast (struct accel *acc, const struct comm_site *site, int root,
                                        struct accel_error *err);
 
 /**
- * Unscale the gradients of @p model where it was prepared under fp16, they are complete, and it has not been done.
- * Collective where it does something.
+ * Unscale the gradients of @p model if it was prepared under fp16, they are complete, and it has not been done.
+ * Collective if it does something.
  *
  * @param[out] skip  whether one of them, on any process, is infinite or NaN; may be NULL
  */

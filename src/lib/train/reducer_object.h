@@ -32,7 +32,7 @@ struct reducer {
     unsigned char *mask;  /* [count]: used by any process; NULL without find_unused_parameters */
     const struct comm_site *site;
     struct comm_site there;   /* the same for buffers on the model's device */
-    struct accel_error error; /* the first; its code is ACCEL_OK where there is none */
+    struct accel_error error; /* the first; its code is ACCEL_OK if there is none */
     uint16_t *half;           /* compressed gradients of a bucket; or NULL */
     struct power_sgd *power_sgd; /* or NULL */
 };

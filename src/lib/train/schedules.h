@@ -57,7 +57,7 @@ struct accel_scheduler {
     uint64_t step;
     size_t *groups; /* [group_count]: the groups of the optimizer that it moves */
     size_t group_count;
-    double *lr, *momentum; /* [group_count]: what was set last; 0 where it has not been */
+    double *lr, *momentum; /* [group_count]: what was set last; 0 if it has not been */
     bool moves_momentum; /* schedule_moves_momentum() of a part */
     double *memory;
     uint64_t unit;           /* steps of each of its calls, as many as there are ranks or 1; 0: none so far */

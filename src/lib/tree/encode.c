@@ -80,7 +80,7 @@ malformed (const char *what, struct accel_error *err)
     return accel_fail (err, ACCEL_ERR_FORMAT, "the structure of a tree is malformed: %s", what);
 }
 
-/* The next @count bytes; NULL where there are not so many. */
+/* The next @count bytes; NULL if there are not so many. */
 static const unsigned char *
 take (struct source *source, uint64_t count)
 {

@@ -28,7 +28,7 @@ struct accel_tree {
     enum accel_tree_kind kind;
     int height;                 /* levels from here down: 1 for a leaf */
     struct accel_tree *parent;  /* NULL for what is not an item */
-    struct tree_memory *memory; /* of a leaf; NULL where the memory is the program's */
+    struct tree_memory *memory; /* of a leaf; NULL if the memory is the program's */
     struct tensor_view tensor;
     size_t size_bytes;       /* of a leaf of bytes, which are followed by a 0 */
     struct tree_item *items; /* [count] */
@@ -83,7 +83,7 @@ enum accel_status tree_need_host_tensor (const struct accel_tree *leaf, struct a
 /** The same for memory that libaccel has code for. */
 enum accel_status tree_need_tensor (const struct accel_tree *leaf, struct accel_error *err);
 
-/* The dimension that @p dim, counted from the end where negative, means; -1 where @p tensor has none such. */
+/* The dimension that @p dim, counted from the end if negative, means; -1 if @p tensor has none such. */
 int tree_dim (const DLTensor *tensor, int dim);
 
 /* How to make tensors longer. */
@@ -94,10 +94,10 @@ struct tree_pad {
     bool first;
 };
 
-/* Write one element of type @p dtype; fails where it has no such value. */
+/* Write one element of type @p dtype; fails if it has no such value. */
 enum accel_status tree_pad_element (enum accel_dtype dtype, double value, void *bytes, struct accel_error *err);
 
-/* A copy of @p tensor, on its device, that is pad->size long in dimension @p dim, where it was not longer. */
+/* A copy of @p tensor, on its device, that is pad->size long in dimension @p dim, if it was not longer. */
 enum accel_status tree_pad_tensor (struct accel_tensor *padded, const DLTensor *tensor, int dim,
                                    const struct tree_pad *pad, struct accel_error *err);
 

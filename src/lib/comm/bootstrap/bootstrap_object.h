@@ -90,7 +90,7 @@ bootstrap_address_text (const struct bootstrap_address *address)
 void bootstrap_usual_address (const struct engine_job *job, struct bootstrap_address *address);
 /** One that belongs to the usual one and that cannot be foreseen.  @return false without random numbers */
 bool bootstrap_spare_address (const struct bootstrap_address *usual, struct bootstrap_address *address);
-/** The kernel's list of names.  @return NULL where it cannot be read */
+/** The kernel's list of names.  @return NULL if it cannot be read */
 FILE *bootstrap_open_addresses (void);
 /** The next spare name on the list, whoever owns it.  @return false at the end */
 bool bootstrap_next_spare (FILE *list, const struct bootstrap_address *usual, struct bootstrap_address *address);

@@ -104,7 +104,7 @@ all_reduce_direct (struct shm *shm, const struct accel_engine_call *call, struct
 }
 
 /* What all ranks agree on, to be asked before the next step.  Small pieces are an eighth of the buffer, because nothing
- * is reduced while the first one is copied.  Large ones are halved where buffers do not fit into the caches, to leave
+ * is reduced while the first one is copied.  Large ones are halved if buffers do not fit into the caches, to leave
  * room there; elsewhere that only costs steps. */
 static size_t
 piece_bytes (const struct shm *shm, const struct reduction *reduction, size_t bytes)
