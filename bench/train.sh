@@ -5,7 +5,7 @@
 #   train.sh ACCELERATE BENCH_TRAIN MPI_TRAIN [ROUNDS]
 #
 # Peers are run in turns, ROUNDS times each, small networks on 2 processes four times as often, for a processor that shares
-# its core with somebody else's is slow for seconds.  Figures are medians of all steps of all rounds, and the fastest step.  PYTHON: one that has torch.
+# its core with another tenant's is slow for seconds.  Figures are medians of all steps of all rounds, and the fastest step.  PYTHON: one that has torch.
 accelerate=$1 bench=$2 mpi=$3 rounds=${4:-3}
 if [ $# -lt 3 ]; then
     echo "usage: train.sh ACCELERATE BENCH_TRAIN MPI_TRAIN [ROUNDS]" >&2

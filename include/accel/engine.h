@@ -162,7 +162,7 @@ struct accel_engine {
     /** Leave, without waiting for other ranks. */
     void (*close) (void *transport);
 
-    /** Wake whoever waits for this rank, which will not come.  May be called while another thread is in another
+    /** Wake ranks that wait for this one, which will not come.  May be called while another thread is in another
      *  function; calls no helper.  NULL: they notice at their next look(). */
     void (*give_up) (void *transport, const char *reason);
 

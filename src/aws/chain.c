@@ -194,7 +194,7 @@ chain_forget (struct aws *aws)
     if (!aws->keys.session_token || aws->given.access_key)
         return false;
     keys_release (&aws->keys);
-    state_read_files (aws, NULL); /* somebody may have renewed them there */
+    state_read_files (aws, NULL); /* another process may have renewed them there */
     return true;
 }
 

@@ -198,7 +198,7 @@ profiles_read (struct profiles *profiles, const char *path, bool is_credentials,
     char *text = NULL;
     size_t length = 0;
     *profiles = (struct profiles) { 0 };
-    /* To botocore, a file that cannot be read is not there. */
+    /* To botocore, a file that cannot be read is missing. */
     if (access (path, R_OK) && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
         return profiles_parse (profiles, path, "", 0, is_credentials, fail);
     if (io_read_file (path, MOST_BYTES, &text, &length, fail))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* accelerate config: ask (questionnaire.c), and write the configuration file.  Nothing is written before the last
- * answer, so whoever gives up half way keeps the old file. */
+ * answer, so a user who gives up half way keeps the old file. */
 #include <config.h>
 
 #include "cli/command.h"
@@ -100,7 +100,7 @@ create_role (const struct settings *settings, struct fail *fail)
     return 0;
 }
 
-/* The answers of last time are the defaults of this time.  A broken file is an error: it may hold what somebody
+/* The answers of last time are the defaults of this time.  A broken file is an error: it may hold what the user
  * needs. */
 static int
 run_questions (struct config *config, const char *path, struct fail *fail)

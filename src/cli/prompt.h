@@ -22,7 +22,7 @@ enum prompt_result {
 void prompt_open (void);
 void prompt_close (void);
 
-/** Whether somebody sits there: standard input is a terminal. */
+/** Whether a user can answer: standard input is a terminal. */
 bool prompt_has_person (void);
 
 /** Whether the terminal can move the cursor, so that menus can be drawn. */

@@ -93,7 +93,7 @@ check_flags (const struct config *flags, const struct config *file, struct fail 
     return 0;
 }
 
-/* As launch would read it.  Its lines mean nothing to anybody yet. */
+/* As launch would read it.  Its lines mean nothing to the user yet. */
 static int
 read_back (struct config *copy, const char *text, size_t length, bool is_json, struct fail *fail)
 {

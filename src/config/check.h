@@ -14,7 +14,7 @@ int config_check_deferred (const struct config *config, struct fail *fail);
 bool config_ignores_deferred (const struct config *config);
 /** @} */
 
-/** Refuse files that the ranks will read and that are not there.  For a job that is really started. */
+/** Refuse files that the ranks will read and that do not exist.  For a job that is really started. */
 int config_check_files (const struct config *config, struct fail *fail);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-/* A default is shown where it means something; what somebody wrote, always. */
+/* A default is shown if it means something; what the user wrote, always. */
 static bool
 is_shown (const struct config *config, const struct option *row, bool keys_only)
 {

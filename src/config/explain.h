@@ -7,7 +7,7 @@
 #include "util/strbuf.h"
 
 /**
- * Append the settings: those that somebody gave, and the defaults that matter in the chosen mode.  @p config has been
+ * Append the settings: those that the user gave, and the defaults that matter in the chosen mode.  @p config has been
  * resolved.  Secrets are not shown.
  *
  * As text, "KEY: VALUE  (ORIGIN)" a line, control characters are escaped, and what has no effect is marked.  As JSON,

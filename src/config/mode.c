@@ -90,8 +90,8 @@ is_by_hand (const struct config *config)
     return false;
 }
 
-/* Hosts, if they are used, say how many machines there are and which is which; the file says it besides, for whoever
- * starts a launcher on each machine.  Somebody who does that with flags does not want those of the file, except to find
+/* Hosts, if they are used, say how many machines there are and which is which; the file says it besides, for users who
+ * start a launcher on each machine.  A user who does that with flags does not want those of the file, except to find
  * out which machine is which. */
 static int
 resolve_list (struct config *config, const char *key, struct fail *fail)

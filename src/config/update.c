@@ -159,7 +159,7 @@ settle_value (const struct option *row, struct node *node)
     return 0;
 }
 
-/* Whether a key of a section is there a second time, under a name that is not old. */
+/* Whether a key of a section occurs a second time, under a name that is not old. */
 static bool
 has_present_name (const struct node *map, const char *section, const char *name)
 {

@@ -31,7 +31,7 @@ struct config {
     char *file;             /* the file that was read, or NULL */
     int file_keys;          /* how many keys were read from it */
     struct node additional_args; /* of the file, for SageMaker; a null if there are none */
-    bool only_given;        /* write no key without a value of somebody's: the questionnaire sets all that it wants */
+    bool only_given;        /* write no key without a given value: the questionnaire sets all that it wants */
     struct strlist *problems; /* where to note what is wrong with a file, which is then no failure; or NULL */
     char *deferred;         /* what is wrong with dynamo_backend in the file: an error only if it takes effect */
     char *program;          /* launch: the program, or NULL; other commands: the first free word */

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Accelerate refuses keys that it does not know, and drops empty sections: write ours, and sections' keys, only where
- * somebody gave a value. */
+ * the user gave a value. */
 static bool
 is_written (const struct config *config, const struct option *row)
 {

@@ -174,7 +174,7 @@ gpu_call (DLDevice device, bool may_wait, gpu_calls *calls, void *user)
 
 /* Also of a GPU that does not exist, on which nothing can be queued.  Where each thread has a stream, that of this one
  * now comes after what libaccel has queued on others, and what libaccel queues on others comes after it.  Without the
- * lock otherwise: whoever has it may be waiting for the GPU. */
+ * lock otherwise: the thread that has it may be waiting for the GPU. */
 void *
 gpu_stream (DLDevice device)
 {

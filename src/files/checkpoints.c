@@ -99,7 +99,7 @@ checkpoint_is_python (const char *path)
     return false;
 }
 
-/* Add the folder @name, if it is one to be told of. */
+/* Add the folder @name, if it is one to be listed. */
 static enum accel_status
 consider (struct checkpoint_list *list, const char *folder, const char *name, struct accel_error *err)
 {

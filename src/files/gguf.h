@@ -17,7 +17,7 @@ struct gguf_tensor {
 
 enum { GGUF_MOST_LAYERS = 1024 }; /* of which lists are kept */
 
-/** Sizes of the model, from its metadata; 0: not there.  Of a list with a value for each layer, the largest. */
+/** Sizes of the model, from its metadata; 0: missing.  Of a list with a value for each layer, the largest. */
 struct gguf_facts {
     char architecture[32]; /* "llama" */
     uint64_t layers, embedding, heads, kv_heads, key_length, value_length;
@@ -40,7 +40,7 @@ struct gguf {
     size_t count;
     struct gguf_facts facts;
     uint64_t end; /* bytes that the file must have */
-    /* One of several files of a model; from its metadata, 0 if it is not there. */
+    /* One of several files of a model; from its metadata, 0 if it is missing. */
     uint64_t split_count, split_number; /* 0 is the first */
     uint64_t split_tensors;             /* of all files */
 };

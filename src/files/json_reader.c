@@ -48,7 +48,7 @@ is_digit (char c)
     return c >= '0' && c <= '9';
 }
 
-/* The byte at the reader; 0 at the end.  A 0 in the text is not JSON either, so the two need not be told apart. */
+/* The byte at the reader; 0 at the end.  A 0 in the text is not JSON either, so the two need not be distinguished. */
 static char
 byte (const struct json_reader *json)
 {

@@ -12,7 +12,7 @@ struct json_reader {
     struct accel_error *err;
 };
 
-/** Fail at the byte where the reader stands; adds "byte N: ". */
+/** Fail at the byte where the reader is; adds "byte N: ". */
 enum accel_status json_reader_fail (const struct json_reader *json, const char *format, ...) ACCEL_PRINTF (2, 3);
 
 /** Go to the first byte of the text; fails if the text is not UTF-8. */

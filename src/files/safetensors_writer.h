@@ -47,7 +47,7 @@ uint64_t safetensors_writer_entry_bytes (const struct safetensors_writer *writer
 enum accel_status safetensors_writer_write (struct safetensors_writer *writer, size_t index, const void *bytes,
                                             size_t length, struct accel_error *err);
 
-/** Fail unless all entries are complete; sync the file, rename it to its path unless it is there, sync the directory.
+/** Fail unless all entries are complete; sync the file, rename it to its path unless that exists, sync the directory.
  *  After a failure only safetensors_writer_destroy() may be called. */
 enum accel_status safetensors_writer_commit (struct safetensors_writer *writer, struct accel_error *err);
 

@@ -56,7 +56,7 @@ parse_storage (struct torch_tensor *tensor, const struct pickle_value *value, bo
     return ACCEL_OK;
 }
 
-/* How far the elements reach in the storage, and that they are not there several times: a few bytes must not claim to
+/* How far the elements reach in the storage, and that they do not overlap: a few bytes must not claim to
  * be a large tensor. */
 static enum accel_status
 measure (struct torch_tensor *tensor, struct accel_error *err)

@@ -233,7 +233,7 @@ compare_names (const void *a, const void *b)
     return strcmp (*(char *const *) a, *(char *const *) b);
 }
 
-/* Sort, and look for overlaps and for names that are there twice. */
+/* Sort, and look for overlaps and for duplicate names. */
 static enum accel_status
 arrange (const struct archive *archive, struct zip *zip)
 {

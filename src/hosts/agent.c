@@ -46,7 +46,7 @@ struct agent {
     int64_t kill_ms; /* when to kill the launcher; 0: it has not been told to end by us */
 };
 
-/* The connection is gone, and with it everybody who could wait for the ranks. */
+/* The connection is gone, and with it all that could wait for the ranks. */
 static void
 lose_head (struct agent *agent)
 {
@@ -274,7 +274,7 @@ take_signal (struct agent *agent, int signal)
     agent->end_requested = agent->end_requested || signals_end_job (signal);
     agent_child_kill (&agent->child, signal);
     if (signals_end_job (signal))
-        agent_child_kill (&agent->child, SIGCONT); /* somebody may have stopped it */
+        agent_child_kill (&agent->child, SIGCONT); /* another process may have stopped it */
 }
 
 static void
@@ -333,7 +333,7 @@ read_head (struct agent *agent)
         lose_head (agent);
 }
 
-/* Of sshd, or of somebody on this host: our part ends as a launcher's would. */
+/* Of sshd, or of a user on this host: our part ends as a launcher's would. */
 static void
 read_signals (struct agent *agent)
 {
@@ -379,7 +379,7 @@ keep_deadlines (struct agent *agent)
     }
 }
 
-/* Whoever has stopped us, or put the machine to sleep, has stopped the launcher, too. */
+/* A user who has stopped us, or put the machine to sleep, has stopped the launcher, too. */
 static int
 sleep_on (struct agent *agent, struct pollfd *fds, nfds_t count)
 {

@@ -20,7 +20,7 @@
 #include <termios.h>
 
 enum {
-    IDLE_MS = 100,    /* after which an unfinished line that somebody may be waiting for is passed on */
+    IDLE_MS = 100,    /* after which an unfinished line that the user may be waiting for is passed on */
     LINE_IDLE_MS = 1000, /* and any other: the launcher passes on whole lines, but may be stopped inside one */
     START_MS = 60000, /* until the supervisor's loop runs, at most */
     LAST_MS = 10000,  /* between its last words and its end; the guardian has its end to see, too */

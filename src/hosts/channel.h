@@ -18,7 +18,7 @@ enum {
     CHANNEL_KEY_MOST = 4096,
     CHANNEL_NONCE_BYTES = 32,
     CHANNEL_GREETING_BYTES = 16 + CHANNEL_NONCE_BYTES,
-    CHANNEL_FIRST_BYTES = 4096, /* of the first message, which may be from anybody; later ones are frames */
+    CHANNEL_FIRST_BYTES = 4096, /* of the first message, which may be from a stranger; later ones are frames */
 };
 
 struct channel_key {
@@ -40,7 +40,7 @@ enum channel_result {
     CHANNEL_MORE = 0, /* nothing whole yet */
     CHANNEL_FRAME = 1, /* a frame */
     CHANNEL_FOREIGN = -1, /* the other side is not a launcher of this command, or one whose greeting differs */
-    CHANNEL_WRONG = -2, /* another key, or somebody has changed the bytes */
+    CHANNEL_WRONG = -2, /* another key, or the bytes were changed */
 };
 
 /** Begin a connection.  The side that connects greets at once, the other once it has been greeted. */

@@ -80,7 +80,7 @@ judge_port (struct check *check)
             check->items[0].link.name);
 }
 
-/* Whoever differs from the first host, of which the build is known. */
+/* Hosts that differ from the first one, of which the build is known. */
 static void
 note_builds (struct check *check)
 {
@@ -123,7 +123,7 @@ note_engines (struct check *check)
     }
 }
 
-/* Only programs that use libaccel or MPI itself need it; somebody who says --mpi yes has such a program. */
+/* Only programs that use libaccel or MPI itself need it; a user who says --mpi yes has such a program. */
 static void
 judge_mpi (struct check *check, bool needs_mpi)
 {

@@ -180,7 +180,7 @@ take_links (const struct check *check, struct check_way *way, const char *at)
 }
 
 /* The line that gives the reason: the library's warning, one of the self-test, of the launch, or the last one of
- * anybody.  Notes are not a reason. */
+ * any process.  Notes are not a reason. */
 static void
 find_reason (const char *text, char *why, size_t size)
 {

@@ -80,7 +80,7 @@ put_setting (struct strbuf *out, const struct config *config, size_t index, cons
     wire_put_number (out, origin->file_place);
 }
 
-/* All that somebody has set; the rest are defaults there, too. */
+/* All that the user has set; the rest are defaults there, too. */
 static void
 put_settings (struct strbuf *out, const struct config *config)
 {

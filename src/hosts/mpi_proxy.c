@@ -66,7 +66,7 @@ make_address (struct sockaddr_un *address, const char *name)
     return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + length);
 }
 
-/* Anybody on this host can open a socket of any name. */
+/* Any user of this host can open a socket of any name. */
 static bool
 is_ours (int fd)
 {

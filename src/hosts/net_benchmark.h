@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-/** A process that answers whoever has its key.  It ends with its parent, or at net_benchmark_stop(). */
+/** A process that answers clients that have its key.  It ends with its parent, or at net_benchmark_stop(). */
 struct net_benchmark {
     pid_t pid; /* 0: none */
     int port;

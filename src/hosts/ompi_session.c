@@ -158,7 +158,7 @@ open_base (const char *name, bool is_own)
     return -1;
 }
 
-/* No path is walked twice: what stands at a name may change.
+/* No path is walked twice: what is at a name may change.
  * @fd  is closed; other file systems in it stay */
 static void
 empty_folder (int fd, dev_t device, int depth)

@@ -121,7 +121,7 @@ peers_set_outcome (struct peers *peers, const struct job_outcome *what)
     }
 }
 
-/* Machines have ended at different times: whoever waits for the others waits from the later one of the two. */
+/* Machines have ended at different times: one that waits for the others waits from the later one of the two. */
 int64_t
 peers_settled_ms (const struct peers *peers)
 {

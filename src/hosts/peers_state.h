@@ -23,7 +23,7 @@ enum {
     PEERS_EXTRA_MS = 15000,  /* beyond the grace period, for all machines to end their ranks */
     PEERS_ADDRESSES = 4,
     PEERS_PORTS = 8, /* that are tried */
-    PEERS_WHY_LASTS = 3, /* weight of a reason that somebody has to remove */
+    PEERS_WHY_LASTS = 3, /* weight of a reason that a user has to remove */
 };
 
 enum peers_machine_state {

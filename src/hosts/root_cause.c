@@ -27,7 +27,7 @@ enum kind {
     FOLLOWS, /* a rank that has lost its connection exits, or aborts, or is ended by SIGPIPE */
     CRASHED, /* or crashes while it cleans up */
     GONE,    /* a host, or a launcher */
-    KILLED,  /* a rank, by somebody */
+    KILLED,  /* a rank, from outside */
 };
 
 static enum kind

@@ -13,7 +13,7 @@ struct failure {
     bool was_killed;    /* a daemon of MPI was, by a signal: no other process of MPI does that to it */
     bool has_lost_mpi;  /* the rank that failed says, or its status does, that it has lost a process of MPI */
     bool is_lost;       /* the host or the connection to it is; then the fields below say nothing */
-    enum wire_end end;  /* WIRE_END_STOPPED: somebody has sent a signal to its launcher */
+    enum wire_end end;  /* WIRE_END_STOPPED: a user has sent a signal to its launcher */
     int status;
     const char *report; /* "accelerate: rank 3 ...\n..."; may be NULL */
 };
@@ -26,7 +26,7 @@ size_t root_cause_find (const struct failure *all, size_t count);
  * nothing if there is no doubt. */
 void root_cause_add_simultaneous (const struct failure *all, size_t count, size_t guilty, struct strbuf *out);
 
-/** Of two processes of MPI that have ended, whether @p other may have been first: it is not known that somebody has
+/** Of two processes of MPI that have ended, whether @p other may have been first: it is not known that a user has
  * killed only @p first, and they have ended at nearly the same time. */
 bool root_cause_may_be_first (const struct failure *first, const struct failure *other);
 

@@ -127,7 +127,7 @@ check_ports (const struct starter *starter, const struct hostlist *list, struct 
     return 0;
 }
 
-/* Ranks on one host need no MPI, unless somebody asks for it. */
+/* Ranks on one host need no MPI, unless the user asks for it. */
 static int
 choose (struct starter *starter, const struct config *config, const struct hostlist *list, struct fail *fail)
 {

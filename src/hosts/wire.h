@@ -86,7 +86,7 @@ void wire_put_list (struct strbuf *out, const struct strlist *list);
 /** A frame with one number, or without anything. */
 void wire_put_frame (struct strbuf *out, enum wire_type type, int64_t number);
 
-/** The values of a frame.  After a value that is not there, `failed` is set and all others are 0 or NULL. */
+/** The values of a frame.  After a missing value, `failed` is set and all others are 0 or NULL. */
 struct wire_frame {
     enum wire_type type;
     const char *at;

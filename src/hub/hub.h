@@ -47,7 +47,7 @@ char *hub_file_url (const struct hub *hub, const char *name, const char *file);
 int hub_refuse (const struct hub *hub, const char *name, const char *file, const struct http_response *response,
                 struct fail *fail);
 
-/** @return the cache's folder with the files of the repository's main revision; the caller frees it; NULL: not there */
+/** @return the cache's folder with the files of the repository's main revision; the caller frees it; NULL: missing */
 char *hub_cached (const struct hub *hub, const char *name);
 
 #endif

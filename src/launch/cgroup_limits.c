@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What control groups allow; see cgroup_limits.h.  A group's own file does not show what its parents allow, so the way
- * goes up to the root.  In a container the path may be the host's, and its folders are not there: then only the root
+ * goes up to the root.  In a container the path may be the host's, and its folders are missing: then only the root
  * counts. */
 #include <config.h>
 

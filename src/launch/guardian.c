@@ -56,7 +56,7 @@ pass_on (pid_t supervisor, const siginfo_t *info)
                            ? GUARDIAN_SIGNAL_OF_TERMINAL : GUARDIAN_SIGNAL_SENT };
     sigqueue (supervisor, info->si_signo, value);
     if (signals_end_job (info->si_signo))
-        kill (supervisor, SIGCONT); /* somebody may have stopped it */
+        kill (supervisor, SIGCONT); /* another process may have stopped it */
     if (info->si_signo == SIGTSTP)
         stop_self ();
 }
@@ -91,7 +91,7 @@ wait_and_pass_on (const struct guardian *guardian, pid_t supervisor, int64_t lim
         if (changed == supervisor)
             left_ms = WIFSTOPPED (status) ? limit_ms : INT64_MAX;
         if (changed < 0 && errno != EINTR)
-            return SIGKILL; /* somebody else has waited for it: cannot be */
+            return SIGKILL; /* another process has waited for it: cannot be */
         if (left_ms <= 0) {
             *was_stopped = true;
             kill (supervisor, SIGKILL);

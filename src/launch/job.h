@@ -22,7 +22,7 @@ struct job_rank {
     pid_t pid;        /* 0: not started */
     int pidfd;        /* -1: reaped or not started */
     bool own_group;   /* it leads its own process group */
-    bool may_ask;     /* it reads our standard input, and somebody or a program may answer there */
+    bool may_ask;     /* it reads our standard input, and a user or a program may answer there */
     bool ended;
     bool was_ending;  /* when no rank had been told to end yet; its end could not be seen */
     int wait_status;  /* once ended */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One file of a rank's output.  What cannot be written is counted, and told in the file once it can be written again:
- * a full disk costs lines of the file, never the job. */
+/* One file of a rank's output.  What cannot be written is counted, and reported in the file once it can be written
+ * again: a full disk costs lines of the file, never the job. */
 #ifndef LAUNCH_LOGFILE_H
 #define LAUNCH_LOGFILE_H
 

@@ -13,7 +13,7 @@
 enum {
     CHUNKS_AT_ONCE = 128,
     PAUSE_MS = 100,         /* between two bursts */
-    TERMINAL_WAIT_MS = 300, /* for the rest of a line on a terminal, where somebody may wait for a question */
+    TERMINAL_WAIT_MS = 300, /* for the rest of a line on a terminal, where a user may wait for a question */
     BAR_WAIT_MS = 100,      /* elsewhere, of a progress bar */
     LINE_WAIT_MS = 1000,    /* of what was written on its own: a busy machine pauses ranks */
     FULL_WAIT_MS = 10000,   /* of what may be a question after much text */
@@ -370,7 +370,7 @@ refill_from_log (struct output_stream *stream, int64_t now_ms)
     uint64_t left = stream->log.size - stream->shown;
     size_t room = make_room (stream);
     size_t got = logfile_read (&stream->log, stream->shown, stream->text + stream->length, left < room ? left : room);
-    if (!got) { /* somebody has cut it off, or the disk fails */
+    if (!got) { /* the file was cut off, or the disk fails */
         stream->lost += left;
         stream->shown = stream->log.size;
         return;

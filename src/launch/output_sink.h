@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the ranks' lines go: our stdout or stderr, through a buffer of fixed size.  When its reader is slow the buffer
- * fills up and takes no more; nothing that it has taken is dropped while somebody reads. */
+ * fills up and takes no more; nothing that it has taken is dropped while a process reads. */
 #ifndef LAUNCH_OUTPUT_SINK_H
 #define LAUNCH_OUTPUT_SINK_H
 

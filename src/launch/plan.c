@@ -30,7 +30,7 @@ struct draft {
     const struct topology *topology;
     int machines;
     int machine_rank;
-    int local_ranks; /* on this machine, whoever starts them */
+    int local_ranks; /* on this machine, whatever starts them */
     bool on_cpu;
     bool distributed; /* ranks get RANK and similar variables */
 };
@@ -191,7 +191,7 @@ set_address (const struct draft *draft, struct strlist *env)
     int64_t port = settings->main_process_port;
     bool any_port = false;
     if (port <= 0) {
-        /* 0 is "not given", unless somebody wrote it */
+        /* 0 is "not given", unless the user wrote it */
         struct origin origin = config_origin (draft->config, "main_process_port");
         any_port = origin.kind != ORIGIN_DEFAULT;
         port = draft->topology->free_port ? draft->topology->free_port : any_port ? 0 : PLAN_USUAL_PORT;

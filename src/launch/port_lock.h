@@ -4,7 +4,7 @@
  * Rank 0 listens at MASTER_PORT only after its imports, seconds after the launcher has chosen the port.  To keep the
  * port bound until then would lock out programs that bind without SO_REUSEADDR.  So a job holds a lock instead: a
  * listening Unix socket with an abstract name made of the port's number.  Such names are as wide as ports are, one
- * network namespace; only one process can have each, whoever the user is; and the kernel takes it back when the last
+ * network namespace; only one process can have each, whichever user it is; and the kernel takes it back when the last
  * holder has died, however it died.  Guardian and supervisor both hold it, ranks never do.
  *
  * Only launches of this command look at these locks.  Against all others, a port is chosen that the kernel does not
@@ -25,7 +25,7 @@ struct port_lock {
 
 #define PORT_LOCK_NONE { .fd = -1 }
 
-/** Lock @p port, whether or not anybody listens there.  @return 0, or -1 with `error` set */
+/** Lock @p port, whether or not a process listens there.  @return 0, or -1 with `error` set */
 int port_lock_take (struct port_lock *port_lock, int port);
 
 /** Find a port on which no process listens and which no launch has locked, and lock it.
@@ -37,12 +37,12 @@ int port_lock_take_any (struct port_lock *port_lock, struct fail *fail);
 void port_lock_answer (int fd);
 
 /** Say who has locked @p port: "user alice, pid 4711 (accelerate launch train.py)".
- *  @return false if it cannot be a launch: it has only taken the name, as anybody can */
+ *  @return false if it cannot be a launch: it has only taken the name, as any process can */
 bool port_lock_describe_holder (int port, char *text, size_t size);
 
 /**
  * Lock the port of the job that is about to be planned, and note in @p topology what the plan has to know of it: which
- * other port to use instead of the usual one, or that somebody already listens at the one that was given.
+ * other port to use instead of the usual one, or that a process already listens at the one that was given.
  *
  * @return 0, also if the job needs no port here; -1 if another job has locked the one that it needs
  */

@@ -308,7 +308,7 @@ tell_to_end (struct supervisor *supervisor, int signal, bool of_terminal)
     shutdown_stop_ranks (supervisor, signal, of_terminal);
 }
 
-/* The first signal asks, a later one means that somebody is impatient.  If no rank is left to be asked, the first
+/* The first signal asks, a later one means that the user is impatient.  If no rank is left to be asked, the first
  * one means that too. */
 static void
 end_job (struct supervisor *supervisor, int signal, bool of_terminal)

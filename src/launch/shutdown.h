@@ -28,7 +28,7 @@ void shutdown_for_peers (struct supervisor *supervisor);
 /** The guardian has ended: no process waits for the job any more, and no other process could end it. */
 void shutdown_lose_guardian (struct supervisor *supervisor);
 
-/** Whether the first failure is a rank's death by a signal of the terminal that we have not been told of yet.  A
+/** Whether the first failure is a rank's death by a signal of the terminal that we have not seen yet.  A
  * terminal signals the ranks itself, and their end may be seen before the guardian has passed the signal on. */
 bool shutdown_may_be_of_terminal (const struct supervisor *supervisor);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting one rank, with errors of exec told before it counts as started. */
+/* Starting one rank, with errors of exec reported before it counts as started. */
 #ifndef LAUNCH_SPAWN_H
 #define LAUNCH_SPAWN_H
 
@@ -16,7 +16,7 @@ struct spawn {
     int null;           /* /dev/null */
     bool has_input;     /* the first rank reads our stdin */
     bool terminal;      /* that is one: this rank is in the guardian's process group */
-    bool may_ask;       /* somebody, or a program, may answer there */
+    bool may_ask;       /* a user, or a program, may answer there */
     struct limits limits;
     pid_t launcher;
 };

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <sys/wait.h>
 
-/* What is not named here is 126: the program is there and cannot be executed. */
+/* What is not named here is 126: the program exists and cannot be executed. */
 static const struct {
     int error, status;
     const char *hint;

@@ -35,7 +35,7 @@ struct supervisor {
     int64_t sign_ms;        /* when the observer wants the next sign of life */
     int64_t stop_ms;        /* when the first signal to stop came; 0: none did */
     int stop_signal;        /* the last such signal; 0 */
-    bool is_impatient;      /* with that signal somebody wants it to be over at once */
+    bool is_impatient;      /* with that signal the user asks for an immediate end */
     bool guardian_is_lost;
     bool sink_is_watched[JOB_STREAMS];
     unsigned turn;          /* of the stream that is served first */

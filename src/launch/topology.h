@@ -31,7 +31,7 @@ struct topology {
     struct gpu_location *gpu_locations; /* owned: where they are, by topology_probe_gpu_locations() */
     int gpu_location_count;
     int free_port;      /* for MASTER_PORT if none is given and the usual one is in use, or any will do; 0: none */
-    bool port_taken;    /* somebody listens at the port that the job has to use */
+    bool port_taken;    /* a process listens at the port that the job has to use */
     char port_note[512]; /* what else the user should know about the port; may be "" */
     int mpi_local_size; /* ranks on this host by a surrounding mpirun; 0: none */
     const char *omp_num_threads;           /* OMP_NUM_THREADS, or NULL */

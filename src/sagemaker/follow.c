@@ -31,7 +31,7 @@ struct follow {
     size_t told;         /* transitions whose status was printed */
     char *message;       /* of the last one */
     int failures[CALLS]; /* in a row */
-    bool is_lost;        /* as the user was told */
+    bool is_lost;        /* as was printed */
     bool is_stopping;    /* as the user wanted */
 };
 

@@ -52,7 +52,7 @@ add_stream (struct streams *streams, const char *name, struct fail *fail)
     return stream->name && stream->machine ? 0 : fail_nomem (fail);
 }
 
-/* Whether the logs are not there yet: the job has printed nothing. */
+/* Whether the logs are still missing: the job has printed nothing. */
 static bool
 is_absent (const struct aws_error *error)
 {

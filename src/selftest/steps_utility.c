@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps: what stands around a training loop, as far as it communicates. */
+/* Steps: what surrounds a training loop, as far as it communicates. */
 #include <config.h>
 
 #include "selftest/selftest.h"

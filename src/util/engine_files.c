@@ -33,7 +33,7 @@ read_name (const char *file, const char *before, char *name)
     return strspn (name, "abcdefghijklmnopqrstuvwxyz0123456789_") == length;
 }
 
-/* Whether others could change @path, which is not a link; @why then says how.  Whoever may write to a folder can
+/* Whether others could change @path, which is not a link; @why then says how.  A user who may write to a folder can
  * replace what is in it, unless it has the sticky bit. */
 static bool
 is_open_to_others (const char *path, bool is_folder, struct strbuf *why)

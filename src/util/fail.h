@@ -23,7 +23,7 @@ int fail_set (struct fail *fail, int status, const char *format, ...) __attribut
 /** Put "PREFIX: " before the text of @p fail.  @return -1 always. */
 int fail_prefix (struct fail *fail, const char *format, ...) __attribute__ ((format (printf, 2, 3)));
 
-/** "out of memory", as everybody says it.  @return -1 always. */
+/** "out of memory", as all callers say it.  @return -1 always. */
 int fail_nomem (struct fail *fail);
 
 #endif

@@ -192,7 +192,7 @@ io_target_write (const struct io_target *target, const void *bytes, size_t lengt
     return 0;
 }
 
-/* What @path leads to, which is not there yet: realpath() would not say.  NULL: no memory */
+/* What @path leads to, which does not exist yet: realpath() would not say.  NULL: no memory */
 static char *
 follow_to_nothing (const char *path, int most_links)
 {
@@ -221,7 +221,7 @@ io_target_find (struct io_target *target, const char *path, mode_t mode, struct 
     if (!target->path) /* /dev/stderr may lead to a file that has no name any more */
         return errno == ENOMEM ? fail_nomem (fail) : fail_set (fail, FAIL_GENERAL, "%s: %s", path, strerror (errno));
     if (target->exists)
-        target->mode = info.st_mode & 07777; /* whoever made a file private wants it to stay so */
+        target->mode = info.st_mode & 07777; /* a file that was made private stays private */
     return 0;
 }
 
@@ -274,7 +274,7 @@ sync_name (const char *path)
     return fsync (fd) && errno != EINVAL && errno != EROFS ? -1 : 0;
 }
 
-/* From the innermost folder outwards to one that is there, then inwards.  Each is on disk before the next one is made,
+/* From the innermost folder outwards to one that exists, then inwards.  Each is on disk before the next one is made,
  * so only the innermost folder that a process was killed after making can be without a name: it is synced, too. */
 int
 io_make_parents (const char *path, struct fail *fail)

@@ -224,7 +224,7 @@ int jobseg_attach_fd (struct jobseg *segment, int fd, struct fail *fail);
 /** Give the segment its final size: from now on no process can change it.  @return 0, or -1 with errno */
 int jobseg_grow (const struct jobseg *segment, size_t bytes);
 
-/** Unmap and close; the segment itself lives as long as somebody holds it.  Accepts JOBSEG_NONE. */
+/** Unmap and close; the segment itself lives as long as a process holds it.  Accepts JOBSEG_NONE. */
 void jobseg_detach (struct jobseg *segment);
 
 /** @return the slot of @p local_rank, 0 <= local_rank < header->local_world_size. */

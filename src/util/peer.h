@@ -12,7 +12,7 @@ struct peer {
     uid_t uid; /* effective */
 };
 
-/** Of a connected socket: on the connecting side, whoever called listen(); on the other, whoever called connect().
+/** Of a connected socket: at the connecting end, the process that called listen(), else the one that called connect().
  *  @return false if the kernel does not say */
 bool peer_of (int fd, struct peer *peer);
 

@@ -41,7 +41,7 @@ class work {
         operator() (accel_work *raw) const noexcept
         {
             if (accel_work_wait (raw, nullptr))
-                return; /* who wants to know calls wait() */
+                return; /* call wait() for the error */
         }
     };
     std::unique_ptr<accel_work, waiter> own_;

@@ -181,7 +181,7 @@ copy_list (const struct config *old, const struct option *row, struct config *fi
     return 0;
 }
 
-/* Keep the old file's keys that no question covers, such as `grace`: somebody added them by hand.  A flag takes effect
+/* Keep the old file's keys that no question covers, such as `grace`: the user added them by hand.  A flag takes effect
  * even if its question does not apply: launch respects --main_process_port on one machine, too. */
 static int
 keep_others (const struct answers *answers, const struct config *old, struct config *file, struct fail *fail)

@@ -105,7 +105,7 @@ void answers_release (struct answers *answers);
 void answers_refresh (struct answers *answers);
 
 /**
- * Make what somebody has typed an answer to @p item: yes for y, the value for a menu's number.
+ * Make what the user has typed an answer to @p item: yes for y, the value for a menu's number.
  * @return a new text, or NULL with @p fail saying what is wrong with it
  */
 char *answers_read (const struct answers *answers, const struct answer *item, const char *typed, struct fail *fail);

@@ -60,7 +60,7 @@ fail_syntax (struct reader *reader)
                      parser->context ? ", " : "", parser->context ? parser->context : "");
 }
 
-/* To the next event; aliases end here, wherever they stand. */
+/* To the next event; aliases end here, wherever they are. */
 static int
 advance (struct reader *reader)
 {

@@ -80,7 +80,7 @@ run (void *user)
     }
 }
 
-/* @return whether there is anybody to watch, and to tell */
+/* @return whether there are ranks to watch, and to tell */
 static bool
 prepare (void)
 {

@@ -204,7 +204,7 @@ attach (const struct host_info *first)
 }
 
 /* Which host rank @i is on: the first one that lacks a rank with its number there.  If all ranks are on one machine,
- * and only believe to be on several hosts, these are told apart, too.
+ * and only believe to be on several hosts, these are distinguished, too.
  * @param counts  [i], at the first rank of each host: ranks that were found
  * @return the first rank there, or -1 */
 static int

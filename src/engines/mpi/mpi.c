@@ -167,7 +167,7 @@ engine_awaits (void *transport, int rank)
     return oldest && operation_awaits (oldest, rank);
 }
 
-/* Whoever is in the engine sees it at the next look; libaccel has locks of its own here.  If no thread is, the other
+/* A thread in the engine sees it at the next look; libaccel has locks of its own here.  If no thread is, the other
  * ranks hear of it now: the program may not call again. */
 static void
 engine_give_up (void *transport, const char *reason)

@@ -48,7 +48,7 @@ struct host_info {
     int32_t has_threads, unused; /* whether the engine may have threads there */
 };
 
-/** Make the memory of this host, if this rank is the first one there.  @param[out] own  to be told to all */
+/** Make the memory of this host, if this rank is the first one there.  @param[out] own  to be sent to all */
 void host_prepare (const struct accel_engine_job *job, struct host_info *own);
 /** Attach to it.  @param all  of all ranks  @param peers  their ranks of MPI
  *  @return whether this rank can reduce hierarchically; if any cannot, none does, and all call host_unshare() */

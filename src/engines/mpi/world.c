@@ -93,7 +93,7 @@ world_may_have_threads (void)
     return mpi.world.level >= (mpi.world.is_ours ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE);
 }
 
-/* A thread of the engine gets a moment to give the lock back.  Whoever has it for ever keeps the thread out as well. */
+/* A thread of the engine gets a moment to give the lock back.  One that holds it for ever blocks that thread too. */
 static void
 stop_threads (void)
 {

@@ -41,7 +41,7 @@ carry (void *unused)
     return unused;
 }
 
-/* Signals are for the program's threads.  Without a thread, whoever waits passes calls on. */
+/* Signals are for the program's threads.  Without a thread, the waiting threads pass calls on. */
 void
 progress_thread_wake (void)
 {

@@ -126,7 +126,7 @@ read_world (int skip, struct variables *found, bool *is_step, struct accel_error
     enum accel_status status = read_first (rank_names + skip, 0, &found->rank, err);
     if (!status)
         status = read_first (size_names + skip, 1, &found->size, err);
-    /* A whole set of torch's names means that somebody launched inside the step; its tasks are not ours. */
+    /* A whole set of torch's names means that the user launched inside the step; its tasks are not ours. */
     if (!status && !(found->rank.name && found->size.name))
         status = read_slurm_world (found, is_step, err);
     return status;

@@ -196,7 +196,7 @@ checkpoint_lock_project (struct checkpoint_part *part, struct accel_error *err)
     return status ? status : project_lock_take (&part->lock, path, err);
 }
 
-/* Hooks stand in the order of their handles, and may remove themselves and others while they run. */
+/* Hooks are in the order of their handles, and may remove themselves and others while they run. */
 static const struct state_hook *
 next_hook (const struct checkpoint_part *part, uint64_t after)
 {

@@ -104,7 +104,7 @@ lock_folder (const char *path)
 }
 
 /* Find a file in the folder @inner of @place that does not belong to the checkpoint.  Folders without files do not
- * matter: manifests do not list them; nor do files that somebody removes meanwhile.
+ * matter: manifests do not list them; nor do files that are removed meanwhile.
  * @param[out] other  its name, relative to @place; unchanged: there is none */
 static enum accel_status
 find_other (const char *place, const char *inner, const struct manifest *manifest, char **other,
@@ -138,9 +138,9 @@ find_other (const char *place, const char *inner, const struct manifest *manifes
     return status;
 }
 
-/* Whether the folder @old, which has lost its name, has files in it that do not belong to its checkpoint: somebody may
+/* Whether the folder @old, which has lost its name, has files in it that do not belong to its checkpoint: a user may
  * have put them there meanwhile.  Then it gets a name that is never removed.
- * @param complete  it was at the place, where everything without a manifest is somebody's
+ * @param complete  it was at the place, where everything without a manifest is a user's
  * @param[out] kept  [PATH_MAX], where it is now; unchanged: there are no such files */
 static bool
 keep_others (const char *old, bool complete, char *kept)
@@ -226,7 +226,7 @@ check_empty (const char *place, struct accel_error *err)
                  : ACCEL_OK;
 }
 
-/* What stands at the place may be replaced: an empty folder, or a checkpoint and nothing else. */
+/* What is at the place may be replaced: an empty folder, or a checkpoint and nothing else. */
 static enum accel_status
 check_replaceable (const char *place, struct accel_error *err)
 {

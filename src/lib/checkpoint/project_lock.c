@@ -75,7 +75,7 @@ fail_held (const struct project_lock *lock, const char *folder, struct accel_err
                        "load", folder, shown.text && *shown.text ? shown.text : "an unknown process");
 }
 
-/* Somebody may have removed the file, or the folder, since; others would lock another one. */
+/* Another process may have removed the file, or the folder, since; others would lock another one. */
 static bool
 is_held (const struct project_lock *lock, const char *path)
 {

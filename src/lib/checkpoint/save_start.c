@@ -130,7 +130,7 @@ join (struct save_in_flight *flight)
     return true;
 }
 
-/* accel_close(), where other ranks may be elsewhere: a failure can only be logged, and the launcher be told. */
+/* accel_close(), where other ranks may be elsewhere: a failure can only be logged, and reported to the launcher. */
 static void
 close_flight (struct save_in_flight *flight)
 {

@@ -92,7 +92,7 @@ compare (const struct accel *acc, const struct comm_site *site, const struct acc
     int which = differ[SHAPES] ? SHAPES : TYPED;
     log_table (acc, site, items, which);
     write_table (items, size, which, true, "", &table);
-    /* What stands before the table takes about so much. */
+    /* The text before the table takes about so much. */
     if (table.length > ACCEL_ERROR_TEXT_SIZE - 200) {
         strbuf_truncate (&table, 0);
         write_table (items, size, which, false, "", &table);

@@ -23,8 +23,8 @@ ledger_open (struct ledger *ledger, struct jobseg_slot *slot)
     jobseg_beat (slot);
 }
 
-/* The name is written before the count, so whoever sees the index sees the name.  Equal literals at several addresses
- * (one per translation unit) share an entry. */
+/* The name is written before the count, so a thread that sees the index sees the name.  Equal literals at several
+ * addresses (one per translation unit) share an entry. */
 unsigned
 ledger_file (struct ledger *ledger, const char *file)
 {

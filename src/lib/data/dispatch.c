@@ -458,7 +458,7 @@ find_end (const struct accel_loader *loader)
     return loader->share.reads ? loader->data->end (loader) : SIZE_MAX;
 }
 
-/* The last round may be incomplete, as rank 0 told all. */
+/* The last round may be incomplete, as rank 0 has announced. */
 static size_t
 find_position (const struct accel_loader *loader)
 {

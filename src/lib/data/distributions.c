@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Uniform, normal and weighted draws as torch makes them on CPU: ATen/core/DistributionsHelper.h,
- * ATen/native/cpu/DistributionTemplates.h and MultinomialKernel.cpp are where the algorithms stand. */
+ * ATen/native/cpu/DistributionTemplates.h and MultinomialKernel.cpp have the algorithms. */
 #include <config.h>
 
 #include "lib/data/normal.h"

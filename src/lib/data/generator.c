@@ -163,7 +163,7 @@ make_words (struct word_source *source)
     struct accel_generator *generator = source->generator;
     if (generator->left == 1) {
         generator_refill (generator);
-        generator->left++; /* which counts one as drawn by whoever asked for it */
+        generator->left++; /* which counts one as drawn by the caller */
     }
     const uint32_t *words = generator->words + generator->next;
     int count = generator->left - 1;
@@ -252,7 +252,7 @@ accel_generator_permutation (struct accel_generator *generator, int64_t *permuta
         permute_64_bit (generator, permutation, count);
 }
 
-/* Where things stand in the state: at::CPUGeneratorImplState of ATen/CPUGeneratorImpl.cpp, little endian as the
+/* Where things are in the state: at::CPUGeneratorImplState of ATen/CPUGeneratorImpl.cpp, little endian as the
  * processors that torch runs on.  normal_x and normal_rho are of older days; torch writes zeros. */
 enum {
     AT_SEED = 0,
@@ -312,7 +312,7 @@ accel_generator_get_state (const struct accel_generator *generator, uint8_t stat
     }
 }
 
-/* What torch checks, and what would let it read outside of the words or stand still for ever. */
+/* What torch checks, and what would let it read outside of the words or loop for ever. */
 static enum accel_status
 check_state (const uint8_t *state, size_t size_bytes, struct accel_error *err)
 {

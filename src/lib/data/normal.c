@@ -77,7 +77,7 @@ sin_cos_polynomial (float x, float *sine, float *cosine)
     *cosine = float_of (bits_of (even) ^ differ ^ cosine_sign);
 }
 
-/* The loop over roots stands alone: a root may set errno, and no loop with one becomes vectors. */
+/* The loop over roots is separate: a root may set errno, and no loop with one becomes vectors. */
 VECTORISED INLINED void
 transform (float *restrict values, float mean, float std)
 {

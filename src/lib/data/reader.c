@@ -4,9 +4,9 @@
  * The slot of the batch that the caller has is not read into, so with S slots S - 1 batches are ahead of it at most.
  * The slot that became free last is used first: its memory is most likely in the caches still.
  *
- * Where reading a batch takes less than putting a thread to sleep and waking it up, whoever waits spins a little first:
- * it would come back too late otherwise.  Where it takes even less than handing a batch over, which the first reads
- * show, the threads end, and the caller reads.  If threads are kept and a processor is free, a caller that has to
+ * Where reading a batch takes less than putting a thread to sleep and waking it up, a waiting thread spins a little
+ * first: it would come back too late otherwise.  Where it takes even less than handing a batch over, which the first
+ * reads show, the threads end, and the caller reads.  If threads are kept and a processor is free, a caller that has to
  * wait reads a batch meanwhile.  See bench/README.md for the figures. */
 #include <config.h>
 
@@ -155,7 +155,7 @@ measure (struct reader *reader, int64_t took_ns)
 }
 
 /* With the lock held, which is given up meanwhile.
- * @param by_thread  somebody may wait for it, who wants to know how far it is */
+ * @param by_thread  another thread may wait for it and ask how far it is */
 static void
 read_beside (struct reader *reader, struct reader_slot *slot, bool by_thread)
 {
@@ -383,7 +383,7 @@ end_threads (struct reader *reader, bool wait)
     reader->threads = NULL;
 }
 
-/* With the lock held, if there are threads: have batch @p number read, by whoever reads. */
+/* With the lock held, if there are threads: have batch @p number read, by the thread that reads. */
 static enum accel_status
 obtain (struct reader *reader, size_t number, uint32_t timeout_ms, struct accel_error *err)
 {
@@ -420,7 +420,7 @@ hand_out (struct reader *reader, size_t number, struct accel_batch **batch, stru
     if (slot->state == SLOT_FAILED) {
         if (err)
             *err = slot->error;
-        if (!reader->source.serial) /* whoever asks again may have mended it */
+        if (!reader->source.serial) /* the program may have mended it before it asks again */
             slot->state = SLOT_RETRY;
         return slot->error.code ? slot->error.code : ACCEL_ERR_CALLBACK;
     }

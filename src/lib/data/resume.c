@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The position of a loader, and continuing from there.  A position is a number of samples of the epoch's order (or,
- * where the program makes batches that vary, a number of these), whoever had them; so it means the same to any number
+ * if the program makes batches that vary, a number of these), on whichever ranks; so it means the same to any number
  * of processes. */
 #include <config.h>
 

@@ -34,7 +34,7 @@ enum sampler_facts {
 };
 
 /**
- * Say what @p sampler is, so that two that give different orders have different texts, as far as that can be told.
+ * Say what @p sampler is, so that two that give different orders have different texts, as far as that is known.
  *
  * @param facts  of enum sampler_facts
  */

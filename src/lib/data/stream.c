@@ -83,7 +83,7 @@ take (struct accel_loader *loader, struct accel_batch *batch, size_t row, bool *
 }
 
 /* Used samples are read once more if there is no other way to get past them, and as far as the last round may
- * be filled up from it. */
+ * be filled up from them. */
 static enum accel_status
 get_behind (struct accel_loader *loader, size_t start, struct accel_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A float and its bits, and how functions of single elements are declared: in headers that C and CUDA both include, so
  * that processors and GPUs compute the same.  They are always inlined, so that loops that are compiled for newer
- * processors become vectors; ELEMENT_CALLED ones, which have branches, are not.  Whoever includes them contracts
+ * processors become vectors; ELEMENT_CALLED ones, which have branches, are not.  A file that includes them contracts
  * nothing: see arithmetic.h, and nvcc -fmad=false. */
 #ifndef LIB_KERNELS_BITS_H
 #define LIB_KERNELS_BITS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Floats of 16 and 8 bits by the kernels of reductions, which use F16C if the processor has it. */
+/* 16-bit and 8-bit floats by the kernels of reductions, which use F16C if the processor has it. */
 #include <config.h>
 
 #include "lib/kernels/half.h"

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* circle: device registry: whoever looks for the table of a GPU loads its code, which registers it */
+/* circle: device registry: looking for the table of a GPU loads its code, which registers it */
 
 static const struct device_module *module; /* NULL: none */
 static struct accel_error refusal;

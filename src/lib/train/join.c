@@ -56,7 +56,7 @@ shadow (struct accel *acc, const struct comm_site *site, int64_t number, struct 
     return reducer_shadow (model, site, err);
 }
 
-/* The parameters of whoever made the most steps; of several the highest rank, like torch. */
+/* The parameters of the rank that made the most steps; of several the highest rank, like torch. */
 static enum accel_status
 agree (struct accel *acc, const struct comm_site *site, int64_t steps, struct accel_error *err)
 {

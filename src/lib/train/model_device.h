@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models that accel_prepare() has put on the job's GPU: a model is there from accel_prepare() until
+/* Models that accel_prepare() has put on the job's GPU: a model is on it from accel_prepare() until
  * accel_unwrap_model(), accel_free_memory() or accel_close(), unless the program placed it itself.  The program's
  * tensors say where the data is; its memory stays its own, and gets the values when the model goes back. */
 #ifndef LIB_TRAIN_MODEL_DEVICE_H

@@ -53,7 +53,7 @@ struct optimizer_kind {
     /** What it remembers of each element, in the order in which its rules take them; names are torch's. */
     struct {
         const char *name;
-        unsigned needs;   /* numbers and flags, without one of which (0 or false) it is not there */
+        unsigned needs;   /* numbers and flags, without one of which (0 or false) the state is missing */
         unsigned initial; /* the number that it starts as; 0: GROUP_LR is never one, so it starts as 0 */
     } states[RULE_STATES];
     unsigned cycled;  /* the number that a one-cycle schedule moves against the learning rate; 0: it has none */

@@ -86,7 +86,7 @@ agree_on_unused (struct accel_model *model, size_t s, struct accel_error *err)
     const struct span *span = &model->spans[s];
     size_t length = span->end - span->begin;
     unsigned char *mask = reducer->mask + span->begin;
-    /* In between may stand gradients of other buckets: what was agreed about them stays, the others' turn comes. */
+    /* In between may be gradients of other buckets: what was agreed about them stays, the others' turn comes. */
     FOR_GRADIENTS_OF (model, s, i)
         reducer->mask[i] = reducer->used[i];
     enum accel_status status
@@ -99,7 +99,7 @@ agree_on_unused (struct accel_model *model, size_t s, struct accel_error *err)
     return ACCEL_OK;
 }
 
-/* The parts of a bucket that somebody has used, each stretch of neighbours at once. */
+/* The parts of a bucket that a rank has used, each stretch of neighbours at once. */
 static enum accel_status
 reduce_used (struct accel_model *model, size_t s, struct accel_error *err)
 {

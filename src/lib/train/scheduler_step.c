@@ -21,7 +21,7 @@ scheduler_part_at (const struct accel_scheduler *scheduler, uint64_t step)
     return part;
 }
 
-/* The rates of one schedule that stands alone, or whose turn it is. */
+/* The rates of a single schedule, or whose turn it is. */
 static void
 set_from_one (struct accel_scheduler *scheduler, struct schedule *part)
 {
@@ -134,7 +134,7 @@ scheduler_replay (struct accel_scheduler *scheduler, uint64_t steps, struct acce
     return status || recursive ? status : scheduler_apply (scheduler, err);
 }
 
-/* As the scheduler was told, or as the loader that is running shares its batches out.  Where none is running, any that
+/* As the scheduler's options say, or as the running loader divides its batches.  If none is running, any that
  * was prepared: Accelerate says it once for all loaders. */
 static bool
 splits_batches (const struct accel *acc, const struct accel_scheduler *scheduler, const struct accel_loader *running)

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* The process that is a member of a job: a rank is one member, whoever launched it.  By its id, because what a fork
+/* The process that is a member of a job: a rank is one member, whatever launched it.  By its id, because what a fork
  * inherits is not its own. */
 static _Atomic pid_t member;
 

@@ -68,7 +68,7 @@ enum accel_status bootstrap_look (struct bootstrap *bootstrap, struct accel_erro
 /* ---- rendezvous.c ---- */
 /** Under a foreign launcher: get the segment of local rank 0, which makes it and a socket that hands it out. */
 enum accel_status bootstrap_rendezvous (struct engine_job *job, int *listener, struct accel_error *err);
-/** Local rank 0: hand the segment to whoever asks now, waiting for @p wait_ms at most.
+/** Local rank 0: pass the segment to ranks that ask now, waiting for @p wait_ms at most.
  *  @return ACCEL_OK, or an error where another process has come that is rank 0 too */
 enum accel_status bootstrap_serve (const struct engine_job *job, int listener, int wait_ms, struct accel_error *err);
 
@@ -92,7 +92,7 @@ void bootstrap_usual_address (const struct engine_job *job, struct bootstrap_add
 bool bootstrap_spare_address (const struct bootstrap_address *usual, struct bootstrap_address *address);
 /** The kernel's list of names.  @return NULL if it cannot be read */
 FILE *bootstrap_open_addresses (void);
-/** The next spare name on the list, whoever owns it.  @return false at the end */
+/** The next spare name on the list, of any owner.  @return false at the end */
 bool bootstrap_next_spare (FILE *list, const struct bootstrap_address *usual, struct bootstrap_address *address);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Under another launcher: local rank 0 makes the job segment and hands its descriptor to the others over a socket with
- * an abstract name, which vanishes with its owner.  Both sides check that the other is the same user.  Whoever else has
- * taken the name (names.c) is found out at once, and avoided or named. */
+ * an abstract name, which vanishes with its owner.  Both sides check that the other is the same user.  A process that
+ * has taken the name (names.c) is found out at once, and avoided or named. */
 #include <config.h>
 
 #include "lib/comm/bootstrap/bootstrap_object.h"
@@ -19,7 +19,7 @@
 
 enum {
     ANSWER_MS = 1000,      /* rank 0 looks at its socket every millisecond */
-    SILENCE_MS = 10000,    /* after which somebody of the same user who does not answer is in the way */
+    SILENCE_MS = 10000,    /* after which a silent process of the same user is in the way */
     FULL_MS = 3000,        /* after which a full queue is not that of a rank 0 which is only slow */
     REFUSALS = 40,         /* connections to a name that is in use, until its owner, who may be ending, is in the way */
     LOOK_EVERY = 25,       /* tries, between two looks at the list of names */
@@ -38,7 +38,7 @@ struct hello {
 /* The result of asking at a name. */
 enum answer {
     ANSWER_NONE,    /* no process listens */
-    ANSWER_FULL,    /* somebody does, but has a full queue; the kernel does not say who */
+    ANSWER_FULL,    /* a process does, but has a full queue; the kernel does not say which */
     ANSWER_FOREIGN, /* another user does */
     ANSWER_SILENT,  /* we do, in a process that says nothing */
     ANSWER_RANK_0,  /* rank 0 has it, and has heard that we are rank 0 too */
@@ -213,7 +213,7 @@ take_spare (const struct engine_job *job, const struct bootstrap_address *usual,
 
 /* A full queue may be that of another rank 0 with the same variables, which is stopped or slow: it is given time to
  * answer, so that both get an error.  It may also be another user's, who wants to be in the way; the kernel names the
- * owner only to those who are connected.  So after FULL_MS our ranks meet elsewhere, whoever it is.  The other ranks
+ * owner only to those who are connected.  So after FULL_MS our ranks meet elsewhere, in both cases.  The other ranks
  * keep looking in both places, and have at least half of their time left by then. */
 static enum accel_status
 take_name (const struct engine_job *job, const struct bootstrap_address *usual, int listener, struct accel_error *err)

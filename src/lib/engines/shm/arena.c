@@ -115,7 +115,7 @@ shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err
                            limit);
     if (reserve (shm, offset, wanted)) {
         int number = errno;
-        /* Nothing has been written; to clear what is not there would be fatal. */
+        /* Nothing has been written; to clear missing memory would be fatal. */
         if (wanted >= WHOLE_PAGES)
             give_back (shm, offset, wanted);
         accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: the host cannot provide %zu bytes: %s", bytes,

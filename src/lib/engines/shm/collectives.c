@@ -5,7 +5,7 @@
  *   direct   all buffers are in arenas: step, work straight on the peers' memory, step
  *   staged   otherwise, piece by piece through the stages: copy a piece in, step, read the peers' pieces
  *
- * A stage has two pieces, used in turn.  Whoever fills one again has seen the step after the last reading of it. */
+ * A stage has two pieces, used in turn.  A rank that fills one again has seen the step after the last reading of it. */
 #include <config.h>
 
 #include "lib/engines/shm/shm_private.h"

@@ -3,7 +3,7 @@
  *
  * Each rank has one mail: its only message on the way, for a send ends when the receiver has taken all of it.  `full`
  * says which message it is (a count) and for whom (the rank, in the low bits); `taken` becomes equal to it once the
- * receiver has copied.  Only the rank that a message is for may take it, so it stands still for that rank.
+ * receiver has copied.  Only the rank that a message is for may take it, so it does not change for that rank.
  *
  * The bytes lie in the sender's arena, or travel piece by piece through that of its two stage pieces which it fills
  * next: all ranks have read what was there, and the sender fills it in a collective only after this send has ended. */

@@ -54,7 +54,7 @@ struct shm_post {
 struct shm_mail {
     _Atomic uint32_t full;            /* futex: which message, for whom; written last */
     _Atomic uint32_t taken;           /* futex: `full` as it was when the receiver had copied */
-    _Atomic uint32_t receivers_sleep; /* not 0: somebody may sleep on `full` */
+    _Atomic uint32_t receivers_sleep; /* not 0: a rank may sleep on `full` */
     _Atomic uint32_t sender_sleeps;   /* the sender on `taken` */
     uint64_t count;
     uint64_t arena; /* offset of all bytes from the first arena, or SHM_FOREIGN */
@@ -63,7 +63,7 @@ struct shm_mail {
 } __attribute__ ((aligned (128)));
 
 struct shm_block {
-    _Atomic uint32_t sleepers[2]; /* not 0: somebody may sleep on this post */
+    _Atomic uint32_t sleepers[2]; /* not 0: a rank may sleep on this post */
     _Atomic uint32_t failed;      /* in rank 0's block: not 0 once any rank has given up */
     _Atomic int processor;        /* where this rank ran when it published last */
     struct shm_mail mail;
@@ -134,7 +134,7 @@ enum accel_status shm_lay_out (struct shm *shm, struct accel_error *err);
 void shm_read_layout (struct shm *shm);
 
 /* ---- wait.c ---- */
-/** Wake whoever sleeps on this rank's posts, which gives up or leaves. */
+/** Wake ranks that sleep on the posts of this rank, which gives up or leaves. */
 void shm_wake_all (struct shm *shm, bool failed);
 /** Wake who sleeps on the post of @p parity, which is just published. */
 void shm_wake (struct shm_block *block, uint32_t parity);
