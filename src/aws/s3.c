@@ -30,7 +30,7 @@ check_bucket (const char *bucket, struct fail *fail)
     return fail_set (fail, FAIL_GENERAL, "not a valid name of an S3 bucket: '%.100s'", bucket);
 }
 
-/* A bucket of another region sends elsewhere, or refuses the signature. */
+/* A bucket of a different region sends elsewhere, or refuses the signature. */
 static bool
 is_elsewhere (struct aws *aws, const char *bucket, const struct http_response *response, struct fail *fail)
 {

@@ -235,7 +235,7 @@ find_command (const char *name, int argc, char **argv, struct fail *fail)
     return NULL;
 }
 
-/* As a command of another name: accelerate-launch is `accelerate launch`. */
+/* As a command with a different name: accelerate-launch is `accelerate launch`. */
 static const char *
 name_of_alias (const char *program)
 {

@@ -202,7 +202,7 @@ config_check_modes (const struct config *config, struct fail *fail)
                : 0;
 }
 
-/* --multi_gpu and --tpu beside a distributed_type of another kind. */
+/* --multi_gpu and --tpu beside a distributed_type of a different kind. */
 static int
 refuse_contradiction (const struct config *config, struct fail *fail)
 {

@@ -16,7 +16,7 @@ int config_check_modes (const struct config *config, struct fail *fail);
 /** Whether this machine's number, or the main machine, has still to be found (hosts/machine_rank.h). */
 bool mode_needs_place (const struct settings *settings);
 
-/** Whether a launcher of another kind (mpirun, deepspeed) starts the ranks of @p settings. */
+/** Whether a different kind of launcher (mpirun, deepspeed) starts the ranks of @p settings. */
 bool mode_is_mpirun (const struct settings *settings);
 bool mode_is_deepspeed_launcher (const struct settings *settings);
 

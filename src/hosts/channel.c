@@ -15,7 +15,7 @@ enum {
     TAG_BYTES = crypto_secretstream_xchacha20poly1305_ABYTES,
 };
 
-/* The last byte is the version of what follows; a launcher of another one is a stranger. */
+/* The last byte is the version of what follows; a launcher with a different one is a stranger. */
 static const unsigned char magic[CHANNEL_GREETING_BYTES - CHANNEL_NONCE_BYTES] = "accelerate-peer\001";
 
 static void

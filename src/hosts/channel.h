@@ -54,7 +54,7 @@ void channel_put (struct channel *channel, const char *frame, size_t length, str
  *
  * @param[out] out    where to write an answer to a greeting
  * @param[out] frame  the bytes of one frame, of CHANNEL_FRAME
- * @param[out] used   how many of @p bytes were taken, whatever the result
+ * @param[out] used   how many of @p bytes were used, whatever the result
  */
 enum channel_result channel_next (struct channel *channel, const struct channel_key *key, const char *bytes,
                                   size_t length, struct strbuf *out, struct strbuf *frame, size_t *used);

@@ -120,7 +120,7 @@ take_checked (struct link *link, struct wire_frame *frame)
 
 /* ---- one turn, and steps of many ---- */
 
-/* Who has greeted gets the job, which says how long to wait for us, which network to use and which folder. */
+/* A host that has greeted gets the job, which says how long to wait for us, which network to use and which folder. */
 static void
 send_job (struct check *check, int i)
 {

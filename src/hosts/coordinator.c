@@ -88,7 +88,7 @@ send_outcome (const struct peers *peers, struct peer *peer)
     peer_put (peer, &frame);
 }
 
-/* Who has greeted is greeted; whether it has the key shows in its answer. */
+/* A machine that has greeted is greeted; its answer shows whether it has the key. */
 void
 coordinator_welcome (struct peers *peers, struct peer *peer)
 {

@@ -97,7 +97,7 @@ void link_lose (struct link *link, const char *why, ...) __attribute__ ((format 
 /** Whether there is output that a sink has not taken. */
 bool link_has_output (const struct link *link);
 
-/** Pass output on to @p sinks, as much as they take, and acknowledge it.  @return whether all was taken */
+/** Pass output on to @p sinks, as much as they take, and acknowledge it.  @return whether all was accepted */
 bool link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREAMS]);
 
 /** Send a heartbeat with our clock. */

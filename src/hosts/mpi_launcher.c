@@ -140,7 +140,7 @@ keep (struct mpi_launcher *launcher, const char *bytes, size_t length)
     strbuf_add_bytes (&launcher->said, bytes + dropped, length - dropped);
 }
 
-/* Only whole lines are taken, so none of these is missed between two reads. */
+/* Only whole lines are read, so none of these is missed between two reads. */
 static void
 note_failures (struct mpi_launcher *launcher)
 {

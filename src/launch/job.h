@@ -61,7 +61,7 @@ struct job_observer {
     struct job_peers *peers; /* NULL: there are no other machines */
     /* Called by the supervisor's loop again and again; returns when to call it next.  NULL: no such calls. */
     int64_t (*is_alive) (const struct job_observer *observer);
-    int64_t silence_ms; /* the observer's own: after which we are taken for dead */
+    int64_t silence_ms; /* the observer's own: after which we count as dead */
     pid_t above;        /* the same: who hears the signs */
 };
 

@@ -56,7 +56,7 @@ void output_sink_drain (struct output_sink *sink);
 /** @return how many of @p bytes it has taken, from their beginning */
 size_t output_sink_put (struct output_sink *sink, const char *bytes, size_t length);
 
-/** The same for few bytes that must stay together.  @return false if there is no room: nothing was taken */
+/** The same for few bytes that must stay together.  @return false if there is no room: nothing was accepted */
 bool output_sink_put_whole (struct output_sink *sink, const char *bytes, size_t length);
 
 /** Begin a new line after an unfinished one, unless that is @p line.  @return false if there is no room, or its rest is

@@ -595,7 +595,7 @@ fill_processes (const struct draft *draft, const struct program *program, struct
     return 0;
 }
 
-/* The lines of another launcher are of all ranks. */
+/* Lines of another launcher's output are from all ranks. */
 static enum plan_label
 label_of (const struct settings *settings, bool outside)
 {

@@ -36,7 +36,7 @@ int port_lock_take_any (struct port_lock *port_lock, struct fail *fail);
  * queue fills up, and the next launch gets no answer. */
 void port_lock_answer (int fd);
 
-/** Say who has locked @p port: "user alice, pid 4711 (accelerate launch train.py)".
+/** Say which process has locked @p port: "user alice, pid 4711 (accelerate launch train.py)".
  *  @return false if it cannot be a launch: it has only taken the name, as any process can */
 bool port_lock_describe_holder (int port, char *text, size_t size);
 

@@ -42,7 +42,7 @@
 
 /* ours */
 #define ENV_JOB_SEGMENT "ACCEL_JOB_SEGMENT" /* path of the job segment, /proc/PID/fd/N of the launcher */
-#define ENV_JOB_ID "ACCEL_JOB_ID"           /* marks every process of a job, whoever started it */
+#define ENV_JOB_ID "ACCEL_JOB_ID"           /* marks every process of a job, whatever started it */
 #define ENV_ENGINE "ACCEL_ENGINE"           /* engine by name */
 #define ENV_ENGINE_PATH "ACCEL_ENGINE_PATH" /* folders of engine modules, separated by colons */
 #define ENV_TIMEOUT_MS "ACCEL_TIMEOUT_MS"   /* longest wait for a peer */

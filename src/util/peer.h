@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is at the other end of a local socket, as the kernel knows it: the other side cannot forge it. */
+/* The process at the other end of a local socket, as the kernel knows it: the other side cannot forge it. */
 #ifndef UTIL_PEER_H
 #define UTIL_PEER_H
 

@@ -369,7 +369,7 @@ reduce_wholes (const struct operation *operation, size_t k, void *row, void *tar
         divide (operation, target, count);
 }
 
-/* Where this rank has the @i-th piece that it carries when it is complete.  What is of another rank's row passes. */
+/* Where this rank has the @i-th piece that it carries when it is complete.  Parts of other ranks' rows pass. */
 static void *
 own_result (const struct operation *operation, size_t i)
 {

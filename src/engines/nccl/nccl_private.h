@@ -23,7 +23,7 @@
 enum {
     SLICE_MS = 50,
     GRACE_MS = 300,  /* for kernels of this rank to end when other ranks have left */
-    BLAME_MS = 1000, /* to find out who is the reason of an error of the network's */
+    BLAME_MS = 1000, /* to find the cause of an error of the network's */
     CLOSE_MS = 2000, /* for NCCL to end in good order */
     VERSION_LEAST = 21800, /* with ncclCommSplit() */
 };

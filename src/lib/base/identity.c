@@ -184,7 +184,7 @@ resolve_world (const struct variables *found, struct identity *identity, struct 
     return ACCEL_OK;
 }
 
-/* Without any local value the job is taken to be on one host, which the missing ranks of another would disprove. */
+/* Without any local value the job counts as a job on one host, which the missing ranks of another would disprove. */
 static enum accel_status
 resolve_local (const struct variables *found, struct identity *identity, struct accel_error *err)
 {

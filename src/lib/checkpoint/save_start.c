@@ -28,7 +28,7 @@ struct save_in_flight {
     struct comm_site site; /* of the start */
     struct save save;
     struct collected collected; /* whose tensors are in the part's snapshot */
-    int share;                  /* of another rank than 0: its locked file; -1: none */
+    int share;                  /* of a rank other than 0: its locked file; -1: none */
     atomic_uint_least64_t written;
     struct background *background; /* NULL: there was no thread for it, and it is over */
     enum accel_status status;

@@ -87,7 +87,7 @@ enum accel_status reader_next (struct reader *reader, struct accel_batch **batch
 
 /** Whether the threads are in the parent of this process, a child of fork(): nothing can be read. */
 bool reader_is_orphan (const struct reader *reader);
-/** Say so. */
+/** Fail with an error that says this. */
 enum accel_status reader_fail_orphan (struct accel_error *err);
 
 /**

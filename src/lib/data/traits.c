@@ -31,7 +31,7 @@ describe_data (const struct accel_loader *loader, char text[TRAIT_SIZE])
         snprintf (text, TRAIT_SIZE, "a stream");
 }
 
-/* Batches of one size may be of another one: a position is a number of samples. */
+/* The batch size may differ: a position is a number of samples. */
 static void
 describe_order (const struct accel_loader *loader, char text[TRAIT_SIZE])
 {

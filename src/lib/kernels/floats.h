@@ -41,7 +41,7 @@ float floats_narrow_scaled (void *target, enum accel_dtype dtype, const float *s
 /** @return the p-norm of values of float32 or 16 bits; see norms.c.  @param factor  of 16-bit values before all else */
 float floats_norm (const void *values, enum accel_dtype dtype, size_t count, float factor, double p);
 
-/** The norm of one value: no power of it is taken, which might overflow. */
+/** The norm of one value: no power is computed, which might overflow. */
 float floats_norm_of_one (float value, double p);
 
 /** The root of a sum of powers, and one such power, rounded to float32 as torch's are.  @{ */

@@ -88,7 +88,7 @@ accel_average_gradients_at (const char *file, int line, struct accel *acc, struc
     enum accel_status status = check_model ("accel_average_gradients", acc, model, err);
     if (status)
         return status;
-    if (join_steps (acc)) /* who waits in accel_join_end() cannot know by which call the others average */
+    if (join_steps (acc)) /* a rank in accel_join_end() cannot know by which call the others average */
         site.call = JOBSEG_CALL_BACKWARD;
     precision_note_scale (acc, model);
     reducer_begin (model, &site, accumulate_reduces (model));

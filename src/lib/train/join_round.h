@@ -14,7 +14,7 @@ extern const struct part_kind part_join;
 int64_t *join_steps (const struct accel *acc);
 void join_set (struct accel *acc, bool joining);
 
-/** Who is at work, and with which model; the same for all, for all take the same steps. */
+/** The ranks at work, and with which model; the same for all, for all take the same steps. */
 struct join_round {
     int64_t live;
     int64_t number;

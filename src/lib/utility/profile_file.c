@@ -96,8 +96,8 @@ find_arrivals (const struct profile_part *parts, int ranks, uint64_t *calls)
     return last;
 }
 
-/* Who is through before the last one comes has not waited for it, such as the root of a broadcast.  Where a process had
- * no room for the call, the last one is not known. */
+/* A rank that is through before the last one comes has not waited for it, such as the root of a broadcast.  Where a
+ * process had no room for the call, the last one is not known. */
 static void
 add_call (struct strbuf *out, int rank, int ranks, const struct profile_part *part, const struct profile_event *event,
           const struct arrival *last, uint64_t origin)

@@ -74,7 +74,7 @@ send_reply (int fd, const struct hello *reply, int segment_fd)
     return sendmsg (fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) sizeof *reply;
 }
 
-/* @param[out] segment_fd  what came with the reply, or -1  @return whether @reply is complete */
+/* @param[out] segment_fd  what was received with the reply, or -1  @return whether @reply is complete */
 static bool
 receive_reply (int fd, struct hello *reply, int *segment_fd)
 {

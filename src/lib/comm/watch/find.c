@@ -3,7 +3,7 @@
  *
  * A record is written before the count that includes it, and the oldest of the ring is overwritten next.  So a record
  * can be trusted if, after it was copied, the count shows that its place is not the next one.  Other threads of this
- * process write this rank's own ledger under a lock, which is taken to read it. */
+ * process write this rank's own ledger under a lock, which readers take, too. */
 #include <config.h>
 
 #include "lib/comm/watch/watch_object.h"

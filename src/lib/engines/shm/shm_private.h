@@ -171,8 +171,8 @@ shm_round_up (size_t value, size_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/** The stage piece that @p rank fills next.  Two ranks exchange theirs: who has read a piece fills it next.  Where
- * reading took its lines over (reduce.h), writing them costs nothing more; otherwise it makes no difference. */
+/** The stage piece that @p rank fills next.  Two ranks exchange theirs: the one that has read a piece fills it next.
+ * Where reading took its lines over (reduce.h), writing them costs nothing more; otherwise it makes no difference. */
 static inline unsigned char *
 shm_piece_of (const struct shm *shm, int rank)
 {
