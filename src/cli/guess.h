@@ -10,7 +10,7 @@
 int guess_mode (struct config *config, int gpus, struct fail *fail);
 
 /**
- * After guess_mode(): distributed_type, use_cpu and num_processes, where no flag says them.  One process for each GPU
+ * After guess_mode(): distributed_type, use_cpu and num_processes, if no flag says them.  One process for each GPU
  * that the job may use, else one on the CPU: what Accelerate's `config default` writes.
  */
 int guess_rest (struct config *config, int gpus, struct fail *fail);

@@ -231,7 +231,7 @@ run_once (struct job *job, const struct launch *launch, struct fail *fail)
     return other && job->end != JOB_STOPPED ? other->status : job_status (job);
 }
 
-/* Where launchers work together, they start their ranks again together. */
+/* If launchers work together, they start their ranks again together. */
 static bool
 may_restart (const struct launch *launch, const struct job *job, int status, int64_t restarts)
 {

@@ -25,7 +25,7 @@ struct menu {
     const char *const *labels;
     const int *numbers;
     size_t count, chosen;
-    size_t top, rows;  /* the part that is shown, where not all fits */
+    size_t top, rows;  /* the part that is shown, if not all fits */
     size_t drawn;      /* lines on the screen below the question */
     int columns;
     int digits;        /* number typed so far, -1: none */

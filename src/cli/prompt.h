@@ -42,7 +42,7 @@ void prompt_say (const char *text);
 /** The same; lines that continue it begin after @p indent columns. */
 void prompt_say_indented (const char *text, size_t indent);
 
-/** The width of the terminal, in columns; 80 where unknown. */
+/** The width of the terminal, in columns; 80 if unknown. */
 int prompt_columns (void);
 
 /** Append @p text for the terminal, broken between words; lines that continue it begin after @p indent columns.  Text

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* The row's own word for a value: words in any case, and `no` even where YAML makes it a truth value. */
+/* The row's own word for a value: words in any case, and `no` even if YAML makes it a truth value. */
 const char *
 file_choice (const struct option *row, const struct node *node)
 {

@@ -8,7 +8,7 @@
 
 struct useless {
     const char *text; /* after the key: "has no effect without " */
-    const char *mode; /* then this; "" where text says it all */
+    const char *mode; /* then this; "" if text says it all */
 };
 
 /** Whether the group's options take effect in the mode that the settings select, after config_resolve(). */

@@ -20,7 +20,7 @@ enum origin_kind {
 
 struct origin {
     enum origin_kind kind;
-    int line; /* of ORIGIN_FILE; 0 where unknown */
+    int line; /* of ORIGIN_FILE; 0 if unknown */
     int file_place; /* its number among the keys of the file, though a flag may count before it; 0: it has none */
 };
 

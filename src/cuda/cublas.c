@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products by cuBLAS; see cublas.h.  Its functions are declared here, because its headers may be missing where CUDA is
+/* Products by cuBLAS; see cublas.h.  Its functions are declared here, because its headers may be missing if CUDA is
  * installed; tests/standin/cublas_types.c compares them with NVIDIA's. */
 #include <config.h>
 

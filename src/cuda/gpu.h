@@ -50,7 +50,7 @@ struct gpu {
     struct gpu_stage stages[GPU_STAGES];
     unsigned next_stage;
     _Atomic (cudaStream_t) stream; /* the program's */
-    cudaEvent_t ordered; /* what has been queued, where the next operation is on another stream */
+    cudaEvent_t ordered; /* what has been queued, if the next operation is on another stream */
     unsigned long last;  /* the number of the thread that queued it, if each thread has a stream */
     struct cublas cublas;
 };

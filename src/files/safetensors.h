@@ -14,7 +14,7 @@ enum {
 };
 
 /** Element types in the order of the format: name, bits, DLPack's type code (a
- * number where DLPack 0.6 has no name for it), and the library's own type or ACCEL_DTYPE_COUNT. */
+ * number if DLPack 0.6 has no name for it), and the library's own type or ACCEL_DTYPE_COUNT. */
 #define SAFETENSORS_DTYPE_MAP(X)                                      \
     X (BOOL, 8, ACCEL_DL_BOOL, ACCEL_BOOL)                            \
     X (F4, 4, 17, ACCEL_DTYPE_COUNT)                                  \

@@ -49,7 +49,7 @@ size_of (const struct job_spec *spec)
     return (struct winsize){ .ws_row = (unsigned short) spec->rows, .ws_col = (unsigned short) spec->columns };
 }
 
-/* Where the head writes to a terminal, the launcher does, too: it names ranks then, and they write line by line. */
+/* If the head writes to a terminal, the launcher does, too: it names ranks then, and they write line by line. */
 static int
 open_terminal (const struct job_spec *spec, int ends[2])
 {

@@ -52,7 +52,7 @@ read_key (struct channel_key *key, const char *path, int fd, struct fail *fail)
     return 0;
 }
 
-/* link() fails where another launch has been quicker, and its key counts. */
+/* link() fails if another launch has been quicker, and its key counts. */
 static int
 put_new (const char *beside, const char *path)
 {

@@ -69,7 +69,7 @@ run_child (const struct strlist *argv, enum carrier carrier, const int in[2], co
     else
         prctl (PR_SET_PDEATHSIG, SIGKILL); /* then the other side sees the end of the connection */
     for (size_t i = 0; carrier == CARRIER_NONE && i < IGNORED; i++)
-        if (ignored[i] != SIGTERM) /* ends its ranks, also where the head ignores it */
+        if (ignored[i] != SIGTERM) /* ends its ranks, also if the head ignores it */
             sigaction (ignored[i], &before[i], NULL); /* its launcher does not pass on what it finds ignored */
     if (carrier == CARRIER_SRUN)
         starter_clean_environment (); /* it is not killed with us: the end of its input ends the agent, and it */

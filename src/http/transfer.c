@@ -16,7 +16,7 @@
 enum {
     FIRST_PAUSE_MS = 400, /* before the second attempt; doubled for each further one */
     LONGEST_PAUSE_MS = 20000,
-    CONNECTION_ATTEMPTS = 3, /* where no server answers at all */
+    CONNECTION_ATTEMPTS = 3, /* if no server answers at all */
 };
 
 static void

@@ -18,7 +18,7 @@ int64_t cgroup_free_pids (void);
  *
  * @param lines       text of /proc/self/cgroup
  * @param controller  "memory" (version 1), or "" for the unified hierarchy (version 2)
- * @return false where the text names none, or it does not fit
+ * @return false if the text names none, or it does not fit
  */
 bool cgroup_path (const char *lines, const char *controller, char *path, size_t size);
 

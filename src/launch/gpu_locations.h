@@ -12,10 +12,10 @@ enum { GPU_LOCATIONS_MOST = 64 };
 
 struct gpu_location {
     char bus[32];    /* "0000:1b:00.0" */
-    char uuid[96];   /* "GPU-...", "" where unknown */
-    char model[96];  /* "NVIDIA H200", "" where unknown */
+    char uuid[96];   /* "GPU-...", "" if unknown */
+    char model[96];  /* "NVIDIA H200", "" if unknown */
     int node;        /* NUMA node; -1: unknown, or there is only one */
-    char cpus[1024]; /* near it, "0-31,64-95"; "" where unknown */
+    char cpus[1024]; /* near it, "0-31,64-95"; "" if unknown */
 };
 
 /**

@@ -28,7 +28,7 @@ enum { GUARDIAN_IS_SUPERVISOR, GUARDIAN_IS_OVER };
  * Split in two.
  *
  * @return GUARDIAN_IS_SUPERVISOR in the supervisor, at once, who shall run the job and exit; GUARDIAN_IS_OVER in the
- *         guardian, after the supervisor has ended, with `status` set; -1 with @p fail set where there
+ *         guardian, after the supervisor has ended, with `status` set; -1 with @p fail set if there
  *         is no supervisor, or it was killed
  * @param stopped_ms  for how long the supervisor may be stopped before it is killed
  */

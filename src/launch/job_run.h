@@ -12,7 +12,7 @@
  * @param port_lock  of the job's port: it answers launches that ask; -1: none
  * @param observer   may be NULL
  * @param[out] job   how it went; release it with job_release(), also after a failure
- * @return 0 where the job was started, whatever became of it; -1 with @p fail set where it could not be
+ * @return 0 if the job was started, whatever became of it; -1 with @p fail set if it could not be
  */
 int job_run (struct job *job, const struct plan *plan, const struct guardian *guardian, int port_lock,
              const struct job_observer *observer, struct fail *fail);

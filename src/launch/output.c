@@ -80,7 +80,7 @@ ends_line (char c)
     return c == '\n' || c == '\r';
 }
 
-/* Where each line bears its name, and on a terminal, a carriage return ends one, too. */
+/* If each line bears its name, and on a terminal, a carriage return ends one, too. */
 static bool
 returns_end_lines (const struct output_stream *stream)
 {

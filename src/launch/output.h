@@ -5,7 +5,7 @@
  * An unfinished line waits for its rest, because once it is passed on, another rank's line can only end it.  Some must
  * be shown all the same: output_stream_due() says when.
  *
- * Where the reader of our own output is slow, ranks wait for it as they would have without us, unless there is a file:
+ * If the reader of our own output is slow, ranks wait for it as they would have without us, unless there is a file:
  * then they continue, and what the reader has not got yet is read back from the file.  So memory holds one buffer for
  * each stream, which is small and grows only for a line that is being put together or, within OUTPUT_SPEED_BYTES for
  * all, to read faster.  With thousands of ranks that stays far below 16 MiB. */

@@ -60,7 +60,7 @@ struct plan {
     char *role;
     struct plan_logs logs;
     struct strlist notes; /* what was assumed, for the user; one line each */
-    struct strlist choices; /* the same, where nothing follows for the user: for --dry_run */
+    struct strlist choices; /* the same, if nothing follows for the user: for --dry_run */
     char *python_note; /* which Python and why, for --dry_run; NULL: none */
     struct plan_process *processes;
     int process_count; /* == local_world_size */

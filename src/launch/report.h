@@ -28,7 +28,7 @@ void report_attempts_release (struct report_attempts *attempts);
 /** Put them into @p json, the report of the whole job. */
 int report_put_attempts (const struct report_attempts *attempts, struct strbuf *json, struct fail *fail);
 
-/** Append the report of @p job as lines of text, the first beginning "accelerate: "; nothing where all went well. */
+/** Append the report of @p job as lines of text, the first beginning "accelerate: "; nothing if all went well. */
 void report_text (const struct job *job, struct strbuf *out);
 
 /** Append how many processes had to be killed, as lines that follow another report. */
@@ -37,7 +37,7 @@ void report_killed (const struct job *job, struct strbuf *out);
 /** Append what must be reported even without a report: output that was lost, processes that remain. */
 void report_losses (const struct job *job, struct strbuf *out);
 
-/** Append it as one JSON object on one line; also where all went well. */
+/** Append it as one JSON object on one line; also if all went well. */
 int report_json (const struct job *job, struct strbuf *out, struct fail *fail);
 
 /** The same of a job that came to nothing, because of @p error. */

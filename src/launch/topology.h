@@ -21,7 +21,7 @@ struct topology {
     char host[256];
     int cpus;           /* logical CPUs this process may use, by affinity and by the cgroup's quota; >= 1 */
     int physical_cores; /* of those; >= 1 */
-    char cpu_list[TOPOLOGY_CPU_LIST]; /* those that the affinity allows, "0-3,8"; "" where unknown; may end in ",..." */
+    char cpu_list[TOPOLOGY_CPU_LIST]; /* those that the affinity allows, "0-3,8"; "" if unknown; may end in ",..." */
     int gpus;           /* NVIDIA devices that a process sees, CUDA_VISIBLE_DEVICES respected */
     int gpus_present;   /* the same, without CUDA_VISIBLE_DEVICES */
     const char *visible;    /* CUDA_VISIBLE_DEVICES, or NULL */

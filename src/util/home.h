@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths that begin with ~, where no shell has replaced it: in variables, files, and after the = of an option. */
+/* Paths that begin with ~, if no shell has replaced it: in variables, files, and after the = of an option. */
 #ifndef UTIL_HOME_H
 #define UTIL_HOME_H
 

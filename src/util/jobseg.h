@@ -233,7 +233,7 @@ struct jobseg_slot *jobseg_slot (const struct jobseg *segment, int local_rank);
 /** Launcher: note that the rank's process is gone. */
 void jobseg_mark_exit (struct jobseg *segment, int local_rank, int wait_status);
 
-/** Copy the newest record of @p slot.  @return false where its program has none */
+/** Copy the newest record of @p slot.  @return false if its program has none */
 bool jobseg_latest (const struct jobseg_slot *slot, struct jobseg_record *record);
 
 /**

@@ -27,7 +27,7 @@ void memory_change (void *to, const void *from, size_t bytes);
 
 /**
  * memcpy(), without the trap that the processors' string instructions have, which the C library copies with from some
- * 2 KiB on: where @p to lies less than 32 bytes after @p from modulo a page, each store seems to hit what is read
+ * 2 KiB on: if @p to lies less than 32 bytes after @p from modulo a page, each store seems to hit what is read
  * next, and a copy takes 15 times as long (Zen 3).  That is so from the beginning of a page to a large block of
  * malloc(), which begins 16 bytes after one.
  */

@@ -59,15 +59,15 @@ struct gpu_link {
 };
 
 struct gpu {
-    int index;         /* NVML's, in the order of the bus: CUDA's too where CUDA_DEVICE_ORDER=PCI_BUS_ID */
+    int index;         /* NVML's, in the order of the bus: CUDA's too if CUDA_DEVICE_ORDER=PCI_BUS_ID */
     char name[96];     /* "NVIDIA H200" */
     char uuid[96];     /* "GPU-..." */
-    char bus[32];      /* "0000:1b:00.0", as in /sys; "" where unknown */
-    uint64_t memory;   /* bytes; 0 where unknown */
+    char bus[32];      /* "0000:1b:00.0", as in /sys; "" if unknown */
+    uint64_t memory;   /* bytes; 0 if unknown */
     uint64_t memory_free;
-    int major, minor;  /* compute capability; 0.0 where unknown */
+    int major, minor;  /* compute capability; 0.0 if unknown */
     char driver[80];   /* driver version, "535.104.05" */
-    int cuda_driver;   /* newest CUDA of this driver, 1000 * major + 10 * minor; 0 where unknown */
+    int cuda_driver;   /* newest CUDA of this driver, 1000 * major + 10 * minor; 0 if unknown */
     bool is_mig;       /* divided into parts, which are what programs use */
     int mig_count;
     struct gpu_mig migs[NVML_MOST_MIG];

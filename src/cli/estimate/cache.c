@@ -276,7 +276,7 @@ static const struct habit {
     { "qwen35", 0, 0, 0, 4 }, { "qwen35moe", 0, 0, 0, 4 }, { "qwen3next", 0, 0, 0, 4 },
 };
 
-/* Where neither the file nor llama.cpp knows a pattern, the window is ignored. */
+/* If neither the file nor llama.cpp knows a pattern, the window is ignored. */
 static void
 find_gguf_windows (const struct gguf_facts *facts, const struct habit *habit, struct attention *attention)
 {

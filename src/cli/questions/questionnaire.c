@@ -24,7 +24,7 @@ is_menu (const struct question *question)
     return question->kind == ASK_MENU || question->kind == ASK_NUMBERS;
 }
 
-/* What an empty answer means: the answer of before, the old file's, the default; *text is NULL where none of them will
+/* What an empty answer means: the answer of before, the old file's, the default; *text is NULL if none of them will
  * do.  @return -1 without memory */
 static int
 find_default (const struct answers *answers, const struct answer *item, char **text, struct fail *fail)

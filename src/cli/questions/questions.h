@@ -88,7 +88,7 @@ struct answers {
     struct answer *items; /* all questions, in order */
     size_t count;
     int gpus; /* of this machine */
-    int cores; /* the same, where a person answers at a terminal; 0: answers come from a script */
+    int cores; /* the same, if a person answers at a terminal; 0: answers come from a script */
 };
 
 /** The answer to question @p id, "" if it has none or does not apply. */

@@ -88,7 +88,7 @@ enum option_property {
     PROPERTY_EXTENSION = 1 << 2,  /* Accelerate does not have it */
     PROPERTY_HIDDEN = 1 << 3,     /* not in help, man page and completion */
     PROPERTY_SECRET = 1 << 5,     /* never printed */
-    PROPERTY_FROM_ENV = 1 << 4,   /* the variable counts as a value where flag and file are silent */
+    PROPERTY_FROM_ENV = 1 << 4,   /* the variable counts as a value if flag and file are silent */
     PROPERTY_WORDS = 1 << 6,      /* of a list: the flag takes one or more words, up to the next option */
 };
 

@@ -3,7 +3,7 @@
  * They may be computing, though, when ranks of other hosts wait for the one that has ended.  So each rank has a thread
  * that sleeps until another rank of its host ends, and tells the other hosts.
  *
- * The thread calls MPI with the engine's lock; where no thread of the engine may, ranks of other hosts wait until a
+ * The thread calls MPI with the engine's lock; if no thread of the engine may, ranks of other hosts wait until a
  * rank of that host calls, or for the timeout. */
 #include <config.h>
 

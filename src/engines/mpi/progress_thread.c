@@ -3,7 +3,7 @@
  * calls MPI while no thread of the program waits here.  In between it naps, the longer the longer nothing comes,
  * because the processor is the program's.  Verdicts are for those who wait; this thread only moves data.
  *
- * There is none where MPI allows one thread only, and where the program, which calls MPI as well, might call it at the
+ * There is none if MPI allows one thread only, and if the program, which calls MPI as well, might call it at the
  * same time although MPI does not allow that. */
 #include <config.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading NCCL.  Which release it is shows only then; where PyTorch brings its own, LD_LIBRARY_PATH leads to it. */
+/* Loading NCCL.  Which release it is shows only then; if PyTorch brings its own, LD_LIBRARY_PATH leads to it. */
 #include <config.h>
 
 #include "engines/nccl/nccl_private.h"

@@ -337,7 +337,7 @@ checkpoint_folder_keep_apart (struct checkpoint_folder *folder, struct accel_err
     return ACCEL_OK;
 }
 
-/* Exchange the two names; where the file system cannot, there is nothing at the place for a moment.
+/* Exchange the two names; if the file system cannot, there is nothing at the place for a moment.
  * @param[out] old  what was at the place */
 static int
 exchange (const char *temporary, const char *place, char old[PATH_MAX])

@@ -90,7 +90,7 @@ find (struct load *load, const char *input_dir, struct accel_error *err)
     if (!part->automatic_naming)
         return checkpoint_folder_find (load->found.place, input_dir, err);
     enum accel_status status = checkpoint_lock_project (part, err);
-    if (status && status != ACCEL_ERR_SYSTEM) /* where this job cannot save, no other one is in its way */
+    if (status && status != ACCEL_ERR_SYSTEM) /* if this job cannot save, no other one is in its way */
         return status;
     if (asprintf (&folder, "%s/" CHECKPOINTS_FOLDER, part->project_dir) < 0)
         return folder = NULL, no_memory (err);

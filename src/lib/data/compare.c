@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Comparing the loaders of all ranks; see compare.h.  Each says what it is in a few texts.  Their hashes are gathered;
- * where two differ, all ranks see the same difference, and the texts are fetched to name it. */
+ * if two differ, all ranks see the same difference, and the texts are fetched to name it. */
 #include <config.h>
 
 #include "lib/base/option.h"
@@ -40,7 +40,7 @@ yes_or_no (bool value)
     return value ? "true" : "false";
 }
 
-/* Where rank 0 reads for all, the others' data sets need not work, and so need have no samples. */
+/* If rank 0 reads for all, the others' data sets need not work, and so need have no samples. */
 static bool
 others_have_data (const struct accel_loader *loader)
 {

@@ -361,7 +361,7 @@ next_batch (struct accel_loader *loader, const struct comm_site *site, const str
     struct pass *pass = &loader->pass;
     struct handed handed = { .batch = NULL, .is_last = true };
     enum accel_status status = ACCEL_OK;
-    if (!loader->made) /* where accel_prepare() could not */
+    if (!loader->made) /* if accel_prepare() could not */
         status = pass_init (loader, err);
     if (!status && !pass->running) /* a loader that shared its sampler's generator may have taken it along */
         status = drawing_make_persistent (loader, err);

@@ -28,7 +28,7 @@ struct handed {
  */
 struct loader_source {
     const char *name;    /* of the kind of data; NULL: that of what is dispatched */
-    bool is_dispatched;  /* where several processes share it, unless the program says otherwise */
+    bool is_dispatched;  /* if several processes share it, unless the program says otherwise */
 
     /** Deal out batches of @p size samples: set the numbers of loader->share, and where the base seed is drawn. */
     void (*deal) (struct accel_loader *loader, size_t size);

@@ -4,7 +4,7 @@
  * The slot of the batch that the caller has is not read into, so with S slots S - 1 batches are ahead of it at most.
  * The slot that became free last is used first: its memory is most likely in the caches still.
  *
- * Where reading a batch takes less than putting a thread to sleep and waking it up, a waiting thread spins a little
+ * If reading a batch takes less than putting a thread to sleep and waking it up, a waiting thread spins a little
  * first: it would come back too late otherwise.  Where it takes even less than handing a batch over, which the first
  * reads show, the threads end, and the caller reads.  If threads are kept and a processor is free, a caller that has to
  * wait reads a batch meanwhile.  See bench/README.md for the figures. */

@@ -190,7 +190,7 @@ read_place (const struct accel_state_dict *state, struct accel_loader_state *pos
                : accel_state_dict_get_bytes (state, "generator", position->generator, sizeof position->generator, err);
 }
 
-/* Where rank 0 reads for all, the others' data sets need not be there; to begin anew, all ranks have to see why. */
+/* If rank 0 reads for all, the others' data sets need not be there; to begin anew, all ranks have to see why. */
 static enum accel_status
 check_traits (const struct accel_loader *loader, const struct accel_state_dict *state,
               struct accel_loader_state *position, uint64_t *order, struct accel_error *err)

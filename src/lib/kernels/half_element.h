@@ -49,7 +49,7 @@ half_of_float (float value)
 
 /* An 8-bit float with @p mantissa bits of it, whose exponents begin at @p least.  Below 2^least the addition of a power
  * of two rounds to whole units of the smallest number, and leaves them in the low bits; above, just under half a unit
- * and the last kept bit are added, which carries exactly where nearest-even rounds up.  @p overflow replaces what
+ * and the last kept bit are added, which carries exactly if nearest-even rounds up.  @p overflow replaces what
  * comes out larger than @p largest. */
 ELEMENT uint8_t
 narrow (float value, unsigned mantissa, int least, uint32_t largest, uint32_t overflow)

@@ -3,10 +3,10 @@
  *   KERNEL_TABLE   the table's name
  *   KERNEL_NAME    the same for people
  *   KERNEL_TARGET  the attribute of the instruction set
- *   KERNEL_F16C    defined where the processor converts float16 itself
- *   KERNEL_RARE    defined where newer processors have another variant
+ *   KERNEL_F16C    defined if the processor converts float16 itself
+ *   KERNEL_RARE    defined if newer processors have another variant
  *   KERNEL_REST    the table whose loops are used where this variant has none of its own, the base has all
- *   KERNEL_FEW     defined where only sums and averages of floats are worth loops of their own
+ *   KERNEL_FEW     defined if only sums and averages of floats are worth loops of their own
  *   KERNEL_OVERLAP defined if chunks are always short, lines are taken over, and a copy is made on the way
  * Plain loops: the compiler makes vectors of them.  No multiplication is followed by an addition, so there is nothing
  * to contract, and all variants give the same bits. */
@@ -22,7 +22,7 @@
 
 /* -O3 unrolls loops of known length into straight code, which keeps a short chunk in registers; at the ends of all the
  * others it doubles the size and gains nothing.  (It also jams loops over sources, which are not vectors then.)
- * Neither that nor loops for short chunks are worth the room where few processors are left that run the variant. */
+ * Neither that nor loops for short chunks are worth the room if few processors are left that run the variant. */
 #ifdef __clang__
 #define KERNEL __attribute__ ((KERNEL_TARGET))
 #else

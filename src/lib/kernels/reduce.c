@@ -93,7 +93,7 @@ may_stream (const struct reduction *r, const void *const *sources, void *const *
     return true;
 }
 
-/* Memory that other ranks wrote last and this one writes next: what the caller names, or all where the result goes back
+/* Memory that other ranks wrote last and this one writes next: what the caller names, or all if the result goes back
  * to where it came from. */
 static void
 choose_taken (const struct reduction *r, const void *const *sources, void *const *targets, struct kernel_job *job)

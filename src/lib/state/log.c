@@ -29,7 +29,7 @@ enum { WORDS = sizeof words / sizeof *words };
 
 static _Atomic int chosen_level; /* 0: the environment's */
 
-/* @return false where the variable holds no level's word; empty is unset. */
+/* @return false if the variable holds no level's word; empty is unset. */
 static bool
 environment_level (enum accel_log_level *level)
 {

@@ -181,7 +181,7 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
     factor = factor > 1 ? 1 : factor;
     for (size_t m = 0; m < clipped->count; m++) {
         struct accel_model *model = clipped->models[m];
-        /* Where 16-bit gradients are still to be unscaled, factors wait with that. */
+        /* If 16-bit gradients are still to be unscaled, factors wait with that. */
         memory_list_scale (&model->lists[LIST_GRADIENTS], model->memory, model->device, factor, model->unscaled);
         if (model->unscaled)
             model->pending *= factor;

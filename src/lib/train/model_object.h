@@ -43,8 +43,8 @@ struct accel_model {
     struct accel_optimizer *optimizers; /* the latest; the next is `beside` it */
     struct accel_parameter *parameters; /* [count]; names are ours */
     void **owned;                       /* [count]: memory of parameters that we allocated, or NULL */
-    struct accel_tensor *views; /* [2 * count]: the tensors, where accel_model_from_...() made them, or NULL */
-    void *array;                /* memory of all parameters, where accel_model_from_array() allocated it, or NULL */
+    struct accel_tensor *views; /* [2 * count]: the tensors, if accel_model_from_...() made them, or NULL */
+    void *array;                /* memory of all parameters, if accel_model_from_array() allocated it, or NULL */
     void **kept;                        /* [count]: memory of gradients that accel_unwrap_model() allocated, or NULL */
     struct accel_ddp_options ddp;       /* no field is 0 that has another default */
     struct accel_parameter *trained;    /* [count]: the parameters as optimizers see them, with masters as data */

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A loop over a parameter and its states takes longer where all begin at the same place of a page: AdamW by 10 % on
+/* A loop over a parameter and its states takes longer if all begin at the same place of a page: AdamW by 10 % on
  * Cascade Lake, where loads wait for stores that are equal to them modulo a page.  Large states are STAGGERed. */
 enum { MAX_THREADS = 256, PAGE = 4096, STAGGER = 1088, STAGGERED_BYTES = 256 << 10 };
 

@@ -329,7 +329,7 @@ optimizer_momentum (const struct accel_optimizer *optimizer, size_t group)
     unsigned number = optimizer->kind->cycled;
     if (its->skip || !number)
         return NULL;
-    for (unsigned i = 0; i < RULE_STATES; i++) /* where its state is missing it has no effect */
+    for (unsigned i = 0; i < RULE_STATES; i++) /* if its state is missing it has no effect */
         if (optimizer->kind->states[i].needs == NUMBER_BIT (number) && !(its->states >> i & 1))
             return NULL;
     return &its->own.number[number];

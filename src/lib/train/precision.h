@@ -49,7 +49,7 @@ enum accel_status precision_unscale (struct accel_model *model, const struct com
                                      struct accel_error *err);
 
 /**
- * Before the step of an optimizer that has stepped last by the gradients of unscaling @p stepped_by: where another
+ * Before the step of an optimizer that has stepped last by the gradients of unscaling @p stepped_by: if another
  * optimizer of the same model has since, these gradients are unscaled already.
  */
 void precision_share (struct accel_model *model, uint64_t stepped_by);

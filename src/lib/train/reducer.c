@@ -338,7 +338,7 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
             *err = reducer->error;
         /* Gradients are checked in passes that are not averaged, too. */
         if (peers || (reducer->checks && reducer->size > 1))
-            comm_give_up (reducer->comm, reducer->error.text); /* does nothing where a peer failed */
+            comm_give_up (reducer->comm, reducer->error.text); /* does nothing if a peer failed */
         return reducer->error.code;
     }
     return peers && !failed ? reduce_rest (model, true, err) : ACCEL_OK;

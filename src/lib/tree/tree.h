@@ -88,7 +88,7 @@ int tree_dim (const DLTensor *tensor, int dim);
 
 /* How to make tensors longer. */
 struct tree_pad {
-    int dim; /* counted from the end where negative */
+    int dim; /* counted from the end if negative */
     size_t size;
     double value;
     bool first;

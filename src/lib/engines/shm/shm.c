@@ -45,7 +45,7 @@ create (const struct engine_job *job)
     shm->segment = job->segment;
     shm->slot = jobseg_slot (&job->segment, shm->rank);
     shm->crowded = shm->size > usable_processors ();
-    /* Where ranks share processors a step takes a switch, and the fewer the better. */
+    /* If ranks share processors a step takes a switch, and the fewer the better. */
     shm->small_pieces = reduce_likes_small_pieces () && !shm->crowded;
     shm->pid = getpid ();
     if (shm_make_scratch (shm))

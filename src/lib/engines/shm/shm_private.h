@@ -25,7 +25,7 @@
 enum {
     SHM_INLINE = 4096,          /* bytes that travel in the post itself */
     SHM_PIECE = 256 << 10,      /* bytes that a stage piece has room for */
-    SHM_PIECE_SMALL = 64 << 10, /* where small pieces are best, as many are used of it at most, */
+    SHM_PIECE_SMALL = 64 << 10, /* if small pieces are best, as many are used of it at most, */
     SHM_PIECE_LEAST = 16 << 10, /* and at least */
     SHM_CACHED = 32 << 20,      /* more does not fit into caches; asking is useless, virtual machines tell the host's */
     SHM_HUGE = 2 << 20,         /* alignment of arenas and of large blocks in them: a huge page */
@@ -172,7 +172,7 @@ shm_round_up (size_t value, size_t unit)
 }
 
 /** The stage piece that @p rank fills next.  Two ranks exchange theirs: the one that has read a piece fills it next.
- * Where reading took its lines over (reduce.h), writing them costs nothing more; otherwise it makes no difference. */
+ * If reading took its lines over (reduce.h), writing them costs nothing more; otherwise it makes no difference. */
 static inline unsigned char *
 shm_piece_of (const struct shm *shm, int rank)
 {
