@@ -88,7 +88,7 @@ function keep_macro(text,    name, function_name) {
     macro_doc[name] = doc
 }
 
-# The arguments that macros add are left out, and the suffix of the function's name.
+# Left out: the arguments that macros add, and the suffix of the names of such functions.
 function keep_function(text,    name, whole, result, at, part, first, n) {
     gsub (/ACCEL_(API|NODISCARD) /, "", text)
     sub (/ ACCEL_PRINTF \(.*\)/, "", text)

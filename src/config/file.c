@@ -128,7 +128,7 @@ is_ignored (const struct entry *entry)
     return is_of_deepspeed (entry);
 }
 
-/* A truth value if the row wants a text: YAML made it one, and the author can hardly have meant that. */
+/* A truth value for a row that needs a text: YAML made it one, and the author can hardly have meant that. */
 static bool
 is_misread (const struct option *row, const struct node *node)
 {

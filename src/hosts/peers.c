@@ -256,7 +256,7 @@ find_deadline (const struct peers *peers, const struct job *job, int64_t now, bo
     return until;
 }
 
-/* Machines that are missing when they should be there.  @return false: all are */
+/* Machines that are missing when they should be there.  @return false: none is */
 static bool
 add_absent (const struct peers *peers, struct strbuf *out)
 {
@@ -325,7 +325,7 @@ serve (struct job_peers *hook, struct job *job, bool own_is_over, bool skip_wait
     take_events (peers);
     int64_t now = clock_ms ();
     keep_deadlines (peers, now);
-    peers_remove_dead (peers); /* if this machine dials, it has room for the next one then */
+    peers_remove_dead (peers); /* the side that dials has room for the next one then */
     if (peers->machine && has_news)
         tell_news (peers, own_is_over);
     think (peers, skip_wait);

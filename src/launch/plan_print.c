@@ -88,7 +88,7 @@ cpus_of (const struct plan *plan, const struct plan_process *process)
     return process->cpus ? process->cpus : *plan->cpus ? plan->cpus : "unknown";
 }
 
-/* If another launcher starts the ranks, only it knows how many and if; its command says it. */
+/* If another launcher starts the ranks, only it knows how many and where; its command says it. */
 static void
 print_ranks (const struct plan *plan, struct strbuf *out)
 {

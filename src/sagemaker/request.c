@@ -16,7 +16,7 @@ enum { VOLUME_GB = 30, RUN_SECONDS = 86400, LOG_LEVEL = 20 };
 enum { MOST_HYPERPARAMETERS = 100, MOST_HYPERPARAMETER_NAME = 256, MOST_HYPERPARAMETER = 2500, MOST_VARIABLES = 100,
        MOST_VARIABLE = 512, MOST_METRICS = 40, MOST_CHANNELS = 20 };
 
-/* If SageMaker has no profiler. */
+/* Where SageMaker has no profiler. */
 static const char *const without_profiler[] = {
     "us-iso-east-1", "us-isob-east-1", "ap-southeast-3", "ap-southeast-4", "eu-south-2", "me-central-1", "ap-south-2",
     "eu-central-2", "us-gov-east-1",

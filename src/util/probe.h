@@ -36,7 +36,7 @@ struct probe_symbol {
 };
 
 /** dlopen the first of @p names (ended by NULL) that exists and find @p symbols (ended by an all-zero row); for
- *  ask().  It is never closed: the child ends.  @return 0, or -1 with FAIL_NOT_FOUND if no such library is. */
+ *  ask().  It is never closed: the child ends.  @return 0, or -1 with FAIL_NOT_FOUND if there is none. */
 int probe_open_library (const char *const *names, const struct probe_symbol *symbols, struct fail *fail);
 
 /** Find those of @p symbols that the library @p name has, which is open.  The addresses of the others stay. */

@@ -125,7 +125,7 @@ struct option_group_info {
     const char *title;
     bool (*matters) (const struct settings *settings); /* NULL: always */
     const char *flag; /* what chooses the mode on the command line, or NULL */
-    const char *mode; /* what chooses it in a file, or NULL if matters is */
+    const char *mode; /* what chooses it in a file, or NULL if `matters` is */
     const char *key;  /* the setting that chooses it, and its value: what its flags imply in `config`; or NULL */
     const char *value;
 };

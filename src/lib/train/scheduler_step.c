@@ -21,7 +21,7 @@ scheduler_part_at (const struct accel_scheduler *scheduler, uint64_t step)
     return part;
 }
 
-/* The rates of a single schedule, or whose turn it is. */
+/* The rates of a single schedule, or of the one whose turn it is. */
 static void
 set_from_one (struct accel_scheduler *scheduler, struct schedule *part)
 {

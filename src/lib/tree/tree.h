@@ -43,7 +43,7 @@ enum accel_status tree_new (struct accel_tree **tree, enum accel_tree_kind kind,
 /* Make a leaf that uses the same memory. */
 enum accel_status tree_share (struct accel_tree **shared, const struct accel_tree *leaf, struct accel_error *err);
 
-/* Make a leaf of a tensor with memory of its own, which it owns then, even if it fails. */
+/* Make a leaf of a tensor with memory of its own, which the tree then owns, even after a failure. */
 enum accel_status tree_own (struct accel_tree **leaf, struct accel_tensor *tensor, struct accel_error *err);
 
 /* Add an item, under a key in dicts; on failure it is still the caller's. */
