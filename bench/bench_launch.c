@@ -49,7 +49,7 @@ median (double *values, int count)
 }
 
 /* Run a command to its end, its output thrown away.  posix_spawn() keeps our own memory out of its figures.
- * @return milliseconds, -1 where it failed */
+ * @return milliseconds, -1 if it failed */
 static double
 run (const char *const *command, long *peak_kib)
 {

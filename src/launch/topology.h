@@ -55,7 +55,7 @@ struct topology {
  */
 void topology_probe (struct topology *topology, bool wants_cores);
 
-/** Find mpirun or mpiexec in PATH, and ask it (5 s at most) whose it is.  @return 0, -1 where it could not be asked */
+/** Find mpirun or mpiexec in PATH, and ask it (5 s at most) whose it is.  @return 0, -1 if it could not be asked */
 int topology_probe_mpi (struct topology *topology, struct fail *fail);
 
 /** Find DeepSpeed's own launcher in PATH. */

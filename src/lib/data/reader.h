@@ -93,7 +93,7 @@ enum accel_status reader_fail_orphan (struct accel_error *err);
 /**
  * End the pass: wait until no thread is reading.
  *
- * @return false where a thread did not come back within the time: the reader is of no more use, and memory that the
+ * @return false if a thread did not come back within the time: the reader is of no more use, and memory that the
  *         thread may still write to is never freed
  */
 bool reader_stop (struct reader *reader, uint32_t timeout_ms);
