@@ -95,7 +95,7 @@ struct peers {
     int noted;       /* weight of the reason that the note gave that there is no connection; -1: no note yet */
     char why[512];   /* there is none; "" */
     char *main_host; /* as machine 0 names itself */
-    int64_t judge_ms; /* machine 0: when to say at the latest which host is to blame; 0: none is */
+    int64_t judge_ms; /* machine 0: when to say at the latest which machine is to blame; 0: none is */
     int64_t over_ms;  /* when our own part was over; 0: it is not */
     int64_t outcome_ms; /* when the outcome was known */
     struct job_outcome outcome, last; /* last: of the attempt before a restart, until the next one runs */

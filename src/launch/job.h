@@ -95,7 +95,7 @@ struct job {
     int64_t oom_kills_before;
     struct strlist gpu_lines; /* who uses the GPUs, by gpu_report_find() */
     bool out_of_memory; /* the kernel caused the first failure, because memory ran out */
-    uint64_t not_passed_on; /* bytes of output that were dropped because their reader was too slow */
+    uint64_t not_passed_on; /* bytes of output that were not delivered: the user did not wait for the reader */
     bool has_leftovers;     /* processes of the job that SIGKILL did not end in time */
 };
 
