@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocators that fail when a test says so; its program is linked with -Wl,--wrap= for each of them. */
+/* Allocators that fail when a test wants it; its program is linked with -Wl,--wrap= for each of them. */
 #ifndef TESTS_ALLOCATORS_H
 #define TESTS_ALLOCATORS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocators that count what has not been freed, and that fail when a test says so; its program is linked with
+/* Allocators that count what has not been freed, and that fail when a test wants it; its program is linked with
  * $(balanced_allocators). */
 #ifndef TESTS_BALANCE_H
 #define TESTS_BALANCE_H

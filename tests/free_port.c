@@ -66,6 +66,6 @@ main (int argc, char **argv)
         printf ("%d\n", port);
         return child > 0 ? 0 : 99;
     }
-    fputs ("free_port: all are taken\n", stderr);
+    fputs ("free_port: all are in use\n", stderr);
     return 99;
 }

@@ -10,7 +10,7 @@
  *   bucket BUCKET ACCOUNT          "new" or "old"
  *   put BUCKET KEY FILE [ACCOUNT ENCRYPTION KMS-KEY]
  *
- * Options: -r REGION, -p PROFILE, -k ACCESS,SECRET[,TOKEN], -n COUNT: so often, each but the first after a line of
+ * Options: -r REGION, -p PROFILE, -k ACCESS,SECRET[,TOKEN], -n COUNT: calls, each but the first after a line of
  * standard input, -s: end when there is standard input. Prints "error CODE STATUS TROUBLE ATTEMPTS" and exits with 1 if
  * a call fails. */
 #include <config.h>

@@ -14,7 +14,7 @@ AWS_ENDPOINT_URL=$url/api AWS_ENDPOINT_URL_S3=$url AWS_ENDPOINT_URL_IAM=$url/iam
 export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_REGION
 export AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3 AWS_ENDPOINT_URL_IAM AWS_ENDPOINT_URL_STS
 
-# fails TEXT WORD...: the call fails and says so, and nothing of the keys
+# fails TEXT WORD...: the call fails with this message, which has nothing of the keys
 fails () {
     text=$1
     shift

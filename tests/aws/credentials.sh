@@ -175,7 +175,7 @@ export AWS_ENDPOINT_URL_STS AWS_ENDPOINT_URL_SSO
 role AssumeRole ROLE 3600 >root/role
 role AssumeRole ROLE2 3600 >root/role2
 role AssumeRoleWithWebIdentity WEB 3600 >root/web
-test_expect_success 'a role is taken with the keys of another profile' '
+test_expect_success 'a role is assumed with the keys of another profile' '
     rules "/sts/ file=role" && keys_are ROLE SROLE TROLE "AWS profile '\''role'\'' (arn:aws:iam::123456789012:role/r)" -p role &&
     grep "Credential=WORK/" requests/1 && grep -x "X-Amz-Security-Token: TWORK.*" requests/1 && ! test -e requests/2 &&
     tail -n 1 requests/1 >body &&

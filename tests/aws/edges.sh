@@ -18,7 +18,7 @@ if command -v openssl >/dev/null; then
         "$(($(date +%s) + 3600))" >"federation/credentials?role_name=Dev&account_id=123456789012"
     openssl s_server -accept "127.0.0.1:$tls_port" -key key.pem -cert cert.pem -HTTP </dev/null >/dev/null 2>&1 &
     server=$!
-    # Its end is no part of a test.
+    # Its end is not part of a test.
     trap 'kill $server 2>/dev/null; cd / && rm -rf "$scratch"' EXIT
     is_open () {
         openssl s_client -connect "127.0.0.1:$tls_port" </dev/null >/dev/null 2>&1

@@ -54,7 +54,7 @@ test_expect_success 'an old token is renewed: the request' '
     grep "^Content-Type: application/json" requests/1 && tail -n 1 requests/1 >body &&
     echo "{\"grantType\":\"refresh_token\",\"clientId\":\"ID\",\"clientSecret\":\"SECRET-C\",\"refreshToken\":\"SECRET-R\"}" | tr -d "\n" | cmp - body &&
     grep "^x-amz-sso_bearer_token: NEW" requests/2'
-test_expect_success 'the file: what is new, what is kept, for nobody else' '
+test_expect_success 'the file: what is new, what is kept, readable by its owner only' '
     grep "\"accessToken\":\"NEW\"" "$cache" && grep "\"refreshToken\":\"SECRET-N\"" "$cache" && ! grep "OLD\|SECRET-R" "$cache" &&
     grep "\"startUrl\":\"u\"" "$cache" && grep "\"scopes\":\\[\"s\"\\]" "$cache" && grep "\"clientSecret\":\"SECRET-C\"" "$cache" &&
     test "$(stat -c %a "$cache")" = 600 && test "$(find "$folder" -type f | wc -l)" = 1 &&
@@ -85,7 +85,7 @@ test_expect_success 'nothing is asked without a refresh token, or after the regi
     for member in refreshToken clientId clientSecret; do
         token -5 9000 $member && refused "the session has expired; $login" || return 1
     done && token -5 -5 && refused "the session has expired; $login" && test -z "$(ls requests)"'
-test_expect_success 'a file without a token is no session' '
+test_expect_success 'a file without a token is not a session' '
     token 600 9000 accessToken && refused "$cache is not a session of '\''aws sso login'\''" && test -z "$(ls requests)"'
 test_expect_success 'nor is a token renewed for a profile without a session, whose tokens have none' '
     token -5 && cp "$cache" "$start" && refused "the session has expired; run: aws sso login --profile legacy" legacy && rm "$start" &&

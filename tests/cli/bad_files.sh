@@ -5,7 +5,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 
 # What commands have said, in files of which one is said.lint: each has a line with WORDS and no control characters; lint
-# goes on, the others say one line.
+# continues, the others print one line.
 cat >said.awk <<'EOT'
 { lines[FILENAME]++ }
 index ($0, ENVIRON["WORDS"]) { found[FILENAME] = 1 }
@@ -176,11 +176,11 @@ for command in "config show --config_file" "config update --config_file" "launch
         one_line "File name too long" "$accelerate" $command "$(printf "%300s" "" | tr " " x)" $program'
 done
 if as_nobody test -x "$accelerate"; then
-    test_expect_success 'a file that nobody may read' '
+    test_expect_success 'a file without read permission' '
         echo "$good" >secret.yaml && chmod 0 secret.yaml &&
         one_line "secret.yaml: Permission denied" as_nobody "$accelerate" config show --config_file secret.yaml'
 else
-    test_skip 'a file that nobody may read' 'the build folder is closed to others'
+    test_skip 'a file without read permission' 'the build folder is closed to others'
 fi
 test_expect_success 'a file of no bytes that says nothing of its size' '
     one_line "/dev/null: the file is empty" "$accelerate" config show --config_file /dev/null'
@@ -204,7 +204,7 @@ test_expect_success 'a link stays one, and a private file private' '
     "$accelerate" config update --config_file link.yaml && [ -L link.yaml ] && grep machine_rank dotfiles/c.yaml &&
     [ "$(stat -c %a dotfiles/c.yaml)" = 600 ]'
 
-# The limit for the size of a file stands for the disk that is full: it needs neither a file system nor rights.
+# The limit on file sizes takes the place of a full disk: it needs neither a file system nor privileges.
 file_limit_test 'a disk that is full: said, the old file as it was, nothing beside it' '
     echo "$good" >old.yaml && cp old.yaml before &&
     { (ulimit -f 0 && exec "$accelerate" config update --config_file old.yaml); echo $? >status; } 2>&1 | cat >error &&

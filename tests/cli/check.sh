@@ -25,7 +25,7 @@ test_expect_success 'the report names the rank that failed first, never a peer o
         test_exit 1 launch callback 2>said && grep "^accelerate: rank 2 .*exited with status 1" said &&
         grep "^checker: .*the \"third\" layer is.*broken" said && ! grep "^checker: rank 2 gave up" said || return 1
     done'
-test_expect_success 'a peer that leaves in silence: who waits for it says so in the end' '
+test_expect_success 'a peer exits silently: the rank that waits for it reports its exit' '
     test_exit 1 launch leave 2>said && cat said && grep "^checker: rank 2 exited with status 0" said'
 test_expect_success 'the error is in the report of a job with log files' '
     test_exit 1 "$accelerate" launch --cpu --num_processes 2 --log_dir logs --failure_report report.json "$checker" \

@@ -76,7 +76,7 @@ test_expect_success 'launch --help is help, launch PROGRAM --help is not' '
 test_expect_success 'accelerate-config is accelerate config' '
     ln -s "$accelerate" accelerate-config &&
     ./accelerate-config --help >one && "$accelerate" config --help >two && cmp one two'
-test_expect_success 'a name that is no command is one error' '
+test_expect_success 'a name that is not a command is one error' '
     ln -s "$accelerate" accelerate-nonsense && test_exit 2 ./accelerate-nonsense'
 # More than a buffer of output, too.
 test_expect_success 'a full disk is an error' '

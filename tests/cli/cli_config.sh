@@ -192,7 +192,7 @@ test_expect_success 'show: values and where they come from' '
     printf "num_processes: 2\nfp8_config:\n  backend: TE\n" >s.yaml && "$accelerate" config show --config_file s.yaml >got &&
     grep -x "num_processes: 2  (s.yaml:1)" got && grep -x "fp8_backend: te  (s.yaml:3; no effect)" got &&
     grep -x "mixed_precision: no  (default)" got'
-test_expect_success 'show: only what the mode heeds, and what has no effect is marked' '
+test_expect_success 'show: only settings that the mode uses; settings without effect are marked' '
     printf "distributed_type: FSDP\nnum_processes: 2\nmachine_rank: 1\nzero_stage: 2\n" | sed "/zero/d" >s.yaml &&
     printf "fsdp_config: {fsdp_version: 2}\nfp8_config: {backend: TE}\n" >>s.yaml &&
     "$accelerate" config show --config_file s.yaml >shown && sed "/^enable_cpu_affinity/q" shown >got &&

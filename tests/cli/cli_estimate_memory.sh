@@ -206,11 +206,11 @@ test_expect_success 'pickled files: what their index does not say' '
     refused 1 "the pickled files have 1000 bytes, but config.json does not say of which type" pickled/untyped &&
     refused 1 "has no metadata.total_size" pickled/no_total && refused 1 "has no metadata.total_size" hub/pickled/no_total/resolve/main &&
     refused 1 "is quantized with gptq: its files have 1000 bytes of tensors" pickled/packed'
-test_expect_success 'names that are none' '
+test_expect_success 'invalid names' '
     for name in a/b/c ../nowhere_at_all "a b" a//b /a a/ a..b; do
         refused 1 "neither a file or folder nor the name of a model" "$name" || return 1
     done'
-test_expect_success 'nobody there' '
+test_expect_success 'no server' '
     HF_ENDPOINT=http://127.0.0.1:$(free_port) && refused 1 "cannot reach the hub, and model '\''bert-base-cased'\'' is not in the cache" bert-base-cased'
 test_expect_success 'the command line' '
     refused 2 "no model given" && refused 2 "unexpected argument '\''b'\''" a b && refused 2 "invalid value for --dtypes: '\''float8'\''" a --dtypes float8 &&
@@ -227,7 +227,7 @@ test_expect_success 'offline, from the cache, which consists of links' '
     rules && "$accelerate" estimate-memory golden/llama >wanted && rules &&
     HF_HUB_OFFLINE=1 "$accelerate" estimate-memory golden/llama >out && diff wanted out && test -z "$(ls requests)" &&
     HF_ENDPOINT=http://127.0.0.1:$(free_port) "$accelerate" estimate-memory golden/llama >out && diff wanted out'
-test_expect_success 'nobody there, and a cache without weights' '
+test_expect_success 'no server, and a cache without weights' '
     mkdir -p home/.cache/huggingface/hub/models--a--b/refs home/.cache/huggingface/hub/models--a--b/snapshots/$revision && printf $revision >home/.cache/huggingface/hub/models--a--b/refs/main &&
     HF_ENDPOINT=http://127.0.0.1:$(free_port) && refused 1 "cannot reach the hub, and cannot use the cache: " a/b && grep "has no safetensors or GGUF file" err'
 test_expect_success 'offline, and not in the cache' '
@@ -357,7 +357,7 @@ assert sizes[sys.argv[1], sys.argv[2]] == [int(x) for x in sys.argv[3:]], sizes
 END
 # the parameters of org/llama without its head
 n=$((256 * 1000 + 2 * (256 * 256 * 2 + 128 * 256 * 2 + 3 * 512 * 256 + 512) + 256))
-test_expect_success 'a type of model that nobody knows; models of timm with a type' '
+test_expect_success 'an unknown type of model; timm models with a type' '
     sizes org/nobody_knows float32 $((4 * (256 * 256 * 2 + 128 * 256 * 2 + 3 * 512 * 256 + 512))) $((4 * n)) $((16 * n)) &&
     "$accelerate" estimate-memory org/nobody_knows --library_name timm --json >out && grep "\"total\": $((4 * n))," out'
 # needs_of STAGE WEIGHTS GRADIENTS STATES: of one of 8 processes

@@ -48,7 +48,7 @@ test_expect_success 'checksums of a distributed checkpoint' '
     inspect --verify --json "$golden/dtypes" >out && grep "\"checksums\": \"verified\"" out &&
     cp -R "$golden/dtypes" damaged && sed -i s/OrderedDict/OrderedDicX/ damaged/__0_0.distcp &&
     inspect damaged >out && test_exit 1 inspect --verify damaged >out 2>error && cat error && grep "is damaged: its CRC" error && test ! -s out'
-test_expect_success 'entries that are not tensors are told' '
+test_expect_success 'entries that are not tensors are reported' '
     inspect --json "$golden/objects" >out && cat out && grep "\"other_entries\": \[\"text\", \"number\"" out && grep "\"tensor\"" out'
 test_expect_success 'a folder: all of its files' '
     mkdir folder && cp one.safetensors folder/b.safetensors && cp two.safetensors folder/a.safetensors && echo x >folder/x.json &&

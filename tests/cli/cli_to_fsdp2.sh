@@ -26,7 +26,7 @@ test_expect_success 'a new file' '
 	  fsdp_transformer_layer_cls_to_wrap: '\''no'\''
 	  fsdp_version: 2
 	EOT'
-test_expect_success 'what was left out is told' '
+test_expect_success 'omitted keys are reported' '
     grep -Fx "accelerate: note: fsdp_use_orig_params is removed: FSDP2 no longer has it" notes &&
     grep -Fx "accelerate: note: fsdp_forward_prefetch is removed: FSDP2 does not have it yet" notes &&
     [ "$(wc -l <notes)" = 2 ]'

@@ -140,10 +140,10 @@ test_expect_success 'the type of a file is an answer, too' '
 test_expect_success 'a flag that no question is about, but says what is written, is none' '
     "$accelerate" config -y --distributed_type NO --num_machines 1 --machine_rank 0 --config_file e1.yaml &&
     grep "num_machines: 1" e1.yaml'
-test_expect_success 'a flag whose name is a part of another one that was taken is an error' '
+test_expect_success 'a flag whose name is part of the name of another given flag is an error' '
     test_exit 2 "$accelerate" config -y --distributed_type MULTI_CPU --num_processes 2 --dynamo_backend eager \
         --region r --config_file f.yaml 2>error && cat error && grep -e "--region" error && ! test -e f.yaml'
-test_expect_success 'a flag that says no is no answer to the question whether' '
+test_expect_success 'a flag with the value no does not answer the question whether' '
     "$accelerate" config -y --distributed_type MULTI_CPU --num_processes 2 --dynamo_backend no --config_file e3.yaml &&
     ! grep dynamo e3.yaml'
 test_expect_success 'numbers and words of menus' '
@@ -173,7 +173,7 @@ test_expect_success 'a flag with a wrong answer is an error' '
         --main_process_ip a --main_process_port 1 --config_file f.yaml 2>error && grep -e "--machine_rank" error'
 test_expect_success 'the old file is what --yes takes' '
     cp d.yaml before && "$accelerate" config --yes --config_file d.yaml && cmp before d.yaml'
-test_expect_success 'what nobody asks about stays' '
+test_expect_success 'settings without a question stay' '
     sed "s/^fsdp_config:$/grace: 5\n&\n  fsdp_ignored_modules: head/" before >d.yaml &&
     "$accelerate" config --yes --config_file d.yaml && cp d.yaml c.yaml && has "grace: 5" "fsdp_ignored_modules: head"'
 test_expect_success 'but not where its section has gone' '
@@ -196,7 +196,7 @@ test_expect_success 'launch takes what was written' '
 test_expect_success 'a missing folder is refused before the questions' '
     test_exit 1 "$accelerate" config --config_file no/such/c.yaml </dev/null >out 2>error && test ! -s out && test ! -e no &&
     test "$(cat error)" = "accelerate: no/such: the folder does not exist; create it with mkdir -p"'
-test_expect_success 'config default makes it, and says so; umask counts' '
+test_expect_success 'config default creates it and prints a note; the umask applies' '
     (umask 027 && "$accelerate" config default --config_file new/er/c.json) >out &&
     printf "created folder new/er\nsaved in new/er/c.json\n" | diff - out && test "$(stat -c %a new/er/c.json)" = 640 &&
     head -n 1 new/er/c.json | grep -x "{" && "$accelerate" config default --config_file new/er/d.json >out &&

@@ -78,7 +78,7 @@ test_expect_success "killed eight times, and the log is that of an undisturbed r
     start 2 --project_dir state --log log && finish && cmp log log.1'
 test_expect_success 'nothing is left to do' '
     start 4 --project_dir state --log log && finish && cmp log log.1'
-test_expect_success 'more epochs go on where it ended' '
+test_expect_success 'more epochs continue where it ended' '
     start 4 --project_dir state --log log --epochs $((epochs + 1)) && finish &&
     test "$(wc -l <log)" = $((total + samples)) && head -n $total log | cmp - log.1'
 

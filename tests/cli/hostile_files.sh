@@ -187,7 +187,7 @@ else
     test_expect_success 'truncated while accel_safetensors_open reads it' 'truncated 2 "$hostile" open big/model.safetensors'
 fi
 
-# Many tensors are no reason to stop.  A header of 100 MB may have a million.
+# Many tensors are not a reason to stop.  A header of 100 MB may have a million.
 many=100000
 if is_long; then many=1000000; fi
 test_expect_success "a file with $many tensors" 'mkdir many && "$hostile" many many/model.safetensors $many'

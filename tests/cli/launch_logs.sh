@@ -131,8 +131,8 @@ yes "$LOCAL_RANK 12345678901234567890123456789012345678901234567" | head -n 2000
 : >"done$LOCAL_RANK"
 EOF
 chmod +x many
-# whole FILE OTHERS: nothing of it is lost, next to no line is cut (one may be where its rank was paused in the middle of
-# it), and so many lines are no rank's
+# whole FILE OTHERS: nothing of it is lost, almost no line is cut (one may be if its rank was paused in the middle of
+# it), and OTHERS lines do not belong to a rank
 whole () {
     for rank in 0 1; do
         [ "$(sed -n "s/^\[default$rank\]://p" "$1" | tr -d '\n' | wc -c)" = 1960000 ] || { echo "rank $rank"; wc "$1"; return 1; }
@@ -152,7 +152,7 @@ test_expect_success 'ranks with files do not wait for a reader, who gets all the
         [ $i -lt 3000 ] && echo went on >waited
         cat >got
     } && cat waited && [ "$(cat status)" = 0 ] && whole got 0'
-test_expect_success 'nobody reads: the files have all' '
+test_expect_success 'the reader is gone: the files have everything' '
     rm -rf logs && { "$accelerate" launch --quiet $two --tee 3 --log_dir logs ./many 2>&1; echo $? >status; } | head -n 1 &&
     [ "$(cat status)" = 0 ] && [ "$(cat logs/none_*/attempt_0/?/std*.log | wc -l)" = 80000 ]'
 file_limit_test 'a full disk: one warning, and the reader gets all' '

@@ -10,7 +10,7 @@ waits_without_limit () {
     read -r call a b c limit rest <"/proc/$(cat supervisor)/syscall" || return 1
     case $limit in 0xffffffff | 0xffffffffffffffff) ;; *) false ;; esac
 }
-# A reader that stands still: a test opens the pipe as 9, and nobody reads.
+# A stalled reader: a test opens the pipe as 9 and does not read.
 mkfifo still
 
 cat >much <<'EOF'
@@ -109,7 +109,7 @@ test_expect_success '--label yes: each line bears its rank, without a terminal t
 test_expect_success 'bytes of one rank pass unchanged, and those of two, whatever they are' '
     head -c 300000 /dev/urandom >random && "$accelerate" launch --quiet --cpu --num_processes 1 cat random >got && cmp random got &&
     "$accelerate" launch --quiet $two sh -c "[ \$RANK = 1 ] || cat random" >got && cmp random got'
-test_expect_success 'a rank notices that nobody reads its output' '
+test_expect_success 'a rank notices that its output has no reader' '
     { timeout $patience "$accelerate" launch $two sh -c "[ \$RANK = 1 ] && exec sleep 1000; exec yes" 2>err; echo $? >status; } |
         head -n 1 >got && [ "$(cat got)" = y ] && [ "$(cat status)" = 141 ] && grep "rank 0 .* was killed by signal 13" err'
 test_expect_success 'rank 0 reads standard input, or none does' '
@@ -138,7 +138,7 @@ drain () {
 all=$((2 * 10000 * 61))
 test_expect_success 'a reader that stands still is waited for without a limit, and gets everything' '
     stand_still && drain got && wc got && [ "$(wc -c <got)" = $all ] && wait $launcher'
-test_expect_success 'a signal ends the wait, and the number of missing bytes is told' '
+test_expect_success 'a signal ends the wait, and the number of missing bytes is reported' '
     stand_still && kill -TERM $launcher && test_exit 143 wait $launcher && cat err && drain got &&
     left=$(sed -n "s/^accelerate: \([0-9]*\) bytes of the ranks. output were not passed on.*/\1/p" err) &&
     grep "ended by SIGTERM" err && echo "$left" && wc -c got && [ "$left" -gt 0 ] && [ -s got ] &&
@@ -166,7 +166,7 @@ test_expect_success 'nor one whose report cannot be written' '
     exec 9<>still && chmod +x fails && rm -f supervisor && { "$accelerate" launch $two ./fails >still 2>&1 9>&- & } && launcher=$! &&
     await supervisor && sleep 0.5 && kill -KILL $launcher && gone "$(cat supervisor)" && drain got'
 if [ -c /dev/full ]; then
-    test_expect_success 'output that cannot be written is told, and is no success' '
+    test_expect_success 'output that cannot be written is reported, and the launch fails' '
         test_exit 1 "$accelerate" launch --quiet $two --tee 1 --log_dir /dev/null echo some words >/dev/full 2>err && cat err &&
         grep -x "accelerate: standard output: No space left on device: 44 bytes of the ranks. output were lost" err'
     test_expect_success 'nor is what an attempt has lost that was followed by a good one' '

@@ -110,7 +110,7 @@ test_expect_success 'a report that cannot be written is an error before anything
     test_exit 1 "$accelerate" launch --failure_report no/such/r.json touch started 2>err &&
     grep no/such/r.json err && ! test -e started
 '
-test_expect_success 'a report that cannot be written in the end shows in the status' '
+test_expect_success 'a report that cannot be written when the job ends shows in the status' '
     mkdir gone && test_exit 1 "$accelerate" launch --failure_report gone/r.json rmdir gone 2>err && grep gone/r.json err
 '
 test_expect_success 'the report of an earlier job goes away before this one begins' '
@@ -152,7 +152,7 @@ test_expect_success 'a standard stream that is closed is neither waited for nor 
         test "$(grep -cx out said)" = $ranks || return 1
     done
 '
-test_expect_success 'a job that was told to end is not started again' '
+test_expect_success 'a job that got a request to end is not restarted' '
     { "$accelerate" launch --cpu --num_processes 1 --max_restarts 3 sh -c "echo x >>tried; exec sleep 300" 2>err & } &&
     launcher=$! && wait_for test -s tried && kill -TERM $launcher && test_exit 143 wait $launcher &&
     test "$(wc -l <tried)" = 1

@@ -120,7 +120,7 @@ test_expect_success 'the same files give the same archive' '
     touch -d 2001-01-01 job/train.py && chmod 640 job/train.py && rules "/s3/$bucket/ file=empty" && launch job/train.py &&
     archive second.tar.gz && cmp first.tar.gz second.tar.gz && ! grep "created bucket" err'
 test_expect_success 'no key is anywhere' '! grep -r "SECRETKEY" out err requests'
-test_expect_success 'a key of the command line is not in the list of processes, and nobody may read the memory' '
+test_expect_success 'a key of the command line is not in the list of processes, and no process may read the memory' '
     rules "/sm/ match=DescribeTrainingJob file=running" && rm -f out && {
         "$accelerate" launch --config_file job.yaml --aws_access_key_id A --aws_secret_access_key=SECRETKEY job/train.py \
             --kept_secret_key SECRETKEY >out 2>err </dev/null &
@@ -161,7 +161,7 @@ test_expect_success 'a machine whose log begins later is followed, too' '
     rules "/sm/ match=DescribeTrainingJob file=two times=3" "/logs/ match=DescribeLogStreams times=1 file=streams" \
         "/logs/ match=DescribeLogStreams file=two_streams" "/logs/ match=GetLogEvents times=3 file=lines_end" \
         "/logs/ match=GetLogEvents times=1 file=lines2" "/logs/ match=GetLogEvents file=lines_end" && launch job/train.py && grep -Fx "[algo-2] first of 2" out'
-test_expect_success 'no logs yet is no error' '
+test_expect_success 'missing logs are not an error yet' '
     rules "/logs/ match=DescribeLogStreams status=400 file=no_logs times=2" && launch job/train.py && grep -x two out'
 echo '{"events": [], "nextForwardToken": "f/0"}' >root/lines_none
 test_expect_success 'lines that CloudWatch has some seconds after the end' '
@@ -255,7 +255,7 @@ test_expect_success 'signals without a terminal leave the job running' '
 asked () {
     grep -al GetLogEvents requests/* | wc -l
 }
-test_expect_success 'between two looks, it waits as long as it was told' '
+test_expect_success 'between two requests, it waits for the given interval' '
     rules "/sm/ match=DescribeTrainingJob file=running" && rm -f out err && {
         ACCELERATE_SAGEMAKER_POLL=3600 "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null &
         launched=$!
@@ -300,7 +300,7 @@ if is_long; then
         rules "/s3/$bucket/ file=empty" "* match=PUT_ status=503 times=1 delay=1500 file=empty" && typed && grep "created job" screen &&
         came "^PUT .*sourcedir" 2 && ! grep -E "uploading *(10[1-9]|1[1-9][0-9]|[2-9][0-9]{2}) %" screen'
 fi
-terminal_test 'no goes on, leaving leaves' '
+terminal_test 'the answer no continues, leaving leaves' '
     rules "/sm/ match=DescribeTrainingJob file=running" &&
     test_exit 130 typed --type "\x03" "two" --type "n\n" "eave it running: " --type "\x03" "running: n" --type "l\n" "(?s)running: n.*running: " &&
     grep "continues; to look at it" screen && came StopTrainingJob 0'

@@ -58,7 +58,7 @@ test_expect_success 'lines are never joined' '
     LATER=2 on_terminal "$accelerate" launch $two ./meet && plain >got &&
     grep -x "\[0\] one half, " got && grep -x "\[1\] a whole line" got && grep -x "\[0\] other half" got'
 
-test_expect_success 'a progress bar draws over itself, and over nobody else' '
+test_expect_success 'a progress bar overwrites itself, and nothing else' '
     on_terminal "$accelerate" launch $two sh -c "[ \$RANK = 1 ] || printf \"\\r10 %%\\r20 %%\\r30 %%\\n\"" &&
     plain >got &&
     printf "[0] 10 %%\r[0] 20 %%\r[0] 30 %%\n" >want && cmp got want'
@@ -97,7 +97,7 @@ test_expect_success 'lines are never joined without labels, either, and ranks st
 test_expect_success 'no colours on a terminal that has none' '
     TERM=dumb on_terminal "$accelerate" launch $two echo hello && ! grep "$escape" screen && grep "^\[1\] hello" screen'
 
-test_expect_success 'what is no terminal gets bytes as they came' '
+test_expect_success 'a stream that is not a terminal gets the bytes unchanged' '
     on_terminal --errors err "$accelerate" launch $two sh -c "echo hello >&2; echo out" && grep -x hello err &&
     plain >got && grep -x "\[1\] out" got && ! grep hello got &&
     "$accelerate" launch $two ./is_terminal >out && printf "no terminal\nno terminal\n" >want && cmp out want'

@@ -36,7 +36,7 @@ test_expect_success 'flags without effect, and options after a program that refu
             test "$(grep -c "after the program" error)" = 1 || return 1
     done &&
     test_exit 2 "$accelerate" launch ./ends 2 --lr 4 2>error && ! grep "after the program" error'
-test_expect_success 'an empty word is no program' '
+test_expect_success 'an empty word is not a program' '
     test_exit 2 "$accelerate" launch "" 2>error && cat error &&
     grep -x "accelerate: no program given; use accelerate launch \[options\] PROGRAM \[arguments\]" error'
 test_expect_success '-V is --version, help COMMAND is COMMAND --help' '

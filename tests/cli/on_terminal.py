@@ -51,7 +51,7 @@ def start(command, errors):
 
 
 def watch(controller, keys):
-    """@return the screen's bytes once nobody has the terminal any more, or None"""
+    """@return the screen's bytes once no process has the terminal open, or None"""
     screen, errors, until = b"", 0, time.monotonic() + DEADLINE
     while time.monotonic() < until:
         if not select.select([controller], [], [], 1)[0]:

@@ -70,7 +70,7 @@ check_broadcast (struct rank *self, struct accel_tensor *tensor, float *data, in
             fail (self, "accel_broadcast from %d: element %zu is %g", root, i, (double) data[i]);
 }
 
-/* Strides that say nothing new, whatever stands for a dimension of size 1, and data that begin behind an offset. */
+/* Redundant strides, with any value for a dimension of size 1, and data that begin at an offset. */
 static void
 check_views (struct rank *self)
 {
@@ -92,7 +92,7 @@ check_views (struct rank *self)
     accel_tensor_release (&out);
 }
 
-/* A matrix transposed, and every second element from behind: 0, 1, 2 ... in the order of the view. */
+/* A matrix transposed, and every second element from the end: 0, 1, 2 ... in the order of the view. */
 static void
 check_strided (struct rank *self)
 {

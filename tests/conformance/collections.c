@@ -378,7 +378,7 @@ suite_trees (struct rank *self)
     refuse_trees (self);
 }
 
-/* ---- debug mode: all are told what each passed, and go on ---- */
+/* ---- debug mode: all ranks learn what each has passed, and continue ---- */
 
 void
 suite_debug (struct rank *self)

@@ -33,7 +33,7 @@ open_job (void)
     size = accel_num_processes (acc);
 }
 
-/* Ranks of one key stay in their order, behind those of a smaller one. */
+/* Ranks of one key stay in their order, after those of a smaller one. */
 static void
 check_keys (void)
 {
@@ -131,7 +131,7 @@ check_limit (void)
 
 /* ---- uneven inputs ---- */
 
-/* Within them loaders may be uneven; behind them they are what they were made for. */
+/* Within them loaders may be uneven; after them they are what they were made for. */
 static void
 check_join (void)
 {
@@ -194,7 +194,7 @@ check_local_sgd (void)
     accel_close (acc);
 }
 
-/* Nobody is through with accel_end_training before all have called it. */
+/* accel_end_training returns on no rank before all have called it. */
 static void
 check_end (void)
 {
@@ -229,7 +229,7 @@ check_table (void)
     accel_close (acc);
 }
 
-/* The last rank dies; rank 0 hears of it and gives up.  Rank 1, which comes later, is told who died. */
+/* The last rank dies; rank 0 hears of it and gives up.  Rank 1, which comes later, learns which rank died. */
 static void
 check_death (void)
 {

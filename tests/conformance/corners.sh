@@ -17,11 +17,11 @@ test_expect_success 'local SGD averages what is trained, and ends' 'launched --n
 test_expect_success 'the end of training is that of all' 'launched --num_processes 2 "$corners" end'
 test_expect_success 'debug mode: a table without room has the rows that differ' \
     'launched --debug --num_processes 6 "$corners" table'
-test_expect_success 'who died is told, not who despaired of it' '
+test_expect_success 'the error names the rank that died, not the one that gave up' '
     test_exit 137 launched --num_processes 3 "$corners" death >out &&
     test "$(grep -c "as expected" out)" = 2 && ! grep WRONG out
 '
-test_expect_success 'how a rank ended is told before its parent has asked' '
+test_expect_success 'the error says how a rank ended before its parent has reaped it' '
     port=$(free_port) && MASTER_PORT=$port timeout $patience "$corners" zombie
 '
 test_expect_success 'a warning is written once, among the latest 1024' '

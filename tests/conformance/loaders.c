@@ -93,18 +93,18 @@ gather_samples (struct loading *loading, size_t steps, int64_t *samples, size_t 
     return step;
 }
 
-/* Behind the last batch of an epoch all ranks stand at its end. */
+/* After the last batch of an epoch all ranks are at its end. */
 static void
 check_position (const struct accel_loader *loader, size_t samples)
 {
     struct accel_loader_state state;
     struct accel_error err;
     check (!accel_loader_get_state (loader, &state, &err), "state: %s", err.text);
-    check (state.position == samples, "the state stands behind %llu samples of %zu",
+    check (state.position == samples, "the state is after %llu samples of %zu",
            (unsigned long long) state.position, samples);
 }
 
-/* One epoch as text; *remainder as it is said behind the last batch.  @p samples are all, or SIZE_MAX
+/* One epoch as text; *remainder as reported after the last batch.  @p samples are all, or SIZE_MAX
  * where ranks end at different places. */
 static void
 print_epoch (struct accel_loader *loader, char *text, size_t samples, size_t *remainder)

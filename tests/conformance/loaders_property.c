@@ -12,7 +12,7 @@ enum { SAMPLES = 70 };
 struct form {
     struct accel_loader_options options;
     size_t samples;
-    bool is_stream, dispatched, leaves; /* leaves: an epoch before is left behind its first batch */
+    bool is_stream, dispatched, leaves; /* leaves: an earlier epoch is left after its first batch */
     char name[256];
 };
 

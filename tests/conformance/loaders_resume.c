@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resuming in another launch, with another number of ranks: "begin" writes down where the loaders stand in the middle
- * of an epoch, and all of that epoch; "go" reads it, goes on, and compares; "on" goes on and writes down anew. */
+/* Resuming in another launch, with another number of ranks: "begin" writes down where the loaders are in the middle
+ * of an epoch, and all of that epoch; "go" reads it, continues, and compares; "on" continues and writes it anew. */
 #include <config.h>
 
 #include "tests/conformance/loaders.h"
@@ -13,7 +13,7 @@ enum { MOST = 256 };
 
 /* What one kind of loader leaves to the next launch. */
 struct note {
-    struct accel_loader_state state, between; /* in the middle of the epoch, and behind it */
+    struct accel_loader_state state, between; /* in the middle of the epoch, and after it */
     int begun_on;                             /* ranks */
     int64_t whole[MOST], next[MOST]; /* the epoch and the one after it */
     size_t whole_count, next_count, done;
@@ -131,7 +131,7 @@ go_on (const struct kind *kind, struct loading *loading, struct note *note, bool
         return;
     gather_samples (loading, stops ? 2 : SIZE_MAX, rest, &count, MOST);
     check (is_next (rest, count, note->whole + note->done, stops ? count : note->whole_count - note->done),
-           "%s: on %d ranks other samples come behind the first %zu", kind->name, size, note->done);
+           "%s: on %d ranks other samples come after the first %zu", kind->name, size, note->done);
     note->done += count;
     if (stops) {
         note_state (kind, loading, &note->state);

@@ -286,7 +286,7 @@ check_object (struct rank *self, const struct accel_object *object, int from, in
     struct accel_object wanted = new_object (from, self->rank, index, most);
     check (self, object->size_bytes == wanted.size_bytes
                      && (!wanted.size_bytes || !memcmp (object->data, wanted.data, wanted.size_bytes)),
-           "an object that nobody sent came");
+           "received an object that no rank has sent");
     free ((void *) wanted.data);
 }
 

@@ -234,7 +234,7 @@ check_prepare (enum accel_dtype dtype)
     destroy_net (&net);
 }
 
-/* Rank r makes r + 2 steps, of which the second is skipped; then all have the same scaler, and go on. */
+/* Rank r makes r + 2 steps, of which the second is skipped; then all have the same scaler, and continue. */
 static void
 check_join (void)
 {

@@ -250,7 +250,7 @@ check_mean (void)
         }
 }
 
-/* How gradients are shared out; the program's one array is cut at the cap too, what is alone is copied together. */
+/* How gradients are divided; the program's one array is cut at the cap too, what is alone is copied together. */
 static void
 check_buckets (void)
 {
@@ -288,7 +288,7 @@ check_buckets (void)
     }
 }
 
-/* Buffers of any type come from rank 0: in the beginning, and after each pass where that is wanted. */
+/* Buffers of any type come from rank 0: at the beginning, and after each pass if the option asks for it. */
 static void
 check_buffers (void)
 {
@@ -325,7 +325,7 @@ check_several (void)
     }
 }
 
-/* Parameter 0 is used by rank 0 only, the matrix by nobody, the large one by the last rank only. */
+/* Parameter 0 is used by rank 0 only, the matrix by no rank, the large one by the last rank only. */
 static unsigned
 unused_here (void)
 {
@@ -352,7 +352,7 @@ check_unused_with (const struct accel_ddp_options *options, int memory)
     bool same = true;
     for (int i = 0; i < 800; i++)
         same = same && matrix[i] == (float) (rank * 1000 + i);
-    check (same, "used by nobody, and yet changed");
+    check (same, "used by no rank, and yet changed");
 
     /* What an accumulating pass used counts in the averaging one. */
     example.model->held = true;
@@ -537,7 +537,7 @@ check_misuse (const char *number)
                "other options on one rank");
     }
     struct pass pass = { .example = &example, .step = 0 };
-    check (!accel_backward (acc, example.model, 1, misuse, &pass, &err), "a pass that goes on regardless");
+    check (!accel_backward (acc, example.model, 1, misuse, &pass, &err), "a pass that continues regardless");
     pass.step = rank == size - 1 ? atoi (number) : 0;
     enum accel_status status = accel_backward (acc, example.model, 1, misuse, &pass, &err);
     check (status == (rank == size - 1 ? ACCEL_ERR_INVALID : ACCEL_ERR_PEER) && strstr (err.text, "accel_grad_ready"),
@@ -680,7 +680,7 @@ check_join (void)
     }
 }
 
-/* Rank 0 has no data left, ranks 1 and 2 average different models: all are told. */
+/* Rank 0 has no data left, ranks 1 and 2 average different models: all get the error. */
 static void
 check_models (void)
 {

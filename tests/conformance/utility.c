@@ -149,7 +149,7 @@ check_bounded (void)
     check (!accel_profile_stop (acc, &err), "%s", err.text);
 }
 
-/* The file cannot be written: everybody is told, and the job goes on. */
+/* The file cannot be written: all ranks get the error, and the job continues. */
 static void
 check_unwritable (void)
 {

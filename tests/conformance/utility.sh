@@ -37,7 +37,7 @@ test_expect_success 'ACCELERATE_LOG_LEVEL in any case' '
     ACCELERATE_LOG_LEVEL=info ranks 2 log && count 1 "INFO: [RANK 0] hidden" &&
     ACCELERATE_LOG_LEVEL=ERROR ranks 2 log && ! grep WARNING lines && ACCELERATE_LOG_LEVEL= ranks 2 log
 '
-test_expect_success 'a level that is none is refused' '
+test_expect_success 'an invalid level is refused' '
     ! ACCELERATE_LOG_LEVEL=loud ranks 1 log && grep "ACCELERATE_LOG_LEVEL=.loud. is invalid" lines
 '
 
@@ -57,7 +57,7 @@ else
     '
 fi
 
-test_expect_success 'a trace that cannot be written is told to all, and the job goes on' '
+test_expect_success 'a trace that cannot be written is an error on all ranks, and the job continues' '
     ranks 3 unwritable && ! ls | grep json
 '
 if ! command -v python3 >/dev/null; then

@@ -12,7 +12,7 @@ import termios
 
 
 def read_all(fd):
-    """What comes until nobody holds the other end."""
+    """All output until no process has the other end open."""
     text = b""
     while True:
         try:

@@ -103,7 +103,7 @@ check_outputs (struct accel *acc, struct twin *twin)
     rank_must (accel_all_to_all (acc, &twin->host.dl, &host, &err), &err);
     rank_must (accel_all_to_all (acc, &twin->device.dl, &device, &err), &err);
     same (&host.dl, &device.dl, "all-to-all");
-    /* Memory of the other kind is no place for the result, however large. */
+    /* The result cannot be in memory of the other kind, however large. */
     rank_must (accel_gather (acc, &twin->device.dl, &host, &err), &err);
     rank_must (accel_gather (acc, &twin->host.dl, &small, &err), &err);
     same (&small.dl, &host.dl, "gather into what was on the host");
@@ -235,7 +235,7 @@ groups (struct accel *acc)
     twin_free (&twin);
 }
 
-/* All ranks are told, on either engine.  Rank 0 or 2 is named beside rank 1: who comes first compares. */
+/* All ranks get the error, on either engine.  Rank 0 or 2 is named beside rank 1: who comes first compares. */
 static void
 differ (struct accel *acc)
 {
@@ -485,7 +485,7 @@ train_all_ways (int size)
 }
 
 #ifdef DEVICE_IS_CUDA
-/* The one sentence, and the host's engine goes on. */
+/* The one sentence, and the host's engine continues. */
 static void
 shared (struct accel *acc)
 {
@@ -558,7 +558,7 @@ no_engine (struct accel *acc)
     twin_make (&twin, ACCEL_FLOAT32, 1, shape);
     rank_fails (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, &err), ACCEL_ERR_UNSUPPORTED, &err,
                 "is on ext:1, but this job has no engine for ext memory, only shm for the host's");
-    rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, &err), &err); /* nobody was harmed */
+    rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, &err), &err); /* no rank was harmed */
 }
 
 static void

@@ -29,7 +29,7 @@ conforms () {
     launched "$ranks" "$conformance" "$@" >conformed && grep "^$engine, $ranks ranks: " conformed && nothing_left
 }
 
-# told N VICTIM STATUS SCENARIO: of tests/fault/comm_faults.sh; N ranks are told the right thing, and none anything else
+# told N VICTIM STATUS SCENARIO: of tests/fault/comm_faults.sh; N ranks get the right error, and none gets another
 told () {
     test_exit "$3" "$builddir/tests/fault/drive" -- "$accelerate" launch --cpu --num_processes 3 \
         "$builddir/tests/fault/comm_faults" "$4" "$2" >out 2>err &&

@@ -78,7 +78,7 @@ fake_run (void *transport, const struct accel_engine_call *call, struct accel_er
     return ACCEL_OK;
 }
 
-/* Nobody calls these: a process alone has nothing in flight. */
+/* No caller has these: a process alone has nothing in flight. */
 static enum accel_status
 fake_start (void *transport, const struct accel_engine_call *call, void **work, struct accel_error *err)
 {

@@ -418,7 +418,7 @@ copies (void)
 }
 
 /* A call has the place of the one OUTBOX_SLOTS before it in the outboxes of the first host, while the other one still
- * waits for the last rank, and longer than until the others are told who is missing. */
+ * waits for the last rank, and longer than until the others learn which rank is missing. */
 static void
 ahead (void)
 {

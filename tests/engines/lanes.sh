@@ -27,7 +27,7 @@ test_expect_success 'a kind that it does not know is unsupported' '
     launched 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine lanes: unknown kind 40" out)" = 2 &&
     test "$(grep -cx "kind 40, started: engine lanes: unknown kind 40" out)" = 2'
 
-# Scenarios of tests/fault/comm_faults.sh: the victim, how many are told, and the status of the job.
+# Scenarios of tests/fault/comm_faults.sh: the victim, how many ranks get the error, and the status of the job.
 while read -r scenario victim told status what; do
     test_expect_success "hang: $what" "told $told $victim $status $scenario"
 done <<'EOT'

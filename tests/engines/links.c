@@ -13,7 +13,7 @@
 enum { COUNT = 5000, LARGE = 1 << 20, FLIGHTS = 4, PLACES = 3 };
 
 static struct accel_error err;
-static struct memory memory_second; /* a table of its own: nobody may copy from one kind to the other */
+static struct memory memory_second; /* a table of its own: no call may copy from one kind to the other */
 
 static const struct place {
     DLDevice device;
@@ -178,7 +178,7 @@ all_fly (struct accel *acc)
         reduce (world, &sums[i], true);
     }
     right (!sums[0].work->flies, "barrow has work in flight");
-    finish (sums, FLIGHTS, accel_num_processes (acc), "behind other work");
+    finish (sums, FLIGHTS, accel_num_processes (acc), "after other work");
     sums[0] = make (acc, vpi, COUNT, 0);
     reduce (world, &sums[0], true);
     right (sums[0].work->flies, "with nothing before it, a work does not fly");
@@ -186,7 +186,7 @@ all_fly (struct accel *acc)
     finish (sums, 1, accel_num_processes (acc), "alone");
 }
 
-/* Whatever is started behind whatever, also between blocking calls, and waited for in the opposite order. */
+/* Works of all kinds, started in any order, also between blocking calls, and waited for in the opposite order. */
 static void
 mixed (struct accel *acc)
 {
@@ -228,7 +228,7 @@ beside_another_engine (struct accel *acc)
 }
 
 /* Rank 1 starts nothing before rank 0 has seen what it does with its own starts: a work on the device is in flight, one
- * on other memory is not begun before that is over, and those behind it fly together. */
+ * on other memory is not begun before that is over, and those after it fly together. */
 static void
 in_order (struct accel *acc)
 {
@@ -241,7 +241,7 @@ in_order (struct accel *acc)
     for (int i = 0; i < ORDERED; i++)
         sums[i] = make (acc, i == 1 ? ext : vpi, COUNT, i);
     for (int i = 0; i < ORDERED; i++) {
-        if (rank == 1 && i != 1) /* the first, and then those behind the one on other memory */
+        if (rank == 1 && i != 1) /* the first, and then those after the one on other memory */
             rank_must (i < 3 ? accel_comm_barrier (group, &err) : ACCEL_OK, &err);
         if (rank == 0 && i == 2)
             usleep (MOMENT_US); /* the library's thread is in the engine by now, and a start does not wait for it */
@@ -284,7 +284,7 @@ other_device (struct accel *acc)
     rank_fails (status, ACCEL_ERR_PEER, &err, "ext on rank 1 at ");
 }
 
-/* Rank 1 leaves when the others have two works in flight, and a third waits behind one on other memory. */
+/* Rank 1 leaves when the others have two works in flight, and a third waits for one on other memory. */
 static void
 leaves (struct accel *acc)
 {

@@ -50,10 +50,10 @@ start-no-wait|lacks wait
 start-no-awaits|lacks awaits
 start-no-give_up|lacks give_up
 EOT
-test_expect_success 'a longer table is taken, and what this release does not know ignored' \
+test_expect_success 'a longer table is accepted, and unknown members are ignored' \
     'FAKE_ENGINE=longer opened "$opens" && grep -x "engine fake" out'
 for how in first blocking; do
-    test_expect_success "a table without what was added later ($how) is taken, and nothing is read behind it" '
+    test_expect_success "a table without what was added later ($how) is accepted, and nothing is read past its end" '
         FAKE_ENGINE=$how opened "$opens" && grep -x "engine fake" out && grep -x "sum is 3" out && grep -x "started: ok" out'
 done
 test_expect_success 'an engine that starts calls itself; for a process alone, nothing is started' '
@@ -77,9 +77,9 @@ a folder instead of a file|mv here/accel_engine_fake.so f && mkdir here/accel_en
 a named pipe|mv here/accel_engine_fake.so f && mkfifo here/accel_engine_fake.so|rm here/accel_engine_fake.so && mv f here/accel_engine_fake.so|accel_engine_fake.so is not a plain file
 a link to nothing|mv here/accel_engine_fake.so f && ln -s /nowhere here/accel_engine_fake.so|rm here/accel_engine_fake.so && mv f here/accel_engine_fake.so|accel_engine_fake.so: No such file or directory
 EOT
-test_expect_success 'a sticky folder above is as good as any, for nobody can replace what is in it' \
+test_expect_success 'a sticky folder above is as good as any: other users cannot replace what is in it' \
     'chmod 1777 . && opened "$opens" && chmod 700 .'
-test_expect_success 'a link is taken for what it leads to' '
+test_expect_success 'a symbolic link counts as its target' '
     mkdir open && cp "$fake" open/module.so && mv here/accel_engine_fake.so f && ln -s ../open/module.so here/accel_engine_fake.so &&
     opened "$opens" && chmod 777 open && refused "others may write to $scratch/open" && rm here/accel_engine_fake.so && mv f here/accel_engine_fake.so'
 test_expect_success 'a link in a folder that others may write to is refused' '

@@ -18,7 +18,7 @@ fails () {
     under_mpirun "$ranks" ./layout "$layout" "$builddir/tests/engines/mpi_program" "$@" >out 2>&1 || :
     test "$(grep -cx "as expected" out)" = "$ranks"
 }
-test_expect_success 'a rank that is far ahead of another one of its host leaves nobody of other hosts behind' '
+test_expect_success 'a rank that is far ahead of another one of its host leaves no rank of other hosts behind' '
     for i in 1 $(is_long && seq 9); do
         fails 4 "2 2" ahead || return 1
     done'
@@ -41,7 +41,7 @@ bounds () {
     test "$(grep -cx "as expected" out)" = "$1"
 }
 test_expect_success 'and so does who waits in the same one' 'bounds 3 "1 1 1" early'
-test_expect_success 'a rank that does not go on with a transfer is named' 'bounds 2 2 asleep'
+test_expect_success 'a rank that does not continue a transfer is named' 'bounds 2 2 asleep'
 test_expect_success 'accel_alloc() may have more than fits into the memory of the host' 'bounds 3 "2 1" full'
 test_expect_success 'a group of which a rank has no memory for large calls needs none' 'bounds 3 "2 1" crowded'
 test_expect_success 'where one host cannot share memory, none does' 'bounds 4 "2 2" unshared'
@@ -79,7 +79,7 @@ if [ "${MPI_STEPS-}" = yes ]; then
         test "$(grep -cx "as expected" out)" = 3 && rm engines/accel_engine_elder.so'
 fi
 test_expect_success 'a timeout is that of one call' 'under_mpirun 2 "$builddir/tests/engines/mpi_program" waits'
-# Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many are told, and of what.
+# Scenarios of tests/fault/comm_faults.sh, rank 1 being the victim: how many ranks get an error, and which.
 while read -r scenario told what; do
     test_expect_success "hang: $what" '
         under_mpirun 3 "$builddir/tests/fault/comm_faults" $scenario 1 >out && ! grep WRONG out &&

@@ -289,7 +289,7 @@ meet_in_flight (struct accel_comm *world, int batches)
 }
 
 /* MPI keeps the memory of as many messages as were ever on their way, which are more whenever ranks drift apart on a
- * busy machine.  Of a call, nothing is kept: in the end, rounds of calls add no page; 32 bytes a call would be 12. */
+ * busy machine.  Of a call, nothing is kept: at the end, rounds of calls add no page; 32 bytes a call would be 12. */
 static void
 many (void)
 {
@@ -391,7 +391,7 @@ limit_space (void)
     accel_close (acc);
 }
 
-/* ---- who does not go on ---- */
+/* ---- ranks that stop in a call ---- */
 
 /* Rank 1 is in no call of the library until rank 0 has the sum. */
 static void
@@ -690,7 +690,7 @@ fail_elsewhere (void)
     accel_close (acc);
 }
 
-/* Rank 2 computes until the ranks of the other host have heard of rank 3, which they are told once. */
+/* Rank 2 computes until the ranks of the other host have heard of rank 3, which happens once. */
 static void
 hear_of_the_dead (void)
 {
@@ -720,7 +720,7 @@ hear_of_the_dead (void)
 static void
 say_wrong (void)
 {
-    puts ("WRONG: exit() goes on beside a thread in MPI_Init()");
+    puts ("WRONG: exit() continues beside a thread in MPI_Init()");
 }
 
 /* The other one ends when mpirun, or the launcher, does not find it any more. */

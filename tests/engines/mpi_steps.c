@@ -14,7 +14,7 @@
  *   mpi_steps halves    the same 3 ranks: a large sum of 16-bit floats
  *   mpi_steps carries   hosts of 2 and 1 ranks: a rank ends that carries a part of a large sum
  *   mpi_steps grouped   the same, and the sum is a group's
- *   mpi_steps abandoned  hosts of 1 and 1 ranks: a message that nobody receives fails, and no job can be opened again
+ *   mpi_steps abandoned  hosts of 1 and 1 ranks: a message that no rank receives fails, and no job can be opened again
  *   mpi_steps bundles   hosts of 1 and 2 ranks: many small sums, of which MPI copies none
  *   mpi_steps permuted  hosts of 1 and 3 ranks share no memory if ranks are in another order on their host
  *   mpi_steps machines  hosts of 2 and 1 ranks: nor do ranks of different machines, whatever they say of hosts
@@ -244,7 +244,7 @@ meet_beside (bool is_late)
         await (told, 2);
     start (&first, 1, 1);
     if (rank == 2) {
-        move_until (first.work, &got_from[0], 2, "nobody says that rank 0 has come");
+        move_until (first.work, &got_from[0], 2, "no message says that rank 0 has come");
         if (!is_late)
             await (read, 3);
         say (told);
@@ -255,7 +255,7 @@ meet_beside (bool is_late)
         if (is_late)
             await (over, 2);
         else
-            move_until (first.work, &got_from[0], 2, "nobody says that rank 0 has come");
+            move_until (first.work, &got_from[0], 2, "no message says that rank 0 has come");
         say (read);
     }
     end (&first);
@@ -281,7 +281,7 @@ hear_from_each (void)
         await ("posted", 3);
     start (&sum, 1, COUNT);
     if (rank < 2) {
-        move_until (sum.work, &sent_to[2], 1, "nobody tells rank 2 who has come");
+        move_until (sum.work, &sent_to[2], 1, "no message tells rank 2 who has come");
         say ("sent");
     }
     if (rank == 3)
@@ -516,7 +516,7 @@ leave_a_message (void)
 static void
 send_bundles (void)
 {
-    enum { COUNT = 300 }; /* more than MPI copies, if it is told to copy little */
+    enum { COUNT = 300 }; /* more than MPI copies, if its limit is low */
     struct sum sums[CALLS];
     open_job (10000);
     if (rank)

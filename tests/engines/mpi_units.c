@@ -36,7 +36,7 @@ begin_bundle (void)
     *mpi.world.error = '\0';
 }
 
-/* How many messages are taken, each from the rank that is next in @ranks. */
+/* How many messages are received, each from the rank that is next in @ranks. */
 static int
 take (struct communicator *comm, const int *ranks)
 {
@@ -48,7 +48,7 @@ take (struct communicator *comm, const int *ranks)
     return count;
 }
 
-/* Ranks 0 and 1 are here, 2 and 3 on another host; whoever sends, nothing behind the bundle is read. */
+/* Ranks 0 and 1 are here, 2 and 3 on another host; whoever sends, nothing past the bundle is read. */
 static void
 test_bundles (void)
 {
@@ -102,7 +102,7 @@ test_hosts (const char *what, const struct host_info *all, int count, bool good,
 
 /* ---- where ranks are ---- */
 
-/* @return @bytes of memory with nothing before them, or nothing behind them; to be released with its page */
+/* @return @bytes of memory with nothing before them, or nothing after them; to be released with its page */
 static void *
 at_an_edge (size_t bytes, bool at_end, char **pages)
 {
@@ -202,7 +202,7 @@ test_memory (void)
     host_close ();
 }
 
-/* All are on one machine: the process itself stands for each. */
+/* All are on one machine: the process itself plays each rank. */
 static void
 test_watch (bool has_topology)
 {
@@ -337,7 +337,7 @@ test_quitters (void)
     mpi.host.processes = processes;
     mpi.host.world_size = 3;
     mpi.world.ended = 0;
-    ok (!look_for_quitters (comm, operation, &err) && !mpi.world.ended, "nobody has ended");
+    ok (!look_for_quitters (comm, operation, &err) && !mpi.world.ended, "no rank has ended");
     processes[0].has_ended = true;
     ok (look_for_quitters (comm, operation, &err) == ACCEL_ERR_PEER && mpi.world.ended == 13,
         "a rank that has ended is passed on");
@@ -363,7 +363,7 @@ test_meeting (void)
     struct header header = { .signature = operation->mine, .tag = 8, .send_at = FOREIGN, .recv_at = FOREIGN };
     operation->over = true;
     operation_meet (operation, 1, &header, NULL);
-    ok (operation->missing == 1 && !operation->transfers[1].has_come, "a call that has failed meets nobody");
+    ok (operation->missing == 1 && !operation->transfers[1].has_come, "a call that has failed meets no rank");
     operation->over = false;
     operation_meet (operation, 1, &header, NULL);
     ok (!operation->missing && operation->transfers[1].has_come && operation->transfers[1].tag == 8,
@@ -453,7 +453,7 @@ test_posts (void)
                 && operation->window->left == 4, "four messages");
     post_cancel (operation);
     ok (!standin.posts[0].is_cancelled && !standin.posts[1].is_cancelled && standin.posts[2].is_cancelled
-            && !standin.posts[3].is_cancelled, "what is received is taken back, and what is sent is not");
+            && !standin.posts[3].is_cancelled, "receives are cancelled, and sends are not");
     standin.poll = end_one;
     ok (!test_one (comm, 0) && operation->window->left == 3 && operation->transfers[0].left == 2,
         "a control message is gone");
@@ -569,7 +569,7 @@ fails_to_open (const char *wanted, const char *what)
     struct accel_error err = { .text = "" };
     void *transport = &job;
     ok (accel_engine.open (&transport, &job, &err) && !transport && !mpi.world.session, "%s", what);
-    is_text (err.text, wanted, "and it says so");
+    is_text (err.text, wanted, "and the error names it");
 }
 
 static void
@@ -614,7 +614,7 @@ main (void)
                 4, true, (int[]){ 0, 1, 0, 1 });
     test_hosts ("two of one machine", (struct host_info[]){ AT (1, 0, 2), AT (1, 1, 2), AT (1, 0, 2), AT (1, 1, 2) },
                 4, true, (int[]){ 0, 0, 2, 2 });
-    test_hosts ("a rank whose host nobody else is on", (struct host_info[]){ AT (1, 0, 1), AT (2, 1, 2) }, 2, false,
+    test_hosts ("a rank that is alone on its host", (struct host_info[]){ AT (1, 0, 1), AT (2, 1, 2) }, 2, false,
                 NULL);
     test_hosts ("a host that lacks a rank", (struct host_info[]){ AT (1, 0, 2), AT (2, 0, 1) }, 2, false, NULL);
     test_hosts ("ranks that say other sizes", (struct host_info[]){ AT (1, 0, 2), AT (1, 1, 3) }, 2, false, NULL);

@@ -36,7 +36,7 @@ done
 
 # ---- each kind of hang has its name: the scenarios of tests/fault/comm_faults.sh ----
 
-# Scenarios of tests/fault/comm_faults.sh: the victim, how many are told, and the status of the job.
+# Scenarios of tests/fault/comm_faults.sh: the victim, how many ranks get the error, and the status of the job.
 while read -r scenario victim told status what; do
     test_expect_success "hang: $what" "told $told $victim $status $scenario"
 done <<'EOT'
@@ -63,7 +63,7 @@ test_expect_success 'hang: a rank computes for longer than the timeout' 'patient
 test_expect_success 'a kind that it does not know is unsupported' '
     launched 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine pipes: unknown kind 40" out)" = 2'
 
-# A stranger finds the sockets at which ranks listen, and connects before the other rank does.  It ends when nobody can
+# A stranger finds the sockets at which ranks listen, and connects before the other rank does.  It ends when no process can
 # write to its stdin any more; with 9<&- the shell itself would keep a copy of hold.
 visited () {
     mkfifo hold && exec 9<>hold &&

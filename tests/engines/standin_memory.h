@@ -52,7 +52,7 @@ standin_of (DLDevice device)
     return &standins[device.device_type == kDLVPI];
 }
 
-/* Where an address of the device really is.  What is no address of it is a host pointer that came here by mistake. */
+/* Where an address of the device really is.  Any other address is a host pointer that came here by mistake. */
 static void *
 at (DLDevice device, const void *seen)
 {

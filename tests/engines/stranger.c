@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connect to every abstract socket whose name begins with PREFIX, as anybody can who reads /proc/net/unix; send what
- * nobody expects, say so, and hold on until stdin ends.
+/* Connect to every abstract socket whose name begins with PREFIX, as anybody can who reads /proc/net/unix; send data
+ * that no rank expects, print a line, and hold on until stdin ends.
  *
  *   stranger PREFIX */
 #include <config.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Three ranks of which one asks for something else in a call that would move as many elements, or prepares an optimizer
- * or a scheduler with another number: all are told, and the text names two ranks and what both have.  If one has no
- * memory for the comparison, the others are told that.  Between two cases the job is opened anew, so a rank that is
- * slow to look finds that the others have opened again: it is told the real reason all the same. */
+ * or a scheduler with another number: all ranks get an error that names two ranks and what both have.  If one has no
+ * memory for the comparison, the others get that error.  Between two cases the job is opened anew, so a rank that is
+ * slow to look finds that the others have opened again: it gets the real reason all the same. */
 #include <config.h>
 
 #include "tests/allocators.h"
@@ -134,7 +134,7 @@ pad (void)
     return status;
 }
 
-/* As many elements of another type: both partners are told, and who has no part in it too. */
+/* As many elements of another type: both partners get an error, and so do the other ranks. */
 static enum accel_status
 send_other_type (void)
 {
@@ -325,7 +325,7 @@ static const struct {
     { "objects", 0, { "rank 0 prepares Adam", "rank 1 prepares a cosine schedule" } },
 };
 
-/* The job goes on: all have found the same. */
+/* The job continues: all have found the same. */
 static void
 try_difference (size_t i)
 {
@@ -367,7 +367,7 @@ try_prepare (void)
     accel_close (acc);
 }
 
-/* One rank has no memory left after some allocations: the others are told, and do not wait for it. */
+/* One rank has no memory left after some allocations: the others get an error, and do not wait for it. */
 static void
 try_memory (void)
 {

@@ -73,7 +73,7 @@ read_value (const struct world *world)
 
 static bool in_background;
 
-/* Save, in the background while training goes on, if that is asked for. */
+/* Save, in the background while training continues, if that is asked for. */
 static enum accel_status
 save (struct accel *acc, struct world *world, struct accel_error *err)
 {
@@ -88,7 +88,7 @@ save (struct accel *acc, struct world *world, struct accel_error *err)
     return status;
 }
 
-/* The ranks of one round; some are killed, which is no failure of theirs.  @return whether all others went well */
+/* The ranks of one round; some are killed, which is not their failure.  @return whether all others went well */
 static bool
 run_ranks (int size, void (*act) (struct accel *acc))
 {

@@ -2,7 +2,7 @@
 /* One rank of a job in which something goes wrong: comm_faults SCENARIO [VICTIM]
  *
  * The ranks make a few collectives; then rank VICTIM (1 if not given) does what the scenario is called, and the others
- * look at what they are told.  A rank that was told the right thing says "rank N: as expected" with the time it took
+ * look at their error.  A rank that got the right one says "rank N: as expected" with the time it took
  * and the text, and exits with status 0; any other says what was wrong and exits with status 3.  The launcher's SIGTERM
  * is ignored, so that all have their say.
  *
@@ -362,7 +362,7 @@ act_objects_all (struct job *job, struct accel_error *err)
     return status;
 }
 
-/* Stopped until the others have been told, then it goes on: what they did since must not pass for a result. */
+/* Stopped until the others have got the error, then it continues: what they did since must not pass for a result. */
 static enum accel_status
 act_stopped_in_large (struct job *job, struct accel_error *err)
 {
@@ -394,7 +394,7 @@ act_fork_and_exit (struct job *job, struct accel_error *err)
 
 /* ---- the same in flight ---- */
 
-/* Two in flight, the second of which is waited for first: both are told the same, and so is a later start. */
+/* Two in flight, the second of which is waited for first: both get the same error, and so does a later start. */
 static enum accel_status
 started (struct job *job, float *buffer, size_t count, struct accel_error *err)
 {
@@ -492,7 +492,7 @@ static const struct scenario {
     const char *name;
     act *victim; /* NULL: it closes */
     act *others;
-    bool victim_returns; /* and is told the same as the others */
+    bool victim_returns; /* and gets the same error as the others */
     bool shared;         /* large buffers are of accel_alloc() */
     uint32_t timeout_ms;
     enum accel_status status;

@@ -25,7 +25,7 @@ test_expect_success 'the same of one process' '
     run_failing 1 0 close && test $status = 1 && is_clean &&
     headline | grep "^accelerate: .*failing_saves (process [0-9]* on [^ ]*) failed in accel_save_state_start at .*: File too large"'
 for how in wait end; do
-    test_expect_success "a program that is told ($how) decides itself" '
+    test_expect_success "a program that gets the error ($how) decides itself" '
         run_failing 2 1 $how && test $status = 0 && is_clean &&
         grep "told: .*the save started at .*failing_saves.c:[0-9]*: rank 1: .*File too large" out && ! grep "^accelerate: rank" err'
 done

@@ -3,7 +3,7 @@
  *
  *   hold_name NAME stream|seqpacket listen|full|bind [FIRST LAST FREE]
  *
- * It says "ready" once it has the name, and never answers anybody: with `full` its queue takes nobody, with `bind` it
+ * It says "ready" once it has the name, and never answers: with `full` it accepts no connection, with `bind` it
  * does not even listen.  With three numbers it takes NAME followed by each number from FIRST to LAST but FREE.  It ends
  * when its standard input does. */
 #include <config.h>

@@ -6,7 +6,7 @@
  *
  * Rank 0 writes MASTER_PORT into FOLDER/port.JOB, waits until there is a file FOLDER/go, and listens.  The others try
  * to connect from the start.  Both ends say which job they belong to (ACCEL_JOB_ID).  Exit status: 0 only where
- * exactly the ranks of one job have met; 4 met a stranger, 5 the port is taken, 99 anything else. */
+ * exactly the ranks of one job have met; 4 met a stranger, 5 the port is in use, 99 anything else. */
 #include <config.h>
 
 #include <errno.h>

@@ -186,7 +186,7 @@ test_expect_success 'SIGABRT is passed on like others, and told' '
     { "$accelerate" launch $two ./abort 2>err & } && launcher=$! &&
     await up0 up1 && kill -ABRT $launcher && test_exit 134 wait $launcher && grep "ended by SIGABRT" err &&
     [ -e ended0 ] && [ -e ended1 ]'
-test_expect_success 'the signal that has killed the launcher is told, or nothing is' '
+test_expect_success 'the signal that has killed the launcher is reported, or nothing is' '
     printf "#!/bin/sh\necho \$PPID >supervisor\nsleep 300\n" >rank && chmod +x rank && rm -f supervisor &&
     { (ulimit -c 0 && ASAN_OPTIONS=handle_segv=0 TSAN_OPTIONS=handle_segv=0 exec "$accelerate" launch ./rank) 2>err & } && launcher=$! &&
     await supervisor && kill -SEGV $launcher && test_exit 139 wait $launcher && gone $(cat supervisor) &&
@@ -226,7 +226,7 @@ test_expect_success 'a report of a program that cannot be started' '
     head -c 64 /bin/true >cannot && chmod +x cannot && echo old >r.json &&
     test_exit 126 "$accelerate" launch --quiet --failure_report r.json $two ./cannot 2>err && [ "$(wc -l <err)" = 1 ] &&
     valid "r[\"exit_status\"] == 126 and \"cannot start rank 0\" in r[\"error\"] and r[\"failure\"] is None"'
-test_expect_success 'a launch that is refused says so in the report, and leaves no earlier one' '
+test_expect_success 'the report of a refused launch has the reason, and replaces an earlier one' '
     rm -f r.json && test_exit 127 "$accelerate" launch --failure_report r.json $two --no_python ./nothing 2>err &&
     valid "r[\"exit_status\"] == 127 and \"nothing\" in r[\"error\"] and r[\"program\"] == \"./nothing\"" &&
     for words in "--failure_report r.json --num_processes x true" "--num_processes x --failure_report=r.json true" \
@@ -265,7 +265,7 @@ for size in 4096, 1:
     except BlockingIOError: pass
 os.set_blocking (9, True)"
 }
-test_expect_success 'what is said of a killed supervisor holds nobody for ever where nobody reads' '
+test_expect_success 'the message about a killed supervisor blocks no process for ever if it has no reader' '
     stuff && printf "#!/bin/sh\necho \$PPID >supervisor\nsleep 300\n" >rank && chmod +x rank && rm -f supervisor r.json &&
     { "$accelerate" launch --failure_report r.json ./rank 2>stuffed 9>&- & } && launcher=$! &&
     await supervisor && kill -KILL $(cat supervisor) && await r.json && wait_for is_asleep $launcher &&
@@ -286,7 +286,7 @@ for status in 0 7; do
         mkdir -p dir && test_exit $((status ? status : 1)) "$accelerate" launch --quiet --failure_report dir/r.json sh -c "rmdir dir; exit $status" 2>err &&
         [ "$(wc -l <err)" = 1 ] && grep "^accelerate: .*dir/r.json: cannot create a temporary file in its directory" err'
 done
-test_expect_success 'a report that is a directory, or in one that nobody may write, is refused before the start' '
+test_expect_success 'a report that is a directory, or in one without write permission, is refused before the start' '
     mkdir -p dir shut && chmod 555 shut && cp "$accelerate" acc && chmod 755 acc . &&
     test_exit 1 "$accelerate" launch --failure_report dir touch started 2>err && grep "failure_report: .*dir: is a directory" err &&
     test_exit 1 as_nobody ./acc launch --failure_report shut/r touch started 2>err && grep "failure_report: shut/r: cannot create" err &&

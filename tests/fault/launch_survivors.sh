@@ -55,7 +55,7 @@ fi
 at_a_terminal '^C typed at a terminal, 2 ranks' '
     test_exit 130 "$drive" -p -n 2 -c 3 -- "$accelerate" launch --cpu --num_processes 2 ./rank && nothing_left
 '
-at_a_terminal '^Z where nobody could continue it stops nothing' '
+at_a_terminal '^Z stops nothing if no shell could continue it' '
     printf "#!/bin/sh\necho ready\nsleep 1\n" >short && chmod +x short &&
     test_exit 0 "$drive" -p -n 2 -c 26 -- "$accelerate" launch --cpu --num_processes 2 ./short && nothing_left
 '
@@ -89,7 +89,7 @@ test_expect_success 'one rank of 24 fails' '
     test_exit 9 "$drive" -- "$accelerate" launch --cpu --num_processes 24 ./fails 2>err && nothing_left &&
     grep "rank 13" err
 '
-test_expect_success '24 ranks that cannot be started: the first is told, none stays' '
+test_expect_success '24 ranks that cannot be started: the first is reported, none stays' '
     head -c 64 /bin/true >cannot && chmod +x cannot &&
     test_exit 126 "$drive" -- "$accelerate" launch --cpu --num_processes 24 ./cannot 2>err && nothing_left &&
     grep "cannot start rank 0" err

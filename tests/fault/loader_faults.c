@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of loader_faults.sh: `loader_faults SCENARIO` loads data that cannot be loaded, and exits with 0 where this
- * rank is told what the table says, in time. */
+ * rank gets the error of the table, in time. */
 #include <config.h>
 
 #include "tests/allocators.h"
@@ -96,7 +96,7 @@ hang (void)
     atomic_fetch_add (&returned, 1);
 }
 
-/* Ranks have different shares: the one that is wanted to fail does so at its share's first sample from 28 on. */
+/* Ranks have different shares: the victim fails at its share's first sample from 28 on. */
 static bool
 is_bad (int64_t index)
 {
@@ -298,7 +298,7 @@ main (int argc, char **argv)
     if (good)
         good = is_as_expected (go (acc, loader, &err), &err);
     const struct accel_batch *batch;
-    if (good && scenario->dispatched) /* whoever tries again is told again, and does not wait */
+    if (good && scenario->dispatched) /* another attempt gets the error again, and does not wait */
         good = !accel_loader_next (loader, &batch, &again) && again.code != ACCEL_OK;
     accel_loader_destroy (loader);
     accel_sampler_destroy (sampler);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ranks, of which the first sends the second what it does not wait for, or what was never made by the library: each
- * is told what is wrong, the sender that its partner gave up, and nobody waits.  Between two cases the job is opened
+ * gets an error, the sender that its partner gave up, and none waits.  Between two cases the job is opened
  * anew. */
 #include <config.h>
 

@@ -7,7 +7,7 @@ faults=$builddir/tests/fault/message_faults
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}allocator_may_return_null=1"
 export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}allocator_may_return_null=1"
 
-test_expect_success 'other calls and forged messages: both processes are told, none waits' '
+test_expect_success 'other calls and forged messages: both processes get an error, none waits' '
     timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 "$faults"
 '
 test_done

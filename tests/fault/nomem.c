@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Out of memory at every place, in one run.  Loaded before a command (LD_PRELOAD), this forks at each allocation: the
- * child goes on with an allocator that fails for good, the parent judges how the child ended, and goes on to the next
+ * child continues with an allocator that fails for good, the parent judges how the child ended and goes to the next
  * allocation.  So no start is repeated, and thousands of cases take seconds.
  *
  * A child must either say what the command says (its output ends NOMEM_REFERENCE), or fail and say that memory was the
@@ -151,7 +151,7 @@ posix_memalign (void **made, size_t alignment, size_t size)
     return memory ? 0 : ENOMEM;
 }
 
-/* Programs that the command starts go on without this. */
+/* Programs that the command starts run without this. */
 static void __attribute__ ((constructor))
 begin (void)
 {

@@ -10,7 +10,7 @@ rounds=${ROUNDS:-1} jobs=20
 # Helpers that wait for an end of input get it from here, also when the test is cut off.
 mkfifo hang && exec 9<>hang
 
-# Where nobody else may read this tree, all jobs are of one user.
+# If no other user may read this tree, all jobs belong to one user.
 user=
 if [ "$(id -u)" = 0 ] && as_nobody test -x "$accelerate" && as_nobody test -x "$late"; then
     user=nobody
@@ -46,7 +46,7 @@ round=0
 while [ "$round" -lt "$rounds" ]; do
     round=$((round + 1))
     [ "$network" ] && test_expect_success \
-        "$jobs launches at once, alone, round $round of $rounds: $jobs ports, and nobody meets a stranger" \
+        "$jobs launches at once, alone, round $round of $rounds: $jobs ports, and no rank meets a stranger" \
         "timeout $patience $network sh at_once \$PWD/own$round && apart own$round"
     test_expect_success "$jobs launches at once, round $round of $rounds" \
         "timeout $patience sh at_once \$PWD/host$round && apart host$round"
@@ -63,7 +63,7 @@ if [ "$network" ]; then
 	END
         $network sh two &&
         test "$(sort -u one)" = 29500 && test "$(wc -l <other)" = 2 && ! grep -x 29500 other'
-    test_expect_success 'any port: the only one that nobody has claimed' '
+    test_expect_success 'any port: the only one that no job has claimed' '
         cat >last <<-END &&
 	"$hold" accelerate-port- stream bind 20000 29500 23456 <hang >ready0 &
 	until test -s ready0 || ! kill -0 \$!; do sleep 0.02; done
@@ -179,7 +179,7 @@ for victim in launcher supervisor; do
 done
 test_expect_success 'ranks hold no claim' '
     "$accelerate" launch --quiet --cpu --num_processes 2 sh -c "ls -l /proc/self/fd" >fds && ! grep socket: fds'
-test_expect_success 'the same port for all attempts of a job, which nobody else gets meanwhile' '
+test_expect_success 'the same port for all attempts of a job, which no other job gets meanwhile' '
     cat >again.sh <<-END &&
 	echo \$MASTER_PORT >>attempts
 	[ \$RANK != 0 ] || "$accelerate" launch --quiet --cpu --num_processes 2 sh -c "echo \\\$MASTER_PORT >>inner"

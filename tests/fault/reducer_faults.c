@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of reducer_faults.sh: `reducer_faults SCENARIO`; rank 1 of 3 dies, fails or hangs in its backward pass.  A
- * rank that is told what the table says prints "rank N: as expected"; the launcher's SIGTERM is ignored, so that all
+ * rank that gets the error of the table prints "rank N: as expected"; the launcher's SIGTERM is ignored, so that all
  * have their say.  ACCEL_TIMEOUT_MS replaces the timeout where it hangs: the start of all ranks has to fit into it. */
 #include <config.h>
 
@@ -26,8 +26,8 @@ static const struct scenario {
     int at; /* layer; LAYERS: before the pass */
     enum accel_overlap overlap;
     enum accel_comm_hook hook;
-    bool early; /* the others are told by accel_grad_ready() */
-    const char *text; /* what the others are told, beside the victim's rank */
+    bool early; /* the others get the error from accel_grad_ready() */
+    const char *text; /* of the others' error, beside the victim's rank */
 } scenarios[] = {
     { "dies-before", DIES, LAYERS, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false, "killed" },
     { "dies-in-flight", DIES, AT, ACCEL_OVERLAP_ALWAYS, ACCEL_COMM_HOOK_NONE, false, "killed" },

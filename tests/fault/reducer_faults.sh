@@ -5,7 +5,7 @@
 drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/reducer_faults
 
-# ends STATUS TOLD NAME: the launcher's status; so many ranks are told the right thing, none anything else
+# ends STATUS TOLD NAME: the launcher's status; TOLD ranks get the right error, none gets another
 ends () {
     test_exit "$1" "$drive" -- "$accelerate" launch --cpu --num_processes 3 "$faults" "$3" >out 2>err &&
     ! grep WRONG out && test "$(grep -c "^rank [0-2]: as expected" out)" = "$2" && nothing_left

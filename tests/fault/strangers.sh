@@ -106,24 +106,24 @@ else
 fi
 as=
 for how in full bind; do
-    test_expect_success "a process of our own has the name and takes nobody ($how): the ranks meet elsewhere" '
+    test_expect_success "a process of our own has the name and accepts no connection ($how): the ranks meet elsewhere" '
         blocked '$how' open_both'
 done
 test_expect_success 'one that takes ranks and says nothing is named' '
     blocked listen silent'
-test_expect_success 'forged names of the same form lead nobody astray' '
+test_expect_success 'forged names of the same form mislead no rank' '
     taken listen -0123456789abcdef && open_both && kill $holder'
 test_expect_success '... nor do many, where the ranks have to meet elsewhere' '
     name_of_job && : >many &&
     { "$hold" "$(cat name)-0000000000000" seqpacket bind 100 400 0 <hang >many & } && forger=$! &&
     wait_for test -s many && blocked bind open_both && kill $forger'
 
-test_expect_success 'two jobs by hand with one port: both are told' '
+test_expect_success 'two jobs by hand with one port: both get an error' '
     rank="env WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=${patience}000 RANK=0" &&
     { $rank "$faults" open >rank0.a & } && a=$! && { $rank "$faults" open >rank0.b & } && b=$! &&
     test_exit 1 wait $a && test_exit 1 wait $b &&
     test "$(cat rank0.* | grep -c "status 1 .* are both rank 0: if they belong to two jobs")" = 2'
-# A stopped rank 0 takes nobody, and its queue is filled with connections that have been given up.
+# A stopped rank 0 accepts no connection, and its queue is filled with connections that have been given up.
 cat >fill.py <<'EOF'
 import socket, sys
 try:

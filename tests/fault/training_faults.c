@@ -2,8 +2,8 @@
 /* One rank of training_faults.sh: training_faults SCENARIO VICTIM [HOW]
  *
  * All ranks train; in the fourth step rank VICTIM dies in the phase of a step that the scenario is called after (HOW:
- * exit, abort or kill), or has gradients that are no numbers, or makes a step fewer.  The others look at what they are
- * told, as those of comm_faults.c do. */
+ * exit, abort or kill), or has gradients that are not finite, or makes a step fewer.  The others look at the error
+ * that they get, as those of comm_faults.c do. */
 #include <config.h>
 
 #include <accel/accel.h>
@@ -167,7 +167,7 @@ make_steps (int last, struct accel_error *err)
     return status;
 }
 
-/* Everybody is told what the victim came to. */
+/* All ranks learn what became of the victim. */
 static void
 check_death (void)
 {
@@ -187,7 +187,7 @@ check_death (void)
     printf ("rank %d: as expected: %s\n", rank, err.text);
 }
 
-/* No clipping on any rank, and training goes on: without the check, parameters become what gradients are. */
+/* No clipping on any rank, and training continues: without the check, parameters become what gradients are. */
 static void
 check_numbers (void)
 {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training in which a rank dies in a phase of a step, has gradients that are no numbers, or makes a step fewer.
+# Training in which a rank dies in a phase of a step, has gradients that are not finite, or makes a step fewer.
 . "${srcdir:-.}/tests/testlib.sh"
 drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/training_faults

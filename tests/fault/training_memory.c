@@ -2,8 +2,8 @@
 /* One rank of training_memory.sh.
  *
  * training_memory: alone; a life of training is led again and again, each time one allocation later fails: an error, no
- * crash and nothing lost (a sanitizer looks), and in the end a life in which all succeed.
- * training_memory N: in a job; the highest rank fails its Nth allocation behind accel_open(), gets ACCEL_ERR_NOMEM and
+ * crash and nothing lost (a sanitizer looks), and at last a life in which all succeed.
+ * training_memory N: in a job; the highest rank fails its Nth allocation after accel_open(), gets ACCEL_ERR_NOMEM and
  * leaves, and the others get ACCEL_ERR_PEER.  It says "unreached" where there are not so many. */
 #include <config.h>
 
@@ -251,7 +251,7 @@ live_together (long number)
         puts ("unreached");
         return status != ACCEL_OK;
     }
-    /* What fails behind the last message is no concern of the others. */
+    /* What fails after the last message does not concern the others. */
     bool good = rank == victim ? status == ACCEL_ERR_NOMEM : status == ACCEL_ERR_PEER || !status;
     printf ("rank %d: allocation %ld: %sstatus %d: %s\n", rank, number, good ? "" : "WRONG ", (int) status, err.text);
     return !good;

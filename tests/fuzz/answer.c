@@ -27,7 +27,7 @@ tell_status (CURL *easy, CURLINFO info, ...)
     return CURLE_OK;
 }
 
-/* @return whether the answer goes on */
+/* @return whether more of the answer follows */
 static bool
 send_headers (struct transfer *transfer, char **at, char *end)
 {
@@ -35,7 +35,7 @@ send_headers (struct transfer *transfer, char **at, char *end)
         char *next = memchr (*at, '\n', (size_t) (end - *at));
         next = next ? next + 1 : end;
         size_t length = (size_t) (next - *at);
-        char *line = malloc (length); /* so that a read behind its end is noticed */
+        char *line = malloc (length); /* so that a read past its end is noticed */
         if (!line)
             return false;
         memcpy (line, *at, length);

@@ -17,7 +17,7 @@ set_key (struct channel_key *key)
     memset (key->bytes, 'k', key->length);
 }
 
-/* Without the key nobody gets as far as a frame. */
+/* Without the key no peer gets as far as a frame. */
 static void
 take_bytes (int machine, const char *bytes, size_t length)
 {

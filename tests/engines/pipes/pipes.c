@@ -41,8 +41,8 @@ struct pipes {
     int size, rank;
     uint32_t timeout_ms;
     int64_t place;        /* where this group meets; 0: the world */
-    uint64_t *tokens;     /* [size], of each rank, behind the lanes */
-    struct pollfd *polls; /* [size], behind the tokens */
+    uint64_t *tokens;     /* [size], of each rank, after the lanes */
+    struct pollfd *polls; /* [size], after the tokens */
     struct lane lanes[];  /* [size] */
 };
 
@@ -86,7 +86,7 @@ create (const struct accel_engine_helpers *helpers, int size, int rank, int64_t 
     return pipes;
 }
 
-/* Waits for nobody.  @pipes: NULL without memory. */
+/* Waits for no rank.  @pipes: NULL without memory. */
 static enum accel_status
 listen_to_higher (struct pipes *pipes, const struct accel_engine_helpers *helpers, void **transport,
                   struct accel_error *err)
