@@ -137,7 +137,7 @@ crowd_group (void)
     must (!accel_comm_all_reduce (group, values, values, COUNT, ACCEL_INT64, ACCEL_SUM, &err), "sum");
     must (rank != 1 || find_room () != room, "a group has no memory");
     accel_comm_destroy (group);
-    must (rank != 1 || find_room () == room, "a group leaves memory behind that no check has found");
+    must (rank != 1 || find_room () == room, "a group leaves its memory behind");
     must (!accel_comm_split (world, 0, rank, &group, &err), "split");
     int64_t size = accel_comm_size (group);
     for (int round = 0; round < 2; round++) {

@@ -79,7 +79,7 @@ test_expect_success 'out of memory: who uses the GPU' '
     else who="process $$ of the host"; fi &&
     grep -Fx "  GPU 0 (NVIDIA H200) has 0.98 of 79.65 GB free; used by $who, 68.36 GB" error && ! grep "^  GPU 1" error &&
     grep -F "\"gpus\":[\"GPU 0 (NVIDIA H200) has 0.98 of 79.65 GB free; used by $who, 68.36 GB\"]" r.json'
-test_expect_success 'out of memory, and nobody else uses a GPU' '
+test_expect_success 'out of memory, and no other process uses a GPU' '
     machine=free && test_exit 3 fails "CUDA error: out of memory" 2>error && cat error &&
     if [ "$(readlink /proc/self/ns/pid)" = "pid:[4026531836]" ]; then grep -x "  no other process uses a GPU now" error
     else ! grep "no other process" error; fi'

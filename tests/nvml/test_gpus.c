@@ -382,7 +382,7 @@ test_lists (void)
     cpu_set_t set[8];
     CPU_ZERO_S (sizeof set, set);
     cpu_list_mark ("8190-9000,x", set, sizeof set);
-    ok (CPU_COUNT_S (sizeof set, set) == 2, "CPUs that have no room are left out, and what is no list");
+    ok (CPU_COUNT_S (sizeof set, set) == 2, "CPUs that have no room are left out, and what is not a list");
 }
 
 int

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands for the libraries of NVML, NCCL, the CUDA runtime and MPI in the tests: copied under each one's name.
+/* Plays the libraries of NVML, NCCL, the CUDA runtime and MPI in the tests: copied under each one's name.
  *
  * FAKE_LIBRARY=hang|crash|abort|exit|fail|noise makes it do that when it is first called; FAKE_LIBRARY=load-hang when
  * it is loaded.  FAKE_LIBRARY_ONLY=NAME restricts that to calls that begin with NAME.  FAKE_LIBRARY=many has a million

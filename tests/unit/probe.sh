@@ -49,6 +49,6 @@ if grep -q '^127: ' out; then
 else
     test_skip 'no library' 'this machine has one'
 fi
-test_expect_success 'a file that is no library' '
+test_expect_success 'a file that is not a library' '
     echo text >lib/libnvidia-ml.so.1 && ask && grep "^1: .*libnvidia-ml.so.1: " out'
 test_done

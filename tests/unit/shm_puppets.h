@@ -366,7 +366,7 @@ count_descriptors (void)
     return count;
 }
 
-/** A process that is there until it is told to end. */
+/** A process that lives until it is asked to end. */
 __attribute__ ((unused)) static pid_t
 make_process (void)
 {

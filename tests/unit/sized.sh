@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Programs that were compiled with older and newer headers, whose structs have fewer and more fields, work with this
-# library; one that sets a field that the library does not have is told so.
+# library; one that sets a field that the library does not have gets an error.
 . "${srcdir:-.}/tests/testlib.sh"
 
 if is_sanitized || [ ! -e "$builddir/.libs/libaccel.so" ]; then

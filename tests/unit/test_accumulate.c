@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient accumulation against the original's: what each pass synchronises, reduces and steps; and its arguments.  One
- * process stands for rank RANK of PROCESSES, as in make_accumulate_goldens.py. */
+ * process plays rank RANK of PROCESSES, as in make_accumulate_goldens.py. */
 #include <config.h>
 
 #include "lib/data/active.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An agent and the launcher below it, with the head played by the test: what ranks are given, what the head is told,
+/* An agent and the launcher below it, with the head played by the test: what ranks are given, what the head receives,
  * and that nothing outlives a connection. */
 #include <config.h>
 
@@ -423,7 +423,7 @@ test_terminal (void)
     end_below (&below);
 }
 
-/* Lines come one after the other; the launcher's input ends when the head says so, or when it is gone. */
+/* Lines come one after the other; the launcher's input ends when the head ends it, or when the head is gone. */
 static void
 test_input (void)
 {
@@ -443,7 +443,7 @@ test_input (void)
         agent_child_feed (&below.child, "one\n", 4);
         good = good && take_one (&below, AGENT_CHILD_STREAMS + 2) && below.child.in >= 0;
         ok (good && wire_next (below.out.text, below.out.length, &frame, &used) == 1 && frame.type == WIRE_TAKEN
-                && wire_number (&frame) == 4, "a line is taken, and others may follow");
+                && wire_number (&frame) == 4, "a line is acknowledged, and others may follow");
         if (is_killed) {
             agent_child_kill (&below.child, SIGKILL);
             take_one (&below, AGENT_CHILD_STREAMS + 1);
@@ -544,7 +544,7 @@ test_mpi_proxies (void)
     memset (large, 'x', TOO_MUCH - 1);
     setenv ("PMI_LARGE", large, 1);
     ok (mpi_proxy_run (name, "1", &fail), "variables that are too large for a message");
-    is_text (fail.text, "cannot reach the agent of this host: Message too long", "are an error that says so");
+    is_text (fail.text, "cannot reach the agent of this host: Message too long", "are an error with the reason");
     unsetenv ("PMI_LARGE");
     free (large);
     mpi_proxies_release (&proxies);

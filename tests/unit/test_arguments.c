@@ -168,6 +168,6 @@ main (void)
     for (int status = 0; status <= 8; status++)
         ok (*accel_status_string ((enum accel_status) status), "status %d: %s", status,
             accel_status_string ((enum accel_status) status));
-    ok (accel_status_string ((enum accel_status) 99) != NULL, "a status that is none");
+    ok (accel_status_string ((enum accel_status) 99) != NULL, "an invalid status");
     return done_testing ();
 }

@@ -356,7 +356,7 @@ test_errors (void)
         else
             ok (strstr (fail.text, "this machine's clock is") && strstr (fail.text,
                 "minutes ahead of Amazon's: set it"),
-                "a wrong clock is told of: %s", fail.text);
+                "a wrong clock is reported: %s", fail.text);
         ok (answer_is_throttled (&response) == c->is_throttled && answer_is_expired (&error) == c->is_expired,
             "whether it helps to wait, or to find other keys");
         http_response_release (&response);

@@ -181,7 +181,7 @@ static const struct attempt {
       "AWS profile 'words' (credential_process): credential_process sh failed with status 7" },
     { "no session", attempt_keys, "sso",
       "AWS profile 'sso' (IAM Identity Center): not logged in; run: aws sso login --profile sso" },
-    { "a file that is no session", attempt_keys, "other",
+    { "a file that is not a session", attempt_keys, "other",
       "AWS profile 'other' (IAM Identity Center): ./.aws/sso/cache/d0941e68da8f38151ff86a61fc59f7c5cf9fcaa2.json is "
       "not a session of 'aws sso login'" },
     { "keys of the caller", attempt_given, NULL, NULL },
@@ -226,7 +226,7 @@ test_attempt (const struct attempt *attempt)
     secrets_freed = 0;
 }
 
-/* Nobody may read the memory while there are keys in it; afterwards, all is as before. */
+/* No process may read the memory while there are keys in it; afterwards, all is as before. */
 static void
 test_dumps (void)
 {

@@ -406,7 +406,7 @@ test_net_benchmark (void)
     net_benchmark_measure (&benchmark, &addresses, 600000, &result);
     ok (strstr (result.why, " at 127.0.0.1: the connection was refused (after ")
             && result.trouble == NET_BENCHMARK_REFUSED
-            && clock_ms () - begin < 300000, "nobody listens: %s", result.why);
+            && clock_ms () - begin < 300000, "no process listens: %s", result.why);
     net_benchmark_stop (&benchmark);
     ok (!benchmark.pid, "stopped twice");
 }
@@ -564,7 +564,7 @@ lack_gpu_engine (struct lab *lab)
     lab->check.items[2].no_gpu_engine = engine_why;
 }
 
-/* Nobody knows what a lost host has. */
+/* It is unknown what a lost host has. */
 static void
 lose_host (struct lab *lab)
 {
@@ -646,7 +646,7 @@ test_mpi (void)
     struct lab lab = make_lab (items);
     lab.check.count = 1;
     run_mpi (&lab, &config, "selftest");
-    ok (lab.check.mpi.state == CHECK_WAY_UNWANTED, "one host has nobody to reach");
+    ok (lab.check.mpi.state == CHECK_WAY_UNWANTED, "one host has no other to reach");
     config.settings.mpi = no;
     lab = make_lab (items);
     run_mpi (&lab, &config, "selftest");

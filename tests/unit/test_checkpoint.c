@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole-state checkpoints: training that is saved and loaded goes on with the same bits, on any number of processes. */
+/* Whole-state checkpoints: saved and loaded training continues with the same bits, on any number of processes. */
 #include <config.h>
 
 #include "tests/ranks.h"

@@ -387,7 +387,7 @@ test_fsdp2 (void)
     strbuf_truncate (&text, 0);
     strbuf_printf (&text, "fsdp_config:\n  fsdp_reshard_after_forward: 1\n  fsdp_version: 2\n"
                    "  fsdp_transformer_layer_cls_to_wrap: %s\n", long_words);
-    is_text (out.text, text.text, "a number is no strategy there, a key comes once, a long text is one line");
+    is_text (out.text, text.text, "a number is not a strategy there, a key comes once, a long text is one line");
     unlink (path);
 }
 

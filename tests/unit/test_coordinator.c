@@ -256,10 +256,10 @@ test_victim (void)
 {
     AUTO_FREE char *later = say_victim (10000000000), *same = say_victim (0);
     is_text (later, "accelerate: rank 1 was first\n  after it, rank 0 (process 77 on host0) exited with status 3\n",
-             "a rank that failed after another is told of");
+             "a rank that failed after another is reported");
     bool is_once = same && !strstr (same, "after it")
                    && strstr (same, "  at nearly the same time, rank 0 (process 77 on host0) exited with status 3\n");
-    if (!ok (is_once, "one that may have been first is told of once"))
+    if (!ok (is_once, "one that may have been first is reported once"))
         diag ("%s", same ? same : "nothing");
 }
 
@@ -314,7 +314,7 @@ test_settled (void)
     ok (peers->own->failed_ns == failed_ns, "the failure was when it was seen");
     peers_destroy (peers);
     peers = settle (JOB_ELSEWHERE, clock_ns (), &was_early);
-    ok (!was_early && peers->own->has_answered, "so is it before machine 0 is told that nothing has failed here");
+    ok (!was_early && peers->own->has_answered, "so is it before machine 0 learns that nothing has failed here");
     peers_destroy (peers);
 }
 
@@ -373,7 +373,7 @@ test_lost_machine (void)
 
 /* ---- another machine's launcher ---- */
 
-/* Nobody but the first port has a listener, which says nothing. */
+/* Only the first port has a listener, which says nothing. */
 static void
 test_dial (void)
 {
@@ -398,7 +398,7 @@ test_dial (void)
     if (ok (peers->first && peers->first->is_connecting, "it connects"))
         peers->first->is_dead = true;
     peers->hook.serve (&peers->hook, &job, false, false);
-    ok (peers->first || peers->dial.again_ms, "when that fails it goes on in the same turn");
+    ok (peers->first || peers->dial.again_ms, "when that fails it continues in the same turn");
     peers_destroy (peers);
 }
 
@@ -443,7 +443,7 @@ test_joined (void)
             peers_set_failure (&scene.all[1], 1, WIRE_END_FAILED, 1, "accelerate: rank 1\n", NULL);
         if (wire_next (bytes.text, bytes.length, &frame, &used) == 1)
             participant_take (&scene.peers, scene.peer, &frame);
-        ok (scene.peers.has_joined && pipe_has_output (&scene.peer->pipe) == has_failed, "machine 0 is told %s",
+        ok (scene.peers.has_joined && pipe_has_output (&scene.peer->pipe) == has_failed, "machine 0 learns %s",
             has_failed ? "what has failed before it took us" : "nothing, where nothing has failed");
         close_scene (&scene);
     }

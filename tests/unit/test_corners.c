@@ -127,7 +127,7 @@ test_profile_file (void)
 {
     char path[] = "profile-XXXXXX", text[4096] = "";
     /* Call 0: rank 0 waits for rank 1.  Call 1: rank 0 is through before rank 1 comes.  Call 2: rank 0 had no
-     * room, so nobody knows who was last. */
+     * room, so it is unknown who was last. */
     struct profile_event first[] = {
         { .begin_ns = 10000, .end_ns = 30000, .number = 0, .line = 1, .call = JOBSEG_CALL_BARRIER },
         { .begin_ns = 40000, .end_ns = 45000, .number = 1, .line = 2, .call = JOBSEG_CALL_BARRIER },
@@ -419,7 +419,7 @@ test_variables (void)
         { "RANK=1 WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2 SLURM_LOCALID=0 SLURM_NODEID=0 "
           "SLURM_STEP_TASKS_PER_NODE=3", { 1, 2, 1, 2 }, NULL }, /* launched within a step */
         { "RANK=1 WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 SLURM_LOCALID=x SLURM_NODEID=x",
-          { 1, 2, 1, 2 }, NULL }, /* what nobody needs may be malformed */
+          { 1, 2, 1, 2 }, NULL }, /* unused variables may be malformed */
         { "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 SLURM_NODEID=x", { 0 }, "SLURM_NODEID='x' is not an integer" },
         { "RANK=1 WORLD_SIZE=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0", { 0 }, "RANK=1 but SLURM_PROCID=0" },
     };

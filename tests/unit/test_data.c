@@ -222,7 +222,7 @@ skip_counter (void *user, uint64_t count, struct accel_error *err)
     struct counter *counter = user;
     int64_t left = counter->end - counter->next, wanted = counter->lies ? left : (int64_t) count;
     if (counter->fails) {
-        snprintf (err->text, sizeof err->text, "no way behind it");
+        snprintf (err->text, sizeof err->text, "no way past it");
         return ACCEL_ERR_SYSTEM;
     }
     counter->skipped += wanted;
@@ -328,7 +328,7 @@ test_goldens (void)
 struct epoch {
     int64_t samples[512];
     size_t count;
-    struct accel_loader_state states[256]; /* behind each round */
+    struct accel_loader_state states[256]; /* after each round */
     uint8_t generator[ACCEL_GENERATOR_STATE_BYTES]; /* the default one's, which a program keeps beside them */
     size_t rounds;
 };
@@ -481,7 +481,7 @@ test_resume (void)
             same = same && goes_on (&tests[i], tests[i].processes, &whole, &after, round);
             other = other && goes_on (&tests[i], tests[i].others, &whole, &after, round);
         }
-        ok (same, "%s%s, %zu samples, %zu processes, %u workers: resumed behind each of %zu rounds",
+        ok (same, "%s%s, %zu samples, %zu processes, %u workers: resumed after each of %zu rounds",
             tests[i].skips ? "a stream that skips, " : tests[i].stream ? "a stream, " : "", tests[i].order,
             tests[i].samples, tests[i].processes, tests[i].workers, whole.rounds);
         ok (other, "the same on %zu processes", tests[i].others);
@@ -512,8 +512,8 @@ walk (struct accel_loader *loader, size_t most, struct steps *steps)
     }
 }
 
-/* Gone on from its state behind any step, between epochs too, a run gives the same samples, and leaves the default
- * generator in the same state behind each step: nothing is drawn twice, and nothing left out. */
+/* Continued from its state after any step, between epochs too, a run gives the same samples, and leaves the default
+ * generator in the same state after each step: nothing is drawn twice, and nothing left out. */
 static void
 test_draws (void)
 {
@@ -540,7 +540,7 @@ test_draws (void)
             must (accel_generator_set_state (accel_default_generator (), whole.generators[at],
                                              ACCEL_GENERATOR_STATE_BYTES, &err), &err);
             must (accel_loader_set_state (loaders[0], &whole.states[at], &err), &err);
-            /* Behind an epoch's last batch its end is still to come: from the state it is an epoch without batches. */
+            /* After an epoch's last batch its end is still to come: from the state it is an epoch without batches. */
             walk (loaders[0], length - 1 - at, &rest);
             close_loaders (loaders, generators, tests[i].processes);
             size_t same = 0;
@@ -549,7 +549,7 @@ test_draws (void)
                 same++;
             good += same == rest.count;
         }
-        ok (good == length - 1, "%s%s, %zu processes, %u workers: goes on the same way after %zu of %zu steps",
+        ok (good == length - 1, "%s%s, %zu processes, %u workers: continues the same way after %zu of %zu steps",
             tests[i].stream ? "a stream, " : "", tests[i].order, tests[i].processes, tests[i].workers, good,
             length - 1);
     }
@@ -572,7 +572,7 @@ test_draws_of_skipped (void)
         if (i)
             must (accel_loader_set_state (loader, &state, &err), &err);
         must (accel_set_seed (NULL, 3, false, &err), &err);
-        ok (accel_loader_next (loader, &batch, &err) && accel_batch_indices (batch)[0] == 8, "behind 2 batches");
+        ok (accel_loader_next (loader, &batch, &err) && accel_batch_indices (batch)[0] == 8, "after 2 batches");
         accel_generator_get_state (accel_default_generator (), generators[i]);
         accel_loader_destroy (loader);
     }
@@ -596,7 +596,7 @@ static const struct {
     { 2, 2, 22, false, false, 8, 15, "20,21,0,1" },
     { 2, 2, 26, true, false, 16, 11, "20,21,22,23" },
     { 2, 9, 5, false, false, 0, 6, "-" },   /* it ends before there is anything to skip */
-    { 2, 3, 30, false, true, 22, 9, "-" }, /* behind its end, whatever it was told */
+    { 2, 3, 30, false, true, 22, 9, "-" }, /* past its end, whatever its settings */
 };
 
 static void
@@ -627,7 +627,7 @@ test_stream_skips (unsigned workers)
         const struct accel_batch *batch;
         err = (struct accel_error){ 0 };
         bool more = accel_loader_next (loader, &batch, &err), tried = skips[i].skipped > 0;
-        ok (more ? !tried : tried == (err.code == ACCEL_ERR_CALLBACK) && tried == !!strstr (err.text, "no way behind"),
+        ok (more ? !tried : tried == (err.code == ACCEL_ERR_CALLBACK) && tried == !!strstr (err.text, "no way past"),
             "where it fails: %s", err.text);
         if (tried && !skips[i].lies) {
             counter.fails = false;

@@ -42,7 +42,7 @@ test_arrays (void)
     memset (rows, 0, sizeof rows);
     ok (!set->read_many (set->user, neighbours, 2, (void *[]){ rows, labels }, &err) && rows[1][1] == 33
             && rows[2][0] == 0,
-        "arrays: two neighbours, and not the one that lies behind them");
+        "arrays: two neighbours, and not the one after them");
     errno = 5;
     accel_dataset_close (set);
     ok (errno == 5, "closing leaves errno");
@@ -204,7 +204,7 @@ test_token_errors (void)
     is_refused ("tokens", accel_dataset_open_tokens (&set, "/dev/null", &options, &err), &set, "not a regular file");
     is_refused ("tokens", accel_dataset_open_tokens (&set, NULL, &options, &err), &set, "path is NULL or empty");
     unlink (path);
-    ok (!mkfifo (path, 0600), "a pipe that nobody writes to");
+    ok (!mkfifo (path, 0600), "a pipe without a writer");
     alarm (900);
     is_refused ("tokens", accel_dataset_open_tokens (&set, path, &options, &err), &set, "not a regular file");
     alarm (0);

@@ -144,7 +144,7 @@ test_families (void)
             snprintf (words, sizeof words, " TERM %d ", chains[i][j]);
             all &= has_said (words);
         }
-        ok (all && kills == 4, "descendants from %d to %d, and nobody else:%s", chains[i][0], chains[i][3], said.text);
+        ok (all && kills == 4, "descendants from %d to %d, and no others:%s", chains[i][0], chains[i][3], said.text);
         remove_processes ();
     }
     begin ();

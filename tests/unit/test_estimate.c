@@ -23,7 +23,7 @@ add (struct estimate_model *model, uint64_t elements, const char *name, struct f
 static const struct {
     const char *what, *config, *tensors[8], *kept[8];
 } checkpoints[] = {
-    { "a causal mask of GPT-2 is no weight", "{\"model_type\":\"gpt2\"}",
+    { "a causal mask of GPT-2 is not a weight", "{\"model_type\":\"gpt2\"}",
       { "h.0.attn.bias", "h.0.attn.c_attn.bias", "wte.weight", NULL }, { "h.0.attn.c_attn.bias", "wte.weight", NULL } },
     { "it is one of a model without masks", "{\"model_type\":\"mpt\"}",
       { "h.0.attn.bias", "wte.weight", NULL }, { "h.0.attn.bias", "wte.weight", NULL } },

@@ -152,7 +152,7 @@ test_threads (void)
     }
 }
 
-/* Another launcher's ranks write no files of ours, and a note says so. */
+/* Another launcher's ranks write no files of ours, and a note is printed. */
 static void
 test_no_files (void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole files where something is in the way: limits, names that are taken, links, pipes.  What could not be written
+/* Whole files where something is in the way: limits, names that are in use, links, pipes.  What could not be written
  * leaves the old file as it was, and nothing beside it. */
 #include <config.h>
 
@@ -56,7 +56,7 @@ test_taken_names (void)
     int fd = open (taken, O_CREAT | O_WRONLY, 0600);
     close (fd);
     ok (fd >= 0 && !io_write_file ("file", "new", 3, 0600, &fail) && holds ("file", "new"),
-        "a name that is taken is passed over %s", fail.text);
+        "a name that is in use is skipped %s", fail.text);
     ok (holds (taken, "") && scratch_count (NULL) == 2, "and what has it stays");
     unlink (taken);
     unlink ("file");

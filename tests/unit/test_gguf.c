@@ -62,7 +62,7 @@ put_lists (struct strbuf *out, const char *key, unsigned depth, uint64_t number)
     put (out, number, 4);
 }
 
-/* @p message  NULL: it is taken */
+/* @p message  NULL: it is accepted */
 static void
 parses (const struct strbuf *bytes, const char *message, bool is_cut_off, const char *what)
 {
@@ -187,7 +187,7 @@ test_refusals (void)
                 "another version");
     }
     begin (&bytes, 2, 0, 0);
-    parses (&bytes, NULL, false, "version 2 is taken");
+    parses (&bytes, NULL, false, "version 2 is accepted");
 }
 
 static void

@@ -87,7 +87,7 @@ test_model_gone (void)
     ok (!accel_optimizer_state_tensor (optimizer, 0, "exp_avg") && !accel_model_parameter (model, 0)
             && !accel_model_parameter_count (model) && accel_optimizer_lr (optimizer) > 0,
         "its states cannot be had, its learning rate can");
-    ok (!accel_scheduler_step (scheduler, &err), "its scheduler goes on: %s", err.text);
+    ok (!accel_scheduler_step (scheduler, &err), "its scheduler continues: %s", err.text);
     accel_model_destroy (model); /* the optimizer still knows that it is gone */
     clean ();
 }
@@ -134,7 +134,7 @@ test_job_gone (void)
               "has been destroyed");
     accel_comm_destroy (inner);
     ok (!accel_local_sgd_end (local_sgd, &err), "local SGD of one process ends: %s", err.text);
-    ok (!accel_optimizer_step (optimizer, &err), "the optimizer goes on by itself: %s", err.text);
+    ok (!accel_optimizer_step (optimizer, &err), "the optimizer continues by itself: %s", err.text);
     clean ();
     MUST (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
     accel_close (acc);
@@ -302,7 +302,7 @@ test_batch (void)
     void *elements;
     is_error (accel_batch_data (batch, "x", &elements, ACCEL_FLOAT32, &err), ACCEL_ERR_INVALID,
               "the batch is no longer valid");
-    ok (accel_loader_next (loader, &batch, &err) && accel_batch_size (batch) == 2, "its loader goes on: %s", err.text);
+    ok (accel_loader_next (loader, &batch, &err) && accel_batch_size (batch) == 2, "its loader works: %s", err.text);
     clean ();
     accel_dataset_close (dataset);
 }

@@ -77,7 +77,7 @@ static const struct mpi_case mpi_cases[] = {
     { "an MPI_Abort(): the rank that exits in another way", STARTER_MPI_OPEN,
       { { 195, 500, RANK, 490, true, 137 }, { 7, 900, "rank 2 exited", 0, false, 0 } }, true, 0, 1, 7,
       "rank 2 exited", RANK },
-    { "a rank of which SIGPIPE says so", STARTER_MPI_OPEN,
+    { "a rank that SIGPIPE killed", STARTER_MPI_OPEN,
       { { 195, 500, RANK, 490, false, 137 }, { 141, 490, "rank 2 killed", 0, false, 0 } }, false, 0, 0, 137,
       DUE "0" ENDED },
     { "a rank that fails by itself, long after a daemon", STARTER_MPI_HYDRA,

@@ -238,7 +238,7 @@ test_output (void)
     struct wire_frame frame;
     size_t used = 0, length = answer->length;
     ok (wire_next (answer->text, length, &frame, &used) == 1 && frame.type == WIRE_ACK && wire_number (&frame) == 11,
-        "the agent is told what was passed on");
+        "the agent learns what was passed on");
     link_pass_on (&plays[1].link, sinks);
     ok (used == length && answer->length == length, "once");
     test_parts (plays, &sink, ends[0]);
@@ -491,7 +491,7 @@ test_startup (void)
     }
 }
 
-/* Whether two hosts are told to end their ranks, of which the first one is in this state. */
+/* Whether two hosts get the order to end their ranks, where the first one is in this state. */
 static int
 told_after (enum link_state state, enum wire_end how, int status, int failed_rank)
 {
@@ -534,7 +534,7 @@ test_spread (void)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         ok (told_after (rows[i].state, rows[i].how, rows[i].status, rows[i].failed_rank) == rows[i].told,
-            "%s: the ranks of the other one %s", rows[i].about, rows[i].told ? "end" : "go on");
+            "%s: the ranks of the other one %s", rows[i].about, rows[i].told ? "end" : "continue");
 }
 
 /* What a launcher tells its agent of the first failure. */

@@ -392,7 +392,7 @@ test_outcome (void)
     links[0].end = WIRE_END_ERROR;
     links[0].status = 143;
     links[0].failed_ns = 500;
-    ok (outcome_find (&head) == &links[1], "nor has one whose launcher was told before it could say so");
+    ok (outcome_find (&head) == &links[1], "nor has one whose launcher got the order before it could report");
     links[0].end = WIRE_END_STOPPED;
     links[0].failed_ns = 2000;
     links[0].end_requested = false;
@@ -424,7 +424,7 @@ test_words (void)
     };
     AUTO_STRBUF struct strbuf text = { 0 };
     ok (root_cause_find (all, 2) == 1, "the rank that is named was first");
-    ok (root_cause_find (all, 3) == 2, "of those that name nobody, time decides");
+    ok (root_cause_find (all, 3) == 2, "of those that name no rank, time decides");
     root_cause_add_simultaneous (all, 3, 1, &text);
     ok (text.text && !strcmp (text.text, "  at nearly the same time, rank 4 (process 1 on c) exited with status 4\n"
                               "  at nearly the same time, rank 5 (process 2 on c) was killed by signal 6 (SIGABRT)\n"),
@@ -456,7 +456,7 @@ test_orders (void)
         { "and another way round", { { 100, 3, 2 }, { 200, 3, 0 }, { 300, 3, 1 } } },
         { "their victim was earlier", { { 200, 3, 1 }, { 300, 3, 2 }, { 400, 3, 0 }, { 100, 3, 1 } } },
         { "signals, then time", { { 4000, 137, -1 }, { 100, 3, -1 }, { 3000, 139, -1 }, { 90, 4, -1 } } },
-        { "exit (-1) is no signal", { { 100, 1, -1 }, { 200, 255, -1 } } },
+        { "exit (-1) is not a signal", { { 100, 1, -1 }, { 200, 255, -1 } } },
         { "a kill that came too late explains nothing", { { 100, 3, -1 }, { 5200, 137, -1 }, { 150, 4, -1 } } },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -492,7 +492,7 @@ test_mpi_launcher (void)
 {
     struct mpi_launcher mpi_launcher = MPI_LAUNCHER_NONE;
     mpi_launcher_hurry (&mpi_launcher);
-    ok (!mpi_launcher.until_ms, "nobody has to hurry");
+    ok (!mpi_launcher.until_ms, "no process has to hurry");
     mpi_launcher.pid = fork ();
     if (mpi_launcher.pid == 0)
         for (;;)
@@ -500,7 +500,7 @@ test_mpi_launcher (void)
     alarm (900);
     mpi_launcher_hurry (&mpi_launcher);
     ok (!mpi_launcher_end (&mpi_launcher) && mpi_launcher.end_requested,
-        "after a failure, mpirun is told to end at once");
+        "after a failure, mpirun is asked to end at once");
     mpi_launcher_finish (&mpi_launcher);
     alarm (0);
     ok (!mpi_launcher.pid, "mpirun is ended by force");
@@ -580,7 +580,7 @@ test_words_of_mpirun (void)
         cut += at && !at[strlen (" (the rest was dropped)")];
         lines++;
     }
-    ok (good && cut == 1 && lines >= 4, "a line after which others are missing says so (%d of %d)", cut, lines);
+    ok (good && cut == 1 && lines >= 4, "a line after which others are missing has a mark (%d of %d)", cut, lines);
     good = write (ends[1], "tail\nnext\n", 10) == 10;
     mpi_launcher_read_all (&mpi_launcher);
     ok (good && mpi_launcher_take_line (&mpi_launcher, &line) && !strcmp (line.text, "next"),

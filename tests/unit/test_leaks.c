@@ -191,7 +191,7 @@ test_metrics (struct accel *acc)
 
 static long failing; /* which allocation */
 
-/* Each rank that cannot make its group has given up, so that nobody waits for it. */
+/* Each rank that cannot make its group has given up, so that no rank waits for it. */
 static void
 test_no_groups (struct accel *acc)
 {

@@ -25,7 +25,7 @@ test_open (void)
     ledger_open (&ledger, &slot);
     ok (!atomic_load (&slot.file_count), "names of an earlier program make room");
     ledger_open (&ledger, NULL);
-    ok (!ledger.slot && !ledger.sequence, "a ledger of nobody");
+    ok (!ledger.slot && !ledger.sequence, "a ledger without a rank");
 }
 
 static void

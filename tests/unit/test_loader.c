@@ -248,7 +248,7 @@ test_epochs (void)
     print_epoch (loader, got, sizeof got);
     is_text (got, first, "set_epoch (0) repeats the first");
     print_epoch (loader, got, sizeof got);
-    is_text (got, second, "and counting goes on from there");
+    is_text (got, second, "and counting continues from there");
     accel_loader_set_epoch (loader, 0);
     ok (accel_loader_next (loader, &batch, NULL) && accel_batch_size (batch) == 4, "one batch of epoch 0");
     accel_loader_end (loader);
@@ -273,7 +273,7 @@ test_epochs (void)
     accel_loader_destroy (NULL);
 }
 
-/* What the next pass begins behind, whatever is said of its epoch before it begins. */
+/* What the next pass begins after, whatever is said of its epoch before it begins. */
 static void
 test_epoch_of_a_rest (void)
 {
@@ -320,7 +320,7 @@ test_failing_read (void)
     ok (!accel_loader_end_of_dataloader (loader), "this is not the end");
     fails_at = NONE;
     print_epoch (loader, got, sizeof got);
-    is_text (got, "an error, or not 3 batches", "the loader goes on with the batch that failed");
+    is_text (got, "an error, or not 3 batches", "the loader continues with the batch that failed");
     print_epoch (loader, got, sizeof got);
     is_text (got, "0,1,2,3|4,5,6,7|8,9", "and with the next epoch");
     accel_loader_destroy (loader);
@@ -444,7 +444,7 @@ test_several_prepares (void)
     ok (!accel_open (&acc, NULL, &err) && !accel_prepare (acc, &err, one), "a loader is prepared");
     ok (!accel_prepare (acc, &err, two, one), "and once more, with another");
     ok (accel_loader_next (one, &batch, &err) && !accel_prepare (acc, &err, one, two, one), "within an epoch");
-    ok (accel_loader_next (one, &batch, &err) && accel_batch_indices (batch)[0] == 4, "which goes on");
+    ok (accel_loader_next (one, &batch, &err) && accel_batch_indices (batch)[0] == 4, "which continues");
     accel_loader_end (one);
     print_epoch (one, got, sizeof got);
     is_text (got, "0,1,2,3|4,5,6,7|8,9", "batches are as ever");

@@ -99,7 +99,7 @@ static const struct {
     { "batches of all memory", 4, { .batch_size = SIZE_MAX }, "size overflows" },
     { "no such way to dispatch", 4, { .dispatch_batches = (enum accel_flag) 9 }, "dispatch_batches" },
     { "no such reader", 4, { .reader = (enum accel_reader) 3 }, "reader" },
-    { "threads that are none", 4, { .reader = ACCEL_READER_THREADS }, "set workers" },
+    { "threads without workers", 4, { .reader = ACCEL_READER_THREADS }, "set workers" },
     { "too many workers", 4, { .workers = UINT_MAX }, "threads" },
     { "too much read ahead", 4, { .workers = 1, .prefetch = UINT_MAX }, "threads" },
     { "a batch sampler without a function", 4, { .batch_sampler = &no_next }, "needs a next function" },
@@ -133,7 +133,7 @@ test_refusals (void)
         "4 samples for 3 processes: %s", err.text);
     char got[64];
     epoch_text (loader, got, sizeof got);
-    is_text (got, "0,1,2,3", "a loader that was not shared out is as it was");
+    is_text (got, "0,1,2,3", "a loader that was not sharded is as it was");
     ok (loader_share (loader, NULL, SIZE_MAX / 2, 1, &err) == ACCEL_ERR_INVALID, "too many processes: %s", err.text);
     accel_loader_destroy (loader);
 }
@@ -169,7 +169,7 @@ test_batches_sizes (void)
         const struct accel_batch *batch;
         ok (!accel_skip_first_batches (loader, 1, &err) && accel_loader_next (loader, &batch, &err)
                 && !accel_loader_get_state (loader, &state, &err) && state.position == 8,
-            "behind 2 of them: %llu", (unsigned long long) state.position);
+            "after 2 of them: %llu", (unsigned long long) state.position);
         accel_loader_destroy (loader);
     }
 }
@@ -186,7 +186,7 @@ make_drawing (size_t samples, uint64_t seed, bool shuffle)
     exit (99);
 }
 
-/* A state behind @p steps batches. */
+/* A state after @p steps batches. */
 static struct accel_loader_state
 make_state (size_t samples, uint64_t seed, size_t steps)
 {
@@ -212,7 +212,7 @@ refuses (struct accel_loader *loader, struct accel_loader_state state, enum acce
     bool more = accel_loader_next (loader, &batch, &err);
     if (!more && !err.code) /* that was the end of an epoch */
         more = accel_loader_next (loader, &batch, &err);
-    ok (more && accel_batch_size (batch) == 4, "and the loader goes on");
+    ok (more && accel_batch_size (batch) == 4, "and the loader continues");
 }
 
 static void
@@ -236,7 +236,7 @@ test_states (void)
     refuses (sequential, good, ACCEL_ERR_INVALID, "of another kind of order");
     ok (accel_loader_set_state (loader, NULL, NULL) == ACCEL_ERR_INVALID, "no state");
     ok (accel_loader_get_state (NULL, &state, NULL) == ACCEL_ERR_INVALID, "no loader");
-    ok (!accel_loader_set_state (loader, &good, NULL), "and the good one is taken");
+    ok (!accel_loader_set_state (loader, &good, NULL), "and the good one is accepted");
     accel_loader_destroy (loader);
     accel_loader_destroy (sequential);
 }
@@ -431,7 +431,7 @@ next_sample (void *user, void *const *into, bool *end, struct accel_error *err)
 
 static const struct accel_field large = { "x", ACCEL_UINT8, 1, { 1 << 20 } };
 
-/* Every option about order is refused alone; so is what would be too large once shared out, which changes nothing. */
+/* Every option about order is refused alone; so is what would be too large once sharded, which changes nothing. */
 static void
 test_streams (void)
 {

@@ -113,7 +113,7 @@ test_batch_sizes (void)
     }
 }
 
-/* Three batches for two processes: the last is repeated, or dropped where the batch sampler says so. */
+/* Three batches for two processes: the last is repeated, or dropped if the batch sampler has drop_last. */
 static void
 test_shared_batches (void)
 {
@@ -206,10 +206,10 @@ test_skips (void)
                 && strstr (err.text, "too many"), "%s", err.text);
     ok (!accel_skip_first_batches (loader, 1, &err) && accel_loader_length (loader) == 3,
         "an epoch has its length, whatever is skipped");
-    ok (first_index (loader) == 4 && accel_loader_length (loader) == 3, "also while it goes on");
+    ok (first_index (loader) == 4 && accel_loader_length (loader) == 3, "also in its middle");
     ok (accel_skip_first_batches (loader, 1, &err) == ACCEL_ERR_INVALID && strstr (err.text, "in the middle"), "%s",
         err.text);
-    ok (first_index (loader) == 8 && first_index (loader) == -1, "which goes on as if nothing had been said");
+    ok (first_index (loader) == 8 && first_index (loader) == -1, "which continues as if nothing had been called");
     ok (first_index (loader) == 0, "and so does the next");
     accel_loader_end (loader);
     ok (!accel_skip_first_batches (loader, 100, &err) && !accel_loader_get_state (loader, &state, &err)
@@ -230,7 +230,7 @@ test_skips_after_states (void)
         for (int i = 0; i < steps; i++)
             first_index (loader);
         ok (!accel_loader_get_state (loader, &state, &err) && !accel_loader_set_state (loader, &state, &err),
-            "a state behind %d batches", steps);
+            "a state after %d batches", steps);
         if (steps)
             print_epoch (loader, got, sizeof got);
         ok (!accel_skip_first_batches (loader, 1, &err), "a batch is skipped");
@@ -300,8 +300,8 @@ draws_from_default (struct accel_loader *loader, bool shares)
     return memcmp (before, after, sizeof before);
 }
 
-/* torch's loaders draw the workers' seed from the loader's generator, but the original's dispatcher has none; and it is
- * a sampler that is shared out which gets a generator of its own. */
+/* torch's loaders draw the workers' seed from the loader's generator, but Accelerate's dispatcher has none; and it is
+ * a sharded sampler which gets a generator of its own. */
 static void
 test_generators (void)
 {
@@ -317,7 +317,7 @@ test_generators (void)
         accel_loader_destroy (loader);
         options.generator = NULL;
         loader = make (&options);
-        ok (draws_from_default (loader, true) == !dispatches, "%s without one is shared out", what);
+        ok (draws_from_default (loader, true) == !dispatches, "%s without one is sharded", what);
         accel_loader_destroy (loader);
     }
     accel_generator_destroy (generator);
@@ -572,7 +572,7 @@ test_reader (bool streams)
     }
 }
 
-/* A stream that could not be shared out is as it was: not dispatched, as several processes' are. */
+/* A stream that could not be sharded is as it was: not dispatched, as several processes' are. */
 static void
 test_failed_share (void)
 {
@@ -591,7 +591,7 @@ test_failed_share (void)
             "its three batches");
         accel_loader_destroy (loader);
     }
-    ok (!memcmp (&states[0], &states[1], sizeof *states), "behind them it stands at %llu, and %llu",
+    ok (!memcmp (&states[0], &states[1], sizeof *states), "after them it is at %llu, and %llu",
         (unsigned long long) states[0].position, (unsigned long long) states[1].position);
 }
 
@@ -646,7 +646,7 @@ test_hanging (void)
     accel_generator_get_state (accel_default_generator (), after);
     ok (!memcmp (before, after, sizeof before), "for which no order was drawn");
     kept = loader->reader;
-    ok (loader_share (loader, NULL, 1, 0, &err) == ACCEL_ERR_TIMEOUT, "shared out anew: %s", err.text);
+    ok (loader_share (loader, NULL, 1, 0, &err) == ACCEL_ERR_TIMEOUT, "sharded anew: %s", err.text);
     uintptr_t place = (uintptr_t) loader, order = (uintptr_t) loader->order.indices;
     size_t bytes = loader->order.capacity * sizeof *loader->order.indices;
     accel_loader_destroy (loader);

@@ -199,7 +199,7 @@ test_strangers (void)
             && accel_prepare (acc, &err, accel_world (acc)) == ACCEL_ERR_INVALID,
         "neither the job nor its communicator can be prepared");
     ok (accel_prepare (acc, &err, example.model, stranger) == ACCEL_ERR_INVALID && strstr (err.text, "object 2"),
-        "an object that is none: %s", err.text);
+        "an invalid object: %s", err.text);
     ok (accel_prepare (NULL, &err, example.model) == ACCEL_ERR_INVALID, "no acc: %s", err.text);
     if (accel_open (&other, NULL, &err)) {
         skip ("a second struct accel: %s", err.text);
@@ -320,7 +320,7 @@ test_loaders (void)
     ok (accel_loader_next (inner, &other, NULL) && accel_loader_next (inner, &other, NULL) && gathered (other) == 1
             && gathered (batch) == 1,
         "at the end of the inner one its remainder counts");
-    ok (!accel_loader_next (inner, &other, NULL) && gathered (batch) == 2, "behind it the outer one's");
+    ok (!accel_loader_next (inner, &other, NULL) && gathered (batch) == 2, "after it the outer one's");
     ok (accel_loader_next (inner, &other, NULL), "the inner loop again");
     ok (accel_prepare (acc, &err, outer) == ACCEL_OK, "prepared already: also in the middle of an epoch");
     accel_loader_destroy (outer);
@@ -337,10 +337,10 @@ test_loaders (void)
 
     if (accel_loader_create (&outer, &large, &options, &err))
         return;
-    ok (accel_loader_next (outer, &batch, NULL), "a loader that nobody has prepared");
+    ok (accel_loader_next (outer, &batch, NULL), "a loader that was never prepared");
     ok (accel_prepare (acc, &err, outer) == ACCEL_ERR_INVALID, "cannot be in the middle of an epoch: %s", err.text);
     accel_loader_end (outer);
-    ok (accel_prepare (acc, &err, outer) == ACCEL_OK, "but behind it");
+    ok (accel_prepare (acc, &err, outer) == ACCEL_OK, "but after it");
     accel_loader_destroy (outer);
 }
 
@@ -375,7 +375,7 @@ test_close (void)
         if (order != 1)
             ok (accel_optimizer_step (optimizer, &err) == ACCEL_ERR_INVALID
                     && accel_backward (acc, example.model, 1, backward, NULL, &err) == ACCEL_ERR_INVALID,
-                "nobody's: %s", err.text);
+                "of no job: %s", err.text);
         if (order == 2) {
             ok (!accel_prepare (acc, &err, example.model, optimizer, scheduler, loader)
                     && accel_loader_next (loader, &batch, &err) && !accel_optimizer_step (optimizer, &err),
@@ -451,15 +451,15 @@ test_nothing (void)
         "states of nothing");
     ok (!accel_model_parameter_count (NULL) && !accel_model_parameter (NULL, 0) && !accel_model_master (NULL, 0)
             && accel_model_scale (NULL, 0) == 1,
-        "a model that is none");
+        "no model");
     ok (accel_optimizer_lr (NULL) == 0 && !accel_optimizer_state_count (NULL) && !accel_optimizer_state_name (NULL, 0)
             && !accel_optimizer_state_tensor (NULL, 0, "momentum_buffer") && !accel_optimizer_step_count (NULL)
             && !accel_optimizer_step_was_skipped (NULL) && accel_scheduler_lr (NULL) == 0,
-        "an optimizer that is none");
+        "no optimizer");
     ok (accel_gradient_accumulation_steps (NULL) == 1 && accel_sync_gradients (NULL)
             && accel_autocast_enable (NULL, true) && accel_autocast (NULL) == ACCEL_FLOAT32
             && isinf (accel_gradient_clipping (NULL)) && accel_loss_scale (NULL) == 1,
-        "a job that is none");
+        "no job");
 }
 
 int

@@ -164,7 +164,7 @@ save_warns (struct accel *acc, const char *words)
     rank_must (status, &err);
 }
 
-/* Nothing else is there: training does not begin again, nor go on with NaN. */
+/* Nothing else is there: training does not begin again, nor continue with NaN. */
 static void
 only_bad (struct accel *acc)
 {

@@ -79,7 +79,7 @@ test_orthogonalise (void)
     float next = columns[4][0];
     good = matrix_orthogonalise (*columns, ROWS, 2, 0);
     ok (!good && isinf (columns[3][0]) && !memcmp (&columns[4][0], &next, sizeof next),
-        "an infinite column is told of, and stays for all to see");
+        "an infinite column is reported, and stays for all to see");
 }
 
 static void

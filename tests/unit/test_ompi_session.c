@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What killed processes of Open MPI leave behind: whose folders and memory are taken for those of our own mpirun, and
+/* What killed processes of Open MPI leave behind: which folders and memory count as those of our own mpirun, and
  * what is removed. */
 #include <config.h>
 
@@ -40,7 +40,7 @@ read_ompi_session (struct ompi_session *session, int64_t pid, const char *comm, 
     ompi_session_read (session, pid, comm, &given);
 }
 
-/* Whose folders and memory are taken for those of our own mpirun. */
+/* Which folders and memory count as those of our own mpirun. */
 static void
 test_sessions (const char *parent)
 {

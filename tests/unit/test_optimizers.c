@@ -172,7 +172,7 @@ test_states (void)
     for (int i = 0; i < COUNT; i++)
         gradients[i] = accel_generator_uniform (generator) * 2 - 1;
     accel_generator_destroy (generator);
-    ok (!accel_optimizer_step (second, NULL) && !memcmp (values, wanted, sizeof values), "goes on from the states");
+    ok (!accel_optimizer_step (second, NULL) && !memcmp (values, wanted, sizeof values), "continues from the states");
     ok (!accel_optimizer_state_tensor (first, 0, "momentum_buffer"), "no such state");
     ok (!accel_optimizer_state_tensor (first, TENSORS, "exp_avg"), "no such parameter");
     accel_optimizer_destroy (whole);

@@ -87,7 +87,7 @@ test_no_memory (size_t left)
     close_all (&stream, writer);
 }
 
-/* Nobody reads: the sink takes what it has room for, the stream a buffer, and the rest stays in the pipe. */
+/* No reader: the sink takes what it has room for, the stream a buffer, and the rest stays in the pipe. */
 static void
 test_back_pressure (bool on_terminal)
 {
@@ -135,8 +135,8 @@ test_terminal (void)
         { "a\r\nb\r\n", "[0] a\r\n[0] b\r\n", "lines that end with both" },
         { "\r10\r20\n", "[0] 10\r[0] 20\n", "a bar that begins with a return" },
         { "10\r\r20\n", "[0] 10\r\r[0] 20\n", "two returns" },
-        { "10\r", "[0] 10\r\n", "a bar that nobody finishes" },
-        { "half", "[0] half\n", "a line that nobody finishes" },
+        { "10\r", "[0] 10\r\n", "an unfinished bar" },
+        { "half", "[0] half\n", "an unfinished line" },
         { "\r", "", "a return alone" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -158,7 +158,7 @@ test_terminal (void)
     }
 }
 
-/* The reader goes while both the pipe and the sink are full: what comes then is for nobody, and nothing is left that
+/* The reader goes while both the pipe and the sink are full: what comes then has no reader, and nothing is left that
  * would be watched for ever. */
 static void
 test_reader_gone (bool whole)
@@ -178,8 +178,8 @@ test_reader_gone (bool whole)
         ok (output_sink_put_whole (&sink, text, sizeof text), "a line counts as taken");
     else
         ok (output_sink_put (&sink, text, sizeof text) == sizeof text, "what comes counts as taken");
-    ok (sink.broken && output_sink_is_empty (&sink) && !sink.lost, "nothing waits for nobody");
-    ok (write (writer, "line\n", 5) == 5 && output_stream_read (&stream, &sink, 0), "a rank goes on");
+    ok (sink.broken && output_sink_is_empty (&sink) && !sink.lost, "nothing waits for a reader that is gone");
+    ok (write (writer, "line\n", 5) == 5 && output_stream_read (&stream, &sink, 0), "a rank continues");
     ok (output_sink_is_empty (&sink) && !output_stream_left (&stream), "and nothing is left of it either");
     ok (output_sink_say (&sink, "a warning") && output_sink_is_empty (&sink), "nor of a warning");
     close_all (&stream, writer);
@@ -270,7 +270,7 @@ allocated (void)
 
 enum { MANY = 4096, MANY_LINE = 3000 };
 
-/* As many as a job can have, behind one pipe; each in its turn gets @rounds times @bytes with a line end at last.
+/* As many as a job can have, in one pipe; each in its turn gets @rounds times @bytes with a line end at last.
  * @return the most memory that was in use meanwhile */
 static size_t
 feed_many (struct output_stream *streams, int writer, const char *bytes, size_t length, int rounds)
@@ -357,7 +357,7 @@ test_gap (void)
     ok (!log.lost && logfile_write (&log, "more\n", 5, &written) && written == 5, "and more");
     ok (logfile_read (&log, 0, text, sizeof text - 1) == log.size, "reading it back");
     is_text (text, "1234567890\n[accelerate: 7 bytes are missing here]\nend\nmore\n",
-             "the gap is told once, with its size");
+             "the gap is reported once, with its size");
     logfile_release (&log);
     unlink (name);
 }
@@ -396,7 +396,7 @@ test_standing_terminal (void)
     bool made = !output_sink_init (&sink, terminal, "terminal", NULL);
     while (made && output_sink_put (&sink, text, sizeof text))
         continue;
-    ok (made && sink.written > 0 && sink.count == OUTPUT_SINK_BYTES, "a terminal that nobody reads makes nobody wait");
+    ok (made && sink.written > 0 && sink.count == OUTPUT_SINK_BYTES, "a terminal without a reader makes no rank wait");
     alarm (0);
     output_sink_release (&sink);
     close (terminal);
@@ -438,7 +438,7 @@ test_held (void)
     close_all (&stream, writer);
 }
 
-/* What must stay together does not begin where it cannot end, and nobody speaks in the middle of it. */
+/* What must stay together does not begin where it cannot end, and no other output comes in the middle of it. */
 static void
 test_pieces (void)
 {
@@ -461,7 +461,7 @@ test_pieces (void)
     close_all (&stream, writer);
 }
 
-/* Where a line without a name is cut for want of memory and another rank's follows, a mark says so. */
+/* Where a line without a name is cut for want of memory and another rank's follows, a mark is written. */
 static void
 test_cut_mark (void)
 {
@@ -492,7 +492,7 @@ put (int writer, struct output_stream *stream, const char *text)
     ok (write (writer, text, length) == (ssize_t) length && output_stream_read (stream, &sink, 0), "%zu bytes", length);
 }
 
-/* What was put and cannot be written is counted; what goes to a descriptor that was closed is for nobody. */
+/* What was put and cannot be written is counted; what goes to a descriptor that was closed is not counted. */
 static void
 test_losses (void)
 {

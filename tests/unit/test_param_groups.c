@@ -182,7 +182,7 @@ read_setup (struct golden *golden, struct setup *setup)
         else if (strchr (word, '='))
             set_group (setup, group, word);
         else if (strcmp (word, "none") != 0 || !*word) {
-            printf ("Bail out! a word that nobody knows: %s\n", word);
+            printf ("Bail out! an unknown word: %s\n", word);
             exit (99);
         }
     }
@@ -593,7 +593,7 @@ test_norm (void)
     accel_close (acc);
 }
 
-/* A scheduler over groups, a sequence or a chain goes on from its states. */
+/* A scheduler over groups, a sequence or a chain continues from its states. */
 static void
 test_states (int kind)
 {
@@ -632,7 +632,7 @@ test_states (int kind)
         MUST (accel_scheduler_step (schedulers[0], &err));
         MUST (accel_scheduler_step (schedulers[1], &err));
     }
-    ok (same, "schedules of kind %d go on from %zu states", kind, count);
+    ok (same, "schedules of kind %d continue from %zu states", kind, count);
     ok (accel_scheduler_set_state (schedulers[1], states, &err) == ACCEL_ERR_FORMAT
             && accel_scheduler_set_states (schedulers[1], states, count - 1, &err) == ACCEL_ERR_FORMAT, "%s", err.text);
     for (int i = 0; i < 2; i++) {

@@ -75,7 +75,7 @@ meet (struct side *sides)
 {
     ok (!sides[0].sent.length && sides[1].sent.length == CHANNEL_GREETING_BYTES,
         "who connects greets, who listens waits");
-    ok (take (&sides[0], &sides[1]) == CHANNEL_MORE && channel_is_open (&sides[0].channel), "the greeting is taken");
+    ok (take (&sides[0], &sides[1]) == CHANNEL_MORE && channel_is_open (&sides[0].channel), "the greeting is accepted");
     put (&sides[0], "welcome");
 }
 
@@ -303,7 +303,7 @@ test_lost (void)
                 && outcome->status == (is_ours ? row->status : 1), "%s: %d", row->what, outcome->machine);
         const char *said = is_ours ? outcome->also : peers.to_say.text;
         ok (said && !strcmp (said, is_ours ? "  host a (machine 0): gone\n" : "accelerate: host a (machine 0): gone\n"),
-            "and the loss is told: %s", said ? said : "");
+            "and the loss is reported: %s", said ? said : "");
         peers_reset_machine (&own);
         peers_release_outcome (&peers.outcome);
         strbuf_release (&peers.to_say);
@@ -319,7 +319,7 @@ struct victim_case {
 };
 
 static const struct victim_case victims[] = {
-    { "a rank here that failed later is told", JOB_FAILED, false, false, NULL, true },
+    { "a rank here that failed later is reported", JOB_FAILED, false, false, NULL, true },
     { "but not if it has not failed by itself", JOB_ELSEWHERE, false, false, NULL, false },
     { "nor if it is to blame", JOB_FAILED, true, false, NULL, false },
     { "nor after the outcome was said", JOB_FAILED, false, true, NULL, false },

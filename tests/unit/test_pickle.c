@@ -97,7 +97,7 @@ static const struct {
     { "builtins.eval", TEXT ("\x80\2cbuiltins\neval\n."), "'builtins.eval'" },
     { "a name of a part of a module", TEXT ("\x80\2ctorch.\nfloat32\n."), "'torch..float32'" },
     { "a name that begins as a known one", TEXT ("\x80\2ctorch\nfloat\n."), "'torch.float'" },
-    { "a name that goes on", TEXT ("\x80\2ctorch\nfloat3\n"), "'torch.float3'" },
+    { "a name with more letters than a known one", TEXT ("\x80\2ctorch\nfloat3\n"), "'torch.float3'" },
     { "half a name", TEXT ("\x80\2ctorch\nfloat32"), "unexpected end" },
     { "a call of a constant", TEXT ("\x80\2ctorch\nfloat32\n)R."), "'torch.float32', which cannot be called" },
     { "a call of a number", TEXT ("\x80\2K\1)R."), "expected a name to call" },

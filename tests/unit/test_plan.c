@@ -109,7 +109,7 @@ static const struct {
     { "--multi_gpu with one process is still a group", "--multi_gpu --num_processes 1", 1, 8, NULL, 1, 0,
       "RANK=0 WORLD_SIZE=1" },
     { "chosen GPUs are counted", "--gpu_ids 1,3", 8, 8, NULL, 2, 1, "WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=1,3" },
-    { "cores are shared out", "--cpu --num_processes 2", 0, 16, NULL, 2, 0, "OMP_NUM_THREADS=8" },
+    { "cores are divided", "--cpu --num_processes 2", 0, 16, NULL, 2, 0, "OMP_NUM_THREADS=8" },
     { "but not the caller's threads", "--cpu --num_processes 2", 0, 16, "3", 2, 0, "OMP_NUM_THREADS=3" },
     { "which may be a list", "--cpu --num_processes 2", 0, 16, "4,2", 2, 0, "OMP_NUM_THREADS=4,2" },
     { "the flag wins", "--cpu --num_processes 2 --num_cpu_threads_per_process 5", 0, 16, "3", 2, 0,
@@ -218,7 +218,7 @@ test_ports (void)
     struct fail fail = { 0 };
     struct plan plan;
     if (ok (!plan_for (&plan, "--cpu --num_processes 2", &topology, false, &fail), "a plan")) {
-        is_text (value_of (&plan.processes[0].env, "MASTER_PORT"), "4711", "another port where the usual one is taken");
+        is_text (value_of (&plan.processes[0].env, "MASTER_PORT"), "4711", "another port if the usual one is in use");
         ok (!plan.notes.count && plan.choices.count == 1 && strstr (plan.choices.items[0], "29500"),
             "said in a dry run only");
         plan_release (&plan);
@@ -233,7 +233,7 @@ test_ports (void)
         plan_release (&plan);
     }
     if (ok (!plan_for (&plan, "--cpu --num_processes 2 --main_process_port 0", &topology, false, &fail), "a plan")) {
-        is_text (value_of (&plan.processes[0].env, "MASTER_PORT"), "0", "port 0 in a plan that nobody starts");
+        is_text (value_of (&plan.processes[0].env, "MASTER_PORT"), "0", "port 0 in a plan that is not started");
         plan_release (&plan);
     }
 }
@@ -340,7 +340,7 @@ test_environment_file (void)
         ok (!external_launcher_write_environment (&plan.processes[0].env, NULL)
                 && !io_read_file (path, 1000, &text, &length, NULL), "a file");
         is_text (text, "A=1\nH=a=b\n", "with what it can hold");
-        ok (!stat (path, &info) && (info.st_mode & 0777) == 0600, "for nobody else");
+        ok (!stat (path, &info) && (info.st_mode & 0777) == 0600, "readable by its owner only");
         unlink (path);
     }
     unsetenv ("DS_ENV_FILE");
@@ -500,7 +500,7 @@ test_cgroup_limits (void)
             { "cpu/cpu.cfs_period_us", "100000\n" }, { "cpuset/cpuset.cpus", "1\n" } }, 3000000, 2.5, "1" },
         { "version 1 without a limit", "5:memory:/\n",
           { { "memory/memory.limit_in_bytes", "9223372036854771712\n" } }, 0, 0, "" },
-        { "both versions, and text that is no number", "1:memory:/\n0::/\n",
+        { "both versions, and text that is not a number", "1:memory:/\n0::/\n",
           { { "memory/memory.limit_in_bytes", "20\n" }, { "memory.max", "30\n" }, { "cpu.max", "x y\n" } }, 20, 0, "" },
         { "no groups", "", { { "memory.max", "30\n" } }, 0, 0, "" },
     };

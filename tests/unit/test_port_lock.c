@@ -51,9 +51,9 @@ test_listener (void)
     port_lock_release (&other);
     ok (take_fixed (&port_lock, &topology, &config, port, NULL) == port && topology.port_taken && port_lock.fd >= 0,
         "one that has to be it is claimed, and it is noted that somebody listens");
-    ok (port_lock_take (&other, port) && other.error == EADDRINUSE && other.fd < 0, "nobody else can claim it");
+    ok (port_lock_take (&other, port) && other.error == EADDRINUSE && other.fd < 0, "no other job can claim it");
     close (fd);
-    ok (!take_if_free (&other, port), "nor take it, when nobody listens any more");
+    ok (!take_if_free (&other, port), "nor take it, when no process listens any more");
     port_lock_release (&port_lock);
     ok (take_if_free (&port_lock, port), "until it is given back");
     topology = (struct topology){ .host = "box" };
@@ -64,11 +64,11 @@ test_listener (void)
     port_lock_release (&port_lock);
     topology = (struct topology){ .host = "box" };
     ok (take_if_possible (&port_lock, &topology, port) == port && !*topology.port_note && port_lock.fd >= 0,
-        "another launcher's port that nobody has");
+        "another launcher's port that is free");
     port_lock_release (&port_lock);
 }
 
-/* A port that was bound, but at which nobody listens, cannot be had either. */
+/* A port that was bound, but at which no process listens, cannot be had either. */
 static void
 test_bound (void)
 {

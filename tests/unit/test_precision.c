@@ -309,7 +309,7 @@ test_accumulating (void)
     must (accel_clip_grad_value (net.model, 1, &err), &err);
     must (accel_optimizer_step (net.optimizer, &err), &err);
     memcpy (&gradient, net.gradients, sizeof gradient);
-    ok (norm == 1 && gradient == 65536, "while accumulating gradients stay scaled; their norm is told");
+    ok (norm == 1 && gradient == 65536, "while accumulating gradients stay scaled; their norm is returned");
     ok (!memcmp (first, net.values, sizeof first) && accel_scaler_get_state (net.acc, &state) && !state.growth_tracker,
         "no step, and none is counted");
     accel_set_sync_gradients (net.acc, true);
@@ -408,7 +408,7 @@ note_scale (void *user, const struct accel_update *update, struct accel_error *e
     return ACCEL_OK;
 }
 
-/* Optimizers of the program's own are told what unscaling and clipping have left to do. */
+/* Optimizers of the program's own learn what unscaling and clipping have left to do. */
 static void
 test_own_optimizer (void)
 {

@@ -205,7 +205,7 @@ main (void)
     ok (accel_save_state (acc, NULL, &err) == ACCEL_ERR_INVALID, "or else when it saves");
     ok (strstr (err.text, "run/checkpoints: anna\\x1b, ") && strstr (err.text, process)
             && strstr (err.text, "job 0123abcd;"),
-        "and is told who does: user, process, host, job");
+        "and the error says who does: user, process, host, job");
     diag ("%s", err.text);
     ok (!system ("grep -q '^anna\\\\x1b, ' run/checkpoints/.lock"), "the file itself has no control characters");
     ok (accel_save_state_start (acc, NULL, &err) == ACCEL_ERR_INVALID, "nor in the background");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders of Hugging Face Accelerate's save_state: what it saved is loaded, and training goes on as it did there. */
+/* Folders of Hugging Face Accelerate's save_state: what it saved is loaded, and training continues as it did there. */
 #include <config.h>
 
 #include "files/crc32.h"

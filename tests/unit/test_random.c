@@ -56,7 +56,7 @@ add (struct block *block, bool needs_libm, uint64_t total, const char *what)
         printf ("# %s %llx\n", what, (unsigned long long) total);
 }
 
-/* What a program finds behind what it asked for has to be as it was. */
+/* The memory after what a program asked for has to be as it was. */
 static uint64_t
 drawn_sum (int64_t *values, size_t count, size_t stride)
 {
@@ -604,7 +604,7 @@ test_types (void)
         if (!status)
             is_text (accel_rng_type_name (type), cases[i].name, "and its name");
     }
-    is_text (accel_rng_type_name (ACCEL_RNG_TYPE_COUNT), "?", "what is no type");
+    is_text (accel_rng_type_name (ACCEL_RNG_TYPE_COUNT), "?", "what is not a type");
 }
 
 int

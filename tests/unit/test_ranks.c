@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives, objects and averaged gradients between ranks that this test forks (tests/ranks.h): what every rank gets,
- * whichever way the bytes go, and what it is told where ranks do not agree. */
+ * whichever way the bytes go, and which error it gets if ranks do not agree. */
 #include <config.h>
 
 #include "lib/comm/comm_private.h"
@@ -193,7 +193,7 @@ test_swap_objects (struct accel *acc)
     }
 }
 
-/* All are told the same, and the job goes on. */
+/* All get the same error, and the job continues. */
 static void
 test_objects_refused (struct accel *acc)
 {
@@ -367,7 +367,7 @@ test_unused (struct accel *acc)
     *grad = own;
     net.first = 1;
     rank_must (accel_backward (acc, net.model, 0, pass_back, acc, &err), &err);
-    right (*grad == own, "what nobody has used is %g", (double) *grad);
+    right (*grad == own, "what no rank has used is %g", (double) *grad);
     accel_model_destroy (net.model);
 }
 
@@ -383,7 +383,7 @@ test_models_differ (struct accel *acc)
     accel_model_destroy (net.model);
 }
 
-/* While gradients are averaged nobody else may call. */
+/* While gradients are averaged the program may make no other call. */
 static void
 test_reserved (struct accel *acc)
 {

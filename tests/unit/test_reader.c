@@ -188,15 +188,15 @@ test_hang (void)
     begin (reader, &source, true);
     ok (take (reader, 0, 20000, &err) == 20000, "many cheap reads before one that hangs");
     ok (reader_next (reader, &batch, &is_last, 100, &err) == ACCEL_ERR_TIMEOUT && strstr (err.text, "sample 80000"),
-        "which is told: %s", err.text);
+        "which is reported: %s", err.text);
     atomic_store (&source.released, true);
     bool stopped = reader_stop (reader, PATIENCE_MS);
     ok (stopped && reader_next (reader, &batch, &is_last, PATIENCE_MS, &err) == ACCEL_ERR_TIMEOUT && !batch,
-        "and is of no more use, although it came back in the end: %s", err.text);
+        "and is of no more use, although it came back at last: %s", err.text);
     ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
 }
 
-/* So is one that hangs when it is wanted again. */
+/* So is one that hangs when it is needed again. */
 static void
 test_hang_again (void)
 {
@@ -214,7 +214,7 @@ test_hang_again (void)
     ok (reader_next (reader, &batch, &is_last, 100, &err) == ACCEL_ERR_TIMEOUT, "and is not waited for any more");
     atomic_store (&source.released, true);
     ok (!source.by_caller && reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS),
-        "and comes back in the end");
+        "and comes back at last");
 }
 
 /* A pass that ends while a read hangs: the reader is of no more use, until it is known what that read writes to. */
@@ -233,7 +233,7 @@ test_stop_of_hanging (void)
         usleep (1000);
     ok (taken && !reader_stop (reader, 10), "a pass ends, but a read does not");
     ok (reader_next (reader, &batch, &is_last, 10, &err) == ACCEL_ERR_TIMEOUT && strstr (err.text, "still reading"),
-        "and who wants more is told: %s", err.text);
+        "and the next call gets an error: %s", err.text);
     atomic_store (&source.released, true);
     ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "no thread is left");
 }
@@ -299,7 +299,7 @@ test_help (void)
     }
 }
 
-/* A thread that is told of work, but does not run yet. */
+/* A thread that has been given work, but does not run yet. */
 static struct {
     atomic_bool on;
     atomic_long asleep, woken;
@@ -340,11 +340,11 @@ test_take_over (void)
     ok (!status && batch && *(int64_t *) batch->fields[0].dl.data == 0 && source.by_caller == 1 && source.fills == 1,
         "a caller reads the batch that he needs, and that no thread has begun");
     atomic_store (&sleepy.on, false);
-    ok (take (reader, 1, 20, &err) == 19, "and goes on");
+    ok (take (reader, 1, 20, &err) == 19, "and continues");
     ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "no thread is left");
 }
 
-/* What the caller could not read is told in its turn, and read again by a thread. */
+/* What the caller could not read is reported in its turn, and read again by a thread. */
 static void
 test_failing_help (void)
 {
@@ -358,7 +358,7 @@ test_failing_help (void)
     await (&source.fills, 0);
     long come = take (reader, 0, 20, &err);
     ok (come == 2 && source.by_caller >= 2 && err.code == ACCEL_ERR_CALLBACK && strstr (err.text, "batch 2 is bad"),
-        "a caller fails to read ahead, and is told after the two batches before: %s", err.text);
+        "a caller fails to read ahead, and gets the error after the two batches before: %s", err.text);
     atomic_store (&source.mended, true);
     ok (take (reader, come, 20, &err) == 18, "and can read on");
     ok (reader_stop (reader, PATIENCE_MS) && reader_destroy (reader, PATIENCE_MS), "no thread is left");
@@ -421,12 +421,12 @@ test_outlier (void)
     source.reader = reader;
     begin (reader, &source, true);
     bool read = take (reader, 0, OUTLIER + 2, &err) == OUTLIER + 1 && reader_stop (reader, PATIENCE_MS);
-    ok (read && reader->fill_ns <= 2 * source.before_ns + 8, "a read takes %lld ns, %lld behind one of 20 times that",
+    ok (read && reader->fill_ns <= 2 * source.before_ns + 8, "a read takes %lld ns, %lld after one of 20 times that",
         (long long) source.before_ns, (long long) reader->fill_ns);
     ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
 }
 
-/* The time is over at the moment at which a batch is read: whoever waits has the lock only behind it. */
+/* The time is over at the moment at which a batch is read: whoever waits has the lock only after it. */
 static struct {
     atomic_bool on;
     struct reader *reader;
@@ -465,7 +465,7 @@ test_last_moment (void)
     enum accel_status status = reader_next (reader, &batch, &is_last, 1000, &err);
     atomic_store (&too_late.on, false);
     ok (!status && batch && *(int64_t *) batch->fields[0].dl.data == 3 * ROWS, "which is not late yet");
-    ok (take (reader, 4, 20, &err) == 16, "nor is what comes behind it");
+    ok (take (reader, 4, 20, &err) == 16, "nor is what comes after it");
     ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
 }
 

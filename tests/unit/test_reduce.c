@@ -191,7 +191,7 @@ struct shape {
     size_t count;
     size_t shift; /* elements by which each next buffer is off */
     bool beyond_caches, private_targets;
-    int taken;    /* number of the source that is taken over, from 1 on; 0: none */
+    int taken;    /* number of the source that the result replaces, from 1 on; 0: none */
     size_t ahead; /* bytes to copy meanwhile */
 };
 
@@ -217,7 +217,7 @@ static const struct shape shapes[] = {
 static unsigned char memory[SOURCES + TARGETS][MOST * 8 + SLACK * 8] __attribute__ ((aligned (64)));
 static unsigned char before[SOURCES][MOST * 8], ahead_from[MOST + SLACK], ahead_to[MOST + SLACK];
 
-/* @return whether all elements are right and nothing behind the targets was touched. */
+/* @return whether all elements are right and nothing past the targets was touched. */
 static bool
 try_shape (enum accel_dtype dtype, enum accel_op op, const struct shape *shape)
 {

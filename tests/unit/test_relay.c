@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the ranks' lines reach a reader who is slow, stands still or goes on just in time, and what is told of those
+/* When the ranks' lines reach a reader who is slow, stalls or continues just in time, and what is reported of those
  * that do not: the supervisor in a made-up world. */
 #include <config.h>
 
@@ -91,7 +91,7 @@ open_log (int rank, const char *name)
     unlink (name);
 }
 
-/* Ranks with files go on, and what the reader has not got is counted there too. */
+/* Ranks with files continue, and what the reader has not got is counted there too. */
 static void
 test_files (void)
 {
@@ -123,7 +123,7 @@ test_files (void)
     at (2000, LOOK, 0, 0);
     end_all (3000);
     run_world ();
-    ok (world.looked == world.got[JOB_OUT].length, "ranks that waited for the reader go on with him");
+    ok (world.looked == world.got[JOB_OUT].length, "ranks that waited for the reader continue with it");
     check_count ("ranks that waited", true);
     end_world ("ranks that waited");
 }
@@ -139,7 +139,7 @@ test_deadline (void)
     world.filled += output_sink_put (&the_job.sinks[JOB_OUT], text, sizeof text);
     write_text (&world.ranks[0], JOB_OUT, "a line\n");
     relay_read (&loop, 0);
-    ok (relay_deadline (&loop, world.now) == INT64_MAX, "nothing to do while nobody reads");
+    ok (relay_deadline (&loop, world.now) == INT64_MAX, "nothing to do without a reader");
     while (!output_sink_is_empty (&the_job.sinks[JOB_OUT])) {
         take (JOB_OUT, 0);
         output_sink_drain (&the_job.sinks[JOB_OUT]);
@@ -220,7 +220,7 @@ test_prompts (void)
     end_world ("a line that is there");
 }
 
-/* A file that lacks something is told of once, though there may be no room for that at first. */
+/* A file that lacks something is reported once, though there may be no room for that at first. */
 static void
 test_incomplete (void)
 {
@@ -244,7 +244,7 @@ test_incomplete (void)
         const struct strbuf *got = &world.got[JOB_ERR];
         static const char words[] = "accelerate: warning: some.log: No space left on device";
         const char *first = memmem (got->text, got->length, words, strlen (words));
-        ok (first && !strstr (first + 1, words), "a file that lacks something is told of once, late: %d", late);
+        ok (first && !strstr (first + 1, words), "a file that lacks something is reported once, late: %d", late);
         ok (the_job.incomplete_is_noted, "and that is noted");
         end_world ("a warning");
     }

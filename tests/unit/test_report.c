@@ -31,7 +31,7 @@ static struct job_rank ranks[MOST];
 static struct plan plan;
 static struct job job;
 
-/* Rank 1 of @count has failed; nobody says what he was doing. */
+/* Rank 1 of @count has failed; what it was doing is unknown. */
 static void
 make_job (int count, int wait_status)
 {
@@ -123,7 +123,7 @@ test_kinds (void)
     job.out_of_memory = true;
     check_text ("  out of memory: the kernel killed it, or another process in its control group\n", true,
                 "memory");
-    check_json ("\"exit_code\":null,\"signal\":9,\"out_of_memory\":true", "a signal is no exit code");
+    check_json ("\"exit_code\":null,\"signal\":9,\"out_of_memory\":true", "a signal is not an exit code");
     ranks[0].doing = strdup ("caf\xe9 \"x\"");
     ranks[1].doing = strdup ("caf\xc3\xa9");
     check_json ("\"doing\":\"caf? \\\"x\\\"\"", "text that is not UTF-8");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A state that is saved between the backward passes of one step of the optimizer: training that loads it goes on with
+/* A state that is saved between the backward passes of one step of the optimizer: training that loads it continues with
  * the same bits, because gradients and what PowerSGD remembers are saved too.  On another number of processes, the
  * averages over the ranks are the same but for rounding. */
 #include <config.h>
@@ -340,7 +340,7 @@ test_reshard (const struct way *its, int first, int then)
     diag ("difference %g", most);
 }
 
-/* A rank's file is missing, but the manifest says so: nothing is made up for it. */
+/* A rank's file is missing, although the manifest lists it: nothing is made up for it. */
 static void
 load_incomplete (struct accel *acc)
 {

@@ -14,7 +14,7 @@
 #define TENSOR(name, shape, begin, end) \
     "\"" name "\":{" DTYPE ",\"shape\":[" shape "],\"data_offsets\":[" begin "," end "]}"
 
-/* The format's own reader (safetensors 0.8.0) was given all of these: it agrees but where `ours` says so. */
+/* The format's own reader (safetensors 0.8.0) was given all of these: it agrees except where `ours` is set. */
 static const struct {
     const char *text;
     size_t data;       /* bytes of data it describes */
@@ -42,7 +42,7 @@ static const struct {
     { "{\"a\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, NULL, false },
     { "{\"a\":{\"dtype\":\"C64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8, NULL, false },
     { "{" TENSOR ("a", "0,4294967296,4294967296,4", "0", "0") "}", 0, NULL, false },
-    /* What is no JSON. */
+    /* What is not JSON. */
     { "", 0, "byte 0: unexpected end: expected '{'", false },
     { "[]", 0, "byte 0: expected '{'", false },
     { "null", 0, "byte 0: expected '{'", false },
@@ -77,7 +77,7 @@ static const struct {
     { ONE (DTYPE "," SHAPE "," OFFSETS ",\"x\":nul"), 4, "expected a value", false },
     { ONE (DTYPE "," SHAPE "," OFFSETS ",\"x\":[1,]"), 4, "',' before ']'", false },
     { "// x\n{}", 0, "byte 0: expected '{'", false },
-    /* What is no description of tensors. */
+    /* What does not describe tensors. */
     { "{\"__metadata__\":[]}", 0, "'{' of __metadata__", false },
     { "{\"__metadata__\":{\"a\":1}}", 0, "a string (all values of __metadata__ are strings)", false },
     { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "duplicate __metadata__", false },
@@ -263,7 +263,7 @@ test_vectors (void)
         "element types in DLPack's terms, and back");
 }
 
-/* As many tensors as nobody has: no more time and memory than their header suggests. */
+/* More tensors than any model has: no more time and memory than their header suggests. */
 static void
 test_million (void)
 {

@@ -431,7 +431,7 @@ test_tied (void)
     accel_model_destroy (model);
 }
 
-/* Tensors that begin at the same address without being the same; and the name of a scale that is none. */
+/* Tensors that begin at the same address without being the same; and a name that looks like a scale's. */
 static void
 test_not_tied (void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving while training goes on: the files are those of a synchronous save, whatever the program does meanwhile, and
+/* Saving while training continues: the files are those of a synchronous save, whatever the program does meanwhile, and
  * failures are reported once.  The program is linked with --wrap: the writing thread can be held, slowed, or made to
  * fail. */
 #include <config.h>
@@ -686,7 +686,7 @@ main (void)
     as_ranks (2, "accel_close logs a failure on the rank that knows the reason", close_after_failure_of_1);
     as_ranks (2, "a rank leaves before it has written: accel_close logs it", leave_early);
     look ("left", 1, "the former checkpoint is still there");
-    as_ranks (2, "a rank leaves before it has written: a wait says so", wait_for_leaver);
+    as_ranks (2, "a rank leaves before it has written: a wait reports it", wait_for_leaver);
     as_ranks (2, "exit() during a save", exit_at_once);
     look ("left", 3, "exit() has waited for its end");
     as_ranks (1, "exit() while another thread waits for a save", exit_during_wait);
@@ -696,6 +696,6 @@ main (void)
     as_ranks (2, "_exit() during a save", die_at_once);
     look ("left", 4, "the former checkpoint is still there");
     as_ranks (1, "a fork during a save", fork_meanwhile);
-    look ("left", 6, "the save goes on after a fork");
+    look ("left", 6, "the save continues after a fork");
     return done_testing ();
 }

@@ -260,7 +260,7 @@ test_state (enum accel_schedule schedule)
         if (accel_scheduler_step (whole, &err) || accel_scheduler_step (resumed, &err))
             same = false;
     }
-    ok (same, "schedule %d goes on from its state", (int) schedule);
+    ok (same, "schedule %d continues from its state", (int) schedule);
     ok (accel_scheduler_set_state (NULL, &state, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "accel_scheduler_set_state: scheduler is NULL")
             && accel_scheduler_set_state (resumed, NULL, &err) == ACCEL_ERR_INVALID
@@ -274,7 +274,7 @@ test_state (enum accel_schedule schedule)
     ok (accel_scheduler_set_state (resumed, &state, &err) == ACCEL_ERR_FORMAT, "another schedule: %s", err.text);
     state.schedule--;
     state.lr = NAN;
-    ok (accel_scheduler_set_state (resumed, &state, &err) == ACCEL_ERR_FORMAT, "a rate that is none: %s", err.text);
+    ok (accel_scheduler_set_state (resumed, &state, &err) == ACCEL_ERR_FORMAT, "an invalid rate: %s", err.text);
     accel_scheduler_destroy (whole);
     accel_scheduler_destroy (resumed);
     accel_optimizer_destroy (first);

@@ -23,7 +23,7 @@ struct other_rank {
     const char *name, *words;
     enum accel_status status;
     bool write, fail, end;
-    bool lost;   /* its lock excludes nobody */
+    bool lost;   /* its lock excludes no process */
     bool killed; /* and a child that it has forked lives */
     int failing;  /* so many times, reading fails in rank 0 */
 };
@@ -141,11 +141,11 @@ test_shares (void)
         { "a rank that was killed, and whose child has the file open", "rank 1 did not write", .killed = true,
           .status = ACCEL_ERR_PEER },
         { "a rank that failed", "rank 1 did not write", .fail = true, .end = true, .status = ACCEL_ERR_PEER },
-        { "a rank that is done, where locks exclude nobody", "", .write = true, .end = true, .lost = true,
+        { "a rank that is done, where locks exclude no process", "", .write = true, .end = true, .lost = true,
           .status = ACCEL_OK },
-        { "a rank that may still write, where locks exclude nobody", "timed out", .lost = true,
+        { "a rank that may still write, where locks exclude no process", "timed out", .lost = true,
           .status = ACCEL_ERR_TIMEOUT },
-        { "a rank that failed, where locks exclude nobody", "rank 1 did not write", .fail = true, .end = true,
+        { "a rank that failed, where locks exclude no process", "rank 1 did not write", .fail = true, .end = true,
           .lost = true, .status = ACCEL_ERR_PEER },
         { "a rank that is done, after one failing read", "", .write = true, .end = true, .failing = 1,
           .status = ACCEL_OK },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks of the shm engine that are members: what one is told of the others, and what it leaves for them.  See
+/* Ranks of the shm engine that are members: what one learns of the others, and what it leaves for them.  See
  * shm_puppets.h. */
 #include <config.h>
 
@@ -166,7 +166,7 @@ test_missing (void)
     post = fill_post (1, ACCEL_ENGINE_ALL_GATHER);
     shm_publish (ranks[1], post);
     is_error (shm_run (ranks[0], &call, &err), ACCEL_ERR_PEER, "rank 1 is waiting in");
-    ok (!saw.waits, "a disagreement is told before the third rank has come");
+    ok (!saw.waits, "a disagreement is reported before the third rank has come");
     end_ranks ();
 }
 
@@ -273,7 +273,7 @@ test_gone (void)
     struct jobseg_slot *slot = ranks[1]->slot;
     ok (!watch.source->is_gone (watch.source, 1, text, sizeof text)
             && !watch.source->is_gone (watch.source, 0, text, sizeof text),
-        "nobody is gone");
+        "no rank is gone");
     atomic_store (&slot->state, JOBSEG_LEFT);
     ok (is_gone (1, "has left the job (accel_close)"), "a rank that has left is gone");
     atomic_store (&slot->state, JOBSEG_READY);
@@ -285,7 +285,7 @@ test_gone (void)
 
     lose_rank (1);
     snprintf (words, sizeof words, "ended (process %d)", (int) atomic_load (&slot->pid));
-    ok (is_gone (1, words), "how a process ended may be known to nobody");
+    ok (is_gone (1, words), "how a process ended may be unknown");
     told.waits = note_exit;
     ok (is_gone (1, "exited with status 7"), "the launcher has time to write it down");
     told.waits = NULL;
@@ -328,7 +328,7 @@ test_watch (void)
     ok (local->peers[1].pid == second, "so is the next process of the same rank");
     ok (count_descriptors () == more, "and the one before no longer");
     end_ranks ();
-    ok (count_descriptors () == before - 1, "nobody is watched by a rank that is closed: %d descriptors, %d before",
+    ok (count_descriptors () == before - 1, "a rank that is closed watches no process: %d descriptors, %d before",
         count_descriptors (), before);
     kill (first, SIGKILL);
     kill (second, SIGKILL);
@@ -394,7 +394,7 @@ test_recv (void)
     struct shm_mail *mail = post_mail (1, 0);
     atomic_store (&mail->sender_sleeps, 1);
     is_error (shm_run (ranks[0], &call, &err), ACCEL_OK, "");
-    ok (values[3] == 4 && atomic_load (&mail->taken) == atomic_load (&mail->full), "a message is taken");
+    ok (values[3] == 4 && atomic_load (&mail->taken) == atomic_load (&mail->full), "a message is received");
     ok (was_woken (&ranks[0]->blocks[1].mail.taken), "and its sender woken");
 
     struct jobseg_record *record = note_call (1, &send);
@@ -443,7 +443,7 @@ take_mail (void)
     atomic_store (&mail->taken, atomic_load (&mail->full));
 }
 
-/* Rank 0, which sends as well, has looked and goes on waiting. */
+/* Rank 0, which sends as well, has looked and keeps waiting. */
 static void
 look_0 (void)
 {
@@ -501,7 +501,7 @@ test_arena (void)
     ok (shm_offset (shm, huge, 1) % SHM_HUGE == 0, "large blocks begin where huge pages do");
     *gap = 1;
     shm_free (shm, gap);
-    ok (get (64) == gap && !*gap, "a gap of the exact size is taken, and is zero");
+    ok (get (64) == gap && !*gap, "a gap of the exact size is used, and is zero");
     shm_free (shm, last + 64);
     ok (shm->arena.count == 4, "a pointer into a block does not free it");
     unsigned before = saw.holes;
@@ -541,7 +541,7 @@ test_host_without_memory (void)
     told.fallocate_good = 1;
     unsigned before = saw.holes;
     enum accel_status status = shm_alloc (ranks[0], &memory, 65 << 20, &err);
-    ok (err.sys_errno == ENOSPC, "the system's error is told");
+    ok (err.sys_errno == ENOSPC, "the system's error is reported");
     is_error (status, ACCEL_ERR_NOMEM, "the host cannot provide 68157440 bytes: No space left");
     ok (saw.holes == before + 1, "what was reserved of it is given back");
     end_ranks ();

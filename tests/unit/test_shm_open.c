@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing the engines: how ranks meet, what they are told of those that do not come, and what is left.
+/* Opening and closing the engines: how ranks meet, what they learn of those that do not come, and what is left.
  * See shm_puppets.h. */
 #include <config.h>
 
@@ -91,7 +91,7 @@ test_lead (void)
     set_slot (1, JOBSEG_JOINING, 1);
     set_slot (2, JOBSEG_READY, 0);
     enum accel_status status = join (0, &job);
-    is_text (ranks[0]->slot->reason, err.text, "why it failed is told to the others");
+    is_text (ranks[0]->slot->reason, err.text, "the others learn why it failed");
     ok (atomic_load (&ranks[0]->slot->state) == JOBSEG_FAILED, "so is that it did");
     is_error (status, ACCEL_ERR_TIMEOUT,
               "rank 0 timed out after 300 ms, waiting for rank 2 (computing, no collective yet)");
@@ -296,7 +296,7 @@ test_meeting (void)
     end_host ();
 }
 
-/* Spare names are the usual one, a dash and 16 digits that nobody can foresee; what only begins so is another's. */
+/* Spare names are the usual one, a dash and 16 digits that cannot be foreseen; what only begins so is another's. */
 static void
 test_names (void)
 {
@@ -665,9 +665,9 @@ test_self (void)
     waitpid (other, NULL, 0);
     transport = open_self ();
     ok (own.header && atomic_load (&slot->pid) == getpid () && atomic_load (&slot->generation) == 1,
-        "the slot of a dead process is taken");
+        "the slot of a dead process is used again");
     engine_self.give_up (transport, "no data");
-    is_text (slot->reason, "no data", "why it gave up is told");
+    is_text (slot->reason, "no data", "why it gave up is recorded");
     ok (atomic_load (&slot->state) == JOBSEG_FAILED, "and that it did");
     atomic_store (&slot->state, JOBSEG_READY);
     atomic_store (&slot->pid, getpid () + 1);
@@ -687,7 +687,7 @@ test_self (void)
         struct accel_engine_call call = { .site = &here, .send = from, .recv = to, .count = 2, .element_bytes = 4,
                                      .kind = kinds[i], .dtype = ACCEL_FLOAT32, .device = { kDLCPU, 0 } };
         MUST (engine_self.run (transport, &call, &err));
-        ok (to[0] == 1 && to[1] == 2 && to[2] == 9, "kind %d copies what it is told", (int) kinds[i]);
+        ok (to[0] == 1 && to[1] == 2 && to[2] == 9, "kind %d copies what the call asks for", (int) kinds[i]);
     }
     struct accel_engine_call newer = { .site = &here, .kind = (enum accel_engine_kind) 40 };
     is_error (engine_self.run (transport, &newer, &err), ACCEL_ERR_UNSUPPORTED, "unknown kind of collective 40");

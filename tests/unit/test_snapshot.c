@@ -25,7 +25,7 @@ int __real_pthread_join (pthread_t thread, void **result);
 int __wrap_pthread_join (pthread_t thread, void **result);
 int __wrap_sched_getaffinity (pid_t pid, size_t bytes, cpu_set_t *set);
 
-static int cpus;       /* that this process may use; 0: nobody knows */
+static int cpus;       /* that this process may use; 0: unknown */
 static int threads;    /* started since */
 static int joined;     /* of these, waited for */
 static int most = 100; /* that can be started */

@@ -36,7 +36,7 @@ test_shutdown (void)
     world.ranks[2].heeds_ms = 2000;
     run_world ();
     check ("one fails", JOB_FAILED, 1, 2010, "TERM -1000@10 TERM -1002@10 CONT -1000@10 CONT -1002@10 ");
-    ok (!the_job.killed && !the_job.out_of_grace, "nobody is killed");
+    ok (!the_job.killed && !the_job.out_of_grace, "no rank is killed");
     end_world ("one fails");
 
     make_world ();
@@ -356,7 +356,7 @@ test_causes (void)
         { "one that was killed, and one that crashed", NULL, SIGBUS, SIGSEGV, 0, JOB_FAILED, 0 },
         { "a rank that was killed before a signal came", NULL, SIGKILL, 0, SIGTERM, JOB_FAILED, 1 },
         { "one that was killed by the same signal", NULL, SIGTERM, 0, SIGTERM, JOB_STOPPED, SIGTERM },
-        { "the same below an agent, which tells nobody else", &head, SIGTERM, 0, SIGTERM, JOB_FAILED, 1 },
+        { "the same below an agent, which informs no other host", &head, SIGTERM, 0, SIGTERM, JOB_FAILED, 1 },
         { "one that has exited below an agent, whose head decides", &head, 7 << 8, 0, SIGTERM, JOB_FAILED, 1 },
         { "the same without an agent", NULL, 7 << 8, 0, SIGTERM, JOB_STOPPED, SIGTERM },
     };
@@ -379,7 +379,7 @@ test_causes (void)
     run_world ();
     ok (strstr (world.said.text, "rank 0 of 1 TERM") && strstr (world.said.text, "rank 1 of 1"),
         "the agent hears of the first failure at once, and of the cause later: %s", world.said.text);
-    end_world ("both are told");
+    end_world ("both are reported");
 }
 
 /* Rank 0 says whose end made it give up. */
@@ -419,12 +419,12 @@ test_others (void)
 {
     static const struct {
         const char *name;
-        int status; /* of rank 1; 0: it goes on */
+        int status; /* of rank 1; 0: it runs on */
         enum job_end end;
         int number;
         const char *said;
     } cases[] = {
-        { "nobody here is to blame", 0, JOB_ELSEWHERE, 0, "TERM -1000@20 TERM -1001@20 TERM -1002@20 CONT -1000@20 "
+        { "no rank here is to blame", 0, JOB_ELSEWHERE, 0, "TERM -1000@20 TERM -1001@20 TERM -1002@20 CONT -1000@20 "
           "CONT -1001@20 CONT -1002@20 " },
         { "a rank that was killed is", SIGKILL, JOB_FAILED, 1, "TERM -1000@20 TERM -1001@20 TERM -1002@20 "
           "CONT -1000@20 CONT -1001@20 CONT -1002@20 " },

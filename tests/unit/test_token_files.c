@@ -360,7 +360,7 @@ test_description (void)
     }
     ok (!strncmp (texts[0], "3 files, s_0.bin to s_2.bin, 100 tokens, hash ", 46), "described: %s", texts[0]);
     ok (strcmp (texts[0], texts[1]) && strcmp (texts[0], texts[2]) && strcmp (texts[0], texts[3]),
-        "samples across files, another order and other sizes are told apart");
+        "samples across files, another order and other sizes differ");
     token_files_describe (NULL, texts[0], sizeof texts[0]);
     is_text (texts[0], "none", "no data set");
 }

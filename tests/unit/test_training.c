@@ -175,7 +175,7 @@ each_allocation (char *(*call) (const struct config *config, struct fail *fail),
         free (now);
     }
     free (whole);
-    ok (good && told > 5 && blocks == before, "if one of %ld allocations fails, it says so; %ld blocks are left",
+    ok (good && told > 5 && blocks == before, "if one of %ld allocations fails, it is an error; %ld blocks are left",
         calls - 1, blocks - before);
 }
 
@@ -298,7 +298,7 @@ test_gone (void)
     }
 }
 
-/* What the user is told: rules hold below the folder of their file; five names are shown of each kind. */
+/* What the user reads: rules hold below the folder of their file; five names are shown of each kind. */
 static void
 test_notes (void)
 {

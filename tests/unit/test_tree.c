@@ -312,7 +312,7 @@ test_limits (void)
             && accel_tree_concatenate (&tree, (const struct accel_tree *[]){ NULL }, 1, 0, &err)
             && accel_tree_find_batch_size (NULL, &(size_t){ 0 }, &err)
             && accel_tree_copy_tensor (&tree, &bad[0], NULL) == ACCEL_ERR_INVALID,
-        "NULL is refused, also where nobody wants to know why");
+        "NULL is refused, also without a place for the error");
     good = !accel_tree_copy_tensor (&tree, &sound, &err);
     ok (accel_tree_pad (&copy, tree, 0, SIZE_MAX, 0, false, &err) && !copy
             && accel_tree_pad (&copy, tree, 0, INT64_MAX, 0, false, &err) && !copy
@@ -389,7 +389,7 @@ test_map (void)
     forget_memory ();
 }
 
-/* Bytes that are allocated; 0 where nobody counts them. */
+/* Bytes that are allocated; 0 if they are not counted. */
 static size_t
 memory_in_use (void)
 {
@@ -602,7 +602,7 @@ test_decoding (void)
     }
     ok (true, "20000 times a few bytes changed");
     strbuf_add_char (&text, 0);
-    ok (!decodes (text.text, text.length), "something behind it");
+    ok (!decodes (text.text, text.length), "something after it");
     char deep[4 + 9 * 100] = "ACT1";
     for (int i = 0; i < 100; i++)
         memcpy (deep + 4 + 9 * i, "\2\1\0\0\0\0\0\0\0", 9);

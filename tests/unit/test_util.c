@@ -347,7 +347,7 @@ test_segment (void)
     jobseg_describe_exit (9, text, sizeof text);
     is_text (text, "was killed by signal 9 (SIGKILL)", "a signal in words");
     off_t size = lseek (reader.fd, 0, SEEK_END);
-    ok (ftruncate (reader.fd, 0) && errno == EPERM && ftruncate (reader.fd, size - 1), "nobody can cut it short");
+    ok (ftruncate (reader.fd, 0) && errno == EPERM && ftruncate (reader.fd, size - 1), "no process can cut it short");
     ok (!jobseg_grow (&reader, (size_t) size * 2) && lseek (maker.fd, 0, SEEK_END) == size * 2, "it grows once");
     ok (ftruncate (reader.fd, size * 3) && ftruncate (reader.fd, size), "and has its final size then");
     jobseg_detach (&reader);
@@ -418,7 +418,7 @@ test_slots (void)
         jobseg_describe (slot, text, sizeof text);
         snprintf (wanted, sizeof wanted, "%s accel_backward at train.c:%d", done ? "computing after" : "in",
                   JOBSEG_LEDGER + 2);
-        is_text (text, wanted, done ? "a call that is over" : "a call that goes on");
+        is_text (text, wanted, done ? "a call that is over" : "a call that still runs");
     }
     for (int i = 0; i < 3; i++) {
         latest->file = (uint16_t[]){ 1, JOBSEG_FILES, UINT16_MAX }[i];
@@ -499,7 +499,7 @@ test_damaged_segments (void)
         ok (jobseg_attach (&reader, path, &fail) && strstr (fail.text, "damaged"), "data elsewhere: %s", fail.text);
     }
     maker.header->data_offset = offset;
-    ok (!jobseg_attach (&reader, path, &fail), "what is whole again is taken");
+    ok (!jobseg_attach (&reader, path, &fail), "what is whole again is accepted");
     jobseg_detach (&reader);
     jobseg_detach (&large);
     jobseg_detach (&maker);
@@ -609,7 +609,7 @@ test_threads (void)
         pthread_exit (NULL);
     for (int i = 0; i < 1000 && procfs_read_stat (pid, &seen) && seen.state != 'Z'; i++)
         usleep (10000);
-    ok (seen.state == 'Z' && seen.is_exiting && !procfs_is_ending (pid), "a process without its first thread goes on");
+    ok (seen.state == 'Z' && seen.is_exiting && !procfs_is_ending (pid), "a process without its first thread runs on");
     kill (pid, SIGKILL);
     waitpid (pid, NULL, 0);
 }
@@ -668,7 +668,7 @@ test_peers (void)
     ok (peer_of (ends[0], &self) && self.pid == getpid () && self.uid == getuid (), "who is at the other end");
     close (ends[0]);
     close (ends[1]);
-    ok (!peer_of (ends[0], &self), "nobody");
+    ok (!peer_of (ends[0], &self), "no peer");
 }
 
 int

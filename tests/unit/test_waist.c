@@ -37,7 +37,7 @@ __wrap_pthread_join (pthread_t thread, void **result)
     return __real_pthread_join (thread, result);
 }
 
-/* Nobody would wake a rank that has no other thread. */
+/* Nothing would wake a rank that has no other thread. */
 int __real_pthread_cond_wait (pthread_cond_t *condition, pthread_mutex_t *mutex);
 int __wrap_pthread_cond_wait (pthread_cond_t *condition, pthread_mutex_t *mutex);
 int
@@ -147,10 +147,10 @@ test_observer (struct accel *acc)
     world->observer = &observer;
     try_on (group, false);
     rank_must (accel_comm_barrier (group, &err), &err);
-    right (observed == 1, "the observer was told %d times of a call in a group", observed);
+    right (observed == 1, "the observer saw a call in a group %d times", observed);
     try_on (world, false);
     rank_must (accel_comm_barrier (world, &err), &err);
-    right (observed == 2, "the observer was told %d times of a call", observed);
+    right (observed == 2, "the observer saw a call %d times", observed);
     world->observer = NULL;
 }
 
@@ -366,7 +366,7 @@ main (void)
     test_names ();
     as_ranks (2, "calls that the engine cannot run", test_refused);
     as_ranks (2, "groups of a world that cannot be used", test_group);
-    as_ranks (2, "who observes is told", test_observer);
+    as_ranks (2, "an observer sees calls", test_observer);
     as_ranks (2, "calls in flight", test_flight);
     as_ranks (2, "communicators end with calls in flight", test_shutdown);
     as_ranks (2, "a function of the library and calls in flight", test_act);

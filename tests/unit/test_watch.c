@@ -563,7 +563,7 @@ test_cycles (void)
     look_again (1, 1);
     is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "even if all looked once more");
     watch.cycle.since_ns = (UINT64_C (1) << 60) + 1;
-    is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "nobody has looked since then");
+    is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "no rank has looked since then");
     look_again (2, 2);
     is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "one has not");
     look_again (1, 2);
@@ -619,7 +619,7 @@ test_blame (void)
     open_job ();
     struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
     is_error (watch_blame (&watch, &call, -1, &err), ACCEL_ERR_PEER,
-              "another rank gave up while rank 0 was in accel_comm_all_reduce at here.c:7", "nobody knows who");
+              "another rank gave up while rank 0 was in accel_comm_all_reduce at here.c:7", "no one knows which");
     fail_rank (2, "no data");
     is_error (watch_blame (&watch, &call, -1, &err), ACCEL_ERR_PEER,
               "rank 2 gave up: no data; meanwhile rank 0 was in accel_comm_all_reduce at here.c:7", "who gave up");
@@ -654,7 +654,7 @@ test_differ (void)
     latest (2)->count = 5;
     is_error (watch_differ (&watch, &call, 0, 2, &err), ACCEL_ERR_PEER,
               "rank 0 sends float32 x 4 in accel_comm_all_reduce at here.c:7, but rank 2 expects float32 x 5 in "
-              "accel_comm_recv at two.c:12", "the rank that sends a message says so");
+              "accel_comm_recv at two.c:12", "the sender of a message is named as such");
     close_job ();
 }
 
@@ -718,7 +718,7 @@ test_engine_knows_nothing (void)
         jobseg_mark_exit (&segment, 2, SIGKILL);
         is_error (watch_look (&watch, &call, &err), ACCEL_ERR_PEER,
                   "rank 2 was killed by signal 9 (SIGKILL), in accel_comm_all_reduce at two.c:12; " IN,
-                  "the rank behind it that was killed is");
+                  "the rank after it that was killed is");
         close_job ();
     }
     open_job ();
@@ -728,7 +728,7 @@ test_engine_knows_nothing (void)
     overwritten_and_left ();
     struct accel_engine_call two = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
     is_error (watch_time_is_out (&watch, &two, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT "other ranks",
-              "if nobody is missing, the time is out all the same");
+              "if no rank is missing, the time is out all the same");
     close_job ();
     open_job ();
     watch.engine = &engine;

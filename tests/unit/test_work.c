@@ -93,7 +93,7 @@ in_child (struct accel *acc, struct accel_work *work)
     good = good && accel_work_test (work, &done, &err) == ACCEL_ERR_INVALID;
     good = good && accel_comm_barrier_start (accel_world (acc), &mine, &err) == ACCEL_ERR_INVALID;
     good = good && strstr (err.text, "is a fork") && !mine;
-    work_drain (accel_world (acc)); /* nobody would wake it */
+    work_drain (accel_world (acc)); /* nothing would wake it */
     accel_close (acc);
     _exit (good ? 0 : 9);
 }
@@ -323,7 +323,7 @@ test_signals (struct accel *acc)
     pthread_sigmask (SIG_SETMASK, &before, NULL);
 }
 
-/* ---- what others are told ---- */
+/* ---- what others learn ---- */
 
 /* A later call takes the place of the record of work in flight, whose end is not that call's. */
 static void

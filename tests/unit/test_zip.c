@@ -152,7 +152,7 @@ static const struct plan plans[] = {
     { "a size of 2^64-1", "reaches into the directory", .is_long = true, .size = { UINT64_MAX } },
     { "a size of 2^63", "reaches into the directory", .is_long = true, .size = { 0, UINT64_C (1) << 63 } },
     { "a header far away", "outside", .is_long = true, .begin = { UINT64_C (1) << 62 } },
-    { "a header that is none", "no matching header", .begin = { 3 } },
+    { "an invalid header", "no matching header", .begin = { 3 } },
     { "a wrong CRC", "is damaged: its CRC", .crc_xor = 1 },
     { "compressed", "is compressed", .method = 8 },
     { "compressed by its header", "no matching header", .local_method = 8 },
