@@ -47,7 +47,7 @@ rank_must (enum accel_status status, const struct accel_error *err)
     _exit (1);
 }
 
-/** In a rank: a call that must fail, and say so. */
+/** In a rank: a call that must fail with an error. */
 __attribute__ ((unused)) static void
 rank_fails (enum accel_status status, enum accel_status wanted, const struct accel_error *err, const char *words)
 {

@@ -61,7 +61,7 @@ export HOME
 mkdir "$HOME"
 cd "$scratch" || exit 99
 
-# Seconds after which a command is taken to hang: nothing comes near them, not even beside 40 busy processes.  For a
+# Seconds after which a command counts as hanging: nothing comes near them, not even beside 40 busy processes.  For a
 # machine that is busier still, TEST_PATIENCE says how long.
 patience=${TEST_PATIENCE:-900}
 
@@ -78,7 +78,7 @@ run_body () (
 )
 
 # A body is one chain of &&, or the status of what fails in its middle would be lost.  A status that no command has must
-# come out at the chain's end; where the chain is broken, something runs behind the break and its status comes out.
+# come out at the chain's end; where the chain is broken, something runs after the break and its status comes out.
 # `set -e` covers loops and groups; tests/lint/status.sh reads functions, in which `set -e` often does not count.
 stop_here () {
     return 117
@@ -207,7 +207,7 @@ patiently () {
     "$@" || { echo "again, with a timeout of $ms ms" && export ACCEL_TIMEOUT_MS="$ms" && "$@"; }
 }
 
-# free_port: prints a MASTER_PORT that nobody else is given until this script ends
+# free_port: prints a MASTER_PORT that no other test gets until this script ends
 free_port () {
     "$builddir/tests/free_port" $$
 }

@@ -28,7 +28,7 @@ read_flags (enum option_command command, int argc, char **argv, bool is_text)
         abort ();
     if (config_load_flags (&config, command, argc, argv, &fail))
         fuzz_check_message (&fail);
-    else if (is_text && !has_sagemaker_keys (&config)) /* other bytes cannot stand in a file */
+    else if (is_text && !has_sagemaker_keys (&config)) /* a file cannot have other bytes */
         fuzz_write_settings (&config);
     config_release (&config);
 }

@@ -14,7 +14,7 @@ struct golden {
     FILE *file;
     char *line;
     size_t size;
-    char *rest; /* of the line, behind the words that were taken */
+    char *rest; /* of the line, after the words that were read */
 };
 
 __attribute__ ((unused)) static void
@@ -37,7 +37,7 @@ golden_find (struct golden *golden, const char *name)
     golden_open (golden, path);
 }
 
-/* Go on to the next case; false and everything freed at the end. */
+/* Advance to the next case; false and everything freed at the end. */
 __attribute__ ((unused)) static int
 golden_next (struct golden *golden)
 {
@@ -64,7 +64,7 @@ golden_word (struct golden *golden)
     return word;
 }
 
-/* The kind of optimizer that the goldens call @name, with words behind it such as "adamw-nearest". */
+/* The kind of optimizer that the goldens call @name, with words after it such as "adamw-nearest". */
 __attribute__ ((unused)) static enum accel_optimizer_kind
 golden_kind (const char *name)
 {
@@ -76,7 +76,7 @@ golden_kind (const char *name)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strncmp (name, kinds[i].name, strlen (kinds[i].name)))
             return kinds[i].kind;
-    printf ("Bail out! an optimizer that nobody knows: %s\n", name);
+    printf ("Bail out! an unknown optimizer: %s\n", name);
     exit (99);
 }
 

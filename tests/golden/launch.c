@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches as the original makes them (launch.json) against our plans: path, command, environment, errors.  Where we
- * differ on purpose, differences.tsv says so with the reason.
+/* Launches as the original makes them (launch.json) against our plans: path, command, environment, errors.  If we
+ * differ on purpose, differences.tsv has the reason.
  *
  * ("ranks" is the simple path where we start several processes.)
  *

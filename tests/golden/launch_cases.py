@@ -646,7 +646,7 @@ def precedence():
 
 
 def keys_of_a_line():
-    """Several keys on one line of a file; threads where several ranks are no GPUs'."""
+    """Several keys on one line of a file; threads of several ranks without GPUs."""
     section = '{"zero_stage": 2, "gradient_clipping": 0.5, "gradient_accumulation_steps": 4}'
     top = '{"distributed_type": "DEEPSPEED", "num_processes": 2, "mixed_precision": "bf16", "deepspeed_config": '
     case("one line.json", "", json_text=top + section + "}", machine=GPU4)

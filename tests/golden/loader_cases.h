@@ -22,7 +22,7 @@ struct loader_case {
     uint64_t seed;
 };
 
-/* Behind it, the line has a checksum for each process. */
+/* After it, the line has a checksum for each process. */
 static inline struct loader_line
 read_loader_line (struct golden *golden)
 {

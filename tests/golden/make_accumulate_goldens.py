@@ -7,7 +7,7 @@ Not run by the tests.  How to run, and with what the committed file was made (to
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch accelerate numpy
     /tmp/venv/bin/python tests/golden/make_accumulate_goldens.py tests/golden
 
-One process stands for rank RANK of PROCESSES: loaders are sharded for it, and the scheduler and the accelerator are
+One process plays rank RANK of PROCESSES: loaders are sharded for it, and the scheduler and the accelerator are
 told the number.  Each line is `KEY CASES SUM`: so many trainings, picked from the key, and the checksum of what each
 accumulate() of theirs gives: a word, and the learning rate.  In the word, s stands where gradients are synchronised, r
 where the model reduces (of several processes), o where the optimizer stepped, z where gradients were set to zero, "."
@@ -44,7 +44,7 @@ BLOCKS, CASES = 20, 30
 
 
 class Model:
-    """Stands for a model under DistributedDataParallel, whose no_sync() keeps it from reducing."""
+    """Replaces a model under DistributedDataParallel, whose no_sync() keeps it from reducing."""
 
     def __init__(self):
         self.reduces = True

@@ -193,7 +193,7 @@ def run(source):
             hardware = ("npu", "mlu", "sdaa", "musa", "xpu", "hpu", "neuron", "mps")
             setattr(cluster, name, lambda answer=name[3:-10] not in hardware: answer)
     sagemaker._create_iam_role_for_sagemaker = lambda name: None
-    # A line's answer is read in place of `input`; what is printed meanwhile is no part of the data.
+    # A line's answer is read in place of `input`; what is printed meanwhile is not part of the data.
     old_print, old_input = builtins.print, builtins.input
     builtins.print = lambda *args, **kwargs: None
     try:

@@ -108,7 +108,7 @@ def main():
         reshard = (case.get("data") or {}).get("fsdp_config") or {}
         value = reshard.get("fsdp_reshard_after_forward")
         if type(value) in (int, str):
-            # FSDP 1 takes strategies by number and in lower case; what the original writes for them is no truth value.
+            # FSDP 1 takes strategies by number and in lower case; what the original writes for them is not a truth value.
             case["original"] = value
             reshard["fsdp_reshard_after_forward"] = OTHERWISE[value]
         print(json.dumps(case, sort_keys=True))

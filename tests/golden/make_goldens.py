@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 
-# The portable kernels: those for AVX2 fuse multiplications and additions in whole vectors but not behind them, so that
+# The portable kernels: those for AVX2 fuse multiplications and additions in whole vectors but not after them, so that
 # the bits of an element depend on where it lies.
 os.environ["ATEN_CPU_CAPABILITY"] = "default"
 

@@ -58,7 +58,7 @@ launch_fp8 = mock.patch.object(utils_launch, "is_fp8_available", lambda: True)
 
 
 class Stub:
-    """What the library is told instead of Amazon's answers, and what it would have sent."""
+    """What the library gets instead of Amazon's answers, and what it would have sent."""
 
     def __init__(self, region):
         self.uploads = []

@@ -7,7 +7,7 @@ Not run by the tests.  How to run, and with what the committed file was made (to
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch accelerate numpy
     /tmp/venv/bin/python tests/golden/make_scheduler_goldens.py tests/golden
 
-Schedules with warm-up are those of transformers (get_..._schedule_with_warmup), whose published formulas stand below.
+Schedules with warm-up are those of transformers (get_..._schedule_with_warmup), whose published formulas are below.
 Each line is NAME KEY=VALUE..., then "lr" and the learning rates of steps 0 to 200 (or to the schedule's end), for
 one-cycle with momentum then "momentum" and those.  Numbers are written so that they are read back exactly (%a).
 The `wrapped` lines are those of the original's AcceleratedScheduler, with the calls that it got:

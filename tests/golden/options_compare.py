@@ -56,6 +56,6 @@ unused = [key for key in REASONS if key not in found]
 for key, detail in wrong:
     print(*key, detail)
 for key in unused:
-    print(*key, "is no difference any more")
+    print(*key, "is not a difference any more")
 print(len(golden), "options, keys and variables compared")
 sys.exit(bool(wrong or unused))

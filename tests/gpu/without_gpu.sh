@@ -24,7 +24,7 @@ test_expect_success 'lists of sources are read' '
     "$gpu/build" --list src/util/Makefile.inc %C%_libutil_la_SOURCES >list && grep -o "src/util/[a-z0-9_]*\.c" list >sources &&
     sort sources >read && (cd "$srcdir" && ls src/util/*.c) >there && diff there read &&
     test_exit 1 "$gpu/build" --list src/util/Makefile.inc no_such_list'
-test_expect_success 'headers that may be missing are taken along' '
+test_expect_success 'headers that may be missing are copied along' '
     "$gpu/build" --headers taken && printf "#define XXH_INLINE_ALL\n#include <xxhash.h>\n#include <dlpack/dlpack.h>\n" >both.c &&
     $CC -Itaken/include -fsyntax-only -H both.c 2>included && grep "^\. taken/include/xxhash.h" included &&
     sed "/^Multiple/,\$d;/^\.* taken/d" included >others && ! grep -e xxh -e dlpack others'
@@ -148,7 +148,7 @@ test_expect_success 'sanitizers are run, and what they find is a failure' '
     test_exit 1 bare SANITIZER="$scratch/sanitizer" sh "$run" --standin --minutes 60 --out results --build built \
         --only sanitizer >out && grep "^FAILED: compute-sanitizer racecheck: kernels (status 9)" out &&
     test "$(grep -c "^passed: compute-sanitizer" out)" -eq 6 && grep "^8 passed, 2 failed, 0 skipped" out'
-test_expect_success 'without a GPU, it says so' '
+test_expect_success 'without a GPU, an error says what is missing' '
     test_exit 2 bare sh "$run" --out none 2>err && grep "nvidia-smi not found: .* (--standin runs without a GPU)" err'
 test_expect_success 'a kernel whose arithmetic differs from the CPU is a failure' '
     sed -i "s/ -fmad=false//" tree/src/cuda/Makefile.inc &&

@@ -64,7 +64,7 @@ is_stopped () {
     grep -q "^[0-9]* ([^)]*) T" "/proc/$1/stat"
 }
 # ^Z and fg: the hosts know that the head is silent on purpose, and it knows that it did not listen.
-test_expect_success 'a launch that is stopped for longer than hosts may be silent goes on' '
+test_expect_success 'a launch that is stopped for longer than hosts may be silent continues' '
     ssh_is "exec env --default-signal \$1" && mkdir marks &&
     { PATH=$scratch/bin:$PATH "$accelerate" launch --cpu --hosts a,b --main_process_ip 127.0.0.1 --host_timeout 3 \
         sh -c "echo up >marks/up.\$RANK; while [ ! -e marks/go ]; do sleep 0.1; done; echo rank \$RANK" >out 2>err & } &&

@@ -61,7 +61,7 @@ test_expect_success 'a large output comes through whole' '
 unread () {
     { on host1 timeout $patience "$accelerate" launch --cpu "$@" 2>err; echo $? >status; } | head -n 1 >out
 }
-test_expect_success 'ranks notice that nobody reads their output, as on one host' '
+test_expect_success 'ranks notice that their output has no reader, as on one host' '
     unread --hosts host1,host2 sh -c "[ \$RANK = 0 ] && exec sleep 1000; exec yes" && [ "$(cat out)" = y ] &&
     [ "$(cat status)" = 141 ] && grep "^accelerate: rank 1 .* on host2) was killed by signal 13 (SIGPIPE)$" err &&
     unread --max_restarts 1 --hosts host2,host1 yes && [ "$(cat status)" = 141 ] && grep "restarting all ranks (1 of 1)" err &&

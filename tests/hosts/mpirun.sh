@@ -102,7 +102,7 @@ test_expect_success 'what mpirun says is the reason if it does not start the MPI
 test_expect_success '--starter srun outside of Slurm is refused' '
     test_exit 2 launch --starter srun --hosts host1,host2 true 2>err && grep "needs an allocation of Slurm" err
 '
-test_expect_success 'mpirun does not start processes as root unless it is told to, and one line says so' '
+test_expect_success 'mpirun does not start processes as root without permission, and one line explains it' '
     test_exit 1 on host1 env -u OMPI_ALLOW_RUN_AS_ROOT "$accelerate" launch --cpu --starter mpirun \
         --hosts host1,host2 true 2>err &&
     grep "^accelerate: [a-z/]*mpirun starts no processes as root: .*set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_" err &&

@@ -82,7 +82,7 @@ test_expect_success 'an answer that is not HTTP' '
 test_expect_success 'a server that stops in the middle, and one that does not answer' '
     rules "/file stall=4" && test_exit 1 "$request" -t 1500 "$url/file" >out 2>err && grep -i "timed out" err &&
     rules "/file delay=100000" && test_exit 1 "$request" -t 1000 "$url/file" >out 2>err && grep -i "timed out" err'
-test_expect_success 'nobody listens' '
+test_expect_success 'no server listens' '
     port=$(free_port) && test_exit 1 "$request" "http://127.0.0.1:$port/" >out 2>err && grep "127.0.0.1:$port/: .*onnect" err &&
     grep -x "attempts 3" out'
 test_expect_success 'answers have a size' '
@@ -128,7 +128,7 @@ test_expect_success 'only http and https' '
         grep "not an http:// or https:// URL" err || return 1
     done'
 
-test_expect_success 'proxies by http_proxy and HTTP_PROXY, but not where NO_PROXY says so' '
+test_expect_success 'proxies by http_proxy and HTTP_PROXY, but not for hosts in NO_PROXY' '
     rules && printf proxied >root/there && http_proxy=$url "$request" http://nowhere.invalid/there >out && tail -n 1 out | grep -x proxied &&
     HTTP_PROXY=$url "$request" http://nowhere.invalid/there >out && tail -n 1 out | grep -x proxied &&
     HTTP_PROXY=$other NO_PROXY=127.0.0.1 "$request" "$url/file" >out && grep -x "status 200" out &&
@@ -148,7 +148,7 @@ if command -v openssl >/dev/null; then
     }
     wait_for is_secure || exit 99
     secure=https://127.0.0.1:$tls_port/root/file
-    test_expect_success 'a certificate that nobody vouches for is refused' '
+    test_expect_success 'a certificate without a trusted issuer is refused' '
         test_exit 1 "$request" "$secure" >out 2>err && grep -x "trouble 5" out && grep -x "attempts 1" out'
     for name in REQUESTS_CA_BUNDLE CURL_CA_BUNDLE SSL_CERT_FILE; do
         test_expect_success "a certificate that $name vouches for" '
@@ -177,7 +177,7 @@ if command -v openssl >/dev/null; then
                 rm -f plain/log && env $name=http://$proxy "$request" -b SECRET "$secure" >out && grep -x "status 200" out && grep "hello, range" out &&
                 grep "^CONNECT 127.0.0.1:$tls_port " plain/log && ! grep SECRET plain/log'
         done
-        test_expect_success 'no tunnel where NO_PROXY says so' '
+        test_expect_success 'no tunnel to hosts in NO_PROXY' '
             rm -f plain/log && HTTPS_PROXY=http://$proxy NO_PROXY=127.0.0.1 "$request" "$secure" >out && grep -x "status 200" out && test ! -e plain/log'
         test_expect_success 'the server behind the proxy must prove who it is' '
             (unset REQUESTS_CA_BUNDLE && test_exit 1 env HTTPS_PROXY=http://$proxy "$request" "$secure" >out 2>err) && grep -x "trouble 5" out'

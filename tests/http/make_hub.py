@@ -180,7 +180,7 @@ def write_ggufs(root):
 
 
 def write_attentions(root):
-    """Small models whose configurations describe keys and values in other ways; one of a type that nobody knows."""
+    """Small models whose configurations describe keys and values in other ways; one of an unknown type."""
     config, tensors = llama(2, 256, 512, 1000, 2, 4)
     own = {key: value for key, value in config.items() if key not in ("num_key_value_heads", "model_type")}
     windows = {"sliding_window": 100, "layer_types": ["sliding_attention", "full_attention"]}

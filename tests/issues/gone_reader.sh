@@ -36,12 +36,12 @@ sleeps () {
         echo "asleep $asleep times, $(($(cpu_ticks "$1") - before)) ticks"
         [ $asleep -lt 10 ] || [ $(($(cpu_ticks "$1") - before)) -gt 3 ] || return 0
     done
-    kill -9 $launcher # or it would go on like that
+    kill -9 $launcher # or it would continue like that
     return 1
 }
 # more_than BYTES: in the first rank's file
 more_than () { [ "$(cat logs/*/*/0/stdout.log | wc -c)" -gt "$1" ]; }
-# start HOW WHERE: ranks whose lines nobody takes; where both streams go
+# start HOW WHERE: ranks whose lines have no reader; where both streams go
 start () {
     rm -rf logs full? stop supervisor
     exec 7<>out 8<>err

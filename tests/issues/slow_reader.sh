@@ -13,9 +13,9 @@ for processes in 1 3; do
         { "$accelerate" launch --quiet --cpu --num_processes $processes ./rank 2>&1; echo $? >status; } |
             { sleep 1 && wc -l; } >got && cat got && test "$(cat status)" = 0 && test "$(cat got)" = $((5000 * processes))'
 done
-test_expect_success 'nobody reads' '
+test_expect_success 'the reader is gone' '
     { "$accelerate" launch --quiet --cpu --num_processes 2 ./rank 2>&1; echo $? >status; } | head -n 1 && test "$(cat status)" = 0'
-test_expect_success 'a reader of long named lines that goes away holds nobody' '
+test_expect_success 'a reader of long named lines that goes away blocks no process' '
     { timeout $patience "$accelerate" launch --quiet --cpu --num_processes 2 --tee 3 --log_dir logs sh -c "yes \$(printf %05000d 1) | head -n 200" 2>&1
         echo $? >status; } | head -n 1 >got && test "$(cat status)" = 0'
 test_done

@@ -91,7 +91,7 @@ test_expect_success 'every source file includes <config.h> first' \
 test_expect_success '#if HAVE_... only in engines, device and the prompt' \
     "! grep -rnE '^#[[:space:]]*(if|ifdef|ifndef|elif).*HAVE_' '$srcdir/src' --include='*.[ch]' |
          grep -vE '/src/(lib/(engines|device)/|cli/prompt\.c|util/compat\.h)'"
-test_expect_success 'nobody sets variables of the environment but the launcher, for its children' \
+test_expect_success 'only the launcher sets environment variables, for its children' \
     "! grep -rnwE 'setenv|putenv|unsetenv|clearenv' '$srcdir/src' --include='*.[ch]'"
 test_expect_success 'no shell is given a string' \
     "! grep -rnwE 'system|popen|wordexp' '$srcdir/src' --include='*.c' | grep -E '(system|popen|wordexp) ?\('"

@@ -68,7 +68,7 @@ test_expect_success 'library.awk refuses a line that it does not know' '
     echo "@sinopsis@" >wrong.3.in && test_exit 1 awk -f "$srcdir/man/library.awk" page=wrong.3 wrong.3.in 2>error &&
     grep "wrong.3.in:1: .@sinopsis@. is not a form" error'
 
-# Whole programs in the examples are programs, in C or, where they say so, in C++.
+# Whole programs in the examples compile, as C or, if they are marked, as C++.
 for page in $(cd "$srcdir/man" && grep -l "^main" -- *.3.in *.7); do
     sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$srcdir/man/$page" | sed '1d; $d; s/\\e/\\/g' >$page.c
     if grep -q '^#include .*\.hpp>' $page.c; then

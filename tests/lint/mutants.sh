@@ -9,7 +9,7 @@ fi
 mutants=$srcdir/tests/mutants/mutants.py
 test_expect_success 'the table of mutants fits the sources' 'python3 "$mutants" --check'
 
-# What a table may get wrong, and how it is told.
+# What a table may get wrong, and how it is reported.
 mkdir -p src/util
 printf '%s\n' 'int' 'twice (int n)' '{' '    for (int i = 0; i < n; i++)' '        if (n > 9 || i == 3)' \
     '            n += i;' '    return n + n;' '}' >src/util/twice.c

@@ -105,7 +105,7 @@ for file in case*.sh; do
     counts) test_expect_success "left alone: $name" 'lint "$file"' ;;
     esac
 done
-test_expect_success 'what cannot be read is no silence' '
+test_expect_success 'what cannot be read is an error' '
     echo "for n in 1; do echo \$n" >open.sh && test_exit 1 lint open.sh >said && grep "cannot be read" said'
 
 # ---- what testlib.sh itself holds while tests run ----

@@ -118,7 +118,7 @@ class Source:
 
     @staticmethod
     def is_value(tokens, place):
-        """Not a length in a declaration (char name[32]), which is in the tokens a name and '[' behind a type."""
+        """Not a length in a declaration (char name[32]), which is in the tokens a name and '[' after a type."""
         return not (tokens[place - 1].group() == '[' and tokens[place + 1].group() == ']' and place > 2
                     and tokens[place - 2].lastgroup == 'name'
                     and re.fullmatch(r'(?!return)[A-Za-z_]\w*|\*', tokens[place - 3].group()))
@@ -184,7 +184,7 @@ class Source:
         return i + 1
 
     def right_of(self, at, operator, end):
-        """Where the operand behind an operator ends."""
+        """Where the operand after an operator ends."""
         stops, i = ({'&&', '||'} if operator == '&&' else {'||'}), at
         while i < end:
             if self.code[i] in CLOSERS or self.code[i] in ';,?:' + FOR_STOP or self.code[i:i + 2] in stops:
@@ -276,7 +276,7 @@ def wilson(good, count, z=1.96):
 
 
 def read_equivalents(path):
-    """{(file, function, change): reason}: a line "file function: change" and, indented, the reason why nobody can tell
+    """{(file, function, change): reason}: a line "file function: change" and, indented, the reason why no test can tell
     the change from the original."""
     result, name = {}, None
     for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):

@@ -143,7 +143,7 @@ class Build:
         without.write_text('#define mutant_on(number) 0\n')
         if not (self.folder / 'Makefile').exists():
             self.folder.mkdir(exist_ok=True)
-            # What a compiler would tell the author of a mistake is no mutant: arguments of other types.
+            # What a compiler would tell the author of a mistake is not a mutant: arguments of other types.
             flags = ('-O1 -Wno-all -Wno-extra -Werror=incompatible-pointer-types -Werror=int-conversion '
                      f'-include {self.header}')
             with open(self.work / 'configure.out', 'w', encoding='utf-8') as log:
@@ -482,7 +482,7 @@ class Examination:
         return outcome.failure if outcome.failure and self.passes_alone(slot, unit) else ''
 
     def examine(self, slot, mutant):
-        """Run what reaches it until something fails; what has passed is noted, so that a later run goes on there."""
+        """Run what reaches it until something fails; what has passed is noted, so that a later run continues there."""
         begin, state = time.monotonic(), state_of(mutant, self.files)
         old = self.notebook.get(mutant.key)
         note = {'state': state, 'name': mutant.name, 'result': SURVIVED, 'passed': {}}
@@ -729,7 +729,7 @@ def main():
     except BlockingIOError:
         sys.exit(f'another run is at work in {work}')
     for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
-        signal.signal(number, lambda *_: sys.exit('interrupted; the next run goes on from here'))
+        signal.signal(number, lambda *_: sys.exit('interrupted; the next run continues from here'))
     begin = time.monotonic()
     build, mutants, files, tests = prepare(options, source, work)
     say(f'built with {len(mutants)} mutants in {time.monotonic() - begin:.0f} s')

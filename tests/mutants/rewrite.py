@@ -99,7 +99,7 @@ BRACKET = re.compile(r'[][(){}]')
 
 
 def forward(text, start):
-    """Behind the bracket that closes the one at start."""
+    """After the bracket that closes the one at start."""
     depth = 0
     for match in BRACKET.finditer(text, start):
         depth += 1 if match.group() in PAIRS else -1
@@ -260,7 +260,7 @@ def piece_around(code, start, end):
     begin = skip_prefixes(code, before + 1, start)
     if code[start:end].rstrip().endswith((';', '}')) and not code[begin:start].strip():
         if DECLARATION.match(code, begin):
-            raise BadTable('a declaration: name only what stands behind its =')
+            raise BadTable('a declaration: name only what is after its =')
         return start, end, True
     if ';' in code[start:end] or '{' in code[start:end] and is_block(code, start + code[start:end].index('{')):
         raise BadTable('more than one statement, and not whole ones')
@@ -273,7 +273,7 @@ def piece_around(code, start, end):
 
 
 def is_block(code, brace):
-    """Whether a brace behind a bracket opens a block: of a function, a control statement, or json_array_foreach()."""
+    """Whether a brace after a bracket opens a block: of a function, a control statement, or json_array_foreach()."""
     before = code[:brace].rstrip()
     if code[:brace].endswith('\n'):
         return True
@@ -301,7 +301,7 @@ def element(code, begin, start, end):
 
 
 def initialiser(code, begin, start, end):
-    """What stands behind the = of the declarator that start is in."""
+    """What is after the = of the declarator that start is in."""
     if re.match(r'\s*static\b', code[begin:]):
         raise BadTable('a static initialiser cannot be chosen at run time')
     i = begin
@@ -328,7 +328,7 @@ class Piece:
 
 
 def skip_name(text, mutant, start):
-    """The name that both texts of a designated initialiser (.count = 1) begin with is no part of what is chosen."""
+    """The name that both texts of a designated initialiser (.count = 1) begin with is not part of what is chosen."""
     name = text[mutant.span[0]:start]
     if mutant.span[0] >= start:
         return

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one test as a world of its own: python3 slot.py CONTROL COPY SCRATCH COMMAND...
 
-A changed program may leave processes, fill disks, bind ports or hang.  Under Linux namespaces it does all that where
-nobody else is: its processes die with the test, its ports are those of its own network, its scratch folder is in
+A changed program may leave processes, fill disks, bind ports or hang.  Under Linux namespaces it does all that away
+from others: its processes die with the test, its ports are those of its own network, its scratch folder is in
 memory, and COPY lies over CONTROL, so that each of several tests at once has its own mutant.  Where namespaces are not
-allowed (MUTANTS_PLAIN=1 says so), the caller runs one test after the other, and its process group is killed.
+allowed (MUTANTS_PLAIN=1), the caller runs one test after the other, and its process group is killed.
 """
 
 import ctypes

@@ -2,7 +2,7 @@
 /* Checkpoints of a model on the CPU or on a GPU: what both save are the same files, which either of them loads.
  * usage: checkpoint cpu|cuda COMMAND
  *
- *   run FOLDER            train, save in the middle of a step and, while training goes on, once more; FOLDER/end has
+ *   run FOLDER            train, save in the middle of a step and, while training continues, once more; FOLDER/end has
  *                         what the training ends with
  *   resume STATE END [small]    train on from a state, as `run` did after it
  *   weights MODEL END     a new model with the parameters of a saved one

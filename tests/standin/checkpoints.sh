@@ -34,7 +34,7 @@ test_expect_success 'with the same files' 'same cpu cuda && test -f cuda/half/mo
 test_expect_success 'a save in the background has the state of its start' 'same cuda/state cuda/later'
 for from in cpu cuda; do
     for to in cpu cuda; do
-        test_expect_success "what a model on $from saved goes on on $to with the same bits" '
+        test_expect_success "training saved on $from continues on $to with the same bits" '
             on $to resume "$scratch/$from/state" "$scratch/end" && cmp end cuda/end'
     done
 done
@@ -45,7 +45,7 @@ test_expect_success 'the parameters of a saved model are loaded by either' '
 seeds=
 if is_long; then seeds=$(seq 10); fi
 port=$(free_port)
-test_expect_success 'one process goes on with what two had: the average of gradients' '
+test_expect_success 'one process continues with what two had: the average of gradients' '
     by_hand 2 $port "$checkpoint" cpu open "$scratch/two/saved" >out && on cpu resume "$scratch/two/saved" "$scratch/first" small &&
     on cuda resume "$scratch/two/saved" "$scratch/second" small && cmp first second'
 test_expect_success 'in any order of streams' '

@@ -65,7 +65,7 @@ test_expect_success 'examples/digits learns on a GPU as on the CPU, with another
         learns cpu "$builddir/examples/digits" $options && learns gpu "$standin/digits_gpu" $options &&
             cmp cpu.out gpu.out && cmp cpu/model.safetensors gpu/model.safetensors || return 1
     done'
-test_expect_success 'and goes on from checkpoints of the CPU there, and of the GPU on the CPU' '
+test_expect_success 'and continues from checkpoints of the CPU there, and of the GPU on the CPU' '
     learns saved "$standin/digits_gpu" --checkpointing_steps epoch && learns there "$builddir/examples/digits" \
         --resume_from_checkpoint saved/checkpoints/checkpoint_0 && learns whole "$builddir/examples/digits" --checkpointing_steps epoch &&
     learns back "$standin/digits_gpu" --resume_from_checkpoint whole/checkpoints/checkpoint_0 &&
@@ -125,7 +125,7 @@ test_expect_success 'a warning tells of it, unless the CPU was asked for' '
     grep "WARNING.* this program computes on CPUs: the code for GPUs is not loaded: others may write" err && test ! -s none &&
     timeout $patience "$gpu" device 2>none >out && test ! -s none &&
     STANDIN_DEVICES=0 timeout $patience "$gpu" device 2>none >out && test ! -s none'
-test_expect_success 'code for other devices is no code for GPUs' '
+test_expect_success 'code for other devices is not code for GPUs' '
     mkdir others && cp "$module" others && : >others/accel_device_aaa.so && : >others/accel_device_zzz.so &&
     has cuda:0 ACCEL_ENGINE_PATH="$scratch/others" && rm others/accel_device_cuda.so &&
     has "cpu: accel_device_cuda.so is not installed" ACCEL_ENGINE_PATH="$scratch/others"'
@@ -149,7 +149,7 @@ build_other () {
         -shared -fPIC -o other/accel_device_cuda.so other.c
 }
 mkdir other
-test_expect_success 'a module of another release is not used' '
+test_expect_success 'a module from a different release is not used' '
     build_other PACKAGE_VERSION "" && ACCEL_ENGINE_PATH=$scratch/other timeout $patience "$gpu" device >out && grep "^cuda:0" out &&
     for differs in "\"0\" " "PACKAGE_VERSION -8"; do
         build_other "${differs% *}" "${differs##* }" && ACCEL_ENGINE_PATH=$scratch/other timeout $patience "$gpu" device >out &&
@@ -201,7 +201,7 @@ test_expect_success 'GPUs that CUDA cannot use: a warning says why' '
 test_expect_success 'a machine without a driver, or without a GPU: no warning' '
     STANDIN_DRIVER=0 STANDIN_FAIL=cudaGetDeviceCount:1:35 timeout $patience "$gpu" device >out 2>err && grep "^cpu: no GPU" out &&
     test ! -s err && STANDIN_DEVICES=0 timeout $patience "$gpu" device >out 2>err && grep "^cpu: no GPU" out && test ! -s err'
-test_expect_success 'GPUs that the module was not compiled for: a warning says so' '
+test_expect_success 'GPUs that the module was not compiled for: a warning' '
     for capability in 7.5 11.0; do
         warned "accel_device_cuda.so was not compiled for cuda:0, whose compute capability is $capability: configure .*=${capability%.*}${capability#*.}, or" \
             STANDIN_CAPABILITY=$capability || return 1

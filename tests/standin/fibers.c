@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fibers with stacks of their own; see fibers.h.  Sanitizers are told of them: the thread sanitizer sees each CUDA
+/* Fibers with stacks of their own; see fibers.h.  Sanitizers know of them: the thread sanitizer sees each CUDA
  * thread as a thread, ordered by launches and barriers only, and the address sanitizer sees the bounds of each shared
  * variable, which is an allocation of its own. */
 #include <config.h>

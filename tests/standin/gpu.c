@@ -346,7 +346,7 @@ visits (void)
         "a call on another GPU leaves the thread's device as it was");
     ok (send_to (7) == ACCEL_ERR_SYSTEM && present () == 0 && !runtime.last_error (),
         "so does one on a GPU that does not exist: %s", err.text);
-    ok (!send_to (0) && !send_to (1), "which is no error of the others");
+    ok (!send_to (0) && !send_to (1), "which is not an error of the others");
     ok (send_to (7) == ACCEL_ERR_SYSTEM && present () == 0, "a second time, too");
     ok (!memory->create ((DLDevice){ kDLCUDA, 8 }, 1, false) && !runtime.last_error (), "nor one of the program's");
     ok (runtime.set (9) && !send_to (0) && !send_to (0), "an error of the program's own calls is not the GPU's");

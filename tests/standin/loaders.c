@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loaders whose batches are on a GPU: they are those of loaders whose batches stay on the host, whatever the program
- * does with the loader, and the program never waits for the GPU before it goes on.
+ * does with the loader, and the program never waits for the GPU before it continues.
  * usage: loaders walk | ranks N | rules | fail | threads */
 #include <config.h>
 
@@ -137,7 +137,7 @@ struct seen {
     cudaStream_t stream;
     void *fields[2];      /* [MOST] batches' elements, on the device of the batches */
     size_t elements[2], batches;
-    char notes[NOTES];    /* all that is no element */
+    char notes[NOTES];    /* all that is not an element */
     size_t length, wrong;
 };
 

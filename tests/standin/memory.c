@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory that the program cannot touch: it gets addresses that nobody may use, and the stand-in looks up the
- * allocation behind each.  Addresses are never given out again.  An allocation comes from malloc(), so that the
+/* Device memory that the program cannot touch: it gets addresses that no code may use, and the stand-in looks up the
+ * allocation of each.  Addresses are never given out again.  An allocation comes from malloc(), so that the
  * address sanitizer sees where it ends, and the memory sanitizer what was never written. */
 #include <config.h>
 

@@ -161,7 +161,7 @@ connects (struct ncclComm *comm)
     return true;
 }
 
-/* What goes on moves on. */
+/* Advance what is under way. */
 static void
 move_on (struct ncclComm *comm)
 {
@@ -435,7 +435,7 @@ is_valid (const struct nccl_call *call)
            && !(asked->kind >= NCCL_SEND && asked->root == call->comm->rank);
 }
 
-/* Where the data is, and that nobody else uses it. */
+/* Where the data is, and that no other call uses it. */
 static void
 aim (struct nccl_call *call, const void *send, void *recv)
 {

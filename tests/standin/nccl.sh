@@ -103,7 +103,7 @@ test_expect_success 'an error that is not one of the address does not blame it' 
 is_long && test_expect_success 'an NCCL_COMM_ID of another host' '
     ! at 192.0.2.1:4711 2 && grep "^rank 0: .*(NCCL_COMM_ID is 192.0.2.1:4711: it must be a free port of this host)" out'
 # Ranks that are started by hand, each as on a host of its own.
-test_expect_success 'without an engine for host memory, NCCL_COMM_ID connects no hosts, and the error says so' '
+test_expect_success 'without an engine for host memory, NCCL_COMM_ID connects no hosts, which is an error' '
     ! RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
         NCCL_COMM_ID=127.0.0.1:$port timeout $patience "$standin/nccl_ranks" >out 2>&1 &&
     grep "NCCL_COMM_ID connects GPUs only, but host tensors and the control .* need an engine for host memory: mpi" out'
@@ -169,7 +169,7 @@ test_expect_success 'memory that NCCL does not register or give is used all the 
 plans='1:ncclAllReduce:4 1:ncclCommSplit:2'
 if is_long; then plans="$plans 1:ncclCommGetAsyncError:12 1:ncclGroupEnd:2 1:ncclSend:1 1:ncclRecv:2 1:ncclCommRegister:1 1:ncclBroadcast:3"; fi
 for plan in $plans; do
-    test_expect_success "rank 1 is killed in $plan, and rank 0 is told within a moment" '
+    test_expect_success "rank 1 is killed in $plan, and rank 0 gets an error within a moment" '
         failing 2 STANDIN_DIE=$plan && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
 done
 # With DEATHS=20, so many deaths are timed (bench/README.md has figures); a busy machine decides how long one takes.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How ranks find each other: a unique id names a process and a descriptor of it; the memory behind it is shared, and
+/* How ranks find each other: a unique id names a process and a descriptor of it; their memory is shared, and
  * gone when the last rank is.  With NCCL_COMM_ID, the id is an address, where rank 0 says which process that is.
  * Processes of simulated hosts do not see each other: with STANDIN_NCCL_FOLDER, the memory is a file in that folder. */
 #include <config.h>
@@ -157,7 +157,7 @@ nccl_ask (const char *text, int *pid, int *fd)
     while (!good && time (NULL) < deadline && nccl_parse_address (text, &address)) {
         char line[64] = "";
         int own = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        /* There may be nobody who refuses. */
+        /* There may be no process that refuses. */
         good = !setsockopt (own, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = 1 }, sizeof (struct timeval))
                && !connect (own, (const struct sockaddr *) &address, sizeof address)
                && read (own, line, sizeof line - 1) > 0 && sscanf (line, "%d %d", pid, fd) == 2;
@@ -268,7 +268,7 @@ nccl_split (struct ncclComm *comm)
     if (comm->colour >= 0 && !comm->newborn) {
         *comm->child = comm->newborn = join (comm);
         if (comm->newborn) {
-            comm->newborn->is_unborn = true; /* like NCCL, which says so later than it writes */
+            comm->newborn->is_unborn = true; /* like NCCL, which reports it later than it writes */
             return;
         }
     }

@@ -118,7 +118,7 @@ bool nccl_parse_address (const char *text, struct sockaddr_in *address);
 bool nccl_listen (const char *text, int fd, int count);
 bool nccl_ask (const char *text, int *pid, int *fd);
 /** @} */
-/** Go on with meeting or splitting; sets `state`. */
+/** Continue meeting or splitting; sets `state`. */
 void nccl_meet (struct ncclComm *comm);
 void nccl_split (struct ncclComm *comm);
 struct ncclComm *nccl_comm_make (struct nccl_shared *shared, int fd, int rank, int count, bool blocking);

@@ -3,7 +3,7 @@
 """ptx2c.py [--seeds] FILE.ptx: the PTX that nvcc made of kernels, as C for fibers.h (a call for each CUDA thread).
 
 Refuses what it does not know, and what is not exact (.approx, .ftz, .full): exactness is then proven, not hoped for.
-With --seeds, rcp.approx.ftz.f64 is taken, too, with which pow() begins: with fewer bits than a card's, since pow()
+With --seeds, rcp.approx.ftz.f64 is accepted, too, with which pow() begins: with fewer bits than a card's, since pow()
 refines it."""
 import re, sys
 
@@ -141,7 +141,7 @@ def translate(s, regs, params):
     if head == 'abs' and t[0] == 'f': return w(f"{'fabsf' if t == 'f32' else 'fabs'}({r(1)})")
     if head == 'not': return w(f"{'!' if t == 'pred' else '~'}{r(1)}")
     if head in ('min', 'max'):
-        if t[0] == 'f': return w(f"f{head}{'f' if t == 'f32' else ''}({r(1)}, {r(2)})")  # as PTX: the one that is no NaN
+        if t[0] == 'f': return w(f"f{head}{'f' if t == 'f32' else ''}({r(1)}, {r(2)})")  # as PTX: the one that is not NaN
         return w(f"{r(1)} {'<' if head == 'min' else '>'} {r(2)} ? {r(1)} : {r(2)}")
     if head in ('shl', 'shr'):
         bits, n = SIZE[t] * 8, r(2, 'u32')

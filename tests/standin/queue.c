@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams: queues that one thread empties, late and in a random order among those that may go on.  It does go on when
- * no one waits, as a card does. */
+/* Streams: queues that one thread empties, late and in a random order among those that are ready.  It works even if
+ * no thread waits, as a card does. */
 #include <config.h>
 
 #include "tests/standin/standin.h"
@@ -21,7 +21,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_IN
 static pthread_cond_t hurry = PTHREAD_COND_INITIALIZER; /* someone waits */
 static struct CUstream_st *streams, *null_streams[MOST_DEVICES];
 static int slots_used, free_slots[MOST_STREAMS], free_slot_count, waiting;
-static uint64_t slot_times[MOST_STREAMS]; /* a stream goes on where the last one of its slot ended */
+static uint64_t slot_times[MOST_STREAMS]; /* a stream continues where the last one of its slot ended */
 static bool is_started;
 
 struct CUstream_st *
@@ -83,7 +83,7 @@ stream_add (struct CUstream_st *stream, enum operation_kind kind)
     return operation;
 }
 
-/* Without the lock, since a kernel may be long, and the program goes on meanwhile. */
+/* Without the lock, since a kernel may be long, and the program continues meanwhile. */
 static enum standin_progress
 run (struct operation *operation)
 {

@@ -165,7 +165,7 @@ run_thread (void *(*function) (void *))
         abort ();
 }
 
-/* No thread waits for the GPU before another one goes on.  The C library gives the second of two threads that follow
+/* No thread waits for the GPU before another one continues.  The C library gives the second of two threads that follow
  * each other the first one's pthread_t. */
 static void
 threads (void)

@@ -596,7 +596,7 @@ static const struct {
     { 2, 2, 22, false, false, 8, 15, "20,21,0,1" },
     { 2, 2, 26, true, false, 16, 11, "20,21,22,23" },
     { 2, 9, 5, false, false, 0, 6, "-" },   /* it ends before there is anything to skip */
-    { 2, 3, 30, false, true, 22, 9, "-" }, /* past its end, whatever its settings */
+    { 2, 3, 30, false, true, 22, 9, "-" }, /* past its end, whatever the stream reports */
 };
 
 static void

@@ -214,7 +214,7 @@ test_skips (void)
     accel_loader_end (loader);
     ok (!accel_skip_first_batches (loader, 100, &err) && !accel_loader_get_state (loader, &state, &err)
             && state.position == 10 && !accel_loader_set_state (loader, &state, &err) && first_index (loader) == -1,
-        "more is skipped than there is: the state stands at the end");
+        "more is skipped than there is: the state is at the end");
     accel_loader_destroy (loader);
 }
 

@@ -81,7 +81,7 @@ plan_for (struct plan *plan, const char *flags, const struct topology *topology,
     return result;
 }
 
-/* What must stand in the environment of one rank: NAME=VALUE words, or !NAME for "not set". */
+/* What must be in the environment of one rank: NAME=VALUE words, or !NAME for "not set". */
 static const struct {
     const char *name, *flags;
     int gpus, cores;
@@ -472,7 +472,7 @@ test_gpus (void)
             "CUDA_VISIBLE_DEVICES '%s' of %d", cases[i].text ? cases[i].text : "unset", cases[i].present);
 }
 
-/* Trees of groups as folders: what stands in which file, and what follows. */
+/* Trees of groups as folders: what is in which file, and what follows. */
 static void
 test_cgroup_limits (void)
 {
@@ -530,7 +530,7 @@ put_text (const char *path, const char *text)
         ok (false, "%s: %s", path, strerror (errno));
 }
 
-/* Drivers and cards as they stand in /proc. */
+/* Drivers and cards as they appear in /proc. */
 static void
 test_p2p (void)
 {

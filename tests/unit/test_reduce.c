@@ -191,7 +191,7 @@ struct shape {
     size_t count;
     size_t shift; /* elements by which each next buffer is off */
     bool beyond_caches, private_targets;
-    int taken;    /* number of the source that the result replaces, from 1 on; 0: none */
+    int taken;    /* number of the source that is `taken`, from 1 on; 0: none */
     size_t ahead; /* bytes to copy meanwhile */
 };
 

@@ -619,7 +619,7 @@ test_blame (void)
     open_job ();
     struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
     is_error (watch_blame (&watch, &call, -1, &err), ACCEL_ERR_PEER,
-              "another rank gave up while rank 0 was in accel_comm_all_reduce at here.c:7", "no one knows which");
+              "another rank gave up while rank 0 was in accel_comm_all_reduce at here.c:7", "it is unknown which");
     fail_rank (2, "no data");
     is_error (watch_blame (&watch, &call, -1, &err), ACCEL_ERR_PEER,
               "rank 2 gave up: no data; meanwhile rank 0 was in accel_comm_all_reduce at here.c:7", "who gave up");
