@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The linker puts these in the place of the allocators: the one after so many calls fails. */
+/* The linker replaces the allocators by these: the call after that many calls fails. */
 static _Atomic long calls_left = -1; /* threads of the library allocate too */
 
 static bool

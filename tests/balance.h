@@ -11,7 +11,7 @@
 #include <string.h>
 
 static _Atomic long blocks;          /* allocated and not freed; by the C library itself: freed only */
-static _Atomic long calls_left = -1; /* the one after so many calls fails */
+static _Atomic long calls_left = -1; /* the call after this many fails */
 static _Atomic bool free_spoils_errno;
 static const char *secret;           /* a text that has to be overwritten before its memory is freed */
 static _Atomic long secrets_freed;   /* blocks that had it */

@@ -29,7 +29,7 @@ is_bindable (int port)
     return bound;
 }
 
-/* @return a socket that claims @port, or -1 where somebody has it */
+/* @return a socket that claims @port, or -1 if it is in use */
 static int
 claim (int port)
 {

@@ -120,7 +120,7 @@ test_expect_success () {
     fi
 }
 
-# Root reads everything, so it becomes somebody else, who may enter the scratch folder.
+# Root reads everything, so it becomes another user, who may enter the scratch folder.
 as_nobody () {
     if [ "$(id -u)" = 0 ]; then
         chmod 711 "$scratch"

@@ -132,7 +132,7 @@ echo 0 >status
 test_expect_success 'a program gives them, without a shell in between' '
     json PROG SPROG SessionToken TPROG 3600 >given &&
     keys_are PROG SPROG TPROG "AWS profile '\''prog'\'' (credential_process)" -p prog && grep -Fx "2:one two:\$HOME" arguments'
-test_expect_success 'a program that fails, prints something else, too much, or is not there' '
+test_expect_success 'a program that fails, prints something else, too much, or is missing' '
     echo 7 >status && refused "credential_process $PWD/give failed with status 7" -p prog && echo 0 >status &&
     echo "no JSON" >given && refused "the output of credential_process is not a JSON object" -p prog &&
     echo "{\"Version\":2}" >given && refused "has no '\''Version'\'' 1" -p prog &&
@@ -334,7 +334,7 @@ test_expect_success 'keys that AWS takes for expired are looked for once more' '
     rules "/latest/api/token file=token2" "$roles file=name" "${roles}my-role file=ec2" "/api/ status=400 file=expired" &&
     test_exit 1 "$call" json sagemaker ListTrainingJobs "{}" 2>err && grep "have expired: renew them" err &&
     test "$(grep -l "^POST /api/" requests/* | wc -l)" = 2'
-# Makes two calls; between them, somebody writes other keys into the file.
+# Makes two calls; between them, another program writes other keys into the file.
 renewed_meanwhile () {
     printf "[default]\naws_access_key_id=OLD\naws_secret_access_key=S\naws_session_token=T\n" >"$HOME/.aws/credentials"
     sed "s/OLD/NEW/" "$HOME/.aws/credentials" >new
@@ -350,7 +350,7 @@ renewed_meanwhile () {
 }
 AWS_EC2_METADATA_DISABLED=true
 export AWS_EC2_METADATA_DISABLED
-test_expect_success 'also in a file, which somebody else may have renewed' '
+test_expect_success 'also in a file, which another program may have renewed' '
     rules "/api/ match=Credential=OLD/ file=ok times=1" "/api/ match=Credential=OLD/ status=400 file=expired" "/api/ file=ok" &&
     renewed_meanwhile && grep "Credential=OLD/" requests/2 && grep "Credential=NEW/" requests/3'
 test_done

@@ -50,7 +50,7 @@ without_memory () {
 }
 test_expect_success 'keys of a file' 'without_memory 0 -p plain keys'
 test_expect_success 'keys of the caller' 'without_memory 0 -k A,B,C keys'
-test_expect_success 'a session that is not there' 'without_memory 1 -p sso keys'
+test_expect_success 'a missing session' 'without_memory 1 -p sso keys'
 test_expect_success 'an old one' '
     mkdir -p "$HOME/.aws/sso/cache" && echo "{\"accessToken\":\"T\",\"expiresAt\":\"2020-01-01T00:00:00Z\"}" >"$HOME/.aws/sso/cache/$corp.json" &&
     without_memory 1 -p sso keys && grep "has expired" reference'

@@ -69,7 +69,7 @@ test_expect_success 'a pipe is read to its end, however slow its writer' '
 test_expect_success 'and ^C ends the waiting' '
     mkfifo never &&
     test_exit 130 timeout -k $patience --preserve-status -s INT 1 "$accelerate" config show --config_file never'
-test_expect_success 'control characters are shown escaped, and handed on as they are' '
+test_expect_success 'control characters are shown escaped, and passed on unchanged' '
     printf "fsdp_config: {fsdp_transformer_layer_cls_to_wrap: \"A\\\\e[31m\\\\nB\\\\x9b\\\\u202e\"}\n%s\n" \
         "distributed_type: FSDP
 num_processes: 2

@@ -312,7 +312,7 @@ test_expect_success 'keys and values: 2 layers of 2 heads of 64, of 2 bytes each
     keys_of org/llama 1000 1 1024000 && keys_of org/llama 1000 3 3072000 && keys_of org/quantized/model-q4.gguf 1000 1 1024000'
 test_expect_success 'keys and values: one pair for all heads, but not in the new Falcon' '
     keys_of org/one_pair 1000 1 512000 && keys_of org/new_falcon 1000 1 1024000'
-# Eight layers of 2 x 128 elements of 16 bits, 10000 tokens: a layer without a window has 5120000 bytes.
+# Eight layers of 2 x 128 16-bit elements, 10000 tokens: a layer without a window has 5120000 bytes.
 windows_are () {
     while [ $# -gt 0 ]; do
         keys_of "hub/windows/$1.gguf" 10000 1 "$2" || return 1

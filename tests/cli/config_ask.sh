@@ -151,7 +151,7 @@ test_expect_success 'numbers and words of menus' '
     ask "this machine\nmulti-CPU\n\n\n\n\n\n\n" && has "distributed_type: MULTI_CPU"'
 test_expect_success 'a last line without its end is an answer; blanks around one do not count' '
     ask "\n  1  \n 1\t\n\n\n\n\t2 \n  bf16" && has "num_processes: 2" "mixed_precision: bf16"'
-test_expect_success 'the home folder of somebody else stays as it is' '
+test_expect_success 'the home folder of another user stays as it is' '
     ask "\n1\n\n\nyes\n~nobody/hosts\n\n\n\n" && has "mpirun_hostfile: ~nobody/hosts" &&
     ask "\n1\n\n\nyes\n~/hosts\n\n\n\n" && has "mpirun_hostfile: $HOME/hosts"'
 test_expect_success 'a signal that is ignored stays ignored' '

@@ -132,7 +132,7 @@ test_trees (accelerator &acc)
     ok (root.kind () == ACCEL_TREE_DICT && root.size () == 3 && root["name"].bytes () == "abc"
             && root["x"].values<float> ().data () == numbers.data () && root["list"][0].values<float> ()[2] == 3,
         "a tree of views, bytes and lists");
-    ok (!root["none"] && !root["none"][3]["deeper"], "what is not there is empty");
+    ok (!root["none"] && !root["none"][3]["deeper"], "what is missing is empty");
     ok (throws (ACCEL_ERR_INVALID, "not a tensor", [&] { root["name"].tensor (); }), "bytes are not a tensor");
     std::string places;
     tree mapped = root.map ([&] (std::string_view place, node leaf) {
@@ -255,7 +255,7 @@ test_loaders ()
     ok (seen.size () == 10 && seen[9] == 81 && batches.size () == 3 && batches.epoch () == 1, "a pass over batches");
     for (const batch &now : batches) {
         ok (now.indices ()[0] == 0 && now.size () == 4 && now.tree ()["y"].values<float> ().size () == 8, "a batch");
-        ok (throws (ACCEL_ERR_INVALID, "'z'", [&] { now["z"]; }), "a field that is not there");
+        ok (throws (ACCEL_ERR_INVALID, "'z'", [&] { now["z"]; }), "a missing field");
         break;
     }
     ok (batches.epoch () == 2, "leaving a loop ends the pass");
@@ -314,7 +314,7 @@ test_loaders ()
     ok (throws (ACCEL_ERR_CALLBACK, "no sample at all", [&] { for (const batch &one : unread) (void) one; })
             && unread.epoch () == 1, "a loop that cannot read its first batch has ended its pass");
     ok (throws (ACCEL_ERR_SYSTEM, "missing.csv", [] { dataset::open_csv ("missing.csv"); }),
-        "a file that is not there");
+        "a missing file");
     const std::vector<float> rows { 1, 2, 3 };
     const accel_field fields[] = { field ("v", ACCEL_FLOAT32) };
     const void *const arrays[] = { rows.data () };

@@ -5,7 +5,7 @@
  *   hostile save FOLDER                       the checkpoint that load_state expects
  *   hostile manifest FOLDER NAME...           describe these files of the folder in a manifest.json that is right
  *   hostile seal FILE                         end a manifest with its own checksum
- *   hostile many FILE COUNT                   a file with so many empty tensors */
+ *   hostile many FILE COUNT                   a file with COUNT empty tensors */
 #include <config.h>
 
 #include "files/checksum.h"

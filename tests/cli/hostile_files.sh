@@ -93,7 +93,7 @@ a link to a link|ln -s b a && ln -s a b && index "{\"weight_map\":{\"a\":\"a\"}}
 an index that is a link|ln -s ../x model.safetensors.index.json|model.safetensors.index.json: is a symbolic link
 a FIFO|mkfifo a && index "{\"weight_map\":{\"a\":\"a\"}}"|is not a regular file
 an index that is a FIFO|mkfifo model.safetensors.index.json|is not a regular file
-a shard that is not there|index "{\"weight_map\":{\"a\":\"a\"}}"|No such file
+a missing shard|index "{\"weight_map\":{\"a\":\"a\"}}"|No such file
 a tensor that is not in its file|cp ../good.safetensors a && index "{\"weight_map\":{\"b\":\"a\"}}"|tensor 'b' is not in a
 a tensor in two files|cp ../good.safetensors a && cp ../good.safetensors b && file b "{\"a\":{$W:[0,2]},\"b\":{$W:[2,4]}}" abcd && index "{\"weight_map\":{\"a\":\"a\",\"b\":\"b\"}}"|duplicate tensor 'a'
 a duplicate tensor|cp ../good.safetensors a && index "{\"weight_map\":{\"a\":\"a\",\"a\":\"a\"}}"|duplicate tensor 'a'
@@ -126,7 +126,7 @@ a link above|ln -s ../w.safetensors x && manifest *|x: is a symbolic link
 a folder that is a link|ln -s .. x && manifest model.safetensors x/w.safetensors|bad/x/w.safetensors:
 a model that is a link|mv model.safetensors x && ln -s x model.safetensors && manifest model.safetensors|model.safetensors: is a symbolic link
 a FIFO|mkfifo x && manifest *|x: is not a regular file
-a file that is not there|manifest * x|x: No such file
+a missing file|manifest * x|x: No such file
 a duplicate file|entries "\"model.safetensors\":$E,\"model.safetensors\":$E"|duplicate file 'model.safetensors'
 a duplicate tensor|entries "\"model.safetensors\":{\"bytes\":80,\"header\":\"0123456789abcdef\",\"tensors\":{\"w\":\"0123456789abcdef\",\"w\":\"0123456789abcdef\"}}"|duplicate tensor 'w'
 a duplicate key|entries "\"model.safetensors\":{\"bytes\":80,\"bytes\":80,\"xxh3\":\"0123456789abcdef\"}"|duplicate 'bytes'

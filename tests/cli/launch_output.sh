@@ -174,7 +174,7 @@ if [ -c /dev/full ]; then
             sh -c "[ \$TORCHELASTIC_RESTART_COUNT = 1 ] || { echo words; exit 3; }" >/dev/full 2>err && cat err &&
         grep "bytes of the ranks. output were lost" err && [ "$(wc -l <err)" = 1 ]'
 fi
-test_expect_success 'lines of a file that somebody has cut short are missed' '
+test_expect_success 'lines of a file that another process has truncated are missed' '
     rm -rf done? logs && printf "#!/bin/sh\n./much\n[ \$RANK = 1 ] || for f in logs/*/*/0/stdout.log; do : >\$f; done\necho 1 >cut\$RANK\n" >cuts &&
     exec 9<>still && chmod +x cuts && { "$accelerate" launch $two --tee 0:1 --log_dir logs ./cuts >still 2>err 9>&- & } && launcher=$! &&
     await cut0 && drain got && test_exit 1 wait $launcher && cat err &&

@@ -305,7 +305,7 @@ if grep -Eq '^0::|[:,]pids[:,]' /proc/self/cgroup && unshare -rm mount -t tmpfs 
 else
     test_skip "$what" 'needs a mount namespace, and control groups'
 fi
-# as_other LIMIT COMMAND...: as a user who has no other process, and may have so many
+# as_other LIMIT COMMAND...: as a user who has no other process, and may have LIMIT
 as_other () {
     nproc=$1
     shift

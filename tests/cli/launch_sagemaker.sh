@@ -68,7 +68,7 @@ request () {
     done
     echo "requests/none of $1"
 }
-# came WORD N: so many requests have it
+# came WORD N: N requests have it
 came () {
     test "$(grep -al -e "$1" requests/* | wc -l)" -eq "$2"
 }

@@ -153,7 +153,7 @@ add_to_hash (struct rank *self, const unsigned char *bytes, size_t count)
         self->hash = (self->hash ^ bytes[i]) * UINT64_C (0x100000001b3);
 }
 
-/* Somebody must receive first. */
+/* One rank must receive first. */
 static enum accel_status
 go_round (struct rank *self, const struct test *test, const void *send, void *recv, struct accel_error *err)
 {

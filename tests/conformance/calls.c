@@ -131,7 +131,7 @@ check_strided (struct rank *self)
     accel_tensor_release (&out);
 }
 
-/* Of 16 bits too, with one rounding. */
+/* 16-bit types too, with one rounding. */
 static void
 check_scale (struct rank *self)
 {
@@ -436,7 +436,7 @@ refuse_buffers (struct rank *self)
     REFUSED (accel_comm_all_gather (comm, a, b, SIZE_MAX / 4 / (size_t) size + 1, f32, &err), "overflows");
     REFUSED (accel_comm_broadcast (comm, a, SIZE_MAX, f32, 0, &err), "overflows");
     REFUSED (accel_comm_reduce_scatter (comm, b, a, SIZE_MAX / 8 / (size_t) size + 1, f32, ACCEL_SUM, &err), "size");
-    /* And without anybody to tell it to. */
+    /* And without a place for the error. */
     if (accel_comm_broadcast (comm, NULL, 4, f32, 0, NULL) != ACCEL_ERR_INVALID)
         fail (self, "no status without an error object");
 }

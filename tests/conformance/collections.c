@@ -9,7 +9,7 @@
 
 /* ---- objects ---- */
 
-/* Object @index of rank @rank has so many bytes: none, few, or, of the first, up to @most. */
+/* Number of bytes of object @index of rank @rank: none, few, or, of the first, up to @most. */
 static size_t
 length_of (int rank, size_t index, size_t most)
 {

@@ -39,7 +39,7 @@ for count in 1 2 3 4; do
     '
 done
 
-# resumed FROM OVER TO: an epoch begun with so many ranks, gone on with OVER, ended with TO
+# resumed FROM OVER TO: an epoch begun with FROM ranks, continued with OVER, ended with TO
 resumed () {
     mkdir -p "state$1$2$3"
     test_expect_success "an epoch over launches of $1, $2, $3 ranks is the uninterrupted one" '

@@ -205,7 +205,7 @@ check_skip (void)
     destroy_net (&net);
 }
 
-/* What rank 0 has in its master is finer than the type, and is what all get; gradients of 16 bits are averaged. */
+/* What rank 0 has in its master is finer than the type, and is what all get; 16-bit gradients are averaged. */
 static void
 check_prepare (enum accel_dtype dtype)
 {

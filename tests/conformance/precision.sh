@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Mixed precision over several ranks: masters, the scaler's agreement, and gradients of 16 bits.
+# Mixed precision over several ranks: masters, the scaler's agreement, and 16-bit gradients.
 . "${srcdir:-.}/tests/testlib.sh"
 precision=$builddir/tests/conformance/precision
 
@@ -17,7 +17,7 @@ for count in 1 2 3 4; do
         ranks $count fp16 batch $types >first && ranks $count bf16 batch $types >second &&
             test "$(wc -l <first)" = 8 && cmp first second
     '
-    test_expect_success "$count ranks: rank 0's master is everybody's; gradients in float16" '
+    test_expect_success "$count ranks: all ranks get rank 0's master; gradients in float16" '
         ranks $count fp16 prepare $types
     '
     test_expect_success "$count ranks: one has an infinite gradient, and all skip the step" '

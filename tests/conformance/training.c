@@ -249,7 +249,7 @@ check_groups (void)
     destroy_grouped (&alone);
 }
 
-/* The highest rank has another model; everybody has to hear of the first difference. */
+/* The highest rank has another model; all ranks have to hear of the first difference. */
 static void
 check_difference (const char *kind)
 {

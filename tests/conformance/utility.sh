@@ -12,7 +12,7 @@ ranks () {
         { cat lines; return 1; }
 }
 
-# count NUMBER TEXT: so many lines are that text
+# count NUMBER TEXT: NUMBER lines are that text
 count () {
     [ "$(grep -cxF "$2" lines)" = "$1" ] || { echo "wanted $1 times: $2"; cat lines; return 1; }
 }
@@ -21,7 +21,7 @@ for number in 1 2 3; do
     test_expect_success "$number ranks: batch sizes shrink as the original's, on all alike" 'ranks $number batch'
 done
 
-test_expect_success 'log lines: the main process, everybody, once, in order' '
+test_expect_success 'log lines: the main process, all processes, once, in order' '
     ranks 3 log && count 1 "WARNING: [RANK 0] once 1" && ! grep hidden lines &&
     for r in 0 1 2; do count 1 "ERROR: [RANK $r] everybody" || exit 1; done &&
     count 1 "WARNING: [RANK 0] again and again" && count 1 "DEBUG: [RANK 0] shown" &&

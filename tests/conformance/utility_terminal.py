@@ -31,7 +31,7 @@ for columns in 20, 40, 80, 200:
     os.close(theirs)
     text = read_all(ours)
     status = child.wait(300)
-    # A reader that is paused while the writer ends can be told of the end before it has got the last bytes.
+    # A reader that is paused while the writer ends can see the end before it has got the last bytes.
     text += read_all(ours)
     os.close(ours)
     assert status == 0, (status, text)

@@ -120,7 +120,7 @@ put (void *buffer, size_t i, enum accel_dtype dtype, double value)
     }
 }
 
-/* Those of 16 bits are added in float32, and rounded at the end. */
+/* 16-bit ones are added in float32, and rounded at the end. */
 static bool
 is_single (enum accel_dtype dtype)
 {

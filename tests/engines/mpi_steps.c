@@ -418,7 +418,7 @@ start_two (void)
     end (&second);
 }
 
-/* Of 16 bits, where libaccel has no helper for them. */
+/* 16-bit types, for which libaccel has no helper there. */
 static void
 add_halves (void)
 {

@@ -19,7 +19,7 @@ enum { RANKS = 4, SLOT = 256, ROOM = 2048, MANY_POSTS = 150 };
 static _Alignas (max_align_t) unsigned char memory[sizeof (struct message) + ROOM];
 static struct message *const bundle = (struct message *) (void *) memory;
 
-/* Add a message of a rank with so many bytes of data to the bundle. */
+/* Add a message of a rank with this many bytes of data to the bundle. */
 static void
 add (int rank, uint32_t bytes)
 {

@@ -8,7 +8,7 @@ faults=$builddir/tests/fault/checkpoint_faults kills=$builddir/tests/fault/check
 rounds=10 every=${ROUNDS:+all}
 ! is_long || rounds=30 every=all
 rounds=${ROUNDS:-$rounds} seed=${SEED:-1}
-# all_good COUNT COMMAND...: so many cases, and all of them good; what the run found out is shown
+# all_good COUNT COMMAND...: COUNT cases, and all of them good; what the run found out is shown
 all_good () {
     count=$1 && shift
     timeout $((patience * 4)) "$@" >cases && cat cases && ! grep "^not ok" cases && test "$(grep -c "^ok" cases)" -eq "$count"

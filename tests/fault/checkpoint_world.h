@@ -12,7 +12,7 @@ enum { WEIGHTS = 3000, LIMIT = 2, PATH_ROOM = 600, LOSSES = 7 };
 
 /* In shared memory. */
 static struct shared {
-    atomic_int committed; /* number of the latest save that all ranks were told of; -1: none */
+    atomic_int committed; /* number of the latest save that all ranks know of; -1: none */
     atomic_int trying;    /* of the latest that began */
     atomic_long calls[2]; /* that a rank has made for one save */
     pid_t pids[2];        /* of the ranks */

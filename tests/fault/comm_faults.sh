@@ -7,7 +7,7 @@ faults=$builddir/tests/fault/comm_faults
 
 port=$(free_port)
 
-# told N: so many ranks were told the right thing, and none anything else
+# told N: N ranks got the right error, and none got another
 told () {
     ! grep WRONG out && test "$(grep -c "^rank [0-9]*: as expected" out)" = "$1" && nothing_left
 }

@@ -55,7 +55,7 @@ static bool disk_lacks_exchange;    /* renameat2() as on file systems that canno
 /** From now on, the call after @p left others is the faulty one; negative: none.  @{ */
 static atomic_long disk_left = -1;
 static bool disk_reads;             /* calls that change nothing count, too */
-static unsigned disk_cut = 128;     /* after so many of 256 bytes, where it is a write */
+static unsigned disk_cut = 128;     /* after this many of 256 bytes, if it is a write */
 static int disk_errno;              /* it fails with this; 0: it kills the process, or */
 static void (*disk_end) (const char *function); /* this is called, and it */
 static bool disk_goes_on;           /* does what it should */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes abstract names of Unix sockets and keeps them, as somebody might who wants to be in the way.
+/* Takes abstract names of Unix sockets and keeps them, as a user might who wants to be in the way.
  *
  *   hold_name NAME stream|seqpacket listen|full|bind [FIRST LAST FREE]
  *

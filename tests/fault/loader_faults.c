@@ -28,7 +28,7 @@ static const struct scenario {
     bool dispatched;
     unsigned workers;
     enum accel_status code; /* what the victim gets; all, where it is rank 0 that dispatches */
-    const char *text;       /* what everybody's error says */
+    const char *text;       /* of the error of all ranks */
 } scenarios[] = {
     { "read", READ, 1, false, 0, ACCEL_ERR_CALLBACK, "reading sample 29 failed: disk on fire" },
     { "read-0", READ, 0, false, 0, ACCEL_ERR_CALLBACK, "reading sample 36 failed: disk on fire" },
@@ -243,7 +243,7 @@ next (struct accel_loader *loader, const struct accel_batch **batch, struct acce
     return more;
 }
 
-/* Epochs until somebody fails; each step ends with something collective, as steps do. */
+/* Epochs until a rank fails; each step ends with something collective, as steps do. */
 static enum accel_status
 go (struct accel *acc, struct accel_loader *loader, struct accel_error *err)
 {
@@ -266,7 +266,7 @@ go (struct accel *acc, struct accel_loader *loader, struct accel_error *err)
 static bool
 is_as_expected (enum accel_status status, const struct accel_error *err)
 {
-    /* Where all fail, who is a little later may be told of another's failure first. */
+    /* If all fail, one that is a little later may get the error of another rank first. */
     bool own = is_victim || (scenario->dispatched && scenario->victim == 0);
     bool peers = scenario->victim == EVERYBODY || !own;
     return status && status == err->code && strstr (err->text, scenario->text)

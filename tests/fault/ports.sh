@@ -153,7 +153,7 @@ if [ "$user" ]; then
     test_expect_success 'and of root to another user' '
         holder=root && hold_port roots $any && is_refused as_nobody && let_go'
 fi
-test_expect_success 'a name that somebody else has taken to be in the way is refused with his process' '
+test_expect_success 'a name that a stray process holds is refused, naming the process' '
     held=$(free_port) && in_the_way listen $held && holder=$(id -un) && is_refused && grep "pid $other (" refused && kill $other'
 test_expect_success 'also where it does not tell' '
     held=$(free_port) && in_the_way full $held &&
@@ -165,7 +165,7 @@ test_expect_success 'a name that is not held by a launch does not keep a job fro
     "$accelerate" launch --cpu --num_processes 2 --main_process_port $held sh -c "echo \$MASTER_PORT" >got 2>note &&
     test "$(sort -u got)" = $held && test "$(wc -l <got)" = 2 && grep "^accelerate: note: cannot claim port $held: " note &&
     kill $other'
-test_expect_success 'the usual port taken by somebody in the way: another one' '
+test_expect_success 'the usual port is blocked by a stray process: another one' '
     { in_the_way listen 29500 || :; } && # or another job on this machine has it, which is as good
     "$accelerate" launch --cpu --num_processes 2 sh -c "echo \$MASTER_PORT" >got 2>note &&
     { kill $other || :; } && test "$(sort -u got | wc -l)" = 1 && ! grep -x 29500 got &&

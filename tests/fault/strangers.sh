@@ -49,7 +49,7 @@ name_of_job () {
     test_exit 1 env RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=50 "$faults" open >waiting &&
         sed -n 's/.*socket @\([-a-z0-9]*\).*/\1/p' waiting >name
 }
-# taken HOW SUFFIX: somebody, $holder, has the name with that suffix
+# taken HOW SUFFIX: a stranger, $holder, has the name with that suffix
 is_settled () { test -s ready || ! kill -0 $holder 2>/dev/null; }
 taken () {
     name_of_job && : >ready && chmod 666 ready || return 1
@@ -57,7 +57,7 @@ taken () {
     holder=$!
     wait_for is_settled && test -s ready
 }
-# blocked HOW COMMAND...: while somebody has the name, who then ends, so that the next case has it free
+# blocked HOW COMMAND...: while a stranger has the name, who then ends, so that the next case has it free
 blocked () {
     taken "$1" "" && shift || return 1
     result=0
@@ -65,7 +65,7 @@ blocked () {
     kill $holder && { wait $holder || :; } && return $result
 }
 
-# What ranks say that meet somebody who has the name.
+# What ranks say that meet a stranger who has the name.
 alone () {
     test_exit 1 env RANK=1 WORLD_SIZE=2 MASTER_PORT=$port ACCEL_TIMEOUT_MS=300 "$faults" open >out1 &&
     grep "status 4 .* for rank 0 (socket @accel-.*, in use by user 65534, pid [0-9]* (.*hold_name" out1

@@ -5,7 +5,7 @@
 drive=$builddir/tests/fault/drive
 faults=$builddir/tests/fault/training_faults
 
-# train STATUS TOLD ARGUMENT...: that status of the launcher; so many ranks told the right thing, none anything else
+# train STATUS TOLD ARGUMENT...: that status of the launcher; TOLD ranks got the right error, none another
 train () {
     status=$1 told=$2
     shift 2

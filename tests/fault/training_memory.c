@@ -4,7 +4,7 @@
  * training_memory: alone; a life of training is led again and again, each time one allocation later fails: an error, no
  * crash and nothing lost (a sanitizer looks), and at last a life in which all succeed.
  * training_memory N: in a job; the highest rank fails its Nth allocation after accel_open(), gets ACCEL_ERR_NOMEM and
- * leaves, and the others get ACCEL_ERR_PEER.  It says "unreached" where there are not so many. */
+ * leaves, and the others get ACCEL_ERR_PEER.  It says "unreached" if there are fewer. */
 #include <config.h>
 
 #include "tests/allocators.h"
@@ -196,7 +196,7 @@ end (struct life *life)
     accel_model_destroy (life->model);
 }
 
-/* A life in which allocation @p number, counted from 0, fails; whether there were so many. */
+/* A life in which allocation @p number, counted from 0, fails; whether there were that many. */
 static bool
 live (long number, enum accel_status *status, struct accel_error *err)
 {

@@ -196,7 +196,7 @@ JSON_TEXTS = [
 
 
 def yaml_of(top):
-    """Plain YAML, as somebody would type it."""
+    """Plain YAML, as a user would type it."""
     out = []
     for key, value in top.items():
         out.append(f"{key}: {json.dumps(value)}\n")

@@ -99,7 +99,7 @@ golden_bits (struct golden *golden)
     return (uint32_t) strtoul (golden_word (golden), NULL, 16);
 }
 
-/* The same of 64 bits, or a checksum. */
+/* The same for 64-bit numbers, or a checksum. */
 __attribute__ ((unused)) static uint64_t
 golden_bits_64 (struct golden *golden)
 {

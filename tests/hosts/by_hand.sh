@@ -306,7 +306,7 @@ launchers 'another key: the job runs, and a note says why, also if that shows af
     test "$(grep -c "^accelerate: note: this launcher" err.1)" -eq 2 &&
     on host2 kill -9 "$(cat up.3)" && on host1 kill -9 "$(cat up.0)" && finish_all 137 137 && all_clean host1 host2
 '
-launchers 'a named key that others may read, is too short or is not there is refused' '
+launchers 'a named key that others may read, is too short or is missing is refused' '
     chmod 644 one && echo short >three && chmod 600 three &&
     for file in one three four; do
         by_hand_on 0 2 --job_key_file $file true && finish_all 1 && grep "^accelerate: --job_key_file: .*$file" err.0 || exit 1

@@ -222,7 +222,7 @@ test_expect_success 'a rank that aborts, and whose launcher sees it long after i
     test "$(grep -c "^accelerate: " err)" -eq 1 && all_clean host1 host2
 '
 for way in KILL:137:'was killed by signal 9 (SIGKILL)' TERM:1:'exited with status 1, as it does after SIGTERM'; do
-    test_expect_success "an mpirun that somebody ends by SIG${way%%:*} is named, not the ranks that need it" '
+    test_expect_success "an mpirun that a user ends by SIG${way%%:*} is named, not the ranks that need it" '
         begin_training && on host1 pkill -${way%%:*} -x $head_of_mpi && status=${way#*:} && finish "${status%%:*}" &&
         grep "^accelerate: mpirun on host1 ${way##*:}, and ranks that use MPI ended with it$" err &&
         grep "^  the first of them: rank . .* exited with status 195" err && all_clean host1 host2 &&

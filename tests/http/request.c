@@ -2,7 +2,7 @@
 /* Makes one request and prints what came: request [OPTION...] URL
  *
  * Options: -H HEADER, -b BEARER, -r FIRST,LENGTH, -m MOST, -t TOTAL_MS, -a ATTEMPTS, -d BODY, -f FILE, -X METHOD,
- * -s REGION,SERVICE,KEY,SECRET[,TOKEN], -n: no redirects, -p: no proxy, -R: repeatable, -c COUNT: so many requests at
+ * -s REGION,SERVICE,KEY,SECRET[,TOKEN], -n: no redirects, -p: no proxy, -R: repeatable, -c COUNT: COUNT requests at
  * once, -e: with the deadline's file descriptor 0 as stop_fd.
  *
  * Prints "status N", "attempts N", "total N" (or "unknown"), "url URL", "trouble N" and "error TEXT" if it failed,

@@ -53,7 +53,7 @@ def find_circles(arrows):
 
 
 def read_sources(source):
-    """{room: [file, ...]} of all folders but src/selftest, which is somebody else's program."""
+    """{room: [file, ...]} of all folders but src/selftest, which is another program."""
     rooms = collections.defaultdict(list)
     for path in sorted((source / "src").rglob("*.[ch]")):
         room = path.relative_to(source / "src").with_suffix("")

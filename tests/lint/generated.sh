@@ -17,5 +17,5 @@ test_expect_success 'accelerate-config(5) has every key' '
     sed -n "s/^\.It Ic \([^ ]*\) .*/\1/p" all | sed "s/.-/-/" | sort >keys &&
     awk "/^  {/ { key = file = \"\" } /^    \"key\"/ { key = \$2 } /^    \"file\": true/ { print key }" options.json |
         tr -d "\",," | sort >wanted && test -s wanted && diff wanted keys'
-test_expect_success 'a form that is not there is an error' "test_exit 2 '$accelerate' --emit=nonsense"
+test_expect_success 'an unknown form is an error' "test_exit 2 '$accelerate' --emit=nonsense"
 test_done

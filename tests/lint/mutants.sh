@@ -26,12 +26,12 @@ test_expect_success 'statements, conditions and parts of for are found' '
     check_one "twice: t" "n += i;" ";" && check_one "twice: t" "n > 9 ||" "" &&
     check_one "twice: t" "i < n" "i <= n" && check_one "twice: t" "0" "1" &&
     check_one "twice: t" "return n + n;" "return n;"'
-test_expect_success 'a text that is not there' '
+test_expect_success 'a missing text' '
     ! check_one "twice: t" "n -= i;" ";" &&
     grep -F "table:2: src/util/twice.c: twice: this text is not there: n -= i;" out'
 test_expect_success 'a text that is there more than once, and its second place' '
     ! check_one "twice: t" "n" "m" && grep "this text is there [0-9]* times: n" out && check_one "twice [2]: t" "n" "m"'
-test_expect_success 'a function that is not there' '
+test_expect_success 'a missing function' '
     ! check_one "four: t" "n" "m" && grep -F "no function four, or more than one" out'
 test_expect_success 'a piece of two statements' '
     ! check_one "twice: t" "i; return n" "i" && grep "more than one statement" out'

@@ -53,7 +53,7 @@ put_near (const char *bus, const char *node, const char *cpus)
     put (path, cpus);
 }
 
-/* Folders and what they hold; a node that begins with ! cannot be opened for writing, by anybody. */
+/* Folders and what they hold; a node that begins with ! cannot be opened for writing, by any user. */
 static void
 make_machine (const char *folder, const char *names)
 {

@@ -773,7 +773,7 @@ def check_left_out(tree):
                 continue
             follow(tree, all_steps(recipe), step)
             good, output = lint(step.lint, tree)
-            ok(not good and re.search(step.message, output), f"{recipe}: {step.title} left out: {step.lint} says so",
+            ok(not good and re.search(step.message, output), f"{recipe}: {step.title} left out: {step.lint} reports it",
                output)
             tree.restore()
 
@@ -825,7 +825,7 @@ def check_build(tree, build):
             good, output = run(make + ["-k", *targets] + (["accelerate"] if "regen" in step.edits else []), build)
             if step.lint != "build":
                 good, output = run(["sh", test] if is_script else [str(build / test)], tree.folder, **places)
-            ok(not good and re.search(step.message, output), f"{recipe}: {step.title} left out: {step.lint} says so", output)
+            ok(not good and re.search(step.message, output), f"{recipe}: {step.title} left out: {step.lint} reports it", output)
 
 
 def named(result, title):

@@ -119,7 +119,7 @@ test_expect_success 'without the module, it has the CPU' \
 test_expect_success 'a module that others may change is not loaded' '
     chmod o+w engines/accel_device_cuda.so && timeout $patience "$gpu" device >out && chmod o-w engines/accel_device_cuda.so &&
     grep "^cpu: the code for GPUs is not loaded: others may write" out'
-test_expect_success 'a warning tells of it, unless the CPU was asked for' '
+test_expect_success 'a warning reports it, unless the CPU was asked for' '
     chmod o+w engines/accel_device_cuda.so && timeout $patience "$gpu" device 2>err >out &&
     ACCELERATE_USE_CPU=true timeout $patience "$gpu" device 2>none >out && chmod o-w engines/accel_device_cuda.so &&
     grep "WARNING.* this program computes on CPUs: the code for GPUs is not loaded: others may write" err && test ! -s none &&

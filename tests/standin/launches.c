@@ -27,7 +27,7 @@ static const enum accel_dtype types[TYPES]
 struct plan {
     const char *name;
     const char *precision;
-    size_t types; /* of parameters, so many of the list */
+    size_t types; /* of parameters, this many of the list */
     double clip;  /* to a norm of this p; -1: values; NAN: not at all */
     bool asks;    /* for the norm */
     int kind;     /* of the optimizer: 0 AdamW, 1 SGD, 2 Lion in two groups and without one parameter */

@@ -10,7 +10,7 @@ test_expect_success 'batches are those of the host, in any order of streams' '
     for seed in $seeds; do
         STANDIN_SEED=$seed timeout $patience "$loaders" walk >out && test "$(grep -c "^ok" out)" -eq 20 || return 1
     done'
-# walked RANKS SEED...: the same on so many ranks, each with its GPU
+# walked RANKS SEED...: the same on RANKS ranks, each with its GPU
 mkdir both && cp "$module" "$builddir/tests/standin/.libs/accel_engine_nccl.so" both
 libs=$(cd "$builddir/tests/standin/.libs" && pwd)
 walked () {

@@ -76,7 +76,7 @@ die_if_asked (const char *name)
         return result_;                    \
     } while (0)
 
-/* @param idle  whether nothing may be going on */
+/* @param idle  whether nothing may be under way */
 static void
 check (const struct ncclComm *comm, const char *name, bool idle)
 {

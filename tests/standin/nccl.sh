@@ -172,7 +172,7 @@ for plan in $plans; do
     test_expect_success "rank 1 is killed in $plan, and rank 0 gets an error within a moment" '
         failing 2 STANDIN_DIE=$plan && test $status = 137 && soon "^rank 0: .*status.*rank 1 "'
 done
-# With DEATHS=20, so many deaths are timed (bench/README.md has figures); a busy machine decides how long one takes.
+# With DEATHS=20, 20 deaths are timed (bench/README.md has figures); a busy machine decides how long one takes.
 test_expect_success "rank 1 is killed while rank 0 waits in NCCL: ${DEATHS:=1} times" '
     for turn in $(seq $DEATHS); do
         failing 2 dies >/dev/null && test $status = 137 &&
@@ -188,7 +188,7 @@ test_expect_success 'a rank that does not come is named, with its place' '
 test_expect_success 'an error of the network names the rank that was killed before' '
     failing 2 STANDIN_FAIL=ncclAllReduce:1:6 killed && test $status = 137 &&
     grep "^rank 1: .*status 5: rank 0 .*; rank 1 is waiting for it in accel_comm_all_reduce" out'
-test_expect_success '... also if a group of theirs is not there yet, before and after a call of it' '
+test_expect_success '... also if a group of theirs does not exist yet, before and after a call of it' '
     for what in started group; do
         failing 2 STANDIN_NO_SPLIT=yes $what && test $status = 137 && grep "^rank 1: .*status 5: rank 0 .*; rank 1 is waiting for it in accel_comm_all_reduce" out || return 1
     done'

@@ -64,7 +64,7 @@ struct ncclComm {
     uint64_t turns, turn; /* of collectives: given out, and whose it is */
     uint64_t pieces;      /* of collectives, so far */
     uint64_t sends[NCCL_RANKS], sent[NCCL_RANKS], recvs[NCCL_RANKS], received[NCCL_RANKS];
-    ncclResult_t state;   /* ncclInProgress: one of these is going on */
+    ncclResult_t state;   /* ncclInProgress: one of these is under way */
     bool is_meeting;
     struct nccl_batch *late; /* to be put on its stream */
     unsigned polls;          /* until then */
@@ -74,7 +74,7 @@ struct ncclComm {
     struct ncclComm *newborn;
     unsigned splits;
     int colour, key;
-    struct site begun; /* what is going on */
+    struct site begun; /* what is under way */
     struct {
         void *memory;
         size_t bytes;

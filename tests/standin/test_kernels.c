@@ -399,7 +399,7 @@ struct lists {
     struct cuda_table table;
 };
 
-/* @param types   of data: so many of `floats`
+/* @param types   of data: this many of `floats`
  * @param narrow  the first type of `floats` that the smaller copy has, out of @p narrows; 0: no such copies */
 static void
 lists_make (struct lists *lists, int types, int narrow, int narrows, float rare)

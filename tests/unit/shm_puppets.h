@@ -25,7 +25,7 @@
 
 enum { MOST_RANKS = 64, WAITS = 100000, WOKEN = 16, TIMEOUT_MS = 300 };
 
-/** What the system is told to do; all zero is the usual. */
+/** How the system behaves; all zero is the usual. */
 static struct {
     void (*waits) (void);           /* runs while the acting rank sleeps */
     int fallocate_error;            /* of calls that reserve, after @fallocate_good of them */
@@ -36,7 +36,7 @@ static struct {
     rlim_t address_space;           /* not 0: RLIMIT_AS */
     long pages;                     /* not 0: of memory */
     int bind_error;
-    int stranger;                   /* not 0: so many peers of sockets, from the next on, are of another user */
+    int stranger;                   /* not 0: this many peers of sockets, from the next on, are of another user */
 } told;
 
 /** What the system saw. */

@@ -37,7 +37,7 @@ enum what {
     TAKE,     /* the reader of stream @who takes @value bytes; 0: all, and from now on */
     LEFT,     /* the last leftover has ended */
     LOOK,     /* the test looks how much has come out on stdout */
-    CUT,      /* somebody cuts off the file of rank @who's stdout */
+    CUT,      /* a user truncates the file of rank @who's stdout */
 };
 
 struct happening {
@@ -83,7 +83,7 @@ static struct world {
     int64_t first_got_ms;
     size_t looked;
     int child_signals;
-    int unseen_looks;    /* in which epoll does not yet tell of ends */
+    int unseen_looks;    /* in which epoll does not yet report ends */
     bool signals_first;  /* of what happens at once, the launcher sees signals first; else last */
     int takes_after_look; /* the reader takes all just after the launcher has looked for the last time */
 

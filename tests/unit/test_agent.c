@@ -267,7 +267,7 @@ test_folder (void)
     send_job (&play, "/no such folder", FOREVER_MS);
     is_refused = is_refused && await_frame (&play, WIRE_REFUSED, &frame) && wire_number (&frame) > 0;
     const char *why = is_refused ? wire_text (&frame) : NULL;
-    ok (why && strstr (why, "/no such folder: "), "a job whose folder is not there is refused: %s", why ? why : "no");
+    ok (why && strstr (why, "/no such folder: "), "a job whose folder is missing is refused: %s", why ? why : "no");
     end (&play);
 }
 
@@ -404,7 +404,7 @@ test_lines (void)
     end_below (&below);
 }
 
-/* There, somebody may be asked something. */
+/* There, a user may be asked something. */
 static void
 test_terminal (void)
 {
@@ -457,7 +457,7 @@ test_input (void)
     }
 }
 
-/* A launcher that says nothing for too long: stopped by somebody, or not. */
+/* A launcher that says nothing for too long: stopped by a user, or not. */
 static void
 test_no_sign (bool is_stopped)
 {

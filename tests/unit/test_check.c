@@ -474,7 +474,7 @@ test_mpi_launch (struct config *config)
           "no way" },
         { "a rank", "", "accelerate: rank 1 exited\n  its last lines:\n    accel_selftest: rank 1: open: why\n", "1",
           CHECK_WAY_FAILED, "accel_selftest: rank 1: open: why" },
-        { "somebody else", "", "one\n two\n\n", "1", CHECK_WAY_FAILED, "two" },
+        { "another program", "", "one\n two\n\n", "1", CHECK_WAY_FAILED, "two" },
         { "a long line", "", longest, "1", CHECK_WAY_FAILED, "xxx ..." },
         { "no end", all_links, "", NULL, CHECK_WAY_FAILED, "no result within 1.5 s" },
     };

@@ -124,7 +124,7 @@ test_hooks (void)
     ok (works (save_with ("logs/note", "hooked")), "nor do empty folders below matter");
     write_file ("hooked/logs/mine");
     ok (fails (save_with ("logs/note", "hooked"), ACCEL_ERR_INVALID, "'logs/mine' in it is not part of the checkpoint"),
-        "a file that somebody added to it cannot");
+        "a file that was added to it cannot");
     accel_remove_state_hook (acc, handle);
     ok (exists ("hooked/logs/mine"), "and stays");
 }
@@ -175,7 +175,7 @@ test_cut (void)
     accel_close (other);
 }
 
-/* Somebody removes the file just after it was listed. */
+/* The file is removed just after it was listed. */
 int
 __wrap_fstatat (int folder, const char *restrict path, struct stat *restrict info, int flags)
 {

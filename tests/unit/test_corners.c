@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Corners of utilities and of training, in one process: what progress bars and profiles look like, to the byte; several
- * models under one scale; parameters of 8 bits that are long. */
+ * models under one scale; 8-bit parameters that are long. */
 #include <config.h>
 
 #include "lib/comm/comm_private.h"
@@ -238,7 +238,7 @@ test_batch_size (void)
         "a failure without a text gets one: %s", err.text);
 }
 
-/* The allocation after so many fails; blocks that were not freed are counted. */
+/* The allocation after this many fails; blocks that were not freed are counted. */
 static long calls_left = -1, blocks;
 
 void *__real_malloc (size_t size);
@@ -537,7 +537,7 @@ test_scale_of_two (void)
     accel_close (acc);
 }
 
-/* More threads than anybody has are a mistake. */
+/* More threads than any machine has are a mistake. */
 static void
 test_threads (void)
 {
@@ -563,7 +563,7 @@ test_threads (void)
     accel_model_destroy (model);
 }
 
-/* All of a long parameter of 8 bits is scaled, not only its first block. */
+/* All of a long 8-bit parameter is scaled, not only its first block. */
 static void
 test_long_parameter (void)
 {

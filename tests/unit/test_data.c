@@ -340,7 +340,7 @@ add_batch (struct epoch *epoch, const struct accel_batch *batch)
         epoch->samples[epoch->count++] = accel_batch_indices (batch)[i];
 }
 
-/* Step all processes' loaders together; where @p stop_after is not 0 only so many rounds. */
+/* Step all processes' loaders together; if @p stop_after is not 0 only that many rounds. */
 static void
 run_together (struct accel_loader **loaders, size_t processes, size_t stop_after, struct epoch *epoch)
 {

@@ -112,7 +112,7 @@ test_limits (void)
     estimate_model_release (&model);
 }
 
-/* What transformers keeps (tests/golden/estimate_cache.json): 64 tokens of 16 bits. */
+/* What transformers keeps (tests/golden/estimate_cache.json): 64 tokens, 16-bit elements. */
 static void
 test_caches (void)
 {
@@ -139,7 +139,7 @@ test_caches (void)
     filedoc_release (&golden);
 }
 
-/* RecurrentGemma, whose cache transformers does not return: 64 tokens of 16 bits; 2 of 7 layers have a window of 16. */
+/* RecurrentGemma, whose cache transformers does not return: 64 tokens, 16-bit; 2 of 7 layers have a window of 16. */
 static void
 test_recurrent (void)
 {
@@ -156,7 +156,7 @@ test_recurrent (void)
     estimate_model_release (&model);
 }
 
-/* Of 100 tokens of 8 bits; by default, 10 layers of 2 pairs of 3 + 4 elements: 14000 bytes. */
+/* Of 100 tokens, 8-bit; by default, 10 layers of 2 pairs of 3 + 4 elements: 14000 bytes. */
 static const struct {
     const char *what;
     struct gguf_facts facts; /* what differs */

@@ -58,7 +58,7 @@ test_mode (void)
     umask (before);
 }
 
-/* What a killed process left is removed; a link, or a pipe, of such a name is somebody else's. */
+/* What a killed process left is removed; a link, or a pipe, of such a name is not ours. */
 static void
 test_sweep (void)
 {

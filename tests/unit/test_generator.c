@@ -20,7 +20,7 @@ test_raw (struct golden *golden)
         good = good && (i >= 8 || drawn == golden_number (golden));
         total = golden_checksum (total, drawn);
     }
-    ok (good && total == golden_number (golden), "3000 draws of 32 bits, seed %llu", (unsigned long long) seed);
+    ok (good && total == golden_number (golden), "3000 32-bit draws, seed %llu", (unsigned long long) seed);
 }
 
 static void

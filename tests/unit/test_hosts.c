@@ -396,7 +396,7 @@ test_outcome (void)
     links[0].end = WIRE_END_STOPPED;
     links[0].failed_ns = 2000;
     links[0].end_requested = false;
-    ok (outcome_find (&head) == &links[0], "a launcher that somebody else told to end was first");
+    ok (outcome_find (&head) == &links[0], "a launcher that was ended from outside was first");
     links[0].end_requested = true;
     head.signal = 15;
     head.signal_ns = 900;

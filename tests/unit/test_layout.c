@@ -202,7 +202,7 @@ test_structs (const float *wanted)
     const struct accel_parameter *qkvw = accel_model_get_parameter (model, "qkvw");
     ok (qkvw && !qkvw->grad && qkvw->data->shape[1] == 3 * C && qkvw->data->data, "names within, memory of the model");
     ok (!accel_model_get_parameter (model, "lm_head") && !accel_model_get_parameter (NULL, "wte")
-            && !accel_model_get_parameter (model, NULL), "a name that is not there");
+            && !accel_model_get_parameter (model, NULL), "a missing name");
     accel_model_destroy (model);
     free (memory);
     free (result);

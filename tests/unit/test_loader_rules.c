@@ -463,7 +463,7 @@ test_stream_in_circles (void)
     }
 }
 
-/* One thread reads a stream, as far ahead as so many workers would. */
+/* One thread reads a stream, as far ahead as that many workers would. */
 static void
 test_reading_ahead (void)
 {

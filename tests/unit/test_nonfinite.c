@@ -309,7 +309,7 @@ counts (const struct world *world, uint64_t losses, uint64_t norms, uint64_t ski
            (int) found[0], (int) found[1], (int) found[2]);
 }
 
-/* The same jumps twice: the second time, the job has gone on from a checkpoint. */
+/* The same jumps twice: the second time, the job has continued from a checkpoint. */
 static void
 outliers (struct accel *acc)
 {

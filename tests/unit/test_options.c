@@ -272,7 +272,7 @@ test_paths (void)
     is_text (own, "/home/own/hf/accelerate/default_config.yaml", "the home folder");
     setenv ("HF_HOME", "~nobody/hf", 1);
     ok (!path_of_default_file (&foreign, &fail), "another path");
-    is_text (foreign, "~nobody/hf/accelerate/default_config.yaml", "not somebody else's");
+    is_text (foreign, "~nobody/hf/accelerate/default_config.yaml", "not another user's");
     AUTO_FREE char *here = NULL;
     setenv ("XDG_CACHE_HOME", "", 1);
     unsetenv ("HF_HOME");

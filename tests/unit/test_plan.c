@@ -698,7 +698,7 @@ test_elf_types (void)
     }
 }
 
-/* A program that may be executed and not read, for somebody who is not root; a folder of the name of a program. */
+/* A program that may be executed and not read, for a user who is not root; a folder of the name of a program. */
 static void
 test_unreadable (void)
 {

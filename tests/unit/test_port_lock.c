@@ -46,11 +46,11 @@ test_listener (void)
     struct topology topology = { .host = "box" };
     struct config config = { 0 };
     int port, fd = open_listener (&port);
-    ok (!take_if_free (&port_lock, port) && port_lock.fd < 0, "a port at which somebody listens is not taken");
+    ok (!take_if_free (&port_lock, port) && port_lock.fd < 0, "a port at which a process listens is not taken");
     ok (!port_lock_take (&other, port), "nor is it claimed");
     port_lock_release (&other);
     ok (take_fixed (&port_lock, &topology, &config, port, NULL) == port && topology.port_taken && port_lock.fd >= 0,
-        "one that has to be it is claimed, and it is noted that somebody listens");
+        "one that has to be it is claimed, and it is noted that a process listens");
     ok (port_lock_take (&other, port) && other.error == EADDRINUSE && other.fd < 0, "no other job can claim it");
     close (fd);
     ok (!take_if_free (&other, port), "nor take it, when no process listens any more");
@@ -94,7 +94,7 @@ test_v6only (void)
         || getsockname (fd, (struct sockaddr *) &address, &length))
         skip ("no IPv6 here");
     else
-        ok (!is_free (ntohs (address.sin6_port), true), "a port at which somebody listens on IPv6 only");
+        ok (!is_free (ntohs (address.sin6_port), true), "a port at which a process listens on IPv6 only");
     if (fd >= 0)
         close (fd);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mixed precision in one process: 200 steps of scaler, clipping and optimizer against torch's, copies of few bits to
- * the bit, and what gradients of 16 bits, accumulation, several models and bad arguments come to. */
+ * the bit, and what 16-bit gradients, accumulation, several models and bad arguments come to. */
 #include <config.h>
 
 #include "tests/allocators.h"

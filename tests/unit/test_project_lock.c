@@ -234,7 +234,7 @@ main (void)
     waitpid (pid, &status, 0);
     ok (!status, "the lock is that of the new folder");
     ok (!system ("rm run/checkpoints/.lock && : >run/checkpoints/.lock") && !accel_save_state (acc, NULL, &err),
-        "somebody has made the lock's file anew");
+        "another process has made the lock's file anew");
     pid = fork ();
     if (!pid) {
         struct accel *late = open_job ("run");

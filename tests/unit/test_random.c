@@ -246,7 +246,7 @@ needs_libm (const struct step *step)
            || (!strcmp (step->kind, "n32") && (step->count < 16 || generator->kernels == ACCEL_RANDOM_PORTABLE));
 }
 
-/* So many draws, then the state, which keeps a normal. */
+/* This many draws, then the state, which keeps a normal. */
 static void
 add_steps (struct block *block, size_t count)
 {
@@ -401,7 +401,7 @@ test_states (void)
         { "negative words left", ACCEL_GENERATOR_STATE_BYTES, 11, 0x80 },
         { "next does not fit left", ACCEL_GENERATOR_STATE_BYTES, 16, 77 },
         { "next far outside", ACCEL_GENERATOR_STATE_BYTES, 23, 1 },
-        { "a word of 33 bits", ACCEL_GENERATOR_STATE_BYTES, 28, 1 },
+        { "a 33-bit word", ACCEL_GENERATOR_STATE_BYTES, 28, 1 },
         { "a strange mark", ACCEL_GENERATOR_STATE_BYTES, 5040, 2 },
         { "another", ACCEL_GENERATOR_STATE_BYTES, 5052, 2 },
     };

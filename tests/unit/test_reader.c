@@ -175,7 +175,7 @@ test_pass (size_t row)
     ok (reader_destroy (reader, PATIENCE_MS), "no thread is left");
 }
 
-/* The text names the sample, for somebody else than who reads it waits. */
+/* The text names the sample, because another thread than its reader waits. */
 static void
 test_hang (void)
 {
@@ -246,7 +246,7 @@ await (atomic_long *count, long old)
         usleep (1000);
 }
 
-/* With or without a processor for the caller, after so many reads of this length.  Before a pass. */
+/* With or without a processor for the caller, after this many reads of this length.  Before a pass. */
 static void
 set_help (struct reader *reader, bool helps, unsigned measured, int64_t fill_ns)
 {

@@ -340,7 +340,7 @@ test_rounding (const struct kernels *kernels, enum accel_dtype dtype)
     ok (good, "%s: %s rounds to nearest, ties to even", kernels->name, accel_dtype_name (dtype));
 }
 
-/* Floats of 8 bits, whose values test_half.c checks: all variants give the same bits. */
+/* 8-bit floats, whose values test_half.c checks: all variants give the same bits. */
 static void
 test_eight_bits (const struct kernels *kernels, enum accel_dtype dtype)
 {

@@ -26,7 +26,7 @@ check_count (const char *name, bool all)
     for (int i = 0; i < RANKS; i++)
         written += world.ranks[i].written;
     size_t got = world.got[JOB_OUT].length + world.got[JOB_ERR].length;
-    ok (written == got + the_job.not_passed_on && all == !the_job.not_passed_on, "%s: %zu of %zu bytes, %llu told of",
+    ok (written == got + the_job.not_passed_on && all == !the_job.not_passed_on, "%s: %zu of %zu bytes, %llu reported",
         name, got, written, (unsigned long long) the_job.not_passed_on);
 }
 

@@ -160,7 +160,7 @@ static const struct {
     { { ENTRY ("a", F64, INT64_MAX) }, 1, { { 0 } }, 0, "'a' is too large: size overflows" },
     { { ENTRY ("a", U8, MOST), ENTRY ("b", U8, MOST), ENTRY ("c", U8, MOST), ENTRY ("d", U8, MOST),
         ENTRY ("e", U8, 9) }, 5, { { 0 } }, 0, "the file is too large" },
-    { { ENTRY ("a", F4, 3) }, 1, { { 0 } }, 0, "elements of 4 bits that do not fill whole bytes" },
+    { { ENTRY ("a", F4, 3) }, 1, { { 0 } }, 0, "4-bit elements that do not fill whole bytes" },
     { { ENTRY ("a", U8, 1) }, 0, { { (char *) "k", NULL } }, 1, "a metadata value is missing" },
     { { ENTRY ("a", U8, 1) }, 0, { { (char *) "k", (char *) "\xed\xa0\x80" } }, 1, "is not valid UTF-8" },
     { { ENTRY ("a", U8, 1) }, 0, { { (char *) "k", (char *) "" }, { (char *) "k", (char *) "" } }, 2,

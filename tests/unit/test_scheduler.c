@@ -194,7 +194,7 @@ test_case (struct golden *golden)
     accel_optimizer_destroy (one.optimizer);
 }
 
-/* Prepared, on so many processes as the line says. */
+/* Prepared, on as many processes as the line says. */
 static void
 test_wrapped (struct golden *golden)
 {

@@ -25,7 +25,7 @@ struct other_rank {
     bool write, fail, end;
     bool lost;   /* its lock excludes no process */
     bool killed; /* and a child that it has forked lives */
-    int failing;  /* so many times, reading fails in rank 0 */
+    int failing;  /* how many times reading fails in rank 0 */
 };
 
 enum { READ_END, WRITE_END };

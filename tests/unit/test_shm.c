@@ -291,7 +291,7 @@ test_gone (void)
     told.waits = NULL;
     atomic_store (&slot->exited, 0);
 
-    /* Its number may be somebody else's by now. */
+    /* Its number may be another process's by now. */
     pid_t pid = make_process ();
     local->peers[1].pid = pid;
     local->peers[1].pidfd = (int) syscall (SYS_pidfd_open, pid, 0);

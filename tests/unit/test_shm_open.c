@@ -371,7 +371,7 @@ address_of_leader (struct sockaddr_un *address)
     return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + strlen (name));
 }
 
-/* @return whether somebody who says @hello gets a segment */
+/* @return whether a process that sends @hello gets a segment */
 static bool
 is_served (struct hello hello, int strangers)
 {

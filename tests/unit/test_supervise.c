@@ -28,7 +28,7 @@ test_shutdown (void)
     ok (all, "stdout and stderr of all ranks are watched");
     run_world ();
     check ("all succeed", JOB_DONE, 0, 30, "");
-    ok (atomic_load (&jobseg_slot (&the_job.segment, 1)->exited), "the segment tells of it");
+    ok (atomic_load (&jobseg_slot (&the_job.segment, 1)->exited), "the segment records it");
     end_world ("all succeed");
 
     make_world ();

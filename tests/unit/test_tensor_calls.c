@@ -20,7 +20,7 @@
 
 static struct memory counted_memory;
 static int live;
-static int creates_left = -1; /* the one after so many fails */
+static int creates_left = -1; /* the one after this many fails */
 
 static void *
 create (DLDevice device, size_t bytes, bool zeroed)

@@ -118,7 +118,7 @@ test_long_list (void)
     topology_probe (&topology, true);
     size_t length = strlen (topology.cpu_list);
     ok (!strncmp (topology.cpu_list, "0,2,4,6,", 8) && !strcmp (topology.cpu_list + length - 4, ",..."),
-        "a list that is too long says so: %s", topology.cpu_list);
+        "a list that is too long has a note: %s", topology.cpu_list);
 }
 
 static void

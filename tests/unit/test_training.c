@@ -293,7 +293,7 @@ test_gone (void)
                                            .is_uploaded = true };
         struct source source;
         struct fail fail = { 0 };
-        ok (source_find (&source, &training, &fail) == -1 && !source.count, "a source %zu that is not there", i);
+        ok (source_find (&source, &training, &fail) == -1 && !source.count, "a missing source %zu", i);
         is_text (fail.text, rows[i].text, "for that reason");
     }
 }
@@ -394,7 +394,7 @@ test_from_s3 (void)
     config_release (&config);
 }
 
-/* A table with so many rows. */
+/* A table with this many rows. */
 static void
 write_table (const char *path, const char *value, int rows)
 {

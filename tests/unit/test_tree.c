@@ -501,7 +501,7 @@ test_tensors (void)
     ok (!accel_tensor_init (&borrowed, ACCEL_FLOAT32, 1, (int64_t[]){ 16 }, &err), "a tensor without memory");
     borrowed.dl.data = numbers;
     accel_tensor_release (&borrowed);
-    ok (!borrowed.dl.data, "released, with memory of somebody else");
+    ok (!borrowed.dl.data, "released, with memory of another owner");
 }
 
 static void

@@ -73,7 +73,7 @@ test_malformed (void)
     bool good = !accel_tensor_init (&tensor, ACCEL_UINT8, 2, shape, &err)
                 && !accel_tree_borrow_tensor (&tree, &tensor.dl, &err) && !tree_encode (tree, &text, &err)
                 && !tree_decode (&made, text.text, text.length, 1 << 16, &err);
-    ok (good && accel_tree_tensor (made)->shape[1] == shape[1], "a size of 59 bits: %s", good ? "" : err.text);
+    ok (good && accel_tree_tensor (made)->shape[1] == shape[1], "a 59-bit size: %s", good ? "" : err.text);
     accel_tree_destroy (made);
     accel_tree_destroy (tree);
 }

@@ -96,7 +96,7 @@ test_headers (void)
     strlist_add (&response.headers, "a-b: third");
     is_text (http_header (&response, "a"), "second", "the last header of a name counts");
     is_text (http_header (&response, "a-b"), "third", "names may begin alike");
-    is_text (http_header (&response, "b"), NULL, "a header that is not there");
+    is_text (http_header (&response, "b"), NULL, "a missing header");
     http_response_release (&response);
 }
 

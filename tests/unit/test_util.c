@@ -192,7 +192,7 @@ test_failures (void)
     ok (buf.failed && buf.length == 3, "more bytes than there can be");
     strbuf_add (&buf, "new");
     ok (buf.failed && buf.length == 3 && !strcmp (buf.text, "old"), "nothing is added after a failure");
-    ok (!strbuf_take (&buf) && !buf.text, "and nothing is handed over");
+    ok (!strbuf_take (&buf) && !buf.text, "and nothing is passed on");
     strlist_add (&list, "old");
     strlist_printf (&list, "%ls", foreign);
     ok (list.failed && list.count == 1, "a text that cannot be made");

@@ -286,7 +286,7 @@ messages_are_other_calls (void)
     message (1, ACCEL_ENGINE_SEND, 2, NUMBER);
 }
 
-/* @rank has made so many other calls that its ring shows no other. */
+/* @rank has made enough other calls that its ring shows no other. */
 static void
 overwrite (int rank)
 {

@@ -173,7 +173,7 @@ static const struct plan plans[] = {
     { "a directory of 2^63 bytes", "outside", .is_long = true, .directory_size = UINT64_C (1) << 63 },
     { "a directory at 2^63", "outside", .is_long = true, .directory_begin = UINT64_C (1) << 63 },
     { "a small directory", "cut off", .directory_size = 98 },
-    { "the 64-bit end is not there", "no 64-bit end", .is_long = true, .end64_at = 1 },
+    { "the 64-bit end is missing", "no 64-bit end", .is_long = true, .end64_at = 1 },
     { "the 64-bit end is outside", "outside", .is_long = true, .end64_at = UINT64_MAX },
     { "the 64-bit end overlaps its locator", "64-bit end of the directory is outside", .is_long = true,
       .end64_later = 1 },

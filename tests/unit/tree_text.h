@@ -240,7 +240,7 @@ any (size_t end)
     return (size_t) (random_state >> 33) % end;
 }
 
-/* A tree of tensors with so many rows each, of text that read_tree() reads. */
+/* A tree of tensors with this many rows each, of text that read_tree() reads. */
 static void
 random_text (struct strbuf *text, size_t rows, int depth)
 {
