@@ -10,7 +10,7 @@ ask () {
     printf "$1" | "$accelerate" config --config_file c.yaml >out 2>error || { cat out error; return 1; }
 }
 
-# has 'KEY: VALUE'...: lines of c.yaml, wherever they stand
+# has 'KEY: VALUE'...: lines of c.yaml, in any place
 has () {
     for wanted in "$@"; do
         sed 's/^ *//' c.yaml | grep -Fx -e "$wanted" || { echo "no line '$wanted'"; cat c.yaml; return 1; }
@@ -129,7 +129,7 @@ test_expect_success 'a flag answers the question that leads to it' '
         --fsdp_transformer_layer_cls_to_wrap Block --dynamo_backend eager --config_file d.yaml && cp d.yaml c.yaml &&
     has "distributed_type: FSDP" "fsdp_reshard_after_forward: NO_SHARD" "fsdp_transformer_layer_cls_to_wrap: Block" \
         "dynamo_backend: EAGER"'
-test_expect_success 'a strategy that stands under the name of another key is proposed' '
+test_expect_success 'a strategy under the name of another key is proposed' '
     printf "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 1\n  %s\n" \
         "fsdp_reshard_after_forward: SHARD_GRAD_OP" >c.yaml &&
     "$accelerate" config --yes --fsdp_transformer_layer_cls_to_wrap Block --config_file c.yaml &&
@@ -137,10 +137,10 @@ test_expect_success 'a strategy that stands under the name of another key is pro
 test_expect_success 'the type of a file is an answer, too' '
     "$accelerate" config -y --distributed_type DEEPSPEED --zero_stage 3 --num_processes 2 --config_file e.yaml &&
     grep "zero_stage: 3" e.yaml && grep "distributed_type: DEEPSPEED" e.yaml'
-test_expect_success 'a flag that no question is about, but says what is written, is none' '
+test_expect_success 'a flag without a question is accepted if it agrees with what is written' '
     "$accelerate" config -y --distributed_type NO --num_machines 1 --machine_rank 0 --config_file e1.yaml &&
     grep "num_machines: 1" e1.yaml'
-test_expect_success 'a flag whose name is part of the name of another given flag is an error' '
+test_expect_success 'a flag whose name is part of the name of a flag in use is an error' '
     test_exit 2 "$accelerate" config -y --distributed_type MULTI_CPU --num_processes 2 --dynamo_backend eager \
         --region r --config_file f.yaml 2>error && cat error && grep -e "--region" error && ! test -e f.yaml'
 test_expect_success 'a flag with the value no does not answer the question whether' '

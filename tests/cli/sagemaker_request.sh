@@ -57,7 +57,7 @@ printf 'channel_name\tdata\nmodel\ts3://b/m\ncode\ts3://b/c\n' >taken.tsv
 refuses () {
     test_exit 1 with "$2" job/train.py && ! test -s out && tail -n 1 err | grep -F -e "$1" && test "$(grep -c "^accelerate: " err)" -eq 1
 }
-test_expect_success 'a channel that is there twice' '
+test_expect_success 'a duplicate channel' '
     cp job.yaml kept && echo "sagemaker_inputs_file: taken.tsv" >>job.yaml && image="  image_uri: i\n" &&
     refuses "duplicate channel '\''model'\''; rename the one in sagemaker_inputs_file" "$image  model_uri: s3://b/model\n" &&
     refuses "duplicate channel '\''code'\''; rename the one in sagemaker_inputs_file" "$image  enable_network_isolation: true\n" &&

@@ -526,7 +526,7 @@ check_misuse (const char *number)
     options = (struct accel_ddp_options){ .min_compression_rate = NAN };
     check (accel_model_set_ddp (other.model, &options, &err) == ACCEL_ERR_INVALID, "rate");
     check (accel_model_set_ddp (other.model, NULL, &err) == ACCEL_ERR_INVALID, "no options");
-    check (accel_model_set_ddp (example.model, &options, &err) == ACCEL_ERR_INVALID, "prepared already");
+    check (accel_model_set_ddp (example.model, &options, &err) == ACCEL_ERR_INVALID, "already prepared");
     check (accel_grad_ready (other.model, 0, &err) == ACCEL_ERR_INVALID, "not prepared");
     check (accel_grad_ready (example.model, 0, &err) == ACCEL_ERR_INVALID, "in no pass");
     check (!accel_unwrap_model (acc, other.model, &err), "unwrap what is not prepared");

@@ -23,7 +23,7 @@ is_thread_sanitized && alone='control memory random trees'
 test_expect_success '1 process, without a launcher' '
     CONFORMANCE_EVERY=$every timeout $patience "$conformance" $alone && nothing_left'
 is_long && test_expect_success '1 process, launched' 'launched 1 $alone && nothing_left'
-test_expect_success 'an empty variable is none' 'ACCEL_ENGINE= launched 2 control'
+test_expect_success 'an empty variable is ignored' 'ACCEL_ENGINE= launched 2 control'
 # Every engine of the one list, so also the next one: alone, and with a second process unless it is for one.
 names=$(sed -n 's/^ *X (\([a-z0-9_]*\)).*/\1/p' "$srcdir/src/util/engine_files.h")
 suites='control groups work'

@@ -80,7 +80,7 @@ test_bundles (void)
     add (2, 0);
     add (3, 0);
     bundle->header.inline_bytes -= 8;
-    ok (take (&comm, (int[]){ 2, 3, -1 }) == 1 && !*mpi.world.error, "what is less than a message is none");
+    ok (take (&comm, (int[]){ 2, 3, -1 }) == 1 && !*mpi.world.error, "less than a message is not a message");
     for (int i = 0; i < 4; i++) {
         begin_bundle ();
         add ((int[]){ -1, RANKS, 0, 1 }[i], 0);

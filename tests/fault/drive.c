@@ -11,7 +11,7 @@
  *
  * The output is passed on.  Orphans of the command become children of this program, so that a process which outlives it
  * is seen, wherever it hides.  Exit status: the command's, 128+N for signal N; 96 it did not end in 15 minutes; 97 it
- * was not ready in 15 minutes, or ended before; 98 something has outlived it by a minute; 99 usage and the like.
+ * was not ready in 15 minutes, or ended before; 98 something has outlived it by a minute; 99 usage and similar.
  * These times are for busy machines: what does not hang comes nowhere near them. */
 #include <config.h>
 

@@ -172,7 +172,7 @@ begin (void)
         read_whole (fd, reference);
         close (fd);
     }
-    /* Out of the way of the descriptors that the command hands on. */
+    /* Out of the way of the descriptors that the command passes on. */
     report = open (log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
     said = memfd_create ("output", MFD_CLOEXEC);
     report = fcntl (report, F_DUPFD_CLOEXEC, 100);

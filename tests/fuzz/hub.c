@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzer of what the hub tells of a model, and of URLs and names. */
+/* Fuzzer of the hub's answers about a model, and of URLs and names. */
 #include <config.h>
 
 #include "hub/hub.h"

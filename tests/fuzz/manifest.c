@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzer of the manifests of checkpoints: names of files stay in their folder, nothing is there twice, and what is
+/* Fuzzer of the manifests of checkpoints: names of files stay in their folder, nothing is duplicate, and what is
  * written can be read again.  No fuzzer finds a checksum, so each input is also read with the right one at its end. */
 #include <config.h>
 

@@ -111,7 +111,7 @@ def patch_machine(rec):
 
     ulaunch.compare_versions = compare_versions
     runner = types.ModuleType("deepspeed.launcher.runner")
-    runner.DEEPSPEED_ENVIRONMENT_NAME = os.getenv("DS_ENV_FILE", ".deepspeed_env")  # as DeepSpeed has it
+    runner.DEEPSPEED_ENVIRONMENT_NAME = os.getenv("DS_ENV_FILE", ".deepspeed_env")  # like DeepSpeed
     for name in ("deepspeed", "deepspeed.launcher"):
         sys.modules[name] = types.ModuleType(name)
     sys.modules["deepspeed.launcher.runner"] = runner

@@ -34,7 +34,7 @@ def constant(warmup_steps=0):
 
 
 def linear(total_steps, warmup_steps=0, final_fraction=0.0):
-    """With a final fraction: as transformers has it for a cosine (get_cosine_with_min_lr_schedule_with_warmup)."""
+    """With a final fraction: like transformers for a cosine (get_cosine_with_min_lr_schedule_with_warmup)."""
 
     def factor(step):
         if step < warmup_steps:

@@ -24,7 +24,7 @@ exit 0
 END
 chmod +x rank
 
-# sleeps PID: it is found asleep ten times in a row, and takes next to no time of a CPU; a busy machine may need tries
+# sleeps PID: it is found asleep ten times in a row, and takes almost no time of a CPU; a busy machine may need tries
 cpu_ticks () { sed 's/.*) //' "/proc/$1/stat" | { read -r a b c d e f g h i j k user system rest && echo $((user + system)); }; }
 sleeps () {
     for try in 1 2 3 4 5 6 7 8 9 10; do

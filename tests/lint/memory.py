@@ -5,7 +5,7 @@
     memory.py ROOT
 
 looks at the folders ROOT/src/lib/{comm,collectives,train}.  Tensors may be on devices whose memory the processor cannot
-read, so these folders may not copy or compute with bytes themselves: no memcpy() and the like, no function of kernels/,
+read, so these folders may not copy or compute with bytes themselves: no memcpy() or similar, no function of kernels/,
 no access to what a `data` points to.  EXCEPTIONS lists the lines that do so with bytes that are not a tensor's.  A line
 is named by its file and its beginning.
 """

@@ -44,7 +44,7 @@ class Source:
         self.file, self.text, self.code, self.found = file, text, mask(text), []
 
     def functions(self):
-        """(name, start, end) of each body; a name that is there twice (under #if) is left out."""
+        """(name, start, end) of each body; a duplicate name (under #if) is left out."""
         for match in HEAD.finditer(self.code):
             try:
                 if BODY.match(self.code, forward(self.code, match.end() - 1)) and find_function(self.code, match[1]):

@@ -2,7 +2,7 @@
 """The table of mutants, and C sources in which each of them can be chosen at run time.
 
 A mutant is a piece of text of one function and what takes its place.  The text is found wherever the function is, so
-that a table outlives moved lines; a text that is missing, or there twice, is an error that names the mutant.  The
+that a table outlives moved lines; a text that is missing, or not unique, is an error that names the mutant.  The
 smallest complete piece around it (a statement, a condition, an initialiser) is written twice, once with the change:
 
     if (mutant_on (7)) { changed } else { original }        (mutant_on (7) ? (changed) : (original))
@@ -123,7 +123,7 @@ def find_heads(code):
 
 @functools.lru_cache(maxsize=None)
 def find_function(code, name):
-    """(start, end) of the body, with its braces; None if it is not there, or there twice."""
+    """(start, end) of the body, with its braces; None if it is missing, or not unique."""
     found = []
     for head in find_heads(code).get(name, ()):
         after = forward(code, head)

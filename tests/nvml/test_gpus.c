@@ -154,7 +154,7 @@ test_places (void)
     long_list[sizeof long_list - 1] = '\0';
     put_near ("0000:81:00.0", "1\n", long_list);
     ok (gpu_locations_list (".", locations) == 1, "one again");
-    is_text (locations[0].cpus, "", "a list that is too long is none");
+    is_text (locations[0].cpus, "", "a list that is too long is ignored");
     ok (locations[0].node == 1, "but its node is known");
 }
 

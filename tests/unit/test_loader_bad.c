@@ -221,7 +221,7 @@ test_states (void)
     struct accel_loader_state good = make_state (40, 6, 2), state = good;
     struct accel_loader *loader = make_drawing (40, 6, true), *sequential = make_drawing (40, 6, false);
     state.version++;
-    refuses (loader, state, ACCEL_ERR_FORMAT, "of another release");
+    refuses (loader, state, ACCEL_ERR_FORMAT, "from a different release");
     memset (&state, 0, sizeof state);
     refuses (loader, state, ACCEL_ERR_FORMAT, "of zeros");
     memset (&state, 0xff, sizeof state);

@@ -322,7 +322,7 @@ test_loaders (void)
         "at the end of the inner one its remainder counts");
     ok (!accel_loader_next (inner, &other, NULL) && gathered (batch) == 2, "after it the outer one's");
     ok (accel_loader_next (inner, &other, NULL), "the inner loop again");
-    ok (accel_prepare (acc, &err, outer) == ACCEL_OK, "prepared already: also in the middle of an epoch");
+    ok (accel_prepare (acc, &err, outer) == ACCEL_OK, "already prepared: also in the middle of an epoch");
     accel_loader_destroy (outer);
     ok (gathered (other) == 2, "the outer one is gone");
     accel_loader_end (inner);
