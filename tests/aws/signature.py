@@ -51,7 +51,7 @@ def check(secret, raw):
     for line in lines[1:]:
         name, value = line.split(":", 1)
         if name.lower() in headers:
-            return f"WRONG: {name} is there twice"
+            return f"WRONG: duplicate {name}"
         headers[name.lower()] = " ".join(value.split())
     found = FORM.match(headers.get("authorization", ""))
     if not found:

@@ -116,7 +116,7 @@ look (struct accel *acc)
     accel_model_destroy (world.model);
 }
 
-/* What the disk has without power, in several ways; one is gone on with. */
+/* What the disk has without power, in several ways; the run continues with one. */
 static void
 look_after_losses (struct accel *acc)
 {

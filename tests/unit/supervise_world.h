@@ -274,7 +274,7 @@ fake_descendants_signal (int signal)
 {
     int64_t now = now_ms ();
     if (signal == SIGKILL && ++world.kills == world.left_kills)
-        world.has_left = false; /* and no one reports it */
+        world.has_left = false; /* and nothing reports it */
     if (signal == SIGCONT)
         world.left_is_stopped = false;
     if (signal != SIGKILL || world.kills == 1)

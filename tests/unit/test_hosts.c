@@ -560,7 +560,7 @@ test_words_of_mpirun (void)
     mpi_launcher.out = ends[0];
     bool good = write (ends[1], error, sizeof error - 1) == sizeof error - 1;
     mpi_launcher_read_all (&mpi_launcher);
-    ok (good && !mpi_launcher.names_cause, "half a reason is none");
+    ok (good && !mpi_launcher.names_cause, "half a reason does not count");
     good = write (ends[1], rest, sizeof rest - 1) == sizeof rest - 1;
     mpi_launcher_read_all (&mpi_launcher);
     ok (good && mpi_launcher.names_cause && mpi_launcher_take_line (&mpi_launcher, &line),

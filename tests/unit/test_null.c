@@ -79,7 +79,7 @@ test_generators (void)
     accel_generator_permutation (generator, NULL, 4);
     accel_generator_get_state (generator, NULL);
     accel_generator_get_state (NULL, state);
-    ok (values[0] == 7 && !state[0], "a generator that is NULL permutes nothing, and its state is none");
+    ok (values[0] == 7 && !state[0], "a generator that is NULL permutes nothing, and has no state");
     ok (!accel_generator_initial_seed (NULL) && !accel_generator_next (NULL) && accel_generator_uniform (NULL) == 0
             && !accel_generator_random (NULL) && accel_generator_randint (NULL, 3, 9) == 3,
         "what it draws is the least");

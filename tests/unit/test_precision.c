@@ -573,7 +573,7 @@ test_arguments (void)
     ok (!accel_convert (NULL, ACCEL_FLOAT16, NULL, ACCEL_FLOAT8_E5M2, 0, &err), "nothing is converted");
     destroy_net (&net);
     acc = open_with ("fp16", &(struct accel_grad_scaler){ .enabled = ACCEL_NO });
-    ok (!accel_scaler_get_state (acc, &state), "a scaler that is disabled is none");
+    ok (!accel_scaler_get_state (acc, &state), "a disabled scaler has no state");
     refused (accel_scaler_set_state (acc, &good, &err), "disabled", &err);
     accel_close (acc);
 }

@@ -374,7 +374,7 @@ test_kernels (const struct kernels *kernels)
 }
 
 /* The library chooses once in a process: each set but the first is tested by this program once more, which gets the
- * level, the counts so far, and the set's name in the environment.  An empty name is none. */
+ * level, the counts so far, and the set's name in the environment.  An empty name is ignored. */
 int
 main (int argc, char **argv)
 {

@@ -231,7 +231,7 @@ static void
 serve (void)
 {
     void (*before) (void) = told.waits;
-    int strangers = told.stranger; /* for it the others are none */
+    int strangers = told.stranger; /* the others are not strangers to it */
     told.waits = NULL;
     told.stranger = 0;
     served = bootstrap_serve (&leader, listener, 0, &serving_err);
