@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training jobs as Hugging Face Accelerate and Amazon's Python library make them (sagemaker.json) against ours: the
- * request, the place of the archive, and the files in it.  Where we differ on purpose, sagemaker_differences.tsv says
- * so with the reason: CASES<tab>WHAT<tab>REASON, where WHAT is the path of a value in the request, "upload/NAME",
+ * request, the place of the archive, and the files in it.  Where we differ on purpose, sagemaker_differences.tsv has
+ * the reason: CASES<tab>WHAT<tab>REASON, where WHAT is the path of a value in the request, "upload/NAME",
  * "fails" (we fail and the original does not) or "works" (the reverse). */
 #include <config.h>
 
