@@ -149,7 +149,7 @@ check_tensors (const struct manifest_file *file, const struct source *source, st
     for (size_t i = 0; !status && i < file->count; i++) {
         const struct safetensors_tensor *tensor = safetensors_find (&header, file->tensors[i].name);
         if (!tensor)
-            status = accel_fail (err, ACCEL_ERR_FORMAT, "%s: has no tensor '%.100s', but the manifest says so",
+            status = accel_fail (err, ACCEL_ERR_FORMAT, "%s: has no tensor '%.100s', which the manifest lists",
                                  source->path, file->tensors[i].name);
         else
             status = check_stretch (source, data + tensor->begin, data + tensor->end, file->tensors[i].checksum,

@@ -27,6 +27,13 @@ for row in boards:outbox crew:peers hasty:skip_wait keeper:guardian lender:mpi_l
     test_expect_success "${row%%:*} is called ${row#*:}" \
         "! grep -nEi '(^|[^[:alnum:]])${row%%:*}([^[:alnum:]]|\$)' $(echo $sources)"
 done
+# Of the table in HACKING.md, "Words", what has no other meaning: in sources, and in the manual.
+avoided='stands? for|in the end|without a word|heeds?|(is|are|was|were) wanted|that (is|are) none|shared out|as torch has'
+avoided="$avoided|of another release|so often|(is|are) there twice|(is|are) let go|says? so|prepared already|told of"
+test_expect_success 'sentences have the words of the field' \
+    '! grep -nwiP "$avoided" '"$(echo $sources)"' man/*.in man/*.7'
+test_expect_success 'comments do not say nobody: no process, no test' \
+    '! grep -niP "^[^\"]*(/\*| \* ).*\bnobody\b" '"$(echo $sources)"
 if command -v python3 >/dev/null; then
     test_expect_success 'src/ has no function that only tests call' 'python3 "$srcdir/tests/lint/unused.py" "$srcdir"'
 else
