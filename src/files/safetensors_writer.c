@@ -85,7 +85,7 @@ find_bytes (const struct safetensors_entry *entry, uint64_t *bytes, struct accel
         if (__builtin_mul_overflow (bits, (uint64_t) entry->shape[i], &bits))
             return accel_fail (err, ACCEL_ERR_INVALID, "tensor '%.80s' is too large: size overflows", entry->name);
     if (bits % 8)
-        return accel_fail (err, ACCEL_ERR_INVALID, "tensor '%.80s' has elements of %u bits that do not fill "
+        return accel_fail (err, ACCEL_ERR_INVALID, "tensor '%.80s' has %u-bit elements that do not fill "
                            "whole bytes", entry->name, safetensors_dtype_bits (entry->dtype));
     *bytes = bits / 8;
     return ACCEL_OK;

@@ -13,11 +13,10 @@ test_expect_success 'characters are counted, not bytes' 'printf "%71s\303\251\n"
 test_expect_success 'an empty line is between subject and body' '
     printf "What\nwhy\n" >message && test_exit 1 message 2>err && grep "second line must be empty" err'
 if git --version >/dev/null 2>&1; then
-    # in a repository of its own: a tarball is not one
-    mkdir copy && for folder in include scripts src tests examples bench; do cp -R "$srcdir/$folder" copy; done
-    cp "$srcdir/HACKING.md" copy && chmod -R u+w copy && git -c init.defaultBranch=main init -q copy
     test_expect_success 'a commit is not made with a line of more than 120 columns' '
-        cd copy && printf "/* %120s */\n" "" >>src/util/io.c && test_exit 1 sh scripts/pre-commit >out &&
+        mkdir copy && cp -R "$srcdir/include" "$srcdir/scripts" "$srcdir/src" "$srcdir/tests" "$srcdir/examples" \
+            "$srcdir/bench" "$srcdir/man" "$srcdir/HACKING.md" copy && chmod -R u+w copy && cd copy && git init -q . &&
+        printf "/* %120s */\n" "" >>src/util/io.c && test_exit 1 sh scripts/pre-commit >out &&
         grep "^not ok .* lines have at most 120 columns" out'
 else
     test_skip 'a commit is not made with a line of more than 120 columns' 'no git'
