@@ -14,7 +14,7 @@
 #include "config/paths.h"
 #include "config/update.h"
 #include "config/write.h"
-#include "launch/topology.h"
+#include "launch/machine/topology.h"
 #include "sagemaker/role.h"
 #include "util/cleanup.h"
 #include "util/io.h"

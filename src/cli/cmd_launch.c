@@ -7,10 +7,10 @@
 #include "cli/progress.h"
 #include "config/check.h"
 #include "config/load.h"
-#include "hosts/head.h"
-#include "hosts/hosts.h"
-#include "hosts/machine_rank.h"
-#include "launch/report_file.h"
+#include "hosts/head/head.h"
+#include "hosts/list/hosts.h"
+#include "hosts/list/machine_rank.h"
+#include "launch/report/file.h"
 #include "sagemaker/launch.h"
 
 #include <string.h>

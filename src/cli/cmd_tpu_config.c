@@ -4,8 +4,8 @@
 
 #include "cli/command.h"
 #include "config/load.h"
-#include "launch/foreground.h"
-#include "launch/gcloud.h"
+#include "launch/plan/gcloud.h"
+#include "launch/process/foreground.h"
 #include "util/printable.h"
 
 #include <stdio.h>

@@ -7,8 +7,8 @@
 #include "config/conditions.h"
 #include "config/file_keys.h"
 #include "config/mode.h"
-#include "hosts/hostlist.h"
-#include "launch/plan.h"
+#include "hosts/list/hostlist.h"
+#include "launch/plan/plan.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #define CLI_LAUNCH_RUN_H
 
 #include "config/values.h"
-#include "hosts/host_job.h"
+#include "hosts/agent/host_job.h"
 
 /**
  * Plan and run the job of @p config, or print the plan with --dry_run.

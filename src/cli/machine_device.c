@@ -8,7 +8,7 @@
 
 #include "cli/machine_tell.h"
 
-#include "launch/executable.h"
+#include "launch/machine/executable.h"
 #include "util/cleanup.h"
 #include "util/engine_files.h"
 #include "util/io.h"

@@ -3,7 +3,7 @@
 #ifndef CLI_MACHINE_TELL_H
 #define CLI_MACHINE_TELL_H
 
-#include "launch/topology.h"
+#include "launch/machine/topology.h"
 #include "util/fail.h"
 #include "util/nvml.h"
 #include "util/strbuf.h"

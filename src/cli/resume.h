@@ -3,7 +3,7 @@
 #ifndef CLI_RESUME_H
 #define CLI_RESUME_H
 
-#include "launch/plan.h"
+#include "launch/plan/plan.h"
 #include "util/strbuf.h"
 
 /**

@@ -5,7 +5,7 @@
 #define HOSTS_JOB_SPEC_H
 
 #include "config/values.h"
-#include "hosts/wire.h"
+#include "hosts/net/wire.h"
 
 /** What the agent should know about the head besides. */
 struct job_spec {

@@ -4,8 +4,8 @@
 
 #include "hosts/root_cause.h"
 
-#include "launch/report.h"
-#include "launch/status.h"
+#include "launch/process/status.h"
+#include "launch/report/report.h"
 #include "util/cleanup.h"
 #include "util/jobseg.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of several hosts was the first to fail: one rule for a head with its agents (head_outcome.c) and for launchers
+/* Which of several hosts was the first to fail: one rule for a head with its agents (head/outcome.c) and for launchers
  * that were started by hand (coordinator.c). */
 #ifndef HOSTS_ROOT_CAUSE_H
 #define HOSTS_ROOT_CAUSE_H
 
-#include "hosts/wire.h"
+#include "hosts/net/wire.h"
 
 /** How a host's part of a job ended, or that a process of MPI has ended there although ranks needed it. */
 struct failure {

@@ -2,7 +2,7 @@
 /* Fuzzer of lists of hosts and of frames: the first byte chooses. */
 #include <config.h>
 
-#include "hosts/hostlist.h"
+#include "hosts/list/hostlist.h"
 #include "hosts/job_spec.h"
 #include "tests/fuzz/target.h"
 

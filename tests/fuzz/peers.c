@@ -3,8 +3,8 @@
  * processes of MPI on this host.  The first byte chooses. */
 #include <config.h>
 
-#include "hosts/mpi_proxy.h"
-#include "hosts/peers_state.h"
+#include "hosts/mpi/proxy.h"
+#include "hosts/peers/state.h"
 #include "hosts/root_cause.h"
 #include "tests/fuzz/target.h"
 

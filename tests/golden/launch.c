@@ -9,7 +9,7 @@
 #include <config.h>
 
 #include "config/load.h"
-#include "launch/plan.h"
+#include "launch/plan/plan.h"
 #include "tests/golden/differences.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"

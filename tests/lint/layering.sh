@@ -29,6 +29,25 @@ includes selftest util files lib config launch hosts http hub aws sagemaker cli
 includes cuda util files config launch hosts http hub aws sagemaker cli
 includes engines util files lib config launch hosts http hub aws sagemaker cli
 
+# rooms FOLDER LOWEST ... HIGHEST: a room of src/FOLDER includes only rooms before it; src/README.md says what is in them.
+rooms () {
+    folder=$1
+    shift
+    printf '%s\n' "$@" | LC_ALL=C sort >rooms
+    test_expect_success "src/$folder has these rooms" "(cd '$srcdir/src/$folder' && ls -d */) | tr -d / | LC_ALL=C sort | diff rooms -"
+    while test $# -gt 1; do
+        room=$1
+        shift
+        for higher; do
+            test_expect_success "src/$folder/$room does not include $folder/$higher/" \
+                "! grep -rnE '^#[[:space:]]*include[[:space:]]+\"$folder/$higher/' '$srcdir/src/$folder/$room'"
+        done
+    done
+}
+
+rooms launch machine plan process output job report
+rooms hosts net list mpi agent head peers check
+
 # ---- the floors of src/lib, which HACKING.md lists ----
 
 sed -n '/^```floors$/,/^```$/ s/^\([0-9][0-9]*\)  *\([a-z]*\) .*/\1 \2/p' "$srcdir/HACKING.md" >floors

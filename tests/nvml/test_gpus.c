@@ -4,10 +4,10 @@
 #include <config.h>
 
 #include "config/load.h"
-#include "launch/cpu_list.h"
-#include "launch/gpu_choice.h"
-#include "launch/gpu_locations.h"
-#include "launch/plan.h"
+#include "launch/machine/cpu_list.h"
+#include "launch/plan/gpu_choice.h"
+#include "launch/machine/gpu_locations.h"
+#include "launch/plan/plan.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

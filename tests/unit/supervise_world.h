@@ -5,11 +5,11 @@
 #ifndef TESTS_SUPERVISE_WORLD_H
 #define TESTS_SUPERVISE_WORLD_H
 
-#include "launch/cgroup.h"
-#include "launch/descendants.h"
-#include "launch/relay.h"
-#include "launch/shutdown.h"
-#include "launch/signals.h"
+#include "launch/machine/cgroup.h"
+#include "launch/process/descendants.h"
+#include "launch/job/relay.h"
+#include "launch/job/shutdown.h"
+#include "launch/process/signals.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -393,10 +393,10 @@ drain_sink (struct output_sink *sink)
 #define epoll_ctl(epoll, operation, fd, event) ((void) (epoll), fake_epoll_ctl (operation, fd, event))
 #define epoll_wait(epoll, events, count, timeout) ((void) (epoll), fake_epoll_wait (events, timeout))
 #define output_sink_drain(sink) drain_sink (sink)
-#include "launch/shutdown.c"
-#include "launch/relay.c"
-#include "launch/supervisor.c"
-#include "launch/supervise.c"
+#include "launch/job/shutdown.c"
+#include "launch/job/relay.c"
+#include "launch/job/supervisor.c"
+#include "launch/job/supervise.c"
 #undef kill
 #undef getpgid
 #undef waitpid

@@ -3,9 +3,9 @@
  * and that nothing outlives a connection. */
 #include <config.h>
 
-#include "hosts/agent.c"
-#include "hosts/agent.h"
-#include "hosts/agent_child.h"
+#include "hosts/agent/agent.c"
+#include "hosts/agent/agent.h"
+#include "hosts/agent/child.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

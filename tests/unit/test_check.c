@@ -2,8 +2,8 @@
 /* The check of several hosts: which links are slow, what is said of what was found, and the measurement itself. */
 #include <config.h>
 
-#include "hosts/check.c"
-#include "hosts/check_mpi.h"
+#include "hosts/check/check.c"
+#include "hosts/check/mpi.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/clock.h"

@@ -3,8 +3,8 @@
  * how the job ended.  And one of another machine that looks for it. */
 #include <config.h>
 
-#include "hosts/peers.h"
-#include "hosts/peers_state.h"
+#include "hosts/peers/peers.h"
+#include "hosts/peers/state.h"
 #include "hosts/root_cause.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

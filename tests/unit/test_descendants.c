@@ -2,7 +2,7 @@
 /* Whom a sweep signals: processes that are files of a scratch folder, in the order in which /proc may list them. */
 #include <config.h>
 
-#include "launch/descendants.h"
+#include "launch/process/descendants.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
@@ -81,7 +81,7 @@ fake_waitpid (void)
 #define waitpid(pid, status, options) fake_waitpid ()
 #define fork() (forked)
 #define nanosleep(pause, rest) ((void) (pause))
-#include "launch/descendants.c"
+#include "launch/process/descendants.c"
 #include "util/procfs.c"
 #undef kill
 #undef open

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "config/load.h"
-#include "launch/plan.h"
+#include "launch/plan/plan.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

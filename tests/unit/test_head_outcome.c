@@ -2,9 +2,9 @@
 /* What the head reports of several hosts: which process of MPI has ended the ranks, and what ranks were doing. */
 #include <config.h>
 
-#include "hosts/head_state.h"
-#include "hosts/rank_activity.h"
-#include "launch/report.h"
+#include "hosts/head/state.h"
+#include "hosts/head/rank_activity.h"
+#include "launch/report/report.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 

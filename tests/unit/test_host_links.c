@@ -3,10 +3,10 @@
  * of hosts, and the start of the ranks.  The test plays the agents. */
 #include <config.h>
 
-#include "hosts/address.h"
-#include "hosts/head.c"
-#include "hosts/head_state.h"
-#include "hosts/host_job.h"
+#include "hosts/net/address.h"
+#include "hosts/head/head.c"
+#include "hosts/head/state.h"
+#include "hosts/agent/host_job.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -2,11 +2,11 @@
 /* Lists of hosts, allocations of schedulers, what goes over the wire, and which host a failure is due to. */
 #include <config.h>
 
-#include "hosts/allocation.h"
-#include "hosts/head_state.h"
-#include "hosts/hostlist.h"
+#include "hosts/list/allocation.h"
+#include "hosts/head/state.h"
+#include "hosts/list/hostlist.h"
 #include "hosts/job_spec.h"
-#include "hosts/mpi_launcher.h"
+#include "hosts/mpi/launcher.h"
 #include "hosts/root_cause.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -2,8 +2,8 @@
 /* How an agent learns that a process of MPI has ended: an MPI proxy, and the daemon that has started it. */
 #include <config.h>
 
-#include "hosts/mpi_proxy.h"
-#include "hosts/wire.h"
+#include "hosts/mpi/proxy.h"
+#include "hosts/net/wire.h"
 #include "tests/tap.h"
 
 #include <signal.h>

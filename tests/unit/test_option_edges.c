@@ -8,7 +8,7 @@
 #include "config/table/opt_python.h"
 #include "config/text/tree.h"
 #include "config/values.h"
-#include "launch/executable.h"
+#include "launch/machine/executable.h"
 #include "tests/balance.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"

@@ -3,7 +3,7 @@
  * fail. */
 #include <config.h>
 
-#include "launch/output.h"
+#include "launch/output/output.h"
 
 #include "tests/scratch.h"
 #include "tests/tap.h"

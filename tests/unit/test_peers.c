@@ -4,9 +4,9 @@
 #include <config.h>
 
 #include "config/mode.h"
-#include "hosts/channel.h"
-#include "hosts/machine_rank.h"
-#include "hosts/peers_state.h"
+#include "hosts/net/channel.h"
+#include "hosts/list/machine_rank.h"
+#include "hosts/peers/state.h"
 #include "hosts/root_cause.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -2,8 +2,8 @@
 /* Locks of ports that others hold, half hold, or listen at. */
 #include <config.h>
 
-#include "launch/plan.h"
-#include "launch/port_lock.h"
+#include "launch/plan/plan.h"
+#include "launch/job/port_lock.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 
@@ -23,7 +23,7 @@ fake_pause (void)
 }
 
 #define nanosleep(pause, rest) fake_pause ()
-#include "launch/port_lock.c"
+#include "launch/job/port_lock.c"
 
 /* A program at a port of the kernel's choice.  @return its socket */
 static int

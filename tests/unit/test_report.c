@@ -3,11 +3,11 @@
  * and files that such a job writes. */
 #include <config.h>
 
-#include "launch/job_run.h"
-#include "launch/logs.h"
-#include "launch/report.h"
-#include "launch/spawn_pool.h"
-#include "launch/supervise.h"
+#include "launch/job/run.h"
+#include "launch/job/logs.h"
+#include "launch/report/report.h"
+#include "launch/job/spawn_pool.h"
+#include "launch/job/supervise.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
@@ -23,7 +23,7 @@ static int abandoned, supervised;
 #define spawn_pool_release(spawn_pool) ((void) (spawn_pool))
 #define supervise_abandon(supervisor) ((void) (supervisor), abandoned++)
 #define supervise(supervisor) ((void) (supervisor), supervised++)
-#include "launch/job_run.c"
+#include "launch/job/run.c"
 
 enum { MOST = 64 };
 static struct plan_process processes[MOST];

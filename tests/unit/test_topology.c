@@ -3,9 +3,9 @@
  * test's. */
 #include <config.h>
 
-#include "launch/cgroup_limits.h"
-#include "launch/gpu_locations.h" /* before its function has another name */
-#include "launch/topology.h"
+#include "launch/machine/cgroup_limits.h"
+#include "launch/machine/gpu_locations.h" /* before its function has another name */
+#include "launch/machine/topology.h"
 #include "tests/tap.h"
 
 #include <errno.h>
@@ -86,7 +86,7 @@ fake_open (const char *path)
 #define open(path, flags) fake_open (path)
 #define cgroup_cpu_quota() (machine->quota)
 #define gpu_locations_count(root) (gpu_count)
-#include "launch/topology.c"
+#include "launch/machine/topology.c"
 #undef open
 #undef gpu_locations_count
 

@@ -7,7 +7,7 @@
 #include "cli/questions/questions.h"
 #include "config/host.h"
 #include "config/values.h"
-#include "hosts/hostlist.h"
+#include "hosts/list/hostlist.h"
 #include "util/parse.h"
 #include "util/precisions.h"
 

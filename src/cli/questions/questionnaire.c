@@ -9,7 +9,7 @@
 #include "cli/questions/questions.h"
 #include "cli/verify.h"
 #include "config/values.h"
-#include "launch/topology.h"
+#include "launch/machine/topology.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 #include "util/printable.h"

@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The head's loop; see head.h. */
+#include <config.h>
+
+#include "hosts/head/head.h"
+
+#include "hosts/head/state.h"
+#include "hosts/mpi/proxy.h"
+#include "launch/process/signals.h"
+#include "launch/process/status.h"
+#include "launch/report/file.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/io.h"
+#include "util/printable.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+enum {
+    CLOSING_MS = 2000,  /* between the end of a connection and the end of what carried it */
+    MPI_LAUNCHER_MS = 4000, /* for mpirun to end, after the ranks that have ended because of it */
+    EXTRA_MS = 15000,   /* beyond the grace period, for a host to end its ranks */
+    HEARTBEAT_MS = 5000, /* between beats, at most */
+    QUICK_BEATS = 20, QUICK_HEARTBEAT_MS = 25, /* at first */
+    BEATS = 5,          /* in the time after which a host is lost */
+    FDS_OF_LINK = 3,
+    FDS_OF_HEAD = 5,
+};
+
+/* ---- what the links bring ---- */
+
+/* What SSH says is kept as long as the host may be asked again; after that it is for the user. */
+static void
+show_said (struct head *head, struct link *link)
+{
+    char *end;
+    if (link->batch && !link->host)
+        return;
+    while (link->said.length && (end = memchr (link->said.text, '\n', link->said.length))) {
+        AUTO_STRBUF struct strbuf line = { 0 };
+        *end = '\0';
+        strbuf_printf (&line, "%s: ", link->name);
+        printable_add (&line, link->said.text);
+        if (line.text && !output_sink_say (head->sink_of[1], line.text)) {
+            *end = '\n';
+            return;
+        }
+        size_t used = (size_t) (end + 1 - link->said.text), rest = link->said.length - used;
+        memmove (link->said.text, end + 1, rest);
+        strbuf_truncate (&link->said, rest);
+    }
+}
+
+/* Errors of MPI in ranks come this way, too.  Before the ranks start, it is kept as the reason why they do not. */
+static void
+show_mpi_launcher (struct head *head)
+{
+    static const char dashes[] = "- \t\r";
+    AUTO_STRBUF struct strbuf said = { 0 }, line = { 0 };
+    const char *name = starter_mpi_name (&head->hosts->starter), *slash = strrchr (name, '/');
+    while (head->phase == HEAD_RUN && !output_sink_is_full (head->sink_of[1])
+           && mpi_launcher_take_line (&head->mpi_launcher, &said)) {
+        if (!said.text || !said.text[strspn (said.text, dashes)])
+            continue;
+        strbuf_truncate (&line, 0);
+        strbuf_printf (&line, "%s: ", slash ? slash + 1 : name);
+        printable_add (&line, said.text);
+        if (line.text)
+            output_sink_say (head->sink_of[1], line.text);
+    }
+}
+
+static void
+reap (struct head *head)
+{
+    mpi_launcher_reap (&head->mpi_launcher);
+    for (int i = 0; i < head->count; i++)
+        link_reap (&head->links[i]);
+}
+
+/* ---- the end of the job ---- */
+
+/* @also_failed  hosts where a rank has failed, too, which are ending the others already */
+static void
+tell_all (struct head *head, int signal, bool also_failed)
+{
+    for (int i = 0; i < head->count; i++) {
+        struct link *link = &head->links[i];
+        if (link->state != LINK_RUNNING || link->pipe.out < 0 || (link->failed_rank >= 0 && !also_failed))
+            continue;
+        wire_put_frame (&link->pipe.to_write, WIRE_SIGNAL, signal);
+        link->end_requested = link->end_requested || (signals_end_job (signal) && link->failed_rank < 0);
+    }
+}
+
+static void
+set_limit (struct head *head)
+{
+    if (head->limit_ms == INT64_MAX)
+        head->limit_ms = clock_ms () + head->spec.config.settings.grace * 1000 + EXTRA_MS;
+}
+
+/* A failure anywhere ends the job everywhere. */
+static void
+spread_failure (struct head *head)
+{
+    bool has_failed = false;
+    if (head->limit_ms != INT64_MAX)
+        return;
+    for (int i = 0; i < head->count; i++) {
+        const struct link *link = &head->links[i];
+        has_failed = has_failed || link->state == LINK_LOST || link->failed_rank >= 0
+                     || (link->state == LINK_ENDED && (link->end != WIRE_END_DONE || link->status));
+    }
+    if (!has_failed)
+        return;
+    tell_all (head, SIGTERM, false);
+    set_limit (head);
+}
+
+static bool
+have_all_ended (const struct head *head)
+{
+    for (int i = 0; i < head->count; i++)
+        if (head->links[i].state < LINK_ENDED)
+            return false;
+    return true;
+}
+
+/* ---- signals ---- */
+
+/* All ranks stop, then we do; the hosts know that we are silent on purpose. */
+static void
+stop_self (struct head *head)
+{
+    for (int i = 0; i < head->count; i++)
+        if (head->links[i].pipe.out >= 0)
+            pipe_flush (&head->links[i].pipe);
+    if (getsid (getppid ()) == getsid (0))
+        raise (SIGSTOP);
+}
+
+static void
+tell_size (struct head *head)
+{
+    job_spec_find_size (&head->spec); /* also for hosts that get the job later */
+    for (int i = 0; i < head->count; i++) {
+        struct link *link = &head->links[i];
+        if (!link->has_job || link->pipe.out < 0)
+            continue;
+        size_t begin = wire_begin (&link->pipe.to_write, WIRE_SIZE);
+        wire_put_number (&link->pipe.to_write, head->spec.rows);
+        wire_put_number (&link->pipe.to_write, head->spec.columns);
+        wire_end (&link->pipe.to_write, begin);
+    }
+}
+
+static void
+take_signal (struct head *head, int signal)
+{
+    if (signal == SIGCHLD) {
+        reap (head);
+        return;
+    }
+    if (signal == SIGWINCH)
+        tell_size (head);
+    tell_all (head, signal, true);
+    if (signal == SIGTSTP)
+        stop_self (head);
+    if (!signals_end_job (signal))
+        return;
+    if (!head->signal) {
+        head->signal = signal;
+        head->signal_ns = clock_ns ();
+    }
+    if (head->phase == HEAD_RUN)
+        set_limit (head);
+}
+
+static void
+take_signals (struct head *head)
+{
+    struct signalfd_siginfo info;
+    while (read (head->signal_fd, &info, sizeof info) == sizeof info)
+        take_signal (head, (int) info.ssi_signo);
+}
+
+/* ---- deadlines ---- */
+
+/* Logging in may take longer than a sign of life.
+ * A user who is asked something has as much time as SSH gives. */
+static int64_t
+link_deadline (const struct head *head, const struct link *link)
+{
+    int64_t limit_ms = link->state == LINK_CONNECTING ? startup_connect_ms (&head->spec) : head->spec.timeout_ms;
+    bool is_asked = link->state == LINK_CONNECTING && !link->batch && link == head->asking;
+    return link->state >= LINK_ENDED || is_asked ? INT64_MAX : link->pipe.heard_ms + limit_ms;
+}
+
+/* After we were stopped, or the machine asleep, silence says nothing about the hosts. */
+static void
+forgive_own_silence (struct head *head, int64_t now)
+{
+    for (int i = 0; i < head->count && now - head->turn_ms > head->spec.timeout_ms / 2; i++)
+        head->links[i].pipe.heard_ms = now;
+    head->turn_ms = now;
+}
+
+static void
+lose_silent (const struct head *head, struct link *link)
+{
+    if (link->state == LINK_CONNECTING)
+        link_lose (link, "no connection within %g s", (double) startup_connect_ms (&head->spec) / 1000);
+    else
+        link_lose (link, "lost: no sign of life for %g s", (double) head->spec.timeout_ms / 1000);
+}
+
+static void
+keep_deadlines (struct head *head)
+{
+    int64_t now = clock_ms (), interval = head->spec.timeout_ms / BEATS;
+    for (int i = 0; i < head->count; i++) {
+        struct link *link = &head->links[i];
+        if (now >= link_deadline (head, link))
+            lose_silent (head, link);
+        if (now >= head->limit_ms)
+            link_lose (link, "its ranks did not end in time");
+        if (now >= head->heartbeat_ms)
+            link_heartbeat (link);
+    }
+    if (now < head->heartbeat_ms)
+        return;
+    /* The quickest of several beats tells most about the other clock. */
+    interval = head->heartbeats++ < QUICK_BEATS ? QUICK_HEARTBEAT_MS
+               : interval < HEARTBEAT_MS        ? interval
+                                                : HEARTBEAT_MS;
+    head->heartbeat_ms = now + interval;
+}
+
+static int
+find_timeout (const struct head *head)
+{
+    int64_t now = clock_ms (), until = head->heartbeat_ms;
+    if (head->phase == HEAD_START_MPI && head->mpi_start_ms < until)
+        until = head->mpi_start_ms;
+    if (head->phase == HEAD_CONNECT && head->mpi_launcher.until_ms && head->mpi_launcher.until_ms < until)
+        until = head->mpi_launcher.until_ms;
+    if (head->await_ms && head->await_ms < until)
+        until = head->await_ms;
+    for (int i = 0; i < head->count; i++) {
+        int64_t deadline = link_deadline (head, &head->links[i]);
+        until = deadline < until ? deadline : until;
+    }
+    if (!have_all_ended (head) && head->limit_ms < until) /* afterwards, only a slow reader is waited for */
+        until = head->limit_ms;
+    return until <= now ? 0 : (int) (until - now);
+}
+
+/* ---- the loop ---- */
+
+static void
+fill_fds (const struct head *head, struct pollfd *fds)
+{
+    fds[0] = (struct pollfd){ .fd = head->signal_fd, .events = POLLIN };
+    for (int i = 0; i < LINK_STREAMS; i++) {
+        bool waits = !output_sink_is_empty (&head->sinks[i]) && head->sinks[i].may_block;
+        fds[1 + i] = (struct pollfd){ .fd = waits ? head->sinks[i].fd : -1, .events = POLLOUT };
+    }
+    fds[1 + LINK_STREAMS] = (struct pollfd){ .fd = head->mpi_launcher.out, .events = POLLIN };
+    fds[2 + LINK_STREAMS] = (struct pollfd){ .fd = input_fd (&head->input, &head->links[0]), .events = POLLIN };
+    for (int i = 0; i < head->count; i++) {
+        const struct link *link = &head->links[i];
+        struct pollfd *at = &fds[FDS_OF_HEAD + FDS_OF_LINK * i];
+        at[0] = (struct pollfd){ .fd = link->pipe.in, .events = POLLIN };
+        at[1] = (struct pollfd){ .fd = pipe_has_output (&link->pipe) ? link->pipe.out : -1, .events = POLLOUT };
+        at[2] = (struct pollfd){ .fd = link->err, .events = POLLIN };
+    }
+}
+
+/* As in `| head`: ranks notice, as they do on one host. */
+static void
+tell_of_reader (struct head *head)
+{
+    const struct output_sink *sink = head->sink_of[0];
+    if (!head->has_reader || !sink->broken || sink->error)
+        return;
+    head->has_reader = false;
+    for (int i = 0; i < head->count; i++)
+        if (head->links[i].has_job && head->links[i].pipe.out >= 0)
+            wire_put_frame (&head->links[i].pipe.to_write, WIRE_UNREAD, 0);
+}
+
+static void
+pass_on (struct head *head)
+{
+    show_mpi_launcher (head);
+    input_pass_on (&head->input, &head->links[0]);
+    for (int i = 0; i < head->count; i++) {
+        struct link *link = &head->links[i];
+        show_said (head, link);
+        link_pass_on (link, head->sink_of);
+        if (link->pipe.out >= 0 && !pipe_flush (&link->pipe)) {
+            close (link->pipe.out);
+            link->pipe.out = -1;
+        }
+    }
+    for (int i = 0; i < LINK_STREAMS; i++)
+        output_sink_drain (&head->sinks[i]);
+    tell_of_reader (head);
+}
+
+/* One turn: wait, and take what has happened. */
+static void
+turn (struct head *head, struct pollfd *fds)
+{
+    pass_on (head);
+    fill_fds (head, fds);
+    int count = poll (fds, (nfds_t) (FDS_OF_HEAD + FDS_OF_LINK * head->count), find_timeout (head));
+    for (int i = 0; count > 0 && i < head->count; i++) {
+        const struct pollfd *at = &fds[FDS_OF_HEAD + FDS_OF_LINK * i];
+        if (at[2].revents)
+            link_read_err (&head->links[i]);
+        if (at[0].revents)
+            link_read (&head->links[i]);
+    }
+    if (count > 0 && fds[1 + LINK_STREAMS].revents)
+        mpi_launcher_read (&head->mpi_launcher);
+    if (count > 0 && fds[0].revents)
+        take_signals (head);
+    forgive_own_silence (head, clock_ms ()); /* after the signals, one of which may have stopped us */
+    keep_deadlines (head);
+}
+
+/* Until the job cannot start, or has ended everywhere.  @return 0, or -1 with @fail */
+static int
+run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
+{
+    while (head->phase < HEAD_RUN && !head->signal) {
+        if (startup_advance (head, fail))
+            return -1;
+        if (head->phase < HEAD_RUN)
+            turn (head, fds);
+    }
+    while (head->phase == HEAD_RUN && !have_all_ended (head)) {
+        turn (head, fds);
+        spread_failure (head);
+    }
+    return 0;
+}
+
+/* Output that is left is passed on as slowly as its reader takes it, until a signal ends the wait. */
+static void
+finish_output (struct head *head, struct pollfd *fds)
+{
+    int64_t grace_ms = head->spec.config.settings.grace * 1000, until = clock_ms () + grace_ms;
+    for (;;) {
+        pass_on (head);
+        bool has_output = !output_sink_is_empty (&head->sinks[0]) || !output_sink_is_empty (&head->sinks[1]);
+        for (int i = 0; i < head->count; i++)
+            has_output = has_output || link_has_output (&head->links[i]);
+        if (!has_output || (head->signal && clock_ms () >= until))
+            return;
+        turn (head, fds);
+    }
+}
+
+/* mpirun ends after the ranks whose end it brings about, and what it says may come late. */
+static void
+await_mpi_launcher (struct head *head, struct pollfd *fds)
+{
+    head->await_ms = clock_ms () + MPI_LAUNCHER_MS;
+    while (outcome_may_be_mpi (head, outcome_find (head)) && head->mpi_launcher.pid && !head->signal
+           && clock_ms () < head->await_ms)
+        turn (head, fds);
+    head->await_ms = 0;
+    mpi_launcher_read_all (&head->mpi_launcher);
+    show_mpi_launcher (head);
+}
+
+static bool
+may_restart (const struct head *head, const struct link *guilty)
+{
+    return guilty && guilty->state == LINK_ENDED && (guilty->end == WIRE_END_FAILED || guilty == head->mpi)
+           && !head->signal && head->restarts < head->spec.config.settings.max_restarts;
+}
+
+/* @return false if a host is lost, or its agent is: nothing can start there again */
+static bool
+begin_again (struct head *head, const struct link *guilty)
+{
+    AUTO_STRBUF struct strbuf json = { 0 };
+    for (int i = 0; i < head->count; i++)
+        if (head->links[i].state == LINK_LOST || !head->links[i].pid)
+            return false;
+    if (outcome_json (head, guilty, &json, NULL))
+        strbuf_truncate (&json, 0);
+    report_attempts_add (&head->attempts, &json);
+    for (int i = 0; i < head->count; i++) {
+        struct link *link = &head->links[i];
+        free (link->report);
+        free (link->json);
+        link->report = link->json = NULL;
+        link->state = LINK_READY;
+        link->end_requested = false;
+        link->failed_ns = link->mpi_ns = 0;
+        link->failed_rank = -1;
+        link->status = 0;
+    }
+    input_restart (&head->input, &head->links[0]);
+    head->restarts++;
+    head->limit_ms = INT64_MAX;
+    head->phase = HEAD_CONNECT;
+    return true;
+}
+
+static void
+say (struct head *head, const struct strbuf *text)
+{
+    const char *at = text->text;
+    while (at && *at) {
+        size_t length = strcspn (at, "\n");
+        AUTO_STRBUF struct strbuf line = { 0 };
+        strbuf_add_bytes (&line, at, length);
+        if (line.text || !length)
+            output_sink_say (head->sink_of[1], length ? line.text : "");
+        at += length + (at[length] == '\n');
+    }
+}
+
+static int
+write_report (const struct head *head, const struct link *guilty, struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf json = { 0 };
+    if (!head->report.path)
+        return 0;
+    if (outcome_json (head, guilty, &json, fail) || report_put_attempts (&head->attempts, &json, fail))
+        return -1;
+    return io_target_write (&head->report, json.text, json.length, fail);
+}
+
+/* Best effort: @error is reported anyway. */
+static void
+report_error (const struct head *head, const struct fail *error)
+{
+    AUTO_STRBUF struct strbuf json = { 0 };
+    struct fail unused = { 0 };
+    if (head->report.path && !outcome_json_error (head, error, &json, &unused)
+        && !report_put_attempts (&head->attempts, &json, &unused))
+        io_target_write (&head->report, json.text, json.length, &unused);
+}
+
+/* @return the exit status, or -1 with @fail */
+static int
+run_all (struct head *head, struct pollfd *fds, struct fail *fail)
+{
+    for (;;) {
+        if (run_attempt (head, fds, fail))
+            return -1;
+        await_mpi_launcher (head, fds);
+        finish_output (head, fds);
+        struct link *guilty = outcome_find (head);
+        bool again = may_restart (head, guilty);
+        if (guilty || head->signal)
+            mpi_launcher_hurry (&head->mpi_launcher);
+        AUTO_STRBUF struct strbuf report = { 0 };
+        if (!head->spec.config.settings.quiet)
+            outcome_text (head, guilty, &report);
+        again = again && begin_again (head, guilty);
+        if (again && !head->spec.config.settings.quiet)
+            strbuf_printf (&report, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) head->restarts,
+                           (long long) head->spec.config.settings.max_restarts);
+        say (head, &report);
+        if (again)
+            continue;
+        finish_output (head, fds);
+        int status = outcome_status (head, guilty);
+        return write_report (head, guilty, fail) ? -1 : status;
+    }
+}
+
+/* ---- beginning and end ---- */
+
+static int
+fill_job_spec (struct head *head, const struct config *config, struct fail *fail)
+{
+    if (job_spec_fill (&head->spec, config, fail))
+        return -1;
+    input_init (&head->input, strcmp (config->settings.input, "none") != 0);
+    head->spec.has_input = head->input.fd >= 0;
+    if (!head->hosts->starter.mpi)
+        return 0;
+    head->spec.proxies = malloc (MPI_PROXY_NAME_BYTES);
+    return head->spec.proxies ? mpi_proxy_make_name (head->spec.proxies, fail) : fail_nomem (fail);
+}
+
+static int
+open_sinks (struct head *head, struct fail *fail)
+{
+    if (output_sink_init (&head->sinks[0], 1, "standard output", fail)
+        || output_sink_init (&head->sinks[1], 2, "standard error", fail))
+        return -1;
+    head->sink_of[0] = &head->sinks[head->spec.is_one_file ? 1 : 0];
+    head->sink_of[1] = &head->sinks[1];
+    head->has_reader = !head->sink_of[0]->broken; /* do not wait for what a closed stream loses */
+    return 0;
+}
+
+static int
+start_links (struct head *head, struct fail *fail)
+{
+    const struct hostlist *list = &head->hosts->list;
+    head->links = calloc (list->count, sizeof *head->links);
+    head->failures = calloc (HEAD_FAILURES (list->count), sizeof *head->failures);
+    if (!head->links || !head->failures)
+        return fail_nomem (fail);
+    head->count = (int) list->count;
+    for (int i = 0; i < head->count; i++)
+        head->links[i] = (struct link){ .name = list->hosts[i].name, .batch = true, .err = -1, .failed_rank = -1,
+                                        .pipe = { .in = -1, .out = -1 } };
+    for (int i = 0; i < head->count; i++)
+        if (link_start (&head->links[i], head->hosts, fail))
+            return fail_prefix (fail, "host %s", head->links[i].name);
+    return 0;
+}
+
+/* Agents end when their connection does, and with them what carries it. */
+static void
+close_links (struct head *head)
+{
+    int64_t until = clock_ms () + CLOSING_MS;
+    for (int i = 0; i < head->count; i++) {
+        struct link *link = &head->links[i];
+        bool is_late = link->state == LINK_LOST && link->host;
+        pipe_close (&link->pipe);
+        if (link->pid && (is_late || !link->host))
+            link_kill (link);
+    }
+    for (int i = 0; i < head->count; i++)
+        for (struct link *link = &head->links[i]; link->pid;) {
+            struct pollfd signals = { .fd = head->signal_fd, .events = POLLIN };
+            struct signalfd_siginfo info;
+            if (waitpid (link->pid, NULL, WNOHANG) == link->pid) {
+                link->pid = 0;
+                break;
+            }
+            int64_t now = clock_ms ();
+            if (now >= until)
+                link_kill (link);
+            poll (&signals, 1, now < until ? (int) (until - now) : 100);
+            while (read (head->signal_fd, &info, sizeof info) == sizeof info)
+                ;
+        }
+}
+
+static void
+release (struct head *head)
+{
+    mpi_launcher_finish (&head->mpi_launcher);
+    if (head->links)
+        close_links (head);
+    for (int i = 0; i < head->count; i++)
+        link_release (&head->links[i]);
+    free (head->links);
+    free (head->failures);
+    for (int i = 0; i < LINK_STREAMS; i++)
+        output_sink_release (&head->sinks[i]);
+    if (head->signal_fd >= 0)
+        close (head->signal_fd);
+    io_target_release (&head->report);
+    report_attempts_release (&head->attempts);
+    head->spec.config = (struct config){ 0 };
+    job_spec_release (&head->spec);
+}
+
+int
+head_run (struct hosts *hosts, struct config *config, struct fail *fail)
+{
+    struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms (),
+                         .mpi_launcher = MPI_LAUNCHER_NONE };
+    sigset_t signals, old_mask;
+    int64_t processes = config->settings.num_processes;
+    int status = -1;
+    if (hostlist_is_complete (&hosts->list, processes) && hostlist_divide (&hosts->list, processes, fail))
+        return -1;
+    if (report_file_prepare (&head.report, config->settings.failure_report, true, fail)) {
+        io_target_release (&head.report);
+        return -1;
+    }
+    signals_block (&signals, &old_mask);
+    head.signal_fd = signalfd (-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (!fill_job_spec (&head, config, fail) && !open_sinks (&head, fail) && !start_links (&head, fail)) {
+        AUTO_FREE struct pollfd *fds = calloc ((size_t) (FDS_OF_HEAD + FDS_OF_LINK * head.count), sizeof *fds);
+        status = fds ? run_all (&head, fds, fail) : fail_nomem (fail);
+    }
+    if (status < 0)
+        report_error (&head, fail);
+    release (&head);
+    return status;
+}

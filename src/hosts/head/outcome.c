@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a job on several hosts ended; see state.h. */
+#include <config.h>
+
+#include "hosts/head/state.h"
+
+#include "hosts/head/rank_activity.h"
+#include "hosts/root_cause.h"
+#include "launch/process/signals.h"
+#include "launch/process/status.h"
+#include "launch/report/report.h"
+#include "util/cleanup.h"
+#include "util/jobseg.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { LOST_PMIX_SERVER = 195 }; /* PMIX_ERR_LOST_CONNECTION: how Open MPI ends a rank whose mpirun or daemon is gone */
+
+/* What a host was told to do is not a failure of its own.  A launcher that has only begun cannot report it. */
+static bool
+is_failure (const struct link *link)
+{
+    if (link->state == LINK_LOST)
+        return true;
+    if (link->end_requested && link->end == WIRE_END_ERROR && signals_end_job (link->status - status_of_signal (0)))
+        return false;
+    return link->state == LINK_ENDED && (link->end == WIRE_END_FAILED || link->end == WIRE_END_ERROR
+                                         || (link->end == WIRE_END_STOPPED && !link->end_requested)
+                                         || (link->end == WIRE_END_DONE && link->status));
+}
+
+/* Open MPI ends a rank that has lost its daemon, unless SIGPIPE does first; version 5 may let it abort, with a status
+ * that says nothing, and words that name the event instead of a call.  A rank with MPICH notices at the next call that
+ * needs the daemon, which may be the last, MPI_Finalize(), and prints such words. */
+static bool
+has_lost_mpi (const struct head *head, const struct link *link)
+{
+    static const char *const words[] = { "]: readline failed", "PMI_", "PMI2_", "PMIx_",
+                                         "*** An error occurred in Socket closed",
+                                         "*** An error occurred in PMIx Event Notification" };
+    bool has_failed = link->state == LINK_ENDED && link->end == WIRE_END_FAILED;
+    if (!has_failed || head->hosts->starter.mpi == STARTER_MPI_NONE)
+        return false;
+    bool is_cut = link->status == LOST_PMIX_SERVER || link->status == status_of_signal (SIGPIPE);
+    if (head->hosts->starter.mpi != STARTER_MPI_HYDRA && is_cut)
+        return true;
+    for (size_t i = 0; link->report && i < sizeof words / sizeof *words; i++)
+        if (strstr (link->report, words[i]))
+            return true;
+    return false;
+}
+
+static struct failure
+failure_of_mpi (const struct head *head, const struct link *link)
+{
+    return (struct failure){ .is_mpi = true, .failed_ns = head->mpi_launcher.has_abort ? 0 : link->mpi_ns,
+                             .was_killed = link->mpi_is_daemon && link->mpi_status > status_of_signal (0) };
+}
+
+static struct failure
+failure_of (const struct head *head, const struct link *link)
+{
+    bool has_ended = link->state == LINK_ENDED;
+    int64_t failed_ns = link->failed_ns ? link->failed_ns : 1;
+    return (struct failure){ .failed_ns = is_failure (link) ? failed_ns : 0, .is_lost = link->state == LINK_LOST,
+                             .end = has_ended ? link->end : WIRE_END_DONE, .status = link->status,
+                             .report = link->report, .has_lost_mpi = has_lost_mpi (head, link) };
+}
+
+/* The other clock is known to half a round trip, and ranks that the signal has ended take others with them. */
+static bool
+may_be_due_to_signal (const struct head *head, const struct link *link, int64_t failed_ns)
+{
+    return head->signal && failed_ns + link->round_trip_ns / 2 > head->signal_ns;
+}
+
+struct link *
+outcome_find (struct head *head)
+{
+    size_t hosts = (size_t) head->count, count = HEAD_FAILURES (head->count);
+    for (size_t i = 0; i < hosts; i++) {
+        head->failures[i] = failure_of (head, &head->links[i]);
+        head->failures[hosts + i] = failure_of_mpi (head, &head->links[i]);
+    }
+    size_t first = root_cause_find (head->failures, count);
+    struct link *guilty = first < count ? &head->links[first % hosts] : NULL;
+    if (guilty && may_be_due_to_signal (head, guilty, head->failures[first].failed_ns))
+        guilty = NULL;
+    head->mpi = first >= hosts ? guilty : NULL;
+    return guilty;
+}
+
+bool
+outcome_may_be_mpi (const struct head *head, const struct link *guilty)
+{
+    return head->hosts->starter.mpi == STARTER_MPI_OPEN && guilty
+           && (guilty == head->mpi || has_lost_mpi (head, guilty));
+}
+
+/* An mpirun that ends because of a rank or a daemon reports it. */
+static bool
+is_due_to_mpirun (const struct head *head, const struct link *guilty)
+{
+    bool is_killed = WIFSIGNALED (head->mpi_launcher.wait_status);
+    if (guilty && guilty == head->mpi && is_killed)
+        return true;
+    return outcome_may_be_mpi (head, guilty) && head->mpi_launcher.wait_status
+           && (is_killed || !head->mpi_launcher.names_cause);
+}
+
+static bool
+is_due_to_mpi (const struct head *head, const struct link *guilty)
+{
+    return guilty && (guilty == head->mpi || is_due_to_mpirun (head, guilty));
+}
+
+/* Open MPI's mpirun ends with 1 after a signal that it can catch. */
+static void
+describe_mpi (const struct head *head, const struct link *guilty, char *text, size_t size)
+{
+    if (!is_due_to_mpirun (head, guilty)) {
+        snprintf (text, size, "%s, and ranks that use MPI ended with it", guilty->mpi_why);
+        return;
+    }
+    const char *name = starter_mpi_name (&head->hosts->starter), *slash = strrchr (name, '/');
+    char how[96];
+    jobseg_describe_exit (head->mpi_launcher.wait_status, how, sizeof how);
+    int wait_status = head->mpi_launcher.wait_status;
+    bool may_be_told = !WIFSIGNALED (wait_status) && WEXITSTATUS (wait_status) == 1;
+    snprintf (text, size, "%s on %s %s%s, and ranks that use MPI ended with it", slash ? slash + 1 : name,
+              head->hosts->own, how, may_be_told ? ", as it does after SIGTERM" : "");
+}
+
+int
+outcome_status (const struct head *head, const struct link *guilty)
+{
+    if (is_due_to_mpirun (head, guilty))
+        return status_of_wait (head->mpi_launcher.wait_status);
+    if (guilty && guilty == head->mpi)
+        return guilty->mpi_status ? guilty->mpi_status : FAIL_GENERAL;
+    if (guilty)
+        return guilty->status ? guilty->status : FAIL_GENERAL;
+    return head->signal ? status_of_signal (head->signal) : 0;
+}
+
+/* The rank that was the first to end because of MPI.  There is one, or MPI would not be to blame. */
+static const char *
+first_report (const struct head *head)
+{
+    const struct link *first = NULL;
+    for (int i = 0; i < head->count; i++) {
+        const struct link *link = &head->links[i];
+        if (has_lost_mpi (head, link) && link->report && (!first || link->failed_ns < first->failed_ns))
+            first = link;
+    }
+    return root_cause_text (first ? first->report : "");
+}
+
+/* A launcher's report names its host where it names a rank; its errors do not. */
+static void
+add_report (const struct link *link, struct strbuf *out)
+{
+    const char *report = link->report ? link->report : "";
+    if (link->end == WIRE_END_FAILED || !*report)
+        strbuf_add (out, report);
+    else
+        strbuf_printf (out, "accelerate: host %s: %s", link->name, root_cause_text (report));
+}
+
+/* Ranks of hosts that were told to end.  Those that gave up before have nothing to add to what made them. */
+static void
+find_doing (const struct head *head, const struct link *guilty, struct rank_activity *activity)
+{
+    *activity = (struct rank_activity){ 0 };
+    for (int i = 0; i < head->count; i++)
+        if (head->links[i].state == LINK_ENDED && head->links[i].end == WIRE_END_STOPPED)
+            rank_activity_add (activity, head->links[i].json, !guilty);
+}
+
+static void
+add_doing (const struct head *head, const struct link *guilty, struct strbuf *out)
+{
+    struct rank_activity activity;
+    find_doing (head, guilty, &activity);
+    rank_activity_put (&activity,
+                       guilty ? "the ranks of other hosts, when these were told to end" : "the ranks at that moment",
+                       out);
+    if (!guilty && activity.killed)
+        strbuf_printf (out, "  %lld process%s had to be killed\n", (long long) activity.killed,
+                       activity.killed > 1 ? "es" : "");
+    rank_activity_release (&activity);
+}
+
+/* mpirun ends its other processes at once, and how a process has ended is not always known. */
+static void
+add_other_ends (const struct head *head, const struct link *guilty, struct strbuf *out)
+{
+    struct failure first = failure_of_mpi (head, guilty);
+    for (int i = 0; i < head->count && guilty == head->mpi && !is_due_to_mpirun (head, guilty); i++) {
+        struct failure other = failure_of_mpi (head, &head->links[i]);
+        if (&head->links[i] != guilty && root_cause_may_be_first (&first, &other))
+            strbuf_printf (out, REPORT_SIMULTANEOUS "%s\n", head->links[i].mpi_why);
+    }
+}
+
+void
+outcome_text (const struct head *head, const struct link *guilty, struct strbuf *out)
+{
+    const char *name = head->signal ? sigabbrev_np (head->signal) : NULL;
+    if (guilty && guilty->state == LINK_LOST)
+        strbuf_printf (out, "accelerate: host %s: %s\n", guilty->name, guilty->why);
+    else if (is_due_to_mpi (head, guilty)) {
+        char text[512];
+        const char *report = first_report (head);
+        describe_mpi (head, guilty, text, sizeof text);
+        strbuf_printf (out, "accelerate: %s\n  the first of them: %.*s\n", text, (int) strcspn (report, "\n"), report);
+        add_other_ends (head, guilty, out);
+    } else if (guilty) {
+        add_report (guilty, out);
+        root_cause_add_simultaneous (head->failures, HEAD_FAILURES (head->count), (size_t) (guilty - head->links), out);
+    } else if (head->signal) {
+        if (head->sinks[1].is_terminal && (head->signal == SIGINT || head->signal == SIGQUIT))
+            strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
+        strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
+    }
+    if (guilty || head->signal)
+        add_doing (head, guilty, out);
+    for (int i = 0; i < head->count; i++)
+        if (&head->links[i] != guilty && head->links[i].state == LINK_LOST)
+            strbuf_printf (out, "  host %s: %s\n", head->links[i].name, head->links[i].why);
+}
+
+int
+outcome_json_error (const struct head *head, const struct fail *error, struct strbuf *out, struct fail *fail)
+{
+    struct plan plan = { .host = head->hosts->own, .program = head->spec.config.program,
+                         .world_size = hostlist_world_size (&head->hosts->list) };
+    for (int i = head->count - 1; i >= 0; i--) {
+        const struct link *link = &head->links[i];
+        if (link->state == LINK_LOST)
+            plan.host = (char *) (link->host ? link->host : link->name);
+    }
+    return report_json_error (&plan, error, out, fail);
+}
+
+/* The report of one launcher, with the ranks of the others that were told to end. */
+static int
+put_json (const struct head *head, const struct link *guilty, const char *json, struct strbuf *out, struct fail *fail)
+{
+    struct rank_activity activity;
+    json_t *report = json_loads (json, 0, NULL);
+    find_doing (head, guilty, &activity);
+    if (report)
+        json_object_set_new (report, "ranks", rank_activity_json (&activity));
+    if (report && !guilty)
+        json_object_set_new (report, "killed", json_integer ((json_int_t) activity.killed));
+    rank_activity_release (&activity);
+    AUTO_FREE char *text = report ? json_dumps (report, JSON_COMPACT) : strdup (json);
+    json_decref (report);
+    strbuf_add (out, text ? text : "");
+    if (text && text[strlen (text) - 1] != '\n')
+        strbuf_add_char (out, '\n');
+    return !text || out->failed ? fail_nomem (fail) : 0;
+}
+
+int
+outcome_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail)
+{
+    const struct link *link = guilty ? guilty : &head->links[0];
+    if (is_due_to_mpi (head, guilty)) {
+        struct fail ended = { .status = outcome_status (head, guilty) };
+        describe_mpi (head, guilty, ended.text, sizeof ended.text);
+        struct plan here = { .host = head->hosts->own, .program = head->spec.config.program,
+                             .world_size = hostlist_world_size (&head->hosts->list) };
+        return report_json_error (&here, &ended, out, fail);
+    }
+    if (link->state == LINK_ENDED && link->json && *link->json)
+        return put_json (head, guilty, link->json, out, fail);
+    struct fail error = { .status = outcome_status (head, guilty) };
+    struct plan plan = { .host = (char *) (link->host ? link->host : link->name),
+                         .program = head->spec.config.program,
+                         .world_size = hostlist_world_size (&head->hosts->list) };
+    const char *why = link->state == LINK_LOST ? link->why
+                      : link->report ? root_cause_text (link->report) : "no report";
+    snprintf (error.text, sizeof error.text, "host %s: %.*s", link->name, (int) strcspn (why, "\n"), why);
+    return report_json_error (&plan, &error, out, fail);
+}

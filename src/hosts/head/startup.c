@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the first connection to the start of the ranks; see state.h. */
+#include <config.h>
+
+#include "hosts/head/state.h"
+
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+enum {
+    SSH_FAILED = 255,
+    CONNECT_MS = 30000, /* at least */
+};
+
+int64_t
+startup_connect_ms (const struct job_spec *spec)
+{
+    return spec->timeout_ms > CONNECT_MS ? spec->timeout_ms : CONNECT_MS;
+}
+
+static bool
+has_terminal (void)
+{
+    AUTO_CLOSE int fd = open ("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    return fd >= 0;
+}
+
+bool
+startup_may_ask (const struct link *link)
+{
+    return link->batch && WIFEXITED (link->wait_status) && WEXITSTATUS (link->wait_status) == SSH_FAILED && !link->pid
+           && !link->host && has_terminal ();
+}
+
+int
+startup_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail)
+{
+    if (link->err >= 0)
+        close (link->err);
+    pipe_close (&link->pipe);
+    strbuf_truncate (&link->said, 0);
+    link->batch = false;
+    link->failed_ns = 0;
+    return link_start (link, hosts, fail);
+}
+
+static int
+fail_link (const struct link *link, struct fail *fail)
+{
+    return fail_set (fail, link->status ? link->status : FAIL_GENERAL, "host %s: %s", link->name, link->why);
+}
+
+/* @return whether all agents know what they would run */
+static bool
+is_rallied (const struct head *head, enum link_state state)
+{
+    for (int i = 0; i < head->count; i++)
+        if (head->links[i].state != state)
+            return false;
+    return true;
+}
+
+static bool
+is_connecting (const struct head *head)
+{
+    for (int i = 0; i < head->count; i++)
+        if (head->links[i].state < LINK_READY)
+            return true;
+    return false;
+}
+
+/* Those who have greeted get the job; those who refused end it; those who would ask are asked when the others are
+ * there. */
+static int
+connect_all (struct head *head, struct fail *fail)
+{
+    for (int i = 0; i < head->count; i++) {
+        struct link *link = &head->links[i];
+        if (link->state == LINK_LOST && !startup_may_ask (link))
+            return fail_link (link, fail);
+        if (link->state != LINK_GREETED || link->has_job)
+            continue;
+        link->has_job = true;
+        head->spec.host = i;
+        job_spec_put (&link->pipe.to_write, &head->spec);
+        link_heartbeat (link);
+    }
+    for (int i = 0; i < head->count && !is_connecting (head); i++)
+        if (head->links[i].state == LINK_LOST) {
+            head->asking = &head->links[i];
+            return startup_ask_again (head->asking, head->hosts, fail);
+        }
+    return 0;
+}
+
+static int
+divide (struct head *head, struct fail *fail)
+{
+    struct hostlist *list = &head->hosts->list;
+    int64_t processes = head->spec.config.settings.num_processes;
+    for (int i = 0; i < head->count; i++)
+        if (!list->hosts[i].slots && !processes)
+            list->hosts[i].slots = (int) head->links[i].ranks_found;
+    return hostlist_divide (list, processes, fail);
+}
+
+static void
+ask_for_port (struct head *head)
+{
+    head->phase = HEAD_ADDRESS;
+    head->is_reach_asked = false;
+    for (int i = 0; i < head->count; i++)
+        head->links[i].state = LINK_READY;
+    wire_put_frame (&head->links[0].pipe.to_write, WIRE_LISTEN, hostlist_world_size (&head->hosts->list));
+}
+
+/* Each agent waits for the MPI proxies of its ranks. */
+static int
+ask_for_mpi_proxies (struct head *head, struct fail *fail)
+{
+    head->phase = HEAD_START_MPI;
+    head->mpi_start_ms = clock_ms () + startup_connect_ms (&head->spec);
+    for (int i = 0; i < head->count; i++) {
+        struct strbuf *out = &head->links[i].pipe.to_write;
+        size_t begin = wire_begin (out, WIRE_START_PROXIES);
+        wire_put_number (out, head->restarts);
+        wire_put_number (out, head->hosts->list.hosts[i].ranks);
+        wire_end (out, begin);
+        head->links[i].proxies_are_ready = false;
+    }
+    return mpi_launcher_start (&head->mpi_launcher, head->hosts, head->spec.proxies, head->restarts, fail);
+}
+
+static int
+await_mpi_proxies (struct head *head, struct fail *fail)
+{
+    bool have_all = true;
+    for (int i = 0; i < head->count; i++) {
+        if (head->links[i].state == LINK_LOST)
+            return fail_link (&head->links[i], fail);
+        have_all = have_all && head->links[i].proxies_are_ready;
+    }
+    if (have_all)
+        ask_for_port (head);
+    else if (!head->mpi_launcher.pid)
+        return mpi_launcher_fail (&head->mpi_launcher, head->hosts,
+                                  "has ended before it started a process for each rank", fail);
+    else if (clock_ms () >= head->mpi_start_ms)
+        return mpi_launcher_fail (&head->mpi_launcher, head->hosts, "has not started a process for each rank in time",
+                                  fail);
+    return 0;
+}
+
+static void
+ask_who_reaches (struct head *head)
+{
+    const struct link *first = &head->links[0];
+    for (int i = 1; i < head->count; i++) {
+        struct strbuf *out = &head->links[i].pipe.to_write;
+        size_t begin = wire_begin (out, WIRE_REACH);
+        wire_put_text (out, first->token);
+        wire_put_number (out, first->port);
+        wire_put_list (out, &first->addresses);
+        wire_end (out, begin);
+    }
+    head->is_reach_asked = true;
+}
+
+/* The first address that all other hosts reach.  @return NULL with @fail if there is none */
+static const char *
+choose_address (const struct head *head, struct fail *fail)
+{
+    const struct link *first = &head->links[0], *worst = &head->links[1];
+    size_t best = 0;
+    for (size_t i = 0; i < first->addresses.count; i++) {
+        int count = 0;
+        const struct link *missing = NULL;
+        for (int j = 1; j < head->count; j++)
+            if (i < head->links[j].reached_count && head->links[j].reached[i])
+                count++;
+            else if (!missing)
+                missing = &head->links[j];
+        if (!missing)
+            return first->addresses.items[i];
+        if ((size_t) count >= best) {
+            best = (size_t) count;
+            worst = missing;
+        }
+    }
+    AUTO_STRBUF struct strbuf tried = { 0 };
+    for (size_t i = 0; i < first->addresses.count && i < 4; i++)
+        strbuf_printf (&tried, "%s%s", i ? ", " : "", first->addresses.items[i]);
+    fail_set (fail, FAIL_GENERAL, "host %s cannot reach host %s on port %d at %s%s; is there a firewall between them? "
+              "--interface or --main_process_ip choose another address, --main_process_port another port", worst->name,
+              first->name, first->port, tried.text ? tried.text : "", first->addresses.count > 4 ? ", ..." : "");
+    return NULL;
+}
+
+static void
+start_host (struct head *head, int index)
+{
+    const struct hostlist_host *host = &head->hosts->list.hosts[index];
+    struct link *link = &head->links[index];
+    struct strbuf *out = &link->pipe.to_write;
+    size_t begin = wire_begin (out, WIRE_START);
+    wire_put_text (out, head->address);
+    wire_put_number (out, head->links[0].port);
+    wire_put_number (out, index);
+    wire_put_number (out, head->count);
+    wire_put_number (out, host->first_rank);
+    wire_put_number (out, host->ranks);
+    wire_put_number (out, hostlist_world_size (&head->hosts->list));
+    wire_put_number (out, head->restarts);
+    wire_end (out, begin);
+    link_heartbeat (link);
+    link->state = LINK_RUNNING;
+    link->has_started = false;
+    link->failed_rank = -1;
+}
+
+/* The others start when the agent of the first host no longer listens: their ranks would take it for rank 0. */
+static void
+start_others (struct head *head)
+{
+    if (!head->links[0].has_started && head->links[0].state == LINK_RUNNING)
+        return;
+    for (int i = 1; i < head->count; i++)
+        start_host (head, i);
+    head->phase = HEAD_RUN;
+}
+
+static int
+find_address (struct head *head, struct fail *fail)
+{
+    for (int i = 0; i < head->count; i++)
+        if (head->links[i].state == LINK_LOST)
+            return fail_link (&head->links[i], fail);
+    if (head->links[0].state >= LINK_RUNNING) {
+        start_others (head);
+        return 0;
+    }
+    if (head->links[0].state != LINK_LISTENING)
+        return 0;
+    if (head->count > 1 && !head->is_reach_asked) {
+        ask_who_reaches (head);
+        return 0;
+    }
+    for (int i = 1; i < head->count; i++)
+        if (head->links[i].state != LINK_REACHED)
+            return 0;
+    head->address = head->count > 1 ? choose_address (head, fail) : NULL;
+    if (head->count > 1 && !head->address)
+        return -1;
+    start_host (head, 0);
+    return 0;
+}
+
+int
+startup_advance (struct head *head, struct fail *fail)
+{
+    if (head->phase == HEAD_CONNECT) {
+        if (connect_all (head, fail))
+            return -1;
+        /* At a restart, the MPI launcher of the attempt before may still run. */
+        if (!is_rallied (head, LINK_READY) || !mpi_launcher_end (&head->mpi_launcher))
+            return 0;
+        head->asking = NULL;
+        if (divide (head, fail))
+            return -1;
+        if (!head->spec.proxies)
+            ask_for_port (head);
+        else if (ask_for_mpi_proxies (head, fail))
+            return -1;
+    }
+    if (head->phase == HEAD_START_MPI && await_mpi_proxies (head, fail))
+        return -1;
+    return head->phase == HEAD_ADDRESS ? find_address (head, fail) : 0;
+}

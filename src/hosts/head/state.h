@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of the head; head.c has its loop, startup.c what comes before the ranks start, outcome.c the
+ * end. */
+#ifndef HOSTS_HEAD_STATE_H
+#define HOSTS_HEAD_STATE_H
+
+#include "hosts/head/input.h"
+#include "hosts/head/link.h"
+#include "hosts/job_spec.h"
+#include "hosts/mpi/launcher.h"
+#include "hosts/root_cause.h"
+#include "launch/report/report.h"
+#include "util/io.h"
+
+enum head_phase {
+    HEAD_CONNECT, /* agents are being started */
+    HEAD_START_MPI, /* MPI proxies of the ranks are being started, if they are to be processes of MPI */
+    HEAD_ADDRESS, /* an address and a port for rank 0 are looked for */
+    HEAD_RUN,     /* ranks run, or are ending */
+    HEAD_OVER,    /* all hosts have ended or are lost; output may be left */
+};
+
+#define HEAD_FAILURES(hosts) (2 * (size_t) (hosts))
+
+struct head {
+    struct hosts *hosts;
+    struct job_spec spec;
+    struct io_target report; /* of --failure_report; no path: none was asked for */
+    struct link *links; /* [count], in the order of hosts->list */
+    struct failure *failures; /* [HEAD_FAILURES (count)], of outcome_find(): of hosts, then of their processes of MPI */
+    struct link *mpi; /* of outcome_find(): its process of MPI is to blame, and no rank; NULL: none */
+    int count;
+    enum head_phase phase;
+    struct output_sink sinks[LINK_STREAMS];
+    struct output_sink *sink_of[LINK_STREAMS];
+    bool has_reader; /* of standard output, as far as the agents know */
+    struct input input;
+    int signal_fd;
+    struct mpi_launcher mpi_launcher;
+    int64_t mpi_start_ms; /* when all MPI proxies must have come */
+    int64_t await_ms;  /* until when the end of mpirun is waited for; 0: it is not */
+    int64_t heartbeat_ms; /* when to send the next heartbeats */
+    int64_t heartbeats; /* so far */
+    int64_t turn_ms;   /* when the loop last came round */
+    int64_t limit_ms;  /* when all hosts must have ended; INT64_MAX: no limit yet */
+    int signal;        /* that ended the job; 0: none */
+    int64_t signal_ns; /* when it came */
+    int64_t restarts;
+    struct report_attempts attempts; /* that have failed */
+    const char *address; /* for MASTER_ADDR; one of the first link's, or NULL with a single host */
+    bool is_reach_asked; /* the other hosts have been told where rank 0 listens */
+    struct link *asking; /* SSH may ask the user for this host; NULL: none */
+};
+
+/** Do what can be done before the ranks start.  @return 0, or -1 with @p fail set: the job cannot start */
+int startup_advance (struct head *head, struct fail *fail);
+
+/** How long a connection, or the start of mpirun, may take. */
+int64_t startup_connect_ms (const struct job_spec *spec);
+
+/** Whether SSH has failed where it was not allowed to ask, and there is a user whom it could. */
+bool startup_may_ask (const struct link *link);
+
+/** Start it once more, so that it may ask: for one host at a time, because two questions at once could not be told
+ * apart. */
+int startup_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail);
+
+/** Whether the rank of @p guilty ended because mpirun, or its daemon there, did: then mpirun is to blame if it ended by
+ * itself. */
+bool outcome_may_be_mpi (const struct head *head, const struct link *guilty);
+
+/** The host to which the end of the job is due: where a rank failed first, the first that was lost, or where a process
+ * of MPI ended that ranks needed; NULL: none. */
+struct link *outcome_find (struct head *head);
+
+/** What the job exits with. */
+int outcome_status (const struct head *head, const struct link *guilty);
+
+/** Append the report, as text; after outcome_find(). */
+void outcome_text (const struct head *head, const struct link *guilty, struct strbuf *out);
+
+/** The same as JSON. */
+int outcome_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail);
+
+/** Of a job that could not start, because of @p error. */
+int outcome_json_error (const struct head *head, const struct fail *error, struct strbuf *out, struct fail *fail);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames: a length of 4 bytes and a type of 1, then values; see wire.h.  Numbers have 8 bytes, texts their length, with
+ * the terminating 0 that is also written, as such a number.  All in little endian order, because hosts may differ. */
+#include <config.h>
+
+#include "hosts/net/wire.h"
+
+#include <string.h>
+
+enum { HEADER_BYTES = 5, NUMBER_BYTES = 8 };
+
+static void
+put_little (unsigned char *bytes, size_t count, uint64_t value)
+{
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (unsigned char) (value >> (8 * i));
+}
+
+static uint64_t
+get_little (const char *bytes, size_t count)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < count; i++)
+        value |= (uint64_t) (unsigned char) bytes[i] << (8 * i);
+    return value;
+}
+
+size_t
+wire_begin (struct strbuf *out, enum wire_type type)
+{
+    unsigned char header[HEADER_BYTES] = { [HEADER_BYTES - 1] = (unsigned char) type };
+    size_t begin = out->length;
+    strbuf_add_bytes (out, header, sizeof header);
+    return begin;
+}
+
+void
+wire_end (struct strbuf *out, size_t begin)
+{
+    if (!out->failed)
+        put_little ((unsigned char *) out->text + begin, 4, out->length - begin - HEADER_BYTES);
+}
+
+void
+wire_put_number (struct strbuf *out, int64_t value)
+{
+    unsigned char bytes[NUMBER_BYTES];
+    put_little (bytes, sizeof bytes, (uint64_t) value);
+    strbuf_add_bytes (out, bytes, sizeof bytes);
+}
+
+void
+wire_put_text (struct strbuf *out, const char *text)
+{
+    size_t length = text ? strlen (text) + 1 : 0;
+    wire_put_number (out, (int64_t) length);
+    if (text)
+        strbuf_add_bytes (out, text, length);
+}
+
+void
+wire_put_list (struct strbuf *out, const struct strlist *list)
+{
+    wire_put_number (out, (int64_t) list->count);
+    for (size_t i = 0; i < list->count; i++)
+        wire_put_text (out, list->items[i]);
+}
+
+void
+wire_put_frame (struct strbuf *out, enum wire_type type, int64_t number)
+{
+    size_t begin = wire_begin (out, type);
+    wire_put_number (out, number);
+    wire_end (out, begin);
+}
+
+int64_t
+wire_number (struct wire_frame *frame)
+{
+    frame->failed = frame->failed || frame->left < NUMBER_BYTES;
+    if (frame->failed)
+        return 0;
+    int64_t value = (int64_t) get_little (frame->at, NUMBER_BYTES);
+    frame->at += NUMBER_BYTES;
+    frame->left -= NUMBER_BYTES;
+    return value;
+}
+
+const char *
+wire_text (struct wire_frame *frame)
+{
+    uint64_t length = (uint64_t) wire_number (frame);
+    const char *text = frame->at;
+    if (!length)
+        return NULL;
+    frame->failed = frame->failed || length > frame->left || memchr (text, 0, (size_t) length) != text + length - 1;
+    if (frame->failed)
+        return NULL;
+    frame->at += length;
+    frame->left -= (size_t) length;
+    return text;
+}
+
+void
+wire_list (struct wire_frame *frame, struct strlist *list)
+{
+    for (int64_t count = wire_number (frame); count > 0 && !frame->failed; count--) {
+        const char *text = wire_text (frame);
+        frame->failed = frame->failed || !text;
+        if (text)
+            strlist_add (list, text);
+    }
+}
+
+int
+wire_next (const char *bytes, size_t length, struct wire_frame *frame, size_t *used)
+{
+    if (length < HEADER_BYTES)
+        return 0;
+    size_t payload = (size_t) get_little (bytes, 4);
+    int type = (unsigned char) bytes[4];
+    if (payload > WIRE_FRAME_BYTES || type < WIRE_JOB || type >= WIRE_TYPE_COUNT)
+        return -1;
+    if (length - HEADER_BYTES < payload)
+        return 0;
+    *frame = (struct wire_frame){ .type = (enum wire_type) type, .at = bytes + HEADER_BYTES, .left = payload };
+    *used = HEADER_BYTES + payload;
+    return 1;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the head and its agents write to each other: frames of a type and some values.  Both are the same release of the
+ * same program, which the first frame makes sure of, so the values need no description of themselves. */
+#ifndef HOSTS_NET_WIRE_H
+#define HOSTS_NET_WIRE_H
+
+#include "util/strbuf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** What an agent writes first.  A shell's start-up files may have written something else before. */
+#define WIRE_GREETING "\n\001accelerate agent\001\n"
+
+enum {
+    WIRE_FRAME_BYTES = 16 * 1024 * 1024, /* the longest */
+    WIRE_OUTPUT_BYTES = 16 * 1024,       /* of output in one frame, at most */
+    WIRE_WINDOW_BYTES = 256 * 1024,      /* of output that the head has not passed on yet, at most */
+    WIRE_INPUT_BYTES = 64 * 1024,        /* of input that the agent has not passed on yet, at most */
+};
+
+enum wire_type {
+    /* from the head */
+    WIRE_JOB = 1, /* what to start: wire_job.h */
+    WIRE_LISTEN,  /* number of processes; find a port for rank 0 and listen there */
+    WIRE_REACH,   /* token, port, addresses: which can you reach? */
+    WIRE_START_PROXIES, /* attempt, ranks: wait for an MPI proxy for each */
+    WIRE_START,   /* address, port, machine, machines, first rank, ranks, world size, restarts */
+    WIRE_SIGNAL,  /* number */
+    WIRE_ACK,     /* bytes of output that were passed on */
+    WIRE_HEARTBEAT, /* the head's clock, ns; the answer has the agent's, too */
+    WIRE_CHECK,   /* enum check_what, and what belongs to it (agent/checks.h) */
+    WIRE_SIZE,    /* rows and columns of the head's terminal; a WIRE_SIGNAL follows */
+    WIRE_IN,      /* standard input of rank 0; nothing: its end */
+    WIRE_UNREAD,  /* no process reads what ranks write to standard output */
+
+    /* between launchers that were started by hand: from machine 0's ... */
+    WIRE_WELCOME, /* version, host name */
+    WIRE_OUTCOME, /* machine, enum wire_end, exit status, report as text, as JSON: what the whole job has come to */
+    WIRE_AGAIN,   /* all ranks start again */
+    WIRE_JOIN,    /* to it: version, port of the job, machine, machines, world size, first rank, ranks, host name */
+
+    /* from the agent */
+    WIRE_HELLO,     /* version, host name */
+    WIRE_READY,     /* how many processes this host would run: one for each GPU, or 1 */
+    WIRE_REFUSED,   /* exit status, message: nothing was started */
+    WIRE_PROXIES_READY, /* all MPI proxies have come */
+    WIRE_LISTENING, /* token, port, note, addresses */
+    WIRE_REACHED,   /* for each address, whether it can be reached */
+    WIRE_STARTED,   /* the port is free for rank 0, and the launcher runs */
+    WIRE_OUT,       /* whole lines, or what is shown of a line that may stay unfinished */
+    WIRE_ERR,       /* the same */
+    WIRE_OUT_PART,  /* of a line whose rest is on its way: it must not be interrupted */
+    WIRE_ERR_PART,  /* the same */
+    WIRE_MPI_ENDED, /* the agent's clock, ns; whether a daemon has ended; its exit status, 0: not known; text */
+    WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
+    WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
+    WIRE_CHECKED,   /* the answer to WIRE_CHECK */
+    WIRE_TAKEN,     /* bytes of WIRE_IN that were passed on */
+
+    /* from the launcher below an agent, to it alone */
+    WIRE_ALIVE,   /* its process; in how many ms it will write again, at most */
+
+    /* from an MPI proxy */
+    WIRE_MPI_PROXY, /* attempt, rank of MPI, its parent process, variables */
+    WIRE_TYPE_COUNT
+};
+
+/** How a host's part of a job ended. */
+enum wire_end {
+    WIRE_END_DONE,   /* all ranks exited with status 0 */
+    WIRE_END_FAILED, /* a rank failed */
+    WIRE_END_STOPPED, /* a signal came first */
+    WIRE_END_ERROR,  /* it could not be started */
+};
+
+/** Begin a frame at the end of @p out.  @return for wire_end() */
+size_t wire_begin (struct strbuf *out, enum wire_type type);
+void wire_end (struct strbuf *out, size_t begin);
+void wire_put_number (struct strbuf *out, int64_t value);
+/** NULL is written as such. */
+void wire_put_text (struct strbuf *out, const char *text);
+void wire_put_list (struct strbuf *out, const struct strlist *list);
+
+/** A frame with one number, or without anything. */
+void wire_put_frame (struct strbuf *out, enum wire_type type, int64_t number);
+
+/** The values of a frame.  After a missing value, `failed` is set and all others are 0 or NULL. */
+struct wire_frame {
+    enum wire_type type;
+    const char *at;
+    size_t left;
+    bool failed;
+};
+
+int64_t wire_number (struct wire_frame *frame);
+/** @return valid as long as the frame's bytes; NULL if NULL was written */
+const char *wire_text (struct wire_frame *frame);
+/** Append to @p list. */
+void wire_list (struct wire_frame *frame, struct strlist *list);
+
+/**
+ * The first frame of @p bytes.
+ *
+ * @param[out] used  how many bytes it has
+ * @return 1; 0 if there is no whole one yet; -1 if it cannot be one
+ */
+int wire_next (const char *bytes, size_t length, struct wire_frame *frame, size_t *used);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job while it runs: what spawn.c starts, supervise.c watches and report.c explains.  See
+ * run.h for its course. */
+#ifndef LAUNCH_JOB_JOB_H
+#define LAUNCH_JOB_JOB_H
+
+#include "launch/output/output.h"
+#include "launch/plan/plan.h"
+#include "launch/process/guardian.h"
+#include "util/fail.h"
+#include "util/jobseg.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/** What of a rank may come through us. */
+enum { JOB_OUT, JOB_ERR, JOB_STREAMS };
+
+/** One rank's process. */
+struct job_rank {
+    const struct plan_process *process;
+    pid_t pid;        /* 0: not started */
+    int pidfd;        /* -1: reaped or not started */
+    bool own_group;   /* it leads its own process group */
+    bool may_ask;     /* it reads our standard input, and a user or a program may answer there */
+    bool ended;
+    bool was_ending;  /* when no rank had been told to end yet; its end could not be seen */
+    int wait_status;  /* once ended */
+    struct output_stream streams[JOB_STREAMS]; /* its stdout and stderr, where they come through us */
+    char *doing;      /* what it was doing when the first one failed or a signal came; NULL: not known */
+};
+
+/** Why a job ended before all ranks had succeeded. */
+enum job_end {
+    JOB_DONE,   /* it did not: all ranks exited with status 0 */
+    JOB_FAILED, /* a rank failed first, or all of them ended well, but a save was lost */
+    JOB_STOPPED, /* a signal came first */
+    JOB_ELSEWHERE, /* a failure or a signal on another machine came first */
+};
+
+struct job;
+
+/** The parts of a job on other machines, each with its own launcher.  The supervisor's loop calls serve() in every
+ * turn, so it must not wait for anything. */
+struct job_peers {
+    int fd; /* becomes readable when serve() has something to do */
+    /* @param own_is_over  this machine's part has ended, output and all: only the peers are waited for
+     * @param skip_wait     and do not wait for them
+     * @return when to call it again, even if nothing happens; INT64_MAX: never */
+    int64_t (*serve) (struct job_peers *peers, struct job *job, bool own_is_over, bool skip_wait);
+    bool must_end; /* the ranks here have to end, because of another machine */
+    bool is_final; /* other machines know which rank was the first to fail here: it stays that one */
+    bool is_over;  /* nothing more is to be waited for */
+};
+
+/** Who learns at once what becomes of a job. */
+struct job_observer {
+    /* Of the first failure on this machine, and again if it turns out to be that of another rank; may be NULL. */
+    void (*failed) (const struct job *job, const struct job_observer *observer);
+    int fd; /* the observer's own */
+    struct job_peers *peers; /* NULL: there are no other machines */
+    /* Called by the supervisor's loop again and again; returns when to call it next.  NULL: no such calls. */
+    int64_t (*is_alive) (const struct job_observer *observer);
+    int64_t silence_ms; /* the observer's own: after which we count as dead */
+    pid_t above;        /* the same: who hears the signs */
+};
+
+struct job {
+    const struct plan *plan;
+    const struct guardian *guardian;
+    const struct job_observer *observer; /* NULL: none */
+    int port_lock;          /* of the job's port, for port_lock_answer(); -1: none */
+    char id[17];            /* random */
+    struct jobseg segment;
+    struct job_rank *ranks; /* [plan->process_count] */
+    int count;
+    int alive;
+    struct output_sink sinks[JOB_STREAMS]; /* our stdout and stderr */
+    struct output_sink *sink_of[JOB_STREAMS]; /* the same one if both are one file: lines stay whole there */
+    struct output_pool pool;
+    const struct logfile *incomplete; /* a file of the output that could not be written: the first one */
+    bool incomplete_is_noted;
+
+    enum job_end end;
+    int first_failed; /* local rank, of JOB_FAILED; -1 */
+    int failed_status; /* of JOB_FAILED: as waitpid() reports the first end that was a failure.  The rank of that may
+                        * have named another one as the cause, which is first_failed then */
+    int64_t failed_ns; /* CLOCK_MONOTONIC; when the first failure was seen, or we were told to end; 0: neither */
+    int ending;       /* ranks that were ending then, and have not been reaped: one of them may become first_failed */
+    int signal;       /* of JOB_STOPPED; 0: the launcher was killed, by an unknown signal */
+    int status;       /* of JOB_ELSEWHERE */
+    const struct fail *error; /* why ranks could not be started; NULL: they were */
+    int killed;       /* ranks that had to be killed */
+    bool out_of_grace; /* because their time was over */
+    int64_t oom_kills_before;
+    struct strlist gpu_lines; /* who uses the GPUs, by gpu_report_find() */
+    bool out_of_memory; /* the kernel caused the first failure, because memory ran out */
+    uint64_t not_passed_on; /* bytes of output that were not delivered: the user did not wait for the reader */
+    bool has_leftovers;     /* processes of the job that SIGKILL did not end in time */
+};
+
+/** The exit status that a job's end leads to; not 0 if output was lost. */
+int job_status (const struct job *job);
+
+/** How many bytes of the ranks' output were lost, for whatever reason. */
+uint64_t job_lost_bytes (const struct job *job);
+
+void job_release (struct job *job);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a plan to a running job and to its end; see run.h. */
+#include <config.h>
+
+#include "launch/job/run.h"
+
+#include "launch/job/logs.h"
+#include "launch/job/spawn_pool.h"
+#include "launch/job/supervise.h"
+#include "launch/machine/cgroup.h"
+#include "util/cleanup.h"
+
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+static int
+make_id (struct job *job, struct fail *fail)
+{
+    uint64_t number;
+    if (getrandom (&number, sizeof number, 0) != sizeof number)
+        return fail_set (fail, FAIL_GENERAL, "cannot get random numbers: %s", strerror (errno));
+    snprintf (job->id, sizeof job->id, "%016llx", (unsigned long long) number);
+    return 0;
+}
+
+static int
+init_sinks (struct job *job, struct fail *fail)
+{
+    struct stat out, err;
+    if (output_sink_init (&job->sinks[JOB_OUT], 1, "standard output", fail)
+        || output_sink_init (&job->sinks[JOB_ERR], 2, "standard error", fail))
+        return -1;
+    bool one = !fstat (1, &out) && !fstat (2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+    job->sink_of[JOB_OUT] = &job->sinks[one ? JOB_ERR : JOB_OUT];
+    job->sink_of[JOB_ERR] = &job->sinks[JOB_ERR];
+    return 0;
+}
+
+static int
+prepare (struct job *job, const struct plan *plan, const struct guardian *guardian, int port_lock, struct fail *fail)
+{
+    *job = (struct job){ .plan = plan, .guardian = guardian, .port_lock = port_lock, .count = plan->process_count,
+                         .first_failed = -1, .segment = JOBSEG_NONE };
+    output_pool_init (&job->pool, job->count);
+    job->oom_kills_before = cgroup_oom_kills ();
+    job->ranks = calloc ((size_t) job->count, sizeof *job->ranks);
+    if (!job->ranks)
+        return fail_nomem (fail);
+    for (int i = 0; i < job->count; i++) {
+        job->ranks[i].process = &plan->processes[i];
+        job->ranks[i].pidfd = -1;
+        for (int j = 0; j < JOB_STREAMS; j++)
+            job->ranks[i].streams[j].fd = job->ranks[i].streams[j].log.fd = -1;
+    }
+    if (init_sinks (job, fail) || make_id (job, fail) || logs_make_attempt (plan, fail)
+        || jobseg_create (&job->segment, plan->world_size, plan->local_world_size, plan->first_rank, job->id, fail))
+        return -1;
+    return 0;
+}
+
+int
+job_run (struct job *job, const struct plan *plan, const struct guardian *guardian, int port_lock,
+         const struct job_observer *observer, struct fail *fail)
+{
+    struct supervisor supervisor;
+    struct spawn_pool spawn_pool;
+    if (prepare (job, plan, guardian, port_lock, fail))
+        return -1;
+    job->observer = observer;
+    if (supervisor_init (&supervisor, job, fail))
+        return -1;
+    int result = spawn_pool_start (&spawn_pool, &supervisor, fail);
+    if (result == 0)
+        supervise (&supervisor);
+    else {
+        job->error = fail;
+        supervise_abandon (&supervisor);
+        job->error = NULL;
+    }
+    spawn_pool_release (&spawn_pool);
+    supervisor_release (&supervisor);
+    return result;
+}

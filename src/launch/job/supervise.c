@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The supervisor: one epoll loop over the ends of ranks (pidfds), signals (a signalfd), the guardian's end and the
+ * ranks' output; deadlines are its timeout.  It never polls and never waits for anything that a rank could withhold.
+ *
+ * pidfds, and not SIGCHLD alone, because epoll reports them in the order in which the ranks ended: when one rank's
+ * death makes the others fail within microseconds, it is the first that the report has to name.  See supervise.h. */
+#include <config.h>
+
+#include "launch/job/supervise.h"
+
+#include "launch/job/port_lock.h"
+#include "launch/job/relay.h"
+#include "launch/job/shutdown.h"
+#include "launch/process/descendants.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+
+enum {
+    TERMINAL_WAIT_MS = 250,   /* for the guardian to pass on what the terminal sent, when it has ended all ranks */
+    LEFTOVER_GRACE_MS = 2000, /* for what ranks left running */
+    DESCENDANTS_MS = 5,       /* until what leftovers have started meanwhile is killed too */
+    IMPATIENT_READER_MS = 1000, /* how long our reader may take nothing after a signal that ends the job immediately */
+};
+
+static void
+take_signals (struct supervisor *supervisor)
+{
+    struct signalfd_siginfo infos[8];
+    ssize_t length;
+    while ((length = read (supervisor->signals, infos, sizeof infos)) > 0)
+        for (size_t i = 0; i < (size_t) length / sizeof *infos; i++)
+            shutdown_take_signal (supervisor, &infos[i]);
+}
+
+/* Ends first, in their order, so that the first failure is the first. */
+static void
+take_events (struct supervisor *supervisor, const struct epoll_event *events, int count)
+{
+    bool signals = false;
+    for (int i = 0; i < count; i++) {
+        uint64_t about = events[i].data.u64 >> 32;
+        int index = (int) (uint32_t) events[i].data.u64;
+        if (about == ABOUT_RANK)
+            shutdown_reap_rank (supervisor, index);
+        else if (about == ABOUT_SIGNAL)
+            signals = true;
+        else if (about == ABOUT_GUARDIAN)
+            shutdown_lose_guardian (supervisor);
+        else if (about == ABOUT_PORT_LOCK)
+            port_lock_answer (supervisor->job->port_lock);
+    }
+    if (signals)
+        take_signals (supervisor);
+    for (int i = 0; i < count; i++)
+        if (events[i].data.u64 >> 32 == ABOUT_STREAM)
+            relay_read (supervisor, (int) (uint32_t) events[i].data.u64);
+}
+
+static bool
+skip_wait (const struct supervisor *supervisor)
+{
+    return supervisor->guardian_is_lost || supervisor->is_impatient;
+}
+
+static struct job_peers *
+peers_of (const struct supervisor *supervisor)
+{
+    return supervisor->job->observer ? supervisor->job->observer->peers : NULL;
+}
+
+static void
+enter (struct supervisor *supervisor, enum supervise_phase phase, int64_t limit_ms)
+{
+    supervisor->phase = phase;
+    supervisor->phase_limit_ms = limit_ms;
+    supervisor->phase_until_ms = limit_ms == INT64_MAX ? INT64_MAX : clock_ms () + limit_ms;
+}
+
+/* A reader is waited for as a plain `cat` would wait; after a signal it has the time that ranks have, as often as it
+ * takes something. */
+static int64_t
+reader_patience_ms (const struct supervisor *supervisor)
+{
+    int64_t grace_ms = supervisor->job->plan->grace_s * 1000;
+    if (!supervisor->stop_ms)
+        return INT64_MAX;
+    return supervisor->is_impatient || grace_ms < IMPATIENT_READER_MS ? IMPATIENT_READER_MS : grace_ms;
+}
+
+static void
+enter_output (struct supervisor *supervisor)
+{
+    int64_t patience_ms = reader_patience_ms (supervisor);
+    supervisor->is_impatient = false; /* from now on a signal is about the reader */
+    enter (supervisor, PHASE_OUTPUT, patience_ms);
+}
+
+/* What ranks have started and left behind is all below us, because orphans come to us; so without a child there is
+ * nothing to end, and /proc is not read. */
+static void
+enter_leftovers (struct supervisor *supervisor)
+{
+    if (descendants_reap ())
+        enter_output (supervisor);
+    else if (skip_wait (supervisor))
+        enter (supervisor, PHASE_KILL, DESCENDANTS_KILL_MS);
+    else {
+        descendants_signal (SIGTERM);
+        descendants_signal (SIGCONT);
+        enter (supervisor, PHASE_ASK, LEFTOVER_GRACE_MS);
+    }
+}
+
+static void
+kill_leftovers (struct supervisor *supervisor)
+{
+    if (clock_ms () < supervisor->kill_again_ms)
+        return;
+    descendants_signal (SIGKILL);
+    supervisor->kill_again_ms = clock_ms () + DESCENDANTS_MS;
+}
+
+static void
+pass_on_rest (struct supervisor *supervisor, bool is_late)
+{
+    struct job *job = supervisor->job;
+    if (relay_finish (supervisor) || skip_wait (supervisor))
+        enter (supervisor, PHASE_OVER, 0);
+    else if (relay_has_moved (supervisor))
+        enter (supervisor, PHASE_OUTPUT, supervisor->phase_limit_ms);
+    else if (is_late)
+        enter (supervisor, PHASE_OVER, 0);
+    if (supervisor->phase != PHASE_OVER)
+        return;
+    enter (supervisor, PHASE_OTHERS, INT64_MAX);
+    relay_count_left (supervisor);
+    if (job->not_passed_on && job->end == JOB_DONE && supervisor->stop_signal) {
+        job->end = JOB_STOPPED;
+        job->signal = supervisor->stop_signal;
+    }
+}
+
+/* The parts of the job on other machines are served in every phase, and waited for in the last one. */
+static void
+serve_peers (struct supervisor *supervisor)
+{
+    struct job_peers *peers = peers_of (supervisor);
+    if (!peers)
+        return;
+    supervisor->peers_ms = peers->serve (peers, supervisor->job, supervisor->phase == PHASE_OTHERS,
+                                         skip_wait (supervisor));
+    if (peers->must_end)
+        shutdown_for_peers (supervisor);
+    if (supervisor->phase == PHASE_OTHERS && peers->is_over)
+        enter (supervisor, PHASE_OVER, 0);
+}
+
+/* Here, and not in a thread or in the guardian: those would live on where this loop does not. */
+static void
+give_sign (struct supervisor *supervisor)
+{
+    const struct job_observer *observer = supervisor->job->observer;
+    if (clock_ms () >= supervisor->sign_ms)
+        supervisor->sign_ms = observer->is_alive (observer);
+}
+
+/* Continue with the next phase as far as nothing has to be waited for. */
+static void
+advance (struct supervisor *supervisor)
+{
+    struct job *job = supervisor->job;
+    int64_t now = clock_ms ();
+    if (supervisor->phase == PHASE_RANKS && job->alive == 0) {
+        supervisor->deadline_ms = 0;
+        shutdown_check_saves (supervisor);
+        enter (supervisor, PHASE_TERMINAL, TERMINAL_WAIT_MS);
+    }
+    if (supervisor->phase == PHASE_TERMINAL
+        && (!shutdown_may_be_of_terminal (supervisor) || now >= supervisor->phase_until_ms))
+        enter_leftovers (supervisor);
+    if (supervisor->phase == PHASE_ASK) {
+        if (descendants_reap ())
+            enter_output (supervisor);
+        else if (skip_wait (supervisor) || now >= supervisor->phase_until_ms)
+            enter (supervisor, PHASE_KILL, DESCENDANTS_KILL_MS);
+    }
+    if (supervisor->phase == PHASE_KILL) {
+        bool none = descendants_reap ();
+        job->has_leftovers = !none && now >= supervisor->phase_until_ms;
+        if (none || job->has_leftovers)
+            enter_output (supervisor);
+        else
+            kill_leftovers (supervisor);
+    }
+    if (supervisor->phase == PHASE_OUTPUT)
+        pass_on_rest (supervisor, now >= supervisor->phase_until_ms);
+    if (supervisor->phase == PHASE_OTHERS && !peers_of (supervisor))
+        enter (supervisor, PHASE_OVER, 0);
+}
+
+/* @return for epoll_wait() */
+static int
+find_timeout (struct supervisor *supervisor)
+{
+    int64_t now = clock_ms (), next = relay_deadline (supervisor, now);
+    if (supervisor->deadline_ms && supervisor->deadline_ms < next)
+        next = supervisor->deadline_ms;
+    if (supervisor->phase != PHASE_RANKS && supervisor->phase_until_ms < next)
+        next = supervisor->phase_until_ms;
+    if (supervisor->peers_ms < next)
+        next = supervisor->peers_ms;
+    if (supervisor->sign_ms < next)
+        next = supervisor->sign_ms;
+    if (supervisor->phase == PHASE_KILL && supervisor->kill_again_ms < next)
+        next = supervisor->kill_again_ms;
+    /* The reader may have taken the rest after pass_on_rest() had looked; then there is no event to wait for. */
+    if (supervisor->phase == PHASE_OUTPUT && !relay_awaits_reader (supervisor))
+        return 0;
+    if (next == INT64_MAX)
+        return -1;
+    return next <= now ? 0 : next - now > 3600000 ? 3600000 : (int) (next - now);
+}
+
+void
+supervise (struct supervisor *supervisor)
+{
+    struct epoll_event events[256];
+    for (;;) {
+        if (supervisor->deadline_ms && clock_ms () >= supervisor->deadline_ms) {
+            supervisor->job->out_of_grace = true;
+            shutdown_kill_ranks (supervisor);
+        }
+        advance (supervisor);
+        serve_peers (supervisor);
+        give_sign (supervisor);
+        if (supervisor->phase == PHASE_OVER)
+            return;
+        relay_balance (supervisor);
+        int count = epoll_wait (supervisor->epoll, events, sizeof events / sizeof *events, find_timeout (supervisor));
+        take_events (supervisor, events, count);
+    }
+}
+
+void
+supervise_abandon (struct supervisor *supervisor)
+{
+    supervisor->job->end = JOB_STOPPED; /* no rank is to blame */
+    shutdown_stop_ranks (supervisor, SIGTERM, false);
+    supervise (supervisor);
+}

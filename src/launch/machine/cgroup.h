@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control group of this process: its files, and whether the kernel killed for lack of memory. */
+#ifndef LAUNCH_MACHINE_CGROUP_H
+#define LAUNCH_MACHINE_CGROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** @return how many processes of the group the kernel has killed because memory ran out so far; -1: unknown. */
+int64_t cgroup_oom_kills (void);
+
+/** @return how many more processes the group may have; -1: unknown, or no limit. */
+int64_t cgroup_free_pids (void);
+
+/**
+ * Find the file @p name of a controller's group, from the lines of /proc/self/cgroup.
+ *
+ * @param lines       text of /proc/self/cgroup
+ * @param controller  "memory" (version 1), or "" for the unified hierarchy (version 2)
+ * @return false if the text names none, or it does not fit
+ */
+bool cgroup_path (const char *lines, const char *controller, char *path, size_t size);
+
+/** The number after @p key in text of lines "key number"; -1 if it is missing. */
+int64_t cgroup_field (const char *text, const char *key);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GPUs in /proc/driver/nvidia and /sys; see gpu_locations.h. */
+#include <config.h>
+
+#include "launch/machine/gpu_locations.h"
+
+#include "util/cleanup.h"
+#include "util/io.h"
+#include "util/strbuf.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <mntent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_BYTES = 16 * 1024 };
+
+/* The first line of a file of /sys.  @return whether there is one that fits */
+static bool
+read_line (const char *root, const char *bus, const char *name, char *line, size_t size)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    AUTO_FREE char *text = NULL;
+    strbuf_printf (&path, "%s/sys/bus/pci/devices/%s/%s", root, bus, name);
+    if (path.failed || io_read_file (path.text, FILE_BYTES, &text, NULL, NULL))
+        return false;
+    size_t length = strcspn (text, "\n");
+    if (!length || length >= size)
+        return false;
+    memcpy (line, text, length);
+    line[length] = '\0';
+    return true;
+}
+
+void
+gpu_location_find (const char *root, struct gpu_location *location)
+{
+    char node[16];
+    location->node = -1;
+    if (read_line (root, location->bus, "numa_node", node, sizeof node))
+        location->node = (int) strtol (node, NULL, 10);
+    if (!read_line (root, location->bus, "local_cpulist", location->cpus, sizeof location->cpus))
+        *location->cpus = '\0';
+}
+
+/* "Model: \t\t NVIDIA H200": the value of a line, or "". */
+static void
+find_field (const char *text, const char *field, char *value, size_t size)
+{
+    *value = '\0';
+    const char *line = strstr (text, field);
+    if (!line)
+        return;
+    line += strlen (field);
+    line += strspn (line, " \t");
+    size_t length = strcspn (line, "\n");
+    while (length && isspace ((unsigned char) line[length - 1]))
+        length--;
+    snprintf (value, size, "%.*s", (int) length, line);
+}
+
+/* CUDA makes nodes that are missing by a program that runs as root.  Where /dev is not the kernel's, as in containers,
+ * the node of a GPU that was not passed on is made, too, but cannot be opened. */
+static bool
+makes_nodes (const char *root)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    char text[4096];
+    struct mntent entry;
+    bool is_kernels = false; /* the last mount at /dev hides those before */
+    strbuf_printf (&path, "%s" GPU_LOCATIONS_MODPROBE, root);
+    if (path.failed || access (path.text, X_OK))
+        return false;
+    strbuf_truncate (&path, 0);
+    strbuf_printf (&path, "%s/proc/self/mounts", root);
+    AUTO_FILE FILE *file = path.failed ? NULL : fopen (path.text, "re");
+    while (file && getmntent_r (file, &entry, text, sizeof text))
+        if (!strcmp (entry.mnt_dir, "/dev"))
+            is_kernels = !strcmp (entry.mnt_type, "devtmpfs");
+    return is_kernels;
+}
+
+static bool
+node_allows (const char *root, const char *minor, int mode)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    strbuf_printf (&path, "%s/dev/nvidia%s", root, minor);
+    return path.failed || !access (path.text, mode);
+}
+
+/* In a container, /proc lists the host's GPUs, but /dev has only those that were passed on; a batch system may forbid
+ * to open the others.  If there is no node at all, or missing ones are made, those that are missing prove nothing. */
+static bool
+has_node (const char *root, const char *minor)
+{
+    bool has_any = false;
+    if (!*minor || node_allows (root, minor, R_OK | W_OK))
+        return true;
+    if (node_allows (root, minor, F_OK))
+        return false;
+    for (int i = 0; i < GPU_LOCATIONS_MOST && !has_any; i++) {
+        char number[16];
+        snprintf (number, sizeof number, "%d", i);
+        has_any = node_allows (root, number, F_OK);
+    }
+    return !has_any || makes_nodes (root);
+}
+
+/* Entries of a folder: those of @p prefix and a number, or all.  @param usable  nullable: how many may be opened */
+static int
+count_entries (const char *root, const char *folder, const char *prefix, int *usable)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    strbuf_printf (&path, "%s%s", root, folder);
+    DIR *dir = path.failed ? NULL : opendir (path.text);
+    int count = 0;
+    size_t length = prefix ? strlen (prefix) : 0;
+    for (const struct dirent *entry; dir && (entry = readdir (dir));)
+        if (prefix ? !strncmp (entry->d_name, prefix, length) && isdigit ((unsigned char) entry->d_name[length])
+                   : entry->d_name[0] != '.') {
+            count++;
+            if (usable)
+                *usable += !faccessat (dirfd (dir), entry->d_name, R_OK | W_OK, 0);
+        }
+    if (dir)
+        closedir (dir);
+    return count;
+}
+
+static bool
+has_driver (const char *root)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    strbuf_printf (&path, "%s/dev/nvidiactl", root);
+    AUTO_CLOSE int fd = path.failed ? -1 : open (path.text, O_RDWR | O_CLOEXEC);
+    return fd >= 0;
+}
+
+int
+gpu_locations_count (const char *root)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    int usable = 0, nodes = count_entries (root, "/dev", "nvidia", &usable);
+    strbuf_printf (&path, "%s/proc/driver/nvidia", root);
+    if (path.failed || access (path.text, F_OK))
+        return usable && has_driver (root) ? usable : 0;
+    int listed = count_entries (root, "/proc/driver/nvidia/gpus", NULL, NULL);
+    int missing = listed > nodes && (!nodes || makes_nodes (root)) ? listed - nodes : 0;
+    return usable + missing;
+}
+
+static int
+compare (const void *one, const void *other)
+{
+    return strcmp (((const struct gpu_location *) one)->bus, ((const struct gpu_location *) other)->bus);
+}
+
+int
+gpu_locations_list (const char *root, struct gpu_location *locations)
+{
+    AUTO_STRBUF struct strbuf path = { 0 };
+    strbuf_printf (&path, "%s/proc/driver/nvidia/gpus", root);
+    DIR *dir = path.failed ? NULL : opendir (path.text);
+    int count = 0;
+    for (const struct dirent *entry; dir && count < GPU_LOCATIONS_MOST && (entry = readdir (dir));) {
+        struct gpu_location *location = &locations[count];
+        if (*entry->d_name == '.' || strlen (entry->d_name) >= sizeof location->bus)
+            continue;
+        char minor[16] = "";
+        AUTO_FREE char *text = NULL;
+        *location = (struct gpu_location){ .node = -1 };
+        memcpy (location->bus, entry->d_name, strlen (entry->d_name));
+        strbuf_truncate (&path, 0);
+        strbuf_printf (&path, "%s/proc/driver/nvidia/gpus/%s/information", root, entry->d_name);
+        if (!path.failed && !io_read_file (path.text, FILE_BYTES, &text, NULL, NULL)) {
+            find_field (text, "Model:", location->model, sizeof location->model);
+            find_field (text, "GPU UUID:", location->uuid, sizeof location->uuid);
+            find_field (text, "Device Minor:", minor, sizeof minor);
+        }
+        if (!has_node (root, minor))
+            continue;
+        gpu_location_find (root, location);
+        count++;
+    }
+    if (dir)
+        closedir (dir);
+    qsort (locations, (size_t) count, sizeof *locations, compare);
+    return count;
+}

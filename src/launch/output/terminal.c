@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pseudo-terminals and coloured prefixes; see terminal.h. */
+#include <config.h>
+
+#include "launch/output/terminal.h"
+
+#include "util/cleanup.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+
+void
+terminal_resize (int fd, int terminal, int columns)
+{
+    struct winsize size;
+    if (ioctl (terminal, TIOCGWINSZ, &size) || size.ws_col <= columns)
+        return;
+    size.ws_col = (unsigned short) (size.ws_col - columns);
+    ioctl (fd, TIOCSWINSZ, &size);
+}
+
+/* This one only has to look like a terminal: the real one processes the output. */
+static int
+make_transparent (int fd, int terminal, int columns)
+{
+    struct termios modes;
+    if (tcgetattr (fd, &modes))
+        return -1;
+    modes.c_oflag &= ~(tcflag_t) OPOST;
+    modes.c_lflag &= ~(tcflag_t) (ECHO | ECHONL);
+    if (tcsetattr (fd, TCSANOW, &modes))
+        return -1;
+    terminal_resize (fd, terminal, columns);
+    return 0;
+}
+
+int
+terminal_open (int terminal, int columns, int ends[2])
+{
+    ends[0] = posix_openpt (O_RDWR | O_NOCTTY | O_CLOEXEC);
+    ends[1] = -1;
+    if (ends[0] < 0)
+        return -1;
+    /* Not by name: /dev/pts may be another container's. */
+    if (unlockpt (ends[0]) == 0)
+        ends[1] = ioctl (ends[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (ends[1] >= 0 && make_transparent (ends[1], terminal, columns) == 0)
+        return 0;
+    int error = errno;
+    if (ends[1] >= 0)
+        close (ends[1]);
+    close (ends[0]);
+    errno = error;
+    return -1;
+}
+
+char *
+terminal_prefix (int rank, int world_size, bool in_colour, int *columns)
+{
+    static const char colours[] = { 6, 3, 2, 5, 4, 1 }; /* cyan, yellow, green, magenta, blue, red */
+    const char *no_color = getenv ("NO_COLOR"), *term = getenv ("TERM");
+    bool is_plain = !in_colour || (no_color && *no_color) || (term && !strcmp (term, "dumb"));
+    char last[16], *prefix;
+    int digits = snprintf (last, sizeof last, "%d", world_size - 1);
+    *columns = digits + 3;
+    int length = is_plain
+                 ? asprintf (&prefix, "[%*d] ", digits, rank)
+                 : asprintf (&prefix, "\033[3%dm[%*d]\033[0m ", colours[(size_t) rank % sizeof colours], digits, rank);
+    return length < 0 ? NULL : prefix;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that share a terminal: each writes to its own pseudo-terminal, so that it still writes line by line and in
+ * colour, while we pass its lines on one at a time with the rank's number before each. */
+#ifndef LAUNCH_OUTPUT_TERMINAL_H
+#define LAUNCH_OUTPUT_TERMINAL_H
+
+#include <stdbool.h>
+
+/**
+ * Open a pseudo-terminal that changes no byte and is as wide as @p terminal less @p columns.
+ *
+ * @param[out] ends  [0] for us to read, [1] for the rank to write; both are closed on exec
+ * @return 0, or -1 with errno set
+ */
+int terminal_open (int terminal, int columns, int ends[2]);
+
+/** Give one that was opened with @p columns the new size of @p terminal. */
+void terminal_resize (int fd, int terminal, int columns);
+
+/**
+ * What comes before each line of @p rank: "[3] ".  It is padded so that lines of all @p world_size ranks begin in the
+ * same column.
+ *
+ * @param in_colour  unless the variable NO_COLOR is set and not empty, or TERM says that the terminal has none
+ *
+ * @param[out] columns  its width on the terminal
+ * @return to be freed; NULL without memory
+ */
+char *terminal_prefix (int rank, int world_size, bool in_colour, int *columns);
+
+#endif

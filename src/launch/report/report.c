@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report; see report.h. */
+#include <config.h>
+
+#include "launch/report/report.h"
+
+#include "config/text/json_text.h"
+#include "launch/job/logs.h"
+#include "launch/process/status.h"
+#include "util/cleanup.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum {
+    REPORT_GROUPS = 16, /* lines about other ranks */
+    REPORT_ABORTED = 3, /* lines about ranks that may have failed first */
+    NEAR_BYTES = 640,   /* of others after a rank's last line, which is still easy to find then */
+};
+
+/* Another launcher, whose end need not be that of the program. */
+static const char *
+name_of_only (const struct job *job)
+{
+    const struct plan *plan = job->plan;
+    bool is_launcher = plan->outside && (plan->path == PATH_MPIRUN || plan->path == PATH_DEEPSPEED);
+    const char *path = is_launcher ? plan->processes[0].argv.items[0] : plan->program;
+    const char *slash = is_launcher ? strrchr (path, '/') : NULL;
+    return slash ? slash + 1 : path;
+}
+
+/* "rank 3", or the program's name if there is but one process. */
+static void
+add_who (const struct job *job, const struct job_rank *rank, struct strbuf *out)
+{
+    if (job->plan->world_size == 1)
+        strbuf_printf (out, "%s (process %d on %s)", name_of_only (job), (int) rank->pid, job->plan->host);
+    else
+        strbuf_printf (out, "rank %d (process %d on %s)", rank->process->rank, (int) rank->pid, job->plan->host);
+}
+
+/* "2, 4-7" */
+static void
+add_ranks (const struct job *job, const char *doing, int from, struct strbuf *out)
+{
+    const char *separator = "";
+    for (int i = from; i < job->count; i++) {
+        if (i == job->first_failed || !job->ranks[i].doing || strcmp (job->ranks[i].doing, doing))
+            continue;
+        int last = i;
+        while (last + 1 < job->count && last + 1 != job->first_failed && job->ranks[last + 1].doing
+               && !strcmp (job->ranks[last + 1].doing, doing))
+            last++;
+        strbuf_printf (out, last > i ? "%s%d-%d" : "%s%d", separator, job->ranks[i].process->rank,
+                       job->ranks[last].process->rank);
+        separator = ", ";
+        i = last;
+    }
+}
+
+static bool
+is_first_doing_so (const struct job *job, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (i != job->first_failed && job->ranks[i].doing && !strcmp (job->ranks[i].doing, job->ranks[index].doing))
+            return false;
+    return true;
+}
+
+/* Why the library gave up in @rank, or what has failed there; programs print that as a rule.  NULL: neither. */
+static const char *
+reason_of (const struct job_rank *rank)
+{
+    static const char *const words[] = { "gave up: ", "failed in " };
+    for (size_t i = 0; rank->doing && i < sizeof words / sizeof *words; i++)
+        if (!strncmp (rank->doing, words[i], strlen (words[i])))
+            return rank->doing + strlen (words[i]);
+    return NULL;
+}
+
+/* Where the ranks but the failed one were, those in the same place together. */
+static void
+add_others (const struct job *job, const char *title, struct strbuf *out)
+{
+    int groups = 0;
+    for (int i = 0; i < job->count; i++) {
+        if (i == job->first_failed || !job->ranks[i].doing || !is_first_doing_so (job, i))
+            continue;
+        if (groups++ == REPORT_GROUPS) {
+            strbuf_add (out, "    ...\n");
+            return;
+        }
+        if (groups == 1)
+            strbuf_printf (out, "  %s:\n", title);
+        strbuf_add (out, "    rank ");
+        add_ranks (job, job->ranks[i].doing, i, out);
+        bool is_told = job->first_failed >= 0 && reason_of (&job->ranks[job->first_failed])
+                       && !strcmp (job->ranks[i].doing, job->ranks[job->first_failed].doing);
+        strbuf_printf (out, ": %s\n", is_told ? "gave up for the same reason" : job->ranks[i].doing);
+    }
+}
+
+/* Whether @lines, the last ones of @rank, are just above the report: together, with few lines after them.  In a file
+ * they may be far from what a user looks at, and over hosts the output of others comes between. */
+static bool
+is_just_above (const struct job *job, const struct job_rank *rank, const struct strlist *lines)
+{
+    const struct output_stream *stream = &rank->streams[JOB_ERR];
+    const struct output_sink *sink = job->sink_of[JOB_ERR];
+    size_t label = stream->prefix ? strlen (stream->prefix) : 0;
+    uint64_t length = 0;
+    bool is_seen = stream->on_terminal || (sink && sink->may_block && !job->plan->is_merged);
+    for (size_t i = 0; i < lines->count; i++)
+        length += label + strlen (lines->items[i]) + 1;
+    return length && is_seen && stream->run_end - stream->run_begin + 1 >= length
+           && output_sink_position (sink) - stream->run_end <= NEAR_BYTES;
+}
+
+/* What the rank has said about it: in the error file of torch's @record, and on stderr, where the same traceback is
+ * as a rule. */
+static void
+add_words (const struct job *job, const struct job_rank *rank, struct strbuf *out)
+{
+    AUTO_STRBUF struct strbuf message = { 0 };
+    AUTO_STRLIST struct strlist lines = { 0 }, traceback = { 0 };
+    logs_read_error (job->plan, rank, &message, &traceback);
+    output_stream_tail (&rank->streams[JOB_ERR], &lines);
+    if (lines.count == 1 && reason_of (rank) && strstr (lines.items[0], reason_of (rank)))
+        strlist_release (&lines); /* it is in the report already */
+    if (message.length)
+        strbuf_printf (out, "  its error file says: %s\n", message.text);
+    bool is_on_screen = is_just_above (job, rank, &lines);
+    if (is_on_screen) {
+        strbuf_printf (out, "  its last line%s on stderr %s above", lines.count > 1 ? "s" : "",
+                       lines.count > 1 ? "are" : "is");
+        if (rank->streams[JOB_ERR].prefix)
+            strbuf_printf (out, ", after [%d]", rank->process->rank);
+        strbuf_add_char (out, '\n');
+    } else if (lines.count)
+        strbuf_printf (out, "  its last line%s on stderr:\n", lines.count > 1 ? "s" : "");
+    else if (traceback.count)
+        strbuf_add (out, "  the end of its traceback:\n");
+    const struct strlist *shown = lines.count ? &lines : &traceback;
+    for (size_t i = 0; i < shown->count && !is_on_screen; i++)
+        strbuf_printf (out, "    %s\n", shown->items[i]);
+    if (job->plan->logs.run)
+        strbuf_printf (out, "  its files are in %s/attempt_%lld/%d\n", job->plan->logs.run,
+                       (long long) job->plan->restarts, rank->process->local_rank);
+}
+
+/* Ranks that were aborting when the first failure was seen: that may be due to it, or the other way round.  Those that
+ * say whose end they have seen leave no doubt. */
+static void
+add_aborted (const struct job *job, struct strbuf *out)
+{
+    const struct job_rank *first = &job->ranks[job->first_failed];
+    int left = REPORT_ABORTED;
+    for (int i = 0; i < job->count && status_may_follow (first->wait_status); i++) {
+        const struct job_rank *rank = &job->ranks[i];
+        char how[96];
+        if (rank == first || !rank->was_ending || !WIFSIGNALED (rank->wait_status)
+            || (rank->doing && jobseg_lost_rank (rank->doing) == first->process->rank) || left-- <= 0)
+            continue;
+        jobseg_describe_exit (rank->wait_status, how, sizeof how);
+        strbuf_add (out, REPORT_SIMULTANEOUS);
+        add_who (job, rank, out);
+        strbuf_printf (out, " %s\n", how);
+    }
+}
+
+static void
+add_failure (const struct job *job, struct strbuf *out)
+{
+    const struct job_rank *rank = &job->ranks[job->first_failed];
+    char how[96];
+    jobseg_describe_exit (rank->wait_status, how, sizeof how);
+    /* It may have been told to end when another rank's end was seen, which named it; or its process went well. */
+    bool says_more = rank->doing && (!rank->wait_status || rank->wait_status != job->failed_status);
+    strbuf_add (out, "accelerate: ");
+    add_who (job, rank, out);
+    strbuf_printf (out, " %s\n", says_more ? rank->doing : how);
+    if (job->out_of_memory)
+        strbuf_add (out, "  out of memory: the kernel killed it, or another process in its control group\n");
+    if (rank->doing && !says_more) {
+        bool is_sentence = reason_of (rank) || !strncmp (rank->doing, "has ", 4);
+        strbuf_printf (out, is_sentence ? "  it %s\n" : "  it was: %s\n", rank->doing);
+    }
+    add_words (job, rank, out);
+    add_aborted (job, out);
+    for (size_t i = 0; i < job->gpu_lines.count; i++)
+        strbuf_printf (out, "  %s\n", job->gpu_lines.items[i]);
+    add_others (job, "the other ranks at that moment", out);
+}
+
+void
+report_text (const struct job *job, struct strbuf *out)
+{
+    if (job->end == JOB_FAILED)
+        add_failure (job, out);
+    else if (job->end == JOB_STOPPED && !job->signal)
+        strbuf_add (out, "accelerate: job ended because the launcher was killed\n");
+    else if (job->end == JOB_STOPPED) {
+        const char *name = sigabbrev_np (job->signal);
+        if (job->sinks[JOB_ERR].is_terminal && (job->signal == SIGINT || job->signal == SIGQUIT))
+            strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
+        strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
+        add_others (job, "the ranks at that moment", out);
+    }
+    report_killed (job, out);
+}
+
+void
+report_killed (const struct job *job, struct strbuf *out)
+{
+    if (job->end == JOB_DONE)
+        return;
+    if (job->killed && job->out_of_grace)
+        strbuf_printf (out, "  %d process%s did not end within %lld s and had to be killed\n", job->killed,
+                       job->killed > 1 ? "es" : "", (long long) job->plan->grace_s);
+    else if (job->killed)
+        strbuf_printf (out, "  %d process%s killed immediately\n", job->killed, job->killed > 1 ? "es were" : " was");
+}
+
+void
+report_losses (const struct job *job, struct strbuf *out)
+{
+    for (int i = 0; i < JOB_STREAMS; i++)
+        if (job->sinks[i].lost)
+            strbuf_printf (out, "accelerate: %s: %s: %llu bytes of the ranks' output were lost\n", job->sinks[i].name,
+                           strerror (job->sinks[i].error), (unsigned long long) job->sinks[i].lost);
+    if (job->not_passed_on)
+        strbuf_printf (out, "accelerate: %llu bytes of the ranks' output were not passed on%s\n",
+                       (unsigned long long) job->not_passed_on,
+                       job->plan->logs.run ? "; output that --tee captures is in the ranks' files" : "");
+    if (job->has_leftovers)
+        strbuf_add (out, "accelerate: could not kill processes that the ranks left behind\n");
+}
+
+static void
+add_error_file (const struct job *job, const struct job_rank *rank, json_t *failure)
+{
+    AUTO_STRBUF struct strbuf message = { 0 };
+    AUTO_STRLIST struct strlist lines = { 0 };
+    logs_read_error (job->plan, rank, &message, &lines);
+    json_t *traceback = json_array ();
+    for (size_t i = 0; i < lines.count; i++)
+        json_array_append_new (traceback, json_text (lines.items[i]));
+    json_object_set_new (failure, "error", message.length ? json_text (message.text) : json_null ());
+    json_object_set_new (failure, "traceback", traceback);
+}
+
+/* What the ranks but the failed one were doing. */
+static json_t *
+make_others (const struct job *job)
+{
+    json_t *others = json_array ();
+    for (int i = 0; i < job->count; i++)
+        if (i != job->first_failed && job->ranks[i].doing)
+            json_array_append_new (others, json_pack ("{si so}", "rank", job->ranks[i].process->rank, "doing",
+                                                      json_text (job->ranks[i].doing)));
+    return others;
+}
+
+static json_t *
+make_failure (const struct job *job)
+{
+    const struct job_rank *rank = &job->ranks[job->first_failed];
+    bool by_signal = WIFSIGNALED (job->failed_status);
+    json_t *failure = json_object (), *tail = json_array ();
+    json_object_set_new (failure, "rank", json_integer (rank->process->rank));
+    json_object_set_new (failure, "local_rank", json_integer (rank->process->local_rank));
+    json_object_set_new (failure, "pid", json_integer (rank->pid));
+    int number = by_signal ? WTERMSIG (job->failed_status) : WEXITSTATUS (job->failed_status);
+    json_object_set_new (failure, "exit_code", by_signal ? json_null () : json_integer (number));
+    json_object_set_new (failure, "signal", by_signal ? json_integer (number) : json_null ());
+    json_object_set_new (failure, "out_of_memory", json_boolean (job->out_of_memory));
+    if (rank->doing)
+        json_object_set_new (failure, "doing", json_text (rank->doing));
+    AUTO_STRLIST struct strlist lines = { 0 };
+    output_stream_tail (&rank->streams[JOB_ERR], &lines);
+    for (size_t i = 0; i < lines.count; i++)
+        json_array_append_new (tail, json_text (lines.items[i]));
+    json_object_set_new (failure, "stderr", tail);
+    json_t *gpus = json_array ();
+    for (size_t i = 0; i < job->gpu_lines.count; i++)
+        json_array_append_new (gpus, json_text (job->gpu_lines.items[i]));
+    json_object_set_new (failure, "gpus", gpus);
+    add_error_file (job, rank, failure);
+    json_object_set_new (failure, "others", make_others (job));
+    return failure;
+}
+
+static int
+print_json (json_t *root, struct strbuf *out, struct fail *fail)
+{
+    AUTO_FREE char *text = json_dumps (root, JSON_COMPACT);
+    json_decref (root);
+    if (!text)
+        return fail_nomem (fail); /* its texts are UTF-8, so nothing else can fail */
+    strbuf_add (out, text);
+    strbuf_add_char (out, '\n');
+    return out->failed ? fail_nomem (fail) : 0;
+}
+
+void
+report_attempts_add (struct report_attempts *attempts, const struct strbuf *json)
+{
+    struct strlist *reports = &attempts->reports;
+    attempts->count++;
+    if (!json->text || json->failed)
+        return;
+    if (reports->count == REPORT_RESTARTS) {
+        free (reports->items[0]);
+        memmove (reports->items, reports->items + 1, --reports->count * sizeof *reports->items);
+    }
+    strlist_add (reports, json->text);
+}
+
+void
+report_attempts_release (struct report_attempts *attempts)
+{
+    strlist_release (&attempts->reports);
+    *attempts = (struct report_attempts){ 0 };
+}
+
+/* What of a report says why an attempt failed. */
+static json_t *
+make_restart (const char *report, int64_t attempt)
+{
+    static const char *const keys[] = { "host", "exit_status", "output_bytes_lost", "failure", "error" };
+    json_t *root = json_loads (report, 0, NULL), *made = json_object ();
+    json_object_set_new (made, "attempt", json_integer (attempt));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *value = json_object_get (root, keys[i]);
+        json_object_set (made, keys[i], value ? value : json_null ());
+    }
+    json_decref (root);
+    return made;
+}
+
+int
+report_put_attempts (const struct report_attempts *attempts, struct strbuf *json, struct fail *fail)
+{
+    json_t *root = json->text ? json_loads (json->text, 0, NULL) : NULL;
+    json_t *list = json_object_get (root, "restarts");
+    if (!json_is_array (list)) {
+        json_decref (root);
+        return fail_nomem (fail); /* we have made it, so nothing else can be wrong with it */
+    }
+    for (size_t i = 0; i < attempts->reports.count; i++) {
+        int64_t attempt = attempts->count - (int64_t) attempts->reports.count + (int64_t) i;
+        json_array_append_new (list, make_restart (attempts->reports.items[i], attempt));
+    }
+    json_object_set_new (root, "restart_count", json_integer (attempts->count));
+    strbuf_truncate (json, 0);
+    return print_json (root, json, fail);
+}
+
+static json_t *
+begin_json (const struct plan *plan, int exit_status)
+{
+    json_t *root = json_object ();
+    json_object_set_new (root, "host", json_text (plan->host ? plan->host : ""));
+    json_object_set_new (root, "world_size", json_integer (plan->world_size));
+    json_object_set_new (root, "program", json_text (plan->program ? plan->program : ""));
+    json_object_set_new (root, "exit_status", json_integer (exit_status));
+    json_object_set_new (root, "restart_count", json_integer (0));
+    json_object_set_new (root, "restarts", json_array ());
+    return root;
+}
+
+int
+report_json (const struct job *job, struct strbuf *out, struct fail *fail)
+{
+    json_t *root = begin_json (job->plan, job_status (job));
+    bool is_signal = job->end == JOB_STOPPED && job->signal;
+    json_object_set_new (root, "signal", is_signal ? json_integer (job->signal) : json_null ());
+    json_object_set_new (root, "ranks", job->end == JOB_STOPPED ? make_others (job) : json_array ());
+    json_object_set_new (root, "killed", json_integer (job->killed));
+    json_object_set_new (root, "output_bytes_lost", json_integer ((json_int_t) job_lost_bytes (job)));
+    json_object_set_new (root, "failure", job->end == JOB_FAILED ? make_failure (job) : json_null ());
+    json_object_set_new (root, "error", json_null ());
+    return print_json (root, out, fail);
+}
+
+int
+report_json_error (const struct plan *plan, const struct fail *error, struct strbuf *out, struct fail *fail)
+{
+    json_t *root = begin_json (plan, error->status);
+    json_object_set_new (root, "signal", json_null ());
+    json_object_set_new (root, "ranks", json_array ());
+    json_object_set_new (root, "killed", json_integer (0));
+    json_object_set_new (root, "output_bytes_lost", json_integer (0));
+    json_object_set_new (root, "failure", json_null ());
+    json_object_set_new (root, "error", json_text (error->text));
+    return print_json (root, out, fail);
+}
