@@ -69,5 +69,7 @@ for path in sorted(path for folder in FOLDERS for path in (top / folder).rglob("
         wrong.append(f"{name}: not in TESTS, see {home(name)}")
 wrong += [f"{word}: is listed in a makefile, but is missing" for word in sorted(listed)
           if re.match(r"(%s)/.*\.(c|h|cc|hpp|sh|py|txt|md)$" % "|".join(FOLDERS), word) and not (top / word).exists()]
+wrong += [f"{name}: test_programs and test_modules are built only if they are needed" for name in lists
+          if re.match("check_(PROGRAMS|LTLIBRARIES)", name)]
 print("\n".join(wrong))
 sys.exit(bool(wrong) or len(listed) < 500)

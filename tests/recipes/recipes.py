@@ -421,7 +421,7 @@ main (void)
     return done_testing ();
 }
 '''), before("tests/unit/Makefile.inc", "# libaccel's data and training.", '''
-check_PROGRAMS += %D%/test_counter
+test_programs += %D%/test_counter
 TESTS += %D%/test_counter
 %C%_test_counter_SOURCES = %D%/test_counter.c
 %C%_test_counter_LDADD = src/lib/libaccelcore.la
@@ -481,7 +481,7 @@ main (void)
     return done_testing ();
 }
 '''), before("tests/unit/Makefile.inc", "# libaccel's data and training.", '''
-check_PROGRAMS += %D%/test_laps
+test_programs += %D%/test_laps
 TESTS += %D%/test_laps
 %C%_test_laps_SOURCES = %D%/test_laps.c
 %C%_test_laps_LDADD = src/lib/libaccelcore.la
