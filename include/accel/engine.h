@@ -67,18 +67,19 @@ struct accel_engine_helpers {
     enum accel_status (*look) (void *context, const struct accel_engine_call *call, struct accel_error *err);
 
     /** ACCEL_ERR_TIMEOUT: who is missing in @p call, and what each does instead. */
-    enum accel_status (*time_is_out) (void *context, const struct accel_engine_call *call, struct accel_error *err);
+    enum accel_status (*timed_out) (void *context, const struct accel_engine_call *call, struct accel_error *err);
 
     /** ACCEL_ERR_PEER: ranks @p a and @p b, which have both come to @p call, call different things; the words say what
      *  differs.  For engines that compare calls on their own, because it is faster. */
-    enum accel_status (*differ) (void *context, const struct accel_engine_call *call, int a, int b,
-                                 struct accel_error *err);
+    enum accel_status (*mismatch) (void *context, const struct accel_engine_call *call, int a, int b,
+                                   struct accel_error *err);
 
     /** ACCEL_ERR_PEER: a rank gave up while this one was at work in @p call.  @param rank  -1: find out which */
-    enum accel_status (*blame) (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err);
+    enum accel_status (*peer_failed) (void *context, const struct accel_engine_call *call, int rank,
+                                      struct accel_error *err);
 
-    /** While opening: give every rank @p bytes (<= 256) of each, in rank order, with deadline and verdicts.  If ranks
-     *  are on several hosts, the engine for host memory carries it, so that one itself gets ACCEL_ERR_UNSUPPORTED.
+    /** While opening: give every rank @p bytes (<= 256) of each, in rank order.  It has a deadline, and fails if a rank
+     *  gives up.  Between several hosts, the engine for host memory carries it, so that one gets ACCEL_ERR_UNSUPPORTED.
      *  @param[out] all  [size, bytes] */
     enum accel_status (*exchange) (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err);
 
@@ -136,8 +137,8 @@ struct accel_engine_call {
 };
 
 enum {
-    ACCEL_ENGINE_SEVERAL_HOSTS = 1 << 0, /**< connects processes of more than one host */
-    ACCEL_ENGINE_ALONE = 1 << 1,         /**< connects one process only, which meets no other one and is not watched */
+    ACCEL_ENGINE_MULTI_HOST = 1 << 0,     /**< connects processes of more than one host */
+    ACCEL_ENGINE_SINGLE_PROCESS = 1 << 1, /**< connects one process only, which is not watched */
     ACCEL_ENGINE_ASYNC_PROGRESS = 1 << 2, /**< what start() has begun moves on without further calls, as on a GPU */
 };
 
@@ -150,7 +151,7 @@ struct accel_engine {
     uint64_t kinds;   /**< set of enum accel_engine_kind that run() knows; others are refused for it */
     uint64_t reduces; /**< set of enum accel_dtype that it can reduce; it moves all types */
     uint64_t devices; /**< set of DLDeviceType of the memory that it reads and writes */
-    uint64_t flags;   /**< such as ACCEL_ENGINE_SEVERAL_HOSTS */
+    uint64_t flags;   /**< such as ACCEL_ENGINE_MULTI_HOST */
 
     /** Say whether it could connect @p job, and if not, why: "finds no device".  Does not wait.  NULL: it always can,
      *  apart from what `flags` say. */
@@ -170,13 +171,14 @@ struct accel_engine {
     enum accel_status (*alloc) (void *transport, void **memory, size_t bytes, struct accel_error *err);
     void (*free) (void *transport, void *memory);
 
-    /** Find a place where a group of @p size ranks will meet.  @param[out] place  >= 0; passed to join_group() */
-    enum accel_status (*make_group) (void *transport, int size, int64_t *place, struct accel_error *err);
+    /** Choose an id for a group of @p size ranks; called on the first of them.
+     *  @param[out] group_id  >= 0; all ranks of the group pass it to join_group() */
+    enum accel_status (*make_group) (void *transport, int size, int64_t *group_id, struct accel_error *err);
 
     /** Be rank @p rank of a group, rank i of which is @p ranks[i] here; does not wait.  @param[out] group  like
      *  the transport of open(), and closed before @p transport */
-    enum accel_status (*join_group) (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
-                                     struct accel_error *err);
+    enum accel_status (*join_group) (void *transport, const int *ranks, int size, int rank, int64_t group_id,
+                                     void **group, struct accel_error *err);
 
     /** Run one collective; returns when the buffers may be used again.  Nothing that was started is in flight on
      *  @p transport then. */
@@ -222,8 +224,8 @@ struct accel_engine {
     /** Around several start() that belong together, which the engine may then run as one: messages with several ranks,
      *  or the tensors of one call of the program.  No other function of @p transport is called between them.  What goes
      *  wrong is reported by wait().  NULL, both: they make no difference. */
-    void (*group_begin) (void *transport);
-    void (*group_end) (void *transport);
+    void (*coalesce_begin) (void *transport);
+    void (*coalesce_end) (void *transport);
 
     /** Whether only the thread that called open() may call other functions of @p transport than give_up() and close().
      *  Needs start(); libaccel then never calls it on a thread of its own, so a start may wait for works in other
@@ -231,11 +233,12 @@ struct accel_engine {
     bool (*has_one_thread) (void *transport);
 
     /** Make groups, all of them at once, where that takes the ranks of @p transport that will be in none, too.  Called
-     *  on each rank, in the same order as start(), between make_group() and join_group(), which gets the same @p place.
+     *  on each rank, in the same order as start(), between make_group() and join_group(), with the same @p group_id.
      *  Does not wait.  NULL: groups need no such call.  A barrier of libaccel's follows.
-     *  @param place  of the group that this rank will join; -1: of none
-     *  @param rank   the rank in that group */
-    enum accel_status (*split) (void *transport, int64_t place, int rank, struct accel_error *err);
+     *  @param group_id  of the group that this rank will join; -1: of none
+     *  @param rank      the rank in that group */
+
+    enum accel_status (*split) (void *transport, int64_t group_id, int rank, struct accel_error *err);
 };
 
 ACCEL_END_DECLS

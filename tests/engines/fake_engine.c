@@ -51,18 +51,18 @@ fake_free (void *transport, void *memory)
 }
 
 static enum accel_status
-fake_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+fake_make_group (void *transport, int size, int64_t *group_id, struct accel_error *err)
 {
     (void) transport, (void) size, (void) err;
-    *place = 0;
+    *group_id = 0;
     return ACCEL_OK;
 }
 
 static enum accel_status
-fake_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+fake_join_group (void *transport, const int *ranks, int size, int rank, int64_t group_id, void **group,
                  struct accel_error *err)
 {
-    (void) ranks, (void) size, (void) rank, (void) place, (void) err;
+    (void) ranks, (void) size, (void) rank, (void) group_id, (void) err;
     *group = transport;
     return ACCEL_OK;
 }
@@ -176,7 +176,7 @@ spoil (void)
     else if (!strcmp (how, "half"))
         engine->alloc = NULL;
     else if (!strcmp (how, "half-group"))
-        engine->group_begin = fake_group;
+        engine->coalesce_begin = fake_group;
     else if (!strncmp (how, "start", 5)) { /* lacks what the rest of the word says */
         engine->start = fake_start;
         engine->test = strcmp (how, "start-no-test") ? fake_test : NULL;

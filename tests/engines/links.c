@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two kinds of memory beside the host's, each with an engine of its own: which engine gets which call, and what is in
- * flight on an engine that moves on by itself (wheels/) beside one that does not. */
+ * flight on an engine that moves on by itself (threaded/) beside one that does not. */
 #include <config.h>
 
 #include "lib/comm/links.h"
@@ -10,7 +10,7 @@
 
 #include <dirent.h>
 
-enum { COUNT = 5000, LARGE = 1 << 20, FLIGHTS = 4, PLACES = 3 };
+enum { COUNT = 5000, LARGE = 1 << 20, REQUESTS = 4, PLACES = 3 };
 
 static struct accel_error err;
 static struct memory memory_second; /* a table of its own: no call may copy from one kind to the other */
@@ -93,11 +93,11 @@ static const struct choice {
     const char *engines, *chosen[PLACES];
     int links;
 } choices[] = {
-    { "cpu:shm,ext:barrow,vpi:wheels", { "shm", "barrow", "wheels" }, 2 },
-    { "cpu:shm,ext:barrow,vpi:barrow", { "shm", "barrow", "barrow" }, 1 },
-    { "wheels", { "wheels", "barrow", "wheels" }, 1 }, /* it serves vpi, too; barrow would be found first */
-    { "cpu:wheels,vpi:barrow", { "wheels", "barrow", "barrow" }, 1 },
-    { "cpu:shm,vpi:wheels", { "shm", "barrow", "wheels" }, 2 },
+    { "cpu:shm,ext:polled,vpi:threaded", { "shm", "polled", "threaded" }, 2 },
+    { "cpu:shm,ext:polled,vpi:polled", { "shm", "polled", "polled" }, 1 },
+    { "threaded", { "threaded", "polled", "threaded" }, 1 }, /* it serves vpi, too; polled would be found first */
+    { "cpu:threaded,vpi:polled", { "threaded", "polled", "polled" }, 1 },
+    { "cpu:shm,vpi:threaded", { "shm", "polled", "threaded" }, 2 },
 };
 static const struct choice *choice;
 
@@ -163,25 +163,26 @@ static void
 all_fly (struct accel *acc)
 {
     struct accel_comm *world = accel_world (acc);
-    struct sum sums[FLIGHTS];
+    struct sum sums[REQUESTS];
     int threads = count_threads ();
-    for (int i = 0; i < FLIGHTS; i++) {
+    for (int i = 0; i < REQUESTS; i++) {
         sums[i] = make (acc, vpi, COUNT, i);
         reduce (world, &sums[i], true);
-        right (sums[i].work->flies && !strcmp (sums[i].work->route.engine->name, "wheels"), "work %d does not fly", i);
+        right (sums[i].work->is_started && !strcmp (sums[i].work->route.engine->name, "threaded"),
+               "work %d is not in flight", i);
     }
     right (count_threads () == threads, "there are %d threads, before there were %d", count_threads (), threads);
-    finish (sums, FLIGHTS, accel_num_processes (acc), "in flight");
-    /* Work on other memory needs the thread; then the next on this flies again. */
-    for (int i = 0; i < FLIGHTS; i++) {
+    finish (sums, REQUESTS, accel_num_processes (acc), "in flight");
+    /* Work on other memory needs the thread; then the engine starts the next on this again. */
+    for (int i = 0; i < REQUESTS; i++) {
         sums[i] = make (acc, i ? vpi : ext, COUNT, i);
         reduce (world, &sums[i], true);
     }
-    right (!sums[0].work->flies, "barrow has work in flight");
-    finish (sums, FLIGHTS, accel_num_processes (acc), "after other work");
+    right (!sums[0].work->is_started, "engine polled has work in flight");
+    finish (sums, REQUESTS, accel_num_processes (acc), "after other work");
     sums[0] = make (acc, vpi, COUNT, 0);
     reduce (world, &sums[0], true);
-    right (sums[0].work->flies, "with nothing before it, a work does not fly");
+    right (sums[0].work->is_started, "with nothing before it, a work is not in flight");
     right (count_threads () == threads + 1, "there are %d threads, before there were %d", count_threads (), threads);
     finish (sums, 1, accel_num_processes (acc), "alone");
 }
@@ -228,14 +229,14 @@ beside_another_engine (struct accel *acc)
 }
 
 /* Rank 1 starts nothing before rank 0 has seen what it does with its own starts: a work on the device is in flight, one
- * on other memory is not begun before that is over, and those after it fly together. */
+ * on other memory is not begun before that is over, and those after it are in flight together. */
 static void
 in_order (struct accel *acc)
 {
     enum { ORDERED = 4, MOMENT_US = 50000, PATIENCE_US = 60000000 };
     struct accel_comm *world = accel_world (acc), *group;
     struct sum sums[ORDERED];
-    bool flies = false;
+    bool is_started = false;
     int rank = accel_process_index (acc);
     rank_must (accel_comm_split (world, 0, rank, &group, &err), &err);
     for (int i = 0; i < ORDERED; i++)
@@ -253,13 +254,13 @@ in_order (struct accel *acc)
         right (world->calls == sums[0].work->call.number, "a call was begun beside what is in flight");
         work_unlock ();
         rank_must (accel_comm_barrier (group, &err), &err);
-        for (int waited = 0; !flies && waited < PATIENCE_US; waited += 1000) {
+        for (int waited = 0; !is_started && waited < PATIENCE_US; waited += 1000) {
             usleep (1000);
             work_lock ();
-            flies = sums[3].work->flies;
+            is_started = sums[3].work->is_started;
             work_unlock ();
         }
-        right (flies, "a work waits until another one in the same engine is over");
+        right (is_started, "a work waits until another one in the same engine is over");
         rank_must (accel_comm_barrier (group, &err), &err);
     }
     finish (sums, ORDERED, 2, "in order");
@@ -288,17 +289,17 @@ other_device (struct accel *acc)
 static void
 leaves (struct accel *acc)
 {
-    struct sum sums[FLIGHTS];
+    struct sum sums[REQUESTS];
     struct accel_comm *world = accel_world (acc), *group;
     int rank = accel_process_index (acc);
     rank_must (accel_comm_split (world, 0, rank, &group, &err), &err);
-    for (int i = 0; rank != 1 && i < FLIGHTS; i++) {
+    for (int i = 0; rank != 1 && i < REQUESTS; i++) {
         sums[i] = make (acc, i == 2 ? host : vpi, COUNT, i);
         reduce (world, &sums[i], true);
     }
     rank_must (accel_comm_barrier (group, &err), &err);
     accel_comm_destroy (group);
-    for (int i = FLIGHTS; rank != 1 && i-- > 0;)
+    for (int i = REQUESTS; rank != 1 && i-- > 0;)
         rank_fails (accel_work_wait (sums[i].work, &err), ACCEL_ERR_PEER, &err, "rank 1 ");
 }
 
@@ -335,15 +336,15 @@ main (int argc, char **argv)
         as_ranks (size, "a rank that waits in another engine", beside_another_engine);
     }
     as_ranks (2, "the order of works on two devices", in_order);
-    setenv ("ACCEL_ENGINE", "cpu:wheels,ext:barrow", 1);
+    setenv ("ACCEL_ENGINE", "cpu:threaded,ext:polled", 1);
     as_ranks (3, "works on all engines, of which the host's starts them itself, too", mixed);
-    setenv ("WHEELS_BOUND", "1", 1);
+    setenv ("THREADED_BOUND", "1", 1);
     as_ranks (3, "the same, and only the program's thread may call it", mixed);
-    unsetenv ("WHEELS_BOUND");
+    unsetenv ("THREADED_BOUND");
     setenv ("ACCEL_ENGINE", choices[0].engines, 1);
-    setenv ("BARROW_BOUND", "1", 1);
+    setenv ("POLLED_BOUND", "1", 1);
     as_ranks (3, "works on all engines, one of which only the program's thread may call", mixed);
-    unsetenv ("BARROW_BOUND");
+    unsetenv ("POLLED_BOUND");
     as_ranks (3, "works on different devices", other_device);
     as_ranks (3, "a rank leaves that others have works with", leaves);
     return done_testing ();

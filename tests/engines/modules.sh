@@ -44,7 +44,7 @@ other-name|says that it is engine 'other'
 no-name|says that it is engine ''
 no-open|lacks open
 half|lacks one of alloc and free
-half-group|lacks one of group_begin and group_end
+half-group|lacks one of coalesce_begin and coalesce_end
 start-no-test|lacks test
 start-no-wait|lacks wait
 start-no-awaits|lacks awaits

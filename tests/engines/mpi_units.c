@@ -131,7 +131,7 @@ test_edges (void)
                                     RANKS * sizeof *numbers);
         mpi.host = (struct host){ .fd = -1, .size = 2, .counters = counters, .topology = topology,
                                   .outboxes = (unsigned char *) outboxes, .world_size = RANKS };
-        look_at_outbox (comm);
+        progress_outbox (comm);
         ok (true, "no rank %s is looked at", at_end ? "above the last one" : "below 0");
         topology->host_of = numbers;
         topology_destroy (topology);
@@ -191,8 +191,8 @@ test_memory (void)
     struct stat file = { 0 };
     host_prepare (&job, &own);
     bool is_there = own.fd >= 0 && own.fd == mpi.host.fd && !fstat (own.fd, &file);
-    ok (is_there && ((struct label *) (void *) mpi.host.memory)->token == own.token,
-        "the first rank of a host makes memory");
+    ok (is_there && memory_header ()->token == own.token, "the first rank of a host makes memory");
+
     ok (is_there && (size_t) file.st_blocks * 512 >= arenas_at (2, 4)
             && (size_t) file.st_size >= arenas_at (2, 4) + 2 * ARENA_LEAST, "all but the arenas is reserved");
     host_close ();
@@ -263,7 +263,7 @@ reduce_nothing (enum accel_dtype dtype, enum accel_op op, const void *const *sou
 }
 
 static const struct accel_engine_helpers helpers = { .size = sizeof helpers, .look = find_nothing,
-                                                     .time_is_out = find_nothing, .blame = say_who,
+                                                     .timed_out = find_nothing, .peer_failed = say_who,
                                                      .fail = note_failure, .reduce = reduce_nothing };
 
 static struct communicator *
@@ -326,7 +326,7 @@ test_start (void)
 
 /* Rank 1 of 3 waits for the others. */
 static void
-test_quitters (void)
+test_failed_rank (void)
 {
     struct accel_engine_call call = { .helpers = &helpers, .kind = ACCEL_ENGINE_BARRIER, .root = -1 };
     struct process processes[3] = { { .rank = 12, .pid = 120, .fd = -1 }, { .rank = 11, .pid = 110, .fd = -1 },
@@ -337,9 +337,9 @@ test_quitters (void)
     mpi.host.processes = processes;
     mpi.host.world_size = 3;
     mpi.world.ended = 0;
-    ok (!look_for_quitters (comm, operation, &err) && !mpi.world.ended, "no rank has ended");
+    ok (!find_failed_rank (comm, operation, &err) && !mpi.world.ended, "no rank has ended");
     processes[0].has_ended = true;
-    ok (look_for_quitters (comm, operation, &err) == ACCEL_ERR_PEER && mpi.world.ended == 13,
+    ok (find_failed_rank (comm, operation, &err) == ACCEL_ERR_PEER && mpi.world.ended == 13,
         "a rank that has ended is passed on");
     is_text (err.text, "rank 12 ended (process 120); this one waits", "it is named, and who waits for it");
     mpi.host.processes = NULL;
@@ -347,7 +347,7 @@ test_quitters (void)
     mpi.world.ended = 0;
     comm->gave_up_rank = 10;
     strcpy (comm->its_reason, "tired");
-    ok (look_for_quitters (comm, operation, &err) == ACCEL_ERR_PEER && !strcmp (err.text, "rank 10 gave up: tired"),
+    ok (find_failed_rank (comm, operation, &err) == ACCEL_ERR_PEER && !strcmp (err.text, "rank 10 gave up: tired"),
         "so is one that has given up");
     operation_destroy (operation);
     comm_destroy (comm);
@@ -362,10 +362,10 @@ test_meeting (void)
     struct operation *operation = make_operation (comm, &call);
     struct header header = { .signature = operation->mine, .tag = 8, .send_at = FOREIGN, .recv_at = FOREIGN };
     operation->over = true;
-    operation_meet (operation, 1, &header, NULL);
+    operation_match (operation, 1, &header, NULL);
     ok (operation->missing == 1 && !operation->transfers[1].has_come, "a call that has failed meets no rank");
     operation->over = false;
-    operation_meet (operation, 1, &header, NULL);
+    operation_match (operation, 1, &header, NULL);
     ok (!operation->missing && operation->transfers[1].has_come && operation->transfers[1].tag == 8,
         "another one does");
     operation_destroy (operation);
@@ -599,7 +599,7 @@ main (void)
     test_watch (true);
     test_comms ();
     test_start ();
-    test_quitters ();
+    test_failed_rank ();
     test_meeting ();
     test_direct ();
     test_offsets ();

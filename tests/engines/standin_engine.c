@@ -41,16 +41,16 @@ standin_give_up (void *transport, const char *reason)
 }
 
 static enum accel_status
-standin_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+standin_make_group (void *transport, int size, int64_t *group_id, struct accel_error *err)
 {
-    return base->make_group (transport, size, place, err);
+    return base->make_group (transport, size, group_id, err);
 }
 
 static enum accel_status
-standin_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+standin_join_group (void *transport, const int *ranks, int size, int rank, int64_t group_id, void **group,
                     struct accel_error *err)
 {
-    return base->join_group (transport, ranks, size, rank, place, group, err);
+    return base->join_group (transport, ranks, size, rank, group_id, group, err);
 }
 
 static enum accel_status

@@ -21,7 +21,7 @@ EXCEPTIONS = [
     ("comm/bootstrap/bootstrap.c", "memcpy ((char *) all + (size_t) rank * bytes, jobseg_slot", "the same"),
     ("comm/bootstrap/rendezvous.c", "memcpy (CMSG_DATA (header), &segment_fd", "a descriptor in a message"),
     ("comm/bootstrap/rendezvous.c", "memcpy (segment_fd, CMSG_DATA (header)", "the same"),
-    ("comm/watch/differ.c", "if (a.ndim != b.ndim || memcmp (a.shape, b.shape", "shapes in the ledger"),
+    ("comm/watch/mismatch.c", "if (a.ndim != b.ndim || memcmp (a.shape, b.shape", "shapes in the ledger"),
     ("comm/watch/watch.c", "reduce_run (&reduction, sources, &target, count);", "for engines that reduce in host memory"),
     ("collectives/verify.c", "return a->size_bytes == b->size_bytes &&", "texts"),
     ("collectives/verify.c", "(const char *) item->data);", "texts"),

@@ -22,8 +22,10 @@ product=$(find src include -name '*.[ch]' | sort)
         '! grep -rnE "(^|[^a-z_])(printf|puts|putchar|fprintf|perror|exit|abort|assert|signal|sigaction) \(" src/lib --include="*.c" | grep -v "^src/lib/utility/check\.c:"'
 }
 # Words that readers of MPI, Slurm and PyTorch did not know, and the names that took their place.
-for row in boards:outbox crew:peers hasty:skip_wait keeper:guardian lender:mpi_launcher postman:forwarder rally:startup \
-    tiers:hier_reduce; do
+for row in aloft:started_on boards:outbox comm_together:comm_coalesce crew:peers disputes:mismatches hasty:skip_wait \
+    keeper:guardian lender:mpi_launcher postman:forwarder quitters:failed_rank rally:startup tiers:hier_reduce \
+    time_is_out:timed_out; do
+
     test_expect_success "${row%%:*} is called ${row#*:}" \
         "! grep -nEi '(^|[^[:alnum:]])${row%%:*}([^[:alnum:]]|\$)' $(echo $sources)"
 done

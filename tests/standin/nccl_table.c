@@ -91,10 +91,10 @@ test_groups (void)
 {
     const int ranks[] = { 0 };
     void *transport = open_job (0, 0), *groups[3] = { NULL };
-    for (int64_t place = 0; place < 3; place++)
-        MUST (engine->split (transport, place, 0, &err));
-    for (int64_t place = 0; place < 3; place++)
-        MUST (engine->join_group (transport, ranks, 1, 0, place, &groups[place], &err));
+    for (int64_t group_id = 0; group_id < 3; group_id++)
+        MUST (engine->split (transport, group_id, 0, &err));
+    for (int64_t group_id = 0; group_id < 3; group_id++)
+        MUST (engine->join_group (transport, ranks, 1, 0, group_id, &groups[group_id], &err));
     bool good = ok (groups[0] != groups[1] && groups[1] != groups[2] && groups[0] != groups[2],
                     "groups that are made before any is joined are three");
     for (int i = 0; good && i < 3; i++)

@@ -5,7 +5,6 @@
 #define TESTS_SHM_PUPPETS_H
 
 #include "lib/comm/bootstrap/bootstrap_object.h"
-#include "lib/engines/shm/shm.h"
 #include "lib/engines/shm/shm_private.h"
 #include "tests/must.h"
 #include "tests/tap.h"

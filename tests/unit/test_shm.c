@@ -620,17 +620,17 @@ test_buffers_in_use (void)
 static void
 test_groups (void)
 {
-    int64_t place, inner_place;
+    int64_t group_id, inner_id;
     void *outer, *inner;
     struct accel_engine_call call = call_of (ACCEL_ENGINE_BARRIER);
     make_members (4);
-    MUST (shm_make_group (ranks[1], 2, &place, &err));
-    ok (ranks[1]->leads && !ranks[0]->leads, "who has the memory of a group knows");
-    ok (place == (int64_t) ranks[1]->layout.arena_bytes, "it lies in its arena");
-    MUST (shm_join_group (ranks[1], (int[]){ 1, 3 }, 2, 0, place, &outer, &err));
-    MUST (shm_make_group (outer, 2, &inner_place, &err));
-    ok (inner_place > place && ranks[1]->arena.count == 2, "a group within it has memory of the world");
-    MUST (shm_join_group (outer, (int[]){ 1, 0 }, 2, 1, inner_place, &inner, &err));
+    MUST (shm_make_group (ranks[1], 2, &group_id, &err));
+    ok (ranks[1]->led_groups && !ranks[0]->led_groups, "who has the memory of a group knows");
+    ok (group_id == (int64_t) ranks[1]->layout.arena_bytes, "it lies in its arena");
+    MUST (shm_join_group (ranks[1], (int[]){ 1, 3 }, 2, 0, group_id, &outer, &err));
+    MUST (shm_make_group (outer, 2, &inner_id, &err));
+    ok (inner_id > group_id && ranks[1]->arena.count == 2, "a group within it has memory of the world");
+    MUST (shm_join_group (outer, (int[]){ 1, 0 }, 2, 1, inner_id, &inner, &err));
     act (1, inner);
     is_error (shm_run (inner, &call, &err), ACCEL_ERR_TIMEOUT, "for rank 3 (computing");
     shm_destroy (inner);

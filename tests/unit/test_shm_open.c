@@ -5,7 +5,7 @@
 
 #include "tests/unit/shm_puppets.h"
 
-#include "lib/engines/self/self.h"
+#include "lib/engines/engine.h"
 #include "util/envnames.h"
 
 #include <signal.h>
@@ -599,14 +599,14 @@ static void
 test_close (void)
 {
     void *memory;
-    int64_t place;
+    int64_t group_id;
     for (int what = 0; what < 4; what++) {
         make_ranks (2);
         struct shm *shm = open_job (1, ACCEL_OK, "");
         if (what)
             MUST (shm_alloc (shm, &memory, 100, &err));
         if (what == 2)
-            MUST (shm_make_group (shm, 1, &place, &err));
+            MUST (shm_make_group (shm, 1, &group_id, &err));
         if (what == 3)
             shm->pid = ++boot.pid; /* as in a fork */
         unsigned before = saw.holes;

@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "lib/collectives/tensors.h"
-#include "lib/comm/together.h"
+#include "lib/comm/coalesce.h"
 #include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
 #include "tests/balance.h"
@@ -186,19 +186,19 @@ test_together (struct accel *acc)
 {
     struct accel_comm *comm = accel_world (acc);
     const struct comm_site site = { __FILE__, __LINE__, JOBSEG_CALL_BROADCAST };
-    struct comm_together together;
+    struct comm_coalesced coalesced;
     uint8_t byte = 0;
     try_on (comm, true);
-    comm_together_begin (&together, comm);
-    for (int i = 0; i < COMM_TOGETHER; i++) {
-        rank_must (comm_broadcast (comm, comm_together_site (&together, &site), &byte, 1, ACCEL_UINT8, 0, &err), &err);
+    comm_coalesce_begin (&coalesced, comm);
+    for (int i = 0; i < COMM_COALESCE_MAX; i++) {
+        rank_must (comm_broadcast (comm, comm_coalesce_site (&coalesced, &site), &byte, 1, ACCEL_UINT8, 0, &err), &err);
         asked ("s");
     }
-    rank_must (comm_broadcast (comm, comm_together_site (&together, &site), &byte, 1, ACCEL_UINT8, 0, &err), &err);
-    right (together.count == 1, "%d calls in flight after the one for which there was no room", together.count);
+    rank_must (comm_broadcast (comm, comm_coalesce_site (&coalesced, &site), &byte, 1, ACCEL_UINT8, 0, &err), &err);
+    right (coalesced.count == 1, "%d calls in flight after the one for which there was no room", coalesced.count);
     right (strspn (journal, "w") == sizeof journal - 1, "not waited for: %s", journal); /* and the next call */
     memset (journal, 0, sizeof journal);
-    rank_must (comm_together_end (&together, ACCEL_OK, &err), &err);
+    rank_must (comm_coalesce_end (&coalesced, ACCEL_OK, &err), &err);
     asked ("w");
 }
 

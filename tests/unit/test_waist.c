@@ -3,7 +3,7 @@
  * not asked because it cannot do it.  The engine moves nothing, so each rank is tested alone. */
 #include <config.h>
 
-#include "lib/comm/together.h"
+#include "lib/comm/coalesce.h"
 #include "lib/comm/work.h"
 #include "lib/engines/engine.h"
 #include "lib/memory/memory.h"
@@ -216,10 +216,10 @@ static sem_t has_acted;
 static void
 act (void *user)
 {
-    struct comm_together together;
-    comm_together_begin (&together, user);
-    right (!together.comm, "the library's thread starts calls, for which it would wait itself");
-    comm_together_end (&together, ACCEL_OK, &err);
+    struct comm_coalesced coalesced;
+    comm_coalesce_begin (&coalesced, user);
+    right (!coalesced.comm, "the library's thread starts calls, for which it would wait itself");
+    comm_coalesce_end (&coalesced, ACCEL_OK, &err);
     note ('x');
     sem_post (&has_acted);
 }
@@ -234,12 +234,12 @@ test_act (struct accel *acc)
     try_on (world, true);
     work = start (world);
     sem_init (&has_acted, 0, 0);
-    right (work_act (world, &function, act, world), "there is no thread");
+    right (work_start_function (world, &function, act, world), "there is no thread");
     while (sem_wait (&has_acted))
         continue;
     asked ("swx");
     rank_must (accel_work_wait (work, &err), &err);
-    work_take_turn (world);
+    work_wait_idle (world);
     asked ("");
 }
 
@@ -273,13 +273,13 @@ test_together_fails (struct accel *acc)
 {
     struct accel_comm *world = accel_world (acc);
     const struct comm_site site = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_BARRIER };
-    struct comm_together together;
+    struct comm_coalesced coalesced;
     try_on (world, true);
     wait_status = ACCEL_ERR_PEER;
-    comm_together_begin (&together, world);
-    enum accel_status status = comm_barrier (world, comm_together_site (&together, &site), &err);
+    comm_coalesce_begin (&coalesced, world);
+    enum accel_status status = comm_barrier (world, comm_coalesce_site (&coalesced, &site), &err);
     rank_must (status, &err);
-    rank_fails (comm_together_end (&together, status, &err), ACCEL_ERR_PEER, &err, "the trial fails");
+    rank_fails (comm_coalesce_end (&coalesced, status, &err), ACCEL_ERR_PEER, &err, "the trial fails");
     asked ("sw");
 }
 

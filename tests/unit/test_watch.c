@@ -590,7 +590,7 @@ test_cycles (void)
 /* ---- what is left ---- */
 
 static void
-test_time_is_out (void)
+test_timed_out (void)
 {
     const char *start = "rank 0 timed out after 300 ms in accel_comm_all_reduce at here.c:7, waiting for ";
     char text[400];
@@ -602,14 +602,14 @@ test_time_is_out (void)
     message (3, ACCEL_ENGINE_SEND, 1, 1);
     snprintf (text, sizeof text, "%srank 1 (computing after accel_comm_barrier at one.c:11), rank 3 (in "
               "accel_comm_send at three.c:13)", start);
-    is_error (watch_time_is_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, text, "who is missing, and what each does");
+    is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, text, "who is missing, and what each does");
     snprintf (text, sizeof text, "%srank 3 (in accel_comm_send at three.c:13)", start);
-    is_error (watch_time_is_out (&watch, &pair, &err), ACCEL_ERR_TIMEOUT, text, "of a message the partner");
+    is_error (watch_timed_out (&watch, &pair, &err), ACCEL_ERR_TIMEOUT, text, "of a message the partner");
     come (1);
     come (3)->done = 1;
     snprintf (text, sizeof text, "%srank 1 (in accel_comm_all_reduce at one.c:11), rank 2 (in accel_comm_all_reduce "
               "at two.c:12)", start);
-    is_error (watch_time_is_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, text, "if all have come, who is in it");
+    is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, text, "if all have come, who is in it");
     close_job ();
 }
 
@@ -618,16 +618,16 @@ test_blame (void)
 {
     open_job ();
     struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
-    is_error (watch_blame (&watch, &call, -1, &err), ACCEL_ERR_PEER,
+    is_error (watch_peer_failed (&watch, &call, -1, &err), ACCEL_ERR_PEER,
               "another rank gave up while rank 0 was in accel_comm_all_reduce at here.c:7", "it is unknown which");
     fail_rank (2, "no data");
-    is_error (watch_blame (&watch, &call, -1, &err), ACCEL_ERR_PEER,
+    is_error (watch_peer_failed (&watch, &call, -1, &err), ACCEL_ERR_PEER,
               "rank 2 gave up: no data; meanwhile rank 0 was in accel_comm_all_reduce at here.c:7", "who gave up");
     open_again (2);
-    is_error (watch_blame (&watch, &call, -1, &err), ACCEL_ERR_PEER,
+    is_error (watch_peer_failed (&watch, &call, -1, &err), ACCEL_ERR_PEER,
               "rank 2 gave up: no data; meanwhile rank 0 was in accel_comm_all_reduce at here.c:7",
               "who gave up and has opened again");
-    is_error (watch_blame (&watch, &call, 1, &err), ACCEL_ERR_PEER,
+    is_error (watch_peer_failed (&watch, &call, 1, &err), ACCEL_ERR_PEER,
               "another rank gave up while rank 0 was in accel_comm_all_reduce at here.c:7", "not another one");
     close_job ();
 }
@@ -640,11 +640,11 @@ test_differ (void)
     struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
     come (1)->count = 6;
     come (2)->count = 7;
-    is_error (watch_differ (&watch, &call, 1, 2, &err), ACCEL_ERR_PEER,
+    is_error (watch_mismatch (&watch, &call, 1, 2, &err), ACCEL_ERR_PEER,
               "counts differ in accel_comm_all_reduce: 6 on rank 1 at one.c:11, 7 on rank 2 at two.c:12",
               "two other ranks");
     overwrite (2);
-    is_error (watch_differ (&watch, &call, 1, 2, &err), ACCEL_ERR_PEER,
+    is_error (watch_mismatch (&watch, &call, 1, 2, &err), ACCEL_ERR_PEER,
               "ranks 1 and 2 do not call the same thing while rank 0 is in accel_comm_all_reduce at here.c:7",
               "a call that others have overwritten");
     close_job ();
@@ -652,7 +652,7 @@ test_differ (void)
     call = call_of (ACCEL_ENGINE_SEND, 2);
     message (2, ACCEL_ENGINE_RECV, 0, 1);
     latest (2)->count = 5;
-    is_error (watch_differ (&watch, &call, 0, 2, &err), ACCEL_ERR_PEER,
+    is_error (watch_mismatch (&watch, &call, 0, 2, &err), ACCEL_ERR_PEER,
               "rank 0 sends float32 x 4 in accel_comm_all_reduce at here.c:7, but rank 2 expects float32 x 5 in "
               "accel_comm_recv at two.c:12", "the sender of a message is named as such");
     close_job ();
@@ -682,7 +682,7 @@ test_engine_knows (void)
         come (rank);
     jobseg_mark_exit (&segment, 1, SIGKILL);
     is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "an engine knows that a dead rank has done its part");
-    is_error (watch_time_is_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT,
+    is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT,
               "rank 0 timed out after 300 ms in accel_comm_all_reduce at here.c:7, waiting for rank 3 (in "
               "accel_comm_all_reduce at three.c:13)", "and whom it misses");
     open_again (3);
@@ -696,7 +696,7 @@ test_engine_knows (void)
     overwritten_and_left ();
     is_error (watch_look (&watch, &call, &err), ACCEL_ERR_PEER, "rank 1 has left the job (accel_close); " IN,
               "so is one that left, though its ring shows nothing: the engine knows");
-    is_error (watch_time_is_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT
+    is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT
               "rank 1 (has left the job (accel_close))", "it is missing when the time is out");
     close_job ();
 }
@@ -727,7 +727,7 @@ test_engine_knows_nothing (void)
     come (0);
     overwritten_and_left ();
     struct accel_engine_call two = call_of (ACCEL_ENGINE_ALL_REDUCE, -1);
-    is_error (watch_time_is_out (&watch, &two, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT "other ranks",
+    is_error (watch_timed_out (&watch, &two, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT "other ranks",
               "if no rank is missing, the time is out all the same");
     close_job ();
     open_job ();
@@ -755,7 +755,7 @@ test_group (void)
     come (3);
     for (int rank = 0; rank < 3; rank++)
         come (rank)->comm = 0;
-    is_error (watch_time_is_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT,
+    is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT,
               "rank 3 timed out after 300 ms in accel_comm_all_reduce at here.c:7, waiting for rank 1 (in "
               "accel_comm_all_reduce at one.c:11)", "a rank that is in a call of the world is missing in its group");
     jobseg_mark_exit (&segment, 2, SIGKILL);
@@ -786,7 +786,7 @@ main (void)
     test_collectives ();
     test_messages ();
     test_cycles ();
-    test_time_is_out ();
+    test_timed_out ();
     test_blame ();
     test_differ ();
     test_engine_knows ();

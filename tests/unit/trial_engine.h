@@ -110,7 +110,7 @@ try_on (struct accel_comm *comm, bool starts)
     trial.start = starts ? trial_start : NULL;
     trial.test = starts ? trial_test : NULL;
     trial.wait = starts ? trial_wait : NULL;
-    trial.group_begin = trial.group_end = NULL;
+    trial.coalesce_begin = trial.coalesce_end = NULL;
     comm->engine = &trial;
 }
 

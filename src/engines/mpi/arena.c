@@ -87,7 +87,7 @@ reserve (size_t offset, size_t bytes)
 }
 
 static bool
-grow_books (void)
+grow_extents (void)
 {
     struct host *host = &mpi.host;
     if (host->extent_count < host->extent_room)
@@ -105,7 +105,7 @@ take (void **memory, size_t bytes)
 {
     struct host *host = &mpi.host;
     size_t offset, wanted = round_up (bytes ? bytes : 1, bytes >= WHOLE_PAGES ? PAGE : LINE);
-    if (bytes > host->arena_bytes || !grow_books ())
+    if (bytes > host->arena_bytes || !grow_extents ())
         return false;
     size_t at = find_gap (wanted, &offset);
     if (at > host->extent_count)
@@ -147,7 +147,7 @@ arena_take (size_t bytes)
 
 /* @return its size, which is in no book any more */
 static size_t
-strike (size_t offset)
+remove_extent (size_t offset)
 {
     struct host *host = &mpi.host;
     for (size_t i = 0; i < host->extent_count; i++) {
@@ -164,7 +164,7 @@ strike (size_t offset)
 static void
 release (size_t offset)
 {
-    size_t bytes = strike (offset);
+    size_t bytes = remove_extent (offset);
     if (bytes && arena_is_own () && (bytes < WHOLE_PAGES || give_back (offset, bytes)))
         memset (own_arena () + offset, 0, bytes);
 }
@@ -178,7 +178,7 @@ arena_return (uint64_t at)
 void
 arena_forget (uint64_t at)
 {
-    strike ((size_t) (mpi.host.arenas + at - own_arena ()));
+    remove_extent ((size_t) (mpi.host.arenas + at - own_arena ()));
 }
 
 void

@@ -85,7 +85,7 @@ begin_block (struct operation *operation)
 }
 
 void
-blocks_meet (struct operation *operation, int rank)
+blocks_match (struct operation *operation, int rank)
 {
     for (size_t block = operation->finished; block < operation->begun; block++) {
         slot_of (operation, block)->unposted--;

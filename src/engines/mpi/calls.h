@@ -83,7 +83,7 @@ struct operation *operation_create (struct communicator *comm, const struct acce
 /** Send what needs no other rank. */
 void operation_begin (struct operation *operation);
 /** The control message of @p rank has come. */
-void operation_meet (struct operation *operation, int rank, const struct header *header, const char *data);
+void operation_match (struct operation *operation, int rank, const struct header *header, const char *data);
 /** Do what can be done now; sets `over`. */
 void operation_advance (struct operation *operation);
 void operation_destroy (struct operation *operation);
@@ -96,18 +96,18 @@ bool operation_awaits (const struct operation *operation, int rank);
 /** Cut a large reduction into blocks. */
 void blocks_plan (struct operation *operation);
 /** The pieces of @p rank can be received now. */
-void blocks_meet (struct operation *operation, int rank);
+void blocks_match (struct operation *operation, int rank);
 /** @return whether all blocks are finished */
 bool blocks_advance (struct operation *operation);
 
 /* ---- hier_bcast.c ---- */
 
 /** Whether @p call goes through the memory of the hosts, if the buffers are there; all ranks find the same. */
-bool hier_bcast_serve (const struct communicator *comm, const struct accel_engine_call *call);
+bool hier_bcast_supports (const struct communicator *comm, const struct accel_engine_call *call);
 /** Cut it into pieces. */
 void hier_bcast_plan (struct operation *operation);
 /** All ranks have come: whether their buffers are in the arenas. */
-bool hier_bcast_can (const struct operation *operation);
+bool hier_bcast_is_possible (const struct operation *operation);
 /** They are not. */
 void hier_bcast_fall_back (struct operation *operation);
 /** @return whether it is over */
@@ -116,7 +116,7 @@ bool hier_bcast_advance (struct operation *operation);
 /* ---- hier_reduce.c ---- */
 
 /** Whether @p call goes through the memory of the hosts; all ranks find the same. */
-bool hier_reduce_serve (const struct communicator *comm, const struct accel_engine_call *call);
+bool hier_reduce_supports (const struct communicator *comm, const struct accel_engine_call *call);
 /** Cut it into pieces. */
 void hier_reduce_plan (struct operation *operation);
 /** @return whether it is over */
@@ -124,6 +124,6 @@ bool hier_reduce_advance (struct operation *operation);
 /** A call has failed: tell the ranks of this host, before its buffers are freed. */
 void hier_reduce_fail (const struct communicator *comm);
 /** Whether rank @p rank of this host is not through with it. */
-bool hier_reduce_await (const struct operation *operation, int rank);
+bool hier_reduce_awaits (const struct operation *operation, int rank);
 
 #endif

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    DISPUTES = 3, /* looks after which it is not the ledgers that will say what ranks disagree about */
-    HOPELESS_LOOKS = 2, /* looks in a row that say that a call waits in vain, until it is believed */
+    MISMATCHES = 3, /* looks after which it is not the ledgers that will say what ranks disagree about */
+    FAILED_LOOKS = 2, /* looks in a row that say that a call waits in vain, until it is believed */
     PROBES = 64,  /* times that MPI is asked after each */
 };
 
@@ -93,7 +93,7 @@ comm_forget_unexpected (void)
 }
 
 static void
-keep_orphan (struct message *message)
+keep_unexpected (struct message *message)
 {
     struct message **at = &mpi.world.unexpected;
     while (*at)
@@ -117,7 +117,7 @@ match (struct communicator *comm, int rank)
         if (!transfer->is_used || transfer->has_come)
             continue;
         if (has_outbox && outbox_peek (comm, rank, &header, &data)) {
-            operation_meet (operation, rank, header, data);
+            operation_match (operation, rank, header, data);
             outbox_take (comm, rank);
             continue;
         }
@@ -127,7 +127,7 @@ match (struct communicator *comm, int rank)
         if (!queue->first)
             queue->last = &queue->first;
         comm->pairs_from[rank]++;
-        operation_meet (operation, rank, &message->header, message->data);
+        operation_match (operation, rank, &message->header, message->data);
         free (message);
     }
 }
@@ -160,7 +160,7 @@ deliver (struct message *message)
                        || comm->peers[header->rank] != message->from))) {
         free (message);
     } else if (!comm) {
-        keep_orphan (message);
+        keep_unexpected (message);
     } else if (header->signature.kind == BUNDLE) {
         unpack (comm, message);
         free (message);
@@ -254,12 +254,12 @@ poll_mpi (void)
 }
 
 static void
-look_at_outbox (struct communicator *comm)
+progress_outbox (struct communicator *comm)
 {
     outbox_post (comm);
     outbox_publish (comm);
     for (int i = 0; i < comm->size; i++)
-        if (outbox_have (comm, i))
+        if (outbox_has (comm, i))
             match (comm, i);
 }
 
@@ -270,11 +270,11 @@ progress (struct communicator *comm)
     static const struct accel_error gave_up = { .code = ACCEL_ERR_PEER, .text = "engine mpi: this process gave up" };
     const struct operation *oldest = comm_oldest (comm);
     if (atomic_load (&comm->gave_up)) {
-        comm_say_gave_up (comm);
+        comm_send_gave_up (comm);
         comm_fail (comm, ACCEL_ERR_PEER, &gave_up);
     }
     if (mpi.host.outboxes && !comm->group && oldest)
-        look_at_outbox (comm);
+        progress_outbox (comm);
     for (struct operation *operation = comm->first; operation; operation = operation->next)
         operation_advance (operation);
     bool moved = comm->moved || oldest != comm_oldest (comm);
@@ -284,15 +284,15 @@ progress (struct communicator *comm)
 
 /* MPI keeps the message until the process ends. */
 void
-comm_say_gave_up (struct communicator *comm)
+comm_send_gave_up (struct communicator *comm)
 {
     size_t length = strlen (comm->reason);
     struct header header = { .session = mpi.world.session, .group = comm->group, .rank = comm->rank,
                              .signature = { .kind = GAVE_UP,
                                             .root = mpi.world.rank }, .inline_bytes = (uint32_t) length,
                              .ended = mpi.world.ended };
-    char *message = comm->has_said_so || *mpi.world.error ? NULL : malloc (sizeof header + length);
-    comm->has_said_so = true;
+    char *message = comm->has_sent_gave_up || *mpi.world.error ? NULL : malloc (sizeof header + length);
+    comm->has_sent_gave_up = true;
     if (!message)
         return;
     memcpy (message, &header, sizeof header);
@@ -304,20 +304,20 @@ comm_say_gave_up (struct communicator *comm)
 
 /* Another collective is reported at once; of messages, look() knows more, if it can see the other rank's ledger. */
 static enum accel_status
-look_at_dispute (struct communicator *comm, const struct operation *operation, struct accel_error *err)
+check_mismatch (struct communicator *comm, const struct operation *operation, struct accel_error *err)
 {
     const struct accel_engine_helpers *helpers = operation->call->helpers;
-    bool has_looked = ++comm->disputes > DISPUTES;
+    bool has_looked = ++comm->mismatches > MISMATCHES;
     for (int i = 0; i < comm->size; i++)
         if (operation->transfers[i].differs && (operation->transfers[i].is_other || has_looked))
-            return helpers->differ (helpers->context, operation->call, comm->rank, i, err);
+            return helpers->mismatch (helpers->context, operation->call, comm->rank, i, err);
     return ACCEL_OK;
 }
 
 /* A rank that gives up, in whatever group, is not a member of the world any more; but only the world hears of it. */
 static enum accel_status
-look_for_quitters_elsewhere (const struct communicator *comm, const struct operation *operation,
-                             struct accel_error *err)
+find_failed_in_world (const struct communicator *comm, const struct operation *operation,
+                      struct accel_error *err)
 {
     const struct accel_engine_helpers *helpers = operation->call->helpers;
     const struct communicator *world = mpi.world.comms;
@@ -336,7 +336,7 @@ look_for_quitters_elsewhere (const struct communicator *comm, const struct opera
 /* A rank that has ended, as this host knows, or any that has given up.  Other hosts will hear of the former from this
  * rank, too. */
 static enum accel_status
-look_for_quitters (const struct communicator *comm, const struct operation *operation, struct accel_error *err)
+find_failed_rank (const struct communicator *comm, const struct operation *operation, struct accel_error *err)
 {
     const struct accel_engine_helpers *helpers = operation->call->helpers;
     struct accel_error where;
@@ -345,12 +345,12 @@ look_for_quitters (const struct communicator *comm, const struct operation *oper
         if (!ended)
             continue;
         mpi.world.ended = (uint32_t) ended->rank + 1;
-        helpers->blame (helpers->context, operation->call, i, &where); /* "rank 1 gave up; meanwhile ..." */
+        helpers->peer_failed (helpers->context, operation->call, i, &where); /* "rank 1 gave up; meanwhile ..." */
         return helpers->fail (err, ACCEL_ERR_PEER, "rank %d ended (process %d)%s", ended->rank, ended->pid,
                               where.text + strcspn (where.text, ";"));
     }
     if (comm->gave_up_rank < 0)
-        return look_for_quitters_elsewhere (comm, operation, err);
+        return find_failed_in_world (comm, operation, err);
     return helpers->fail (err, ACCEL_ERR_PEER, "rank %d gave up: %s", comm->gave_up_rank, comm->its_reason);
 }
 
@@ -360,24 +360,24 @@ look (struct communicator *comm, const struct operation *oldest, struct accel_er
     const struct accel_engine_helpers *helpers = oldest->call->helpers;
     enum accel_status status = helpers->look (helpers->context, oldest->call, err);
     if (!status)
-        status = look_for_quitters (comm, oldest, err);
+        status = find_failed_rank (comm, oldest, err);
     if (!status)
-        status = look_at_dispute (comm, oldest, err);
+        status = check_mismatch (comm, oldest, err);
     if (!status && *mpi.world.error)
         status = world_fail (helpers, err);
     if (!status && comm->waited_ms >= comm->timeout_ms)
-        status = helpers->time_is_out (helpers->context, oldest->call, err);
+        status = helpers->timed_out (helpers->context, oldest->call, err);
     return status;
 }
 
 /* A rank that is past this call has done its part, which MPI may hand over in small portions, or late. */
 static bool
-moves_after_all (struct communicator *comm, const struct operation *oldest)
+progresses_after_all (struct communicator *comm, const struct operation *oldest)
 {
     for (int i = 0; i < PROBES; i++) {
         poll_mpi ();
         if (progress (comm) || oldest != comm_oldest (comm)) {
-            comm->waited_ms = comm->disputes = comm->hopeless_looks = 0;
+            comm->waited_ms = comm->mismatches = comm->failed_looks = 0;
             return true;
         }
     }
@@ -386,14 +386,14 @@ moves_after_all (struct communicator *comm, const struct operation *oldest)
 
 /* Time runs for the oldest call, and not while the program computes. */
 static void
-consider (struct communicator *comm, bool moved)
+check_oldest (struct communicator *comm, bool moved)
 {
     struct operation *oldest = comm_oldest (comm);
     struct accel_error err;
     int64_t now = now_ms (), passed = now - comm->seen_ms;
     comm->waited_ms += passed < PAUSE_MS ? passed : PAUSE_MS;
     if (oldest != comm->oldest || moved)
-        comm->waited_ms = comm->disputes = comm->hopeless_looks = 0;
+        comm->waited_ms = comm->mismatches = comm->failed_looks = 0;
     comm->seen_ms = now;
     comm->oldest = oldest;
     if (!oldest || (now < comm->looked_ms + SLICE_MS && !*mpi.world.error))
@@ -401,19 +401,19 @@ consider (struct communicator *comm, bool moved)
     comm->looked_ms = now;
     outbox_flush (comm);
     enum accel_status status = look (comm, oldest, &err);
-    comm->hopeless_looks = status ? comm->hopeless_looks + 1 : 0;
-    if (status && !moves_after_all (comm, oldest) && comm->hopeless_looks == HOPELESS_LOOKS)
+    comm->failed_looks = status ? comm->failed_looks + 1 : 0;
+    if (status && !progresses_after_all (comm, oldest) && comm->failed_looks == FAILED_LOOKS)
         comm_fail (comm, status, &err);
 }
 
 bool
-comm_move_all (void)
+comm_poll_all (void)
 {
     bool any = false;
     poll_mpi ();
     for (struct communicator *comm = mpi.world.comms; comm; comm = comm->next)
         if (progress (comm)) {
-            comm->waited_ms = comm->disputes = comm->hopeless_looks = 0;
+            comm->waited_ms = comm->mismatches = comm->failed_looks = 0;
             any = true;
         }
     for (struct communicator *comm = mpi.world.comms; comm && !any; comm = comm->next)
@@ -425,13 +425,13 @@ bool
 comm_progress_all (void)
 {
     bool moved = false;
-    if (mpi.world.session && !world_is_mine ())
+    if (mpi.world.session && !world_may_call ())
         return false;
     poll_mpi ();
     for (struct communicator *comm = mpi.world.comms; comm; comm = comm->next) {
         bool here = progress (comm);
         moved = moved || here;
-        consider (comm, here);
+        check_oldest (comm, here);
     }
     return moved;
 }

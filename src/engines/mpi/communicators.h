@@ -24,11 +24,11 @@ struct communicator {
     struct operation *first;
     const struct operation *oldest; /* that is not over, when it was looked at last */
     int64_t seen_ms, waited_ms, looked_ms;
-    int disputes;        /* looks since a rank was seen that calls something else */
-    int hopeless_looks;  /* looks in a row that said that the oldest call waits in vain */
+    int mismatches;      /* looks since a rank was seen that calls something else */
+    int failed_looks;    /* looks in a row that said that the oldest call waits in vain */
     bool moved;          /* data has, since it was looked at last */
     atomic_bool gave_up;
-    bool has_said_so;    /* to the other ranks */
+    bool has_sent_gave_up;  /* to the other ranks */
     bool has_failed;     /* a call of it: others may know more of it than this rank */
     char reason[REASON_BYTES];
     int gave_up_rank;    /* a rank of the job that has given up, or -1 */
@@ -55,11 +55,11 @@ void comm_forget_unexpected (void);
 void comm_start (struct communicator *comm, struct operation *operation);
 struct operation *comm_oldest (const struct communicator *comm);
 /** Tell the other ranks that this one has given up. */
-void comm_say_gave_up (struct communicator *comm);
+void comm_send_gave_up (struct communicator *comm);
 /** Everything in flight is over. */
 void comm_fail (struct communicator *comm, enum accel_status status, const struct accel_error *err);
 /** Move everything on.  @return whether data was moved, or a call ended */
-bool comm_move_all (void);
+bool comm_poll_all (void);
 /** The same, and find out what will never end. */
 bool comm_progress_all (void);
 
@@ -81,7 +81,7 @@ void group_memory_forget (void);
 /* ---- outbox.c ---- */
 
 /** Whether the control message of @p call goes by them. */
-bool outbox_serve (const struct communicator *comm, const struct accel_engine_call *call);
+bool outbox_supports (const struct communicator *comm, const struct accel_engine_call *call);
 /** Write what can be written. */
 void outbox_post (struct communicator *comm);
 /** Of calls that are SLICE_MS old, tell other hosts who has come, if some ranks of this one have not. */
@@ -91,7 +91,7 @@ bool outbox_peek (const struct communicator *comm, int rank, const struct header
 /** It has found its call. */
 void outbox_take (struct communicator *comm, int rank);
 /** Whether the memory of this host has something new of a rank. */
-bool outbox_have (const struct communicator *comm, int rank);
+bool outbox_has (const struct communicator *comm, int rank);
 /** Take the message at @p at of a bundle.  @param[out] rank  whose it is  @return whether there was one */
 bool outbox_unpack (struct communicator *comm, const struct message *bundle, size_t *at, int *rank);
 /** Keep it, if no call has taken it. */

@@ -30,7 +30,7 @@ static struct {
 
 /* MPI keeps the message until the process ends. */
 static void
-tell (int ended)
+notify_hosts (int ended)
 {
     struct header *message = calloc (1, sizeof *message);
     if (!message)
@@ -44,7 +44,7 @@ tell (int ended)
 
 /* What MPI did not send at once, it sends in a later call. */
 static void
-push (void)
+drive_progress (void)
 {
     for (int i = 0, has_come; i < PUSHES; i++) {
         pthread_mutex_lock (&mpi.world.lock);
@@ -72,11 +72,11 @@ run (void *user)
             failure_detector.fds[i] = (struct pollfd){ .fd = -1 };
             has_told = !atomic_load (&mpi.world.is_over) && !*mpi.world.error;
             if (has_told)
-                tell (failure_detector.peers[i]);
+                notify_hosts (failure_detector.peers[i]);
         }
         pthread_mutex_unlock (&mpi.world.lock);
         if (has_told)
-            push ();
+            drive_progress ();
     }
 }
 

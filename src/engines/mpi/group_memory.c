@@ -13,13 +13,13 @@
 #include <stdlib.h>
 
 /* Memory of a group that this rank has left. */
-struct left_behind {
-    struct left_behind *next;
+struct retired {
+    struct retired *next;
     uint64_t at;
     uint64_t readers; /* the other ranks of the group on this host */
 };
 
-static struct left_behind *all_left_behind;
+static struct retired *retired;
 
 static struct counters *
 counters_at (uint64_t at)
@@ -30,9 +30,9 @@ counters_at (uint64_t at)
 void
 group_memory_collect (void)
 {
-    struct left_behind **at = &all_left_behind;
+    struct retired **at = &retired;
     while (*at) {
-        struct left_behind *left = *at;
+        struct retired *left = *at;
         if (atomic_load_explicit (&counters_at (left->at)->left, memory_order_acquire) < left->readers) {
             at = &left->next;
             continue;
@@ -46,9 +46,9 @@ group_memory_collect (void)
 void
 group_memory_forget (void)
 {
-    while (all_left_behind) {
-        struct left_behind *left = all_left_behind;
-        all_left_behind = left->next;
+    while (retired) {
+        struct retired *left = retired;
+        retired = left->next;
         arena_forget (left->at);
         free (left);
     }
@@ -70,7 +70,7 @@ group_memory_find (const struct operation *operation)
     if (!comm->group)
         return true;
     for (int i = 0; i < comm->size; i++)
-        if (topology_share (topology, i) && operation->transfers[i].shared_at == FOREIGN)
+        if (topology_shares (topology, i) && operation->transfers[i].shared_at == FOREIGN)
             return false;
     for (int i = 0; i < topology->size && topology->size > 1; i++) {
         topology->counters[i] = counters_at (operation->transfers[topology_rank (topology, topology->here,
@@ -91,13 +91,13 @@ group_memory_leave (struct communicator *comm)
         arena_return (comm->shared_at);
         comm->shared_at = FOREIGN;
     }
-    struct left_behind *left = comm->shared_at == FOREIGN ? NULL : malloc (sizeof *left);
+    struct retired *left = comm->shared_at == FOREIGN ? NULL : malloc (sizeof *left);
     for (int i = 0; i < topology->size && topology->size > 1; i++)
         if (i != topology->rank && topology->counters[i])
             atomic_fetch_add_explicit (&topology->counters[i]->left, 1, memory_order_release);
     if (left) {
-        *left = (struct left_behind){ all_left_behind, comm->shared_at, (uint64_t) topology->size - 1 };
-        all_left_behind = left;
+        *left = (struct retired){ retired, comm->shared_at, (uint64_t) topology->size - 1 };
+        retired = left;
     }
     group_memory_collect ();
 }

@@ -33,7 +33,7 @@ parts_of (const struct operation *operation)
 }
 
 bool
-hier_bcast_serve (const struct communicator *comm, const struct accel_engine_call *call)
+hier_bcast_supports (const struct communicator *comm, const struct accel_engine_call *call)
 {
     bool is_kind = call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_BROADCAST;
     return comm->topology && is_kind
@@ -99,9 +99,9 @@ is_quiet (struct operation *operation, size_t i, bool is_own)
 }
 
 static void
-set_mark (struct operation *operation, _Atomic uint64_t *mark, size_t pieces)
+set_counter (struct operation *operation, _Atomic uint64_t *counter, size_t pieces)
 {
-    atomic_store_explicit (mark, operation->hier.base + pieces, memory_order_release);
+    atomic_store_explicit (counter, operation->hier.base + pieces, memory_order_release);
     operation->comm->moved = true;
 }
 
@@ -113,9 +113,9 @@ own_counters (const struct operation *operation)
 }
 
 static bool
-has_mark (const struct operation *operation, const _Atomic uint64_t *mark, size_t q)
+has_reached (const struct operation *operation, const _Atomic uint64_t *counter, size_t q)
 {
-    return atomic_load_explicit (mark, memory_order_acquire) > operation->hier.base + q;
+    return atomic_load_explicit (counter, memory_order_acquire) > operation->hier.base + q;
 }
 
 /* ---- between hosts ---- */
@@ -178,7 +178,7 @@ carry (struct operation *operation)
         while (!is_carried (operation, bcast->oldest))
             bcast->oldest++;
         size_t q = bcast->oldest++;
-        set_mark (operation, &own_counters (operation)->done, q + 1);
+        set_counter (operation, &own_counters (operation)->done, q + 1);
         send_piece (operation, q, goes_up (operation, q), slot_of (operation, bcast->passed++, false));
     }
     while (bcast->finished < bcast->passed && is_quiet (operation, bcast->finished, false))
@@ -193,7 +193,7 @@ is_here (const struct operation *operation, size_t q)
     const struct topology *topology = operation->comm->topology;
     int carrier = carrier_here (operation, q);
     const struct counters *counters = topology->counters[topology->local_rank_of[carrier]];
-    return has_mark (operation, carrier == piece_at (operation, q).origin ? &counters->staged : &counters->done, q);
+    return has_reached (operation, carrier == piece_at (operation, q).origin ? &counters->staged : &counters->done, q);
 }
 
 static void
@@ -209,7 +209,7 @@ take (struct operation *operation)
                     mpi.host.arenas + operation->transfers[carrier].recv_at + piece.at, piece.bytes);
     }
     if (hier->taken != before)
-        set_mark (operation, &own_counters (operation)->taken, hier->taken);
+        set_counter (operation, &own_counters (operation)->taken, hier->taken);
 }
 
 static bool
@@ -217,7 +217,7 @@ have_all (const struct operation *operation)
 {
     const struct topology *topology = operation->comm->topology;
     for (int local = 0; local < topology->size; local++)
-        if (!has_mark (operation, &topology->counters[local]->taken, operation->hier.pieces - 1))
+        if (!has_reached (operation, &topology->counters[local]->taken, operation->hier.pieces - 1))
             return false;
     return true;
 }
@@ -226,10 +226,10 @@ have_all (const struct operation *operation)
 
 /* What the ranks of a host share has to be in its arenas on all hosts, or none does it this way. */
 bool
-hier_bcast_can (const struct operation *operation)
+hier_bcast_is_possible (const struct operation *operation)
 {
     for (int i = 0; i < operation->comm->size; i++)
-        if (operation->transfers[i].recv_at == FOREIGN && topology_share (operation->comm->topology, i))
+        if (operation->transfers[i].recv_at == FOREIGN && topology_shares (operation->comm->topology, i))
             return false;
     return true;
 }
@@ -260,7 +260,7 @@ hier_bcast_advance (struct operation *operation)
     const struct hier_reduce *hier = &operation->hier;
     if (!hier->staged) {
         operation->hier.staged = hier->pieces;
-        set_mark (operation, &own_counters (operation)->staged, hier->pieces);
+        set_counter (operation, &own_counters (operation)->staged, hier->pieces);
     }
     send_own (operation);
     carry (operation);

@@ -61,7 +61,7 @@ has_any_order (const struct accel_engine_call *call)
 }
 
 bool
-hier_reduce_serve (const struct communicator *comm, const struct accel_engine_call *call)
+hier_reduce_supports (const struct communicator *comm, const struct accel_engine_call *call)
 {
     const struct topology *topology = comm->topology;
     if (!topology || !call_reduces (call) || !(topology->is_sorted || has_any_order (call))
@@ -105,15 +105,15 @@ own_counters (const struct operation *operation)
 }
 
 static uint64_t
-read_mark (const _Atomic uint64_t *mark)
+read_counter (const _Atomic uint64_t *counter)
 {
-    return atomic_load_explicit (mark, memory_order_acquire);
+    return atomic_load_explicit (counter, memory_order_acquire);
 }
 
 static void
-set_mark (struct operation *operation, _Atomic uint64_t *mark, uint64_t value)
+set_counter (struct operation *operation, _Atomic uint64_t *counter, uint64_t value)
 {
-    atomic_store_explicit (mark, value, memory_order_release);
+    atomic_store_explicit (counter, value, memory_order_release);
     operation->comm->moved = true;
 }
 
@@ -282,13 +282,13 @@ begin_piece (struct operation *operation)
                    operation->transfers[below (operation, k)].tag);
 }
 
-/* Whether the other ranks of this host have got as far as @mark says. */
+/* Whether the other ranks of this host have got as far as @counter says. */
 static bool
 have_all (const struct operation *operation, bool taken, size_t k)
 {
     for (int local = 0; local < topology_of (operation)->size; local++) {
         const struct counters *counters = topology_of (operation)->counters[local];
-        if (read_mark (taken ? &counters->taken : &counters->staged) <= operation->hier.base + k)
+        if (read_counter (taken ? &counters->taken : &counters->staged) <= operation->hier.base + k)
             return false;
     }
     return true;
@@ -394,7 +394,7 @@ reduce_piece (struct operation *operation)
         reduce_wholes (operation, k, row, is_last ? result : row, is_last);
     operation->comm->moved = true;
     if (is_scatter (operation->call))
-        set_mark (operation, &own_counters (operation)->done, operation->hier.base + k + 1);
+        set_counter (operation, &own_counters (operation)->done, operation->hier.base + k + 1);
     if (is_last)
         return;
     int next = above (operation, k);
@@ -409,7 +409,7 @@ return_piece (struct operation *operation)
 {
     size_t i = operation->hier.returned++, k = piece_of (operation, i);
     if (!is_scatter (operation->call))
-        set_mark (operation, &own_counters (operation)->done, operation->hier.base + k + 1);
+        set_counter (operation, &own_counters (operation)->done, operation->hier.base + k + 1);
     if (returns_to (operation, topology_of (operation)->here - 1, k))
         post_send (operation, below (operation, k), slot_of (operation, i), own_result (operation, i),
                    bytes_of (operation, k), operation->tag + 1);
@@ -436,8 +436,9 @@ static bool
 is_done (const struct operation *operation, size_t k)
 {
     const struct topology *topology = topology_of (operation);
-    return read_mark (&topology->counters[topology->local_rank_of[carrier_here (operation,
-                                                                                k)]]->done) > operation->hier.base + k;
+    const struct counters *carrier = topology->counters[topology->local_rank_of[carrier_here (operation, k)]];
+    return read_counter (&carrier->done) > operation->hier.base + k;
+
 }
 
 /* Give: all at once, if the others can read the buffer. */
@@ -458,14 +459,14 @@ stage (struct operation *operation)
                     (const char *) operation->call->send + offset_of (operation, k), bytes_of (operation, k));
         hier->staged++;
     }
-    set_mark (operation, &own_counters (operation)->staged, hier->base + hier->staged);
+    set_counter (operation, &own_counters (operation)->staged, hier->base + hier->staged);
 }
 
 static void
 set_taken (struct operation *operation, size_t pieces)
 {
     operation->hier.taken = pieces;
-    set_mark (operation, &own_counters (operation)->taken, operation->hier.base + pieces);
+    set_counter (operation, &own_counters (operation)->taken, operation->hier.base + pieces);
 }
 
 /* Get.  Of a reduce-scatter, the carrier has what it gets, and says when it needs nothing of the others any more. */
@@ -501,7 +502,7 @@ number_pieces (struct operation *operation)
         if (before->hier.is_on && !before->hier.is_planned)
             return false;
     hier->is_planned = true;
-    hier->is_direct = !group_memory_find (operation) || (!is_reduced && !hier_bcast_can (operation));
+    hier->is_direct = !group_memory_find (operation) || (!is_reduced && !hier_bcast_is_possible (operation));
     hier->base = operation->comm->topology->planned;
     if (hier->is_direct && !is_reduced)
         hier_bcast_fall_back (operation);
@@ -518,7 +519,7 @@ is_broken (const struct operation *operation)
     uint64_t end = operation->hier.base + operation->hier.pieces;
     atomic_thread_fence (memory_order_acquire);
     for (int local = 0; local < topology->size; local++) {
-        uint64_t broken = read_mark (&topology->counters[local]->broken);
+        uint64_t broken = read_counter (&topology->counters[local]->broken);
         if (broken && broken - 1 < end)
             return true;
     }
@@ -530,7 +531,7 @@ hier_reduce_fail (const struct communicator *comm)
 {
     const struct topology *topology = comm->topology;
     struct counters *own = topology ? topology->counters[topology->rank] : NULL;
-    if (own && !read_mark (&own->broken))
+    if (own && !read_counter (&own->broken))
         atomic_store (&own->broken, topology->finished + 1);
 }
 
@@ -561,11 +562,11 @@ hier_reduce_advance (struct operation *operation)
 }
 
 bool
-hier_reduce_await (const struct operation *operation, int rank)
+hier_reduce_awaits (const struct operation *operation, int rank)
 {
     const struct hier_reduce *hier = &operation->hier;
     if (!hier->is_planned || hier->is_direct)
         return false;
     int local = topology_local_rank (topology_of (operation), rank);
-    return local >= 0 && read_mark (&topology_of (operation)->counters[local]->taken) < hier->base + hier->pieces;
+    return local >= 0 && read_counter (&topology_of (operation)->counters[local]->taken) < hier->base + hier->pieces;
 }

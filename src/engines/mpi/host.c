@@ -32,15 +32,21 @@ struct mpi_state mpi = {
 };
 
 /* What the memory begins with. */
-struct label {
+struct memory_header {
     uint64_t token;
     uint64_t arena_bytes;
 };
 
+static struct memory_header *
+memory_header (void)
+{
+    return (struct memory_header *) (void *) mpi.host.memory;
+}
+
 /* ---- outboxes ---- */
 
 static bool
-outbox_suit (int most, int world_size)
+outbox_fits (int most, int world_size)
 {
     return most <= OUTBOX_HOST && world_size <= OUTBOX_RANKS;
 }
@@ -92,7 +98,7 @@ outbox_at (size_t size)
 static size_t
 arenas_at (size_t size, int world_size)
 {
-    size_t outboxes = outbox_suit ((int) size, world_size) ? outbox_bytes (world_size) : 0;
+    size_t outboxes = outbox_fits ((int) size, world_size) ? outbox_bytes (world_size) : 0;
     return round_up (outbox_at (size) + outboxes, HUGE_PAGE);
 }
 
@@ -152,8 +158,8 @@ make_memory (size_t size, int world_size, uint64_t token)
             continue;
         if (!fill (arenas_at (size, world_size)))
             return false;
-        *(struct label *) (void *) mpi.host.memory = (struct label){ .token = token, .arena_bytes = arena };
-        if (outbox_suit ((int) size, world_size))
+        *memory_header () = (struct memory_header){ .token = token, .arena_bytes = arena };
+        if (outbox_fits ((int) size, world_size))
             close_gates (mpi.host.memory + outbox_at (size), world_size);
         return true;
     }
@@ -200,7 +206,7 @@ attach (const struct host_info *first)
     snprintf (path, sizeof path, "/proc/%d/fd/%d", first->pid, first->fd);
     mpi.host.fd = open (path, O_RDWR | O_CLOEXEC);
     return mpi.host.fd >= 0 && !fstat (mpi.host.fd, &file) && map ((size_t) file.st_size)
-           && ((struct label *) (void *) mpi.host.memory)->token == first->token;
+           && memory_header ()->token == first->token;
 }
 
 /* Which host rank @i is on: the first one that lacks a rank with its number there.  If all ranks are on one machine,
@@ -289,7 +295,7 @@ host_attach (const struct accel_engine_job *job, const struct host_info *all, co
     struct host *host = &mpi.host;
     host->is_near = host->has_forwarders = true;
     host->topology = find_topology (job, all);
-    if (!watch (job, all, peers) || !host->topology || !topology_share_any (host->topology))
+    if (!watch (job, all, peers) || !host->topology || !topology_shares_any (host->topology))
         return false;
     for (int i = 0; i < job->world_size; i++) {
         host->is_near = host->is_near && all[i].machine == all->machine;
@@ -297,7 +303,7 @@ host_attach (const struct accel_engine_job *job, const struct host_info *all, co
     }
     host->size = host->topology->size;
     host->rank = host->topology->rank;
-    if (host->size == 1 && outbox_suit (host->most, job->world_size)) {
+    if (host->size == 1 && outbox_fits (host->most, job->world_size)) {
         if (!(host->outboxes = calloc (1, outbox_bytes (job->world_size))))
             return false;
         close_gates (host->outboxes, job->world_size);
@@ -318,13 +324,14 @@ host_settle (void)
     host->outbox_head = outbox_head (host->world_size);
     if (size == 1)
         return;
-    host->arena_bytes = ((struct label *) (void *) host->memory)->arena_bytes;
+    host->arena_bytes = memory_header ()->arena_bytes;
+
     host->counters = (struct counters *) (void *) (host->memory + PAGE);
     for (size_t i = 0; i < size; i++) {
         host->topology->counters[i] = &host->counters[i];
         host->topology->stages[i] = host->memory + PAGE + size * sizeof *host->counters + i * STAGE_BYTES;
     }
-    if (outbox_suit (host->most, host->world_size))
+    if (outbox_fits (host->most, host->world_size))
         host->outboxes = host->memory + outbox_at (size);
     struct counters *own = &host->counters[host->rank];
     own->written = own->seen = own->read = OUTBOX_FIRST;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Engine "mpi": its table of functions; mpi_private.h says how it works. */
+/* Engine "mpi": its table of functions; protocol.h says how it works. */
 #include <config.h>
 
 #include "engines/mpi/communicators.h"
@@ -39,7 +39,7 @@ check (const struct accel_engine_call *call, struct accel_error *err)
     const struct accel_engine_helpers *helpers = call->helpers;
     if ((unsigned) call->kind >= ACCEL_ENGINE_KIND_COUNT)
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "engine mpi: unknown kind %d", (int) call->kind);
-    if (!mpi.world.session || world_is_mine ())
+    if (!mpi.world.session || world_may_call ())
         return ACCEL_OK;
     return helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
                           "engine mpi: MPI was initialized with %s, so only the thread that called accel_open() may "
@@ -55,13 +55,13 @@ start (struct communicator *comm, const struct accel_engine_call *call, bool mov
     if (status)
         return status;
     lock ();
-    world_keep_processor (true);
+    world_suspend_yield (true);
     struct operation *operation = operation_create (comm, call);
     if (operation)
         comm_start (comm, operation);
     if (operation && moves_on)
         progress_thread_wake ();
-    world_keep_processor (false);
+    world_suspend_yield (false);
     unlock ();
     *work = operation;
     return operation ? ACCEL_OK : fail_without_memory (call->helpers, err);
@@ -91,7 +91,7 @@ engine_test (void *transport, void *work)
 /* MPI wakes no rank.  A rank that is late is left the processor, longer and longer; soon if there are more ranks than
  * processors, but not before it has been asked some times: what comes from another processor is there by then. */
 static void
-doze (int64_t *since, unsigned polls)
+back_off (int64_t *since, unsigned polls)
 {
     if (mpi.world.is_crowded && polls % POLLS)
         return;
@@ -101,14 +101,14 @@ doze (int64_t *since, unsigned polls)
         *since = now;
     if (idle_ns < SPIN_NS && !mpi.world.is_crowded)
         return;
-    world_keep_processor (false); /* other threads of the program may be in MPI */
+    world_suspend_yield (false); /* other threads of the program may be in MPI */
     unlock ();
     if (idle_ns < YIELD_NS)
         sched_yield ();
     else
         nanosleep (&(struct timespec){ .tv_nsec = (long) nap_ns }, NULL);
     lock ();
-    world_keep_processor (true);
+    world_suspend_yield (true);
 }
 
 static void
@@ -119,7 +119,7 @@ wait_until_over (const struct operation *operation)
         if (comm_progress_all ())
             since = 0;
         else if (!operation->over)
-            doze (&since, polls);
+            back_off (&since, polls);
 }
 
 static enum accel_status
@@ -129,7 +129,7 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     struct operation *operation = work, **at = &comm->first;
     struct accel_error why;
     lock ();
-    world_keep_processor (true);
+    world_suspend_yield (true);
     enum accel_status status = operation->over ? ACCEL_OK : check (operation->call, &why);
     if (status)
         comm_fail (comm, status, &why);
@@ -146,7 +146,7 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     if (status && err)
         *err = operation->error;
     operation_destroy (operation);
-    world_keep_processor (false);
+    world_suspend_yield (false);
     unlock ();
     return status;
 }
@@ -180,8 +180,8 @@ engine_give_up (void *transport, const char *reason)
     while (pthread_mutex_trylock (&mpi.world.lock))
         if (!progress_thread_is_inside ())
             return;
-    if (world_is_mine ())
-        comm_say_gave_up (comm);
+    if (world_may_call ())
+        comm_send_gave_up (comm);
     unlock ();
 }
 
@@ -219,7 +219,7 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
     if (!status) {
         mpi.world.rank = job->rank;
         comm->topology = mpi.host.counters ? mpi.host.topology : NULL;
-        mpi.world.is_crowded = job->local_world_size > count_processors () || world_shares_processors ();
+        mpi.world.is_crowded = job->local_world_size > count_processors () || world_yields_when_idle ();
         comm_add (comm);
     } else {
         host_close ();
@@ -259,11 +259,11 @@ engine_close (void *transport)
 
 /* A number that no other group of the job has. */
 static enum accel_status
-engine_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+engine_make_group (void *transport, int size, int64_t *group_id, struct accel_error *err)
 {
     (void) transport, (void) size, (void) err;
     lock ();
-    *place = (int64_t) (mpi.world.rank + 1) << 32 | ++mpi.world.groups;
+    *group_id = (int64_t) (mpi.world.rank + 1) << 32 | ++mpi.world.groups;
     unlock ();
     return ACCEL_OK;
 }
@@ -279,7 +279,7 @@ place_group (struct communicator *comm)
     free (labels);
     if (!comm->topology)
         return !mpi.host.counters;
-    if (!topology_share_any (comm->topology)) {
+    if (!topology_shares_any (comm->topology)) {
         topology_destroy (comm->topology);
         comm->topology = NULL;
     }
@@ -287,11 +287,11 @@ place_group (struct communicator *comm)
 }
 
 static enum accel_status
-engine_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+engine_join_group (void *transport, const int *ranks, int size, int rank, int64_t group_id, void **group,
                    struct accel_error *err)
 {
     const struct communicator *parent = transport;
-    struct communicator *comm = comm_create (size, rank, place, parent->timeout_ms);
+    struct communicator *comm = comm_create (size, rank, group_id, parent->timeout_ms);
     *group = NULL;
     if (!comm)
         return fail_without_memory (mpi.world.helpers, err);
@@ -315,7 +315,7 @@ ACCEL_API const struct accel_engine accel_engine = {
     .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_KIND_COUNT),
     .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
     .devices = ACCEL_ENGINE_BIT (kDLCPU) | ACCEL_ENGINE_BIT (kDLCUDAHost) | ACCEL_ENGINE_BIT (kDLROCMHost),
-    .flags = ACCEL_ENGINE_SEVERAL_HOSTS,
+    .flags = ACCEL_ENGINE_MULTI_HOST,
     .probe = world_probe,
     .open = engine_open,
     .close = engine_close,

@@ -121,15 +121,16 @@ allocate (struct operation *operation)
     size_t control = sizeof (struct header) + inline_of (operation, row);
     if (!operation->goes_by_outbox && !(operation->control = malloc (each ? size * control : control)))
         return false;
-    bool is_hier_bcast = hier_bcast_serve (operation->comm, call), is_tiered = hier_reduce_serve (operation->comm,
-                                                                                                  call);
-    if (is_hier_bcast || is_tiered)
+    bool is_hier_bcast = hier_bcast_supports (operation->comm, call);
+    bool is_hier_reduce = hier_reduce_supports (operation->comm, call);
+
+    if (is_hier_bcast || is_hier_reduce)
         group_memory_prepare (operation->comm);
     if (is_hier_bcast)
         hier_bcast_plan (operation);
     if (!call_reduces (call))
         return true;
-    if (is_tiered)
+    if (is_hier_reduce)
         hier_reduce_plan (operation);
     else if (size > 1 && !inline_of (operation, row) && row)
         blocks_plan (operation);
@@ -159,7 +160,7 @@ operation_create (struct communicator *comm, const struct accel_engine_call *cal
                                                .number = call->number };
     operation->sources = (const void **) (void *) (operation->transfers + size);
     operation->pairs = (uint32_t *) (void *) (operation->sources + size);
-    operation->goes_by_outbox = outbox_serve (comm, call);
+    operation->goes_by_outbox = outbox_supports (comm, call);
     if (!allocate (operation)) {
         operation_destroy (operation);
         return NULL;
@@ -243,7 +244,7 @@ is_expected (const struct operation *operation, int rank, const struct header *t
 }
 
 void
-operation_meet (struct operation *operation, int rank, const struct header *header, const char *data)
+operation_match (struct operation *operation, int rank, const struct header *header, const char *data)
 {
     struct transfer *transfer = &operation->transfers[rank];
     if (operation->over)
@@ -261,7 +262,7 @@ operation_meet (struct operation *operation, int rank, const struct header *head
     operation->missing--;
     mpi.world.has_all = mpi.world.has_all || !operation->missing;
     if (operation->blocks)
-        blocks_meet (operation, rank);
+        blocks_match (operation, rank);
     else if (header->inline_bytes)
         memcpy (transfer->in, data, transfer->in_bytes);
     else
@@ -315,12 +316,12 @@ bool
 operation_awaits (const struct operation *operation, int rank)
 {
     const struct transfer *transfer = &operation->transfers[rank];
-    return transfer->is_used && (!transfer->has_come || transfer->left || hier_reduce_await (operation, rank));
+    return transfer->is_used && (!transfer->has_come || transfer->left || hier_reduce_awaits (operation, rank));
 }
 
 /* MPI may still send what a failed call has begun. */
 static bool
-is_ghost (const struct operation *operation)
+has_pending_messages (const struct operation *operation)
 {
     for (int i = 0; operation->comm && i < operation->comm->size; i++)
         if (operation->transfers[i].left)
@@ -331,7 +332,7 @@ is_ghost (const struct operation *operation)
 void
 operation_destroy (struct operation *operation)
 {
-    if (is_ghost (operation)) {
+    if (has_pending_messages (operation)) {
         mpi.world.is_stuck = true;
         operation->comm = NULL;
         operation->next = mpi.world.abandoned;

@@ -39,12 +39,12 @@ entry_bytes (const struct header *header)
 }
 
 bool
-outbox_serve (const struct communicator *comm, const struct accel_engine_call *call)
+outbox_supports (const struct communicator *comm, const struct accel_engine_call *call)
 {
     return mpi.host.outboxes && !comm->group
            && (call->kind == ACCEL_ENGINE_BARRIER || call->kind == ACCEL_ENGINE_ALL_REDUCE
                || call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_BROADCAST
-               || (call->kind == ACCEL_ENGINE_REDUCE_SCATTER && hier_reduce_serve (comm, call)));
+               || (call->kind == ACCEL_ENGINE_REDUCE_SCATTER && hier_reduce_supports (comm, call)));
 }
 
 static char *
@@ -269,7 +269,7 @@ outbox_flush (struct communicator *comm)
 }
 
 bool
-outbox_have (const struct communicator *comm, int rank)
+outbox_has (const struct communicator *comm, int rank)
 {
     int local = local_of (rank);
     const _Atomic uint64_t *written = local < 0 ? arrived_of (rank) : &mpi.host.counters[local].written;
@@ -283,7 +283,7 @@ outbox_peek (const struct communicator *comm, int rank, const struct header **he
     const struct message *first = comm->bundled[rank].first;
     const char *entry = NULL;
     uint32_t pairs;
-    if (outbox_have (comm, rank))
+    if (outbox_has (comm, rank))
         entry = slot_of (rank, comm->matched[rank]);
     else if (comm->direct && comm->direct->rank == rank && comm->direct->collectives == comm->matched[rank])
         entry = (const char *) comm->direct;

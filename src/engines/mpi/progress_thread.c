@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was started moves on while the program computes: on a thread of this module, made by the first start, which
  * calls MPI while no thread of the program waits here.  In between it naps, the longer the longer nothing comes,
- * because the processor is the program's.  Verdicts are for those who wait; this thread only moves data.
+ * because the processor is the program's.  Only those who wait find out why nothing comes; this thread only moves data.
  *
  * There is none if MPI allows one thread only, and if the program, which calls MPI as well, might call it at the
  * same time although MPI does not allow that. */
@@ -69,7 +69,7 @@ move (void *user)
             since = now_ns ();
             continue;
         }
-        bool moved = comm_move_all ();
+        bool moved = comm_poll_all ();
         int64_t now = now_ns (), nap = (now - since) / 8;
         nap = nap < NAP_LEAST_NS ? NAP_LEAST_NS : nap > NAP_MOST_NS ? NAP_MOST_NS : nap;
         leave ();

@@ -40,7 +40,7 @@ accel_engine_report (char *text, size_t size)
     for (char *tab; (tab = strchr (version, '\t'));)
         *tab = ' ';
     be_alone ();
-    world_show_symbols ();
+    world_export_symbols ();
     if (MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
         snprintf (text, size, "%s, which does not start: MPI_Init_thread() failed", version);
     else if (level >= MPI_THREAD_SERIALIZED)

@@ -87,12 +87,12 @@ enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct
 /** Whether libaccel knows widen() and narrow(); all ranks find the same. */
 bool world_can_widen (const struct accel_engine_helpers *helpers);
 /** Whether this thread may call MPI. */
-bool world_is_mine (void);
+bool world_may_call (void);
 /** Whether MPI leaves the processor to others whenever it has nothing to do, as Open MPI does if it was told that
  *  there are more processes than processors. */
-bool world_shares_processors (void);
+bool world_yields_when_idle (void);
 /** From now on, it does not: the engine knows better when; or it does again. */
-void world_keep_processor (bool keeps);
+void world_suspend_yield (bool keeps);
 /** Whether a thread of the engine may, with the lock: the program may call MPI at the same time. */
 bool world_may_have_threads (void);
 /** Before a thread of the engine is made: have it stopped when the process ends MPI, or itself, without accel_close().
@@ -101,7 +101,7 @@ bool world_watch_end (void);
 const char *world_level_name (int level);
 
 /** Before MPI_Init(): let MPI's own plug-ins find it. */
-void world_show_symbols (void);
+void world_export_symbols (void);
 int64_t now_ns (void);
 int64_t now_ms (void);
 

@@ -92,13 +92,13 @@ topology_destroy (struct topology *topology)
 }
 
 bool
-topology_share (const struct topology *topology, int rank)
+topology_shares (const struct topology *topology, int rank)
 {
     return topology_size (topology, topology->host_of[rank]) > 1;
 }
 
 bool
-topology_share_any (const struct topology *topology)
+topology_shares_any (const struct topology *topology)
 {
     return topology->begins[topology->hosts] > topology->hosts;
 }

@@ -41,8 +41,8 @@ struct topology {
 struct topology *topology_create (const int *labels, int size, int rank);
 void topology_destroy (struct topology *topology);
 /** Whether rank @p rank is not alone on its host, and whether any is not. @{ */
-bool topology_share (const struct topology *topology, int rank);
-bool topology_share_any (const struct topology *topology);
+bool topology_shares (const struct topology *topology, int rank);
+bool topology_shares_any (const struct topology *topology);
 /** @} */
 
 static inline int

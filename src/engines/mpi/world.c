@@ -153,7 +153,7 @@ set_yielding (bool yields)
 }
 
 bool
-world_shares_processors (void)
+world_yields_when_idle (void)
 {
     bool shares = set_yielding (false);
     if (shares)
@@ -162,7 +162,7 @@ world_shares_processors (void)
 }
 
 void
-world_keep_processor (bool keeps)
+world_suspend_yield (bool keeps)
 {
     static int depth;
     static bool before;
@@ -173,7 +173,7 @@ world_keep_processor (bool keeps)
 }
 
 bool
-world_is_mine (void)
+world_may_call (void)
 {
     return mpi.world.level >= MPI_THREAD_SERIALIZED || pthread_equal (mpi.world.opener, pthread_self ());
 }
@@ -349,7 +349,7 @@ start_thread (void)
 
 /* Open MPI's plug-ins take MPI's symbols from the program, but a module is loaded for itself alone. */
 void
-world_show_symbols (void)
+world_export_symbols (void)
 {
     Dl_info info;
     void *symbol = dlsym (RTLD_DEFAULT, "MPI_Init_thread");
@@ -410,7 +410,7 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
                                    "accel_open: engine mpi: the program has called MPI_Finalize() before");
     if (is_running)
         return join_mpi (job, err);
-    world_show_symbols ();
+    world_export_symbols ();
     if (!start_thread ())
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: cannot start a thread");
     bool has_begun = await_entry (&entry.has_begun, now_ms () + job->timeout_ms);

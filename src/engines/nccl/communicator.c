@@ -31,7 +31,7 @@ static void
 await_stream (const struct communicator *comm)
 {
     cudaEvent_t event;
-    int64_t end = now_ms () + BLAME_MS;
+    int64_t end = now_ms () + CAUSE_MS;
     if (cudaEventCreateWithFlags (&event, cudaEventDisableTiming))
         return;
     if (!cudaEventRecord (event, comm->stream))
@@ -49,12 +49,12 @@ end_comm (struct communicator *comm)
         nccl.CommAbort (comm->nccl_comm);
         comm->nccl_comm = NULL;
     }
-    comm->is_settling = false;
+    comm->is_nccl_busy = false;
     await_stream (comm);
 }
 
 static void
-end_flights (const struct communicator *comm)
+end_operations (const struct communicator *comm)
 {
     for (struct operation *operation = comm->operations; operation; operation = operation->next)
         operation->state = OPERATION_IS_OVER;
@@ -70,9 +70,9 @@ fail_children (const struct communicator *comm)
             if (child->status)
                 continue;
             child->status = comm->status;
-            child->is_of_network = comm->is_of_network;
+            child->is_network_error = comm->is_network_error;
             memcpy (child->why, comm->why, sizeof child->why);
-            end_flights (child);
+            end_operations (child);
             fail_children (child);
         }
 }
@@ -89,7 +89,7 @@ comm_fail (struct communicator *comm, enum accel_status status, const char *form
     va_end (args);
     end_comm (comm);
     fail_children (comm);
-    end_flights (comm);
+    end_operations (comm);
 }
 
 bool
@@ -99,7 +99,7 @@ comm_check (struct communicator *comm, ncclResult_t result, const char *call)
         return true;
     const char *words = nccl.GetLastError && comm->nccl_comm ? nccl.GetLastError (comm->nccl_comm) : "";
     if (!comm->status)
-        comm->is_of_network = result == ncclRemoteError || result == ncclSystemError;
+        comm->is_network_error = result == ncclRemoteError || result == ncclSystemError;
     comm_fail (comm, ACCEL_ERR_SYSTEM, "NCCL: %s: %s%s%.200s%s", call, nccl.GetErrorString (result), *words ? ": " : "",
                words, *words ? "" : " (NCCL_DEBUG=WARN says more)");
     return false;
@@ -147,7 +147,7 @@ note_posted (struct operation *operation)
     }
     if (operation->child) {
         operation->child->parent = NULL;
-        operation->child->is_settling = true;
+        operation->child->is_nccl_busy = true;
     }
     unlist (operation);
     operation_destroy (operation);
@@ -163,7 +163,7 @@ ask (struct communicator *comm)
         return true;
     if (state == ncclInProgress)
         return false;
-    comm->is_settling = false;
+    comm->is_nccl_busy = false;
     struct operation *posted = find_first (comm, OPERATION_IS_POSTED);
     if (comm_check (comm, state, "asynchronous error") && posted)
         note_posted (posted);
@@ -179,28 +179,28 @@ post (struct operation *operation)
     if (operation->call
         && !comm_check_cuda (comm, cudaStreamWaitEvent (comm->stream, operation->ready, 0), "cudaStreamWaitEvent"))
         return;
-    comm->is_settling = true;
+    comm->is_nccl_busy = true;
     ncclResult_t result = operation_post (operation, &name);
     comm_check (comm, result, name);
 }
 
 /* NCCL writes where a communicator will be before it says whether it could make it. */
 static bool
-is_born (const struct communicator *comm)
+is_connected (const struct communicator *comm)
 {
     return !comm->parent && comm->nccl_comm;
 }
 
 bool
-comm_pump (struct communicator *comm)
+comm_progress (struct communicator *comm)
 {
     while (!comm->status) {
-        if (comm->is_settling && !ask (comm))
+        if (comm->is_nccl_busy && !ask (comm))
             return false;
         struct operation *operation = comm->status ? NULL : find_first (comm, OPERATION_WAITS);
         if (!operation)
             return true;
-        if (!is_born (comm))
+        if (!is_connected (comm))
             return false;
         post (operation);
     }
@@ -208,10 +208,10 @@ comm_pump (struct communicator *comm)
 }
 
 bool
-comm_settle (struct communicator *comm, int64_t ms)
+comm_await_nccl (struct communicator *comm, int64_t ms)
 {
     int64_t end = now_ms () + ms;
-    while (!comm->status && (!comm_pump (comm) || !is_born (comm))) {
+    while (!comm->status && (!comm_progress (comm) || !is_connected (comm))) {
         if (now_ms () >= end)
             return false;
         pthread_mutex_unlock (&nccl_mutex);
@@ -288,7 +288,7 @@ bool
 operation_is_over (struct operation *operation)
 {
     struct communicator *comm = operation->comm;
-    comm_pump (comm);
+    comm_progress (comm);
     if (operation->state == OPERATION_RUNS) {
         cudaError_t error = cudaEventQuery (operation->done);
         if (error == cudaErrorNotReady)
@@ -332,10 +332,12 @@ leave (struct communicator *comm)
 {
     if (comm->status || !comm->nccl_comm)
         return;
-    if (!comm_settle (comm, CLOSE_MS) || !comm_check (comm, nccl.CommFinalize (comm->nccl_comm), "ncclCommFinalize"))
+    if (!comm_await_nccl (comm, CLOSE_MS)
+        || !comm_check (comm, nccl.CommFinalize (comm->nccl_comm), "ncclCommFinalize"))
         return;
-    comm->is_settling = true;
-    if (!comm_settle (comm, CLOSE_MS) || !comm_check (comm, nccl.CommDestroy (comm->nccl_comm), "ncclCommDestroy"))
+
+    comm->is_nccl_busy = true;
+    if (!comm_await_nccl (comm, CLOSE_MS) || !comm_check (comm, nccl.CommDestroy (comm->nccl_comm), "ncclCommDestroy"))
         return;
     comm->nccl_comm = NULL;
 }
@@ -346,7 +348,7 @@ forget_buffers (struct communicator *comm)
     while (comm->buffers) {
         struct buffer *buffer = comm->buffers;
         comm->buffers = buffer->next;
-        if (buffer->handle && comm->nccl_comm && comm_settle (comm, CLOSE_MS))
+        if (buffer->handle && comm->nccl_comm && comm_await_nccl (comm, CLOSE_MS))
             nccl.CommDeregister (comm->nccl_comm, buffer->handle);
         free (buffer);
     }

@@ -52,21 +52,21 @@ gpu_name (char *bus, size_t size)
         *bus = '\0';
 }
 
-struct visit
-gpu_enter (void)
+struct device_guard
+gpu_guard (void)
 {
-    struct visit visit = { .before = gpu };
-    if (!cudaGetDevice (&visit.before) && visit.before != gpu)
+    struct device_guard guard = { .before = gpu };
+    if (!cudaGetDevice (&guard.before) && guard.before != gpu)
         cudaSetDevice (gpu);
-    return visit;
+    return guard;
 }
 
 /* A device without a context would get one. */
 void
-gpu_leave (const struct visit *visit)
+gpu_restore (const struct device_guard *guard)
 {
     unsigned flags;
     int active;
-    if (visit->before != gpu && (!context_state || context_state (visit->before, &flags, &active) || active))
-        cudaSetDevice (visit->before);
+    if (guard->before != gpu && (!context_state || context_state (guard->before, &flags, &active) || active))
+        cudaSetDevice (guard->before);
 }

@@ -36,9 +36,9 @@ find_oldest (const struct communicator *comm)
     return operation;
 }
 
-/* libaccel's verdict, when it is time for one; without the lock. */
+/* What libaccel finds out about the other ranks, when it is time to ask; without the lock. */
 static enum accel_status
-judge (struct operation *operation, const struct accel_engine_call *call, struct accel_error *why)
+check_peers (struct operation *operation, const struct accel_engine_call *call, struct accel_error *why)
 {
     int64_t now = now_ms ();
     if (!operation->since_ms)
@@ -51,13 +51,13 @@ judge (struct operation *operation, const struct accel_engine_call *call, struct
         operation->since_ms += pause;
     enum accel_status status = call->helpers->look (call->helpers->context, call, why);
     if (!status && now - operation->since_ms >= operation->comm->timeout_ms)
-        status = call->helpers->time_is_out (call->helpers->context, call, why);
+        status = call->helpers->timed_out (call->helpers->context, call, why);
     return status;
 }
 
 /* What is done on the GPU may be through for all that, as other ranks have left. */
 static bool
-ends_all_the_same (struct operation *operation)
+ends_within_grace (struct operation *operation)
 {
     int64_t end = now_ms () + GRACE_MS;
     while (!operation_is_over (operation)) {
@@ -80,9 +80,9 @@ advance (struct communicator *comm, struct operation *operation)
     struct operation *oldest = find_oldest (comm);
     const struct accel_engine_call *call = oldest ? oldest->call : operation->call;
     unlock ();
-    enum accel_status status = judge (operation, call, &why);
+    enum accel_status status = check_peers (operation, call, &why);
     lock ();
-    if (status && !ends_all_the_same (operation))
+    if (status && !ends_within_grace (operation))
         comm_fail (comm, status, "%s", why.text);
     return operation_is_over (operation);
 }
@@ -95,11 +95,11 @@ fail_as_comm (const struct communicator *comm, struct accel_error *err)
 
 /* An error of the network's comes before libaccel knows which process is gone. */
 static enum accel_status
-blame (const struct communicator *comm, const struct accel_engine_call *call, struct accel_error *err)
+fail_with_cause (const struct communicator *comm, const struct accel_engine_call *call, struct accel_error *err)
 {
-    int64_t end = now_ms () + BLAME_MS;
+    int64_t end = now_ms () + CAUSE_MS;
     enum accel_status status = ACCEL_OK;
-    while (comm->is_of_network && !status && now_ms () < end) {
+    while (comm->is_network_error && !status && now_ms () < end) {
         status = call->helpers->look (call->helpers->context, call, err);
         usleep (SLICE_MS * 1000 / 5);
     }
@@ -115,7 +115,7 @@ engine_start (void *transport, const struct accel_engine_call *call, void **work
                                     "the tensor is on cuda:%d, but the GPU of this rank is cuda:%d, the one that "
                                     "accel_device() returns",
                                     (int) call->device.device_id, gpu_device ());
-    VISIT;
+    DEVICE_GUARD;
     lock ();
     struct operation *operation = operation_create (comm, call);
     if (operation && !comm_check_cuda (comm, cudaEventRecord (operation->ready, (cudaStream_t) call->stream),
@@ -123,19 +123,19 @@ engine_start (void *transport, const struct accel_engine_call *call, void **work
         operation_destroy (operation);
         operation = NULL;
     }
-    if (operation && !comm_pump (comm))
+    if (operation && !comm_progress (comm))
         progress_thread_wake ();
     enum accel_status status = operation ? ACCEL_OK : fail_as_comm (comm, err);
-    bool is_of_network = comm->is_of_network;
+    bool is_network_error = comm->is_network_error;
     unlock ();
     *work = operation;
-    return status && is_of_network ? blame (comm, call, err) : status;
+    return status && is_network_error ? fail_with_cause (comm, call, err) : status;
 }
 
 static bool
 engine_test (void *transport, void *work)
 {
-    VISIT;
+    DEVICE_GUARD;
     lock ();
     bool over = advance (transport, work);
     unlock ();
@@ -149,7 +149,7 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     struct operation *operation = work;
     const struct accel_engine_call *call = operation->call;
     unsigned turns = 0, pause = PAUSE_US;
-    VISIT;
+    DEVICE_GUARD;
     lock ();
     while (!advance (comm, operation)) {
         unlock ();
@@ -163,7 +163,7 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     enum accel_status status = comm->status;
     operation_destroy (operation);
     unlock ();
-    return status ? blame (comm, call, err) : ACCEL_OK;
+    return status ? fail_with_cause (comm, call, err) : ACCEL_OK;
 }
 
 static enum accel_status
@@ -179,9 +179,9 @@ static bool
 engine_awaits (void *transport, int rank)
 {
     struct communicator *comm = transport;
-    VISIT;
+    DEVICE_GUARD;
     lock ();
-    bool waits = rank != comm->rank && (comm->is_of_network || find_oldest (comm));
+    bool waits = rank != comm->rank && (comm->is_network_error || find_oldest (comm));
     unlock ();
     return waits;
 }
@@ -189,7 +189,7 @@ engine_awaits (void *transport, int rank)
 static void
 engine_give_up (void *transport, const char *reason)
 {
-    VISIT;
+    DEVICE_GUARD;
     lock ();
     comm_fail (transport, ACCEL_ERR_PEER, "this process gave up: %s", reason);
     unlock ();
@@ -310,7 +310,7 @@ connect_together (struct communicator *comm, const struct accel_engine_job *job,
     bool goes_on = true;
     while (goes_on) {
         lock ();
-        bool connected = comm_settle (comm, ROUND_MS);
+        bool connected = comm_await_nccl (comm, ROUND_MS);
         if (!connected && now_ms () >= end)
             comm_fail (comm, ACCEL_ERR_TIMEOUT, "timed out after %u ms while NCCL was connecting the ranks",
                        (unsigned) job->timeout_ms);
@@ -343,14 +343,14 @@ connect_ranks (struct communicator *comm, const struct accel_engine_job *job, co
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     lock ();
-    comm->is_settling = true;
+    comm->is_nccl_busy = true;
     comm_check (comm, nccl.CommInitRankConfig (&comm->nccl_comm, comm->size, *id, comm->rank, &config),
                 "ncclCommInitRankConfig");
     unlock ();
     enum accel_status status = connect_together (comm, job, all, err);
     free (all);
     lock ();
-    bool is_network = comm->is_of_network;
+    bool is_network = comm->is_network_error;
     const char *address = job->rank || (!is_network && comm->status != ACCEL_ERR_TIMEOUT) ? NULL : getenv (ADDRESS);
     if (comm->status)
         status = job->helpers->fail (err, comm->status, "accel_open: engine nccl: %s%s%.60s%s%s", comm->why,
@@ -376,7 +376,7 @@ static enum accel_status
 engine_open (void **transport, struct accel_engine_job *job, struct accel_error *err)
 {
     ncclUniqueId id;
-    VISIT;
+    DEVICE_GUARD;
     *transport = NULL;
     enum accel_status status = meet (job, &id, err);
     if (status)
@@ -396,9 +396,9 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
 
 /* NCCL still writes where the communicator will be. */
 static void
-await_birth (struct communicator *comm)
+await_connection (struct communicator *comm)
 {
-    if (comm->parent && !comm_settle (comm->parent, CLOSE_MS) && comm->parent)
+    if (comm->parent && !comm_await_nccl (comm->parent, CLOSE_MS) && comm->parent)
         comm_fail (comm->parent, ACCEL_ERR_PEER, "a group was closed while NCCL was making it");
 }
 
@@ -407,16 +407,16 @@ static void
 engine_close (void *transport)
 {
     struct communicator *comm = transport;
-    VISIT;
+    DEVICE_GUARD;
     lock ();
     for (struct communicator *child = nccl_comms, *next; child; child = next) {
         next = child->next;
         if (child->origin == comm && !child->is_joined) {
-            await_birth (child);
+            await_connection (child);
             comm_destroy (child);
         }
     }
-    await_birth (comm);
+    await_connection (comm);
     unlock ();
     destroy (comm);
 }
@@ -425,38 +425,38 @@ engine_close (void *transport)
 
 /* The rank that leads it; of those that are made together, each has another. */
 static enum accel_status
-engine_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+engine_make_group (void *transport, int size, int64_t *group_id, struct accel_error *err)
 {
     const struct communicator *comm = transport;
     (void) size, (void) err;
-    *place = comm->rank;
+    *group_id = comm->rank;
     return ACCEL_OK;
 }
 
 static enum accel_status
-engine_split (void *transport, int64_t place, int rank, struct accel_error *err)
+engine_split (void *transport, int64_t group_id, int rank, struct accel_error *err)
 {
     struct communicator *comm = transport, *child = NULL;
     enum accel_status status = ACCEL_OK;
-    VISIT;
+    DEVICE_GUARD;
     lock ();
-    if (place >= 0)
+    if (group_id >= 0)
         status = comm_create (&child, comm->helpers, 0, rank, comm->timeout_ms, err);
     struct operation *operation = status ? NULL : operation_create (comm, NULL);
     if (operation) {
         operation->child = child;
-        operation->colour = place < 0 ? NCCL_SPLIT_NOCOLOR : (int) place;
+        operation->color = group_id < 0 ? NCCL_SPLIT_NOCOLOR : (int) group_id;
         operation->key = rank;
     }
     if (operation && child) {
         child->origin = child->parent = comm;
-        child->place = place;
+        child->group_id = group_id;
     }
     if (!status && !operation) {
         status = fail_as_comm (comm, err);
         if (child)
             comm_destroy (child);
-    } else if (!status && !comm_pump (comm)) {
+    } else if (!status && !comm_progress (comm)) {
         progress_thread_wake ();
     } else if (!status && comm->status) {
         status = fail_as_comm (comm, err);
@@ -466,14 +466,14 @@ engine_split (void *transport, int64_t place, int rank, struct accel_error *err)
 }
 
 static enum accel_status
-engine_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+engine_join_group (void *transport, const int *ranks, int size, int rank, int64_t group_id, void **group,
                    struct accel_error *err)
 {
     const struct communicator *parent = transport;
     (void) ranks, (void) rank;
     lock ();
     struct communicator *comm = nccl_comms;
-    while (comm && (comm->origin != parent || comm->is_joined || comm->place != place))
+    while (comm && (comm->origin != parent || comm->is_joined || comm->group_id != group_id))
         comm = comm->next;
     if (comm) {
         comm->is_joined = true;
@@ -497,7 +497,7 @@ clear (void *memory, size_t bytes)
 static void
 give_back (const struct buffer *buffer)
 {
-    if (buffer->is_nccls) {
+    if (buffer->is_from_nccl) {
         cudaDeviceSynchronize (); /* as cudaFree() does */
         nccl.MemFree (buffer->memory);
     } else
@@ -511,12 +511,12 @@ engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *
     struct communicator *comm = transport;
     size_t whole = bytes / 16 * 16 + 16;
     struct buffer *buffer = whole < bytes ? NULL : calloc (1, sizeof *buffer);
-    VISIT;
+    DEVICE_GUARD;
     *memory = NULL;
     if (!buffer)
         return comm->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_alloc: out of memory");
-    buffer->is_nccls = nccl.MemAlloc && !nccl.MemAlloc (&buffer->memory, whole);
-    cudaError_t error = buffer->is_nccls ? cudaSuccess : cudaMalloc (&buffer->memory, whole);
+    buffer->is_from_nccl = nccl.MemAlloc && !nccl.MemAlloc (&buffer->memory, whole);
+    cudaError_t error = buffer->is_from_nccl ? cudaSuccess : cudaMalloc (&buffer->memory, whole);
     if (!error) {
         error = clear (buffer->memory, whole);
         if (error)
@@ -530,7 +530,7 @@ engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *
                                     cudaGetErrorString (error));
     }
     lock ();
-    if (nccl.CommRegister && comm_settle (comm, CLOSE_MS)
+    if (nccl.CommRegister && comm_await_nccl (comm, CLOSE_MS)
         && nccl.CommRegister (comm->nccl_comm, buffer->memory, whole, &buffer->handle))
         buffer->handle = NULL;
     buffer->next = comm->buffers;
@@ -545,14 +545,14 @@ engine_free (void *transport, void *memory)
 {
     struct communicator *comm = transport;
     struct buffer **at = &comm->buffers;
-    VISIT;
+    DEVICE_GUARD;
     lock ();
     while (*at && (*at)->memory != memory)
         at = &(*at)->next;
     struct buffer *buffer = *at;
     if (buffer) {
         *at = buffer->next;
-        if (buffer->handle && comm->nccl_comm && comm_settle (comm, CLOSE_MS))
+        if (buffer->handle && comm->nccl_comm && comm_await_nccl (comm, CLOSE_MS))
             nccl.CommDeregister (comm->nccl_comm, buffer->handle);
     }
     unlock ();
@@ -570,7 +570,7 @@ ACCEL_API const struct accel_engine accel_engine = {
     .reduces = 0 REDUCED_TYPES (X),
 #undef X
     .devices = ACCEL_ENGINE_BIT (kDLCUDA),
-    .flags = ACCEL_ENGINE_SEVERAL_HOSTS | ACCEL_ENGINE_ASYNC_PROGRESS,
+    .flags = ACCEL_ENGINE_MULTI_HOST | ACCEL_ENGINE_ASYNC_PROGRESS,
     .probe = engine_probe,
     .open = engine_open,
     .close = engine_close,

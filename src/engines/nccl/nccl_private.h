@@ -23,7 +23,7 @@
 enum {
     SLICE_MS = 50,
     GRACE_MS = 300,  /* for kernels of this rank to end when other ranks have left */
-    BLAME_MS = 1000, /* to find the cause of an error of the network's */
+    CAUSE_MS = 1000, /* to find the cause of an error of the network's */
     CLOSE_MS = 2000, /* for NCCL to end in good order */
     VERSION_LEAST = 21800, /* with ncclCommSplit() */
 };
@@ -92,12 +92,12 @@ int gpu_device (void);
 void gpu_name (char *bus, size_t size);
 
 /** A thread's present device, before it was this process's GPU. */
-struct visit {
+struct device_guard {
     int before;
 };
-struct visit gpu_enter (void);
-void gpu_leave (const struct visit *visit);
-#define VISIT __attribute__ ((cleanup (gpu_leave), unused)) const struct visit visit = gpu_enter ()
+struct device_guard gpu_guard (void);
+void gpu_restore (const struct device_guard *guard);
+#define DEVICE_GUARD __attribute__ ((cleanup (gpu_restore), unused)) const struct device_guard guard = gpu_guard ()
 
 /* ---- communicator.c ---- */
 
@@ -107,7 +107,7 @@ struct operation {
     struct communicator *comm;
     const struct accel_engine_call *call; /* NULL: split */
     struct communicator *child; /* of a split; NULL: this rank is in no group */
-    int colour, key;
+    int color, key;
     cudaEvent_t ready, done;
     enum operation_state { OPERATION_WAITS, OPERATION_IS_POSTED, OPERATION_RUNS, OPERATION_IS_OVER } state;
     int64_t since_ms, looked_ms; /* since when a thread waits for it; 0: none does yet */
@@ -117,7 +117,7 @@ struct operation {
 struct buffer {
     struct buffer *next;
     void *memory, *handle;
-    bool is_nccls; /* from ncclMemAlloc() */
+    bool is_from_nccl; /* from ncclMemAlloc() */
 };
 
 /** A communicator of libaccel, and NCCL's. */
@@ -128,16 +128,16 @@ struct communicator {
     bool is_joined;
     ncclComm_t nccl_comm; /* NULL: not yet, or no more */
     int size, rank;
-    int64_t place;
+    int64_t group_id;
     uint32_t timeout_ms;
     const struct accel_engine_helpers *helpers;
     cudaStream_t stream;
-    bool is_settling; /* NCCL is at work on its last call */
+    bool is_nccl_busy; /* NCCL is at work on its last call */
     struct operation *operations;
     struct operation *spare; /* with events */
     struct buffer *buffers;
     enum accel_status status; /* why nothing is done any more */
-    bool is_of_network;       /* some other rank may be the reason */
+    bool is_network_error;    /* some other rank may be the reason */
     char why[ACCEL_ERROR_TEXT_SIZE];
 };
 
@@ -152,7 +152,7 @@ void comm_destroy (struct communicator *comm);
 /* All with the lock, on the GPU. */
 
 /** Pass on what can be.  @return whether nothing is left to pass on */
-bool comm_pump (struct communicator *comm);
+bool comm_progress (struct communicator *comm);
 /** The first failure: nothing is done any more. */
 __attribute__ ((format (printf, 3, 4))) void comm_fail (struct communicator *comm, enum accel_status status,
                                                         const char *format, ...);
@@ -160,7 +160,7 @@ __attribute__ ((format (printf, 3, 4))) void comm_fail (struct communicator *com
 bool comm_check (struct communicator *comm, ncclResult_t result, const char *call);
 bool comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call);
 /** Wait until NCCL has finished its last call, for @p ms at most; lets go of the lock.  @return whether it has */
-bool comm_settle (struct communicator *comm, int64_t ms);
+bool comm_await_nccl (struct communicator *comm, int64_t ms);
 
 /** @return NULL without memory, or after a failure */
 struct operation *operation_create (struct communicator *comm, const struct accel_engine_call *call);

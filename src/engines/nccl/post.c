@@ -99,6 +99,6 @@ operation_post (const struct operation *operation, const char **name)
     static ncclComm_t none;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    return nccl.CommSplit (comm->nccl_comm, operation->colour, operation->key, operation->child
+    return nccl.CommSplit (comm->nccl_comm, operation->color, operation->key, operation->child
                            ? &operation->child->nccl_comm : &none, &config);
 }

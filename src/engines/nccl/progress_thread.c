@@ -15,21 +15,21 @@ static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static bool is_there, must_end;
 
 static bool
-pump_all (void)
+progress_all (void)
 {
     bool done = true;
     for (struct communicator *comm = nccl_comms; comm; comm = comm->next)
-        done = comm_pump (comm) && done;
+        done = comm_progress (comm) && done;
     return done;
 }
 
 static void *
-carry (void *unused)
+run (void *unused)
 {
-    VISIT;
+    DEVICE_GUARD;
     pthread_mutex_lock (&nccl_mutex);
     while (!must_end) {
-        if (pump_all ()) {
+        if (progress_all ()) {
             pthread_cond_wait (&wake, &nccl_mutex);
             continue;
         }
@@ -50,7 +50,7 @@ progress_thread_wake (void)
         sigfillset (&every);
         pthread_sigmask (SIG_SETMASK, &every, &before);
         must_end = false;
-        is_there = !pthread_create (&thread, NULL, carry, NULL);
+        is_there = !pthread_create (&thread, NULL, run, NULL);
         pthread_sigmask (SIG_SETMASK, &before, NULL);
     }
     pthread_cond_signal (&wake);

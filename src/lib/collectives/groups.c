@@ -58,7 +58,7 @@ id_of_group (const struct accel_comm *parent, const struct members *members)
 }
 
 static enum accel_status
-join (struct accel_comm *comm, const struct comm_site *site, const struct members *members, const int64_t *places,
+join (struct accel_comm *comm, const struct comm_site *site, const struct members *members, const int64_t *group_ids,
       struct accel_comm **group, struct accel_error *err)
 {
     struct accel_comm *made = comm_create (comm, members->index, members->count);
@@ -66,7 +66,7 @@ join (struct accel_comm *comm, const struct comm_site *site, const struct member
         return comm_no_memory (site, err);
     made->id = id_of_group (comm, members);
     made->ledger = comm->ledger;
-    enum accel_status status = comm_join_group (made, members->ranks, places, err);
+    enum accel_status status = comm_join_group (made, members->ranks, group_ids, err);
     if (!status && !comm_watch (made, members->ranks, comm->watch.timeout_ms))
         status = comm_no_memory (site, err);
     if (status)
@@ -79,12 +79,12 @@ join (struct accel_comm *comm, const struct comm_site *site, const struct member
 /* An engine may wait for ranks that are in no group, which the watch of a group does not know: so all must have come
  * before any continues. */
 static enum accel_status
-split_links (struct accel_comm *comm, const struct comm_site *site, const int64_t *places, int rank,
+split_links (struct accel_comm *comm, const struct comm_site *site, const int64_t *group_ids, int rank,
              struct accel_error *err)
 {
     bool splits;
     struct accel_error why;
-    enum accel_status status = comm_split_links (comm, places, rank, &splits, &why);
+    enum accel_status status = comm_split_group (comm, group_ids, rank, &splits, &why);
     if (status) {
         comm_give_up (comm, why.text);
         return accel_fail (err, status, "%s", why.text);
@@ -97,25 +97,25 @@ static enum accel_status
 meet (struct accel_comm *comm, const struct comm_site *site, const struct members *members, bool leads,
       struct accel_comm **group, struct accel_error *err)
 {
-    size_t count = (size_t) comm_places (comm);
-    AUTO_FREE int64_t *places = calloc ((size_t) comm->size * count, sizeof *places);
+    size_t count = (size_t) comm_engine_count (comm);
+    AUTO_FREE int64_t *group_ids = calloc ((size_t) comm->size * count, sizeof *group_ids);
     int64_t own[1 + COMM_LINKS] = { -1 };
-    if (!places) {
+    if (!group_ids) {
         comm_give_up (comm, "cannot allocate memory for a group");
         return comm_no_memory (site, err);
     }
     if (leads && comm_make_group (comm, members->count, own, err))
         own[0] = -1;
-    enum accel_status status = comm_all_gather (comm, site, own, places, count, ACCEL_INT64, err);
+    enum accel_status status = comm_all_gather (comm, site, own, group_ids, count, ACCEL_INT64, err);
     if (status)
         return status;
-    const int64_t *theirs = members->count ? &places[(size_t) members->ranks[0] * count] : NULL;
-    bool has_place = theirs && theirs[0] >= 0;
-    status = split_links (comm, site, has_place ? theirs : NULL, members->index, err);
+    const int64_t *theirs = members->count ? &group_ids[(size_t) members->ranks[0] * count] : NULL;
+    bool has_id = theirs && theirs[0] >= 0;
+    status = split_links (comm, site, has_id ? theirs : NULL, members->index, err);
     if (status || !theirs)
         return status;
-    status = has_place ? join (comm, site, members, theirs, group, err) : comm_no_memory (site, err);
-    if (status && has_place)
+    status = has_id ? join (comm, site, members, theirs, group, err) : comm_no_memory (site, err);
+    if (status && has_id)
         comm_give_up (comm, "cannot allocate memory for a group");
     return status;
 }

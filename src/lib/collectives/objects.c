@@ -10,7 +10,7 @@
 
 #include "lib/base/error.h"
 #include "lib/collectives/tensors.h"
-#include "lib/comm/together.h"
+#include "lib/comm/coalesce.h"
 #include "util/cleanup.h"
 
 #include <stdlib.h>
@@ -130,15 +130,15 @@ send_one_by_one (struct accel_comm *comm, const struct comm_site *site, const st
                  struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
-    struct comm_together together;
-    comm_together_begin (&together, comm);
+    struct comm_coalesced coalesced;
+    comm_coalesce_begin (&coalesced, comm);
     for (int r = 0; !status && r < accel_comm_size (comm); r++) {
         size_t bytes = parcel_bytes (&notices[r]);
         if (bytes)
-            status = comm_broadcast (comm, comm_together_site (&together, site), parcel, bytes, ACCEL_UINT8, r, err);
+            status = comm_broadcast (comm, comm_coalesce_site (&coalesced, site), parcel, bytes, ACCEL_UINT8, r, err);
         parcel += bytes;
     }
-    return comm_together_end (&together, status, err);
+    return comm_coalesce_end (&coalesced, status, err);
 }
 
 static enum accel_status
@@ -361,17 +361,18 @@ accel_recv_object_list_at (const char *file, int line, struct accel *acc, int fr
 
 /* Send to @peer and receive from it.  Of two ranks, the lower one sends first. */
 static enum accel_status
-swap_with (struct accel_comm *comm, int peer, const struct comm_site *site, struct comm_together *together,
+swap_with (struct accel_comm *comm, int peer, const struct comm_site *site, struct comm_coalesced *coalesced,
            const struct accel_object *own, char *bytes, size_t size, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
     for (int step = 0; step < 2 && !status; step++)
         if ((accel_comm_rank (comm) < peer) == !step)
-            status = own->size_bytes ? comm_send (comm, comm_together_site (together, site), own->data, own->size_bytes,
-                                                  ACCEL_UINT8, peer, err)
+            status = own->size_bytes ? comm_send (comm, comm_coalesce_site (coalesced, site), own->data,
+                                                  own->size_bytes, ACCEL_UINT8, peer, err)
                                      : ACCEL_OK;
+
         else if (size)
-            status = comm_recv (comm, comm_together_site (together, site), bytes, size, ACCEL_UINT8, peer, err);
+            status = comm_recv (comm, comm_coalesce_site (coalesced, site), bytes, size, ACCEL_UINT8, peer, err);
     return status;
 }
 
@@ -383,19 +384,19 @@ swap (struct accel_comm *comm, const struct comm_site *site, const struct accel_
 {
     int rank = accel_comm_rank (comm);
     enum accel_status status = ACCEL_OK;
-    struct comm_together together;
-    comm_together_begin (&together, comm);
+    struct comm_coalesced coalesced;
+    comm_coalesce_begin (&coalesced, comm);
     for (int peer = 0; !status && peer < accel_comm_size (comm); peer++) {
         char *bytes = parcel + sizeof (uint64_t);
         size_t size = (size_t) notices[peer].bytes;
         memcpy (parcel, &notices[peer].bytes, sizeof (uint64_t));
         if (peer != rank)
-            status = swap_with (comm, peer, site, &together, &objects[peer], bytes, size, err);
+            status = swap_with (comm, peer, site, &coalesced, &objects[peer], bytes, size, err);
         else if (size)
             memcpy (bytes, objects[peer].data, size);
         parcel = bytes + size;
     }
-    return comm_together_end (&together, status, err);
+    return comm_coalesce_end (&coalesced, status, err);
 }
 
 enum accel_status

@@ -55,7 +55,7 @@ static enum accel_status
 connect_job (struct accel_comm *comm, const struct accel_engine *engine, struct engine_job *job,
              struct accel_error *err)
 {
-    bool alone = engine->flags & ACCEL_ENGINE_ALONE;
+    bool alone = engine->flags & ACCEL_ENGINE_SINGLE_PROCESS;
     enum accel_status status = alone ? ACCEL_OK : bootstrap_open (&comm->bootstrap, job, err);
     if (status)
         return status;
@@ -183,7 +183,7 @@ comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms)
     if (comm->parent) {
         watch->members = calloc ((size_t) comm->size, sizeof *watch->members);
         for (int i = 0; watch->members && i < comm->size; i++)
-            watch->members[i] = watch_name (&comm->parent->watch, ranks[i]);
+            watch->members[i] = watch_world_rank (&comm->parent->watch, ranks[i]);
         return watch->members;
     }
     return true;
@@ -209,17 +209,17 @@ is_reserved (const struct accel_comm *comm)
 
 /* The slot of the ledger is the rank's: what a child of fork() calls is not what the rank does. */
 static void
-disown (struct accel_comm *comm)
+stop_recording (struct accel_comm *comm)
 {
-    static struct ledger nobody;
-    if (comm->forks != comm_forks && comm->ledger != &nobody)
-        comm->ledger = &nobody;
+    static struct ledger not_recorded;
+    if (comm->forks != comm_forks && comm->ledger != &not_recorded)
+        comm->ledger = &not_recorded;
 }
 
 uint64_t
 comm_note_begin (struct accel_comm *comm, const struct comm_site *site, size_t count)
 {
-    disown (comm);
+    stop_recording (comm);
     return ledger_begin (comm->ledger, site, (struct ledger_entry){ .count = count, .root = -1 });
 }
 
@@ -233,7 +233,7 @@ comm_note_end (struct accel_comm *comm, uint64_t sequence)
 void
 comm_note_failure (struct accel_comm *comm, unsigned failure, unsigned left, const char *text)
 {
-    disown (comm);
+    stop_recording (comm);
     struct jobseg_slot *slot = comm->ledger->slot;
     if (!slot || atomic_load (&slot->failure) & JOBSEG_FAILURE_LOST)
         return;
@@ -371,8 +371,8 @@ run_carefully (struct accel_comm *comm, struct accel_engine_call *call, struct a
     enum accel_status status = check (comm, call, err);
     if (status)
         return status;
-    disown (comm);
-    if (comm->queue && work_serves (comm))
+    stop_recording (comm);
+    if (comm->queue && work_is_own_thread (comm))
         return comm_execute (comm, call, err);
     status = admit (comm, call->site, err);
     if (status)
@@ -381,7 +381,7 @@ run_carefully (struct accel_comm *comm, struct accel_engine_call *call, struct a
         return work_start (comm, call, work, err);
     if (!enter (comm, call->site))
         return refuse_thread (comm, call->site, err);
-    work_take_turn (comm);
+    work_wait_idle (comm);
     status = comm_execute (comm, call, err);
     leave (comm);
     return status;

@@ -73,20 +73,7 @@ bool comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms)
 /** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);
 
-/** Find where a group of @p size ranks of @p comm will meet.
- *  @param[out] places  [comm_places (comm)], each >= 0; for comm_join_group() */
-enum accel_status comm_make_group (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err);
 
-/** Connect @p group, whose parent, rank and size are set; rank i of it is @p ranks[i] there.  Does not wait. */
-enum accel_status comm_join_group (struct accel_comm *group, const int *ranks, const int64_t *places,
-                                   struct accel_error *err);
-
-/** How many places a group of @p comm has: one of each engine. */
-static inline int
-comm_places (const struct accel_comm *comm)
-{
-    return 1 + comm->link_count;
-}
 
 /** Whether there is an engine that can run @p call; the message names both. */
 enum accel_status comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call,

@@ -50,23 +50,6 @@ comm_free (struct accel_comm *comm, DLDevice device, void *memory)
         kind->destroy (device, memory);
 }
 
-enum accel_status
-comm_make_group (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err)
-{
-    return comm_make_places (comm, size, places, err);
-}
-
-enum accel_status
-comm_join_group (struct accel_comm *group, const int *ranks, const int64_t *places, struct accel_error *err)
-{
-    const struct accel_comm *parent = group->parent;
-    enum accel_status status = parent->engine->join_group (parent->transport, ranks, group->size, group->rank,
-                                                           places[0], &group->transport, err);
-    if (status)
-        return status;
-    group->engine = parent->engine;
-    return comm_join_links (group, ranks, places, err);
-}
 
 static const char *
 kind_name (enum accel_engine_kind kind)
@@ -102,7 +85,7 @@ check_link (const struct accel_comm *comm, const struct accel_engine_call *call,
         && device.device_id != comm->device.device_id)
         return comm_fail (call->site, ACCEL_ERR_INVALID, err,
                           "the tensor is on %s:%d, but rank %d computes on %s:%d, which accel_device() returns", kind,
-                          (int) device.device_id, watch_name (&comm->watch, comm->rank), kind,
+                          (int) device.device_id, watch_world_rank (&comm->watch, comm->rank), kind,
                           (int) comm->device.device_id);
     if (engine)
         return check_call (engine, call, err);
@@ -112,8 +95,8 @@ check_link (const struct accel_comm *comm, const struct accel_engine_call *call,
     return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err,
                       "the tensor of rank %d is on %s:%d, but this job has no engine for %s memory, only %s for the "
                       "host's%s%s",
-                      watch_name (&comm->watch, comm->rank), kind, (int) device.device_id, kind, comm->engine->name,
-                      *world->refusal ? ": " : "", world->refusal);
+                      watch_world_rank (&comm->watch, comm->rank), kind, (int) device.device_id, kind,
+                      comm->engine->name, *world->refusal ? ": " : "", world->refusal);
 }
 
 enum accel_status

@@ -196,7 +196,7 @@ comm_route_to (const struct accel_comm *comm, DLDevice device)
 }
 
 void
-comm_aim (struct accel_engine_call *call)
+comm_set_device (struct accel_engine_call *call)
 {
     call->device = engine_site (call)->device;
     const struct memory *memory = memory_of (call->device);
@@ -215,7 +215,7 @@ enum accel_status
 comm_run_link (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
 {
     struct comm_route route = comm_route_to (comm, engine_site (call)->device);
-    comm_aim (call);
+    comm_set_device (call);
     comm_watch_route (comm, route);
     enum accel_status status = route.engine->run (route.transport, call, err);
     comm_watch_route (comm, comm_route_to (comm, (DLDevice){ 0 }));
@@ -223,42 +223,49 @@ comm_run_link (struct accel_comm *comm, struct accel_engine_call *call, struct a
 }
 
 enum accel_status
-comm_make_places (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err)
+comm_make_group (struct accel_comm *comm, int size, int64_t *group_ids, struct accel_error *err)
 {
-    enum accel_status status = comm->engine->make_group (comm->transport, size, &places[0], err);
+    enum accel_status status = comm->engine->make_group (comm->transport, size, &group_ids[0], err);
     for (int i = 0; !status && i < comm->link_count; i++)
-        status = comm->links[i].engine->make_group (comm->links[i].transport, size, &places[1 + i], err);
+        status = comm->links[i].engine->make_group (comm->links[i].transport, size, &group_ids[1 + i], err);
     return status;
 }
 
 enum accel_status
-comm_split_links (const struct accel_comm *comm, const int64_t *places, int rank, bool *splits, struct accel_error *err)
+comm_split_group (const struct accel_comm *comm, const int64_t *group_ids, int rank, bool *splits,
+                  struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
     *splits = comm->engine->split;
     if (*splits)
-        status = comm->engine->split (comm->transport, places ? places[0] : -1, rank, err);
-    for (int i = 0; !status && i < comm->link_count; i++)
-        if (comm->links[i].engine->split) {
-            *splits = true;
-            status = comm->links[i].engine->split (comm->links[i].transport, places ? places[1 + i] : -1, rank, err);
-        }
+        status = comm->engine->split (comm->transport, group_ids ? group_ids[0] : -1, rank, err);
+    for (int i = 0; !status && i < comm->link_count; i++) {
+        const struct comm_link *link = &comm->links[i];
+        *splits = *splits || link->engine->split;
+        if (link->engine->split)
+            status = link->engine->split (link->transport, group_ids ? group_ids[1 + i] : -1, rank, err);
+    }
     return status;
 }
 
 enum accel_status
-comm_join_links (struct accel_comm *group, const int *ranks, const int64_t *places, struct accel_error *err)
+comm_join_group (struct accel_comm *group, const int *ranks, const int64_t *group_ids, struct accel_error *err)
 {
     const struct accel_comm *parent = group->parent;
-    enum accel_status status = ACCEL_OK;
+    enum accel_status status = parent->engine->join_group (parent->transport, ranks, group->size, group->rank,
+                                                           group_ids[0], &group->transport, err);
+    if (status)
+        return status;
+    group->engine = parent->engine;
     group->devices = parent->devices;
     group->device = parent->device;
     for (int i = 0; !status && i < parent->link_count; i++) {
         struct comm_link *link = &group->links[group->link_count++];
         *link = parent->links[i];
         link->is_open = false;
-        status = link->engine->join_group (parent->links[i].transport, ranks, group->size, group->rank, places[1 + i],
-                                           &link->transport, err);
+        status = link->engine->join_group (parent->links[i].transport, ranks, group->size, group->rank,
+                                           group_ids[1 + i], &link->transport, err);
+
         link->is_open = !status;
     }
     return status;

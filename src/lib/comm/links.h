@@ -29,7 +29,7 @@ struct comm_route {
 struct comm_route comm_route_to (const struct accel_comm *comm, DLDevice device);
 
 /** Tell the engine where the buffers of @p call are, whose site names a device that is not the host. */
-void comm_aim (struct accel_engine_call *call);
+void comm_set_device (struct accel_engine_call *call);
 
 /** From now on the watch asks @p route whom it awaits. */
 void comm_watch_route (struct accel_comm *comm, struct comm_route route);
@@ -40,17 +40,26 @@ void comm_give_up_links (struct accel_comm *comm, const char *reason);
 __attribute__ ((cold)) enum accel_status comm_run_link (struct accel_comm *comm, struct accel_engine_call *call,
                                                         struct accel_error *err);
 
-/** Find places where a group meets: [1 + link_count], the host's engine's first. */
-enum accel_status comm_make_places (struct accel_comm *comm, int size, int64_t *places, struct accel_error *err);
+/** How many ids a group of @p comm has: one of each engine, the host's first. */
+static inline int
+comm_engine_count (const struct accel_comm *comm)
+{
+    return 1 + comm->link_count;
+}
+
+/** Get the ids of a group of @p size ranks.
+ *  @param[out] group_ids  [comm_engine_count (comm)], each >= 0; for comm_join_group() */
+enum accel_status comm_make_group (struct accel_comm *comm, int size, int64_t *group_ids, struct accel_error *err);
 
 /** Tell engines that need it which groups of @p comm's ranks are made.
- *  @param places  of the group that this rank will join; NULL: of none  @param rank  the rank in it
+ *  @param group_ids  of the group that this rank will join; NULL: of none  @param rank  the rank in it
  *  @param[out] splits  whether there is such an engine */
-enum accel_status comm_split_links (const struct accel_comm *comm, const int64_t *places, int rank, bool *splits,
+enum accel_status comm_split_group (const struct accel_comm *comm, const int64_t *group_ids, int rank, bool *splits,
                                     struct accel_error *err);
 
-/** Connect @p group with its parent's links. */
-enum accel_status comm_join_links (struct accel_comm *group, const int *ranks, const int64_t *places,
+/** Connect @p group, whose parent, rank and size are set; rank i of it is @p ranks[i] there.  Does not wait. */
+enum accel_status comm_join_group (struct accel_comm *group, const int *ranks, const int64_t *group_ids,
+
                                    struct accel_error *err);
 
 #endif

@@ -3,11 +3,11 @@
  *
  * On engines that block, a thread for each communicator, made by its first start, runs what was started.  It does so in
  * the order of the starts, which is the same on all ranks.  Without work it sleeps.  On engines with start(), the
- * engine has it in flight.  Then there is a thread only for functions of the library (work_act()), which run beside
- * nothing else, and for what is started after them.
+ * engine has it in flight.  Then there is a thread only for functions of the library (work_start_function()), which
+ * run beside nothing else, and for what is started after them.
  *
  * Everything that is in flight on a communicator is in one engine.  What is for another one waits in the thread's queue
- * until that has landed, so a start never waits for other ranks; unless the program's thread alone may call an engine.
+ * until that is over, so a start never waits for other ranks; unless the program's thread alone may call an engine.
  *
  * Blocking calls on the same communicator run on the program's thread, when everything that was started before them is
  * over; calls on other communicators need not wait, so ranks that are in several groups cannot wait for each other in a
@@ -30,10 +30,10 @@ struct work_queue {
     struct work_queue *next; /* of the process's */
     struct accel_work *head, **tail; /* for the thread */
     atomic_uint pending; /* queued, running or in flight */
-    unsigned flying;     /* in flight, all of them in this engine: */
-    struct comm_route aloft;
-    bool entered;        /* some thread is in the engine because of these */
-    bool grouping;       /* between group_begin() and group_end() of the engine */
+    unsigned started;    /* in flight, all of them in this engine: */
+    struct comm_route started_on;
+    bool in_engine;      /* some thread is in the engine because of these */
+    bool is_coalescing;  /* between coalesce_begin() and coalesce_end() of the engine */
     unsigned process;    /* the fork that made it */
     bool has_thread;
     bool stop;           /* end when the queue is empty */
@@ -46,7 +46,7 @@ struct work_queue {
 static struct work_queue *queues;
 static struct accel_work *works, **last_work = &works; /* that the program has not waited for, in the order of starts */
 
-static _Thread_local const struct accel_comm *served;
+static _Thread_local const struct accel_comm *thread_comm;
 
 /* Threads do not survive fork(). */
 static bool
@@ -62,13 +62,13 @@ watch_forks (void)
 static bool
 may_enter (const struct work_queue *queue)
 {
-    return !queue->entered && !queue->grouping;
+    return !queue->in_engine && !queue->is_coalescing;
 }
 
 static void
 enter (struct work_queue *queue)
 {
-    queue->entered = true;
+    queue->in_engine = true;
     work_unlock ();
 }
 
@@ -76,22 +76,22 @@ static void
 leave (struct work_queue *queue)
 {
     work_lock ();
-    queue->entered = false;
+    queue->in_engine = false;
     pthread_cond_broadcast (&queue->over);
 }
 
 static void
-note_landing (struct work_queue *queue, struct accel_work *work)
+note_finished (struct work_queue *queue, struct accel_work *work)
 {
     work->over = true;
-    if (!--queue->flying)
+    if (!--queue->started)
         comm_watch_route (queue->comm, comm_route_to (queue->comm, (DLDevice){ 0 }));
     atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
 }
 
 /* Wait for @work, unless another thread does: then until that one has left. */
 static void
-land (struct work_queue *queue, struct accel_work *work)
+finish_request (struct work_queue *queue, struct accel_work *work)
 {
     struct accel_comm *comm = work->comm;
     struct accel_error why = { 0 };
@@ -100,21 +100,21 @@ land (struct work_queue *queue, struct accel_work *work)
         return;
     }
     enter (queue);
-    enum accel_status status = work->route.engine->wait (work->route.transport, work->flight, &why);
+    enum accel_status status = work->route.engine->wait (work->route.transport, work->request, &why);
     comm_conclude (comm, &work->call, work->begin_ns, status, &why, &work->error);
     leave (queue);
-    note_landing (queue, work);
+    note_finished (queue, work);
 }
 
 /* The oldest, unless a thread has taken it from the list, to wait for it. */
 static void
-land_next (struct work_queue *queue)
+finish_oldest (struct work_queue *queue)
 {
     struct accel_work *work = works;
-    while (work && (work->comm != queue->comm || !work->flies || work->over))
+    while (work && (work->comm != queue->comm || !work->is_started || work->over))
         work = work->later;
     if (work)
-        land (queue, work);
+        finish_request (queue, work);
     else
         pthread_cond_wait (&queue->over, &work_mutex);
 }
@@ -123,46 +123,46 @@ land_next (struct work_queue *queue)
 static bool
 may_join (const struct work_queue *queue, const struct accel_work *work)
 {
-    return !queue->flying
-           || (queue->aloft.engine == work->route.engine && queue->aloft.transport == work->route.transport);
+    return !queue->started
+           || (queue->started_on.engine == work->route.engine && queue->started_on.transport == work->route.transport);
 }
 
 /* Whether everything that was started before @work is in flight in the same engine. */
 static bool
 is_first (const struct work_queue *queue, const struct accel_work *work)
 {
-    return atomic_load_explicit (&queue->pending, memory_order_relaxed) == queue->flying && may_join (queue, work);
+    return atomic_load_explicit (&queue->pending, memory_order_relaxed) == queue->started && may_join (queue, work);
 }
 
 /* No other thread may be in the engine. */
 static void
-launch (struct work_queue *queue, struct accel_work *work)
+start_request (struct work_queue *queue, struct accel_work *work)
 {
     struct accel_comm *comm = work->comm;
     struct accel_error why = { 0 };
-    work->flies = true;
-    queue->flying++;
-    queue->aloft = work->route;
+    work->is_started = true;
+    queue->started++;
+    queue->started_on = work->route;
     atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
     comm_watch_route (comm, work->route);
     enter (queue);
     enum accel_status status = comm_begin (comm, &work->call, &work->begin_ns, &work->error);
     bool has_begun = !status;
     if (has_begun && !comm_is_for_host (&work->site))
-        comm_aim (&work->call);
+        comm_set_device (&work->call);
     if (has_begun)
-        status = work->route.engine->start (work->route.transport, &work->call, &work->flight, &why);
+        status = work->route.engine->start (work->route.transport, &work->call, &work->request, &why);
     if (has_begun && status)
         comm_conclude (comm, &work->call, work->begin_ns, status, &why, &work->error);
     leave (queue);
     if (status)
-        note_landing (queue, work);
+        note_finished (queue, work);
 }
 
 /* ---- the thread ---- */
 
 static bool
-can_fly (const struct accel_work *work)
+can_start (const struct accel_work *work)
 {
     const struct accel_engine *engine = work->route.engine;
     return engine && engine->start
@@ -172,19 +172,19 @@ can_fly (const struct accel_work *work)
 static void
 perform (struct accel_work *work)
 {
-    if (work->act)
-        work->act (work->user);
+    if (work->function)
+        work->function (work->user);
     else
         comm_execute (work->comm, &work->call, &work->error);
 }
 
 /* Until nothing is in flight that @work cannot join. */
 static void
-await_turn (struct work_queue *queue, const struct accel_work *work, bool flies)
+await_turn (struct work_queue *queue, const struct accel_work *work, bool starts)
 {
-    while (queue->flying && !(flies && may_join (queue, work)))
-        land_next (queue);
-    while (flies && queue->entered)
+    while (queue->started && !(starts && may_join (queue, work)))
+        finish_oldest (queue);
+    while (starts && queue->in_engine)
         pthread_cond_wait (&queue->over, &work_mutex);
 }
 
@@ -192,7 +192,7 @@ static void *
 serve (void *user)
 {
     struct work_queue *queue = user;
-    served = queue->comm;
+    thread_comm = queue->comm;
     work_lock ();
     while (queue->head || !queue->stop) {
         struct accel_work *work = queue->head;
@@ -203,17 +203,17 @@ serve (void *user)
         queue->head = work->next;
         if (!queue->head)
             queue->tail = &queue->head;
-        bool is_call = !work->act; /* a function may be started again, or its memory be gone, when it has run */
-        bool flies = can_fly (work);
-        await_turn (queue, work, flies);
-        if (flies)
-            launch (queue, work);
+        bool is_call = !work->function; /* a function may be started again, or its memory be gone, when it has run */
+        bool starts = can_start (work);
+        await_turn (queue, work, starts);
+        if (starts)
+            start_request (queue, work);
         else {
             work_unlock ();
             perform (work);
             work_lock ();
         }
-        if (is_call && !flies)
+        if (is_call && !starts)
             work->over = true;
         atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
         pthread_cond_broadcast (&queue->over);
@@ -290,8 +290,8 @@ static void
 wait_until_idle (struct work_queue *queue)
 {
     while (queue->process == comm_forks && atomic_load_explicit (&queue->pending, memory_order_relaxed))
-        if (queue->flying)
-            land_next (queue);
+        if (queue->started)
+            finish_oldest (queue);
         else
             pthread_cond_wait (&queue->over, &work_mutex);
 }
@@ -306,7 +306,7 @@ has_one_thread (const struct comm_route *route)
 static bool
 is_bound (const struct work_queue *queue, const struct accel_work *work)
 {
-    return has_one_thread (&work->route) || (queue->flying && has_one_thread (&queue->aloft));
+    return has_one_thread (&work->route) || (queue->started && has_one_thread (&queue->started_on));
 }
 
 static void
@@ -328,20 +328,22 @@ begin (struct accel_work *work)
     struct accel_comm *comm = work->comm;
     work->route = comm_route_to (comm, work->site.device);
     int number = need_queue (comm);
-    bool may_fly = !number && can_fly (work);
-    /* Only for who would fly: the queue's thread may be in the engine until other ranks have come. */
-    while (may_fly && comm->queue->entered && is_first (comm->queue, work))
+    bool may_start = !number && can_start (work);
+    /* Only if the engine would start it: the queue's thread may be in the engine until other ranks have come. */
+    while (may_start && comm->queue->in_engine && is_first (comm->queue, work))
         pthread_cond_wait (&comm->queue->over, &work_mutex);
     if (!number && !is_first (comm->queue, work) && is_bound (comm->queue, work))
         wait_until_idle (comm->queue);
-    bool flies = may_fly && is_first (comm->queue, work), stays = !number && !flies && has_one_thread (&work->route);
-    if (!number && !flies && !stays)
+    bool starts = may_start && is_first (comm->queue, work);
+    bool stays = !number && !starts && has_one_thread (&work->route);
+
+    if (!number && !starts && !stays)
         number = enqueue (work);
     if (number)
         return number;
     remember (work);
-    if (flies)
-        launch (comm->queue, work);
+    if (starts)
+        start_request (comm->queue, work);
     else if (stays)
         run_here (comm->queue, work);
     return 0;
@@ -415,12 +417,12 @@ any_has_one_thread (const struct accel_comm *comm)
 }
 
 bool
-work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user)
+work_start_function (struct accel_comm *comm, struct accel_work *work, void (*function) (void *user), void *user)
 {
     comm_abandon (comm, comm->unsettled);
     if (any_has_one_thread (comm))
         return false;
-    *work = (struct accel_work){ .comm = comm, .act = act, .user = user };
+    *work = (struct accel_work){ .comm = comm, .function = function, .user = user };
     work_lock ();
     int number = enqueue (work);
     work_unlock ();
@@ -429,44 +431,44 @@ work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *u
 
 /* A failure to make the queue shows again at the first start. */
 void
-work_group_begin (struct accel_comm *comm)
+work_coalesce_begin (struct accel_comm *comm)
 {
     work_lock ();
-    struct work_queue *queue = comm->engine->group_begin && !need_queue (comm) ? comm->queue : NULL;
+    struct work_queue *queue = comm->engine->coalesce_begin && !need_queue (comm) ? comm->queue : NULL;
     const struct accel_work first = { .route = comm_route_to (comm, (DLDevice){ 0 }) };
-    while (queue && queue->entered)
+    while (queue && queue->in_engine)
         pthread_cond_wait (&queue->over, &work_mutex);
     if (queue && is_first (queue, &first)) {
-        queue->grouping = true;
+        queue->is_coalescing = true;
         enter (queue);
-        comm->engine->group_begin (comm->transport);
+        comm->engine->coalesce_begin (comm->transport);
         leave (queue);
     }
     work_unlock ();
 }
 
 void
-work_group_end (struct accel_comm *comm)
+work_coalesce_end (struct accel_comm *comm)
 {
     work_lock ();
     struct work_queue *queue = comm->queue;
-    if (queue && queue->grouping) {
+    if (queue && queue->is_coalescing) {
         enter (queue);
-        comm->engine->group_end (comm->transport);
-        queue->grouping = false;
+        comm->engine->coalesce_end (comm->transport);
+        queue->is_coalescing = false;
         leave (queue);
     }
     work_unlock ();
 }
 
 bool
-work_serves (const struct accel_comm *comm)
+work_is_own_thread (const struct accel_comm *comm)
 {
-    return comm->queue && served == comm;
+    return comm->queue && thread_comm == comm;
 }
 
 void
-work_take_turn (struct accel_comm *comm)
+work_wait_idle (struct accel_comm *comm)
 {
     if (!comm->queue || !atomic_load_explicit (&comm->queue->pending, memory_order_acquire))
         return;
@@ -580,8 +582,8 @@ accel_work_wait (struct accel_work *work, struct accel_error *err)
         if (last_work == &work->later)
             last_work = at;
         while (!work->over)
-            if (work->flies)
-                land (work->comm->queue, work);
+            if (work->is_started)
+                finish_request (work->comm->queue, work);
             else
                 pthread_cond_wait (&work->comm->queue->over, &work_mutex);
     }
@@ -597,13 +599,13 @@ accel_work_wait (struct accel_work *work, struct accel_error *err)
 
 /* If another thread is in the engine, it is not over. */
 static bool
-has_landed (struct accel_work *work)
+is_finished (struct accel_work *work)
 {
     struct accel_comm *comm = work->comm;
     if (!may_enter (comm->queue))
         return false;
     enter (comm->queue);
-    bool over = work->route.engine->test (work->route.transport, work->flight);
+    bool over = work->route.engine->test (work->route.transport, work->request);
     leave (comm->queue);
     return over;
 }
@@ -617,7 +619,7 @@ accel_work_test (struct accel_work *work, bool *done, struct accel_error *err)
     work_lock ();
     enum accel_status status = find (&at, work, __func__, err);
     if (!status)
-        *done = work->over || (work->flies && has_landed (work));
+        *done = work->over || (work->is_started && is_finished (work));
     work_unlock ();
     return status;
 }

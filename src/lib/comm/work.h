@@ -16,11 +16,11 @@ struct accel_work {
     struct accel_work *later; /* of those that the program has not waited for, the one started next */
     struct accel_engine_call call;
     struct comm_site site;     /* the call's */
-    void (*act) (void *user);  /* not NULL: run this instead of the call */
+    void (*function) (void *user); /* not NULL: run this instead of the call */
     void *user;
     struct comm_route route;  /* whose engine runs it */
-    bool flies;               /* that engine has it: */
-    void *flight;             /* its own name for it */
+    bool is_started;          /* it has been started in that engine: */
+    void *request;            /* its own name for it */
     int64_t begin_ns;         /* for comm_conclude() */
     unsigned process;         /* the fork that started it */
     bool over;                /* and `error` is the outcome */
@@ -32,24 +32,25 @@ enum accel_status work_start (struct accel_comm *comm, const struct accel_engine
                               struct accel_error *err);
 
 /** Around several work_start() that the engine may run together.  Nothing else is called between them.  @{ */
-void work_group_begin (struct accel_comm *comm);
-void work_group_end (struct accel_comm *comm);
+void work_coalesce_begin (struct accel_comm *comm);
+void work_coalesce_end (struct accel_comm *comm);
 /** @} */
 
 /**
- * Start @p act, a function of the library whose collectives are all on @p comm; for a chain of them with work between
- * them.  It counts as a call on @p comm.  Only work_take_turn() waits for it.
+ * Start @p function of the library, whose collectives are all on @p comm; for a chain of them with work between them.
+ * It counts as a call on @p comm.  Only work_wait_idle() waits for it.
  *
  * @param work  any memory, which stays until then; may be started again while it runs
  * @return false if there is no thread: nothing was started
  */
-bool work_act (struct accel_comm *comm, struct accel_work *work, void (*act) (void *user), void *user);
+bool work_start_function (struct accel_comm *comm, struct accel_work *work, void (*function) (void *user), void *user);
 
-/** Whether this thread is the one that runs the work of @p comm: its calls do not wait for their turn. */
-bool work_serves (const struct accel_comm *comm);
+/** Whether this thread is the one that runs the work of @p comm: its calls do not wait for it. */
+
+bool work_is_own_thread (const struct accel_comm *comm);
 
 /** Wait until nothing of @p comm is in flight. */
-void work_take_turn (struct accel_comm *comm);
+void work_wait_idle (struct accel_comm *comm);
 
 /** Wait until nothing of @p world and of its groups is in flight. */
 void work_drain (struct accel_comm *world);

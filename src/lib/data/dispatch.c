@@ -7,7 +7,7 @@
 #include "lib/data/sources.h"
 
 #include "lib/base/error.h"
-#include "lib/comm/together.h"
+#include "lib/comm/coalesce.h"
 #include "lib/data/loader_object.h"
 
 #include <stdlib.h>
@@ -367,7 +367,7 @@ send_rows (struct accel_loader *loader, const struct comm_site *site, struct acc
            struct accel_error *err)
 {
     struct accel_comm *comm = accel_world (loader->object.owner);
-    struct comm_together together;
+    struct comm_coalesced coalesced;
     enum accel_status status = ACCEL_OK;
     if (rows > round->capacity)
         status = accel_fail (err, ACCEL_ERR_INVALID,
@@ -377,13 +377,14 @@ send_rows (struct accel_loader *loader, const struct comm_site *site, struct acc
         status = accept_shapes (loader, round, rows, err);
     if (status)
         comm_give_up (comm, err->text); /* who sends does not know */
-    comm_together_begin (&together, comm);
+    comm_coalesce_begin (&coalesced, comm);
     for (size_t i = 0; i < loader->field_count && !status; i++)
-        status = comm_broadcast (comm, comm_together_site (&together, site), round->fields[i].dl.data,
+        status = comm_broadcast (comm, comm_coalesce_site (&coalesced, site), round->fields[i].dl.data,
                                  rows * row_bytes (round, i), ACCEL_UINT8, 0, err);
     if (!status)
-        status = comm_broadcast (comm, comm_together_site (&together, site), round->indices, rows, ACCEL_INT64, 0, err);
-    return comm_together_end (&together, status, err);
+        status = comm_broadcast (comm, comm_coalesce_site (&coalesced, site), round->indices, rows, ACCEL_INT64, 0,
+                                 err);
+    return comm_coalesce_end (&coalesced, status, err);
 }
 
 /* This process's rows of the round, where they lie. */

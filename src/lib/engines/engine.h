@@ -58,9 +58,13 @@ engine_site (const struct accel_engine_call *call)
 #define ENGINE_HOST_DEVICES \
     (ACCEL_ENGINE_BIT (kDLCPU) | ACCEL_ENGINE_BIT (kDLCUDAHost) | ACCEL_ENGINE_BIT (kDLROCMHost))
 
-struct engine_file;
+/** The engines that are built in: engine_NAME. */
+#define X(name) extern const struct accel_engine engine_##name;
+ENGINE_BUILT_IN_MAP (X)
+#undef X
 
-/** Load the module @p file once; it stays loaded.  @param[out] engine  its table, whose unknown members are left out
+/** Load the module
+ @p file once; it stays loaded.  @param[out] engine  its table, whose unknown members are left out
  *  and whose missing ones are zero */
 enum accel_status engine_load (const struct accel_engine **engine, const struct engine_file *file,
                                struct accel_error *err);

@@ -5,8 +5,6 @@
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
 #include "lib/engines/engine.h"
-#include "lib/engines/self/self.h"
-#include "lib/engines/shm/shm.h"
 #include "util/engine_files.h"
 #include "util/envnames.h"
 #include "util/strbuf.h"
@@ -42,11 +40,11 @@ can_connect (const struct accel_engine *engine, const struct engine_job *job, st
 {
     struct accel_error why = { 0 };
     const struct accel_engine_job *seen = &job->seen;
-    bool is_alone = (engine->flags & ACCEL_ENGINE_ALONE) && seen->world_size > 1;
+    bool is_alone = (engine->flags & ACCEL_ENGINE_SINGLE_PROCESS) && seen->world_size > 1;
     if (!job->engine && job->memory != kDLCPU && (is_alone || !(engine->devices & ACCEL_ENGINE_BIT (job->memory))))
         return false; /* it is not expected to */
     bool wanted = !engine->probe || !engine->probe (seen, &why);
-    if (wanted && seen->local_world_size != seen->world_size && !(engine->flags & ACCEL_ENGINE_SEVERAL_HOSTS))
+    if (wanted && seen->local_world_size != seen->world_size && !(engine->flags & ACCEL_ENGINE_MULTI_HOST))
         accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of %d",
                     seen->local_world_size, seen->world_size);
     else if (wanted && !(engine->devices & ACCEL_ENGINE_BIT (job->memory)))

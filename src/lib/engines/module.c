@@ -45,8 +45,8 @@ find_missing (const struct accel_engine *engine)
         MISSES (give_up)
     }
 #undef MISSES
-    if (!engine->group_begin != !engine->group_end)
-        return "one of group_begin and group_end";
+    if (!engine->coalesce_begin != !engine->coalesce_end)
+        return "one of coalesce_begin and coalesce_end";
     return !engine->alloc == !engine->free ? NULL : "one of alloc and free";
 }
 

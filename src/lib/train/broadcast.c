@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "lib/base/tensor.h"
-#include "lib/comm/together.h"
+#include "lib/comm/coalesce.h"
 #include "lib/train/model_object.h"
 #include "lib/train/reducer_object.h"
 
@@ -16,15 +16,15 @@ broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm
 {
     enum accel_status status = ACCEL_OK;
     struct comm_site there = comm_site_on (site, model->device);
-    struct comm_together together;
-    comm_together_begin (&together, comm);
+    struct comm_coalesced coalesced;
+    comm_coalesce_begin (&coalesced, comm);
     for (size_t i = 0; !status && i < model->count; i++) {
         const DLTensor *data = model->trained[i].data;
         if (!buffers || !model_is_trained (model, i))
-            status = comm_broadcast (comm, comm_together_site (&together, &there), data->data,
+            status = comm_broadcast (comm, comm_coalesce_site (&coalesced, &there), data->data,
                                      accel_tensor_count (data) * tensor_element_bytes (data), ACCEL_UINT8, root, err);
     }
-    return comm_together_end (&together, status, err);
+    return comm_coalesce_end (&coalesced, status, err);
 }
 
 enum accel_status

@@ -5,7 +5,7 @@
 #include <accel/accumulate.h>
 
 #include "lib/base/error.h"
-#include "lib/comm/together.h"
+#include "lib/comm/coalesce.h"
 #include "lib/state/state_object.h"
 #include "lib/train/precision.h"
 
@@ -57,7 +57,7 @@ static enum accel_status
 average (const struct accel_local_sgd *local_sgd, const struct comm_site *site, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
-    struct comm_together together;
+    struct comm_coalesced coalesced;
     struct accel_comm *world = accel_world (local_sgd->acc);
     struct accel_model *model = local_sgd->model;
     bool model_gone = object_is_gone (&model->object);
@@ -66,14 +66,14 @@ average (const struct accel_local_sgd *local_sgd, const struct comm_site *site, 
                            model_gone ? "model has been destroyed" : "job has been closed");
     struct comm_site there = comm_site_on (site, model->device);
     masters_need (model);
-    comm_together_begin (&together, world);
+    comm_coalesce_begin (&coalesced, world);
     for (size_t i = 0; i < model->count && !status; i++) {
         const DLTensor *data = model->trained[i].data;
         if (model_is_trained (model, i))
-            status = comm_all_reduce (world, comm_together_site (&together, &there), data->data, data->data,
+            status = comm_all_reduce (world, comm_coalesce_site (&coalesced, &there), data->data, data->data,
                                       accel_tensor_count (data), accel_dtype_from_dl (data->dtype), ACCEL_AVG, err);
     }
-    status = comm_together_end (&together, status, err);
+    status = comm_coalesce_end (&coalesced, status, err);
     accel_model_narrow (model);
     return status;
 }

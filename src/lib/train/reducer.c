@@ -223,7 +223,7 @@ overlap (struct accel_model *model)
     if (reducer->busy || !reducer->overlap || !is_next_complete (model)
         || (!reducer->overlapped && reducer->next + 1 == model->span_count))
         return;
-    reducer->overlap = work_act (reducer->comm, &reducer->work, reduce_complete, model);
+    reducer->overlap = work_start_function (reducer->comm, &reducer->work, reduce_complete, model);
     reducer->busy = reducer->overlapped = reducer->overlap;
 }
 
@@ -328,7 +328,7 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
     reducer->stop = true;
     pthread_mutex_unlock (&reducer->lock);
     if (reducer->overlapped)
-        work_take_turn (reducer->comm);
+        work_wait_idle (reducer->comm);
     comm_reserve (reducer->comm, false);
     model->unstepped = true;
     if (!reducer->error.code && !failed)

@@ -27,7 +27,7 @@ struct header {
 };
 
 /* What goes between this rank and another one, until both counts are 0. */
-struct lane {
+struct peer {
     const char *out;
     char *in;
     size_t out_bytes, in_bytes;
@@ -40,10 +40,10 @@ struct pipes {
     const struct accel_engine_helpers *helpers;
     int size, rank;
     uint32_t timeout_ms;
-    int64_t place;        /* where this group meets; 0: the world */
-    uint64_t *tokens;     /* [size], of each rank, after the lanes */
+    int64_t id;           /* of the group; 0: the world */
+    uint64_t *tokens;     /* [size], of each rank, after the peers */
     struct pollfd *polls; /* [size], after the tokens */
-    struct lane lanes[];  /* [size] */
+    struct peer peers[];  /* [size] */
 };
 
 static int64_t
@@ -59,7 +59,7 @@ name_of (const struct pipes *pipes, int low, int high, struct sockaddr_un *name)
 {
     *name = (struct sockaddr_un){ .sun_family = AF_UNIX };
     int length = snprintf (name->sun_path + 1, sizeof name->sun_path - 1, "accel-pipes-%jx-%jx-%jx",
-                           (uintmax_t) pipes->tokens[low], (uintmax_t) pipes->tokens[high], (uintmax_t) pipes->place);
+                           (uintmax_t) pipes->tokens[low], (uintmax_t) pipes->tokens[high], (uintmax_t) pipes->id);
     return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + (size_t) length);
 }
 
@@ -68,21 +68,21 @@ pipes_close (void *transport)
 {
     struct pipes *pipes = transport;
     for (int i = 0; pipes && i < pipes->size; i++)
-        close (pipes->lanes[i].fd);
+        close (pipes->peers[i].fd);
     free (pipes);
 }
 
 static struct pipes *
-create (const struct accel_engine_helpers *helpers, int size, int rank, int64_t place, uint32_t timeout_ms)
+create (const struct accel_engine_helpers *helpers, int size, int rank, int64_t group_id, uint32_t timeout_ms)
 {
-    struct pipes *pipes = calloc (1, sizeof *pipes + (size_t) size * (sizeof *pipes->lanes + 2 * sizeof (uint64_t)));
+    struct pipes *pipes = calloc (1, sizeof *pipes + (size_t) size * (sizeof *pipes->peers + 2 * sizeof (uint64_t)));
     if (!pipes)
         return NULL;
-    *pipes = (struct pipes){ helpers, size, rank, timeout_ms, place, NULL, NULL };
-    pipes->tokens = (uint64_t *) (void *) &pipes->lanes[size];
+    *pipes = (struct pipes){ helpers, size, rank, timeout_ms, group_id, NULL, NULL };
+    pipes->tokens = (uint64_t *) (void *) &pipes->peers[size];
     pipes->polls = (struct pollfd *) (void *) &pipes->tokens[size];
     for (int i = 0; i < size; i++)
-        pipes->lanes[i].fd = -1;
+        pipes->peers[i].fd = -1;
     return pipes;
 }
 
@@ -95,7 +95,7 @@ listen_to_higher (struct pipes *pipes, const struct accel_engine_helpers *helper
     bool good = pipes;
     for (int i = good ? pipes->rank + 1 : 0; good && i < pipes->size; i++) {
         socklen_t length = name_of (pipes, pipes->rank, i, &name);
-        int fd = pipes->lanes[i].fd = socket (AF_UNIX, SOCK_STREAM | FLAGS, 0);
+        int fd = pipes->peers[i].fd = socket (AF_UNIX, SOCK_STREAM | FLAGS, 0);
         good = fd >= 0 && !bind (fd, (const struct sockaddr *) &name, length) && !listen (fd, 8);
     }
     *transport = pipes;
@@ -110,18 +110,18 @@ static bool
 is_connected (struct pipes *pipes, int other)
 {
     struct sockaddr_un name;
-    struct ucred peer = { .uid = (uid_t) -1 };
-    struct lane *lane = &pipes->lanes[other];
-    socklen_t length = name_of (pipes, other, pipes->rank, &name), peer_length = sizeof peer;
+    struct ucred owner = { .uid = (uid_t) -1 };
+    struct peer *peer = &pipes->peers[other];
+    socklen_t length = name_of (pipes, other, pipes->rank, &name), owner_length = sizeof owner;
     bool listens = other > pipes->rank;
-    if (lane->connected)
+    if (peer->connected)
         return true;
-    int fd = listens ? accept4 (lane->fd, NULL, NULL, FLAGS) : socket (AF_UNIX, SOCK_STREAM | FLAGS, 0);
-    lane->connected = fd >= 0 && (listens || !connect (fd, (const struct sockaddr *) &name, length))
-                      && !getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length) && peer.uid == geteuid ();
-    int unused = lane->connected ? lane->fd : fd;
-    lane->fd = lane->connected ? fd : lane->fd;
-    return close (unused), lane->connected;
+    int fd = listens ? accept4 (peer->fd, NULL, NULL, FLAGS) : socket (AF_UNIX, SOCK_STREAM | FLAGS, 0);
+    peer->connected = fd >= 0 && (listens || !connect (fd, (const struct sockaddr *) &name, length))
+                      && !getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &owner, &owner_length) && owner.uid == geteuid ();
+    int unused = peer->connected ? peer->fd : fd;
+    peer->fd = peer->connected ? fd : peer->fd;
+    return close (unused), peer->connected;
 }
 
 /* Move what goes without waiting.  @return whether anything went; @wait_ms: 0 if nothing is left to move. */
@@ -131,46 +131,46 @@ step (struct pipes *pipes, int *wait_ms)
     bool moved = false;
     *wait_ms = 0;
     for (int i = 0; i < pipes->size; i++) {
-        struct lane *lane = &pipes->lanes[i];
+        struct peer *peer = &pipes->peers[i];
         pipes->polls[i].fd = -1;
-        if ((!lane->out_bytes && !lane->in_bytes) || i == pipes->rank)
+        if ((!peer->out_bytes && !peer->in_bytes) || i == pipes->rank)
             continue;
         bool good = is_connected (pipes, i);
-        ssize_t got = good && lane->in_bytes ? recv (lane->fd, lane->in, lane->in_bytes, 0) : -1;
-        ssize_t sent = good && lane->out_bytes ? send (lane->fd, lane->out, lane->out_bytes, MSG_NOSIGNAL) : 0;
+        ssize_t got = good && peer->in_bytes ? recv (peer->fd, peer->in, peer->in_bytes, 0) : -1;
+        ssize_t sent = good && peer->out_bytes ? send (peer->fd, peer->out, peer->out_bytes, MSG_NOSIGNAL) : 0;
         good = good && got && (sent >= 0 || errno == EAGAIN); /* look() knows why a connection has ended */
         if (sent > 0)
-            lane->out += sent, lane->out_bytes -= (size_t) sent, moved = true;
+            peer->out += sent, peer->out_bytes -= (size_t) sent, moved = true;
         if (got > 0)
-            lane->in += got, lane->in_bytes -= (size_t) got, moved = true;
-        short events = (short) ((lane->out_bytes ? POLLOUT : 0) | (lane->in_bytes ? POLLIN : 0));
-        pipes->polls[i] = (struct pollfd){ good && events ? lane->fd : -1, events, 0 };
+            peer->in += got, peer->in_bytes -= (size_t) got, moved = true;
+        short events = (short) ((peer->out_bytes ? POLLOUT : 0) | (peer->in_bytes ? POLLIN : 0));
+        pipes->polls[i] = (struct pollfd){ good && events ? peer->fd : -1, events, 0 };
         if (events)
             *wait_ms = good && *wait_ms != SLICE_CONNECTING_MS ? SLICE_MS : SLICE_CONNECTING_MS;
     }
     return moved;
 }
 
-/* Move all that is in the lanes, or find out why that will never end.  All late ranks together have one timeout. */
+/* Move all that there is, or find out why that will never end.  All late ranks together have one timeout. */
 static enum accel_status
 transfer (struct pipes *pipes, const struct accel_engine_call *call, bool meets, struct accel_error *err)
 {
     const struct accel_engine_helpers *helpers = call->helpers;
     int64_t deadline_ms = now_ms () + pipes->timeout_ms;
-    enum accel_status verdict = ACCEL_OK;
+    enum accel_status status = ACCEL_OK;
     for (int wait_ms;;) {
         bool moved = step (pipes, &wait_ms);
         if (!wait_ms)
             return ACCEL_OK;
         if (moved) {
-            deadline_ms = meets ? deadline_ms : now_ms () + pipes->timeout_ms, verdict = ACCEL_OK;
-        } else if (verdict) {
-            return verdict;
+            deadline_ms = meets ? deadline_ms : now_ms () + pipes->timeout_ms, status = ACCEL_OK;
+        } else if (status) {
+            return status;
         } else {
             poll (pipes->polls, (nfds_t) pipes->size, wait_ms);
-            verdict = helpers->look (helpers->context, call, err);
-            if (!verdict && now_ms () >= deadline_ms)
-                verdict = helpers->time_is_out (helpers->context, call, err);
+            status = helpers->look (helpers->context, call, err);
+            if (!status && now_ms () >= deadline_ms)
+                status = helpers->timed_out (helpers->context, call, err);
         }
     }
 }
@@ -183,10 +183,10 @@ move (struct pipes *pipes, const struct accel_engine_call *call, int only, size_
 {
     for (int i = 0; i < pipes->size; i++) {
         bool used = i != pipes->rank && (only == ALL || i == only);
-        struct lane *lane = &pipes->lanes[i];
-        lane->out = used && out ? (const char *) out + (size_t) i * out_step : NULL;
-        lane->in = used && in ? (char *) in + (size_t) i * in_step : NULL;
-        lane->out_bytes = lane->out ? bytes : 0, lane->in_bytes = lane->in ? bytes : 0;
+        struct peer *peer = &pipes->peers[i];
+        peer->out = used && out ? (const char *) out + (size_t) i * out_step : NULL;
+        peer->in = used && in ? (char *) in + (size_t) i * in_step : NULL;
+        peer->out_bytes = peer->out ? bytes : 0, peer->in_bytes = peer->in ? bytes : 0;
     }
     return transfer (pipes, call, bytes == sizeof (struct header), err);
 }
@@ -199,14 +199,14 @@ meet (struct pipes *pipes, const struct accel_engine_call *call, int only, struc
     struct header mine = { call->count, (int32_t) call->kind, pair ? 0 : call->root, (int16_t) call->dtype,
                            pair ? 0 : (int16_t) call->op, pair ? 0 : call->public_call, pair ? 0 : call->form,
                            call->number };
-    enum accel_status status = move (pipes, call, only, sizeof mine, &mine, 0, &pipes->lanes->header,
-                                     sizeof *pipes->lanes, err);
+    enum accel_status status = move (pipes, call, only, sizeof mine, &mine, 0, &pipes->peers->header,
+                                     sizeof *pipes->peers, err);
     mine.kind = !pair ? mine.kind : mine.kind == ACCEL_ENGINE_SEND ? ACCEL_ENGINE_RECV : ACCEL_ENGINE_SEND;
     for (int i = 0; !status && i < pipes->size; i++)
-        if (i != pipes->rank && (!pair || i == only) && memcmp (&mine, &pipes->lanes[i].header, sizeof mine))
-            status = pair || pipes->lanes[i].header.kind >= ACCEL_ENGINE_SEND /* wait until look() knows why */
+        if (i != pipes->rank && (!pair || i == only) && memcmp (&mine, &pipes->peers[i].header, sizeof mine))
+            status = pair || pipes->peers[i].header.kind >= ACCEL_ENGINE_SEND /* wait until look() knows why */
                          ? move (pipes, call, i, sizeof mine, NULL, 0, &mine, 0, err)
-                         : call->helpers->differ (call->helpers->context, call, pipes->rank, i, err);
+                         : call->helpers->mismatch (call->helpers->context, call, pipes->rank, i, err);
     return status;
 }
 
@@ -274,18 +274,18 @@ pipes_open (void **transport, struct accel_engine_job *job, struct accel_error *
 }
 
 static enum accel_status
-pipes_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+pipes_make_group (void *transport, int size, int64_t *id, struct accel_error *err)
 {
     (void) transport, (void) size, (void) err;
-    return getrandom (place, sizeof *place, 0) == sizeof *place ? (*place &= INT64_MAX, ACCEL_OK) : ACCEL_ERR_SYSTEM;
+    return getrandom (id, sizeof *id, 0) == sizeof *id ? (*id &= INT64_MAX, ACCEL_OK) : ACCEL_ERR_SYSTEM;
 }
 
 static enum accel_status
-pipes_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+pipes_join_group (void *transport, const int *ranks, int size, int rank, int64_t group_id, void **group,
                   struct accel_error *err)
 {
     const struct pipes *parent = transport;
-    struct pipes *pipes = create (parent->helpers, size, rank, place, parent->timeout_ms);
+    struct pipes *pipes = create (parent->helpers, size, rank, group_id, parent->timeout_ms);
     for (int i = 0; pipes && i < size; i++)
         pipes->tokens[i] = parent->tokens[ranks[i]];
     return listen_to_higher (pipes, parent->helpers, group, err);

@@ -19,12 +19,12 @@ static _Atomic pid_t member;
  * tell causes from consequences.  A second program of the job, such as a child of the rank, leaves the slot to
  * the first. */
 static void
-show_to_launcher (struct bootstrap *bootstrap, const struct engine_job *job)
+take_slot_of_launcher (struct bootstrap *bootstrap, const struct engine_job *job)
 {
     if (!job->segment.header)
         return;
     struct jobseg_slot *slot = jobseg_slot (&job->segment, job->identity.local_rank);
-    bootstrap_show (bootstrap, slot, atomic_load (&slot->generation) + 1);
+    bootstrap_take_slot (bootstrap, slot, atomic_load (&slot->generation) + 1);
 }
 
 enum accel_status
@@ -38,7 +38,7 @@ bootstrap_open (struct bootstrap *bootstrap, struct engine_job *job, struct acce
     bootstrap->member = true;
     bootstrap->pid = getpid ();
     if (identity->local_world_size != identity->world_size) {
-        show_to_launcher (bootstrap, job);
+        take_slot_of_launcher (bootstrap, job);
         return ACCEL_OK;
     }
     bootstrap->rank = identity->local_rank;

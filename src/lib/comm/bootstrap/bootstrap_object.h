@@ -42,7 +42,7 @@ void bootstrap_ready (struct bootstrap *bootstrap);
 
 /**
  * Give every rank @p bytes (<= JOBSEG_BLOB) of each, in rank order; all ranks call it equally often, before
- * bootstrap_ready().  A rank that gives up instead is a verdict.
+ * bootstrap_ready().  A rank that gives up instead is an error.
  *
  * @param[out] all  [size, bytes]
  */
@@ -58,7 +58,7 @@ void bootstrap_close (struct bootstrap *bootstrap);
 
 /* ---- join.c ---- */
 /** Take @p slot, in the state JOBSEG_JOINING.  @return false if another living process has it */
-bool bootstrap_show (struct bootstrap *bootstrap, struct jobseg_slot *slot, uint32_t generation);
+bool bootstrap_take_slot (struct bootstrap *bootstrap, struct jobseg_slot *slot, uint32_t generation);
 /** Take the slot and wait for all.  @param listener  of the rendezvous, or -1 */
 enum accel_status bootstrap_join (struct bootstrap *bootstrap, struct engine_job *job, int listener,
                                   struct accel_error *err);

@@ -30,7 +30,7 @@ has_joined (const struct bootstrap *bootstrap, int rank)
 /* By this process: it has become this program by exec() without leaving, and its peers will hear that it has opened
  * again. */
 bool
-bootstrap_show (struct bootstrap *bootstrap, struct jobseg_slot *slot, uint32_t generation)
+bootstrap_take_slot (struct bootstrap *bootstrap, struct jobseg_slot *slot, uint32_t generation)
 {
     uint32_t state = atomic_load (&slot->state);
     pid_t pid = atomic_load (&slot->pid);
@@ -53,10 +53,10 @@ bootstrap_show (struct bootstrap *bootstrap, struct jobseg_slot *slot, uint32_t 
 
 /* A slot in use by another living process is that of a second rank with the same number. */
 static enum accel_status
-claim_slot (struct bootstrap *bootstrap, struct accel_error *err)
+take_own_slot (struct bootstrap *bootstrap, struct accel_error *err)
 {
     struct jobseg_slot *slot = jobseg_slot (&bootstrap->segment, bootstrap->rank);
-    if (bootstrap_show (bootstrap, slot, atomic_load (&bootstrap->segment.header->ready_generation) + 1))
+    if (bootstrap_take_slot (bootstrap, slot, atomic_load (&bootstrap->segment.header->ready_generation) + 1))
         return ACCEL_OK;
     return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: processes %d and %d are both rank %d",
                        (int) atomic_load (&slot->pid), (int) getpid (), bootstrap->rank);
@@ -82,9 +82,9 @@ bootstrap_look (struct bootstrap *bootstrap, struct accel_error *err)
 {
     struct watch_source *source = bootstrap->source;
     char why[ACCEL_ERROR_TEXT_SIZE];
-    for (int despaired = 0; despaired < 2; despaired++)
+    for (int gave_up = 0; gave_up < 2; gave_up++)
         for (int rank = 0; rank < bootstrap->size; rank++) {
-            if (source->has_failed (source, rank) == despaired && source->is_gone (source, rank, why, sizeof why))
+            if (source->has_failed (source, rank) == gave_up && source->is_gone (source, rank, why, sizeof why))
                 return accel_fail (err, ACCEL_ERR_PEER, "accel_open: rank %d %s before all ranks had joined", rank,
                                    why);
         }
@@ -149,7 +149,7 @@ follow (struct bootstrap *bootstrap, struct accel_error *err)
 enum accel_status
 bootstrap_join (struct bootstrap *bootstrap, struct engine_job *job, int listener, struct accel_error *err)
 {
-    enum accel_status status = claim_slot (bootstrap, err);
+    enum accel_status status = take_own_slot (bootstrap, err);
     if (status)
         return status;
     bootstrap->source

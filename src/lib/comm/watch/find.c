@@ -19,13 +19,13 @@ is_collective (const struct jobseg_record *record)
 }
 
 static void
-copy_place (const struct jobseg_slot *slot, size_t at, struct jobseg_record *record, struct watch_entry *entry)
+copy_record (const struct jobseg_slot *slot, size_t at, struct jobseg_record *record, struct watch_entry *entry)
 {
     *record = slot->ledger[at];
     if (entry) {
         entry->record = *record;
         entry->form = slot->forms[at];
-        snprintf (entry->place, sizeof entry->place, "%.*s:%u", JOBSEG_FILE_NAME, jobseg_file (slot, record),
+        snprintf (entry->location, sizeof entry->location, "%.*s:%u", JOBSEG_FILE_NAME, jobseg_file (slot, record),
                   record->line);
     }
 }
@@ -38,7 +38,7 @@ copy (const struct watch *watch, const struct jobseg_slot *slot, uint64_t sequen
     bool own = slot == watch->source->own;
     if (own)
         work_lock ();
-    copy_place (slot, (sequence - 1) % JOBSEG_LEDGER, record, entry);
+    copy_record (slot, (sequence - 1) % JOBSEG_LEDGER, record, entry);
     if (own)
         work_unlock ();
     jobseg_fence_reads ();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdicts on a wait; see watch_object.h. */
+/* Whether a wait is in vain, and why; see watch_object.h. */
 #include <config.h>
 
 #include "lib/comm/watch/watch_object.h"
@@ -68,30 +68,30 @@ compare (const struct watch *watch, const struct accel_engine_call *call, struct
         if (first < 0)
             first = rank;
         else if (!watch_agree (&entries[0].record, &entries[1].record))
-            return watch_say_difference (watch, first, &entries[0], rank, &entries[1], err);
+            return watch_report_mismatch (watch, first, &entries[0], rank, &entries[1], err);
     }
     return ACCEL_OK;
 }
 
-/* Look at every rank that is missing, the dead before those that only despaired because of them. */
+/* Look at every rank that is missing, the dead before those that only gave_up because of them. */
 static enum accel_status
 look_for_dead (struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct watch_source *source = watch->source;
     char why[ACCEL_ERROR_TEXT_SIZE], did[160], site[160];
-    for (int despaired = 0; despaired < 2; despaired++)
+    for (int gave_up = 0; gave_up < 2; gave_up++)
         for (int rank = 0; rank < watch->size; rank++) {
-            int name = watch_name (watch, rank);
-            if (!is_awaited (watch, call, rank) || source->has_failed (source, name) != despaired
+            int name = watch_world_rank (watch, rank);
+            if (!is_awaited (watch, call, rank) || source->has_failed (source, name) != gave_up
                 || !source->is_gone (source, name, why, sizeof why) || !is_awaited (watch, call, rank))
                 continue;
             watch_describe_site (call->site, site, sizeof site);
             if (atomic_load (&watch_slot (watch, rank)->state) != JOBSEG_READY)
                 return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d is waiting for it in %s", name, why,
-                                   watch_name (watch, watch->rank), site);
+                                   watch_world_rank (watch, watch->rank), site);
             jobseg_describe (watch_slot (watch, rank), did, sizeof did);
             return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s, %s; rank %d is waiting for it in %s", name, why, did,
-                               watch_name (watch, watch->rank), site);
+                               watch_world_rank (watch, watch->rank), site);
         }
     return ACCEL_OK;
 }
@@ -113,10 +113,10 @@ differ_in_message (const struct watch *watch, const struct accel_engine_call *ca
     watch_describe_site (call->site, here, sizeof here);
     if (call->kind == ACCEL_ENGINE_SEND)
         return accel_fail (err, ACCEL_ERR_PEER, "rank %d sends %s x %llu in %s, but rank %d expects %s %s",
-                           watch_name (watch, watch->rank), accel_dtype_name (call->dtype),
-                           (unsigned long long) call->count, here, watch_name (watch, partner), what, there);
+                           watch_world_rank (watch, watch->rank), accel_dtype_name (call->dtype),
+                           (unsigned long long) call->count, here, watch_world_rank (watch, partner), what, there);
     return accel_fail (err, ACCEL_ERR_PEER, "rank %d sends %s %s, but rank %d expects %s x %llu in %s",
-                       watch_name (watch, partner), what, there, watch_name (watch, watch->rank),
+                       watch_world_rank (watch, partner), what, there, watch_world_rank (watch, watch->rank),
                        accel_dtype_name (call->dtype), (unsigned long long) call->count, here);
 }
 
@@ -124,7 +124,7 @@ differ_in_message (const struct watch *watch, const struct accel_engine_call *ca
 static enum accel_status
 look_at_partner (struct watch *watch, const struct accel_engine_call *call, struct accel_error *err)
 {
-    int partner = call->root, name = watch_name (watch, partner), self = watch_name (watch, watch->rank);
+    int partner = call->root, name = watch_world_rank (watch, partner), self = watch_world_rank (watch, watch->rank);
     char why[ACCEL_ERROR_TEXT_SIZE], site[160];
     const struct jobseg_slot *slot = watch_slot (watch, partner);
     struct watch_entry entry;
@@ -200,12 +200,12 @@ list_missing (const struct watch *watch, const struct accel_engine_call *call, c
                 continue;
             jobseg_describe (watch_slot (watch, rank), did, sizeof did);
             length += (size_t) snprintf (text + length, size - length, "%srank %d (%s)", length ? ", " : "",
-                                         watch_name (watch, rank), did);
+                                         watch_world_rank (watch, rank), did);
         }
 }
 
 enum accel_status
-watch_time_is_out (void *context, const struct accel_engine_call *call, struct accel_error *err)
+watch_timed_out (void *context, const struct accel_engine_call *call, struct accel_error *err)
 {
     const struct watch *watch = context;
     char site[160], missing[ACCEL_ERROR_TEXT_SIZE] = "";
@@ -213,11 +213,12 @@ watch_time_is_out (void *context, const struct accel_engine_call *call, struct a
         list_missing (watch, call, missing, sizeof missing);
     watch_describe_site (call->site, site, sizeof site);
     return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d timed out after %u ms in %s, waiting for %s",
-                       watch_name (watch, watch->rank), watch->timeout_ms, site, *missing ? missing : "other ranks");
+                       watch_world_rank (watch, watch->rank), watch->timeout_ms, site,
+                       *missing ? missing : "other ranks");
 }
 
 enum accel_status
-watch_differ (void *context, const struct accel_engine_call *call, int a, int b, struct accel_error *err)
+watch_mismatch (void *context, const struct accel_engine_call *call, int a, int b, struct accel_error *err)
 {
     const struct watch *watch = context;
     struct watch_entry entries[2];
@@ -230,14 +231,15 @@ watch_differ (void *context, const struct accel_engine_call *call, int a, int b,
         watch_find (watch, call, b, &entries[1], &found_b);
     }
     if (found_a && found_b)
-        return watch_say_difference (watch, a, &entries[0], b, &entries[1], err);
+        return watch_report_mismatch (watch, a, &entries[0], b, &entries[1], err);
     watch_describe_site (call->site, site, sizeof site);
     return accel_fail (err, ACCEL_ERR_PEER, "ranks %d and %d do not call the same thing while rank %d is in %s",
-                       watch_name (watch, a), watch_name (watch, b), watch_name (watch, watch->rank), site);
+                       watch_world_rank (watch, a), watch_world_rank (watch, b),
+                       watch_world_rank (watch, watch->rank), site);
 }
 
 enum accel_status
-watch_blame (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err)
+watch_peer_failed (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err)
 {
     struct watch *watch = context;
     struct watch_source *source = watch->source;
@@ -245,16 +247,16 @@ watch_blame (void *context, const struct accel_engine_call *call, int rank, stru
     int at = rank < 0 ? 0 : rank, end = rank < 0 ? watch->size : rank + 1;
     watch_describe_site (call->site, site, sizeof site);
     for (; source && at < end; at++) {
-        int name = watch_name (watch, at);
+        int name = watch_world_rank (watch, at);
         if (source->has_failed (source, name) && source->is_gone (source, name, why, sizeof why))
             return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s", name, why,
-                               watch_name (watch, watch->rank), site);
+                               watch_world_rank (watch, watch->rank), site);
     }
     if (!source && rank >= 0)
         return accel_fail (err, ACCEL_ERR_PEER, "rank %d gave up; meanwhile rank %d was in %s",
-                           watch_name (watch, rank), watch_name (watch, watch->rank), site);
+                           watch_world_rank (watch, rank), watch_world_rank (watch, watch->rank), site);
     return accel_fail (err, ACCEL_ERR_PEER, "another rank gave up while rank %d was in %s",
-                       watch_name (watch, watch->rank), site);
+                       watch_world_rank (watch, watch->rank), site);
 }
 
 static void
@@ -276,8 +278,8 @@ watch_init (struct watch *watch)
         .widen = floats_widen,
         .narrow = floats_narrow,
         .look = watch_look,
-        .time_is_out = watch_time_is_out,
-        .differ = watch_differ,
-        .blame = watch_blame,
+        .timed_out = watch_timed_out,
+        .mismatch = watch_mismatch,
+        .peer_failed = watch_peer_failed,
     };
 }

@@ -52,15 +52,16 @@ void watch_init (struct watch *watch);
 
 /** The functions of struct accel_engine_helpers; @p context is a struct watch.  @{ */
 enum accel_status watch_look (void *context, const struct accel_engine_call *call, struct accel_error *err);
-enum accel_status watch_time_is_out (void *context, const struct accel_engine_call *call, struct accel_error *err);
-enum accel_status watch_differ (void *context, const struct accel_engine_call *call, int a, int b,
-                                struct accel_error *err);
-enum accel_status watch_blame (void *context, const struct accel_engine_call *call, int rank, struct accel_error *err);
+enum accel_status watch_timed_out (void *context, const struct accel_engine_call *call, struct accel_error *err);
+enum accel_status watch_mismatch (void *context, const struct accel_engine_call *call, int a, int b,
+                                  struct accel_error *err);
+enum accel_status watch_peer_failed (void *context, const struct accel_engine_call *call, int rank,
+                                     struct accel_error *err);
 /** @} */
 
 /** The rank that people know: in the world. */
 static inline int
-watch_name (const struct watch *watch, int rank)
+watch_world_rank (const struct watch *watch, int rank)
 {
     return watch->members ? watch->members[rank] : rank;
 }
@@ -68,7 +69,7 @@ watch_name (const struct watch *watch, int rank)
 static inline const struct jobseg_slot *
 watch_slot (const struct watch *watch, int rank)
 {
-    return watch->source->slot (watch->source, watch_name (watch, rank));
+    return watch->source->slot (watch->source, watch_world_rank (watch, rank));
 }
 
 /* ---- find.c ---- */
@@ -84,7 +85,7 @@ enum watch_where {
 struct watch_entry {
     struct jobseg_record record;
     struct jobseg_form form;
-    char place[JOBSEG_FILE_NAME + 16]; /* "train.c:88" */
+    char location[JOBSEG_FILE_NAME + 16]; /* "train.c:88" */
 };
 
 /**
@@ -98,13 +99,13 @@ enum watch_where watch_find (const struct watch *watch, const struct accel_engin
 /** Find the newest collective (@p sends: message sent) of the communicator.  @return false if there is none */
 bool watch_find_latest (const struct watch *watch, int rank, bool sends, struct jobseg_record *record);
 
-/* ---- differ.c ---- */
+/* ---- mismatch.c ---- */
 /** @return whether two records of one collective agree. */
 bool watch_agree (const struct jobseg_record *a, const struct jobseg_record *b);
 
 /** ACCEL_ERR_PEER: what differs between the calls of ranks @p rank_a and @p rank_b. */
-enum accel_status watch_say_difference (const struct watch *watch, int rank_a, const struct watch_entry *a, int rank_b,
-                                        const struct watch_entry *b, struct accel_error *err);
+enum accel_status watch_report_mismatch (const struct watch *watch, int rank_a, const struct watch_entry *a, int rank_b,
+                                         const struct watch_entry *b, struct accel_error *err);
 
 /** "accel_gather at train.c:88" */
 void watch_describe_site (const struct comm_site *site, char *text, size_t size);

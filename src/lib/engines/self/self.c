@@ -3,7 +3,7 @@
  * through the same kernels as everywhere, so that booleans become 0 and 1 here too. */
 #include <config.h>
 
-#include "lib/engines/self/self.h"
+#include "lib/engines/engine.h"
 
 #include "lib/base/error.h"
 #include "lib/kernels/reduce.h"
@@ -77,19 +77,19 @@ self_give_up (void *transport, const char *reason)
 }
 
 static enum accel_status
-self_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+self_make_group (void *transport, int size, int64_t *group_id, struct accel_error *err)
 {
     (void) transport, (void) size, (void) err;
-    *place = 0;
+    *group_id = 0;
     return ACCEL_OK;
 }
 
 /* Without a slot, which is the world's. */
 static enum accel_status
-self_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+self_join_group (void *transport, const int *ranks, int size, int rank, int64_t group_id, void **group,
                  struct accel_error *err)
 {
-    (void) transport, (void) ranks, (void) size, (void) rank, (void) place;
+    (void) transport, (void) ranks, (void) size, (void) rank, (void) group_id;
     *group = calloc (1, sizeof (struct self));
     return *group ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a group");
 }
@@ -98,7 +98,7 @@ enum { BLOCK = 1024 };
 
 /* In other memory than the host's.  Of one source, a reduction makes booleans 0 or 1, and else a copy. */
 __attribute__ ((cold, noinline)) static enum accel_status
-run_elsewhere (const struct accel_engine_call *call, struct accel_error *err)
+run_on_device (const struct accel_engine_call *call, struct accel_error *err)
 {
     const struct reduction reduction = { .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 };
     const struct memory *memory = memory_of (call->device);
@@ -128,7 +128,7 @@ self_run (void *transport, const struct accel_engine_call *call, struct accel_er
     if ((unsigned) call->kind >= ACCEL_ENGINE_SEND)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "engine self: unknown kind of collective %d", (int) call->kind);
     if (call->device.device_type != kDLCPU)
-        return run_elsewhere (call, err);
+        return run_on_device (call, err);
     if (call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER)
         reduce_run (&(struct reduction){ .dtype = call->dtype, .op = call->op, .sources = 1, .targets = 1 },
                     &call->send, &call->recv, call->count);
@@ -145,7 +145,7 @@ const struct accel_engine engine_self = {
     .kinds = ACCEL_ENGINE_BITS (ACCEL_ENGINE_SEND), /* no other rank is there to send to */
     .reduces = ACCEL_ENGINE_BITS (ACCEL_DTYPE_COUNT),
     .devices = ACCEL_ENGINE_BITS (MEMORY_KINDS), /* by the table of each */
-    .flags = ACCEL_ENGINE_ALONE,
+    .flags = ACCEL_ENGINE_SINGLE_PROCESS,
     .probe = self_probe,
     .open = self_open,
     .close = self_close,

@@ -22,20 +22,20 @@ block_bytes (int size)
 
 /* The books of the arena are the world's, as are those of groups within groups. */
 enum accel_status
-shm_make_group (void *transport, int size, int64_t *place, struct accel_error *err)
+shm_make_group (void *transport, int size, int64_t *group_id, struct accel_error *err)
 {
     struct shm *shm = transport;
     struct shm *world = shm->world ? shm->world : shm;
     void *memory;
     enum accel_status status = shm_alloc (world, &memory, block_bytes (size) + (size_t) size * 2 * SHM_PIECE, err);
-    world->leads += !status;
+    world->led_groups += !status;
     if (!status)
-        *place = (int64_t) ((unsigned char *) memory - shm->arenas);
+        *group_id = (int64_t) ((unsigned char *) memory - shm->arenas);
     return status;
 }
 
 enum accel_status
-shm_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+shm_join_group (void *transport, const int *ranks, int size, int rank, int64_t group_id, void **group,
                 struct accel_error *err)
 {
     struct shm *shm = transport;
@@ -47,8 +47,8 @@ shm_join_group (void *transport, const int *ranks, int size, int rank, int64_t p
         .rank = rank, .size = size, .local_rank = shm->local_rank, .generation = shm->generation,
         .timeout_ms = shm->timeout_ms, .small_pieces = shm->small_pieces, .crowded = shm->crowded, .pid = shm->pid,
         .layout = shm->layout, .segment = shm->segment, .slot = shm->slot, .arenas = shm->arenas,
-        .blocks = (struct shm_block *) (void *) (shm->arenas + place),
-        .stages = shm->arenas + place + block_bytes (size),
+        .blocks = (struct shm_block *) (void *) (shm->arenas + group_id),
+        .stages = shm->arenas + group_id + block_bytes (size),
         .members = calloc ((size_t) size, sizeof *made->members),
     };
     if (!made->members || !shm_make_scratch (made)) {
@@ -56,7 +56,7 @@ shm_join_group (void *transport, const int *ranks, int size, int rank, int64_t p
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a group");
     }
     for (int i = 0; i < size; i++)
-        made->members[i] = shm_name (shm, ranks[i]);
+        made->members[i] = shm_world_rank (shm, ranks[i]);
     *group = made;
     return ACCEL_OK;
 }

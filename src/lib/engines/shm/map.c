@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mapping the memory that local rank 0 has laid out. */
+/* What a transport holds: the memory that local rank 0 has laid out, mapped, and scratch of its own; and its end. */
 #include <config.h>
 
 #include "lib/engines/shm/shm_private.h"
 
 #include "lib/base/error.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 
 static void *
@@ -35,14 +36,37 @@ shm_map (struct shm *shm, struct accel_error *err)
     return ACCEL_OK;
 }
 
-void
-shm_unmap (struct shm *shm)
+static void
+unmap (struct shm *shm)
 {
     const struct shm_layout *layout = &shm->layout;
     if (shm->blocks)
         munmap (shm->blocks, layout->arenas - layout->blocks);
     /* Memory that was not freed may still be written to, by a thread that never came back from a program's function;
      * but not that of groups, which this process calls no more. */
-    if (shm->arenas && shm->arena.count == shm->leads)
+    if (shm->arenas && shm->arena.count == shm->led_groups)
         munmap (shm->arenas, layout->end - layout->arenas);
+}
+
+void
+shm_destroy (struct shm *shm)
+{
+    if (!shm)
+        return;
+    if (!shm->world) /* a group lies in the world's memory */
+        unmap (shm);
+    free (shm->sources);
+    free (shm->targets);
+    free (shm->arena.extents);
+    free (shm->members);
+    free (shm);
+}
+
+bool
+shm_make_scratch (struct shm *shm)
+{
+    size_t size = (size_t) shm->size;
+    shm->sources = calloc (size, sizeof *shm->sources);
+    shm->targets = calloc (size, sizeof *shm->targets);
+    return shm->sources && shm->targets;
 }

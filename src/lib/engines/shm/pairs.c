@@ -70,7 +70,7 @@ await (struct shm *shm, const struct accel_engine_call *call, struct accel_error
     while (!is_ready (shm, call)) {
         enum accel_status status = helpers->look (helpers->context, call, err);
         if (!status && now >= deadline_ms)
-            status = helpers->time_is_out (helpers->context, call, err);
+            status = helpers->timed_out (helpers->context, call, err);
         if (status)
             return is_ready (shm, call) ? ACCEL_OK : status;
         /* The word, then whether it is time: who changes it later sees the sleeper, as in wait.c. */
@@ -122,7 +122,7 @@ static enum accel_status
 check_sender (const struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
     jobseg_fence_reads ();
-    return shm_has_failed (shm, call->root) ? call->helpers->blame (call->helpers->context, call, call->root, err)
+    return shm_has_failed (shm, call->root) ? call->helpers->peer_failed (call->helpers->context, call, call->root, err)
                                             : ACCEL_OK;
 }
 
@@ -136,7 +136,7 @@ shm_recv (struct shm *shm, const struct accel_engine_call *call, struct accel_er
         status = await (shm, call, err);
         /* Both sides count the same: pieces are cut from the same number of bytes. */
         if (!status && (mail->count != call->count || mail->dtype != call->dtype))
-            status = call->helpers->differ (call->helpers->context, call, shm->rank, call->root, err);
+            status = call->helpers->mismatch (call->helpers->context, call, shm->rank, call->root, err);
         if (status)
             break;
         bool direct = mail->arena != SHM_FOREIGN;

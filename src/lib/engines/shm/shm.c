@@ -2,10 +2,9 @@
 /* Engine "shm": its table, opening and closing. */
 #include <config.h>
 
-#include "lib/engines/shm/shm.h"
+#include "lib/engines/shm/shm_private.h"
 
 #include "lib/base/error.h"
-#include "lib/engines/shm/shm_private.h"
 #include "lib/kernels/reduce.h"
 #include "util/cleanup.h"
 
@@ -96,7 +95,7 @@ shm_close (void *transport)
         return;
     }
     shm_wake_all (shm, false);
-    if (shm->arena.count && !shm->leads && getpid () == shm->pid)
+    if (shm->arena.count && !shm->led_groups && getpid () == shm->pid)
         fallocate (shm->segment.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                    (off_t) (layout->arenas + (size_t) shm->rank * layout->arena_bytes), (off_t) layout->arena_bytes);
     shm_destroy (shm);

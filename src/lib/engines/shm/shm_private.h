@@ -97,7 +97,7 @@ struct shm {
     uint32_t step;
     uint32_t generation;
     uint32_t timeout_ms;
-    size_t leads;          /* groups that meet in this rank's arena, each in an allocation there */
+    size_t led_groups;     /* groups that meet in this rank's arena, each in an allocation there */
     bool small_pieces;     /* what this rank would choose */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
     uint32_t mails;        /* messages, or pieces of them, ever sent */
@@ -118,15 +118,12 @@ struct shm {
 /* ---- shm.c ---- */
 enum accel_status shm_connect (struct shm *shm, const struct accel_engine_helpers *helpers, struct accel_error *err);
 
-/* ---- transport.c ---- */
+/* ---- map.c ---- */
+enum accel_status shm_map (struct shm *shm, struct accel_error *err);
 /** Allocate `sources` and `targets`.  @return false without memory */
 bool shm_make_scratch (struct shm *shm);
 /** Accepts NULL, and what is only half made. */
 void shm_destroy (struct shm *shm);
-
-/* ---- map.c ---- */
-enum accel_status shm_map (struct shm *shm, struct accel_error *err);
-void shm_unmap (struct shm *shm);
 
 /* ---- layout.c ---- */
 /** Local rank 0: size the file and choose the arenas. */
@@ -138,7 +135,7 @@ void shm_read_layout (struct shm *shm);
 void shm_wake_all (struct shm *shm, bool failed);
 /** Wake who sleeps on the post of @p parity, which is just published. */
 void shm_wake (struct shm_block *block, uint32_t parity);
-/** For the verdicts on a wait: whether @p rank has not published the current step. */
+/** For the watch: whether @p rank has not published the current step. */
 bool shm_awaits (void *transport, int rank);
 /** Compare what all ranks, which have come, are calling.  @return ACCEL_OK where they agree */
 enum accel_status shm_compare (const struct shm *shm, const struct accel_engine_call *call, struct accel_error *err);
@@ -157,8 +154,8 @@ uint64_t shm_offset (const struct shm *shm, const void *memory, size_t bytes);
 enum accel_status shm_run (void *transport, const struct accel_engine_call *call, struct accel_error *err);
 
 /* ---- group.c ---- */
-enum accel_status shm_make_group (void *transport, int size, int64_t *place, struct accel_error *err);
-enum accel_status shm_join_group (void *transport, const int *ranks, int size, int rank, int64_t place, void **group,
+enum accel_status shm_make_group (void *transport, int size, int64_t *group_id, struct accel_error *err);
+enum accel_status shm_join_group (void *transport, const int *ranks, int size, int rank, int64_t group_id, void **group,
                                   struct accel_error *err);
 
 /* ---- pairs.c ---- */
@@ -182,7 +179,7 @@ shm_piece_of (const struct shm *shm, int rank)
 
 /** The rank that people know: in the world. */
 static inline int
-shm_name (const struct shm *shm, int rank)
+shm_world_rank (const struct shm *shm, int rank)
 {
     return shm->members ? shm->members[rank] : rank;
 }
@@ -190,7 +187,7 @@ shm_name (const struct shm *shm, int rank)
 static inline struct jobseg_slot *
 shm_slot (const struct shm *shm, int rank)
 {
-    return jobseg_slot (&shm->segment, shm_name (shm, rank));
+    return jobseg_slot (&shm->segment, shm_world_rank (shm, rank));
 }
 
 /** Whether @p rank gave up in this generation, though it may have opened again since. */
@@ -253,7 +250,7 @@ shm_sync (struct shm *shm, const struct accel_engine_call *call, struct accel_er
     shm_publish (shm, shm_next_post (shm));
     enum accel_status status = shm_wait (shm, call, err);
     if (!status && atomic_load_explicit (&shm->blocks->failed, memory_order_acquire))
-        status = call->helpers->blame (call->helpers->context, call, -1, err);
+        status = call->helpers->peer_failed (call->helpers->context, call, -1, err);
     return status;
 }
 

@@ -56,7 +56,7 @@ shm_compare (const struct shm *shm, const struct accel_engine_call *call, struct
     const struct shm_post *first = shm_post_of (shm, 0);
     for (int rank = 1; rank < shm->size; rank++)
         if (!agree (first, shm_post_of (shm, rank)))
-            return call->helpers->differ (call->helpers->context, call, 0, rank, err);
+            return call->helpers->mismatch (call->helpers->context, call, 0, rank, err);
     return ACCEL_OK;
 }
 
@@ -108,7 +108,7 @@ shm_wait_for (struct shm *shm, int rank, const struct accel_engine_call *call, i
         if (status || has_come (post, shm->step))
             return status;
         if (now >= *deadline_ms)
-            return helpers->time_is_out (helpers->context, call, err);
+            return helpers->timed_out (helpers->context, call, err);
         sleep_on (shm, rank, post, *deadline_ms - now < SHM_SLICE_MS ? *deadline_ms - now : SHM_SLICE_MS);
         now = clock_ms ();
     }

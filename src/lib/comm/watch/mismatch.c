@@ -97,8 +97,8 @@ watch_agree (const struct jobseg_record *a, const struct jobseg_record *b)
 }
 
 enum accel_status
-watch_say_difference (const struct watch *watch, int rank_a, const struct watch_entry *entry_a, int rank_b,
-                      const struct watch_entry *entry_b, struct accel_error *err)
+watch_report_mismatch (const struct watch *watch, int rank_a, const struct watch_entry *entry_a, int rank_b,
+                       const struct watch_entry *entry_b, struct accel_error *err)
 {
     const struct jobseg_record *a = &entry_a->record, *b = &entry_b->record;
     char text_a[192], text_b[192];
@@ -107,8 +107,8 @@ watch_say_difference (const struct watch *watch, int rank_a, const struct watch_
         describe_call (a, text_a, sizeof text_a);
         describe_call (b, text_b, sizeof text_b);
         return accel_fail (err, ACCEL_ERR_PEER, "rank %d is waiting in %s at %s while rank %d is in %s at %s",
-                           watch_name (watch, rank_b), text_b, entry_b->place, watch_name (watch, rank_a), text_a,
-                           entry_a->place);
+                           watch_world_rank (watch, rank_b), text_b, entry_b->location,
+                           watch_world_rank (watch, rank_a), text_a, entry_a->location);
     }
     if (a->device != b->device) {
         what = "devices";
@@ -133,6 +133,6 @@ watch_say_difference (const struct watch *watch, int rank_a, const struct watch_
     } else
         what = write_forms (entry_a, text_a, entry_b, text_b, sizeof text_a);
     return accel_fail (err, ACCEL_ERR_PEER, "%s differ in %s: %s on rank %d at %s, %s on rank %d at %s", what,
-                       jobseg_call_name (a->call), text_a, watch_name (watch, rank_a), entry_a->place, text_b,
-                       watch_name (watch, rank_b), entry_b->place);
+                       jobseg_call_name (a->call), text_a, watch_world_rank (watch, rank_a), entry_a->location, text_b,
+                       watch_world_rank (watch, rank_b), entry_b->location);
 }

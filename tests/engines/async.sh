@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# An engine that starts collectives itself (lanes/): it has many in flight, which are finished in any order, and each
+# An engine that starts collectives itself (async/): it has many in flight, which are finished in any order, and each
 # failure has its name as with blocking calls.
 . "${srcdir:-.}/tests/testlib.sh"
-engine=lanes
+engine=async
 . "$srcdir/tests/engines/engine.sh"
 
 test_expect_success '1 process' 'conforms 1 control work'
@@ -16,16 +16,16 @@ if is_long && ! is_sanitized; then
 fi
 # Of each communicator, the engine says what it has seen when it is closed.
 test_expect_success 'it has all that was started in flight at once' '
-    LANES_TRACE=yes launched 2 "$conformance" work 2>trace >out && cat trace &&
-    test "$(grep -c "^lanes: [01] of 2: 0 groups of at most 0, at most 12 in flight, 0 left$" trace)" = 2'
+    ASYNC_TRACE=yes launched 2 "$conformance" work 2>trace >out && cat trace &&
+    test "$(grep -c "^async: [01] of 2: 0 groups of at most 0, at most 12 in flight, 0 left$" trace)" = 2'
 for suite in objects messages; do # broadcasts from each rank, and messages with each
     test_expect_success "it gets what belongs together as groups: $suite" '
-        LANES_TRACE=yes launched 3 "$conformance" $suite 2>trace >out && cat trace &&
-        test "$(grep -c "^lanes: [012] of 3: [1-9][0-9]* groups of at most [2-9], .* 0 left$" trace)" = 3'
+        ASYNC_TRACE=yes launched 3 "$conformance" $suite 2>trace >out && cat trace &&
+        test "$(grep -c "^async: [012] of 3: [1-9][0-9]* groups of at most [2-9], .* 0 left$" trace)" = 3'
 done
 test_expect_success 'a kind that it does not know is unsupported' '
-    launched 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine lanes: unknown kind 40" out)" = 2 &&
-    test "$(grep -cx "kind 40, started: engine lanes: unknown kind 40" out)" = 2'
+    launched 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine async: unknown kind 40" out)" = 2 &&
+    test "$(grep -cx "kind 40, started: engine async: unknown kind 40" out)" = 2'
 
 # Scenarios of tests/fault/comm_faults.sh: the victim, how many ranks get the error, and the status of the job.
 while read -r scenario victim told status what; do
