@@ -24,7 +24,7 @@ answers_refresh (struct answers *answers)
         struct answer *item = &answers->items[i];
         const char *environment = item->list->environment;
         item->applies = (!environment || answers_is (answers, "compute_environment", environment))
-                        && (!item->question->when || item->question->when (answers));
+                        && answers_allow (answers, item->question->if_answer, item->question->when);
     }
 }
 

@@ -97,7 +97,7 @@ apply_fixed (const struct answers *answers, const struct question_list *list, co
     for (size_t i = 0; i < list->fixed_count; i++) {
         const struct fixed_value *fixed = &list->fixed[i];
         const struct option *row = option_find (fixed->key);
-        if (fixed->when && !fixed->when (answers))
+        if (!answers_allow (answers, fixed->if_answer, fixed->when))
             continue;
         const char *text = fixed->follow ? fixed->follow (answers) : fixed->text;
         AUTO_STRBUF struct strbuf kept = { 0 };

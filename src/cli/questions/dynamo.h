@@ -4,18 +4,21 @@
 #ifdef QUESTIONS_DYNAMO_ROWS
     { .id = "use_dynamo", .kind = ASK_YES_NO, .dflt = "no", .told_by = "dynamo_backend",
       .text = "Do you want to optimize your script with torch.compile (torch dynamo)?" },
-    { .id = "dynamo_backend", .kind = ASK_MENU, .choices = dynamo_backends, .dflt = "inductor", .when = with_dynamo,
+    { .id = "dynamo_backend", .kind = ASK_MENU, .choices = dynamo_backends, .dflt = "inductor",
+      .if_answer = { "use_dynamo", "yes" },
       .text = "Which dynamo backend do you want to use?" },
-    { .id = "dynamo_custom", .kind = ASK_YES_NO, .dflt = "no", .when = with_dynamo,
+    { .id = "dynamo_custom", .kind = ASK_YES_NO, .dflt = "no", .if_answer = { "use_dynamo", "yes" },
       .told_by = "dynamo_mode dynamo_use_fullgraph dynamo_use_dynamic dynamo_use_regional_compilation",
       .text = "Do you want to change the defaults of torch.compile?" },
-    { .id = "dynamo_mode", .kind = ASK_MENU, .choices = dynamo_modes, .dflt = "default", .when = with_dynamo_custom,
+    { .id = "dynamo_mode", .kind = ASK_MENU, .choices = dynamo_modes, .dflt = "default",
+      .if_answer = { "dynamo_custom", "yes" },
       .text = "Which mode do you want to use?" },
-    { .id = "dynamo_use_fullgraph", .kind = ASK_YES_NO, .dflt = "no", .when = with_dynamo_custom,
+    { .id = "dynamo_use_fullgraph", .kind = ASK_YES_NO, .dflt = "no", .if_answer = { "dynamo_custom", "yes" },
       .text = "Must the model compile into a single graph (fullgraph)?" },
-    { .id = "dynamo_use_dynamic", .kind = ASK_YES_NO, .dflt = "no", .when = with_dynamo_custom,
+    { .id = "dynamo_use_dynamic", .kind = ASK_YES_NO, .dflt = "no", .if_answer = { "dynamo_custom", "yes" },
       .text = "Do you want to enable dynamic shapes?" },
-    { .id = "dynamo_use_regional_compilation", .kind = ASK_YES_NO, .dflt = "no", .when = with_dynamo_custom,
+    { .id = "dynamo_use_regional_compilation", .kind = ASK_YES_NO, .dflt = "no",
+      .if_answer = { "dynamo_custom", "yes" },
       .text = "Do you want to enable regional compilation?" },
 #else
 #define CHOICE(name, ...) { name },
@@ -31,15 +34,4 @@ static const struct choice dynamo_backends[] = {
 
 static const struct choice dynamo_modes[] = { { "default" }, { "reduce-overhead" }, { "max-autotune" }, { NULL } };
 
-static bool
-with_dynamo (const struct answers *answers)
-{
-    return answers_is (answers, "use_dynamo", "yes");
-}
-
-static bool
-with_dynamo_custom (const struct answers *answers)
-{
-    return answers_is (answers, "dynamo_custom", "yes");
-}
 #endif

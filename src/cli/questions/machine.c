@@ -84,12 +84,6 @@ with_launchers_by_hand (const struct answers *answers)
 }
 
 static bool
-with_several_networks (const struct answers *answers)
-{
-    return answers_is (answers, "same_network", "no");
-}
-
-static bool
 with_one_process (const struct answers *answers)
 {
     return answers_is (answers, "machine", "NO");
@@ -108,21 +102,9 @@ with_multi_gpu (const struct answers *answers)
 }
 
 static bool
-with_tpu (const struct answers *answers)
-{
-    return answers_is (answers, "machine", "XLA");
-}
-
-static bool
 with_mpirun_possible (const struct answers *answers)
 {
     return with_multi_cpu (answers) && !with_hosts (answers);
-}
-
-static bool
-with_mpirun (const struct answers *answers)
-{
-    return yes (answers, "use_mpirun");
 }
 
 static bool
@@ -145,51 +127,9 @@ with_deepspeed (const struct answers *answers)
 }
 
 static bool
-with_deepspeed_file (const struct answers *answers)
-{
-    return yes (answers, "deepspeed_own_file");
-}
-
-static bool
-with_zero (const struct answers *answers)
-{
-    return answers_is (answers, "deepspeed_own_file", "no");
-}
-
-static bool
 with_offload (const struct answers *answers)
 {
     return answers_number (answers, "zero_stage") >= 2;
-}
-
-static bool
-with_param_nvme (const struct answers *answers)
-{
-    return answers_is (answers, "offload_param_device", "nvme");
-}
-
-static bool
-with_optimizer_nvme (const struct answers *answers)
-{
-    return answers_is (answers, "offload_optimizer_device", "nvme");
-}
-
-static bool
-with_deepspeed_clipping (const struct answers *answers)
-{
-    return yes (answers, "use_gradient_clipping");
-}
-
-static bool
-with_zero_3 (const struct answers *answers)
-{
-    return answers_is (answers, "zero_stage", "3");
-}
-
-static bool
-with_moe (const struct answers *answers)
-{
-    return yes (answers, "use_moe");
 }
 
 static bool
@@ -211,18 +151,6 @@ with_hostfile (const struct answers *answers)
 }
 
 static bool
-with_exclusion (const struct answers *answers)
-{
-    return yes (answers, "use_exclusion_filter");
-}
-
-static bool
-with_inclusion (const struct answers *answers)
-{
-    return yes (answers, "use_inclusion_filter");
-}
-
-static bool
 with_fsdp_possible (const struct answers *answers)
 {
     return with_accelerators (answers) && !with_deepspeed (answers);
@@ -235,45 +163,9 @@ with_fsdp (const struct answers *answers)
 }
 
 static bool
-with_fsdp_1 (const struct answers *answers)
-{
-    return answers_is (answers, "fsdp_version", "1");
-}
-
-static bool
-with_fsdp_2 (const struct answers *answers)
-{
-    return answers_is (answers, "fsdp_version", "2");
-}
-
-static bool
-with_transformer_wrap (const struct answers *answers)
-{
-    return answers_is (answers, "fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP");
-}
-
-static bool
-with_named_layers (const struct answers *answers)
-{
-    return answers_is (answers, "use_no_split_modules", "no");
-}
-
-static bool
-with_size_wrap (const struct answers *answers)
-{
-    return answers_is (answers, "fsdp_auto_wrap_policy", "SIZE_BASED_WRAP");
-}
-
-static bool
 with_full_loading (const struct answers *answers)
 {
-    return with_fsdp_1 (answers) && answers_is (answers, "fsdp_cpu_ram_efficient_loading", "no");
-}
-
-static bool
-with_parallelism (const struct answers *answers)
-{
-    return yes (answers, "use_parallelism_config");
+    return answers_is (answers, "fsdp_version", "1") && answers_is (answers, "fsdp_cpu_ram_efficient_loading", "no");
 }
 
 static bool
@@ -331,65 +223,11 @@ with_affinity (const struct answers *answers)
     return with_devices (answers) && (with_one_process (answers) || with_multi_gpu (answers));
 }
 
-static bool
-with_pod (const struct answers *answers)
-{
-    return yes (answers, "tpu_use_cluster");
-}
-
-static bool
-with_startup (const struct answers *answers)
-{
-    return yes (answers, "run_commands");
-}
-
-static bool
-with_startup_file (const struct answers *answers)
-{
-    return yes (answers, "use_command_file");
-}
-
-static bool
-with_startup_lines (const struct answers *answers)
-{
-    return answers_is (answers, "use_command_file", "no");
-}
-
 /* DeepSpeed's own file says which precision. */
 static bool
 with_precision (const struct answers *answers)
 {
-    return !with_tpu (answers) && !with_deepspeed_file (answers);
-}
-
-static bool
-with_fp8 (const struct answers *answers)
-{
-    return answers_is (answers, "mixed_precision", "fp8");
-}
-
-static bool
-with_te (const struct answers *answers)
-{
-    return answers_is (answers, "fp8_backend", "te");
-}
-
-static bool
-with_override (const struct answers *answers)
-{
-    return yes (answers, "fp8_override");
-}
-
-static bool
-with_msamp (const struct answers *answers)
-{
-    return answers_is (answers, "fp8_backend", "msamp");
-}
-
-static bool
-with_ao (const struct answers *answers)
-{
-    return answers_is (answers, "fp8_backend", "ao");
+    return !answers_is (answers, "machine", "XLA") && !yes (answers, "deepspeed_own_file");
 }
 
 /* Objections: where Accelerate ends with a traceback. */
@@ -626,14 +464,14 @@ static const struct fixed_value fixed[] = {
     { .key = "same_network", .text = "true" },
     { .key = "debug", .text = "false" },
     { .key = "use_cpu", .text = "false" },
-    { .key = "use_cpu", .text = "true", .when = with_multi_cpu },
+    { .key = "use_cpu", .text = "true", .if_answer = { "machine", "MULTI_CPU" } },
     { .key = "enable_cpu_affinity", .text = "false" },
     { .key = "deepspeed_multinode_launcher", .text = "standard", .when = with_deepspeed_hosts },
     { .key = "downcast_bf16", .text = "false" },
     { .key = "main_training_function", .text = "main" },
-    { .key = "mixed_precision", .text = "no", .when = with_tpu },
-    { .key = "fsdp_sync_module_states", .text = "True", .when = with_fsdp_1 },
-    { .key = "fp8_override_linear_precision", .follow = override_of, .when = with_te },
+    { .key = "mixed_precision", .text = "no", .if_answer = { "machine", "XLA" } },
+    { .key = "fsdp_sync_module_states", .text = "True", .if_answer = { "fsdp_version", "1" } },
+    { .key = "fp8_override_linear_precision", .follow = override_of, .if_answer = { "fp8_backend", "te" } },
     { .key = "tpu_env", .text = "" },
     { .key = "tpu_use_cluster", .text = "false" },
     { .key = "tpu_use_sudo", .text = "false" },

@@ -29,3 +29,9 @@ answers_number (const struct answers *answers, const char *id)
     int64_t number;
     return parse_int64 (answers_get (answers, id), INT64_MIN, INT64_MAX, &number) == PARSE_OK ? number : 0;
 }
+
+bool
+answers_allow (const struct answers *answers, struct condition if_answer, bool (*when) (const struct answers *answers))
+{
+    return (!if_answer.id || answers_is (answers, if_answer.id, if_answer.value)) && (!when || when (answers));
+}

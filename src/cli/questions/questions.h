@@ -27,6 +27,11 @@ struct choice {
 
 struct answers;
 
+/** Another question, and the answer that it must have; all zero: any. */
+struct condition {
+    const char *id, *value;
+};
+
 struct question {
     const char *id;   /* the key in the option table, or if it has none, a name for conditions */
     const char *also; /* another key that gets, and may give, the same value; or NULL */
@@ -36,7 +41,8 @@ struct question {
     const char *dflt;             /* NULL: none, an answer is required */
     /* If the default follows from other answers: the number, or 0 for `dflt`; NULL: it never does. */
     int64_t (*propose) (const struct answers *answers);
-    bool (*when) (const struct answers *answers); /* whether it is asked; NULL: always */
+    struct condition if_answer;   /* it is asked only then, */
+    bool (*when) (const struct answers *answers); /* and only if this holds; NULL: always */
     /* What is wrong with an answer that is well-formed, or NULL. */
     const char *(*objection) (const struct answers *answers, const char *text);
     /* Of questions without a key: keys, separated by blanks, whose flags answer it.  Without `recall`, the answer is
@@ -49,7 +55,8 @@ struct question {
 /** A value that is written without a question; later rows and answers override it. */
 struct fixed_value {
     const char *key, *text; /* text "" of a list: an empty list */
-    bool (*when) (const struct answers *answers);         /* NULL: always */
+    struct condition if_answer;                            /* it is written only then, */
+    bool (*when) (const struct answers *answers);          /* and only if this holds; NULL: always */
     const char *(*follow) (const struct answers *answers); /* the text, if it follows from answers */
     bool keep;                                            /* a value of the old file overrides it */
 };
@@ -95,6 +102,10 @@ struct answers {
 const char *answers_get (const struct answers *answers, const char *id);
 bool answers_is (const struct answers *answers, const char *id, const char *value);
 int64_t answers_number (const struct answers *answers, const char *id);
+
+/** Whether the answers are such that a question is asked, or a value is written. */
+bool answers_allow (const struct answers *answers, struct condition if_answer,
+                    bool (*when) (const struct answers *answers));
 
 /** All questions, with what flags say as answers, and what the file said as proposals. @{ */
 int answers_init (struct answers *answers, const struct config *old, int gpus, struct fail *fail);

@@ -31,48 +31,6 @@ static const struct choice parallel_instances[] = {
     { "ml.p3.16xlarge" }, { "ml.p3dn.24xlarge" }, { "ml.p4dn.24xlarge" }, { NULL },
 };
 
-static bool
-with_profile (const struct answers *answers)
-{
-    return answers_is (answers, "authorization", "profile");
-}
-
-static bool
-with_role_name (const struct answers *answers)
-{
-    return answers_is (answers, "role", "name");
-}
-
-static bool
-with_image (const struct answers *answers)
-{
-    return answers_is (answers, "use_image", "yes");
-}
-
-static bool
-with_inputs (const struct answers *answers)
-{
-    return answers_is (answers, "use_inputs", "yes");
-}
-
-static bool
-with_metrics (const struct answers *answers)
-{
-    return answers_is (answers, "use_metrics", "yes");
-}
-
-static bool
-with_one (const struct answers *answers)
-{
-    return answers_is (answers, "distributed_type", "NO");
-}
-
-static bool
-with_several (const struct answers *answers)
-{
-    return answers_is (answers, "distributed_type", "DATA_PARALLEL");
-}
-
 static const char *
 recall_authorization (const struct config *old)
 {
@@ -91,26 +49,26 @@ static const struct question rows[] = {
     { .id = "authorization", .kind = ASK_MENU, .choices = authorizations, .dflt = "profile",
       .recall = recall_authorization, .told_by = "profile",
       .text = "How do you want to authenticate with AWS?" },
-    { .id = "profile", .kind = ASK_VALUE, .dflt = "default", .when = with_profile,
+    { .id = "profile", .kind = ASK_VALUE, .dflt = "default", .if_answer = { "authorization", "profile" },
       .text = "What is the name of your AWS profile?" },
     { .id = "region", .kind = ASK_VALUE, .dflt = "us-east-1",
       .text = "What is your AWS region?" },
     { .id = "role", .kind = ASK_MENU, .choices = roles, .dflt = "name", .recall = recall_role,
       .told_by = "iam_role_name",
       .text = "Which IAM role should run the Amazon SageMaker jobs?" },
-    { .id = "iam_role_name", .kind = ASK_VALUE, .dflt = ROLE, .when = with_role_name,
+    { .id = "iam_role_name", .kind = ASK_VALUE, .dflt = ROLE, .if_answer = { "role", "name" },
       .text = "What is the name of the IAM role?" },
     { .id = "use_image", .kind = ASK_YES_NO, .dflt = "no", .told_by = "image_uri",
       .text = "Do you want to use a custom Docker image?" },
-    { .id = "image_uri", .kind = ASK_VALUE, .when = with_image,
+    { .id = "image_uri", .kind = ASK_VALUE, .if_answer = { "use_image", "yes" },
       .text = "What is the URI of your Docker image?" },
     { .id = "use_inputs", .kind = ASK_YES_NO, .dflt = "no", .told_by = "sagemaker_inputs_file",
       .text = "Do you want to use SageMaker input channels?" },
-    { .id = "sagemaker_inputs_file", .kind = ASK_PATH, .when = with_inputs,
+    { .id = "sagemaker_inputs_file", .kind = ASK_PATH, .if_answer = { "use_inputs", "yes" },
       .text = "What is the path to the TSV file of inputs (columns channel_name and data_location)?" },
     { .id = "use_metrics", .kind = ASK_YES_NO, .dflt = "no", .told_by = "sagemaker_metrics_file",
       .text = "Do you want to enable SageMaker metrics?" },
-    { .id = "sagemaker_metrics_file", .kind = ASK_PATH, .when = with_metrics,
+    { .id = "sagemaker_metrics_file", .kind = ASK_PATH, .if_answer = { "use_metrics", "yes" },
       .text = "What is the path to the TSV file of metrics (columns metric_name and metric_regex)?" },
     { .id = "distributed_type", .kind = ASK_MENU, .choices = modes, .dflt = "NO",
       .text = "Which distributed mode do you want to use?" },
@@ -121,13 +79,13 @@ static const struct question rows[] = {
 #undef QUESTIONS_DYNAMO_ROWS
 
     { .id = "ec2_instance_type", .kind = ASK_MENU, .choices = parallel_instances, .dflt = "ml.p3.16xlarge",
-      .when = with_several,
+      .if_answer = { "distributed_type", "DATA_PARALLEL" },
       .text = "Which EC2 instance type do you want to use?" },
-    { .id = "ec2_instance_type", .kind = ASK_LOWER, .dflt = "ml.p3.2xlarge", .when = with_one,
+    { .id = "ec2_instance_type", .kind = ASK_LOWER, .dflt = "ml.p3.2xlarge", .if_answer = { "distributed_type", "NO" },
       .text = "Which EC2 instance type do you want to use?" },
-    { .id = "debug", .kind = ASK_YES_NO, .dflt = "no", .when = with_several,
+    { .id = "debug", .kind = ASK_YES_NO, .dflt = "no", .if_answer = { "distributed_type", "DATA_PARALLEL" },
       .text = "Do you want to check distributed operations for errors at run time (slower)?" },
-    { .id = "num_machines", .kind = ASK_VALUE, .dflt = "1", .when = with_several,
+    { .id = "num_machines", .kind = ASK_VALUE, .dflt = "1", .if_answer = { "distributed_type", "DATA_PARALLEL" },
       .text = "How many machines do you want to use?" },
     { .id = "mixed_precision", .kind = ASK_MENU, .choices = precisions, .dflt = "no",
       .text = "Which mixed precision do you want to use?" },
