@@ -35,6 +35,10 @@
 #define PP PATH_TPU_POD
 #define SM PATH_SAGEMAKER
 
+/* What several rows have in common; files of rows begin with theirs. */
+#define DYNAMO_ROW .section = "dynamo_config", .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, \
+    .properties = PROPERTY_FILE, .paths = S | M | T | SM
+
 const struct option_group_info option_groups[GROUP_COUNT] = {
     [GROUP_GENERAL] = { .title = "General" },
     [GROUP_HARDWARE] = { .title = "Hardware" },
@@ -145,9 +149,8 @@ const struct option options[] = {
       .doc = "Run on CPUs even if there are GPUs. The default configuration file is ignored, but one given with "
              "--config_file is not." },
 
-    { .key = "use_cpu", OPT_FLAG (use_cpu), .group = GROUP_HARDWARE,
-      .properties = PROPERTY_FILE | PROPERTY_NO_FLAG, .env = "ACCELERATE_USE_CPU", .spelling = SPELL_PLAIN,
-      .paths = S | M,
+    { .key = "use_cpu", OPT_FLAG (use_cpu), .group = GROUP_HARDWARE, .properties = PROPERTY_FILE | PROPERTY_NO_FLAG,
+      .env = "ACCELERATE_USE_CPU", .paths = S | M,
       .help = "run on CPUs",
       .doc = "Run on CPUs even if there are GPUs. --cpu sets this." },
 
@@ -156,43 +159,37 @@ const struct option options[] = {
       .doc = "Start one process for each of several GPUs. A file with distributed_type: MULTI_GPU sets this, unless "
              "the command line selects other hardware. Cannot be combined with --cpu." },
 
-    { .key = "dynamo_backend", OPT_TEXT (dynamo_backend), .dflt = "no", .section = "dynamo_config",
+    { .key = "dynamo_backend", OPT_TEXT (dynamo_backend), .dflt = "no", DYNAMO_ROW,
       .choices = WORDS ("no", "eager", "aot_eager", "inductor", "aot_ts_nvfuser", "nvprims_nvfuser", "cudagraphs",
                         "ofi", "fx2trt", "onnxrt", "tensorrt", "aot_torchxla_trace_once", "torchxla_trace_once", "tvm",
-                        "hpu_backend", "neuron"),
-      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
-      .env = "ACCELERATE_DYNAMO_BACKEND", .spelling = SPELL_UPPER, .paths = S | M | T | SM, .metavar = "WORD",
+                        "hpu_backend", "neuron"), .env = "ACCELERATE_DYNAMO_BACKEND", .spelling = SPELL_UPPER,
+      .metavar = "WORD",
       .help = "torch.compile backend, for Python programs",
       .doc = "The torch.compile backend, for Python programs that use Hugging Face Accelerate. C programs ignore it." },
 
-    { .key = "dynamo_mode", OPT_TEXT (dynamo_mode), .dflt = "default", .section = "dynamo_config",
-      .choices = WORDS ("default", "reduce-overhead", "max-autotune"), .group = GROUP_RESOURCE,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .env = "ACCELERATE_DYNAMO_MODE",
-      .spelling = SPELL_PLAIN, .paths = S | M | T | SM, .metavar = "WORD",
+    { .key = "dynamo_mode", OPT_TEXT (dynamo_mode), .dflt = "default", DYNAMO_ROW,
+      .choices = WORDS ("default", "reduce-overhead", "max-autotune"), .env = "ACCELERATE_DYNAMO_MODE",
+      .metavar = "WORD",
       .help = "torch.compile mode, for Python programs",
       .doc = "What torch.compile optimizes for." },
 
-    { .key = "dynamo_use_fullgraph", OPT_FLAG (dynamo_use_fullgraph), .section = "dynamo_config",
-      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
-      .env = "ACCELERATE_DYNAMO_USE_FULLGRAPH", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
+    { .key = "dynamo_use_fullgraph", OPT_FLAG (dynamo_use_fullgraph), DYNAMO_ROW,
+      .env = "ACCELERATE_DYNAMO_USE_FULLGRAPH",
       .help = "torch.compile: require a single graph",
       .doc = "Fail if torch.compile cannot compile the model into a single graph." },
 
-    { .key = "dynamo_use_dynamic", OPT_FLAG (dynamo_use_dynamic), .section = "dynamo_config",
-      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
-      .env = "ACCELERATE_DYNAMO_USE_DYNAMIC", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
+    { .key = "dynamo_use_dynamic", OPT_FLAG (dynamo_use_dynamic), DYNAMO_ROW, .env = "ACCELERATE_DYNAMO_USE_DYNAMIC",
       .help = "torch.compile: allow dynamic shapes",
       .doc = "Let torch.compile support shapes that change from batch to batch." },
 
-    { .key = "dynamo_use_regional_compilation", OPT_FLAG (dynamo_use_regional_compilation), .section = "dynamo_config",
-      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE,
-      .env = "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", .spelling = SPELL_PLAIN, .paths = S | M | T | SM,
+    { .key = "dynamo_use_regional_compilation", OPT_FLAG (dynamo_use_regional_compilation), DYNAMO_ROW,
+      .env = "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION",
       .help = "torch.compile: compile repeated blocks once",
       .doc = "Let torch.compile compile a repeated block of the model only once." },
 
     { .key = "gpu_ids", OPT_TEXT (gpu_ids), .dflt = "all", .group = GROUP_DISTRIBUTED, .commands = COMMAND_LAUNCH,
-      .properties = PROPERTY_FILE, .env = "CUDA_VISIBLE_DEVICES", .spelling = SPELL_PLAIN, .paths = S | M | T | D,
-      .when = when_gpus_chosen, .metavar = "GPUS",
+      .properties = PROPERTY_FILE, .env = "CUDA_VISIBLE_DEVICES", .paths = S | M | T | D, .when = when_gpus_chosen,
+      .metavar = "GPUS",
       .help = "comma-separated GPU numbers, or 'all'",
       .doc = "The GPUs visible to the ranks: comma-separated numbers or UUIDs (GPU-... or MIG-...), or all. Each rank "
              "sees all of them and uses the one with its local rank, except that each gets a MIG device of its own. "
@@ -209,8 +206,8 @@ const struct option options[] = {
       .doc = "The total number of processes, across all machines." },
 
     { .key = "num_cpu_threads_per_process", OPT_INT (num_cpu_threads_per_process, 1, 100000), .group = GROUP_RESOURCE,
-      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FROM_ENV, .env = "OMP_NUM_THREADS", .spelling = SPELL_PLAIN,
-      .paths = S | M | T, .metavar = "N",
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FROM_ENV, .env = "OMP_NUM_THREADS", .paths = S | M | T,
+      .metavar = "N",
       .help = "OpenMP (and similar) threads per process",
       .doc = "The number of threads that OpenMP, and libraries that respect its variable, start in each process. If "
              "not given, OMP_NUM_THREADS of the environment is kept. If that is not set either, the default is an "
@@ -292,7 +289,7 @@ const struct option options[] = {
 
     { .key = "total_batch_size", OPT_INT (total_batch_size, 1, INT64_MAX), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
-      .env = "ACCELERATE_TOTAL_BATCH_SIZE", .spelling = SPELL_PLAIN, .paths = S | M | T | D | P, .metavar = "N",
+      .env = "ACCELERATE_TOTAL_BATCH_SIZE", .paths = S | M | T | D | P, .metavar = "N",
       .help = "samples per optimizer step, over all processes",
       .doc = "The number of samples in each step of the optimizer, of all processes together. Programs that use "
              "libaccel accumulate gradients over as many passes as that takes, so that a job has the same steps on "

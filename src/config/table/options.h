@@ -49,7 +49,7 @@ enum option_group {
 
 /** How a value is written into the environment. */
 enum option_spelling {
-    SPELL_PLAIN,      /* Python's str(): True, False, 1, text as it is */
+    SPELL_PLAIN,      /* Python's str(): True, False, 1, text as it is; what rows have that name no other */
     SPELL_LOWER,      /* the same in lower case: true, false */
     SPELL_UPPER,
     SPELL_ONE_IF_ON,  /* "1", absent when off */
