@@ -11,7 +11,6 @@
 #include "config/load.h"
 #include "config/mode.h"
 #include "config/paths.h"
-#include "config/text/yaml.h"
 #include "config/useless.h"
 #include "config/write.h"
 #include "util/cleanup.h"
@@ -77,15 +76,16 @@ set_value (struct config *config, const struct option *row, const char *text, st
                ? fail_prefix (fail, "%s", row->key) : 0;
 }
 
-/* "KEY: VALUE", or that below its section. */
+/* "KEY: VALUE", or that below its section, as a tree and as text. */
 static int
-write_fragment (const struct option *row, const char *text, struct strbuf *out, struct fail *fail)
+write_fragment (const struct option *row, const char *text, struct node *tree, struct strbuf *out, struct fail *fail)
 {
     struct config one = { 0 };
     int result = config_init (&one, fail);
     one.only_given = true;
-    if (!result && !(result = set_value (&one, row, text, fail)))
-        result = config_write_text (&one, false, out, fail);
+    if (!result && !(result = set_value (&one, row, text, fail))
+        && (config_write_tree (&one, tree) || node_write_lines (tree, out)))
+        result = fail_nomem (fail);
     config_release (&one);
     return result;
 }
@@ -202,15 +202,15 @@ static int
 change_text (const char *path, const char *text, const struct option *row, const char *value, struct strbuf *out,
              struct fail *fail)
 {
-    struct filedoc doc = { 0 }, before = { 0 }, part = { 0 };
+    struct filedoc doc = { 0 }, before = { 0 };
+    struct node part = { 0 };
     AUTO_STRBUF struct strbuf fragment = { 0 };
     AUTO_STRBUF struct strbuf edited = { 0 };
     int line = 0, result = -1;
-    if (write_fragment (row, value, &fragment, fail) || filedoc_read_text (&doc, path, text, strlen (text), fail)
-        || filedoc_read_text (&before, path, text, strlen (text), fail)
-        || yaml_read (&part, fragment.text, fragment.length, fail))
+    if (write_fragment (row, value, &part, &fragment, fail) || filedoc_read_text (&doc, path, text, strlen (text), fail)
+        || filedoc_read_text (&before, path, text, strlen (text), fail))
         goto done;
-    const struct node *item = &part.root.items[0];
+    const struct node *item = &part.items[0];
     if (change_tree (&doc, row, row->section ? &item->items[0] : item, &line)) {
         fail_nomem (fail);
         goto done;
@@ -225,7 +225,7 @@ change_text (const char *path, const char *text, const struct option *row, const
 done:
     filedoc_release (&doc);
     filedoc_release (&before);
-    filedoc_release (&part);
+    node_release (&part);
     return result;
 }
 

@@ -5,19 +5,31 @@
 
 #include "config/settings.h"
 
-bool when_several_machines (const struct settings *settings);
-bool when_on_cpu (const struct settings *settings);
-bool when_gpus_chosen (const struct settings *settings);
-bool when_deepspeed (const struct settings *settings);
-bool when_tpu (const struct settings *settings);
-bool when_sagemaker (const struct settings *settings);
-bool when_fsdp (const struct settings *settings);
-bool when_megatron_lm (const struct settings *settings);
-bool when_bf16 (const struct settings *settings); /* and not when_downcast_bf16() */
-bool when_downcast_bf16 (const struct settings *settings);
-bool when_fp8 (const struct settings *settings);
-bool when_parallelism_config (const struct settings *settings);
-bool when_context_parallel (const struct settings *settings);
-bool when_sequence_parallel (const struct settings *settings);
+#include <string.h>
+
+/** Define when_NAME(). */
+#define CONDITION(name, condition)                        \
+    static inline bool                                    \
+    when_##name (const struct settings *settings)         \
+    {                                                     \
+        return condition;                                 \
+    }
+
+CONDITION (several_machines, settings->num_machines > 1)
+CONDITION (on_cpu, settings->cpu || settings->use_cpu)
+CONDITION (gpus_chosen, settings->gpu_ids && strcmp (settings->gpu_ids, "all"))
+CONDITION (deepspeed, settings->use_deepspeed)
+CONDITION (tpu, settings->tpu)
+CONDITION (sagemaker, !strcmp (settings->compute_environment, "AMAZON_SAGEMAKER"))
+CONDITION (fsdp, settings->use_fsdp)
+CONDITION (megatron_lm, settings->use_megatron_lm)
+CONDITION (bf16, !strcmp (settings->mixed_precision, "bf16") && !settings->downcast_bf16)
+CONDITION (downcast_bf16, !strcmp (settings->mixed_precision, "bf16") && settings->downcast_bf16)
+CONDITION (fp8, !strcmp (settings->mixed_precision, "fp8"))
+CONDITION (parallelism_config, settings->use_parallelism_config)
+CONDITION (context_parallel, settings->use_parallelism_config && settings->parallelism_config_cp_size > 1)
+CONDITION (sequence_parallel, settings->use_parallelism_config && settings->parallelism_config_sp_size > 1)
+
+#undef CONDITION
 
 #endif

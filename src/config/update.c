@@ -6,7 +6,6 @@
 #include "config/update.h"
 
 #include "config/file_keys.h"
-#include "config/text/yaml.h"
 #include "config/write.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
@@ -228,8 +227,7 @@ int
 config_default_text (const struct config *config, bool as_json, struct strbuf *out, struct fail *fail)
 {
     struct filedoc doc = { .path = "the new file" };
-    AUTO_STRBUF struct strbuf given = { 0 };
-    int result = config_write_text (config, false, &given, fail) || yaml_read (&doc, given.text, given.length, fail);
+    int result = config_write_tree (config, &doc.root) ? fail_nomem (fail) : 0;
     if (!result && config_origin (config, "gpu_ids").kind == ORIGIN_DEFAULT)
         node_remove (&doc.root, "gpu_ids");
     result = result || filedoc_update (&doc, fail);

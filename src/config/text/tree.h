@@ -68,10 +68,16 @@ struct filedoc {
 
 void filedoc_release (struct filedoc *doc);
 
-/** Append a mapping as yaml.safe_dump() or json.dump (indent=2, sort_keys=True) writes it, sorting it first; of a key
- * that occurs twice, the last counts.  @return 0, or -1 without memory @{ */
+/** Bring all mappings in the order of their keys; of a key that occurs twice, the last counts. */
+void node_sort (struct node *node);
+
+/** Append a mapping as yaml.safe_dump() or json.dump (indent=2, sort_keys=True) writes it, after node_sort().
+ * @return 0, or -1 without memory @{ */
 int node_write_yaml (struct node *map, struct strbuf *out);
 int node_write_json (struct node *map, struct strbuf *out);
+
+/** The same as YAML in the mapping's own order, each value on one line however long it is: for files of people. */
+int node_write_lines (const struct node *map, struct strbuf *out);
 /** @} */
 
 #endif

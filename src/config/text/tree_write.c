@@ -4,7 +4,7 @@
 
 #include "config/text/tree.h"
 
-#include "config/text/yaml_text.h"
+#include "config/text/scalar.h"
 #include "util/cleanup.h"
 #include "util/quote.h"
 
@@ -22,9 +22,8 @@ by_key (const void *a, const void *b)
     return strcmp (one->key, two->key);
 }
 
-/* Mappings in order of their keys, each key once: the last one's value. */
-static void
-sort (struct node *node)
+void
+node_sort (struct node *node)
 {
     if (node->kind == NODE_MAP) {
         for (size_t i = node->count; i-- > 0;) /* before qsort(), which knows no first and last of equals */
@@ -34,10 +33,15 @@ sort (struct node *node)
             qsort (node->items, node->count, sizeof *node, by_key);
     }
     for (size_t i = 0; i < node->count; i++)
-        sort (&node->items[i]);
+        node_sort (&node->items[i]);
 }
 
 /* ---- YAML ---- */
+
+struct writer {
+    yaml_emitter_t emitter;
+    bool is_folded; /* texts may take several lines */
+};
 
 static int
 append (void *data, unsigned char *bytes, size_t length)
@@ -57,14 +61,21 @@ add_yaml_word (struct strbuf *out, enum node_kind kind, const char *text)
         strbuf_add (out, *text == 'T' ? "true" : "false");
     else if (kind == NODE_FLOAT && strpbrk (text, "in")) /* inf, nan */
         strbuf_printf (out, "%s.%s", is_negative ? "-" : "", text + is_negative);
-    else if (kind == NODE_FLOAT)
-        yaml_add_float (out, text);
+    else if (kind == NODE_FLOAT && strchr (text, 'e') && !strchr (text, '.')) /* 1e-05: a text to YAML 1.1 */
+        strbuf_printf (out, "%.*s.0%s", (int) strcspn (text, "e"), text, strchr (text, 'e'));
     else
         strbuf_add (out, text);
 }
 
+/* Whether YAML 1.1 reads the bare word as something else than a text. */
+static bool
+is_special (const char *word)
+{
+    return scalar_read (word, NULL) != SCALAR_TEXT || !strcmp (word, "=") || !strcmp (word, "<<");
+}
+
 static int
-emit_scalar (yaml_emitter_t *emitter, enum node_kind kind, const char *text)
+emit_scalar (struct writer *writer, enum node_kind kind, const char *text)
 {
     static const char *const tags[] = { "null", "bool", "int", "float", "timestamp", "str" };
     AUTO_STRBUF struct strbuf word = { 0 };
@@ -72,50 +83,67 @@ emit_scalar (yaml_emitter_t *emitter, enum node_kind kind, const char *text)
     char tag[40] = "tag:yaml.org,2002:";
     strcat (tag, tags[kind]);
     add_yaml_word (&word, kind, text ? text : "");
-    bool plain = kind != NODE_TEXT || !yaml_is_special (text);
+    bool plain = kind != NODE_TEXT || !is_special (text);
     const char *value = word.text ? word.text : "";
+    bool is_escaped = !writer->is_folded && strchr (value, '\n');
     return !word.failed
            && yaml_scalar_event_initialize (&event, NULL, (const yaml_char_t *) tag, (const yaml_char_t *) value,
-                                            (int) strlen (value), plain, kind == NODE_TEXT, YAML_ANY_SCALAR_STYLE)
-           && yaml_emitter_emit (emitter, &event);
+                                            (int) strlen (value), plain, kind == NODE_TEXT,
+                                            is_escaped ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : YAML_ANY_SCALAR_STYLE)
+           && yaml_emitter_emit (&writer->emitter, &event);
 }
 
 static int
-emit_node (yaml_emitter_t *emitter, const struct node *node)
+emit_node (struct writer *writer, const struct node *node)
 {
+    yaml_emitter_t *emitter = &writer->emitter;
     yaml_event_t event;
     bool is_map = node->kind == NODE_MAP;
     if (node_is_scalar (node))
-        return emit_scalar (emitter, node->kind, node->text);
+        return emit_scalar (writer, node->kind, node->text);
     if (!(is_map ? yaml_mapping_start_event_initialize (&event, NULL, NULL, 1, YAML_BLOCK_MAPPING_STYLE)
                  : yaml_sequence_start_event_initialize (&event, NULL, NULL, 1, YAML_BLOCK_SEQUENCE_STYLE))
         || !yaml_emitter_emit (emitter, &event))
         return 0;
     for (size_t i = 0; i < node->count; i++)
-        if ((is_map && !emit_scalar (emitter, node->items[i].key_kind, node->items[i].key))
-            || !emit_node (emitter, &node->items[i]))
+        if ((is_map && !emit_scalar (writer, node->items[i].key_kind, node->items[i].key))
+            || !emit_node (writer, &node->items[i]))
             return 0;
     return (is_map ? yaml_mapping_end_event_initialize (&event) : yaml_sequence_end_event_initialize (&event))
            && yaml_emitter_emit (emitter, &event);
 }
 
+/* @param is_folded  as PyYAML does it; else each text is on one line */
+static int
+write_yaml (const struct node *map, bool is_folded, struct strbuf *out)
+{
+    struct writer writer = { .is_folded = is_folded };
+    yaml_emitter_t *emitter = &writer.emitter;
+    yaml_event_t event;
+    if (!yaml_emitter_initialize (emitter))
+        return -1;
+    yaml_emitter_set_output (emitter, append, out);
+    yaml_emitter_set_width (emitter, is_folded ? WIDTH : -1);
+    int good = yaml_stream_start_event_initialize (&event, YAML_UTF8_ENCODING) && yaml_emitter_emit (emitter, &event)
+               && yaml_document_start_event_initialize (&event, NULL, NULL, NULL, 1)
+               && yaml_emitter_emit (emitter, &event) && emit_node (&writer, map)
+               && yaml_document_end_event_initialize (&event, 1) && yaml_emitter_emit (emitter, &event)
+               && yaml_stream_end_event_initialize (&event) && yaml_emitter_emit (emitter, &event);
+    yaml_emitter_delete (emitter);
+    return good && !out->failed ? 0 : -1;
+}
+
 int
 node_write_yaml (struct node *map, struct strbuf *out)
 {
-    yaml_emitter_t emitter;
-    yaml_event_t event;
-    sort (map);
-    if (!yaml_emitter_initialize (&emitter))
-        return -1;
-    yaml_emitter_set_output (&emitter, append, out);
-    yaml_emitter_set_width (&emitter, WIDTH);
-    int good = yaml_stream_start_event_initialize (&event, YAML_UTF8_ENCODING) && yaml_emitter_emit (&emitter, &event)
-               && yaml_document_start_event_initialize (&event, NULL, NULL, NULL, 1)
-               && yaml_emitter_emit (&emitter, &event) && emit_node (&emitter, map)
-               && yaml_document_end_event_initialize (&event, 1) && yaml_emitter_emit (&emitter, &event)
-               && yaml_stream_end_event_initialize (&event) && yaml_emitter_emit (&emitter, &event);
-    yaml_emitter_delete (&emitter);
-    return good && !out->failed ? 0 : -1;
+    node_sort (map);
+    return write_yaml (map, true, out);
+}
+
+int
+node_write_lines (const struct node *map, struct strbuf *out)
+{
+    return write_yaml (map, false, out);
 }
 
 /* ---- JSON ---- */
@@ -159,7 +187,7 @@ add_json (struct strbuf *out, const struct node *node, int depth)
 int
 node_write_json (struct node *map, struct strbuf *out)
 {
-    sort (map);
+    node_sort (map);
     add_json (out, map, 0);
     strbuf_add_char (out, '\n');
     return out->failed ? -1 : 0;
