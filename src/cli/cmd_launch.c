@@ -9,8 +9,7 @@
 #include "config/load.h"
 #include "hosts/head/head.h"
 #include "hosts/list/hosts.h"
-#include "hosts/list/machine_rank.h"
-#include "launch/report/file.h"
+#include "launch/report/report.h"
 #include "sagemaker/launch.h"
 
 #include <string.h>

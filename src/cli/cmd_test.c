@@ -8,7 +8,7 @@
 #include "config/check.h"
 #include "config/load.h"
 #include "config/mode.h"
-#include "launch/process/signals.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/procfs.h"
 #include "util/strbuf.h"

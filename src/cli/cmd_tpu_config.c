@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "config/load.h"
 #include "launch/plan/gcloud.h"
-#include "launch/process/foreground.h"
+#include "launch/process/process.h"
 #include "util/printable.h"
 
 #include <stdio.h>

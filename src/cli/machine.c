@@ -4,7 +4,7 @@
 
 #include "cli/machine.h"
 
-#include "launch/machine/python.h"
+#include "launch/machine/executable.h"
 #include "util/cleanup.h"
 #include "util/engine_files.h"
 #include "util/procfs.h"

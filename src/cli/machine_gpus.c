@@ -5,8 +5,7 @@
 #include "cli/machine_tell.h"
 
 #include "config/text/json_text.h"
-#include "launch/machine/gpu_locations.h"
-#include "launch/machine/gpu_users.h"
+#include "launch/machine/gpus.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 

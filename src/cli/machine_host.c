@@ -4,7 +4,7 @@
 
 #include "cli/machine_tell.h"
 
-#include "launch/machine/cgroup_limits.h"
+#include "launch/machine/cgroup.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 

@@ -7,7 +7,7 @@
 #include "config/table/habits.h"
 #include "config/table/opt_argv.h"
 #include "hosts/agent/agent.h"
-#include "hosts/mpi/proxy.h"
+#include "hosts/mpi/mpi.h"
 #include "launch/machine/topology.h"
 #include "util/parse.h"
 #include "util/strbuf.h"

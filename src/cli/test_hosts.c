@@ -7,7 +7,6 @@
 #include "cli/table.h"
 #include "config/text/json_text.h"
 #include "hosts/check/check.h"
-#include "hosts/check/mpi.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
 

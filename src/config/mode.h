@@ -13,7 +13,7 @@ int config_resolve (struct config *config, struct fail *fail);
 /** Refuse flags that choose several modes. */
 int config_check_modes (const struct config *config, struct fail *fail);
 
-/** Whether this machine's number, or the main machine, has still to be found (hosts/list/machine_rank.h). */
+/** Whether this machine's number, or the main machine, has still to be found (hosts/list/machine_rank.c). */
 bool mode_needs_place (const struct settings *settings);
 
 /** Whether a different kind of launcher (mpirun, deepspeed) starts the ranks of @p settings. */

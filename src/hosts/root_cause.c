@@ -4,7 +4,7 @@
 
 #include "hosts/root_cause.h"
 
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 #include "launch/report/report.h"
 #include "util/cleanup.h"
 #include "util/jobseg.h"

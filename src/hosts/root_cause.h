@@ -6,6 +6,8 @@
 
 #include "hosts/net/wire.h"
 
+#include <stdbool.h>
+
 /** How a host's part of a job ended, or that a process of MPI has ended there although ranks needed it. */
 struct failure {
     int64_t failed_ns;  /* one clock for all hosts; 0: it has not failed */
@@ -32,5 +34,15 @@ bool root_cause_may_be_first (const struct failure *first, const struct failure 
 
 /** @return @p report without "accelerate: " */
 const char *root_cause_text (const char *report);
+
+/** What a job on several machines has come to; `text`, `json` and `status` are those of the machine that is
+ * to blame. */
+struct job_outcome {
+    bool is_known;   /* otherwise this machine's part is all that is known */
+    bool is_ours;    /* this machine is to blame */
+    enum wire_end end;
+    int machine, status;
+    char *text, *also, *json; /* may be NULL; also: lines about others that may have been first */
+};
 
 #endif

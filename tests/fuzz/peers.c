@@ -3,7 +3,7 @@
  * processes of MPI on this host.  The first byte chooses. */
 #include <config.h>
 
-#include "hosts/mpi/proxy.h"
+#include "hosts/mpi/mpi.h"
 #include "hosts/peers/state.h"
 #include "hosts/root_cause.h"
 #include "tests/fuzz/target.h"

@@ -4,9 +4,9 @@
 #include <config.h>
 
 #include "config/load.h"
-#include "launch/machine/cpu_list.h"
+#include "launch/machine/topology.h"
 #include "launch/plan/gpu_choice.h"
-#include "launch/machine/gpu_locations.h"
+#include "launch/machine/gpus.h"
 #include "launch/plan/plan.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"

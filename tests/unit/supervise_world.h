@@ -6,10 +6,8 @@
 #define TESTS_SUPERVISE_WORLD_H
 
 #include "launch/machine/cgroup.h"
-#include "launch/process/descendants.h"
-#include "launch/job/relay.h"
-#include "launch/job/shutdown.h"
-#include "launch/process/signals.h"
+#include "launch/process/process.h"
+#include "launch/job/supervisor.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/clock.h"

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "hosts/check/check.c"
-#include "hosts/check/mpi.h"
+#include "hosts/check/check.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/clock.h"

@@ -2,7 +2,7 @@
 /* Whom a sweep signals: processes that are files of a scratch folder, in the order in which /proc may list them. */
 #include <config.h>
 
-#include "launch/process/descendants.h"
+#include "launch/process/process.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -2,11 +2,10 @@
 /* Lists of hosts, allocations of schedulers, what goes over the wire, and which host a failure is due to. */
 #include <config.h>
 
-#include "hosts/list/allocation.h"
-#include "hosts/head/state.h"
 #include "hosts/list/hostlist.h"
+#include "hosts/head/state.h"
 #include "hosts/job_spec.h"
-#include "hosts/mpi/launcher.h"
+#include "hosts/mpi/mpi.h"
 #include "hosts/root_cause.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -2,7 +2,7 @@
 /* How an agent learns that a process of MPI has ended: an MPI proxy, and the daemon that has started it. */
 #include <config.h>
 
-#include "hosts/mpi/proxy.h"
+#include "hosts/mpi/mpi.h"
 #include "hosts/net/wire.h"
 #include "tests/tap.h"
 

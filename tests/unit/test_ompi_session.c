@@ -3,7 +3,7 @@
  * what is removed. */
 #include <config.h>
 
-#include "hosts/mpi/ompi_session.h"
+#include "hosts/mpi/mpi.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 

@@ -2,7 +2,7 @@
 /* When the launcher looks after the ranks' output again, although no event comes. */
 #include <config.h>
 
-#include "launch/job/relay.h"
+#include "launch/job/supervisor.h"
 
 #include "tests/tap.h"
 

@@ -5,7 +5,7 @@
 
 #include "config/mode.h"
 #include "hosts/net/channel.h"
-#include "hosts/list/machine_rank.h"
+#include "hosts/list/hosts.h"
 #include "hosts/peers/state.h"
 #include "hosts/root_cause.h"
 #include "tests/tap.h"

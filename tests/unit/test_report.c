@@ -3,11 +3,10 @@
  * and files that such a job writes. */
 #include <config.h>
 
-#include "launch/job/run.h"
-#include "launch/job/logs.h"
+#include "launch/job/job.h"
 #include "launch/report/report.h"
-#include "launch/job/spawn_pool.h"
-#include "launch/job/supervise.h"
+#include "launch/job/spawn.h"
+#include "launch/job/supervisor.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -3,8 +3,8 @@
  * test's. */
 #include <config.h>
 
-#include "launch/machine/cgroup_limits.h"
-#include "launch/machine/gpu_locations.h" /* before its function has another name */
+#include "launch/machine/cgroup.h"
+#include "launch/machine/gpus.h" /* before its function has another name */
 #include "launch/machine/topology.h"
 #include "tests/tap.h"
 

@@ -4,8 +4,7 @@
 
 #include "hosts/agent/child.h"
 
-#include "launch/process/descendants.h"
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/procfs.h"

@@ -5,7 +5,7 @@
 
 #include "hosts/agent/host_job.h"
 #include "hosts/job_spec.h"
-#include "hosts/net/pipe.h"
+#include "hosts/net/wire.h"
 
 #include <poll.h>
 #include <signal.h>

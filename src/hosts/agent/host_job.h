@@ -4,7 +4,7 @@
 #define HOSTS_AGENT_HOST_JOB_H
 
 #include "config/values.h"
-#include "hosts/mpi/proxy.h"
+#include "hosts/mpi/mpi.h"
 #include "hosts/net/wire.h"
 #include "launch/job/job.h"
 #include "launch/job/port_lock.h"

@@ -73,7 +73,7 @@ struct check {
     char *advice;            /* the one thing to do next */
 };
 
-/** Check the hosts, all but MPI and NCCL (mpi.h).  @param[out] check  for check_release(), also after a failure
+/** Check the hosts, all but MPI and NCCL (mpi.c).  @param[out] check  for check_release(), also after a failure
  *  @return 0, or -1 with @p fail set: the check itself could not be made */
 int check_run (struct check *check, struct hosts *hosts, struct config *config, struct fail *fail);
 
@@ -89,5 +89,20 @@ check_is_lost (const struct check_host *host)
 int check_judge (struct check *check, bool needs_mpi, struct fail *fail);
 
 void check_release (struct check *check);
+
+/**
+ * Unless --mpi no, launch `SELFTEST --links` with one rank on each host, as any job would be, and take its results.
+ * Blocks, but not longer than launch_ms.
+ *
+ * Sets `mpi`: it is left out where it could not work.
+ *
+ * @param selftest  path on all hosts; NULL: it is not installed
+ * @return 0, or -1 with @p fail set: no memory
+ */
+int check_mpi_run (struct check *check, const struct config *config, const char *selftest, struct fail *fail);
+
+/** The same of NCCL between a GPU of each host, after MPI: sets `nccl` and nccl_slow.  It stays unwanted if no host has
+ * a GPU. */
+int check_nccl_run (struct check *check, const struct config *config, const char *selftest, struct fail *fail);
 
 #endif

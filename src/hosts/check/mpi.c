@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI and NCCL between hosts; see mpi.h.  A launch of its own, in a process of its own, finds all that keeps a
+/* MPI and NCCL between hosts; see check.h.  A launch of its own, in a process of its own, finds all that keeps a
  * job from starting through MPI, and can be ended at the deadline: the agents of a launch end when their head does. */
 #include <config.h>
 
-#include "hosts/check/mpi.h"
+#include "hosts/check/check.h"
 
 #include "util/cleanup.h"
 #include "util/clock.h"

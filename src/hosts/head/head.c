@@ -5,10 +5,9 @@
 #include "hosts/head/head.h"
 
 #include "hosts/head/state.h"
-#include "hosts/mpi/proxy.h"
-#include "launch/process/signals.h"
-#include "launch/process/status.h"
-#include "launch/report/file.h"
+#include "hosts/mpi/mpi.h"
+#include "launch/process/process.h"
+#include "launch/report/report.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/io.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading what rank 0 gets; see input.h. */
+/* Reading what rank 0 gets; see state.h. */
 #include <config.h>
 
-#include "hosts/head/input.h"
+#include "hosts/head/state.h"
 
 #include "util/io.h"
 

@@ -4,7 +4,7 @@
 
 #include "hosts/head/link.h"
 
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/printable.h"

@@ -5,7 +5,7 @@
 #define HOSTS_HEAD_LINK_H
 
 #include "hosts/list/hosts.h"
-#include "hosts/net/pipe.h"
+#include "hosts/net/wire.h"
 #include "launch/output/sink.h"
 
 #include <sys/types.h>

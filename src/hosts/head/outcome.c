@@ -6,8 +6,7 @@
 
 #include "hosts/head/rank_activity.h"
 #include "hosts/root_cause.h"
-#include "launch/process/signals.h"
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 #include "launch/report/report.h"
 #include "util/cleanup.h"
 #include "util/jobseg.h"

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of the head; head.c has its loop, startup.c what comes before the ranks start, outcome.c the
- * end. */
+/* The state of the head; head.c has its loop, startup.c what comes before the ranks start, outcome.c the end, input.c
+ * what rank 0 reads. */
 #ifndef HOSTS_HEAD_STATE_H
 #define HOSTS_HEAD_STATE_H
 
-#include "hosts/head/input.h"
 #include "hosts/head/link.h"
 #include "hosts/job_spec.h"
-#include "hosts/mpi/launcher.h"
+#include "hosts/mpi/mpi.h"
 #include "hosts/root_cause.h"
 #include "launch/report/report.h"
 #include "util/io.h"
+
+/** Standard input of the head, which rank 0 reads on the first host. */
+struct input {
+    int fd;           /* -1: rank 0 gets none */
+    bool is_terminal;
+    bool has_ended;
+    bool is_end_sent; /* to the ranks that run now */
+    int64_t sent;     /* bytes, to these ranks */
+};
 
 enum head_phase {
     HEAD_CONNECT, /* agents are being started */
@@ -84,5 +92,17 @@ int outcome_json (const struct head *head, const struct link *guilty, struct str
 
 /** Of a job that could not start, because of @p error. */
 int outcome_json_error (const struct head *head, const struct fail *error, struct strbuf *out, struct fail *fail);
+
+/** @param is_wanted  otherwise rank 0 reads /dev/null */
+void input_init (struct input *input, bool is_wanted);
+
+/** What to wait for so that input_pass_on() has something to do; -1: nothing.  @param link  to the first host */
+int input_fd (const struct input *input, const struct link *link);
+
+/** Send what has come to @p link. */
+void input_pass_on (struct input *input, struct link *link);
+
+/** Ranks are started again: they get what has not been sent yet. */
+void input_restart (struct input *input, struct link *link);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocations of schedulers; see allocation.h. */
+/* Allocations of schedulers; see hostlist.h. */
 #include <config.h>
 
-#include "hosts/list/allocation.h"
+#include "hosts/list/hostlist.h"
 
 #include "util/cleanup.h"
 #include "util/io.h"

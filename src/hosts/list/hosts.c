@@ -6,7 +6,7 @@
 
 #include "config/mode.h"
 #include "config/text/json_text.h"
-#include "hosts/list/allocation.h"
+#include "hosts/list/hostlist.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/printable.h"

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meaning of auto; see machine_rank.h. */
+/* The meaning of auto; see hosts.h. */
 #include <config.h>
 
-#include "hosts/list/machine_rank.h"
+#include "hosts/list/hosts.h"
 
 #include "config/check.h"
 #include "config/mode.h"
-#include "hosts/list/hosts.h"
 #include "hosts/net/address.h"
 #include "util/cleanup.h"
 #include "util/parse.h"

@@ -13,7 +13,7 @@ enum starter_agents {
     STARTER_SRUN,
 };
 
-/** What gives each rank the variables with which MPI_Init() finds the others; see mpi/proxy.h. */
+/** What gives each rank the variables with which MPI_Init() finds the others; see mpi/mpi.h. */
 enum starter_mpi {
     STARTER_MPI_NONE,
     STARTER_MPI_OPEN,  /* Open MPI's mpirun */

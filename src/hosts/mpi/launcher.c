@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mpirun or srun as a process of the head; see launcher.h. */
+/* mpirun or srun as a process of the head; see mpi.h. */
 #include <config.h>
 
-#include "hosts/mpi/launcher.h"
+#include "hosts/mpi/mpi.h"
 
-#include "hosts/mpi/ompi_session.h"
-#include "launch/process/descendants.h"
-#include "launch/process/signals.h"
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/printable.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Leftovers of Open MPI; see ompi_session.h.  The folders of Open MPI 4 are TMPDIR/ompi.HOST.UID/pid.PID of mpirun, and
+/* Leftovers of Open MPI; see mpi.h.  The folders of Open MPI 4 are TMPDIR/ompi.HOST.UID/pid.PID of mpirun, and
  * .../jf.JOB of a daemon; the memory that ranks share is /dev/shm/vader_segment.HOST.UID.JOB.RANK.  With Open MPI 5,
  * they are TMPDIR/prterun.HOST.PID.UID, TMPDIR/prted.HOST.PID.UID and /dev/shm/sm_segment.HOST.UID.JOB.RANK. */
 #include <config.h>
 
-#include "hosts/mpi/ompi_session.h"
+#include "hosts/mpi/mpi.h"
 
 #include "util/cleanup.h"
 #include "util/parse.h"

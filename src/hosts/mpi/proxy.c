@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both sides of the socket between MPI proxies and agents; see proxy.h.  An MPI proxy sends one frame, in one
+/* Both sides of the socket between MPI proxies and agents; see mpi.h.  An MPI proxy sends one frame, in one
  * message. */
 #include <config.h>
 
-#include "hosts/mpi/proxy.h"
+#include "hosts/mpi/mpi.h"
 
 #include "hosts/net/wire.h"
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/clock.h"

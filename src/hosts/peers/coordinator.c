@@ -6,7 +6,7 @@
 
 #include "hosts/net/address.h"
 #include "hosts/root_cause.h"
-#include "launch/process/signals.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 

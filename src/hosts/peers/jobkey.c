@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of keys; see jobkey.h. */
+/* Files of keys; see state.h. */
 #include <config.h>
 
-#include "hosts/peers/jobkey.h"
+#include "hosts/peers/state.h"
 
 #include "config/paths.h"
 #include "util/cleanup.h"

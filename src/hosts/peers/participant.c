@@ -4,7 +4,6 @@
 
 #include "hosts/peers/state.h"
 
-#include "hosts/peers/jobkey.h"
 #include "hosts/root_cause.h"
 #include "util/cleanup.h"
 #include "util/clock.h"

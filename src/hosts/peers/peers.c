@@ -4,9 +4,8 @@
 
 #include "hosts/peers/peers.h"
 
-#include "hosts/peers/jobkey.h"
 #include "hosts/peers/state.h"
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 #include "launch/report/report.h"
 #include "util/cleanup.h"
 #include "util/clock.h"

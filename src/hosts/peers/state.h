@@ -5,10 +5,10 @@
 #define HOSTS_PEERS_STATE_H
 
 #include "hosts/net/channel.h"
-#include "hosts/net/pipe.h"
-#include "hosts/peers/outcome.h"
+#include "hosts/net/wire.h"
 #include "hosts/root_cause.h"
 #include "launch/job/job.h"
+#include "util/fail.h"
 
 #include <sys/socket.h>
 
@@ -190,5 +190,17 @@ void participant_dial (struct peers *peers);
 void participant_resolved (struct peers *peers);
 void participant_think (struct peers *peers);
 bool participant_is_over (struct peers *peers);
+
+/* jobkey.c: the secret that the launchers of a job share: the content of a file. */
+
+/**
+ * Read the key from @p file, or from the user's own file (path_of_job_key()).
+ *
+ * A file that other users may read is refused: its key is not a secret.
+ *
+ * @param file    of --job_key_file; NULL: the user's own
+ * @param create  make a new key if the user's own file does not exist
+ */
+int jobkey_read (struct channel_key *key, const char *file, bool create, struct fail *fail);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "launch/job/job.h"
 
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 
 #include <signal.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job while it runs: what spawn.c starts, supervise.c watches and report.c explains.  See
- * run.h for its course. */
+/* A job while it runs: what spawn.c starts, supervise.c watches and report.c explains. */
 #ifndef LAUNCH_JOB_JOB_H
 #define LAUNCH_JOB_JOB_H
 
@@ -106,5 +105,44 @@ int job_status (const struct job *job);
 uint64_t job_lost_bytes (const struct job *job);
 
 void job_release (struct job *job);
+
+/* run.c: from a plan to a running job and to its end. */
+
+/**
+ * Start the processes of @p plan and wait for their end, in the supervisor that guardian_split() has made.  Makes no
+ * report, prints nothing itself.
+ *
+ * @param port_lock  of the job's port: it answers launches that ask; -1: none
+ * @param observer   may be NULL
+ * @param[out] job   how it went; release it with job_release(), also after a failure
+ * @return 0 if the job was started, whatever became of it; -1 with @p fail set if it could not be
+ */
+int job_run (struct job *job, const struct plan *plan, const struct guardian *guardian, int port_lock,
+             const struct job_observer *observer, struct fail *fail);
+
+/* logs.c: files of the ranks' output, laid out like torchrun's:
+ * FOLDER/RUN_RANDOM/attempt_N/LOCAL_RANK/stdout.log, stderr.log and, where the program writes one, error.json. */
+
+/** Make the run's folder, and choose its name; before anything is started.  Does nothing without logs. */
+int logs_make_run (struct plan *plan, struct fail *fail);
+
+/** Make the folders of the plan's attempt. */
+int logs_make_attempt (const struct plan *plan, struct fail *fail);
+
+/**
+ * Open what of @p rank comes through us.  Touches nothing but the rank.
+ *
+ * @param[out] ends  what the rank gets for stdout and stderr, -1: as ours; the caller closes them
+ */
+int logs_open_streams (struct job *job, struct job_rank *rank, int ends[JOB_STREAMS], struct fail *fail);
+/** How many descriptors of ours the streams of all ranks will be. */
+int logs_count_descriptors (const struct job *job);
+void logs_close_streams (struct job_rank *rank);
+
+/** What the program of a rank has written about its own failure.
+ * @param[out] message  one line, empty if there is none
+ * @param[out] lines    the last ones of a traceback */
+void logs_read_error (const struct plan *plan, const struct job_rank *rank, struct strbuf *message,
+                      struct strlist *lines);
 
 #endif

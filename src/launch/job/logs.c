@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders and files of the ranks' output; see logs.h. */
+/* Folders and files of the ranks' output; see job.h. */
 #include <config.h>
 
-#include "launch/job/logs.h"
+#include "launch/job/job.h"
 
 #include "config/tee.h"
 #include "launch/output/terminal.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks' streams and our two sinks; see relay.h. */
+/* The ranks' streams and our two sinks; see supervisor.h. */
 #include <config.h>
 
-#include "launch/job/relay.h"
+#include "launch/job/supervisor.h"
 
 #include "launch/output/terminal.h"
 #include "util/clock.h"

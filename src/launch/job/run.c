@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a plan to a running job and to its end; see run.h. */
+/* From a plan to a running job and to its end; see job.h. */
 #include <config.h>
 
-#include "launch/job/run.h"
+#include "launch/job/job.h"
 
-#include "launch/job/logs.h"
-#include "launch/job/spawn_pool.h"
-#include "launch/job/supervise.h"
+#include "launch/job/spawn.h"
+#include "launch/job/supervisor.h"
 #include "launch/machine/cgroup.h"
 #include "util/cleanup.h"
 

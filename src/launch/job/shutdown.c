@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends of ranks and of jobs; see shutdown.h. */
+/* Ends of ranks and of jobs; see supervisor.h. */
 #include <config.h>
 
-#include "launch/job/shutdown.h"
+#include "launch/job/supervisor.h"
 
 #include "launch/job/port_lock.h"
-#include "launch/job/relay.h"
 #include "launch/machine/cgroup.h"
-#include "launch/process/signals.h"
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/procfs.h"

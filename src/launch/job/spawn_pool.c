@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting ranks from several threads.  A thread is stopped from clone() until its child has called exec, which is
- * most of the time that a start takes; others can start theirs meanwhile.  See spawn_pool.h. */
+ * most of the time that a start takes; others can start theirs meanwhile.  See spawn.h. */
 #include <config.h>
 
-#include "launch/job/spawn_pool.h"
+#include "launch/job/spawn.h"
 
 #include "util/cleanup.h"
 

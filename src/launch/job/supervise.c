@@ -3,15 +3,13 @@
  * ranks' output; deadlines are its timeout.  It never polls and never waits for anything that a rank could withhold.
  *
  * pidfds, and not SIGCHLD alone, because epoll reports them in the order in which the ranks ended: when one rank's
- * death makes the others fail within microseconds, it is the first that the report has to name.  See supervise.h. */
+ * death makes the others fail within microseconds, it is the first that the report has to name.  See supervisor.h. */
 #include <config.h>
 
-#include "launch/job/supervise.h"
+#include "launch/job/supervisor.h"
 
 #include "launch/job/port_lock.h"
-#include "launch/job/relay.h"
-#include "launch/job/shutdown.h"
-#include "launch/process/descendants.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 

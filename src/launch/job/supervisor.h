@@ -6,6 +6,8 @@
 
 #include "launch/job/job.h"
 
+#include <sys/signalfd.h>
+
 /** What a job goes through, in this order.  The same loop serves them all, so that signals and the guardian's death
  * count in each. */
 enum supervise_phase {
@@ -52,5 +54,71 @@ int supervisor_watch (struct supervisor *supervisor, int fd, uint32_t events, ui
 
 /** Give the signals back. */
 void supervisor_release (struct supervisor *supervisor);
+
+/* supervise.c: watching the ranks until the last one has ended, what they left behind has too, and what they wrote has
+ * been passed on. */
+
+/** Until all is over. */
+void supervise (struct supervisor *supervisor);
+
+/** A start has failed: end those that were started. */
+void supervise_abandon (struct supervisor *supervisor);
+
+/* relay.c: passing on what ranks write. */
+
+/** Read stream @p number (see ABOUT_STREAM), if it is open. */
+void relay_read (struct supervisor *supervisor, int number);
+
+/** The last words of rank @p index, before others write about their own end. */
+void relay_read_rank (struct supervisor *supervisor, int index);
+
+/** @return when relay_balance() has something to do though nothing happens; INT64_MAX: never */
+int64_t relay_deadline (struct supervisor *supervisor, int64_t now_ms);
+
+/** Write what our readers take, lines that stay unfinished included.  While they are slow, nothing more is read from
+ * ranks without files; they wait, as they would have without us. */
+void relay_balance (struct supervisor *supervisor);
+
+/** Our terminal has another size: so have those of the ranks. */
+void relay_resize (struct supervisor *supervisor);
+
+/** No process of the job lives: read what is still there.  @return whether all of it has been passed on */
+bool relay_finish (struct supervisor *supervisor);
+
+/** @return whether output is left that waits for its reader, which causes an event by reading */
+bool relay_awaits_reader (const struct supervisor *supervisor);
+
+/** @return whether the readers have taken something since the last time */
+bool relay_has_moved (struct supervisor *supervisor);
+
+/** Count what has not been passed on, for the report. */
+void relay_count_left (struct supervisor *supervisor);
+
+/* shutdown.c: ranks that have ended, signals that tell the job to, and the guardian's death. */
+
+/** Reap rank @p index if it has ended; the first failure ends the job. */
+void shutdown_reap_rank (struct supervisor *supervisor, int index);
+
+/** Ask all ranks to end with @p signal, and set the time when we shall no longer ask.
+ * @param of_terminal  the terminal has sent it to the rank in the guardian's process group itself */
+void shutdown_stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal);
+
+void shutdown_kill_ranks (struct supervisor *supervisor);
+
+/** All ranks have ended.  If none of them failed, but one has lost its last save, that is the failure. */
+void shutdown_check_saves (struct supervisor *supervisor);
+
+/** Do what a signal to the launcher, or the end of a child, asks for. */
+void shutdown_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *info);
+
+/** Another machine has ended the job: ask the ranks here to end, unless that has been done for another reason. */
+void shutdown_for_peers (struct supervisor *supervisor);
+
+/** The guardian has ended: no process waits for the job any more, and no other process could end it. */
+void shutdown_lose_guardian (struct supervisor *supervisor);
+
+/** Whether the first failure is a rank's death by a signal of the terminal that we have not seen yet.  A
+ * terminal signals the ranks itself, and their end may be seen before the guardian has passed the signal on. */
+bool shutdown_may_be_of_terminal (const struct supervisor *supervisor);
 
 #endif

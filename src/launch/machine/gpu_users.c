@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes on GPUs, with whose they are; see gpu_users.h. */
+/* Processes on GPUs, with whose they are; see gpus.h. */
 #include <config.h>
 
-#include "launch/machine/gpu_users.h"
+#include "launch/machine/gpus.h"
 
 #include "util/cleanup.h"
 #include "util/procfs.h"

@@ -4,10 +4,8 @@
 
 #include "launch/machine/topology.h"
 
-#include "launch/machine/cgroup_limits.h"
-#include "launch/machine/cpu_list.h"
-#include "launch/machine/gpu_locations.h"
-#include "launch/machine/topology_nvidia.h"
+#include "launch/machine/cgroup.h"
+#include "launch/machine/gpus.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/parse.h"
@@ -183,4 +181,40 @@ topology_release (struct topology *topology)
     free (topology->gpu_locations);
     topology->gpu_locations = NULL;
     topology->gpu_location_count = 0;
+}
+
+void
+cpu_list_mark (const char *list, cpu_set_t *set, size_t bytes)
+{
+    while (isdigit ((unsigned char) *list)) {
+        char *end;
+        unsigned long first = strtoul (list, &end, 10), last = first;
+        if (*end == '-')
+            last = strtoul (end + 1, &end, 10);
+        for (unsigned long cpu = first; cpu <= last && cpu < bytes * 8; cpu++)
+            CPU_SET_S (cpu, bytes, set);
+        list = *end == ',' ? end + 1 : end;
+    }
+}
+
+void
+cpu_list_write (const cpu_set_t *set, size_t bytes, char *text, size_t size)
+{
+    size_t at = 0;
+    *text = '\0';
+    for (size_t cpu = 0; cpu < bytes * 8; cpu++) {
+        size_t last = cpu;
+        if (!CPU_ISSET_S (cpu, bytes, set))
+            continue;
+        while (last + 1 < bytes * 8 && CPU_ISSET_S (last + 1, bytes, set))
+            last++;
+        if (at + 48 > size) {
+            snprintf (text + at, size - at, ",...");
+            return;
+        }
+        at += (size_t) snprintf (text + at, size - at, "%s%zu", at ? "," : "", cpu);
+        if (last > cpu)
+            at += (size_t) snprintf (text + at, size - at, "-%zu", last);
+        cpu = last;
+    }
 }

@@ -5,7 +5,9 @@
 
 #include "util/fail.h"
 
+#include <sched.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 enum { TOPOLOGY_CPU_LIST = 1024 };
 
@@ -68,5 +70,13 @@ void topology_release (struct topology *topology);
 
 /** How many devices a CUDA_VISIBLE_DEVICES of @p text leaves of @p present ones. */
 int topology_visible_gpus (const char *text, int present);
+
+/* Lists of CPUs as the kernel writes them: "0-3,8". */
+
+/** Mark the CPUs of @p list in @p set of @p bytes; what is not a list is left out. */
+void cpu_list_mark (const char *list, cpu_set_t *set, size_t bytes);
+
+/** Write @p set as a list.  One that is too long ends in "...". */
+void cpu_list_write (const cpu_set_t *set, size_t bytes, char *text, size_t size);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "launch/plan/gpu_choice.h"
 
-#include "launch/machine/cpu_list.h"
-#include "launch/machine/gpu_locations.h"
+#include "launch/machine/gpus.h"
+#include "launch/machine/topology.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
 

@@ -5,7 +5,6 @@
 #include "launch/plan/program.h"
 
 #include "launch/machine/executable.h"
-#include "launch/machine/python.h"
 #include "util/cleanup.h"
 
 #include <elf.h>

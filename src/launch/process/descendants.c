@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes over /proc; see descendants.h. */
+/* Passes over /proc; see process.h. */
 #include <config.h>
 
-#include "launch/process/descendants.h"
+#include "launch/process/process.h"
 
 #include "util/array.h"
 #include "util/procfs.h"

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program in the foreground; see foreground.h. */
+/* A program in the foreground; see process.h. */
 #include <config.h>
 
-#include "launch/process/foreground.h"
-
-#include "launch/process/signals.h"
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -4,9 +4,7 @@
 
 #include "launch/process/guardian.h"
 
-#include "launch/process/descendants.h"
-#include "launch/process/signals.h"
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/io.h"

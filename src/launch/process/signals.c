@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of signals; see signals.h. */
+/* The table of signals; see process.h. */
 #include <config.h>
 
-#include "launch/process/signals.h"
+#include "launch/process/process.h"
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exit statuses, as the shells have them; see status.h. */
+/* Exit statuses, as the shells have them; see process.h. */
 #include <config.h>
 
-#include "launch/process/status.h"
+#include "launch/process/process.h"
 
 #include "util/fail.h"
 

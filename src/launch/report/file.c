@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of a report; see file.h. */
+/* The file of a report; see report.h. */
 #include <config.h>
 
-#include "launch/report/file.h"
-
 #include "launch/report/report.h"
+
 #include "util/cleanup.h"
 
 #include <errno.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs that others use, when a job has failed for want of their memory; see gpus.h. */
+/* GPUs that others use, when a job has failed for want of their memory; see report.h. */
 #include <config.h>
 
-#include "launch/report/gpus.h"
+#include "launch/report/report.h"
 
-#include "launch/job/logs.h"
-#include "launch/machine/gpu_users.h"
+#include "launch/job/job.h"
+#include "launch/machine/gpus.h"
 #include "util/cleanup.h"
 
 #include <string.h>

@@ -5,8 +5,8 @@
 #include "launch/report/report.h"
 
 #include "config/text/json_text.h"
-#include "launch/job/logs.h"
-#include "launch/process/status.h"
+#include "launch/job/job.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 
 #include <jansson.h>

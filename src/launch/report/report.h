@@ -5,6 +5,7 @@
 
 #include "launch/job/job.h"
 #include "util/fail.h"
+#include "util/io.h"
 #include "util/strbuf.h"
 
 /** Begins a line about what may have failed first, too. */
@@ -42,5 +43,31 @@ int report_json (const struct job *job, struct strbuf *out, struct fail *fail);
 
 /** The same of a job that came to nothing, because of @p error. */
 int report_json_error (const struct plan *plan, const struct fail *error, struct strbuf *out, struct fail *fail);
+
+/* file.c: the file that --failure_report names. */
+
+/**
+ * Before the job starts: find out that the file can be written, before hours of work, and remove the report of an
+ * earlier job, which must not be taken for ours.  A file that our own output goes to is refused.
+ *
+ * @param[out] report  for io_target_release(), also after a failure; without a path if @p file is NULL
+ * @param file         NULL: no report was asked for
+ * @param is_certain   the command line is valid; otherwise the file may be named by mistake, as in --failure_report
+ *                     train.py, and only a report is removed
+ */
+int report_file_prepare (struct io_target *report, const char *file, bool is_certain, struct fail *fail);
+
+/** A launch of @p program was refused because of @p error: write that, unless there is a report that says more.  Best
+ * effort: @p error is reported anyway.  @param program  may be NULL */
+void report_file_refuse (const struct io_target *report, const char *program, int64_t world_size,
+                         const struct fail *error);
+
+/* gpus.c: who holds the memory of GPUs, for the report of a job that got none. */
+
+/**
+ * If the rank that failed first has said that a GPU was out of memory or busy, ask NVML for the GPUs and their
+ * processes, and keep the answer in job->gpu_lines for the report.  All ranks of this machine have ended.
+ */
+void gpu_report_find (struct job *job);
 
 #endif
