@@ -62,7 +62,7 @@ own_buffer (size_t bytes)
 {
     struct accel_error err;
     void *memory = NULL;
-    need (accel_alloc (acc, &memory, bytes, &err), &err);
+    need (accel_alloc (acc, bytes, &memory, &err), &err);
     memset (memory, 0, bytes);
     return memory;
 }

@@ -186,7 +186,7 @@ main (int argc, char **argv)
     turns_bind (rank);
     size_t room = room_for (largest);
     for (int i = 0; i < 2; i++) {
-        need (accel_alloc (acc, &own[i], room, &err));
+        need (accel_alloc (acc, room, &own[i], &err));
         foreign[i] = malloc (room);
         if (!foreign[i])
             return EXIT_FAILURE;

@@ -111,7 +111,7 @@ measure (enum kind kind, size_t count, double us, double steps)
     need (accel_comm_barrier (world, &err));
     double began = now_us ();
     if (kind == OVERLAPPED)
-        need (accel_comm_all_reduce_start (world, buffer, buffer, count, ACCEL_FLOAT32, ACCEL_MAX, &work, &err));
+        need (accel_comm_all_reduce_start (&work, world, buffer, buffer, count, ACCEL_FLOAT32, ACCEL_MAX, &err));
     if (kind != BLOCKING)
         compute (us, steps);
     if (kind == OVERLAPPED)
@@ -177,7 +177,7 @@ main (int argc, char **argv)
     sleeps = !strcmp (how, "device");
     prctl (PR_SET_TIMERSLACK, 1);
     need (accel_open (&acc, NULL, &err));
-    need (accel_alloc (acc, &memory, sizes[sizeof sizes / sizeof *sizes - 1], &err));
+    need (accel_alloc (acc, sizes[sizeof sizes / sizeof *sizes - 1], &memory, &err));
     buffer = memory;
     double steps = steps_per_us ();
     if (!strcmp (how, "free")) {
@@ -185,7 +185,7 @@ main (int argc, char **argv)
             return 1;
         bind_to (&all, false);
     }
-    need (accel_comm_barrier_start (accel_world (acc), &work, &err)); /* makes the thread */
+    need (accel_comm_barrier_start (&work, accel_world (acc), &err)); /* makes the thread */
     need (accel_work_wait (work, &err));
     if (!strcmp (how, "free"))
         bind_to (&all, true);

@@ -259,7 +259,7 @@ test (struct training *training)
         const int64_t samples = (int64_t) accel_batch_size (batch);
         accel_check (accel_tensor_init (&right, ACCEL_UINT8, 1, &samples, &err), &err);
         right.dl.data = flags;
-        accel_check (accel_gather_for_metrics (training->acc, &right.dl, &all, &err), &err);
+        accel_check (accel_gather_for_metrics (&all, training->acc, &right.dl, &err), &err);
         for (size_t i = 0; i < accel_tensor_count (&all.dl); i++)
             hits += ((uint8_t *) all.dl.data)[i];
         total += accel_tensor_count (&all.dl);

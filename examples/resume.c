@@ -280,7 +280,7 @@ log_pass (struct accel *acc, const struct training *training, int log, const cha
 {
     struct accel_error err;
     struct accel_tensor all = { 0 };
-    accel_check (accel_gather_for_metrics (acc, accel_batch_tensor (training->batch, "number"), &all, &err), &err);
+    accel_check (accel_gather_for_metrics (&all, acc, accel_batch_tensor (training->batch, "number"), &err), &err);
     size_t count = accel_tensor_count (&all.dl), used = 0, room = count * LINE + 1;
     char *lines = log < 0 ? NULL : malloc (room);
     if (log >= 0 && !lines)

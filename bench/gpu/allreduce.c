@@ -58,7 +58,7 @@ measure (struct accel *acc, DLTensor *tensor, int times, bool by_nccl)
         CUDA (cudaStreamSynchronize (raw.stream));
     }
     for (int i = 0; i < times && !by_nccl; i++)
-        MUST (accel_reduce (acc, tensor, ACCEL_SUM, &err));
+        MUST (accel_reduce (acc, tensor, ACCEL_SUM, 1, &err));
     CUDA (cudaDeviceSynchronize ());
     double each = (seconds () - begin) / times;
     MUST (accel_comm_all_reduce (accel_world (acc), &each, &each, 1, ACCEL_FLOAT64, ACCEL_MAX, &err));

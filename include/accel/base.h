@@ -2,9 +2,10 @@
 /* What every other header needs: visibility, status codes and the error object.
  *
  * Rules for the whole API
- *  1. Order of arguments: the object (or where to store the new one); input buffers, then output buffers, each followed
- *     by its own count unless one count serves both; enums and options; `err` last.  (accel_prepare, which takes any
- *     number of objects, has `err` before them.)
+ *  1. Order of arguments: a new object, or a tensor or list that the call allocates, is stored through the first one;
+ *     otherwise the object worked on comes first.  Then inputs, outputs, options, and `err` last.  Buffers and their
+ *     types are in the order of MPI: send, recv, count, dtype, op.  Calls that take any number of objects have `err`
+ *     before them.  Each header or function says which memory may be a device's.
  *  2. Counts are numbers of elements, never bytes, unless the name ends in _bytes or _ms.
  *  3. Every function that can fail returns enum accel_status and takes a nullable `err`.  On failure, a constructor
  *     sets its object to NULL, other single outputs are unchanged, and the buffers of a collective are undefined.

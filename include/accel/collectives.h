@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives on more than tensors of equal sizes: on trees, on objects made of bytes, and on tensors of different
- * sizes.
+ * sizes.  Tensors may be where those of accel/comm.h may; objects and bytes are in host memory.
  *
  * All of them are collective, on the world of `acc`, and can fail like those of accel/comm.h.  This process's arguments
  * are checked before anything is sent. */
@@ -35,8 +35,8 @@ ACCEL_API void accel_object_list_release (struct accel_object_list *list);
  */
 #define accel_gather_object(...) accel_gather_object_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_gather_object_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
-                        size_t count, struct accel_object_list *list, struct accel_error *err);
+accel_gather_object_at (const char *file, int line, struct accel_object_list *list, struct accel *acc,
+                        const struct accel_object *objects, size_t count, struct accel_error *err);
 
 /**
  * Copy the objects of rank @p from_process to all ranks: Accelerate's broadcast_object_list.
@@ -47,8 +47,8 @@ accel_gather_object_at (const char *file, int line, struct accel *acc, const str
  */
 #define accel_broadcast_object_list(...) accel_broadcast_object_list_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_broadcast_object_list_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
-                                size_t count, int from_process, struct accel_object_list *list,
+accel_broadcast_object_list_at (const char *file, int line, struct accel_object_list *list, struct accel *acc,
+                                const struct accel_object *objects, size_t count, int from_process,
                                 struct accel_error *err);
 
 /**
@@ -66,8 +66,8 @@ accel_send_object_list_at (const char *file, int line, struct accel *acc, const 
 
 #define accel_recv_object_list(...) accel_recv_object_list_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_recv_object_list_at (const char *file, int line, struct accel *acc, int from_process,
-                           struct accel_object_list *list, struct accel_error *err);
+accel_recv_object_list_at (const char *file, int line, struct accel_object_list *list, struct accel *acc,
+                           int from_process, struct accel_error *err);
 /** @} */
 
 /**
@@ -78,13 +78,13 @@ accel_recv_object_list_at (const char *file, int line, struct accel *acc, int fr
  */
 #define accel_all_to_all_object(...) accel_all_to_all_object_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_all_to_all_object_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
-                            struct accel_object_list *list, struct accel_error *err);
+accel_all_to_all_object_at (const char *file, int line, struct accel_object_list *list, struct accel *acc,
+                            const struct accel_object *objects, struct accel_error *err);
 
 /**
  * Pad the tensors of all ranks to the length of the longest one in @p dim, so that they can be gathered.
  *
- * @param tensor     host memory; the same number of dimensions on all ranks
+ * @param tensor     the same number of dimensions on all ranks
  * @param dim        counted from the end if negative; a tensor without it is copied unchanged, and nothing is sent
  * @param pad_index  the padding; must be a value of the tensor's type; rounded if that is a float
  * @param pad_first  pad before the data, not after it
@@ -92,20 +92,21 @@ accel_all_to_all_object_at (const char *file, int line, struct accel *acc, const
  */
 #define accel_pad_across_processes(...) accel_pad_across_processes_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_pad_across_processes_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, int dim,
-                               double pad_index, bool pad_first, struct accel_tensor *out, struct accel_error *err);
+accel_pad_across_processes_at (const char *file, int line, struct accel_tensor *out, struct accel *acc,
+                               const DLTensor *tensor, int dim, double pad_index, bool pad_first,
+                               struct accel_error *err);
 
 /**
  * Reduce the tensors of all ranks, and give each rank its part: rank r gets the r-th of equal parts of the rows.
  *
- * @param tensor    host memory; the same shape and type on all ranks; its number of rows (dimension 0) must be a
+ * @param tensor    the same shape and type on all ranks; its number of rows (dimension 0) must be a
  *                  multiple of the number of ranks
  * @param[out] out  contiguous; must be zeroed or an earlier output, whose memory is reused if it is large enough
  */
 #define accel_reduce_scatter(...) accel_reduce_scatter_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_reduce_scatter_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, enum accel_op op,
-                         struct accel_tensor *out, struct accel_error *err);
+accel_reduce_scatter_at (const char *file, int line, struct accel_tensor *out, struct accel *acc,
+                         const DLTensor *tensor, enum accel_op op, struct accel_error *err);
 
 /**
  * Send the r-th of equal parts of the rows to rank r; @p out contains the parts from all, in rank order.  Conditions as
@@ -113,7 +114,7 @@ accel_reduce_scatter_at (const char *file, int line, struct accel *acc, const DL
  */
 #define accel_all_to_all(...) accel_all_to_all_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_all_to_all_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, struct accel_tensor *out,
+accel_all_to_all_at (const char *file, int line, struct accel_tensor *out, struct accel *acc, const DLTensor *tensor,
                      struct accel_error *err);
 
 /**
@@ -137,24 +138,24 @@ accel_recv_at (const char *file, int line, struct accel *acc, DLTensor *tensor, 
 /** accel_gather() of every tensor.  @param[out] gathered  a tree of the same structure */
 #define accel_tree_gather(...) accel_tree_gather_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_gather_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
+accel_tree_gather_at (const char *file, int line, struct accel_tree **gathered, struct accel *acc,
                       const struct accel_tree *tree, struct accel_error *err);
 
 /** accel_gather_for_metrics() of every tensor: without what the last round repeats. */
 #define accel_tree_gather_for_metrics(...) accel_tree_gather_for_metrics_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_gather_for_metrics_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
+accel_tree_gather_for_metrics_at (const char *file, int line, struct accel_tree **gathered, struct accel *acc,
                                   const struct accel_tree *tree, struct accel_error *err);
 
 /**
- * accel_reduce_scaled() of a copy of every tensor.
+ * accel_reduce() of a copy of every tensor.
  *
  * @param[out] reduced  a tree of the same structure; @p tree stays as it is
  * @param scale         1: nothing is multiplied
  */
 #define accel_tree_reduce(...) accel_tree_reduce_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_reduce_at (const char *file, int line, struct accel *acc, struct accel_tree **reduced,
+accel_tree_reduce_at (const char *file, int line, struct accel_tree **reduced, struct accel *acc,
                       const struct accel_tree *tree, enum accel_op op, double scale, struct accel_error *err);
 
 /** accel_broadcast() of every tensor, in place: other trees that share their memory change too. */
@@ -166,19 +167,19 @@ accel_tree_broadcast_at (const char *file, int line, struct accel *acc, struct a
 /** accel_reduce_scatter() of every tensor.  @param[out] scattered  a tree of the same structure */
 #define accel_tree_reduce_scatter(...) accel_tree_reduce_scatter_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_reduce_scatter_at (const char *file, int line, struct accel *acc, struct accel_tree **scattered,
+accel_tree_reduce_scatter_at (const char *file, int line, struct accel_tree **scattered, struct accel *acc,
                               const struct accel_tree *tree, enum accel_op op, struct accel_error *err);
 
 /** accel_all_to_all() of every tensor.  @param[out] exchanged  a tree of the same structure */
 #define accel_tree_all_to_all(...) accel_tree_all_to_all_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_all_to_all_at (const char *file, int line, struct accel *acc, struct accel_tree **exchanged,
+accel_tree_all_to_all_at (const char *file, int line, struct accel_tree **exchanged, struct accel *acc,
                           const struct accel_tree *tree, struct accel_error *err);
 
 /** accel_pad_across_processes() of every tensor; those that are long enough share their memory with @p tree. */
 #define accel_tree_pad_across_processes(...) accel_tree_pad_across_processes_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_pad_across_processes_at (const char *file, int line, struct accel *acc, struct accel_tree **padded,
+accel_tree_pad_across_processes_at (const char *file, int line, struct accel_tree **padded, struct accel *acc,
                                     const struct accel_tree *tree, int dim, double pad_index, bool pad_first,
                                     struct accel_error *err);
 
@@ -195,7 +196,7 @@ accel_tree_send_at (const char *file, int line, struct accel *acc, const struct 
 
 #define accel_tree_recv(...) accel_tree_recv_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_recv_at (const char *file, int line, struct accel *acc, struct accel_tree **tree, int from_process,
+accel_tree_recv_at (const char *file, int line, struct accel_tree **tree, struct accel *acc, int from_process,
                     struct accel_error *err);
 /** @} */
 

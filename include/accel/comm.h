@@ -2,6 +2,9 @@
 /* Communication: collectives on plain buffers (accel_comm_...), and on tensors under the names of Hugging Face
  * Accelerate.
  *
+ * Buffers are host memory.  Tensors are in host memory, or on a device for which the job has an engine; outputs are
+ * where the input is.
+ *
  * The engines "self" and "shm" reduce in rank order, and 16-bit floats in float32, so results depend only on the
  * inputs and the world size: they have the same bits on every run and on every rank. */
 #ifndef ACCEL_COMM_H
@@ -52,7 +55,7 @@ ACCEL_API const char *accel_comm_engine (const struct accel_comm *comm);
  * @retval ACCEL_ERR_NOMEM  the host is out of memory, or this process's share of the mapping is used up
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_alloc (struct accel *acc, void **memory, size_t size_bytes, struct accel_error *err);
+accel_alloc (struct accel *acc, size_t size_bytes, void **memory, struct accel_error *err);
 
 /** Free memory from accel_alloc().  Accepts NULL. */
 ACCEL_API void accel_free (struct accel *acc, void *memory);
@@ -156,13 +159,13 @@ accel_wait_for_everyone_at (const char *file, int line, struct accel *acc, struc
 /**
  * Concatenate the tensors of all ranks along dimension 0, in rank order; 0-d tensors become one row each.  Collective.
  *
- * @param tensor    host memory, the same shape and dtype on all ranks; strides may differ
+ * @param tensor    the same shape and dtype on all ranks; strides may differ
  * @param[out] out  [P * d0, d1, ...]; must be zeroed or an earlier output, whose memory is reused if it fits; release
  *                  it with accel_tensor_release()
  */
 #define accel_gather(...) accel_gather_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_gather_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, struct accel_tensor *out,
+accel_gather_at (const char *file, int line, struct accel_tensor *out, struct accel *acc, const DLTensor *tensor,
                  struct accel_error *err);
 
 /**
@@ -171,29 +174,20 @@ accel_gather_at (const char *file, int line, struct accel *acc, const DLTensor *
  */
 #define accel_gather_for_metrics(...) accel_gather_for_metrics_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_gather_for_metrics_at (const char *file, int line, struct accel *acc, const DLTensor *tensor,
-                             struct accel_tensor *out, struct accel_error *err);
+accel_gather_for_metrics_at (const char *file, int line, struct accel_tensor *out, struct accel *acc,
+                             const DLTensor *tensor, struct accel_error *err);
 
 /**
- * Reduce @p tensor over all ranks, in place.  Collective.
+ * Reduce @p tensor over all ranks, in place, and multiply the result by @p scale.  Collective.
  *
- * @param tensor  host memory, the same shape and dtype on all ranks; strides may differ, none may be 0
+ * @param tensor  the same shape and dtype on all ranks; strides may differ, none may be 0
+ * @param scale   the same on all ranks; 1: nothing is multiplied; others for floats only.  (Accelerate's takes effect
+ *                on TPUs only.)
  */
 #define accel_reduce(...) accel_reduce_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_reduce_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op,
+accel_reduce_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op, double scale,
                  struct accel_error *err);
-
-/**
- * accel_reduce(), and multiply the result by @p scale, for floats only.  (Accelerate applies its scale on TPUs only.)
- * Collective.
- *
- * @param scale  the same on all ranks; 1: nothing is multiplied
- */
-#define accel_reduce_scaled(...) accel_reduce_scaled_at (ACCEL_HERE, __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_reduce_scaled_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op, double scale,
-                        struct accel_error *err);
 
 /**
  * Reduce one number over all ranks, such as a loss or a count.  Whole numbers up to 2^53 are exact.  Collective.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data sets: samples by index, streams of samples, and ready-made data sets. */
+/* Data sets: samples by index, streams of samples, and ready-made data sets.  All of them are in host memory. */
 #ifndef ACCEL_DATASET_H
 #define ACCEL_DATASET_H
 

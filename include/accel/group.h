@@ -23,8 +23,8 @@ enum { ACCEL_MESH_NAME_SIZE = 32 /**< bytes of a dimension's name, with the 0 */
  */
 #define accel_comm_split(...) accel_comm_split_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_comm_split_at (const char *file, int line, struct accel_comm *comm, int colour, int key,
-                     struct accel_comm **group, struct accel_error *err);
+accel_comm_split_at (const char *file, int line, struct accel_comm **group, struct accel_comm *comm, int colour,
+                     int key, struct accel_error *err);
 
 /** Free a group made by accel_comm_split(), without waiting.  Accepts NULL; does nothing to the world. */
 ACCEL_API void accel_comm_destroy (struct accel_comm *comm);
@@ -40,8 +40,8 @@ struct accel_mesh;
  */
 #define accel_mesh_create(...) accel_mesh_create_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_mesh_create_at (const char *file, int line, struct accel *acc, const char *const *names, const int *sizes,
-                      int ndim, struct accel_mesh **mesh, struct accel_error *err);
+accel_mesh_create_at (const char *file, int line, struct accel_mesh **mesh, struct accel *acc, const char *const *names,
+                      const int *sizes, int ndim, struct accel_error *err);
 
 /**
  * The group of processes that differ from this one in dimension @p name only; a rank in it is the coordinate.

@@ -262,7 +262,7 @@ ACCEL_API const DLTensor *accel_batch_tensor (const struct accel_batch *batch, c
  * @retval ACCEL_ERR_INVALID  no such field (`text` has the nearest name), or one of a different type
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_batch_data (const struct accel_batch *batch, const char *name, void **data, enum accel_dtype dtype,
+accel_batch_data (const struct accel_batch *batch, const char *name, enum accel_dtype dtype, void **data,
                   struct accel_error *err);
 
 /**
@@ -281,7 +281,7 @@ accel_batch_tree (struct accel_tree **tree, const struct accel_batch *batch, str
 ACCEL_API const int64_t *accel_batch_indices (const struct accel_batch *batch);
 
 /**
- * For collate functions: set the shape of field @p name of @p batch, and get memory for it, which is not cleared.
+ * For collate functions: set the shape of field @p name of @p batch, and get host memory for it, which is not cleared.
  *
  * @param shape  [ndim]; the first entry of a field with one row per sample is the number of samples
  */

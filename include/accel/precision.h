@@ -87,8 +87,8 @@ ACCEL_API float accel_model_scale (const struct accel_model *model, size_t index
  * Convert between float32, float16, bfloat16 and 8-bit floats, rounding to nearest, ties to even.  NaN stays NaN.
  * Values that are too large become infinite, or 448 in float8_e4m3fn, which has no infinity; all as in torch.
  *
- * @param from  [count] of @p from_dtype
- * @param to    [count] of @p to_dtype; must not overlap @p from
+ * @param from  host memory: [count] of @p from_dtype
+ * @param to    host memory: [count] of @p to_dtype; must not overlap @p from
  * @retval ACCEL_ERR_UNSUPPORTED  another type
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status

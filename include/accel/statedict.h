@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State dicts: what an object writes into a checkpoint, and reads from it: named tensors, numbers and texts. */
+/* State dicts: what an object writes into a checkpoint, and reads from it: named tensors, numbers and texts.
+ * Numbers, texts and bytes are in host memory. */
 #ifndef ACCEL_STATEDICT_H
 #define ACCEL_STATEDICT_H
 

@@ -71,7 +71,8 @@ accel_tensor_init (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim
 /** Free the memory that the library allocated for @p tensor, and make it empty.  Accepts NULL and empty tensors. */
 ACCEL_API void accel_tensor_release (struct accel_tensor *tensor);
 
-/** @return the number of elements of @p tensor: the product of its shape, or 1 if it has no dimensions; 0 for NULL. */
+/** @return the number of elements of @p tensor, on the host or a device: the product of its shape, or 1 if it has no
+ *  dimensions; 0 for NULL. */
 ACCEL_API size_t accel_tensor_count (const DLTensor *tensor);
 
 /**

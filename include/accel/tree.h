@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trees: tensors in nested lists and dicts, as used for batches and the outputs of models.
  *
- * Leaves are tensors, or bytes (such as a string), which operations pass through.  A tensor leaf has its own copy of
- * the description, so only the memory of the original tensor must stay valid.  That memory either belongs to the
- * program (borrowed), or is shared by all trees that use it and freed with the last of them: a slice may outlive the
- * tree it was cut from.  Different threads may use different trees, even if they share memory.
+ * Leaves are tensors, on the host or a device, or bytes (such as a string) in host memory, which operations pass
+ * through.  A tensor leaf has its own copy of the description, so only the memory of the original tensor must stay
+ * valid.  That memory either belongs to the program (borrowed), or is shared by all trees that use it and freed with
+ * the last of them: a slice may outlive the tree it was cut from.  Different threads may use different trees, even if
+ * they share memory.
  *
  * Tensors may be strided; copies are contiguous and aligned to 64 bytes.  Operations do not change their input and make
  * new trees.  Messages name the place, such as `tree['input_ids'][2]`.  All functions can fail with ACCEL_ERR_NOMEM,

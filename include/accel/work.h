@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives that do not block: start one, compute, and wait for it.
  *
- *   accel_comm_all_reduce_start (comm, grad, grad, count, ACCEL_FLOAT32, ACCEL_AVG, &work, &err);
+ *   accel_comm_all_reduce_start (&work, comm, grad, grad, count, ACCEL_FLOAT32, ACCEL_AVG, &err);
  *   ... compute something else ...
  *   accel_work_wait (work, &err);
  *
- * Any number may be in flight; wait for them in any order.  The results have the same bits as those of blocking calls.
+ * Buffers are host memory.  Any number may be in flight; wait for them in any order.  The results have the same bits
+ * as those of blocking calls.
  *
  * On one communicator, all ranks must start the same collectives in the same order, which is also the order in which
  * they run; blocking calls count too: one that is made while work is in flight runs after it.  A started call does not
@@ -40,7 +41,7 @@ struct accel_work;
 /** accel_comm_barrier(), started: over when all processes have started it.  Collective. */
 #define accel_comm_barrier_start(...) accel_comm_barrier_start_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_comm_barrier_start_at (const char *file, int line, struct accel_comm *comm, struct accel_work **work,
+accel_comm_barrier_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
                              struct accel_error *err);
 
 /**
@@ -53,35 +54,35 @@ accel_comm_barrier_start_at (const char *file, int line, struct accel_comm *comm
  */
 #define accel_comm_all_reduce_start(...) accel_comm_all_reduce_start_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_comm_all_reduce_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
-                                size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_work **work,
+accel_comm_all_reduce_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
+                                const void *send, void *recv, size_t count, enum accel_dtype dtype, enum accel_op op,
                                 struct accel_error *err);
 
 /** accel_comm_all_gather(), started.  Collective. */
 #define accel_comm_all_gather_start(...) accel_comm_all_gather_start_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_comm_all_gather_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
-                                size_t count, enum accel_dtype dtype, struct accel_work **work,
+accel_comm_all_gather_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
+                                const void *send, void *recv, size_t count, enum accel_dtype dtype,
                                 struct accel_error *err);
 
 /** accel_comm_broadcast(), started.  Collective. */
 #define accel_comm_broadcast_start(...) accel_comm_broadcast_start_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_comm_broadcast_start_at (const char *file, int line, struct accel_comm *comm, void *buffer, size_t count,
-                               enum accel_dtype dtype, int root, struct accel_work **work, struct accel_error *err);
+accel_comm_broadcast_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
+                               void *buffer, size_t count, enum accel_dtype dtype, int root, struct accel_error *err);
 
 /** accel_comm_reduce_scatter(), started.  Collective. */
 #define accel_comm_reduce_scatter_start(...) accel_comm_reduce_scatter_start_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_comm_reduce_scatter_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
-                                    size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_work **work,
-                                    struct accel_error *err);
+accel_comm_reduce_scatter_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
+                                    const void *send, void *recv, size_t count, enum accel_dtype dtype,
+                                    enum accel_op op, struct accel_error *err);
 
 /** accel_comm_all_to_all(), started.  Collective. */
 #define accel_comm_all_to_all_start(...) accel_comm_all_to_all_start_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_comm_all_to_all_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
-                                size_t count, enum accel_dtype dtype, struct accel_work **work,
+accel_comm_all_to_all_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
+                                const void *send, void *recv, size_t count, enum accel_dtype dtype,
                                 struct accel_error *err);
 
 /**

@@ -164,7 +164,7 @@ run_round (struct self *self, struct pair *pair, int round, double *all)
     double results[RESULTS] = { has_partner ? partner : -1 };
     pair->partner = partner;
     pair->leads = partner > self->rank;
-    if (!CALL (self, accel_comm_split (self->world, colour, self->rank, &pair->group, &err), &err))
+    if (!CALL (self, accel_comm_split (&pair->group, self->world, colour, self->rank, &err), &err))
         return;
     if (has_partner)
         measure_pair (self, pair, results);

@@ -21,7 +21,7 @@ check_objects (struct self *self)
         int length = snprintf (words[i], sizeof words[i], "%d.%zu", self->rank, i);
         objects[i] = (struct accel_object){ .data = words[i], .size_bytes = (size_t) length + 1 };
     }
-    if (!CALL (self, accel_gather_object (self->acc, objects, count, &list, &err), &err))
+    if (!CALL (self, accel_gather_object (&list, self->acc, objects, count, &err), &err))
         return;
     for (int r = 0; r < self->size; r++)
         for (int i = 0; i < r % 3 && at < list.count; i++) {
@@ -30,7 +30,7 @@ check_objects (struct self *self)
         }
     expect (self, "objects", (long long) at, (long long) list.count);
     if (!*self->why
-        && CALL (self, accel_broadcast_object_list (self->acc, objects, 3, self->size - 1, &list, &err), &err)) {
+        && CALL (self, accel_broadcast_object_list (&list, self->acc, objects, 3, self->size - 1, &err), &err)) {
         snprintf (wanted, sizeof wanted, "%d.2", self->size - 1);
         expect_text (self, "the last object of the last rank", wanted, list.items[2].data);
     }
@@ -83,12 +83,12 @@ check_trees (struct self *self)
     int size = self->size;
     if (!tree)
         return;
-    if (CALL (self, accel_tree_gather (self->acc, &made, tree, &err), &err))
+    if (CALL (self, accel_tree_gather (&made, self->acc, tree, &err), &err))
         for (int i = 0; i < 5 * size; i++)
             expect (self, "an element of a gathered tree", i / 5 + i % 5, number (made, i));
     accel_tree_destroy (made);
     made = NULL;
-    if (!*self->why && CALL (self, accel_tree_reduce (self->acc, &made, tree, ACCEL_SUM, 1, &err), &err))
+    if (!*self->why && CALL (self, accel_tree_reduce (&made, self->acc, tree, ACCEL_SUM, 1, &err), &err))
         for (int i = 0; i < 5; i++)
             expect (self, "an element of a reduced tree", size * (size - 1) / 2 + i * size, number (made, i));
     accel_tree_destroy (made);
@@ -106,12 +106,12 @@ check_tree_parts (struct self *self)
     struct accel_error err;
     if (!tree)
         return;
-    if (CALL (self, accel_tree_all_to_all (self->acc, &made, tree, &err), &err))
+    if (CALL (self, accel_tree_all_to_all (&made, self->acc, tree, &err), &err))
         for (int r = 0; r < size; r++)
             expect (self, "an element of a rank's tree", r + self->rank, number (made, r));
     accel_tree_destroy (made);
     made = NULL;
-    if (!*self->why && CALL (self, accel_tree_reduce_scatter (self->acc, &made, tree, ACCEL_MAX, &err), &err))
+    if (!*self->why && CALL (self, accel_tree_reduce_scatter (&made, self->acc, tree, ACCEL_MAX, &err), &err))
         expect (self, "an element of a part of a reduced tree", size - 1 + self->rank, number (made, 0));
     accel_tree_destroy (made);
     accel_tree_destroy (tree);
@@ -130,7 +130,7 @@ check_objects_to_all (struct self *self)
         memset (bytes, self->rank, size);
         for (size_t r = 0; r < size; r++)
             objects[r] = (struct accel_object){ .data = bytes, .size_bytes = r };
-        if (CALL (self, accel_all_to_all_object (self->acc, objects, &list, &err), &err))
+        if (CALL (self, accel_all_to_all_object (&list, self->acc, objects, &err), &err))
             for (int r = 0; r < self->size && !*self->why; r++) {
                 expect (self, "bytes of an object", self->rank, (long long) list.items[r].size_bytes);
                 if (self->rank)
@@ -159,8 +159,8 @@ recv_both (struct self *self, int from)
     struct accel_error err;
     struct accel_tree *tree = NULL;
     struct accel_object_list list = { .count = 0 };
-    bool good = CALL (self, accel_tree_recv (self->acc, &tree, from, &err), &err)
-                && CALL (self, accel_recv_object_list (self->acc, from, &list, &err), &err);
+    bool good = CALL (self, accel_tree_recv (&tree, self->acc, from, &err), &err)
+                && CALL (self, accel_recv_object_list (&list, self->acc, from, &err), &err);
     if (good) {
         expect (self, "rows of a received tree", from % 5 + 1, tensor_of (tree)->shape[0]);
         expect (self, "an element of a received tree", from, number (tree, 0));
@@ -194,14 +194,14 @@ check_padding (struct self *self)
     struct accel_error err;
     if (!tree)
         return;
-    if (CALL (self, accel_tree_pad_across_processes (self->acc, &made, tree, 0, 9, false, &err), &err)) {
+    if (CALL (self, accel_tree_pad_across_processes (&made, self->acc, tree, 0, 9, false, &err), &err)) {
         expect (self, "rows", most, tensor_of (made)->shape[0]);
         for (int i = 0; i < most; i++)
             expect (self, "an element of a padded tree", i < rows ? self->rank + i : 9, number (made, i));
     }
     accel_tree_destroy (made);
     if (!*self->why
-        && CALL (self, accel_pad_across_processes (self->acc, tensor_of (tree), 0, 9, true, &out, &err), &err)) {
+        && CALL (self, accel_pad_across_processes (&out, self->acc, tensor_of (tree), 0, 9, true, &err), &err)) {
         expect (self, "rows", most, out.dl.shape[0]);
         expect (self, "the first element of a tensor padded at the front", rows < most ? 9 : self->rank,
                 *(const int32_t *) out.dl.data);

@@ -139,7 +139,7 @@ check_shared_memory (struct self *self)
 {
     struct accel_error err;
     void *memory;
-    if (!CALL (self, accel_alloc (self->acc, &memory, MANY * sizeof (float), &err), &err))
+    if (!CALL (self, accel_alloc (self->acc, MANY * sizeof (float), &memory, &err), &err))
         return;
     for (size_t i = 0; i < MANY; i++)
         if (!expect (self, "new memory is zero", 0, (long long) get_value (ACCEL_FLOAT32, memory, i)))
@@ -231,13 +231,13 @@ start_all (struct self *self, const int64_t *send, int64_t *recv, struct accel_w
     recv[2] = send[0];
     enum accel_dtype type = ACCEL_INT64;
     int last = self->size - 1;
-    return CALL (self, accel_comm_all_reduce_start (world, send, recv, 1, type, ACCEL_SUM, work++, &err), &err)
-           && CALL (self, accel_comm_reduce_scatter_start (world, send, recv + 1, 1, type, ACCEL_MAX, work++, &err),
+    return CALL (self, accel_comm_all_reduce_start (work++, world, send, recv, 1, type, ACCEL_SUM, &err), &err)
+           && CALL (self, accel_comm_reduce_scatter_start (work++, world, send, recv + 1, 1, type, ACCEL_MAX, &err),
                     &err)
-           && CALL (self, accel_comm_broadcast_start (world, recv + 2, 1, type, last, work++, &err), &err)
-           && CALL (self, accel_comm_all_gather_start (world, send, gathered, ROW, type, work++, &err), &err)
-           && CALL (self, accel_comm_all_to_all_start (world, send, swapped, ROW, type, work++, &err), &err)
-           && CALL (self, accel_comm_barrier_start (world, work, &err), &err);
+           && CALL (self, accel_comm_broadcast_start (work++, world, recv + 2, 1, type, last, &err), &err)
+           && CALL (self, accel_comm_all_gather_start (work++, world, send, gathered, ROW, type, &err), &err)
+           && CALL (self, accel_comm_all_to_all_start (work++, world, send, swapped, ROW, type, &err), &err)
+           && CALL (self, accel_comm_barrier_start (work, world, &err), &err);
 }
 
 static void
@@ -361,7 +361,7 @@ check_gather (struct self *self)
         tensor.dl.data = data;
         for (size_t i = 0; i < each; i++)
             data[i] = (float) piece (self->rank, i);
-        if (!CALL (self, accel_gather (self->acc, &tensor.dl, &out, &err), &err))
+        if (!CALL (self, accel_gather (&out, self->acc, &tensor.dl, &err), &err))
             break;
         expect (self, "rows", (ndim ? 2 : 1) * self->size, out.dl.shape[0]);
         for (size_t i = 0; i < each * (size_t) self->size && !*self->why; i++)
@@ -383,11 +383,11 @@ check_parts (struct self *self)
     tensor.dl.data = data;
     for (int64_t i = 0; good && i < rows; i++)
         data[i] = (float) piece (self->rank, (size_t) i);
-    good = good && CALL (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err);
+    good = good && CALL (self, accel_all_to_all (&out, self->acc, &tensor.dl, &err), &err);
     for (int64_t i = 0; good && i < rows; i++)
         expect (self, "a row of another rank", (long long) piece ((int) (i / 2), (size_t) (2 * self->rank + i % 2)),
                 (long long) ((const float *) out.dl.data)[i]);
-    good = good && CALL (self, accel_reduce_scatter (self->acc, &tensor.dl, ACCEL_MAX, &out, &err), &err);
+    good = good && CALL (self, accel_reduce_scatter (&out, self->acc, &tensor.dl, ACCEL_MAX, &err), &err);
     if (good)
         expect (self, "rows of a part", 2, out.dl.shape[0]);
     int next = (self->rank + 1) % self->size, last = (self->rank + self->size - 1) % self->size;
@@ -414,11 +414,11 @@ check_tensor_calls (struct self *self)
         return;
     tensor.dl.data = data;
     fill (self, ACCEL_AVG, ACCEL_FLOAT32, data, 50);
-    if (!CALL (self, accel_reduce (self->acc, &tensor.dl, ACCEL_AVG, &err), &err)
+    if (!CALL (self, accel_reduce (self->acc, &tensor.dl, ACCEL_AVG, 1, &err), &err)
         || !check_reduced (self, ACCEL_AVG, ACCEL_FLOAT32, data, 0, 50))
         return;
     fill (self, ACCEL_MAX, ACCEL_FLOAT32, data, 50);
-    if (!CALL (self, accel_reduce_scaled (self->acc, &tensor.dl, ACCEL_MAX, 0.5, &err), &err))
+    if (!CALL (self, accel_reduce (self->acc, &tensor.dl, ACCEL_MAX, 0.5, &err), &err))
         return;
     for (size_t i = 0; i < 50; i++)
         data[i] *= 2;

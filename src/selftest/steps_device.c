@@ -108,7 +108,7 @@ check_reduce (struct self *self)
     if (!there)
         return;
     DLTensor sent = *accel_tree_tensor (there);
-    if (CALL (self, accel_reduce (self->acc, &sent, ACCEL_SUM, &err), &err) && fetch (self, &sent, got, sizeof got))
+    if (CALL (self, accel_reduce (self->acc, &sent, ACCEL_SUM, 1, &err), &err) && fetch (self, &sent, got, sizeof got))
         for (size_t i = 0; i < ELEMENTS && !*self->why; i++) {
             double sum = 0;
             for (int rank = 0; rank < self->size; rank++)
@@ -129,7 +129,7 @@ check_gather (struct self *self)
     int32_t *got = calloc ((size_t) self->size, sizeof mine);
     if (!got)
         wrong (self, "out of memory");
-    if (there && got && CALL (self, accel_gather (self->acc, accel_tree_tensor (there), &all, &err), &err)
+    if (there && got && CALL (self, accel_gather (&all, self->acc, accel_tree_tensor (there), &err), &err)
         && expect (self, "elements gathered on the GPU", 3 * self->size, (long long) accel_tensor_count (&all.dl))
         && fetch (self, &all.dl, got, (size_t) self->size * sizeof mine))
         for (int rank = 0; rank < self->size; rank++) {

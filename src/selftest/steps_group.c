@@ -23,7 +23,7 @@ check_split (struct self *self)
     long long wanted = 0;
     for (int r = self->rank % 2; r < self->size; r += 2)
         wanted += r;
-    if (!CALL (self, accel_comm_split (self->world, self->rank % 2, self->rank, &group, &err), &err))
+    if (!CALL (self, accel_comm_split (&group, self->world, self->rank % 2, self->rank, &err), &err))
         return;
     expect (self, "the rank in a group", self->rank / 2, accel_comm_rank (group));
     expect (self, "the sum of a group", wanted, sum_of (self, group));
@@ -41,7 +41,7 @@ check_mesh (struct self *self)
     long long column = 0;
     for (int r = self->rank % columns; r < self->size; r += columns)
         column += r;
-    if (!CALL (self, accel_mesh_create (self->acc, names, sizes, 2, &mesh, &err), &err))
+    if (!CALL (self, accel_mesh_create (&mesh, self->acc, names, sizes, 2, &err), &err))
         return;
     expect (self, "the sum along dp", column, sum_of (self, accel_mesh_comm (mesh, "dp")));
     long long row = columns == 1 ? self->rank : self->rank / 2 * 4 + 1;

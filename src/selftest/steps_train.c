@@ -31,7 +31,7 @@ check_batch (struct self *self, const struct accel_batch *batch)
     expect (self, "accel_batch_size", tensor->shape[0], (long long) accel_batch_size (batch));
     struct accel_error err = { 0 };
     void *data;
-    if (!CALL (self, accel_batch_data (batch, "value", &data, ACCEL_FLOAT32, &err), &err))
+    if (!CALL (self, accel_batch_data (batch, "value", ACCEL_FLOAT32, &data, &err), &err))
         return;
     for (size_t i = 0; i < accel_batch_size (batch); i++)
         expect (self, "a sample", accel_batch_indices (batch)[i], (long long) ((const float *) data)[i]);
@@ -46,7 +46,7 @@ check_batch_tree (struct self *self, const struct accel_batch *batch, int64_t ga
     size_t rows = 0;
     if (!CALL (self, accel_batch_tree (&tree, batch, &err), &err))
         return;
-    if (CALL (self, accel_tree_gather_for_metrics (self->acc, &all, tree, &err), &err)
+    if (CALL (self, accel_tree_gather_for_metrics (&all, self->acc, tree, &err), &err)
         && CALL (self, accel_tree_find_batch_size (all, &rows, &err), &err))
         expect (self, "rows of accel_tree_gather_for_metrics", (long long) gathered, (long long) rows);
     accel_tree_destroy (all);
@@ -67,7 +67,7 @@ run_epoch (struct self *self, struct accel_loader *loader, size_t size, bool shu
         rounds++;
         check_batch (self, batch);
         values = accel_batch_tensor (batch, "value");
-        if (*self->why || !CALL (self, accel_gather_for_metrics (self->acc, values, &out, &err), &err))
+        if (*self->why || !CALL (self, accel_gather_for_metrics (&out, self->acc, values, &err), &err))
             break;
         check_batch_tree (self, batch, out.dl.shape[0]);
         expect (self, "accel_loader_end_of_dataloader", rounds == accel_loader_length (loader),

@@ -46,7 +46,6 @@ enum {
     X (REDUCE, "accel_reduce") \
     X (BROADCAST, "accel_broadcast") \
     X (MAIN_PROCESS_FIRST, "accel_main_process_first") \
-    X (REDUCE_SCALED, "accel_reduce_scaled") \
     X (GATHER_OBJECT, "accel_gather_object") \
     X (BROADCAST_OBJECT_LIST, "accel_broadcast_object_list") \
     X (PAD_ACROSS_PROCESSES, "accel_pad_across_processes") \

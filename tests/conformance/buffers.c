@@ -51,7 +51,7 @@ make_buffers (struct rank *self)
     wanted_for.count = 0;
     for (int i = 0; i < 2; i++) {
         void *memory;
-        must (self, accel_alloc (self->acc, &memory, capacity, &err), &err, "accel_alloc");
+        must (self, accel_alloc (self->acc, capacity, &memory, &err), &err, "accel_alloc");
         shared[i] = memory;
         foreign[i] = malloc (capacity);
         if (!foreign[i] || !wanted)
@@ -182,13 +182,13 @@ call_started (struct rank *self, const struct test *test, const void *send, void
     size_t count = test->count;
     switch (test->kind) {
     case ALL_REDUCE:
-        *status = accel_comm_all_reduce_start (comm, send, recv, count, dtype, test->op, &work, err);
+        *status = accel_comm_all_reduce_start (&work, comm, send, recv, count, dtype, test->op, err);
         break;
-    case ALL_GATHER: *status = accel_comm_all_gather_start (comm, send, recv, count, dtype, &work, err); break;
-    case ALL_TO_ALL: *status = accel_comm_all_to_all_start (comm, send, recv, count, dtype, &work, err); break;
-    case BROADCAST: *status = accel_comm_broadcast_start (comm, recv, count, dtype, test->root, &work, err); break;
+    case ALL_GATHER: *status = accel_comm_all_gather_start (&work, comm, send, recv, count, dtype, err); break;
+    case ALL_TO_ALL: *status = accel_comm_all_to_all_start (&work, comm, send, recv, count, dtype, err); break;
+    case BROADCAST: *status = accel_comm_broadcast_start (&work, comm, recv, count, dtype, test->root, err); break;
     case REDUCE_SCATTER:
-        *status = accel_comm_reduce_scatter_start (comm, send, recv, count, dtype, test->op, &work, err);
+        *status = accel_comm_reduce_scatter_start (&work, comm, send, recv, count, dtype, test->op, err);
         break;
     default: return false;
     }
@@ -443,7 +443,7 @@ suite_large (struct rank *self)
     struct accel_error err;
     for (int i = 0; i < 2; i++) {
         void *shared_memory;
-        must (self, accel_alloc (self->acc, &shared_memory, HUGE_BYTES, &err), &err, "accel_alloc");
+        must (self, accel_alloc (self->acc, HUGE_BYTES, &shared_memory, &err), &err, "accel_alloc");
         memory[1][i] = shared_memory;
         memory[0][i] = malloc (HUGE_BYTES);
         if (!memory[0][i])
@@ -477,7 +477,7 @@ churn (struct rank *self, unsigned char **block, uint64_t *random)
     size_t bytes = (size_t) 1 << drawn % 19;
     void *memory;
     accel_free (self->acc, *block);
-    must (self, accel_alloc (self->acc, &memory, bytes, &err), &err, "accel_alloc");
+    must (self, accel_alloc (self->acc, bytes, &memory, &err), &err, "accel_alloc");
     *block = memory;
     for (size_t i = 0; i < bytes; i++)
         if ((*block)[i])

@@ -48,7 +48,7 @@ static void
 check_reduced (struct rank *self, struct accel_tensor *tensor, float *data)
 {
     struct accel_error err;
-    must (self, accel_reduce (self->acc, &tensor->dl, ACCEL_SUM, &err), &err, "accel_reduce");
+    must (self, accel_reduce (self->acc, &tensor->dl, ACCEL_SUM, 1, &err), &err, "accel_reduce");
     for (size_t i = 0; i < accel_tensor_count (&tensor->dl); i++) {
         float sum = 0;
         for (int r = 0; r < self->size; r++)
@@ -83,12 +83,12 @@ check_views (struct rank *self)
     tensor.dl.data = data;
     tensor.dl.byte_offset = 2 * sizeof *data;
     tensor.dl.strides = strides;
-    must (self, accel_gather (self->acc, &tensor.dl, &out, &err), &err, "accel_gather of a view");
+    must (self, accel_gather (&out, self->acc, &tensor.dl, &err), &err, "accel_gather of a view");
     check_gathered (self, &tensor, &out);
     check_reduced (self, &tensor, data + 2);
     describe (self, &empty, NULL, 2, empty_shape);
     empty.dl.strides = empty_strides;
-    must (self, accel_gather (self->acc, &empty.dl, &out, &err), &err, "accel_gather of nothing, with strides");
+    must (self, accel_gather (&out, self->acc, &empty.dl, &err), &err, "accel_gather of nothing, with strides");
     accel_tensor_release (&out);
 }
 
@@ -107,15 +107,15 @@ check_strided (struct rank *self)
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 4; j++)
             data[i + 3 * j] = value (self->rank, (size_t) (i * 4 + j));
-    must (self, accel_gather (self->acc, &tensor.dl, &out, &err), &err, "accel_gather of a transposed matrix");
+    must (self, accel_gather (&out, self->acc, &tensor.dl, &err), &err, "accel_gather of a transposed matrix");
     check_gathered (self, &tensor, &out);
-    must (self, accel_reduce_scaled (self->acc, &tensor.dl, ACCEL_SUM, 0.5, &err), &err, "accel_reduce_scaled");
+    must (self, accel_reduce (self->acc, &tensor.dl, ACCEL_SUM, 0.5, &err), &err, "accel_reduce");
     for (int i = 0; i < 12; i++) {
         float sum = 0;
         for (int r = 0; r < self->size; r++)
             sum += value (r, (size_t) i);
         if (data[i / 4 + 3 * (i % 4)] != sum * 0.5f)
-            fail (self, "accel_reduce_scaled of a transposed matrix: element %d is wrong", i);
+            fail (self, "accel_reduce of a transposed matrix: element %d is wrong", i);
     }
     for (int i = 0; i < 12; i++)
         data[i] = -1;
@@ -145,15 +145,15 @@ check_scale (struct rank *self)
         uint16_t narrow[] = { one[d], one[d], one[d] };
         must (self, accel_tensor_init (&tensor, (enum accel_dtype) d, 1, &length, &err), &err, "accel_tensor_init");
         tensor.dl.data = narrow;
-        must (self, accel_reduce_scaled (self->acc, &tensor.dl, ACCEL_MAX, 0.25, &err), &err, "accel_reduce_scaled");
+        must (self, accel_reduce (self->acc, &tensor.dl, ACCEL_MAX, 0.25, &err), &err, "accel_reduce");
         if (narrow[0] != quarter[d] || narrow[2] != quarter[d])
-            fail (self, "accel_reduce_scaled of %s: %x", accel_dtype_name ((enum accel_dtype) d), narrow[0]);
+            fail (self, "accel_reduce of %s: %x", accel_dtype_name ((enum accel_dtype) d), narrow[0]);
     }
     must (self, accel_tensor_init (&tensor, ACCEL_FLOAT64, 1, &length, &err), &err, "accel_tensor_init");
     tensor.dl.data = wide;
-    must (self, accel_reduce_scaled (self->acc, &tensor.dl, ACCEL_AVG, 0.1, &err), &err, "accel_reduce_scaled");
+    must (self, accel_reduce (self->acc, &tensor.dl, ACCEL_AVG, 0.1, &err), &err, "accel_reduce");
     if (wide[2] != 0.1)
-        fail (self, "accel_reduce_scaled of float64: %g", wide[2]);
+        fail (self, "accel_reduce of float64: %g", wide[2]);
 }
 
 void
@@ -170,7 +170,7 @@ suite_tensors (struct rank *self)
     const void *memory = NULL;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         describe (self, &tensor, data, shapes[s].ndim, shapes[s].shape);
-        must (self, accel_gather (self->acc, &tensor.dl, &out, &err), &err, "accel_gather");
+        must (self, accel_gather (&out, self->acc, &tensor.dl, &err), &err, "accel_gather");
         check_gathered (self, &tensor, &out);
         check_reduced (self, &tensor, data);
         for (int root = 0; root < self->size; root++)
@@ -365,7 +365,7 @@ suite_memory (struct rank *self)
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < COUNT; i++) {
             void *memory;
-            must (self, accel_alloc (self->acc, &memory, sizes[i], &err), &err, "accel_alloc");
+            must (self, accel_alloc (self->acc, sizes[i], &memory, &err), &err, "accel_alloc");
             blocks[i] = memory;
             if ((uintptr_t) memory % 64)
                 fail (self, "accel_alloc (%zu) is not aligned", sizes[i]);
@@ -384,7 +384,7 @@ suite_memory (struct rank *self)
     }
     accel_free (self->acc, NULL);
     void *none = blocks;
-    enum accel_status status = accel_alloc (self->acc, &none, SIZE_MAX - 100, &err);
+    enum accel_status status = accel_alloc (self->acc, SIZE_MAX - 100, &none, &err);
     if (status != ACCEL_ERR_NOMEM || none)
         fail (self, "accel_alloc of everything: status %d", (int) status);
 }
@@ -455,13 +455,13 @@ refuse_tensors (struct rank *self)
     do {                                                                                                             \
         describe (self, &bad, data, 2, shape);                                                                       \
         change;                                                                                                      \
-        REFUSED (accel_gather (acc, &bad.dl, &out, &err), words);                                                    \
-        REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, &err), words);                                               \
+        REFUSED (accel_gather (&out, acc, &bad.dl, &err), words);                                                    \
+        REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, 1, &err), words);                                            \
         REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), words);                                                    \
     } while (0)
     describe (self, &bad, data, 2, shape);
     bad.dl.device.device_type = kDLCUDA;
-    if (accel_gather (acc, &bad.dl, &out, &err) != ACCEL_ERR_UNSUPPORTED || !strstr (err.text, "no code for cuda"))
+    if (accel_gather (&out, acc, &bad.dl, &err) != ACCEL_ERR_UNSUPPORTED || !strstr (err.text, "no code for cuda"))
         fail (self, "accel_gather of a tensor on a GPU: %s", err.text);
     BAD (bad.dl.dtype.lanes = 2, "element type");
     BAD (bad.dl.dtype.bits = 24, "element type");
@@ -473,20 +473,20 @@ refuse_tensors (struct rank *self)
 #undef BAD
     describe (self, &bad, data, 2, shape);
     bad.dl.strides = strides;
-    REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, &err), "stride 0");
+    REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, 1, &err), "stride 0");
     REFUSED (accel_broadcast (acc, &bad.dl, 0, &err), "stride 0");
     describe (self, &bad, data, 2, shape);
     bad.dl.dtype = accel_dtype_to_dl (ACCEL_INT32);
-    REFUSED (accel_reduce_scaled (acc, &bad.dl, ACCEL_SUM, 0.5, &err), "floating-point");
-    REFUSED (accel_gather (acc, NULL, &out, &err), "NULL");
-    REFUSED (accel_gather (acc, &good.dl, NULL, &err), "NULL");
-    REFUSED (accel_reduce (acc, NULL, ACCEL_SUM, &err), "NULL");
+    REFUSED (accel_reduce (acc, &bad.dl, ACCEL_SUM, 0.5, &err), "floating-point");
+    REFUSED (accel_gather (&out, acc, NULL, &err), "NULL");
+    REFUSED (accel_gather (NULL, acc, &good.dl, &err), "NULL");
+    REFUSED (accel_reduce (acc, NULL, ACCEL_SUM, 1, &err), "NULL");
     REFUSED (accel_broadcast (acc, NULL, 0, &err), "NULL");
-    REFUSED (accel_reduce (acc, &good.dl, (enum accel_op) 77, &err), "invalid ");
+    REFUSED (accel_reduce (acc, &good.dl, (enum accel_op) 77, 1, &err), "invalid ");
     REFUSED (accel_broadcast (acc, &good.dl, self->size, &err), "no rank");
     REFUSED (accel_broadcast (acc, &good.dl, -2, &err), "root");
     struct accel_tensor theirs = good;
-    REFUSED (accel_gather (acc, &good.dl, &theirs, &err), "does not own");
+    REFUSED (accel_gather (&theirs, acc, &good.dl, &err), "does not own");
     REFUSED (accel_main_process_first (acc, NULL, NULL, &err), "NULL");
     REFUSED (accel_reduce_number (acc, NULL, ACCEL_SUM, &err), "NULL");
 #undef REFUSED

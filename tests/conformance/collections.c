@@ -60,7 +60,7 @@ gather_objects (struct rank *self, size_t more, size_t most, struct accel_object
     struct accel_error err;
     size_t count = ((size_t) self->rank + more) % 4, at = 0;
     fill_objects (objects, self->rank, count, most);
-    must (self, accel_gather_object (self->acc, objects, count, list, &err), &err, "accel_gather_object");
+    must (self, accel_gather_object (list, self->acc, objects, count, &err), &err, "accel_gather_object");
     for (int r = 0; r < self->size; r++)
         for (size_t i = 0; i < ((size_t) r + more) % 4; i++, at++) {
             if (at >= list->count)
@@ -80,7 +80,7 @@ broadcast_objects (struct rank *self, int root, size_t count, size_t most, struc
     bool sends = self->rank == root;
     if (sends)
         fill_objects (objects, root, count, most);
-    must (self, accel_broadcast_object_list (self->acc, sends ? objects : NULL, count, root, list, &err), &err,
+    must (self, accel_broadcast_object_list (list, self->acc, sends ? objects : NULL, count, root, &err), &err,
           "accel_broadcast_object_list");
     if (list->count != count)
         fail (self, "accel_broadcast_object_list: %zu objects, not %zu", list->count, count);
@@ -98,21 +98,21 @@ refuse_objects (struct rank *self)
     struct accel_object good = { .data = "x", .size_bytes = 1 }, bad = { .size_bytes = 1 };
     struct accel_object huge[2] = { { .data = "x", .size_bytes = PTRDIFF_MAX }, { .data = "x", .size_bytes = 1 } };
     struct accel_object_list list = { 0 };
-    must_refuse (self, accel_gather_object (acc, &good, 1, NULL, &err), &err, "no list", "collections.c:");
-    must_refuse (self, accel_gather_object (acc, NULL, 1, &list, &err), &err, "no objects", "NULL");
-    must_refuse (self, accel_gather_object (acc, &bad, 1, &list, &err), &err, "no data", "data is NULL");
-    must_refuse (self, accel_gather_object (acc, huge, 2, &list, &err), &err, "too large", "overflows");
-    must_refuse (self, accel_gather_object (NULL, &good, 1, &list, &err), &err, "no job", "NULL");
-    must_refuse (self, accel_broadcast_object_list (acc, &good, 1, -1, &list, &err), &err, "root -1",
+    must_refuse (self, accel_gather_object (NULL, acc, &good, 1, &err), &err, "no list", "collections.c:");
+    must_refuse (self, accel_gather_object (&list, acc, NULL, 1, &err), &err, "no objects", "NULL");
+    must_refuse (self, accel_gather_object (&list, acc, &bad, 1, &err), &err, "no data", "data is NULL");
+    must_refuse (self, accel_gather_object (&list, acc, huge, 2, &err), &err, "too large", "overflows");
+    must_refuse (self, accel_gather_object (&list, NULL, &good, 1, &err), &err, "no job", "NULL");
+    must_refuse (self, accel_broadcast_object_list (&list, acc, &good, 1, -1, &err), &err, "root -1",
                  "not a rank of this job");
-    must_refuse (self, accel_broadcast_object_list (acc, &good, 1, self->size, &list, &err), &err, "no root", "rank");
+    must_refuse (self, accel_broadcast_object_list (&list, acc, &good, 1, self->size, &err), &err, "no root", "rank");
     if (self->size > 1) {
         /* All find it, and nothing is broken. */
         size_t count = self->rank == 1 ? 2 : 1;
         struct accel_object two[2] = { good, good };
-        must_refuse (self, accel_broadcast_object_list (acc, two, count, 0, &list, &err), &err, "other counts",
+        must_refuse (self, accel_broadcast_object_list (&list, acc, two, count, 0, &err), &err, "other counts",
                      "numbers of objects differ: 1 on rank 0, 2 on rank 1");
-        must_refuse (self, accel_broadcast_object_list (acc, two, 1, self->rank == 1, &list, &err), &err, "other roots",
+        must_refuse (self, accel_broadcast_object_list (&list, acc, two, 1, self->rank == 1, &err), &err, "other roots",
                      "roots differ: 0 on rank 0, 1 on rank 1");
     }
 }
@@ -190,8 +190,8 @@ check_tree_calls (struct rank *self)
     struct accel_error err;
     int size = self->size;
     double ranks = 100.0 * size * (size - 1) / 2;
-    must (self, accel_tree_gather (self->acc, &gathered, tree, &err), &err, "accel_tree_gather");
-    must (self, accel_tree_reduce (self->acc, &reduced, tree, ACCEL_SUM, 1, &err), &err, "accel_tree_reduce");
+    must (self, accel_tree_gather (&gathered, self->acc, tree, &err), &err, "accel_tree_gather");
+    must (self, accel_tree_reduce (&reduced, self->acc, tree, ACCEL_SUM, 1, &err), &err, "accel_tree_reduce");
     for (int l = 0; l < 3; l++) {
         const DLTensor *own = leaf (tree, l), *all = leaf (gathered, l), *sum = leaf (reduced, l);
         size_t each = accel_tensor_count (own);
@@ -236,21 +236,21 @@ check_padding (struct rank *self)
     struct accel_tensor out = { .owned_bytes = 0 };
     struct accel_error err;
     for (int first = 0; first < 2; first++) {
-        must (self, accel_tree_pad_across_processes (self->acc, &padded, tree, 0, -7, first, &err), &err, "tree");
+        must (self, accel_tree_pad_across_processes (&padded, self->acc, tree, 0, -7, first, &err), &err, "tree");
         check_padded (self, leaf (padded, 0), first);
         if (accel_tensor_count (leaf (padded, 1)) != 3 || leaf (padded, 2)->ndim)
             fail (self, "accel_tree_pad_across_processes changed what was as long as all");
         accel_tree_destroy (padded);
-        must (self, accel_pad_across_processes (self->acc, leaf (tree, 0), -2, -7, first, &out, &err), &err, "tensor");
+        must (self, accel_pad_across_processes (&out, self->acc, leaf (tree, 0), -2, -7, first, &err), &err, "tensor");
         check_padded (self, &out.dl, first);
     }
     /* No such dimension: as it is. */
-    must (self, accel_pad_across_processes (self->acc, leaf (tree, 0), 2, 0, false, &out, &err), &err, "dimension 2");
+    must (self, accel_pad_across_processes (&out, self->acc, leaf (tree, 0), 2, 0, false, &err), &err, "dimension 2");
     if (out.dl.shape[0] != self->rank + 1 || element (&out.dl, 1) != 100.0 * self->rank + 1)
         fail (self, "accel_pad_across_processes with no such dimension changed the tensor");
-    must_refuse (self, accel_pad_across_processes (self->acc, leaf (tree, 1), 0, 0.5, false, &out, &err), &err,
+    must_refuse (self, accel_pad_across_processes (&out, self->acc, leaf (tree, 1), 0, 0.5, false, &err), &err,
                  "0.5 of int64", "int64");
-    must_refuse (self, accel_tree_pad_across_processes (self->acc, &padded, tree, 0, 0.5, false, &err), &err,
+    must_refuse (self, accel_tree_pad_across_processes (&padded, self->acc, tree, 0, 0.5, false, &err), &err,
                  "0.5 in a tree", "tree['list'][0]");
     accel_tensor_release (&out);
     accel_tree_destroy (tree);
@@ -262,17 +262,17 @@ refuse_trees (struct rank *self)
     struct accel_tree *tree = make_tree (self, 2), *bytes, *made;
     struct accel *acc = self->acc;
     struct accel_error err;
-    must_refuse (self, accel_tree_reduce (acc, &made, tree, ACCEL_AVG, 1, &err), &err, "mean of int64", "['list'][0]");
-    must_refuse (self, accel_tree_reduce (acc, &made, tree, ACCEL_SUM, 2, &err), &err, "scaled int64", "['list'][0]");
+    must_refuse (self, accel_tree_reduce (&made, acc, tree, ACCEL_AVG, 1, &err), &err, "mean of int64", "['list'][0]");
+    must_refuse (self, accel_tree_reduce (&made, acc, tree, ACCEL_SUM, 2, &err), &err, "scaled int64", "['list'][0]");
     must_refuse (self, accel_tree_broadcast (acc, tree, self->size, &err), &err, "no root", "no rank");
     must (self, accel_tree_create_bytes (&bytes, "words", 5, &err), &err, "bytes");
     must (self, accel_tree_set (tree, "name", bytes, &err), &err, "set");
-    must_refuse (self, accel_tree_gather (acc, &made, tree, &err), &err, "bytes", "tree['name']: ");
-    must_refuse (self, accel_tree_reduce (acc, &made, tree, ACCEL_SUM, 1, &err), &err, "bytes", "tree['name']: ");
+    must_refuse (self, accel_tree_gather (&made, acc, tree, &err), &err, "bytes", "tree['name']: ");
+    must_refuse (self, accel_tree_reduce (&made, acc, tree, ACCEL_SUM, 1, &err), &err, "bytes", "tree['name']: ");
     must_refuse (self, accel_tree_broadcast (acc, tree, 0, &err), &err, "bytes", "tree['name']: ");
-    must_refuse (self, accel_tree_pad_across_processes (acc, &made, tree, 0, 0, false, &err), &err, "bytes", "name");
-    must_refuse (self, accel_tree_gather (acc, &made, NULL, &err), &err, "no tree", "NULL");
-    must_refuse (self, accel_tree_gather (NULL, &made, tree, &err), &err, "no job", "NULL");
+    must_refuse (self, accel_tree_pad_across_processes (&made, acc, tree, 0, 0, false, &err), &err, "bytes", "name");
+    must_refuse (self, accel_tree_gather (&made, acc, NULL, &err), &err, "no tree", "NULL");
+    must_refuse (self, accel_tree_gather (&made, NULL, tree, &err), &err, "no job", "NULL");
     accel_tree_destroy (tree);
 }
 
@@ -346,10 +346,10 @@ check_parts (struct rank *self)
     float *data = calloc ((size_t) rows * PART_COLUMNS, sizeof *data);
     for (int strided = 0; strided < 2; strided++) {
         fill_parts (self, &tensor, data, rows, strided, self->rank);
-        must (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err, "accel_all_to_all");
+        must (self, accel_all_to_all (&out, self->acc, &tensor.dl, &err), &err, "accel_all_to_all");
         for (int rank = 0; rank < self->size; rank++)
             check_rows (self, &out, (int64_t) rank * PART_ROWS, rank, (int64_t) self->rank * PART_ROWS, "all_to_all");
-        must (self, accel_reduce_scatter (self->acc, &tensor.dl, ACCEL_SUM, &out, &err), &err, "accel_reduce_scatter");
+        must (self, accel_reduce_scatter (&out, self->acc, &tensor.dl, ACCEL_SUM, &err), &err, "accel_reduce_scatter");
         if (out.shape[0] != PART_ROWS || out.shape[1] != PART_COLUMNS)
             fail (self, "accel_reduce_scatter: another shape");
         check_rows (self, &out, 0, -1, (int64_t) self->rank * PART_ROWS, "reduce_scatter");
@@ -357,12 +357,12 @@ check_parts (struct rank *self)
             pass_round (self, data, strided);
     }
     fill_parts (self, &tensor, data, 0, false, self->rank);
-    must (self, accel_reduce_scatter (self->acc, &tensor.dl, ACCEL_SUM, &out, &err), &err, "nothing");
-    must (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err, "nothing");
+    must (self, accel_reduce_scatter (&out, self->acc, &tensor.dl, ACCEL_SUM, &err), &err, "nothing");
+    must (self, accel_all_to_all (&out, self->acc, &tensor.dl, &err), &err, "nothing");
     fill_parts (self, &tensor, data, rows - 1, false, self->rank);
     if (self->size > 1) {
-        must_refuse (self, accel_all_to_all (self->acc, &tensor.dl, &out, &err), &err, "rows", "evenly among");
-        must_refuse (self, accel_reduce_scatter (self->acc, &tensor.dl, ACCEL_SUM, &out, &err), &err, "rows",
+        must_refuse (self, accel_all_to_all (&out, self->acc, &tensor.dl, &err), &err, "rows", "evenly among");
+        must_refuse (self, accel_reduce_scatter (&out, self->acc, &tensor.dl, ACCEL_SUM, &err), &err, "rows",
                      "collections.c:");
     }
     accel_tensor_release (&out);
@@ -391,22 +391,22 @@ suite_debug (struct rank *self)
     if (self->size == 1)
         return;
     tree = make_tree (self, self->rank == 1 ? 5 : 4);
-    must_refuse (self, accel_gather (self->acc, leaf (tree, 0), &out, &err), &err, "other shapes",
+    must_refuse (self, accel_gather (&out, self->acc, leaf (tree, 0), &err), &err, "other shapes",
                  "shapes differ between processes, but must be the same on all.  Input shapes:"
                  "  - Process 0: [4, 2]  - Process 1: [5, 2]");
-    must_refuse (self, accel_tree_gather (self->acc, &made, tree, &err), &err, "trees of other shapes",
+    must_refuse (self, accel_tree_gather (&made, self->acc, tree, &err), &err, "trees of other shapes",
                  "  - Process 0: {'x': [4, 2], 'list': [[3], []]}  - Process 1: {'x': [5, 2], 'list': [[3], []]}");
     must_refuse (self, accel_tree_broadcast (self->acc, tree, 0, &err), &err, "other shapes", "Process 1: {'x': [5");
-    must_refuse (self, accel_tree_all_to_all (self->acc, &made, tree, &err), &err, "other shapes",
+    must_refuse (self, accel_tree_all_to_all (&made, self->acc, tree, &err), &err, "other shapes",
                  "Process 1: {'x': [5");
-    must_refuse (self, accel_tree_reduce_scatter (self->acc, &made, tree, ACCEL_SUM, &err), &err, "other shapes",
+    must_refuse (self, accel_tree_reduce_scatter (&made, self->acc, tree, ACCEL_SUM, &err), &err, "other shapes",
                  "accel_tree_reduce_scatter at");
     must (self, accel_tensor_init (&typed, self->rank == 1 ? ACCEL_INT32 : ACCEL_FLOAT32, 1, &two, &err), &err, "init");
     typed.dl.data = data;
-    must_refuse (self, accel_reduce (self->acc, &typed.dl, ACCEL_SUM, &err), &err, "other types",
+    must_refuse (self, accel_reduce (self->acc, &typed.dl, ACCEL_SUM, 1, &err), &err, "other types",
                  "element types differ between processes");
     must_refuse (self, accel_broadcast (self->acc, &typed.dl, 0, &err), &err, "other types", "- Process 1: int32 [2]");
-    must (self, accel_gather (self->acc, leaf (tree, 1), &out, &err), &err, "equal shapes afterwards");
+    must (self, accel_gather (&out, self->acc, leaf (tree, 1), &err), &err, "equal shapes afterwards");
     accel_tensor_release (&out);
     accel_tree_destroy (tree);
 }

@@ -76,7 +76,7 @@ suite_rounds (struct rank *self)
             fail (self, "round %d: sum %lld", round, (long long) sum);
         if (round % 3 == 1) {
             struct accel_comm *group;
-            must (self, accel_comm_split (self->comm, 0, -self->rank, &group, &err), &err, "a group");
+            must (self, accel_comm_split (&group, self->comm, 0, -self->rank, &err), &err, "a group");
             must (self, accel_comm_barrier (group, &err), &err, "its barrier");
             accel_comm_destroy (group);
         }

@@ -39,10 +39,10 @@ check_keys (void)
 {
     struct accel_comm *group;
     open_job ();
-    must (accel_comm_split (accel_world (acc), 0, 7, &group, &err));
+    must (accel_comm_split (&group, accel_world (acc), 0, 7, &err));
     check (accel_comm_rank (group) == rank, "equal keys: rank %d", accel_comm_rank (group));
     accel_comm_destroy (group);
-    must (accel_comm_split (accel_world (acc), 0, rank == 0, &group, &err));
+    must (accel_comm_split (&group, accel_world (acc), 0, rank == 0, &err));
     check (accel_comm_rank (group) == (rank + size - 1) % size, "rank 0 last: rank %d", accel_comm_rank (group));
     accel_comm_destroy (group);
     accel_close (acc);
@@ -69,7 +69,7 @@ change_block (struct block *blocks, size_t i)
         return;
     }
     blocks[i].bytes = sizes[(unsigned) rand () % (sizeof sizes / sizeof *sizes)];
-    must (accel_alloc (acc, &memory, blocks[i].bytes, &err));
+    must (accel_alloc (acc, blocks[i].bytes, &memory, &err));
     blocks[i].memory = memory;
     check (!blocks[i].memory[0] && !blocks[i].memory[blocks[i].bytes - 1], "block %zu is not zero", i);
     for (size_t j = 0; j < BLOCKS; j++)
@@ -107,7 +107,7 @@ check_memory (void)
     accel_close (acc);
     check (!count_mappings (), "closed, and %d mappings of the job are left", count_mappings ());
     open_job ();
-    must (accel_alloc (acc, &first, 4096, &err));
+    must (accel_alloc (acc, 4096, &first, &err));
     accel_close (acc);
     *(volatile unsigned char *) first = 1; /* what was not freed can still be written to */
     check (count_mappings (), "memory that was not freed is mapped no longer");
@@ -221,7 +221,7 @@ check_table (void)
     shape[7] = rank == 1 ? 2 : 1;
     must (accel_tensor_init (&tensor, ACCEL_FLOAT32, 8, shape, &err));
     tensor.dl.data = &number;
-    enum accel_status status = accel_gather (acc, &tensor.dl, &out, &err);
+    enum accel_status status = accel_gather (&out, acc, &tensor.dl, &err);
     const char *last = strstr (err.text, "Process 1: [0, 1000000, 1000000, 1, 1, 1, 1, 2]");
     check (status == ACCEL_ERR_INVALID && strstr (err.text, "Process 0: [0, 1000000,") && last
                && !strstr (err.text, "Process 2:"),

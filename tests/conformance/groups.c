@@ -56,9 +56,9 @@ check_colours (struct rank *self, int colours)
     for (int r = self->size - 1; r >= 0; r--)
         if (r % colours == self->rank % colours)
             ranks[size++] = r;
-    must (self, accel_comm_split (self->comm, self->rank % colours, -self->rank, &group, &err), &err, "split");
-    must (self, accel_comm_split (group, accel_comm_rank (group), 0, &alone, &err), &err, "split of a group");
-    must (self, accel_comm_split (self->comm, self->rank ? -1 : 3, 0, &none, &err), &err, "split of one");
+    must (self, accel_comm_split (&group, self->comm, self->rank % colours, -self->rank, &err), &err, "split");
+    must (self, accel_comm_split (&alone, group, accel_comm_rank (group), 0, &err), &err, "split of a group");
+    must (self, accel_comm_split (&none, self->comm, self->rank ? -1 : 3, 0, &err), &err, "split of one");
     if (!none != (self->rank != 0))
         fail (self, "accel_comm_split with a negative colour");
     for (int turn = 0; turn < 3; turn++) {
@@ -80,7 +80,7 @@ check_mesh (struct rank *self, int rows, int columns)
     int sizes[] = { rows, columns }, ranks[64];
     struct accel_mesh *mesh;
     struct accel_error err;
-    must (self, accel_mesh_create (self->acc, names, sizes, 2, &mesh, &err), &err, "mesh");
+    must (self, accel_mesh_create (&mesh, self->acc, names, sizes, 2, &err), &err, "mesh");
     for (int i = 0; i < rows; i++)
         ranks[i] = i * columns + self->rank % columns;
     use (self, accel_mesh_comm (mesh, "dp"), ranks, rows, 1);
@@ -101,13 +101,13 @@ refuse (struct rank *self)
     struct accel_comm *group;
     struct accel *acc = self->acc;
     struct accel_error err;
-    must_refuse (self, accel_comm_split (NULL, 0, 0, &group, &err), &err, "split", "NULL");
-    must_refuse (self, accel_mesh_create (acc, twice, sizes, 2, &mesh, &err), &err, "mesh", "same name");
-    must_refuse (self, accel_mesh_create (acc, empty, sizes, 1, &mesh, &err), &err, "mesh", "empty");
-    must_refuse (self, accel_mesh_create (acc, good, wrong, 2, &mesh, &err), &err, "mesh", "but the job has");
-    must_refuse (self, accel_mesh_create (acc, good, zero, 2, &mesh, &err), &err, "mesh", "not positive");
-    must_refuse (self, accel_mesh_create (acc, good, sizes, 0, &mesh, &err), &err, "mesh", "dimensions");
-    must_refuse (self, accel_mesh_create (NULL, good, sizes, 2, &mesh, &err), &err, "mesh", "NULL");
+    must_refuse (self, accel_comm_split (&group, NULL, 0, 0, &err), &err, "split", "NULL");
+    must_refuse (self, accel_mesh_create (&mesh, acc, twice, sizes, 2, &err), &err, "mesh", "same name");
+    must_refuse (self, accel_mesh_create (&mesh, acc, empty, sizes, 1, &err), &err, "mesh", "empty");
+    must_refuse (self, accel_mesh_create (&mesh, acc, good, wrong, 2, &err), &err, "mesh", "but the job has");
+    must_refuse (self, accel_mesh_create (&mesh, acc, good, zero, 2, &err), &err, "mesh", "not positive");
+    must_refuse (self, accel_mesh_create (&mesh, acc, good, sizes, 0, &err), &err, "mesh", "dimensions");
+    must_refuse (self, accel_mesh_create (&mesh, NULL, good, sizes, 2, &err), &err, "mesh", "NULL");
     accel_comm_destroy (self->comm);
     accel_comm_destroy (NULL);
     accel_mesh_destroy (NULL);

@@ -60,7 +60,7 @@ check_tree (const struct accel_batch *batch, const DLTensor *wanted)
 {
     struct accel_tree *tree = NULL, *all = NULL;
     struct accel_error err;
-    if (check (!accel_batch_tree (&tree, batch, &err) && !accel_tree_gather_for_metrics (acc, &all, tree, &err),
+    if (check (!accel_batch_tree (&tree, batch, &err) && !accel_tree_gather_for_metrics (&all, acc, tree, &err),
                "the batch as a tree: %s", err.text)) {
         const DLTensor *got = accel_tree_tensor (accel_tree_get (all, "x"));
         check (got && got->shape[0] == wanted->shape[0]
@@ -82,7 +82,7 @@ gather_samples (struct loading *loading, size_t steps, int64_t *samples, size_t 
         const DLTensor *numbers = accel_batch_tensor (batch, "x");
         check (!memcmp (numbers->data, accel_batch_indices (batch), accel_batch_size (batch) * sizeof (int64_t)),
                "the batch's numbers are not its indices");
-        if (!check (!accel_gather_for_metrics (acc, numbers, &out, &err), "%s", err.text))
+        if (!check (!accel_gather_for_metrics (&out, acc, numbers, &err), "%s", err.text))
             break;
         check_tree (batch, &out.dl);
         for (int64_t i = 0; i < out.shape[0] && *count < most; i++)

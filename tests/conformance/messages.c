@@ -125,8 +125,8 @@ check_parts (struct rank *self, const enum accel_op *op)
     int types = op ? ACCEL_BOOL + 1 : ACCEL_DTYPE_COUNT;
     struct accel_tree *tree = new_parts (self, self->rank, (int64_t) self->size * ROWS, types, memory), *made, *deep;
     struct accel_error err;
-    must (self, op ? accel_tree_reduce_scatter (self->acc, &made, tree, *op, &err)
-                   : accel_tree_all_to_all (self->acc, &made, tree, &err),
+    must (self, op ? accel_tree_reduce_scatter (&made, self->acc, tree, *op, &err)
+                   : accel_tree_all_to_all (&made, self->acc, tree, &err),
           &err, "parts of a tree");
     for (int type = 0; type < types; type++)
         check_part (self, accel_tree_item (accel_tree_get (made, "types"), (size_t) type), (enum accel_dtype) type, op);
@@ -150,29 +150,29 @@ refuse_parts (struct rank *self)
     struct accel_tree *tree = new_parts (self, self->rank, (int64_t) self->size * ROWS, ACCEL_BOOL + 1, memory);
     struct accel_tree *types = accel_tree_get (tree, "types"), *made, *bytes;
     struct accel_error err;
-    must_refuse (self, accel_tree_reduce_scatter (acc, &made, tree, ACCEL_AVG, &err), &err, "mean", "['types'][4]: ");
-    must_refuse (self, accel_tree_reduce_scatter (acc, &made, tree, ACCEL_OP_COUNT, &err), &err, "no op", "invalid ");
-    must_refuse (self, accel_tree_reduce_scatter (acc, NULL, tree, ACCEL_SUM, &err), &err, "no place", "NULL");
-    must_refuse (self, accel_tree_reduce_scatter (acc, &made, NULL, ACCEL_SUM, &err), &err, "no tree", "NULL");
-    must_refuse (self, accel_tree_reduce_scatter (NULL, &made, tree, ACCEL_SUM, &err), &err, "no job", "NULL");
-    must_refuse (self, accel_tree_all_to_all (acc, NULL, tree, &err), &err, "no place", "messages.c:");
-    must_refuse (self, accel_tree_all_to_all (acc, &made, NULL, &err), &err, "no tree", "NULL");
-    must_refuse (self, accel_tree_all_to_all (NULL, &made, tree, &err), &err, "no job", "NULL");
+    must_refuse (self, accel_tree_reduce_scatter (&made, acc, tree, ACCEL_AVG, &err), &err, "mean", "['types'][4]: ");
+    must_refuse (self, accel_tree_reduce_scatter (&made, acc, tree, ACCEL_OP_COUNT, &err), &err, "no op", "invalid ");
+    must_refuse (self, accel_tree_reduce_scatter (NULL, acc, tree, ACCEL_SUM, &err), &err, "no place", "NULL");
+    must_refuse (self, accel_tree_reduce_scatter (&made, acc, NULL, ACCEL_SUM, &err), &err, "no tree", "NULL");
+    must_refuse (self, accel_tree_reduce_scatter (&made, NULL, tree, ACCEL_SUM, &err), &err, "no job", "NULL");
+    must_refuse (self, accel_tree_all_to_all (NULL, acc, tree, &err), &err, "no place", "messages.c:");
+    must_refuse (self, accel_tree_all_to_all (&made, acc, NULL, &err), &err, "no tree", "NULL");
+    must_refuse (self, accel_tree_all_to_all (&made, NULL, tree, &err), &err, "no job", "NULL");
     put (self, tree, "fp8", new_leaf (self, ACCEL_FLOAT8_E5M2, 2, (int64_t[]){ 0, 1 }, memory));
-    must_refuse (self, accel_tree_reduce_scatter (acc, &made, tree, ACCEL_SUM, &err), &err, "fp8", "tree['fp8']: ");
-    must (self, accel_tree_all_to_all (acc, &made, tree, &err), &err, "fp8");
+    must_refuse (self, accel_tree_reduce_scatter (&made, acc, tree, ACCEL_SUM, &err), &err, "fp8", "tree['fp8']: ");
+    must (self, accel_tree_all_to_all (&made, acc, tree, &err), &err, "fp8");
     accel_tree_destroy (made);
     put (self, tree, "fp8", new_leaf (self, ACCEL_FLOAT32, 0, NULL, memory));
-    must_refuse (self, accel_tree_reduce_scatter (acc, &made, tree, ACCEL_SUM, &err), &err, "0-d", "tree['fp8']: ");
-    must_refuse (self, accel_tree_all_to_all (acc, &made, tree, &err), &err, "0-d", "no rows");
+    must_refuse (self, accel_tree_reduce_scatter (&made, acc, tree, ACCEL_SUM, &err), &err, "0-d", "tree['fp8']: ");
+    must_refuse (self, accel_tree_all_to_all (&made, acc, tree, &err), &err, "0-d", "no rows");
     put (self, tree, "fp8", new_leaf (self, ACCEL_INT8, 2, odd, memory));
     if (self->size > 1 && odd[0] % self->size)
-        must_refuse (self, accel_tree_all_to_all (acc, &made, tree, &err), &err, "rows",
+        must_refuse (self, accel_tree_all_to_all (&made, acc, tree, &err), &err, "rows",
                      "cannot divide 17 rows evenly");
     must (self, accel_tree_create_bytes (&bytes, "words", 5, &err), &err, "bytes");
     put (self, types, NULL, bytes);
-    must_refuse (self, accel_tree_reduce_scatter (acc, &made, tree, ACCEL_SUM, &err), &err, "bytes", "['types'][9]: ");
-    must_refuse (self, accel_tree_all_to_all (acc, &made, tree, &err), &err, "bytes", "['types'][9]: ");
+    must_refuse (self, accel_tree_reduce_scatter (&made, acc, tree, ACCEL_SUM, &err), &err, "bytes", "['types'][9]: ");
+    must_refuse (self, accel_tree_all_to_all (&made, acc, tree, &err), &err, "bytes", "['types'][9]: ");
     accel_tree_destroy (tree);
 }
 
@@ -210,10 +210,10 @@ pass_tree (struct rank *self, const struct accel_tree *mine, const struct accel_
     struct accel_error err;
     int next = (self->rank + 1) % self->size, last = (self->rank + self->size - 1) % self->size;
     if (self->rank)
-        must (self, accel_tree_recv (self->acc, &came, last, &err), &err, "accel_tree_recv");
+        must (self, accel_tree_recv (&came, self->acc, last, &err), &err, "accel_tree_recv");
     must (self, accel_tree_send (self->acc, mine, next, &err), &err, "accel_tree_send");
     if (!self->rank)
-        must (self, accel_tree_recv (self->acc, &came, last, &err), &err, "accel_tree_recv");
+        must (self, accel_tree_recv (&came, self->acc, last, &err), &err, "accel_tree_recv");
     must (self, accel_tree_copy (&wanted, theirs, &err), &err, "copy");
     same_trees (self, came, wanted);
     accel_tree_destroy (wanted);
@@ -294,7 +294,7 @@ static void
 recv_objects (struct rank *self, int from, int count, size_t most, struct accel_object_list *list)
 {
     struct accel_error err;
-    must (self, accel_recv_object_list (self->acc, from, list, &err), &err, "accel_recv_object_list");
+    must (self, accel_recv_object_list (list, self->acc, from, &err), &err, "accel_recv_object_list");
     check (self, list->count == (size_t) count, "another number of objects came");
     for (int i = 0; i < count; i++)
         check_object (self, &list->items[i], from, i, most);
@@ -326,7 +326,7 @@ exchange_objects (struct rank *self, size_t most, struct accel_object_list *list
     struct accel_error err;
     for (int r = 0; r < self->size; r++)
         objects[r] = new_object (self->rank, r, (self->rank + r) % 2, most);
-    must (self, accel_all_to_all_object (self->acc, objects, list, &err), &err, "accel_all_to_all_object");
+    must (self, accel_all_to_all_object (list, self->acc, objects, &err), &err, "accel_all_to_all_object");
     check (self, list->count == (size_t) self->size, "accel_all_to_all_object: another number of objects");
     for (int r = 0; r < self->size; r++) {
         check_object (self, &list->items[r], r, (self->rank + r) % 2, most);
@@ -355,28 +355,28 @@ refuse_messages (struct rank *self)
         int peer = peers[i].rank < 0 ? -1 : peers[i].rank ? self->size : self->rank;
         const char *words = peers[i].words;
         must_refuse (self, accel_tree_send (acc, tree, peer, &err), &err, "tree_send", words);
-        must_refuse (self, accel_tree_recv (acc, &came, peer, &err), &err, "tree_recv", words);
+        must_refuse (self, accel_tree_recv (&came, acc, peer, &err), &err, "tree_recv", words);
         must_refuse (self, accel_send_object_list (acc, good, 1, peer, &err), &err, "send objects", words);
-        must_refuse (self, accel_recv_object_list (acc, peer, &list, &err), &err, "recv objects", words);
+        must_refuse (self, accel_recv_object_list (&list, acc, peer, &err), &err, "recv objects", words);
     }
     check (self, !came, "accel_tree_recv left a tree behind");
     int other = (self->rank + 1) % self->size;
     must_refuse (self, accel_tree_send (acc, NULL, other, &err), &err, "no tree", "messages.c:");
     must_refuse (self, accel_tree_send (NULL, tree, other, &err), &err, "no job", "NULL");
-    must_refuse (self, accel_tree_recv (acc, NULL, other, &err), &err, "no place", "NULL");
-    must_refuse (self, accel_tree_recv (NULL, &came, other, &err), &err, "no job", "NULL");
+    must_refuse (self, accel_tree_recv (NULL, acc, other, &err), &err, "no place", "NULL");
+    must_refuse (self, accel_tree_recv (&came, NULL, other, &err), &err, "no job", "NULL");
     must_refuse (self, accel_send_object_list (NULL, good, 1, other, &err), &err, "no job", "NULL");
     must_refuse (self, accel_send_object_list (acc, NULL, 1, other, &err), &err, "no objects", "NULL");
     must_refuse (self, accel_send_object_list (acc, &bad, 1, other, &err), &err, "no data", "data is NULL");
     must_refuse (self, accel_send_object_list (acc, huge, 2, other, &err), &err, "too large", "overflows");
     must_refuse (self, accel_send_object_list (acc, good, SIZE_MAX, other, &err), &err, "too many", "overflows");
-    must_refuse (self, accel_recv_object_list (acc, other, NULL, &err), &err, "no list", "messages.c:");
-    must_refuse (self, accel_recv_object_list (NULL, other, &list, &err), &err, "no job", "NULL");
-    must_refuse (self, accel_all_to_all_object (NULL, good, &list, &err), &err, "no job", "NULL");
-    must_refuse (self, accel_all_to_all_object (acc, good, NULL, &err), &err, "no list", "NULL");
-    must_refuse (self, accel_all_to_all_object (acc, NULL, &list, &err), &err, "no objects", "NULL");
+    must_refuse (self, accel_recv_object_list (NULL, acc, other, &err), &err, "no list", "messages.c:");
+    must_refuse (self, accel_recv_object_list (&list, NULL, other, &err), &err, "no job", "NULL");
+    must_refuse (self, accel_all_to_all_object (&list, NULL, good, &err), &err, "no job", "NULL");
+    must_refuse (self, accel_all_to_all_object (NULL, acc, good, &err), &err, "no list", "NULL");
+    must_refuse (self, accel_all_to_all_object (&list, acc, NULL, &err), &err, "no objects", "NULL");
     good[0] = bad;
-    must_refuse (self, accel_all_to_all_object (acc, good, &list, &err), &err, "no data", "data is NULL");
+    must_refuse (self, accel_all_to_all_object (&list, acc, good, &err), &err, "no data", "data is NULL");
     accel_tree_destroy (tree);
 }
 

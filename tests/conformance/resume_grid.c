@@ -355,7 +355,7 @@ pass (struct run *run, struct step *step)
     struct accel_error err;
     struct accel_tensor all = { 0 };
     check (!accel_accumulate (acc, &err), "%s", err.text);
-    check (!accel_gather_for_metrics (acc, accel_batch_tensor (run->batch, "x"), &all, &err), "%s", err.text);
+    check (!accel_gather_for_metrics (&all, acc, accel_batch_tensor (run->batch, "x"), &err), "%s", err.text);
     for (int64_t i = 0; all.dl.data && i < all.shape[0] && step->count < TOTAL; i++)
         step->samples[step->count++] = ((int64_t *) all.dl.data)[i];
     accel_tensor_release (&all);

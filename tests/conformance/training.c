@@ -391,7 +391,7 @@ check_epoch (struct accel_loader *loader, size_t samples, const struct accel_loa
     struct accel_error err;
     const struct accel_batch *batch;
     while (accel_loader_next (loader, &batch, &err)) {
-        if (!check (!accel_gather_for_metrics (acc, accel_batch_tensor (batch, "x"), &out, &err), "%s", err.text))
+        if (!check (!accel_gather_for_metrics (&out, acc, accel_batch_tensor (batch, "x"), &err), "%s", err.text))
             break;
         for (int64_t i = 0; i < out.shape[0]; i++, rows++)
             repeated += ++seen[((int64_t *) out.dl.data)[i]] > 1;

@@ -42,22 +42,22 @@ start (struct rank *self, struct accel_comm *comm, struct flight *f)
     }
     switch (f->kind) {
     case ALL_REDUCE:
-        status = accel_comm_all_reduce_start (comm, f->send, f->recv, f->count, ACCEL_INT64, ACCEL_SUM, &f->work, &err);
+        status = accel_comm_all_reduce_start (&f->work, comm, f->send, f->recv, f->count, ACCEL_INT64, ACCEL_SUM, &err);
         break;
     case ALL_GATHER:
-        status = accel_comm_all_gather_start (comm, f->send, f->recv, f->count, ACCEL_INT64, &f->work, &err);
+        status = accel_comm_all_gather_start (&f->work, comm, f->send, f->recv, f->count, ACCEL_INT64, &err);
         break;
     case BROADCAST:
-        status = accel_comm_broadcast_start (comm, f->recv, f->count, ACCEL_INT64, f->root, &f->work, &err);
+        status = accel_comm_broadcast_start (&f->work, comm, f->recv, f->count, ACCEL_INT64, f->root, &err);
         break;
     case REDUCE_SCATTER:
-        status = accel_comm_reduce_scatter_start (comm, f->send, f->recv, f->count, ACCEL_INT64, ACCEL_MAX, &f->work,
+        status = accel_comm_reduce_scatter_start (&f->work, comm, f->send, f->recv, f->count, ACCEL_INT64, ACCEL_MAX,
                                                   &err);
         break;
     case ALL_TO_ALL:
-        status = accel_comm_all_to_all_start (comm, f->send, f->recv, f->count, ACCEL_INT64, &f->work, &err);
+        status = accel_comm_all_to_all_start (&f->work, comm, f->send, f->recv, f->count, ACCEL_INT64, &err);
         break;
-    default: status = accel_comm_barrier_start (comm, &f->work, &err); break;
+    default: status = accel_comm_barrier_start (&f->work, comm, &err); break;
     }
     must (self, status, &err, "start");
     self->calls++;
@@ -158,7 +158,7 @@ take (struct rank *self, struct flight *flights, bool shared)
     for (int i = 0; i < FLIGHTS; i++) {
         void *send = malloc (bytes), *recv = NULL;
         if (shared)
-            must (self, accel_alloc (self->acc, &recv, bytes, &err), &err, "accel_alloc");
+            must (self, accel_alloc (self->acc, bytes, &recv, &err), &err, "accel_alloc");
         else
             recv = malloc (bytes);
         if (!send || !recv)
@@ -186,10 +186,10 @@ cross (struct rank *self, struct accel_comm *group)
     struct accel_error err;
     struct accel_work *work[2];
     int64_t sums[2] = { 1, 1 };
-    must (self, accel_comm_all_reduce_start (self->comm, &sums[0], &sums[0], 1, ACCEL_INT64, ACCEL_SUM, &work[0], &err),
+    must (self, accel_comm_all_reduce_start (&work[0], self->comm, &sums[0], &sums[0], 1, ACCEL_INT64, ACCEL_SUM, &err),
           &err, "start in the world");
     block (self, group);
-    must (self, accel_comm_all_reduce_start (group, &sums[1], &sums[1], 1, ACCEL_INT64, ACCEL_SUM, &work[1], &err),
+    must (self, accel_comm_all_reduce_start (&work[1], group, &sums[1], &sums[1], 1, ACCEL_INT64, ACCEL_SUM, &err),
           &err, "start in a group");
     for (int i = 1; i >= 0; i--)
         must (self, accel_work_wait (work[i], &err), &err, "wait");
@@ -205,19 +205,19 @@ refuse (struct rank *self)
     struct accel_error err;
     struct accel_work *work = (void *) 1;
     bool done;
-    must_refuse (self, accel_comm_barrier_start (comm, NULL, &err), &err, "start", "work is NULL");
-    must_refuse (self, accel_comm_barrier_start (NULL, &work, &err), &err, "start", "accel_comm_barrier_start at ");
+    must_refuse (self, accel_comm_barrier_start (NULL, comm, &err), &err, "start", "work is NULL");
+    must_refuse (self, accel_comm_barrier_start (&work, NULL, &err), &err, "start", "accel_comm_barrier_start at ");
     if (work)
         fail (self, "a start that failed left a work");
-    must_refuse (self, accel_comm_broadcast_start (comm, &number, 1, ACCEL_INT64, -1, &work, &err), &err, "start",
+    must_refuse (self, accel_comm_broadcast_start (&work, comm, &number, 1, ACCEL_INT64, -1, &err), &err, "start",
                  "negative");
-    must_refuse (self, accel_comm_all_to_all_start (comm, &number, &number, 1, ACCEL_INT64, &work, &err), &err, "start",
+    must_refuse (self, accel_comm_all_to_all_start (&work, comm, &number, &number, 1, ACCEL_INT64, &err), &err, "start",
                  "in place");
-    must_refuse (self, accel_comm_all_reduce_start (comm, NULL, &number, 1, ACCEL_INT64, ACCEL_SUM, &work, &err), &err,
+    must_refuse (self, accel_comm_all_reduce_start (&work, comm, NULL, &number, 1, ACCEL_INT64, ACCEL_SUM, &err), &err,
                  "start", "NULL");
     must_refuse (self, accel_work_wait (NULL, &err), &err, "wait", "NULL");
     must_refuse (self, accel_work_test (NULL, &done, &err), &err, "test", "NULL");
-    must (self, accel_comm_barrier_start (comm, &work, &err), &err, "start");
+    must (self, accel_comm_barrier_start (&work, comm, &err), &err, "start");
     must_refuse (self, accel_work_test (work, NULL, &err), &err, "test", "done is NULL");
     must (self, accel_work_wait (work, &err), &err, "wait");
     must_refuse (self, accel_work_wait (work, &err), &err, "wait", "waited for before");
@@ -231,7 +231,7 @@ suite_work (struct rank *self)
     struct accel_comm *group;
     struct accel_error err;
     refuse (self);
-    must (self, accel_comm_split (self->comm, self->rank % 2, -self->rank, &group, &err), &err, "split");
+    must (self, accel_comm_split (&group, self->comm, self->rank % 2, -self->rank, &err), &err, "split");
     for (int shared = 0; shared < 2; shared++) {
         take (self, world, shared);
         take (self, part, !shared);

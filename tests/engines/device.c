@@ -94,18 +94,18 @@ check_outputs (struct accel *acc, struct twin *twin)
 {
     struct accel_tensor host = { .owned_bytes = 0 }, device = { .owned_bytes = 0 };
     struct accel_tensor small = { .owned_bytes = 0 };
-    rank_must (accel_gather (acc, &twin->host.dl, &host, &err), &err);
-    rank_must (accel_gather (acc, &twin->device.dl, &device, &err), &err);
+    rank_must (accel_gather (&host, acc, &twin->host.dl, &err), &err);
+    rank_must (accel_gather (&device, acc, &twin->device.dl, &err), &err);
     same (&host.dl, &device.dl, "gather");
-    rank_must (accel_reduce_scatter (acc, &twin->host.dl, ACCEL_SUM, &host, &err), &err);
-    rank_must (accel_reduce_scatter (acc, &twin->device.dl, ACCEL_SUM, &device, &err), &err);
+    rank_must (accel_reduce_scatter (&host, acc, &twin->host.dl, ACCEL_SUM, &err), &err);
+    rank_must (accel_reduce_scatter (&device, acc, &twin->device.dl, ACCEL_SUM, &err), &err);
     same (&host.dl, &device.dl, "reduce-scatter");
-    rank_must (accel_all_to_all (acc, &twin->host.dl, &host, &err), &err);
-    rank_must (accel_all_to_all (acc, &twin->device.dl, &device, &err), &err);
+    rank_must (accel_all_to_all (&host, acc, &twin->host.dl, &err), &err);
+    rank_must (accel_all_to_all (&device, acc, &twin->device.dl, &err), &err);
     same (&host.dl, &device.dl, "all-to-all");
     /* The result cannot be in memory of the other kind, however large. */
-    rank_must (accel_gather (acc, &twin->device.dl, &host, &err), &err);
-    rank_must (accel_gather (acc, &twin->host.dl, &small, &err), &err);
+    rank_must (accel_gather (&host, acc, &twin->device.dl, &err), &err);
+    rank_must (accel_gather (&small, acc, &twin->host.dl, &err), &err);
     same (&small.dl, &host.dl, "gather into what was on the host");
     accel_tensor_release (&small);
     accel_tensor_release (&host);
@@ -122,11 +122,11 @@ check_strides (struct accel *acc, struct twin *twin)
     strides[0] = 1;
     strides[1] = twin->host.shape[1];
     host.strides = device.strides = strides; /* transposed */
-    rank_must (accel_reduce_scaled (acc, &host, ACCEL_SUM, 0.5, &err), &err);
-    rank_must (accel_reduce_scaled (acc, &device, ACCEL_SUM, 0.5, &err), &err);
+    rank_must (accel_reduce (acc, &host, ACCEL_SUM, 0.5, &err), &err);
+    rank_must (accel_reduce (acc, &device, ACCEL_SUM, 0.5, &err), &err);
     same (&twin->host.dl, &twin->device.dl, "reduce with strides");
-    rank_must (accel_gather (acc, &host, &host_out, &err), &err);
-    rank_must (accel_gather (acc, &device, &device_out, &err), &err);
+    rank_must (accel_gather (&host_out, acc, &host, &err), &err);
+    rank_must (accel_gather (&device_out, acc, &device, &err), &err);
     same (&host_out.dl, &device_out.dl, "gather with strides");
     accel_tensor_release (&host_out);
     accel_tensor_release (&device_out);
@@ -162,11 +162,11 @@ collectives (struct accel *acc)
         twin_make (&twin, dtypes[d], 2, shape);
         twin_fill (&twin, rank, 0);
         check_outputs (acc, &twin);
-        rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, &err), &err);
+        rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, 1, &err), &err);
         if (accel_num_processes (acc) > 1) /* of the host, in flight meanwhile */
-            rank_must (accel_comm_all_reduce_start (accel_world (acc), &number, &sum, 1, ACCEL_FLOAT32, ACCEL_SUM,
-                                                    &work, &err), &err);
-        rank_must (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, &err), &err);
+            rank_must (accel_comm_all_reduce_start (&work, accel_world (acc), &number, &sum, 1, ACCEL_FLOAT32,
+                                                    ACCEL_SUM, &err), &err);
+        rank_must (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, 1, &err), &err);
         if (work)
             rank_must (accel_work_wait (work, &err), &err);
         right (!work || sum == (float) (accel_num_processes (acc) * (accel_num_processes (acc) - 1) / 2), "sum %g",
@@ -219,7 +219,7 @@ groups (struct accel *acc)
 {
     struct accel_comm *group;
     int rank = accel_process_index (acc), size = accel_num_processes (acc);
-    rank_must (accel_comm_split (accel_world (acc), rank % 2, rank, &group, &err), &err);
+    rank_must (accel_comm_split (&group, accel_world (acc), rank % 2, rank, &err), &err);
     int64_t shape[] = { 100 };
     struct twin twin;
     twin_make (&twin, ACCEL_FLOAT32, 1, shape);
@@ -243,7 +243,7 @@ differ (struct accel *acc)
     struct twin twin;
     twin_make (&twin, ACCEL_FLOAT32, 1, shape);
     bool device = accel_process_index (acc) == 1;
-    enum accel_status status = accel_reduce (acc, device ? &twin.device.dl : &twin.host.dl, ACCEL_SUM, &err);
+    enum accel_status status = accel_reduce (acc, device ? &twin.device.dl : &twin.host.dl, ACCEL_SUM, 1, &err);
     rank_fails (status, ACCEL_ERR_PEER, &err, "devices differ in accel_reduce: ");
     rank_fails (status, ACCEL_ERR_PEER, &err, "cpu on rank ");
     rank_fails (status, ACCEL_ERR_PEER, &err, device_kind " on rank 1 at ");
@@ -494,10 +494,10 @@ shared (struct accel *acc)
     right (accel_device (acc).device_type == kDLCPU, "the device is not the CPU");
     setenv ("LOCAL_RANK", "0", 1); /* whose GPU the tensor is on */
     twin_make (&twin, ACCEL_FLOAT32, 1, shape);
-    rank_fails (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, &err), ACCEL_ERR_UNSUPPORTED, &err,
+    rank_fails (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, 1, &err), ACCEL_ERR_UNSUPPORTED, &err,
                 "no engine for cuda memory, only shm for the host's: NCCL needs a GPU for each rank, but ranks 0 and 1 "
                 "have the same one: start no more than 1 there, or use --cpu");
-    rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, &err), &err);
+    rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, 1, &err), &err);
     twin_free (&twin);
 }
 
@@ -556,9 +556,9 @@ no_engine (struct accel *acc)
     int64_t shape[] = { 3 };
     struct twin twin;
     twin_make (&twin, ACCEL_FLOAT32, 1, shape);
-    rank_fails (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, &err), ACCEL_ERR_UNSUPPORTED, &err,
+    rank_fails (accel_reduce (acc, &twin.device.dl, ACCEL_SUM, 1, &err), ACCEL_ERR_UNSUPPORTED, &err,
                 "is on ext:1, but this job has no engine for ext memory, only shm for the host's");
-    rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, &err), &err); /* no rank was harmed */
+    rank_must (accel_reduce (acc, &twin.host.dl, ACCEL_SUM, 1, &err), &err); /* no rank was harmed */
 }
 
 static void

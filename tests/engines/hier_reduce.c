@@ -188,7 +188,7 @@ get_buffer (size_t bytes, bool own)
 {
     void *memory = NULL;
     if (own)
-        must (accel_alloc (acc, &memory, bytes, &err), "accel_alloc");
+        must (accel_alloc (acc, bytes, &memory, &err), "accel_alloc");
     else
         memory = malloc (bytes);
     return memory;
@@ -313,11 +313,11 @@ start (struct call *call)
 {
     fill (call);
     if (call->scatters)
-        must (accel_comm_reduce_scatter_start (world, call->send, call->recv, call->count, call->dtype, call->op,
-                                               &call->work, &err), "start");
+        must (accel_comm_reduce_scatter_start (&call->work, world, call->send, call->recv, call->count, call->dtype,
+                                               call->op, &err), "start");
     else
-        must (accel_comm_all_reduce_start (world, call->send, call->recv, call->count, call->dtype, call->op,
-                                           &call->work, &err), "start");
+        must (accel_comm_all_reduce_start (&call->work, world, call->send, call->recv, call->count, call->dtype,
+                                           call->op, &err), "start");
 }
 
 /* Small ones, which go another way, are among them. */
@@ -369,10 +369,10 @@ start_copy (struct copy *copy)
     for (size_t i = 0; (copy->root < 0 || copy->root == rank) && i < copy->count; i++)
         copy->values[at + i] = part_of (copy, rank, i);
     if (copy->root < 0)
-        must (accel_comm_all_gather_start (world, copy->values + at, copy->values, copy->count, ACCEL_INT32,
-                                           &copy->work, &err), "all-gather");
+        must (accel_comm_all_gather_start (&copy->work, world, copy->values + at, copy->values, copy->count,
+                                           ACCEL_INT32, &err), "all-gather");
     else
-        must (accel_comm_broadcast_start (world, copy->values, copy->count, ACCEL_INT32, copy->root, &copy->work,
+        must (accel_comm_broadcast_start (&copy->work, world, copy->values, copy->count, ACCEL_INT32, copy->root,
                                           &err), "broadcast");
 }
 
@@ -431,7 +431,7 @@ ahead (void)
         if (rank == 1 && i == AHEAD / 2)
             usleep (300000);
         sums[i] = i + 1;
-        must (accel_comm_all_reduce_start (world, &sums[i], &sums[i], 1, ACCEL_INT32, ACCEL_SUM, &works[i], &err),
+        must (accel_comm_all_reduce_start (&works[i], world, &sums[i], &sums[i], 1, ACCEL_INT32, ACCEL_SUM, &err),
               "start");
     }
     for (int i = 0; i < AHEAD; i++, calls++) {
@@ -501,7 +501,7 @@ use_group (int colour, int key)
     struct accel_comm *all = world, *group;
     struct call beside = { .dtype = ACCEL_FLOAT32, .op = ACCEL_SUM, .seed = 77, .count = 300000 };
     int32_t before = sum_of (measure_shared ());
-    must (accel_comm_split (all, colour, key, &group, &err), "split");
+    must (accel_comm_split (&group, all, colour, key, &err), "split");
     for (int i = 0; i < 2; i++) {
         uint64_t of_all = hashes;
         start (&beside);
@@ -551,7 +551,7 @@ make_group (void)
     enum { COUNT = 100000 };
     struct accel_comm *group;
     int32_t *values = calloc (COUNT, sizeof *values);
-    must (accel_comm_split (world, 0, rank, &group, &err), "split");
+    must (accel_comm_split (&group, world, 0, rank, &err), "split");
     must (accel_comm_all_reduce (group, values, values, COUNT, ACCEL_INT32, ACCEL_SUM, &err), "sum of a group");
     free (values);
     return group;
@@ -565,7 +565,7 @@ run_child (struct accel_comm *group, unsigned char *memory, size_t bytes)
     if (!child) {
         accel_comm_destroy (group);
         accel_free (acc, memory);
-        must (accel_alloc (acc, (void **) &memory, bytes, &err), "accel_alloc");
+        must (accel_alloc (acc, bytes, (void **) &memory, &err), "accel_alloc");
         memset (memory, 2, bytes);
         _exit (0);
     }
@@ -580,7 +580,7 @@ leave_group (void)
     struct accel_comm *group = make_group ();
     unsigned char *memory = NULL;
     if (!rank) {
-        must (accel_alloc (acc, (void **) &memory, BYTES, &err), "accel_alloc");
+        must (accel_alloc (acc, BYTES, (void **) &memory, &err), "accel_alloc");
         memset (memory, 1, BYTES);
     }
     int32_t during = measure_shared ();
@@ -612,7 +612,7 @@ outlive_job (void)
     first = make_group ();
     accel_close (acc);
     open_job ();
-    must (accel_alloc (acc, (void **) &memory, BYTES, &err), "accel_alloc");
+    must (accel_alloc (acc, BYTES, (void **) &memory, &err), "accel_alloc");
     memset (memory, 1, BYTES);
     accel_comm_destroy (first);
     if (!memory[0] || memcmp (memory, memory + 1, BYTES - 1)) {

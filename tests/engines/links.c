@@ -117,7 +117,7 @@ each_kind (struct accel *acc)
     struct accel_comm *world = accel_world (acc), *group;
     int rank = accel_process_index (acc), size = accel_num_processes (acc);
     check_engines (world, "world");
-    rank_must (accel_comm_split (world, rank % 2, rank, &group, &err), &err);
+    rank_must (accel_comm_split (&group, world, rank % 2, rank, &err), &err);
     check_engines (group, "group");
     int members = accel_comm_size (group), ranks = 0;
     for (int other = rank % 2; other < size; other += 2)
@@ -216,7 +216,7 @@ beside_another_engine (struct accel *acc)
     struct accel_comm *world = accel_world (acc), *group;
     int rank = accel_process_index (acc);
     int64_t number = 0;
-    rank_must (accel_comm_split (world, 0, rank, &group, &err), &err);
+    rank_must (accel_comm_split (&group, world, 0, rank, &err), &err);
     struct sum sum = make (acc, vpi, LARGE, 0);
     reduce (world, &sum, true);
     if (rank)
@@ -238,7 +238,7 @@ in_order (struct accel *acc)
     struct sum sums[ORDERED];
     bool is_started = false;
     int rank = accel_process_index (acc);
-    rank_must (accel_comm_split (world, 0, rank, &group, &err), &err);
+    rank_must (accel_comm_split (&group, world, 0, rank, &err), &err);
     for (int i = 0; i < ORDERED; i++)
         sums[i] = make (acc, i == 1 ? ext : vpi, COUNT, i);
     for (int i = 0; i < ORDERED; i++) {
@@ -292,7 +292,7 @@ leaves (struct accel *acc)
     struct sum sums[REQUESTS];
     struct accel_comm *world = accel_world (acc), *group;
     int rank = accel_process_index (acc);
-    rank_must (accel_comm_split (world, 0, rank, &group, &err), &err);
+    rank_must (accel_comm_split (&group, world, 0, rank, &err), &err);
     for (int i = 0; rank != 1 && i < REQUESTS; i++) {
         sums[i] = make (acc, i == 2 ? host : vpi, COUNT, i);
         reduce (world, &sums[i], true);

@@ -63,7 +63,7 @@ sleep_in_transfer (void)
             kill (getppid (), SIGCONT);
             _exit (0);
         }
-        must (!accel_comm_all_gather_start (world, own, all, COUNT, ACCEL_FLOAT32, &work, &err), "start");
+        must (!accel_comm_all_gather_start (&work, world, own, all, COUNT, ACCEL_FLOAT32, &err), "start");
         if (rank == 1)
             raise (SIGSTOP);
         status = accel_work_wait (work, &err);
@@ -98,7 +98,7 @@ fill_arena (void)
     limit_files ((rlim_t) 200 << 20);
     join_job (0);
     for (int i = 0; i < COUNT; i++) {
-        must (!accel_alloc (acc, &all[i], BYTES, &err), "accel_alloc");
+        must (!accel_alloc (acc, BYTES, &all[i], &err), "accel_alloc");
         memset (all[i], 10 * rank + i + 1, BYTES);
     }
     must (!accel_comm_barrier (world, &err), "barrier");
@@ -114,7 +114,7 @@ find_room (void)
 {
     enum { BYTES = 2 << 20 };
     void *memory;
-    must (!accel_alloc (acc, &memory, BYTES, &err), "accel_alloc");
+    must (!accel_alloc (acc, BYTES, &memory, &err), "accel_alloc");
     accel_free (acc, memory);
     return memory;
 }
@@ -129,16 +129,16 @@ crowd_group (void)
     int64_t *values = NULL;
     limit_files ((rlim_t) 200 << 20);
     join_job (0);
-    must (rank || !accel_alloc (acc, &memory, FULL, &err), "accel_alloc");
-    must (!accel_alloc (acc, (void **) &values, COUNT * sizeof *values, &err), "accel_alloc");
+    must (rank || !accel_alloc (acc, FULL, &memory, &err), "accel_alloc");
+    must (!accel_alloc (acc, COUNT * sizeof *values, (void **) &values, &err), "accel_alloc");
     memset (values, 0, COUNT * sizeof *values);
     room = find_room ();
-    must (!accel_comm_split (world, 0, rank, &group, &err), "split");
+    must (!accel_comm_split (&group, world, 0, rank, &err), "split");
     must (!accel_comm_all_reduce (group, values, values, COUNT, ACCEL_INT64, ACCEL_SUM, &err), "sum");
     must (rank != 1 || find_room () != room, "a group has no memory");
     accel_comm_destroy (group);
     must (rank != 1 || find_room () == room, "a group leaves its memory behind");
-    must (!accel_comm_split (world, 0, rank, &group, &err), "split");
+    must (!accel_comm_split (&group, world, 0, rank, &err), "split");
     int64_t size = accel_comm_size (group);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < COUNT; i++)
@@ -196,7 +196,7 @@ count_more_threads (void)
     struct accel_work *work;
     int before = count_threads ();
     usleep (rank ? LATE_US : 0);
-    must (!accel_comm_barrier_start (world, &work, &err), "start");
+    must (!accel_comm_barrier_start (&work, world, &err), "start");
     int more = count_threads () - before;
     must (!accel_work_wait (work, &err), "wait");
     return rank ? 0 : more;
@@ -233,7 +233,7 @@ wait_in_mpi (void)
     MPI_Init (NULL, NULL);
     join_job (TIMEOUT_MS);
     memset (values, rank ? 0 : 7, sizeof values);
-    must (!accel_comm_broadcast_start (world, values, COUNT, ACCEL_UINT8, 0, &work, &err), "start");
+    must (!accel_comm_broadcast_start (&work, world, values, COUNT, ACCEL_UINT8, 0, &err), "start");
     if (rank == 2)
         MPI_Recv (&word, 1, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     must (!accel_work_wait (work, &err) && is_filled (values, COUNT, 7), "broadcast");
@@ -252,9 +252,9 @@ read_late (void)
     void *values;
     MPI_Init (NULL, NULL);
     join_job (is_first () ? SHORT_MS : LONG_MS);
-    must (!accel_alloc (acc, &values, BYTES, &err), "accel_alloc");
+    must (!accel_alloc (acc, BYTES, &values, &err), "accel_alloc");
     memset (values, rank ? 0 : 7, BYTES);
-    must (!accel_comm_broadcast_start (world, values, BYTES, ACCEL_UINT8, 0, &work, &err), "start");
+    must (!accel_comm_broadcast_start (&work, world, values, BYTES, ACCEL_UINT8, 0, &err), "start");
     for (int i = 0; rank == 1 && i < NAPS && access ("freed", F_OK); i++)
         usleep (NAP_US);
     enum accel_status status = accel_work_wait (work, &err);
@@ -305,7 +305,7 @@ send_all (void)
     void *values;
     struct accel_work *work;
     join_job (0);
-    must (!accel_alloc (acc, &values, BYTES, &err), "accel_alloc");
+    must (!accel_alloc (acc, BYTES, &values, &err), "accel_alloc");
     memset (values, rank ? 0 : 7, BYTES);
     for (int i = 0; i < BARRIERS; i++) { /* rank 1 sends what its host says, until there are no more bundles */
         usleep (rank == 1 ? NAP_US : 0);
@@ -313,7 +313,7 @@ send_all (void)
     }
     holds = rank == 1;
     usleep (rank == 2 ? 0 : (rank + 1) * LATE_US);
-    must (!accel_comm_broadcast_start (world, values, BYTES, ACCEL_UINT8, 0, &work, &err), "start");
+    must (!accel_comm_broadcast_start (&work, world, values, BYTES, ACCEL_UINT8, 0, &err), "start");
     if (rank == 2)
         stop_for (STOP_MS);
     must (!accel_work_wait (work, &err) && is_filled (values, BYTES, 7), "broadcast");

@@ -191,7 +191,7 @@ refuse_strays (void)
     must (!accel_open (&acc, NULL, &err), "accel_open", &err);
     MPI_Comm_rank (MPI_COMM_WORLD, &rank);
     if (rank == 0) {
-        must (!accel_comm_barrier_start (accel_world (acc), &work, &err), "start", &err);
+        must (!accel_comm_barrier_start (&work, accel_world (acc), &err), "start", &err);
         must (!pthread_create (&thread, NULL, wait_elsewhere, work) && !pthread_join (thread, NULL), "thread", &err);
     }
     puts ("as expected");
@@ -282,7 +282,7 @@ meet_in_flight (struct accel_comm *world, int batches)
     struct accel_work *works[BATCH];
     for (int i = 0; i < batches; i++) {
         for (int j = 0; j < BATCH; j++)
-            must (!accel_comm_barrier_start (world, &works[j], &err), "barrier", &err);
+            must (!accel_comm_barrier_start (&works[j], world, &err), "barrier", &err);
         for (int j = 0; j < BATCH; j++)
             must (!accel_work_wait (works[j], &err), "wait", &err);
     }
@@ -359,13 +359,13 @@ free_shared (void)
     struct accel *acc;
     void *memory, *again;
     must (!accel_open (&acc, NULL, &err), "accel_open", &err);
-    must (!accel_alloc (acc, &memory, BYTES, &err), "accel_alloc", &err);
+    must (!accel_alloc (acc, BYTES, &memory, &err), "accel_alloc", &err);
     memset (memory, 1, BYTES);
     given = NULL;
     accel_free (acc, memory);
     bool is_shared = accel_local_num_processes (acc) > 1;
     must (!is_shared || (given == memory && given_bytes >= BYTES), "not by madvise()", &err);
-    must (!accel_alloc (acc, &again, BYTES, &err), "accel_alloc", &err);
+    must (!accel_alloc (acc, BYTES, &again, &err), "accel_alloc", &err);
     must (!is_shared || (again == memory && !*(char *) again), "not given back", &err);
     accel_free (acc, again);
     printf ("as expected\n");
@@ -383,7 +383,7 @@ limit_space (void)
     void *memory;
     must (!setrlimit (RLIMIT_AS, &limit), "setrlimit", &err);
     must (!accel_open (&acc, NULL, &err), "accel_open", &err);
-    must (!accel_alloc (acc, &memory, 1 << 20, &err), "accel_alloc", &err);
+    must (!accel_alloc (acc, 1 << 20, &memory, &err), "accel_alloc", &err);
     void *own = mmap (NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     must (own != MAP_FAILED, "no address space is left", &err);
     accel_free (acc, memory);
@@ -404,8 +404,8 @@ compute_meanwhile (void)
     void *values;
     must (!accel_open (&acc, NULL, &err), "accel_open", &err);
     struct accel_comm *world = accel_world (acc);
-    must (!accel_alloc (acc, &values, COUNT * sizeof (float), &err), "accel_alloc", &err);
-    must (!accel_comm_all_reduce_start (world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &work, &err), "start",
+    must (!accel_alloc (acc, COUNT * sizeof (float), &values, &err), "accel_alloc", &err);
+    must (!accel_comm_all_reduce_start (&work, world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err), "start",
           &err);
     for (int i = 0; accel_comm_rank (world) == 1 && access ("done", F_OK); i++) {
         must (i < TRIES, "the sum does not move on while rank 1 computes", &err);
@@ -437,7 +437,7 @@ run_ahead (void)
             if (rank == 1 && i == FIRST)
                 usleep (PAUSE_US);
             values[i] = (float) (rank + i);
-            must (!accel_comm_all_reduce_start (world, &values[i], &values[i], 1, ACCEL_FLOAT32, ACCEL_SUM, &works[i],
+            must (!accel_comm_all_reduce_start (&works[i], world, &values[i], &values[i], 1, ACCEL_FLOAT32, ACCEL_SUM,
                                                 &err), "start", &err);
         }
         for (int i = 0; i < COUNT; i++)
@@ -463,7 +463,7 @@ test_often (void)
         must (i < NAPS, "the time is not out", &err);
         usleep (NAP_MS * 1000);
     }
-    must (accel_comm_rank (world) == 1 || !accel_comm_barrier_start (world, &work, &err), "start", &err);
+    must (accel_comm_rank (world) == 1 || !accel_comm_barrier_start (&work, world, &err), "start", &err);
     for (int i = 0; accel_comm_rank (world) == 0 && !is_over; i++) {
         must (i < TESTS, "tests do not see that the time is out", &err);
         usleep (NAP_MS * 1000);
@@ -547,7 +547,7 @@ take_memory_in_a_child (struct accel *acc)
     pid_t child = fork ();
     if (!child) {
         alarm (CHILD_S);
-        status = accel_alloc (acc, &memory, 1, &err) != ACCEL_OK;
+        status = accel_alloc (acc, 1, &memory, &err) != ACCEL_OK;
         if (!status)
             accel_free (acc, memory);
         _exit (status);
@@ -571,7 +571,7 @@ fork_often (void)
         must (i < NAPS, "no children", &err);
         usleep (NAP_US);
     }
-    must (!accel_comm_barrier_start (world, &work, &err), "start", &err);
+    must (!accel_comm_barrier_start (&work, world, &err), "start", &err);
     dwells = true;
     for (int i = 0; rank == 0 && i < CHILDREN; i++)
         take_memory_in_a_child (acc);
@@ -593,7 +593,7 @@ end_mpi_first (void)
     MPI_Init_thread (NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     must (!accel_open (&acc, NULL, &err), "accel_open", &err);
     struct accel_comm *world = accel_world (acc);
-    must (accel_comm_rank (world) || level < MPI_THREAD_SERIALIZED || !accel_comm_barrier_start (world, &work, &err),
+    must (accel_comm_rank (world) || level < MPI_THREAD_SERIALIZED || !accel_comm_barrier_start (&work, world, &err),
           "start", &err);
     usleep (NAP_US);
     MPI_Finalize ();
@@ -678,8 +678,8 @@ fail_elsewhere (void)
     must (!accel_open (&acc, &(struct accel_options){ .timeout_ms = 20000 }, &err), "accel_open", &err);
     struct accel_comm *world = accel_world (acc);
     int rank = accel_comm_rank (world);
-    must (!accel_comm_split (world, rank < 2 ? 0 : -1, rank, &first, &err), "accel_comm_split", &err);
-    must (!accel_comm_split (world, rank > 0 ? 0 : -1, rank, &second, &err), "accel_comm_split", &err);
+    must (!accel_comm_split (&first, world, rank < 2 ? 0 : -1, rank, &err), "accel_comm_split", &err);
+    must (!accel_comm_split (&second, world, rank > 0 ? 0 : -1, rank, &err), "accel_comm_split", &err);
     enum accel_status status = accel_comm_all_reduce (rank ? second : first, values, values, rank == 1 ? 2 : 1,
                                                       ACCEL_FLOAT32, ACCEL_SUM, &err);
     must (status && !strstr (err.text, "timed out") && (rank || strstr (err.text, " gave up: ")),

@@ -205,7 +205,7 @@ start_from (struct sum *sum, float *own)
 {
     for (size_t i = 0; i < sum->count; i++)
         own[i] = value_of (rank, sum->number, i);
-    must (!accel_comm_all_reduce_start (world, own, sum->values, sum->count, ACCEL_FLOAT32, ACCEL_SUM, &sum->work,
+    must (!accel_comm_all_reduce_start (&sum->work, world, own, sum->values, sum->count, ACCEL_FLOAT32, ACCEL_SUM,
                                         &err), "start");
 }
 
@@ -380,7 +380,7 @@ take_nothing (void)
     struct sum sum = { .count = LARGE, .values = malloc (LARGE * sizeof (float)) };
     void *own = NULL;
     open_job (20000);
-    must (sum.values && !accel_alloc (acc, &own, LARGE * sizeof (float), &err), "memory");
+    must (sum.values && !accel_alloc (acc, LARGE * sizeof (float), &own, &err), "memory");
     come_last (1);
     start_from (&sum, own);
     say ("come");
@@ -450,7 +450,7 @@ end_in (bool is_grouped)
     struct sum sum;
     open_job (6000);
     if (is_grouped)
-        must (!accel_comm_split (world, 0, rank, &world, &err), "split");
+        must (!accel_comm_split (&world, world, 0, rank, &err), "split");
     come_last (1);
     start (&sum, 1, LARGE);
     say ("come");
@@ -487,7 +487,7 @@ be_overtaken (void)
         must (!accel_comm_send (world, &value, 1, ACCEL_FLOAT32, 1, &err), "send");
     if (rank == 1)
         must (!accel_comm_recv (world, &value, 1, ACCEL_FLOAT32, 0, &err) && value == 7, "receive");
-    must (!accel_comm_barrier_start (world, &work, &err), "start");
+    must (!accel_comm_barrier_start (&work, world, &err), "start");
     if (rank == 0)
         say ("sent");
     must (!accel_work_wait (work, &err), "wait");

@@ -60,7 +60,7 @@ main (int argc, char **argv)
     say ("int32", accel_comm_all_reduce (world, &whole, &whole, 1, ACCEL_INT32, ACCEL_SUM, &err), &err);
     say ("broadcast", accel_comm_broadcast (world, &number, 1, ACCEL_FLOAT64, 0, &err), &err);
     say ("barrier", accel_comm_barrier (world, &err), &err);
-    status = accel_comm_barrier_start (world, &work, &err);
+    status = accel_comm_barrier_start (&work, world, &err);
     say ("started", status ? status : accel_work_wait (work, &err), &err);
     try_unknown_kind (world);
     accel_close (acc);

@@ -44,7 +44,7 @@ static enum accel_status
 gather (void)
 {
     struct accel_tensor out = { .owned_bytes = 0 };
-    enum accel_status status = accel_gather (acc, &make_tensor ()->dl, &out, &err);
+    enum accel_status status = accel_gather (&out, acc, &make_tensor ()->dl, &err);
     accel_tensor_release (&out);
     return status;
 }
@@ -53,7 +53,7 @@ static enum accel_status
 gather_for_metrics (void)
 {
     struct accel_tensor out = { .owned_bytes = 0 };
-    enum accel_status status = accel_gather_for_metrics (acc, &make_tensor ()->dl, &out, &err);
+    enum accel_status status = accel_gather_for_metrics (&out, acc, &make_tensor ()->dl, &err);
     accel_tensor_release (&out);
     return status;
 }
@@ -64,7 +64,7 @@ gather_dims (void)
     struct accel_tensor out = { .owned_bytes = 0 }, *tensor = make_tensor ();
     tensor->dl.ndim = rank == ODD ? 0 : 1;
     tensor->shape[0] = 1;
-    enum accel_status status = accel_gather (acc, &tensor->dl, &out, &err);
+    enum accel_status status = accel_gather (&out, acc, &tensor->dl, &err);
     accel_tensor_release (&out);
     return status;
 }
@@ -72,7 +72,7 @@ gather_dims (void)
 static enum accel_status
 reduce (void)
 {
-    return accel_reduce (acc, &make_tensor ()->dl, ACCEL_SUM, &err);
+    return accel_reduce (acc, &make_tensor ()->dl, ACCEL_SUM, 1, &err);
 }
 
 static enum accel_status
@@ -81,7 +81,7 @@ reduce_scaled (void)
     struct accel_tensor *tensor = make_tensor ();
     tensor->shape[0] = 2;
     tensor->shape[1] = 3;
-    return accel_reduce_scaled (acc, &tensor->dl, ACCEL_SUM, rank == ODD ? 0.5 : 1, &err);
+    return accel_reduce (acc, &tensor->dl, ACCEL_SUM, rank == ODD ? 0.5 : 1, &err);
 }
 
 static enum accel_status
@@ -97,7 +97,7 @@ all_to_all (void)
     struct accel_tensor out = { .owned_bytes = 0 }, *tensor = make_tensor ();
     tensor->shape[0] = rank == ODD ? 6 : 3;
     tensor->shape[1] = rank == ODD ? 1 : 2;
-    enum accel_status status = accel_all_to_all (acc, &tensor->dl, &out, &err);
+    enum accel_status status = accel_all_to_all (&out, acc, &tensor->dl, &err);
     accel_tensor_release (&out);
     return status;
 }
@@ -108,7 +108,7 @@ reduce_scatter (void)
     struct accel_tensor out = { .owned_bytes = 0 }, *tensor = make_tensor ();
     tensor->shape[0] = rank == ODD ? 6 : 3;
     tensor->shape[1] = rank == ODD ? 1 : 2;
-    enum accel_status status = accel_reduce_scatter (acc, &tensor->dl, ACCEL_SUM, &out, &err);
+    enum accel_status status = accel_reduce_scatter (&out, acc, &tensor->dl, ACCEL_SUM, &err);
     accel_tensor_release (&out);
     return status;
 }
@@ -119,7 +119,7 @@ tree_gather (void)
     struct accel_tree *tree = NULL, *gathered = NULL;
     enum accel_status status = accel_tree_copy_tensor (&tree, &make_tensor ()->dl, &err);
     if (!status)
-        status = accel_tree_gather (acc, &gathered, tree, &err);
+        status = accel_tree_gather (&gathered, acc, tree, &err);
     accel_tree_destroy (tree);
     accel_tree_destroy (gathered);
     return status;
@@ -129,7 +129,7 @@ static enum accel_status
 pad (void)
 {
     struct accel_tensor out = { .owned_bytes = 0 }, *tensor = make_tensor ();
-    enum accel_status status = accel_pad_across_processes (acc, &tensor->dl, rank == ODD, 0, false, &out, &err);
+    enum accel_status status = accel_pad_across_processes (&out, acc, &tensor->dl, rank == ODD, 0, false, &err);
     accel_tensor_release (&out);
     return status;
 }
@@ -172,7 +172,7 @@ static const struct {
     { "other dimensions", gather_dims, { "shapes differ in accel_gather: [1] on rank 0", "[] on rank 1", NULL } },
     { "metrics", gather_for_metrics, { "shapes differ in accel_gather_for_metrics", "[3, 2] on rank 1", NULL } },
     { "reduce", reduce, { "shapes differ in accel_reduce: [2, 3] on rank 0", "[3, 2] on rank 1", NULL } },
-    { "scaled reduce", reduce_scaled, { "scales differ in accel_reduce_scaled: 1 on rank 0", "0.5 on rank 1", NULL } },
+    { "scaled reduce", reduce_scaled, { "scales differ in accel_reduce: 1 on rank 0", "0.5 on rank 1", NULL } },
     { "broadcast", broadcast, { "shapes differ in accel_broadcast: [2, 3] on rank 0", "[3, 2] on rank 1", NULL } },
     { "all-to-all", all_to_all, { "shapes differ in accel_all_to_all: [3, 2] on rank 0", "[6, 1] on rank 1", NULL } },
     { "reduce-scatter", reduce_scatter, { "shapes differ in accel_reduce_scatter", "[6, 1] on rank 1", NULL } },

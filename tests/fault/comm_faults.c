@@ -181,7 +181,7 @@ static enum accel_status
 act_group (struct job *job, struct accel_error *err)
 {
     struct accel_comm *group;
-    enum accel_status status = accel_comm_split (job->comm, 0, -job->rank, &group, err);
+    enum accel_status status = accel_comm_split (&group, job->comm, 0, -job->rank, err);
     if (status)
         return status;
     if (job->rank == job->victim)
@@ -196,7 +196,7 @@ act_group_count (struct job *job, struct accel_error *err)
 {
     struct accel_comm *group;
     size_t count = job->rank == job->victim ? 9 : 8;
-    enum accel_status status = accel_comm_split (job->comm, 0, -job->rank, &group, err);
+    enum accel_status status = accel_comm_split (&group, job->comm, 0, -job->rank, err);
     if (!status)
         status = accel_comm_all_reduce (group, few, few, count, ACCEL_FLOAT32, ACCEL_SUM, err);
     accel_comm_destroy (group);
@@ -306,8 +306,8 @@ recv_until_killed (struct job *job, bool tree, struct accel_error *err)
     for (int i = 0; !status && i < MANY; i++) {
         int from = job->rank == job->victim ? (job->rank + 1 + i % 2) % job->size : job->victim;
         struct accel_tree *came = NULL;
-        status = tree ? accel_tree_recv (job->acc, &came, from, err)
-                      : accel_recv_object_list (job->acc, from, &list, err);
+        status = tree ? accel_tree_recv (&came, job->acc, from, err)
+                      : accel_recv_object_list (&list, job->acc, from, err);
         accel_tree_destroy (came);
     }
     accel_object_list_release (&list);
@@ -357,7 +357,7 @@ act_objects_all (struct job *job, struct accel_error *err)
     if (job->rank == job->victim)
         be_killed_soon ();
     for (int i = 0; !status && i < MANY; i++)
-        status = accel_all_to_all_object (job->acc, objects, &list, err);
+        status = accel_all_to_all_object (&list, job->acc, objects, err);
     accel_object_list_release (&list);
     return status;
 }
@@ -401,9 +401,9 @@ started (struct job *job, float *buffer, size_t count, struct accel_error *err)
     struct accel_work *work[2];
     struct accel_error first;
     enum accel_status status
-        = accel_comm_all_reduce_start (job->comm, buffer, buffer, count, ACCEL_FLOAT32, ACCEL_MAX, &work[0], err);
+        = accel_comm_all_reduce_start (&work[0], job->comm, buffer, buffer, count, ACCEL_FLOAT32, ACCEL_MAX, err);
     if (!status)
-        status = accel_comm_all_reduce_start (job->comm, few, few, 1, ACCEL_FLOAT32, ACCEL_SUM, &work[1], err);
+        status = accel_comm_all_reduce_start (&work[1], job->comm, few, few, 1, ACCEL_FLOAT32, ACCEL_SUM, err);
     if (status)
         return status;
     enum accel_status second = accel_work_wait (work[1], err);
@@ -412,7 +412,7 @@ started (struct job *job, float *buffer, size_t count, struct accel_error *err)
         return ACCEL_OK;
     if (!second || (status && (second != status || strcmp (err->text, first.text))))
         wrong (job, "work after work that failed: %s", second ? err->text : "");
-    if (accel_comm_barrier_start (job->comm, &work[0], &first) != second || strcmp (err->text, first.text) || work[0])
+    if (accel_comm_barrier_start (&work[0], job->comm, &first) != second || strcmp (err->text, first.text) || work[0])
         wrong (job, "a start after work that failed: %s", first.text);
     return second;
 }
@@ -449,7 +449,7 @@ static enum accel_status
 act_start_and_exit (struct job *job, struct accel_error *err)
 {
     struct accel_work *work;
-    enum accel_status status = accel_comm_barrier_start (job->comm, &work, err);
+    enum accel_status status = accel_comm_barrier_start (&work, job->comm, err);
     _exit (status ? 3 : 7);
 }
 
@@ -475,9 +475,9 @@ act_start_in_group (struct job *job, struct accel_error *err)
 {
     struct accel_comm *group;
     struct accel_work *work;
-    enum accel_status status = accel_comm_split (job->comm, 0, -job->rank, &group, err);
+    enum accel_status status = accel_comm_split (&group, job->comm, 0, -job->rank, err);
     if (!status)
-        status = accel_comm_barrier_start (group, &work, err);
+        status = accel_comm_barrier_start (&work, group, err);
     if (!status && job->rank == job->victim)
         raise (SIGKILL);
     if (!status)
@@ -667,7 +667,7 @@ get_memory (struct job *job, bool shared)
     struct accel_error err;
     if (shared) {
         free (memory);
-        if (accel_alloc (job->acc, &memory, LARGE * sizeof (float), &err))
+        if (accel_alloc (job->acc, LARGE * sizeof (float), &memory, &err))
             wrong (job, "%s", err.text);
     }
     job->large = memory;

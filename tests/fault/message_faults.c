@@ -89,8 +89,8 @@ try_forgery (const struct forgery *forgery)
     if (!rank)
         send_forgery (forgery);
     else {
-        enum accel_status status = forgery->tree ? accel_tree_recv (acc, &tree, 0, &err)
-                                                 : accel_recv_object_list (acc, 0, &list, &err);
+        enum accel_status status = forgery->tree ? accel_tree_recv (&tree, acc, 0, &err)
+                                                 : accel_recv_object_list (&list, acc, 0, &err);
         check (status == forgery->status && err.code == status && strstr (err.text, forgery->words)
                    && strstr (err.text, "message_faults.c:") && !tree && !list.items,
                "%s: status %d: %s", forgery->words, (int) status, err.text);
@@ -108,7 +108,7 @@ try_other_call (void)
     struct accel_object_list list = { 0 };
     enum accel_status status = accel_tree_create_dict (&tree, &err);
     if (!status)
-        status = rank ? accel_recv_object_list (acc, 0, &list, &err) : accel_tree_send (acc, tree, 1, &err);
+        status = rank ? accel_recv_object_list (&list, acc, 0, &err) : accel_tree_send (acc, tree, 1, &err);
     check (status == ACCEL_ERR_PEER && strstr (err.text, "from rank 0 was not sent by accel_send_object_list"),
            "a tree for objects: status %d: %s", (int) status, err.text);
     accel_tree_destroy (tree);
@@ -126,7 +126,7 @@ try_tensor (void)
     enum accel_status status = accel_tensor_init (&tensor, ACCEL_FLOAT32, 0, NULL, &err);
     tensor.dl.data = &number;
     if (!status)
-        status = rank ? accel_tree_recv (acc, &tree, 0, &err) : accel_send (acc, &tensor.dl, 1, &err);
+        status = rank ? accel_tree_recv (&tree, acc, 0, &err) : accel_send (acc, &tensor.dl, 1, &err);
     check (status == ACCEL_ERR_PEER
                && strstr (err.text, "rank 0 sends float32 x 1 in accel_send at")
                && strstr (err.text, "rank 1 expects int64 x 3 in accel_tree_recv at"),

@@ -111,13 +111,13 @@ exchange (struct life *life, struct accel_error *err)
     struct accel_tree *leaf = NULL;
     int size = accel_num_processes (acc);
     enum accel_status status;
-    if ((status = accel_comm_split (accel_world (acc), 0, 0, &life->group, err))
+    if ((status = accel_comm_split (&life->group, accel_world (acc), 0, 0, err))
         || (status = accel_comm_all_reduce (life->group, own, own, 8, ACCEL_FLOAT32, ACCEL_SUM, err))
-        || (status = accel_mesh_create (acc, names, &size, 1, &life->mesh, err))
-        || (status = accel_gather (acc, &tensor, &life->out, err))
-        || (status = accel_pad_across_processes (acc, &tensor, 0, 0, false, &life->padded, err))
-        || (status = accel_gather_object (acc, words, 2, &life->objects, err))
-        || (status = accel_broadcast_object_list (acc, words, 2, 0, &life->heard, err))
+        || (status = accel_mesh_create (&life->mesh, acc, names, &size, 1, err))
+        || (status = accel_gather (&life->out, acc, &tensor, err))
+        || (status = accel_pad_across_processes (&life->padded, acc, &tensor, 0, 0, false, err))
+        || (status = accel_gather_object (&life->objects, acc, words, 2, err))
+        || (status = accel_broadcast_object_list (&life->heard, acc, words, 2, 0, err))
         || (status = accel_tree_create_list (&life->tree, err))
         || (status = accel_tree_copy_tensor (&leaf, &tensor, err)))
         return status;
@@ -125,7 +125,7 @@ exchange (struct life *life, struct accel_error *err)
         accel_tree_destroy (leaf);
         return status;
     }
-    return accel_tree_gather (acc, &life->gathered, life->tree, err);
+    return accel_tree_gather (&life->gathered, acc, life->tree, err);
 }
 
 /* What both send the other, the second one first.  A tensor that is not contiguous needs memory on its way. */
@@ -138,8 +138,8 @@ talk (struct life *life, const struct accel_object *words, struct accel_error *e
         if (peer != step) {
             if (!(status = accel_tree_send (acc, life->tree, peer, err)))
                 status = accel_send_object_list (acc, words, 2, peer, err);
-        } else if (!(status = accel_tree_recv (acc, &life->message, peer, err)))
-            status = accel_recv_object_list (acc, peer, &life->came, err);
+        } else if (!(status = accel_tree_recv (&life->message, acc, peer, err)))
+            status = accel_recv_object_list (&life->came, acc, peer, err);
     }
     return status;
 }
@@ -162,9 +162,9 @@ exchange_parts (struct life *life, struct accel_error *err)
         return status;
     }
     life->tree = dict;
-    if ((status = accel_tree_reduce_scatter (acc, &life->parts, life->tree, ACCEL_MAX, err))
-        || (status = accel_tree_all_to_all (acc, &life->exchanged, life->tree, err))
-        || (status = accel_all_to_all_object (acc, words, &life->given, err))
+    if ((status = accel_tree_reduce_scatter (&life->parts, acc, life->tree, ACCEL_MAX, err))
+        || (status = accel_tree_all_to_all (&life->exchanged, acc, life->tree, err))
+        || (status = accel_all_to_all_object (&life->given, acc, words, err))
         || (status = accel_tree_create_bytes (&bytes, "bytes", 5, err)))
         return status;
     if ((status = accel_tree_set (dict, "bytes", bytes, err))) {

@@ -272,7 +272,7 @@ allocate_all (struct world *world, struct accel_model **model, struct accel_opti
         status = accel_prepare (world->acc, &err, *model);
     if (!status)
         status = accel_unwrap_model (world->acc, *model, &err);
-    return status ? status : accel_gather (world->acc, &world->data[0].dl, out, &err);
+    return status ? status : accel_gather (out, world->acc, &world->data[0].dl, &err);
 }
 
 /* @return 0: this call has failed, with the error that it should have; 3: there is no such call */

@@ -359,17 +359,17 @@ collect (struct accel_loader *loader)
         ;
     const DLTensor *numbers = accel_batch_tensor (batch, "number");
     ok (has (numbers, wanted, 3), "the last batch");
-    ok (!accel_gather (acc, numbers, &all, &err) && has (&all.dl, wanted, 3), "gathered: %s", err.text);
-    ok (!accel_gather_for_metrics (acc, numbers, &metrics, &err) && has (&metrics.dl, wanted, 3), "for metrics: %s",
+    ok (!accel_gather (&all, acc, numbers, &err) && has (&all.dl, wanted, 3), "gathered: %s", err.text);
+    ok (!accel_gather_for_metrics (&metrics, acc, numbers, &err) && has (&metrics.dl, wanted, 3), "for metrics: %s",
         err.text);
-    ok (!accel_pad_across_processes (acc, numbers, 0, 0, false, &padded, &err) && has (&padded.dl, wanted, 3),
+    ok (!accel_pad_across_processes (&padded, acc, numbers, 0, 0, false, &err) && has (&padded.dl, wanted, 3),
         "padded: %s", err.text);
     MUST (accel_batch_tree (&tree, batch, &err));
-    ok (!accel_tree_gather_for_metrics (acc, &gathered, tree, &err)
+    ok (!accel_tree_gather_for_metrics (&gathered, acc, tree, &err)
             && has (accel_tree_tensor (accel_tree_get (gathered, "number")), wanted, 3),
         "the tree of a batch: %s", err.text);
     accel_tree_destroy (gathered);
-    ok (!accel_tree_pad_across_processes (acc, &gathered, tree, 0, 0, false, &err)
+    ok (!accel_tree_pad_across_processes (&gathered, acc, tree, 0, 0, false, &err)
             && has (accel_tree_tensor (accel_tree_get (gathered, "number")), wanted, 3),
         "padded: %s", err.text);
     ok (!accel_send_to_device (&host, gathered, (DLDevice){ .device_type = kDLCPU }, NULL, &err)

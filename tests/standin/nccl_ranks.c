@@ -190,7 +190,7 @@ lose_group (DLDevice device, const struct memory *memory, bool starts)
     struct accel_work *work;
     int32_t own = (int32_t) getpid (), pids[2];
     float *a = make (memory, device, 1);
-    MUST (accel_comm_split (accel_world (acc), 0, accel_process_index (acc), &group, &err));
+    MUST (accel_comm_split (&group, accel_world (acc), 0, accel_process_index (acc), &err));
     MUST (comm_all_gather (accel_world (acc), &plain, &own, pids, 1, ACCEL_INT32, &err));
     if (accel_process_index (acc) == 0)
         raise (SIGKILL);
@@ -216,8 +216,8 @@ lose_nested (DLDevice device, const struct memory *memory)
     struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
     struct comm_site site = comm_site_on (&plain, device);
     float *a = make (memory, device, 1);
-    MUST (accel_comm_split (accel_world (acc), 0, accel_process_index (acc), &outer, &err));
-    MUST (accel_comm_split (outer, 0, accel_process_index (acc), &group, &err));
+    MUST (accel_comm_split (&outer, accel_world (acc), 0, accel_process_index (acc), &err));
+    MUST (accel_comm_split (&group, outer, 0, accel_process_index (acc), &err));
     MUST (accel_wait_for_everyone (acc, &err));
     setenv ("STANDIN_FAIL", "ncclCommGetAsyncError:1:3", true);
     usleep (50000); /* until the engine's thread has seen it */
@@ -334,7 +334,7 @@ pin_in_threads (DLDevice device, const struct memory *memory)
 static void
 close_early (void)
 {
-    MUST (accel_comm_split (accel_world (acc), 0, accel_process_index (acc), &group, &err));
+    MUST (accel_comm_split (&group, accel_world (acc), 0, accel_process_index (acc), &err));
     if (accel_process_index (acc) == 1)
         _exit (0);
     accel_close (acc);
@@ -380,11 +380,11 @@ main (int argc, char **argv)
         pin_in_threads (device, memory);
     for (int round = 0; round < ROUNDS; round++) {
         do_all (accel_world (acc), device, memory);
-        MUST (accel_comm_split (accel_world (acc), rank / 2, rank, &group, &err));
+        MUST (accel_comm_split (&group, accel_world (acc), rank / 2, rank, &err));
         do_all (group, device, memory);
         accel_comm_destroy (group);
         group = NULL;
-        MUST (accel_comm_split (accel_world (acc), rank ? -1 : 0, rank, &group, &err)); /* some are in none */
+        MUST (accel_comm_split (&group, accel_world (acc), rank ? -1 : 0, rank, &err)); /* some are in none */
         if (group)
             do_all (group, device, memory);
         accel_comm_destroy (group);

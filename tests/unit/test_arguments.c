@@ -49,24 +49,24 @@ test_tensors (void)
     int64_t shape[] = { 2, 4 }, strides[] = { 0, 1 }, dense[] = { 4, 1 }, negative[] = { -1 };
     ok (!accel_tensor_init (&tensor, ACCEL_FLOAT32, 2, shape, &err), "a tensor");
     tensor.dl.data = numbers;
-    refused (accel_gather (acc, NULL, &out, &err), "the tensor is NULL");
-    refused (accel_gather (acc, &tensor.dl, NULL, &err), "the output is NULL");
-    refused (accel_gather (acc, &tensor.dl, &tensor, &err), "memory that it does not own");
-    refused (accel_reduce_scatter (acc, NULL, ACCEL_SUM, &out, &err), "the tensor is NULL");
-    refused (accel_reduce_scatter (acc, &tensor.dl, ACCEL_SUM, NULL, &err), "the output is NULL");
-    refused (accel_reduce_scatter (acc, &tensor.dl, ACCEL_OP_COUNT, &out, &err), "invalid operation");
-    refused (accel_all_to_all (acc, &tensor.dl, &tensor, &err), "memory that it does not own");
-    refused (accel_all_to_all (NULL, &tensor.dl, &out, &err), "NULL");
+    refused (accel_gather (&out, acc, NULL, &err), "the tensor is NULL");
+    refused (accel_gather (NULL, acc, &tensor.dl, &err), "the output is NULL");
+    refused (accel_gather (&tensor, acc, &tensor.dl, &err), "memory that it does not own");
+    refused (accel_reduce_scatter (&out, acc, NULL, ACCEL_SUM, &err), "the tensor is NULL");
+    refused (accel_reduce_scatter (NULL, acc, &tensor.dl, ACCEL_SUM, &err), "the output is NULL");
+    refused (accel_reduce_scatter (&out, acc, &tensor.dl, ACCEL_OP_COUNT, &err), "invalid operation");
+    refused (accel_all_to_all (&tensor, acc, &tensor.dl, &err), "memory that it does not own");
+    refused (accel_all_to_all (&out, NULL, &tensor.dl, &err), "NULL");
     refused (accel_send (acc, NULL, 0, &err), "the tensor is NULL");
     refused (accel_recv (acc, NULL, 0, &err), "the tensor is NULL");
     tensor.dl.ndim = 0;
-    refused (accel_all_to_all (acc, &tensor.dl, &out, &err), "a tensor without dimensions has no rows");
+    refused (accel_all_to_all (&out, acc, &tensor.dl, &err), "a tensor without dimensions has no rows");
     tensor.dl.ndim = 2;
     tensor.dl.strides = strides;
-    refused (accel_reduce (acc, &tensor.dl, ACCEL_SUM, &err), "stride 0");
+    refused (accel_reduce (acc, &tensor.dl, ACCEL_SUM, 1, &err), "stride 0");
     refused (accel_recv (acc, &tensor.dl, 0, &err), "stride 0");
     tensor.dl.strides = dense;
-    ok (!accel_reduce (acc, &tensor.dl, ACCEL_SUM, &err), "strides of a contiguous tensor are fine");
+    ok (!accel_reduce (acc, &tensor.dl, ACCEL_SUM, 1, &err), "strides of a contiguous tensor are fine");
     tensor.dl.device = (DLDevice){ .device_type = kDLCUDA, .device_id = 3 };
     ok (accel_broadcast (acc, &tensor.dl, 0, &err) == ACCEL_ERR_UNSUPPORTED
             && strstr (err.text, "tensor of rank 0 is on cuda:3, but this build has no code for cuda memory"),
@@ -85,9 +85,9 @@ static void
 test_memory (void)
 {
     void *memory = numbers;
-    ok (accel_alloc (acc, &memory, SIZE_MAX - 4096, &err) == ACCEL_ERR_NOMEM && !memory && *err.text,
+    ok (accel_alloc (acc, SIZE_MAX - 4096, &memory, &err) == ACCEL_ERR_NOMEM && !memory && *err.text,
         "too much memory: %s", err.text);
-    ok (!accel_alloc (acc, &memory, 0, &err) && memory, "nothing is an address too");
+    ok (!accel_alloc (acc, 0, &memory, &err) && memory, "nothing is an address too");
     accel_free (acc, memory);
     accel_free (acc, NULL);
 }
@@ -133,15 +133,15 @@ test_null (void)
     accel_free (NULL, numbers);
     ok (!accel_tensor_init (&tensor, ACCEL_FLOAT32, 1, shape, &err), "a tensor");
     tensor.dl.data = numbers;
-    refused (accel_alloc (NULL, &memory, 8, &err), "the job is NULL");
+    refused (accel_alloc (NULL, 8, &memory, &err), "the job is NULL");
     refused (accel_comm_barrier (NULL, &err), "is NULL");
     refused (accel_comm_all_reduce (NULL, numbers, numbers, 8, ACCEL_FLOAT32, ACCEL_SUM, &err), "is NULL");
     refused (accel_comm_all_gather (NULL, numbers, numbers, 8, ACCEL_FLOAT32, &err), "is NULL");
     refused (accel_comm_broadcast (NULL, numbers, 8, ACCEL_FLOAT32, 0, &err), "is NULL");
     refused (accel_comm_reduce_scatter (NULL, numbers, numbers, 8, ACCEL_FLOAT32, ACCEL_SUM, &err), "is NULL");
     refused (accel_wait_for_everyone (NULL, &err), "is NULL");
-    refused (accel_gather (NULL, &tensor.dl, &out, &err), "is NULL");
-    refused (accel_reduce (NULL, &tensor.dl, ACCEL_SUM, &err), "is NULL");
+    refused (accel_gather (&out, NULL, &tensor.dl, &err), "is NULL");
+    refused (accel_reduce (NULL, &tensor.dl, ACCEL_SUM, 1, &err), "is NULL");
     refused (accel_broadcast (NULL, &tensor.dl, 0, &err), "is NULL");
     refused (accel_main_process_first (NULL, note_run, &runs, &err), "the job is NULL");
     refused (accel_check_trigger (NULL, &fired, &err), "is NULL");

@@ -158,7 +158,7 @@ note (struct world *world, const struct accel_batch *batch)
 {
     struct accel_tensor all = { 0 };
     struct accel_error err = { 0 };
-    rank_must (accel_gather_for_metrics (world->acc, accel_batch_tensor (batch, "number"), &all, &err), &err);
+    rank_must (accel_gather_for_metrics (&all, world->acc, accel_batch_tensor (batch, "number"), &err), &err);
     size_t used = strlen (world->trace);
     for (size_t i = 0; i < accel_tensor_count (&all.dl); i++)
         used += (size_t) snprintf (world->trace + used, TRACE - used, "%lld ",

@@ -283,7 +283,7 @@ test_mesh (void)
         MUST (accel_open (&acc, NULL, &err));
         long before = blocks;
         calls_left = failures;
-        done = !accel_mesh_create (acc, names, sizes, 3, &mesh, NULL);
+        done = !accel_mesh_create (&mesh, acc, names, sizes, 3, NULL);
         calls_left = -1;
         if (done)
             accel_mesh_destroy (mesh);
@@ -319,7 +319,7 @@ test_told (void)
     for (; !done; failures++) {
         MUST (accel_open (&acc, NULL, &err));
         calls_left = failures;
-        done = !accel_comm_split (accel_world (acc), 0, 0, &group, NULL);
+        done = !accel_comm_split (&group, accel_world (acc), 0, 0, NULL);
         calls_left = -1;
         bool told = accel_comm_barrier (accel_world (acc), NULL) == ACCEL_ERR_PEER;
         right = right && told == (!done && failures >= FIRST_MEETING);
@@ -336,7 +336,7 @@ test_causes (void)
 {
     struct accel_comm *group;
     MUST (accel_open (&acc, NULL, &err));
-    MUST (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
+    MUST (accel_comm_split (&group, accel_world (acc), 0, 0, &err));
     comm_give_up (accel_world (acc), "the first");
     comm_give_up (group, "the second");
     ok (accel_comm_barrier (accel_world (acc), &err) == ACCEL_ERR_PEER && strstr (err.text, "the first"), "%s",
@@ -362,8 +362,8 @@ test_groups (void)
     float numbers[2] = { 0 };
     MUST (accel_open (&acc, NULL, &err));
     struct accel_comm *world = accel_world (acc);
-    is_refused (accel_mesh_create (acc, names, sizes, 5, &mesh, &err), "or too large");
-    MUST (accel_comm_split (world, -1, 0, &group, &err));
+    is_refused (accel_mesh_create (&mesh, acc, names, sizes, 5, &err), "or too large");
+    MUST (accel_comm_split (&group, world, -1, 0, &err));
     ok (!group, "who has no colour is in no group");
     is_refused (accel_comm_all_to_all (world, numbers, numbers, 1, ACCEL_FLOAT32, &err), "in place");
     is_refused (accel_comm_send (world, numbers, 1, ACCEL_FLOAT32, 0, &err), "to itself");

@@ -124,8 +124,8 @@ test_job_gone (void)
     MUST (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 }, &err));
     MUST (accel_prepare (acc, &err, model, optimizer));
     MUST (accel_local_sgd_begin (&local_sgd, acc, model, 1, true, &err));
-    MUST (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
-    MUST (accel_comm_split (group, 0, 0, &inner, &err));
+    MUST (accel_comm_split (&group, accel_world (acc), 0, 0, &err));
+    MUST (accel_comm_split (&inner, group, 0, 0, &err));
     accel_comm_destroy (group);
     is_error (accel_comm_barrier (inner, &err), ACCEL_ERR_INVALID, "the parent of this group");
     accel_close (acc);
@@ -136,7 +136,7 @@ test_job_gone (void)
     ok (!accel_local_sgd_end (local_sgd, &err), "local SGD of one process ends: %s", err.text);
     ok (!accel_optimizer_step (optimizer, &err), "the optimizer continues by itself: %s", err.text);
     clean ();
-    MUST (accel_comm_split (accel_world (acc), 0, 0, &group, &err));
+    MUST (accel_comm_split (&group, accel_world (acc), 0, 0, &err));
     accel_close (acc);
     acc = NULL;
     is_error (accel_comm_barrier (group, &err), ACCEL_ERR_INVALID, "the job of this group has been closed");
@@ -300,7 +300,7 @@ test_batch (void)
         "a batch is empty after the job was closed");
     is_error (accel_batch_tree (&tree, batch, &err), ACCEL_ERR_INVALID, "the batch is no longer valid");
     void *elements;
-    is_error (accel_batch_data (batch, "x", &elements, ACCEL_FLOAT32, &err), ACCEL_ERR_INVALID,
+    is_error (accel_batch_data (batch, "x", ACCEL_FLOAT32, &elements, &err), ACCEL_ERR_INVALID,
               "the batch is no longer valid");
     ok (accel_loader_next (loader, &batch, &err) && accel_batch_size (batch) == 2, "its loader works: %s", err.text);
     clean ();

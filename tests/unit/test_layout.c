@@ -124,7 +124,7 @@ test_arrays (const float *wanted)
     size_t count = total_count ();
     float *data = calloc (count, sizeof *data), *result = calloc (count, sizeof *result);
     void *shared;
-    MUST (accel_alloc (acc, &shared, count * sizeof (float), &err));
+    MUST (accel_alloc (acc, count * sizeof (float), &shared, &err));
     float *own = calloc (count, sizeof *own);
     for (int i = 0; i < 4; i++) {
         struct accel_model *model;

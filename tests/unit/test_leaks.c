@@ -147,7 +147,7 @@ test_groups (struct accel *acc)
     long before = 0;
     for (int round = 0; round < 3; round++) {
         before = blocks;
-        rank_must (accel_comm_split (world, 0, 0, &group, &err), &err);
+        rank_must (accel_comm_split (&group, world, 0, 0, &err), &err);
         rank_must (accel_comm_barrier (group, &err), &err);
         accel_comm_destroy (group);
     }
@@ -179,7 +179,7 @@ test_metrics (struct accel *acc)
             struct accel_tree *mine = NULL, *all = NULL;
             before = blocks;
             rank_must (accel_tree_copy_tensor (&mine, accel_batch_tensor (batch, "x"), &err), &err);
-            rank_must (accel_tree_gather_for_metrics (acc, &all, mine, &err), &err);
+            rank_must (accel_tree_gather_for_metrics (&all, acc, mine, &err), &err);
             int64_t rows = accel_tree_tensor (all)->shape[0];
             right (rows == (accel_loader_end_of_dataloader (loader) ? 1 : 2), "%d rows", (int) rows);
             accel_tree_destroy (mine);
@@ -197,7 +197,7 @@ test_no_groups (struct accel *acc)
 {
     struct accel_comm *group = NULL;
     calls_left = failing;
-    enum accel_status status = accel_comm_split (accel_world (acc), 0, 0, &group, &err);
+    enum accel_status status = accel_comm_split (&group, accel_world (acc), 0, 0, &err);
     bool failed = calls_left < 0;
     calls_left = -1;
     right (!status == !failed && !group == failed, "status %d, a group %d", (int) status, !!group);

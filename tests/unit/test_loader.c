@@ -202,17 +202,17 @@ test_fields_by_name (void)
     const struct accel_batch *batch;
     struct accel_error err = { 0 };
     void *data = NULL;
-    ok (accel_loader_next (loader, &batch, NULL) && !accel_batch_data (batch, "label", &data, ACCEL_INT64, &err)
+    ok (accel_loader_next (loader, &batch, NULL) && !accel_batch_data (batch, "label", ACCEL_INT64, &data, &err)
             && data == accel_batch_tensor (batch, "label")->data, "the elements of a field");
     void *before = data;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        ok (accel_batch_data (batch, refused[i].name, &data, refused[i].dtype, &err) == ACCEL_ERR_INVALID
+        ok (accel_batch_data (batch, refused[i].name, refused[i].dtype, &data, &err) == ACCEL_ERR_INVALID
                 && data == before, "field '%s' is refused", refused[i].name);
         is_text (err.text, refused[i].words, "and the text");
     }
-    ok (accel_batch_data (NULL, "label", &data, ACCEL_INT64, &err) == ACCEL_ERR_INVALID, "%s", err.text);
-    ok (accel_batch_data (batch, NULL, &data, ACCEL_INT64, &err) == ACCEL_ERR_INVALID, "%s", err.text);
-    ok (accel_batch_data (batch, "label", NULL, ACCEL_INT64, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    ok (accel_batch_data (NULL, "label", ACCEL_INT64, &data, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    ok (accel_batch_data (batch, NULL, ACCEL_INT64, &data, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    ok (accel_batch_data (batch, "label", ACCEL_INT64, NULL, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     accel_loader_destroy (loader);
 }
 

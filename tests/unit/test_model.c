@@ -295,7 +295,7 @@ static int64_t
 gathered (const struct accel_batch *batch)
 {
     struct accel_tensor out = { 0 };
-    int64_t rows = accel_gather_for_metrics (acc, accel_batch_tensor (batch, "x"), &out, NULL) ? -1 : out.shape[0];
+    int64_t rows = accel_gather_for_metrics (&out, acc, accel_batch_tensor (batch, "x"), NULL) ? -1 : out.shape[0];
     accel_tensor_release (&out);
     return rows;
 }
@@ -332,7 +332,7 @@ test_loaders (void)
     struct accel_tensor out = { 0 };
     DLTensor rows = make_tensor (1, (int64_t[]){ 4 });
     rows.data = row;
-    ok (!accel_gather_for_metrics (acc, &rows, &out, &err) && out.shape[0] == 4, "no loader is left to ask");
+    ok (!accel_gather_for_metrics (&out, acc, &rows, &err) && out.shape[0] == 4, "no loader is left to ask");
     accel_tensor_release (&out);
 
     if (accel_loader_create (&outer, &large, &options, &err))

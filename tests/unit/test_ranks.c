@@ -35,7 +35,7 @@ get (struct accel *acc, bool shared, size_t count)
     void *memory;
     if (!shared)
         return calloc (count, sizeof (float));
-    rank_must (accel_alloc (acc, &memory, count * sizeof (float), &err), &err);
+    rank_must (accel_alloc (acc, count * sizeof (float), &memory, &err), &err);
     return memory;
 }
 
@@ -165,7 +165,7 @@ test_gather_objects (struct accel *acc)
         size_t count = (size_t) rank + 1, at = 0;
         for (size_t i = 0; i < count; i++)
             fill (&objects[i], rank, i, large);
-        rank_must (accel_gather_object (acc, objects, count, &list, &err), &err);
+        rank_must (accel_gather_object (&list, acc, objects, count, &err), &err);
         right (list.count == (size_t) (size * (size + 1) / 2), "%zu objects", list.count);
         for (int r = 0; r < size; r++)
             for (size_t i = 0; i < (size_t) r + 1; i++)
@@ -185,7 +185,7 @@ test_swap_objects (struct accel *acc)
         struct accel_object_list list = { 0 };
         for (int i = 0; i < size; i++)
             fill (&objects[i], large ? 1 : rank, (size_t) i, large);
-        rank_must (accel_all_to_all_object (acc, objects, &list, &err), &err);
+        rank_must (accel_all_to_all_object (&list, acc, objects, &err), &err);
         for (int r = 0; r < size; r++)
             check_object (&list.items[r], large ? 1 : r, (size_t) rank, large, "swapped");
         accel_object_list_release (&list);
@@ -201,13 +201,13 @@ test_objects_refused (struct accel *acc)
     char byte = 7;
     struct accel_object object = { .data = &byte, .size_bytes = 1 }, endless = { &byte, PTRDIFF_MAX };
     struct accel_object_list list = { 0 };
-    rank_fails (accel_broadcast_object_list (acc, &object, 1, rank != 0, &list, &err), ACCEL_ERR_INVALID, &err,
+    rank_fails (accel_broadcast_object_list (&list, acc, &object, 1, rank != 0, &err), ACCEL_ERR_INVALID, &err,
                 "roots differ: 0 on rank 0, 1 on rank 1");
-    rank_fails (accel_broadcast_object_list (acc, &object, 1 + (rank == 1), 0, &list, &err), ACCEL_ERR_INVALID, &err,
+    rank_fails (accel_broadcast_object_list (&list, acc, &object, 1 + (rank == 1), 0, &err), ACCEL_ERR_INVALID, &err,
                 "numbers of objects differ: 1 on rank 0, 2 on rank 1");
-    rank_fails (accel_gather_object (acc, &endless, 1, &list, &err), ACCEL_ERR_INVALID, &err,
+    rank_fails (accel_gather_object (&list, acc, &endless, 1, &err), ACCEL_ERR_INVALID, &err,
                 "the objects of all processes are too large: size overflows");
-    rank_must (accel_broadcast_object_list (acc, rank ? NULL : &object, 1, 0, &list, &err), &err);
+    rank_must (accel_broadcast_object_list (&list, acc, rank ? NULL : &object, 1, 0, &err), &err);
     right (list.count == 1 && *(const char *) list.items[0].data == 7, "the broadcast object");
     accel_object_list_release (&list);
 }

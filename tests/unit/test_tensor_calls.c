@@ -113,11 +113,11 @@ test_gather (struct accel *acc)
         values[i] = (float) i;
     count_memory ();
     try_on (accel_world (acc), false);
-    rank_must (accel_gather (acc, &tensor (small, 1, -1, 0)->dl, &out, &err), &err);
+    rank_must (accel_gather (&out, acc, &tensor (small, 1, -1, 0)->dl, &err), &err);
     right (live == 1, "%d outputs", live);
     DLTensor *strided = &tensor (values, ROWS, COLUMNS, STRIDE)->dl;
     strided->byte_offset = OFFSET * sizeof *values;
-    rank_must (accel_gather (acc, strided, &out, &err), &err);
+    rank_must (accel_gather (&out, acc, strided, &err), &err);
     right (live == 1, "%d outputs: the old one stays", live);
     const float *sent = trial_call.send;
     right (sent == (const float *) out.dl.data + rank * ROWS * COLUMNS, "rank %d sends another row", rank);
@@ -129,11 +129,11 @@ test_gather (struct accel *acc)
     asked ("rr");
     DLTensor *huge = &tensor (values, INT64_MAX / 2 + 1, -1, 0)->dl;
     huge->dtype = (DLDataType){ .code = kDLUInt, .bits = 8, .lanes = 1 };
-    rank_fails (accel_gather (acc, huge, &out, &err), ACCEL_ERR_INVALID, &err,
+    rank_fails (accel_gather (&out, acc, huge, &err), ACCEL_ERR_INVALID, &err,
                 "the result is too large: size overflows");
     accel_tensor_release (&out);
     out = (struct accel_tensor){ .dl = { .data = small } };
-    rank_fails (accel_gather (acc, strided, &out, &err), ACCEL_ERR_INVALID, &err, "memory that it does not own");
+    rank_fails (accel_gather (&out, acc, strided, &err), ACCEL_ERR_INVALID, &err, "memory that it does not own");
     asked ("");
     right (!live, "%d outputs stay", live);
 }
@@ -144,9 +144,9 @@ test_metrics (struct accel *acc)
     float value[1] = { 1 };
     struct accel_tensor out = { .owned_bytes = 0 };
     try_on (accel_world (acc), false);
-    rank_fails (accel_gather_for_metrics (acc, NULL, &out, &err), ACCEL_ERR_INVALID, &err,
+    rank_fails (accel_gather_for_metrics (&out, acc, NULL, &err), ACCEL_ERR_INVALID, &err,
                 "accel_gather_for_metrics: tensor is NULL");
-    rank_fails (accel_gather_for_metrics (acc, &tensor (value, 1, -1, 0)->dl, NULL, &err), ACCEL_ERR_INVALID, &err,
+    rank_fails (accel_gather_for_metrics (NULL, acc, &tensor (value, 1, -1, 0)->dl, &err), ACCEL_ERR_INVALID, &err,
                 "accel_gather_for_metrics: out is NULL");
     asked ("");
 }
@@ -173,7 +173,7 @@ test_fewer_rows (struct accel *acc)
     rank_must (accel_loader_create (&loader, &dataset, &options, &err), &err);
     rank_must (accel_prepare (acc, &err, loader), &err);
     right (accel_loader_next (loader, &batch, &err) && accel_loader_remainder (loader) == 7, "no remainder of 7");
-    rank_must (accel_gather_for_metrics (acc, &tensor (value, 1, -1, 0)->dl, &out, &err), &err);
+    rank_must (accel_gather_for_metrics (&out, acc, &tensor (value, 1, -1, 0)->dl, &err), &err);
     right (out.dl.shape[0] == 2, "%d rows of 2", (int) out.dl.shape[0]);
     accel_tensor_release (&out);
     accel_loader_destroy (loader);
@@ -210,17 +210,17 @@ test_in_place (struct accel *acc)
     float values[16] = { 1, 2, 3, 4, 5, 6, 7, 8 };
     count_memory ();
     try_on (accel_world (acc), false);
-    rank_must (accel_reduce_scaled (acc, &tensor (values, 2, -1, 0)->dl, ACCEL_SUM, 0.5, &err), &err);
+    rank_must (accel_reduce (acc, &tensor (values, 2, -1, 0)->dl, ACCEL_SUM, 0.5, &err), &err);
     right ((int) (values[0] * 2) == 1 && (int) values[1] == 1, "scaled: %g, %g", (double) values[0],
            (double) values[1]);
     right (trial_form.argument == COMM_SCALE && (int) (trial_form.value * 2) == 1, "the scale is not compared");
-    rank_must (accel_reduce (acc, &tensor (values, 2, 3, 5)->dl, ACCEL_SUM, &err), &err);
+    rank_must (accel_reduce (acc, &tensor (values, 2, 3, 5)->dl, ACCEL_SUM, 1, &err), &err);
     right (!live, "%d copies stay", live);
     rank_fails (accel_broadcast (acc, NULL, 0, &err), ACCEL_ERR_INVALID, &err, "accel_broadcast at ");
     asked ("rr");
     run_status = ACCEL_ERR_PEER;
     values[1] = 1;
-    rank_fails (accel_reduce_scaled (acc, &tensor (values, 2, -1, 0)->dl, ACCEL_SUM, 0.5, &err), ACCEL_ERR_PEER, &err,
+    rank_fails (accel_reduce (acc, &tensor (values, 2, -1, 0)->dl, ACCEL_SUM, 0.5, &err), ACCEL_ERR_PEER, &err,
                 "the trial fails");
     right ((int) values[1] == 1, "scaled after a failure: %g", (double) values[1]);
 }
@@ -237,7 +237,7 @@ test_no_memory (struct accel *acc)
     tree = tree_of (&tensor (values, 1, -1, 0)->dl, &tensor (values, 2, -1, 0)->dl);
     long before = blocks;
     creates_left = 1;
-    rank_fails (accel_tree_gather (acc, &made, tree, &err), ACCEL_ERR_NOMEM, &err, "cannot allocate");
+    rank_fails (accel_tree_gather (&made, acc, tree, &err), ACCEL_ERR_NOMEM, &err, "cannot allocate");
     asked ("r");
     right (!made && blocks == before, "%ld blocks of memory stay", blocks - before);
     rank_fails (accel_comm_barrier (accel_world (acc), &err), ACCEL_ERR_PEER, &err,
@@ -253,10 +253,10 @@ test_tree_fails (struct accel *acc)
     try_on (accel_world (acc), false);
     run_status = ACCEL_ERR_PEER;
     tree = tree_of (&tensor (values, 1, -1, 0)->dl, &tensor (values, 2, -1, 0)->dl);
-    rank_fails (accel_tree_reduce (acc, &made, tree, ACCEL_SUM, 1, &err), ACCEL_ERR_PEER, &err, "the trial fails");
+    rank_fails (accel_tree_reduce (&made, acc, tree, ACCEL_SUM, 1, &err), ACCEL_ERR_PEER, &err, "the trial fails");
     long before = blocks;
-    rank_fails (accel_tree_reduce (acc, &made, tree, ACCEL_SUM, 1, &err), ACCEL_ERR_PEER, &err, "the trial fails");
-    rank_fails (accel_tree_gather (acc, &made, tree, &err), ACCEL_ERR_PEER, &err, "the trial fails");
+    rank_fails (accel_tree_reduce (&made, acc, tree, ACCEL_SUM, 1, &err), ACCEL_ERR_PEER, &err, "the trial fails");
+    rank_fails (accel_tree_gather (&made, acc, tree, &err), ACCEL_ERR_PEER, &err, "the trial fails");
     right (blocks == before, "%ld blocks of memory stay", blocks - before);
     accel_tree_destroy (tree);
 }
@@ -271,7 +271,7 @@ test_messages (struct accel *acc)
         struct accel_tree *tree;
         before = blocks;
         if (accel_process_index (acc)) {
-            rank_must (accel_tree_recv (acc, &tree, 0, &err), &err);
+            rank_must (accel_tree_recv (&tree, acc, 0, &err), &err);
             right (accel_tree_length (tree) == 2, "%zu items", accel_tree_length (tree));
         } else {
             tree = tree_of (&tensor (values, 1, -1, 0)->dl, &tensor (values, 2, -1, 0)->dl);
@@ -292,14 +292,14 @@ test_pad (struct accel *acc)
     count_memory ();
     try_on (accel_world (acc), false);
     for (int round = 0; round < 2; round++) {
-        rank_must (accel_pad_across_processes (acc, &tensor (values, 2, 3, 0)->dl, 5, 0, false, &out, &err), &err);
+        rank_must (accel_pad_across_processes (&out, acc, &tensor (values, 2, 3, 0)->dl, 5, 0, false, &err), &err);
         right (out.dl.ndim == 2 && out.shape[1] == 3 && !memcmp (out.dl.data, values, sizeof values), "another tensor");
         right (live == 1, "%d outputs", live);
     }
     asked ("");
     accel_tensor_release (&out);
     out.dl.data = values;
-    rank_fails (accel_pad_across_processes (acc, &tensor (values, 2, 3, 0)->dl, 0, 0, false, &out, &err),
+    rank_fails (accel_pad_across_processes (&out, acc, &tensor (values, 2, 3, 0)->dl, 0, 0, false, &err),
                 ACCEL_ERR_INVALID, &err, "the output holds memory that it does not own");
     asked ("");
 }
@@ -321,11 +321,11 @@ test_debug (struct accel *acc)
     run_status = ACCEL_ERR_PEER;
     try_on (accel_world (acc), false);
     switch (debugged) {
-    case GATHER: status = accel_gather (acc, it, &out, &err); break;
-    case GATHER_FOR_METRICS: status = accel_gather_for_metrics (acc, it, &out, &err); break;
-    case ALL_TO_ALL: status = accel_all_to_all (acc, it, &out, &err); break;
-    case TREE_GATHER: status = accel_tree_gather (acc, &made, tree, &err); break;
-    case TREE_PAD: status = accel_tree_pad_across_processes (acc, &made, tree, 0, 0, false, &err); break;
+    case GATHER: status = accel_gather (&out, acc, it, &err); break;
+    case GATHER_FOR_METRICS: status = accel_gather_for_metrics (&out, acc, it, &err); break;
+    case ALL_TO_ALL: status = accel_all_to_all (&out, acc, it, &err); break;
+    case TREE_GATHER: status = accel_tree_gather (&made, acc, tree, &err); break;
+    case TREE_PAD: status = accel_tree_pad_across_processes (&made, acc, tree, 0, 0, false, &err); break;
     }
     rank_fails (status, ACCEL_ERR_PEER, &err, "the trial fails");
     asked ("r");
@@ -369,9 +369,9 @@ test_no_place (struct accel *acc)
     struct accel_comm *world = accel_world (acc);
     float values[4] = { 1, 2, 3, 4 }, more[4];
     try_on (world, false);
-    rank_fails (accel_comm_broadcast_start (world, values, 2, ACCEL_FLOAT32, 0, NULL, &err), ACCEL_ERR_INVALID, &err,
+    rank_fails (accel_comm_broadcast_start (NULL, world, values, 2, ACCEL_FLOAT32, 0, &err), ACCEL_ERR_INVALID, &err,
                 "accel_comm_broadcast_start at ");
-    rank_fails (accel_comm_all_to_all_start (world, values, more, 2, ACCEL_FLOAT32, NULL, &err), ACCEL_ERR_INVALID,
+    rank_fails (accel_comm_all_to_all_start (NULL, world, values, more, 2, ACCEL_FLOAT32, &err), ACCEL_ERR_INVALID,
                 &err, "accel_comm_all_to_all_start at ");
     asked ("");
 }

@@ -70,7 +70,7 @@ test_refused (struct accel *acc)
     trial.reduces &= ~ACCEL_ENGINE_BIT (ACCEL_FLOAT32);
     rank_fails (accel_comm_broadcast (world, value, 1, ACCEL_FLOAT32, 0, &err), ACCEL_ERR_UNSUPPORTED, &err,
                 "engine trial does not support broadcast");
-    rank_fails (accel_comm_all_to_all_start (world, value, sums, 1, ACCEL_FLOAT32, &work, &err), ACCEL_ERR_UNSUPPORTED,
+    rank_fails (accel_comm_all_to_all_start (&work, world, value, sums, 1, ACCEL_FLOAT32, &err), ACCEL_ERR_UNSUPPORTED,
                 &err, "engine trial does not support");
     rank_fails (accel_comm_all_reduce (world, value, sums, 1, ACCEL_FLOAT32, ACCEL_SUM, &err), ACCEL_ERR_UNSUPPORTED,
                 &err, "engine trial cannot reduce float32");
@@ -85,14 +85,14 @@ test_refused (struct accel *acc)
     asked (""); /* and from the first start on, calls are looked at with more care */
     rank_must (accel_comm_all_reduce (world, value, sums, 1, ACCEL_INT32, ACCEL_SUM, &err), &err);
     rank_must (accel_comm_all_gather (world, value, sums, 1, ACCEL_FLOAT32, &err), &err);
-    rank_must (accel_comm_all_gather_start (world, value, sums, 1, ACCEL_FLOAT32, &work, &err), &err);
+    rank_must (accel_comm_all_gather_start (&work, world, value, sums, 1, ACCEL_FLOAT32, &err), &err);
     rank_must (accel_work_wait (work, &err), &err);
     asked ("rrsw");
     rank_fails (accel_comm_send (world, value, 1, ACCEL_FLOAT32, accel_comm_rank (world), &err), ACCEL_ERR_INVALID,
                 &err, "a rank cannot send to itself");
     right (strstr (err.text, "accel_comm_send at "), "another call is named: %s", err.text);
     work = (void *) journal;
-    rank_fails (accel_comm_all_reduce_start (world, value, sums, 1, (enum accel_dtype) 99, ACCEL_SUM, &work, &err),
+    rank_fails (accel_comm_all_reduce_start (&work, world, value, sums, 1, (enum accel_dtype) 99, ACCEL_SUM, &err),
                 ACCEL_ERR_INVALID, &err, "invalid element type");
     right (!work, "a start that failed leaves a work");
     asked ("");
@@ -103,7 +103,7 @@ static void
 test_group (struct accel *acc)
 {
     struct accel_comm *world = accel_world (acc), *group;
-    rank_must (accel_comm_split (world, 0, 0, &group, &err), &err);
+    rank_must (accel_comm_split (&group, world, 0, 0, &err), &err);
     try_on (group, false);
     comm_reserve (world, true);
     rank_fails (accel_comm_barrier (group, &err), ACCEL_ERR_INVALID, &err, "gradients of a backward pass");
@@ -111,7 +111,7 @@ test_group (struct accel *acc)
     rank_must (accel_comm_barrier (group, &err), &err);
     asked ("r");
     struct accel_comm *gone;
-    rank_must (accel_comm_split (world, 0, 0, &gone, &err), &err);
+    rank_must (accel_comm_split (&gone, world, 0, 0, &err), &err);
     try_on (gone, false);
     object_hold (&gone->object);
     accel_comm_destroy (gone);
@@ -143,7 +143,7 @@ test_observer (struct accel *acc)
 {
     static struct comm_observer observer = { .note = observe, .end = end_observer };
     struct accel_comm *world = accel_world (acc), *group;
-    rank_must (accel_comm_split (world, 0, 0, &group, &err), &err);
+    rank_must (accel_comm_split (&group, world, 0, 0, &err), &err);
     world->observer = &observer;
     try_on (group, false);
     rank_must (accel_comm_barrier (group, &err), &err);
@@ -160,7 +160,7 @@ static struct accel_work *
 start (struct accel_comm *comm)
 {
     struct accel_work *work;
-    rank_must (accel_comm_barrier_start (comm, &work, &err), &err);
+    rank_must (accel_comm_barrier_start (&work, comm, &err), &err);
     return work;
 }
 
@@ -199,7 +199,7 @@ static void
 test_shutdown (struct accel *acc)
 {
     struct accel_comm *world = accel_world (acc), *group;
-    rank_must (accel_comm_split (world, 0, 0, &group, &err), &err);
+    rank_must (accel_comm_split (&group, world, 0, 0, &err), &err);
     try_on (group, true);
     start (group);
     work_drain (world);
@@ -253,7 +253,7 @@ test_start_fails (struct accel *acc)
     right (is_done (work), "what could not be started is not over");
     rank_fails (accel_work_wait (work, &err), ACCEL_ERR_PEER, &err, "the trial fails");
     asked ("s");
-    rank_fails (accel_comm_barrier_start (world, &work, &err), ACCEL_ERR_PEER, &err, "the trial fails");
+    rank_fails (accel_comm_barrier_start (&work, world, &err), ACCEL_ERR_PEER, &err, "the trial fails");
     asked ("");
 }
 

@@ -32,7 +32,7 @@ static struct accel_comm *
 make_group (struct accel *acc)
 {
     struct accel_comm *group;
-    rank_must (accel_comm_split (accel_world (acc), 0, 0, &group, &err), &err);
+    rank_must (accel_comm_split (&group, accel_world (acc), 0, 0, &err), &err);
     return group;
 }
 
@@ -48,7 +48,7 @@ test_done (struct accel *acc)
     bool done = true, first = !accel_comm_rank (world);
     if (!first)
         rank_must (accel_comm_barrier (group, &err), &err);
-    rank_must (accel_comm_all_reduce_start (world, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &work, &err), &err);
+    rank_must (accel_comm_all_reduce_start (&work, world, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &err), &err);
     if (first) {
         rank_must (accel_work_test (work, &done, &err), &err);
         right (!done || accel_comm_size (world) == 1, "the work is over before the others have come");
@@ -72,15 +72,15 @@ test_close (struct accel *acc)
     for (int i = 0; i < LARGE; i++)
         sums[i] = i;
     for (int i = 0; i < 3; i++)
-        rank_must (accel_comm_all_reduce_start (group, sums, sums, LARGE, ACCEL_INT64, ACCEL_SUM, &work[i], &err),
+        rank_must (accel_comm_all_reduce_start (&work[i], group, sums, sums, LARGE, ACCEL_INT64, ACCEL_SUM, &err),
                    &err);
     accel_comm_destroy (group);
     right (sums[5] == 5 * 8 && sums[LARGE - 1] == (LARGE - 1) * INT64_C (8), "destroyed: %lld", (long long) sums[5]);
     rank_fails (accel_work_wait (work[1], &err), ACCEL_ERR_INVALID, &err, "its communicator has ended");
-    rank_must (accel_comm_all_reduce_start (accel_world (acc), more, more, LARGE, ACCEL_INT64, ACCEL_SUM, &last, &err),
+    rank_must (accel_comm_all_reduce_start (&last, accel_world (acc), more, more, LARGE, ACCEL_INT64, ACCEL_SUM, &err),
                &err);
     for (int i = 0; i < 8; i++) /* longer than the world's own, whose memory they need */
-        rank_must (accel_comm_all_reduce_start (other, sums, sums, LARGE, ACCEL_INT64, ACCEL_SUM, &last, &err), &err);
+        rank_must (accel_comm_all_reduce_start (&last, other, sums, sums, LARGE, ACCEL_INT64, ACCEL_SUM, &err), &err);
 }
 
 /* ---- forks ---- */
@@ -91,7 +91,7 @@ in_child (struct accel *acc, struct accel_work *work)
     struct accel_work *mine;
     bool done, good = accel_work_wait (work, &err) == ACCEL_ERR_INVALID && strstr (err.text, "before fork()");
     good = good && accel_work_test (work, &done, &err) == ACCEL_ERR_INVALID;
-    good = good && accel_comm_barrier_start (accel_world (acc), &mine, &err) == ACCEL_ERR_INVALID;
+    good = good && accel_comm_barrier_start (&mine, accel_world (acc), &err) == ACCEL_ERR_INVALID;
     good = good && strstr (err.text, "is a fork") && !mine;
     work_drain (accel_world (acc)); /* nothing would wake it */
     accel_close (acc);
@@ -109,7 +109,7 @@ test_fork (struct accel *acc)
         int status = -1;
         if (flying && !first)
             rank_must (accel_comm_barrier (group, &err), &err);
-        rank_must (accel_comm_barrier_start (world, &work, &err), &err);
+        rank_must (accel_comm_barrier_start (&work, world, &err), &err);
         if (!flying) {
             rank_must (accel_comm_barrier (world, &err), &err);
             rank_must (accel_comm_barrier (group, &err), &err);
@@ -135,7 +135,7 @@ meddle (struct accel *acc, struct accel_comm *group, struct accel_loader *loader
     alarm (RANKS_DEADLINE_S);
     bool good = accel_comm_barrier (accel_world (acc), &err) == ACCEL_ERR_INVALID && strstr (err.text, "is a fork");
     good = good && accel_comm_barrier (group, &err) == ACCEL_ERR_INVALID && strstr (err.text, "is a fork");
-    good = good && accel_alloc (acc, &memory, 8, &err) == ACCEL_ERR_INVALID && strstr (err.text, "is a fork");
+    good = good && accel_alloc (acc, 8, &memory, &err) == ACCEL_ERR_INVALID && strstr (err.text, "is a fork");
     good = good && !accel_loader_next (loader, &batch, &err) && strstr (err.text, "is a fork");
     accel_free (acc, shared);
     accel_loader_destroy (loader);
@@ -163,13 +163,13 @@ test_shared_memory (struct accel *acc)
     const struct accel_batch *batch;
     void *memory, *values = NULL;
     int status = -1;
-    rank_must (accel_alloc (acc, &memory, sizeof (int64_t), &err), &err);
+    rank_must (accel_alloc (acc, sizeof (int64_t), &memory, &err), &err);
     int64_t *shared = memory;
     *shared = 7;
     rank_must (accel_loader_create (&loader, &numbers, &(struct accel_loader_options){ .batch_size = 3 }, &err), &err);
     rank_must (accel_prepare (acc, &err, loader), &err);
     right (accel_loader_next (loader, &batch, &err), "no batch: %s", err.text);
-    rank_must (accel_batch_data (batch, "x", &values, ACCEL_INT64, &err), &err);
+    rank_must (accel_batch_data (batch, "x", ACCEL_INT64, &values, &err), &err);
     pid_t child = fork ();
     if (!child)
         meddle (acc, group, loader, shared);
@@ -200,9 +200,9 @@ use_alone (struct accel *acc, struct accel_comm *own, uint64_t note)
     good = good && !accel_comm_barrier (own, &err);
     good = good && !accel_comm_all_reduce (own, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &err) && sum == 3;
     if (!own->parent) /* groups of others meet in memory that they share */
-        good = good && !accel_comm_split (own, 0, 0, &group, &err);
+        good = good && !accel_comm_split (&group, own, 0, 0, &err);
     good = good && !accel_comm_barrier (group, &err);
-    good = good && !accel_comm_all_reduce_start (group, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &work, &err);
+    good = good && !accel_comm_all_reduce_start (&work, group, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &err);
     good = good && !accel_work_wait (work, &err) && !accel_comm_barrier (group, &err);
     accel_fail (&err, ACCEL_ERR_PEER, "a device failed");
     good = good && comm_break (own, err.code, &err, &err) == ACCEL_ERR_PEER;
@@ -217,7 +217,7 @@ test_alone (struct accel *acc)
     struct jobseg_slot *slot = world->ledger->slot;
     struct jobseg_record record = { 0 };
     int status = -1;
-    rank_must (accel_comm_split (world, accel_comm_rank (world), 0, &own, &err), &err);
+    rank_must (accel_comm_split (&own, world, accel_comm_rank (world), 0, &err), &err);
     uint64_t before = atomic_load (&slot->ledger_count), note = comm_note_begin (world, &site, 0);
     pid_t child = fork ();
     if (!child)
@@ -276,12 +276,12 @@ test_no_memory (struct accel *acc)
     enum accel_status status = ACCEL_ERR_NOMEM;
     int failed = -1;
     no_threads = true;
-    rank_fails (accel_comm_barrier_start (group, &work, &err), ACCEL_ERR_SYSTEM, &err, "cannot start a thread: ");
+    rank_fails (accel_comm_barrier_start (&work, group, &err), ACCEL_ERR_SYSTEM, &err, "cannot start a thread: ");
     right (!work && err.sys_errno == EAGAIN, "without a thread: errno %d", err.sys_errno);
     no_threads = false;
     for (long calls = 0; status; calls++) {
         calls_left = calls;
-        status = accel_comm_barrier_start (world, &work, &err);
+        status = accel_comm_barrier_start (&work, world, &err);
         calls_left = -1;
         right (!status || (status == ACCEL_ERR_NOMEM && !work), "status %d: %s", (int) status, err.text);
         failed++;
@@ -310,7 +310,7 @@ test_signals (struct accel *acc)
     sigset_t set, before, pending;
     main_thread = pthread_self ();
     signal (SIGUSR1, note_signal);
-    rank_must (accel_comm_barrier_start (accel_world (acc), &work, &err), &err);
+    rank_must (accel_comm_barrier_start (&work, accel_world (acc), &err), &err);
     rank_must (accel_work_wait (work, &err), &err);
     sigemptyset (&set);
     sigaddset (&set, SIGUSR1);
@@ -337,7 +337,7 @@ test_ledger (struct accel *acc)
     uint64_t note = 0;
     if (accel_comm_rank (world))
         rank_must (accel_comm_barrier (group, &err), &err);
-    rank_must (accel_comm_barrier_start (world, &work, &err), &err);
+    rank_must (accel_comm_barrier_start (&work, world, &err), &err);
     if (!accel_comm_rank (world)) {
         while (record.call != JOBSEG_CALL_BARRIER_START) {
             sched_yield ();

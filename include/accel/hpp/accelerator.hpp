@@ -150,25 +150,18 @@ class accelerator {
     tensor
     gather (const DLTensor &of, site at = site::here ())
     {
-        tensor out;
-        must (at, accel_gather_at, &of, out.get ());
-        return out;
+        return make_tensor (at, accel_gather_at, &of);
     }
     tensor
     gather_for_metrics (const DLTensor &of, site at = site::here ())
     {
-        tensor out;
-        must (at, accel_gather_for_metrics_at, &of, out.get ());
-        return out;
+        return make_tensor (at, accel_gather_for_metrics_at, &of);
     }
     /** In place. */
     void
     reduce (DLTensor &of, accel_op op = ACCEL_SUM, double scale = 1, site at = site::here ())
     {
-        if (scale == 1)
-            must (at, accel_reduce_at, &of, op);
-        else
-            must (at, accel_reduce_scaled_at, &of, op, scale);
+        must (at, accel_reduce_at, &of, op, scale);
     }
     /** One number of each process. */
     [[nodiscard]] double
@@ -182,23 +175,17 @@ class accelerator {
     pad_across_processes (const DLTensor &of, int dim = 0, double pad_index = 0, bool pad_first = false,
                           site at = site::here ())
     {
-        tensor out;
-        must (at, accel_pad_across_processes_at, &of, dim, pad_index, pad_first, out.get ());
-        return out;
+        return make_tensor (at, accel_pad_across_processes_at, &of, dim, pad_index, pad_first);
     }
     tensor
     reduce_scatter (const DLTensor &of, accel_op op = ACCEL_SUM, site at = site::here ())
     {
-        tensor out;
-        must (at, accel_reduce_scatter_at, &of, op, out.get ());
-        return out;
+        return make_tensor (at, accel_reduce_scatter_at, &of, op);
     }
     tensor
     all_to_all (const DLTensor &of, site at = site::here ())
     {
-        tensor out;
-        must (at, accel_all_to_all_at, &of, out.get ());
-        return out;
+        return make_tensor (at, accel_all_to_all_at, &of);
     }
     void send (const DLTensor &of, int to, site at = site::here ()) { must (at, accel_send_at, &of, to); }
     void recv (DLTensor &into, int from, site at = site::here ()) { must (at, accel_recv_at, &into, from); }
@@ -235,9 +222,7 @@ class accelerator {
     tree
     recv_tree (int from, site at = site::here ())
     {
-        accel_tree *raw = nullptr;
-        must (at, accel_tree_recv_at, &raw, from);
-        return tree (raw);
+        return make_tree (at, accel_tree_recv_at, from);
     }
 
     /* Objects: strings of bytes. */
@@ -250,7 +235,7 @@ class accelerator {
     objects
     broadcast_object_list (const objects &mine, int from = 0, site at = site::here ())
     {
-        return make_objects_from (at, raw_objects (mine), from);
+        return make_objects (at, accel_broadcast_object_list_at, raw_objects (mine).data (), mine.size (), from);
     }
     /** One for each process. */
     objects
@@ -554,13 +539,28 @@ class accelerator {
         detail::attempt call;
         call (function (at.file, at.line, get (), args..., call.err ()));
     }
+    template <class F, class Result, class... Args>
+    void
+    make (site at, F function, Result *result, Args... args)
+    {
+        detail::attempt call;
+        call (function (at.file, at.line, result, get (), args..., call.err ()));
+    }
+    template <class F, class... Args>
+    tensor
+    make_tensor (site at, F function, Args... args)
+    {
+        tensor made;
+        make (at, function, made.get (), args...);
+        return made;
+    }
     template <class F, class... Args>
     tree
     make_tree (site at, F function, Args... args)
     {
-        accel_tree *raw = nullptr;
-        must (at, function, &raw, args...);
-        return tree (raw);
+        accel_tree *made = nullptr;
+        make (at, function, &made, args...);
+        return tree (made);
     }
     template <class F>
     void
@@ -604,17 +604,9 @@ class accelerator {
     objects
     make_objects (site at, F function, Args... args)
     {
-        object_list list;
-        must (at, function, args..., static_cast<accel_object_list *> (&list));
-        return list.strings ();
-    }
-    objects
-    make_objects_from (site at, const std::vector<accel_object> &raw, int from)
-    {
-        object_list list;
-        must (at, accel_broadcast_object_list_at, raw.data (), raw.size (), from,
-              static_cast<accel_object_list *> (&list));
-        return list.strings ();
+        object_list made;
+        make (at, function, static_cast<accel_object_list *> (&made), args...);
+        return made.strings ();
     }
     static std::string
     formatted (const char *format, va_list args)

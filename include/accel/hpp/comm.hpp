@@ -145,7 +145,7 @@ class communicator {
     barrier_start (site at = site::here ())
     {
         return start ([&] (accel_work **to, accel_error *err) {
-            return accel_comm_barrier_start_at (at.file, at.line, raw_, to, err);
+            return accel_comm_barrier_start_at (at.file, at.line, to, raw_, err);
         });
     }
     template <class T>
@@ -153,8 +153,8 @@ class communicator {
     all_reduce_start (span<T> values, accel_op op = ACCEL_SUM, site at = site::here ())
     {
         return start ([&] (accel_work **to, accel_error *err) {
-            return accel_comm_all_reduce_start_at (at.file, at.line, raw_, values.data (), values.data (),
-                                                   values.size (), dtype_of<T>, op, to, err);
+            return accel_comm_all_reduce_start_at (at.file, at.line, to, raw_, values.data (), values.data (),
+                                                   values.size (), dtype_of<T>, op, err);
         });
     }
     template <class T>
@@ -163,8 +163,8 @@ class communicator {
     {
         match (send.size (), recv.size ());
         return start ([&] (accel_work **to, accel_error *err) {
-            return accel_comm_all_reduce_start_at (at.file, at.line, raw_, send.data (), recv.data (), send.size (),
-                                                   dtype_of<T>, op, to, err);
+            return accel_comm_all_reduce_start_at (at.file, at.line, to, raw_, send.data (), recv.data (), send.size (),
+                                                   dtype_of<T>, op, err);
         });
     }
     template <class T>
@@ -173,8 +173,8 @@ class communicator {
     {
         match (send.size () * rows (), recv.size ());
         return start ([&] (accel_work **to, accel_error *err) {
-            return accel_comm_all_gather_start_at (at.file, at.line, raw_, send.data (), recv.data (), send.size (),
-                                                   dtype_of<T>, to, err);
+            return accel_comm_all_gather_start_at (at.file, at.line, to, raw_, send.data (), recv.data (), send.size (),
+                                                   dtype_of<T>, err);
         });
     }
     template <class T>
@@ -182,8 +182,8 @@ class communicator {
     broadcast_start (span<T> values, int root = 0, site at = site::here ())
     {
         return start ([&] (accel_work **to, accel_error *err) {
-            return accel_comm_broadcast_start_at (at.file, at.line, raw_, values.data (), values.size (), dtype_of<T>,
-                                                  root, to, err);
+            return accel_comm_broadcast_start_at (at.file, at.line, to, raw_, values.data (), values.size (),
+                                                  dtype_of<T>, root, err);
         });
     }
     template <class T>
@@ -192,8 +192,8 @@ class communicator {
     {
         match (send.size (), recv.size () * rows ());
         return start ([&] (accel_work **to, accel_error *err) {
-            return accel_comm_reduce_scatter_start_at (at.file, at.line, raw_, send.data (), recv.data (),
-                                                       recv.size (), dtype_of<T>, op, to, err);
+            return accel_comm_reduce_scatter_start_at (at.file, at.line, to, raw_, send.data (), recv.data (),
+                                                       recv.size (), dtype_of<T>, op, err);
         });
     }
     template <class T>
@@ -203,8 +203,8 @@ class communicator {
         match (send.size (), recv.size ());
         match (send.size () % rows (), 0);
         return start ([&] (accel_work **to, accel_error *err) {
-            return accel_comm_all_to_all_start_at (at.file, at.line, raw_, send.data (), recv.data (),
-                                                   send.size () / rows (), dtype_of<T>, to, err);
+            return accel_comm_all_to_all_start_at (at.file, at.line, to, raw_, send.data (), recv.data (),
+                                                   send.size () / rows (), dtype_of<T>, err);
         });
     }
     /** @} */
@@ -248,7 +248,7 @@ communicator::split (int colour, int key, site at)
 {
     accel_comm *raw = nullptr;
     detail::attempt call;
-    call (accel_comm_split_at (at.file, at.line, raw_, colour, key, &raw, call.err ()));
+    call (accel_comm_split_at (at.file, at.line, &raw, raw_, colour, key, call.err ()));
     return group (raw);
 }
 
@@ -261,7 +261,7 @@ class mesh {
             throw error (ACCEL_ERR_INVALID, "a mesh has not as many names as sizes");
         accel_mesh *raw = nullptr;
         detail::attempt call;
-        call (accel_mesh_create_at (at.file, at.line, acc, names.data (), sizes.data (), int (names.size ()), &raw,
+        call (accel_mesh_create_at (at.file, at.line, &raw, acc, names.data (), sizes.data (), int (names.size ()),
                                     call.err ()));
         own_.reset (raw);
     }
@@ -290,7 +290,7 @@ template <class T> class shared_array {
             throw std::bad_alloc ();
         void *memory = nullptr;
         detail::attempt call;
-        call (accel_alloc (acc, &memory, size * sizeof (T), call.err ()));
+        call (accel_alloc (acc, size * sizeof (T), &memory, call.err ()));
         data_ = static_cast<T *> (memory);
     }
     ~shared_array () { accel_free (acc_, data_); }

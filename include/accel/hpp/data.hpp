@@ -356,7 +356,7 @@ class batch {
         if (!found) { /* it fails, with "did you mean" */
             void *none;
             detail::attempt call;
-            call (accel_batch_data (raw_, name, &none, ACCEL_FLOAT32, call.err ()));
+            call (accel_batch_data (raw_, name, ACCEL_FLOAT32, &none, call.err ()));
         }
         return *found;
     }

@@ -31,7 +31,7 @@ accel_comm_engine (const struct accel_comm *comm)
 }
 
 enum accel_status
-accel_alloc (struct accel *acc, void **memory, size_t size_bytes, struct accel_error *err)
+accel_alloc (struct accel *acc, size_t size_bytes, void **memory, struct accel_error *err)
 {
     if (!memory)
         return accel_fail_null (err, __func__, "memory");

@@ -145,8 +145,8 @@ split (struct accel_comm *comm, const struct comm_site *site, int colour, int ke
 }
 
 enum accel_status
-accel_comm_split_at (const char *file, int line, struct accel_comm *comm, int colour, int key,
-                     struct accel_comm **group, struct accel_error *err)
+accel_comm_split_at (const char *file, int line, struct accel_comm **group, struct accel_comm *comm, int colour,
+                     int key, struct accel_error *err)
 {
     return split (comm, SITE (SPLIT), colour, key, group, err);
 }
@@ -195,8 +195,8 @@ check_mesh (struct accel *acc, const struct comm_site *site, const char *const *
 /* Row by row: the last dimension's neighbours have neighbouring ranks.  The group along a dimension is of those that
  * differ in its coordinate only, so its colour is the rank with that coordinate set to 0. */
 enum accel_status
-accel_mesh_create_at (const char *file, int line, struct accel *acc, const char *const *names, const int *sizes,
-                      int ndim, struct accel_mesh **mesh, struct accel_error *err)
+accel_mesh_create_at (const char *file, int line, struct accel_mesh **mesh, struct accel *acc, const char *const *names,
+                      const int *sizes, int ndim, struct accel_error *err)
 {
     const struct comm_site *site = SITE (MESH_CREATE);
     if (!mesh)

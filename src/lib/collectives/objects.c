@@ -227,8 +227,8 @@ comm_gather_objects (struct accel_comm *comm, const struct comm_site *site, cons
 }
 
 enum accel_status
-accel_gather_object_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
-                        size_t count, struct accel_object_list *list, struct accel_error *err)
+accel_gather_object_at (const char *file, int line, struct accel_object_list *list, struct accel *acc,
+                        const struct accel_object *objects, size_t count, struct accel_error *err)
 {
     const struct comm_site *site = SITE (GATHER_OBJECT);
     if (!list)
@@ -252,8 +252,8 @@ agree (const struct comm_site *site, const struct notice *notices, int size, str
 }
 
 enum accel_status
-accel_broadcast_object_list_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
-                                size_t count, int from_process, struct accel_object_list *list,
+accel_broadcast_object_list_at (const char *file, int line, struct accel_object_list *list, struct accel *acc,
+                                const struct accel_object *objects, size_t count, int from_process,
                                 struct accel_error *err)
 {
     const struct comm_site *site = SITE (BROADCAST_OBJECT_LIST);
@@ -350,8 +350,8 @@ accel_send_object_list_at (const char *file, int line, struct accel *acc, const 
 }
 
 enum accel_status
-accel_recv_object_list_at (const char *file, int line, struct accel *acc, int from_process,
-                           struct accel_object_list *list, struct accel_error *err)
+accel_recv_object_list_at (const char *file, int line, struct accel_object_list *list, struct accel *acc,
+                           int from_process, struct accel_error *err)
 {
     const struct comm_site *site = SITE (RECV_OBJECT_LIST);
     if (!list)
@@ -400,8 +400,8 @@ swap (struct accel_comm *comm, const struct comm_site *site, const struct accel_
 }
 
 enum accel_status
-accel_all_to_all_object_at (const char *file, int line, struct accel *acc, const struct accel_object *objects,
-                            struct accel_object_list *list, struct accel_error *err)
+accel_all_to_all_object_at (const char *file, int line, struct accel_object_list *list, struct accel *acc,
+                            const struct accel_object *objects, struct accel_error *err)
 {
     const struct comm_site *site = SITE (ALL_TO_ALL_OBJECT);
     struct accel_comm *world = accel_world (acc);

@@ -85,14 +85,14 @@ part (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, c
 }
 
 enum accel_status
-accel_reduce_scatter_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, enum accel_op op,
-                         struct accel_tensor *out, struct accel_error *err)
+accel_reduce_scatter_at (const char *file, int line, struct accel_tensor *out, struct accel *acc,
+                         const DLTensor *tensor, enum accel_op op, struct accel_error *err)
 {
     return part (acc, SITE (TENSOR_REDUCE_SCATTER), tensor, &op, out, err);
 }
 
 enum accel_status
-accel_all_to_all_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, struct accel_tensor *out,
+accel_all_to_all_at (const char *file, int line, struct accel_tensor *out, struct accel *acc, const DLTensor *tensor,
                      struct accel_error *err)
 {
     return part (acc, SITE (TENSOR_ALL_TO_ALL), tensor, NULL, out, err);

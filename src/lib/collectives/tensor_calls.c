@@ -16,7 +16,7 @@ verify (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
 }
 
 enum accel_status
-accel_gather_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, struct accel_tensor *out,
+accel_gather_at (const char *file, int line, struct accel_tensor *out, struct accel *acc, const DLTensor *tensor,
                  struct accel_error *err)
 {
     const struct comm_site *site = SITE (GATHER);
@@ -25,19 +25,10 @@ accel_gather_at (const char *file, int line, struct accel *acc, const DLTensor *
 }
 
 enum accel_status
-accel_reduce_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op,
+accel_reduce_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op, double scale,
                  struct accel_error *err)
 {
     const struct comm_site *site = SITE (REDUCE);
-    enum accel_status status = verify (acc, site, tensor, err);
-    return status ? status : comm_reduce_tensor (acc, site, tensor, op, 1, err);
-}
-
-enum accel_status
-accel_reduce_scaled_at (const char *file, int line, struct accel *acc, DLTensor *tensor, enum accel_op op, double scale,
-                        struct accel_error *err)
-{
-    const struct comm_site *site = SITE (REDUCE_SCALED);
     enum accel_status status = verify (acc, site, tensor, err);
     return status ? status : comm_reduce_tensor (acc, site, tensor, op, scale, err);
 }

@@ -124,7 +124,7 @@ comm_gather_tree (struct accel *acc, const struct comm_site *site, struct accel_
 }
 
 enum accel_status
-accel_tree_gather_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
+accel_tree_gather_at (const char *file, int line, struct accel_tree **gathered, struct accel *acc,
                       const struct accel_tree *tree, struct accel_error *err)
 {
     return comm_gather_tree (acc, SITE (TREE_GATHER), gathered, tree, err);
@@ -143,7 +143,7 @@ check_reduction (const struct task *task, struct accel_tree *leaf, struct accel_
 }
 
 enum accel_status
-accel_tree_reduce_at (const char *file, int line, struct accel *acc, struct accel_tree **reduced,
+accel_tree_reduce_at (const char *file, int line, struct accel_tree **reduced, struct accel *acc,
                       const struct accel_tree *tree, enum accel_op op, double scale, struct accel_error *err)
 {
     struct task task = {
@@ -202,7 +202,7 @@ part_leaf (const struct tree_walk *walk, const struct tree_place *place, const s
 }
 
 enum accel_status
-accel_tree_reduce_scatter_at (const char *file, int line, struct accel *acc, struct accel_tree **scattered,
+accel_tree_reduce_scatter_at (const char *file, int line, struct accel_tree **scattered, struct accel *acc,
                               const struct accel_tree *tree, enum accel_op op, struct accel_error *err)
 {
     struct task task = {
@@ -212,7 +212,7 @@ accel_tree_reduce_scatter_at (const char *file, int line, struct accel *acc, str
 }
 
 enum accel_status
-accel_tree_all_to_all_at (const char *file, int line, struct accel *acc, struct accel_tree **exchanged,
+accel_tree_all_to_all_at (const char *file, int line, struct accel_tree **exchanged, struct accel *acc,
                           const struct accel_tree *tree, struct accel_error *err)
 {
     struct task task = { .acc = acc, .site = SITE (TREE_ALL_TO_ALL), .fits = check_parts };
@@ -254,7 +254,7 @@ recv_leaf (const struct task *task, struct accel_tree *leaf, struct accel_error 
 }
 
 enum accel_status
-accel_tree_recv_at (const char *file, int line, struct accel *acc, struct accel_tree **tree, int from_process,
+accel_tree_recv_at (const char *file, int line, struct accel_tree **tree, struct accel *acc, int from_process,
                     struct accel_error *err)
 {
     struct task task = { .acc = acc, .site = SITE (TREE_RECV), .each = recv_leaf, .root = from_process };
@@ -332,7 +332,7 @@ pad_leaf (const struct tree_walk *walk, const struct tree_place *place, const st
 }
 
 enum accel_status
-accel_tree_pad_across_processes_at (const char *file, int line, struct accel *acc, struct accel_tree **padded,
+accel_tree_pad_across_processes_at (const char *file, int line, struct accel_tree **padded, struct accel *acc,
                                     const struct accel_tree *tree, int dim, double pad_index, bool pad_first,
                                     struct accel_error *err)
 {
@@ -342,8 +342,9 @@ accel_tree_pad_across_processes_at (const char *file, int line, struct accel *ac
 }
 
 enum accel_status
-accel_pad_across_processes_at (const char *file, int line, struct accel *acc, const DLTensor *tensor, int dim,
-                               double pad_index, bool pad_first, struct accel_tensor *out, struct accel_error *err)
+accel_pad_across_processes_at (const char *file, int line, struct accel_tensor *out, struct accel *acc,
+                               const DLTensor *tensor, int dim, double pad_index, bool pad_first,
+                               struct accel_error *err)
 {
     const struct comm_site *site = SITE (PAD_ACROSS_PROCESSES);
     struct tree_pad pad = { .dim = dim, .value = pad_index, .first = pad_first };

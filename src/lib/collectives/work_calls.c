@@ -17,7 +17,7 @@ refuse (const struct comm_site *site, struct accel_error *err)
 }
 
 enum accel_status
-accel_comm_barrier_start_at (const char *file, int line, struct accel_comm *comm, struct accel_work **work,
+accel_comm_barrier_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
                              struct accel_error *err)
 {
     const struct comm_site *site = STARTED (BARRIER_START);
@@ -25,8 +25,8 @@ accel_comm_barrier_start_at (const char *file, int line, struct accel_comm *comm
 }
 
 enum accel_status
-accel_comm_all_reduce_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
-                                size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_work **work,
+accel_comm_all_reduce_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
+                                const void *send, void *recv, size_t count, enum accel_dtype dtype, enum accel_op op,
                                 struct accel_error *err)
 {
     const struct comm_site *site = STARTED (ALL_REDUCE_START);
@@ -34,8 +34,8 @@ accel_comm_all_reduce_start_at (const char *file, int line, struct accel_comm *c
 }
 
 enum accel_status
-accel_comm_all_gather_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
-                                size_t count, enum accel_dtype dtype, struct accel_work **work,
+accel_comm_all_gather_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
+                                const void *send, void *recv, size_t count, enum accel_dtype dtype,
                                 struct accel_error *err)
 {
     const struct comm_site *site = STARTED (ALL_GATHER_START);
@@ -43,25 +43,25 @@ accel_comm_all_gather_start_at (const char *file, int line, struct accel_comm *c
 }
 
 enum accel_status
-accel_comm_broadcast_start_at (const char *file, int line, struct accel_comm *comm, void *buffer, size_t count,
-                               enum accel_dtype dtype, int root, struct accel_work **work, struct accel_error *err)
+accel_comm_broadcast_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
+                               void *buffer, size_t count, enum accel_dtype dtype, int root, struct accel_error *err)
 {
     const struct comm_site *site = STARTED (BROADCAST_BUFFER_START);
     return work ? comm_broadcast (comm, site, buffer, count, dtype, root, err) : refuse (site, err);
 }
 
 enum accel_status
-accel_comm_reduce_scatter_start_at (const char *file, int line, struct accel_comm *comm, const void *send,
-                                    void *recv, size_t count, enum accel_dtype dtype, enum accel_op op,
-                                    struct accel_work **work, struct accel_error *err)
+accel_comm_reduce_scatter_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
+                                    const void *send, void *recv, size_t count, enum accel_dtype dtype,
+                                    enum accel_op op, struct accel_error *err)
 {
     const struct comm_site *site = STARTED (REDUCE_SCATTER_START);
     return work ? comm_reduce_scatter (comm, site, send, recv, count, dtype, op, err) : refuse (site, err);
 }
 
 enum accel_status
-accel_comm_all_to_all_start_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
-                                size_t count, enum accel_dtype dtype, struct accel_work **work,
+accel_comm_all_to_all_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
+                                const void *send, void *recv, size_t count, enum accel_dtype dtype,
                                 struct accel_error *err)
 {
     const struct comm_site *site = STARTED (ALL_TO_ALL_START);

@@ -72,7 +72,7 @@ give_memory (struct accel_batch *batch, size_t index, size_t bytes, struct accel
     struct accel_tensor *tensor = &batch->fields[index];
     const struct batch_home *home = &batch->home;
     void *memory = NULL;
-    bool shared = home->acc && !accel_alloc (home->acc, &memory, bytes ? bytes : 1, NULL);
+    bool shared = home->acc && !accel_alloc (home->acc, bytes ? bytes : 1, &memory, NULL);
     if (!shared)
         memory = home->pins ? home->pins->copy_streams->pin (home->device, bytes) : memory_create (bytes);
     if (!memory)
@@ -220,7 +220,7 @@ fail_no_field (const struct accel_batch *batch, const char *name, struct accel_e
 }
 
 enum accel_status
-accel_batch_data (const struct accel_batch *batch, const char *name, void **data, enum accel_dtype dtype,
+accel_batch_data (const struct accel_batch *batch, const char *name, enum accel_dtype dtype, void **data,
                   struct accel_error *err)
 {
     size_t index;

@@ -19,7 +19,7 @@ rows_to_keep (const struct accel *acc)
 }
 
 enum accel_status
-accel_tree_gather_for_metrics_at (const char *file, int line, struct accel *acc, struct accel_tree **gathered,
+accel_tree_gather_for_metrics_at (const char *file, int line, struct accel_tree **gathered, struct accel *acc,
                                   const struct accel_tree *tree, struct accel_error *err)
 {
     struct comm_site site = { file, line, JOBSEG_CALL_TREE_GATHER_FOR_METRICS };
@@ -37,8 +37,8 @@ accel_tree_gather_for_metrics_at (const char *file, int line, struct accel *acc,
 }
 
 enum accel_status
-accel_gather_for_metrics_at (const char *file, int line, struct accel *acc, const DLTensor *tensor,
-                             struct accel_tensor *out, struct accel_error *err)
+accel_gather_for_metrics_at (const char *file, int line, struct accel_tensor *out, struct accel *acc,
+                             const DLTensor *tensor, struct accel_error *err)
 {
     struct comm_site site = { file, line, JOBSEG_CALL_GATHER_FOR_METRICS };
     if (!acc || !tensor || !out)
