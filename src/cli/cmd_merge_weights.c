@@ -119,7 +119,8 @@ write_tensor (struct tensors *tensors, size_t number, struct safetensors_writer 
         if (safetensors_writer_write (writer, number, piece, length, &err))
             return fail_set (fail, FAIL_GENERAL, "%s", err.text);
         if (caught)
-            return fail_set (fail, 128 + caught, "interrupted by %s; nothing was written", strsignal (caught));
+            return fail_set (fail, FAIL_BY_SIGNAL + caught, "interrupted by %s; nothing was written",
+                             strsignal (caught));
         done += length;
         progress_add (progress, length);
     }

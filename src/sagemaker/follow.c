@@ -17,7 +17,6 @@
 enum {
     DESCRIBE_EVERY = 3, /* looks at the logs, as Amazon's library */
     MOST_FAILURES = 20, /* looks in a row; each was repeated itself */
-    SIGNALLED = 128,
 };
 
 enum { OF_JOB, OF_LOGS, CALLS };
@@ -135,7 +134,7 @@ fail_stopped (const struct follow *follow, struct fail *fail)
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (!strcmp (secondary, reasons[i].status))
             reason = reasons[i].reason;
-    return fail_set (fail, follow->is_stopping ? SIGNALLED + SIGINT : FAIL_GENERAL, "job %s was stopped%s",
+    return fail_set (fail, follow->is_stopping ? FAIL_BY_SIGNAL + SIGINT : FAIL_GENERAL, "job %s was stopped%s",
                      follow->session->training->name, reason);
 }
 
@@ -169,7 +168,7 @@ leave (struct follow *follow, int number, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf hint = { 0 };
     session_add_hint (follow->session, &hint);
-    return fail_set (fail, SIGNALLED + number, "job %s %s; to look at it: %s", follow->session->training->name,
+    return fail_set (fail, FAIL_BY_SIGNAL + number, "job %s %s; to look at it: %s", follow->session->training->name,
                      follow->is_stopping ? "is stopping" : "continues", hint.text ? hint.text : "");
 }
 

@@ -227,8 +227,8 @@ fail_uncertain (const struct launch *launch, int number, struct fail *fail)
     AUTO_STRBUF struct strbuf hint = { 0 };
     session_add_hint (&launch->session, &hint);
     const char *shown = hint.text ? hint.text : "";
-    return number ? fail_set (fail, 128 + number, "interrupted; job %s may have been created (look with: %s)", name,
-                              shown)
+    return number ? fail_set (fail, FAIL_BY_SIGNAL + number,
+                              "interrupted; job %s may have been created (look with: %s)", name, shown)
                   : fail_prefix (fail, "job %s may have been created (look with: %s)", name, shown);
 }
 
@@ -250,7 +250,7 @@ create (struct launch *launch, struct fail *fail)
         return fail_set (fail, FAIL_GENERAL, NOTHING_DONE ": another launch has just created a job of this name, %s; "
                          "launch again", launch->training.name);
     if (effect == NO_JOB)
-        return number ? fail_set (fail, 128 + number, "interrupted; " NOTHING_DONE) : -1;
+        return number ? fail_set (fail, FAIL_BY_SIGNAL + number, "interrupted; " NOTHING_DONE) : -1;
     if (number)
         raise (number); /* it is pending again, for the one who follows the job */
     return 0;

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -90,7 +91,8 @@ copy (struct writer *writer, const struct source_file *file)
         return fail_set (writer->fail, FAIL_GENERAL, "%s: changed while it was packed", file->path);
     while (left) {
         if (is_stopped (writer))
-            return fail_set (writer->fail, 130, "interrupted; nothing was uploaded, and no job created");
+            return fail_set (writer->fail, FAIL_BY_SIGNAL + SIGINT,
+                             "interrupted; nothing was uploaded, and no job created");
         ssize_t length = read (fd, block, left < sizeof block ? (size_t) left : sizeof block);
         if (length < 0 && errno == EINTR)
             continue;

@@ -17,7 +17,7 @@
 
 #define POLL_VARIABLE "ACCELERATE_SAGEMAKER_POLL" /* seconds */
 
-enum { POLL_MS = 10000, SIGNALLED = 128 };
+enum { POLL_MS = 10000 };
 
 /* Those that are not ignored, as below nohup: a signalfd would have them all the same. */
 static void
@@ -115,7 +115,7 @@ int
 session_fail (struct session *session, const char *what, struct fail *fail)
 {
     int number = session_take_signal (session);
-    return number ? fail_set (fail, SIGNALLED + number, "interrupted; %s", what) : -1;
+    return number ? fail_set (fail, FAIL_BY_SIGNAL + number, "interrupted; %s", what) : -1;
 }
 
 void

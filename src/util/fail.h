@@ -10,6 +10,7 @@ enum {
     FAIL_USAGE = 2,
     FAIL_CANNOT_EXECUTE = 126,
     FAIL_NOT_FOUND = 127,
+    FAIL_BY_SIGNAL = 128, /* plus the signal's number */
 };
 
 struct fail {

@@ -58,7 +58,7 @@ isolate (pid_t parent)
     setpgid (0, 0);
     prctl (PR_SET_PDEATHSIG, SIGKILL);
     if (getppid () != parent)
-        _exit (1);
+        _exit (FAIL_GENERAL);
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
         signal (crashes[i], SIG_DFL);
     struct rlimit none = { 0, 0 };

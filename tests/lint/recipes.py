@@ -194,7 +194,28 @@ def page():
     return len(pages)
 
 
-checks = [option, subcommand, engine, part, object, optimizer, schedule, dtype, function, header, page]
+def hacking():
+    """HACKING.md and the READMEs of src/ and tests/ name files and words that exist; the rules name lints, on one screen."""
+    files = [str(path.relative_to(top)) for path in top.rglob("*") if not re.match(r"\.git/|build", str(path.relative_to(top)))]
+    ends = {file[at:] for file in files for at in [0, *(found.end() for found in re.finditer("/", file))]}
+    words = set(re.findall(r"\w+", read("src/**/*.[ch]", "include/**/*.h*", "tests/**/*.[ch]", "tests/*/*.py", "tests/**/*.sh",
+                                        "**/Makefile.*", "configure.ac", comments=True)))
+    later = "tests/abi/libaccel.abi"  # made at a release
+    for page, folder in ("HACKING.md", ""), ("src/README.md", "src/"), ("tests/README.md", "tests/"):
+        for name in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", (top / page).read_text(), flags=re.S)):
+            if re.search(r"NAME|thing|[*$ ]|^[./]", name):
+                continue
+            file = re.fullmatch(r"[\w.-]*/[\w./-]*|\w+\.(c|h|sh|py|md|in)", name)
+            expect(not file or {name.rstrip("/"), name + ".c"} & ends or name == later, f"{page}: {name} does not exist")
+            expect(file or not re.fullmatch(r"[a-z]+_\w+", name) or name in words, f"{page}: no source has {name}")
+    rules = (top / "HACKING.md").read_text().split("\n## Rules\n")[1].split("\n## ")[0]
+    named, lints = set(re.findall(r"\[(\w+)\]", rules)), {path.stem for path in top.glob("tests/lint/*.sh")}
+    expect(named == lints, f"HACKING.md, Rules: these are lints, or are named, but not both: {' '.join(sorted(named ^ lints))}")
+    expect(rules.count("\n") <= 50, f"HACKING.md, Rules: {rules.count(chr(10))} lines, but one screen has 50")
+    return len(named)
+
+
+checks = [hacking, option, subcommand, engine, part, object, optimizer, schedule, dtype, function, header, page]
 checks = [check for check in checks if check.__name__ in sys.argv[2:] or len(sys.argv) == 2]
 empty = [check.__name__ for check in checks if not check()]
 wrong += [f"{name}: nothing was found, so nothing was checked" for name in empty]

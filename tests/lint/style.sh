@@ -1,8 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What HACKING.md says of form and can be seen without understanding: lengths, banned functions, first lines.
+# Of the rules of HACKING.md, those that can be seen without understanding: lengths, banned functions, first lines.
 . "${srcdir:-.}/tests/testlib.sh"
 
+cat >makers <<'END'
+src/files/atomic_file.c
+src/files/weights_save.c
+src/hosts/peers/jobkey.c
+src/launch/output/logfile.c
+src/lib/checkpoint/project_lock.c
+src/lib/checkpoint/shares.c
+src/util/io.c
+END
 cd "$srcdir" || exit 99
 sources=$(find src include examples bench tests -name '*.[ch]' -o -name '*.cc' -o -name '*.hpp' | sort)
 product=$(find src include -name '*.[ch]' | sort)
@@ -17,18 +26,33 @@ product=$(find src include -name '*.[ch]' | sort)
     test_expect_success 'functions have at most 60 lines' \
         '! awk "/^\{/ { start = FNR } /^\}/ && start { if (FNR - start > 61) print FILENAME \":\" start \": \" FNR - start - 1 \" lines\"; start = 0 }" '"$(echo $product)"' | grep .'
     test_expect_success 'no function that cannot be used safely' \
-        '! grep -nwE "(gets|strcpy|strcat|sprintf|vsprintf|atoi|atol|atof|sscanf|tmpnam|mktemp|alloca|strtok) \(" '"$(echo $product)"
+        '! grep -nE "(^|[^a-z_])(gets|strcat|sprintf|vsprintf|atoi|atol|atof|tmpnam|mktemp|alloca|strtok) \(" '"$(echo $product)"
+    test_expect_success 'a space before parentheses' \
+        '! grep -nP "^ {0,24}(?! )[^\"/*#]*[a-z0-9_]\((?!.*\*/$)" '"$(echo $product)"' | grep -v "\\\\$"'
+    test_expect_success 'the type of a function is on a line of its own' \
+        '! awk "/^\{/ && previous ~ /^[a-z][a-z_0-9]* [^(=]*\(/ && previous !~ /^[a-z_0-9]+ \(/ { print FILENAME \": \" previous } { previous = \$0 }" '"$(echo $product)"' | grep .'
+    test_expect_success 'goto leads to the one label of its function, error or done' \
+        '! grep -nE "goto " '"$(echo $product)"' | grep -vE "goto (error|done);" &&
+         ! awk "/^\}/ { labels = 0 } /^(error|done):/ && labels++ { print FILENAME \":\" FNR }" '"$(echo $product)"' | grep .'
+    test_expect_success 'exit statuses have names (util/fail.h)' \
+        '! grep -rnE "fail_set \([a-z>.-]+, [0-9]|[^0-9]128 \+|exit \([1-9]" src --include="*.[ch]" | grep -v "^src/selftest/"'
+    test_expect_success 'util, files, config, http, hub and aws do not print' \
+        '! grep -rnE "[ (](stdout|stderr)\)|STDERR_FILENO|(^|[^a-z_])(printf|puts|putchar|perror) \(" \
+             src/util src/files src/config src/http src/hub src/aws src/engines src/cuda --include="*.[ch]"'
+    test_expect_success 'numbers of users are parsed by util/parse.h' \
+        '! grep -rnE "[^a-z_](strto[a-z]+|[a-z]*scanf) \(" src/cli src/config --include="*.c" |
+             grep -v "^src/cli/estimate/\|^src/config/text/\|^src/config/emit/"'
+    test_expect_success 'files are made by io_write_file and files/atomic_file.h, if they are no locks or logs' \
+        'grep -rlE "O_CREAT|fopen \(.*\"[wa]" src --include="*.c" | grep -v "^src/selftest/" | sort | diff - "$scratch/makers"'
     test_expect_success 'the library neither prints nor exits' \
         '! grep -rnE "(^|[^a-z_])(printf|puts|putchar|fprintf|perror|exit|abort|assert|signal|sigaction) \(" src/lib --include="*.c" | grep -v "^src/lib/utility/check\.c:"'
 }
 # Words that readers of MPI, Slurm and PyTorch did not know, and the names that took their place.
-for row in aloft:started_on boards:outbox comm_together:comm_coalesce crew:peers disputes:mismatches hasty:skip_wait \
-    keeper:guardian lender:mpi_launcher postman:forwarder quitters:failed_rank rally:startup tiers:hier_reduce \
-    time_is_out:timed_out; do
-
-    test_expect_success "${row%%:*} is called ${row#*:}" \
-        "! grep -nEi '(^|[^[:alnum:]])${row%%:*}([^[:alnum:]]|\$)' $(echo $sources)"
-done
+# They are started_on, outbox, comm_coalesce, peers, mismatches, skip_wait, guardian, mpi_launcher, forwarder, failed_rank,
+# startup, hier_reduce and timed_out.
+replaced='aloft|boards|comm_together|crew|disputes|hasty|keeper|lender|postman|quitters|rally|tiers|time_is_out'
+test_expect_success 'one thing has one name' \
+    '! grep -nEi "(^|[^[:alnum:]])($replaced)([^[:alnum:]]|\$)" '"$(echo $sources)"
 # Of the table in HACKING.md, "Words", what has no other meaning: in sources, and in the manual.
 avoided='stands? for|in the end|without a word|heeds?|(is|are|was|were) wanted|that (is|are) none|shared out|as torch has'
 avoided="$avoided|of another release|so often|(is|are) there twice|(is|are) let go|says? so|prepared already|told of"

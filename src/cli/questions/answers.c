@@ -49,10 +49,12 @@ answers_choices (const struct answers *answers, const struct answer *item, struc
 int
 answers_menu_number (const struct strlist *values, size_t i)
 {
+    int64_t number = 0;
     for (size_t j = 0; j < values->count; j++)
-        if (strspn (values->items[j], "0123456789") != strlen (values->items[j]))
+        if (parse_int64 (values->items[j], 0, INT_MAX, &number))
             return (int) i;
-    return atoi (values->items[i]);
+    (void) parse_int64 (values->items[i], 0, INT_MAX, &number);
+    return (int) number;
 }
 
 static char *

@@ -15,6 +15,7 @@
 #include "util/printable.h"
 #include "util/utf8.h"
 
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -293,7 +294,7 @@ give_up (enum prompt_result result, struct fail *fail)
 {
     if (result == PROMPT_INTERRUPT) {
         prompt_say ("");
-        return fail_set (fail, 130, "interrupted; nothing was written");
+        return fail_set (fail, FAIL_BY_SIGNAL + SIGINT, "interrupted; nothing was written");
     }
     if (fail->status)
         return -1;

@@ -9,6 +9,7 @@
 #include "util/quote.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -80,8 +81,8 @@ emit_scalar (struct writer *writer, enum node_kind kind, const char *text)
     static const char *const tags[] = { "null", "bool", "int", "float", "timestamp", "str" };
     AUTO_STRBUF struct strbuf word = { 0 };
     yaml_event_t event;
-    char tag[40] = "tag:yaml.org,2002:";
-    strcat (tag, tags[kind]);
+    char tag[40];
+    snprintf (tag, sizeof tag, "tag:yaml.org,2002:%s", tags[kind]);
     add_yaml_word (&word, kind, text ? text : "");
     bool plain = kind != NODE_TEXT || !is_special (text);
     const char *value = word.text ? word.text : "";

@@ -12,6 +12,7 @@
 #include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
+#include "util/fail.h"
 #include "util/io.h"
 
 #include <dirent.h>
@@ -143,11 +144,11 @@ run_child (void *argument)
     /* The order matters: a launcher that has died before prctl() sends no signal any more. */
     prctl (PR_SET_PDEATHSIG, SIGKILL);
     if (getppid () != child->launcher)
-        _exit (128 + SIGKILL);
+        _exit (FAIL_BY_SIGNAL + SIGKILL);
     if ((child->in >= 0 && dup2 (child->in, 0) < 0) || (child->out >= 0 && dup2 (child->out, 1) < 0)
         || (child->err >= 0 && dup2 (child->err, 2) < 0)) {
         child->error = errno;
-        _exit (127);
+        _exit (FAIL_NOT_FOUND);
     }
     if (child->passed)
         fcntl (child->passed, F_SETFD, 0); /* of its own copy of our descriptors */
@@ -158,7 +159,7 @@ run_child (void *argument)
     sigprocmask (SIG_SETMASK, child->mask, NULL);
     execve (child->path, child->argv, child->envp);
     child->error = errno;
-    _exit (127);
+    _exit (FAIL_NOT_FOUND);
 }
 
 static bool

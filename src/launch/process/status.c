@@ -46,7 +46,7 @@ status_of_exec (int error)
 int
 status_of_signal (int signal)
 {
-    return 128 + signal;
+    return FAIL_BY_SIGNAL + signal;
 }
 
 bool
