@@ -9,6 +9,7 @@
 
 #include <accel/base.h>
 #include <accel/state.h>
+#include <accel/tensor.h>
 
 ACCEL_BEGIN_DECLS
 
@@ -58,9 +59,6 @@ ACCEL_API uint32_t accel_generator_next (struct accel_generator *generator);
 /** @return the next number in [0, 1) with 24 random bits, as torch draws a float32. */
 ACCEL_API float accel_generator_uniform (struct accel_generator *generator);
 
-/** @return the next number in [0, 2^63): Tensor.random_() of an int64. */
-ACCEL_API int64_t accel_generator_random (struct accel_generator *generator);
-
 /**
  * @return the next integer in [low, high): torch.randint(low, high).  If @p high is not greater than @p low, the result
  *         is @p low and nothing is drawn.
@@ -74,53 +72,37 @@ ACCEL_API int64_t accel_generator_randint (struct accel_generator *generator, in
 ACCEL_API void accel_generator_permutation (struct accel_generator *generator, int64_t *permutation, size_t count);
 
 /**
- * Fill with integers in [low, high): torch.randint(low, high, (count,)).
+ * Fill with numbers in [from, to): Tensor.uniform_(from, to); torch.rand() for 0, 1.
  *
  * @param values  [count]
- * @retval ACCEL_ERR_INVALID  high <= low; nothing was drawn
+ * @param dtype   ACCEL_FLOAT32, with 24 random bits each, or ACCEL_FLOAT64, with 53
+ * @retval ACCEL_ERR_INVALID  from > to, or one of them or their difference is not finite as a @p dtype; nothing was
+ *                            drawn
+ * @retval ACCEL_ERR_UNSUPPORTED  another @p dtype
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_generator_fill_randint (struct accel_generator *generator, int64_t *values, size_t count, int64_t low,
-                              int64_t high, struct accel_error *err);
+accel_generator_fill_uniform (struct accel_generator *generator, void *values, size_t count, enum accel_dtype dtype,
+                              double from, double to, struct accel_error *err);
 
 /**
- * Fill with numbers in [from, to), 24 random bits each: Tensor.uniform_(from, to) of float32; torch.rand() for 0, 1.
- *
- * @param values  [count]
- * @retval ACCEL_ERR_INVALID  from > to, or one of them or their difference is not a finite float32; nothing was drawn
- */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_generator_fill_uniform_f32 (struct accel_generator *generator, float *values, size_t count, double from,
-                                  double to, struct accel_error *err);
-
-/** The same for float64, with 53 random bits each. */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_generator_fill_uniform_f64 (struct accel_generator *generator, double *values, size_t count, double from,
-                                  double to, struct accel_error *err);
-
-/**
- * Fill with normally distributed numbers: Tensor.normal_(mean, std) of a contiguous float32; torch.randn() for 0, 1.
+ * Fill with normally distributed numbers: Tensor.normal_(mean, std) of a contiguous tensor; torch.randn() for 0, 1.
  *
  * As in torch, fewer than 16 numbers are drawn one by one from pairs of float64, whose second half is kept in the
  * generator's state for the next such call.  16 or more are drawn in blocks of 16, and if their number is not a
  * multiple of 16, the last 16 are drawn again.  So two calls for 8 numbers differ from one call for 16.
  *
- * Up to 15 numbers, and any number with ACCEL_RANDOM_PORTABLE, use log(), sin() and cos() of the system's C library,
- * like torch: they equal torch's on a machine with the same C library.  16 or more with ACCEL_RANDOM_AVX2 do not need
- * it.
+ * log(), sin() and cos() are those of the system's C library, like torch's: the numbers equal torch's on a machine with
+ * the same C library.  16 or more float32 with ACCEL_RANDOM_AVX2 do not need it.
  *
  * @param values  [count]
+ * @param dtype   ACCEL_FLOAT32 or ACCEL_FLOAT64
  * @param std     standard deviation, >= 0
- * @retval ACCEL_ERR_INVALID  @p std is negative or not a number; nothing was drawn
+ * @retval ACCEL_ERR_INVALID      @p std is negative or not a number; nothing was drawn
+ * @retval ACCEL_ERR_UNSUPPORTED  another @p dtype
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_generator_fill_normal_f32 (struct accel_generator *generator, float *values, size_t count, double mean,
-                                 double std, struct accel_error *err);
-
-/** The same for float64; all numbers use the C library's functions. */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_generator_fill_normal_f64 (struct accel_generator *generator, double *values, size_t count, double mean,
-                                 double std, struct accel_error *err);
+accel_generator_fill_normal (struct accel_generator *generator, void *values, size_t count, enum accel_dtype dtype,
+                             double mean, double std, struct accel_error *err);
 
 /** Write the complete state of @p generator: torch.Generator.get_state(), byte for byte. */
 ACCEL_API void
@@ -154,53 +136,15 @@ ACCEL_API struct accel_generator *accel_default_generator (void);
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_set_seed (const struct accel *acc, uint64_t seed, bool device_specific, struct accel_error *err);
 
-/** RNGType of Hugging Face Accelerate, limited to types that exist here: enum name, Accelerate's name. */
-#define ACCEL_RNG_TYPE_MAP(X) \
-    X (TORCH, "torch")        \
-    X (GENERATOR, "generator")
-
-enum accel_rng_type {
-#define X(name, text) ACCEL_RNG_##name, /**< "torch": the default generator; "generator": a given one */
-    ACCEL_RNG_TYPE_MAP (X)
-#undef X
-    ACCEL_RNG_TYPE_COUNT
-};
-
-/** @return Accelerate's name of @p type, or "?" if it is not a valid enum value; static. */
-ACCEL_API const char *accel_rng_type_name (enum accel_rng_type type);
-
 /**
- * Find the type that Accelerate calls @p name.
+ * Set a generator of all processes to rank 0's state: Accelerate's synchronize_rng_states.  Collective.
  *
- * @param[out] type  unchanged on failure
- * @retval ACCEL_ERR_UNSUPPORTED  a type of Accelerate's that has no generator here: "cuda", "xla" ...
- * @retval ACCEL_ERR_INVALID      not a type of Accelerate's; `text` suggests the nearest
- */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_rng_type_parse (enum accel_rng_type *type, const char *name, struct accel_error *err);
-
-/**
- * Set a generator of all processes to rank 0's state.  Collective.
- *
- * @param type       the same on all ranks
- * @param generator  for ACCEL_RNG_GENERATOR; otherwise ignored, may be NULL
- * @retval ACCEL_ERR_INVALID  unknown type, or ACCEL_RNG_GENERATOR without a generator; nothing was sent
+ * @param generator  the same one on all ranks; NULL: the default one
  */
 #define accel_synchronize_rng_state(...) accel_synchronize_rng_state_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_synchronize_rng_state_at (const char *file, int line, struct accel *acc, enum accel_rng_type type,
-                                struct accel_generator *generator, struct accel_error *err);
-
-/**
- * The same for several types, one after the other.  Collective.
- *
- * @param types      [count]; all are checked before anything is sent
- * @param generator  for ACCEL_RNG_GENERATOR, if it is among them
- */
-#define accel_synchronize_rng_states(...) accel_synchronize_rng_states_at (ACCEL_HERE, __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_synchronize_rng_states_at (const char *file, int line, struct accel *acc, const enum accel_rng_type *types,
-                                 size_t count, struct accel_generator *generator, struct accel_error *err);
+accel_synchronize_rng_state_at (const char *file, int line, struct accel *acc, struct accel_generator *generator,
+                                struct accel_error *err);
 
 ACCEL_END_DECLS
 

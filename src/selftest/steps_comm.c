@@ -480,7 +480,6 @@ check_trigger (struct self *self)
 static void
 check_random (struct self *self)
 {
-    static const enum accel_rng_type types[] = { ACCEL_RNG_TORCH, ACCEL_RNG_GENERATOR };
     struct accel_error err;
     struct accel_generator *own = NULL, *first = NULL;
     if (!CALL (self, accel_generator_create (&own, 7 + (uint64_t) self->rank, &err), &err)
@@ -488,13 +487,14 @@ check_random (struct self *self)
         goto done;
     for (int round = 0; round < 2; round++) {
         if (!CALL (self, accel_set_seed (self->acc, 3, true, &err), &err)
-            || !CALL (self, accel_synchronize_rng_states (self->acc, types, 2, own, &err), &err)
+            || !CALL (self, accel_synchronize_rng_state (self->acc, NULL, &err), &err)
+            || !CALL (self, accel_synchronize_rng_state (self->acc, own, &err), &err)
             || !expect (self, "the next number from a generator", accel_generator_next (first),
                         accel_generator_next (own)))
             goto done;
         accel_generator_seed (own, 8 + (uint64_t) self->rank);
         accel_generator_seed (first, 8);
-        if (!CALL (self, accel_synchronize_rng_state (self->acc, ACCEL_RNG_GENERATOR, own, &err), &err)
+        if (!CALL (self, accel_synchronize_rng_state (self->acc, own, &err), &err)
             || !expect (self, "the next number after another seed", accel_generator_next (first),
                         accel_generator_next (own)))
             goto done;

@@ -107,12 +107,12 @@ check_save_start (struct self *self, const char *path)
     bool done = false;
     if (!CALL (self, accel_save_state_start (self->acc, path, &err), &err))
         return;
-    long long next = (long long) accel_generator_random (accel_default_generator ());
+    long long next = (long long) accel_generator_next (accel_default_generator ());
     if (CALL (self, accel_save_state_test (self->acc, &done, &err), &err)
         && CALL (self, accel_save_state_wait (self->acc, &err), &err)
         && CALL (self, accel_load_state (self->acc, path, &err), &err))
         expect (self, "a random number after accel_save_state_start", next,
-                (long long) accel_generator_random (accel_default_generator ()));
+                (long long) accel_generator_next (accel_default_generator ()));
 }
 
 /* What was saved is loaded: here, the numbers of the default generator. */
@@ -131,10 +131,10 @@ check_checkpoint (struct self *self)
     if (!CALL (self, accel_comm_broadcast (self->world, path, sizeof path, ACCEL_UINT8, 0, &err), &err)
         || !CALL (self, accel_save_state (self->acc, path, &err), &err))
         return;
-    long long next = (long long) accel_generator_random (accel_default_generator ());
+    long long next = (long long) accel_generator_next (accel_default_generator ());
     if (CALL (self, accel_load_state (self->acc, path, &err), &err))
         expect (self, "a random number after accel_load_state", next,
-                (long long) accel_generator_random (accel_default_generator ()));
+                (long long) accel_generator_next (accel_default_generator ()));
     check_save_start (self, path);
     check_model_files (self, path);
     if (CALL (self, accel_wait_for_everyone (self->acc, &err), &err) && !self->rank)

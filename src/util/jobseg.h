@@ -63,7 +63,6 @@ enum {
     X (PREPARE, "accel_prepare") \
     X (BACKWARD, "accel_backward") \
     X (SYNCHRONIZE_RNG_STATE, "accel_synchronize_rng_state") \
-    X (SYNCHRONIZE_RNG_STATES, "accel_synchronize_rng_states") \
     X (LOADER_NEXT, "accel_loader_next") \
     X (FIND_EXECUTABLE_BATCH_SIZE, "accel_find_executable_batch_size") \
     X (LOG_IN_ORDER, "accel_log_in_order") \

@@ -363,7 +363,7 @@ test_evaluation (accelerator &acc)
     const generator_ref::state_type before = default_generator ().state ();
     try {
         evaluation inner (acc, batches);
-        default_generator ().random ();
+        default_generator ().uniform ();
         for (const batch &now : batches)
             if (now.indices ()[0] == 2)
                 throw own_exception ("mine");
@@ -372,7 +372,7 @@ test_evaluation (accelerator &acc)
     ok (default_generator ().state () == before && batches.epoch () == 0, "an evaluation that ends by an exception");
     {
         evaluation generate (acc);
-        default_generator ().random ();
+        default_generator ().uniform ();
     }
     ok (default_generator ().state () == before, "an evaluation without a loader");
     batch now (nullptr);

@@ -180,7 +180,7 @@ check_synchronized (void)
                         && !accel_prepare (acc, &err, loader), "synchronized: %s", err.text))
             return;
         check (accel_loader_next (loader, &batch, &err), "synchronized: %s", err.text);
-        int64_t mine = accel_generator_random (accel_default_generator ()), first = mine;
+        int64_t mine = accel_generator_next (accel_default_generator ()), first = mine;
         check (!accel_comm_broadcast (accel_world (acc), &first, 1, ACCEL_INT64, 0, &err), "%s", err.text);
         check ((mine == first) == (together || !rank), "the default generator is%s that of rank 0",
                mine == first ? "" : " not");
@@ -235,7 +235,7 @@ fails (void)
 static enum accel_status
 burn (struct accel_error *err)
 {
-    (void) accel_generator_random (accel_default_generator ());
+    (void) accel_generator_next (accel_default_generator ());
     snprintf (err->text, sizeof err->text, "disk on fire");
     return ACCEL_ERR_SYSTEM;
 }

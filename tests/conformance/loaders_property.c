@@ -19,7 +19,7 @@ struct form {
 static unsigned
 pick (struct accel_generator *generator, unsigned below)
 {
-    return accel_generator_random (generator) % below;
+    return accel_generator_next (generator) % below;
 }
 
 static void

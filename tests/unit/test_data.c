@@ -505,7 +505,7 @@ walk (struct accel_loader *loader, size_t most, struct steps *steps)
     for (steps->count = 0; steps->count < most; steps->count++) {
         bool more = accel_loader_next (loader, &batch, &err);
         must (err.code, &err);
-        (void) accel_generator_random (accel_default_generator ()); /* as programs do */
+        (void) accel_generator_next (accel_default_generator ()); /* as programs do */
         steps->samples[steps->count] = more ? accel_batch_indices (batch)[0] : -1;
         must (accel_loader_get_state (loader, &steps->states[steps->count], &err), &err);
         accel_generator_get_state (accel_default_generator (), steps->generators[steps->count]);

@@ -443,23 +443,6 @@ test_batches (struct accel *acc)
     host_is_full = false;
 }
 
-/* What is wrong with one type is found before any generator is synchronised. */
-static void
-test_generators (struct accel *acc)
-{
-    static const enum accel_rng_type types[] = { ACCEL_RNG_TORCH, ACCEL_RNG_GENERATOR };
-    uint8_t before[ACCEL_GENERATOR_STATE_BYTES], after[ACCEL_GENERATOR_STATE_BYTES];
-    rank_must (accel_set_seed (acc, 1, true, &err), &err);
-    accel_generator_get_state (accel_default_generator (), before);
-    rank_fails (accel_synchronize_rng_states (acc, types, 2, NULL, &err), ACCEL_ERR_INVALID, &err,
-                "type generator needs a generator");
-    accel_generator_get_state (accel_default_generator (), after);
-    right (!memcmp (before, after, sizeof before), "a generator was synchronised all the same");
-    rank_must (accel_synchronize_rng_states (acc, types, 1, NULL, &err), &err);
-    accel_generator_get_state (accel_default_generator (), after);
-    right (!memcmp (before, after, sizeof before) == !accel_process_index (acc), "the state after it");
-}
-
 /* ---- lines ---- */
 
 /* Lines of all ranks come in their order, however late the first is; what a program prints itself keeps its place. */
@@ -531,7 +514,6 @@ main (void)
     as_ranks (1, "a failed pass", test_failed_pass);
     as_ranks (1, "calls beside averages", test_reserved);
     as_ranks (2, "batches without shared memory", test_batches);
-    as_ranks (2, "generators", test_generators);
     scratch_folder ();
     as_ranks (2, "lines", test_lines);
     test_engines ();

@@ -264,16 +264,9 @@ class accelerator {
         call (accel_set_seed (get (), seed, device_specific, call.err ()));
     }
     void
-    synchronize_rng_state (accel_rng_type type = ACCEL_RNG_TORCH, generator_ref of = generator_ref (nullptr),
-                           site at = site::here ())
+    synchronize_rng_state (generator_ref of = generator_ref (nullptr), site at = site::here ())
     {
-        must (at, accel_synchronize_rng_state_at, type, of.get ());
-    }
-    void
-    synchronize_rng_states (const std::vector<accel_rng_type> &types, generator_ref of = generator_ref (nullptr),
-                            site at = site::here ())
-    {
-        must (at, accel_synchronize_rng_states_at, types.data (), types.size (), of.get ());
+        must (at, accel_synchronize_rng_state_at, of.get ());
     }
 
     /* Training. */

@@ -28,7 +28,6 @@ class generator_ref {
     std::uint64_t initial_seed () const noexcept { return accel_generator_initial_seed (raw_); }
     void set_kernels (accel_random_kernels kernels) noexcept { accel_generator_set_kernels (raw_, kernels); }
     float uniform () noexcept { return accel_generator_uniform (raw_); }
-    std::int64_t random () noexcept { return accel_generator_random (raw_); }
     std::int64_t
     randint (std::int64_t low, std::int64_t high) noexcept
     {
@@ -43,29 +42,24 @@ class generator_ref {
     }
 
     void
-    fill_randint (span<std::int64_t> values, std::int64_t low, std::int64_t high)
-    {
-        must (accel_generator_fill_randint, values, low, high);
-    }
-    void
     fill_uniform (span<float> values, double from = 0, double to = 1)
     {
-        must (accel_generator_fill_uniform_f32, values, from, to);
+        must (accel_generator_fill_uniform, values, ACCEL_FLOAT32, from, to);
     }
     void
     fill_uniform (span<double> values, double from = 0, double to = 1)
     {
-        must (accel_generator_fill_uniform_f64, values, from, to);
+        must (accel_generator_fill_uniform, values, ACCEL_FLOAT64, from, to);
     }
     void
     fill_normal (span<float> values, double mean = 0, double std = 1)
     {
-        must (accel_generator_fill_normal_f32, values, mean, std);
+        must (accel_generator_fill_normal, values, ACCEL_FLOAT32, mean, std);
     }
     void
     fill_normal (span<double> values, double mean = 0, double std = 1)
     {
-        must (accel_generator_fill_normal_f64, values, mean, std);
+        must (accel_generator_fill_normal, values, ACCEL_FLOAT64, mean, std);
     }
 
     state_type
@@ -83,12 +77,12 @@ class generator_ref {
     }
 
   private:
-    template <class F, class T, class V>
+    template <class F, class T>
     void
-    must (F fill, span<T> values, V first, V second)
+    must (F fill, span<T> values, accel_dtype dtype, double first, double second)
     {
         detail::attempt call;
-        call (fill (raw_, values.data (), values.size (), first, second, call.err ()));
+        call (fill (raw_, values.data (), values.size (), dtype, first, second, call.err ()));
     }
 
     accel_generator *raw_;

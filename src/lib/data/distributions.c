@@ -30,49 +30,67 @@ fused (const struct accel_generator *generator)
     return generator->kernels != ACCEL_RANDOM_PORTABLE;
 }
 
-EXACT enum accel_status
-accel_generator_fill_uniform_f32 (struct accel_generator *generator, float *values, size_t count, double from,
-                                  double to, struct accel_error *err)
+static enum accel_status
+check_range (double from, double to, double range, enum accel_dtype dtype, struct accel_error *err)
 {
-    float low = (float) from, high = (float) to, range = high - low;
-    if (!generator || (count && !values))
-        return accel_fail_null (err, __func__, generator ? "values" : "generator");
-    if (!(isfinite (low) && isfinite (high) && isfinite (range) && from <= to))
-        return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is not a valid float32 range", from, to);
-    bool fuse = fused (generator);
-    for (size_t i = 0; i < count; i++) {
-        float unit = generator_uniform_float (generator);
-        float value = fuse ? fmaf (unit, range, low) : unit * range + low;
-        values[i] = value == high ? low : value; /* rounded up to what is not in the range */
-    }
+    if (!(isfinite (range) && from <= to))
+        return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is not a valid %s range", from, to,
+                           accel_dtype_name (dtype));
     return ACCEL_OK;
 }
 
-EXACT enum accel_status
-accel_generator_fill_uniform_f64 (struct accel_generator *generator, double *values, size_t count, double from,
-                                  double to, struct accel_error *err)
+/* A value that was rounded up to the end of the range, which is not in it, becomes its beginning. */
+EXACT static enum accel_status
+fill_uniform_float (struct accel_generator *generator, float *values, size_t count, double from, double to,
+                    struct accel_error *err)
+{
+    float low = (float) from, high = (float) to, range = high - low;
+    enum accel_status status = check_range (from, to, range, ACCEL_FLOAT32, err);
+    bool fuse = fused (generator);
+    for (size_t i = 0; i < count && !status; i++) {
+        float unit = generator_uniform_float (generator);
+        float value = fuse ? fmaf (unit, range, low) : unit * range + low;
+        values[i] = value == high ? low : value;
+    }
+    return status;
+}
+
+EXACT static enum accel_status
+fill_uniform_double (struct accel_generator *generator, double *values, size_t count, double from, double to,
+                     struct accel_error *err)
 {
     double range = to - from;
-    if (!generator || (count && !values))
-        return accel_fail_null (err, __func__, generator ? "values" : "generator");
-    if (!(isfinite (from) && isfinite (to) && isfinite (range) && from <= to))
-        return accel_fail (err, ACCEL_ERR_INVALID, "uniform numbers: [%g, %g) is not a valid float64 range", from, to);
+    enum accel_status status = check_range (from, to, range, ACCEL_FLOAT64, err);
     bool fuse = fused (generator);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && !status; i++) {
         double unit = generator_uniform_double (generator);
         double value = fuse ? fma (unit, range, from) : unit * range + from;
         values[i] = value == to ? from : value;
     }
-    return ACCEL_OK;
+    return status;
 }
 
 static enum accel_status
-check_std (double std, struct accel_error *err)
+check_fill (const char *function, const struct accel_generator *generator, const void *values, size_t count,
+            enum accel_dtype dtype, struct accel_error *err)
 {
-    if (!(std >= 0))
-        return accel_fail (err, ACCEL_ERR_INVALID, "normal numbers: the standard deviation must be at least 0, not %g",
-                           std);
+    if (!generator || (count && !values))
+        return accel_fail_null (err, function, generator ? "values" : "generator");
+    if (dtype != ACCEL_FLOAT32 && dtype != ACCEL_FLOAT64)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: cannot draw %s: expected float32 or float64", function,
+                           accel_dtype_name (dtype));
     return ACCEL_OK;
+}
+
+enum accel_status
+accel_generator_fill_uniform (struct accel_generator *generator, void *values, size_t count, enum accel_dtype dtype,
+                              double from, double to, struct accel_error *err)
+{
+    enum accel_status status = check_fill (__func__, generator, values, count, dtype, err);
+    if (status)
+        return status;
+    return dtype == ACCEL_FLOAT32 ? fill_uniform_float (generator, values, count, from, to, err)
+                                  : fill_uniform_double (generator, values, count, from, to, err);
 }
 
 /* at::normal_distribution<double>: of a pair the cosine at once, the sine the next time. */
@@ -90,19 +108,13 @@ next_normal (struct accel_generator *generator, double mean, double std)
     return fused (generator) ? fma (value, std, mean) : value * std + mean;
 }
 
-enum accel_status
-accel_generator_fill_normal_f32 (struct accel_generator *generator, float *values, size_t count, double mean,
-                                 double std, struct accel_error *err)
+static void
+fill_normal_float (struct accel_generator *generator, float *values, size_t count, double mean, double std)
 {
-    if (!generator || (count && !values))
-        return accel_fail_null (err, __func__, generator ? "values" : "generator");
-    enum accel_status status = check_std (std, err);
-    if (status)
-        return status;
     if (count < BLOCK) {
         for (size_t i = 0; i < count; i++)
             values[i] = (float) next_normal (generator, mean, std);
-        return ACCEL_OK;
+        return;
     }
     normal_16 *transform = fused (generator) ? normal_16_avx2 : normal_16_portable;
     for (size_t i = 0; i < count; i++)
@@ -115,7 +127,6 @@ accel_generator_fill_normal_f32 (struct accel_generator *generator, float *value
             last[i] = generator_uniform_float (generator);
         transform (last, (float) mean, (float) std);
     }
-    return ACCEL_OK;
 }
 
 EXACT static void
@@ -128,19 +139,13 @@ normal_16_double (double *values, double mean, double std)
     }
 }
 
-enum accel_status
-accel_generator_fill_normal_f64 (struct accel_generator *generator, double *values, size_t count, double mean,
-                                 double std, struct accel_error *err)
+static void
+fill_normal_double (struct accel_generator *generator, double *values, size_t count, double mean, double std)
 {
-    if (!generator || (count && !values))
-        return accel_fail_null (err, __func__, generator ? "values" : "generator");
-    enum accel_status status = check_std (std, err);
-    if (status)
-        return status;
     if (count < BLOCK) {
         for (size_t i = 0; i < count; i++)
             values[i] = next_normal (generator, mean, std);
-        return ACCEL_OK;
+        return;
     }
     for (size_t i = 0; i < count; i++)
         values[i] = generator_uniform_double (generator);
@@ -152,6 +157,22 @@ accel_generator_fill_normal_f64 (struct accel_generator *generator, double *valu
             last[i] = generator_uniform_double (generator);
         normal_16_double (last, mean, std);
     }
+}
+
+enum accel_status
+accel_generator_fill_normal (struct accel_generator *generator, void *values, size_t count, enum accel_dtype dtype,
+                             double mean, double std, struct accel_error *err)
+{
+    enum accel_status status = check_fill (__func__, generator, values, count, dtype, err);
+    if (status)
+        return status;
+    if (!(std >= 0))
+        return accel_fail (err, ACCEL_ERR_INVALID, "normal numbers: the standard deviation must be at least 0, not %g",
+                           std);
+    if (dtype == ACCEL_FLOAT32)
+        fill_normal_float (generator, values, count, mean, std);
+    else
+        fill_normal_double (generator, values, count, mean, std);
     return ACCEL_OK;
 }
 

@@ -27,7 +27,7 @@ drawing_make_persistent (struct accel_loader *loader, struct accel_error *err)
     struct drawing *drawing = &loader->drawing;
     if (!share_is_dealt (loader) || drawing->seeds || !drawing->sampler || !sampler_wants_generator (drawing->sampler))
         return ACCEL_OK;
-    uint64_t seed = (uint64_t) accel_generator_random (accel_default_generator ());
+    uint64_t seed = (uint64_t) generator_random (accel_default_generator ());
     enum accel_status status = accel_generator_create (&drawing->persistent, seed, err);
     if (!status)
         sampler_set_generator (drawing->sampler, drawing->persistent);
@@ -84,14 +84,13 @@ drawing_agree (struct accel_loader *loader, const struct comm_site *site, struct
     enum accel_status status = ACCEL_OK;
     /* Not if an epoch continues: all ranks have continued from what they agreed on when it began. */
     if (acc && loader->share.processes > 1 && loader->options.synchronize_rng && !loader->position.base_seed_drawn)
-        status = accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_TORCH, NULL, err);
+        status = accel_synchronize_rng_state_at (site->file, site->line, acc, NULL, err);
     if (!status && acc && generator && share_is_dealt (loader))
-        status = accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_GENERATOR, generator, err);
+        status = accel_synchronize_rng_state_at (site->file, site->line, acc, generator, err);
     if (status || !seeds_together (loader))
         return status;
     loader->drawing.agreed = *accel_default_generator ();
-    return accel_synchronize_rng_state_at (site->file, site->line, acc, ACCEL_RNG_GENERATOR, &loader->drawing.agreed,
-                                           err);
+    return accel_synchronize_rng_state_at (site->file, site->line, acc, &loader->drawing.agreed, err);
 }
 
 /* torch's loaders draw a number for their workers before the sampler draws anything; from the loader's generator, which
@@ -108,7 +107,7 @@ void
 drawing_draw_base_seed (const struct accel_loader *loader)
 {
     if (!loader->position.base_seed_drawn)
-        (void) accel_generator_random (base_seed_generator (loader));
+        (void) generator_random (base_seed_generator (loader));
 }
 
 static enum accel_status
@@ -146,7 +145,7 @@ draw_order_again (struct accel_loader *loader, struct accel_error *err)
         return status;
     sampler_set_generator (sampler, used == shared ? NULL : used);
     if (base_seed_generator (loader) == used)
-        (void) accel_generator_random (used);
+        (void) generator_random (used);
     else
         drawing_draw_base_seed (loader);
     status = draw_order (loader, err);

@@ -118,12 +118,6 @@ accel_generator_set_kernels (struct accel_generator *generator, enum accel_rando
 }
 
 int64_t
-accel_generator_random (struct accel_generator *generator)
-{
-    return generator ? (int64_t) (generator_next_64 (generator) & INT64_MAX) : 0;
-}
-
-int64_t
 accel_generator_randint (struct accel_generator *generator, int64_t low, int64_t high)
 {
     if (high <= low || !generator)
@@ -132,20 +126,6 @@ accel_generator_randint (struct accel_generator *generator, int64_t low, int64_t
     uint64_t drawn = range < RANDINT_64_BIT ? generator_next_32 (generator) % range
                                             : generator_next_64 (generator) % range;
     return (int64_t) ((uint64_t) low + drawn);
-}
-
-enum accel_status
-accel_generator_fill_randint (struct accel_generator *generator, int64_t *values, size_t count, int64_t low,
-                              int64_t high, struct accel_error *err)
-{
-    if (!generator || (count && !values))
-        return accel_fail_null (err, __func__, generator ? "values" : "generator");
-    if (high <= low)
-        return accel_fail (err, ACCEL_ERR_INVALID, "random integers: high (%lld) must be greater than low (%lld)",
-                           (long long) high, (long long) low);
-    for (size_t i = 0; i < count; i++)
-        values[i] = accel_generator_randint (generator, low, high);
-    return ACCEL_OK;
 }
 
 /* Random words made ready many at once, which takes half the time of one by one.  Never more than will be drawn, so

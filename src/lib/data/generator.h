@@ -47,6 +47,13 @@ generator_next_64 (struct accel_generator *generator)
     return high << 32 | generator_next_32 (generator);
 }
 
+/** @return the next number in [0, 2^63): Tensor.random_() of an int64, with which torch draws seeds. */
+static inline int64_t
+generator_random (struct accel_generator *generator)
+{
+    return (int64_t) (generator_next_64 (generator) & INT64_MAX);
+}
+
 /** accel_generator_uniform(): 24 random bits. */
 static inline float
 generator_uniform_float (struct accel_generator *generator)

@@ -163,7 +163,7 @@ draw_random (struct accel_sampler *sampler, int64_t *indices, struct accel_error
     if (sampler->generator)
         return draw_with (sampler, sampler->generator, indices, err);
     struct accel_generator own;
-    generator_init (&own, (uint64_t) accel_generator_random (accel_default_generator ()));
+    generator_init (&own, (uint64_t) generator_random (accel_default_generator ()));
     return draw_with (sampler, &own, indices, err);
 }
 

@@ -7,10 +7,8 @@
 #include "lib/data/generator.h"
 #include "lib/data/random_part.h"
 #include "lib/state/state_dict.h"
-#include "util/suggest.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -78,89 +76,15 @@ accel_set_seed (const struct accel *acc, uint64_t seed, bool device_specific, st
     return ACCEL_OK;
 }
 
-const char *
-accel_rng_type_name (enum accel_rng_type type)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        ACCEL_RNG_TYPE_MAP (X)
-#undef X
-    };
-    return (unsigned) type < ACCEL_RNG_TYPE_COUNT ? names[type] : "?";
-}
-
 enum accel_status
-accel_rng_type_parse (enum accel_rng_type *type, const char *name, struct accel_error *err)
-{
-    static const char *const elsewhere[] = { "cuda", "xla", "npu", "mlu", "sdaa", "musa", "xpu", "hpu", "neuron" };
-    struct suggest suggest = { .wanted = name ? name : "" };
-    if (!type)
-        return accel_fail_null (err, __func__, "type");
-    for (int i = 0; i < ACCEL_RNG_TYPE_COUNT; i++) {
-        const char *known = accel_rng_type_name ((enum accel_rng_type) i);
-        if (!strcmp (suggest.wanted, known)) {
-            *type = (enum accel_rng_type) i;
-            return ACCEL_OK;
-        }
-        suggest_consider (&suggest, known);
-    }
-    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
-        if (!strcmp (suggest.wanted, elsewhere[i]))
-            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                               "random number type '%s': libaccel has no generator for this device; use torch or "
-                               "generator", name);
-    char text[64];
-    return accel_fail (err, ACCEL_ERR_INVALID,
-                       "unknown random number type '%s'%s; use torch or generator", suggest.wanted,
-                       suggest_text (&suggest, "", text, sizeof text));
-}
-
-static enum accel_status
-find_generator (const struct comm_site *site, enum accel_rng_type type, struct accel_generator *given,
-                struct accel_generator **found, struct accel_error *err)
-{
-    if ((unsigned) type >= ACCEL_RNG_TYPE_COUNT)
-        return comm_fail (site, ACCEL_ERR_INVALID, err, "invalid accel_rng_type %d", (int) type);
-    *found = type == ACCEL_RNG_TORCH ? accel_default_generator () : given;
-    if (!*found)
-        return comm_refuse (site, "type generator needs a generator, but generator is NULL", err);
-    return ACCEL_OK;
-}
-
-static enum accel_status
-synchronize (struct accel *acc, const struct comm_site *site, struct accel_generator *generator,
-             struct accel_error *err)
+accel_synchronize_rng_state_at (const char *file, int line, struct accel *acc, struct accel_generator *generator,
+                                struct accel_error *err)
 {
     uint8_t state[ACCEL_GENERATOR_STATE_BYTES];
+    if (!generator)
+        generator = accel_default_generator ();
     accel_generator_get_state (generator, state);
-    enum accel_status status = comm_broadcast (accel_world (acc), site, state, sizeof state, ACCEL_UINT8, 0, err);
+    enum accel_status status = comm_broadcast (accel_world (acc), SITE (SYNCHRONIZE_RNG_STATE), state, sizeof state,
+                                               ACCEL_UINT8, 0, err);
     return status ? status : accel_generator_set_state (generator, state, sizeof state, err);
-}
-
-enum accel_status
-accel_synchronize_rng_state_at (const char *file, int line, struct accel *acc, enum accel_rng_type type,
-                                struct accel_generator *generator, struct accel_error *err)
-{
-    struct accel_generator *found = NULL;
-    enum accel_status status = find_generator (SITE (SYNCHRONIZE_RNG_STATE), type, generator, &found, err);
-    return status ? status : synchronize (acc, SITE (SYNCHRONIZE_RNG_STATE), found, err);
-}
-
-enum accel_status
-accel_synchronize_rng_states_at (const char *file, int line, struct accel *acc, const enum accel_rng_type *types,
-                                 size_t count, struct accel_generator *generator, struct accel_error *err)
-{
-    const struct comm_site *site = SITE (SYNCHRONIZE_RNG_STATES);
-    struct accel_generator *found = NULL;
-    enum accel_status status = ACCEL_OK;
-    if (count && !types)
-        return accel_fail_null (err, jobseg_call_name (site->call), "types");
-    for (size_t i = 0; !status && i < count; i++)
-        status = find_generator (site, types[i], generator, &found, err);
-    for (size_t i = 0; !status && i < count; i++) {
-        status = find_generator (site, types[i], generator, &found, err);
-        if (!status)
-            status = synchronize (acc, site, found, err);
-    }
-    return status;
 }

@@ -212,7 +212,7 @@ draw_q (const struct accel_model *model, struct power_sgd *power, const struct m
     if (!*seeded)
         generator_init (&power->generator, seed);
     *seeded = true;
-    (void) !accel_generator_fill_normal_f32 (&power->generator, power->drawn, count, 0, 1, NULL);
+    (void) !accel_generator_fill_normal (&power->generator, power->drawn, count, ACCEL_FLOAT32, 0, 1, NULL);
     model->memory->write (model->device, matrix->q, power->drawn, count * sizeof *power->drawn);
 }
 
