@@ -245,7 +245,7 @@ bench_setting (const struct setting *setting, size_t rounds)
                                      .read_many = setting->many ? read_many : NULL, .user = &array };
     struct accel_error err;
     struct accel_sampler *sampler;
-    check (accel_sampler_seedable (&sampler, setting->count, 0, NULL, &err), &err);
+    check (accel_sampler_create (&sampler, ACCEL_SAMPLER_SEEDABLE, setting->count, NULL, &err), &err);
     struct accel_loader *loaders[LOADERS];
     for (unsigned i = 0; i < LOADERS; i++)
         loaders[i] = make_loader (&dataset, setting, i);

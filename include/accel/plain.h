@@ -57,17 +57,10 @@ ACCEL_BEGIN_DECLS
        const struct accel_csv_options *options, struct accel_error *err), (dataset, path, options, err)) \
     X (accel_dataset_open_idx, (struct accel_dataset **dataset, const char *images, const char *labels, \
        const struct accel_idx_options *options, struct accel_error *err), (dataset, images, labels, options, err)) \
-    X (accel_sampler_random, (struct accel_sampler **sampler, size_t size, \
-       const struct accel_random_options *options, struct accel_error *err), (sampler, size, options, err)) \
-    X (accel_sampler_seedable, (struct accel_sampler **sampler, size_t size, uint64_t seed, \
-       const struct accel_random_options *options, struct accel_error *err), (sampler, size, seed, options, err)) \
-    X (accel_sampler_weighted, (struct accel_sampler **sampler, const double *weights, size_t size, \
-       const struct accel_random_options *options, struct accel_error *err), (sampler, weights, size, options, \
-       err)) \
-    X (accel_sampler_distributed, (struct accel_sampler **sampler, size_t size, \
-       const struct accel_distributed_options *options, struct accel_error *err), (sampler, size, options, err)) \
+    X (accel_sampler_create, (struct accel_sampler **sampler, enum accel_sampler_kind kind, size_t size, \
+       const struct accel_sampler_options *options, struct accel_error *err), (sampler, kind, size, options, err)) \
     X (accel_sampler_llmc, (struct accel_sampler **sampler, const struct accel_dataset *dataset, \
-       const struct accel_llmc_options *options, struct accel_error *err), (sampler, dataset, options, err)) \
+       const struct accel_sampler_options *options, struct accel_error *err), (sampler, dataset, options, err)) \
     X (accel_sampler_custom, (struct accel_sampler **sampler, const struct accel_sampler_calls *calls, \
        struct accel_error *err), (sampler, calls, err)) \
     X (accel_loader_create, (struct accel_loader **loader, const struct accel_dataset *dataset, \

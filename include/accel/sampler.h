@@ -11,98 +11,75 @@ ACCEL_BEGIN_DECLS
 /** A sampler: one pass yields a number of indices that is known in advance. */
 struct accel_sampler;
 
-/** 0, 1, ... @p size - 1. */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_sequential (struct accel_sampler **sampler, size_t size, struct accel_error *err);
-
-/** How to draw at random; 0 is each field's default. */
-struct accel_random_options {
-    bool replacement;   /**< an index may occur more than once */
-    size_t num_samples; /**< indices per pass; 0: the size */
-    struct accel_generator *generator; /**< the generator to draw from, which carries on from pass to pass; not owned.
-                                            NULL: each pass seeds its own generator from the default one */
+/** Which order; accel_sampler(3) says what each draws. */
+enum accel_sampler_kind {
+    ACCEL_SAMPLER_SEQUENTIAL, /**< 0, 1, ... size - 1 */
+    ACCEL_SAMPLER_RANDOM,     /**< torch's RandomSampler */
+    ACCEL_SAMPLER_SEEDABLE,   /**< Accelerate's SeedableRandomSampler: pass e draws from `seed` + e, so every process
+                                   sees the same order without communication, and any order can be reproduced.  Passes
+                                   are counted automatically; accel_sampler_set_epoch() sets e */
+    ACCEL_SAMPLER_WEIGHTED,   /**< torch's WeightedRandomSampler: index i has the probability weights[i] / sum */
+    ACCEL_SAMPLER_SUBSET,     /**< torch's SubsetRandomSampler: `indices` in random order */
+    /**
+     * torch's DistributedSampler: a share of the samples, for programs that distribute data themselves.  Do not prepare
+     * a loader over it, which would distribute the data a second time.  Pass e draws from `seed` + e; only
+     * accel_sampler_set_epoch() changes e.
+     */
+    ACCEL_SAMPLER_DISTRIBUTED,
+    ACCEL_SAMPLER_KIND_COUNT
 };
 
-/** torch's RandomSampler.  @param options  may be NULL  @retval ACCEL_ERR_INVALID  size 0 */
-#define accel_sampler_random(...) accel_sampler_random_sized (sizeof (struct accel_random_options), __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_random_sized (size_t options_size, struct accel_sampler **sampler, size_t size,
-                            const struct accel_random_options *options, struct accel_error *err);
-
-/**
- * SeedableRandomSampler of Hugging Face Accelerate: pass e draws from the seed @p seed + e, so every process sees the
- * same order without communication, and any order can be reproduced.  Passes are counted automatically;
- * accel_sampler_set_epoch() sets e.
- *
- * @param options  may be NULL; its generator is seeded again for each pass
- */
-#define accel_sampler_seedable(...) accel_sampler_seedable_sized (sizeof (struct accel_random_options), __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_seedable_sized (size_t options_size, struct accel_sampler **sampler, size_t size, uint64_t seed,
-                              const struct accel_random_options *options, struct accel_error *err);
-
-/**
- * torch's WeightedRandomSampler: index i has the probability weights[i] / sum.
- *
- * @param weights  [size], copied; finite, none negative, with a positive sum
- * @param options  num_samples 0: size.  Without replacement, at most as many as there are weights above 0
- */
-#define accel_sampler_weighted(...) accel_sampler_weighted_sized (sizeof (struct accel_random_options), __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_weighted_sized (size_t options_size, struct accel_sampler **sampler, const double *weights, size_t size,
-                              const struct accel_random_options *options, struct accel_error *err);
-
-/** torch's SubsetRandomSampler: @p indices in random order.  @param indices  [count], copied */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_subset (struct accel_sampler **sampler, const int64_t *indices, size_t count,
-                      struct accel_generator *generator, struct accel_error *err);
-
-/** Share @p rank of @p replicas; 0 is each other field's default. */
-struct accel_distributed_options {
-    size_t replicas, rank; /**< replicas: required; rank: from 0 */
-    enum accel_flag shuffle; /**< yes unless ACCEL_NO */
-    bool drop_last;  /**< omit samples that cannot be divided evenly, instead of repeating from the start */
-    uint64_t seed;   /**< pass e draws from seed + e; only accel_sampler_set_epoch() changes e */
+/** What some kinds need, and others refuse; 0 is each field's default. */
+struct accel_sampler_options {
+    bool replacement;   /**< RANDOM, SEEDABLE, WEIGHTED: an index may occur more than once */
+    size_t num_samples; /**< of the same: indices per pass; 0: the size.  WEIGHTED without replacement: at most as many
+                             as there are weights above 0 */
+    struct accel_generator *generator; /**< of the same, and SUBSET: the generator to draw from, which carries on from
+                                            pass to pass (SEEDABLE: is seeded again for each); not owned.  NULL:
+                                            RANDOM seeds its own for each pass from the default one, SEEDABLE from
+                                            `seed`; the others draw from the default one */
+    const double *weights;  /**< WEIGHTED: [size], copied; finite, none negative, with a positive sum */
+    const int64_t *indices; /**< SUBSET: [size], copied */
+    size_t replicas, rank;   /**< DISTRIBUTED: replicas, which are required, and which of them this is, from 0 */
+    enum accel_flag shuffle; /**< DISTRIBUTED: yes unless ACCEL_NO; accel_sampler_llmc(): only if ACCEL_YES */
+    bool drop_last; /**< DISTRIBUTED: omit samples that cannot be divided evenly, instead of repeating from the start */
+    uint64_t seed;  /**< SEEDABLE, DISTRIBUTED; accel_sampler_llmc(): 0: 42, as in llm.c */
 };
 
 /**
- * torch's DistributedSampler, for programs that distribute data themselves.  Do not prepare a loader over it, which
- * would distribute the data a second time.
+ * Make a sampler.
+ *
+ * @param size     samples of the data set; of ACCEL_SAMPLER_SUBSET the number of `indices`
+ * @param options  may be NULL if @p kind needs none
+ * @retval ACCEL_ERR_INVALID  size 0 for random kinds, an option that is missing or wrong, or one of another kind
  */
-#define accel_sampler_distributed(...)                                                       \
-    accel_sampler_distributed_sized (sizeof (struct accel_distributed_options), __VA_ARGS__)
+#define accel_sampler_create(...) accel_sampler_create_sized (sizeof (struct accel_sampler_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_distributed_sized (size_t options_size, struct accel_sampler **sampler, size_t size,
-                                 const struct accel_distributed_options *options, struct accel_error *err);
+accel_sampler_create_sized (size_t options_size, struct accel_sampler **sampler, enum accel_sampler_kind kind,
+                            size_t size, const struct accel_sampler_options *options, struct accel_error *err);
 
 struct accel_dataset;
-
-/** How to go through token files like llm.c; 0 is each field's default. */
-struct accel_llmc_options {
-    bool shuffle;  /**< files in random order, and the batches of each file in random order */
-    uint64_t seed; /**< with shuffle; 0: 42, as in llm.c */
-};
 
 /**
  * The order of llm.c's DataLoader (github.com/karpathy/llm.c, llmc/dataloader.h), batch for batch.  A step takes one
  * batch per process from a file, consecutive samples in rank order; the rest of a file that is less than a whole step
  * is omitted.  Then the next file follows.
  *
- * With `shuffle`, every rank has its own order, drawn from seed + rank: as in llm.c, ranks are not in the same file at
- * the same time, and an epoch may repeat samples on one rank that it omits on another.  Epoch e continues the random
- * numbers of epoch e - 1.
+ * With `shuffle`, every rank has its own order of the files and of each file's batches, drawn from `seed` + rank: as in
+ * llm.c, ranks are not in the same file at the same time, and an epoch may repeat samples on one rank that it omits on
+ * another.  Epoch e continues the random numbers of epoch e - 1.
  *
  * The loader sets the batch size and the number of processes.  Without a loader, both are 1.  The order of another
  * number of processes is a different one: resume on the same number.
  *
- * @param dataset  from accel_dataset_open_tokens(), _token_files() or _token_pattern(); not used after the call
- * @param options  may be NULL
- * @retval ACCEL_ERR_INVALID  another kind of data set, or samples that cross files
+ * @param dataset  from accel_dataset_open_tokens(); not used after the call
+ * @param options  `shuffle` and `seed`; may be NULL
+ * @retval ACCEL_ERR_INVALID  another kind of data set, samples that cross files, or another option
  */
-#define accel_sampler_llmc(...) accel_sampler_llmc_sized (sizeof (struct accel_llmc_options), __VA_ARGS__)
+#define accel_sampler_llmc(...) accel_sampler_llmc_sized (sizeof (struct accel_sampler_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_sampler_llmc_sized (size_t options_size, struct accel_sampler **sampler, const struct accel_dataset *dataset,
-                          const struct accel_llmc_options *options, struct accel_error *err);
+                          const struct accel_sampler_options *options, struct accel_error *err);
 
 /** The program's own sampler. */
 struct accel_sampler_calls {

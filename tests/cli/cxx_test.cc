@@ -228,7 +228,8 @@ test_random ()
     sampler kept = std::move (evens);
     kept.set_epoch (10);
     ok (kept.draw () == std::vector<std::int64_t> { 12, 14, 16 }, "a sampler of the program");
-    ok (sampler::random (7).draw ().size () == 7 && sampler::sequential (2).size () == 2, "samplers");
+    ok (sampler (ACCEL_SAMPLER_RANDOM, 7).draw ().size () == 7 && sampler (ACCEL_SAMPLER_SEQUENTIAL, 2).size () == 2,
+        "samplers");
 }
 
 dataset
@@ -351,7 +352,7 @@ test_token_files (accelerator &acc)
     ok (listed.size () == 4 && tokens[1] == 11, "token files by name");
     found.read (0, into);
     ok (found.size () == 4 && tokens[1] == 21, "token files by pattern");
-    sampler order = sampler::llmc (listed, llmc_options ().shuffle (false));
+    sampler order = sampler::llmc (listed, sampler_options ().shuffle (false));
     ok (order.draw () == std::vector<std::int64_t> { 0, 1, 2, 3 }, "llm.c's order");
 }
 

@@ -348,7 +348,9 @@ check_source_gone (bool shared)
     uint8_t before[ACCEL_GENERATOR_STATE_BYTES], after[ACCEL_GENERATOR_STATE_BYTES];
     struct accel_loader_options options = { .batch_size = 2, .random_sampler = !shared };
     run.dataset = (struct accel_dataset){ SAMPLES, &field, 1, read_training, &run, NULL };
-    if (shared && !check (!accel_sampler_random (&sampler, SAMPLES, NULL, &err), "sampler: %s", err.text))
+    if (shared
+        && !check (!accel_sampler_create (&sampler, ACCEL_SAMPLER_RANDOM, SAMPLES, NULL, &err), "sampler: %s",
+                   err.text))
         return;
     options.sampler = sampler;
     for (int i = 0; i < 2; i++)
@@ -389,7 +391,8 @@ check_taken_along (void)
     for (int with = 0; with < 2; with++) {
         struct run *run = &runs[with];
         run->dataset = (struct accel_dataset){ SAMPLES, &field, 1, read_training, run, NULL };
-        if (!check (!accel_set_seed (acc, 5, true, &err) && !accel_sampler_random (&sampler, SAMPLES, NULL, &err),
+        if (!check (!accel_set_seed (acc, 5, true, &err)
+                        && !accel_sampler_create (&sampler, ACCEL_SAMPLER_RANDOM, SAMPLES, NULL, &err),
                     "sampler: %s", err.text))
             return;
         for (int i = 0; i < 2; i++)

@@ -313,7 +313,8 @@ check_shared_sampler (void)
     struct accel_error err;
     struct loading loadings[2];
     const struct accel_batch *batch;
-    check (!accel_set_seed (acc, 3, true, &err) && !accel_sampler_random (&sampler, SAMPLES, NULL, &err), "sampler: %s",
+    check (!accel_set_seed (acc, 3, true, &err)
+               && !accel_sampler_create (&sampler, ACCEL_SAMPLER_RANDOM, SAMPLES, NULL, &err), "sampler: %s",
            err.text);
     struct accel_loader_options options = { .batch_size = 2, .sampler = sampler };
     for (int i = 0; i < 2; i++)

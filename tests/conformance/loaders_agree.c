@@ -98,7 +98,7 @@ check_difference (const struct difference *row)
     const struct accel_batch *batch;
     char wanted[256] = "";
     if (mine->sampler)
-        check (!accel_sampler_random (&sampler, samples, NULL, &err), "%s", err.text);
+        check (!accel_sampler_create (&sampler, ACCEL_SAMPLER_RANDOM, samples, NULL, &err), "%s", err.text);
     if (mine->generator)
         check (!accel_generator_create (&generator, 1, &err), "%s", err.text);
     struct accel_batch_sampler batches = mine->batches ? *mine->batches : two_batches;

@@ -215,7 +215,7 @@ make_llmc_sampler (struct accel_sampler **sampler, struct accel_error *err)
         status = accel_dataset_open_token_files (&files, paths, 2, &options, err);
     if (status)
         return status;
-    status = accel_sampler_llmc (sampler, files, &(struct accel_llmc_options){ .shuffle = true }, err);
+    status = accel_sampler_llmc (sampler, files, &(struct accel_sampler_options){ .shuffle = ACCEL_YES }, err);
     accel_dataset_close (files);
     return status;
 }
@@ -239,8 +239,9 @@ make_loader (struct run *run)
     if (kind->flags & GENERATOR)
         status = accel_generator_create (&run->generator, 11 + (uint64_t) rank, &err);
     if (!status && kind->flags & WEIGHTED)
-        status = accel_sampler_weighted (&run->sampler, weights, SAMPLES,
-                                         &(struct accel_random_options){ .replacement = true }, &err);
+        status = accel_sampler_create (
+            &run->sampler, ACCEL_SAMPLER_WEIGHTED, SAMPLES,
+            &(struct accel_sampler_options){ .weights = weights, .replacement = true }, &err);
     if (!status && kind->flags & LLMC)
         status = make_llmc_sampler (&run->sampler, &err);
     options.generator = run->generator;

@@ -72,7 +72,7 @@ make_order (const struct loader_case *test, struct accel_loader_options *options
 {
     struct accel_error err;
     enum accel_status status = ACCEL_OK;
-    struct accel_random_options random = { .num_samples = test->samples };
+    struct accel_sampler_options random = { .num_samples = test->samples };
     must (accel_set_seed (NULL, test->seed, false, &err), &err);
     options->seed = test->seed;
     options->shuffle = !strcmp (test->order, "seedable");
@@ -81,23 +81,25 @@ make_order (const struct loader_case *test, struct accel_loader_options *options
         status = accel_generator_create (generator, test->seed + 1, &err);
         options->generator = *generator;
     } else if (!strcmp (test->order, "replacement")) {
-        random = (struct accel_random_options){ .replacement = true, .num_samples = test->samples + 3 };
-        status = accel_sampler_random (sampler, test->samples, &random, &err);
+        random = (struct accel_sampler_options){ .replacement = true, .num_samples = test->samples + 3 };
+        status = accel_sampler_create (sampler, ACCEL_SAMPLER_RANDOM, test->samples, &random, &err);
     } else if (!strcmp (test->order, "more")) {
         random.num_samples = 2 * test->samples + 1;
-        status = accel_sampler_random (sampler, test->samples, &random, &err);
+        status = accel_sampler_create (sampler, ACCEL_SAMPLER_RANDOM, test->samples, &random, &err);
     } else if (!strcmp (test->order, "weighted")) {
         double weights[64];
         for (size_t i = 0; i < test->samples; i++)
             weights[i] = 1.0 + (double) (i % 5);
         random.replacement = true;
-        status = accel_sampler_weighted (sampler, weights, test->samples, &random, &err);
+        random.weights = weights;
+        status = accel_sampler_create (sampler, ACCEL_SAMPLER_WEIGHTED, test->samples, &random, &err);
     } else if (!strcmp (test->order, "subset")) {
         int64_t indices[64];
         size_t count = 0;
         for (size_t i = 0; i < test->samples; i += 2)
             indices[count++] = (int64_t) i;
-        status = accel_sampler_subset (sampler, indices, count, NULL, &err);
+        status = accel_sampler_create (sampler, ACCEL_SAMPLER_SUBSET, count,
+                                       &(struct accel_sampler_options){ .indices = indices }, &err);
     }
     must (status, &err);
     options->sampler = *sampler;
@@ -255,12 +257,12 @@ run_distributed (const struct loader_case *test, size_t process, char *text)
     struct accel_error err;
     int64_t indices[64];
     size_t at = 0;
-    struct accel_distributed_options options = { .replicas = test->processes,
-                                                 .rank = process,
-                                                 .shuffle = test->shuffle ? ACCEL_YES : ACCEL_NO,
-                                                 .drop_last = test->drop_last,
-                                                 .seed = test->seed };
-    must (accel_sampler_distributed (&sampler, test->samples, &options, &err), &err);
+    struct accel_sampler_options options = { .replicas = test->processes,
+                                             .rank = process,
+                                             .shuffle = test->shuffle ? ACCEL_YES : ACCEL_NO,
+                                             .drop_last = test->drop_last,
+                                             .seed = test->seed };
+    must (accel_sampler_create (&sampler, ACCEL_SAMPLER_DISTRIBUTED, test->samples, &options, &err), &err);
     accel_sampler_set_epoch (sampler, test->epoch);
     must (accel_sampler_draw (sampler, indices, &err), &err);
     snprintf (text, TEXT_SIZE, "-");

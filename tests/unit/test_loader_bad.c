@@ -438,7 +438,8 @@ test_streams (void)
     struct accel_sampler *sampler = NULL;
     struct accel_generator *generator = NULL;
     struct accel_error err;
-    ok (!accel_sampler_sequential (&sampler, 4, &err) && !accel_generator_create (&generator, 1, &err), "an order");
+    ok (!accel_sampler_create (&sampler, ACCEL_SAMPLER_SEQUENTIAL, 4, NULL, &err)
+            && !accel_generator_create (&generator, 1, &err), "an order");
     const struct accel_loader_options refused[] = {
         { .shuffle = true }, { .random_sampler = true }, { .sampler = sampler }, { .generator = generator },
         { .batch_sampler = &varying }, { .collate = collate_some },

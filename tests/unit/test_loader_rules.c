@@ -176,7 +176,7 @@ test_samplers (void)
         "the sampler covers 11 samples, but the data set has 10",
     };
     ok (!accel_sampler_custom (&samplers[0], &refusing, &err) && !accel_sampler_custom (&samplers[1], &beyond, &err)
-            && !accel_sampler_sequential (&samplers[2], 11, &err), "three bad samplers");
+            && !accel_sampler_create (&samplers[2], ACCEL_SAMPLER_SEQUENTIAL, 11, NULL, &err), "three bad samplers");
     for (int i = 0; i < 3; i++) {
         struct accel_loader_options options = { .batch_size = 2, .sampler = samplers[i] };
         struct accel_loader *loader = make (&options), *none = (void *) &set;
@@ -330,7 +330,7 @@ test_given_generator (void)
     for (int released = 0; released < 2; released++) {
         struct accel_sampler *sampler;
         struct accel_error err = { 0 };
-        ok (!accel_sampler_random (&sampler, 10, NULL, &err), "a sampler");
+        ok (!accel_sampler_create (&sampler, ACCEL_SAMPLER_RANDOM, 10, NULL, &err), "a sampler");
         struct accel_loader *loader = make (&(struct accel_loader_options){ .batch_size = 2, .sampler = sampler });
         ok (!loader_share (loader, NULL, 2, 0, &err) && !sampler_wants_generator (sampler),
             "for two processes its loader makes a generator: %s", err.text);

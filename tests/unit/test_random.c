@@ -487,33 +487,52 @@ test_bad_bounds (void)
 static void
 test_bad_samplers (void)
 {
-    static const double bad[][2] = { { 2, -1 }, { NAN, 1 }, { 1, INFINITY }, { 0, 0 }, { DBL_MAX, DBL_MAX } };
-    static const char *const texts[] = { "weight 1 is -1", "weight 0 is nan", "weight 1 is inf", "add up to 0", "inf" };
+    static const double bad[][2] = { { 2, -1 }, { NAN, 1 }, { 1, INFINITY }, { 0, 0 }, { DBL_MAX, DBL_MAX } },
+                        one_zero[] = { 1, 0, 1 };
+    static const int64_t indices[] = { 0 };
+    static const struct {
+        enum accel_sampler_kind kind;
+        size_t size;
+        struct accel_sampler_options options;
+        const char *text;
+    } cases[] = {
+        { ACCEL_SAMPLER_WEIGHTED, 2, { .weights = bad[0] }, "weight 1 is -1" },
+        { ACCEL_SAMPLER_WEIGHTED, 2, { .weights = bad[1] }, "weight 0 is nan" },
+        { ACCEL_SAMPLER_WEIGHTED, 2, { .weights = bad[2] }, "weight 1 is inf" },
+        { ACCEL_SAMPLER_WEIGHTED, 2, { .weights = bad[3] }, "add up to 0" },
+        { ACCEL_SAMPLER_WEIGHTED, 2, { .weights = bad[4] }, "inf" },
+        { ACCEL_SAMPLER_WEIGHTED, 3, { .weights = one_zero }, "cannot draw 3 samples without replacement: only 2" },
+        { ACCEL_SAMPLER_WEIGHTED, 3, { .replacement = true }, "a weighted sampler needs weights" },
+        { ACCEL_SAMPLER_RANDOM, 0, { 0 }, "at least one sample" },
+        { ACCEL_SAMPLER_SEEDABLE, 0, { .num_samples = 3 }, "at least one sample" },
+        { ACCEL_SAMPLER_SUBSET, 1, { 0 }, "indices is NULL" },
+        { ACCEL_SAMPLER_DISTRIBUTED, 8, { .replicas = 0 }, "a rank less than" },
+        { ACCEL_SAMPLER_DISTRIBUTED, 8, { .replicas = 3, .rank = 3 }, "a rank less than" },
+        { ACCEL_SAMPLER_SEQUENTIAL, 8, { .replacement = true }, "a sequential sampler has no replacement" },
+        { ACCEL_SAMPLER_DISTRIBUTED, 8, { .replicas = 3, .num_samples = 2 }, "no num_samples" },
+        { ACCEL_SAMPLER_RANDOM, 3, { .weights = one_zero }, "no weights" },
+        { ACCEL_SAMPLER_RANDOM, 1, { .indices = indices }, "no indices" },
+        { ACCEL_SAMPLER_RANDOM, 3, { .seed = 1 }, "no seed" },
+        { ACCEL_SAMPLER_SEEDABLE, 3, { .shuffle = ACCEL_YES }, "no shuffle" },
+        { ACCEL_SAMPLER_SEEDABLE, 3, { .replicas = 2 }, "no replicas" },
+        { ACCEL_SAMPLER_SEEDABLE, 3, { .rank = 1 }, "no rank" },
+        { ACCEL_SAMPLER_SEEDABLE, 3, { .drop_last = true }, "no drop_last" },
+        { ACCEL_SAMPLER_KIND_COUNT, 3, { 0 }, "invalid accel_sampler_kind" },
+    };
     struct accel_sampler *sampler;
     struct accel_error err;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sampler = (void *) generator;
-        ok (accel_sampler_weighted (&sampler, bad[i], 2, NULL, &err) == ACCEL_ERR_INVALID && !sampler
-                && strstr (err.text, texts[i]),
-            "a weighted sampler is refused: %s", err.text);
+        ok (accel_sampler_create (&sampler, cases[i].kind, cases[i].size, &cases[i].options, &err) == ACCEL_ERR_INVALID
+                && !sampler && strstr (err.text, cases[i].text),
+            "a sampler is refused: %s", err.text);
     }
-    sampler = (void *) generator;
-    ok (accel_sampler_random (&sampler, 0, NULL, &err) == ACCEL_ERR_INVALID && !sampler, "of no samples: %s", err.text);
-    sampler = (void *) generator;
-    ok (accel_sampler_weighted (&sampler, (const double[]){ 1, 0, 1 }, 3, NULL, &err) == ACCEL_ERR_INVALID && !sampler
-            && strstr (err.text, "cannot draw 3 samples without replacement: only 2"), "too many: %s", err.text);
-    ok (!accel_sampler_weighted (&sampler, (const double[]){ 1, 0, 1 }, 3,
-                                 &(struct accel_random_options){ .replacement = true }, &err), "with replacement");
+    struct accel_sampler_options options = { .generator = generator };
+    ok (accel_sampler_create (&sampler, ACCEL_SAMPLER_SEQUENTIAL, 3, &options, &err) == ACCEL_ERR_INVALID,
+        "a generator without a use: %s", err.text);
+    options = (struct accel_sampler_options){ .weights = one_zero, .replacement = true };
+    ok (!accel_sampler_create (&sampler, ACCEL_SAMPLER_WEIGHTED, 3, &options, &err), "with replacement");
     accel_sampler_destroy (sampler);
-    static const struct accel_distributed_options nobody[] = { { .replicas = 0 }, { .replicas = 3, .rank = 3 } };
-    for (size_t i = 0; i < 2; i++) {
-        sampler = (void *) generator;
-        ok (accel_sampler_distributed (&sampler, 8, &nobody[i], &err) == ACCEL_ERR_INVALID && !sampler,
-            "rank %zu of %zu: %s", nobody[i].rank, nobody[i].replicas, err.text);
-    }
-    sampler = (void *) generator;
-    ok (accel_sampler_seedable (&sampler, 0, 1, &(struct accel_random_options){ .num_samples = 3 }, &err)
-                == ACCEL_ERR_INVALID && !sampler, "of no samples: %s", err.text);
 }
 
 static void

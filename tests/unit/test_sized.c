@@ -197,10 +197,7 @@ OPTIMIZER (custom_group, custom_create_sized (sizeof (struct accel_custom_optimi
                                               &(struct accel_custom_optimizer){
                                                   .lr = 1, .step = step, .groups = given, .group_count = 1 },
                                               &err))
-SAMPLER (random, random_sized (size, &made, 4, given, &err))
-SAMPLER (seedable, seedable_sized (size, &made, 4, 1, given, &err))
-SAMPLER (weighted, weighted_sized (size, &made, (double[]){ 1, 2 }, 2, given, &err))
-SAMPLER (distributed, distributed_sized (size, &made, 4, given, &err))
+SAMPLER (sampler, create_sized (size, &made, ACCEL_SAMPLER_RANDOM, 4, given, &err))
 SAMPLER (calls, custom_sized (size, &made, given, &err))
 SCHEDULER (scheduler, create_sized (size, &made, optimizer, given, &err))
 SCHEDULER (sequential, create_sequential_sized (size, &made, optimizer, given, NULL, 1, &err))
@@ -321,11 +318,8 @@ static struct {
     ROW (custom_create, custom_optimizer, group_count, custom, .lr = 1, .step = step),
     ROW (custom_create, param_group, min_ndim, custom_group, .lr = 1),
     ROW (optimizer_set_group, param_group, min_ndim, set_group, .lr = 1),
-    ROW (sampler_random, random_options, generator, random, .num_samples = 2),
-    ROW (sampler_seedable, random_options, generator, seedable, .num_samples = 2),
-    ROW (sampler_weighted, random_options, generator, weighted, .num_samples = 2),
-    ROW (sampler_distributed, distributed_options, seed, distributed, .replicas = 1),
-    ROW (sampler_llmc, llmc_options, seed, llmc, .shuffle = true),
+    ROW (sampler_create, sampler_options, weights, sampler, .num_samples = 2),
+    ROW (sampler_llmc, sampler_options, seed, llmc, .shuffle = ACCEL_YES),
     ROW (sampler_custom, sampler_calls, user, calls, .length = 1, .next = next_index),
     ROW (scheduler_create, scheduler_options, group, scheduler, .schedule = ACCEL_SCHEDULE_LAMBDA, .lambda = halve),
     ROW (scheduler_create_sequential, scheduler_options, group, sequential, .schedule = ACCEL_SCHEDULE_LAMBDA,

@@ -416,7 +416,7 @@ check_llmc (const struct llmc_case *row, const struct accel_dataset *set, bool s
 {
     struct accel_sampler *sampler;
     struct accel_loader *loader = NULL;
-    struct accel_llmc_options options = { .shuffle = row->shuffle };
+    struct accel_sampler_options options = { .shuffle = row->shuffle ? ACCEL_YES : ACCEL_NO };
     const struct accel_batch *batch;
     size_t got = 0, wrong = 0;
     bool good = !accel_sampler_llmc (&sampler, set, &options, &err);
@@ -456,15 +456,19 @@ test_llmc (void)
             && !accel_sampler_draw (sampler, indices, &err) && indices[0] == 0 && indices[23] == 23,
         "without a loader: one sample at a time, in order");
     accel_sampler_destroy (sampler);
-    const struct accel_llmc_options seeded[] = { { true, 42 }, { true, 0 }, { true, 43 } };
+    static const uint64_t seeds[] = { 42, 0, 43 };
     int64_t orders[3][24];
     for (size_t i = 0; i < 3; i++) {
-        ok (!accel_sampler_llmc (&sampler, set, &seeded[i], &err) && !accel_sampler_draw (sampler, orders[i], &err),
-            "seed %d", (int) seeded[i].seed);
+        const struct accel_sampler_options seeded = { .shuffle = ACCEL_YES, .seed = seeds[i] };
+        ok (!accel_sampler_llmc (&sampler, set, &seeded, &err) && !accel_sampler_draw (sampler, orders[i], &err),
+            "seed %d", (int) seeds[i]);
         accel_sampler_destroy (sampler);
     }
     ok (!memcmp (orders[0], orders[1], sizeof *orders) && memcmp (orders[0], orders[2], sizeof *orders),
         "seed 0 is 42, and 43 is another");
+    ok (accel_sampler_llmc (&sampler, set, &(struct accel_sampler_options){ .num_samples = 1 }, &err)
+            == ACCEL_ERR_INVALID,
+        "options of other samplers: %s", err.text);
     accel_dataset_close (set);
     options.across_files = true;
     ok (!accel_dataset_open_token_pattern (&set, pattern ("s_*.bin"), &options, &err)

@@ -120,35 +120,12 @@ class dataset;
 /** The order of an epoch. */
 class sampler {
   public:
-    static sampler sequential (std::size_t size) { return make (accel_sampler_sequential, size); }
-    static sampler
-    random (std::size_t size, const accel_random_options &options = {})
+    sampler (accel_sampler_kind kind, std::size_t size, const accel_sampler_options &options = {})
+        : sampler (make (ACCEL_CALL_ (accel_sampler_create), kind, size, &options))
     {
-        return make (ACCEL_CALL_ (accel_sampler_random), size, &options);
-    }
-    static sampler
-    seedable (std::size_t size, std::uint64_t seed, const accel_random_options &options = {})
-    {
-        return make (ACCEL_CALL_ (accel_sampler_seedable), size, seed, &options);
-    }
-    static sampler
-    weighted (span<const double> weights, const accel_random_options &options = {})
-    {
-        return make (ACCEL_CALL_ (accel_sampler_weighted), weights.data (), weights.size (), &options);
-    }
-    /** @param from  must outlive the sampler */
-    static sampler
-    subset (span<const std::int64_t> indices, generator_ref from = generator_ref (nullptr))
-    {
-        return make (accel_sampler_subset, indices.data (), indices.size (), from.get ());
-    }
-    static sampler
-    distributed (std::size_t size, const accel_distributed_options &options)
-    {
-        return make (ACCEL_CALL_ (accel_sampler_distributed), size, &options);
     }
     /** The order of llm.c's trainer over token files. */
-    static sampler llmc (const dataset &files, const accel_llmc_options &options = {});
+    static sampler llmc (const dataset &files, const accel_sampler_options &options = {});
     /** A pass has @p length indices, from @p next (); @p start (epoch), which may be empty, begins it. */
     static sampler
     custom (std::size_t length, std::function<std::int64_t ()> next, std::function<void (std::uint64_t)> start = {})
@@ -322,7 +299,7 @@ class dataset {
 };
 
 inline sampler
-sampler::llmc (const dataset &files, const accel_llmc_options &options)
+sampler::llmc (const dataset &files, const accel_sampler_options &options)
 {
     return make (ACCEL_CALL_ (accel_sampler_llmc), files.get (), &options);
 }

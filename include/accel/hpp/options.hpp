@@ -111,18 +111,9 @@ struct loader_options : accel_loader_options {
     ACCEL_SET_ (restart_on_other_data)
 };
 
-struct random_options : accel_random_options {
-    ACCEL_OPTIONS_ (random_options, accel_random_options)
-    ACCEL_SET_ (replacement) ACCEL_SET_ (num_samples) ACCEL_SET_ (generator)
-};
-
-struct llmc_options : accel_llmc_options {
-    ACCEL_OPTIONS_ (llmc_options, accel_llmc_options)
-    ACCEL_SET_ (shuffle) ACCEL_SET_ (seed)
-};
-
-struct distributed_options : accel_distributed_options {
-    ACCEL_OPTIONS_ (distributed_options, accel_distributed_options)
+struct sampler_options : accel_sampler_options {
+    ACCEL_OPTIONS_ (sampler_options, accel_sampler_options)
+    ACCEL_SET_ (replacement) ACCEL_SET_ (num_samples) ACCEL_SET_ (generator) ACCEL_SET_ (weights) ACCEL_SET_ (indices)
     ACCEL_SET_ (replicas) ACCEL_SET_ (rank) ACCEL_SET_FLAG_ (shuffle) ACCEL_SET_ (drop_last) ACCEL_SET_ (seed)
 };
 

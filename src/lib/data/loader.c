@@ -74,18 +74,18 @@ static enum accel_status
 make_sampler (struct accel_loader *loader, struct accel_error *err)
 {
     const struct accel_loader_options *options = &loader->options;
-    struct accel_random_options random = { .generator = options->generator };
     struct accel_sampler **sampler = &loader->drawing.sampler;
     *sampler = options->sampler;
     if (options->sampler || options->batch_sampler)
         return ACCEL_OK;
     loader->drawing.owns_sampler = true;
     bool draws = (options->shuffle || options->random_sampler) && loader->samples;
-    if (draws && options->random_sampler)
-        return accel_sampler_random (sampler, loader->samples, &random, err);
-    if (draws)
-        return accel_sampler_seedable (sampler, loader->samples, options->seed, &random, err);
-    return accel_sampler_sequential (sampler, loader->samples, err);
+    if (!draws)
+        return accel_sampler_create (sampler, ACCEL_SAMPLER_SEQUENTIAL, loader->samples, NULL, err);
+    const struct accel_sampler_options random = { .generator = options->generator,
+                                                  .seed = options->random_sampler ? 0 : options->seed };
+    return accel_sampler_create (sampler, options->random_sampler ? ACCEL_SAMPLER_RANDOM : ACCEL_SAMPLER_SEEDABLE,
+                                 loader->samples, &random, err);
 }
 
 void

@@ -18,33 +18,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Options that a kind uses. */
+enum {
+    USES_DRAWS = 1, /* replacement, num_samples */
+    USES_GENERATOR = 2,
+    USES_WEIGHTS = 4,
+    USES_INDICES = 8,
+    USES_SHARE = 16, /* replicas, rank, drop_last */
+    USES_SHUFFLE = 32,
+    USES_SEED = 64,
+};
+
 /* What one kind of sampler does. */
 struct sampler_kind {
     const char *name;
+    unsigned uses;
     enum accel_status (*draw) (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err);
+    /* May be NULL. */
+    enum accel_status (*check) (size_t size, const struct accel_sampler_options *options, struct accel_error *err);
 };
 
 struct accel_sampler {
     const struct sampler_kind *kind;
     size_t size;   /* of what is drawn from */
     size_t length; /* of one pass */
-    uint64_t seed, epoch;
-    bool replacement;
-    struct accel_generator *generator; /* the program's, or the loader's; NULL: none */
-    struct accel_distributed_options distributed;
+    uint64_t epoch;
+    struct accel_sampler_options options; /* weights and indices are copies; the generator may be the loader's */
     struct accel_sampler_calls calls;
-    double *weights;  /* [size] */
-    int64_t *indices; /* [size] */
     struct llmc_order llmc;
 };
 
+/* @return NULL if @from is, or if there is no memory */
+static void *
+copy_of (const void *from, size_t bytes)
+{
+    void *copy = from ? malloc (bytes + !bytes) : NULL;
+    return copy ? memcpy (copy, from, bytes) : NULL;
+}
+
 static enum accel_status
 make (struct accel_sampler **sampler, const struct sampler_kind *kind, size_t size, size_t length,
-      struct accel_error *err)
+      const struct accel_sampler_options *options, struct accel_error *err)
 {
-    if (!sampler)
-        return accel_fail (err, ACCEL_ERR_INVALID, "sampler is NULL");
-    *sampler = NULL;
     if (size > INT64_MAX / sizeof (int64_t) || length > INT64_MAX / sizeof (int64_t))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "a sampler over %zu samples (%zu of them) is too large: size overflows", size, length);
@@ -54,7 +69,40 @@ make (struct accel_sampler **sampler, const struct sampler_kind *kind, size_t si
     made->kind = kind;
     made->size = size;
     made->length = length;
+    made->options = *options;
+    made->options.weights = copy_of (options->weights, size * sizeof *options->weights);
+    made->options.indices = copy_of (options->indices, size * sizeof *options->indices);
+    if (!made->options.weights != !options->weights || !made->options.indices != !options->indices) {
+        accel_sampler_destroy (made);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a sampler over %zu samples", size);
+    }
     *sampler = made;
+    return ACCEL_OK;
+}
+
+/* What a kind does not use would be a mistake of the program. */
+static enum accel_status
+check_used (const struct sampler_kind *kind, const struct accel_sampler_options *options, struct accel_error *err)
+{
+    const struct {
+        const char *name;
+        bool given;
+        unsigned use;
+    } all[] = {
+        { "replacement", options->replacement, USES_DRAWS },
+        { "num_samples", options->num_samples, USES_DRAWS },
+        { "generator", options->generator, USES_GENERATOR },
+        { "weights", options->weights, USES_WEIGHTS },
+        { "indices", options->indices, USES_INDICES },
+        { "replicas", options->replicas, USES_SHARE },
+        { "rank", options->rank, USES_SHARE },
+        { "drop_last", options->drop_last, USES_SHARE },
+        { "shuffle", options->shuffle, USES_SHUFFLE },
+        { "seed", options->seed, USES_SEED },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].given && !(kind->uses & all[i].use))
+            return accel_fail (err, ACCEL_ERR_INVALID, "a %s sampler has no %s", kind->name, all[i].name);
     return ACCEL_OK;
 }
 
@@ -63,8 +111,8 @@ accel_sampler_destroy (struct accel_sampler *sampler)
 {
     if (!sampler)
         return;
-    free (sampler->weights);
-    free (sampler->indices);
+    free ((double *) sampler->options.weights);
+    free ((int64_t *) sampler->options.indices);
     free (sampler->llmc.shards);
     free (sampler);
 }
@@ -100,20 +148,6 @@ draw_sequential (struct accel_sampler *sampler, int64_t *indices, struct accel_e
     return ACCEL_OK;
 }
 
-static const struct sampler_kind sequential = { "sequential", draw_sequential };
-
-enum accel_status
-accel_sampler_sequential (struct accel_sampler **sampler, size_t size, struct accel_error *err)
-{
-    return make (sampler, &sequential, size, size, err);
-}
-
-bool
-sampler_is_identity (const struct accel_sampler *sampler)
-{
-    return sampler->kind == &sequential;
-}
-
 /* Draw what accel_generator_permutation() of @count indices draws, for nothing. */
 static void
 skip_permutation (struct accel_generator *generator, size_t count)
@@ -133,7 +167,7 @@ draw_permutations (const struct accel_sampler *sampler, struct accel_generator *
     for (size_t i = 0; i < whole; i++)
         accel_generator_permutation (generator, indices + i * sampler->size, sampler->size);
     if (!rest) {
-        if (generator == sampler->generator)
+        if (generator == sampler->options.generator)
             skip_permutation (generator, sampler->size);
         return ACCEL_OK;
     }
@@ -150,7 +184,7 @@ static enum accel_status
 draw_with (const struct accel_sampler *sampler, struct accel_generator *generator, int64_t *indices,
            struct accel_error *err)
 {
-    if (!sampler->replacement)
+    if (!sampler->options.replacement)
         return draw_permutations (sampler, generator, indices, err);
     for (size_t i = 0; i < sampler->length; i++)
         indices[i] = accel_generator_randint (generator, 0, (int64_t) sampler->size);
@@ -160,93 +194,50 @@ draw_with (const struct accel_sampler *sampler, struct accel_generator *generato
 static enum accel_status
 draw_random (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
 {
-    if (sampler->generator)
-        return draw_with (sampler, sampler->generator, indices, err);
+    if (sampler->options.generator)
+        return draw_with (sampler, sampler->options.generator, indices, err);
     struct accel_generator own;
     generator_init (&own, (uint64_t) generator_random (accel_default_generator ()));
     return draw_with (sampler, &own, indices, err);
 }
 
-static const struct sampler_kind random_kind = { "random", draw_random };
-
 static enum accel_status
-make_random (struct accel_sampler **sampler, const struct sampler_kind *kind, size_t size,
-             const struct accel_random_options *options, struct accel_error *err)
+check_size (size_t size, const struct accel_sampler_options *options, struct accel_error *err)
 {
-    size_t length = options && options->num_samples ? options->num_samples : size;
-    if (!size) {
-        if (sampler)
-            *sampler = NULL;
-        return accel_fail (err, ACCEL_ERR_INVALID, "a random sampler needs at least one sample to draw from");
-    }
-    enum accel_status status = make (sampler, kind, size, length, err);
-    if (!status && options) {
-        (*sampler)->replacement = options->replacement;
-        (*sampler)->generator = options->generator;
-    }
-    return status;
-}
-
-enum accel_status
-accel_sampler_random_sized (size_t options_size, struct accel_sampler **sampler, size_t size,
-                            const struct accel_random_options *options, struct accel_error *err)
-{
-    if (sampler)
-        *sampler = NULL;
-    struct accel_random_options room;
-    enum accel_status status;
-    options = SIZED (options, options_size, room, &status, err);
-    return status ? status : make_random (sampler, &random_kind, size, options, err);
-}
-
-void
-sampler_set_generator (struct accel_sampler *sampler, struct accel_generator *generator)
-{
-    sampler->generator = generator;
+    (void) options;
+    return size ? ACCEL_OK
+                : accel_fail (err, ACCEL_ERR_INVALID, "a random sampler needs at least one sample to draw from");
 }
 
 static enum accel_status
 draw_seedable (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
 {
-    struct accel_generator own, *generator = sampler->generator ? sampler->generator : &own;
-    generator_init (generator, sampler->seed + sampler->epoch++);
+    struct accel_generator own, *generator = sampler->options.generator ? sampler->options.generator : &own;
+    generator_init (generator, sampler->options.seed + sampler->epoch++);
     return draw_with (sampler, generator, indices, err);
 }
 
-static const struct sampler_kind seedable = { "seedable", draw_seedable };
-
-enum accel_status
-accel_sampler_seedable_sized (size_t options_size, struct accel_sampler **sampler, size_t size, uint64_t seed,
-                              const struct accel_random_options *options, struct accel_error *err)
+/* The generator of the program or of the loader, or else the default one. */
+static struct accel_generator *
+source_of (const struct accel_sampler *sampler)
 {
-    if (sampler)
-        *sampler = NULL;
-    struct accel_random_options room;
-    enum accel_status status;
-    options = SIZED (options, options_size, room, &status, err);
-    if (!status)
-        status = make_random (sampler, &seedable, size, options, err);
-    if (!status)
-        (*sampler)->seed = seed;
-    return status;
+    return sampler->options.generator ? sampler->options.generator : accel_default_generator ();
 }
 
 static enum accel_status
 draw_weighted (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
 {
-    struct accel_generator *generator = sampler->generator ? sampler->generator : accel_default_generator ();
-    return generator_multinomial (generator, sampler->weights, sampler->size, sampler->length, sampler->replacement,
-                                  indices, err);
+    const struct accel_sampler_options *options = &sampler->options;
+    return generator_multinomial (source_of (sampler), options->weights, sampler->size, sampler->length,
+                                  options->replacement, indices, err);
 }
 
-static const struct sampler_kind weighted = { "weighted", draw_weighted };
-
 static enum accel_status
-check_weights (const double *weights, size_t size, const struct accel_random_options *options,
-               struct accel_error *err)
+check_weights (size_t size, const struct accel_sampler_options *options, struct accel_error *err)
 {
+    const double *weights = options->weights;
     double sum = 0;
-    size_t positive = 0, length = options && options->num_samples ? options->num_samples : size;
+    size_t positive = 0, length = options->num_samples ? options->num_samples : size;
     if (!weights || !size)
         return accel_fail (err, ACCEL_ERR_INVALID, "a weighted sampler needs weights");
     for (size_t i = 0; i < size; i++) {
@@ -258,35 +249,10 @@ check_weights (const double *weights, size_t size, const struct accel_random_opt
     }
     if (!positive || !isfinite (sum))
         return accel_fail (err, ACCEL_ERR_INVALID, "the weights add up to %g; expected a finite, positive sum", sum);
-    if (!(options && options->replacement) && length > positive)
+    if (!options->replacement && length > positive)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "cannot draw %zu samples without replacement: only %zu weights are greater than 0", length,
                            positive);
-    return ACCEL_OK;
-}
-
-enum accel_status
-accel_sampler_weighted_sized (size_t options_size, struct accel_sampler **sampler, const double *weights, size_t size,
-                              const struct accel_random_options *options, struct accel_error *err)
-{
-    if (sampler)
-        *sampler = NULL;
-    struct accel_random_options room;
-    enum accel_status status;
-    options = SIZED (options, options_size, room, &status, err);
-    if (!status)
-        status = check_weights (weights, size, options, err);
-    if (!status)
-        status = make_random (sampler, &weighted, size, options, err);
-    if (status)
-        return status;
-    (*sampler)->weights = malloc (size * sizeof *weights);
-    if (!(*sampler)->weights) {
-        accel_sampler_destroy (*sampler);
-        *sampler = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu weights", size);
-    }
-    memcpy ((*sampler)->weights, weights, size * sizeof *weights);
     return ACCEL_OK;
 }
 
@@ -294,39 +260,25 @@ static enum accel_status
 draw_subset (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
 {
     (void) err;
-    struct accel_generator *generator = sampler->generator ? sampler->generator : accel_default_generator ();
-    accel_generator_permutation (generator, indices, sampler->size);
+    accel_generator_permutation (source_of (sampler), indices, sampler->size);
     for (size_t i = 0; i < sampler->size; i++)
-        indices[i] = sampler->indices[indices[i]];
+        indices[i] = sampler->options.indices[indices[i]];
     return ACCEL_OK;
 }
 
-static const struct sampler_kind subset = { "subset", draw_subset };
-
-enum accel_status
-accel_sampler_subset (struct accel_sampler **sampler, const int64_t *indices, size_t count,
-                      struct accel_generator *generator, struct accel_error *err)
+static enum accel_status
+check_indices (size_t size, const struct accel_sampler_options *options, struct accel_error *err)
 {
-    enum accel_status status = make (sampler, &subset, count, count, err);
-    if (status || !count)
-        return status;
-    (*sampler)->generator = generator;
-    (*sampler)->indices = indices ? malloc (count * sizeof *indices) : NULL;
-    if ((*sampler)->indices) {
-        memcpy ((*sampler)->indices, indices, count * sizeof *indices);
-        return ACCEL_OK;
-    }
-    accel_sampler_destroy (*sampler);
-    *sampler = NULL;
-    return indices ? accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu indices", count)
-                   : accel_fail (err, ACCEL_ERR_INVALID, "a sampler of %zu indices: indices is NULL", count);
+    return options->indices || !size
+               ? ACCEL_OK
+               : accel_fail (err, ACCEL_ERR_INVALID, "a sampler of %zu indices: indices is NULL", size);
 }
 
 /* Every replicas-th index of the order, which is repeated from the front, or cut, so that all get equally many. */
 static enum accel_status
 draw_distributed (struct accel_sampler *sampler, int64_t *indices, struct accel_error *err)
 {
-    const struct accel_distributed_options *options = &sampler->distributed;
+    const struct accel_sampler_options *options = &sampler->options;
     int64_t *order = malloc (sampler->size * sizeof *order);
     if (!order)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an order of %zu samples", sampler->size);
@@ -343,55 +295,94 @@ draw_distributed (struct accel_sampler *sampler, int64_t *indices, struct accel_
     return ACCEL_OK;
 }
 
-static const struct sampler_kind distributed = { "distributed", draw_distributed };
-
-enum accel_status
-accel_sampler_distributed_sized (size_t options_size, struct accel_sampler **sampler, size_t size,
-                                 const struct accel_distributed_options *options, struct accel_error *err)
+static enum accel_status
+check_share (size_t size, const struct accel_sampler_options *options, struct accel_error *err)
 {
-    if (sampler)
-        *sampler = NULL;
-    struct accel_distributed_options room;
-    enum accel_status status;
-    options = SIZED (options, options_size, room, &status, err);
-    if (status)
-        return status;
-    if (!options || !options->replicas || options->rank >= options->replicas)
+    (void) size;
+    if (!options->replicas || options->rank >= options->replicas)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "a distributed sampler needs a rank less than the number of replicas");
-    size_t whole = size / options->replicas, rest = size % options->replicas;
-    status = make (sampler, &distributed, size, whole + (rest && !options->drop_last), err);
+    return ACCEL_OK;
+}
+
+static const struct sampler_kind kinds[ACCEL_SAMPLER_KIND_COUNT] = {
+    [ACCEL_SAMPLER_SEQUENTIAL] = { "sequential", 0, draw_sequential, NULL },
+    [ACCEL_SAMPLER_RANDOM] = { "random", USES_DRAWS | USES_GENERATOR, draw_random, check_size },
+    [ACCEL_SAMPLER_SEEDABLE] = { "seedable", USES_DRAWS | USES_GENERATOR | USES_SEED, draw_seedable, check_size },
+    [ACCEL_SAMPLER_WEIGHTED] = { "weighted", USES_DRAWS | USES_GENERATOR | USES_WEIGHTS, draw_weighted, check_weights },
+    [ACCEL_SAMPLER_SUBSET] = { "subset", USES_GENERATOR | USES_INDICES, draw_subset, check_indices },
+    [ACCEL_SAMPLER_DISTRIBUTED]
+    = { "distributed", USES_SHARE | USES_SHUFFLE | USES_SEED, draw_distributed, check_share },
+};
+
+static bool
+is_kind (const struct accel_sampler *sampler, enum accel_sampler_kind kind)
+{
+    return sampler->kind == &kinds[kind];
+}
+
+enum accel_status
+accel_sampler_create_sized (size_t options_size, struct accel_sampler **sampler, enum accel_sampler_kind kind,
+                            size_t size, const struct accel_sampler_options *options, struct accel_error *err)
+{
+    static const struct accel_sampler_options defaults;
+    struct accel_sampler_options room;
+    enum accel_status status;
+    if (!sampler)
+        return accel_fail_null (err, "accel_sampler_create", "sampler");
+    *sampler = NULL;
+    if ((unsigned) kind >= ACCEL_SAMPLER_KIND_COUNT)
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid accel_sampler_kind %d", (int) kind);
+    options = SIZED (options, options_size, room, &status, err);
+    if (!options)
+        options = &defaults;
     if (!status)
-        (*sampler)->distributed = *options;
-    return status;
+        status = check_used (&kinds[kind], options, err);
+    if (!status && kinds[kind].check)
+        status = kinds[kind].check (size, options, err);
+    if (status)
+        return status;
+    size_t length = options->num_samples ? options->num_samples : size;
+    if (options->replicas)
+        length = size / options->replicas + (size % options->replicas && !options->drop_last);
+    return make (sampler, &kinds[kind], size, length, options, err);
+}
+
+bool
+sampler_is_identity (const struct accel_sampler *sampler)
+{
+    return is_kind (sampler, ACCEL_SAMPLER_SEQUENTIAL);
+}
+
+void
+sampler_set_generator (struct accel_sampler *sampler, struct accel_generator *generator)
+{
+    sampler->options.generator = generator;
 }
 
 /* Those that torch's sampler has a slot for a generator for. */
 static bool
 draws_on (const struct accel_sampler *sampler)
 {
-    const struct sampler_kind *kind = sampler->kind;
-    return kind == &random_kind || kind == &weighted || kind == &subset;
+    return sampler->kind->uses & USES_GENERATOR && !is_kind (sampler, ACCEL_SAMPLER_SEEDABLE);
 }
 
 struct accel_generator *
 sampler_generator (const struct accel_sampler *sampler)
 {
-    return draws_on (sampler) ? sampler->generator : NULL;
+    return draws_on (sampler) ? sampler->options.generator : NULL;
 }
 
 bool
 sampler_wants_generator (const struct accel_sampler *sampler)
 {
-    return draws_on (sampler) && !sampler->generator;
+    return draws_on (sampler) && !sampler->options.generator;
 }
 
 struct accel_generator *
 sampler_source (const struct accel_sampler *sampler)
 {
-    if (!draws_on (sampler))
-        return NULL;
-    return sampler->generator ? sampler->generator : accel_default_generator ();
+    return draws_on (sampler) ? source_of (sampler) : NULL;
 }
 
 static enum accel_status
@@ -412,22 +403,23 @@ draw_custom (struct accel_sampler *sampler, int64_t *indices, struct accel_error
     return ACCEL_OK;
 }
 
-static const struct sampler_kind custom = { "custom", draw_custom };
+static const struct sampler_kind custom = { "custom", 0, draw_custom, NULL };
 
 enum accel_status
 accel_sampler_custom_sized (size_t calls_size, struct accel_sampler **sampler, const struct accel_sampler_calls *calls,
                             struct accel_error *err)
 {
-    if (sampler)
-        *sampler = NULL;
     struct accel_sampler_calls room;
     enum accel_status status;
+    if (!sampler)
+        return accel_fail_null (err, "accel_sampler_custom", "sampler");
+    *sampler = NULL;
     calls = SIZED (calls, calls_size, room, &status, err);
     if (status)
         return status;
     if (!calls || !calls->next)
         return accel_fail (err, ACCEL_ERR_INVALID, "the program's sampler needs a next function");
-    status = make (sampler, &custom, calls->length, calls->length, err);
+    status = make (sampler, &custom, calls->length, calls->length, &(struct accel_sampler_options){ 0 }, err);
     if (!status)
         (*sampler)->calls = *calls;
     return status;
@@ -439,32 +431,34 @@ draw_llmc (struct accel_sampler *sampler, int64_t *indices, struct accel_error *
     return llmc_order_draw (&sampler->llmc, sampler->epoch++, indices, err);
 }
 
-static const struct sampler_kind llmc = { "llm.c", draw_llmc };
+static const struct sampler_kind llmc = { "llm.c", USES_SHUFFLE | USES_SEED, draw_llmc, NULL };
 
 enum accel_status
 accel_sampler_llmc_sized (size_t options_size, struct accel_sampler **sampler, const struct accel_dataset *dataset,
-                          const struct accel_llmc_options *options, struct accel_error *err)
+                          const struct accel_sampler_options *options, struct accel_error *err)
 {
-    if (sampler)
-        *sampler = NULL;
-    struct accel_llmc_options room;
+    static const struct accel_sampler_options defaults;
+    struct accel_sampler_options room;
     enum accel_status status;
+    if (!sampler)
+        return accel_fail_null (err, "accel_sampler_llmc", "sampler");
+    *sampler = NULL;
     options = SIZED (options, options_size, room, &status, err);
-    if (status)
+    if (!options)
+        options = &defaults;
+    if (status || (status = check_used (&llmc, options, err)))
         return status;
     size_t shards = dataset ? token_shards (dataset) : 0;
     if (!shards)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_sampler_llmc: expected a data set of token files whose samples do not cross files");
-    status = make (sampler, &llmc, dataset->size, 0, err);
+    status = make (sampler, &llmc, dataset->size, 0, options, err);
     if (status)
         return status;
     struct llmc_order *order = &(*sampler)->llmc;
-    *order = (struct llmc_order){ .count = shards, .seed = LLMC_DEFAULT_SEED };
-    if (options)
-        order->shuffle = options->shuffle;
-    if (options && options->seed)
-        order->seed = options->seed;
+    *order = (struct llmc_order){ .count = shards,
+                                  .shuffle = flag_or (options->shuffle, false),
+                                  .seed = options->seed ? options->seed : LLMC_DEFAULT_SEED };
     order->shards = calloc (shards, sizeof *order->shards);
     if (!order->shards) {
         accel_sampler_destroy (*sampler);
@@ -490,20 +484,21 @@ sampler_set_shape (struct accel_sampler *sampler, size_t batch_size, size_t proc
 size_t
 sampler_bound (const struct accel_sampler *sampler)
 {
-    return sampler->kind == &subset || sampler->kind == &custom ? SIZE_MAX : sampler->size;
+    return is_kind (sampler, ACCEL_SAMPLER_SUBSET) || sampler->kind == &custom ? SIZE_MAX : sampler->size;
 }
 
 void
 sampler_describe (const struct accel_sampler *sampler, unsigned facts, char *text, size_t size)
 {
+    const struct accel_sampler_options *options = &sampler->options;
     bool with_sizes = facts & SAMPLER_SIZES;
     char sizes[64] = "", share[64] = "", content[64] = "";
     uint64_t hash = HASH_START;
     if (with_sizes)
         snprintf (sizes, sizeof sizes, ", %zu of %zu samples", sampler->length, sampler->size);
-    if (sampler->kind == &distributed)
-        snprintf (share, sizeof share, ", share %zu of %zu%s", sampler->distributed.rank, sampler->distributed.replicas,
-                  flag_or (sampler->distributed.shuffle, true) ? "" : ", shuffle=no");
+    if (is_kind (sampler, ACCEL_SAMPLER_DISTRIBUTED))
+        snprintf (share, sizeof share, ", share %zu of %zu%s", options->rank, options->replicas,
+                  flag_or (options->shuffle, true) ? "" : ", shuffle=no");
     if (sampler->kind == &llmc) {
         if (facts & SAMPLER_SHAPE)
             snprintf (share, sizeof share, ", %zu samples for each of %zu processes", sampler->llmc.batch_size,
@@ -512,16 +507,15 @@ sampler_describe (const struct accel_sampler *sampler, unsigned facts, char *tex
                   sampler->llmc.shuffle ? ", shuffle" : "", (unsigned long long) sampler->llmc.seed, share);
         return;
     }
-    if (sampler->weights)
-        hash = hash_bytes (hash, sampler->weights, sampler->size * sizeof *sampler->weights);
-    if (sampler->indices)
-        hash = hash_bytes (hash, sampler->indices, sampler->size * sizeof *sampler->indices);
-    if (with_sizes && (sampler->weights || sampler->indices))
-        snprintf (content, sizeof content, ", %s with hash %016llx", sampler->weights ? "weights" : "indices",
+    if (options->weights)
+        hash = hash_bytes (hash, options->weights, sampler->size * sizeof *options->weights);
+    if (options->indices)
+        hash = hash_bytes (hash, options->indices, sampler->size * sizeof *options->indices);
+    if (with_sizes && (options->weights || options->indices))
+        snprintf (content, sizeof content, ", %s with hash %016llx", options->weights ? "weights" : "indices",
                   (unsigned long long) hash);
     snprintf (text, size, "a %s sampler%s%s%s%s%s, seed %llu", sampler->kind->name, sizes,
-              sampler->replacement ? " with replacement" : "",
-              sampler->generator && facts & SAMPLER_GENERATOR ? " with a generator" : "", share,
-              content,
-              (unsigned long long) (sampler->kind == &distributed ? sampler->distributed.seed : sampler->seed));
+              options->replacement ? " with replacement" : "",
+              options->generator && facts & SAMPLER_GENERATOR ? " with a generator" : "", share,
+              content, (unsigned long long) options->seed);
 }
