@@ -8,21 +8,13 @@
 #include "aws/xml.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
+#include "util/text.h"
 
 #include <jansson.h>
 #include <string.h>
 #include <time.h>
 
 enum { CLOCK_TOLERANCE_S = 240 }; /* AWS accepts signatures for five minutes, some services for fifteen */
-
-static bool
-is_one_of (const char *code, const char *const *list)
-{
-    for (; *list; list++)
-        if (!strcmp (code, *list))
-            return true;
-    return false;
-}
 
 /* As much of a text as there is room for, without half characters and without those that a terminal obeys. */
 static void
@@ -122,7 +114,7 @@ aws_error_is_throttled (const struct aws_error *error)
         = { "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException", "RequestThrottled",
             "TooManyRequestsException", "RequestLimitExceeded", "BandwidthLimitExceeded", "SlowDown",
             "PriorRequestNotComplete", "RequestTimeout", "RequestTimeoutException", "InternalError", NULL };
-    return is_one_of (error->code, codes);
+    return text_is_one_of (error->code, codes);
 }
 
 bool
@@ -139,7 +131,7 @@ bool
 answer_is_expired (const struct aws_error *error)
 {
     static const char *const codes[] = { "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", NULL };
-    return is_one_of (error->code, codes);
+    return text_is_one_of (error->code, codes);
 }
 
 /* Seconds that this machine's clock is ahead of AWS's. */
@@ -163,14 +155,14 @@ add_advice (struct strbuf *text, const struct answer_call *call, const struct aw
     static const char *const late[] = { "RequestTimeTooSkewed", "RequestExpired", "SignatureDoesNotMatch",
                                         "InvalidSignatureException", "RequestInTheFuture", NULL };
     const char *source = call->source && *call->source ? call->source : "the request";
-    if (is_one_of (error->code, late) && (lead > CLOCK_TOLERANCE_S || lead < -CLOCK_TOLERANCE_S))
+    if (text_is_one_of (error->code, late) && (lead > CLOCK_TOLERANCE_S || lead < -CLOCK_TOLERANCE_S))
         strbuf_printf (text, ": this machine's clock is %lld minutes %s Amazon's: set it",
                        (long long) (lead < 0 ? -lead : lead) / 60, lead < 0 ? "behind" : "ahead of");
-    else if (is_one_of (error->code, wrong))
+    else if (text_is_one_of (error->code, wrong))
         strbuf_printf (text, ": the secret key of %s does not belong to its access key", source);
-    else if (is_one_of (error->code, unknown))
+    else if (text_is_one_of (error->code, unknown))
         strbuf_printf (text, ": AWS does not know the access key of %s, or not in this region", source);
-    else if (is_one_of (error->code, denied))
+    else if (text_is_one_of (error->code, denied))
         strbuf_printf (text, ": %s needs the permission %s:%s", source, call->service,
                        call->permission ? call->permission : call->action);
     else if (answer_is_expired (error))
@@ -218,7 +210,7 @@ answer_refuse (const struct answer_call *call, const struct aws_error *error, co
         add_words (&text, error->code, call->keys);
     else
         strbuf_printf (&text, "the answer has status %d", error->status);
-    if (*error->message && !is_one_of (error->code, quoting)) {
+    if (*error->message && !text_is_one_of (error->code, quoting)) {
         strbuf_add (&text, ": ");
         add_words (&text, error->message, call->keys);
         while (text.length && text.text[text.length - 1] == '.')

@@ -10,7 +10,7 @@
 #include "aws/when.h"
 #include "util/cleanup.h"
 #include "util/io.h"
-#include "util/shell_word.h"
+#include "util/printable.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/config_files.h"
 #include "cli/guess.h"
-#include "cli/prompt.h"
+#include "cli/print.h"
 #include "cli/questions/questionnaire.h"
 #include "cli/verify.h"
 #include "config/file.h"
@@ -18,7 +18,6 @@
 #include "sagemaker/role.h"
 #include "util/cleanup.h"
 #include "util/io.h"
-#include "util/printable.h"
 #include "util/suggest.h"
 
 #include <string.h>
@@ -49,14 +48,9 @@ save (const char *path, const struct strbuf *text, struct fail *fail)
     bool is_new = *folder && access (folder, F_OK);
     if (io_make_parents (path, fail) || io_write_file (path, text->text, text->length, 0644, fail))
         return -1;
-    if (is_new) {
-        fputs ("created folder ", stdout);
-        printable_put (stdout, folder);
-        putchar ('\n');
-    }
-    fputs ("saved in ", stdout);
-    printable_put (stdout, path);
-    prompt_say ("");
+    if (is_new)
+        print_line ("created folder ", folder, "");
+    print_line ("saved in ", path, "");
     return 0;
 }
 
@@ -81,8 +75,7 @@ run_default (struct config *config, const char *path, struct fail *fail)
                    ? -1
                    : save (path, &text, fail);
     }
-    printable_put (stdout, path);
-    prompt_say (" exists; left unchanged");
+    print_line ("", path, " exists; left unchanged");
     return 0;
 }
 
@@ -94,9 +87,7 @@ create_role (const struct settings *settings, struct fail *fail)
     bool is_new;
     if (role_create (name, settings->profile, settings->region, &is_new, fail))
         return fail_prefix (fail, "the configuration is saved, but");
-    fputs ("role ", stdout);
-    printable_put (stdout, name);
-    prompt_say (is_new ? " created" : " exists; left unchanged");
+    print_line ("role ", name, is_new ? " created" : " exists; left unchanged");
     return 0;
 }
 
@@ -132,7 +123,7 @@ static int
 run_lint (struct config *config, const char *path, struct fail *fail)
 {
     (void) path;
-    return config_files_lint (config->arguments.items, (int) config->arguments.count, fail);
+    return config_files_lint (config->words.items + 1, (int) config->words.count - 1, fail);
 }
 
 static const struct {
@@ -169,18 +160,19 @@ refuse_word (const char *word, struct fail *fail)
 static int
 run (struct config *config, const char *path, struct fail *fail)
 {
-    size_t i = 0, count = config->arguments.count;
-    if (config->settings.json && (!config->program || strcmp (config->program, "show") != 0))
+    size_t i = 0, count = config->words.count;
+    const char *word = count ? config->words.items[0] : NULL;
+    if (config->settings.json && (!word || strcmp (word, "show") != 0))
         return fail_set (fail, FAIL_USAGE, "--json needs show; a file whose name ends in .json is written as JSON");
-    if (!config->program)
+    if (!word)
         return run_questions (config, path, fail);
-    while (i < sizeof words / sizeof *words && strcmp (words[i].word, config->program) != 0)
+    while (i < sizeof words / sizeof *words && strcmp (words[i].word, word) != 0)
         i++;
     if (i == sizeof words / sizeof *words)
-        return refuse_word (config->program, fail);
-    if (count > words[i].most)
-        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config->arguments.items[words[i].most]);
-    if (!count && words[i].usage && words[i].run != run_lint)
+        return refuse_word (word, fail);
+    if (count - 1 > words[i].most)
+        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config->words.items[words[i].most + 1]);
+    if (count == 1 && words[i].usage && words[i].run != run_lint)
         return fail_set (fail, FAIL_USAGE, "no key given: accelerate config %s %s", words[i].word, words[i].usage);
     return words[i].run (config, path, fail);
 }
@@ -193,7 +185,7 @@ cmd_config (int argc, char **argv, struct fail *fail)
     int status = -1;
     if (argc && !strcmp (argv[0], "lint"))
         return config_files_lint (argv + 1, argc - 1, fail);
-    if (!config_init (&config, fail) && !config_load_flags (&config, COMMAND_CONFIG, argc, argv, fail)) {
+    if (!config_load_command (&config, COMMAND_CONFIG, argc, argv, SIZE_MAX, fail)) {
         const char *given = config.settings.config_file;
         path = given ? strdup (given) : NULL;
         if (given && !path)

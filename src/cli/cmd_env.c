@@ -4,11 +4,11 @@
 
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "cli/print.h"
 #include "config/load.h"
 #include "config/paths.h"
 #include "config/text/json_text.h"
 #include "util/cleanup.h"
-#include "util/credentials.h"
 #include "util/printable.h"
 
 #include <jansson.h>
@@ -61,7 +61,7 @@ add_fact (const struct machine_fact *fact, const struct strlist *values, struct 
 }
 
 static void
-print_text (const struct facts *facts, const struct config *config, struct strbuf *out)
+add_text (const struct facts *facts, const struct config *config, struct strbuf *out)
 {
     strbuf_add (out, "\nCopy and paste the text below into your report:\n\n");
     for (size_t i = 0; i < machine_fact_count; i++)
@@ -115,7 +115,7 @@ json_of_fact (const struct machine_fact *fact, const struct strlist *values)
 }
 
 static int
-print_json (const struct facts *facts, const struct config *config, struct strbuf *out, struct fail *fail)
+add_json (const struct facts *facts, const struct config *config, struct strbuf *out, struct fail *fail)
 {
     json_t *root = json_object ();
     for (size_t i = 0; i < machine_fact_count; i++)
@@ -126,12 +126,7 @@ print_json (const struct facts *facts, const struct config *config, struct strbu
     }
     json_object_set_new (root, "config", json_pack ("{s:o, s:b, s:o}", "file", json_text (facts->file), "found",
                                                     facts->was_found, "settings", json_of_settings (config)));
-    AUTO_FREE char *text = root ? json_dumps (root, JSON_INDENT (2)) : NULL;
-    json_decref (root);
-    if (!text)
-        return fail_nomem (fail);
-    strbuf_printf (out, "%s\n", text);
-    return 0;
+    return json_add (out, root, JSON_INDENT (2)) ? fail_nomem (fail) : 0;
 }
 
 static int
@@ -142,14 +137,11 @@ print (struct facts *facts, const struct config *config, struct fail *fail)
         if (facts->values[i].failed)
             return fail_nomem (fail);
     if (config->settings.json) {
-        if (print_json (facts, config, &out, fail))
+        if (add_json (facts, config, &out, fail))
             return -1;
     } else
-        print_text (facts, config, &out);
-    if (out.failed)
-        return fail_nomem (fail);
-    fputs (out.text, stdout);
-    return 0;
+        add_text (facts, config, &out);
+    return print_text (&out, fail);
 }
 
 static int
@@ -169,10 +161,8 @@ gather (struct facts *facts, bool json, struct fail *fail)
 static int
 run (struct config *config, struct facts *facts, int argc, char **argv, struct fail *fail)
 {
-    if (config_init (config, fail) || config_load_flags (config, COMMAND_ENV, argc, argv, fail))
+    if (config_load_command (config, COMMAND_ENV, argc, argv, 0, fail))
         return -1;
-    if (config->program)
-        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config->program);
     /* A file that cannot be read is what the report is about: the facts come all the same, and the error after them. */
     int result = config_load_file (config, fail);
     facts->was_given = config->settings.config_file != NULL;

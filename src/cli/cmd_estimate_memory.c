@@ -4,14 +4,15 @@
 
 #include "cli/command.h"
 #include "cli/estimate/estimate.h"
-#include "cli/words.h"
+#include "cli/print.h"
+#include "config/load.h"
 #include "util/cleanup.h"
-#include "util/home.h"
 #include "util/printable.h"
+#include "util/text.h"
 
 #include <string.h>
 
-static const char *const all_dtypes[] = { "float32", "float16", "int8", "int4" };
+static const char *const all_dtypes[] = { "float32", "float16", "int8", "int4", NULL };
 
 /* All types if none is given. */
 static int
@@ -20,19 +21,13 @@ check (struct settings *settings, const struct strlist *words, struct fail *fail
     if (!words->count)
         return fail_set (fail, FAIL_USAGE, "no model given: accelerate estimate-memory MODEL%s",
                          settings->dtypes.count ? " --dtypes ..., in this order" : "");
-    if (words->count > 1)
-        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", words->items[1]);
-    for (size_t i = 0; i < settings->dtypes.count; i++) {
-        bool is_known = false;
-        for (size_t j = 0; j < 4; j++)
-            is_known |= !strcmp (settings->dtypes.items[i], all_dtypes[j]);
-        if (!is_known)
+    for (size_t i = 0; i < settings->dtypes.count; i++)
+        if (!text_is_one_of (settings->dtypes.items[i], all_dtypes))
             return fail_set (fail, FAIL_USAGE,
                              "invalid value for --dtypes: '%s'; expected float32, float16, int8 or int4",
                              settings->dtypes.items[i]);
-    }
     bool is_given = settings->dtypes.count > 0;
-    for (size_t i = 0; i < 4 && !is_given; i++)
+    for (size_t i = 0; all_dtypes[i] && !is_given; i++)
         strlist_add (&settings->dtypes, all_dtypes[i]);
     return settings->dtypes.failed ? fail_nomem (fail) : 0;
 }
@@ -101,10 +96,9 @@ estimate (const struct settings *settings, bool wants_training, const char *name
         estimate_measure (&model, &report.sizes);
         result = settings->json ? estimate_show_json (&report, &out, fail) : estimate_show (&report, &out, fail);
     }
-    if (!result) {
-        fputs (out.text, stdout);
-        fflush (stdout);
-    }
+    if (!result)
+        result = print_text (&out, fail);
+    fflush (stdout);
     if (!result && model.is_total && !settings->json)
         fputs ("accelerate: note: the files are pickled: their index has the size of all tensors together, a head's "
                "and buffers included\n", stderr);
@@ -121,16 +115,15 @@ is_given (const struct config *config, const char *key)
 int
 cmd_estimate_memory (int argc, char **argv, struct fail *fail)
 {
-    AUTO_STRLIST struct strlist words = { 0 };
     struct config config = { 0 };
-    int status = words_read (&config, COMMAND_ESTIMATE_MEMORY, argc, argv, &words, fail);
+    int status = config_load_command (&config, COMMAND_ESTIMATE_MEMORY, argc, argv, 1, fail);
     if (!status)
-        status = check (&config.settings, &words, fail);
+        status = check (&config.settings, &config.words, fail);
     if (!status)
         status = estimate (&config.settings,
                            is_given (&config, "training") || is_given (&config, "zero_stage")
                                || is_given (&config, "num_processes"),
-                           words.items[0], fail);
+                           config.words.items[0], fail);
     config_release (&config);
     return status;
 }

@@ -4,9 +4,9 @@
 
 #include "cli/command.h"
 #include "cli/inspect.h"
-#include "cli/words.h"
+#include "cli/print.h"
+#include "config/load.h"
 #include "util/cleanup.h"
-#include "util/printable.h"
 
 #include <stdio.h>
 
@@ -27,15 +27,6 @@ check_words (const struct settings *settings, const struct strlist *words, struc
 }
 
 static int
-print (const struct strbuf *out, struct fail *fail)
-{
-    if (out->failed)
-        return fail_nomem (fail);
-    fputs (out->text ? out->text : "", stdout);
-    return 0;
-}
-
-static int
 read_stats (struct tensors *tensors, struct stats *stats, struct fail *fail)
 {
     struct progress progress = { .verb = "reading", .total = tensors->bytes };
@@ -47,14 +38,15 @@ read_stats (struct tensors *tensors, struct stats *stats, struct fail *fail)
 }
 
 /* Beside the table, which may be in a pipe. */
-static void
-note_nonfinite (const char *path, const char *nonfinite)
+static int
+note_nonfinite (const char *path, const char *nonfinite, struct fail *fail)
 {
-    fputs ("accelerate: note: ", stderr);
-    printable_put (stderr, path);
-    fputs (" is kept apart: parameter ", stderr);
-    printable_put (stderr, nonfinite);
-    fputs ("; jobs resume from it only if they are given its path\n", stderr);
+    AUTO_STRBUF struct strbuf text = { 0 };
+    strbuf_printf (&text, "%s is kept apart: parameter %s", path, nonfinite);
+    if (text.failed)
+        return fail_nomem (fail);
+    print_note ("", text.text, "; jobs resume from it only if they are given its path");
+    return 0;
 }
 
 static int
@@ -75,13 +67,13 @@ inspect_one (const struct settings *settings, struct tensors *tensors, const cha
         if (read_stats (tensors, stats, fail))
             return -1;
     }
-    if (nonfinite && !settings->json)
-        note_nonfinite (path, nonfinite);
+    if (nonfinite && !settings->json && note_nonfinite (path, nonfinite, fail))
+        return -1;
     if (settings->json)
         inspect_show_json (tensors, path, &findings, &out);
     else
         inspect_show_table (tensors, path, &findings, isatty (STDOUT_FILENO), &out);
-    return print (&out, fail);
+    return print_text (&out, fail);
 }
 
 static int
@@ -99,7 +91,7 @@ inspect_two (const struct settings *settings, struct tensors tensors[2], const c
     else if (!result)
         inspect_show_diff (&diff, paths, isatty (STDOUT_FILENO), &out);
     if (!result)
-        result = print (&out, fail);
+        result = print_text (&out, fail);
     free (diff.rows);
     return result ? result : diff.different != 0;
 }
@@ -107,16 +99,15 @@ inspect_two (const struct settings *settings, struct tensors tensors[2], const c
 int
 cmd_inspect (int argc, char **argv, struct fail *fail)
 {
-    AUTO_STRLIST struct strlist words = { 0 };
     struct config config = { 0 };
     struct tensors tensors[2] = { 0 };
-    int status = words_read (&config, COMMAND_INSPECT, argc, argv, &words, fail);
+    int status = config_load_command (&config, COMMAND_INSPECT, argc, argv, SIZE_MAX, fail);
     if (!status)
-        status = check_words (&config.settings, &words, fail);
+        status = check_words (&config.settings, &config.words, fail);
     if (!status && config.settings.diff)
-        status = inspect_two (&config.settings, tensors, (const char *const *) words.items, fail);
+        status = inspect_two (&config.settings, tensors, (const char *const *) config.words.items, fail);
     else if (!status)
-        status = inspect_one (&config.settings, &tensors[0], words.items[0], fail);
+        status = inspect_one (&config.settings, &tensors[0], config.words.items[0], fail);
     for (int i = 0; i < 2; i++)
         tensors_close (&tensors[i]);
     config_release (&config);

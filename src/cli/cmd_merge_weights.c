@@ -4,13 +4,13 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/tensors.h"
-#include "cli/words.h"
+#include "config/load.h"
 #include "files/safetensors_writer.h"
 #include "util/cleanup.h"
 #include "util/io.h"
-#include "util/printable.h"
 
 #include <ftw.h>
 #include <limits.h>
@@ -52,8 +52,6 @@ check_words (const struct settings *settings, const struct strlist *words, struc
     if (words->count < 2)
         return fail_set (fail, FAIL_USAGE, "missing %s: accelerate merge-weights CHECKPOINT_DIR OUTPUT_DIR",
                          words->count ? "OUTPUT_DIR" : "CHECKPOINT_DIR");
-    if (words->count > 2)
-        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", words->items[2]);
     if (settings->unsafe_serialization)
         return fail_set (fail, FAIL_USAGE, "--unsafe_serialization: pickled weights (pytorch_model.bin) are not "
                          "written, because loading such a file can execute code; leave the option out to get "
@@ -202,12 +200,12 @@ remove_folder (const char *path, struct fail *fail)
 static int
 run (struct config *config, struct tensors *tensors, int argc, char **argv, struct fail *fail)
 {
-    AUTO_STRLIST struct strlist words = { 0 };
     AUTO_STRBUF struct strbuf path = { 0 };
     const struct settings *settings = &config->settings;
-    if (words_read (config, COMMAND_MERGE_WEIGHTS, argc, argv, &words, fail) || check_words (settings, &words, fail))
+    if (config_load_command (config, COMMAND_MERGE_WEIGHTS, argc, argv, 2, fail)
+        || check_words (settings, &config->words, fail))
         return -1;
-    const char *from = words.items[0], *to = words.items[1];
+    const char *from = config->words.items[0], *to = config->words.items[1];
     if (tensors_open (tensors, from, TENSORS_OF_MODEL, settings->follow_links, fail)
         || check_tensors (tensors, from, fail) || make_folder (to, fail)
         || (settings->remove_checkpoint_dir && check_removal (from, to, fail)))
@@ -219,9 +217,7 @@ run (struct config *config, struct tensors *tensors, int argc, char **argv, stru
         return -1;
     if (settings->remove_checkpoint_dir && remove_folder (from, fail))
         return -1;
-    fputs ("saved in ", stdout);
-    printable_put (stdout, path.text);
-    putchar ('\n');
+    print_line ("saved in ", path.text, "");
     return 0;
 }
 

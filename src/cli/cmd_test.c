@@ -87,9 +87,7 @@ try_hosts (int argc, char **argv, int *status, struct fail *fail)
 {
     struct config config = { 0 };
     struct hosts hosts = { 0 };
-    int result = config_init (&config, fail) || config_load_flags (&config, COMMAND_TEST, argc, argv, fail) ? -1 : 0;
-    if (!result && config.program)
-        result = fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config.program);
+    int result = config_load_command (&config, COMMAND_TEST, argc, argv, 0, fail);
     if (!result)
         result = test_on_hosts (&config, &hosts, status, fail);
     hosts_release (&hosts);

@@ -3,12 +3,12 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "cli/print.h"
 #include "config/fsdp2.h"
 #include "config/load.h"
 #include "config/paths.h"
 #include "util/cleanup.h"
 #include "util/io.h"
-#include "util/printable.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -28,14 +28,6 @@ check_flags (const struct settings *settings, struct fail *fail)
     return 0;
 }
 
-static void
-print_note (const char *text)
-{
-    fputs ("accelerate: note: ", stderr);
-    printable_put (stderr, text);
-    fputc ('\n', stderr);
-}
-
 static int
 run (struct config *config, int argc, char **argv, struct fail *fail)
 {
@@ -43,23 +35,17 @@ run (struct config *config, int argc, char **argv, struct fail *fail)
     AUTO_STRLIST struct strlist notes = { 0 };
     const struct settings *settings = &config->settings;
     struct stat info;
-    if (config_init (config, fail) || config_load_flags (config, COMMAND_TO_FSDP2, argc, argv, fail))
-        return -1;
-    if (config->program)
-        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config->program);
-    if (check_flags (settings, fail))
+    if (config_load_command (config, COMMAND_TO_FSDP2, argc, argv, 0, fail) || check_flags (settings, fail))
         return -1;
     const char *target = settings->output_file ? settings->output_file : settings->config_file;
     if (fsdp2_convert (settings->config_file, path_is_json (target), &text, &notes, fail))
         return -1;
     for (size_t i = 0; i < notes.count; i++)
-        print_note (notes.items[i]);
+        print_note ("", notes.items[i], "");
     mode_t mode = stat (target, &info) ? 0644 : info.st_mode & 0777;
     if (io_write_file (target, text.text ? text.text : "", text.length, mode, fail))
         return -1;
-    fputs ("saved in ", stdout);
-    printable_put (stdout, target);
-    putchar ('\n');
+    print_line ("saved in ", target, "");
     return 0;
 }
 

@@ -40,11 +40,8 @@ static int
 run (struct config *config, int argc, char **argv, struct fail *fail)
 {
     AUTO_STRLIST struct strlist command = { 0 };
-    if (config_init (config, fail) || config_load_flags (config, COMMAND_TPU_CONFIG, argc, argv, fail))
-        return -1;
-    if (config->program)
-        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config->program);
-    if (config_load_file (config, fail) || gcloud_command (config, &command, fail))
+    if (config_load_command (config, COMMAND_TPU_CONFIG, argc, argv, 0, fail) || config_load_file (config, fail)
+        || gcloud_command (config, &command, fail))
         return -1;
     if (!config->settings.print_command)
         return run_command (&command, fail);

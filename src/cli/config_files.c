@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "cli/config_files.h"
+#include "cli/print.h"
 
 #include "config/check.h"
 #include "config/emit/emit.h"
@@ -14,7 +15,6 @@
 #include "config/update.h"
 #include "util/cleanup.h"
 #include "util/io.h"
-#include "util/printable.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,10 +49,8 @@ config_files_update (struct config *config, const char *path, struct fail *fail)
     struct filedoc doc = { 0 };
     int result = update (config, path, &doc, fail);
     filedoc_release (&doc);
-    if (!result) {
-        printable_put (stdout, path);
-        puts (" is now up to date");
-    }
+    if (!result)
+        print_line ("", path, " is now up to date");
     return result;
 }
 
@@ -78,10 +76,7 @@ config_files_show (struct config *config, const char *path, struct fail *fail)
     if (config_files_load (config, path, fail))
         return -1;
     (config->settings.json ? explain_json : explain_text) (config, true, &out);
-    if (out.failed)
-        return fail_nomem (fail);
-    fputs (out.text ? out.text : "", stdout);
-    return 0;
+    return print_text (&out, fail);
 }
 
 int
@@ -90,8 +85,5 @@ config_files_schema (struct config *config, const char *path, struct fail *fail)
     AUTO_STRBUF struct strbuf out = { 0 };
     (void) config;
     (void) path;
-    if (emit_schema (&out, fail))
-        return -1;
-    fputs (out.text, stdout);
-    return 0;
+    return emit_schema (&out, fail) ? -1 : print_text (&out, fail);
 }

@@ -14,10 +14,10 @@ int config_files_show (struct config *config, const char *path, struct fail *fai
 /** Read @p path where it exists, or must, and the environment: the settings in effect.  @return 0 or -1 */
 int config_files_load (struct config *config, const char *path, struct fail *fail);
 
-/** Print the value of the key that config->arguments names.  @return 0; 1: it has none; -1 with @p fail */
+/** Print the value of the key that config->words name.  @return 0; 1: it has none; -1 with @p fail */
 int config_files_get (struct config *config, const char *path, struct fail *fail);
 
-/** Change the file; config->arguments alternate between keys and values.  Writes nothing if launch would refuse it. */
+/** Change the file; in config->words, keys and values alternate.  Writes nothing if launch would refuse it. */
 int config_files_set (struct config *config, const char *path, struct fail *fail);
 
 /** Print what is wrong with each of the files, a line each.  @return 0: nothing, 1: something, -1 with @p fail */

@@ -47,7 +47,7 @@ find_key (const char *name, struct fail *fail)
 int
 config_files_get (struct config *config, const char *path, struct fail *fail)
 {
-    const struct option *row = find_key (config->arguments.items[0], fail);
+    const struct option *row = find_key (config->words.items[1], fail);
     AUTO_STRBUF struct strbuf value = { 0 };
     if (!row || config_files_load (config, path, fail))
         return -1;
@@ -229,7 +229,7 @@ done:
     return result;
 }
 
-/* What launch would say to the file. */
+/* What launch would say to the file.  @words: "set", then keys and values */
 static int
 check_text (const char *path, const char *text, const struct strlist *words, struct fail *fail)
 {
@@ -242,7 +242,7 @@ check_text (const char *path, const char *text, const struct strlist *words, str
         result = fail_nomem (fail);
     result = result || filedoc_read_text (&doc, path, text, strlen (text), fail)
              || filedoc_apply (&config, &doc, fail) || config_resolve (&config, fail) || config_check (&config, fail);
-    for (size_t i = 0; i < words->count && !result; i += 2) {
+    for (size_t i = 1; i < words->count && !result; i += 2) {
         const struct option *row = find_key (words->items[i], NULL);
         if (row && useless_find (&config, row, &useless))
             fprintf (stderr, "accelerate: note: %s %s%s\n", row->key, useless.text, useless.mode);
@@ -256,7 +256,7 @@ check_text (const char *path, const char *text, const struct strlist *words, str
 static int
 change_all (const struct strlist *words, const char *path, char **text, struct fail *fail)
 {
-    for (size_t i = 0; i < words->count; i += 2) {
+    for (size_t i = 1; i < words->count; i += 2) {
         AUTO_STRBUF struct strbuf changed = { 0 };
         const struct option *row = find_key (words->items[i], fail);
         if (!row)
@@ -277,14 +277,14 @@ int
 config_files_set (struct config *config, const char *path, struct fail *fail)
 {
     AUTO_FREE char *text = NULL;
-    if (config->arguments.count % 2)
+    if (config->words.count % 2 == 0)
         return fail_set (fail, FAIL_USAGE, "missing value of '%s': accelerate config set KEY VALUE",
-                         config->arguments.items[config->arguments.count - 1]);
+                         config->words.items[config->words.count - 1]);
     if (io_read_file (path, FILEDOC_LARGEST, &text, NULL, fail))
         return access (path, F_OK) ? fail_set (fail, FAIL_GENERAL, "%s does not exist; write it with accelerate config "
                                                "default", path)
                                    : fail_prefix (fail, "configuration file");
-    if (change_all (&config->arguments, path, &text, fail) || check_text (path, text, &config->arguments, fail))
+    if (change_all (&config->words, path, &text, fail) || check_text (path, text, &config->words, fail))
         return -1;
     return io_write_file (path, text, strlen (text), 0644, fail);
 }

@@ -4,7 +4,6 @@
 
 #include "cli/inspect.h"
 #include "cli/table.h"
-#include "util/bytes.h"
 #include "util/printable.h"
 #include "util/quote.h"
 

@@ -5,6 +5,7 @@
 #include "cli/inspect.h"
 #include "files/manifest.h"
 #include "util/cleanup.h"
+#include "util/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,9 +50,7 @@ verify_manifest (const char *folder, struct fail *fail)
 static bool
 has_manifest (const char *folder)
 {
-    AUTO_FREE char *path = NULL;
-    if (asprintf (&path, "%s/" MANIFEST_NAME, folder) < 0)
-        path = NULL;
+    AUTO_FREE char *path = text_printf ("%s/" MANIFEST_NAME, folder);
     return path && !access (path, F_OK);
 }
 

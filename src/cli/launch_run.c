@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "cli/launch_run.h"
+#include "cli/print.h"
 
 #include "cli/resume.h"
 #include "config/conditions.h"
@@ -18,7 +19,6 @@
 #include "launch/report/report.h"
 #include "util/cleanup.h"
 #include "util/io.h"
-#include "util/printable.h"
 
 #include <stdio.h>
 
@@ -79,10 +79,7 @@ print_plan (const struct plan *plan, bool json, struct fail *fail)
         plan_print_text (plan, &out);
     else if (plan_print_json (plan, &out, fail))
         return -1;
-    if (out.failed)
-        return fail_nomem (fail);
-    fputs (out.text, stdout);
-    return 0;
+    return print_text (&out, fail);
 }
 
 static int
@@ -90,18 +87,8 @@ print_settings (const struct config *config, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf out = { 0 };
     explain_text (config, false, &out);
-    if (out.failed)
-        return fail_nomem (fail);
-    printf ("%s\n", out.text ? out.text : "");
-    return 0;
-}
-
-static void
-print_note (const char *text, const char *name)
-{
-    fprintf (stderr, "accelerate: note: %s", text);
-    printable_put (stderr, name);
-    fputc ('\n', stderr);
+    strbuf_add_char (&out, '\n');
+    return print_text (&out, fail);
 }
 
 /* Of @job, or of a job that came to nothing because of @error.  If another machine is to blame, its report counts. */
@@ -342,9 +329,9 @@ run_plan (struct launch *launch, struct fail *fail)
         return -1;
     if (!launch->config->settings.quiet) {
         for (size_t i = 0; i < plan->notes.count; i++)
-            print_note ("", plan->notes.items[i]);
+            print_note ("", plan->notes.items[i], "");
         if (plan->logs.run)
-            print_note ("the ranks' output is in ", plan->logs.run);
+            print_note ("the ranks' output is in ", plan->logs.run, "");
     }
     switch (guardian_split (&launch->guardian, launch->config->settings.host_timeout * 1000, fail)) {
     case GUARDIAN_IS_SUPERVISOR: return launch->part ? supervise_part (launch) : supervise_plan (launch);

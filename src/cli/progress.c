@@ -4,7 +4,7 @@
 
 #include "cli/progress.h"
 
-#include "util/bytes.h"
+#include "util/printable.h"
 #include "util/clock.h"
 
 #include <stdio.h>

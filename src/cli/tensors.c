@@ -6,6 +6,7 @@
 
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -136,26 +137,6 @@ open_dcp (struct tensors *tensors, const char *path, struct fail *fail)
     return dcp_open (tensors->dcp, path, &err) ? take_error (fail, &err) : 0;
 }
 
-static bool
-is_index (const char *name)
-{
-    size_t length = strlen (name);
-    return length > 11 && !strcmp (name + length - 11, ".index.json");
-}
-
-static bool
-is_safetensors (const char *name)
-{
-    size_t length = strlen (name);
-    return *name != '.' && length > 12 && !strcmp (name + length - 12, ".safetensors");
-}
-
-static int
-compare_texts (const void *a, const void *b)
-{
-    return strcmp (*(char *const *) a, *(char *const *) b);
-}
-
 /* The indices of a folder, then its safetensors files. */
 static int
 list_folder (const char *path, struct strlist *indices, struct strlist *files, struct fail *fail)
@@ -164,17 +145,19 @@ list_folder (const char *path, struct strlist *indices, struct strlist *files, s
     if (!folder)
         return fail_set (fail, FAIL_GENERAL, "%s: %s", path, strerror (errno));
     for (struct dirent *entry; (entry = readdir (folder));)
-        if (is_index (entry->d_name) && *entry->d_name != '.')
+        if (*entry->d_name == '.')
+            continue;
+        else if (text_ends_in (entry->d_name, ".index.json"))
             strlist_add (indices, entry->d_name);
-        else if (is_safetensors (entry->d_name))
+        else if (text_ends_in (entry->d_name, ".safetensors"))
             strlist_add (files, entry->d_name);
     closedir (folder);
     if (indices->failed || files->failed)
         return fail_nomem (fail);
     if (indices->count)
-        qsort (indices->items, indices->count, sizeof *indices->items, compare_texts);
+        qsort (indices->items, indices->count, sizeof *indices->items, text_compare);
     if (files->count)
-        qsort (files->items, files->count, sizeof *files->items, compare_texts);
+        qsort (files->items, files->count, sizeof *files->items, text_compare);
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "cli/test_hosts.h"
+#include "cli/print.h"
 
 #include "cli/table.h"
 #include "config/text/json_text.h"
@@ -257,10 +258,7 @@ show_json (const struct check *check, struct strbuf *out)
     json_object_set_new (root, "problems", json_of_lines (&check->problems));
     json_object_set_new (root, "notes", json_of_lines (&check->notes));
     json_object_set_new (root, "advice", json_text (check->advice));
-    AUTO_FREE char *text = json_dumps (root, JSON_INDENT (2) | JSON_REAL_PRECISION (6));
-    json_decref (root);
-    strbuf_printf (out, "%s\n", text ? text : "");
-    return text ? 0 : -1;
+    return json_add (out, root, JSON_INDENT (2) | JSON_REAL_PRECISION (6));
 }
 
 static bool
@@ -282,12 +280,10 @@ test_hosts (struct hosts *hosts, struct config *config, const char *selftest, st
         status = fail_nomem (fail);
     if (!status && !config->settings.json)
         show_text (&check, &out);
-    if (!status && out.failed)
-        status = fail_nomem (fail);
-    if (!status) {
-        fputs (out.text, stdout);
-        status = check.problems.count ? FAIL_GENERAL : 0;
-    }
+    if (!status)
+        status = print_text (&out, fail);
+    if (!status && check.problems.count)
+        status = FAIL_GENERAL;
     check_release (&check);
     return status;
 }

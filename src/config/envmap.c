@@ -7,6 +7,7 @@
 #include "config/conditions.h"
 #include "config/values.h"
 #include "util/envnames.h"
+#include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,12 +75,6 @@ emit_row (const struct option *row, const struct settings *settings, struct strl
     strlist_printf (env, "%s=%s", row->env, text->text ? text->text : "");
 }
 
-static int
-by_text (const void *a, const void *b)
-{
-    return strcmp (*(char *const *) a, *(char *const *) b);
-}
-
 int
 envmap_emit (const struct config *config, unsigned path, struct strlist *env, struct fail *fail)
 {
@@ -97,6 +92,6 @@ envmap_emit (const struct config *config, unsigned path, struct strlist *env, st
     if (env->failed || text.failed)
         return fail_nomem (fail);
     if (env->count)
-        qsort (env->items, env->count, sizeof *env->items, by_text);
+        qsort (env->items, env->count, sizeof *env->items, text_compare);
     return 0;
 }

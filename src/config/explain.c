@@ -7,7 +7,6 @@
 #include "config/text/json_text.h"
 #include "config/useless.h"
 #include "config/values.h"
-#include "util/cleanup.h"
 #include "util/printable.h"
 
 #include <jansson.h>
@@ -79,8 +78,5 @@ explain_json (const struct config *config, bool keys_only, struct strbuf *out)
         if (origin.failed || json_object_set_new (object, row->key, entry))
             out->failed = true;
     }
-    AUTO_FREE char *text = json_dumps (object, JSON_INDENT (2));
-    json_decref (object);
-    out->failed = out->failed || !text;
-    strbuf_printf (out, "%s\n", text ? text : "");
+    json_add (out, object, JSON_INDENT (2));
 }

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "config/file_keys.h"
+#include "util/text.h"
 
 #include <string.h>
 #include <strings.h>
@@ -92,7 +93,7 @@ file_deepspeed_key (size_t i)
 /* Keys at the top that only one kind of file has; sections but dynamo_config are for machines of one's own. */
 static const char *const shared[] = {
     "compute_environment", "distributed_type", "mixed_precision", "use_cpu", "debug", "num_machines", "gpu_ids",
-    "enable_cpu_affinity", "dynamo_config", "dynamo_backend", "fp16",
+    "enable_cpu_affinity", "dynamo_config", "dynamo_backend", "fp16", NULL,
 };
 
 bool
@@ -126,9 +127,8 @@ file_has_key (bool is_aws, const char *key)
 {
     bool is_aws_key = !strcmp (key, "additional_args");
     const struct option *row = option_find_in_file (NULL, key);
-    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
-        if (!strcmp (shared[i], key))
-            return true;
+    if (text_is_one_of (key, shared))
+        return true;
     is_aws_key = is_aws_key || (row && row->group == GROUP_AWS);
     return (row && (row->properties & PROPERTY_EXTENSION)) || is_aws == is_aws_key;
 }

@@ -15,22 +15,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The first free word, of config also more; launch leaves the rest to the program, but for one "--" at once before or
- * after its name. */
+/* The first free word of launch is the program, to which the rest belongs, but for one "--" at once before or after its
+ * name. */
 static int
 take_positional (struct config *config, struct argv_scan *scan, struct fail *fail)
 {
-    if (config->program && scan->command == COMMAND_CONFIG) {
-        strlist_add (&config->arguments, scan->value);
-        return config->arguments.failed ? fail_nomem (fail) : 0;
+    if (scan->command != COMMAND_LAUNCH) {
+        strlist_add (&config->words, scan->value);
+        return config->words.failed ? fail_nomem (fail) : 0;
     }
-    if (config->program)
-        return fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", scan->value);
     config->program = strdup (scan->value);
     if (!config->program)
         return fail_nomem (fail);
-    if (scan->command != COMMAND_LAUNCH)
-        return 0;
     if (!scan->literal && scan->at < scan->argc && !strcmp (scan->argv[scan->at], "--"))
         scan->at++;
     config->program_args = scan->argv + scan->at;
@@ -57,6 +53,17 @@ config_load_flags (struct config *config, enum option_command command, int argc,
     if (command == COMMAND_CONFIG) /* an answer, like --use_cpu */
         return config_set (config, option_find ("use_cpu"), "true", (struct origin){ ORIGIN_FLAG, 0 }, fail);
     return config_compute (config, "use_cpu", "true", "cpu", fail);
+}
+
+int
+config_load_command (struct config *config, enum option_command command, int argc, char **argv, size_t most,
+                     struct fail *fail)
+{
+    if (config_init (config, fail) || config_load_flags (config, command, argc, argv, fail))
+        return -1;
+    return config->words.count <= most
+               ? 0
+               : fail_set (fail, FAIL_USAGE, "unexpected argument '%s'", config->words.items[most]);
 }
 
 int

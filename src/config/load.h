@@ -16,6 +16,11 @@
  */
 int config_load_launch (struct config *config, int argc, char **argv, struct fail *fail);
 
+/** Begin a command that is not a launch: config_init(), the flags, and at most @p most words besides.
+ *  @param[out] config  for config_release(), also after a failure */
+int config_load_command (struct config *config, enum option_command command, int argc, char **argv, size_t most,
+                         struct fail *fail);
+
 /** Steps of the above for commands that need only some; in this order, after config_init() and before config_resolve().
  * @{ */
 int config_load_flags (struct config *config, enum option_command command, int argc, char **argv, struct fail *fail);

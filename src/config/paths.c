@@ -4,7 +4,7 @@
 
 #include "config/paths.h"
 
-#include "util/home.h"
+#include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +39,5 @@ path_of_job_key (char **path, struct fail *fail)
 bool
 path_is_json (const char *path)
 {
-    size_t length = strlen (path);
-    return length > 5 && !strcmp (path + length - 5, ".json");
+    return strlen (path) > strlen (".json") && text_ends_in (path, ".json");
 }

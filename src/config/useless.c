@@ -7,6 +7,7 @@
 #include "config/conditions.h"
 #include "config/mode.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -197,11 +198,8 @@ static bool
 is_only_ours (const struct option *row)
 {
     static const char *const keys[] = { "num_processes", "num_machines", "machine_rank", "main_process_ip",
-                                        "main_process_port", "hosts", "hostfile", "multi_gpu" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!strcmp (keys[i], row->key))
-            return true;
-    return false;
+                                        "main_process_port", "hosts", "hostfile", "multi_gpu", NULL };
+    return text_is_one_of (row->key, keys);
 }
 
 const struct option *

@@ -43,7 +43,7 @@ config_release (struct config *config)
     free (config->file);
     free (config->program);
     free (config->deferred);
-    strlist_release (&config->arguments);
+    strlist_release (&config->words);
     node_release (&config->additional_args);
     *config = (struct config){ 0 };
 }

@@ -34,8 +34,8 @@ struct config {
     bool only_given;        /* write no key without a given value: the questionnaire sets all that it wants */
     struct strlist *problems; /* where to note what is wrong with a file, which is then no failure; or NULL */
     char *deferred;         /* what is wrong with dynamo_backend in the file: an error only if it takes effect */
-    char *program;          /* launch: the program, or NULL; other commands: the first free word */
-    struct strlist arguments; /* config: the free words after the first */
+    char *program;          /* launch: the program, or NULL */
+    struct strlist words;   /* other commands: what is not a flag */
     char **program_args;    /* launch: NULL-terminated tail of argv, not owned */
 };
 

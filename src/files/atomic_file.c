@@ -9,6 +9,7 @@
 #include "files/traffic.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -72,11 +73,10 @@ create_beside (struct atomic_file *atomic, mode_t mode, struct accel_error *err)
 {
     int folder = folder_length (atomic->path);
     for (unsigned i = 0; i < 1000; i++) {
-        if (asprintf (&atomic->beside, "%.*s.%s.%d-%u%s", folder, atomic->path, atomic->path + folder,
-                      (int) getpid (), i, suffix) < 0) {
-            atomic->beside = NULL;
-            return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-        }
+        atomic->beside = text_printf ("%.*s.%s.%d-%u%s", folder, atomic->path, atomic->path + folder,
+                                       (int) getpid (), i, suffix);
+        if (!atomic->beside)
+            return accel_fail_nomem (err);
         atomic->fd = open (atomic->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (atomic->fd >= 0 && lock (atomic->fd))
             return ACCEL_OK;
@@ -100,7 +100,7 @@ create_in_place (struct atomic_file *atomic, const char *path, struct accel_erro
     atomic->path = strdup (path);
     atomic->beside = strdup (path);
     if (!atomic->path || !atomic->beside)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     if (!unlink (path) || errno == ENOENT) /* not emptied: others may have the former file mapped */
         atomic->fd = open (path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (atomic->fd >= 0)

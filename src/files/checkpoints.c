@@ -8,17 +8,12 @@
 #include "files/manifest.h"
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/text.h"
 
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static enum accel_status
-no_memory (struct accel_error *err)
-{
-    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-}
 
 void
 checkpoint_list_release (struct checkpoint_list *list)
@@ -79,10 +74,10 @@ is_folder (const char *path)
 static bool
 has_file (const char *folder, const char *name)
 {
-    AUTO_FREE char *path = NULL;
     struct stat info;
-    if (asprintf (&path, "%s/%s", folder, name) < 0)
-        return path = NULL, false;
+    AUTO_FREE char *path = text_printf ("%s/%s", folder, name);
+    if (!path)
+        return false;
     return !lstat (path, &info);
 }
 
@@ -108,19 +103,18 @@ consider (struct checkpoint_list *list, const char *folder, const char *name, st
     struct accel_error cause;
     if (*name == '.' || strstr (name, CHECKPOINT_TEMPORARY))
         return ACCEL_OK;
-    if (asprintf (&path, "%s/%s", folder, name) < 0) {
-        path = NULL;
-        return no_memory (err);
-    }
+    path = text_printf ("%s/%s", folder, name);
+    if (!path)
+        return accel_fail_nomem (err);
     if (!is_folder (path) || (!has_file (path, MANIFEST_NAME) && checkpoint_number (name) == UINT64_MAX))
         return ACCEL_OK;
     struct checkpoint_entry *entry = array_room (&list->entries, list->count, sizeof *entry);
     if (!entry)
-        return no_memory (err);
+        return accel_fail_nomem (err);
     list->count++;
     *entry = (struct checkpoint_entry){ .name = strdup (name), .is_python = checkpoint_is_python (path) };
     if (entry->is_python)
-        return entry->name ? ACCEL_OK : no_memory (err);
+        return entry->name ? ACCEL_OK : accel_fail_nomem (err);
     bool failed = manifest_read (&manifest, path, &cause) || manifest_check_sizes (&manifest, path, &cause);
     if (!failed && manifest.nonfinite) {
         failed = true;
@@ -129,7 +123,7 @@ consider (struct checkpoint_list *list, const char *folder, const char *name, st
     entry->saved_ns = manifest.saved_ns;
     manifest_release (&manifest);
     entry->reason = failed ? strdup (cause.text) : NULL;
-    return entry->name && (entry->reason || !failed) ? ACCEL_OK : no_memory (err);
+    return entry->name && (entry->reason || !failed) ? ACCEL_OK : accel_fail_nomem (err);
 }
 
 enum accel_status
@@ -181,9 +175,8 @@ find_in (char **path, const char *folder, struct strlist *passed, struct accel_e
     for (size_t i = 0; !status && !*path && i < list.count; i++) {
         const char *reason = list.entries[i].reason;
         struct accel_error cause;
-        if (asprintf (path, "%s/%s", folder, list.entries[i].name) < 0) {
-            *path = NULL;
-            status = no_memory (err);
+        if (!(*path = text_printf ("%s/%s", folder, list.entries[i].name))) {
+            status = accel_fail_nomem (err);
             break;
         }
         if (!reason && !list.entries[i].is_python && checkpoint_verify (*path, &cause))
@@ -207,7 +200,7 @@ checkpoint_find_newest (char **path, const char *place, struct strlist *passed, 
     *path = NULL;
     if (has_file (place, MANIFEST_NAME)) {
         if (!checkpoint_verify (place, &cause))
-            return (*path = strdup (place)) ? ACCEL_OK : no_memory (err);
+            return (*path = strdup (place)) ? ACCEL_OK : accel_fail_nomem (err);
         if (passed)
             strlist_add (passed, cause.text);
         return ACCEL_OK;
@@ -215,12 +208,11 @@ checkpoint_find_newest (char **path, const char *place, struct strlist *passed, 
     enum accel_status status = find_in (path, place, passed, err);
     if (status || *path)
         return status;
-    if (asprintf (&inner, "%s/" CHECKPOINTS_FOLDER, place) < 0) {
-        inner = NULL;
-        return no_memory (err);
-    }
+    inner = text_printf ("%s/" CHECKPOINTS_FOLDER, place);
+    if (!inner)
+        return accel_fail_nomem (err);
     status = find_in (path, inner, passed, err);
     if (status || *path || !has_file (place, CHECKPOINT_PYTHON))
         return status;
-    return (*path = strdup (place)) ? ACCEL_OK : no_memory (err);
+    return (*path = strdup (place)) ? ACCEL_OK : accel_fail_nomem (err);
 }

@@ -9,6 +9,7 @@
 #include "files/torch_tensor.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
+#include "util/text.h"
 
 #include <string.h>
 
@@ -400,12 +401,6 @@ common_keys (const struct reading *reading)
     return 1;
 }
 
-static int
-compare_names (const void *a, const void *b)
-{
-    return strcmp (*(char *const *) a, *(char *const *) b);
-}
-
 static enum accel_status
 check_names (const struct dcp *dcp, struct accel_error *err)
 {
@@ -415,7 +410,7 @@ check_names (const struct dcp *dcp, struct accel_error *err)
     for (size_t i = 0; i < dcp->count; i++)
         names[i] = dcp->tensors[i].name;
     if (dcp->count)
-        qsort (names, dcp->count, sizeof *names, compare_names);
+        qsort (names, dcp->count, sizeof *names, text_compare);
     for (size_t i = 1; i < dcp->count; i++)
         if (!strcmp (names[i - 1], names[i]))
             return accel_fail (err, ACCEL_ERR_FORMAT, "duplicate tensor '%.80s'", names[i]);

@@ -8,6 +8,7 @@
 #include "files/pickle.h"
 #include "files/torch_tensor.h"
 #include "util/cleanup.h"
+#include "util/text.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,10 +33,9 @@ open_in (struct source *source, const struct dcp_folder *folder, const char *nam
     AUTO_FREE char *path = NULL;
     *source = (struct source) SOURCE_CLOSED;
     err = err ? err : &own; /* its errno is read here */
-    if (asprintf (&path, "%s/%s", folder->path, name) < 0) {
-        path = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    }
+    path = text_printf ("%s/%s", folder->path, name);
+    if (!path)
+        return accel_fail_nomem (err);
     enum accel_status status = source_open_in (source, folder->fd, name, path, false, err);
     if (status && err->sys_errno == ELOOP)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: is a symbolic link, which may lead out of its folder", path);
@@ -73,7 +73,7 @@ dcp_open (struct dcp_folder *folder, const char *path, struct accel_error *err)
     *folder = (struct dcp_folder){ .fd = -1 };
     folder->path = strdup (path);
     if (!folder->path)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     folder->fd = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder->fd < 0)
         return accel_fail_errno (err, "%s", path);
@@ -82,7 +82,7 @@ dcp_open (struct dcp_folder *folder, const char *path, struct accel_error *err)
         return status;
     folder->sources = malloc ((folder->dcp.files.count + 1) * sizeof *folder->sources);
     if (!folder->sources)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     for (size_t i = 0; i < folder->dcp.files.count; i++)
         folder->sources[i] = (struct source) SOURCE_CLOSED;
     return ACCEL_OK;

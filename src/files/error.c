@@ -75,3 +75,9 @@ accel_fail_null (struct accel_error *err, const char *function, const char *name
 {
     return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", function, name);
 }
+
+enum accel_status
+accel_fail_nomem (struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+}

@@ -25,6 +25,9 @@ accel_error_clear (struct accel_error *err)
     err->text[0] = '\0';
 }
 
+/** "out of memory", as all callers say it.  @return ACCEL_ERR_NOMEM */
+enum accel_status accel_fail_nomem (struct accel_error *err);
+
 /** Refuse an argument: "FUNCTION: NAME is NULL".  @return ACCEL_ERR_INVALID */
 enum accel_status accel_fail_null (struct accel_error *err, const char *function, const char *name);
 

@@ -280,7 +280,7 @@ take_tensor (struct reader *reader, struct gguf_tensor *tensor)
         return accel_fail (reader->err, ACCEL_ERR_FORMAT, "byte %zu: not a tensor's name", reader->at);
     tensor->name = strndup ((const char *) name, length);
     if (!tensor->name)
-        return accel_fail (reader->err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (reader->err);
     tensor->elements = 1;
     if ((status = take_number (reader, 4, &dimensions)))
         return status;

@@ -9,6 +9,7 @@
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/quote.h"
+#include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,12 +78,6 @@ compare_names (const void *a, const void *b)
     return strcmp (((const struct index_entry *) a)->name, ((const struct index_entry *) b)->name);
 }
 
-static int
-compare_files (const void *a, const void *b)
-{
-    return strcmp (*(char *const *) a, *(char *const *) b);
-}
-
 static enum accel_status
 arrange (struct index *index, struct accel_error *err)
 {
@@ -97,13 +92,13 @@ arrange (struct index *index, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the names of %zu files", index->count);
     for (size_t i = 0; i < index->count; i++)
         index->files[i] = index->entries[i].file;
-    qsort (index->files, index->count, sizeof *index->files, compare_files);
+    qsort (index->files, index->count, sizeof *index->files, text_compare);
     for (size_t i = 0; i < index->count; i++)
         if (!i || strcmp (index->files[i], index->files[i - 1]) != 0)
             index->files[index->file_count++] = index->files[i];
     for (size_t i = 0; i < index->count; i++) {
         char **file
-            = bsearch (&index->entries[i].file, index->files, index->file_count, sizeof *index->files, compare_files);
+            = bsearch (&index->entries[i].file, index->files, index->file_count, sizeof *index->files, text_compare);
         index->entries[i].file_number = (size_t) (file - index->files);
     }
     return ACCEL_OK;

@@ -163,7 +163,7 @@ json_reader_string (struct json_reader *json, char **text, const char *what)
         return status;
     json->at++;
     *text = strbuf_take (&buf);
-    return *text ? ACCEL_OK : accel_fail (json->err, ACCEL_ERR_NOMEM, "out of memory");
+    return *text ? ACCEL_OK : accel_fail_nomem (json->err);
 }
 
 enum accel_status

@@ -138,12 +138,6 @@ manifest_write (const struct manifest *manifest, struct strbuf *out)
 /* ---- reading ---- */
 
 static enum accel_status
-no_memory (struct accel_error *err)
-{
-    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-}
-
-static enum accel_status
 take_checksum (struct json_reader *json, uint64_t *checksum)
 {
     AUTO_FREE char *text = NULL;
@@ -185,7 +179,7 @@ take_tensors (struct json_reader *json, struct manifest_file *file)
         if (!status)
             status = take_checksum (json, &checksum);
         if (!status && !manifest_add_tensor (file, name, checksum))
-            status = no_memory (json->err);
+            status = accel_fail_nomem (json->err);
     }
     return status;
 }
@@ -231,7 +225,7 @@ take_files (struct json_reader *json, struct manifest *manifest)
         if (!status && !is_safe (name))
             status = json_reader_fail (json, "file name '%.100s' is not allowed", name);
         if (!status && !(file = manifest_add_file (manifest, name, 0, 0)))
-            status = no_memory (json->err);
+            status = accel_fail_nomem (json->err);
         if (!status)
             status = take_file (json, file);
     }
@@ -359,7 +353,7 @@ manifest_take_text (struct manifest *to, const char *text, size_t length, struct
     struct manifest other;
     enum accel_status status = manifest_parse (&other, text, length, err);
     if (!status && !manifest_take_files (to, &other))
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        status = accel_fail_nomem (err);
     manifest_release (&other);
     return status;
 }

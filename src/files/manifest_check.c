@@ -9,6 +9,7 @@
 #include "files/safetensors.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/text.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,10 +28,9 @@ manifest_read (struct manifest *manifest, const char *path, struct accel_error *
     struct fail fail;
     struct stat info;
     *manifest = (struct manifest){ 0 };
-    if (asprintf (&name, "%s/" MANIFEST_NAME, path) < 0) {
-        name = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    }
+    name = text_printf ("%s/" MANIFEST_NAME, path);
+    if (!name)
+        return accel_fail_nomem (err);
     if (lstat (name, &info) && errno == ENOENT)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: has no " MANIFEST_NAME, path);
     if (io_read_file (name, MANIFEST_LIMIT, &text, &length, &fail))
@@ -65,10 +65,9 @@ manifest_open_file (struct source *source, const char *folder, const char *name,
 {
     struct stat info;
     *source = (struct source) SOURCE_CLOSED;
-    if (asprintf (&source->path, "%s/%s", folder, name) < 0) {
-        source->path = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    }
+    source->path = text_printf ("%s/%s", folder, name);
+    if (!source->path)
+        return accel_fail_nomem (err);
     AUTO_CLOSE int at = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     enum accel_status status = ACCEL_OK;
     source->fd = at < 0 ? -1 : open_beneath (at, name);
@@ -121,7 +120,7 @@ check_stretch (const struct source *source, uint64_t begin, uint64_t end, uint64
     struct checksum checksum;
     enum accel_status status = ACCEL_OK;
     if (!piece)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     checksum_begin (&checksum);
     for (uint64_t at = begin; !status && at < end; at += PIECE) {
         size_t length = end - at < PIECE ? (size_t) (end - at) : PIECE;

@@ -9,6 +9,7 @@
 #include "files/json_reader.h"
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/text.h"
 
 #include <string.h>
 
@@ -248,12 +249,6 @@ compare_names (const void *a, const void *b, void *tensors)
     return strcmp (all[*(const size_t *) a].name, all[*(const size_t *) b].name);
 }
 
-static int
-compare_keys (const void *a, const void *b)
-{
-    return strcmp (*(char *const *) a, *(char *const *) b);
-}
-
 /* A duplicate key has two values; which one is meant is not known. */
 static enum accel_status
 check_keys (const struct safetensors *file, struct accel_error *err)
@@ -265,7 +260,7 @@ check_keys (const struct safetensors *file, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu keys", file->pairs);
     for (size_t i = 0; i < file->pairs; i++)
         keys[i] = file->metadata[i].key;
-    qsort (keys, file->pairs, sizeof *keys, compare_keys);
+    qsort (keys, file->pairs, sizeof *keys, text_compare);
     for (size_t i = 1; i < file->pairs; i++)
         if (!strcmp (keys[i], keys[i - 1]))
             return accel_fail (err, ACCEL_ERR_FORMAT, "duplicate key '%.80s' in __metadata__", keys[i]);

@@ -114,7 +114,7 @@ lay_out (struct safetensors_writer *writer, const struct safetensors_plan *plan,
         writer->order[i] = i;
         status = check_entry (&plan->entries[i], &writer->extents[i].bytes, err);
         if (!status && !(writer->names[i] = strdup (plan->entries[i].name)))
-            status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+            status = accel_fail_nomem (err);
     }
     if (status || !plan->count)
         return status;
@@ -222,7 +222,7 @@ safetensors_writer_create (struct safetensors_writer **writer, const char *path,
         return accel_fail (err, ACCEL_ERR_INVALID, "path is NULL or empty");
     struct safetensors_writer *made = calloc (1, sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     made->atomic = (struct atomic_file) ATOMIC_FILE_NONE;
     enum accel_status status = start (made, path, plan, err);
     if (status)

@@ -36,7 +36,7 @@ source_open_in (struct source *source, int folder, const char *name, const char 
     *source = (struct source) SOURCE_CLOSED;
     source->path = strdup (path);
     if (!source->path)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     /* O_NONBLOCK: a FIFO without a writer must be refused, not waited for. */
     source->fd = openat (folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (follow_links ? 0 : O_NOFOLLOW));
     if (source->fd < 0 || fstat (source->fd, &info))

@@ -6,6 +6,7 @@
 
 #include "files/error.h"
 #include "util/cleanup.h"
+#include "util/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -74,10 +75,9 @@ open_in (struct source *source, const struct view *view, const char *name, struc
 {
     AUTO_FREE char *path = NULL;
     *source = (struct source) SOURCE_CLOSED;
-    if (asprintf (&path, "%s%s", view->shown, name) < 0) {
-        path = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    }
+    path = text_printf ("%s%s", view->shown, name);
+    if (!path)
+        return accel_fail_nomem (err);
     enum accel_status status = source_open_in (source, view->folder, name, path, view->follow_links, err);
     if (status && err->sys_errno == ELOOP && !view->follow_links)
         return accel_fail (err, ACCEL_ERR_INVALID,
@@ -93,10 +93,9 @@ open_shard (struct source *source, const struct view *view, const char *name, st
     AUTO_FREE char *beside = NULL;
     if (!view->is_new)
         return open_in (source, view, name, err);
-    if (asprintf (&beside, ".%s.new", name) < 0) {
-        beside = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    }
+    beside = text_printf (".%s.new", name);
+    if (!beside)
+        return accel_fail_nomem (err);
     enum accel_status status = open_in (source, view, beside, err);
     return status && err->sys_errno == ENOENT ? open_in (source, view, name, err) : status;
 }
@@ -122,7 +121,7 @@ open_shards (struct weights *weights, const struct view *view, const struct sour
         return status;
     weights->files = calloc (index.file_count + 1, sizeof *weights->files);
     if (!weights->files)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        status = accel_fail_nomem (err);
     for (size_t i = 0; i < index.file_count && !status; i++) {
         struct weights_file *file = &weights->files[weights->file_count++];
         *file = (struct weights_file){ .source = SOURCE_CLOSED };
@@ -182,20 +181,13 @@ open_file (struct weights *weights, const char *path, struct accel_error *err)
 {
     weights->files = calloc (1, sizeof *weights->files);
     if (!weights->files)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     struct weights_file *file = weights->files;
     enum accel_status status = source_open (&file->source, path, err);
     weights->file_count = 1;
     if (!status)
         status = safetensors_read (&file->header, &file->source, &file->data, err);
     return status ? status : collect (weights, path, err);
-}
-
-static bool
-ends_in (const char *text, const char *end)
-{
-    size_t length = strlen (text), wanted = strlen (end);
-    return length >= wanted && !strcmp (text + length - wanted, end);
 }
 
 /* The only index of a directory, in @name. */
@@ -208,13 +200,13 @@ find_index (const struct view *view, char **name, struct accel_error *err)
     if (!dir)
         return accel_fail_errno (err, "%s", view->path);
     for (struct dirent *entry; !status && (entry = readdir (dir)); ) {
-        if (!ends_in (entry->d_name, ".index.json"))
+        if (!text_ends_in (entry->d_name, ".index.json"))
             continue;
         if (*name)
             status = accel_fail (err, ACCEL_ERR_INVALID, "%s: has more than one index: %s and %s; name one", view->path,
                                  *name, entry->d_name);
         else if (!(*name = strdup (entry->d_name)))
-            status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+            status = accel_fail_nomem (err);
     }
     closedir (dir);
     if (!status && !*name)
@@ -231,10 +223,9 @@ try_directory (struct weights *weights, struct view *view, struct accel_error *e
     if (exists (view, WEIGHTS_NEW_INDEX_NAME))
         return try_index (weights, view, WEIGHTS_INDEX_NAME, err);
     if (exists (view, WEIGHTS_NAME)) {
-        if (asprintf (&name, "%s%s", view->shown, WEIGHTS_NAME) < 0) {
-            name = NULL;
-            return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-        }
+        name = text_printf ("%s%s", view->shown, WEIGHTS_NAME);
+        if (!name)
+            return accel_fail_nomem (err);
         status = open_file (weights, name, err);
         view->again = status && !exists (view, WEIGHTS_NAME);
         return status;
@@ -255,11 +246,10 @@ open_set (struct weights *weights, struct view *view, struct accel_error *err)
 {
     const char *path = view->path, *slash = strrchr (path, '/');
     size_t folder = view->is_directory ? strlen (path) : slash ? (size_t) (slash + 1 - path) : 0;
-    AUTO_FREE char *shown = NULL;
-    if (asprintf (&shown, "%.*s%s", (int) folder, path, view->is_directory && path[folder - 1] != '/' ? "/" : "") < 0) {
-        shown = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    }
+    AUTO_FREE char *shown
+        = text_printf ("%.*s%s", (int) folder, path, view->is_directory && path[folder - 1] != '/' ? "/" : "");
+    if (!shown)
+        return accel_fail_nomem (err);
     AUTO_CLOSE int fd = open (*shown ? shown : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return accel_fail_errno (err, "%s", path);
@@ -287,7 +277,7 @@ weights_open (struct weights *weights, const char *path, bool follow_links, stru
         return accel_fail (err, ACCEL_ERR_INVALID, "path is NULL or empty");
     struct view view = { .path = path, .follow_links = follow_links };
     view.is_directory = !stat (path, &info) && S_ISDIR (info.st_mode);
-    enum accel_status status = view.is_directory || ends_in (path, ".json") ? open_set (weights, &view, err)
+    enum accel_status status = view.is_directory || text_ends_in (path, ".json") ? open_set (weights, &view, err)
                                                                             : open_file (weights, path, err);
     if (status)
         weights_close (weights);

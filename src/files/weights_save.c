@@ -10,6 +10,7 @@
 #include "files/shards.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,8 +23,7 @@ static const char unfinished_index[] = "." WEIGHTS_INDEX_NAME ".partial";
 char *
 weights_save_path (const char *path, const char *name)
 {
-    char *made = NULL;
-    return asprintf (&made, "%s/.%s.new", path, name) < 0 ? NULL : made;
+    return text_printf ("%s/.%s.new", path, name);
 }
 
 static enum accel_status
@@ -98,11 +98,9 @@ static enum accel_status
 rename_shards (const struct weights_save *save, const struct index *index, struct accel_error *err)
 {
     for (size_t i = 0; i < index->file_count; i++) {
-        AUTO_FREE char *beside = NULL;
-        if (asprintf (&beside, ".%s.new", index->files[i]) < 0) {
-            beside = NULL;
-            return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-        }
+        AUTO_FREE char *beside = text_printf (".%s.new", index->files[i]);
+        if (!beside)
+            return accel_fail_nomem (err);
         if (renameat (save->folder, beside, save->folder, index->files[i]) && errno != ENOENT)
             return accel_fail_errno (err, "%s/%s: cannot rename to %s", save->path, beside, index->files[i]);
     }
@@ -150,10 +148,9 @@ weights_save_begin (struct weights_save *save, const char *path, struct accel_er
     if (!path || !*path)
         return accel_fail (err, ACCEL_ERR_INVALID, "the path of the directory is NULL or empty");
     save->path = strdup (path);
-    if (!save->path || asprintf (&below, "%s/", path) < 0) {
-        below = NULL;
+    if (!save->path || !(below = text_printf ("%s/", path))) {
         weights_save_end (save);
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     }
     enum accel_status status = ACCEL_OK;
     if (io_make_parents (below, &fail))

@@ -8,6 +8,7 @@
 #include "files/error.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
+#include "util/text.h"
 #include "util/utf8.h"
 
 #include <string.h>
@@ -227,12 +228,6 @@ compare_places (const void *a, const void *b)
     return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x->size > y->size) - (x->size < y->size);
 }
 
-static int
-compare_names (const void *a, const void *b)
-{
-    return strcmp (*(char *const *) a, *(char *const *) b);
-}
-
 /* Sort, and look for overlaps and for duplicate names. */
 static enum accel_status
 arrange (const struct archive *archive, struct zip *zip)
@@ -248,7 +243,7 @@ arrange (const struct archive *archive, struct zip *zip)
             return fail_archive (archive, "its entries overlap");
     }
     if (zip->count)
-        qsort (names, zip->count, sizeof *names, compare_names);
+        qsort (names, zip->count, sizeof *names, text_compare);
     for (size_t i = 1; i < zip->count; i++)
         if (!strcmp (names[i - 1], names[i]))
             return fail_archive (archive, "two entries have the same name");

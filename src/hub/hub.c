@@ -5,7 +5,7 @@
 #include "hub/hub.h"
 
 #include "util/cleanup.h"
-#include "util/home.h"
+#include "util/text.h"
 #include "util/io.h"
 
 #include <ctype.h>

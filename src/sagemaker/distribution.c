@@ -7,6 +7,7 @@
 #include "sagemaker/estimator.h"
 #include "sagemaker/images.h"
 #include "sagemaker/python_json.h"
+#include "util/text.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -26,15 +27,6 @@ static const char *const trainium_versions[] = {
 
 /* In which Amazon's data-parallel library does not work. */
 #define UNSUITED_IMAGE "2.0.1-gpu-py310-cu121"
-
-static bool
-is_among (const char *word, const char *const *words)
-{
-    for (; *words; words++)
-        if (!strcmp (word, *words))
-            return true;
-    return false;
-}
 
 static bool
 is_enabled (const json_t *strategy)
@@ -75,7 +67,7 @@ check_shapes (const json_t *distribution, struct fail *fail)
     const char *key;
     json_t *value;
     json_object_foreach ((json_t *) distribution, key, value) {
-        if (!is_among (key, names))
+        if (!text_is_one_of (key, names))
             return fail_set (fail, FAIL_GENERAL, "distribution: unknown strategy '%s'; expected mpi, "
                              "parameter_server, pytorchddp, smdistributed or torch_distributed", key);
         if (!json_is_object (value))
@@ -101,7 +93,7 @@ check_torch (const json_t *arguments, const char *instance, struct fail *fail)
     if (estimator_text (arguments, "image_uri"))
         return 0;
     const char *const *versions = instance_is (instance, "trn") ? trainium_versions : torch_versions;
-    if (!version || !is_among (version, versions))
+    if (!version || !text_is_one_of (version, versions))
         return fail_set (fail, FAIL_GENERAL, "distribution: torch_distributed does not work with PyTorch %s on %s; it "
                          "needs %s or later", version ? version : "?", instance, versions[0]);
     return 0;
@@ -118,7 +110,7 @@ check_data_parallel (const json_t *arguments, const char *instance, struct fail 
     if (image && strstr (image, UNSUITED_IMAGE))
         return fail_set (fail, FAIL_GENERAL, "DATA_PARALLEL: Amazon's data-parallel library does not work in %s",
                          image);
-    if (!image && (!version || !is_among (version, data_parallel_versions)))
+    if (!image && (!version || !text_is_one_of (version, data_parallel_versions)))
         return fail_set (fail, FAIL_GENERAL, "DATA_PARALLEL: Amazon's data-parallel library does not work with PyTorch "
                          "%s, only with 1.6 to 2.2.0", version ? version : "?");
     return 0;

@@ -9,6 +9,7 @@
 #include "sagemaker/tables.h"
 #include "util/cleanup.h"
 #include "util/suggest.h"
+#include "util/text.h"
 #include "util/utf8.h"
 
 #include <string.h>
@@ -78,7 +79,7 @@ static const struct argument {
 /* Those whose values are objects of Python, or that make no sense here. */
 static const char *const impossible[] = { "compiler_config", "git_config", "instance_groups", "is_nova_job",
                                           "profiler_config", "rules", "sagemaker_session", "tensorboard_output_config",
-                                          "tensorflow_version" };
+                                          "tensorflow_version", NULL };
 
 static bool
 all_texts (const json_t *list)
@@ -119,9 +120,8 @@ refuse_name (const char *name, struct fail *fail)
 {
     char space[96];
     struct suggest suggest = { .wanted = name };
-    for (size_t i = 0; i < sizeof impossible / sizeof *impossible; i++)
-        if (!strcmp (impossible[i], name))
-            return fail_set (fail, FAIL_GENERAL, "'%s' is for Python programs only; see accelerate-sagemaker(7)", name);
+    if (text_is_one_of (name, impossible))
+        return fail_set (fail, FAIL_GENERAL, "'%s' is for Python programs only; see accelerate-sagemaker(7)", name);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         suggest_consider (&suggest, known[i].name);
     return fail_set (fail, FAIL_GENERAL, "unknown key '%s'%s", name, suggest_text (&suggest, "", space, sizeof space));

@@ -10,7 +10,7 @@
 #include "sagemaker/follow.h"
 #include "sagemaker/pack.h"
 #include "sagemaker/source.h"
-#include "util/bytes.h"
+#include "util/printable.h"
 #include "util/cleanup.h"
 
 #include <fcntl.h>
@@ -58,11 +58,10 @@ upload_json (const struct launch *launch)
 static int
 print_json (json_t *value, struct fail *fail)
 {
-    AUTO_FREE char *text = value ? json_dumps (value, JSON_INDENT (2) | JSON_SORT_KEYS) : NULL;
-    json_decref (value);
-    if (!text)
+    AUTO_STRBUF struct strbuf text = { 0 };
+    if (json_add (&text, value, JSON_INDENT (2) | JSON_SORT_KEYS))
         return fail_nomem (fail);
-    puts (text);
+    fputs (text.text, stdout);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "sagemaker/python_json.h"
 #include "sagemaker/training.h"
 #include "util/cleanup.h"
+#include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +20,13 @@ enum { MOST_HYPERPARAMETERS = 100, MOST_HYPERPARAMETER_NAME = 256, MOST_HYPERPAR
 /* Where SageMaker has no profiler. */
 static const char *const without_profiler[] = {
     "us-iso-east-1", "us-isob-east-1", "ap-southeast-3", "ap-southeast-4", "eu-south-2", "me-central-1", "ap-south-2",
-    "eu-central-2", "us-gov-east-1",
+    "eu-central-2", "us-gov-east-1", NULL,
 };
 
 static bool
 has_profiler (const char *region)
 {
-    for (size_t i = 0; i < sizeof without_profiler / sizeof *without_profiler; i++)
-        if (!strcmp (without_profiler[i], region))
-            return false;
-    return true;
+    return !text_is_one_of (region, without_profiler);
 }
 
 /* ---- the archive's place ---- */

@@ -7,7 +7,6 @@
 #include "util/cleanup.h"
 #include "util/parse.h"
 #include "util/printable.h"
-#include "util/shell_word.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -6,9 +6,8 @@
 
 #include "sagemaker/ignore.h"
 #include "util/array.h"
-#include "util/bytes.h"
-#include "util/cleanup.h"
 #include "util/printable.h"
+#include "util/cleanup.h"
 
 #include <dirent.h>
 #include <limits.h>

@@ -8,6 +8,7 @@
 #include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/strbuf.h"
+#include "util/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -93,8 +94,7 @@ add (struct engine_files *files, const char *folder, const char *before, const c
     files->count++;
     *file = (struct engine_file){ 0 };
     strcpy (file->name, name);
-    if (asprintf (&file->path, "%s/%s%s" SUFFIX, folder, before, name) < 0)
-        file->path = NULL;
+    file->path = text_printf ("%s/%s%s" SUFFIX, folder, before, name);
     files->failed = files->failed || !file->path;
     if (file->path)
         file->refusal = refusal ? strdup (refusal) : find_refusal (file->path, false);

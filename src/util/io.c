@@ -6,6 +6,7 @@
 
 #include "util/cleanup.h"
 #include "util/strbuf.h"
+#include "util/text.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -203,10 +204,8 @@ follow_to_nothing (const char *path, int most_links)
     text[length] = '\0';
     const char *slash = strrchr (path, '/');
     int folder = slash && *text != '/' ? (int) (slash + 1 - path) : 0;
-    AUTO_FREE char *next = NULL;
-    if (asprintf (&next, "%.*s%s", folder, path, text) < 0)
-        return next = NULL;
-    return follow_to_nothing (next, most_links - 1);
+    AUTO_FREE char *next = text_printf ("%.*s%s", folder, path, text);
+    return next ? follow_to_nothing (next, most_links - 1) : NULL;
 }
 
 int
@@ -265,9 +264,9 @@ io_write_file (const char *path, const void *bytes, size_t length, mode_t mode, 
 static int
 sync_name (const char *path)
 {
-    AUTO_FREE char *above = NULL;
-    if (asprintf (&above, "%s/..", path) < 0)
-        return above = NULL, errno = ENOMEM, -1;
+    AUTO_FREE char *above = text_printf ("%s/..", path);
+    if (!above)
+        return -1;
     AUTO_CLOSE int fd = open (above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return errno == EACCES || errno == ENOENT || errno == ENOTDIR ? 0 : -1;

@@ -5,7 +5,7 @@
 #include "util/peer.h"
 
 #include "util/cleanup.h"
-#include "util/credentials.h"
+#include "util/printable.h"
 #include "util/procfs.h"
 
 #include <stdio.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control characters as escapes; see printable.h. */
+/* Text for a person's eyes; see printable.h. */
 #include <config.h>
 
 #include "util/printable.h"
 
 #include "util/utf8.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* Letters from right to left and back, and the ends of lines that only Unicode knows: with them a text shows as another
@@ -70,4 +71,72 @@ printable_put (FILE *out, const char *text)
     char shown[PRINTABLE_BYTES];
     while (*text)
         fputs (printable_next (&text, shown), out);
+}
+
+/* ---- command lines ---- */
+
+/* As one would type it in bash, ksh or zsh: of all quotes only these have escapes. */
+static void
+add_escaped_word (struct strbuf *out, const char *word)
+{
+    char shown[PRINTABLE_BYTES];
+    strbuf_add (out, "$'");
+    while (*word) {
+        if (*word == '\'' || *word == '\\')
+            strbuf_add_char (out, '\\');
+        strbuf_add (out, printable_next (&word, shown));
+    }
+    strbuf_add_char (out, '\'');
+}
+
+void
+shell_word_add (struct strbuf *out, const char *word)
+{
+    if (!printable_is_clean (word)) {
+        add_escaped_word (out, word);
+        return;
+    }
+    bool plain = *word != '\0';
+    for (const char *c = word; *c; c++)
+        plain = plain && (isalnum ((unsigned char) *c) || strchr ("%+,-./:=@_", *c));
+    if (plain) {
+        strbuf_add (out, word);
+        return;
+    }
+    strbuf_add_char (out, '\'');
+    for (; *word; word++)
+        if (*word == '\'')
+            strbuf_add (out, "'\\''");
+        else
+            strbuf_add_char (out, *word);
+    strbuf_add_char (out, '\'');
+}
+
+/* ---- what else people read ---- */
+
+void
+bytes_add (struct strbuf *out, uint64_t bytes)
+{
+    static const char *const units[] = { "B", "KB", "MB", "GB", "TB", "PB", "EB" };
+    double size = (double) bytes;
+    size_t unit = 0;
+    for (; size >= 999.95 && unit + 1 < sizeof units / sizeof *units; unit++)
+        size /= 1000;
+    strbuf_printf (out, unit ? "%.1f %s" : "%.0f %s", size, units[unit]);
+}
+
+void
+text_hide_credentials (const char *text, struct strbuf *out)
+{
+    for (const char *mark; (mark = strstr (text, "://"));) {
+        const char *host = mark + 3;
+        /* Up to the last '@' before a slash or the address's end; '#' and '?' may be a password's. */
+        size_t length = strcspn (host, "/ \t\n\"'");
+        const char *at = memrchr (host, '@', length);
+        strbuf_add_bytes (out, text, (size_t) (host - text));
+        if (at)
+            strbuf_add (out, "***");
+        text = at ? at : host;
+    }
+    strbuf_add (out, text);
 }

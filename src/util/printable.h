@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text for a person's eyes: what a terminal would obey instead of showing appears as an escape. */
+/* Text for a person's eyes: what a terminal would obey instead of showing appears as an escape.  Besides: words of
+ * command lines, sizes, and addresses without their passwords. */
 #ifndef UTIL_PRINTABLE_H
 #define UTIL_PRINTABLE_H
 
@@ -7,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /**
@@ -31,5 +33,14 @@ void printable_add (struct strbuf *out, const char *text);
 
 /** Print it.  Needs no memory. */
 void printable_put (FILE *out, const char *text);
+
+/** Append a word as one would type it in a shell: in quotes only if it needs them. */
+void shell_word_add (struct strbuf *out, const char *word);
+
+/** Append a number of bytes in decimal units: "1.2 GB". */
+void bytes_add (struct strbuf *out, uint64_t bytes);
+
+/** Append @p text with "***" for everything between "://" and "@" of each address in it. */
+void text_hide_credentials (const char *text, struct strbuf *out);
 
 #endif

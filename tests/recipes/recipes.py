@@ -196,7 +196,7 @@ cmd_where (int argc, char **argv, struct fail *fail)
 {
     AUTO_FREE char *path = NULL;
     struct config config = { 0 };
-    int result = config_init (&config, fail) || config_load_flags (&config, COMMAND_WHERE, argc, argv, fail)
+    int result = config_load_command (&config, COMMAND_WHERE, argc, argv, 0, fail)
                          || path_of_default_file (&path, fail) ? -1 : 0;
     if (!result)
         puts (config.settings.config_file ? config.settings.config_file : path);

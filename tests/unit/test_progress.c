@@ -4,8 +4,8 @@
 
 #include "cli/progress.h"
 #include "tests/tap.h"
-#include "util/bytes.h"
 #include "util/clock.h"
+#include "util/printable.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -7,7 +7,6 @@
 #include "tests/unit/huge_allocations.h"
 #include "util/array.h"
 #include "util/cleanup.h"
-#include "util/credentials.h"
 #include "util/hash.h"
 #include "util/io.h"
 #include "util/jobseg.h"

@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "cli/estimate/estimate.h"
+#include "util/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,15 +66,6 @@ is_true (const struct estimate_model *model, const char *key)
     return node && node->kind == NODE_BOOL && !strcmp (node->text, "True");
 }
 
-/* @param words  with NULL at the end */
-static bool
-is_one_of (const char *text, const char *const *words)
-{
-    while (*words && strcmp (text, *words) != 0)
-        words++;
-    return *words != NULL;
-}
-
 static const struct node *
 find_list (const struct estimate_model *model, const char *key)
 {
@@ -109,8 +101,8 @@ read_words (const struct estimate_model *model, struct attention *attention)
         struct layer *layer = &attention->layers[i];
         if (!strcmp (word, "chunked_attention"))
             attention->window = estimate_number (model, "attention_chunk_size", 0);
-        layer->has_window = is_one_of (word, windowed);
-        keep_nothing (layer, !is_one_of (word, without));
+        layer->has_window = text_is_one_of (word, windowed);
+        keep_nothing (layer, !text_is_one_of (word, without));
     }
     if (list && !strcmp (keys[key], "block_types")) { /* RecurrentGemma: each attention has a window */
         attention->window = estimate_number (model, "attention_window_size", 2048);

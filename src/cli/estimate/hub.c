@@ -9,6 +9,7 @@
 #include "hub/hub.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/text.h"
 
 #include <string.h>
 
@@ -52,13 +53,6 @@ hide (struct shown *shown)
     if (shown->is_shown)
         fputs ("\r\33[K", stderr);
     shown->is_shown = false;
-}
-
-static bool
-ends_in (const char *text, const char *end)
-{
-    size_t length = strlen (text), wanted = strlen (end);
-    return length >= wanted && !strcmp (text + length - wanted, end);
 }
 
 /* A file of the main folder. */
@@ -241,7 +235,7 @@ read_total (struct job *job, const char *file, const struct http_response *respo
 static int
 read_files (struct job *job, const char *file, struct fail *fail)
 {
-    bool is_index = ends_in (file, ".json"), has_config = has_file (job, "config.json");
+    bool is_index = text_ends_in (file, ".json"), has_config = has_file (job, "config.json");
     struct http_response responses[2] = { 0 };
     const struct http_request requests[2]
         = { { .range_length = is_index ? 0 : FIRST_BYTES, .most = INDEX_MAX_BYTES }, { 0 } };
@@ -250,7 +244,7 @@ read_files (struct job *job, const char *file, struct fail *fail)
     if (!result && has_config)
         result = read_config (job, &responses[1], fail);
     if (!result)
-        result = ends_in (file, ".bin.index.json") ? read_total (job, file, &responses[0], fail)
+        result = text_ends_in (file, ".bin.index.json") ? read_total (job, file, &responses[0], fail)
                  : is_index                        ? read_index (job, file, &responses[0], fail)
                                                    : add_header (job, file, &responses[0], NULL, 0, fail);
     release_all (responses, 2);
@@ -316,8 +310,8 @@ refuse_files (const struct job *job, struct fail *fail)
 {
     for (size_t i = 0; i < job->info.files.count; i++) {
         const char *file = job->info.files.items[i];
-        if (ends_in (file, ".bin") || ends_in (file, ".bin.index.json") || ends_in (file, ".h5")
-            || ends_in (file, ".msgpack"))
+        if (text_ends_in (file, ".bin") || text_ends_in (file, ".bin.index.json") || text_ends_in (file, ".h5")
+            || text_ends_in (file, ".msgpack"))
             return fail_set (fail, FAIL_GENERAL, "model '%s' has no safetensors files, only %s, whose tensors are not "
                              "known without loading it: ask its authors to convert it, or use a copy in safetensors",
                              job->name, file);
@@ -349,11 +343,11 @@ choose (struct job *job, struct fail *fail)
         unsigned parts;
         AUTO_STRBUF struct strbuf first = { 0 };
         bool is_inside = strchr (file, '/') != NULL;
-        if (!is_inside && ends_in (file, ".safetensors.index.json"))
+        if (!is_inside && text_ends_in (file, ".safetensors.index.json"))
             index = file;
-        else if (!is_inside && ends_in (file, ".safetensors") && !weights_count++)
+        else if (!is_inside && text_ends_in (file, ".safetensors") && !weights_count++)
             only = file;
-        else if (ends_in (file, ".gguf") && gguf_part_name (file, 0, &first, &parts) && !strcmp (first.text, file)
+        else if (text_ends_in (file, ".gguf") && gguf_part_name (file, 0, &first, &parts) && !strcmp (first.text, file)
                  && !gguf_count++)
             gguf = file;
     }
@@ -389,7 +383,7 @@ read_online (struct job *job, const struct settings *settings, const char *file,
     if (file)
         return read_gguf (job, file, fail);
     for (size_t i = 0; i < job->info.files.count && !settings->library_name && !job->info.library; i++)
-        if (ends_in (job->info.files.items[i], ".gguf"))
+        if (text_ends_in (job->info.files.items[i], ".gguf"))
             return choose (job, fail);
     return check_library (job, settings, fail) || choose (job, fail) ? -1 : 0;
 }
@@ -454,7 +448,7 @@ estimate_read_hub (struct estimate_model *model, const struct settings *settings
     if (!repository)
         return fail_nomem (fail);
     char *slash = strchr (repository, '/');
-    if (slash && (slash = strchr (slash + 1, '/')) && ends_in (slash, ".gguf")) {
+    if (slash && (slash = strchr (slash + 1, '/')) && text_ends_in (slash, ".gguf")) {
         *slash = '\0';
         file = slash + 1;
     }

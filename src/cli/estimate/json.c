@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "cli/estimate/estimate.h"
+#include "config/text/json_text.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -112,14 +113,11 @@ estimate_show_json (const struct estimate_report *report, struct strbuf *out, st
                               report->model->source, "library", report->model->library, "quantization",
                               report->model->quantization, "parameters", (json_int_t) report->sizes.parameters,
                               "stored_bytes", (json_int_t) report->sizes.stored, "loading", loading (report));
-    int result = json ? add_more (json, report, fail) : fail_nomem (fail);
-    char *text = result ? NULL : json_dumps (json, JSON_INDENT (2));
-    json_decref (json);
-    if (result)
-        return -1;
-    if (!text)
+    if (!json)
         return fail_nomem (fail);
-    strbuf_printf (out, "%s\n", text);
-    free (text);
-    return out->failed ? fail_nomem (fail) : 0;
+    if (add_more (json, report, fail)) {
+        json_decref (json);
+        return -1;
+    }
+    return json_add (out, json, JSON_INDENT (2)) ? fail_nomem (fail) : 0;
 }

@@ -8,19 +8,13 @@
 #include "files/weights.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/text.h"
 
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
 
 enum { MOST_CONFIG = 4 << 20 };
-
-static bool
-ends_in (const char *text, const char *end)
-{
-    size_t length = strlen (text), wanted = strlen (end);
-    return length >= wanted && !strcmp (text + length - wanted, end);
-}
 
 /* ---- GGUF ---- */
 
@@ -132,15 +126,15 @@ note_name (struct found *found, const char *name)
 {
     unsigned count;
     AUTO_STRBUF struct strbuf first = { 0 };
-    if (ends_in (name, ".safetensors.index.json"))
+    if (text_ends_in (name, ".safetensors.index.json"))
         keep_first (&found->index, name);
-    else if (ends_in (name, ".safetensors")) {
+    else if (text_ends_in (name, ".safetensors")) {
         keep_first (&found->safetensors, name);
         found->safetensors_count++;
-    } else if (ends_in (name, ".gguf") && gguf_part_name (name, 0, &first, &count) && !strcmp (first.text, name)) {
+    } else if (text_ends_in (name, ".gguf") && gguf_part_name (name, 0, &first, &count) && !strcmp (first.text, name)) {
         keep_first (&found->gguf, name);
         found->gguf_count++;
-    } else if (ends_in (name, ".bin") || ends_in (name, ".pt") || ends_in (name, ".pth"))
+    } else if (text_ends_in (name, ".bin") || text_ends_in (name, ".pt") || text_ends_in (name, ".pth"))
         keep_first (&found->pickled, name);
 }
 
@@ -202,7 +196,7 @@ estimate_read_local (struct estimate_model *model, const char *path, bool follow
     model->source = "folder";
     if (S_ISDIR (info.st_mode))
         return read_folder (model, path, follow_links, fail);
-    if (ends_in (path, ".gguf"))
+    if (text_ends_in (path, ".gguf"))
         return read_gguf (model, path, fail);
     AUTO_FREE char *folder = strdup (path);
     if (!folder)
@@ -213,6 +207,6 @@ estimate_read_local (struct estimate_model *model, const char *path, bool follow
     model->source = "file";
     if (read_config (model, slash ? (*folder ? folder : "/") : ".", fail))
         return -1;
-    return ends_in (path, ".bin.index.json") ? read_total (model, path, fail)
+    return text_ends_in (path, ".bin.index.json") ? read_total (model, path, fail)
                                              : read_weights (model, path, follow_links, fail);
 }

@@ -8,6 +8,7 @@
 #include "config/mode.h"
 #include "config/table/opt_argv.h"
 #include "util/cleanup.h"
+#include "util/text.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -17,9 +18,8 @@ enum { WIDEST = 100, NARROWEST = 40 };
 /* What most people look for, in this order, before the groups. */
 static const char *const common[] = {
     "num_processes", "num_machines", "mixed_precision", "gpu_ids", "cpu", "multi_gpu", "use_deepspeed", "use_fsdp",
-    "distributed_type", "config_file", "dry_run", "json", "yes",
+    "distributed_type", "config_file", "dry_run", "json", "yes", NULL,
 };
-enum { COMMON_COUNT = sizeof common / sizeof *common };
 
 struct page {
     struct strbuf *out;
@@ -122,10 +122,7 @@ has_row (const struct option *row, enum option_command command)
 static bool
 is_common (const struct option *row)
 {
-    for (int i = 0; i < COMMON_COUNT; i++)
-        if (!strcmp (common[i], row->key))
-            return true;
-    return false;
+    return text_is_one_of (row->key, common);
 }
 
 static bool
@@ -178,7 +175,7 @@ static void
 add_common (const struct page *page)
 {
     bool is_first = true;
-    for (int i = 0; i < COMMON_COUNT; i++) {
+    for (int i = 0; common[i]; i++) {
         const struct option *row = option_find (common[i]);
         if (!row || !has_row (row, page->command))
             continue;

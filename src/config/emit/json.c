@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "config/emit/emit.h"
-#include "util/cleanup.h"
+#include "config/text/json_text.h"
 
 #include <jansson.h>
 
@@ -40,10 +40,9 @@ emit_json (struct strbuf *out, struct fail *fail)
     json_t *list = json_array ();
     for (size_t i = 0; i < option_count; i++)
         json_array_append_new (list, json_of_option (&options[i]));
-    AUTO_FREE char *text = json_array_size (list) == option_count ? json_dumps (list, JSON_INDENT (2)) : NULL;
-    json_decref (list);
-    if (!text)
+    if (json_array_size (list) < option_count) {
+        json_decref (list);
         return fail_nomem (fail);
-    strbuf_printf (out, "%s\n", text);
-    return out->failed ? fail_nomem (fail) : 0;
+    }
+    return json_add (out, list, JSON_INDENT (2)) ? fail_nomem (fail) : 0;
 }

@@ -7,6 +7,7 @@
 
 #include "config/emit/emit.h"
 #include "config/file_keys.h"
+#include "config/text/json_text.h"
 #include "util/cleanup.h"
 
 #include <ctype.h>
@@ -235,11 +236,5 @@ emit_schema (struct strbuf *out, struct fail *fail)
             json_object_set_new (parent, name, schema_of_key (row));
     }
     json_object_set_new (properties, "dynamo_backend", schema_of_key (option_find ("dynamo_backend"))); /* old files */
-    json_t *root = add_rest (properties);
-    AUTO_FREE char *text = root ? json_dumps (root, JSON_INDENT (2)) : NULL;
-    json_decref (root);
-    if (!text)
-        return fail_nomem (fail);
-    strbuf_printf (out, "%s\n", text);
-    return out->failed ? fail_nomem (fail) : 0;
+    return json_add (out, add_rest (properties), JSON_INDENT (2)) ? fail_nomem (fail) : 0;
 }

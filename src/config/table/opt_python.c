@@ -8,6 +8,7 @@
 #include "config/text/scalar.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
+#include "util/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,10 +28,7 @@ keep (void *field, const char *text, struct fail *fail)
 static bool
 is_extra_word (const struct option *row, const char *text)
 {
-    for (size_t i = 0; row->words && row->words[i]; i++)
-        if (!strcmp (row->words[i], text))
-            return true;
-    return false;
+    return row->words && text_is_one_of (text, row->words);
 }
 
 /* A value of a flag is read and rewritten, as int(), float() and bool() do; from a file it is what it is there. */

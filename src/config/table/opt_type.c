@@ -6,6 +6,7 @@
 #include "config/table/options.h"
 #include "util/parse.h"
 #include "util/suggest.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -90,13 +91,8 @@ static int
 parse_text (const struct option *row, const char *text, bool from_file, void *field, struct fail *fail)
 {
     (void) from_file;
-    if (row->choices) {
-        size_t i = 0;
-        while (row->choices[i] && strcmp (row->choices[i], text))
-            i++;
-        if (!row->choices[i])
-            return option_refuse_word (row, row->choices, text, fail);
-    }
+    if (row->choices && !text_is_one_of (text, row->choices))
+        return option_refuse_word (row, row->choices, text, fail);
     if (!*text)
         return fail_set (fail, FAIL_USAGE, "the value is empty");
     char *copy = strdup (text);

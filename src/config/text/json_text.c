@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a text of JSON; see json_text.h. */
+/* Texts for and from jansson; see json_text.h. */
 #include <config.h>
 
 #include "config/text/json_text.h"
 
-#include "util/strbuf.h"
+#include "util/cleanup.h"
 #include "util/utf8.h"
 
 json_t *
@@ -20,4 +20,15 @@ json_text (const char *text)
             strbuf_add_char (&plain, '?');
     }
     return plain.failed ? NULL : json_string (plain.text ? plain.text : "");
+}
+
+int
+json_add (struct strbuf *out, json_t *value, size_t flags)
+{
+    AUTO_FREE char *text = value ? json_dumps (value, flags) : NULL;
+    json_decref (value);
+    out->failed = out->failed || !text;
+    if (text)
+        strbuf_printf (out, "%s\n", text);
+    return out->failed ? -1 : 0;
 }

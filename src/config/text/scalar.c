@@ -5,6 +5,7 @@
 #include "config/text/scalar.h"
 
 #include "util/cleanup.h"
+#include "util/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -44,14 +45,6 @@ scalar_add_float (struct strbuf *out, double value)
         strbuf_printf (out, "%s%.*s.0", digits, exponent - count + 1, "0000000000000000");
     else
         strbuf_printf (out, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
-}
-
-static bool
-is_one_of (const char *text, const char *const *words)
-{
-    while (*words && strcmp (text, *words))
-        words++;
-    return *words;
 }
 
 static bool
@@ -166,9 +159,9 @@ read_float (const char *text, struct strbuf *out)
     const char *from = text + (*text == '-' || *text == '+');
     double value, sign = *text == '-' ? -1 : 1;
     bool is_float;
-    if (is_one_of (from, infinities))
+    if (text_is_one_of (from, infinities))
         value = INFINITY;
-    else if (is_one_of (text, nans))
+    else if (text_is_one_of (text, nans))
         value = NAN;
     else if (has_form_of_float (from) && (from == text || *from != '.')) {
         AUTO_STRBUF struct strbuf plain = { 0 };
@@ -207,10 +200,10 @@ scalar_read (const char *text, struct strbuf *out)
         = { "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON", NULL };
     static const char *const lies[]
         = { "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF", NULL };
-    if (is_one_of (text, nulls))
+    if (text_is_one_of (text, nulls))
         return SCALAR_NULL;
-    bool is_true = is_one_of (text, truths);
-    if (is_true || is_one_of (text, lies)) {
+    bool is_true = text_is_one_of (text, truths);
+    if (is_true || text_is_one_of (text, lies)) {
         if (out)
             strbuf_add (out, is_true ? "True" : "False");
         return SCALAR_BOOL;

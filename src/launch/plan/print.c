@@ -7,7 +7,6 @@
 #include "config/tee.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
-#include "util/shell_word.h"
 #include "util/utf8.h"
 
 #include <jansson.h>

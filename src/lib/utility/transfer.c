@@ -5,10 +5,9 @@
 #include "lib/utility/transfer.h"
 
 #include "lib/utility/terminal.h"
-#include "util/bytes.h"
+#include "util/printable.h"
 #include "util/clock.h"
 #include "util/io.h"
-#include "util/printable.h"
 #include "util/strbuf.h"
 
 #include <string.h>
