@@ -10,7 +10,7 @@
  * Both sides may be of different releases.  A change that breaks engines changes ACCEL_ENGINE_ABI, and libaccel refuses
  * modules with another number.  Everything else is added at the end of a structure whose `size` says where it ends:
  * libaccel ignores what it does not know, takes what a shorter table lacks for zero, and an engine compares the `size`
- * of the job and of the helpers before it uses a member that was added after version 1. */
+ * of the job and of the helpers before it uses a member whose comment names a later version. */
 #ifndef ACCEL_ENGINE_H
 #define ACCEL_ENGINE_H
 
@@ -93,8 +93,6 @@ struct accel_engine_helpers {
     void (*reduce) (enum accel_dtype dtype, enum accel_op op, const void *const *sources, int count_of_sources,
                     void *target, size_t count);
 
-    /* Members from here on came after version 1. */
-
     /** 16-bit floats become float32, and back, rounded.  reduce() widens all sources and narrows the result once; an
      *  engine that reduces in steps keeps float32 in between.  @{ */
     void (*widen) (float *target, const void *source, enum accel_dtype dtype, size_t count);
@@ -112,7 +110,8 @@ struct accel_engine_job {
     uint32_t timeout_ms;  /**< longest wait for peers */
     const struct accel_engine_helpers *helpers; /**< of the world; they live as long as the transport */
 
-    DLDevice device; /**< what this rank computes on, if it is a GPU; added after version 1 */
+    DLDevice device; /**< what this rank computes on, if it is a GPU */
+
 };
 
 /** One collective, complete and checked.  Members are as in accel/comm.h: send and recv may be equal. */

@@ -31,18 +31,19 @@ must (int status, const char *what)
 
 static const struct accel_engine_helpers helpers = { .size = sizeof helpers, .fail = accel_fail };
 
-/* @param gpu  -1: a libaccel that does not tell */
+/* @param gpu  -1: the rank computes on the processor */
 static void *
 open_job (int local_rank, int gpu)
 {
     struct accel_engine_job job = {
-        .size = gpu < 0 ? (uint32_t) offsetof (struct accel_engine_job, device) : (uint32_t) sizeof job,
+        .size = sizeof job,
         .world_size = 1,
         .local_rank = local_rank,
         .local_world_size = local_rank + 1,
         .timeout_ms = 60000,
         .helpers = &helpers,
-        .device = { .device_type = kDLCUDA, .device_id = gpu < 0 ? 0 : gpu },
+        .device = { .device_type = gpu < 0 ? kDLCPU : kDLCUDA, .device_id = gpu < 0 ? 0 : gpu },
+
     };
     void *transport = NULL;
     MUST (engine->probe (&job, &err));

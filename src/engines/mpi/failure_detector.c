@@ -11,22 +11,12 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { PUSHES = 20, PUSH_NS = 1000000 };
-
-static struct {
-    pthread_t thread;
-    pid_t pid; /* of the process that has the thread; 0: none */
-    int stop; /* readable: the thread has to end */
-    struct pollfd *fds; /* [count + 1], the last one is stop */
-    int *peers; /* [count], their ranks of MPI */
-    int count;
-} failure_detector = { .stop = -1 };
 
 /* MPI keeps the message until the process ends. */
 static void
@@ -61,18 +51,18 @@ run (void *user)
     (void) user;
     for (;;) {
         bool has_told = false;
-        if (poll (failure_detector.fds, (nfds_t) failure_detector.count + 1, -1) < 0 && errno != EINTR)
+        if (poll (mpi.detector.fds, (nfds_t) mpi.detector.count + 1, -1) < 0 && errno != EINTR)
             return NULL;
-        if (failure_detector.fds[failure_detector.count].revents)
+        if (mpi.detector.fds[mpi.detector.count].revents)
             return NULL;
         pthread_mutex_lock (&mpi.world.lock);
-        for (int i = 0; i < failure_detector.count; i++) {
-            if (!failure_detector.fds[i].revents)
+        for (int i = 0; i < mpi.detector.count; i++) {
+            if (!mpi.detector.fds[i].revents)
                 continue;
-            failure_detector.fds[i] = (struct pollfd){ .fd = -1 };
+            mpi.detector.fds[i] = (struct pollfd){ .fd = -1 };
             has_told = !atomic_load (&mpi.world.is_over) && !*mpi.world.error;
             if (has_told)
-                notify_hosts (failure_detector.peers[i]);
+                notify_hosts (mpi.detector.peers[i]);
         }
         pthread_mutex_unlock (&mpi.world.lock);
         if (has_told)
@@ -86,55 +76,47 @@ prepare (void)
 {
     const struct host *host = &mpi.host;
     size_t room = (size_t) host->world_size;
-    failure_detector.count = 0;
-    failure_detector.fds = calloc (room + 1, sizeof *failure_detector.fds);
-    failure_detector.peers = calloc (room, sizeof *failure_detector.peers);
-    if (!failure_detector.fds || !failure_detector.peers)
+    mpi.detector.count = 0;
+    mpi.detector.fds = calloc (room + 1, sizeof *mpi.detector.fds);
+    mpi.detector.peers = calloc (room, sizeof *mpi.detector.peers);
+    if (!mpi.detector.fds || !mpi.detector.peers)
         return false;
     for (int i = 0; i < host->world_size; i++)
         if (host->processes[i].fd >= 0) {
-            failure_detector.fds[failure_detector.count] = (struct pollfd){ .fd = host->processes[i].fd,
-                                                                            .events = POLLIN };
-            failure_detector.peers[failure_detector.count++] = i;
+            mpi.detector.fds[mpi.detector.count] = (struct pollfd){ .fd = host->processes[i].fd, .events = POLLIN };
+            mpi.detector.peers[mpi.detector.count++] = i;
         }
-    return failure_detector.count && failure_detector.count + 1 < host->world_size;
+    return mpi.detector.count && mpi.detector.count + 1 < host->world_size;
 }
 
 static void
 release (void)
 {
-    if (failure_detector.stop >= 0)
-        close (failure_detector.stop);
-    free (failure_detector.fds);
-    free (failure_detector.peers);
-    failure_detector.stop = -1;
-    failure_detector.fds = NULL;
-    failure_detector.peers = NULL;
+    if (mpi.detector.stop >= 0)
+        close (mpi.detector.stop);
+    free (mpi.detector.fds);
+    free (mpi.detector.peers);
+    mpi.detector = (struct failure_detector){ .stop = -1 };
 }
 
 void
 failure_detector_begin (void)
 {
-    sigset_t all, before;
     if (!mpi.host.processes || !world_may_have_threads ())
         return;
-    if (prepare () && world_watch_end () && (failure_detector.stop = eventfd (0, EFD_CLOEXEC)) >= 0) {
-        failure_detector.fds[failure_detector.count] = (struct pollfd){ .fd = failure_detector.stop, .events = POLLIN };
-        sigfillset (&all);
-        pthread_sigmask (SIG_SETMASK, &all, &before); /* signals are for the program's threads */
-        failure_detector.pid = pthread_create (&failure_detector.thread, NULL, run, NULL) ? 0 : getpid ();
-        pthread_sigmask (SIG_SETMASK, &before, NULL);
+    if (prepare () && world_watch_end () && (mpi.detector.stop = eventfd (0, EFD_CLOEXEC)) >= 0) {
+        mpi.detector.fds[mpi.detector.count] = (struct pollfd){ .fd = mpi.detector.stop, .events = POLLIN };
+        mpi.detector.pid = world_start_thread (&mpi.detector.thread, run) ? getpid () : 0;
     }
-    if (!failure_detector.pid)
+    if (!mpi.detector.pid)
         release ();
 }
 
 void
 failure_detector_end (void)
 {
-    if (failure_detector.pid != getpid () || eventfd_write (failure_detector.stop, 1))
+    if (mpi.detector.pid != getpid () || eventfd_write (mpi.detector.stop, 1))
         return;
-    pthread_join (failure_detector.thread, NULL);
-    failure_detector.pid = 0;
+    pthread_join (mpi.detector.thread, NULL);
     release ();
 }

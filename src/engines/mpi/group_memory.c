@@ -19,8 +19,6 @@ struct retired {
     uint64_t readers; /* the other ranks of the group on this host */
 };
 
-static struct retired *retired;
-
 static struct counters *
 counters_at (uint64_t at)
 {
@@ -30,7 +28,7 @@ counters_at (uint64_t at)
 void
 group_memory_collect (void)
 {
-    struct retired **at = &retired;
+    struct retired **at = &mpi.world.retired;
     while (*at) {
         struct retired *left = *at;
         if (atomic_load_explicit (&counters_at (left->at)->left, memory_order_acquire) < left->readers) {
@@ -46,9 +44,9 @@ group_memory_collect (void)
 void
 group_memory_forget (void)
 {
-    while (retired) {
-        struct retired *left = retired;
-        retired = left->next;
+    while (mpi.world.retired) {
+        struct retired *left = mpi.world.retired;
+        mpi.world.retired = left->next;
         arena_forget (left->at);
         free (left);
     }
@@ -96,8 +94,8 @@ group_memory_leave (struct communicator *comm)
         if (i != topology->rank && topology->counters[i])
             atomic_fetch_add_explicit (&topology->counters[i]->left, 1, memory_order_release);
     if (left) {
-        *left = (struct retired){ retired, comm->shared_at, (uint64_t) topology->size - 1 };
-        retired = left;
+        *left = (struct retired){ mpi.world.retired, comm->shared_at, (uint64_t) topology->size - 1 };
+        mpi.world.retired = left;
     }
     group_memory_collect ();
 }

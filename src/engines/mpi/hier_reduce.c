@@ -53,20 +53,15 @@ rows_of (const struct operation *operation)
     return is_scatter (operation->call) ? (size_t) operation->comm->size : 1;
 }
 
-/* Whether the result has the same bits, whatever the order. */
-static bool
-has_any_order (const struct accel_engine_call *call)
-{
-    return !is_float (call);
-}
 
 bool
 hier_reduce_supports (const struct communicator *comm, const struct accel_engine_call *call)
 {
     const struct topology *topology = comm->topology;
-    if (!topology || !call_reduces (call) || !(topology->is_sorted || has_any_order (call))
-        || (is_half (call) && !world_can_widen (call->helpers)))
+    if (!topology || !call_reduces (call) || (is_float (call) && !topology->is_sorted))
         return false;
+
+
     if (is_scatter (call))
         return topology->saves_scatter && call->count >= (size_t) SCATTER_LEAST / call->element_bytes;
     size_t links = topology->hosts > 1 ? (size_t) topology->hosts - 1 : 1;

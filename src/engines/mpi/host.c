@@ -29,6 +29,9 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 struct mpi_state mpi = {
     .world = { .lock = PTHREAD_MUTEX_INITIALIZER, .level = MPI_THREAD_SERIALIZED },
     .host = { .fd = -1 },
+    .init = { .lock = PTHREAD_MUTEX_INITIALIZER },
+    .progress = { .wake = PTHREAD_COND_INITIALIZER },
+    .detector = { .stop = -1 },
 };
 
 /* What the memory begins with. */

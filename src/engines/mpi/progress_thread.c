@@ -9,21 +9,11 @@
 
 #include "engines/mpi/communicators.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { NAP_LEAST_NS = 20000, NAP_MOST_NS = 1000000 };
-
-static struct {
-    pthread_t thread;
-    pthread_cond_t wake;
-    pid_t pid; /* of the process that has the thread; 0: none */
-    bool sleeps;
-    atomic_bool is_inside; /* it has the lock */
-    atomic_bool must_end;
-} progress_thread = { .wake = PTHREAD_COND_INITIALIZER };
 
 static bool
 is_needed (void)
@@ -38,24 +28,24 @@ static void
 enter (void)
 {
     pthread_mutex_lock (&mpi.world.lock);
-    atomic_store (&progress_thread.is_inside, true);
+    atomic_store (&mpi.progress.is_inside, true);
 }
 
 static void
 leave (void)
 {
-    atomic_store (&progress_thread.is_inside, false);
+    atomic_store (&mpi.progress.is_inside, false);
     pthread_mutex_unlock (&mpi.world.lock);
 }
 
 static void
 sleep_until_called (void)
 {
-    progress_thread.sleeps = true;
-    atomic_store (&progress_thread.is_inside, false);
-    pthread_cond_wait (&progress_thread.wake, &mpi.world.lock);
-    atomic_store (&progress_thread.is_inside, true);
-    progress_thread.sleeps = false;
+    mpi.progress.sleeps = true;
+    atomic_store (&mpi.progress.is_inside, false);
+    pthread_cond_wait (&mpi.progress.wake, &mpi.world.lock);
+    atomic_store (&mpi.progress.is_inside, true);
+    mpi.progress.sleeps = false;
 }
 
 static void *
@@ -63,7 +53,7 @@ move (void *user)
 {
     (void) user;
     enter ();
-    for (int64_t since = now_ns (); !atomic_load (&progress_thread.must_end) && !atomic_load (&mpi.world.is_over);) {
+    for (int64_t since = now_ns (); !atomic_load (&mpi.progress.must_end) && !atomic_load (&mpi.world.is_over);) {
         if (!is_needed ()) {
             sleep_until_called ();
             since = now_ns ();
@@ -96,26 +86,15 @@ unlock_after_fork (void)
     pthread_mutex_unlock (&mpi.world.lock);
 }
 
-static bool
-watch_forks (void)
-{
-    static bool watched;
-    watched = watched || !pthread_atfork (lock_for_fork, unlock_after_fork, unlock_after_fork);
-    return watched;
-}
-
-/* Signals are for the program's threads.  Without the thread, work moves on in calls alone. */
+/* Without the thread, work moves on in calls alone. */
 static void
 make (void)
 {
-    sigset_t all, before;
-    if (!watch_forks () || !world_watch_end ())
-        return;
-    sigfillset (&all);
-    pthread_sigmask (SIG_SETMASK, &all, &before);
-    if (!pthread_create (&progress_thread.thread, NULL, move, NULL))
-        progress_thread.pid = getpid ();
-    pthread_sigmask (SIG_SETMASK, &before, NULL);
+    struct progress_thread *progress = &mpi.progress;
+    if (!progress->watches_forks)
+        progress->watches_forks = !pthread_atfork (lock_for_fork, unlock_after_fork, unlock_after_fork);
+    if (progress->watches_forks && world_watch_end () && world_start_thread (&progress->thread, move))
+        progress->pid = getpid ();
 }
 
 void
@@ -123,28 +102,28 @@ progress_thread_wake (void)
 {
     if (!world_may_have_threads () || !is_needed ())
         return;
-    if (!progress_thread.pid)
+    if (!mpi.progress.pid)
         make ();
-    else if (progress_thread.sleeps)
-        pthread_cond_signal (&progress_thread.wake);
+    else if (mpi.progress.sleeps)
+        pthread_cond_signal (&mpi.progress.wake);
 }
 
 bool
 progress_thread_is_inside (void)
 {
-    return atomic_load (&progress_thread.is_inside);
+    return atomic_load (&mpi.progress.is_inside);
 }
 
 void
 progress_thread_end (void)
 {
-    if (progress_thread.pid != getpid ())
+    if (mpi.progress.pid != getpid ())
         return;
-    atomic_store (&progress_thread.must_end, true);
-    pthread_cond_signal (&progress_thread.wake);
+    atomic_store (&mpi.progress.must_end, true);
+    pthread_cond_signal (&mpi.progress.wake);
     pthread_mutex_unlock (&mpi.world.lock);
-    pthread_join (progress_thread.thread, NULL);
+    pthread_join (mpi.progress.thread, NULL);
     pthread_mutex_lock (&mpi.world.lock);
-    atomic_store (&progress_thread.must_end, false);
-    progress_thread.pid = 0;
+    atomic_store (&mpi.progress.must_end, false);
+    mpi.progress.pid = 0;
 }

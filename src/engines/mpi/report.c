@@ -17,7 +17,8 @@ extern char **environ;
 static void
 be_alone (void)
 {
-    static char setting[] = "OMPI_MCA_ess_singleton_isolated=1";
+    static char setting[] = "OMPI_MCA_ess_singleton_isolated=1"; /* `environ` keeps it, and is not const */
+
     size_t count = 0;
     while (environ[count])
         count++;

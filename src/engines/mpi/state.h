@@ -61,14 +61,68 @@ struct world {
     struct operation *spare_operation; /* the memory of a call that is over, or NULL */
     size_t spare_operation_bytes;
     struct operation *abandoned; /* failed calls whose messages MPI still has */
+    struct retired *retired; /* memory of groups that this rank has left */
+    int can_share, all_can_share; /* ranks have memory with those of their host; MPI may use them after a timeout */
+    bool (*set_yielding) (bool yields); /* of Open MPI; NULL: not looked for, or there is none */
+    bool has_looked_for_yielding, was_yielding;
+    int polling_depth; /* of world_suspend_yield() */
+    pid_t watched;     /* the process of which the end is watched */
     atomic_bool is_over; /* MPI_Finalize() has begun, or exit(): threads of the engine must not call MPI any more */
     char error[256]; /* what MPI has complained about, once */
+};
+
+/** MPI_Init_thread() waits for all ranks and knows no deadline, so a thread of ours calls it, and accel_open() can give
+ *  up.  The thread stays, because the same one has to call MPI_Finalize().  In between it does nothing, so MPI has one
+ *  caller at a time.  An MPI with less than MPI_THREAD_SERIALIZED may insist that this is the thread that has
+ *  initialized it, and is for the program to initialize. */
+struct init_thread {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* CLOCK_MONOTONIC */
+    bool has_begun;         /* MPI_Init_thread() has returned @code */
+    bool must_end;          /* call MPI_Finalize() */
+    bool is_over;           /* it has returned */
+    int code;
+};
+
+/** How the process leaves MPI. */
+struct finalization {
+    pid_t pid; /* that has called MPI_Init(), or is in it; 0: the program has */
+    uint32_t timeout_ms;
+    int status;
+    bool has_hosts; /* the last job had several */
+    _Atomic int64_t deadline_ms;
+    atomic_bool is_over;
+};
+
+/** See progress_thread.c. */
+struct progress_thread {
+    pthread_t thread;
+    pthread_cond_t wake;
+    pid_t pid; /* of the process that has the thread; 0: none */
+    bool sleeps;
+    bool watches_forks;
+    atomic_bool is_inside; /* it has the lock */
+    atomic_bool must_end;
+};
+
+/** See failure_detector.c. */
+struct failure_detector {
+    pthread_t thread;
+    pid_t pid; /* of the process that has the thread; 0: none */
+    int stop; /* readable: the thread has to end */
+    struct pollfd *fds; /* [count + 1], the last one is stop */
+    int *peers; /* [count], their ranks of MPI */
+    int count;
 };
 
 /** All that the engine remembers between calls.  There is one, because a process has one MPI and is one rank of it. */
 struct mpi_state {
     struct world world;
     struct host host;
+    struct init_thread init;
+    struct finalization final;
+    struct progress_thread progress;
+    struct failure_detector detector;
 };
 
 extern struct mpi_state mpi;
@@ -84,8 +138,7 @@ enum accel_status world_open (const struct accel_engine_job *job, int *peers, st
 bool world_check (int code, const char *call);
 /** Say what it was; MPI is not used any more. */
 enum accel_status world_fail (const struct accel_engine_helpers *helpers, struct accel_error *err);
-/** Whether libaccel knows widen() and narrow(); all ranks find the same. */
-bool world_can_widen (const struct accel_engine_helpers *helpers);
+
 /** Whether this thread may call MPI. */
 bool world_may_call (void);
 /** Whether MPI leaves the processor to others whenever it has nothing to do, as Open MPI does if it was told that
@@ -93,6 +146,8 @@ bool world_may_call (void);
 bool world_yields_when_idle (void);
 /** From now on, it does not: the engine knows better when; or it does again. */
 void world_suspend_yield (bool keeps);
+/** Start a thread that gets no signals: these are for the program's threads.  @return whether there is one */
+bool world_start_thread (pthread_t *thread, void *(*run) (void *user));
 /** Whether a thread of the engine may, with the lock: the program may call MPI at the same time. */
 bool world_may_have_threads (void);
 /** Before a thread of the engine is made: have it stopped when the process ends MPI, or itself, without accel_close().

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,29 +33,6 @@ struct hello {
     uint64_t token; /* rank 0's is the session */
     struct host_info whereabouts;
 };
-
-/* MPI_Init_thread() waits for all ranks and knows no deadline, so a thread of ours calls it, and accel_open() can give
- * up.  The thread stays, because the same one has to call MPI_Finalize().  In between it does nothing, so MPI has one
- * caller at a time.  An MPI with less than MPI_THREAD_SERIALIZED may insist that this is the thread that has
- * initialized it, and is for the program to initialize. */
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* CLOCK_MONOTONIC */
-    bool has_begun;         /* MPI_Init_thread() has returned @code */
-    bool must_end;          /* call MPI_Finalize() */
-    bool is_over;           /* it has returned */
-    int code;
-} entry = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-/* How the process leaves MPI. */
-static struct {
-    pid_t pid; /* that has called MPI_Init(), or is in it; 0: the program has */
-    uint32_t timeout_ms;
-    int status;
-    bool has_hosts; /* the last job had several */
-    _Atomic int64_t deadline_ms;
-    atomic_bool is_over;
-} leave;
 
 int64_t
 now_ns (void)
@@ -116,13 +93,11 @@ note_finalize (MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-static pid_t threaded; /* the process of which the end is watched */
-
 /* What MPI does when a process exits must not meet a thread. */
 static void
 stop_at_exit (void)
 {
-    if (threaded == getpid ())
+    if (mpi.world.watched == getpid ())
         stop_threads ();
 }
 
@@ -130,13 +105,13 @@ bool
 world_watch_end (void)
 {
     int key = MPI_KEYVAL_INVALID;
-    if (threaded)
+    if (mpi.world.watched)
         return true;
     if (atexit (stop_at_exit)
         || MPI_Comm_create_keyval (MPI_COMM_NULL_COPY_FN, note_finalize, &key, NULL) != MPI_SUCCESS
         || MPI_Comm_set_attr (MPI_COMM_SELF, key, NULL) != MPI_SUCCESS)
         return false;
-    threaded = getpid ();
+    mpi.world.watched = getpid ();
     return true;
 }
 
@@ -144,12 +119,11 @@ world_watch_end (void)
 static bool
 set_yielding (bool yields)
 {
-    static bool (*set) (bool yields);
-    static bool has_looked;
-    if (!has_looked)
-        *(void **) &set = dlsym (RTLD_DEFAULT, "opal_progress_set_yield_when_idle");
-    has_looked = true;
-    return set && set (yields);
+    struct world *world = &mpi.world;
+    if (!world->has_looked_for_yielding)
+        *(void **) &world->set_yielding = dlsym (RTLD_DEFAULT, "opal_progress_set_yield_when_idle");
+    world->has_looked_for_yielding = true;
+    return world->set_yielding && world->set_yielding (yields);
 }
 
 bool
@@ -164,12 +138,10 @@ world_yields_when_idle (void)
 void
 world_suspend_yield (bool keeps)
 {
-    static int depth;
-    static bool before;
-    if (keeps && !depth++)
-        before = set_yielding (false);
-    else if (!keeps && !--depth)
-        set_yielding (before);
+    if (keeps && !mpi.world.polling_depth++)
+        mpi.world.was_yielding = set_yielding (false);
+    else if (!keeps && !--mpi.world.polling_depth)
+        set_yielding (mpi.world.was_yielding);
 }
 
 bool
@@ -187,11 +159,6 @@ world_level_name (int level)
                                             : "MPI_THREAD_SINGLE";
 }
 
-bool
-world_can_widen (const struct accel_engine_helpers *helpers)
-{
-    return helpers->size >= offsetof (struct accel_engine_helpers, narrow) + sizeof helpers->narrow;
-}
 
 /* ---- beginning and end ---- */
 
@@ -234,11 +201,11 @@ static void *
 watch_leaving (void *user)
 {
     (void) user;
-    for (int64_t left; (left = atomic_load (&leave.deadline_ms) - now_ms ()) > 0;)
+    for (int64_t left; (left = atomic_load (&mpi.final.deadline_ms) - now_ms ()) > 0;)
         nanosleep (&(struct timespec){ .tv_sec = left < 1000 ? 0 : 1, .tv_nsec = left < 1000 ? left * 1000000 : 0 },
                    NULL);
-    if (!atomic_load (&leave.is_over))
-        _exit (leave.status);
+    if (!atomic_load (&mpi.final.is_over))
+        _exit (mpi.final.status);
     return NULL;
 }
 
@@ -251,35 +218,35 @@ leave_together (void)
 #ifdef MPICH_VERSION
     MPI_Request request = MPI_REQUEST_NULL;
     int done = 0;
-    if (!leave.has_hosts || !mpi.world.has_comm || mpi.world.is_stuck || *mpi.world.error
+    if (!mpi.final.has_hosts || !mpi.world.has_comm || mpi.world.is_stuck || *mpi.world.error
         || !world_check (MPI_Ibarrier (mpi.world.comm, &request), "MPI_Ibarrier"))
         return;
     while (world_check (MPI_Test (&request, &done, MPI_STATUS_IGNORE), "MPI_Test") && !done)
         nanosleep (&(struct timespec){ .tv_nsec = POLL_NS }, NULL);
-    atomic_store (&leave.deadline_ms, now_ms () + LEAVE_MS);
+    atomic_store (&mpi.final.deadline_ms, now_ms () + LEAVE_MS);
     nanosleep (&(struct timespec){ .tv_nsec = QUIET_MS * 1000000L }, NULL);
 #endif
 }
 
 static void
-set_entry (bool *what)
+set_init (bool *what)
 {
-    pthread_mutex_lock (&entry.lock);
+    pthread_mutex_lock (&mpi.init.lock);
     *what = true;
-    pthread_cond_broadcast (&entry.changed);
-    pthread_mutex_unlock (&entry.lock);
+    pthread_cond_broadcast (&mpi.init.changed);
+    pthread_mutex_unlock (&mpi.init.lock);
 }
 
 /* @return whether @what was set before the deadline */
 static bool
-await_entry (const bool *what, int64_t deadline)
+await_init (const bool *what, int64_t deadline)
 {
     const struct timespec until = { .tv_sec = deadline / 1000, .tv_nsec = deadline % 1000 * 1000000 };
-    pthread_mutex_lock (&entry.lock);
-    while (!*what && pthread_cond_timedwait (&entry.changed, &entry.lock, &until) != ETIMEDOUT)
+    pthread_mutex_lock (&mpi.init.lock);
+    while (!*what && pthread_cond_timedwait (&mpi.init.changed, &mpi.init.lock, &until) != ETIMEDOUT)
         ;
     bool is_set = *what;
-    pthread_mutex_unlock (&entry.lock);
+    pthread_mutex_unlock (&mpi.init.lock);
     return is_set;
 }
 
@@ -287,15 +254,15 @@ static void *
 run_mpi (void *user)
 {
     (void) user;
-    entry.code = MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &mpi.world.level);
-    set_entry (&entry.has_begun);
-    if (entry.code != MPI_SUCCESS)
+    mpi.init.code = MPI_Init_thread (NULL, NULL, MPI_THREAD_SERIALIZED, &mpi.world.level);
+    set_init (&mpi.init.has_begun);
+    if (mpi.init.code != MPI_SUCCESS)
         return NULL;
-    while (!await_entry (&entry.must_end, now_ms () + HOUR_MS))
+    while (!await_init (&mpi.init.must_end, now_ms () + HOUR_MS))
         ;
     leave_together ();
     MPI_Finalize ();
-    set_entry (&entry.is_over);
+    set_init (&mpi.init.is_over);
     return NULL;
 }
 
@@ -308,43 +275,47 @@ finish (int status, void *user)
     int is_over = 0;
     pthread_t watcher;
     (void) user;
-    if (leave.pid != getpid ())
+    if (mpi.final.pid != getpid ())
         return;
-    bool is_inside = !await_entry (&entry.has_begun, 0);
+    bool is_inside = !await_init (&mpi.init.has_begun, 0);
     if (!is_inside && (status || mpi.world.session || MPI_Finalized (&is_over) != MPI_SUCCESS || is_over))
         return;
     fflush (NULL);
     if (is_inside)
         _exit (status);
-    leave.status = status;
-    leave.deadline_ms = now_ms () + (mpi.world.is_stuck || *mpi.world.error ? FAILED_LEAVE_MS : leave.timeout_ms);
+    mpi.final.status = status;
+    bool has_failed = mpi.world.is_stuck || *mpi.world.error;
+    mpi.final.deadline_ms = now_ms () + (has_failed ? FAILED_LEAVE_MS : mpi.final.timeout_ms);
     if (pthread_create (&watcher, NULL, watch_leaving, NULL))
         return;
     pthread_detach (watcher);
-    set_entry (&entry.must_end);
-    while (!await_entry (&entry.is_over, now_ms () + HOUR_MS))
+    set_init (&mpi.init.must_end);
+    while (!await_init (&mpi.init.is_over, now_ms () + HOUR_MS))
         ;
-    atomic_store (&leave.is_over, true);
+    atomic_store (&mpi.final.is_over, true);
 }
 
-/* Signals are for the program's threads. */
-static bool
-start_thread (void)
+bool
+world_start_thread (pthread_t *thread, void *(*run) (void *user))
 {
     sigset_t all, before;
+    sigfillset (&all);
+    pthread_sigmask (SIG_SETMASK, &all, &before);
+    bool is_started = !pthread_create (thread, NULL, run, NULL);
+    pthread_sigmask (SIG_SETMASK, &before, NULL);
+    return is_started;
+}
+
+static bool
+start_init_thread (void)
+{
     pthread_condattr_t attributes;
     pthread_t thread;
     pthread_condattr_init (&attributes);
     pthread_condattr_setclock (&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init (&entry.changed, &attributes);
+    pthread_cond_init (&mpi.init.changed, &attributes);
     pthread_condattr_destroy (&attributes);
-    sigfillset (&all);
-    pthread_sigmask (SIG_SETMASK, &all, &before);
-    bool is_started = !pthread_create (&thread, NULL, run_mpi, NULL);
-    pthread_sigmask (SIG_SETMASK, &before, NULL);
-    if (is_started)
-        pthread_detach (thread);
-    return is_started;
+    return world_start_thread (&thread, run_mpi) && !pthread_detach (thread);
 }
 
 /* Open MPI's plug-ins take MPI's symbols from the program, but a module is loaded for itself alone. */
@@ -391,7 +362,7 @@ join_mpi (const struct accel_engine_job *job, struct accel_error *err)
 {
     int is_main = 0;
     MPI_Query_thread (&mpi.world.level);
-    if (leave.pid || mpi.world.level >= MPI_THREAD_SERIALIZED
+    if (mpi.final.pid || mpi.world.level >= MPI_THREAD_SERIALIZED
         || (MPI_Is_thread_main (&is_main) == MPI_SUCCESS && is_main))
         return ACCEL_OK;
     return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
@@ -411,14 +382,14 @@ start_mpi (const struct accel_engine_job *job, struct accel_error *err)
     if (is_running)
         return join_mpi (job, err);
     world_export_symbols ();
-    if (!start_thread ())
+    if (!start_init_thread ())
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: cannot start a thread");
-    bool has_begun = await_entry (&entry.has_begun, now_ms () + job->timeout_ms);
-    if (has_begun && entry.code != MPI_SUCCESS) {
+    bool has_begun = await_init (&mpi.init.has_begun, now_ms () + job->timeout_ms);
+    if (has_begun && mpi.init.code != MPI_SUCCESS) {
         mpi.world.is_stuck = true;
         return job->helpers->fail (err, ACCEL_ERR_SYSTEM, "accel_open: engine mpi: MPI_Init_thread() failed");
     }
-    leave.pid = getpid ();
+    mpi.final.pid = getpid ();
     mpi.world.is_ours = true;
     on_exit (finish, NULL); /* now, so that it runs before what MPI has registered */
     return has_begun ? ACCEL_OK : fail_to_begin (job, err);
@@ -504,12 +475,6 @@ duplicate_safely (const struct accel_engine_job *job, struct accel_error *err)
     return status;
 }
 
-/* Ranks find different ways if libaccel lacks a helper on some of them. */
-static uint32_t
-protocol_of (const struct accel_engine_job *job)
-{
-    return world_can_widen (job->helpers) ? PROTOCOL : PROTOCOL | 1 << 16;
-}
 
 /* The variables that name ranks may be other ones than MPI's. */
 static enum accel_status
@@ -519,7 +484,7 @@ check_hellos (const struct accel_engine_job *job, const struct hello *all, int *
         peers[i] = -1;
     for (int i = 0; i < job->world_size; i++) {
         const struct hello *hello = &all[i];
-        if (hello->protocol != protocol_of (job) || hello->control_bytes != CONTROL_BYTES)
+        if (hello->protocol != PROTOCOL || hello->control_bytes != CONTROL_BYTES)
             return job->helpers->fail (err, ACCEL_ERR_INVALID,
                                        "accel_open: engine mpi: process %d of MPI has another release of libaccel", i);
         if (hello->size != job->world_size || hello->rank < 0 || hello->rank >= job->world_size)
@@ -543,7 +508,7 @@ say_hello (const struct accel_engine_job *job, struct hello *all, MPI_Request *r
            struct accel_error *err)
 {
     struct hello *own = &all[job->world_size]; /* MPI may still send it after a timeout */
-    *own = (struct hello){ .protocol = protocol_of (job), .control_bytes = CONTROL_BYTES, .rank = job->rank,
+    *own = (struct hello){ .protocol = PROTOCOL, .control_bytes = CONTROL_BYTES, .rank = job->rank,
                            .size = job->world_size };
     host_prepare (job, &own->whereabouts);
     own->whereabouts.has_threads = world_may_have_threads ();
@@ -564,18 +529,17 @@ say_hello (const struct accel_engine_job *job, struct hello *all, MPI_Request *r
 static enum accel_status
 find_hosts (const struct accel_engine_job *job, const struct hello *all, const int *peers, struct accel_error *err)
 {
-    static int can, can_all; /* MPI may still use them after a timeout */
     struct host_info *whereabouts = calloc ((size_t) job->world_size, sizeof *whereabouts);
     MPI_Request request = MPI_REQUEST_NULL;
     for (int i = 0; whereabouts && i < job->world_size; i++)
         whereabouts[i] = all[peers[i]].whereabouts;
-    can = whereabouts && host_attach (job, whereabouts, peers);
+    mpi.world.can_share = whereabouts && host_attach (job, whereabouts, peers);
     free (whereabouts);
-    if (!world_check (MPI_Iallreduce (&can, &can_all, 1, MPI_INT, MPI_MIN, mpi.world.comm, &request),
-                      "MPI_Iallreduce"))
+    if (!world_check (MPI_Iallreduce (&mpi.world.can_share, &mpi.world.all_can_share, 1, MPI_INT, MPI_MIN,
+                                      mpi.world.comm, &request), "MPI_Iallreduce"))
         return world_fail (job->helpers, err);
     enum accel_status status = await (&request, 1, job, err);
-    if (!status && can_all)
+    if (!status && mpi.world.all_can_share)
         host_settle ();
     else
         host_unshare (); /* a job that failed is closed by engine_open() */
@@ -601,8 +565,8 @@ meet (const struct accel_engine_job *job, int *peers, struct accel_error *err)
     enum accel_status status
         = all && requests ? say_hello (job, all, requests, peers, err)
                           : job->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_open: engine mpi: out of memory");
-    leave.has_hosts = !status && are_several_hosts (all, job->world_size);
-    if (leave.has_hosts)
+    mpi.final.has_hosts = !status && are_several_hosts (all, job->world_size);
+    if (mpi.final.has_hosts)
         status = find_hosts (job, all, peers, err);
     if (!mpi.world.is_stuck) { /* otherwise MPI still has them */
         free (all);
@@ -620,7 +584,7 @@ world_open (const struct accel_engine_job *job, int *peers, struct accel_error *
         return job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED,
                                    "accel_open: engine mpi: an earlier job of this process failed, and MPI cannot be "
                                    "used again: start the program again");
-    leave.timeout_ms = job->timeout_ms;
+    mpi.final.timeout_ms = job->timeout_ms;
     mpi.world.opener = pthread_self ();
     enum accel_status status = start_mpi (job, err);
     if (!status)

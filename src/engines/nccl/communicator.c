@@ -13,9 +13,6 @@
 
 enum { PAUSE_US = 50 };
 
-pthread_mutex_t nccl_mutex = PTHREAD_MUTEX_INITIALIZER;
-struct communicator *nccl_comms;
-
 int64_t
 now_ms (void)
 {
@@ -64,7 +61,7 @@ end_operations (const struct communicator *comm)
 static void
 fail_children (const struct communicator *comm)
 {
-    for (struct communicator *child = nccl_comms; child; child = child->next)
+    for (struct communicator *child = engine.comms; child; child = child->next)
         if (child->parent == comm) {
             child->parent = NULL;
             if (child->status)
@@ -110,7 +107,7 @@ comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call)
 {
     if (error)
         comm_fail (comm, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
-                   "cuda:%d: %s: %s (%s)", gpu_device (), call, cudaGetErrorString (error), cudaGetErrorName (error));
+                   "cuda:%d: %s: %s (%s)", engine.gpu, call, cudaGetErrorString (error), cudaGetErrorName (error));
     return !error;
 }
 
@@ -214,9 +211,9 @@ comm_await_nccl (struct communicator *comm, int64_t ms)
     while (!comm->status && (!comm_progress (comm) || !is_connected (comm))) {
         if (now_ms () >= end)
             return false;
-        pthread_mutex_unlock (&nccl_mutex);
+        pthread_mutex_unlock (&engine.lock);
         usleep (PAUSE_US);
-        pthread_mutex_lock (&nccl_mutex);
+        pthread_mutex_lock (&engine.lock);
     }
     return !comm->status;
 }
@@ -314,15 +311,15 @@ comm_create (struct communicator **made, const struct accel_engine_helpers *help
         free (comm);
         *made = NULL;
         return helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
-                              "engine nccl: cuda:%d: cudaStreamCreateWithFlags: %s (%s)", gpu_device (),
+                              "engine nccl: cuda:%d: cudaStreamCreateWithFlags: %s (%s)", engine.gpu,
                               cudaGetErrorString (error), cudaGetErrorName (error));
     }
     comm->helpers = helpers;
     comm->size = size;
     comm->rank = rank;
     comm->timeout_ms = timeout_ms;
-    comm->next = nccl_comms;
-    nccl_comms = comm;
+    comm->next = engine.comms;
+    engine.comms = comm;
     return ACCEL_OK;
 }
 
@@ -357,7 +354,7 @@ forget_buffers (struct communicator *comm)
 void
 comm_destroy (struct communicator *comm)
 {
-    struct communicator **at = &nccl_comms;
+    struct communicator **at = &engine.comms;
     forget_buffers (comm);
     leave (comm);
     if (comm->nccl_comm) /* no group looks at it any more */

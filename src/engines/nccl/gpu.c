@@ -6,20 +6,6 @@
 
 #include <dlfcn.h>
 
-static int gpu = -1;
-
-/* The driver's cuDevicePrimaryCtxGetState(); NULL: there is none. */
-static int (*context_state) (int device, unsigned *flags, int *active);
-
-/* What the program computes on; an older libaccel does not tell. */
-static int
-device_of (const struct accel_engine_job *job, int count)
-{
-    if (job->size >= offsetof (struct accel_engine_job, device) + sizeof job->device
-        && job->device.device_type == kDLCUDA)
-        return job->device.device_id;
-    return job->local_rank % count;
-}
 
 bool
 gpu_choose (const struct accel_engine_job *job, struct accel_error *err)
@@ -32,32 +18,27 @@ gpu_choose (const struct accel_engine_job *job, struct accel_error *err)
                             error ? cudaGetErrorString (error) : "none is visible");
         return false;
     }
-    gpu = device_of (job, count);
+    engine.gpu = job->device.device_type == kDLCUDA ? job->device.device_id : job->local_rank % count;
+
     void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the runtime has loaded it */
     if (driver)
-        *(void **) &context_state = dlsym (driver, "cuDevicePrimaryCtxGetState");
+        *(void **) &engine.context_state = dlsym (driver, "cuDevicePrimaryCtxGetState");
     return true;
-}
-
-int
-gpu_device (void)
-{
-    return gpu;
 }
 
 void
 gpu_name (char *bus, size_t size)
 {
-    if (cudaDeviceGetPCIBusId (bus, (int) size, gpu))
+    if (cudaDeviceGetPCIBusId (bus, (int) size, engine.gpu))
         *bus = '\0';
 }
 
 struct device_guard
 gpu_guard (void)
 {
-    struct device_guard guard = { .before = gpu };
-    if (!cudaGetDevice (&guard.before) && guard.before != gpu)
-        cudaSetDevice (gpu);
+    struct device_guard guard = { .before = engine.gpu };
+    if (!cudaGetDevice (&guard.before) && guard.before != engine.gpu)
+        cudaSetDevice (engine.gpu);
     return guard;
 }
 
@@ -67,6 +48,8 @@ gpu_restore (const struct device_guard *guard)
 {
     unsigned flags;
     int active;
-    if (guard->before != gpu && (!context_state || context_state (guard->before, &flags, &active) || active))
+    if (guard->before != engine.gpu
+        && (!engine.context_state || engine.context_state (guard->before, &flags, &active) || active))
         cudaSetDevice (guard->before);
+
 }

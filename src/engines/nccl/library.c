@@ -7,6 +7,11 @@
 #include <dlfcn.h>
 
 struct nccl nccl;
+struct nccl_engine engine = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .gpu = -1,
+    .progress = { .wake = PTHREAD_COND_INITIALIZER },
+};
 
 static enum accel_status
 load (void *library, const struct accel_engine_helpers *helpers, struct accel_error *err)
@@ -35,16 +40,14 @@ load (void *library, const struct accel_engine_helpers *helpers, struct accel_er
     return ACCEL_OK;
 }
 
-/* It stays loaded. */
 enum accel_status
 library_open (const struct accel_engine_helpers *helpers, struct accel_error *err)
 {
-    static void *library;
     if (nccl.GetVersion)
         return ACCEL_OK;
-    if (!library)
-        library = dlopen ("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (!library)
+    if (!engine.library)
+        engine.library = dlopen ("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!engine.library)
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "finds no NCCL: %s", dlerror ());
-    return load (library, helpers, err);
+    return load (engine.library, helpers, err);
 }

@@ -15,13 +15,13 @@ enum { YIELDS = 50, PAUSE_US = 20, PAUSE_MOST_US = 500, AWAY_MS = 1000, ROUND_MS
 static void
 lock (void)
 {
-    pthread_mutex_lock (&nccl_mutex);
+    pthread_mutex_lock (&engine.lock);
 }
 
 static void
 unlock (void)
 {
-    pthread_mutex_unlock (&nccl_mutex);
+    pthread_mutex_unlock (&engine.lock);
 }
 
 /* ---- calls ---- */
@@ -110,11 +110,11 @@ static enum accel_status
 engine_start (void *transport, const struct accel_engine_call *call, void **work, struct accel_error *err)
 {
     struct communicator *comm = transport;
-    if (call->device.device_id != gpu_device ())
+    if (call->device.device_id != engine.gpu)
         return call->helpers->fail (err, ACCEL_ERR_INVALID,
                                     "the tensor is on cuda:%d, but the GPU of this rank is cuda:%d, the one that "
                                     "accel_device() returns",
-                                    (int) call->device.device_id, gpu_device ());
+                                    (int) call->device.device_id, engine.gpu);
     DEVICE_GUARD;
     lock ();
     struct operation *operation = operation_create (comm, call);
@@ -409,7 +409,7 @@ engine_close (void *transport)
     struct communicator *comm = transport;
     DEVICE_GUARD;
     lock ();
-    for (struct communicator *child = nccl_comms, *next; child; child = next) {
+    for (struct communicator *child = engine.comms, *next; child; child = next) {
         next = child->next;
         if (child->origin == comm && !child->is_joined) {
             await_connection (child);
@@ -472,7 +472,7 @@ engine_join_group (void *transport, const int *ranks, int size, int rank, int64_
     const struct communicator *parent = transport;
     (void) ranks, (void) rank;
     lock ();
-    struct communicator *comm = nccl_comms;
+    struct communicator *comm = engine.comms;
     while (comm && (comm->origin != parent || comm->is_joined || comm->group_id != group_id))
         comm = comm->next;
     if (comm) {
@@ -481,7 +481,8 @@ engine_join_group (void *transport, const int *ranks, int size, int rank, int64_
     }
     unlock ();
     *group = comm;
-    return comm ? ACCEL_OK : parent->helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "engine nccl needs a newer libaccel");
+    return comm ? ACCEL_OK : parent->helpers->fail (err, ACCEL_ERR_INVALID, "engine nccl: split() was not called");
+
 }
 
 /* ---- memory ---- */
@@ -526,7 +527,7 @@ engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *
     if (error) {
         free (buffer);
         return comm->helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
-                                    "accel_alloc: cannot allocate %zu bytes on cuda:%d: %s", bytes, gpu_device (),
+                                    "accel_alloc: cannot allocate %zu bytes on cuda:%d: %s", bytes, engine.gpu,
                                     cudaGetErrorString (error));
     }
     lock ();

@@ -78,7 +78,7 @@ struct nccl {
     NCCL_OPTIONAL (X)
 #undef X
 };
-extern struct nccl nccl;
+extern struct nccl nccl; /* written once */
 
 /** Load NCCL once. */
 enum accel_status library_open (const struct accel_engine_helpers *helpers, struct accel_error *err);
@@ -87,7 +87,6 @@ enum accel_status library_open (const struct accel_engine_helpers *helpers, stru
 
 /** The GPU of this process.  @return false: there is none, and @p err says why */
 bool gpu_choose (const struct accel_engine_job *job, struct accel_error *err);
-int gpu_device (void);
 /** A name of the GPU that no other of the host has. */
 void gpu_name (char *bus, size_t size);
 
@@ -141,8 +140,21 @@ struct communicator {
     char why[ACCEL_ERROR_TEXT_SIZE];
 };
 
-extern pthread_mutex_t nccl_mutex; /* of all communicators */
-extern struct communicator *nccl_comms;
+/** All that the engine remembers between calls.  There is one, because a process has one GPU and loads NCCL once. */
+struct nccl_engine {
+    pthread_mutex_t lock; /* of all communicators */
+    struct communicator *comms;
+    ncclComm_t none; /* where NCCL writes the communicator of a rank that is in no group of a split */
+    void *library;   /* it stays loaded */
+    int gpu;         /* of this process; -1: not chosen yet */
+    int (*context_state) (int device, unsigned *flags, int *active); /* cuDevicePrimaryCtxGetState(); NULL: none */
+    struct {
+        pthread_t thread;
+        pthread_cond_t wake;
+        bool is_there, must_end;
+    } progress; /* see progress_thread.c */
+};
+extern struct nccl_engine engine;
 
 /** @param[out] comm  NULL on failure */
 enum accel_status comm_create (struct communicator **comm, const struct accel_engine_helpers *helpers, int size,

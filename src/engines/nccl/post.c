@@ -96,9 +96,8 @@ operation_post (const struct operation *operation, const char **name)
     *name = "ncclCommSplit";
     if (operation->call)
         return operation->call->count ? call_nccl (comm, operation->call, name) : ncclSuccess;
-    static ncclComm_t none;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     return nccl.CommSplit (comm->nccl_comm, operation->color, operation->key, operation->child
-                           ? &operation->child->nccl_comm : &none, &config);
+                           ? &operation->child->nccl_comm : &engine.none, &config);
 }

@@ -10,15 +10,11 @@
 
 enum { PAUSE_US = 100 };
 
-static pthread_t thread;
-static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
-static bool is_there, must_end;
-
 static bool
 progress_all (void)
 {
     bool done = true;
-    for (struct communicator *comm = nccl_comms; comm; comm = comm->next)
+    for (struct communicator *comm = engine.comms; comm; comm = comm->next)
         done = comm_progress (comm) && done;
     return done;
 }
@@ -27,17 +23,17 @@ static void *
 run (void *unused)
 {
     DEVICE_GUARD;
-    pthread_mutex_lock (&nccl_mutex);
-    while (!must_end) {
+    pthread_mutex_lock (&engine.lock);
+    while (!engine.progress.must_end) {
         if (progress_all ()) {
-            pthread_cond_wait (&wake, &nccl_mutex);
+            pthread_cond_wait (&engine.progress.wake, &engine.lock);
             continue;
         }
-        pthread_mutex_unlock (&nccl_mutex);
+        pthread_mutex_unlock (&engine.lock);
         usleep (PAUSE_US);
-        pthread_mutex_lock (&nccl_mutex);
+        pthread_mutex_lock (&engine.lock);
     }
-    pthread_mutex_unlock (&nccl_mutex);
+    pthread_mutex_unlock (&engine.lock);
     return unused;
 }
 
@@ -46,25 +42,25 @@ void
 progress_thread_wake (void)
 {
     sigset_t every, before;
-    if (!is_there) {
+    if (!engine.progress.is_there) {
         sigfillset (&every);
         pthread_sigmask (SIG_SETMASK, &every, &before);
-        must_end = false;
-        is_there = !pthread_create (&thread, NULL, run, NULL);
+        engine.progress.must_end = false;
+        engine.progress.is_there = !pthread_create (&engine.progress.thread, NULL, run, NULL);
         pthread_sigmask (SIG_SETMASK, &before, NULL);
     }
-    pthread_cond_signal (&wake);
+    pthread_cond_signal (&engine.progress.wake);
 }
 
 void
 progress_thread_end (void)
 {
-    pthread_mutex_lock (&nccl_mutex);
-    bool joins = is_there && !nccl_comms;
-    must_end = must_end || joins;
-    is_there = is_there && !joins;
-    pthread_cond_signal (&wake);
-    pthread_mutex_unlock (&nccl_mutex);
+    pthread_mutex_lock (&engine.lock);
+    bool joins = engine.progress.is_there && !engine.comms;
+    engine.progress.must_end = engine.progress.must_end || joins;
+    engine.progress.is_there = engine.progress.is_there && !joins;
+    pthread_cond_signal (&engine.progress.wake);
+    pthread_mutex_unlock (&engine.lock);
     if (joins)
-        pthread_join (thread, NULL);
+        pthread_join (engine.progress.thread, NULL);
 }

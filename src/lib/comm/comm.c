@@ -211,9 +211,9 @@ is_reserved (const struct accel_comm *comm)
 static void
 stop_recording (struct accel_comm *comm)
 {
-    static struct ledger not_recorded;
-    if (comm->forks != comm_forks && comm->ledger != &not_recorded)
-        comm->ledger = &not_recorded;
+    if (comm->forks != comm_forks)
+        comm->ledger->slot = NULL;
+
 }
 
 uint64_t

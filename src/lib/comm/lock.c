@@ -24,12 +24,15 @@ static void
 note_fork (void)
 {
     comm_forks++;
+    work_unlock ();
 }
 
+/* Static, like the rest of this file: handlers of forks get no argument. */
 bool
 comm_watch_forks (void)
 {
     static bool watched;
-    watched = watched || !pthread_atfork (NULL, NULL, note_fork);
+    watched = watched || !pthread_atfork (work_lock, work_unlock, note_fork);
     return watched;
 }
+

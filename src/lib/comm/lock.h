@@ -9,7 +9,8 @@
 /** For condition variables. */
 extern pthread_mutex_t work_mutex;
 
-/** Held for moments.  A fork takes it, so that the child finds nothing half done.  @{ */
+/** Held for moments.  After comm_watch_forks(), a fork takes it, so that the child finds nothing half done.  @{ */
+
 void work_lock (void);
 void work_unlock (void);
 /** @} */

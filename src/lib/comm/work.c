@@ -42,20 +42,14 @@ struct work_queue {
     pthread_cond_t over; /* for those that wait: some work is, or no thread is in the engine */
 };
 
-/* All of this, and the queues, are guarded by work_lock(). */
-static struct work_queue *queues;
-static struct accel_work *works, **last_work = &works; /* that the program has not waited for, in the order of starts */
+/* Of all communicators of this process, because accel_work_wait() gets no communicator, and a work that the program has
+ * waited for before must be found to be none.  With the queues, it is guarded by work_lock(). */
+static struct {
+    struct work_queue *queues;
+    struct accel_work *works, **last_work; /* that the program has not waited for, in the order of starts */
+} all = { .last_work = &all.works };
 
-static _Thread_local const struct accel_comm *thread_comm;
-
-/* Threads do not survive fork(). */
-static bool
-watch_forks (void)
-{
-    static bool watched;
-    watched = watched || !pthread_atfork (work_lock, work_unlock, work_unlock);
-    return watched;
-}
+static _Thread_local const struct accel_comm *thread_comm; /* whose queue's thread this is */
 
 /* ---- in flight; all with the lock, which they let go while they are in the engine ---- */
 
@@ -110,7 +104,7 @@ finish_request (struct work_queue *queue, struct accel_work *work)
 static void
 finish_oldest (struct work_queue *queue)
 {
-    struct accel_work *work = works;
+    struct accel_work *work = all.works;
     while (work && (work->comm != queue->comm || !work->is_started || work->over))
         work = work->later;
     if (work)
@@ -243,7 +237,8 @@ need_queue (struct accel_comm *comm)
 {
     if (comm->queue)
         return comm->queue->process == comm_forks ? 0 : ECHILD;
-    struct work_queue *made = watch_forks () ? calloc (1, sizeof *made) : NULL;
+    struct work_queue *made = calloc (1, sizeof *made);
+
     if (!made || pthread_cond_init (&made->wake, NULL) || pthread_cond_init (&made->over, NULL)) {
         free (made);
         return ENOMEM;
@@ -251,9 +246,9 @@ need_queue (struct accel_comm *comm)
     made->comm = comm;
     made->tail = &made->head;
     made->process = comm_forks;
-    made->next = queues;
+    made->next = all.queues;
     ledger_share (comm->ledger);
-    queues = made;
+    all.queues = made;
     comm->queue = made;
     return 0;
 }
@@ -281,8 +276,8 @@ static void
 remember (struct accel_work *work)
 {
     work->process = comm_forks;
-    *last_work = work;
-    last_work = &work->later;
+    *all.last_work = work;
+    all.last_work = &work->later;
 }
 
 /* With the lock. */
@@ -492,7 +487,7 @@ void
 work_drain (struct accel_comm *world)
 {
     work_lock ();
-    for (struct work_queue *queue = queues; queue; queue = queue->next)
+    for (struct work_queue *queue = all.queues; queue; queue = queue->next)
         if (belongs_to (queue, world))
             wait_until_idle (queue);
     work_unlock ();
@@ -502,7 +497,7 @@ static struct work_queue *
 take_queue_of (struct accel_comm *comm)
 {
     work_lock ();
-    struct work_queue **at = &queues;
+    struct work_queue **at = &all.queues;
     while (*at && !belongs_to (*at, comm))
         at = &(*at)->next;
     struct work_queue *queue = *at;
@@ -538,7 +533,7 @@ work_end (struct accel_comm *comm)
     while ((queue = take_queue_of (comm)))
         end_queue (queue);
     work_lock ();
-    struct accel_work **at = &works;
+    struct accel_work **at = &all.works;
     while (*at) {
         struct accel_work *work = *at;
         if (work->comm == comm) {
@@ -547,7 +542,7 @@ work_end (struct accel_comm *comm)
         } else
             at = &work->later;
     }
-    last_work = at;
+    all.last_work = at;
     work_unlock ();
 }
 
@@ -557,7 +552,7 @@ work_end (struct accel_comm *comm)
 static enum accel_status
 find (struct accel_work ***place, const struct accel_work *work, const char *call, struct accel_error *err)
 {
-    struct accel_work **at = &works;
+    struct accel_work **at = &all.works;
     while (*at && *at != work)
         at = &(*at)->later;
     *place = at;
@@ -579,8 +574,8 @@ accel_work_wait (struct accel_work *work, struct accel_error *err)
     enum accel_status status = find (&at, work, __func__, err);
     if (!status) {
         *at = work->later;
-        if (last_work == &work->later)
-            last_work = at;
+        if (all.last_work == &work->later)
+            all.last_work = at;
         while (!work->over)
             if (work->is_started)
                 finish_request (work->comm->queue, work);

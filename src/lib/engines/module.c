@@ -21,7 +21,9 @@ struct module {
     struct accel_engine engine; /* our copy of it */
 };
 
+/* Of the process, because so are the tables and threads of a library that is loaded. */
 static struct module *modules;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The first function that a table should have and lacks; NULL: none. */

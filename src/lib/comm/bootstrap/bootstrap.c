@@ -11,8 +11,9 @@
 
 #include <string.h>
 
-/* The process that is a member of a job: a rank is one member, whatever launched it.  By its id, because what a fork
- * inherits is not its own. */
+/* The process that is a member of a job: a rank is one member, whatever launched it.  So it is not of a job, but
+ * static; and the id of the process, because what a fork inherits is not its own. */
+
 static _Atomic pid_t member;
 
 /* Ranks of several hosts meet in their engine.  Their launchers pass on why one of them gave up, so that the head can
