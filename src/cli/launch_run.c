@@ -99,7 +99,9 @@ make_report (const struct launch *launch, const struct job *job, const struct fa
     const struct job_outcome *other = peers_outcome_of_other (launch->peers);
     if (job && other && job->end != JOB_STOPPED && other->json)
         strbuf_add (report, other->json);
-    else if (job ? report_json (job, report, fail) : report_json_error (&launch->plan, error, report, fail))
+    else if (job ? report_json (job, report, fail)
+                 : report_json_error (launch->plan.host, launch->plan.program, launch->plan.world_size, error, report,
+                                      fail))
         return -1;
     return report->failed ? fail_nomem (fail) : 0;
 }
@@ -291,7 +293,7 @@ tell_error (const struct launch *launch, const struct fail *fail)
     AUTO_STRBUF struct strbuf text = { 0 }, json = { 0 };
     strbuf_printf (&text, "accelerate: %s\n", fail->text);
     if (launch->plan.host) /* or there is no plan yet */
-        report_json_error (&launch->plan, fail, &json, NULL);
+        report_json_error (launch->plan.host, launch->plan.program, launch->plan.world_size, fail, &json, NULL);
     host_job_tell_end (launch->part, WIRE_END_ERROR, fail->status, text.text, json.text);
     return fail->status;
 }

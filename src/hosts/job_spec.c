@@ -4,11 +4,11 @@
 
 #include "hosts/job_spec.h"
 
+#include "launch/output/sink.h"
 #include "util/cleanup.h"
 
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -46,10 +46,9 @@ job_spec_find_size (struct job_spec *spec)
 static void
 describe_terminal (struct job_spec *spec)
 {
-    struct stat out, err;
     for (int i = 0; i < 2; i++)
         spec->is_terminal[i] = isatty (1 + i);
-    spec->is_one_file = !fstat (1, &out) && !fstat (2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+    spec->is_one_file = output_is_one_file ();
     job_spec_find_size (spec);
 }
 

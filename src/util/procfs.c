@@ -16,14 +16,30 @@ enum { STATE = 3, PARENT = 4, FLAGS = 9, ARG_START = 48, ARG_END = 49, EXIT_CODE
 enum { PF_EXITING = 4 }; /* include/linux/sched.h in the kernel */
 
 ssize_t
-procfs_read (pid_t pid, const char *name, char *text, size_t size)
+procfs_read_file (const char *path, char *text, size_t size)
 {
-    char path[64];
-    snprintf (path, sizeof path, "/proc/%d/%s", (int) pid, name);
     AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read (fd, text, size - 1);
     text[length > 0 ? length : 0] = '\0';
     return length;
+}
+
+bool
+procfs_read_line (const char *path, char *line, size_t size)
+{
+    procfs_read_file (path, line, size);
+    size_t length = strcspn (line, "\n");
+    bool is_whole = length > 0 && length < size - 1;
+    line[is_whole ? length : 0] = '\0';
+    return is_whole;
+}
+
+ssize_t
+procfs_read (pid_t pid, const char *name, char *text, size_t size)
+{
+    char path[64];
+    snprintf (path, sizeof path, "/proc/%d/%s", (int) pid, name);
+    return procfs_read_file (path, text, size);
 }
 
 void

@@ -8,7 +8,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** The beginning of /proc/PID/NAME and a 0; if nothing can be read, an empty text.  @return its length, or -1 */
+/** The beginning of a small file of /proc or /sys and a 0; if nothing can be read, an empty text.
+ *  @return its length, or -1 */
+ssize_t procfs_read_file (const char *path, char *text, size_t size);
+
+/** The first line of such a file.  @return false if it is empty, or does not fit: then @p line is empty, too */
+bool procfs_read_line (const char *path, char *line, size_t size);
+
+/** The beginning of /proc/PID/NAME, as procfs_read_file() does. */
 ssize_t procfs_read (pid_t pid, const char *name, char *text, size_t size);
 
 /** The path of the file that this process executes; empty if it is not known. */

@@ -74,6 +74,14 @@ strbuf_printf (struct strbuf *buf, const char *format, ...)
 }
 
 void
+strbuf_drop (struct strbuf *buf, size_t count)
+{
+    if (count)
+        memmove (buf->text, buf->text + count, buf->length - count);
+    strbuf_truncate (buf, buf->length - count);
+}
+
+void
 strbuf_truncate (struct strbuf *buf, size_t length)
 {
     if (length < buf->length) {

@@ -19,6 +19,9 @@ void strbuf_add (struct strbuf *buf, const char *text);
 void strbuf_add_bytes (struct strbuf *buf, const void *bytes, size_t length);
 void strbuf_add_char (struct strbuf *buf, char c);
 void strbuf_printf (struct strbuf *buf, const char *format, ...) __attribute__ ((format (printf, 2, 3)));
+/** Remove the first @p count bytes. */
+void strbuf_drop (struct strbuf *buf, size_t count);
+
 /** Shorten to @p length bytes. */
 void strbuf_truncate (struct strbuf *buf, size_t length);
 /** @return the text, never NULL unless an append failed; the caller frees it; @p buf is empty again. */

@@ -3,7 +3,6 @@
 #include <config.h>
 
 #include "hosts/head/state.h"
-#include "hosts/head/rank_activity.h"
 #include "launch/report/report.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -553,7 +553,7 @@ test_p2p (void)
         = { "proc", "proc/driver", "proc/driver/nvidia", "proc/driver/nvidia/gpus",
             "proc/driver/nvidia/gpus/0000:01:00.0", "proc/driver/nvidia/gpus/0000:02:00.0" };
     char text[256], path[128];
-    ok (!topology_lacks_p2p ("./nothing"), "no driver");
+    ok (!gpus_lack_p2p ("./nothing"), "no driver");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int j = 0; j < (cases[i].models[1] ? 6 : 5); j++)
             mkdir (folders[j], 0777);
@@ -565,7 +565,7 @@ test_p2p (void)
             snprintf (text, sizeof text, "Model: \t\t %s\nIRQ:   \t\t 112\n", cases[i].models[j]);
             put_text (path, text);
         }
-        ok (topology_lacks_p2p (".") == cases[i].lacks, "driver %s, %s, %s", cases[i].driver, cases[i].models[0],
+        ok (gpus_lack_p2p (".") == cases[i].lacks, "driver %s, %s, %s", cases[i].driver, cases[i].models[0],
             cases[i].models[1] ? cases[i].models[1] : "no other");
         unlink ("proc/driver/nvidia/version");
         for (int j = 5; j >= 0; j--) {

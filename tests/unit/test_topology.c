@@ -7,6 +7,7 @@
 #include "launch/machine/gpus.h" /* before its function has another name */
 #include "launch/machine/topology.h"
 #include "tests/tap.h"
+#include "util/procfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,17 +27,17 @@ static struct machine {
     int wanted_cpus, wanted_cores;
     const char *wanted_list; /* "" where it does not matter */
 } machines[] = {
-    { "4 cores of 2 threads, numbered one after the other", 8, 1, "1\n", "-", 2, 1, 0, 0, 8, 4, "0-7" },
-    { "4 cores of 2 threads, the second ones last", 8, 1, "1\n", ",", 2, 4, 0, 0, 8, 4, "0-7" },
-    { "no threads, as the kernel says", 8, 1, "0\n", "-", 2, 1, 0, 0, 8, 8, "0-7" },
+    { "4 cores of 2 threads, numbered one after the other", 8, 1, "1", "-", 2, 1, 0, 0, 8, 4, "0-7" },
+    { "4 cores of 2 threads, the second ones last", 8, 1, "1", ",", 2, 4, 0, 0, 8, 4, "0-7" },
+    { "no threads, as the kernel says", 8, 1, "0", "-", 2, 1, 0, 0, 8, 8, "0-7" },
     { "no files about threads", 8, 1, NULL, NULL, 1, 1, 0, 0, 8, 8, "0-7" },
-    { "one thread of each core may be used", 8, 2, "1\n", "-", 2, 1, 0, 0, 4, 4, "0,2,4,6" },
-    { "one CPU", 1, 1, "1\n", "", 1, 1, 0, 0, 1, 1, "0" },
-    { "a quota of 3 CPUs", 8, 1, "1\n", "-", 2, 1, 3, 0, 3, 3, "0-7" },
-    { "a quota of more CPUs than there are", 8, 1, "1\n", "-", 2, 1, 30, 0, 8, 4, "0-7" },
-    { "3000 CPUs", 3000, 1, "1\n", ",", 2, 1500, 0, 0, 3000, 1500, "0-2999" },
-    { "every second of 2000 CPUs", 2000, 2, "1\n", "-", 2, 1, 0, 0, 1000, 1000, "" },
-    { "a kernel that does not tell", 8, 1, "1\n", "-", 2, 1, 0, EPERM, 1, 1, "" },
+    { "one thread of each core may be used", 8, 2, "1", "-", 2, 1, 0, 0, 4, 4, "0,2,4,6" },
+    { "one CPU", 1, 1, "1", "", 1, 1, 0, 0, 1, 1, "0" },
+    { "a quota of 3 CPUs", 8, 1, "1", "-", 2, 1, 3, 0, 3, 3, "0-7" },
+    { "a quota of more CPUs than there are", 8, 1, "1", "-", 2, 1, 30, 0, 8, 4, "0-7" },
+    { "3000 CPUs", 3000, 1, "1", ",", 2, 1500, 0, 0, 3000, 1500, "0-2999" },
+    { "every second of 2000 CPUs", 2000, 2, "1", "-", 2, 1, 0, 0, 1000, 1000, "" },
+    { "a kernel that does not tell", 8, 1, "1", "-", 2, 1, 0, EPERM, 1, 1, "" },
 };
 static const struct machine *machine;
 static int files_read;
@@ -53,41 +54,30 @@ fake_affinity (size_t bytes, cpu_set_t *allowed)
     return 0;
 }
 
-static int
-file_of (const char *text)
-{
-    int fd = memfd_create ("fake", MFD_CLOEXEC);
-    if (fd >= 0 && (write (fd, text, strlen (text)) < 0 || lseek (fd, 0, SEEK_SET)))
-        exit (99);
-    return fd;
-}
-
-static int
-fake_open (const char *path)
+static bool
+fake_line (const char *path, char *line, size_t size)
 {
     int cpu;
-    char text[64];
-    errno = ENOENT;
     if (!strcmp (path, "/sys/devices/system/cpu/smt/active"))
-        return machine->smt ? file_of (machine->smt) : -1;
+        return machine->smt && snprintf (line, size, "%s", machine->smt) > 0;
     if (sscanf (path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", &cpu) != 1 || !machine->siblings)
-        return -1;
+        return false;
     files_read++;
     int core = machine->distance == 1 ? cpu / machine->threads * machine->threads : cpu % machine->distance;
     if (*machine->siblings)
-        snprintf (text, sizeof text, "%d%s%d\n", core, machine->siblings, core + machine->distance);
+        snprintf (line, size, "%d%s%d", core, machine->siblings, core + machine->distance);
     else
-        snprintf (text, sizeof text, "%d\n", core);
-    return file_of (text);
+        snprintf (line, size, "%d", core);
+    return true;
 }
 
 /* The module itself, on such a machine. */
 #define sched_getaffinity(pid, bytes, allowed) fake_affinity (bytes, allowed)
-#define open(path, flags) fake_open (path)
+#define procfs_read_line(path, line, size) fake_line (path, line, size)
 #define cgroup_cpu_quota() (machine->quota)
 #define gpu_locations_count(root) (gpu_count)
 #include "launch/machine/topology.c"
-#undef open
+#undef procfs_read_line
 #undef gpu_locations_count
 
 static void

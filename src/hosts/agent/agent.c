@@ -70,12 +70,6 @@ refuse (struct agent *agent, const struct fail *fail)
     wire_end (&agent->head.to_write, begin);
 }
 
-static size_t
-name_length (const char *item)
-{
-    return strcspn (item, "=");
-}
-
 /* From now on this process's environment is the one of the ranks: what the head has sent over what this host has. */
 static int
 take_environment (const struct strlist *sent, struct fail *fail)
@@ -86,14 +80,9 @@ take_environment (const struct strlist *sent, struct fail *fail)
     char **made = calloc (own + sent->count + 1, sizeof *made);
     if (!made)
         return fail_nomem (fail);
-    for (size_t i = 0; i < own; i++) {
-        bool is_sent = false;
-        for (size_t j = 0; j < sent->count && !is_sent; j++)
-            is_sent = name_length (sent->items[j]) == name_length (environ[i])
-                      && !strncmp (sent->items[j], environ[i], name_length (environ[i]) + 1);
-        if (!is_sent)
+    for (size_t i = 0; i < own; i++)
+        if (!strlist_variable (sent, environ[i]))
             made[count++] = environ[i];
-    }
     for (size_t i = 0; i < sent->count; i++)
         made[count++] = sent->items[i];
     environ = made; /* until the end of this process */
@@ -196,7 +185,6 @@ take_listen (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     size_t begin = wire_begin (out, WIRE_LISTENING);
     wire_put_text (out, agent->listener.token);
     wire_put_number (out, port);
-    wire_put_text (out, topology.port_note);
     wire_put_list (out, &addresses);
     wire_end (out, begin);
     return addresses.failed ? fail_nomem (fail) : 0;

@@ -4,6 +4,7 @@
 
 #include "hosts/agent/child.h"
 
+#include "launch/output/terminal.h"
 #include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -16,7 +17,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <termios.h>
 
 enum {
     IDLE_MS = 100,    /* after which an unfinished line that the user may be waiting for is passed on */
@@ -48,23 +48,6 @@ size_of (const struct job_spec *spec)
     return (struct winsize){ .ws_row = (unsigned short) spec->rows, .ws_col = (unsigned short) spec->columns };
 }
 
-/* If the head writes to a terminal, the launcher does, too: it names ranks then, and they write line by line. */
-static int
-open_terminal (const struct job_spec *spec, int ends[2])
-{
-    struct winsize size = size_of (spec);
-    struct termios mode;
-    char name[64];
-    ends[0] = posix_openpt (O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (ends[0] < 0 || grantpt (ends[0]) || unlockpt (ends[0]) || ptsname_r (ends[0], name, sizeof name))
-        return -1;
-    ends[1] = open (name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (ends[1] < 0 || tcgetattr (ends[1], &mode))
-        return -1;
-    cfmakeraw (&mode);
-    return tcsetattr (ends[1], TCSANOW, &mode) || ioctl (ends[1], TIOCSWINSZ, &size) ? -1 : 0;
-}
-
 static void
 close_ends (int ends[2])
 {
@@ -77,11 +60,13 @@ close_ends (int ends[2])
 static int
 open_stream (struct agent_stream *stream, const struct job_spec *spec, bool is_terminal, int *end, struct fail *fail)
 {
+    struct winsize size = size_of (spec);
     int ends[2] = { -1, -1 };
-    if (is_terminal && open_terminal (spec, ends))
-        close_ends (ends);
-    if (ends[0] < 0 && pipe2 (ends, O_CLOEXEC))
-        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    /* If the head writes to a terminal, the launcher does, too: it names ranks then, and they write line by line. */
+    if (is_terminal && terminal_open (ends) == 0)
+        ioctl (ends[1], TIOCSWINSZ, &size);
+    if (ends[0] < 0 && pipe_make (ends, fail))
+        return -1;
     fcntl (ends[0], F_SETFL, O_NONBLOCK);
     stream->fd = ends[0];
     stream->length = 0;
@@ -120,8 +105,8 @@ fork_child (struct agent_child *child, const struct job_spec *spec, struct host_
 {
     int said[2];
     pid_t agent = getpid ();
-    if (pipe2 (said, O_CLOEXEC))
-        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    if (pipe_make (said, fail))
+        return -1;
     part->agent = said[1];
     part->agent_pid = agent;
     pid_t pid = fork ();
@@ -144,8 +129,7 @@ fork_child (struct agent_child *child, const struct job_spec *spec, struct host_
             kill (pid, SIGKILL);
             waitpid (pid, NULL, 0);
         }
-        return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (error),
-                         status_exec_hint (error));
+        return status_fail_start (error, fail);
     }
     pipe_init (&child->said, said[0], said[0]);
     child->pid = pid;
@@ -172,8 +156,8 @@ open_input (struct agent_child *child, const struct job_spec *spec, int *end, st
     close_input (child);
     if (!spec->has_input || spec->host)
         return 0;
-    if (pipe2 (ends, O_CLOEXEC))
-        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    if (pipe_make (ends, fail))
+        return -1;
     fcntl (ends[1], F_SETFL, O_NONBLOCK);
     child->in = ends[1];
     *end = ends[0];

@@ -5,6 +5,7 @@
 
 #include "hosts/check/check.h"
 
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/envnames.h"
@@ -112,7 +113,7 @@ start (struct trial *trial, const struct strlist *argv, struct fail *fail)
         if (ends[0] >= 0)
             fcntl (ends[0], F_SETFL, O_NONBLOCK);
     }
-    return trial->pid > 0 ? 0 : fail_set (fail, FAIL_GENERAL, "cannot start a process: %s", strerror (error));
+    return trial->pid > 0 ? 0 : status_fail_start (error, fail);
 }
 
 static void

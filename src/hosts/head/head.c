@@ -49,9 +49,7 @@ show_said (struct head *head, struct link *link)
             *end = '\n';
             return;
         }
-        size_t used = (size_t) (end + 1 - link->said.text), rest = link->said.length - used;
-        memmove (link->said.text, end + 1, rest);
-        strbuf_truncate (&link->said, rest);
+        strbuf_drop (&link->said, (size_t) (end + 1 - link->said.text));
     }
 }
 
@@ -417,20 +415,6 @@ begin_again (struct head *head, const struct link *guilty)
     return true;
 }
 
-static void
-say (struct head *head, const struct strbuf *text)
-{
-    const char *at = text->text;
-    while (at && *at) {
-        size_t length = strcspn (at, "\n");
-        AUTO_STRBUF struct strbuf line = { 0 };
-        strbuf_add_bytes (&line, at, length);
-        if (line.text || !length)
-            output_sink_say (head->sink_of[1], length ? line.text : "");
-        at += length + (at[length] == '\n');
-    }
-}
-
 static int
 write_report (const struct head *head, const struct link *guilty, struct fail *fail)
 {
@@ -473,7 +457,7 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
         if (again && !head->spec.config.settings.quiet)
             strbuf_printf (&report, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) head->restarts,
                            (long long) head->spec.config.settings.max_restarts);
-        say (head, &report);
+        output_sink_say_lines (head->sink_of[1], &report);
         if (again)
             continue;
         finish_output (head, fds);
@@ -495,18 +479,6 @@ fill_job_spec (struct head *head, const struct config *config, struct fail *fail
         return 0;
     head->spec.proxies = malloc (MPI_PROXY_NAME_BYTES);
     return head->spec.proxies ? mpi_proxy_make_name (head->spec.proxies, fail) : fail_nomem (fail);
-}
-
-static int
-open_sinks (struct head *head, struct fail *fail)
-{
-    if (output_sink_init (&head->sinks[0], 1, "standard output", fail)
-        || output_sink_init (&head->sinks[1], 2, "standard error", fail))
-        return -1;
-    head->sink_of[0] = &head->sinks[head->spec.is_one_file ? 1 : 0];
-    head->sink_of[1] = &head->sinks[1];
-    head->has_reader = !head->sink_of[0]->broken; /* do not wait for what a closed stream loses */
-    return 0;
 }
 
 static int
@@ -592,7 +564,9 @@ head_run (struct hosts *hosts, struct config *config, struct fail *fail)
     }
     signals_block (&signals, &old_mask);
     head.signal_fd = signalfd (-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (!fill_job_spec (&head, config, fail) && !open_sinks (&head, fail) && !start_links (&head, fail)) {
+    if (!fill_job_spec (&head, config, fail) && !output_sinks_init (head.sinks, head.sink_of, fail)
+        && !start_links (&head, fail)) {
+        head.has_reader = !head.sink_of[0]->broken; /* do not wait for what a closed stream loses */
         AUTO_FREE struct pollfd *fds = calloc ((size_t) (FDS_OF_HEAD + FDS_OF_LINK * head.count), sizeof *fds);
         status = fds ? run_all (&head, fds, fail) : fail_nomem (fail);
     }

@@ -56,13 +56,11 @@ leave_terminal (void)
 }
 
 static _Noreturn void
-run_child (const struct strlist *argv, enum carrier carrier, const int in[2], const int out[2], const int err[2],
-           pid_t head)
+run_child (const struct strlist *argv, enum carrier carrier, const int standard[3], pid_t head)
 {
     struct sigaction before[IGNORED];
-    dup2 (in[0], 0);
-    dup2 (out[1], 1);
-    dup2 (err[1], 2);
+    for (int i = 0; i < 3; i++)
+        dup2 (standard[i], i);
     ignore_signals (before);
     if (carrier != CARRIER_SSH)
         leave_terminal ();
@@ -88,50 +86,39 @@ find_carrier (const struct hosts *hosts, const struct link *link)
     return hosts->starter.agents == STARTER_SRUN ? CARRIER_SRUN : CARRIER_SSH;
 }
 
-static void
-close_both (const int ends[2])
-{
-    close (ends[0]);
-    close (ends[1]);
-}
-
 int
 link_start (struct link *link, const struct hosts *hosts, struct fail *fail)
 {
     AUTO_STRLIST struct strlist argv = { 0 };
-    int in[2], out[2], err[2];
+    int ends[3][2]; /* of its standard input, output and error */
     pid_t head = getpid ();
     hosts_add_argv (hosts, link->name, link->batch, &argv);
     if (argv.failed)
         return fail_nomem (fail);
-    if (pipe2 (in, O_CLOEXEC))
-        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
-    if (pipe2 (out, O_CLOEXEC)) {
-        close_both (in);
-        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
-    }
-    if (pipe2 (err, O_CLOEXEC)) {
-        close_both (in);
-        close_both (out);
-        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
-    }
+    for (int i = 0; i < 3; i++)
+        if (pipe_make (ends[i], fail)) {
+            while (i-- > 0) {
+                close (ends[i][0]);
+                close (ends[i][1]);
+            }
+            return -1;
+        }
     link->pid = fork ();
     if (link->pid == 0)
-        run_child (&argv, find_carrier (hosts, link), in, out, err, head);
-    close (in[0]);
-    close (out[1]);
-    close (err[1]);
-    pipe_init (&link->pipe, out[0], in[1]);
-    link->err = err[0];
+        run_child (&argv, find_carrier (hosts, link), (const int[]){ ends[0][0], ends[1][1], ends[2][1] }, head);
+    int error = errno;
+    close (ends[0][0]);
+    close (ends[1][1]);
+    close (ends[2][1]);
+    pipe_init (&link->pipe, ends[1][0], ends[0][1]);
+    link->err = ends[2][0];
     fcntl (link->err, F_SETFL, O_NONBLOCK);
     link->state = LINK_CONNECTING;
     link->has_greeting = link->has_job = false;
-    if (link->pid < 0) {
-        link->pid = 0;
-        return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno),
-                         status_exec_hint (errno));
-    }
-    return 0;
+    if (link->pid > 0)
+        return 0;
+    link->pid = 0;
+    return status_fail_start (error, fail);
 }
 
 void
@@ -174,7 +161,6 @@ find_greeting (struct link *link)
             link_lose (link, "something other than an agent answers there");
         return false;
     }
-    strbuf_add_bytes (&link->babble, bytes, (size_t) (at - bytes));
     pipe->taken += (size_t) (at - bytes) + sizeof greeting - 1;
     link->has_greeting = true;
     return true;
@@ -205,11 +191,9 @@ static void
 take_listening (struct link *link, struct wire_frame *frame)
 {
     free (link->token);
-    free (link->note);
     strlist_release (&link->addresses);
     link->token = copy (wire_text (frame));
     link->port = (int) wire_number (frame);
-    link->note = copy (wire_text (frame));
     wire_list (frame, &link->addresses);
     link->state = LINK_LISTENING;
 }
@@ -417,10 +401,7 @@ link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREAMS])
     for (int i = 0; is_all && link->state >= LINK_ENDED && i < LINK_STREAMS; i++)
         link->output.lines[i].continues = false; /* the rest of its line is lost */
     if (is_all || link->output.taken > WIRE_WINDOW_BYTES) {
-        size_t rest = link->output.bytes.length - link->output.taken;
-        if (rest)
-            memmove (link->output.bytes.text, link->output.bytes.text + link->output.taken, rest);
-        strbuf_truncate (&link->output.bytes, rest);
+        strbuf_drop (&link->output.bytes, link->output.taken);
         link->output.taken = 0;
     }
     if (link->passed_on > link->acknowledged && link->pipe.out >= 0) {
@@ -451,13 +432,11 @@ link_release (struct link *link)
     if (link->err >= 0)
         close (link->err);
     strbuf_release (&link->said);
-    strbuf_release (&link->babble);
     strbuf_release (&link->output.bytes);
     strlist_release (&link->addresses);
     free (link->host);
     free (link->version);
     free (link->token);
-    free (link->note);
     free (link->reached);
     free (link->report);
     free (link->json);

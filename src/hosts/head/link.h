@@ -45,14 +45,13 @@ struct link {
     struct pipe_end pipe;
     int err;              /* what ssh says; -1: none */
     struct strbuf said;   /* of it, not printed yet */
-    struct strbuf babble; /* what was received before the greeting */
     struct link_output output;
     int64_t acknowledged, passed_on; /* bytes of output */
     int64_t input_taken; /* bytes of input that the agent has passed on */
 
     int64_t ranks_found; /* of LINK_READY */
     int port;            /* of LINK_LISTENING */
-    char *token, *note;
+    char *token;
     struct strlist addresses;
     bool *reached;       /* of LINK_REACHED, one for each address of the first host */
     size_t reached_count;

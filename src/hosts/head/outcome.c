@@ -4,7 +4,6 @@
 
 #include "hosts/head/state.h"
 
-#include "hosts/head/rank_activity.h"
 #include "hosts/root_cause.h"
 #include "launch/process/process.h"
 #include "launch/report/report.h"
@@ -232,17 +231,23 @@ outcome_text (const struct head *head, const struct link *guilty, struct strbuf 
             strbuf_printf (out, "  host %s: %s\n", head->links[i].name, head->links[i].why);
 }
 
+static int
+put_error (const struct head *head, const char *host, const struct fail *error, struct strbuf *out, struct fail *fail)
+{
+    return report_json_error (host, head->spec.config.program, hostlist_world_size (&head->hosts->list), error, out,
+                              fail);
+}
+
 int
 outcome_json_error (const struct head *head, const struct fail *error, struct strbuf *out, struct fail *fail)
 {
-    struct plan plan = { .host = head->hosts->own, .program = head->spec.config.program,
-                         .world_size = hostlist_world_size (&head->hosts->list) };
+    const char *host = head->hosts->own;
     for (int i = head->count - 1; i >= 0; i--) {
         const struct link *link = &head->links[i];
         if (link->state == LINK_LOST)
-            plan.host = (char *) (link->host ? link->host : link->name);
+            host = link->host ? link->host : link->name;
     }
-    return report_json_error (&plan, error, out, fail);
+    return put_error (head, host, error, out, fail);
 }
 
 /* The report of one launcher, with the ranks of the others that were told to end. */
@@ -251,18 +256,16 @@ put_json (const struct head *head, const struct link *guilty, const char *json, 
 {
     struct rank_activity activity;
     json_t *report = json_loads (json, 0, NULL);
+    if (!report) {
+        strbuf_add (out, json);
+        return out->failed ? fail_nomem (fail) : 0;
+    }
     find_doing (head, guilty, &activity);
-    if (report)
-        json_object_set_new (report, "ranks", rank_activity_json (&activity));
-    if (report && !guilty)
+    json_object_set_new (report, "ranks", rank_activity_json (&activity));
+    if (!guilty)
         json_object_set_new (report, "killed", json_integer ((json_int_t) activity.killed));
     rank_activity_release (&activity);
-    AUTO_FREE char *text = report ? json_dumps (report, JSON_COMPACT) : strdup (json);
-    json_decref (report);
-    strbuf_add (out, text ? text : "");
-    if (text && text[strlen (text) - 1] != '\n')
-        strbuf_add_char (out, '\n');
-    return !text || out->failed ? fail_nomem (fail) : 0;
+    return report_print_json (report, out, fail);
 }
 
 int
@@ -272,18 +275,13 @@ outcome_json (const struct head *head, const struct link *guilty, struct strbuf 
     if (is_due_to_mpi (head, guilty)) {
         struct fail ended = { .status = outcome_status (head, guilty) };
         describe_mpi (head, guilty, ended.text, sizeof ended.text);
-        struct plan here = { .host = head->hosts->own, .program = head->spec.config.program,
-                             .world_size = hostlist_world_size (&head->hosts->list) };
-        return report_json_error (&here, &ended, out, fail);
+        return put_error (head, head->hosts->own, &ended, out, fail);
     }
     if (link->state == LINK_ENDED && link->json && *link->json)
         return put_json (head, guilty, link->json, out, fail);
     struct fail error = { .status = outcome_status (head, guilty) };
-    struct plan plan = { .host = (char *) (link->host ? link->host : link->name),
-                         .program = head->spec.config.program,
-                         .world_size = hostlist_world_size (&head->hosts->list) };
     const char *why = link->state == LINK_LOST ? link->why
                       : link->report ? root_cause_text (link->report) : "no report";
     snprintf (error.text, sizeof error.text, "host %s: %.*s", link->name, (int) strcspn (why, "\n"), why);
-    return report_json_error (&plan, &error, out, fail);
+    return put_error (head, link->host ? link->host : link->name, &error, out, fail);
 }

@@ -25,7 +25,6 @@ enum head_phase {
     HEAD_START_MPI, /* MPI proxies of the ranks are being started, if they are to be processes of MPI */
     HEAD_ADDRESS, /* an address and a port for rank 0 are looked for */
     HEAD_RUN,     /* ranks run, or are ending */
-    HEAD_OVER,    /* all hosts have ended or are lost; output may be left */
 };
 
 #define HEAD_FAILURES(hosts) (2 * (size_t) (hosts))

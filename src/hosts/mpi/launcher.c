@@ -4,6 +4,7 @@
 
 #include "hosts/mpi/mpi.h"
 
+#include "hosts/net/wire.h"
 #include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -107,8 +108,8 @@ mpi_launcher_start (struct mpi_launcher *launcher, const struct hosts *hosts, co
     starter_add_mpi_proxies (&hosts->starter, &hosts->list, hosts->program, name, attempt, &argv);
     if (argv.failed)
         return fail_nomem (fail);
-    if (pipe2 (ends, O_CLOEXEC))
-        return fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno));
+    if (pipe_make (ends, fail))
+        return -1;
     launcher->pid = fork ();
     if (launcher->pid == 0)
         run_guard (&argv, hosts->starter.mpi == STARTER_MPI_OPEN, ends[1], head);
@@ -118,7 +119,7 @@ mpi_launcher_start (struct mpi_launcher *launcher, const struct hosts *hosts, co
     if (launcher->pid > 0)
         return 0;
     launcher->pid = 0;
-    return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno), status_exec_hint (errno));
+    return status_fail_start (errno, fail);
 }
 
 /* Output that is not taken is dropped up to the end of a line. */
@@ -192,9 +193,7 @@ mpi_launcher_take_line (struct mpi_launcher *launcher, struct strbuf *line)
         return false;
     strbuf_truncate (line, 0);
     strbuf_add_bytes (line, text, length);
-    size_t used = end ? length + 1 : length, rest = launcher->said.length - used;
-    memmove (launcher->said.text, launcher->said.text + used, rest);
-    strbuf_truncate (&launcher->said, rest);
+    strbuf_drop (&launcher->said, end ? length + 1 : length);
     return true;
 }
 

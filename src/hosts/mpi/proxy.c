@@ -5,6 +5,7 @@
 
 #include "hosts/mpi/mpi.h"
 
+#include "hosts/net/address.h"
 #include "hosts/net/wire.h"
 #include "launch/process/process.h"
 #include "util/array.h"
@@ -22,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -45,12 +45,10 @@ static const char *const ranks[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_R
 int
 mpi_proxy_make_name (char name[MPI_PROXY_NAME_BYTES], struct fail *fail)
 {
-    unsigned char bytes[12];
-    int length = snprintf (name, MPI_PROXY_NAME_BYTES, "accelerate.");
-    if (getrandom (bytes, sizeof bytes, 0) != sizeof bytes)
-        return fail_set (fail, FAIL_GENERAL, "cannot get random numbers: %s", strerror (errno));
-    for (size_t i = 0; i < sizeof bytes; i++)
-        length += snprintf (name + length, MPI_PROXY_NAME_BYTES - (size_t) length, "%02x", bytes[i]);
+    struct listener random = LISTENER_NONE;
+    if (listener_draw_token (&random, fail))
+        return -1;
+    snprintf (name, MPI_PROXY_NAME_BYTES, "accelerate.%s", random.token);
     return 0;
 }
 

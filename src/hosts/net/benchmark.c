@@ -5,6 +5,7 @@
 
 #include "hosts/net/benchmark.h"
 
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 
@@ -194,7 +195,7 @@ net_benchmark_start (struct net_benchmark *benchmark, struct fail *fail)
     if (benchmark->pid > 0)
         return 0;
     benchmark->pid = 0;
-    return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s", strerror (errno));
+    return status_fail_start (errno, fail);
 }
 
 void

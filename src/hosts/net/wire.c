@@ -134,6 +134,12 @@ wire_next (const char *bytes, size_t length, struct wire_frame *frame, size_t *u
 
 /* ---- both directions of a connection ---- */
 
+int
+pipe_make (int ends[2], struct fail *fail)
+{
+    return pipe2 (ends, O_CLOEXEC) ? fail_set (fail, FAIL_GENERAL, "cannot make a pipe: %s", strerror (errno)) : 0;
+}
+
 void
 pipe_init (struct pipe_end *pipe, int in, int out)
 {
@@ -168,12 +174,8 @@ bool
 pipe_fill (struct pipe_end *pipe)
 {
     char bytes[READ_BYTES];
-    if (pipe->taken) {
-        size_t rest = pipe->input.length - pipe->taken;
-        memmove (pipe->input.text, pipe->input.text + pipe->taken, rest);
-        strbuf_truncate (&pipe->input, rest);
-        pipe->taken = 0;
-    }
+    strbuf_drop (&pipe->input, pipe->taken);
+    pipe->taken = 0;
     ssize_t got = read (pipe->in, bytes, sizeof bytes);
     if (got <= 0)
         return got < 0 && (errno == EAGAIN || errno == EINTR);

@@ -4,6 +4,7 @@
 #ifndef HOSTS_NET_WIRE_H
 #define HOSTS_NET_WIRE_H
 
+#include "util/fail.h"
 #include "util/strbuf.h"
 
 #include <stdbool.h>
@@ -46,7 +47,7 @@ enum wire_type {
     WIRE_READY,     /* how many processes this host would run: one for each GPU, or 1 */
     WIRE_REFUSED,   /* exit status, message: nothing was started */
     WIRE_PROXIES_READY, /* all MPI proxies have come */
-    WIRE_LISTENING, /* token, port, note, addresses */
+    WIRE_LISTENING, /* token, port, addresses */
     WIRE_REACHED,   /* for each address, whether it can be reached */
     WIRE_STARTED,   /* the port is free for rank 0, and the launcher runs */
     WIRE_OUT,       /* whole lines, or what is shown of a line that may stay unfinished */
@@ -117,6 +118,9 @@ struct pipe_end {
     size_t taken;          /* of it */
     int64_t heard_ms;      /* when something last came in */
 };
+
+/** pipe(), close-on-exec.  @return 0, or -1 with @p fail set */
+int pipe_make (int ends[2], struct fail *fail);
 
 /** Take over two descriptors. */
 void pipe_init (struct pipe_end *pipe, int in, int out);

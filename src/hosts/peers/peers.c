@@ -49,7 +49,7 @@ note_own_failure (struct peers *peers, const struct job *job)
         end = WIRE_END_ERROR;
         status = job->error->status;
         strbuf_printf (&text, "accelerate: host %s: %s\n", peers->plan->host, job->error->text);
-        report_json_error (peers->plan, job->error, &json, NULL);
+        report_json_error (peers->plan->host, peers->plan->program, peers->plan->world_size, job->error, &json, NULL);
     } else if (job->end == JOB_STOPPED) {
         end = WIRE_END_STOPPED;
         add_told (peers, job, &text);
@@ -102,22 +102,6 @@ peers_add_victim (struct peers *peers, const struct job *job)
                    how);
     if (line.text && !(peers->outcome.also && strstr (peers->outcome.also, line.text)))
         strbuf_printf (&peers->to_say, "  after it, %s\n", line.text);
-}
-
-/* The job's output is open until our own part is over; peers_take_rest() has what is left then. */
-static void
-say (struct peers *peers, struct job *job)
-{
-    struct strbuf *text = &peers->to_say;
-    while (text->length && !peers->settings->quiet) {
-        size_t length = strcspn (text->text, "\n"), used = length + (text->text[length] == '\n');
-        AUTO_STRBUF struct strbuf line = { 0 };
-        strbuf_add_bytes (&line, text->text, length);
-        if (!line.text || !output_sink_say (job->sink_of[JOB_ERR], line.text))
-            return;
-        memmove (text->text, text->text + used, text->length - used);
-        strbuf_truncate (text, text->length - used);
-    }
 }
 
 /* ---- the loop's turn ---- */
@@ -334,8 +318,8 @@ serve (struct job_peers *hook, struct job *job, bool own_is_over, bool skip_wait
     note_loneliness (peers, now);
     if (peers->outcome.is_known && !was_known)
         peers_add_victim (peers, job);
-    if (!own_is_over)
-        say (peers, job);
+    if (!own_is_over && !peers->settings->quiet) /* then peers_take_rest() has what is left */
+        output_sink_say_lines (job->sink_of[JOB_ERR], &peers->to_say);
     hook->is_over = own_is_over && is_over (peers, now, skip_wait);
     if (peers->outcome.is_known)
         job->status = peers->outcome.status;

@@ -72,15 +72,13 @@ peers_lose (struct peers *peers, struct peers_machine *machine, int number, int6
 {
     AUTO_STRBUF struct strbuf text = { 0 }, json = { 0 };
     struct fail error = { .status = FAIL_GENERAL };
-    struct plan plan = { .host = machine->host, .program = peers->plan->program,
-                         .world_size = peers->plan->world_size };
     machine->state = MACHINE_LOST;
     strbuf_add (&text, "accelerate: host ");
     peers_add_machine (machine, number, &text);
     strbuf_printf (&text, ": %s\n", why);
     snprintf (error.text, sizeof error.text, "host %s: %s", machine->host ? machine->host : "?", why);
     if (machine->host)
-        report_json_error (&plan, &error, &json, NULL);
+        report_json_error (machine->host, peers->plan->program, peers->plan->world_size, &error, &json, NULL);
     peers_set_failure (machine, heard_ms * 1000000, WIRE_END_ERROR, FAIL_GENERAL, text.text, json.text);
 }
 

@@ -98,8 +98,11 @@ capture_of (const struct job *job, const struct job_rank *rank, int which)
 static int
 open_ends (struct output_stream *stream, const struct output_sink *sink, int ends[2])
 {
-    stream->from_terminal = stream->on_terminal && terminal_open (sink->fd, stream->prefix_columns, ends) == 0;
-    return stream->from_terminal ? 0 : pipe2 (ends, O_CLOEXEC);
+    stream->from_terminal = stream->on_terminal && terminal_open (ends) == 0;
+    if (!stream->from_terminal)
+        return pipe2 (ends, O_CLOEXEC);
+    terminal_resize (ends[0], sink->fd, stream->prefix_columns);
+    return 0;
 }
 
 static int

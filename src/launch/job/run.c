@@ -11,7 +11,6 @@
 
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 static int
 make_id (struct job *job, struct fail *fail)
@@ -20,19 +19,6 @@ make_id (struct job *job, struct fail *fail)
     if (getrandom (&number, sizeof number, 0) != sizeof number)
         return fail_set (fail, FAIL_GENERAL, "cannot get random numbers: %s", strerror (errno));
     snprintf (job->id, sizeof job->id, "%016llx", (unsigned long long) number);
-    return 0;
-}
-
-static int
-init_sinks (struct job *job, struct fail *fail)
-{
-    struct stat out, err;
-    if (output_sink_init (&job->sinks[JOB_OUT], 1, "standard output", fail)
-        || output_sink_init (&job->sinks[JOB_ERR], 2, "standard error", fail))
-        return -1;
-    bool one = !fstat (1, &out) && !fstat (2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-    job->sink_of[JOB_OUT] = &job->sinks[one ? JOB_ERR : JOB_OUT];
-    job->sink_of[JOB_ERR] = &job->sinks[JOB_ERR];
     return 0;
 }
 
@@ -52,7 +38,7 @@ prepare (struct job *job, const struct plan *plan, const struct guardian *guardi
         for (int j = 0; j < JOB_STREAMS; j++)
             job->ranks[i].streams[j].fd = job->ranks[i].streams[j].log.fd = -1;
     }
-    if (init_sinks (job, fail) || make_id (job, fail) || logs_make_attempt (plan, fail)
+    if (output_sinks_init (job->sinks, job->sink_of, fail) || make_id (job, fail) || logs_make_attempt (plan, fail)
         || jobseg_create (&job->segment, plan->world_size, plan->local_world_size, plan->first_rank, job->id, fail))
         return -1;
     return 0;

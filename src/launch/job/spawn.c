@@ -163,19 +163,10 @@ run_child (void *argument)
 }
 
 static bool
-names_equal (const char *item, const char *other)
+is_overridden (const struct strlist *env, const char *item)
 {
-    size_t length = strcspn (other, "=");
-    return !strncmp (item, other, length) && item[length] == '=';
-}
-
-static bool
-is_overridden (const struct spawn *spawn, const struct strlist *env, const char *item)
-{
-    for (size_t i = 0; i < env->count; i++)
-        if (names_equal (item, env->items[i]))
-            return true;
-    return names_equal (item, spawn->segment) || names_equal (item, spawn->id);
+    return strlist_variable (env, item) || !strncmp (item, ENV_JOB_SEGMENT "=", sizeof ENV_JOB_SEGMENT)
+           || !strncmp (item, ENV_JOB_ID "=", sizeof ENV_JOB_ID);
 }
 
 /* The launcher's own variables come last and are the same for all ranks; what the plan sets is left out of them. */
@@ -200,7 +191,7 @@ make_environment (struct spawn *spawn, struct fail *fail)
         spawn->common[count++] = spawn->id;
     }
     for (size_t i = 0; i < inherited; i++)
-        if (!is_overridden (spawn, env, environ[i]))
+        if (!is_overridden (env, environ[i]))
             spawn->common[count++] = environ[i];
     spawn->common_count = count;
     return 0;

@@ -4,25 +4,14 @@
 
 #include "launch/machine/cgroup.h"
 
-#include "util/cleanup.h"
-#include "util/io.h"
+#include "util/procfs.h"
 
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MOUNT "/sys/fs/cgroup"
-
-static bool
-read_text (const char *path, char *text, size_t size)
-{
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read (fd, text, size - 1);
-    text[length > 0 ? length : 0] = '\0';
-    return length > 0;
-}
 
 /* A line is "number:controllers:path", with no controllers in version 2. */
 bool
@@ -66,10 +55,10 @@ cgroup_field (const char *text, const char *key)
 static const char *
 own_lines (void)
 {
-    static char lines[4096];
+    static char lines[16384];
     static bool is_read;
     if (!is_read)
-        read_text ("/proc/self/cgroup", lines, sizeof lines);
+        procfs_read_file ("/proc/self/cgroup", lines, sizeof lines);
     is_read = true;
     return lines;
 }
@@ -83,10 +72,10 @@ read_group (const char *controller, const char *name, char *text, size_t size)
         return false;
     snprintf (mount, sizeof mount, MOUNT "/%s", controller);
     snprintf (path, sizeof path, "%s%s/%s", mount, group, name);
-    if (read_text (path, text, size))
+    if (procfs_read_file (path, text, size) > 0)
         return true;
     snprintf (path, sizeof path, "%s/%s", mount, name);
-    return read_text (path, text, size);
+    return procfs_read_file (path, text, size) > 0;
 }
 
 int64_t
@@ -123,15 +112,8 @@ static bool
 read_small (const char *folder, const char *name, char *text, size_t size)
 {
     char path[1024];
-    size_t length;
-    AUTO_FREE char *bytes = NULL;
-    if ((size_t) snprintf (path, sizeof path, "%s/%s", folder, name) >= sizeof path
-        || io_read_file (path, size - 1, &bytes, &length, NULL))
-        return false;
-    memcpy (text, bytes, length);
-    text[length] = '\0';
-    text[strcspn (text, "\n")] = '\0';
-    return *text;
+    return (size_t) snprintf (path, sizeof path, "%s/%s", folder, name) < sizeof path
+           && procfs_read_line (path, text, size);
 }
 
 static void
@@ -213,10 +195,7 @@ cgroup_read_limits (const char *lines, const char *mount, struct cgroup_limits *
 void
 cgroup_own_limits (struct cgroup_limits *limits)
 {
-    AUTO_FREE char *lines = NULL;
-    *limits = (struct cgroup_limits){ 0 };
-    if (!io_read_file ("/proc/self/cgroup", 65536, &lines, NULL, NULL))
-        cgroup_read_limits (lines, MOUNT, limits);
+    cgroup_read_limits (own_lines (), MOUNT, limits);
 }
 
 int

@@ -6,11 +6,13 @@
 
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/procfs.h"
 #include "util/strbuf.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <mntent.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,21 +22,13 @@
 
 enum { FILE_BYTES = 16 * 1024 };
 
-/* The first line of a file of /sys.  @return whether there is one that fits */
+/* The first line of a file of /sys. */
 static bool
 read_line (const char *root, const char *bus, const char *name, char *line, size_t size)
 {
-    AUTO_STRBUF struct strbuf path = { 0 };
-    AUTO_FREE char *text = NULL;
-    strbuf_printf (&path, "%s/sys/bus/pci/devices/%s/%s", root, bus, name);
-    if (path.failed || io_read_file (path.text, FILE_BYTES, &text, NULL, NULL))
-        return false;
-    size_t length = strcspn (text, "\n");
-    if (!length || length >= size)
-        return false;
-    memcpy (line, text, length);
-    line[length] = '\0';
-    return true;
+    char path[PATH_MAX];
+    snprintf (path, sizeof path, "%s/sys/bus/pci/devices/%s/%s", root, bus, name);
+    return procfs_read_line (path, line, size);
 }
 
 void
@@ -44,8 +38,7 @@ gpu_location_find (const char *root, struct gpu_location *location)
     location->node = -1;
     if (read_line (root, location->bus, "numa_node", node, sizeof node))
         location->node = (int) strtol (node, NULL, 10);
-    if (!read_line (root, location->bus, "local_cpulist", location->cpus, sizeof location->cpus))
-        *location->cpus = '\0';
+    read_line (root, location->bus, "local_cpulist", location->cpus, sizeof location->cpus);
 }
 
 /* "Model: \t\t NVIDIA H200": the value of a line, or "". */
@@ -193,16 +186,6 @@ gpu_locations_list (const char *root, struct gpu_location *locations)
     return count;
 }
 
-/* @return the text of ROOT/proc/driver/nvidia/A/B, to be freed, or NULL */
-static char *
-read_text (const char *root, const char *a, const char *b)
-{
-    AUTO_STRBUF struct strbuf path = { 0 };
-    char *text = NULL;
-    strbuf_printf (&path, "%s/proc/driver/nvidia/%s%s", root, a, b);
-    return path.failed || io_read_file (path.text, FILE_BYTES, &text, NULL, NULL) ? NULL : text;
-}
-
 /* The first word that is a version: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug ..." */
 static bool
 find_version (const char *text, int version[3])
@@ -229,30 +212,17 @@ is_new (const int version[3])
 }
 
 bool
-topology_lacks_p2p (const char *root)
+gpus_lack_p2p (const char *root)
 {
     int version[3];
-    AUTO_FREE char *text = read_text (root, "", "version");
-    if (!text || !find_version (text, version) || is_new (version))
+    char path[PATH_MAX], text[4096];
+    snprintf (path, sizeof path, "%s/proc/driver/nvidia/version", root);
+    if (procfs_read_file (path, text, sizeof text) <= 0 || !find_version (text, version) || is_new (version))
         return false;
-    AUTO_STRBUF struct strbuf path = { 0 };
-    strbuf_printf (&path, "%s/proc/driver/nvidia/gpus", root);
-    DIR *dir = path.failed ? NULL : opendir (path.text);
-    if (!dir)
-        return false;
-    int count = 0;
+    AUTO_FREE struct gpu_location *locations = calloc (GPU_LOCATIONS_MOST, sizeof *locations);
+    int count = locations ? gpu_locations_list (root, locations) : 0;
     bool found = false;
-    for (struct dirent *entry; (entry = readdir (dir));) {
-        if (*entry->d_name == '.')
-            continue;
-        strbuf_truncate (&path, 0);
-        strbuf_printf (&path, "gpus/%s", entry->d_name);
-        AUTO_FREE char *information = path.failed ? NULL : read_text (root, path.text, "/information");
-        const char *model = information ? strstr (information, "Model:") : NULL;
-        size_t length = model ? strcspn (model, "\n") : 0;
-        found = found || (model && memmem (model, length, "RTX 40", 6));
-        count++;
-    }
-    closedir (dir);
+    for (int i = 0; i < count; i++)
+        found = found || strstr (locations[i].model, "RTX 40");
     return found && count > 1;
 }

@@ -44,7 +44,7 @@ void gpu_location_find (const char *root, struct gpu_location *location);
 /** Whether there are several GPUs, cards of the RTX 40 series among them, with a driver before 550.40.07: NCCL hangs
  *  there unless it is told to leave P2P and InfiniBand alone.
  *  @param root  what the paths begin with: "" but in tests */
-bool topology_lacks_p2p (const char *root);
+bool gpus_lack_p2p (const char *root);
 
 /* gpu_users.c: who uses a GPU, in words. */
 

@@ -9,36 +9,21 @@
 #include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/parse.h"
+#include "util/procfs.h"
 
 #include <ctype.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Read a small file of /sys or /proc as text.  @return false if there is none */
-static bool
-read_line (const char *path, char *text, size_t size)
-{
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t length = read (fd, text, size - 1);
-    if (length <= 0)
-        return false;
-    text[length] = '\0';
-    text[strcspn (text, "\n")] = '\0';
-    return true;
-}
-
 /* Each core is counted at its first allowed thread; so one file is read per core, not per thread. */
 static int
 count_cores (const cpu_set_t *allowed, size_t bytes, int cpus)
 {
     char text[256];
-    if (read_line ("/sys/devices/system/cpu/smt/active", text, sizeof text) && !strcmp (text, "0"))
+    if (procfs_read_line ("/sys/devices/system/cpu/smt/active", text, sizeof text) && !strcmp (text, "0"))
         return cpus;
     cpu_set_t *seen = calloc (1, bytes);
     if (!seen)
@@ -49,7 +34,7 @@ count_cores (const cpu_set_t *allowed, size_t bytes, int cpus)
             continue;
         char path[96];
         snprintf (path, sizeof path, "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
-        if (read_line (path, text, sizeof text))
+        if (procfs_read_line (path, text, sizeof text))
             cpu_list_mark (text, seen, bytes);
         cores++;
     }
@@ -152,7 +137,7 @@ topology_probe (struct topology *topology, bool wants_cores)
     topology->ds_accelerator = getenv ("DS_ACCELERATOR");
     topology->names_other_makers = names_other_makers ();
     topology->gpus = topology_visible_gpus (topology->visible, topology->gpus_present);
-    topology->lacks_p2p = topology->gpus_present > 1 && topology_lacks_p2p ("");
+    topology->lacks_p2p = topology->gpus_present > 1 && gpus_lack_p2p ("");
     topology->nccl_p2p_is_chosen = getenv (ENV_NCCL_P2P_DISABLE);
     topology->nccl_ib_is_chosen = getenv (ENV_NCCL_IB_DISABLE);
     topology->mpi_local_size = mpi_local_size ();

@@ -27,6 +27,22 @@ output_sink_init (struct output_sink *sink, int fd, const char *name, struct fai
     return 0;
 }
 
+bool
+output_is_one_file (void)
+{
+    struct stat out, err;
+    return !fstat (1, &out) && !fstat (2, &err) && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
+int
+output_sinks_init (struct output_sink sinks[2], struct output_sink *sink_of[2], struct fail *fail)
+{
+    sink_of[0] = &sinks[output_is_one_file () ? 1 : 0];
+    sink_of[1] = &sinks[1];
+    return output_sink_init (&sinks[0], 1, "standard output", fail)
+           || output_sink_init (&sinks[1], 2, "standard error", fail) ? -1 : 0;
+}
+
 uint64_t
 output_sink_position (const struct output_sink *sink)
 {
@@ -148,6 +164,18 @@ output_sink_say (struct output_sink *sink, const char *line)
     output_sink_put (sink, line, length);
     output_sink_put (sink, "\n", 1);
     return true;
+}
+
+void
+output_sink_say_lines (struct output_sink *sink, struct strbuf *text)
+{
+    while (text->length) {
+        size_t length = strcspn (text->text, "\n"), used = length + (text->text[length] == '\n');
+        AUTO_FREE char *line = strndup (text->text, length);
+        if (!line || !output_sink_say (sink, line))
+            return;
+        strbuf_drop (text, used);
+    }
 }
 
 void

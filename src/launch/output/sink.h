@@ -5,6 +5,7 @@
 #define LAUNCH_OUTPUT_SINK_H
 
 #include "util/fail.h"
+#include "util/strbuf.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,6 +44,13 @@ struct output_sink {
 /** Allocate the buffer, so that no later lack of memory can lose a line. */
 int output_sink_init (struct output_sink *sink, int fd, const char *name, struct fail *fail);
 
+/** Make the sinks of our stdout and stderr.
+ *  @param[out] sink_of  the same one twice if both are one file: lines stay whole there */
+int output_sinks_init (struct output_sink sinks[2], struct output_sink *sink_of[2], struct fail *fail);
+
+/** Whether our stdout and stderr are one file. */
+bool output_is_one_file (void);
+
 /** The number of bytes that it has ever taken. */
 uint64_t output_sink_position (const struct output_sink *sink);
 
@@ -65,6 +73,9 @@ bool output_sink_end_foreign_line (struct output_sink *sink, const struct output
 
 /** Put a line of our own.  @return false if it cannot be taken now: try again later */
 bool output_sink_say (struct output_sink *sink, const char *line);
+
+/** Put the lines of @p text, as far as the sink takes them now; those are removed from it. */
+void output_sink_say_lines (struct output_sink *sink, struct strbuf *text);
 
 void output_sink_release (struct output_sink *sink);
 

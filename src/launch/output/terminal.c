@@ -25,21 +25,18 @@ terminal_resize (int fd, int terminal, int columns)
 
 /* This one only has to look like a terminal: the real one processes the output. */
 static int
-make_transparent (int fd, int terminal, int columns)
+make_transparent (int fd)
 {
     struct termios modes;
     if (tcgetattr (fd, &modes))
         return -1;
     modes.c_oflag &= ~(tcflag_t) OPOST;
     modes.c_lflag &= ~(tcflag_t) (ECHO | ECHONL);
-    if (tcsetattr (fd, TCSANOW, &modes))
-        return -1;
-    terminal_resize (fd, terminal, columns);
-    return 0;
+    return tcsetattr (fd, TCSANOW, &modes);
 }
 
 int
-terminal_open (int terminal, int columns, int ends[2])
+terminal_open (int ends[2])
 {
     ends[0] = posix_openpt (O_RDWR | O_NOCTTY | O_CLOEXEC);
     ends[1] = -1;
@@ -48,12 +45,13 @@ terminal_open (int terminal, int columns, int ends[2])
     /* Not by name: /dev/pts may be another container's. */
     if (unlockpt (ends[0]) == 0)
         ends[1] = ioctl (ends[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (ends[1] >= 0 && make_transparent (ends[1], terminal, columns) == 0)
+    if (ends[1] >= 0 && make_transparent (ends[1]) == 0)
         return 0;
     int error = errno;
     if (ends[1] >= 0)
         close (ends[1]);
     close (ends[0]);
+    ends[0] = ends[1] = -1;
     errno = error;
     return -1;
 }

@@ -7,14 +7,14 @@
 #include <stdbool.h>
 
 /**
- * Open a pseudo-terminal that changes no byte and is as wide as @p terminal less @p columns.
+ * Open a pseudo-terminal that changes no byte.
  *
  * @param[out] ends  [0] for us to read, [1] for the rank to write; both are closed on exec
  * @return 0, or -1 with errno set
  */
-int terminal_open (int terminal, int columns, int ends[2]);
+int terminal_open (int ends[2]);
 
-/** Give one that was opened with @p columns the new size of @p terminal. */
+/** Give one the size of @p terminal, less @p columns. */
 void terminal_resize (int fd, int terminal, int columns);
 
 /**

@@ -136,16 +136,6 @@ set (struct strlist *env, const char *name, const char *value)
     env->items[place] = added;
 }
 
-static bool
-env_has (const struct strlist *env, const char *name)
-{
-    size_t length = strlen (name);
-    for (size_t i = 0; i < env->count; i++)
-        if (!strncmp (env->items[i], name, length) && env->items[i][length] == '=')
-            return true;
-    return false;
-}
-
 static void
 set_number (struct strlist *env, const char *name, int64_t value)
 {
@@ -653,7 +643,7 @@ plan_set_restarts (struct plan *plan, int64_t count, struct fail *fail)
     plan->restarts = count;
     for (int i = 0; i < plan->process_count; i++) {
         struct strlist *env = &plan->processes[i].env;
-        if (count || env_has (env, ENV_RESTART_COUNT))
+        if (count || strlist_variable (env, ENV_RESTART_COUNT))
             set_number (env, ENV_RESTART_COUNT, count);
         if (set_error_file (plan, &plan->processes[i], fail))
             return -1;

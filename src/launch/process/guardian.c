@@ -175,10 +175,10 @@ guardian_split (struct guardian *guardian, int64_t stopped_ms, struct fail *fail
     fflush (stdout);
     pid_t supervisor = fork ();
     if (supervisor < 0) {
+        status_fail_start (errno, fail);
         close (guardian->pidfd);
         guardian->pidfd = -1;
-        return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (errno),
-                         status_exec_hint (errno));
+        return -1;
     }
     if (supervisor == 0) {
         /* Signals of the terminal reach only the guardian, which tells us once. */

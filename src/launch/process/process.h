@@ -40,6 +40,9 @@ int status_of_signal (int signal);
 /** Whether the loss of a connection to another rank may bring about such an end: an exit, or an abort. */
 bool status_may_follow (int wait_status);
 
+/** A process could not be started because of @p error, an errno.  @return -1, with @p fail set */
+int status_fail_start (int error, struct fail *fail);
+
 /** @return what to do about @p error from starting a program, "" if there is nothing to say. */
 const char *status_exec_hint (int error);
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/wait.h>
 
 /* What is not named here is 126: the program exists and cannot be executed. */
@@ -62,4 +63,10 @@ status_exec_hint (int error)
         if (exec_errors[i].error == error)
             return exec_errors[i].hint;
     return "";
+}
+
+int
+status_fail_start (int error, struct fail *fail)
+{
+    return fail_set (fail, FAIL_GENERAL, "cannot start a process: %s%s", strerror (error), status_exec_hint (error));
 }

@@ -56,7 +56,7 @@ report_file_refuse (const struct io_target *report, const char *program, int64_t
     struct fail unused = { 0 };
     char host[256] = "";
     gethostname (host, sizeof host - 1);
-    struct plan plan = { .host = host, .program = (char *) program, .world_size = (int) world_size };
-    if (report->path && access (report->path, F_OK) && !report_json_error (&plan, error, &json, &unused))
+    if (report->path && access (report->path, F_OK)
+        && !report_json_error (host, program, (int) world_size, error, &json, &unused))
         io_target_write (report, json.text, json.length, &unused);
 }

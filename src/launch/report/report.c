@@ -7,6 +7,7 @@
 #include "config/text/json_text.h"
 #include "launch/job/job.h"
 #include "launch/process/process.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 
 #include <jansson.h>
@@ -19,6 +20,112 @@ enum {
     REPORT_ABORTED = 3, /* lines about ranks that may have failed first */
     NEAR_BYTES = 640,   /* of others after a rank's last line, which is still easy to find then */
 };
+
+/* ---- what ranks were doing ---- */
+
+static void
+add_rank (struct rank_activity *activity, int rank, const char *text)
+{
+    if (!array_room (&activity->ranks, activity->count, sizeof *activity->ranks))
+        return;
+    size_t place = activity->count++;
+    for (; place > 0 && activity->ranks[place - 1].rank > rank; place--)
+        activity->ranks[place] = activity->ranks[place - 1];
+    activity->ranks[place] = (struct rank_activity_rank){ .rank = rank, .text = text };
+}
+
+void
+rank_activity_add (struct rank_activity *activity, const char *json, bool gave_up)
+{
+    static const char words[] = "gave up: ";
+    size_t index;
+    json_t *report = json ? json_loads (json, 0, NULL) : NULL, *item;
+    if (!report)
+        return;
+    activity->reports = activity->reports ? activity->reports : json_array ();
+    if (json_array_append_new (activity->reports, report))
+        return;
+    activity->killed += json_integer_value (json_object_get (report, "killed"));
+    json_array_foreach (json_object_get (report, "ranks"), index, item) {
+        const json_t *rank = json_object_get (item, "rank");
+        const char *text = json_string_value (json_object_get (item, "doing"));
+        if (json_is_integer (rank) && text && (gave_up || strncmp (text, words, sizeof words - 1) != 0))
+            add_rank (activity, (int) json_integer_value (rank), text);
+    }
+}
+
+static bool
+is_alike (const struct rank_activity *activity, size_t a, size_t b)
+{
+    return !strcmp (activity->ranks[a].text, activity->ranks[b].text);
+}
+
+static bool
+is_first (const struct rank_activity *activity, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (is_alike (activity, i, index))
+            return false;
+    return true;
+}
+
+/* "2, 4-7" */
+static void
+put_alike (const struct rank_activity *activity, size_t first, struct strbuf *out)
+{
+    const char *separator = "";
+    for (size_t i = first; i < activity->count; i++) {
+        size_t last = i;
+        if (!is_alike (activity, i, first))
+            continue;
+        while (last + 1 < activity->count && is_alike (activity, last + 1, first)
+               && activity->ranks[last + 1].rank == activity->ranks[last].rank + 1)
+            last++;
+        strbuf_printf (out, last > i ? "%s%d-%d" : "%s%d", separator, activity->ranks[i].rank,
+                       activity->ranks[last].rank);
+        separator = ", ";
+        i = last;
+    }
+}
+
+void
+rank_activity_put (const struct rank_activity *activity, const char *title, struct strbuf *out)
+{
+    int lines = 0;
+    for (size_t i = 0; i < activity->count; i++) {
+        if (!is_first (activity, i))
+            continue;
+        if (lines == 0)
+            strbuf_printf (out, "  %s:\n", title);
+        if (lines++ == REPORT_GROUPS) {
+            strbuf_add (out, "    ...\n");
+            return;
+        }
+        strbuf_add (out, "    rank ");
+        put_alike (activity, i, out);
+        strbuf_printf (out, ": %s\n", activity->ranks[i].text);
+    }
+}
+
+json_t *
+rank_activity_json (const struct rank_activity *activity)
+{
+    json_t *ranks = json_array ();
+    for (size_t i = 0; i < activity->count; i++)
+        json_array_append_new (ranks, json_pack ("{si so}", "rank", activity->ranks[i].rank, "doing",
+                                                 json_text (activity->ranks[i].text)));
+    return ranks;
+}
+
+void
+rank_activity_release (struct rank_activity *activity)
+{
+    free (activity->ranks);
+    json_decref (activity->reports);
+    *activity = (struct rank_activity){ 0 };
+}
+
+/* ---- one rank ---- */
 
 /* Another launcher, whose end need not be that of the program. */
 static const char *
@@ -41,34 +148,6 @@ add_who (const struct job *job, const struct job_rank *rank, struct strbuf *out)
         strbuf_printf (out, "rank %d (process %d on %s)", rank->process->rank, (int) rank->pid, job->plan->host);
 }
 
-/* "2, 4-7" */
-static void
-add_ranks (const struct job *job, const char *doing, int from, struct strbuf *out)
-{
-    const char *separator = "";
-    for (int i = from; i < job->count; i++) {
-        if (i == job->first_failed || !job->ranks[i].doing || strcmp (job->ranks[i].doing, doing))
-            continue;
-        int last = i;
-        while (last + 1 < job->count && last + 1 != job->first_failed && job->ranks[last + 1].doing
-               && !strcmp (job->ranks[last + 1].doing, doing))
-            last++;
-        strbuf_printf (out, last > i ? "%s%d-%d" : "%s%d", separator, job->ranks[i].process->rank,
-                       job->ranks[last].process->rank);
-        separator = ", ";
-        i = last;
-    }
-}
-
-static bool
-is_first_doing_so (const struct job *job, int index)
-{
-    for (int i = 0; i < index; i++)
-        if (i != job->first_failed && job->ranks[i].doing && !strcmp (job->ranks[i].doing, job->ranks[index].doing))
-            return false;
-    return true;
-}
-
 /* Why the library gave up in @rank, or what has failed there; programs print that as a rule.  NULL: neither. */
 static const char *
 reason_of (const struct job_rank *rank)
@@ -80,26 +159,21 @@ reason_of (const struct job_rank *rank)
     return NULL;
 }
 
-/* Where the ranks but the failed one were, those in the same place together. */
+/* What the ranks but the failed one were doing, those that did the same together. */
 static void
 add_others (const struct job *job, const char *title, struct strbuf *out)
 {
-    int groups = 0;
+    struct rank_activity activity = { 0 };
+    const struct job_rank *failed = job->first_failed >= 0 ? &job->ranks[job->first_failed] : NULL;
+    bool has_reason = failed && reason_of (failed);
     for (int i = 0; i < job->count; i++) {
-        if (i == job->first_failed || !job->ranks[i].doing || !is_first_doing_so (job, i))
-            continue;
-        if (groups++ == REPORT_GROUPS) {
-            strbuf_add (out, "    ...\n");
-            return;
-        }
-        if (groups == 1)
-            strbuf_printf (out, "  %s:\n", title);
-        strbuf_add (out, "    rank ");
-        add_ranks (job, job->ranks[i].doing, i, out);
-        bool is_told = job->first_failed >= 0 && reason_of (&job->ranks[job->first_failed])
-                       && !strcmp (job->ranks[i].doing, job->ranks[job->first_failed].doing);
-        strbuf_printf (out, ": %s\n", is_told ? "gave up for the same reason" : job->ranks[i].doing);
+        const char *doing = i != job->first_failed ? job->ranks[i].doing : NULL;
+        bool is_told = doing && has_reason && !strcmp (doing, failed->doing);
+        if (doing)
+            add_rank (&activity, job->ranks[i].process->rank, is_told ? "gave up for the same reason" : doing);
     }
+    rank_activity_put (&activity, title, out);
+    rank_activity_release (&activity);
 }
 
 /* Whether @lines, the last ones of @rank, are just above the report: together, with few lines after them.  In a file
@@ -238,28 +312,35 @@ report_losses (const struct job *job, struct strbuf *out)
         strbuf_add (out, "accelerate: could not kill processes that the ranks left behind\n");
 }
 
+static json_t *
+make_texts (const struct strlist *lines)
+{
+    json_t *texts = json_array ();
+    for (size_t i = 0; i < lines->count; i++)
+        json_array_append_new (texts, json_text (lines->items[i]));
+    return texts;
+}
+
 static void
 add_error_file (const struct job *job, const struct job_rank *rank, json_t *failure)
 {
     AUTO_STRBUF struct strbuf message = { 0 };
     AUTO_STRLIST struct strlist lines = { 0 };
     logs_read_error (job->plan, rank, &message, &lines);
-    json_t *traceback = json_array ();
-    for (size_t i = 0; i < lines.count; i++)
-        json_array_append_new (traceback, json_text (lines.items[i]));
     json_object_set_new (failure, "error", message.length ? json_text (message.text) : json_null ());
-    json_object_set_new (failure, "traceback", traceback);
+    json_object_set_new (failure, "traceback", make_texts (&lines));
 }
 
 /* What the ranks but the failed one were doing. */
 static json_t *
 make_others (const struct job *job)
 {
-    json_t *others = json_array ();
+    struct rank_activity activity = { 0 };
     for (int i = 0; i < job->count; i++)
         if (i != job->first_failed && job->ranks[i].doing)
-            json_array_append_new (others, json_pack ("{si so}", "rank", job->ranks[i].process->rank, "doing",
-                                                      json_text (job->ranks[i].doing)));
+            add_rank (&activity, job->ranks[i].process->rank, job->ranks[i].doing);
+    json_t *others = rank_activity_json (&activity);
+    rank_activity_release (&activity);
     return others;
 }
 
@@ -268,39 +349,30 @@ make_failure (const struct job *job)
 {
     const struct job_rank *rank = &job->ranks[job->first_failed];
     bool by_signal = WIFSIGNALED (job->failed_status);
-    json_t *failure = json_object (), *tail = json_array ();
-    json_object_set_new (failure, "rank", json_integer (rank->process->rank));
-    json_object_set_new (failure, "local_rank", json_integer (rank->process->local_rank));
-    json_object_set_new (failure, "pid", json_integer (rank->pid));
     int number = by_signal ? WTERMSIG (job->failed_status) : WEXITSTATUS (job->failed_status);
-    json_object_set_new (failure, "exit_code", by_signal ? json_null () : json_integer (number));
-    json_object_set_new (failure, "signal", by_signal ? json_integer (number) : json_null ());
-    json_object_set_new (failure, "out_of_memory", json_boolean (job->out_of_memory));
-    if (rank->doing)
-        json_object_set_new (failure, "doing", json_text (rank->doing));
     AUTO_STRLIST struct strlist lines = { 0 };
     output_stream_tail (&rank->streams[JOB_ERR], &lines);
-    for (size_t i = 0; i < lines.count; i++)
-        json_array_append_new (tail, json_text (lines.items[i]));
-    json_object_set_new (failure, "stderr", tail);
-    json_t *gpus = json_array ();
-    for (size_t i = 0; i < job->gpu_lines.count; i++)
-        json_array_append_new (gpus, json_text (job->gpu_lines.items[i]));
-    json_object_set_new (failure, "gpus", gpus);
+    json_t *failure = json_pack ("{si si si so so sb}", "rank", rank->process->rank, "local_rank",
+                                 rank->process->local_rank, "pid", (int) rank->pid, "exit_code",
+                                 by_signal ? json_null () : json_integer (number), "signal",
+                                 by_signal ? json_integer (number) : json_null (), "out_of_memory", job->out_of_memory);
+    if (rank->doing)
+        json_object_set_new (failure, "doing", json_text (rank->doing));
+    json_object_set_new (failure, "stderr", make_texts (&lines));
+    json_object_set_new (failure, "gpus", make_texts (&job->gpu_lines));
     add_error_file (job, rank, failure);
     json_object_set_new (failure, "others", make_others (job));
     return failure;
 }
 
-static int
-print_json (json_t *root, struct strbuf *out, struct fail *fail)
+int
+report_print_json (json_t *root, struct strbuf *out, struct fail *fail)
 {
     AUTO_FREE char *text = json_dumps (root, JSON_COMPACT);
     json_decref (root);
     if (!text)
         return fail_nomem (fail); /* its texts are UTF-8, so nothing else can fail */
-    strbuf_add (out, text);
-    strbuf_add_char (out, '\n');
+    strbuf_printf (out, "%s\n", text);
     return out->failed ? fail_nomem (fail) : 0;
 }
 
@@ -355,45 +427,46 @@ report_put_attempts (const struct report_attempts *attempts, struct strbuf *json
     }
     json_object_set_new (root, "restart_count", json_integer (attempts->count));
     strbuf_truncate (json, 0);
-    return print_json (root, json, fail);
+    return report_print_json (root, json, fail);
 }
 
+/* All that a report has, of a job that has come to nothing. */
 static json_t *
-begin_json (const struct plan *plan, int exit_status)
+begin_json (const char *host, const char *program, int world_size, int exit_status)
 {
     json_t *root = json_object ();
-    json_object_set_new (root, "host", json_text (plan->host ? plan->host : ""));
-    json_object_set_new (root, "world_size", json_integer (plan->world_size));
-    json_object_set_new (root, "program", json_text (plan->program ? plan->program : ""));
+    json_object_set_new (root, "host", json_text (host ? host : ""));
+    json_object_set_new (root, "world_size", json_integer (world_size));
+    json_object_set_new (root, "program", json_text (program ? program : ""));
     json_object_set_new (root, "exit_status", json_integer (exit_status));
-    json_object_set_new (root, "restart_count", json_integer (0));
-    json_object_set_new (root, "restarts", json_array ());
+    json_t *rest = json_pack ("{si s[] sn s[] si si sn sn}", "restart_count", 0, "restarts", "signal", "ranks",
+                              "killed", 0, "output_bytes_lost", 0, "failure", "error");
+    json_object_update (root, rest);
+    json_decref (rest);
     return root;
 }
 
 int
 report_json (const struct job *job, struct strbuf *out, struct fail *fail)
 {
-    json_t *root = begin_json (job->plan, job_status (job));
-    bool is_signal = job->end == JOB_STOPPED && job->signal;
-    json_object_set_new (root, "signal", is_signal ? json_integer (job->signal) : json_null ());
-    json_object_set_new (root, "ranks", job->end == JOB_STOPPED ? make_others (job) : json_array ());
+    const struct plan *plan = job->plan;
+    json_t *root = begin_json (plan->host, plan->program, plan->world_size, job_status (job));
+    if (job->end == JOB_STOPPED && job->signal)
+        json_object_set_new (root, "signal", json_integer (job->signal));
+    if (job->end == JOB_STOPPED)
+        json_object_set_new (root, "ranks", make_others (job));
     json_object_set_new (root, "killed", json_integer (job->killed));
     json_object_set_new (root, "output_bytes_lost", json_integer ((json_int_t) job_lost_bytes (job)));
-    json_object_set_new (root, "failure", job->end == JOB_FAILED ? make_failure (job) : json_null ());
-    json_object_set_new (root, "error", json_null ());
-    return print_json (root, out, fail);
+    if (job->end == JOB_FAILED)
+        json_object_set_new (root, "failure", make_failure (job));
+    return report_print_json (root, out, fail);
 }
 
 int
-report_json_error (const struct plan *plan, const struct fail *error, struct strbuf *out, struct fail *fail)
+report_json_error (const char *host, const char *program, int world_size, const struct fail *error, struct strbuf *out,
+                   struct fail *fail)
 {
-    json_t *root = begin_json (plan, error->status);
-    json_object_set_new (root, "signal", json_null ());
-    json_object_set_new (root, "ranks", json_array ());
-    json_object_set_new (root, "killed", json_integer (0));
-    json_object_set_new (root, "output_bytes_lost", json_integer (0));
-    json_object_set_new (root, "failure", json_null ());
+    json_t *root = begin_json (host, program, world_size, error->status);
     json_object_set_new (root, "error", json_text (error->text));
-    return print_json (root, out, fail);
+    return report_print_json (root, out, fail);
 }

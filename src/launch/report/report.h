@@ -8,6 +8,8 @@
 #include "util/io.h"
 #include "util/strbuf.h"
 
+#include <jansson.h>
+
 /** Begins a line about what may have failed first, too. */
 #define REPORT_SIMULTANEOUS "  at nearly the same time, "
 
@@ -29,6 +31,30 @@ void report_attempts_release (struct report_attempts *attempts);
 /** Put them into @p json, the report of the whole job. */
 int report_put_attempts (const struct report_attempts *attempts, struct strbuf *json, struct fail *fail);
 
+/** What ranks were doing when the job was told to end, of one host or, from the reports of their launchers, of all.
+ * {0} is an empty one. */
+struct rank_activity {
+    struct rank_activity_rank {
+        int rank;
+        const char *text; /* in the JSON that it is from */
+    } *ranks; /* in their order */
+    size_t count;
+    int64_t killed;  /* processes that did not end when they were asked to */
+    json_t *reports; /* the launchers', parsed */
+};
+
+/** Add the ranks of a launcher that was told to end.
+ * @param json  its report; what is not one adds nothing  @param gave_up  also those that gave up before that */
+void rank_activity_add (struct rank_activity *activity, const char *json, bool gave_up);
+
+/** Append a line for all ranks that were doing the same, after a line with @p title; nothing if nothing is known. */
+void rank_activity_put (const struct rank_activity *activity, const char *title, struct strbuf *out);
+
+/** @return an array as in a launcher's report */
+json_t *rank_activity_json (const struct rank_activity *activity);
+
+void rank_activity_release (struct rank_activity *activity);
+
 /** Append the report of @p job as lines of text, the first beginning "accelerate: "; nothing if all went well. */
 void report_text (const struct job *job, struct strbuf *out);
 
@@ -41,8 +67,12 @@ void report_losses (const struct job *job, struct strbuf *out);
 /** Append it as one JSON object on one line; also if all went well. */
 int report_json (const struct job *job, struct strbuf *out, struct fail *fail);
 
-/** The same of a job that came to nothing, because of @p error. */
-int report_json_error (const struct plan *plan, const struct fail *error, struct strbuf *out, struct fail *fail);
+/** The same of a job that came to nothing, because of @p error.  @param host, program  may be NULL */
+int report_json_error (const char *host, const char *program, int world_size, const struct fail *error,
+                       struct strbuf *out, struct fail *fail);
+
+/** Append @p root, which is released, on one line. */
+int report_print_json (json_t *root, struct strbuf *out, struct fail *fail);
 
 /* file.c: the file that --failure_report names. */
 
