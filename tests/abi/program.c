@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program as users write it.  tests/unit/sized.sh compiles it with headers whose structs are shorter or longer, and
- * runs it with today's library.  Its structs end where a page begins that cannot be read. */
+/* A program as users write it.  tests/unit/core/sized.sh compiles it with headers whose structs are shorter or longer,
+ * and runs it with today's library.  Its structs end where a page begins that cannot be read. */
 #include <accel/accel.h>
 
 #include <stdio.h>

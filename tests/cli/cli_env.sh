@@ -40,8 +40,8 @@ test_expect_success 'no address shows who may use it, no key is shown' '
     "$accelerate" env --config_file url.yaml >out && grep -F "main_process_ip: http://***@host/x (url.yaml:1)" out &&
     "$accelerate" env --json --config_file url.yaml >json && ! grep hunter2 out json'
 
-# Libraries of vendors, faked (tests/unit/fakelib.c): good ones, and such as hang, crash, leave, fail and talk.
-fake=$builddir/tests/unit/.libs/fakelib.so
+# Libraries of vendors, faked (tests/unit/command/fakelib.c): good ones, and such as hang, crash, leave, fail and talk.
+fake=$builddir/tests/unit/command/.libs/fakelib.so
 if [ -f "$fake" ]; then
     mkdir lib
     for name in libnvidia-ml.so.1 libnccl.so.2 libcudart.so libmpi.so; do cp "$fake" "lib/$name"; done

@@ -102,7 +102,7 @@ test_expect_success 'from 4 processes to 2, to 1, to 3: the same losses' '
     move 9 on1 on3 && train 3 on3 --batch_size 60 >on3.log 2>&1 &&
     grep "^epoch   1" on4.log && ! grep "^epoch   1" on2.log && ! grep "^epoch   2" on1.log && ! grep "^epoch   3" on3.log &&
     close_to on4.log on2.log && close_to on4.log on1.log && close_to on4.log on3.log'
-# The order of samples is made from the sampler's state; tests/unit/test_checkpoint compares the samples themselves.
+# The order of samples is made from the sampler's state; tests/unit/checkpoint/test_checkpoint compares the samples themselves.
 test_expect_success 'and the same places in the data' '
     n=0 && for folder in on2 on1 on3; do
         for place in "$folder"/checkpoints/*; do

@@ -13,7 +13,7 @@ FOLDERS = "src include man completions examples bench docs scripts tests".split(
 NOT_OURS = re.compile(r"(~|\.(o|lo|la|a|so|log|trs|pyc|orig|rej|gcno|gcda|swp))$|(^|/)(\.libs|\.deps|__pycache__|\.dirstamp)(/|$)")
 # Other tests and targets run these.
 NOT_ALONE = ("tests/abi/dump.sh tests/engines/engine.sh tests/engines/under_mpirun.sh tests/fuzz/run.sh "
-             "tests/hand.sh tests/standin/module.sh tests/testlib.sh tests/unit/test_probe.c").split()
+             "tests/hand.sh tests/standin/module.sh tests/testlib.sh tests/unit/command/test_probe.c").split()
 
 lists = {}
 
@@ -42,6 +42,8 @@ for makefile in makefiles:
     read(makefile)
 listed = {word for name in lists for word in expand(lists[name])}
 tests = set(expand(lists["TESTS"]))
+# Automake's source of a program, if no other is given.
+listed |= {f"{program}.c" for program in expand(lists["test_programs"]) if (top / f"{program}.c").exists()}
 whole = tuple(f"{word}/" for word in listed if re.match("|".join(FOLDERS), word) and (top / word).is_dir())
 included = set(re.findall(r"^include (\S+)", "".join(path.read_text() for path in makefiles), re.M))
 
@@ -64,7 +66,7 @@ for path in sorted(path for folder in FOLDERS for path in (top / folder).rglob("
             wrong.append(f"{name}: no makefile includes it")
     elif name not in listed:
         wrong.append(f"{name}: not listed in {home(name)}")
-    elif (re.match(r"tests/(.*\.sh|unit/test_\w+\.c)$", name) and name not in NOT_ALONE
+    elif (re.match(r"tests/(.*\.sh|unit/\w+/test_\w+\.c)$", name) and name not in NOT_ALONE
           and re.sub(r"\.c$", "", name) not in tests):
         wrong.append(f"{name}: not in TESTS, see {home(name)}")
 wrong += [f"{word}: is listed in a makefile, but is missing" for word in sorted(listed)

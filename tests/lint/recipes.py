@@ -107,7 +107,7 @@ def object():
 def function():
     """What other lints do not look for: a test for each function, and what collectives need besides."""
     declared = re.findall(r"^ACCEL_API[^;]*?\b(accel_\w+) \(", read("include/accel/*.h"), re.M)
-    tested = set(re.findall(r"\baccel_\w+", read("tests/*/*.[ch]", "tests/*/*.cc", "examples/*.c", "src/selftest/*.c")))
+    tested = set(re.findall(r"\baccel_\w+", read("tests/**/*.[ch]", "tests/*/*.cc", "examples/*.c", "src/selftest/*.c")))
     callers = {}
     for macro, body in re.findall(r"^#define (\w+)((?:.*\\\n)*.*)", read("include/accel/*.h"), re.M):
         for name in re.findall(r"\baccel_\w+", body):

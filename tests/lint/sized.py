@@ -56,7 +56,7 @@ def reached(name):
 
 macros = {name: (function, re.findall(r"sizeof \(struct (\w+)\)", arguments))
           for name, function, arguments in re.findall(r"^#define (\w+)\(\.\.\.\) +(\w+) \((.*)\)$", text, re.M)}
-rows = set(re.findall(r"ROW \((\w+), (\w+),", (top / "tests/unit/test_sized.c").read_text()))
+rows = set(re.findall(r"ROW \((\w+), (\w+),", (top / "tests/unit/core/test_sized.c").read_text()))
 count = 0
 for function, parameters in re.findall(r"^ACCEL_API[^;(]*?\b(accel_\w+) \(([^;]*)\)[^;()]*;", text, re.M):
     structs_read = []
@@ -76,7 +76,7 @@ for function, parameters in re.findall(r"^ACCEL_API[^;(]*?\b(accel_\w+) \(([^;]*
         wrong.append(f"{function}: {len(structs_read)} structs, but {len(named)} parameters named ..._size")
     for name in structs_read:
         if (public, name) not in NO_ROW and (public[6:], name[6:]) not in rows:
-            wrong.append(f"tests/unit/test_sized.c has no row for {public}, {name}")
+            wrong.append(f"tests/unit/core/test_sized.c has no row for {public}, {name}")
 passed = {name for _, sizes in macros.values() for name in sizes}
 wrong += [f"{name}: no function takes its size; is it frozen, or made by the library? tests/lint/sized.py has lists"
           for name in sized if name not in passed]

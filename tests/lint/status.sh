@@ -9,7 +9,7 @@ fi
 lint () { python3 "$srcdir/tests/lint/status.py" "$@"; }
 
 test_expect_success 'every status of every shell test counts' \
-    'lint "$srcdir/tests/testlib.sh" "$srcdir/tests/hand.sh" "$srcdir"/tests/*/*.sh'
+    'lint "$srcdir/tests/testlib.sh" "$srcdir/tests/hand.sh" "$srcdir"/tests/*/*.sh "$srcdir"/tests/unit/*/*.sh'
 
 # ---- planted cases: "== lost" or "== counts", a name, and the lines of a test ----
 cat >cases <<'END'

@@ -32,7 +32,7 @@ def ok(good, title, output=""):
 class Step:
     """One step of a recipe: edits, and what is said if it is left out.
 
-    lint     who says it: a script of tests/lint/; or with a build, "build", or a test ("tests/unit/test_laps")
+    lint     who says it: a script of tests/lint/; or with a build, "build", or a test ("tests/unit/core/test_laps")
     message  a regular expression, or None if another recipe has the same step"""
 
     def __init__(self, title, edits, lint, message):
@@ -367,7 +367,7 @@ prepare_counter (struct object *object, struct accel *acc, const struct comm_sit
 }
 
 '''), fill(COUNTER, NAME, "    .prepare = prepare_counter,\n")],
-         "tests/unit/test_counter", "not ok .*a lap counter can be prepared"),
+         "tests/unit/core/test_counter", "not ok .*a lap counter can be prepared"),
     Step("`save`", [fill(COUNTER, KIND, '''static void
 save_counter (const struct object *object, struct accel_state_dict *state)
 {
@@ -400,7 +400,7 @@ ACCEL_API void accel_lap_counter_destroy (struct accel_lap_counter *counter);
 '''), before("include/accel/hpp/accelerator.hpp", "    /** One number of each process. */", '''
     static void lap_counter () { accel_lap_counter_destroy (accel_lap_counter_create ()); }
 ''')], None, None),
-    Step("its test", [new("tests/unit/test_counter.c", LICENCE + '''/* Lap counters. */
+    Step("its test", [new("tests/unit/core/test_counter.c", LICENCE + '''/* Lap counters. */
 #include <config.h>
 
 #include "tests/tap.h"
@@ -417,13 +417,8 @@ main (void)
     accel_close (acc);
     return done_testing ();
 }
-'''), before("tests/unit/Makefile.inc", "# libaccel's data and training.", '''
-test_programs += %D%/test_counter
-TESTS += %D%/test_counter
-%C%_test_counter_SOURCES = %D%/test_counter.c
-%C%_test_counter_LDADD = src/lib/libaccelcore.la
-
-''')], "recipes function", "accel_lap_counter_create: no test calls it"),
+'''), before("tests/unit/core/Makefile.inc", "test_programs +=", "core_tests += %D%/test_counter\n")],
+         "recipes function", "accel_lap_counter_create: no test calls it"),
 ]
 
 FUNCTION = [
@@ -462,7 +457,7 @@ accel_lap (struct accel *acc)
     }
     /** @} */
 ''')], "functions", r"accel\.hpp does not call accel_lap"),
-    Step("a test", [new("tests/unit/test_laps.c", LICENCE + '''/* Laps. */
+    Step("a test", [new("tests/unit/core/test_laps.c", LICENCE + '''/* Laps. */
 #include <config.h>
 
 #include "tests/tap.h"
@@ -477,13 +472,8 @@ main (void)
     accel_close (acc);
     return done_testing ();
 }
-'''), before("tests/unit/Makefile.inc", "# libaccel's data and training.", '''
-test_programs += %D%/test_laps
-TESTS += %D%/test_laps
-%C%_test_laps_SOURCES = %D%/test_laps.c
-%C%_test_laps_LDADD = src/lib/libaccelcore.la
-
-''')], "recipes function", "accel_lap: no test calls it"),
+'''), before("tests/unit/core/Makefile.inc", "test_programs +=", "core_tests += %D%/test_laps\n")],
+         "recipes function", "accel_lap: no test calls it"),
 ]
 COLLECTIVE = [
     Step("the function", [before("include/accel/utility.h", "/** A line on standard error that shows", '''
@@ -556,14 +546,14 @@ accel_lap_begin_sized (size_t options_size, struct accel *acc, const struct acce
 #define accel_lap_begin(...) accel_lap_begin_sized (sizeof (struct accel_lap_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_lap_begin_sized'''.lstrip())], "sized", "accel_lap_begin_sized: expected a macro accel_lap_begin that passes the size"),
-    Step("its row in test_sized", [before("tests/unit/test_sized.c", "CALL (profile)", '''
+    Step("its row in test_sized", [before("tests/unit/core/test_sized.c", "CALL (profile)", '''
 CALL (lap)
 {
     return accel_lap_begin_sized (size, acc, given, &err);
 }
 
-'''), before("tests/unit/test_sized.c", "    ROW (send_to_device", "    ROW (lap_begin, lap_options, last_lap, lap, .first = 1),\n")],
-         "sized", r"tests/unit/test_sized\.c has no row for accel_lap_begin, accel_lap_options"),
+'''), before("tests/unit/core/test_sized.c", "    ROW (send_to_device", "    ROW (lap_begin, lap_options, last_lap, lap, .first = 1),\n")],
+         "sized", r"tests/unit/core/test_sized\.c has no row for accel_lap_begin, accel_lap_options"),
     Step("its class in options.hpp", [before("include/accel/hpp/options.hpp", "struct idx_options : accel_idx_options {", '''
 struct lap_options : accel_lap_options {
     ACCEL_OPTIONS_ (lap_options, accel_lap_options)
@@ -649,8 +639,8 @@ harmonic_factor (const struct schedule *part)
     Step("its item in accel_scheduler(3)", [before("man/accel_scheduler.3.in", ".It Dv ACCEL_SCHEDULE_LAMBDA",
                                                    ".It Dv ACCEL_SCHEDULE_HARMONIC\nFalls.\n")],
          "recipes schedule", r"ACCEL_SCHEDULE_HARMONIC: no item in man/accel_scheduler\.3"),
-    Step("its name in test_scheduler", [replace("tests/unit/test_scheduler.c", '"lambda", "wsd" };', '"lambda", "wsd",\n            "harmonic" };')],
-         "tests/unit/test_scheduler", "not ok .*a name for every schedule"),
+    Step("its name in test_scheduler", [replace("tests/unit/train/test_scheduler.c", '"lambda", "wsd" };', '"lambda", "wsd",\n            "harmonic" };')],
+         "tests/unit/train/test_scheduler", "not ok .*a name for every schedule"),
 ]
 DTYPE = [
     Step("its line in ACCEL_DTYPE_MAP", [
@@ -683,17 +673,17 @@ float_of_e5m2 '''.lstrip("\n"))], "build", "(float_of_e5m2fnuz|e5m2fnuz_of_float
     Step("its name in safetensors files", [replace("src/files/safetensors.h", "X (F8_E5M2FNUZ, 8, 13, ACCEL_DTYPE_COUNT) ",
                                                    "X (F8_E5M2FNUZ, 8, 13, ACCEL_FLOAT8_E5M2FNUZ) ")],
          "recipes dtype", "ACCEL_FLOAT8_E5M2FNUZ: no row of SAFETENSORS_DTYPE_MAP has it"),
-    Step("its row in test_half", [after("tests/unit/test_half.c", '    { "e5m2", ACCEL_FLOAT8_E5M2, 8 },',
+    Step("its row in test_half", [after("tests/unit/core/test_half.c", '    { "e5m2", ACCEL_FLOAT8_E5M2, 8 },',
                                         '    { "e5m2fnuz", ACCEL_FLOAT8_E5M2FNUZ, 8 },\n')],
-         "tests/unit/test_half", "not ok .*a row for every narrow float"),
+         "tests/unit/core/test_half", "not ok .*a row for every narrow float"),
 ]
 PRECISION = [
     Step("the row", [replace("src/util/precisions.h", "BFLOAT16, false, 1, 2)\n",
                              'BFLOAT16, false, 1, 2) \\\n    X ("fp12", FLOAT16, true, 2, 2)\n')],
-         "tests/unit/test_precision", "mixed_precision='fp12' is invalid"),
-    Step("its case in test_precision", [replace("tests/unit/test_precision.c", '{ "fp8", ACCEL_BFLOAT16 } };',
+         "tests/unit/train/test_precision", "mixed_precision='fp12' is invalid"),
+    Step("its case in test_precision", [replace("tests/unit/train/test_precision.c", '{ "fp8", ACCEL_BFLOAT16 } };',
                                                 '{ "fp8", ACCEL_BFLOAT16 }, { "fp12", ACCEL_FLOAT16 } };')],
-         "tests/unit/test_precision", "not ok .*a case for every mode"),
+         "tests/unit/train/test_precision", "not ok .*a case for every mode"),
     Step("make regen", ["regen"], None, None),
 ]
 
@@ -778,8 +768,8 @@ def check_left_out(tree):
 def check_build(tree, build):
     """All examples at once: they are built, every lint passes, and their tests do; then the steps that only this shows."""
     make = ["make", "-s", f"-j{os.cpu_count()}"]
-    programs = """accelerate libaccel.la src/selftest/accel_selftest tests/unit/test_laps tests/unit/test_counter tests/unit/test_sized
-        tests/unit/test_options tests/unit/test_half tests/unit/test_scheduler tests/unit/test_precision tests/free_port tests/conformance/conformance""".split()
+    programs = """accelerate libaccel.la src/selftest/accel_selftest tests/unit/core/test_laps tests/unit/core/test_counter tests/unit/core/test_sized
+        tests/unit/command/test_options tests/unit/core/test_half tests/unit/train/test_scheduler tests/unit/train/test_precision tests/free_port tests/conformance/conformance""".split()
     places = {"srcdir": str(tree.folder), "builddir": str(build)}
     build.mkdir()
     follow(tree, [step for part in PARTS for step in part])
@@ -797,9 +787,9 @@ def check_build(tree, build):
     for script in "generated man exports abi recipes style layering".split():
         ok(*named(run(["sh", f"tests/lint/{script}.sh"], tree.folder, **places), f"all recipes followed: {script}.sh"))
     scripts = ("cli_where", "config_golden", "config_ask", "cli_config", "config_terminal")
-    units = ("test_laps", "test_counter", "test_sized", "test_options", "test_half", "test_scheduler", "test_precision")
+    units = [name for name in programs if name.startswith("tests/unit/")]
     for command in (*(["sh", f"tests/cli/{name}.sh"] for name in scripts),
-                    *([str(build / "tests/unit" / name)] for name in units),
+                    *([str(build / name)] for name in units),
                     [str(build / "accelerate"), "test", "--cpu", "--num_processes", "2"]):
         name = pathlib.Path(command[-1] if len(command) < 3 else "accelerate test").name
         ok(*named(run(command, tree.folder, **places), f"all recipes followed: {name}"))

@@ -5,7 +5,7 @@
 #include "tests/allocators.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
-#include "tests/unit/tree_text.h"
+#include "tests/unit/core/tree_text.h"
 #include "util/cleanup.h"
 
 #include <malloc.h>

@@ -5,7 +5,7 @@
 
 #include "files/shards.h"
 #include "tests/allocators.h"
-#include "tests/unit/datasets.h"
+#include "tests/unit/data/datasets.h"
 
 #include <accel/accel.h>
 #include <dirent.h>

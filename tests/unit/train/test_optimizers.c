@@ -9,7 +9,7 @@
 #include "tests/golden/golden.h"
 #include "tests/golden/ulps.h"
 #include "tests/tap.h"
-#include "tests/unit/small_model.h"
+#include "tests/unit/train/small_model.h"
 
 #include <math.h>
 #include <signal.h>

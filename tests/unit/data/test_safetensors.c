@@ -4,7 +4,7 @@
 
 #include "files/json_reader.h"
 #include "files/safetensors.h"
-#include "tests/unit/datasets.h"
+#include "tests/unit/data/datasets.h"
 
 /* A tensor with the members that follow, of one float. */
 #define ONE(members) "{\"a\":{" members "}}"

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "tests/tap.h"
-#include "tests/unit/loaders.h"
+#include "tests/unit/data/loaders.h"
 
 #include <accel/accel.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
 #include "tests/tap.h"
-#include "tests/unit/huge_allocations.h"
+#include "tests/unit/data/huge_allocations.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,8 +3,8 @@
 # GPUs through NVML, from libraries that work, fail, hang, crash, leave and talk.
 . "${srcdir:-.}/tests/testlib.sh"
 
-list=$builddir/tests/unit/test_probe
-fake=$builddir/tests/unit/.libs/fakelib.so
+list=$builddir/tests/unit/command/test_probe
+fake=$builddir/tests/unit/command/.libs/fakelib.so
 if [ ! -f "$fake" ]; then
     skip_rest 'this build has no shared libraries'
 fi

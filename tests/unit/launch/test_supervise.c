@@ -3,7 +3,7 @@
  * everything happens at the millisecond that a test wants. */
 #include <config.h>
 
-#include "tests/unit/supervise_world.h"
+#include "tests/unit/launch/supervise_world.h"
 
 /* How the job should have ended. */
 static void

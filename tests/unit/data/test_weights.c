@@ -5,7 +5,7 @@
 
 #include "files/safetensors_writer.h"
 #include "files/weights.h"
-#include "tests/unit/datasets.h"
+#include "tests/unit/data/datasets.h"
 #include "util/cleanup.h"
 
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 
 #include "tests/scratch.h"
 #include "tests/tap.h"
-#include "tests/unit/huge_allocations.h"
+#include "tests/unit/data/huge_allocations.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/hash.h"

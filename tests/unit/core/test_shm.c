@@ -3,7 +3,7 @@
  * shm_puppets.h. */
 #include <config.h>
 
-#include "tests/unit/shm_puppets.h"
+#include "tests/unit/core/shm_puppets.h"
 
 #include <malloc.h>
 #include <signal.h>

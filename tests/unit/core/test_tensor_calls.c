@@ -8,7 +8,7 @@
 #include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
 #include "tests/balance.h"
-#include "tests/unit/trial_engine.h"
+#include "tests/unit/core/trial_engine.h"
 
 #include <accel/collectives.h>
 #include <accel/comm.h>

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "files/safetensors_writer.h"
-#include "tests/unit/datasets.h"
+#include "tests/unit/data/datasets.h"
 
 #include <errno.h>
 #include <signal.h>

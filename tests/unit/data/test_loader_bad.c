@@ -4,7 +4,7 @@
 
 #include "lib/data/loader.h"
 #include "tests/tap.h"
-#include "tests/unit/loaders.h"
+#include "tests/unit/data/loaders.h"
 
 #include <accel/loader.h>
 

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "lib/data/numbers.h"
-#include "tests/unit/datasets.h"
+#include "tests/unit/data/datasets.h"
 
 #include <float.h>
 #include <math.h>

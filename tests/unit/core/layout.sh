@@ -5,7 +5,7 @@
 
 for processes in 2 3; do
     test_expect_success "$processes processes" '
-        "$accelerate" launch --cpu --num_processes $processes "$builddir/tests/unit/test_layout" >said && cat said &&
+        "$accelerate" launch --cpu --num_processes $processes "$builddir/tests/unit/core/test_layout" >said && cat said &&
         ! grep "not ok" said && test "$(grep -c "^1\.\." said)" = $processes'
 done
 test_done

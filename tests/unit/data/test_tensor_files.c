@@ -2,7 +2,7 @@
 /* accel/safetensors.h: views, reads, slices, conversions, and files of the program's own tensors. */
 #include <config.h>
 
-#include "tests/unit/datasets.h"
+#include "tests/unit/data/datasets.h"
 
 #include <accel/accel.h>
 

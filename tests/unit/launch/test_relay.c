@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "tests/scratch.h" /* before the calls that the world replaces */
-#include "tests/unit/supervise_world.h"
+#include "tests/unit/launch/supervise_world.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #include "lib/comm/work.h"
 #include "lib/engines/engine.h"
 #include "lib/memory/memory.h"
-#include "tests/unit/trial_engine.h"
+#include "tests/unit/core/trial_engine.h"
 
 #include <semaphore.h>
 

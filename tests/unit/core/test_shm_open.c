@@ -3,7 +3,7 @@
  * See shm_puppets.h. */
 #include <config.h>
 
-#include "tests/unit/shm_puppets.h"
+#include "tests/unit/core/shm_puppets.h"
 
 #include "lib/engines/engine.h"
 #include "util/envnames.h"

@@ -2,7 +2,7 @@
 /* The ready-made data sets: what they read, what they refuse and with which words, damaged files, several threads. */
 #include <config.h>
 
-#include "tests/unit/datasets.h"
+#include "tests/unit/data/datasets.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,7 +3,7 @@
  * that are broken or change, patterns, and llm.c's order. */
 #include <config.h>
 
-#include "tests/unit/datasets.h"
+#include "tests/unit/data/datasets.h"
 
 #include "lib/data/loader.h"
 #include "lib/data/set_tokens.h"
