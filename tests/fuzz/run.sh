@@ -10,9 +10,10 @@ status=0
 jobs=
 names='yaml json flags pickle zip safetensors index manifest state hosts peers gguf hub answer aws profiles ignore'
 for name in ${FUZZERS-$names}; do
-    mkdir -p "fuzz-$name"
+    mkdir -p "fuzz-$name" "seeds-$name"
+    python3 "$srcdir/tests/fuzz/corpus.py" unpack "$name" "seeds-$name" || exit
     "tests/fuzz/fuzz_$name" -seed="$seed" -max_total_time="$seconds" -timeout=10 -max_len=2048 -print_final_stats=1 \
-        -artifact_prefix="fuzz-$name-" "fuzz-$name" "$srcdir/tests/fuzz/corpus/$name" >"fuzz-$name.log" 2>&1 &
+        -artifact_prefix="fuzz-$name-" "fuzz-$name" "seeds-$name" >"fuzz-$name.log" 2>&1 &
     jobs="$jobs $name:$!"
 done
 for job in $jobs; do
@@ -24,6 +25,6 @@ for job in $jobs; do
         echo "$name: a fault, see fuzz-$name.log; its input: $(ls "fuzz-$name-"* 2>/dev/null)"
         status=1
     fi
-    rm -rf "fuzz-$name"
+    rm -rf "fuzz-$name" "seeds-$name"
 done
 exit $status

@@ -1,3 +1,0 @@
-%TAG !e! tag:e,2000:
----
-distributed_type: 'NO'
