@@ -85,8 +85,8 @@ sum_of_ranks (int size)
 static const char *
 engine_of (const struct accel_comm *comm, const struct place *place)
 {
-    const struct accel_engine *engine = place == host ? comm->engine : comm_engine_for (comm, place->device);
-    return engine ? engine->name : "none";
+    const struct comm_link *link = place == host ? comm->links : comm_link_for (comm, place->device);
+    return link ? link->engine->name : "none";
 }
 
 static const struct choice {
@@ -104,7 +104,7 @@ static const struct choice *choice;
 static void
 check_engines (const struct accel_comm *comm, const char *what)
 {
-    right (comm->link_count == choice->links, "%s: %d engines beside the host's", what, comm->link_count);
+    right (comm->link_count == 1 + choice->links, "%s: %d engines", what, comm->link_count);
     for (int i = 0; i < PLACES; i++)
         right (!strcmp (engine_of (comm, &places[i]), choice->chosen[i]), "%s: memory %d has engine %s", what, i,
                engine_of (comm, &places[i]));
@@ -168,7 +168,7 @@ all_fly (struct accel *acc)
     for (int i = 0; i < REQUESTS; i++) {
         sums[i] = make (acc, vpi, COUNT, i);
         reduce (world, &sums[i], true);
-        right (sums[i].work->is_started && !strcmp (sums[i].work->route.engine->name, "threaded"),
+        right (sums[i].work->is_started && !strcmp (sums[i].work->link->engine->name, "threaded"),
                "work %d is not in flight", i);
     }
     right (count_threads () == threads, "there are %d threads, before there were %d", count_threads (), threads);

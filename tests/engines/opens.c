@@ -29,10 +29,10 @@ try_unknown_kind (struct accel_comm *world)
         .helpers = &world->watch.helpers, .site = &(struct comm_site){ .file = __FILE__ }, .root = -1,
         .kind = (enum accel_engine_kind) 40,
     };
-    enum accel_status status = world->engine->run (world->transport, &call, &err);
+    enum accel_status status = world->links->engine->run (world->links->transport, &call, &err);
     say ("kind 40", status == ACCEL_ERR_UNSUPPORTED ? status : ACCEL_OK, &err);
-    if (world->engine->start && world->size > 1) {
-        status = world->engine->start (world->transport, &call, &work, &err);
+    if (world->links->engine->start && world->size > 1) {
+        status = world->links->engine->start (world->links->transport, &call, &work, &err);
         say ("kind 40, started", status == ACCEL_ERR_UNSUPPORTED ? status : ACCEL_OK, &err);
     }
 }
@@ -51,8 +51,8 @@ main (int argc, char **argv)
         return 1;
     }
     struct accel_comm *world = accel_world (acc);
-    printf ("engine %s%s%s\n", accel_comm_engine (world), world->engine->awaits ? ", with awaits()" : "",
-            world->engine->start ? ", with start()" : "");
+    printf ("engine %s%s%s\n", accel_comm_engine (world), world->links->engine->awaits ? ", with awaits()" : "",
+            world->links->engine->start ? ", with start()" : "");
     while (argc > 1 && accel_comm_rank (world) && access (argv[1], F_OK))
         usleep (10000);
     say ("sum", accel_comm_all_reduce (world, &number, sum, 1, ACCEL_FLOAT64, ACCEL_SUM, &err), &err);

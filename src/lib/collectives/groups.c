@@ -97,9 +97,9 @@ static enum accel_status
 meet (struct accel_comm *comm, const struct comm_site *site, const struct members *members, bool leads,
       struct accel_comm **group, struct accel_error *err)
 {
-    size_t count = (size_t) comm_engine_count (comm);
+    size_t count = (size_t) comm->link_count;
     AUTO_FREE int64_t *group_ids = calloc ((size_t) comm->size * count, sizeof *group_ids);
-    int64_t own[1 + COMM_LINKS] = { -1 };
+    int64_t own[COMM_LINKS] = { -1 };
     if (!group_ids) {
         comm_give_up (comm, "cannot allocate memory for a group");
         return comm_no_memory (site, err);

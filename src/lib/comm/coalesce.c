@@ -41,7 +41,7 @@ finish (struct comm_coalesced *coalesced)
 void
 comm_coalesce_begin (struct comm_coalesced *coalesced, struct accel_comm *comm)
 {
-    bool starts = comm && comm->size > 1 && comm->engine->start && !work_is_own_thread (comm);
+    bool starts = comm && comm->size > 1 && comm->links->engine->start && !work_is_own_thread (comm);
     coalesced->comm = starts ? comm : NULL;
     coalesced->open = false;
     coalesced->count = 0;

@@ -34,9 +34,9 @@ gather (struct accel_comm *comm, const void *mine, void *all, size_t bytes, stru
         .helpers = &comm->watch.helpers,
         .device = { .device_type = kDLCPU },
     };
-    comm_watch_route (comm, (struct comm_route){ comm->engine, comm->transport });
-    enum accel_status status = comm->engine->run (comm->transport, &call, err);
-    comm_watch_route (comm, (struct comm_route){ opening, NULL });
+    comm_watch_link (comm, comm->links);
+    enum accel_status status = comm->links->engine->run (comm->links->transport, &call, err);
+    comm_watch_link (comm, &(struct comm_link){ .engine = opening });
     return status;
 }
 
@@ -46,8 +46,9 @@ exchange (void *context, const void *mine, void *all, size_t bytes, struct accel
 {
     struct watch *watch = context;
     struct accel_comm *comm = (struct accel_comm *) (void *) ((char *) watch - offsetof (struct accel_comm, watch));
-    return comm->bootstrap.source || !comm->engine ? bootstrap_exchange (watch->bootstrap, mine, all, bytes, err)
-                                                   : gather (comm, mine, all, bytes, err);
+    return comm->bootstrap.source || !comm->links->is_open
+               ? bootstrap_exchange (watch->bootstrap, mine, all, bytes, err)
+               : gather (comm, mine, all, bytes, err);
 }
 
 /* All ranks are here before the engine connects them, and it has connected them before this one counts as a member. */
@@ -59,27 +60,20 @@ connect_job (struct accel_comm *comm, const struct accel_engine *engine, struct 
     enum accel_status status = alone ? ACCEL_OK : bootstrap_open (&comm->bootstrap, job, err);
     if (status)
         return status;
-    comm_watch (comm, NULL, job->timeout_ms);
+    comm_watch (comm, NULL, job->base.timeout_ms);
     comm->watch.helpers.exchange = exchange;
     status = comm_choose_links (comm, engine, job, err);
     if (!status && comm->bootstrap.source)
-        status = comm_compare_links (comm, engine, err);
-    if (status)
-        return status;
-    comm->watch.engine = engine;
-    status = engine->open (&comm->transport, engine_job_show (job), err);
-    if (status)
-        return status;
-    comm->engine = engine;
-    if (!comm->bootstrap.source)
-        status = comm_compare_links (comm, engine, err);
+        status = comm_compare_links (comm, err);
+    if (!status)
+        status = comm_open_link (comm, comm->links, job, err);
+    if (!status && !comm->bootstrap.source)
+        status = comm_compare_links (comm, err);
     if (!status)
         status = comm_open_links (comm, job, err);
-    if (status)
-        return status;
-    comm->watch.transport = comm->transport;
-    bootstrap_ready (&comm->bootstrap);
-    return ACCEL_OK;
+    if (!status)
+        bootstrap_ready (&comm->bootstrap);
+    return status;
 }
 
 enum accel_status
@@ -88,13 +82,12 @@ comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error 
     *comm = NULL;
     const struct accel_engine *engine = NULL;
     struct accel_error why;
-    struct accel_comm *made = comm_create (NULL, job->identity.rank, job->identity.world_size);
+    struct accel_comm *made = comm_create (NULL, job->base.rank, job->base.world_size);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
-    made->device = job->device;
+    made->device = job->base.device;
     watch_init (&made->watch);
-    job->helpers = &made->watch.helpers;
-    engine_job_show (job);
+    job->base.helpers = &made->watch.helpers;
     char name[ENGINE_NAME_MOST + 1];
     enum accel_status status = engine_check_names (job->engines, err);
     job->engine = !status && engine_named (job->engines, "cpu", name) ? name : NULL;
@@ -110,7 +103,7 @@ comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error 
         goto error;
     }
     made->ledger = &made->own_ledger;
-    ledger_open (made->ledger, job->segment.header ? jobseg_slot (&job->segment, job->identity.local_rank) : NULL);
+    ledger_open (made->ledger, job->segment.header ? jobseg_slot (&job->segment, job->base.local_rank) : NULL);
     *comm = made;
     return ACCEL_OK;
 error:
@@ -127,8 +120,6 @@ end_comm (struct object *object)
     work_end (comm);
     bootstrap_leave (&comm->bootstrap, JOBSEG_LEFT, NULL);
     comm_close_links (comm);
-    if (comm->engine)
-        comm->engine->close (comm->transport);
     if (comm->observer)
         comm->observer->end (comm->observer);
     comm->observer = NULL;
@@ -170,8 +161,7 @@ comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms)
 {
     struct watch *watch = &comm->watch;
     watch_init (watch);
-    watch->engine = comm->engine;
-    watch->transport = comm->transport;
+    comm_watch_link (comm, comm->links);
     watch->calls = &comm->calls;
     watch->comm = comm->id;
     watch->rank = comm->rank;
@@ -403,7 +393,7 @@ struct request {
 __attribute__ ((always_inline)) static inline bool
 is_plain (const struct accel_comm *comm, const struct request request)
 {
-    const struct accel_engine *engine = comm->engine;
+    const struct accel_engine *engine = comm->links->engine;
     const struct accel_comm *part = comm;
     uintptr_t special = (uintptr_t) comm->queue | (uintptr_t) request.site->work
                         | (uintptr_t) request.site->device.device_type | (uintptr_t) (comm->forks ^ comm_forks);

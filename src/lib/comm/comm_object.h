@@ -19,13 +19,13 @@ struct comm_observer {
     void (*end) (struct comm_observer *observer);
 };
 
-enum { COMM_LINKS = 3 }; /* engines of one job beside the host's */
+enum { COMM_LINKS = 4 }; /* engines of one job */
 
-/** An engine for other memory than the host's. */
+/** An engine, and the memory that it serves. */
 struct comm_link {
     const struct accel_engine *engine;
     void *transport;
-    uint64_t devices; /* set of DLDeviceType: whose calls it runs */
+    uint64_t devices; /* set of DLDeviceType of sites: whose calls it runs */
     bool is_open;
     bool is_named; /* by the program or its user */
 };
@@ -33,8 +33,8 @@ struct comm_link {
 struct accel_comm {
     struct object object;
     /* What every call reads. */
-    const struct accel_engine *engine; /* for host memory */
-    void *transport; /* the engine's own */
+    struct comm_link links[COMM_LINKS]; /* [link_count], that for host memory first; see links.h */
+    int link_count;
     struct ledger *ledger;     /* the world's */
     uint64_t id;               /* the same on all members; 0: the world */
     int rank;
@@ -53,9 +53,6 @@ struct accel_comm {
     struct watch watch;        /* its source is the world's */
     struct ledger own_ledger;
     struct bootstrap bootstrap; /* of the world */
-    uint64_t devices; /* set of DLDeviceType: what else the engine runs calls for */
-    struct comm_link links[COMM_LINKS]; /* [link_count]; see links.h */
-    int link_count;
     DLDevice device; /* what this rank computes on */
     char refusal[ACCEL_ERROR_TEXT_SIZE]; /* of the world: why there is no engine for its memory */
     struct accel_error broken; /* why, once `is_broken`; written once, with work_lock() */
@@ -79,8 +76,8 @@ enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, s
 enum accel_status comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call,
                                      struct accel_error *err);
 
-/** @return the engine for memory on @p device, which is not the host's; NULL: there is none */
-const struct accel_engine *comm_engine_for (const struct accel_comm *comm, DLDevice device);
+/** @return the engine for buffers on @p device, as sites name it; NULL: there is none */
+const struct comm_link *comm_link_for (const struct accel_comm *comm, DLDevice device);
 
 /** Note @p call in the ledger and run it, on this thread and now. */
 enum accel_status comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err);

@@ -22,8 +22,6 @@ break_off (struct accel_comm *comm, const struct accel_error *why, const char *r
         if (comm->is_broken)
             continue;
         comm->broken = *why;
-        if (comm->engine->give_up)
-            comm->engine->give_up (comm->transport, reason);
         comm_give_up_links (comm, reason);
         atomic_store_explicit (&comm->is_broken, true, memory_order_release);
     }
@@ -99,7 +97,7 @@ comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct ac
         return status;
     comm_note_call (comm, call, comm_entry_of (comm, call));
     int64_t begin_ns = observer ? clock_ns () : 0;
-    status = comm_is_for_host (engine_site (call)) ? comm->engine->run (comm->transport, call, &mine)
+    status = comm_is_for_host (engine_site (call)) ? comm->links->engine->run (comm->links->transport, call, &mine)
                                                    : comm_run_link (comm, call, &mine);
     if (observer)
         observer->note (observer, call, begin_ns);

@@ -84,7 +84,7 @@ comm_run (struct accel_comm *comm, struct accel_engine_call *call, struct ledger
 {
     struct accel_error mine;
     struct jobseg_record *record = comm_note_call (comm, call, entry);
-    enum accel_status status = comm->engine->run (comm->transport, call, &mine);
+    enum accel_status status = comm->links->engine->run (comm->links->transport, call, &mine);
     if (__builtin_expect (status != ACCEL_OK, false))
         return comm_break (comm, status, &mine, err);
     if (record && !ledger_is_shared (comm->ledger))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Engines beside the host's: one for each other kind of memory that this build has code for.  A tensor's device decides
- * which one runs a call.  Calls of a communicator have one order, whichever engines run them. */
+/* What a communicator asks of its engines besides moving data: which one serves what, memory, and groups.  There is one
+ * for host memory, and one for each other kind of memory that this build has code for; a tensor's device decides which
+ * one runs a call.  Calls of a communicator have one order, whichever engines run them. */
 #include <config.h>
 
 #include "lib/base/error.h"
@@ -15,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- choice ---- */
+
 /* Which engine serves which memory, as people write it: "cpu:shm,cuda:nccl". */
 struct served {
     char text[JOBSEG_BLOB];
@@ -25,16 +28,6 @@ add_served (struct served *served, const char *kind, const struct accel_engine *
 {
     size_t length = strlen (served->text);
     snprintf (served->text + length, sizeof served->text - length, "%s%s:%s", length ? "," : "", kind, engine->name);
-}
-
-/* NULL: the host's engine serves @device too, or none does. */
-static const struct comm_link *
-find (const struct accel_comm *comm, DLDevice device)
-{
-    for (int i = 0; i < comm->link_count; i++)
-        if (comm->links[i].devices & ACCEL_ENGINE_BIT (device.device_type))
-            return &comm->links[i];
-    return NULL;
 }
 
 static bool
@@ -64,14 +57,13 @@ note_refusal (struct accel_comm *comm, const struct accel_error *why)
 /* The host's engine, if it can, or the best one; or the one that was named.  Without any, calls on tensors there are
  * refused. */
 static enum accel_status
-choose_for (struct accel_comm *comm, const struct accel_engine *host, struct engine_job *job, DLDeviceType type,
-            struct accel_error *err)
+choose_for (struct accel_comm *comm, struct engine_job *job, DLDeviceType type, struct accel_error *err)
 {
     char name[ENGINE_NAME_MOST + 1];
     const char *kind = tensor_device_name ((DLDevice){ .device_type = type });
     bool named = engine_named (job->engines, kind, name);
-    const struct accel_engine *engine = host;
-    if (!(host->devices & ACCEL_ENGINE_BIT (type)) || (named && strcmp (name, host->name))) {
+    const struct accel_engine *engine = comm->links->engine;
+    if (!(engine->devices & ACCEL_ENGINE_BIT (type)) || (named && strcmp (name, engine->name))) {
         job->engine = named ? name : NULL;
         job->memory = type;
         struct accel_error why;
@@ -81,11 +73,9 @@ choose_for (struct accel_comm *comm, const struct accel_engine *host, struct eng
         if (status)
             return named ? status : ACCEL_OK;
     }
-    if (engine == host)
-        comm->devices |= ACCEL_ENGINE_BIT (type);
-    else if (!add_link (comm, engine, ACCEL_ENGINE_BIT (type), named))
+    if (!add_link (comm, engine, ACCEL_ENGINE_BIT (type), named))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: a job can have engines for at most %d kinds of "
-                           "memory beside the host's", COMM_LINKS);
+                           "memory beside the host's", COMM_LINKS - 1);
     return ACCEL_OK;
 }
 
@@ -95,9 +85,10 @@ comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, str
 {
     const char *host_name = job->engine;
     enum accel_status status = ACCEL_OK;
+    add_link (comm, host, ACCEL_ENGINE_BIT (0), true); /* what sites in host memory have */
     for (int type = 0; !status && type < MEMORY_KINDS; type++)
         if (memory_table (type) && !memory_table (type)->host)
-            status = choose_for (comm, host, job, (DLDeviceType) type, err);
+            status = choose_for (comm, job, (DLDeviceType) type, err);
     job->engine = host_name;
     job->memory = kDLCPU;
     return status;
@@ -105,17 +96,17 @@ comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, str
 
 /* A rank that waits for an engine that others do not have would wait for ever. */
 enum accel_status
-comm_compare_links (struct accel_comm *comm, const struct accel_engine *host, struct accel_error *err)
+comm_compare_links (struct accel_comm *comm, struct accel_error *err)
 {
     struct served mine = { "" };
     if (comm->size == 1)
         return ACCEL_OK;
-    add_served (&mine, "cpu", host);
-    for (int type = 0; type < MEMORY_KINDS; type++) {
+    add_served (&mine, "cpu", comm->links->engine);
+    for (int type = kDLCPU; type < MEMORY_KINDS; type++) {
         const DLDevice device = { .device_type = (DLDeviceType) type };
-        const struct comm_link *link = find (comm, device);
-        if (link || (comm->devices & ACCEL_ENGINE_BIT (type)))
-            add_served (&mine, tensor_device_name (device), link ? link->engine : host);
+        const struct comm_link *link = comm_link_for (comm, device);
+        if (link)
+            add_served (&mine, tensor_device_name (device), link->engine);
     }
     AUTO_FREE struct served *all = calloc ((size_t) comm->size, sizeof *all);
     if (!all)
@@ -130,34 +121,35 @@ comm_compare_links (struct accel_comm *comm, const struct accel_engine *host, st
     return status;
 }
 
-/* An engine that was not named, and that cannot connect these ranks, which all of them find, is left out. */
-static enum accel_status
-open_link (struct accel_comm *comm, struct comm_link *link, struct engine_job *job, struct accel_error *err)
+/* ---- opening and closing ---- */
+
+enum accel_status
+comm_open_link (struct accel_comm *comm, struct comm_link *link, struct engine_job *job, struct accel_error *err)
 {
-    struct accel_error why;
-    comm->watch.engine = link->engine;
-    enum accel_status status = link->engine->open (&link->transport, engine_job_show (job), &why);
+    comm_watch_link (comm, link);
+    enum accel_status status = link->engine->open (&link->transport, &job->base, err);
     link->is_open = !status;
-    if (status == ACCEL_ERR_UNSUPPORTED && !link->is_named)
-        note_refusal (comm, &why);
-    else if (status && err)
-        *err = why;
+    comm_watch_link (comm, comm->links);
     return status;
 }
 
+/* An engine that was not named, and that cannot connect these ranks, which all of them find, is left out. */
 enum accel_status
 comm_open_links (struct accel_comm *comm, struct engine_job *job, struct accel_error *err)
 {
-    enum accel_status status = ACCEL_OK;
-    for (int i = 0; !status && i < comm->link_count; i++) {
-        status = open_link (comm, &comm->links[i], job, err);
+    struct accel_error why;
+    for (int i = 1; i < comm->link_count; i++) {
+        enum accel_status status = comm_open_link (comm, &comm->links[i], job, &why);
         if (status == ACCEL_ERR_UNSUPPORTED && !comm->links[i].is_named) {
+            note_refusal (comm, &why);
             comm->links[i--] = comm->links[--comm->link_count];
-            status = ACCEL_OK;
+        } else if (status) {
+            if (err)
+                *err = why;
+            return status;
         }
     }
-    comm->watch.engine = comm->engine;
-    return status;
+    return ACCEL_OK;
 }
 
 void
@@ -178,21 +170,28 @@ comm_give_up_links (struct accel_comm *comm, const char *reason)
             comm->links[i].engine->give_up (comm->links[i].transport, reason);
 }
 
-const struct accel_engine *
-comm_engine_for (const struct accel_comm *comm, DLDevice device)
+/* ---- calls ---- */
+
+const char *
+comm_engine_name (const struct accel_comm *comm)
 {
-    const struct comm_link *link = find (comm, device);
-    if (link)
-        return link->engine;
-    return comm->devices & ACCEL_ENGINE_BIT (device.device_type) ? comm->engine : NULL;
+    return comm->links->engine->name;
 }
 
-struct comm_route
-comm_route_to (const struct accel_comm *comm, DLDevice device)
+const struct comm_link *
+comm_link_for (const struct accel_comm *comm, DLDevice device)
 {
-    const struct comm_link *link = find (comm, device);
-    return link ? (struct comm_route){ link->engine, link->transport }
-                : (struct comm_route){ comm->engine, comm->transport };
+    for (int i = 0; i < comm->link_count; i++)
+        if (comm->links[i].devices & ACCEL_ENGINE_BIT (device.device_type))
+            return &comm->links[i];
+    return NULL;
+}
+
+void
+comm_watch_link (struct accel_comm *comm, const struct comm_link *link)
+{
+    comm->watch.engine = link->engine;
+    comm->watch.transport = link->transport;
 }
 
 void
@@ -203,31 +202,114 @@ comm_set_device (struct accel_engine_call *call)
     call->stream = memory->stream ? memory->stream (call->device) : NULL;
 }
 
-void
-comm_watch_route (struct accel_comm *comm, struct comm_route route)
-{
-    comm->watch.engine = route.engine;
-    comm->watch.transport = route.transport;
-}
-
 /* Calls of one communicator run one after the other, so the watch can ask the engine of this one. */
 enum accel_status
 comm_run_link (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
 {
-    struct comm_route route = comm_route_to (comm, engine_site (call)->device);
+    const struct comm_link *link = comm_link_for (comm, engine_site (call)->device);
     comm_set_device (call);
-    comm_watch_route (comm, route);
-    enum accel_status status = route.engine->run (route.transport, call, err);
-    comm_watch_route (comm, comm_route_to (comm, (DLDevice){ 0 }));
+    comm_watch_link (comm, link);
+    enum accel_status status = link->engine->run (link->transport, call, err);
+    comm_watch_link (comm, comm->links);
     return status;
 }
+
+static const char *
+kind_name (enum accel_engine_kind kind)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        ACCEL_ENGINE_KIND_MAP (X)
+#undef X
+    };
+    return names[kind];
+}
+
+static inline enum accel_status
+check_call (const struct accel_engine *engine, const struct accel_engine_call *call, struct accel_error *err)
+{
+    bool reduces = call->kind == ACCEL_ENGINE_ALL_REDUCE || call->kind == ACCEL_ENGINE_REDUCE_SCATTER;
+    if (!(engine->kinds & ACCEL_ENGINE_BIT (call->kind)))
+        return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err, "engine %s does not support %s", engine->name,
+                          kind_name (call->kind));
+    if (reduces && !(engine->reduces & ACCEL_ENGINE_BIT (call->dtype)))
+        return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err, "engine %s cannot reduce %s", engine->name,
+                          accel_dtype_name (call->dtype));
+    return ACCEL_OK;
+}
+
+__attribute__ ((cold, noinline)) static enum accel_status
+check_link (const struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
+{
+    DLDevice device = engine_site (call)->device;
+    const struct comm_link *link = comm_link_for (comm, device);
+    const char *kind = tensor_device_name (device);
+    if (link && link != comm->links && device.device_type == comm->device.device_type
+        && device.device_id != comm->device.device_id)
+        return comm_fail (call->site, ACCEL_ERR_INVALID, err,
+                          "the tensor is on %s:%d, but rank %d computes on %s:%d, which accel_device() returns", kind,
+                          (int) device.device_id, watch_world_rank (&comm->watch, comm->rank), kind,
+                          (int) comm->device.device_id);
+    if (link)
+        return check_call (link->engine, call, err);
+    const struct accel_comm *world = comm;
+    while (world->parent)
+        world = world->parent;
+    return comm_fail (call->site, ACCEL_ERR_UNSUPPORTED, err,
+                      "the tensor of rank %d is on %s:%d, but this job has no engine for %s memory, only %s for the "
+                      "host's%s%s",
+                      watch_world_rank (&comm->watch, comm->rank), kind, (int) device.device_id, kind,
+                      comm->links->engine->name, *world->refusal ? ": " : "", world->refusal);
+}
+
+enum accel_status
+comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
+{
+    return comm_is_for_host (engine_site (call)) ? check_call (comm->links->engine, call, err)
+                                                 : check_link (comm, call, err);
+}
+
+/* ---- memory ---- */
+
+/* The engine for memory on @device, if it has some that is better than other; NULL: none has. */
+static const struct comm_link *
+find_allocator (const struct accel_comm *comm, DLDevice device)
+{
+    if (memory_of (device)->host)
+        return comm->links->engine->alloc ? comm->links : NULL;
+    bool is_own = device.device_type == comm->device.device_type && device.device_id == comm->device.device_id;
+    const struct comm_link *link = is_own ? comm_link_for (comm, device) : NULL;
+    return link && link != comm->links && link->engine->alloc ? link : NULL;
+}
+
+enum accel_status
+comm_alloc (struct accel_comm *comm, DLDevice device, void **memory, size_t bytes, struct accel_error *err)
+{
+    const struct comm_link *link = find_allocator (comm, device);
+    if (link)
+        return link->engine->alloc (link->transport, memory, bytes, err);
+    *memory = memory_of (device)->create (device, bytes, true);
+    return *memory ? ACCEL_OK : memory_fail (device, err, "accel_alloc: cannot allocate %zu bytes", bytes);
+}
+
+void
+comm_free (struct accel_comm *comm, DLDevice device, void *memory)
+{
+    const struct comm_link *link = find_allocator (comm, device);
+    if (link && (memory || link == comm->links))
+        link->engine->free (link->transport, memory);
+    else
+        memory_of (device)->destroy (device, memory);
+}
+
+/* ---- groups ---- */
 
 enum accel_status
 comm_make_group (struct accel_comm *comm, int size, int64_t *group_ids, struct accel_error *err)
 {
-    enum accel_status status = comm->engine->make_group (comm->transport, size, &group_ids[0], err);
+    enum accel_status status = ACCEL_OK;
     for (int i = 0; !status && i < comm->link_count; i++)
-        status = comm->links[i].engine->make_group (comm->links[i].transport, size, &group_ids[1 + i], err);
+        status = comm->links[i].engine->make_group (comm->links[i].transport, size, &group_ids[i], err);
     return status;
 }
 
@@ -236,14 +318,12 @@ comm_split_group (const struct accel_comm *comm, const int64_t *group_ids, int r
                   struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
-    *splits = comm->engine->split;
-    if (*splits)
-        status = comm->engine->split (comm->transport, group_ids ? group_ids[0] : -1, rank, err);
+    *splits = false;
     for (int i = 0; !status && i < comm->link_count; i++) {
         const struct comm_link *link = &comm->links[i];
         *splits = *splits || link->engine->split;
         if (link->engine->split)
-            status = link->engine->split (link->transport, group_ids ? group_ids[1 + i] : -1, rank, err);
+            status = link->engine->split (link->transport, group_ids ? group_ids[i] : -1, rank, err);
     }
     return status;
 }
@@ -252,20 +332,14 @@ enum accel_status
 comm_join_group (struct accel_comm *group, const int *ranks, const int64_t *group_ids, struct accel_error *err)
 {
     const struct accel_comm *parent = group->parent;
-    enum accel_status status = parent->engine->join_group (parent->transport, ranks, group->size, group->rank,
-                                                           group_ids[0], &group->transport, err);
-    if (status)
-        return status;
-    group->engine = parent->engine;
-    group->devices = parent->devices;
+    enum accel_status status = ACCEL_OK;
     group->device = parent->device;
     for (int i = 0; !status && i < parent->link_count; i++) {
         struct comm_link *link = &group->links[group->link_count++];
         *link = parent->links[i];
         link->is_open = false;
-        status = link->engine->join_group (parent->links[i].transport, ranks, group->size, group->rank,
-                                           group_ids[1 + i], &link->transport, err);
-
+        status = link->engine->join_group (parent->links[i].transport, ranks, group->size, group->rank, group_ids[i],
+                                           &link->transport, err);
         link->is_open = !status;
     }
     return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Engines for other memory than the host's; see links.c. */
+/* The engines of a communicator; see links.c. */
 #ifndef LIB_COMM_LINKS_H
 #define LIB_COMM_LINKS_H
 
@@ -11,44 +11,28 @@ enum accel_status comm_choose_links (struct accel_comm *comm, const struct accel
                                      struct accel_error *err);
 
 /** Compare what was chosen with the choices of the other ranks; all of them call this. */
-enum accel_status comm_compare_links (struct accel_comm *comm, const struct accel_engine *host,
-                                      struct accel_error *err);
+enum accel_status comm_compare_links (struct accel_comm *comm, struct accel_error *err);
 
-/** Open and close what was chosen.  @{ */
+/** Open what was chosen: the host's engine, then the others.  @{ */
+enum accel_status comm_open_link (struct accel_comm *comm, struct comm_link *link, struct engine_job *job,
+                                  struct accel_error *err);
 enum accel_status comm_open_links (struct accel_comm *comm, struct engine_job *job, struct accel_error *err);
-void comm_close_links (struct accel_comm *comm);
 /** @} */
-
-/** Who runs a call. */
-struct comm_route {
-    const struct accel_engine *engine;
-    void *transport;
-};
-
-/** @return the engine for memory on @p device; all 0: the host's */
-struct comm_route comm_route_to (const struct accel_comm *comm, DLDevice device);
+void comm_close_links (struct accel_comm *comm);
+void comm_give_up_links (struct accel_comm *comm, const char *reason);
 
 /** Tell the engine where the buffers of @p call are, whose site names a device that is not the host. */
 void comm_set_device (struct accel_engine_call *call);
 
-/** From now on the watch asks @p route whom it awaits. */
-void comm_watch_route (struct accel_comm *comm, struct comm_route route);
-
-void comm_give_up_links (struct accel_comm *comm, const char *reason);
+/** From now on the watch asks @p link whom it awaits. */
+void comm_watch_link (struct accel_comm *comm, const struct comm_link *link);
 
 /** Run @p call, whose site names a device that is not the host. */
 __attribute__ ((cold)) enum accel_status comm_run_link (struct accel_comm *comm, struct accel_engine_call *call,
                                                         struct accel_error *err);
 
-/** How many ids a group of @p comm has: one of each engine, the host's first. */
-static inline int
-comm_engine_count (const struct accel_comm *comm)
-{
-    return 1 + comm->link_count;
-}
-
-/** Get the ids of a group of @p size ranks.
- *  @param[out] group_ids  [comm_engine_count (comm)], each >= 0; for comm_join_group() */
+/** Get the ids of a group of @p size ranks, one of each engine.
+ *  @param[out] group_ids  [comm->link_count], each >= 0; for comm_join_group() */
 enum accel_status comm_make_group (struct accel_comm *comm, int size, int64_t *group_ids, struct accel_error *err);
 
 /** Tell engines that need it which groups of @p comm's ranks are made.

@@ -31,7 +31,7 @@ struct work_queue {
     struct accel_work *head, **tail; /* for the thread */
     atomic_uint pending; /* queued, running or in flight */
     unsigned started;    /* in flight, all of them in this engine: */
-    struct comm_route started_on;
+    const struct comm_link *started_on;
     bool in_engine;      /* some thread is in the engine because of these */
     bool is_coalescing;  /* between coalesce_begin() and coalesce_end() of the engine */
     unsigned process;    /* the fork that made it */
@@ -79,7 +79,7 @@ note_finished (struct work_queue *queue, struct accel_work *work)
 {
     work->over = true;
     if (!--queue->started)
-        comm_watch_route (queue->comm, comm_route_to (queue->comm, (DLDevice){ 0 }));
+        comm_watch_link (queue->comm, queue->comm->links);
     atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
 }
 
@@ -94,7 +94,7 @@ finish_request (struct work_queue *queue, struct accel_work *work)
         return;
     }
     enter (queue);
-    enum accel_status status = work->route.engine->wait (work->route.transport, work->request, &why);
+    enum accel_status status = work->link->engine->wait (work->link->transport, work->request, &why);
     comm_conclude (comm, &work->call, work->begin_ns, status, &why, &work->error);
     leave (queue);
     note_finished (queue, work);
@@ -117,8 +117,7 @@ finish_oldest (struct work_queue *queue)
 static bool
 may_join (const struct work_queue *queue, const struct accel_work *work)
 {
-    return !queue->started
-           || (queue->started_on.engine == work->route.engine && queue->started_on.transport == work->route.transport);
+    return !queue->started || queue->started_on == work->link;
 }
 
 /* Whether everything that was started before @work is in flight in the same engine. */
@@ -136,16 +135,16 @@ start_request (struct work_queue *queue, struct accel_work *work)
     struct accel_error why = { 0 };
     work->is_started = true;
     queue->started++;
-    queue->started_on = work->route;
+    queue->started_on = work->link;
     atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
-    comm_watch_route (comm, work->route);
+    comm_watch_link (comm, work->link);
     enter (queue);
     enum accel_status status = comm_begin (comm, &work->call, &work->begin_ns, &work->error);
     bool has_begun = !status;
     if (has_begun && !comm_is_for_host (&work->site))
         comm_set_device (&work->call);
     if (has_begun)
-        status = work->route.engine->start (work->route.transport, &work->call, &work->request, &why);
+        status = work->link->engine->start (work->link->transport, &work->call, &work->request, &why);
     if (has_begun && status)
         comm_conclude (comm, &work->call, work->begin_ns, status, &why, &work->error);
     leave (queue);
@@ -158,9 +157,9 @@ start_request (struct work_queue *queue, struct accel_work *work)
 static bool
 can_start (const struct accel_work *work)
 {
-    const struct accel_engine *engine = work->route.engine;
-    return engine && engine->start
-           && (engine == work->comm->engine || (engine->flags & ACCEL_ENGINE_ASYNC_PROGRESS));
+    const struct comm_link *link = work->link;
+    return link && link->engine->start
+           && (link == work->comm->links || (link->engine->flags & ACCEL_ENGINE_ASYNC_PROGRESS));
 }
 
 static void
@@ -292,16 +291,16 @@ wait_until_idle (struct work_queue *queue)
 }
 
 static bool
-has_one_thread (const struct comm_route *route)
+has_one_thread (const struct comm_link *link)
 {
-    return route->engine->has_one_thread && route->engine->has_one_thread (route->transport);
+    return link->engine->has_one_thread && link->engine->has_one_thread (link->transport);
 }
 
 /* Whether only the program's thread may start @work, or finish what is in flight before it. */
 static bool
 is_bound (const struct work_queue *queue, const struct accel_work *work)
 {
-    return has_one_thread (&work->route) || (queue->started && has_one_thread (&queue->started_on));
+    return has_one_thread (work->link) || (queue->started && has_one_thread (queue->started_on));
 }
 
 static void
@@ -321,7 +320,7 @@ static int
 begin (struct accel_work *work)
 {
     struct accel_comm *comm = work->comm;
-    work->route = comm_route_to (comm, work->site.device);
+    work->link = comm_link_for (comm, work->site.device);
     int number = need_queue (comm);
     bool may_start = !number && can_start (work);
     /* Only if the engine would start it: the queue's thread may be in the engine until other ranks have come. */
@@ -330,7 +329,7 @@ begin (struct accel_work *work)
     if (!number && !is_first (comm->queue, work) && is_bound (comm->queue, work))
         wait_until_idle (comm->queue);
     bool starts = may_start && is_first (comm->queue, work);
-    bool stays = !number && !starts && has_one_thread (&work->route);
+    bool stays = !number && !starts && has_one_thread (work->link);
 
     if (!number && !starts && !stays)
         number = enqueue (work);
@@ -404,10 +403,9 @@ work_start (struct accel_comm *comm, const struct accel_engine_call *call, struc
 static bool
 any_has_one_thread (const struct accel_comm *comm)
 {
-    const struct comm_route host = comm_route_to (comm, (DLDevice){ 0 });
-    bool any = has_one_thread (&host);
+    bool any = false;
     for (int i = 0; i < comm->link_count; i++)
-        any = any || has_one_thread (&(struct comm_route){ comm->links[i].engine, comm->links[i].transport });
+        any = any || has_one_thread (&comm->links[i]);
     return any;
 }
 
@@ -429,14 +427,14 @@ void
 work_coalesce_begin (struct accel_comm *comm)
 {
     work_lock ();
-    struct work_queue *queue = comm->engine->coalesce_begin && !need_queue (comm) ? comm->queue : NULL;
-    const struct accel_work first = { .route = comm_route_to (comm, (DLDevice){ 0 }) };
+    struct work_queue *queue = comm->links->engine->coalesce_begin && !need_queue (comm) ? comm->queue : NULL;
+    const struct accel_work first = { .link = comm->links };
     while (queue && queue->in_engine)
         pthread_cond_wait (&queue->over, &work_mutex);
     if (queue && is_first (queue, &first)) {
         queue->is_coalescing = true;
         enter (queue);
-        comm->engine->coalesce_begin (comm->transport);
+        comm->links->engine->coalesce_begin (comm->links->transport);
         leave (queue);
     }
     work_unlock ();
@@ -449,7 +447,7 @@ work_coalesce_end (struct accel_comm *comm)
     struct work_queue *queue = comm->queue;
     if (queue && queue->is_coalescing) {
         enter (queue);
-        comm->engine->coalesce_end (comm->transport);
+        comm->links->engine->coalesce_end (comm->links->transport);
         queue->is_coalescing = false;
         leave (queue);
     }
@@ -600,7 +598,7 @@ is_finished (struct accel_work *work)
     if (!may_enter (comm->queue))
         return false;
     enter (comm->queue);
-    bool over = work->route.engine->test (work->route.transport, work->request);
+    bool over = work->link->engine->test (work->link->transport, work->request);
     leave (comm->queue);
     return over;
 }

@@ -18,7 +18,7 @@ struct accel_work {
     struct comm_site site;     /* the call's */
     void (*function) (void *user); /* not NULL: run this instead of the call */
     void *user;
-    struct comm_route route;  /* whose engine runs it */
+    const struct comm_link *link; /* whose engine runs it */
     bool is_started;          /* it has been started in that engine: */
     void *request;            /* its own name for it */
     int64_t begin_ns;         /* for comm_conclude() */

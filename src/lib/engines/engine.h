@@ -6,46 +6,24 @@
 
 #include <accel/engine.h>
 
-#include "lib/base/identity.h"
 #include "lib/base/site.h"
 #include "util/engine_files.h"
 #include "util/jobseg.h"
 
-/** The processes to connect.  All engines get `seen`; those that are built in find the rest around it. */
+/** The processes to connect.  All engines get `base`; those that are built in find the rest around it. */
 struct engine_job {
-    struct accel_engine_job seen;
-    struct identity identity;
+    struct accel_engine_job base;
     const char *engines; /* those to try, by kind of memory: "shm", or "cpu:shm,cuda:nccl"; NULL: any */
     const char *engine;  /* the only one to try for `memory`, or NULL */
     DLDeviceType memory; /* what the engine to be chosen has to serve */
-    DLDevice device;     /* what this rank computes on */
-    uint32_t timeout_ms;
     struct jobseg segment; /* the job's on this host; none: a process alone, or several hosts, without our launcher */
     uint32_t generation;   /* the round of opening that all ranks are in */
-    const struct accel_engine_helpers *helpers; /* of the world: for exchange() */
 };
 
-/** The part of @p job that every engine gets, from the rest of it. */
-static inline struct accel_engine_job *
-engine_job_show (struct engine_job *job)
-{
-    job->seen = (struct accel_engine_job){
-        .size = sizeof job->seen,
-        .rank = job->identity.rank,
-        .world_size = job->identity.world_size,
-        .local_rank = job->identity.local_rank,
-        .local_world_size = job->identity.local_world_size,
-        .timeout_ms = job->timeout_ms,
-        .helpers = job->helpers,
-        .device = job->device,
-    };
-    return &job->seen;
-}
-
 static inline struct engine_job *
-engine_job_of (struct accel_engine_job *seen)
+engine_job_of (struct accel_engine_job *base)
 {
-    return (struct engine_job *) (void *) seen;
+    return (struct engine_job *) (void *) base;
 }
 
 static inline const struct comm_site *

@@ -39,14 +39,14 @@ static bool
 can_connect (const struct accel_engine *engine, const struct engine_job *job, struct reasons *reasons)
 {
     struct accel_error why = { 0 };
-    const struct accel_engine_job *seen = &job->seen;
-    bool is_alone = (engine->flags & ACCEL_ENGINE_SINGLE_PROCESS) && seen->world_size > 1;
+    const struct accel_engine_job *base = &job->base;
+    bool is_alone = (engine->flags & ACCEL_ENGINE_SINGLE_PROCESS) && base->world_size > 1;
     if (!job->engine && job->memory != kDLCPU && (is_alone || !(engine->devices & ACCEL_ENGINE_BIT (job->memory))))
         return false; /* it is not expected to */
-    bool wanted = !engine->probe || !engine->probe (seen, &why);
-    if (wanted && seen->local_world_size != seen->world_size && !(engine->flags & ACCEL_ENGINE_MULTI_HOST))
+    bool wanted = !engine->probe || !engine->probe (base, &why);
+    if (wanted && base->local_world_size != base->world_size && !(engine->flags & ACCEL_ENGINE_MULTI_HOST))
         accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of %d",
-                    seen->local_world_size, seen->world_size);
+                    base->local_world_size, base->world_size);
     else if (wanted && !(engine->devices & ACCEL_ENGINE_BIT (job->memory)))
         accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "does not move data in %s memory",
                     tensor_device_name ((DLDevice){ .device_type = job->memory }));
@@ -115,7 +115,7 @@ engine_choose (const struct accel_engine **engine, const struct engine_job *job,
     if (!reasons.length)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine for %s memory is installed",
                            tensor_device_name ((DLDevice){ .device_type = job->memory }));
-    if (job->memory == kDLCPU && job->seen.local_world_size != job->seen.world_size && getenv ("NCCL_COMM_ID"))
+    if (job->memory == kDLCPU && job->base.local_world_size != job->base.world_size && getenv ("NCCL_COMM_ID"))
         add_reason (&reasons, "NCCL_COMM_ID",
                     "connects GPUs only, but host tensors and the control of a job on several hosts need an engine "
                     "for host memory: mpi");

@@ -178,27 +178,33 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
 static enum accel_status
 open_job (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
-    struct engine_job job = { .engines = read_engine (options), .memory = kDLCPU, .segment = JOBSEG_NONE };
+    struct engine_job job = { .base.size = sizeof job.base, .engines = read_engine (options), .memory = kDLCPU,
+                              .segment = JOBSEG_NONE };
+
     char why[ACCEL_ERROR_TEXT_SIZE] = "";
     struct accel *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
     made->object = (struct object) OBJECT_INIT (&kind_job);
-    enum accel_status status = read_options (made, options, &job.timeout_ms, err);
+    enum accel_status status = read_options (made, options, &job.base.timeout_ms, err);
     if (!status)
         status = log_check_environment (err);
     if (!status)
-        status = attach (&job.segment, &job.identity, err);
+        status = attach (&job.segment, &made->identity, err);
+    const struct identity *identity = &made->identity;
+    job.base.rank = identity->rank;
+    job.base.world_size = identity->world_size;
+    job.base.local_rank = identity->local_rank;
+    job.base.local_world_size = identity->local_world_size;
     if (!status) /* before engines are chosen for it */
-        made->device = job.device = device_choose (job.identity.local_rank, made->cpu, why);
+        made->device = job.base.device = device_choose (identity->local_rank, made->cpu, why);
     if (!status)
         status = comm_open (&made->world, &job, err);
-    made->identity = job.identity;
     made->segment = job.segment;
     if (status)
         goto error;
-    bool falls_back = made->device.device_type != kDLCPU && job.identity.world_size > 1
-                      && !comm_engine_for (made->world, made->device);
+    bool falls_back = made->device.device_type != kDLCPU && identity->world_size > 1
+                      && !comm_link_for (made->world, made->device);
     if (falls_back) {
         made->device = (DLDevice){ .device_type = kDLCPU }; /* where its ranks can work together */
         accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", made->world->refusal);

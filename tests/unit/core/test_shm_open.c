@@ -17,8 +17,11 @@ static struct engine_job job;
 static struct engine_job
 job_of (int rank, int size)
 {
-    return (struct engine_job){ .identity = { rank, size, rank, size }, .timeout_ms = TIMEOUT_MS,
-                                 .segment = JOBSEG_NONE };
+    return (struct engine_job){
+        .base = { .size = sizeof job.base, .rank = rank, .world_size = size, .local_rank = rank,
+                  .local_world_size = size, .timeout_ms = TIMEOUT_MS },
+        .segment = JOBSEG_NONE,
+    };
 }
 
 /* ---- joining ---- */
@@ -202,7 +205,7 @@ test_exchange (void)
               "exchanges 257 bytes, but at most 256 are possible");
     end_ranks ();
     job = job_of (0, 2);
-    job.identity.world_size = 4; /* the others are on another host */
+    job.base.world_size = 4; /* the others are on another host */
     struct bootstrap none;
     is_error (bootstrap_open (&none, &job, &err), ACCEL_OK, "");
     is_error (bootstrap_exchange (&none, (char[8]){ "mine" }, all, sizeof *all, &err), ACCEL_ERR_UNSUPPORTED,
@@ -282,7 +285,7 @@ test_meeting (void)
     end_host ();
 
     host ();
-    follower.identity.world_size = 4;
+    follower.base.world_size = 4;
     ask (ACCEL_ERR_TIMEOUT, "rank 1 timed out after 300 ms, waiting for rank 0 (socket @accel-");
     end_host ();
     host ();
@@ -497,12 +500,12 @@ open_job (uint32_t generation, enum accel_status wanted, const char *words)
     void *transport = NULL;
     job = job_of (0, 2);
     job.segment = segment;
-    job.helpers = &opening;
+    job.base.helpers = &opening;
     if (generation)
         set_slot (1, JOBSEG_JOINING, generation);
     enum accel_status status = bootstrap_open (&boot, &job, &err);
     if (!status)
-        status = engine_shm.open (&transport, engine_job_show (&job), &err);
+        status = engine_shm.open (&transport, &job.base, &err);
     is_error (status, wanted, words);
     return transport;
 }
@@ -529,9 +532,9 @@ static void
 test_open (void)
 {
     job = job_of (0, 2);
-    is_error (engine_shm.probe (engine_job_show (&job), &err), ACCEL_OK, "");
+    is_error (engine_shm.probe (&job.base, &err), ACCEL_OK, "");
     job = job_of (0, JOBSEG_MAX_LOCAL + 1);
-    is_error (engine_shm.probe (engine_job_show (&job), &err), ACCEL_ERR_UNSUPPORTED, "at most 4096 processes");
+    is_error (engine_shm.probe (&job.base, &err), ACCEL_ERR_UNSUPPORTED, "at most 4096 processes");
 
     make_ranks (2);
     struct shm *first = open_job (1, ACCEL_OK, "");
@@ -567,8 +570,8 @@ test_several_hosts (void)
     set_slot (1, JOBSEG_LEFT, 1);
     atomic_store (&slot->ledger_count, 5); /* of its program before */
     job = job_of (1, 2);
-    job.identity.rank = 3;
-    job.identity.world_size = 4;
+    job.base.rank = 3;
+    job.base.world_size = 4;
     job.segment = segment;
     is_error (bootstrap_open (&shown, &job, &err), ACCEL_OK, "");
     jobseg_describe (slot, text, sizeof text);
@@ -636,7 +639,7 @@ open_self (void)
     jobseg_detach (&job.segment);
     if (segment.header && jobseg_attach_fd (&job.segment, dup (segment.fd), &fail))
         MUST (ACCEL_ERR_SYSTEM);
-    MUST (engine_self.open (&transport, engine_job_show (&job), &err));
+    MUST (engine_self.open (&transport, &job.base, &err));
     own = job.segment;
     return transport;
 }

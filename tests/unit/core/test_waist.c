@@ -290,7 +290,7 @@ test_memory (struct accel *acc)
 {
     struct accel_comm *world = accel_world (acc);
     const DLDevice host = { .device_type = kDLCPU };
-    const struct accel_engine *real = world->engine;
+    const struct accel_engine *real = world->links->engine;
     void *memory;
     try_on (world, false);
     try_memory ();
@@ -310,7 +310,7 @@ test_memory (struct accel *acc)
     right (is_freed, "memory that is not the engine's stays");
     watched = NULL;
     asked ("");
-    world->engine = real;
+    world->links->engine = real;
 }
 
 /* ---- names ---- */

@@ -104,14 +104,14 @@ trial_free (void *transport, void *memory)
 static void
 try_on (struct accel_comm *comm, bool starts)
 {
-    trial = *comm->engine;
+    trial = *comm->links->engine;
     trial.name = "trial";
     trial.run = trial_run;
     trial.start = starts ? trial_start : NULL;
     trial.test = starts ? trial_test : NULL;
     trial.wait = starts ? trial_wait : NULL;
     trial.coalesce_begin = trial.coalesce_end = NULL;
-    comm->engine = &trial;
+    comm->links->engine = &trial;
 }
 
 /** From now on, it has memory of its own. */

@@ -24,7 +24,7 @@ take_slot_of_launcher (struct bootstrap *bootstrap, const struct engine_job *job
 {
     if (!job->segment.header)
         return;
-    struct jobseg_slot *slot = jobseg_slot (&job->segment, job->identity.local_rank);
+    struct jobseg_slot *slot = jobseg_slot (&job->segment, job->base.local_rank);
     bootstrap_take_slot (bootstrap, slot, atomic_load (&slot->generation) + 1);
 }
 
@@ -32,19 +32,19 @@ enum accel_status
 bootstrap_open (struct bootstrap *bootstrap, struct engine_job *job, struct accel_error *err)
 {
     AUTO_CLOSE int listener = -1;
-    const struct identity *identity = &job->identity;
+    const struct accel_engine_job *base = &job->base;
     *bootstrap = (struct bootstrap){ .segment = JOBSEG_NONE };
     if (atomic_exchange (&member, getpid ()) == getpid ())
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: this process has already joined its job");
     bootstrap->member = true;
     bootstrap->pid = getpid ();
-    if (identity->local_world_size != identity->world_size) {
+    if (base->local_world_size != base->world_size) {
         take_slot_of_launcher (bootstrap, job);
         return ACCEL_OK;
     }
-    bootstrap->rank = identity->local_rank;
-    bootstrap->size = identity->local_world_size;
-    bootstrap->timeout_ms = job->timeout_ms;
+    bootstrap->rank = base->local_rank;
+    bootstrap->size = base->local_world_size;
+    bootstrap->timeout_ms = base->timeout_ms;
     enum accel_status status = job->segment.header ? ACCEL_OK : bootstrap_rendezvous (job, &listener, err);
     if (status)
         return status;

@@ -65,7 +65,7 @@ bootstrap_usual_address (const struct engine_job *job, struct bootstrap_address 
         const char *part = getenv (identifying[i]);
         hash = hash_text (hash, part ? part : "");
     }
-    snprintf (text, sizeof text, "%d/%d/%d", job->identity.world_size, job->identity.local_world_size,
+    snprintf (text, sizeof text, "%d/%d/%d", job->base.world_size, job->base.local_world_size,
               find_pmi_server ());
     hash = hash_text (hash, text);
     snprintf (text, sizeof text, "accel-%u-%016llx", (unsigned) geteuid (), (unsigned long long) hash);

@@ -103,8 +103,8 @@ static struct hello
 introduce (const struct engine_job *job)
 {
     return (struct hello){ .magic = JOBSEG_MAGIC, .version = JOBSEG_VERSION,
-                           .local_rank = (uint32_t) job->identity.local_rank,
-                           .local_world_size = (uint32_t) job->identity.local_world_size };
+                           .local_rank = (uint32_t) job->base.local_rank,
+                           .local_world_size = (uint32_t) job->base.local_world_size };
 }
 
 /* Two jobs with all the same variables: it is not known which of the other ranks belong to which. */
@@ -218,8 +218,10 @@ take_spare (const struct engine_job *job, const struct bootstrap_address *usual,
 static enum accel_status
 take_name (const struct engine_job *job, const struct bootstrap_address *usual, int listener, struct accel_error *err)
 {
-    int64_t begin = clock_ms (), deadline = begin + (job->timeout_ms < SILENCE_MS ? job->timeout_ms : SILENCE_MS);
-    int64_t full_deadline = begin + (job->timeout_ms / 2 < FULL_MS ? job->timeout_ms / 2 : FULL_MS);
+    int64_t begin = clock_ms (), timeout_ms = job->base.timeout_ms;
+    int64_t deadline = begin + (timeout_ms < SILENCE_MS ? timeout_ms : SILENCE_MS);
+    int64_t full_deadline = begin + (timeout_ms / 2 < FULL_MS ? timeout_ms / 2 : FULL_MS);
+
     struct peer owner;
     int none, refusals = 0;
     while (bind (listener, (const struct sockaddr *) &usual->un, usual->length)) {
@@ -245,9 +247,9 @@ static enum accel_status
 host (struct engine_job *job, const struct bootstrap_address *usual, int *listener, struct accel_error *err)
 {
     struct fail fail;
-    const struct identity *identity = &job->identity;
-    if (jobseg_create (&job->segment, identity->world_size, identity->local_world_size,
-                       identity->rank - identity->local_rank, bootstrap_address_text (usual), &fail))
+    const struct accel_engine_job *base = &job->base;
+    if (jobseg_create (&job->segment, base->world_size, base->local_world_size,
+                       base->rank - base->local_rank, bootstrap_address_text (usual), &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: %.400s", fail.text);
     *listener = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*listener < 0)
@@ -255,7 +257,7 @@ host (struct engine_job *job, const struct bootstrap_address *usual, int *listen
     enum accel_status status = take_name (job, usual, *listener, err);
     if (status)
         return status;
-    return listen (*listener, identity->local_world_size) ? accel_fail_errno (err, "accel_open: cannot listen on the "
+    return listen (*listener, base->local_world_size) ? accel_fail_errno (err, "accel_open: cannot listen on the "
                                                                                    "socket") : ACCEL_OK;
 }
 
@@ -268,7 +270,7 @@ fail_late (const struct engine_job *job, const struct bootstrap_address *usual, 
         peer_describe (owner, NULL, text, sizeof text);
     return accel_fail (err, ACCEL_ERR_TIMEOUT,
                        "accel_open: rank %d timed out after %u ms, waiting for rank 0 (socket @%s%s%s)",
-                       job->identity.rank, job->timeout_ms, bootstrap_address_text (usual),
+                       job->base.rank, job->base.timeout_ms, bootstrap_address_text (usual),
                        owner ? ", in use by " : "", text);
 }
 
@@ -276,7 +278,7 @@ fail_late (const struct engine_job *job, const struct bootstrap_address *usual, 
 static int
 find_segment (const struct engine_job *job, const struct bootstrap_address *usual, struct accel_error *err)
 {
-    int64_t now = clock_ms (), deadline = now + job->timeout_ms, silent_since = 0;
+    int64_t now = clock_ms (), deadline = now + job->base.timeout_ms, silent_since = 0;
     struct peer owner, spare_owner;
     int fd;
     bool blocked = false;
@@ -306,7 +308,7 @@ bootstrap_rendezvous (struct engine_job *job, int *listener, struct accel_error 
     struct accel_error why;
     struct fail fail;
     bootstrap_usual_address (job, &usual);
-    if (job->identity.local_rank == 0)
+    if (job->base.local_rank == 0)
         return host (job, &usual, listener, err);
     int fd = find_segment (job, &usual, &why);
     if (fd < 0) {

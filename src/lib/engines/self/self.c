@@ -36,14 +36,14 @@ is_taken (const struct jobseg_slot *slot)
 }
 
 static enum accel_status
-self_open (void **transport, struct accel_engine_job *seen, struct accel_error *err)
+self_open (void **transport, struct accel_engine_job *base, struct accel_error *err)
 {
-    struct engine_job *job = engine_job_of (seen);
+    struct engine_job *job = engine_job_of (base);
     struct self *self = calloc (1, sizeof *self);
     if (!self)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
     if (job->segment.header) {
-        self->slot = jobseg_slot (&job->segment, job->identity.local_rank);
+        self->slot = jobseg_slot (&job->segment, job->base.local_rank);
         if (is_taken (self->slot)) {
             self->slot = NULL;
             jobseg_detach (&job->segment);

@@ -37,9 +37,9 @@ create (const struct engine_job *job)
     struct shm *shm = calloc (1, sizeof *shm);
     if (!shm)
         return NULL;
-    shm->rank = shm->local_rank = job->identity.local_rank;
-    shm->size = job->identity.local_world_size;
-    shm->timeout_ms = job->timeout_ms;
+    shm->rank = shm->local_rank = job->base.local_rank;
+    shm->size = job->base.local_world_size;
+    shm->timeout_ms = job->base.timeout_ms;
     shm->generation = job->generation;
     shm->segment = job->segment;
     shm->slot = jobseg_slot (&job->segment, shm->rank);
@@ -68,13 +68,13 @@ shm_connect (struct shm *shm, const struct accel_engine_helpers *helpers, struct
 }
 
 static enum accel_status
-shm_open_job (void **transport, struct accel_engine_job *seen, struct accel_error *err)
+shm_open_job (void **transport, struct accel_engine_job *base, struct accel_error *err)
 {
-    struct engine_job *job = engine_job_of (seen);
+    struct engine_job *job = engine_job_of (base);
     struct shm *shm = create (job);
     if (!shm)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
-    enum accel_status status = shm_connect (shm, job->helpers, err);
+    enum accel_status status = shm_connect (shm, job->base.helpers, err);
     if (status)
         shm_destroy (shm);
     else
