@@ -104,8 +104,8 @@ reduce_block (struct operation *operation)
     struct span own = span_of (operation, self, block);
     char *target = (char *) call->recv + (all ? own.begin : block * operation->piece) * element;
     for (int i = 0; i < size; i++)
-        operation->sources[i] = i == self ? (const char *) call->send + own.begin * element : row_of (operation, i,
-                                                                                                      block);
+        operation->sources[i] = row_of (operation, i, block);
+    operation->sources[self] = (const char *) call->send + own.begin * element;
     if (own.count)
         call->helpers->reduce (call->dtype, call->op, operation->sources, size, target, own.count);
     for (int i = 1; all && i < size; i++) {

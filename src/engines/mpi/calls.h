@@ -6,6 +6,7 @@
 #include "engines/mpi/protocol.h"
 
 struct communicator;
+struct topology;
 
 /** What one call sends to a rank and gets from it. */
 struct transfer {
@@ -51,6 +52,7 @@ struct hier_bcast {
 struct operation {
     struct operation *next; /* in the order of starts */
     struct communicator *comm; /* NULL: of an abandoned call */
+    struct topology *topology; /* the communicator's */
     const struct accel_engine_call *call;
     struct call_signature mine;
     int tag;

@@ -279,6 +279,8 @@ progress (struct communicator *comm)
         operation_advance (operation);
     bool moved = comm->moved || oldest != comm_oldest (comm);
     comm->moved = false;
+    if (moved)
+        comm->waited_ms = comm->mismatches = comm->failed_looks = 0;
     return moved;
 }
 
@@ -372,14 +374,12 @@ look (struct communicator *comm, const struct operation *oldest, struct accel_er
 
 /* A rank that is past this call has done its part, which MPI may hand over in small portions, or late. */
 static bool
-progresses_after_all (struct communicator *comm, const struct operation *oldest)
+progresses_after_all (struct communicator *comm)
 {
     for (int i = 0; i < PROBES; i++) {
         poll_mpi ();
-        if (progress (comm) || oldest != comm_oldest (comm)) {
-            comm->waited_ms = comm->mismatches = comm->failed_looks = 0;
+        if (progress (comm))
             return true;
-        }
     }
     return false;
 }
@@ -402,7 +402,7 @@ check_oldest (struct communicator *comm, bool moved)
     outbox_flush (comm);
     enum accel_status status = look (comm, oldest, &err);
     comm->failed_looks = status ? comm->failed_looks + 1 : 0;
-    if (status && !progresses_after_all (comm, oldest) && comm->failed_looks == FAILED_LOOKS)
+    if (status && !progresses_after_all (comm) && comm->failed_looks == FAILED_LOOKS)
         comm_fail (comm, status, &err);
 }
 
@@ -412,10 +412,7 @@ comm_poll_all (void)
     bool any = false;
     poll_mpi ();
     for (struct communicator *comm = mpi.world.comms; comm; comm = comm->next)
-        if (progress (comm)) {
-            comm->waited_ms = comm->mismatches = comm->failed_looks = 0;
-            any = true;
-        }
+        any = progress (comm) || any;
     for (struct communicator *comm = mpi.world.comms; comm && !any; comm = comm->next)
         outbox_flush (comm);
     return any;

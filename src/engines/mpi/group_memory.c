@@ -71,8 +71,8 @@ group_memory_find (const struct operation *operation)
         if (topology_shares (topology, i) && operation->transfers[i].shared_at == FOREIGN)
             return false;
     for (int i = 0; i < topology->size && topology->size > 1; i++) {
-        topology->counters[i] = counters_at (operation->transfers[topology_rank (topology, topology->here,
-                                                                                 i)].shared_at);
+        int rank = topology_rank (topology, topology->here, i);
+        topology->counters[i] = counters_at (operation->transfers[rank].shared_at);
         topology->stages[i] = (unsigned char *) (topology->counters[i] + 1);
     }
     return true;

@@ -10,8 +10,7 @@
  * those of each kind are sent in the order of pieces. */
 #include <config.h>
 
-#include "engines/mpi/communicators.h"
-#include "engines/mpi/topology.h"
+#include "engines/mpi/hier.h"
 
 #include <string.h>
 
@@ -36,8 +35,7 @@ bool
 hier_bcast_supports (const struct communicator *comm, const struct accel_engine_call *call)
 {
     bool is_kind = call->kind == ACCEL_ENGINE_ALL_GATHER || call->kind == ACCEL_ENGINE_BROADCAST;
-    return comm->topology && is_kind
-           && call->count >= (size_t) HIER_BCAST_LEAST / call->element_bytes;
+    return comm->topology && is_kind && call->count >= (size_t) HIER_BCAST_LEAST / call->element_bytes;
 }
 
 void
@@ -66,17 +64,13 @@ piece_at (const struct operation *operation, size_t q)
 static int
 carrier_on (const struct operation *operation, int host, size_t q)
 {
-    const struct topology *topology = operation->comm->topology;
-    int origin = piece_at (operation, q).origin;
-    if (topology->host_of[origin] == host)
-        return origin;
-    return topology_rank (topology, host, (int) (q % (size_t) topology_size (topology, host)));
+    return carrier_of (operation, host, q, piece_at (operation, q).origin);
 }
 
 static int
 carrier_here (const struct operation *operation, size_t q)
 {
-    return carrier_on (operation, operation->comm->topology->here, q);
+    return carrier_on (operation, operation->topology->here, q);
 }
 
 static bool
@@ -98,32 +92,12 @@ is_quiet (struct operation *operation, size_t i, bool is_own)
     return !slot_of (operation, i, is_own)->left && !*mpi.world.error;
 }
 
-static void
-set_counter (struct operation *operation, _Atomic uint64_t *counter, size_t pieces)
-{
-    atomic_store_explicit (counter, operation->hier.base + pieces, memory_order_release);
-    operation->comm->moved = true;
-}
-
-static struct counters *
-own_counters (const struct operation *operation)
-{
-    const struct topology *topology = operation->comm->topology;
-    return topology->counters[topology->rank];
-}
-
-static bool
-has_reached (const struct operation *operation, const _Atomic uint64_t *counter, size_t q)
-{
-    return atomic_load_explicit (counter, memory_order_acquire) > operation->hier.base + q;
-}
-
 /* ---- between hosts ---- */
 
 static void
 send_piece (struct operation *operation, size_t q, bool up, struct block *slot)
 {
-    const struct topology *topology = operation->comm->topology;
+    const struct topology *topology = operation->topology;
     struct piece piece = piece_at (operation, q);
     int host = topology->here + (up ? 1 : -1), tag = operation->tag + (piece.origin != operation->comm->rank);
     if (host >= 0 && host < topology->hosts)
@@ -134,15 +108,14 @@ send_piece (struct operation *operation, size_t q, bool up, struct block *slot)
 static bool
 goes_up (const struct operation *operation, size_t q)
 {
-    const struct topology *topology = operation->comm->topology;
-    return topology->host_of[piece_at (operation, q).origin] < topology->here;
+    return operation->topology->host_of[piece_at (operation, q).origin] < operation->topology->here;
 }
 
 static void
 receive_piece (struct operation *operation, size_t q, struct block *slot)
 {
     struct piece piece = piece_at (operation, q);
-    int from = carrier_on (operation, operation->comm->topology->here + (goes_up (operation, q) ? -1 : 1), q);
+    int from = carrier_on (operation, operation->topology->here + (goes_up (operation, q) ? -1 : 1), q);
     post_recv (operation, from, slot, (char *) operation->call->recv + piece.at, piece.bytes,
                operation->transfers[from].tag + (piece.origin != from));
 }
@@ -190,9 +163,8 @@ carry (struct operation *operation)
 static bool
 is_here (const struct operation *operation, size_t q)
 {
-    const struct topology *topology = operation->comm->topology;
     int carrier = carrier_here (operation, q);
-    const struct counters *counters = topology->counters[topology->local_rank_of[carrier]];
+    const struct counters *counters = operation->topology->counters[operation->topology->local_rank_of[carrier]];
     return has_reached (operation, carrier == piece_at (operation, q).origin ? &counters->staged : &counters->done, q);
 }
 
@@ -212,16 +184,6 @@ take (struct operation *operation)
         set_counter (operation, &own_counters (operation)->taken, hier->taken);
 }
 
-static bool
-have_all (const struct operation *operation)
-{
-    const struct topology *topology = operation->comm->topology;
-    for (int local = 0; local < topology->size; local++)
-        if (!has_reached (operation, &topology->counters[local]->taken, operation->hier.pieces - 1))
-            return false;
-    return true;
-}
-
 /* ---- all of it ---- */
 
 /* What the ranks of a host share has to be in its arenas on all hosts, or none does it this way. */
@@ -229,7 +191,7 @@ bool
 hier_bcast_is_possible (const struct operation *operation)
 {
     for (int i = 0; i < operation->comm->size; i++)
-        if (operation->transfers[i].recv_at == FOREIGN && topology_shares (operation->comm->topology, i))
+        if (operation->transfers[i].recv_at == FOREIGN && topology_shares (operation->topology, i))
             return false;
     return true;
 }
@@ -266,5 +228,5 @@ hier_bcast_advance (struct operation *operation)
     carry (operation);
     take (operation);
     return hier->taken == hier->pieces && bcast->own_sent == own_count (operation) && bcast->next == hier->pieces
-           && bcast->finished == bcast->begun && have_all (operation);
+           && bcast->finished == bcast->begun && all_have_taken (operation, hier->pieces - 1);
 }

@@ -18,8 +18,7 @@
  * grow. */
 #include <config.h>
 
-#include "engines/mpi/communicators.h"
-#include "engines/mpi/topology.h"
+#include "engines/mpi/hier.h"
 
 #include <string.h>
 
@@ -74,7 +73,7 @@ hier_reduce_plan (struct operation *operation)
     const struct accel_engine_call *call = operation->call;
     struct hier_reduce *hier = &operation->hier;
     size_t bytes = call->count * call->element_bytes / (is_scatter (call) ? 1 : HIER_REDUCE_PARTS) / LINE * LINE;
-    bool is_near = (mpi.host.is_near || operation->comm->topology->hosts == 1)
+    bool is_near = (mpi.host.is_near || operation->topology->hosts == 1)
                    && rows_of (operation) * call->count * call->element_bytes >= HIER_REDUCE_NEAR_LEAST;
     size_t most = is_near ? HIER_REDUCE_PIECE_NEAR : HIER_REDUCE_PIECE;
     most = is_half (call) ? most / 2 : most; /* between hosts, they have 4 bytes */
@@ -87,31 +86,6 @@ hier_reduce_plan (struct operation *operation)
 
 /* ---- where things are ---- */
 
-static const struct topology *
-topology_of (const struct operation *operation)
-{
-    return operation->comm->topology;
-}
-
-static struct counters *
-own_counters (const struct operation *operation)
-{
-    return topology_of (operation)->counters[topology_of (operation)->rank];
-}
-
-static uint64_t
-read_counter (const _Atomic uint64_t *counter)
-{
-    return atomic_load_explicit (counter, memory_order_acquire);
-}
-
-static void
-set_counter (struct operation *operation, _Atomic uint64_t *counter, uint64_t value)
-{
-    atomic_store_explicit (counter, value, memory_order_release);
-    operation->comm->moved = true;
-}
-
 /* The rank whose row of a reduce-scatter piece @k is of. */
 static int
 owner_of (const struct operation *operation, size_t k)
@@ -123,17 +97,13 @@ owner_of (const struct operation *operation, size_t k)
 static int
 carrier_on (const struct operation *operation, int host, size_t k)
 {
-    const struct topology *topology = topology_of (operation);
-    int owner = owner_of (operation, k);
-    if (is_scatter (operation->call) && topology->host_of[owner] == host)
-        return owner;
-    return topology_rank (topology, host, (int) (k % (size_t) topology_size (topology, host)));
+    return carrier_of (operation, host, k, is_scatter (operation->call) ? owner_of (operation, k) : -1);
 }
 
 static int
 carrier_here (const struct operation *operation, size_t k)
 {
-    return carrier_on (operation, topology_of (operation)->here, k);
+    return carrier_on (operation, operation->topology->here, k);
 }
 
 /* The @i-th of the pieces that this rank carries. */
@@ -181,20 +151,20 @@ offset_of (const struct operation *operation, size_t k)
 static unsigned char *
 stage_of (const struct operation *operation, int local, size_t slot)
 {
-    return topology_of (operation)->stages[local] + slot * HIER_REDUCE_PIECE;
+    return operation->topology->stages[local] + slot * HIER_REDUCE_PIECE;
 }
 
 static const struct transfer *
 transfer_of (const struct operation *operation, int local)
 {
-    return &operation->transfers[topology_rank (topology_of (operation), topology_of (operation)->here, local)];
+    return &operation->transfers[topology_rank (operation->topology, operation->topology->here, local)];
 }
 
 static const unsigned char *
 source_of (const struct operation *operation, int local, size_t k)
 {
     const struct transfer *transfer = transfer_of (operation, local);
-    if (local == topology_of (operation)->rank)
+    if (local == operation->topology->rank)
         return (const unsigned char *) operation->call->send + offset_of (operation, k);
     return transfer->send_at != FOREIGN ? mpi.host.arenas + transfer->send_at + offset_of (operation, k)
                                    : stage_of (operation, local, k % HIER_REDUCE_STAGED);
@@ -204,7 +174,7 @@ source_of (const struct operation *operation, int local, size_t k)
 static unsigned char *
 result_of (const struct operation *operation, int local, size_t k)
 {
-    const struct topology *topology = topology_of (operation);
+    const struct topology *topology = operation->topology;
     const struct transfer *transfer = transfer_of (operation, local);
     if (topology->size == 1 || (local == topology->rank && transfer->recv_at != FOREIGN))
         return (unsigned char *) operation->call->recv + offset_of (operation, k);
@@ -230,33 +200,33 @@ row_of (const struct operation *operation, size_t i)
 static bool
 is_first_host (const struct operation *operation)
 {
-    return !topology_of (operation)->here;
+    return !operation->topology->here;
 }
 
 static bool
 is_last_host (const struct operation *operation)
 {
-    return topology_of (operation)->here == topology_of (operation)->hosts - 1;
+    return operation->topology->here == operation->topology->hosts - 1;
 }
 
 static int
 above (const struct operation *operation, size_t k)
 {
-    return carrier_on (operation, topology_of (operation)->here + 1, k);
+    return carrier_on (operation, operation->topology->here + 1, k);
 }
 
 static int
 below (const struct operation *operation, size_t k)
 {
-    return carrier_on (operation, topology_of (operation)->here - 1, k);
+    return carrier_on (operation, operation->topology->here - 1, k);
 }
 
 /* Whether piece @k comes back to host @host, or passes it. */
 static bool
 returns_to (const struct operation *operation, int host, size_t k)
 {
-    return host >= 0 && (!is_scatter (operation->call) || topology_of (operation)->host_of[owner_of (operation,
-                                                                                                     k)] <= host);
+    return host >= 0
+           && (!is_scatter (operation->call) || operation->topology->host_of[owner_of (operation, k)] <= host);
 }
 
 static bool
@@ -271,21 +241,19 @@ begin_piece (struct operation *operation)
     struct hier_reduce *hier = &operation->hier;
     size_t i = hier->begun++, k = hier->next;
     hier->carried[i % HIER_REDUCE_WINDOW] = k;
-    if (!is_first_host (operation))
-        post_recv (operation, below (operation, k), slot_of (operation, i), row_of (operation, i), row_bytes (operation,
-                                                                                                              k),
-                   operation->transfers[below (operation, k)].tag);
+    if (is_first_host (operation))
+        return;
+    int from = below (operation, k);
+    post_recv (operation, from, slot_of (operation, i), row_of (operation, i), row_bytes (operation, k),
+               operation->transfers[from].tag);
 }
 
-/* Whether the other ranks of this host have got as far as @counter says. */
 static bool
-have_all (const struct operation *operation, bool taken, size_t k)
+all_have_staged (const struct operation *operation, size_t k)
 {
-    for (int local = 0; local < topology_of (operation)->size; local++) {
-        const struct counters *counters = topology_of (operation)->counters[local];
-        if (read_counter (taken ? &counters->taken : &counters->staged) <= operation->hier.base + k)
+    for (int local = 0; local < operation->topology->size; local++)
+        if (!has_reached (operation, &operation->topology->counters[local]->staged, k))
             return false;
-    }
     return true;
 }
 
@@ -294,15 +262,15 @@ static bool
 has_stage (const struct operation *operation, size_t i, size_t k)
 {
     return is_scatter (operation->call) || i < HIER_REDUCE_WINDOW
-           || have_all (operation, true, k - (size_t) HIER_REDUCE_WINDOW * (size_t) topology_of (operation)->size);
+           || all_have_taken (operation, k - (size_t) HIER_REDUCE_WINDOW * (size_t) operation->topology->size);
 }
 
 static bool
 can_reduce (struct operation *operation)
 {
     size_t i = operation->hier.reduced, k = piece_of (operation, i);
-    return i < operation->hier.begun && is_quiet (operation, i) && have_all (operation, false,
-                                                                             k) && has_stage (operation, i, k);
+    return i < operation->hier.begun && is_quiet (operation, i) && all_have_staged (operation, k)
+           && has_stage (operation, i, k);
 }
 
 static void
@@ -326,7 +294,7 @@ reduce_wide (const struct operation *operation, size_t k, size_t begin, size_t c
     enum accel_op op = call->op == ACCEL_AVG ? ACCEL_SUM : call->op;
     float next[WIDE];
     const void *pair[] = { row, next };
-    for (int local = 0; local < topology_of (operation)->size; local++) {
+    for (int local = 0; local < operation->topology->size; local++) {
         bool is_first = !local && is_first_host (operation);
         call->helpers->widen (is_first ? row : next, source_of (operation, local, k) + begin * call->element_bytes,
                               call->dtype, count);
@@ -357,7 +325,7 @@ reduce_wholes (const struct operation *operation, size_t k, void *row, void *tar
     int sources = 0;
     if (!is_first_host (operation))
         operation->sources[sources++] = row;
-    for (int local = 0; local < topology_of (operation)->size; local++)
+    for (int local = 0; local < operation->topology->size; local++)
         operation->sources[sources++] = source_of (operation, local, k);
     call->helpers->reduce (call->dtype, op, operation->sources, sources, target, count);
     if (is_last && call->op == ACCEL_AVG)
@@ -370,7 +338,7 @@ own_result (const struct operation *operation, size_t i)
 {
     size_t k = piece_of (operation, i);
     if (!is_scatter (operation->call))
-        return result_of (operation, topology_of (operation)->rank, k);
+        return result_of (operation, operation->topology->rank, k);
     if (owner_of (operation, k) != operation->comm->rank)
         return row_of (operation, i) + (size_t) HIER_REDUCE_WINDOW * HIER_REDUCE_PIECE;
     return (char *) operation->call->recv + begin_of (operation, k) * operation->call->element_bytes;
@@ -389,12 +357,12 @@ reduce_piece (struct operation *operation)
         reduce_wholes (operation, k, row, is_last ? result : row, is_last);
     operation->comm->moved = true;
     if (is_scatter (operation->call))
-        set_counter (operation, &own_counters (operation)->done, operation->hier.base + k + 1);
+        set_counter (operation, &own_counters (operation)->done, k + 1);
     if (is_last)
         return;
     int next = above (operation, k);
     post_send (operation, next, slot_of (operation, i), row, row_bytes (operation, k), operation->tag);
-    if (returns_to (operation, topology_of (operation)->here, k))
+    if (returns_to (operation, operation->topology->here, k))
         post_recv (operation, next, slot_of (operation, i), result, bytes_of (operation, k),
                    operation->transfers[next].tag + 1);
 }
@@ -404,8 +372,8 @@ return_piece (struct operation *operation)
 {
     size_t i = operation->hier.returned++, k = piece_of (operation, i);
     if (!is_scatter (operation->call))
-        set_counter (operation, &own_counters (operation)->done, operation->hier.base + k + 1);
-    if (returns_to (operation, topology_of (operation)->here - 1, k))
+        set_counter (operation, &own_counters (operation)->done, k + 1);
+    if (returns_to (operation, operation->topology->here - 1, k))
         post_send (operation, below (operation, k), slot_of (operation, i), own_result (operation, i),
                    bytes_of (operation, k), operation->tag + 1);
 }
@@ -430,9 +398,9 @@ carry (struct operation *operation)
 static bool
 is_done (const struct operation *operation, size_t k)
 {
-    const struct topology *topology = topology_of (operation);
+    const struct topology *topology = operation->topology;
     const struct counters *carrier = topology->counters[topology->local_rank_of[carrier_here (operation, k)]];
-    return read_counter (&carrier->done) > operation->hier.base + k;
+    return has_reached (operation, &carrier->done, k);
 
 }
 
@@ -444,24 +412,24 @@ stage (struct operation *operation)
     size_t k = hier->staged;
     if (k == hier->pieces)
         return;
-    if (operation->transfers[operation->comm->rank].send_at != FOREIGN || topology_of (operation)->size == 1) {
+    if (operation->transfers[operation->comm->rank].send_at != FOREIGN || operation->topology->size == 1) {
         hier->staged = hier->pieces;
     } else {
         if (k >= HIER_REDUCE_STAGED && !is_done (operation, k - HIER_REDUCE_STAGED))
             return;
         if (carrier_here (operation, k) != operation->comm->rank)
-            memcpy (stage_of (operation, topology_of (operation)->rank, k % HIER_REDUCE_STAGED),
+            memcpy (stage_of (operation, operation->topology->rank, k % HIER_REDUCE_STAGED),
                     (const char *) operation->call->send + offset_of (operation, k), bytes_of (operation, k));
         hier->staged++;
     }
-    set_counter (operation, &own_counters (operation)->staged, hier->base + hier->staged);
+    set_counter (operation, &own_counters (operation)->staged, hier->staged);
 }
 
 static void
 set_taken (struct operation *operation, size_t pieces)
 {
     operation->hier.taken = pieces;
-    set_counter (operation, &own_counters (operation)->taken, operation->hier.base + pieces);
+    set_counter (operation, &own_counters (operation)->taken, pieces);
 }
 
 /* Get.  Of a reduce-scatter, the carrier has what it gets, and says when it needs nothing of the others any more. */
@@ -479,12 +447,23 @@ take (struct operation *operation)
     }
     if (!is_done (operation, k))
         return;
-    const struct topology *topology = topology_of (operation);
+    const struct topology *topology = operation->topology;
     const void *from = result_of (operation, topology->local_rank_of[carrier_here (operation, k)], k);
     char *to = (char *) operation->call->recv + offset_of (operation, k);
     if (from != to)
         memcpy (to, from, bytes_of (operation, k));
     set_taken (operation, k + 1);
+}
+
+static bool
+advance (struct operation *operation)
+{
+    const struct hier_reduce *hier = &operation->hier;
+    stage (operation);
+    carry (operation);
+    take (operation);
+    return hier->taken == hier->pieces && hier->next == hier->pieces && hier->finished == hier->begun
+           && all_have_taken (operation, hier->pieces - 1);
 }
 
 /* Pieces are numbered in the order of calls, once it is known which of them have pieces. */
@@ -498,11 +477,11 @@ number_pieces (struct operation *operation)
             return false;
     hier->is_planned = true;
     hier->is_direct = !group_memory_find (operation) || (!is_reduced && !hier_bcast_is_possible (operation));
-    hier->base = operation->comm->topology->planned;
+    hier->base = operation->topology->planned;
     if (hier->is_direct && !is_reduced)
         hier_bcast_fall_back (operation);
     else if (!hier->is_direct)
-        operation->comm->topology->planned += hier->pieces;
+        operation->topology->planned += hier->pieces;
     return true;
 }
 
@@ -510,11 +489,11 @@ number_pieces (struct operation *operation)
 static bool
 is_broken (const struct operation *operation)
 {
-    const struct topology *topology = topology_of (operation);
+    const struct topology *topology = operation->topology;
     uint64_t end = operation->hier.base + operation->hier.pieces;
     atomic_thread_fence (memory_order_acquire);
     for (int local = 0; local < topology->size; local++) {
-        uint64_t broken = read_counter (&topology->counters[local]->broken);
+        uint64_t broken = atomic_load_explicit (&topology->counters[local]->broken, memory_order_acquire);
         if (broken && broken - 1 < end)
             return true;
     }
@@ -526,7 +505,7 @@ hier_reduce_fail (const struct communicator *comm)
 {
     const struct topology *topology = comm->topology;
     struct counters *own = topology ? topology->counters[topology->rank] : NULL;
-    if (own && !read_counter (&own->broken))
+    if (own && !atomic_load (&own->broken))
         atomic_store (&own->broken, topology->finished + 1);
 }
 
@@ -538,22 +517,13 @@ hier_reduce_advance (struct operation *operation)
         return false;
     if (hier->is_direct)
         return !call_reduces (operation->call) && !operation->window->left;
-    if (hier->base != operation->comm->topology->finished)
+    if (hier->base != operation->topology->finished)
         return false;
-    if (!call_reduces (operation->call)) {
-        if (!hier_bcast_advance (operation) || operation->window->left || is_broken (operation))
-            return false;
-        operation->comm->topology->finished += hier->pieces;
-        return true;
-    }
-    stage (operation);
-    carry (operation);
-    take (operation);
-    if (hier->taken < hier->pieces || hier->next < hier->pieces || hier->finished < hier->begun
-        || operation->window->left || !have_all (operation, true, hier->pieces - 1) || is_broken (operation))
-        return false;
-    operation->comm->topology->finished += hier->pieces;
-    return true;
+    bool complete = call_reduces (operation->call) ? advance (operation) : hier_bcast_advance (operation);
+    complete = complete && !operation->window->left && !is_broken (operation);
+    if (complete)
+        operation->topology->finished += hier->pieces;
+    return complete;
 }
 
 bool
@@ -562,6 +532,6 @@ hier_reduce_awaits (const struct operation *operation, int rank)
     const struct hier_reduce *hier = &operation->hier;
     if (!hier->is_planned || hier->is_direct)
         return false;
-    int local = topology_local_rank (topology_of (operation), rank);
-    return local >= 0 && read_counter (&topology_of (operation)->counters[local]->taken) < hier->base + hier->pieces;
+    int local = topology_local_rank (operation->topology, rank);
+    return local >= 0 && !has_reached (operation, &operation->topology->counters[local]->taken, hier->pieces - 1);
 }

@@ -149,6 +149,7 @@ operation_create (struct communicator *comm, const struct accel_engine_call *cal
     if (!operation)
         return NULL;
     operation->comm = comm;
+    operation->topology = comm->topology;
     operation->call = call;
     operation->mine = (struct call_signature){ .count = call->count,
                                                .kind = (int32_t) call->kind,
@@ -275,9 +276,9 @@ reduce_rows (struct operation *operation)
     const struct accel_engine_call *call = operation->call;
     size_t row = row_of (call), own = (size_t) operation->comm->rank * row;
     for (int i = 0; i < operation->comm->size; i++)
-        operation->sources[i] = i != operation->comm->rank                    ? operation->rows + (size_t) i * row
-                             : call->kind == ACCEL_ENGINE_REDUCE_SCATTER ? (const char *) call->send + own
-                                                                         : call->send;
+        operation->sources[i] = operation->rows + (size_t) i * row;
+    operation->sources[operation->comm->rank]
+        = (const char *) call->send + (call->kind == ACCEL_ENGINE_REDUCE_SCATTER ? own : 0);
     call->helpers->reduce (call->dtype, call->op, operation->sources, operation->comm->size, call->recv, call->count);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Engine "nccl", the inside.  A module: of libaccel it includes accel/engine.h alone.
  *
- * NCCL is loaded when a job is opened (library.c).  Its communicators do not block: whatever is called continues until
+ * NCCL is loaded when a job is opened (process.c).  Its communicators do not block: whatever is called continues until
  * ncclCommGetAsyncError() says otherwise, and nothing else may be called on the same communicator before.  So calls of
  * libaccel wait in a queue (communicator.c), from which the threads that are in the engine pass them on; if there is
  * none while NCCL connects ranks, a thread of the engine's does (progress_thread.c).
@@ -43,7 +43,7 @@ enum {
     X (INT64, ncclInt64)     \
     X (BOOL, ncclUint8)
 
-/* ---- library.c ---- */
+/* ---- process.c ---- */
 
 #define NCCL_NEEDED(X)                                                                                          \
     X (GetVersion)                                                                                              \
@@ -82,8 +82,6 @@ extern struct nccl nccl; /* written once */
 
 /** Load NCCL once. */
 enum accel_status library_open (const struct accel_engine_helpers *helpers, struct accel_error *err);
-
-/* ---- gpu.c ---- */
 
 /** The GPU of this process.  @return false: there is none, and @p err says why */
 bool gpu_choose (const struct accel_engine_job *job, struct accel_error *err);

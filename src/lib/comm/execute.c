@@ -88,26 +88,6 @@ comm_begin_shared (struct accel_comm *comm, const struct accel_engine_call *call
 }
 
 enum accel_status
-comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
-{
-    struct accel_error mine;
-    struct comm_observer *observer = NULL;
-    enum accel_status status = comm_check_broken (comm, &observer, err);
-    if (status)
-        return status;
-    comm_note_call (comm, call, comm_entry_of (comm, call));
-    int64_t begin_ns = observer ? clock_ns () : 0;
-    status = comm_is_for_host (engine_site (call)) ? comm->links->engine->run (comm->links->transport, call, &mine)
-                                                   : comm_run_link (comm, call, &mine);
-    if (observer)
-        observer->note (observer, call, begin_ns);
-    if (status)
-        return comm_break (comm, status, &mine, err);
-    ledger_end (comm->ledger, call->sequence);
-    return ACCEL_OK;
-}
-
-enum accel_status
 comm_begin (struct accel_comm *comm, struct accel_engine_call *call, int64_t *begin_ns, struct accel_error *err)
 {
     struct comm_observer *observer = NULL;
@@ -136,4 +116,17 @@ comm_conclude (struct accel_comm *comm, const struct accel_engine_call *call, in
     else
         comm_break (comm, status, why, err);
     return status && before ? before : status;
+}
+
+enum accel_status
+comm_execute (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
+{
+    struct accel_error why, ignored;
+    int64_t begin_ns;
+    enum accel_status status = comm_begin (comm, call, &begin_ns, err);
+    if (status)
+        return status;
+    status = comm_is_for_host (engine_site (call)) ? comm->links->engine->run (comm->links->transport, call, &why)
+                                                   : comm_run_link (comm, call, &why);
+    return comm_conclude (comm, call, begin_ns, status, &why, err ? err : &ignored);
 }

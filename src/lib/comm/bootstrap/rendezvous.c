@@ -248,17 +248,16 @@ host (struct engine_job *job, const struct bootstrap_address *usual, int *listen
 {
     struct fail fail;
     const struct accel_engine_job *base = &job->base;
-    if (jobseg_create (&job->segment, base->world_size, base->local_world_size,
-                       base->rank - base->local_rank, bootstrap_address_text (usual), &fail))
+    if (jobseg_create (&job->segment, base->world_size, base->local_world_size, base->rank - base->local_rank,
+                       bootstrap_address_text (usual), &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: %.400s", fail.text);
     *listener = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*listener < 0)
         return accel_fail_errno (err, "accel_open: cannot create a socket");
     enum accel_status status = take_name (job, usual, *listener, err);
-    if (status)
-        return status;
-    return listen (*listener, base->local_world_size) ? accel_fail_errno (err, "accel_open: cannot listen on the "
-                                                                                   "socket") : ACCEL_OK;
+    if (!status && listen (*listener, base->local_world_size))
+        status = accel_fail_errno (err, "accel_open: cannot listen on the socket");
+    return status;
 }
 
 static enum accel_status

@@ -110,10 +110,6 @@ enum accel_status watch_report_mismatch (const struct watch *watch, int rank_a, 
 /** "accel_gather at train.c:88" */
 void watch_describe_site (const struct comm_site *site, char *text, size_t size);
 
-/* ---- cycle.c ---- */
-/** Whether it is certain that ranks send in a cycle that this rank, which sends to @p to, is in. */
-bool watch_is_cycle (struct watch *watch, int to);
-
 /* ---- local.c ---- */
 /** The source of ranks on this host. */
 struct watch_local {

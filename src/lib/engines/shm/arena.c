@@ -18,18 +18,12 @@
 
 enum { PAGE = 4096, WHOLE_PAGES = 64 << 10, RESERVE_STEP = 64 << 20 };
 
-static size_t
-alignment_of (size_t bytes)
-{
-    return bytes >= SHM_HUGE ? SHM_HUGE : bytes >= WHOLE_PAGES ? PAGE : 64;
-}
-
 /* First fit.  @return the index at which the new extent goes, its place in *offset; count + 1 where nothing fits */
 static size_t
 find_gap (const struct shm *shm, size_t bytes, size_t *offset)
 {
     const struct shm_arena *arena = &shm->arena;
-    size_t alignment = alignment_of (bytes), start = 0;
+    size_t alignment = bytes >= SHM_HUGE ? SHM_HUGE : bytes >= WHOLE_PAGES ? PAGE : 64, start = 0;
     for (size_t i = 0; i <= arena->count; i++) {
         size_t end = i < arena->count ? arena->extents[i].offset : shm->layout.arena_bytes;
         size_t from = shm_round_up (start, alignment);
@@ -87,12 +81,6 @@ clear (const struct shm *shm, size_t offset, size_t bytes)
         memset (address_of (shm, offset), 0, bytes);
 }
 
-static int
-grow_books (struct shm_arena *arena)
-{
-    return array_room (&arena->extents, arena->count, sizeof *arena->extents) ? 0 : -1;
-}
-
 enum accel_status
 shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err)
 {
@@ -106,7 +94,7 @@ shm_alloc (void *transport, void **memory, size_t bytes, struct accel_error *err
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: %zu bytes exceed the %zu bytes that each process has",
                            bytes, limit);
     size_t wanted = shm_round_up (bytes ? bytes : 1, bytes >= WHOLE_PAGES ? PAGE : 64);
-    if (grow_books (arena))
+    if (!array_room (&arena->extents, arena->count, sizeof *arena->extents))
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_alloc: out of memory");
     size_t at = find_gap (shm, wanted, &offset);
     if (at > arena->count)

@@ -118,17 +118,14 @@ struct shm {
 /* ---- shm.c ---- */
 enum accel_status shm_connect (struct shm *shm, const struct accel_engine_helpers *helpers, struct accel_error *err);
 
-/* ---- map.c ---- */
+/* ---- layout.c ---- */
+/** Local rank 0: size the file and choose the arenas. */
+enum accel_status shm_lay_out (struct shm *shm, struct accel_error *err);
 enum accel_status shm_map (struct shm *shm, struct accel_error *err);
 /** Allocate `sources` and `targets`.  @return false without memory */
 bool shm_make_scratch (struct shm *shm);
 /** Accepts NULL, and what is only half made. */
 void shm_destroy (struct shm *shm);
-
-/* ---- layout.c ---- */
-/** Local rank 0: size the file and choose the arenas. */
-enum accel_status shm_lay_out (struct shm *shm, struct accel_error *err);
-void shm_read_layout (struct shm *shm);
 
 /* ---- wait.c ---- */
 /** Wake ranks that sleep on the posts of this rank, which gives up or leaves. */
