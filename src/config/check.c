@@ -22,13 +22,17 @@ is_flag_given (const struct config *config, const char *key)
     return config_origin (config, key).kind == ORIGIN_FLAG;
 }
 
-static bool
-has_parallelism_alone (const struct config *config)
-{
-    const struct settings *settings = &config->settings;
-    return is_flag_given (config, "use_parallelism_config") && !settings->use_deepspeed
-           && !(settings->use_fsdp && !strcmp (settings->fsdp_version, "2"));
-}
+/* name (config): something is wrong. */
+#define CONDITION(name, condition)                                  \
+    static bool                                                     \
+    name (const struct config *config)                              \
+    {                                                               \
+        const struct settings *settings = &config->settings;        \
+        return condition;                                           \
+    }
+
+CONDITION (has_parallelism_alone, is_flag_given (config, "use_parallelism_config") && !settings->use_deepspeed
+           && !(settings->use_fsdp && !strcmp (settings->fsdp_version, "2")))
 
 /* Accelerate looks at truth values of a file only, and misses the same words on the command line. */
 static bool
@@ -40,11 +44,7 @@ has_unsynchronised_loading (const struct config *config)
            && parse_bool (settings->fsdp_sync_module_states, &synchronised) == PARSE_OK && efficient && !synchronised;
 }
 
-static bool
-has_bad_tee (const struct config *config)
-{
-    return !tee_is_valid (config->settings.tee);
-}
+CONDITION (has_bad_tee, !tee_is_valid (settings->tee))
 
 static bool
 has_log_dir_in_use (const struct config *config)
@@ -53,17 +53,8 @@ has_log_dir_in_use (const struct config *config)
     return config->settings.log_dir && !stat (config->settings.log_dir, &info) && S_ISREG (info.st_mode);
 }
 
-static bool
-has_json_alone (const struct config *config)
-{
-    return config->settings.json && !config->settings.dry_run;
-}
-
-static bool
-has_explain_alone (const struct config *config)
-{
-    return config->settings.explain && (!config->settings.dry_run || config->settings.json);
-}
+CONDITION (has_json_alone, settings->json && !settings->dry_run)
+CONDITION (has_explain_alone, settings->explain && (!settings->dry_run || settings->json))
 
 static bool
 has_bad_rendezvous (const struct config *config)
@@ -79,44 +70,15 @@ has_bad_rendezvous (const struct config *config)
     return false;
 }
 
-static bool
-has_tpu_without_python (const struct config *config)
-{
-    return config->settings.tpu && config->settings.no_python;
-}
-
+CONDITION (has_tpu_without_python, settings->tpu && settings->no_python)
 /* As in Accelerate, a file may say 1: it may have been written for another run. */
-static bool
-has_multi_gpu_alone (const struct config *config)
-{
-    return is_flag_given (config, "multi_gpu") && is_flag_given (config, "num_processes")
-           && config->settings.num_processes < 2;
-}
-
-static bool
-has_module_without_python (const struct config *config)
-{
-    return config->settings.module && config->settings.no_python;
-}
-
+CONDITION (has_multi_gpu_alone, is_flag_given (config, "multi_gpu") && is_flag_given (config, "num_processes")
+           && settings->num_processes < 2)
+CONDITION (has_module_without_python, settings->module && settings->no_python)
 /* Of one's own: Amazon's find each other. */
-static bool
-has_several_machines (const struct config *config)
-{
-    return when_several_machines (&config->settings) && !when_sagemaker (&config->settings);
-}
-
-static bool
-has_machine_out_of_range (const struct config *config)
-{
-    return has_several_machines (config) && config->settings.machine_rank >= config->settings.num_machines;
-}
-
-static bool
-has_no_main_machine (const struct config *config)
-{
-    return has_several_machines (config) && !config->settings.main_process_ip;
-}
+CONDITION (has_several_machines, when_several_machines (settings) && !when_sagemaker (settings))
+CONDITION (has_machine_out_of_range, has_several_machines (config) && settings->machine_rank >= settings->num_machines)
+CONDITION (has_no_main_machine, has_several_machines (config) && !settings->main_process_ip)
 
 static bool
 has_no_machine_rank (const struct config *config)
@@ -129,32 +91,13 @@ has_no_machine_rank (const struct config *config)
 }
 
 /* Each machine would pick another one. */
-static bool
-has_free_port_everywhere (const struct config *config)
-{
-    return has_several_machines (config) && !config->settings.main_process_port
-           && config_origin (config, "main_process_port").kind != ORIGIN_DEFAULT;
-}
-
-static bool
-has_uneven_machines (const struct config *config)
-{
-    return config->settings.num_processes % config->settings.num_machines != 0 && !when_sagemaker (&config->settings);
-}
-
-static bool
-has_single_gpu (const struct config *config)
-{
-    return config->settings.multi_gpu && !config->settings.cpu && !when_several_machines (&config->settings)
-           && when_gpus_chosen (&config->settings) && !strchr (config->settings.gpu_ids, ',');
-}
-
-static bool
-has_number_missing (const struct config *config)
-{
-    return config_origin (config, "distributed_type").kind == ORIGIN_FILE && !config->settings.num_processes
-           && !when_sagemaker (&config->settings);
-}
+CONDITION (has_free_port_everywhere, has_several_machines (config) && !settings->main_process_port
+           && config_origin (config, "main_process_port").kind != ORIGIN_DEFAULT)
+CONDITION (has_uneven_machines, settings->num_processes % settings->num_machines != 0 && !when_sagemaker (settings))
+CONDITION (has_single_gpu, settings->multi_gpu && !settings->cpu && !when_several_machines (settings)
+           && when_gpus_chosen (settings) && !strchr (settings->gpu_ids, ','))
+CONDITION (has_number_missing, config_origin (config, "distributed_type").kind == ORIGIN_FILE
+           && !settings->num_processes && !when_sagemaker (settings))
 
 /* The library takes the file's content in base64 as well, which begins with e, as { does. */
 static bool

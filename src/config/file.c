@@ -6,8 +6,7 @@
 
 #include "config/file_keys.h"
 #include "config/paths.h"
-#include "config/text/json.h"
-#include "config/text/yaml.h"
+#include "config/text/tree.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/parse.h"

@@ -13,31 +13,20 @@
 #include <string.h>
 #include <strings.h>
 
-static bool
-has_one_machine (const struct settings *settings)
-{
-    return !when_several_machines (settings);
-}
+/* name (settings): the condition holds. */
+#define CONDITION(name, condition)                   \
+    static bool                                      \
+    name (const struct settings *settings)           \
+    {                                                \
+        return condition;                            \
+    }
 
-static bool
-has_fsdp2 (const struct settings *settings)
-{
-    return settings->use_fsdp && !strcmp (settings->fsdp_version, "2");
-}
-
-static bool
-has_deepspeed_file (const struct settings *settings)
-{
-    return settings->use_deepspeed && settings->deepspeed_config_file;
-}
-
+CONDITION (has_one_machine, !when_several_machines (settings))
+CONDITION (has_fsdp2, settings->use_fsdp && !strcmp (settings->fsdp_version, "2"))
+CONDITION (has_deepspeed_file, settings->use_deepspeed && settings->deepspeed_config_file)
 /* A DeepSpeed file says it by itself, and without either it is the program's business. */
-static bool
-has_low_stage (const struct settings *settings)
-{
-    return settings->use_deepspeed && !settings->deepspeed_config_file && settings->zero_stage > 0
-           && settings->zero_stage < 3;
-}
+CONDITION (has_low_stage, settings->use_deepspeed && !settings->deepspeed_config_file && settings->zero_stage > 0
+           && settings->zero_stage < 3)
 
 static bool
 is_nvme (const char *device)
@@ -45,36 +34,14 @@ is_nvme (const char *device)
     return device && !strcasecmp (device, "nvme");
 }
 
-static bool
-has_optimizer_elsewhere (const struct settings *settings)
-{
-    return settings->use_deepspeed && !settings->deepspeed_config_file && !is_nvme (settings->offload_optimizer_device);
-}
-
-static bool
-has_parameters_elsewhere (const struct settings *settings)
-{
-    return settings->use_deepspeed && !settings->deepspeed_config_file && !is_nvme (settings->offload_param_device);
-}
-
-static bool
-has_no_dynamo (const struct settings *settings)
-{
-    return !strcmp (settings->dynamo_backend, "no");
-}
-
-static bool
-has_gpus (const struct settings *settings)
-{
-    return settings->multi_gpu;
-}
-
-static bool
-has_cpus_alone (const struct settings *settings)
-{
-    return (when_on_cpu (settings) && mode_path (settings, false) == PATH_SIMPLE)
-           || !strcmp (settings->distributed_type, "MULTI_CPU");
-}
+CONDITION (has_optimizer_elsewhere, settings->use_deepspeed && !settings->deepspeed_config_file
+           && !is_nvme (settings->offload_optimizer_device))
+CONDITION (has_parameters_elsewhere, settings->use_deepspeed && !settings->deepspeed_config_file
+           && !is_nvme (settings->offload_param_device))
+CONDITION (has_no_dynamo, !strcmp (settings->dynamo_backend, "no"))
+CONDITION (has_gpus, settings->multi_gpu)
+CONDITION (has_cpus_alone, (when_on_cpu (settings) && mode_path (settings, false) == PATH_SIMPLE)
+           || !strcmp (settings->distributed_type, "MULTI_CPU"))
 
 #define IN_FILE "contradicts deepspeed_config_file; set it only in DeepSpeed's file"
 
@@ -136,11 +103,7 @@ useless_group_counts (enum option_group group, const struct settings *settings)
     return !option_groups[group].matters || option_groups[group].matters (settings);
 }
 
-static bool
-has_no_mpirun (const struct settings *settings)
-{
-    return !mode_is_mpirun (settings);
-}
+CONDITION (has_no_mpirun, !mode_is_mpirun (settings))
 
 /* What questionnaires always write, and so is never reported; but it means nothing. */
 static const struct {

@@ -33,4 +33,13 @@ struct transfer {
 void transfer_fail (struct transfer *transfer, enum http_trouble trouble, const char *format, ...)
     __attribute__ ((format (printf, 3, 4)));
 
+/** setup.c: set all options of the next attempt.  @param left  ms until the deadline
+ *  @return 0, or -1: transfer_fail() was called */
+int setup (struct transfer *transfer, int64_t left);
+
+/** receive.c: the bytes and headers of an answer, as libcurl calls them; `data` is the transfer.  @{ */
+size_t receive_body (char *bytes, size_t size, size_t count, void *data);
+size_t receive_header (char *bytes, size_t size, size_t count, void *data);
+/** @} */
+
 #endif

@@ -2,9 +2,8 @@
 /* What a server sends: bounded in size, and compared with what was asked for. */
 #include <config.h>
 
-#include "http/receive.h"
-
 #include "http/attempt.h"
+
 #include "util/cleanup.h"
 #include "util/parse.h"
 

@@ -2,9 +2,8 @@
 /* The options of one attempt: where to, who is trusted, what is sent, and for how long. */
 #include <config.h>
 
-#include "http/setup.h"
+#include "http/attempt.h"
 
-#include "http/receive.h"
 #include "util/cleanup.h"
 
 #include <errno.h>

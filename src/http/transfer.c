@@ -4,8 +4,6 @@
 
 #include "http/transfer.h"
 
-#include "http/receive.h"
-#include "http/setup.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 

@@ -4,7 +4,6 @@
 #include <config.h>
 
 #include "http/attempt.h"
-#include "http/receive.h"
 #include "tests/fuzz/target.h"
 
 #include <assert.h>

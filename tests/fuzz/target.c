@@ -4,8 +4,7 @@
 
 #include "tests/fuzz/target.h"
 
-#include "config/text/json.h"
-#include "config/text/yaml.h"
+#include "config/text/tree.h"
 #include "config/update.h"
 #include "config/write.h"
 

@@ -8,8 +8,7 @@
 #include <config.h>
 
 #include "config/file.h"
-#include "config/text/json.h"
-#include "config/text/yaml.h"
+#include "config/text/tree.h"
 #include "config/update.h"
 #include "tests/golden/differences.h"
 #include "tests/scratch.h"

@@ -79,8 +79,6 @@ int estimate_read_local (struct estimate_model *model, const char *path, bool fo
 int estimate_read_hub (struct estimate_model *model, const struct settings *settings, const char *name,
                        struct fail *fail);
 
-/* ---- pickled.c ---- */
-
 #define ESTIMATE_TOTAL_NAME "pytorch_model.bin.index.json"
 
 /** Read the index of pickled files, after config.json. @param path  for messages
@@ -118,8 +116,6 @@ void estimate_measure (struct estimate_model *model, struct estimate_sizes *size
  * @return -1 with @p fail set: not known */
 int estimate_cache (const struct estimate_model *model, uint64_t context, unsigned bits, uint64_t *bytes,
                     struct fail *fail);
-
-/* ---- needs.c ---- */
 
 struct estimate_training {
     uint64_t weights, gradients, optimizer; /* bytes of one process */

@@ -59,176 +59,46 @@ yes (const struct answers *answers, const char *id)
     return answers_is (answers, id, "yes");
 }
 
-static bool
-with_several_kinds (const struct answers *answers)
-{
-    return !strncmp (answers_get (answers, "machine"), "MULTI_", 6);
-}
+#define CONDITION(name, condition)                   \
+    static bool                                      \
+    name (const struct answers *answers)             \
+    {                                                \
+        return condition;                            \
+    }
 
-static bool
-with_several_machines (const struct answers *answers)
-{
-    return answers_number (answers, "num_machines") > 1;
-}
-
-static bool
-with_hosts (const struct answers *answers)
-{
-    return *answers_get (answers, "hosts") != '\0';
-}
-
-static bool
-with_launchers_by_hand (const struct answers *answers)
-{
-    return with_several_machines (answers) && !with_hosts (answers);
-}
-
-static bool
-with_one_process (const struct answers *answers)
-{
-    return answers_is (answers, "machine", "NO");
-}
-
-static bool
-with_multi_cpu (const struct answers *answers)
-{
-    return answers_is (answers, "machine", "MULTI_CPU");
-}
-
-static bool
-with_multi_gpu (const struct answers *answers)
-{
-    return answers_is (answers, "machine", "MULTI_GPU");
-}
-
-static bool
-with_mpirun_possible (const struct answers *answers)
-{
-    return with_multi_cpu (answers) && !with_hosts (answers);
-}
-
-static bool
-with_accelerators (const struct answers *answers)
-{
-    return with_several_kinds (answers) && !with_multi_cpu (answers);
-}
-
+CONDITION (with_several_kinds, !strncmp (answers_get (answers, "machine"), "MULTI_", 6))
+CONDITION (with_several_machines, answers_number (answers, "num_machines") > 1)
+CONDITION (with_hosts, *answers_get (answers, "hosts") != '\0')
+CONDITION (with_launchers_by_hand, with_several_machines (answers) && !with_hosts (answers))
+CONDITION (with_one_process, answers_is (answers, "machine", "NO"))
+CONDITION (with_multi_cpu, answers_is (answers, "machine", "MULTI_CPU"))
+CONDITION (with_multi_gpu, answers_is (answers, "machine", "MULTI_GPU"))
+CONDITION (with_mpirun_possible, with_multi_cpu (answers) && !with_hosts (answers))
+CONDITION (with_accelerators, with_several_kinds (answers) && !with_multi_cpu (answers))
 /* Asked even after "CPU only", as in Accelerate; which leaves it out on Apple's machines. */
-static bool
-with_deepspeed_possible (const struct answers *answers)
-{
-    return with_accelerators (answers) || with_one_process (answers);
-}
-
-static bool
-with_deepspeed (const struct answers *answers)
-{
-    return yes (answers, "use_deepspeed");
-}
-
-static bool
-with_offload (const struct answers *answers)
-{
-    return answers_number (answers, "zero_stage") >= 2;
-}
-
-static bool
-with_deepspeed_machines (const struct answers *answers)
-{
-    return with_deepspeed (answers) && with_launchers_by_hand (answers);
-}
-
-static bool
-with_deepspeed_hosts (const struct answers *answers)
-{
-    return with_deepspeed (answers) && with_hosts (answers);
-}
-
-static bool
-with_hostfile (const struct answers *answers)
-{
-    return with_deepspeed_machines (answers) && !answers_is (answers, "deepspeed_multinode_launcher", "standard");
-}
-
-static bool
-with_fsdp_possible (const struct answers *answers)
-{
-    return with_accelerators (answers) && !with_deepspeed (answers);
-}
-
-static bool
-with_fsdp (const struct answers *answers)
-{
-    return yes (answers, "use_fsdp");
-}
-
-static bool
-with_full_loading (const struct answers *answers)
-{
-    return answers_is (answers, "fsdp_version", "1") && answers_is (answers, "fsdp_cpu_ram_efficient_loading", "no");
-}
-
-static bool
-with_contexts (const struct answers *answers)
-{
-    return answers_number (answers, "parallelism_config_cp_size") > 1;
-}
-
-static bool
-with_megatron_possible (const struct answers *answers)
-{
-    return with_multi_gpu (answers) && !with_deepspeed (answers) && !with_fsdp (answers);
-}
-
-static bool
-with_megatron (const struct answers *answers)
-{
-    return yes (answers, "use_megatron_lm");
-}
-
-static bool
-with_tensor_parallelism (const struct answers *answers)
-{
-    return answers_number (answers, "megatron_lm_tp_degree") > 1;
-}
-
-static bool
-with_pipeline (const struct answers *answers)
-{
-    return answers_number (answers, "megatron_lm_pp_degree") > 1;
-}
-
+CONDITION (with_deepspeed_possible, with_accelerators (answers) || with_one_process (answers))
+CONDITION (with_deepspeed, yes (answers, "use_deepspeed"))
+CONDITION (with_offload, answers_number (answers, "zero_stage") >= 2)
+CONDITION (with_deepspeed_machines, with_deepspeed (answers) && with_launchers_by_hand (answers))
+CONDITION (with_deepspeed_hosts, with_deepspeed (answers) && with_hosts (answers))
+CONDITION (with_hostfile, with_deepspeed_machines (answers)
+           && !answers_is (answers, "deepspeed_multinode_launcher", "standard"))
+CONDITION (with_fsdp_possible, with_accelerators (answers) && !with_deepspeed (answers))
+CONDITION (with_fsdp, yes (answers, "use_fsdp"))
+CONDITION (with_full_loading, answers_is (answers, "fsdp_version", "1")
+           && answers_is (answers, "fsdp_cpu_ram_efficient_loading", "no"))
+CONDITION (with_contexts, answers_number (answers, "parallelism_config_cp_size") > 1)
+CONDITION (with_megatron_possible, with_multi_gpu (answers) && !with_deepspeed (answers) && !with_fsdp (answers))
+CONDITION (with_megatron, yes (answers, "use_megatron_lm"))
+CONDITION (with_tensor_parallelism, answers_number (answers, "megatron_lm_tp_degree") > 1)
+CONDITION (with_pipeline, answers_number (answers, "megatron_lm_pp_degree") > 1)
 /* One process is a matter of course only without any of the kinds: DeepSpeed is offered for one, too. */
-static bool
-with_processes (const struct answers *answers)
-{
-    return !with_one_process (answers) || with_deepspeed (answers);
-}
-
-static bool
-with_no_paradigm (const struct answers *answers)
-{
-    return !with_deepspeed (answers) && !with_fsdp (answers) && !with_megatron (answers);
-}
-
-static bool
-with_devices (const struct answers *answers)
-{
-    return with_deepspeed_possible (answers) && with_no_paradigm (answers) && !yes (answers, "use_cpu");
-}
-
-static bool
-with_affinity (const struct answers *answers)
-{
-    return with_devices (answers) && (with_one_process (answers) || with_multi_gpu (answers));
-}
-
+CONDITION (with_processes, !with_one_process (answers) || with_deepspeed (answers))
+CONDITION (with_no_paradigm, !with_deepspeed (answers) && !with_fsdp (answers) && !with_megatron (answers))
+CONDITION (with_devices, with_deepspeed_possible (answers) && with_no_paradigm (answers) && !yes (answers, "use_cpu"))
+CONDITION (with_affinity, with_devices (answers) && (with_one_process (answers) || with_multi_gpu (answers)))
 /* DeepSpeed's own file says which precision. */
-static bool
-with_precision (const struct answers *answers)
-{
-    return !answers_is (answers, "machine", "XLA") && !yes (answers, "deepspeed_own_file");
-}
+CONDITION (with_precision, !answers_is (answers, "machine", "XLA") && !yes (answers, "deepspeed_own_file"))
 
 /* Objections: where Accelerate ends with a traceback. */
 
@@ -241,11 +111,8 @@ refuse_on_neuron (const struct answers *answers, const char *text)
 }
 
 /* Several GPUs, and nothing but data parallelism. */
-static bool
-with_gpus_alone (const struct answers *answers)
-{
-    return with_megatron_possible (answers) && !with_megatron (answers) && !with_several_machines (answers);
-}
+CONDITION (with_gpus_alone, with_megatron_possible (answers) && !with_megatron (answers)
+           && !with_several_machines (answers))
 
 /* @return how many hosts the answer names; -1: it cannot be read  @param[out] slots  of all; 0: not known of all */
 static int

@@ -3,7 +3,7 @@
  * keeps to the standard would refuse what Accelerate has written.  And every value knows its line. */
 #include <config.h>
 
-#include "config/text/json.h"
+#include "config/text/tree.h"
 
 #include "config/text/scalar.h"
 #include "util/cleanup.h"

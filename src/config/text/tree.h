@@ -4,6 +4,7 @@
 #ifndef CONFIG_TEXT_TREE_H
 #define CONFIG_TEXT_TREE_H
 
+#include "util/fail.h"
 #include "util/strbuf.h"
 
 #include <stdbool.h>
@@ -78,6 +79,12 @@ int node_write_json (struct node *map, struct strbuf *out);
 
 /** The same as YAML in the mapping's own order, each value on one line however long it is: for files of people. */
 int node_write_lines (const struct node *map, struct strbuf *out);
+/** @} */
+
+/** Fill the root of @p doc from @p text, which has @p length bytes and then a zero byte; messages begin with the path,
+ *  and the line if known.  @return 0, or -1 with @p fail set @{ */
+int yaml_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail);
+int json_read (struct filedoc *doc, const char *text, size_t length, struct fail *fail);
 /** @} */
 
 #endif

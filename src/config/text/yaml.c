@@ -4,7 +4,7 @@
  * Aliases, with which a small file can mean a huge tree, are refused, and so are merges of mappings (<<). */
 #include <config.h>
 
-#include "config/text/yaml.h"
+#include "config/text/tree.h"
 
 #include "config/text/scalar.h"
 #include "util/cleanup.h"

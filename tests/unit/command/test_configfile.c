@@ -4,9 +4,8 @@
 
 #include "config/file.h"
 #include "config/fsdp2.h"
-#include "config/text/json.h"
+#include "config/text/tree.h"
 #include "config/text/scalar.h"
-#include "config/text/yaml.h"
 #include "config/update.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"

@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "cli/estimate/estimate.h"
-#include "config/text/json.h"
+#include "config/text/tree.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/io.h"

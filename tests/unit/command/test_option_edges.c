@@ -5,7 +5,7 @@
 #include "config/emit/emit.h"
 #include "config/pep440.h"
 #include "config/table/opt_argv.h"
-#include "config/table/opt_python.h"
+#include "config/table/options.h"
 #include "config/text/tree.h"
 #include "config/values.h"
 #include "launch/machine/executable.h"
@@ -24,10 +24,11 @@ test_numbers (void)
 {
     const struct option decimals = { .key = "x", .decimals = true, .min = 0 }, whole = { .key = "x", .min = 1 };
     char *field = NULL;
-    ok (opt_parse_number (&decimals, "-0.5", false, &field, &fail) && strstr (fail.text, ">= 0"), "too small: %s",
+    const struct option_type_info *number = &option_types[OPTION_NUMBER];
+    ok (number->parse (&decimals, "-0.5", false, &field, &fail) && strstr (fail.text, ">= 0"), "too small: %s",
         fail.text);
-    ok (opt_parse_number (&whole, "0", true, &field, &fail) && !field, "too small, whole: %s", fail.text);
-    ok (!opt_parse_number (&decimals, "0.5", false, &field, &fail) && field && !strcmp (field, "0.5"), "0.5: %s",
+    ok (number->parse (&whole, "0", true, &field, &fail) && !field, "too small, whole: %s", fail.text);
+    ok (!number->parse (&decimals, "0.5", false, &field, &fail) && field && !strcmp (field, "0.5"), "0.5: %s",
         field ? field : "(none)");
     free (field);
     const struct option *text = option_find ("main_process_ip");
