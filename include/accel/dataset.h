@@ -90,7 +90,7 @@ enum accel_token_format {
     ACCEL_TOKENS_LLMC, /**< llm.c's files: a header of 256 int32 selects one of the first two, and gives the count */
 };
 
-/** A file of tokens, cut into sequences; 0 is each field's default, except `sequence_length`, which is required. */
+/** Files of tokens, cut into sequences; 0 is each field's default, except `sequence_length`, which is required. */
 struct accel_tokens_options {
     enum accel_token_format format; /**< 0: ACCEL_TOKENS_UINT16 */
     size_t sequence_length; /**< tokens per sample */
@@ -98,67 +98,42 @@ struct accel_tokens_options {
     uint64_t header_bytes;  /**< bytes before the first token; 0 with ACCEL_TOKENS_LLMC, whose length is known */
     bool labels;            /**< a second field "labels": the next token for each token */
     bool int64;             /**< the fields are int64 (as torch expects); false: int32 */
-    bool mapped;            /**< map the file; false: read it with pread().  See below */
+    bool mapped;            /**< map files; false: read them with pread().  See below */
     bool across_files;      /**< of several files: join their tokens, so samples may begin in one file and end in
                                  another; false: each sample is in one file, and what is left at its end is omitted */
     unsigned open_files;    /**< of several files: how many stay open; 0: 16 */
 };
 
 /**
- * A file of tokens with fields "input_ids" and, if requested, "labels", each [sequence_length].  Sample i begins at
- * token i * stride; samples that the file does not contain completely (with the following token, for labels) are
- * omitted.
+ * Files of tokens as one data set, in the order of @p paths, with fields "input_ids" and, if requested, "labels", each
+ * [sequence_length].  Sample i of a file begins at its token i * stride; samples that the file does not contain
+ * completely (with the following token, for labels) are omitted, unless `across_files` lets them end in the next one.
  *
- * Either way, samples come from the page cache and the file may be larger than memory.  pread() is the default: if the
- * file is truncated or the disk fails, that read is an error.  A mapping saves one or two system calls per sample;
- * truncation is an error there too, unless it happens during the read itself, in which case the process is killed by
- * SIGBUS, as it is if the disk fails.
+ * Samples come from the page cache and the files may be larger than memory.  pread() is the default: if a file is
+ * truncated or the disk fails, that read is an error.  A mapping saves one or two system calls per sample; truncation
+ * is an error there too, unless it happens during the read itself, in which case the process is killed by SIGBUS, as it
+ * is if the disk fails.
  *
- * @retval ACCEL_ERR_INVALID  an invalid size; reading a token that int32 cannot hold is ACCEL_ERR_FORMAT
- * @retval ACCEL_ERR_FORMAT   a partial token at the end, or not an llm.c header
- * @retval ACCEL_ERR_SYSTEM   the file cannot be opened, read or mapped
+ * A single file stays open.  Of several, all must have tokens of the same size; they are measured now, and opened again
+ * when a sample needs them: `open_files` stay open, plus one for each thread that is reading.  A file whose size or
+ * time of modification changes is an error at its next read.  Loaders over several files can be prepared only if all
+ * ranks have the same files: equal names (without folders) and sizes, in the same order.
+ *
+ * accel_sampler_llmc() goes through the files in the order of llm.c's trainer.
+ *
+ * @param paths  [count]; a path that is not that of a file may be a glob(7) pattern such as "fineweb_train_*.bin": all
+ *               files that match it, sorted by path in byte order.  A file may occur more than once
+ * @retval ACCEL_ERR_INVALID  no paths, or an invalid size; reading a token that int32 cannot hold is ACCEL_ERR_FORMAT
+ * @retval ACCEL_ERR_FORMAT   a partial token at the end, or not an llm.c header; of several files, one without tokens,
+ *                            or with tokens of a different size, or no file with a complete sample
+ * @retval ACCEL_ERR_SYSTEM   a file cannot be opened, read or mapped; no file matches a pattern, or its folder cannot
+ *                            be read
  */
 #define accel_dataset_open_tokens(...)                                                  \
     accel_dataset_open_tokens_sized (sizeof (struct accel_tokens_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_dataset_open_tokens_sized (size_t options_size, struct accel_dataset **dataset, const char *path,
-                                 const struct accel_tokens_options *options, struct accel_error *err);
-
-/**
- * Several token files as one data set, in the order of @p paths.  Fields and samples are like those of
- * accel_dataset_open_tokens(); a sample does not cross files unless `across_files` is set.
- *
- * All files must have tokens of the same size.  They are measured now, and opened again when a sample needs them:
- * `open_files` stay open, plus one for each thread that is reading.  A file whose size or time of modification changes
- * is an error at its next read.  Loaders over this data set can be prepared only if all ranks have the same files:
- * equal names (without folders) and sizes, in the same order.
- *
- * accel_sampler_llmc() goes through the files in the order of llm.c's trainer.
- *
- * @param paths  [count]; a file may occur more than once
- * @retval ACCEL_ERR_INVALID  like accel_dataset_open_tokens(), or no paths
- * @retval ACCEL_ERR_FORMAT   like accel_dataset_open_tokens(); a file without tokens, or with tokens of a different
- *                            size; no file with a complete sample
- * @retval ACCEL_ERR_SYSTEM   a file cannot be opened or read
- */
-#define accel_dataset_open_token_files(...)                                                  \
-    accel_dataset_open_token_files_sized (sizeof (struct accel_tokens_options), __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_dataset_open_token_files_sized (size_t options_size, struct accel_dataset **dataset, const char *const *paths,
-                                      size_t count, const struct accel_tokens_options *options,
-                                      struct accel_error *err);
-
-/**
- * The same for all files that match @p pattern, a glob(7) pattern such as "fineweb_train_*.bin", sorted by path in byte
- * order.
- *
- * @retval ACCEL_ERR_SYSTEM  also: no file matches, or a folder cannot be read
- */
-#define accel_dataset_open_token_pattern(...)                                                  \
-    accel_dataset_open_token_pattern_sized (sizeof (struct accel_tokens_options), __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_dataset_open_token_pattern_sized (size_t options_size, struct accel_dataset **dataset, const char *pattern,
-                                        const struct accel_tokens_options *options, struct accel_error *err);
+accel_dataset_open_tokens_sized (size_t options_size, struct accel_dataset **dataset, const char *const *paths,
+                                 size_t count, const struct accel_tokens_options *options, struct accel_error *err);
 
 /** Whether the first row of a CSV file names the columns. */
 enum accel_csv_header {

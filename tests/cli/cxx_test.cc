@@ -344,8 +344,8 @@ test_token_files (accelerator &acc)
 {
     const std::vector<std::string> paths { token_file (acc, "b", 10), token_file (acc, "a", 20) };
     const tokens_options options = tokens_options ().format (ACCEL_TOKENS_UINT16).sequence_length (2);
-    dataset listed = dataset::open_token_files (paths, options);
-    dataset found = dataset::open_token_pattern ("[ab]" + std::to_string (acc.process_index ()) + ".bin", options);
+    dataset listed = dataset::open_tokens (paths, options);
+    dataset found = dataset::open_tokens ("[ab]" + std::to_string (acc.process_index ()) + ".bin", options);
     std::int32_t tokens[2];
     void *const into[] = { tokens };
     listed.read (0, into);

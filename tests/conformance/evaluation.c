@@ -521,7 +521,7 @@ check_agreement (const char *const *mine, bool across, const char *words)
     struct accel_tokens_options options = { .sequence_length = LENGTH, .labels = true, .across_files = across };
     struct accel_dataset *set;
     struct accel_loader *loader = NULL;
-    if (!check (!accel_dataset_open_token_files (&set, mine, FILES, &options, &err)
+    if (!check (!accel_dataset_open_tokens (&set, mine, FILES, &options, &err)
                     && !accel_loader_create (&loader, set, NULL, &err), "open: %s", err.text))
         return;
     enum accel_status status = accel_prepare (acc, &err, loader);
@@ -536,10 +536,11 @@ check_files (const char *folder)
 {
     struct accel_tokens_options options = { .sequence_length = LENGTH, .labels = true, .open_files = 1 };
     struct accel_dataset *set;
-    char pattern[PATH_MAX];
+    char text[PATH_MAX];
+    const char *pattern = text;
     write_files (folder);
-    snprintf (pattern, sizeof pattern, "%s/t_*.bin", folder);
-    if (!check (!accel_dataset_open_token_pattern (&set, pattern, &options, &err), "open: %s", err.text))
+    snprintf (text, sizeof text, "%s/t_*.bin", folder);
+    if (!check (!accel_dataset_open_tokens (&set, &pattern, 1, &options, &err), "open: %s", err.text))
         return;
     check_orders (set);
     accel_dataset_close (set);

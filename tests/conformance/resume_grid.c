@@ -212,7 +212,7 @@ make_llmc_sampler (struct accel_sampler **sampler, struct accel_error *err)
     }
     enum accel_status status = accel_wait_for_everyone (acc, err);
     if (!status)
-        status = accel_dataset_open_token_files (&files, paths, 2, &options, err);
+        status = accel_dataset_open_tokens (&files, paths, 2, &options, err);
     if (status)
         return status;
     status = accel_sampler_llmc (sampler, files, &(struct accel_sampler_options){ .shuffle = ACCEL_YES }, err);

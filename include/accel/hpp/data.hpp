@@ -224,25 +224,19 @@ class dataset {
             throw error (ACCEL_ERR_INVALID, "there are not as many arrays as fields");
         return make (accel_dataset_from_arrays, fields.data (), arrays.data (), fields.size (), size);
     }
+    /** @param paths  files, or glob(7) patterns */
     static dataset
-    open_tokens (const std::string &path, const accel_tokens_options &options)
-    {
-        return make (ACCEL_CALL_ (accel_dataset_open_tokens), path.c_str (), &options);
-    }
-    /** Several files as one data set. */
-    static dataset
-    open_token_files (const std::vector<std::string> &paths, const accel_tokens_options &options)
+    open_tokens (const std::vector<std::string> &paths, const accel_tokens_options &options)
     {
         std::vector<const char *> raw;
         for (const std::string &path : paths)
             raw.push_back (path.c_str ());
-        return make (ACCEL_CALL_ (accel_dataset_open_token_files), raw.data (), raw.size (), &options);
+        return make (ACCEL_CALL_ (accel_dataset_open_tokens), raw.data (), raw.size (), &options);
     }
-    /** The same by a glob(7) pattern. */
     static dataset
-    open_token_pattern (const std::string &pattern, const accel_tokens_options &options)
+    open_tokens (const std::string &path, const accel_tokens_options &options)
     {
-        return make (ACCEL_CALL_ (accel_dataset_open_token_pattern), pattern.c_str (), &options);
+        return open_tokens (std::vector<std::string> { path }, options);
     }
     static dataset
     open_csv (const std::string &path, const accel_csv_options &options = {})

@@ -8,6 +8,7 @@
 #include "lib/data/set.h"
 #include "lib/data/set_tokens.h"
 #include "util/hash.h"
+#include "util/strbuf.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { DEFAULT_OPEN_FILES = 16, NO_SLOT = -1 };
 
@@ -258,27 +260,12 @@ add_files (struct set *set, const char *const *paths, struct accel_error *err)
     return ACCEL_OK;
 }
 
-enum accel_status
-accel_dataset_open_token_files_sized (size_t options_size, struct accel_dataset **dataset, const char *const *paths,
-                                      size_t count, const struct accel_tokens_options *options,
-                                      struct accel_error *err)
+static enum accel_status
+open_files (struct set *set, const char *const *paths, size_t count, struct accel_error *err)
 {
-    struct set *set;
-    struct accel_tokens_options room;
-    enum accel_status status;
-    if (!dataset)
-        return accel_fail_null (err, "accel_dataset_open_token_files", "dataset");
-    *dataset = NULL;
-    if (!paths || !count)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_dataset_open_token_files: the list of files is empty");
-    options = SIZED (options, options_size, room, &status, err);
-    if (status || (status = tokens_create (&set, options, err)))
-        return status;
     set->dataset.read = read_file_sample;
-    if ((status = make_files (set, count, err)) || (status = add_files (set, paths, err)))
-        return set_abandon (set, status);
-    *dataset = &set->dataset;
-    return ACCEL_OK;
+    enum accel_status status = make_files (set, count, err);
+    return status ? status : add_files (set, paths, err);
 }
 
 /* glob() has no argument for its caller. */
@@ -301,21 +288,11 @@ compare_paths (const void *left, const void *right)
     return strcmp (*(char *const *) left, *(char *const *) right);
 }
 
-enum accel_status
-accel_dataset_open_token_pattern_sized (size_t options_size, struct accel_dataset **dataset, const char *pattern,
-                                        const struct accel_tokens_options *options, struct accel_error *err)
+static enum accel_status
+add_matches (struct strlist *files, const char *pattern, struct accel_error *err)
 {
     glob_t found = { 0 };
-    struct accel_tokens_options room;
-    enum accel_status status;
-    if (!dataset)
-        return accel_fail_null (err, "accel_dataset_open_token_pattern", "dataset");
-    *dataset = NULL;
-    if (!pattern)
-        return accel_fail_null (err, "accel_dataset_open_token_pattern", "pattern");
-    options = SIZED (options, options_size, room, &status, err);
-    if (status)
-        return status;
+    enum accel_status status = ACCEL_OK;
     unreadable.error = 0;
     int result = glob (pattern, GLOB_ERR | GLOB_NOSORT, note_unreadable, &found);
     if (result == GLOB_NOMATCH)
@@ -329,11 +306,58 @@ accel_dataset_open_token_pattern_sized (size_t options_size, struct accel_datase
     else {
         /* Byte order: the locale may differ between hosts. */
         qsort (found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_paths);
-        status = accel_dataset_open_token_files (dataset, (const char *const *) found.gl_pathv, found.gl_pathc, options,
-                                                 err);
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            strlist_add (files, found.gl_pathv[i]);
     }
     globfree (&found);
     return status;
+}
+
+/* A file whose name looks like a pattern is taken at its word. */
+static bool
+is_pattern (const char *path)
+{
+    return strpbrk (path, "*?[") && access (path, F_OK);
+}
+
+static enum accel_status
+list_files (struct strlist *files, const char *const *paths, size_t count, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    if (!paths || !count)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_dataset_open_tokens: the list of paths is empty");
+    for (size_t i = 0; i < count && !status; i++)
+        if (!paths[i] || !*paths[i])
+            status = accel_fail (err, ACCEL_ERR_INVALID, "accel_dataset_open_tokens: path %zu is NULL or empty", i);
+        else if (is_pattern (paths[i]))
+            status = add_matches (files, paths[i], err);
+        else
+            strlist_add (files, paths[i]);
+    if (!status && files->failed)
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a data set of %zu files", count);
+    return status;
+}
+
+enum accel_status
+accel_dataset_open_tokens_sized (size_t options_size, struct accel_dataset **dataset, const char *const *paths,
+                                 size_t count, const struct accel_tokens_options *options, struct accel_error *err)
+{
+    AUTO_STRLIST struct strlist files = { 0 };
+    struct set *set;
+    struct accel_tokens_options room;
+    enum accel_status status;
+    if (!dataset)
+        return accel_fail_null (err, "accel_dataset_open_tokens", "dataset");
+    *dataset = NULL;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status || (status = list_files (&files, paths, count, err)) || (status = tokens_create (&set, options, err)))
+        return status;
+    status = files.count == 1 ? tokens_open_file (set, files.items[0], err)
+                              : open_files (set, (const char *const *) files.items, files.count, err);
+    if (status)
+        return set_abandon (set, status);
+    *dataset = &set->dataset;
+    return ACCEL_OK;
 }
 
 static const struct set *

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data set of a file of tokens, as nanoGPT and llm.c write them. */
+/* Files of tokens, as nanoGPT and llm.c write them, and the data set of one of them; see set_tokens.h. */
 #include <config.h>
 
 #include "lib/data/set_tokens.h"
 
 #include "lib/base/error.h"
-#include "lib/base/sized.h"
 
 #include <string.h>
 
@@ -219,23 +218,15 @@ tokens_samples (const struct accel_tokens_options *options, uint64_t count)
 }
 
 enum accel_status
-accel_dataset_open_tokens_sized (size_t options_size, struct accel_dataset **dataset, const char *path,
-                                 const struct accel_tokens_options *options, struct accel_error *err)
+tokens_open_file (struct set *set, const char *path, struct accel_error *err)
 {
-    struct set *set;
-    struct accel_tokens_options room;
-    enum accel_status status;
-    if (!dataset)
-        return accel_fail_null (err, "accel_dataset_open_tokens", "dataset");
-    *dataset = NULL;
-    options = SIZED (options, options_size, room, &status, err);
-    if (status || (status = tokens_create (&set, options, err)))
-        return status;
-    if ((status = source_open (&set->sources[0], path, err))
-        || (status = tokens_measure (&set->sources[0], options, &set->layout, err))
-        || (options->mapped && (status = source_map (&set->sources[0], err))))
-        return set_abandon (set, status);
-    set->dataset.size = (size_t) tokens_samples (&set->tokens, set->layout.count);
-    *dataset = &set->dataset;
-    return ACCEL_OK;
+    struct source *source = &set->sources[0];
+    enum accel_status status = source_open (source, path, err);
+    if (!status)
+        status = tokens_measure (source, &set->tokens, &set->layout, err);
+    if (!status && set->tokens.mapped)
+        status = source_map (source, err);
+    if (!status)
+        set->dataset.size = (size_t) tokens_samples (&set->tokens, set->layout.count);
+    return status;
 }

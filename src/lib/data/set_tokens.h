@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data sets of tokens: what one file and several files have in common, and several files as one data set. */
+/* Data sets of tokens: one file (set_tokens.c), and several files as one data set (set_token_files.c). */
 #ifndef LIB_DATA_SET_TOKENS_H
 #define LIB_DATA_SET_TOKENS_H
 
@@ -8,6 +8,9 @@
 /** Check the options and make a set without files whose fields are described. */
 enum accel_status tokens_create (struct set **set, const struct accel_tokens_options *options,
                                  struct accel_error *err);
+
+/** Make @p set, which tokens_create() made, that of one file, which stays open. */
+enum accel_status tokens_open_file (struct set *set, const char *path, struct accel_error *err);
 
 /** Find where the tokens of @p source begin and how many there are. */
 enum accel_status tokens_measure (const struct source *source, const struct accel_tokens_options *options,

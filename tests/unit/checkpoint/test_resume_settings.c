@@ -99,7 +99,7 @@ open_loading (struct loading *loading, const struct setting *setting, bool resta
     loading->order = (struct own_order){ setting->from, 0, (int64_t) setting->samples };
     const struct accel_tokens_options tokens = { .format = ACCEL_TOKENS_UINT16, .sequence_length = 4 };
     if (setting->pattern)
-        MUST (accel_dataset_open_token_pattern (&loading->dataset, setting->pattern, &tokens, &err));
+        MUST (accel_dataset_open_tokens (&loading->dataset, &setting->pattern, 1, &tokens, &err));
     const struct accel_sampler_calls calls
         = { .length = setting->samples, .start = start_order, .next = next_index, .user = &loading->order };
     if (setting->from >= 0)

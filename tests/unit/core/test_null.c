@@ -94,9 +94,7 @@ test_datasets (void)
     static const struct accel_field field = { "x", ACCEL_FLOAT32, 0, { 0 } };
     struct accel_tokens_options tokens = { .sequence_length = 2 };
     refused (accel_dataset_from_arrays (NULL, &field, (const void *[]){ numbers }, 1, 8, &err), "arrays");
-    refused (accel_dataset_open_tokens (NULL, "none", &tokens, &err), "tokens");
-    refused (accel_dataset_open_token_files (NULL, (const char *[]){ "none" }, 1, &tokens, &err), "token files");
-    refused (accel_dataset_open_token_pattern (NULL, "none", &tokens, &err), "a pattern of token files");
+    refused (accel_dataset_open_tokens (NULL, (const char *[]){ "none" }, 1, &tokens, &err), "tokens");
     refused (accel_dataset_open_csv (NULL, "none", NULL, &err), "CSV");
     refused (accel_dataset_open_idx (NULL, "none", NULL, NULL, &err), "IDX");
     refused (accel_dataset_open_safetensors (NULL, "none", NULL, 0, &err), "safetensors");

@@ -170,9 +170,7 @@ OPEN (options, open_sized (size, GA, GS, &made, given, &err))
 OPEN (accumulation,
       open_sized (OO, size, GS, &made, &(struct accel_options){ .gradient_accumulation_plugin = given }, &err))
 OPEN (scaler, open_sized (OO, GA, size, &made, &(struct accel_options){ .grad_scaler = given }, &err))
-DATASET (tokens, open_tokens_sized (size, &set, tokens, given, &err))
-DATASET (token_files, open_token_files_sized (size, &set, &tokens, 1, given, &err))
-DATASET (token_pattern, open_token_pattern_sized (size, &set, tokens, given, &err))
+DATASET (tokens, open_tokens_sized (size, &set, &tokens, 1, given, &err))
 DATASET (csv, open_csv_sized (size, sizeof (struct accel_csv_field), &set, csv, given, &err))
 DATASET (csv_field, open_csv_sized (sizeof (struct accel_csv_options), size, &set, csv,
                                     &(struct accel_csv_options){ .fields = given, .field_count = 1 }, &err))
@@ -253,7 +251,7 @@ CALL (llmc)
     struct accel_dataset *set = NULL;
     struct accel_sampler *made = NULL;
     enum accel_status status
-        = accel_dataset_open_tokens (&set, tokens, &(struct accel_tokens_options){ .sequence_length = 2 }, &err);
+        = accel_dataset_open_tokens (&set, &tokens, 1, &(struct accel_tokens_options){ .sequence_length = 2 }, &err);
     if (!status)
         status = accel_sampler_llmc_sized (size, &made, set, given, &err);
     accel_sampler_destroy (made);
@@ -298,8 +296,6 @@ static struct {
     ROW (load_model, load_model_options, follow_links, load_model, .strict = ACCEL_NO),
     ROW (safetensors_open, safetensors_options, follow_links, safetensors, .in_memory = true),
     ROW (dataset_open_tokens, tokens_options, open_files, tokens, .sequence_length = 2),
-    ROW (dataset_open_token_files, tokens_options, open_files, token_files, .sequence_length = 2),
-    ROW (dataset_open_token_pattern, tokens_options, open_files, token_pattern, .sequence_length = 2),
     ROW (dataset_open_csv, csv_options, dtype, csv, .separator = ','),
     ROW (dataset_open_csv, csv_field, max, csv_field, .field = { .name = "x" }),
     ROW (dataset_open_idx, idx_options, scale, idx, .image_name = "x"),

@@ -30,6 +30,13 @@ write_file (const char *name, const void *bytes, size_t length)
     return path;
 }
 
+/* A data set of one file or pattern. */
+__attribute__ ((unused)) static enum accel_status
+open_tokens (struct accel_dataset **set, const char *path, const struct accel_tokens_options *options)
+{
+    return accel_dataset_open_tokens (set, &path, 1, options, &err);
+}
+
 /* Whether an open failed with these words.  By its address, as the set is written by another argument. */
 __attribute__ ((unused)) static void
 is_refused (const char *name, enum accel_status status, struct accel_dataset **set, const char *words)

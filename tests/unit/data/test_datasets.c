@@ -94,7 +94,7 @@ test_token_formats (void)
                 struct accel_dataset *set;
                 static unsigned char rows[2][2 * 4999 * 8];
                 size_t wrong = 0;
-                bool good = !accel_dataset_open_tokens (&set, path, &options, &err) && set->size == 3
+                bool good = !open_tokens (&set, path, &options) && set->size == 3
                             && !set->read_many (set->user, (int64_t[]){ 2, 1 }, 2, (void *[]){ rows[0], rows[1] },
                                                 &err);
                 for (size_t i = 0; good && i < 2 * 4999; i++) {
@@ -126,8 +126,7 @@ test_token_counts (void)
         struct accel_tokens_options options
             = { .sequence_length = cases[i].length, .stride = cases[i].stride, .labels = cases[i].labels };
         struct accel_dataset *set;
-        bool opened = !accel_dataset_open_tokens (&set, write_file ("a", (uint16_t[16]){ 0 }, cases[i].tokens * 2),
-                                                  &options, &err);
+        bool opened = !open_tokens (&set, write_file ("a", (uint16_t[16]){ 0 }, cases[i].tokens * 2), &options);
         ok (opened && set->size == cases[i].samples, "tokens: %zu of them are %zu sequences of %zu", cases[i].tokens,
             cases[i].samples, cases[i].length);
         accel_dataset_close (opened ? set : NULL);
@@ -161,7 +160,7 @@ test_llmc (void)
         memcpy (bytes, cases[i].header, sizeof cases[i].header);
         memcpy (bytes + 1024, (uint16_t[]){ 50256, 0, 2, 0, 3, 0 }, 12);
         enum accel_status status
-            = accel_dataset_open_tokens (&set, write_file ("a", bytes, 1024 + cases[i].bytes), &options, &err);
+            = open_tokens (&set, write_file ("a", bytes, 1024 + cases[i].bytes), &options);
         if (cases[i].words) {
             is_refused ("llm.c", status, &set, cases[i].words);
             continue;
@@ -180,33 +179,33 @@ test_token_errors (void)
     struct accel_dataset *set;
     int32_t ids[2];
     const char *path = write_file ("a", (uint32_t[]){ 1, 2, 3, 0x80000000 }, 16);
-    ok (!accel_dataset_open_tokens (&set, path, &options, &err) && !set->read (set->user, 0, (void *[]){ ids }, &err)
+    ok (!open_tokens (&set, path, &options) && !set->read (set->user, 0, (void *[]){ ids }, &err)
             && set->read (set->user, 1, (void *[]){ ids }, &err) == ACCEL_ERR_FORMAT
             && strstr (err.text, "between 2 and 3 does not fit in int32"),
         "tokens: too large for int32");
     accel_dataset_close (set);
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, NULL, &err), &set, "sequence_length");
+    is_refused ("tokens", open_tokens (&set, path, NULL), &set, "sequence_length");
     other = options;
     other.sequence_length = SIZE_MAX;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "size overflows");
+    is_refused ("tokens", open_tokens (&set, path, &other), &set, "size overflows");
     other = options;
     other.header_bytes = 17;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "less than its header of 17");
+    is_refused ("tokens", open_tokens (&set, path, &other), &set, "less than its header of 17");
     other.header_bytes = 3;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "13 bytes are not a whole");
+    is_refused ("tokens", open_tokens (&set, path, &other), &set, "13 bytes are not a whole");
     other.format = ACCEL_TOKENS_LLMC;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "leave header_bytes at 0");
+    is_refused ("tokens", open_tokens (&set, path, &other), &set, "leave header_bytes at 0");
     other.header_bytes = 0;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "shorter than its header");
+    is_refused ("tokens", open_tokens (&set, path, &other), &set, "shorter than its header");
     other.format = (enum accel_token_format) 9;
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &other, &err), &set, "invalid accel_token_format 9");
-    is_refused ("tokens", accel_dataset_open_tokens (&set, "/nowhere/x", &options, &err), &set, "/nowhere/x: No such");
-    is_refused ("tokens", accel_dataset_open_tokens (&set, "/dev/null", &options, &err), &set, "not a regular file");
-    is_refused ("tokens", accel_dataset_open_tokens (&set, NULL, &options, &err), &set, "path is NULL or empty");
+    is_refused ("tokens", open_tokens (&set, path, &other), &set, "invalid accel_token_format 9");
+    is_refused ("tokens", open_tokens (&set, "/nowhere/x", &options), &set, "/nowhere/x: No such");
+    is_refused ("tokens", open_tokens (&set, "/dev/null", &options), &set, "not a regular file");
+    is_refused ("tokens", open_tokens (&set, NULL, &options), &set, "path 0 is NULL or empty");
     unlink (path);
     ok (!mkfifo (path, 0600), "a pipe without a writer");
     alarm (900);
-    is_refused ("tokens", accel_dataset_open_tokens (&set, path, &options, &err), &set, "not a regular file");
+    is_refused ("tokens", open_tokens (&set, path, &options), &set, "not a regular file");
     alarm (0);
 }
 
@@ -220,7 +219,7 @@ test_shrinking (void)
         struct accel_dataset *set;
         static int32_t ids[512];
         const char *path = write_file ("a", bytes, sizeof bytes);
-        bool opened = !accel_dataset_open_tokens (&set, path, &options, &err), cut = !truncate (path, 5000);
+        bool opened = !open_tokens (&set, path, &options), cut = !truncate (path, 5000);
         ok (opened && cut && set->size == 64 && !set->read (set->user, 3, (void *[]){ ids }, &err)
                 && set->read (set->user, 60, (void *[]){ ids }, &err) == ACCEL_ERR_FORMAT
                 && strstr (err.text, "has only 5000 bytes now, but had 65536"),
@@ -329,7 +328,7 @@ test_unmapping (void)
     struct accel_tokens_options options = { .sequence_length = 4, .mapped = true };
     struct accel_dataset *set;
     const char *path = write_file ("a", (uint16_t[64]){ 0 }, 128);
-    bool opened = !accel_dataset_open_tokens (&set, path, &options, &err);
+    bool opened = !open_tokens (&set, path, &options);
     ok (opened && is_mapped (path), "tokens: a mapped file");
     accel_dataset_close (opened ? set : NULL);
     ok (!is_mapped (path), "tokens: closed, it is mapped no more");
@@ -398,7 +397,7 @@ try_file (unsigned kind, const char *path)
     enum accel_status status = kind == 0   ? accel_dataset_open_safetensors (&set, path, NULL, 0, &err)
                                : kind == 1 ? accel_dataset_open_idx (&set, path, NULL, NULL, &err)
                                : kind == 2 ? accel_dataset_open_csv (&set, path, NULL, &err)
-                                           : accel_dataset_open_tokens (&set, path, &tokens, &err);
+                                           : open_tokens (&set, path, &tokens);
     bool good = (status != 0) == (set == NULL) && (!status || (err.code == status && *err.text));
     for (size_t i = 0; good && set && i < set->size && i < 8; i++) {
         void *into[8] = { NULL };
@@ -482,7 +481,7 @@ test_threads (void)
     struct accel_tokens_options options = { .sequence_length = 16, .labels = true };
     for (size_t i = 0; i < 16001; i++)
         tokens[i] = (uint16_t) i;
-    size_t wrong = accel_dataset_open_tokens (&set, write_file ("a", tokens, sizeof tokens), &options, &err) != 0, made;
+    size_t wrong = open_tokens (&set, write_file ("a", tokens, sizeof tokens), &options) != 0, made;
     for (made = 0; !wrong && made < 4; made++) {
         readers[made] = (struct reader){ .set = set, .first = made * 100 };
         if (pthread_create (&readers[made].thread, NULL, read_all, &readers[made]))

@@ -38,7 +38,7 @@ write_shards (bool header)
 }
 
 static const char *
-pattern (const char *text)
+in_scratch (const char *text)
 {
     static char full[PATH_MAX];
     snprintf (full, sizeof full, "%s/%s", scratch_folder (), text);
@@ -86,7 +86,7 @@ test_samples (void)
             struct accel_dataset *set;
             size_t wrong = 0;
             write_shards (form & 1);
-            bool good = !accel_dataset_open_token_files (&set, path_list, FILES, &options, &err)
+            bool good = !accel_dataset_open_tokens (&set, path_list, FILES, &options, &err)
                         && set->size == cases[c].samples;
             for (size_t i = 0; good && i < 4; i++) {
                 int64_t rows[2][LENGTH];
@@ -116,7 +116,7 @@ test_long_samples (void)
     struct accel_dataset *set;
     size_t wrong = 0;
     write_shards (false);
-    bool good = !accel_dataset_open_token_files (&set, path_list, FILES, &options, &err) && set->size == 1
+    bool good = !accel_dataset_open_tokens (&set, path_list, FILES, &options, &err) && set->size == 1
                 && !set->read (set->user, 0, (void *[]){ ids, labels }, &err);
     for (int32_t i = 0; good && i < TOKENS - 1; i++)
         wrong += ids[i] != i || labels[i] != i + 1;
@@ -133,7 +133,7 @@ test_open_files (void)
         int32_t ids[LENGTH];
         size_t most = 0, wrong = 0;
         write_shards (false);
-        bool good = !accel_dataset_open_token_files (&set, path_list, FILES, &options, &err);
+        bool good = !accel_dataset_open_tokens (&set, path_list, FILES, &options, &err);
         ok (good && !count_descriptors (), "no file is open before the first sample");
         for (size_t i = 0; good && i < 200; i++) {
             size_t sample = i * 7 % set->size;
@@ -154,7 +154,7 @@ test_least_recently_used (void)
     struct accel_dataset *set;
     int32_t ids[LENGTH];
     write_shards (false);
-    bool good = !accel_dataset_open_token_files (&set, path_list, FILES, &options, &err);
+    bool good = !accel_dataset_open_tokens (&set, path_list, FILES, &options, &err);
     static const size_t order[] = { 0, 6, 0, 16 }; /* files 0, 1, 0, 2 */
     for (size_t i = 0; good && i < 4; i++)
         good = !set->read (set->user, order[i], (void *[]){ ids }, &err);
@@ -194,7 +194,7 @@ test_threads (void)
     struct reader readers[4];
     struct accel_dataset *set;
     write_shards (false);
-    size_t wrong = accel_dataset_open_token_files (&set, path_list, FILES, &options, &err) != 0, made;
+    size_t wrong = accel_dataset_open_tokens (&set, path_list, FILES, &options, &err) != 0, made;
     for (made = 0; !wrong && made < 4; made++) {
         readers[made] = (struct reader){ .set = set, .first = made * 9 };
         if (pthread_create (&readers[made].thread, NULL, read_all, &readers[made]))
@@ -237,37 +237,37 @@ test_broken (void)
         memcpy (bytes, cases[i].header, sizeof cases[i].header);
         write_shards (true);
         write_file ("s_1.bin", bytes, cases[i].bytes);
-        is_refused ("broken", accel_dataset_open_token_files (&set, path_list, FILES, &options, &err), &set,
+        is_refused ("broken", accel_dataset_open_tokens (&set, path_list, FILES, &options, &err), &set,
                     cases[i].words);
     }
     unlink (paths[1]);
-    is_refused ("missing", accel_dataset_open_token_files (&set, path_list, FILES, &options, &err), &set,
+    is_refused ("missing", accel_dataset_open_tokens (&set, path_list, FILES, &options, &err), &set,
                 "s_1.bin: No such file");
     ok (!mkdir (paths[1], 0700), "a folder");
-    is_refused ("a folder", accel_dataset_open_token_files (&set, path_list, FILES, &options, &err), &set,
+    is_refused ("a folder", accel_dataset_open_tokens (&set, path_list, FILES, &options, &err), &set,
                 "s_1.bin: is not a regular file");
     rmdir (paths[1]);
     write_shards (false);
     options.format = ACCEL_TOKENS_UINT16;
     write_file ("s_1.bin", "", 0);
-    is_refused ("empty", accel_dataset_open_token_files (&set, path_list, FILES, &options, &err), &set,
+    is_refused ("empty", accel_dataset_open_tokens (&set, path_list, FILES, &options, &err), &set,
                 "s_1.bin: has no tokens");
     write_file ("s_1.bin", "abc", 3);
-    is_refused ("odd", accel_dataset_open_token_files (&set, path_list, FILES, &options, &err), &set,
+    is_refused ("odd", accel_dataset_open_tokens (&set, path_list, FILES, &options, &err), &set,
                 "s_1.bin: 3 bytes are not a whole number");
     write_shards (false);
     options.sequence_length = 50;
-    is_refused ("too short", accel_dataset_open_token_files (&set, path_list, FILES, &options, &err), &set,
+    is_refused ("too short", accel_dataset_open_tokens (&set, path_list, FILES, &options, &err), &set,
                 "s_0.bin and the files after it: no complete sample: each needs 50 tokens");
     options.sequence_length = 40;
-    ok (!accel_dataset_open_token_files (&set, path_list, FILES, &options, &err) && set->size == 1,
+    ok (!accel_dataset_open_tokens (&set, path_list, FILES, &options, &err) && set->size == 1,
         "files shorter than a sample have none");
     accel_dataset_close (set);
-    is_refused ("no files", accel_dataset_open_token_files (&set, path_list, 0, &options, &err), &set, "is empty");
-    is_refused ("no files", accel_dataset_open_token_files (&set, NULL, 1, &options, &err), &set, "is empty");
-    is_refused ("NULL", accel_dataset_open_token_files (&set, (const char *[]){ NULL }, 1, &options, &err), &set,
-                "path is NULL or empty");
-    is_refused ("options", accel_dataset_open_token_files (&set, path_list, FILES, NULL, &err), &set,
+    is_refused ("no files", accel_dataset_open_tokens (&set, path_list, 0, &options, &err), &set, "is empty");
+    is_refused ("no files", accel_dataset_open_tokens (&set, NULL, 1, &options, &err), &set, "is empty");
+    is_refused ("NULL", open_tokens (&set, NULL, &options), &set,
+                "path 0 is NULL or empty");
+    is_refused ("options", accel_dataset_open_tokens (&set, path_list, FILES, NULL, &err), &set,
                 "sequence_length");
 }
 
@@ -287,7 +287,7 @@ test_changes (void)
             if (change == 3 && read_before) /* an open file outlives its name */
                 continue;
             write_shards (false);
-            bool good = !accel_dataset_open_token_files (&set, path_list, FILES, &options, &err);
+            bool good = !accel_dataset_open_tokens (&set, path_list, FILES, &options, &err);
             good = good && (!read_before || !set->read (set->user, 7, (void *[]){ ids }, &err));
             bool changed = change < 2    ? !truncate (paths[1], change ? 90 : 60)
                            : change == 2 ? !utimensat (AT_FDCWD, paths[1], times, 0)
@@ -312,31 +312,41 @@ test_patterns (void)
     struct accel_dataset *set;
     int32_t ids[LENGTH];
     write_shards (false);
-    bool good = !accel_dataset_open_token_pattern (&set, pattern ("s_[0-9].bin"), &options, &err) && set->size == 24;
+    bool good = !open_tokens (&set, in_scratch ("s_[0-9].bin"), &options) && set->size == 24;
     ok (good && !set->read (set->user, 16, (void *[]){ ids }, &err) && ids[0] == 66, "a pattern, sorted by name");
     accel_dataset_close (set);
     /* In many locales, B is after a. */
     write_file ("s_B.bin", (uint16_t[]){ 500, 501, 502, 503 }, 8);
     write_file ("s_a.bin", (uint16_t[]){ 600, 601, 602, 603 }, 8);
-    good = !accel_dataset_open_token_pattern (&set, pattern ("s_[Ba]*"), &options, &err) && set->size == 2;
+    good = !open_tokens (&set, in_scratch ("s_[Ba]*"), &options) && set->size == 2;
     ok (good && !set->read (set->user, 0, (void *[]){ ids }, &err) && ids[0] == 500, "a pattern, in byte order");
     accel_dataset_close (set);
-    unlink (pattern ("s_B.bin"));
-    unlink (pattern ("s_a.bin"));
-    is_refused ("pattern", accel_dataset_open_token_pattern (&set, pattern ("t_*.bin"), &options, &err), &set,
+    unlink (in_scratch ("s_B.bin"));
+    unlink (in_scratch ("s_a.bin"));
+    is_refused ("pattern", open_tokens (&set, in_scratch ("t_*.bin"), &options), &set,
                 "t_*.bin: no file matches this pattern");
-    is_refused ("pattern", accel_dataset_open_token_pattern (&set, pattern ("*/x"), &options, &err), &set,
+    is_refused ("pattern", open_tokens (&set, in_scratch ("*/x"), &options), &set,
                 "no file matches");
-    is_refused ("a plain name", accel_dataset_open_token_pattern (&set, pattern ("s_7.bin"), &options, &err), &set,
-                "s_7.bin: no file matches");
+    is_refused ("a plain name", open_tokens (&set, in_scratch ("s_7.bin"), &options), &set,
+                "s_7.bin: No such file");
     set = (struct accel_dataset *) (void *) &options; /* what it was is gone */
-    is_refused ("no pattern", accel_dataset_open_token_pattern (&set, NULL, &options, &err), &set,
-                "pattern is NULL");
+    is_refused ("no pattern", open_tokens (&set, NULL, &options), &set,
+                "path 0 is NULL");
+    /* A list of both, and a file whose name is a pattern that would match others. */
+    char other[PATH_MAX];
+    snprintf (other, sizeof other, "%s", write_file ("s_[2].bin", (uint16_t[]){ 700, 701, 702, 703 }, 8));
+    const char *mixed[] = { other, paths[2], in_scratch ("s_[01].bin") };
+    good = !accel_dataset_open_tokens (&set, mixed, 3, &options, &err) && set->size == 1 + 8 + 6 + 10;
+    ok (good && !set->read (set->user, 0, (void *[]){ ids }, &err) && ids[0] == 700, "a file named like a pattern");
+    ok (good && !set->read (set->user, 1, (void *[]){ ids }, &err) && ids[0] == 66, "then a file");
+    ok (good && !set->read (set->user, 9, (void *[]){ ids }, &err) && ids[0] == 0, "then a pattern");
+    accel_dataset_close (set);
+    unlink (other);
     if (geteuid ()) {
-        ok (!mkdir (pattern ("locked"), 0), "a folder that cannot be read");
-        is_refused ("pattern", accel_dataset_open_token_pattern (&set, pattern ("locked/*.bin"), &options, &err), &set,
+        ok (!mkdir (in_scratch ("locked"), 0), "a folder that cannot be read");
+        is_refused ("pattern", open_tokens (&set, in_scratch ("locked/*.bin"), &options), &set,
                     "cannot read the folder");
-        rmdir (pattern ("locked"));
+        rmdir (in_scratch ("locked"));
     }
 }
 
@@ -354,7 +364,7 @@ test_description (void)
             write_file ("s_0.bin", bytes, 2 * (counts[0] - 1));
             write_file ("s_1.bin", bytes, 2 * (counts[1] + 1));
         }
-        bool good = !accel_dataset_open_token_files (&set, i == 2 ? swapped : path_list, FILES, &options, &err);
+        bool good = !accel_dataset_open_tokens (&set, i == 2 ? swapped : path_list, FILES, &options, &err);
         token_files_describe (good ? set : NULL, texts[i], sizeof texts[i]);
         accel_dataset_close (set);
     }
@@ -448,7 +458,7 @@ test_llmc (void)
     struct accel_sampler *sampler;
     int64_t indices[64];
     write_shards (true);
-    ok (!accel_dataset_open_token_pattern (&set, pattern ("s_*.bin"), &options, &err), "llm.c's files");
+    ok (!open_tokens (&set, in_scratch ("s_*.bin"), &options), "llm.c's files");
     for (size_t i = 0; i < sizeof llmc_cases / sizeof *llmc_cases; i++)
         for (int split = 0; split < 2; split++)
             check_llmc (&llmc_cases[i], set, split);
@@ -471,13 +481,13 @@ test_llmc (void)
         "options of other samplers: %s", err.text);
     accel_dataset_close (set);
     options.across_files = true;
-    ok (!accel_dataset_open_token_pattern (&set, pattern ("s_*.bin"), &options, &err)
+    ok (!open_tokens (&set, in_scratch ("s_*.bin"), &options)
             && accel_sampler_llmc (&sampler, set, NULL, &err) == ACCEL_ERR_INVALID && !sampler,
         "not if samples cross files: %s", err.text);
     accel_dataset_close (set);
     options.across_files = false;
-    ok (!accel_dataset_open_tokens (&set, paths[1], &options, &err) && !accel_sampler_llmc (&sampler, set, NULL, &err)
-            && accel_sampler_length (sampler) == 10,
+    ok (!open_tokens (&set, paths[1], &options)
+            && !accel_sampler_llmc (&sampler, set, NULL, &err) && accel_sampler_length (sampler) == 10,
         "one file");
     accel_sampler_destroy (sampler);
     struct accel_dataset other = *set;
@@ -498,7 +508,7 @@ test_shared_sampler (void)
     struct accel_loader *loaders[2] = { NULL, NULL };
     const struct accel_batch *batch;
     write_shards (false);
-    bool good = !accel_dataset_open_token_files (&set, path_list, FILES, &options, &err)
+    bool good = !accel_dataset_open_tokens (&set, path_list, FILES, &options, &err)
                 && !accel_sampler_llmc (&sampler, set, NULL, &err);
     for (size_t i = 0; good && i < 2; i++) {
         struct accel_loader_options loading = { .batch_size = i ? 4 : 3, .sampler = sampler };
