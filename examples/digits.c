@@ -20,7 +20,7 @@
 struct progress {
     double loss; /* of the epoch so far: the sum over its batches, the mean over the processes */
     double accuracy, best;
-    uint64_t best_epoch;
+    int64_t best_epoch;
 };
 
 /* All that training needs. */
@@ -152,7 +152,7 @@ save_progress (void *user, struct accel_state_dict *state, struct accel_error *e
     accel_state_dict_set_double (state, "loss", progress->loss);
     accel_state_dict_set_double (state, "accuracy", progress->accuracy);
     accel_state_dict_set_double (state, "best", progress->best);
-    accel_state_dict_set_uint64 (state, "best_epoch", progress->best_epoch);
+    accel_state_dict_set_int64 (state, "best_epoch", progress->best_epoch);
     return ACCEL_OK;
 }
 
@@ -165,7 +165,7 @@ load_progress (void *user, const struct accel_state_dict *state, struct accel_er
         status = accel_state_dict_get_double (state, "accuracy", &progress->accuracy, err);
     if (!status)
         status = accel_state_dict_get_double (state, "best", &progress->best, err);
-    return status ? status : accel_state_dict_get_uint64 (state, "best_epoch", &progress->best_epoch, err);
+    return status ? status : accel_state_dict_get_int64 (state, "best_epoch", &progress->best_epoch, err);
 }
 
 /* Add what this process has of the epoch's loss to the mean over all, as a checkpoint has one for all. */
@@ -286,17 +286,17 @@ train_and_test (struct training *training)
                      loss, progress->accuracy);
         if (progress->accuracy > progress->best) {
             progress->best = progress->accuracy;
-            progress->best_epoch = (uint64_t) epoch;
+            progress->best_epoch = epoch;
         }
         /* One process decides, and all of them stop: any may raise the flag. */
         bool stop;
         if (accel_is_main_process (training->acc) && options->patience
-            && epoch - (long) progress->best_epoch >= options->patience)
+            && epoch - progress->best_epoch >= options->patience)
             accel_set_trigger (training->acc);
         accel_check (accel_check_trigger (training->acc, &stop, &err), &err);
         if (stop) {
-            accel_print (training->acc, "no improvement since epoch %llu: stopping\n",
-                         (unsigned long long) progress->best_epoch);
+            accel_print (training->acc, "no improvement since epoch %lld: stopping\n",
+                         (long long) progress->best_epoch);
             break;
         }
         if (options->checkpointing_steps == CHECKPOINT_EACH_EPOCH)

@@ -97,7 +97,7 @@ save_progress (void *user, struct accel_state_dict *state, struct accel_error *e
     (void) err;
     if (fsync (progress->log) || fstat (progress->log, &info))
         die ("%s: %s", progress->path, strerror (errno));
-    accel_state_dict_set_uint64 (state, "log_bytes", (uint64_t) info.st_size);
+    accel_state_dict_set_int64 (state, "log_bytes", info.st_size);
     return ACCEL_OK;
 }
 
@@ -105,14 +105,14 @@ static enum accel_status
 load_progress (void *user, const struct accel_state_dict *state, struct accel_error *err)
 {
     const struct progress *progress = user;
-    uint64_t log_bytes;
+    int64_t log_bytes;
     struct stat info;
-    enum accel_status status = accel_state_dict_get_uint64 (state, "log_bytes", &log_bytes, err);
+    enum accel_status status = accel_state_dict_get_int64 (state, "log_bytes", &log_bytes, err);
     if (status || progress->log < 0)
         return status;
-    if (fstat (progress->log, &info) || (uint64_t) info.st_size < log_bytes)
+    if (fstat (progress->log, &info) || info.st_size < log_bytes)
         die ("%s is shorter than the checkpoint records", progress->path);
-    if (ftruncate (progress->log, (off_t) log_bytes))
+    if (ftruncate (progress->log, log_bytes))
         die ("%s: %s", progress->path, strerror (errno));
     return ACCEL_OK;
 }

@@ -17,17 +17,11 @@ struct accel_state_dict;
 
 /* Saving: add a value.  A failure (no memory, an invalid name or a duplicate) is remembered, and fails the save. */
 
-/** Add a number. */
-ACCEL_API void accel_state_dict_set_uint64 (struct accel_state_dict *state, const char *name, uint64_t value);
-
-/** The same for a number with a sign. */
+/** Add a whole number; of truth values, 0 and 1. */
 ACCEL_API void accel_state_dict_set_int64 (struct accel_state_dict *state, const char *name, int64_t value);
 
 /** Any value: infinities, NaN and the sign of 0 are kept. */
 ACCEL_API void accel_state_dict_set_double (struct accel_state_dict *state, const char *name, double value);
-
-/** Add a truth value. */
-ACCEL_API void accel_state_dict_set_bool (struct accel_state_dict *state, const char *name, bool value);
 
 /** @param text  UTF-8; copied */
 ACCEL_API void accel_state_dict_set_text (struct accel_state_dict *state, const char *name, const char *text);
@@ -49,12 +43,7 @@ ACCEL_API void accel_state_dict_set_bytes (struct accel_state_dict *state, const
 /** @return whether there is a value or tensor of this name. */
 ACCEL_API bool accel_state_dict_has (const struct accel_state_dict *state, const char *name);
 
-/** @param[out] value  unchanged on failure */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_state_dict_get_uint64 (const struct accel_state_dict *state, const char *name, uint64_t *value,
-                             struct accel_error *err);
-
-/** The same for a number with a sign. */
+/** Get a whole number; true and false, which Python writes, are 1 and 0.  @param[out] value  unchanged on failure */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_state_dict_get_int64 (const struct accel_state_dict *state, const char *name, int64_t *value,
                             struct accel_error *err);
@@ -63,11 +52,6 @@ accel_state_dict_get_int64 (const struct accel_state_dict *state, const char *na
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_state_dict_get_double (const struct accel_state_dict *state, const char *name, double *value,
                              struct accel_error *err);
-
-/** Get a truth value. */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_state_dict_get_bool (const struct accel_state_dict *state, const char *name, bool *value,
-                           struct accel_error *err);
 
 /** @param[out] text  owned by @p state */
 ACCEL_API ACCEL_NODISCARD enum accel_status

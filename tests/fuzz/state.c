@@ -17,10 +17,10 @@ get_all (const struct accel_state_dict *state, const char *name)
     int64_t integer;
     double number;
     bool truth;
-    enum accel_status all[] = { accel_state_dict_get_uint64 (state, name, &natural, &err),
+    enum accel_status all[] = { state_dict_read_uint64 (state, name, &natural, &err),
                                 accel_state_dict_get_int64 (state, name, &integer, &err),
                                 accel_state_dict_get_double (state, name, &number, &err),
-                                accel_state_dict_get_bool (state, name, &truth, &err),
+                                state_dict_read_bool (state, name, &truth, &err),
                                 accel_state_dict_get_text (state, name, &text, &err) };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         must (!all[i] || all[i] == ACCEL_ERR_FORMAT);

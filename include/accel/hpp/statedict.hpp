@@ -15,10 +15,8 @@ class state_dict {
     explicit state_dict (accel_state_dict *raw) noexcept : raw_ (raw) {}
     accel_state_dict *get () const noexcept { return raw_; }
 
-    void set_uint64 (const char *name, std::uint64_t value) { accel_state_dict_set_uint64 (raw_, name, value); }
     void set_int64 (const char *name, std::int64_t value) { accel_state_dict_set_int64 (raw_, name, value); }
     void set_double (const char *name, double value) { accel_state_dict_set_double (raw_, name, value); }
-    void set_bool (const char *name, bool value) { accel_state_dict_set_bool (raw_, name, value); }
     void
     set_text (const char *name, const std::string &text)
     {
@@ -43,14 +41,8 @@ class saved_state_dict {
     const accel_state_dict *get () const noexcept { return raw_; }
 
     bool has (const char *name) const noexcept { return accel_state_dict_has (raw_, name); }
-    std::uint64_t
-    get_uint64 (const char *name) const
-    {
-        return value<std::uint64_t> (accel_state_dict_get_uint64, name);
-    }
     std::int64_t get_int64 (const char *name) const { return value<std::int64_t> (accel_state_dict_get_int64, name); }
     double get_double (const char *name) const { return value<double> (accel_state_dict_get_double, name); }
-    bool get_bool (const char *name) const { return value<bool> (accel_state_dict_get_bool, name); }
     std::string get_text (const char *name) const { return value<const char *> (accel_state_dict_get_text, name); }
     void
     get_tensor (const char *name, DLTensor &into) const

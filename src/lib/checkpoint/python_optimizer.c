@@ -278,7 +278,7 @@ python_load_optimizer (struct torch_archive *archive, const struct checkpoint_it
         status = add_groups (&reading, pickle_find (archive->pickle.root, "param_groups"), err);
     if (!status && !reading.has_none) {
         accel_state_dict_set_text (&state, "kind", optimizer->kind->name);
-        accel_state_dict_set_uint64 (&state, "step", reading.step > 0 ? (uint64_t) reading.step : 0);
+        state_dict_add_uint64 (&state, "step", reading.step > 0 ? (uint64_t) reading.step : 0);
         status = state_dict_seal (&state, &archive->source, err);
         if (!status)
             status = checkpoint_item_load (item, &state, err);

@@ -141,7 +141,7 @@ set_value (struct accel_state_dict *state, const char *name, const struct pickle
     AUTO_FREE char *text = NULL;
     switch (value->type) {
     case PICKLE_NONE: return; /* as if it were missing */
-    case PICKLE_BOOL: accel_state_dict_set_bool (state, name, value->integer); return;
+    case PICKLE_BOOL: state_dict_add_bool (state, name, value->integer); return;
     case PICKLE_INT: accel_state_dict_set_int64 (state, name, value->integer); return;
     case PICKLE_FLOAT: accel_state_dict_set_double (state, name, value->real); return;
     case PICKLE_STR:

@@ -146,11 +146,11 @@ loader_save (const struct object *object, struct accel_state_dict *state)
     struct accel_loader_state position;
     if (accel_loader_get_state ((const struct accel_loader *) (const void *) object, &position, NULL))
         return;
-    accel_state_dict_set_uint64 (state, "version", position.version);
-    accel_state_dict_set_uint64 (state, "epoch", position.epoch);
-    accel_state_dict_set_uint64 (state, "seed", position.seed);
-    accel_state_dict_set_uint64 (state, "position", position.position);
-    accel_state_dict_set_uint64 (state, "has_generator", position.has_generator);
+    state_dict_add_uint64 (state, "version", position.version);
+    state_dict_add_uint64 (state, "epoch", position.epoch);
+    state_dict_add_uint64 (state, "seed", position.seed);
+    state_dict_add_uint64 (state, "position", position.position);
+    state_dict_add_uint64 (state, "has_generator", position.has_generator);
     traits_save ((const struct accel_loader *) (const void *) object, state);
     if (position.has_generator & STATE_SOURCE)
         accel_state_dict_set_bytes (state, "generator", position.generator, sizeof position.generator);
@@ -172,15 +172,15 @@ read_place (const struct accel_state_dict *state, struct accel_loader_state *pos
 {
     uint64_t version = 0, has_generator = 0;
     memset (position, 0, sizeof *position);
-    enum accel_status status = accel_state_dict_get_uint64 (state, "version", &version, err);
+    enum accel_status status = state_dict_read_uint64 (state, "version", &version, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "epoch", &position->epoch, err);
+        status = state_dict_read_uint64 (state, "epoch", &position->epoch, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "seed", &position->seed, err);
+        status = state_dict_read_uint64 (state, "seed", &position->seed, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "position", &position->position, err);
+        status = state_dict_read_uint64 (state, "position", &position->position, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "has_generator", &has_generator, err);
+        status = state_dict_read_uint64 (state, "has_generator", &has_generator, err);
     if (!status && (version > UINT32_MAX || has_generator > UINT32_MAX))
         return accel_fail (err, ACCEL_ERR_FORMAT, "not a loader state, or from a different release");
     position->version = (uint32_t) version;
@@ -223,7 +223,7 @@ loader_load (struct object *object, const struct accel_state_dict *state, struct
     uint64_t order = 0;
     enum accel_status status = read_place (state, &position, err);
     if (!status && accel_state_dict_has (state, "order_hash"))
-        status = accel_state_dict_get_uint64 (state, "order_hash", &order, err);
+        status = state_dict_read_uint64 (state, "order_hash", &order, err);
     if (!status)
         status = check_traits (loader, state, &position, &order, err);
     position.checksum = checksum (&position);

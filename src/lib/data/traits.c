@@ -71,7 +71,7 @@ traits_save (const struct accel_loader *loader, struct accel_state_dict *state)
     }
     uint64_t order = loader->pass.running ? traits_order (loader) : loader->position.order;
     if (order)
-        accel_state_dict_set_uint64 (state, "order_hash", order);
+        state_dict_add_uint64 (state, "order_hash", order);
 }
 
 enum accel_status

@@ -152,7 +152,7 @@ set_tensor (struct accel_state_dict *state, const char *name, bool known, const 
 }
 
 void
-accel_state_dict_set_uint64 (struct accel_state_dict *state, const char *name, uint64_t value)
+state_dict_add_uint64 (struct accel_state_dict *state, const char *name, uint64_t value)
 {
     char text[32];
     snprintf (text, sizeof text, "%" PRIu64, value);
@@ -183,7 +183,7 @@ accel_state_dict_set_double (struct accel_state_dict *state, const char *name, d
 }
 
 void
-accel_state_dict_set_bool (struct accel_state_dict *state, const char *name, bool value)
+state_dict_add_bool (struct accel_state_dict *state, const char *name, bool value)
 {
     add_value (state, name, STATE_BOOL, value ? "true" : "false");
 }

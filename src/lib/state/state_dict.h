@@ -76,10 +76,21 @@ enum accel_status state_dict_seal (struct accel_state_dict *state, struct source
 /** accel_state_dict_set_tensor() for one of many, whose name is known to be unique. */
 void state_dict_add_tensor (struct accel_state_dict *state, const char *name, const DLTensor *tensor);
 
+/**
+ * Natural numbers up to UINT64_MAX, and truth values: programs have accel_state_dict_set_int64() and _get_int64().
+ * @{ */
+void state_dict_add_uint64 (struct accel_state_dict *state, const char *name, uint64_t value);
+void state_dict_add_bool (struct accel_state_dict *state, const char *name, bool value);
+enum accel_status state_dict_read_uint64 (const struct accel_state_dict *state, const char *name, uint64_t *number,
+                                          struct accel_error *err);
+enum accel_status state_dict_read_bool (const struct accel_state_dict *state, const char *name, bool *truth,
+                                        struct accel_error *err);
+/** @} */
+
 /** What has been added last is a trained parameter or its master. */
 void state_dict_mark_trained (struct accel_state_dict *state);
 
-/** The same as the accel_state_dict_... functions, with printf()'s arguments for the name.  @{ */
+/** The same as the functions above and accel_state_dict_..., with printf()'s arguments for the name.  @{ */
 void state_dict_set_tensor (struct accel_state_dict *state, const DLTensor *tensor, const char *format, ...)
     ACCEL_PRINTF (3, 4);
 void state_dict_set_double (struct accel_state_dict *state, double value, const char *format, ...)

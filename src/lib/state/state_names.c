@@ -41,7 +41,7 @@ state_dict_set_uint64 (struct accel_state_dict *state, uint64_t value, const cha
 {
     AUTO_FREE char *name = NULL;
     PRINT_NAME (name);
-    accel_state_dict_set_uint64 (state, name, value);
+    state_dict_add_uint64 (state, name, value);
 }
 
 void
@@ -49,7 +49,7 @@ state_dict_set_bool (struct accel_state_dict *state, bool value, const char *for
 {
     AUTO_FREE char *name = NULL;
     PRINT_NAME (name);
-    accel_state_dict_set_bool (state, name, value);
+    state_dict_add_bool (state, name, value);
 }
 
 static enum accel_status
@@ -82,7 +82,7 @@ state_dict_get_uint64 (const struct accel_state_dict *state, uint64_t *value, st
 {
     AUTO_FREE char *name = NULL;
     PRINT_NAME (name);
-    return name ? accel_state_dict_get_uint64 (state, name, value, err) : no_memory (err);
+    return name ? state_dict_read_uint64 (state, name, value, err) : no_memory (err);
 }
 
 enum accel_status
@@ -91,5 +91,5 @@ state_dict_get_bool (const struct accel_state_dict *state, bool *value, struct a
 {
     AUTO_FREE char *name = NULL;
     PRINT_NAME (name);
-    return name ? accel_state_dict_get_bool (state, name, value, err) : no_memory (err);
+    return name ? state_dict_read_bool (state, name, value, err) : no_memory (err);
 }

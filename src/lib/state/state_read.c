@@ -170,8 +170,8 @@ wrong_kind (const struct state_value *value, const char *wanted, struct accel_er
 }
 
 enum accel_status
-accel_state_dict_get_uint64 (const struct accel_state_dict *state, const char *name, uint64_t *number,
-                             struct accel_error *err)
+state_dict_read_uint64 (const struct accel_state_dict *state, const char *name, uint64_t *number,
+                        struct accel_error *err)
 {
     const struct state_value *value;
     char *end = NULL;
@@ -192,10 +192,13 @@ accel_state_dict_get_int64 (const struct accel_state_dict *state, const char *na
 {
     const struct state_value *value;
     enum accel_status status = need_value (state, name, &value, err);
-    if (!status
-        && (value->kind != STATE_NUMBER || parse_int64 (value->text, INT64_MIN, INT64_MAX, number) != PARSE_OK))
+    if (status)
+        return status;
+    if (value->kind == STATE_BOOL)
+        *number = *value->text == 't';
+    else if (value->kind != STATE_NUMBER || parse_int64 (value->text, INT64_MIN, INT64_MAX, number) != PARSE_OK)
         return wrong_kind (value, "a whole number", err);
-    return status;
+    return ACCEL_OK;
 }
 
 enum accel_status
@@ -221,8 +224,7 @@ accel_state_dict_get_double (const struct accel_state_dict *state, const char *n
 }
 
 enum accel_status
-accel_state_dict_get_bool (const struct accel_state_dict *state, const char *name, bool *truth,
-                           struct accel_error *err)
+state_dict_read_bool (const struct accel_state_dict *state, const char *name, bool *truth, struct accel_error *err)
 {
     const struct state_value *value;
     enum accel_status status = need_value (state, name, &value, err);

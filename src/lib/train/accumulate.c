@@ -146,26 +146,26 @@ step_shape_of (const struct accel *acc, const struct accel_loader *loader)
 void
 step_shape_save (const struct step_shape *shape, struct accel_state_dict *state)
 {
-    accel_state_dict_set_uint64 (state, "loader", shape->loader);
-    accel_state_dict_set_uint64 (state, "samples_per_pass", shape->samples);
-    accel_state_dict_set_uint64 (state, "passes", shape->passes);
+    state_dict_add_uint64 (state, "loader", shape->loader);
+    state_dict_add_uint64 (state, "samples_per_pass", shape->samples);
+    state_dict_add_uint64 (state, "passes", shape->passes);
 }
 
 enum accel_status
 step_shape_load (struct step_shape *shape, const struct accel_state_dict *state, struct accel_error *err)
 {
-    enum accel_status status = accel_state_dict_get_uint64 (state, "loader", &shape->loader, err);
+    enum accel_status status = state_dict_read_uint64 (state, "loader", &shape->loader, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "samples_per_pass", &shape->samples, err);
-    return status ? status : accel_state_dict_get_uint64 (state, "passes", &shape->passes, err);
+        status = state_dict_read_uint64 (state, "samples_per_pass", &shape->samples, err);
+    return status ? status : state_dict_read_uint64 (state, "passes", &shape->passes, err);
 }
 
 static void
 save_accumulation (const struct part *part, struct accel_state_dict *state)
 {
     const struct accumulation *accumulation = (const struct accumulation *) (const void *) part;
-    accel_state_dict_set_uint64 (state, "step", accumulation->micro_step);
-    accel_state_dict_set_bool (state, "sync_gradients", !accumulation->accumulating);
+    state_dict_add_uint64 (state, "step", accumulation->micro_step);
+    state_dict_add_bool (state, "sync_gradients", !accumulation->accumulating);
     step_shape_save (&accumulation->shape, state);
 }
 
@@ -197,9 +197,9 @@ load_accumulation (struct part *part, const struct accel_state_dict *state, stru
     bool sync_gradients;
     if (!state)
         return accel_fail (err, ACCEL_ERR_FORMAT, "the checkpoint does not say how far gradients were accumulated");
-    enum accel_status status = accel_state_dict_get_uint64 (state, "step", &step, err);
+    enum accel_status status = state_dict_read_uint64 (state, "step", &step, err);
     if (!status)
-        status = accel_state_dict_get_bool (state, "sync_gradients", &sync_gradients, err);
+        status = state_dict_read_bool (state, "sync_gradients", &sync_gradients, err);
     if (!status && accel_state_dict_has (state, "passes"))
         status = step_shape_load (&then, state, err);
     then.passes += !then.passes; /* no pass was made */

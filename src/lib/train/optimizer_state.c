@@ -42,7 +42,7 @@ optimizer_save (const struct object *object, struct accel_state_dict *state)
     const struct accel_optimizer *optimizer = optimizer_of (object);
     const struct accel_model *model = optimizer->model;
     accel_state_dict_set_text (state, "kind", optimizer->kind->name);
-    accel_state_dict_set_uint64 (state, "step", optimizer->step);
+    state_dict_add_uint64 (state, "step", optimizer->step);
     for (size_t i = 0; i < optimizer->group_count; i++)
         save_group (&optimizer->groups[i], state);
     for (size_t i = 0; i < model->count; i++) {
@@ -123,7 +123,7 @@ optimizer_load (struct object *object, const struct accel_state_dict *state, str
     uint64_t step = 0;
     enum accel_status status = check_kind (optimizer, state, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "step", &step, err);
+        status = state_dict_read_uint64 (state, "step", &step, err);
     for (size_t i = 0; !status && i < optimizer->group_count; i++)
         status = load_group (optimizer, &optimizer->groups[i], state, err);
     masters_need (model);

@@ -297,7 +297,7 @@ save_outliers (const struct part *part, struct accel_state_dict *state)
         if (count)
             state_dict_set_tensor (state, &values, "%s", saved_names[i]);
     }
-    accel_state_dict_set_uint64 (state, "skipped", its->skipped);
+    state_dict_add_uint64 (state, "skipped", its->skipped);
 }
 
 static enum accel_status
@@ -342,7 +342,7 @@ load_outliers (struct part *part, const struct accel_state_dict *state, struct a
         return ACCEL_OK;
     for (int i = 0; !status && i < WATCHED; i++)
         status = load_detector (&its->of[i], its->options.window, saved_names[i], state, err);
-    return status ? status : accel_state_dict_get_uint64 (state, "skipped", &its->skipped, err);
+    return status ? status : state_dict_read_uint64 (state, "skipped", &its->skipped, err);
 }
 
 const struct part_kind part_outliers

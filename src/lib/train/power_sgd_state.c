@@ -132,7 +132,7 @@ load_model (struct accel_model *model, const struct accel_state_dict *states, si
     snprintf (name, sizeof name, "passes.%zu", number);
     if (!count || !accel_state_dict_has (&states[0], name))
         return ACCEL_OK;
-    enum accel_status status = accel_state_dict_get_uint64 (&states[0], name, &passes, err);
+    enum accel_status status = state_dict_read_uint64 (&states[0], name, &passes, err);
     if (!status)
         status = load_generator (&power->seeds, "seeds", number, &states[0], err);
     if (!status)

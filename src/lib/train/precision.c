@@ -46,8 +46,8 @@ save_precision (const struct part *part, struct accel_state_dict *state)
     accel_state_dict_set_double (state, "scale", (double) scaler->scale);
     accel_state_dict_set_double (state, "growth_factor", scaler->options.growth_factor);
     accel_state_dict_set_double (state, "backoff_factor", scaler->options.backoff_factor);
-    accel_state_dict_set_uint64 (state, "growth_interval", scaler->options.growth_interval);
-    accel_state_dict_set_uint64 (state, "_growth_tracker", scaler->growth_tracker);
+    state_dict_add_uint64 (state, "growth_interval", scaler->options.growth_interval);
+    state_dict_add_uint64 (state, "_growth_tracker", scaler->growth_tracker);
 }
 
 static enum accel_status
@@ -89,9 +89,9 @@ load_precision (struct part *part, const struct accel_state_dict *state, struct 
     if (!status)
         status = accel_state_dict_get_double (state, "backoff_factor", &saved.backoff_factor, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "growth_interval", &interval, err);
+        status = state_dict_read_uint64 (state, "growth_interval", &interval, err);
     if (!status)
-        status = accel_state_dict_get_uint64 (state, "_growth_tracker", &tracker, err);
+        status = state_dict_read_uint64 (state, "_growth_tracker", &tracker, err);
     if (status)
         return status;
     if (interval > UINT32_MAX || tracker > UINT32_MAX)

@@ -37,10 +37,10 @@ scheduler_save (const struct object *object, struct accel_state_dict *state)
 {
     const struct accel_scheduler *scheduler = (const struct accel_scheduler *) (const void *) object;
     size_t count = accel_scheduler_state_count (scheduler);
-    accel_state_dict_set_uint64 (state, "count", count);
-    accel_state_dict_set_uint64 (state, "options", hash_options (scheduler));
+    state_dict_add_uint64 (state, "count", count);
+    state_dict_add_uint64 (state, "options", hash_options (scheduler));
     if (scheduler->unit) {
-        accel_state_dict_set_uint64 (state, "steps_per_call", scheduler->unit);
+        state_dict_add_uint64 (state, "steps_per_call", scheduler->unit);
         step_shape_save (&scheduler->shape, state);
     }
     for (size_t i = 0; i < count; i++) {
@@ -87,7 +87,7 @@ convert_steps (struct accel_scheduler *scheduler, const struct accel_state_dict 
     scheduler->unit = 0;
     if (!accel_state_dict_has (state, "steps_per_call"))
         return ACCEL_OK;
-    enum accel_status status = accel_state_dict_get_uint64 (state, "steps_per_call", &saved_unit, err);
+    enum accel_status status = state_dict_read_uint64 (state, "steps_per_call", &saved_unit, err);
     if (!status)
         status = step_shape_load (&then, state, err);
     if (status)
@@ -136,7 +136,7 @@ scheduler_load (struct object *object, const struct accel_state_dict *state, str
     AUTO_FREE struct accel_scheduler_state *records = calloc (count + 1, sizeof *records);
     if (!records)
         return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-    enum accel_status status = accel_state_dict_get_uint64 (state, "count", &saved, err);
+    enum accel_status status = state_dict_read_uint64 (state, "count", &saved, err);
     if (!status && saved != count)
         return accel_fail (err, ACCEL_ERR_FORMAT,
                            "the scheduler has %zu states, for its groups and schedules, but %llu were saved", count,
@@ -144,7 +144,7 @@ scheduler_load (struct object *object, const struct accel_state_dict *state, str
     for (size_t i = 0; !status && i < count; i++)
         status = read_record (state, i, &records[i], err);
     if (!status && accel_state_dict_has (state, "options"))
-        status = accel_state_dict_get_uint64 (state, "options", &options, err);
+        status = state_dict_read_uint64 (state, "options", &options, err);
     if (!status)
         status = accel_scheduler_set_states (scheduler, records, count, err);
     if (!status)

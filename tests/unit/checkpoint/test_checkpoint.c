@@ -46,7 +46,7 @@ save_seen (void *user, struct accel_state_dict *state, struct accel_error *err)
     accel_state_dict_set_double (state, "nan", (double) NAN);
     accel_state_dict_set_double (state, "zero", -0.0);
     accel_state_dict_set_bytes (state, "bytes", world->counts, sizeof world->counts);
-    accel_state_dict_set_bool (state, "yes", true);
+    accel_state_dict_set_int64 (state, "below", INT64_MIN);
     accel_state_dict_set_tensor (state, "tensor", &world->buffer);
     return ACCEL_OK;
 }
@@ -64,11 +64,11 @@ load_seen (void *user, const struct accel_state_dict *state, struct accel_error 
     right (!accel_state_dict_get_text (state, "text", &text, NULL) && !strcmp (text, "a \"text\"\n\xc3\xa4"), "text");
     right (!accel_state_dict_get_double (state, "nan", &nan, NULL) && isnan (nan), "nan");
     right (!accel_state_dict_get_double (state, "zero", &zero, NULL) && signbit (zero), "zero");
-    bool yes = false;
+    int64_t below = 0;
     float wrong[3];
     DLTensor into = world->buffer;
     into.data = counts;
-    right (!accel_state_dict_get_bool (state, "yes", &yes, NULL) && yes, "bool");
+    right (!accel_state_dict_get_int64 (state, "below", &below, NULL) && below == INT64_MIN, "int64");
     right (accel_state_dict_tensor_count (state, "tensor") == 2, "count of a tensor");
     right (!accel_state_dict_tensor_count (state, "no"), "count of no tensor");
     right (!accel_state_dict_get_tensor (state, "tensor", &into, NULL) && counts[0] >= 0, "tensor");
@@ -76,7 +76,7 @@ load_seen (void *user, const struct accel_state_dict *state, struct accel_error 
     into.shape = (int64_t[]){ 3 };
     right (accel_state_dict_get_tensor (state, "tensor", &into, NULL) == ACCEL_ERR_FORMAT, "a tensor of another shape");
     right (!accel_state_dict_get_bytes (state, "bytes", counts, sizeof counts, NULL), "bytes");
-    right (accel_state_dict_get_uint64 (state, "text", (uint64_t *) &seen, NULL) == ACCEL_ERR_FORMAT, "kind");
+    right (accel_state_dict_get_int64 (state, "text", &seen, NULL) == ACCEL_ERR_FORMAT, "kind");
     right (!accel_state_dict_has (state, "none") && accel_state_dict_has (state, "bytes"), "has");
     return status;
 }

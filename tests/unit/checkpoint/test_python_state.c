@@ -183,10 +183,9 @@ save_nothing (void *user, struct accel_state_dict *state, struct accel_error *er
 static enum accel_status
 load_counter (void *user, const struct accel_state_dict *state, struct accel_error *error)
 {
-    int64_t count = 0, second = 0;
+    int64_t count = 0, second = 0, on = 0;
     double rate = 0;
     const char *word = "";
-    bool on = false;
     float numbers[3] = { 0 };
     int64_t shape[] = { 3 };
     DLTensor tensor = { .data = numbers, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
@@ -195,7 +194,7 @@ load_counter (void *user, const struct accel_state_dict *state, struct accel_err
     got_all = !accel_state_dict_get_int64 (state, "count", &count, error) && count == 3
               && !accel_state_dict_get_double (state, "rate", &rate, error) && rate == 0.5
               && !accel_state_dict_get_text (state, "word", &word, error) && !strcmp (word, "abc")
-              && !accel_state_dict_get_bool (state, "on", &on, error) && on
+              && !accel_state_dict_get_int64 (state, "on", &on, error) && on == 1
               && !accel_state_dict_get_int64 (state, "inner.list.1", &second, error) && second == 2
               && !accel_state_dict_get_tensor (state, "tensor", &tensor, error) && numbers[2] == 3
               && !accel_state_dict_has (state, "none");
