@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, work, tree, collectives,
  * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, statedict,
- * savestate, safetensors, checkpoint, utility. */
+ * checkpoint, safetensors, model_file, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -14,12 +14,12 @@
 #include <accel/group.h>
 #include <accel/layout.h>
 #include <accel/loader.h>
+#include <accel/model_file.h>
 #include <accel/optimizer.h>
 #include <accel/precision.h>
 #include <accel/random.h>
 #include <accel/safetensors.h>
 #include <accel/sampler.h>
-#include <accel/savestate.h>
 #include <accel/scheduler.h>
 #include <accel/state.h>
 #include <accel/statedict.h>

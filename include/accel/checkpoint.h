@@ -1,96 +1,224 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving a model for others to use, and loading one: safetensors files with the names that the libraries of Hugging
- * Face expect.  For all that a job needs to continue, see savestate.h. */
+/* Whole-state checkpoints: models, optimizers, schedulers, loaders, random numbers, and objects of the program. */
 #ifndef ACCEL_CHECKPOINT_H
 #define ACCEL_CHECKPOINT_H
 
 #include <accel/base.h>
 #include <accel/state.h>
-#include <accel/train.h>
+#include <accel/statedict.h>
 
 ACCEL_BEGIN_DECLS
 
-/** Which numbers accel_save_model() writes. */
-enum accel_save_precision {
-    ACCEL_SAVE_TRAINED, /**< parameters and buffers as they are, in their own types */
-    ACCEL_SAVE_MASTERS, /**< of parameters of fewer than 32 bits, their float32 masters */
-    ACCEL_SAVE_AS,      /**< all floats as `dtype`, rounded from the masters if there are any */
-};
-
-/** How to save a model; 0 is each field's default. */
-struct accel_save_model_options {
-    const char *max_shard_size; /**< "5GB", "200MB" (decimal TB, GB, MB, KB), or a number of bytes; NULL: "10GB" */
-    uint64_t max_shard_bytes;   /**< the same as a number; 0: max_shard_size */
-    enum accel_save_precision precision; /**< 0: ACCEL_SAVE_TRAINED */
-    enum accel_dtype dtype; /**< of ACCEL_SAVE_AS: a float type; 0 is float32 */
+/** ProjectConfiguration of Hugging Face Accelerate.  0 is each field's default. */
+struct accel_project_configuration {
+    const char *project_dir; /**< where checkpoints are put by automatic naming; NULL: there is none */
+    const char *logging_dir; /**< NULL: project_dir */
+    bool automatic_checkpoint_naming; /**< save to project_dir/checkpoints/checkpoint_<iteration>; from its first load
+                               or save to its end, no other job can do that */
+    uint64_t total_limit; /**< with automatic naming: keep only this many checkpoints, the one just saved and those with
+                               the highest numbers; others are removed with everything in them; 0: all */
+    uint64_t iteration;   /**< number of the next checkpoint; accel_load_state() sets it too */
+    uint64_t read_only;   /**< not 0: this job only loads from the project, also while another one saves to it */
 };
 
 /**
- * Save @p model as safetensors in a directory: "model.safetensors", or, if that would be larger than max_shard_size,
- * "model-00001-of-00003.safetensors" etc. and "model.safetensors.index.json".  The division, the names and the index
- * are those of Hugging Face Accelerate.  Collective.
+ * Set the project configuration of @p acc, which is empty before.
  *
- * The directory and its parents are made if they do not exist.  Other files in it are left alone, except a model that
- * was saved there before: it is replaced when the new one is complete and on disk.  If this process, any other or the
- * machine dies at any moment, accel_load_model() and accel_safetensors_open() find either the former model or the new
- * one.
- *
- * Parameters that share their memory (tied weights) are saved once, under the first name; the file's metadata has the
- * other names as keys.  An 8-bit parameter, if saved as it is, is followed by a tensor NAME_scale: a float32 that its
- * elements are to be multiplied by.
- *
- * Rank 0 writes.  If there are several shards of together at least 64 MiB, and the model has the same bytes on all
- * ranks of its host, these write shards at the same time.  A failure on one rank is returned by all.
- *
- * @param options  may be NULL; must be equal on all ranks
- * @retval ACCEL_ERR_INVALID  an invalid size, a path that is a file, or another process is saving in the directory
- * @retval ACCEL_ERR_SYSTEM   no space, or another error of the file system; the former model is still there
+ * @param configuration  copied; the same on all ranks
+ * @retval ACCEL_ERR_INVALID  automatic naming without a project_dir
  */
-#define accel_save_model(...) \
-    accel_save_model_at (ACCEL_HERE, sizeof (struct accel_save_model_options), __VA_ARGS__)
+#define accel_set_project_configuration(...)                                                                \
+    accel_set_project_configuration_sized (sizeof (struct accel_project_configuration), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_save_model_at (const char *file, int line, size_t options_size, struct accel *acc, struct accel_model *model,
-                     const char *directory, const struct accel_save_model_options *options, struct accel_error *err);
+accel_set_project_configuration_sized (size_t configuration_size, struct accel *acc,
+                                       const struct accel_project_configuration *configuration,
+                                       struct accel_error *err);
 
-/** How to load a model; 0 is each field's default. */
-struct accel_load_model_options {
-    enum accel_flag strict; /**< names that only the model, or only the file, has are errors: yes unless ACCEL_NO */
-    bool follow_links; /**< accept shards that are symbolic links, see accel_safetensors_options */
-};
+/** @return the project configuration, where `iteration` is the number of the next checkpoint; owned by @p acc, NULL if
+ *          that is. */
+ACCEL_API const struct accel_project_configuration *accel_get_project_configuration (const struct accel *acc);
 
-/** Names that do not match: torch's missing_keys and unexpected_keys. */
-struct accel_load_result {
-    size_t missing_count;
-    const char *const *missing; /**< [missing_count] parameters that the file does not have */
-    size_t unexpected_count;
-    const char *const *unexpected; /**< [unexpected_count] tensors that the model does not have */
+/**
+ * Save everything that was prepared with @p acc, gradient accumulation, the loss scale, the random numbers of each rank
+ * and the registered objects.  Collective.
+ *
+ * The checkpoint is written to a temporary folder beside its place, synced to disk, and renamed.  If a process is
+ * killed, the disk is full or the power fails, whatever checkpoint was there before is still there and complete; all
+ * ranks return the same result.  Its manifest has a checksum of each tensor.  accel-checkpoint(5) describes the files.
+ *
+ * A checkpoint at @p output_dir is replaced as a whole.  Any other folder there must be empty; files that others put
+ * into a checkpoint are never removed by that, and are an error.
+ *
+ * @param output_dir  the folder to make; read on rank 0.  With automatic naming it is ignored, and may be NULL
+ * @retval ACCEL_ERR_INVALID   no place to save to, or it exists and is not a checkpoint; with automatic naming: it
+ *                             exists
+ * @retval ACCEL_ERR_SYSTEM    a file cannot be written; `text` names the rank and the file
+ * @retval ACCEL_ERR_CALLBACK  a hook or a registered object failed
+ */
+#define accel_save_state(...) accel_save_state_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_save_state_at (const char *file, int line, struct accel *acc, const char *output_dir, struct accel_error *err);
+
+/**
+ * accel_save_state() that does not wait for the disk: copies the state and returns, and a thread writes the copy while
+ * training continues.  Collective.
+ *
+ * The program may change and free everything that was saved as soon as the call returns.  Hooks and callbacks run
+ * before it returns.  The files are the same, bit for bit, as those of accel_save_state().  The thread uses no
+ * collectives.
+ *
+ * One save can be in flight.  Every call that saves or loads a whole state first lets it come to its end, and returns
+ * its failure if it has failed, without doing anything else; so do accel_save_state_wait() and accel_save_state_test().
+ * The messages name the call that started it.  accel_checkpoint_path() and the `iteration` of
+ * accel_get_project_configuration() do not know about it before one of these calls.
+ *
+ * accel_close(), exit() and the return from main() let it come to its end, too.  They can only log a failure;
+ * `accelerate launch` then exits with status 1.  To learn it, call accel_save_state_wait() or accel_end_training()
+ * before.  If the process is killed or calls _exit(), there is no new checkpoint, and the former one is still complete.
+ * A rank that ends early without having written its files makes the save fail; the other ranks write theirs, and wait
+ * no longer than the timeout of the job.
+ *
+ * Memory: a copy of all tensors that this rank writes, which for rank 0 are those of models, optimizers and registered
+ * objects.  It is kept for the next save until accel_free_memory() or accel_close().  The first save gets it, unless
+ * accel_save_state_reserve() did.  Up to 4 threads copy, on the processors that the calling thread may use.
+ *
+ * @param output_dir  as for accel_save_state()
+ * @retval ACCEL_ERR_NOMEM  no memory for the copy; accel_save_state() needs none
+ * @retval other            as for accel_save_state(), as far as it is known before anything is written; or the failure
+ *                          of the former save, in which case this one was not started
+ */
+#define accel_save_state_start(...) accel_save_state_start_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_save_state_start_at (const char *file, int line, struct accel *acc, const char *output_dir,
+                           struct accel_error *err);
+
+/**
+ * Get the memory that accel_save_state_start() needs for its copy now, so that the first save blocks training for no
+ * longer than later ones: to get memory from the kernel takes two to six times as long as the copy.  Not collective,
+ * but meant for all ranks: each gets what it will need.
+ *
+ * Call it after everything was prepared and registered (and loaded), before training begins.  It calls the `save` of
+ * registered objects, to know how large they are; hooks do not run, so models count even if a hook leaves them out.  If
+ * the state has grown when it is saved, that save gets new memory, as if this call had not been made.  While a save is
+ * in flight, it does nothing.
+ *
+ * @retval ACCEL_ERR_NOMEM     no memory for the copy; accel_save_state() needs none
+ * @retval ACCEL_ERR_CALLBACK  the `save` of a registered object failed
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status accel_save_state_reserve (struct accel *acc, struct accel_error *err);
+
+/**
+ * Wait until the save in flight is over on all ranks.  Collective.
+ *
+ * @return its result; ACCEL_OK if there is none, or if another call has returned its result
+ * @retval ACCEL_ERR_PEER     another rank has ended before its files were written
+ * @retval ACCEL_ERR_TIMEOUT  rank 0 was done, and another rank was still writing when the job's timeout had passed;
+ *                            or rank 0 wrote for longer than that (accel_save_state_test() has no such limit)
+ */
+#define accel_save_state_wait(...) accel_save_state_wait_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_save_state_wait_at (const char *file, int line, struct accel *acc, struct accel_error *err);
+
+/**
+ * Whether the save in flight is over on all ranks: accel_save_state_wait() that does not wait for disks.  Collective.
+ *
+ * @param[out] done  the same on all ranks: false: it is still being written; true: it is over, or there is none
+ * @return with *done, its result, as accel_save_state_wait(); otherwise whether the question could be asked
+ */
+#define accel_save_state_test(...) accel_save_state_test_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_save_state_test_at (const char *file, int line, struct accel *acc, bool *done, struct accel_error *err);
+
+/**
+ * Restore what accel_save_state() saved; call it after everything was prepared and registered, in the same order as
+ * when it was saved.  The number of processes may be another one.  What the checkpoint has of more models, optimizers,
+ * schedulers or loaders than are prepared is ignored, like in Accelerate.  Collective.
+ *
+ * A folder that Hugging Face Accelerate's save_state has written is loaded, too, if @p input_dir names it: models,
+ * optimizers, schedulers, the loss scale, torch's random numbers and registered objects.  What is not restored is a
+ * warning; see accel_checkpoint(3).
+ *
+ * All files are compared with the manifest's checksums before anything is changed.  With automatic naming and without
+ * @p input_dir, the newest checkpoint of the project that is complete, undamaged and finite is loaded; newer ones that
+ * are not are reported as warnings.  The next checkpoint then gets the number after the highest that exists.
+ *
+ * The default generator of rank r continues that of rank r.  A rank that did not exist when the state was saved
+ * continues that of rank 0 if all ranks had the same; otherwise its generator is left as it is.
+ *
+ * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
+ * @retval ACCEL_ERR_NOT_FOUND  the project has no checkpoint yet: start from the beginning
+ * @retval ACCEL_ERR_INVALID  no checkpoint at @p input_dir; an object was prepared that it lacks, or another number of
+ *                            objects is registered; the state cannot be continued with these settings; another job is
+ *                            saving to the project (see `read_only`)
+ * @retval ACCEL_ERR_FORMAT   a file is damaged, or does not fit its object, such as an optimizer that was created
+ *                            without the momentum or amsgrad of the saved one.  If it does not fit, or the state
+ *                            cannot be continued, other objects may have been changed already
+ */
+#define accel_load_state(...) accel_load_state_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_load_state_at (const char *file, int line, struct accel *acc, const char *input_dir, struct accel_error *err);
+
+/** @return the absolute path of the checkpoint that was saved or loaded last; NULL: none; owned by @p acc. */
+ACCEL_API const char *accel_checkpoint_path (const struct accel *acc);
+
+/**
+ * @return the newest complete checkpoint that `accelerate launch --resume` has found for this start (the variable
+ *         ACCEL_RESUME_FROM): an absolute path, for accel_load_state(); NULL: there is none, or the option was not
+ *         given; owned by the environment
+ */
+ACCEL_API const char *accel_resume_path (void);
+
+/** An object of the program that checkpoints contain.  Callbacks that fail return a status and fill in `err`. */
+struct accel_checkpoint_object {
+    /** Put the object's state into @p state; called on rank 0 only, for the objects of all ranks. */
+    enum accel_status (*save) (void *user, struct accel_state_dict *state, struct accel_error *err);
+    /** Restore it from @p state; called on every rank. */
+    enum accel_status (*load) (void *user, const struct accel_state_dict *state, struct accel_error *err);
+    void *user; /**< the callbacks' first argument */
 };
 
 /**
- * Load parameters and buffers of @p model from a safetensors file, an index or a directory, as accel_safetensors_open()
- * finds them.  Collective: all ranks read, and a failure on one is returned by all.
+ * Register an object: Accelerate's register_for_checkpointing.  Its files are custom_checkpoint_0, and so on, in the
+ * order of registration, which must be the same on all ranks and whenever the state is loaded.
  *
- * Floats are converted to the type of the parameter.  Of parameters of fewer than 32 bits, the masters are loaded, and
- * the parameters rounded from them.  Other types and all shapes must be equal.  Everything is checked before the model
- * is changed; after an error while reading, it is undefined.
- *
- * A tied parameter is loaded under any of its names.
- *
- * @param options      may be NULL; must be equal on all ranks
- * @param[out] result  may be NULL; else the names that do not match, also if that is why the call fails, or NULL after
- *                     another failure.  Free it with accel_load_result_destroy()
- * @retval ACCEL_ERR_INVALID  names do not match, unless strict is ACCEL_NO (`text` has the first of them and what was
- *                            probably meant), or a shape or type differs
+ * @param object  copied; until accel_close()
+ * @retval ACCEL_ERR_INVALID  a callback is NULL
  */
-#define accel_load_model(...) \
-    accel_load_model_at (ACCEL_HERE, sizeof (struct accel_load_model_options), __VA_ARGS__)
+#define accel_register_for_checkpointing(...) \
+    accel_register_for_checkpointing_sized (sizeof (struct accel_checkpoint_object), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_load_model_at (const char *file, int line, size_t options_size, struct accel *acc, struct accel_model *model,
-                     const char *path, const struct accel_load_model_options *options,
-                     struct accel_load_result **result, struct accel_error *err);
+accel_register_for_checkpointing_sized (size_t object_size, struct accel *acc,
+                                        const struct accel_checkpoint_object *object, struct accel_error *err);
 
-/** Accepts NULL. */
-ACCEL_API void accel_load_result_destroy (struct accel_load_result *result);
+/** When a hook runs. */
+enum accel_state_event {
+    ACCEL_BEFORE_SAVE,
+    ACCEL_BEFORE_LOAD,
+};
+
+/**
+ * A hook, which every rank runs before its state is saved or loaded.
+ *
+ * @param folder       before a save, the temporary folder that becomes the checkpoint: files that a hook writes there
+ *                     belong to the checkpoint.  Their names are UTF-8, and not "manifest.json".  Before a load, the
+ *                     checkpoint's folder
+ * @param with_models  true; set it to false on all ranks to leave models to the hook: they are not saved, or not loaded
+ */
+typedef enum accel_status (*accel_state_hook) (void *user, const char *folder, bool *with_models,
+                                               struct accel_error *err);
+
+/**
+ * Register a hook: Accelerate's register_save_state_pre_hook and register_load_state_pre_hook.  Several run in the
+ * order of registration.
+ *
+ * @param[out] handle  for accel_remove_state_hook(); may be NULL
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_register_state_hook (struct accel *acc, enum accel_state_event event, accel_state_hook hook, void *user,
+                           uint64_t *handle, struct accel_error *err);
+
+/** Remove a hook; one that does not exist is ignored. */
+ACCEL_API void accel_remove_state_hook (struct accel *acc, uint64_t handle);
 
 ACCEL_END_DECLS
 

@@ -101,28 +101,19 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_safetensors_view (struct accel_safetensors *file, size_t index, DLTensor *view, struct accel_error *err);
 
 /**
- * Read a tensor into memory of the program.
+ * Read a tensor, or the part with the indices begin[i] to end[i] - 1 of each dimension i, into memory of the program.
+ * Only this part is read from the file, except for gaps of up to a few KiB.
  *
- * @param into  contiguous, in memory of the host or of a GPU, with the tensor's shape.  Its type must be the tensor's,
- *              or both must be float types; then each number is rounded to the nearest
+ * @param begin  [ndim]; NULL: 0 everywhere
+ * @param end    [ndim]; NULL: the tensor's shape
+ * @param into   contiguous, in memory of the host or of a GPU, with the shape of the part.  Its type must be the
+ *               tensor's, or both must be float types; then each number is rounded to the nearest
  * @retval ACCEL_ERR_INVALID  another shape or type
  * @retval ACCEL_ERR_FORMAT   the file was truncated after it was opened
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_safetensors_read (const struct accel_safetensors *file, size_t index, const DLTensor *into,
-                        struct accel_error *err);
-
-/**
- * Read a part of a tensor: indices begin[i] to end[i] - 1 of each dimension i.  Only this part is read from the file,
- * except for gaps of up to a few KiB.
- *
- * @param begin  [ndim]; NULL: 0 everywhere
- * @param end    [ndim]; NULL: the tensor's shape
- * @param into   as for accel_safetensors_read(), with the shape of the part
- */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_safetensors_read_slice (const struct accel_safetensors *file, size_t index, const int64_t *begin,
-                              const int64_t *end, const DLTensor *into, struct accel_error *err);
+accel_safetensors_read (const struct accel_safetensors *file, size_t index, const int64_t *begin, const int64_t *end,
+                        const DLTensor *into, struct accel_error *err);
 
 /** A tensor to be written.  accel_safetensors_writer_create() needs only its type and shape, not its data. */
 struct accel_safetensors_tensor {
@@ -139,7 +130,7 @@ struct accel_safetensors_writer;
  * accel_safetensors_writer_commit(); until then it is a hidden file beside it, and whatever was at @p path stays.
  *
  * The file has the bytes that Python's safetensors 0.8 would write: tensors by element type, widest first, then by
- * name.
+ * name.  Writing them in this order is fastest.
  *
  * @param tensors   [count] in any order; names are copied
  * @param metadata  keys and values alternately, then NULL; NULL: none.  The libraries of Hugging Face expect
@@ -151,10 +142,6 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_safetensors_writer_create (struct accel_safetensors_writer **writer, const char *path,
                                  const struct accel_safetensors_tensor *tensors, size_t count,
                                  const char *const *metadata, struct accel_error *err);
-
-/** @return which tensor is at @p place in the file, as an index of `tensors`; SIZE_MAX after the last.  Writing tensors
- *          in this order is fastest. */
-ACCEL_API size_t accel_safetensors_writer_order (const struct accel_safetensors_writer *writer, size_t place);
 
 /**
  * Write the next @p data_bytes bytes of tensor @p index: little-endian elements in row-major order.  Tensors can be

@@ -46,7 +46,7 @@ open_file (const char *path)
         into = view;
         into.data = malloc ((size_t) accel_safetensors_get (file, i)->bytes + 1);
         if (!status)
-            status = accel_safetensors_read (file, i, &into, &err);
+            status = accel_safetensors_read (file, i, NULL, NULL, &into, &err);
         free (into.data);
     }
     accel_safetensors_close (file);

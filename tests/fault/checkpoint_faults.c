@@ -73,7 +73,7 @@ let_saves_fail (struct accel *acc)
     disk_reads = true;
     for (int i = 0; i < passes; i++)
         for (long call = 0; call < MOST_CALLS; call++) {
-            int before = (int) accel_save_iteration (acc) - 1;
+            int before = (int) accel_get_project_configuration (acc)->iteration - 1;
             fill (&world, (float) before + 1);
             let_fail (call, reasons[(call + i) % REASONS]);
             enum accel_status status = save (acc, &world, &err);

@@ -102,7 +102,8 @@ load_newest (struct accel *acc, struct world *world)
     int value = read_value (world);
     right (value >= shared->committed && value <= shared->trying, "%s: loaded %d, but %d was complete", project, value,
            (int) shared->committed);
-    right (accel_save_iteration (acc) > (uint64_t) value, "the next number is %d", (int) accel_save_iteration (acc));
+    uint64_t next = accel_get_project_configuration (acc)->iteration;
+    right (next > (uint64_t) value, "the next number is %d", (int) next);
     return value;
 }
 

@@ -28,10 +28,10 @@ static bool is_full;
 
 /* Enough files that removing them takes longer than the end of a rank. */
 static enum accel_status
-make_files (void *user, const char *folder, bool *without_models, struct accel_error *error)
+make_files (void *user, const char *folder, bool *with_models, struct accel_error *error)
 {
     char name[4096];
-    (void) user, (void) without_models, (void) error;
+    (void) user, (void) with_models, (void) error;
     for (int i = 0; i < FILES && accel_is_main_process (acc); i++) {
         snprintf (name, sizeof name, "%s/hook-%d", folder, i);
         close (open (name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
@@ -91,7 +91,7 @@ save_state (const char *what, const char *folder)
 {
     bool is_later = !strcmp (what, "later");
     if (!is_later)
-        accel_check (accel_register_save_state_pre_hook (acc, make_files, NULL, NULL, &err), &err);
+        accel_check (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, make_files, NULL, NULL, &err), &err);
     enum accel_status status = accel_save_state (acc, folder, &err);
     if (!is_later)
         check (status);

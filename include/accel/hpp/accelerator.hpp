@@ -410,7 +410,7 @@ class accelerator {
         accel_load_result *raw = nullptr;
         detail::attempt call;
         accel_status status = accel_load_model_at (at.file, at.line, sizeof options, get (), of.get (), path.c_str (),
-                                                   &options, &raw, call.err ());
+                                                   &raw, &options, call.err ());
         detail::handle<accel_load_result, accel_load_result_destroy> own (raw);
         call (status);
         return { { raw->missing, raw->missing + raw->missing_count },
@@ -424,9 +424,11 @@ class accelerator {
         detail::attempt call;
         call (accel_set_project_configuration (get (), &configuration, call.err ()));
     }
-    const char *project_dir () const noexcept { return accel_project_dir (get ()); }
-    const char *logging_dir () const noexcept { return accel_logging_dir (get ()); }
-    std::uint64_t save_iteration () const noexcept { return accel_save_iteration (get ()); }
+    const accel_project_configuration &
+    get_project_configuration () const noexcept
+    {
+        return *accel_get_project_configuration (get ());
+    }
     /** @param output_dir  nullptr: automatic naming */
     void
     save_state (const char *output_dir = nullptr, site at = site::here ())
@@ -457,14 +459,6 @@ class accelerator {
         call (accel_save_state_test_at (at.file, at.line, get (), &done, call.err ()));
         return done;
     }
-    /** @return bytes of this rank that are written, and that will be */
-    std::pair<std::uint64_t, std::uint64_t>
-    save_state_progress () const noexcept
-    {
-        std::pair<std::uint64_t, std::uint64_t> bytes;
-        accel_save_state_progress (get (), &bytes.first, &bytes.second);
-        return bytes;
-    }
     /** @param input_dir  nullptr: automatic naming, the newest complete one */
     void
     load_state (const char *input_dir = nullptr, site at = site::here ())
@@ -483,18 +477,17 @@ class accelerator {
         call (accel_register_for_checkpointing (get (), &c, call.err ()));
         objects_.push_back (std::move (own));
     }
-    /** @return for remove_state_hook()  @{ */
+    /** @return for remove_state_hook() */
     std::uint64_t
-    register_save_state_pre_hook (state_hook hook)
+    register_state_hook (accel_state_event event, state_hook hook)
     {
-        return add_hook (accel_register_save_state_pre_hook, std::move (hook));
+        auto own = std::make_unique<state_hook> (std::move (hook));
+        std::uint64_t handle = 0;
+        detail::attempt call;
+        call (accel_register_state_hook (get (), event, hook_c, own.get (), &handle, call.err ()));
+        hooks_.push_back (std::move (own));
+        return handle;
     }
-    std::uint64_t
-    register_load_state_pre_hook (state_hook hook)
-    {
-        return add_hook (accel_register_load_state_pre_hook, std::move (hook));
-    }
-    /** @} */
     void remove_state_hook (std::uint64_t handle) noexcept { accel_remove_state_hook (get (), handle); }
 
     /** Call @p function (batch_size) with less and less until it throws no std::bad_alloc.  @return the size */
@@ -624,22 +617,10 @@ class accelerator {
         return detail::run (err, [&] { static_cast<checkpoint_object *> (user)->load (saved_state_dict (state)); });
     }
     static accel_status
-    hook_c (void *user, const char *folder, bool *without_models, accel_error *err)
+    hook_c (void *user, const char *folder, bool *with_models, accel_error *err)
     {
-        return detail::run (err, [&] { (*static_cast<state_hook *> (user)) (folder, *without_models); });
+        return detail::run (err, [&] { (*static_cast<state_hook *> (user)) (folder, *with_models); });
     }
-    template <class F>
-    std::uint64_t
-    add_hook (F &&function, state_hook hook)
-    {
-        auto own = std::make_unique<state_hook> (std::move (hook));
-        std::uint64_t handle = 0;
-        detail::attempt call;
-        call (function (get (), hook_c, own.get (), &handle, call.err ()));
-        hooks_.push_back (std::move (own));
-        return handle;
-    }
-
     std::vector<std::unique_ptr<checkpoint_object>> objects_;
     std::vector<std::unique_ptr<state_hook>> hooks_;
     detail::handle<accel, accel_close> own_;

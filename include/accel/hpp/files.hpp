@@ -62,14 +62,15 @@ class safetensors {
     read (std::size_t index, const DLTensor &into) const
     {
         detail::attempt call;
-        call (accel_safetensors_read (get (), index, &into, call.err ()));
+        call (accel_safetensors_read (get (), index, nullptr, nullptr, &into, call.err ()));
     }
+    /** Indices begin[i] to end[i] - 1 of each dimension i. */
     void
-    read_slice (std::size_t index, const std::vector<std::int64_t> &begin, const std::vector<std::int64_t> &end,
-                const DLTensor &into) const
+    read (std::size_t index, const std::vector<std::int64_t> &begin, const std::vector<std::int64_t> &end,
+          const DLTensor &into) const
     {
         detail::attempt call;
-        call (accel_safetensors_read_slice (get (), index, begin.data (), end.data (), &into, call.err ()));
+        call (accel_safetensors_read (get (), index, begin.data (), end.data (), &into, call.err ()));
     }
 
   private:
@@ -90,7 +91,6 @@ class safetensors_writer {
     }
     accel_safetensors_writer *get () const noexcept { return own_.get (); }
 
-    std::size_t order (std::size_t place) const noexcept { return accel_safetensors_writer_order (get (), place); }
     void
     write (std::size_t index, const void *data, std::size_t data_bytes)
     {

@@ -79,7 +79,7 @@ struct checkpoint_object {
 };
 
 /** A hook before saves or loads of the state, see accel_state_hook. */
-using state_hook = std::function<void (const char *folder, bool &without_models)>;
+using state_hook = std::function<void (const char *folder, bool &with_models)>;
 
 } // namespace accelerate
 

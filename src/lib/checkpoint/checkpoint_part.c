@@ -17,6 +17,13 @@
 #include <string.h>
 
 static void
+forget_project (struct checkpoint_part *its)
+{
+    free ((char *) its->project.project_dir);
+    free ((char *) its->project.logging_dir);
+}
+
+static void
 close_checkpoint (struct part *part)
 {
     struct checkpoint_part *its = (struct checkpoint_part *) (void *) part;
@@ -25,8 +32,7 @@ close_checkpoint (struct part *part)
     its->flight = NULL;
     snapshot_release (&its->snapshot);
     project_lock_release (&its->lock);
-    free (its->project_dir);
-    free (its->logging_dir);
+    forget_project (its);
     free (its->latest);
     free (its->objects);
     free (its->hooks);
@@ -61,14 +67,10 @@ configure (struct checkpoint_part *its, const struct accel_project_configuration
         free (logging_dir);
         return no_memory (err);
     }
-    free (its->project_dir);
-    free (its->logging_dir);
-    its->project_dir = project_dir;
-    its->logging_dir = logging_dir;
-    its->automatic_naming = given->automatic_checkpoint_naming;
-    its->read_only = given->read_only;
-    its->total_limit = given->total_limit;
-    its->iteration = given->iteration;
+    forget_project (its);
+    its->project = *given;
+    its->project.project_dir = project_dir;
+    its->project.logging_dir = logging_dir;
     return ACCEL_OK;
 }
 
@@ -90,22 +92,10 @@ accel_set_project_configuration_sized (size_t configuration_size, struct accel *
     return configure (checkpoint_of (acc), configuration, err);
 }
 
-const char *
-accel_project_dir (const struct accel *acc)
+const struct accel_project_configuration *
+accel_get_project_configuration (const struct accel *acc)
 {
-    return acc ? checkpoint_of (acc)->project_dir : NULL;
-}
-
-const char *
-accel_logging_dir (const struct accel *acc)
-{
-    return acc ? checkpoint_of (acc)->logging_dir : NULL;
-}
-
-uint64_t
-accel_save_iteration (const struct accel *acc)
-{
-    return acc ? checkpoint_of (acc)->iteration : 0;
+    return acc ? &checkpoint_of (acc)->project : NULL;
 }
 
 const char *
@@ -141,34 +131,22 @@ accel_register_for_checkpointing_sized (size_t object_size, struct accel *acc,
     return ACCEL_OK;
 }
 
-static enum accel_status
-add_hook (const char *function, struct accel *acc, struct state_hook made, uint64_t *handle, struct accel_error *err)
+enum accel_status
+accel_register_state_hook (struct accel *acc, enum accel_state_event event, accel_state_hook hook, void *user,
+                           uint64_t *handle, struct accel_error *err)
 {
-    if (!acc || !made.hook)
-        return accel_fail_null (err, function, acc ? "hook" : "acc");
+    if (!acc || !hook)
+        return accel_fail_null (err, __func__, acc ? "hook" : "acc");
+    if (event != ACCEL_BEFORE_SAVE && event != ACCEL_BEFORE_LOAD)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: invalid accel_state_event %d", __func__, (int) event);
     struct checkpoint_part *its = checkpoint_of (acc);
     if (!array_room (&its->hooks, its->hook_count, sizeof *its->hooks))
         return no_memory (err);
-    made.handle = ++its->handles;
+    const struct state_hook made = { .hook = hook, .user = user, .handle = ++its->handles, .event = event };
     its->hooks[its->hook_count++] = made;
     if (handle)
         *handle = made.handle;
     return ACCEL_OK;
-}
-
-enum accel_status
-accel_register_save_state_pre_hook (struct accel *acc, accel_state_hook hook, void *user, uint64_t *handle,
-                                    struct accel_error *err)
-{
-    const struct state_hook made = { .hook = hook, .user = user, .before_save = true };
-    return add_hook (__func__, acc, made, handle, err);
-}
-
-enum accel_status
-accel_register_load_state_pre_hook (struct accel *acc, accel_state_hook hook, void *user, uint64_t *handle,
-                                    struct accel_error *err)
-{
-    return add_hook (__func__, acc, (struct state_hook){ .hook = hook, .user = user }, handle, err);
 }
 
 void
@@ -187,9 +165,9 @@ enum accel_status
 checkpoint_lock_project (struct checkpoint_part *part, struct accel_error *err)
 {
     AUTO_FREE char *path = NULL;
-    if (part->read_only)
+    if (part->project.read_only)
         return ACCEL_OK;
-    if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/", part->project_dir) < 0)
+    if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/", part->project.project_dir) < 0)
         return path = NULL, no_memory (err);
     enum accel_status status = checkpoint_folder_make_parents (path, err);
     path[strlen (path) - 1] = '\0';
@@ -207,21 +185,21 @@ next_hook (const struct checkpoint_part *part, uint64_t after)
 }
 
 enum accel_status
-checkpoint_run_hooks (const struct checkpoint_part *part, bool before_save, const char *folder, bool *without_models,
-                      struct accel_error *err)
+checkpoint_run_hooks (const struct checkpoint_part *part, enum accel_state_event event, const char *folder,
+                      bool *with_models, struct accel_error *err)
 {
-    *without_models = false;
+    *with_models = true;
     uint64_t last = 0;
     for (const struct state_hook *next; (next = next_hook (part, last));) {
         const struct state_hook hook = *next;
         struct accel_error cause = { 0 };
         last = hook.handle;
-        if (hook.before_save != before_save)
+        if (hook.event != event)
             continue;
-        enum accel_status status = hook.hook (hook.user, folder, without_models, &cause);
+        enum accel_status status = hook.hook (hook.user, folder, with_models, &cause);
         if (status)
             return accel_fail (err, ACCEL_ERR_CALLBACK, "the hook before %s the state: %s",
-                               before_save ? "saving" : "loading",
+                               event == ACCEL_BEFORE_SAVE ? "saving" : "loading",
                                *cause.text ? cause.text : accel_status_string (status));
     }
     return ACCEL_OK;

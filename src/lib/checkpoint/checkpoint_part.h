@@ -3,7 +3,7 @@
 #ifndef LIB_CHECKPOINT_PART_H
 #define LIB_CHECKPOINT_PART_H
 
-#include <accel/savestate.h>
+#include <accel/checkpoint.h>
 
 #include "lib/checkpoint/io_progress.h"
 #include "lib/checkpoint/project_lock.h"
@@ -16,14 +16,12 @@ struct state_hook {
     accel_state_hook hook;
     void *user;
     uint64_t handle;
-    bool before_save;
+    enum accel_state_event event;
 };
 
 struct checkpoint_part {
     struct part part;
-    char *project_dir, *logging_dir; /* may be NULL */
-    bool automatic_naming, read_only;
-    uint64_t total_limit, iteration;
+    struct accel_project_configuration project; /* whose folders are ours */
     char *latest; /* path of the checkpoint that was saved or loaded last */
     struct accel_checkpoint_object *objects; /* [object_count] */
     size_t object_count;
@@ -61,7 +59,7 @@ checkpoint_show (const struct accel *acc)
 enum accel_status checkpoint_lock_project (struct checkpoint_part *part, struct accel_error *err);
 
 /** Run the hooks for a save or a load of @p folder. */
-enum accel_status checkpoint_run_hooks (const struct checkpoint_part *part, bool before_save, const char *folder,
-                                        bool *without_models, struct accel_error *err);
+enum accel_status checkpoint_run_hooks (const struct checkpoint_part *part, enum accel_state_event event,
+                                        const char *folder, bool *with_models, struct accel_error *err);
 
 #endif

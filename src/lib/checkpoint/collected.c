@@ -27,11 +27,11 @@ collect (struct collected *collected, struct checkpoint_item *from, struct accel
 }
 
 enum accel_status
-collected_make (struct collected *collected, const struct accel *acc, bool without_models, struct accel_error *err)
+collected_make (struct collected *collected, const struct accel *acc, bool with_models, struct accel_error *err)
 {
     struct checkpoint_items items;
     *collected = (struct collected){ 0 };
-    enum accel_status status = checkpoint_items_make (&items, acc, without_models, err);
+    enum accel_status status = checkpoint_items_make (&items, acc, with_models, err);
     collected->items = status ? NULL : calloc (items.count + 1, sizeof *collected->items);
     if (!status && !collected->items)
         status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
@@ -73,12 +73,12 @@ collected_reserve (const struct collected *collected, struct snapshot *snapshot,
 
 enum accel_status
 collected_write (const struct collected *collected, const char *folder, struct manifest *manifest,
-                 atomic_uint_least64_t *written, struct accel_error *err)
+                 struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; !status && i < collected->count; i++) {
         const struct collected_item *item = &collected->items[i];
-        status = checkpoint_write (&item->state, folder, item->name, item->needed, manifest, written, err);
+        status = checkpoint_write (&item->state, folder, item->name, item->needed, manifest, err);
     }
     return status;
 }

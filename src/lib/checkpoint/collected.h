@@ -8,8 +8,6 @@
 #include "files/manifest.h"
 #include "lib/checkpoint/snapshot.h"
 
-#include <stdatomic.h>
-
 struct collected_item {
     char *name;  /* of its files, without their ends */
     bool needed; /* a file is written even if the state is empty */
@@ -23,7 +21,7 @@ struct collected {
 };
 
 /** Ask each item of @p acc that this rank saves.  @param[out] collected  for collected_release(), also on failure */
-enum accel_status collected_make (struct collected *collected, const struct accel *acc, bool without_models,
+enum accel_status collected_make (struct collected *collected, const struct accel *acc, bool with_models,
                                   struct accel_error *err);
 
 /** Copy all tensors that are in memory of others to @p snapshot, so that these may change. */
@@ -33,13 +31,9 @@ enum accel_status collected_copy (struct collected *collected, struct snapshot *
 enum accel_status collected_reserve (const struct collected *collected, struct snapshot *snapshot,
                                      struct accel_error *err);
 
-/**
- * Write and sync the files of all items, and add them to @p manifest.
- *
- * @param written  the bytes of tensors that are written are added to it
- */
+/** Write and sync the files of all items, and add them to @p manifest. */
 enum accel_status collected_write (const struct collected *collected, const char *folder, struct manifest *manifest,
-                                   atomic_uint_least64_t *written, struct accel_error *err);
+                                   struct accel_error *err);
 
 void collected_release (struct collected *collected);
 

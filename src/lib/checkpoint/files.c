@@ -35,7 +35,6 @@ no_memory (struct accel_error *err)
 struct hashing {
     struct checksum running;
     uint64_t *sums; /* [number of tensors] */
-    atomic_uint_least64_t *written;
     const struct state_tensor *tensor; /* that is being written */
     size_t at;                         /* its elements so far */
     char nonfinite[160];               /* the first trained tensor that is not finite; empty: none so far */
@@ -64,7 +63,6 @@ hash_piece (void *user, size_t index, const void *bytes, size_t length)
     (void) index;
     look_for_nonfinite (hashing, bytes, length);
     checksum_add (&hashing->running, bytes, length);
-    atomic_fetch_add_explicit (hashing->written, length, memory_order_relaxed);
 }
 
 /* The checksum of everything before the tensors. */
@@ -128,14 +126,14 @@ write_all (const struct accel_state_dict *state, const struct safetensors_plan *
 
 static enum accel_status
 write_tensors (const struct accel_state_dict *state, const char *path, struct manifest *manifest,
-               atomic_uint_least64_t *written, struct accel_error *err)
+               struct accel_error *err)
 {
     static char format[] = "format", pt[] = "pt";
     const struct safetensors_pair metadata = { format, pt };
     size_t count = state->tensor_count;
     AUTO_FREE struct safetensors_entry *entries = calloc (count, sizeof *entries);
     AUTO_FREE uint64_t *sums = calloc (count, sizeof *sums);
-    struct hashing hashing = { .sums = sums, .written = written };
+    struct hashing hashing = { .sums = sums };
     if (!entries || !sums)
         return no_memory (err);
     for (size_t i = 0; i < count; i++) {
@@ -173,7 +171,7 @@ write_values (const struct accel_state_dict *state, const char *path, struct man
 
 enum accel_status
 checkpoint_write (const struct accel_state_dict *state, const char *folder, const char *name, bool needed,
-                  struct manifest *manifest, atomic_uint_least64_t *written, struct accel_error *err)
+                  struct manifest *manifest, struct accel_error *err)
 {
     AUTO_FREE char *tensors = NULL;
     AUTO_FREE char *values = NULL;
@@ -183,7 +181,7 @@ checkpoint_write (const struct accel_state_dict *state, const char *folder, cons
     if (asprintf (&values, "%s/%s" CHECKPOINT_VALUES, folder, name) < 0)
         return values = NULL, no_memory (err);
     if (state->tensor_count)
-        status = write_tensors (state, tensors, manifest, written, err);
+        status = write_tensors (state, tensors, manifest, err);
     if (!status && (state->value_count || (needed && !state->tensor_count)))
         status = write_values (state, values, manifest, err);
     return status;

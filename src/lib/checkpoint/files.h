@@ -6,22 +6,18 @@
 #include "files/manifest.h"
 #include "lib/state/state_dict.h"
 
-#include <stdatomic.h>
-
 #define CHECKPOINT_TENSORS ".safetensors"
 #define CHECKPOINT_VALUES ".json"
 
 /**
  * Write the files of @p state, sync them, and add them to @p manifest.
  *
- * @param folder   that is being written
- * @param name     of the files, without their ends
- * @param needed   write a file even if @p state is empty
- * @param written  the bytes of tensors are added to it as they are written; other threads may read it
+ * @param folder  that is being written
+ * @param name    of the files, without their ends
+ * @param needed  write a file even if @p state is empty
  */
 enum accel_status checkpoint_write (const struct accel_state_dict *state, const char *folder, const char *name,
-                                    bool needed, struct manifest *manifest, atomic_uint_least64_t *written,
-                                    struct accel_error *err);
+                                    bool needed, struct manifest *manifest, struct accel_error *err);
 
 /** @return whether @p name in @p folder, a descriptor, is not a file of a checkpoint: ".", "..", or a regular file with
  *          a name that NFS gives to a removed file that a process still has open. */

@@ -121,12 +121,12 @@ add_registered (struct checkpoint_items *items, const struct accel *acc)
 }
 
 enum accel_status
-checkpoint_items_make (struct checkpoint_items *items, const struct accel *acc, bool without_models,
+checkpoint_items_make (struct checkpoint_items *items, const struct accel *acc, bool with_models,
                        struct accel_error *err)
 {
     bool good = true;
     *items = (struct checkpoint_items){ 0 };
-    for (int floor = without_models ? OBJECT_MODEL + 1 : OBJECT_MODEL; good && floor < OBJECT_FLOORS; floor++)
+    for (int floor = with_models ? OBJECT_MODEL : OBJECT_MODEL + 1; good && floor < OBJECT_FLOORS; floor++)
         good = add_objects (items, acc, (enum object_floor) floor);
     if (good && add_parts (items, acc) && add_registered (items, acc))
         return ACCEL_OK;

@@ -25,7 +25,7 @@ struct checkpoint_items {
 };
 
 /** List everything of @p acc.  @param[out] items  for checkpoint_items_release(), also after a failure */
-enum accel_status checkpoint_items_make (struct checkpoint_items *items, const struct accel *acc, bool without_models,
+enum accel_status checkpoint_items_make (struct checkpoint_items *items, const struct accel *acc, bool with_models,
                                          struct accel_error *err);
 
 void checkpoint_items_release (struct checkpoint_items *items);

@@ -181,7 +181,7 @@ read_scale (const struct load *load, size_t index, float *scale, struct accel_er
     if (found == SIZE_MAX || !is_scale (load, found))
         return ACCEL_OK;
     DLTensor into = { .data = scale, .device = { kDLCPU, 0 }, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
-    return accel_safetensors_read (load->file, found, &into, err);
+    return accel_safetensors_read (load->file, found, NULL, NULL, &into, err);
 }
 
 static enum accel_status
@@ -193,7 +193,7 @@ read_tensor (const struct load *load, size_t parameter, struct accel_error *err)
     float scale;
     enum accel_status status = read_scale (load, index, &scale, err);
     if (!status)
-        status = accel_safetensors_read (load->file, index, into, err);
+        status = accel_safetensors_read (load->file, index, NULL, NULL, into, err);
     if (!status && scale != 1 && accel_dtype_from_dl (into->dtype) == ACCEL_FLOAT32)
         memory_of (into->device)->scale (into->device, memory_data (into), ACCEL_FLOAT32, accel_tensor_count (into),
                                          (double) scale);
@@ -271,8 +271,8 @@ prepare (struct load *load, const struct accel_safetensors_options *options, str
 
 enum accel_status
 accel_load_model_at (const char *file, int line, size_t options_size, struct accel *acc, struct accel_model *model,
-                     const char *path, const struct accel_load_model_options *options,
-                     struct accel_load_result **result, struct accel_error *err)
+                     const char *path, struct accel_load_result **result,
+                     const struct accel_load_model_options *options, struct accel_error *err)
 {
     const struct comm_site site = { .file = file, .line = line, .call = JOBSEG_CALL_LOAD_MODEL };
     struct accel_load_model_options room;

@@ -33,7 +33,7 @@ struct load {
     const struct comm_site *site;
     struct found found;
     struct manifest manifest;
-    bool without_models;
+    bool with_models;
 };
 
 static enum accel_status
@@ -84,15 +84,15 @@ find (struct load *load, const char *input_dir, struct accel_error *err)
 {
     struct checkpoint_part *part = load->part;
     AUTO_FREE char *folder = NULL;
-    load->found.next = part->iteration;
-    if (!input_dir && !part->automatic_naming)
+    load->found.next = part->project.iteration;
+    if (!input_dir && !part->project.automatic_checkpoint_naming)
         return accel_fail (err, ACCEL_ERR_INVALID, "input_dir is needed, because automatic naming is not set");
-    if (!part->automatic_naming)
+    if (!part->project.automatic_checkpoint_naming)
         return checkpoint_folder_find (load->found.place, input_dir, err);
     enum accel_status status = checkpoint_lock_project (part, err);
     if (status && status != ACCEL_ERR_SYSTEM) /* if this job cannot save, no other one is in its way */
         return status;
-    if (asprintf (&folder, "%s/" CHECKPOINTS_FOLDER, part->project_dir) < 0)
+    if (asprintf (&folder, "%s/" CHECKPOINTS_FOLDER, part->project.project_dir) < 0)
         return folder = NULL, no_memory (err);
     status = input_dir ? checkpoint_folder_find (load->found.place, input_dir, err) : find_newest (load, folder, err);
     return status ? status : find_next_number (folder, &load->found.next, err);
@@ -243,7 +243,7 @@ load_items (const struct load *load, struct accel_error *err)
         return fail_custom (load, custom, err);
     struct io_progress progress;
     uint64_t bytes = 0;
-    enum accel_status status = checkpoint_items_make (&items, load->acc, load->without_models, err);
+    enum accel_status status = checkpoint_items_make (&items, load->acc, load->with_models, err);
     for (size_t i = 0; !status && i < items.count; i++)
         bytes += checkpoint_bytes (&load->manifest, items.items[i].name);
     io_progress_begin (&progress, checkpoint_show (load->acc), IO_PROGRESS_LOAD, load->found.place, bytes);
@@ -276,7 +276,7 @@ load_python (const struct load *load, struct accel_error *err)
     size_t custom = python_state_count_custom (load->found.place);
     if (custom != load->part->object_count)
         return fail_custom (load, custom, err);
-    enum accel_status status = checkpoint_items_make (&items, load->acc, load->without_models, err);
+    enum accel_status status = checkpoint_items_make (&items, load->acc, load->with_models, err);
     for (size_t i = 0; !status && i < items.count; i++)
         status = python_state_load (load->found.place, &items.items[i], &left_out, err);
     checkpoint_items_release (&items);
@@ -302,7 +302,7 @@ load_state (struct load *load, const char *input_dir, struct accel_error *err)
         status = checkpoint_agree (acc, load->site, verify (load, err), err);
     if (status)
         return status;
-    status = checkpoint_run_hooks (load->part, false, load->found.place, &load->without_models, err);
+    status = checkpoint_run_hooks (load->part, ACCEL_BEFORE_LOAD, load->found.place, &load->with_models, err);
     if (!status)
         status = load->found.is_python ? load_python (load, err)
                                        : explain_precision (load, load_items (load, err), err);
@@ -316,7 +316,7 @@ load_state (struct load *load, const char *input_dir, struct accel_error *err)
     }
     free (load->part->latest);
     load->part->latest = latest;
-    load->part->iteration = load->found.next;
+    load->part->project.iteration = load->found.next;
     return ACCEL_OK;
 }
 

@@ -3,7 +3,7 @@
 #ifndef LIB_CHECKPOINT_PIECES_H
 #define LIB_CHECKPOINT_PIECES_H
 
-#include <accel/checkpoint.h>
+#include <accel/model_file.h>
 
 #include "lib/train/model_object.h"
 

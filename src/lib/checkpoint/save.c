@@ -29,17 +29,17 @@ static enum accel_status
 make_folder (struct save *save, struct checkpoint_part *part, const char *output_dir, struct accel_error *err)
 {
     AUTO_FREE char *path = NULL;
-    if (!part->automatic_naming && (!output_dir || !*output_dir))
+    if (!part->project.automatic_checkpoint_naming && (!output_dir || !*output_dir))
         return accel_fail (err, ACCEL_ERR_INVALID, "output_dir is needed, because automatic naming is not set");
-    if (!part->automatic_naming)
+    if (!part->project.automatic_checkpoint_naming)
         return checkpoint_folder_begin (&save->folder, output_dir, false, err);
-    if (part->read_only)
+    if (part->project.read_only)
         return accel_fail (err, ACCEL_ERR_INVALID, "the project configuration is read_only");
     enum accel_status status = checkpoint_lock_project (part, err);
     if (status)
         return status;
-    if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/" CHECKPOINT_PREFIX "%llu", part->project_dir,
-                  (unsigned long long) part->iteration)
+    if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/" CHECKPOINT_PREFIX "%llu", part->project.project_dir,
+                  (unsigned long long) part->project.iteration)
         < 0)
         return path = NULL, no_memory (err);
     return checkpoint_folder_begin (&save->folder, path, true, err);
@@ -51,8 +51,8 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
 {
     struct checkpoint_part *part = checkpoint_of (acc);
     *save = (struct save){ .rank = accel_process_index (acc), .size = accel_num_processes (acc),
-                           .folder = CHECKPOINT_NO_FOLDER, .automatic = part->automatic_naming,
-                           .total_limit = part->total_limit, .step = optimizer_latest_step (acc),
+                           .folder = CHECKPOINT_NO_FOLDER, .automatic = part->project.automatic_checkpoint_naming,
+                           .total_limit = part->project.total_limit, .step = optimizer_latest_step (acc),
                            .mixed_precision = accel_mixed_precision (acc) };
     enum accel_status status = save->rank ? ACCEL_OK : make_folder (save, part, output_dir, err);
     status = checkpoint_agree (acc, site, status, err);
@@ -63,7 +63,7 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
     save->folder.lock = lock;
     if (status)
         return status;
-    status = checkpoint_run_hooks (part, true, save->folder.temporary, &save->without_models, err);
+    status = checkpoint_run_hooks (part, ACCEL_BEFORE_SAVE, save->folder.temporary, &save->with_models, err);
     return checkpoint_agree (acc, site, status, err);
 }
 
@@ -142,7 +142,7 @@ save_note (struct save *save, struct accel *acc, const struct comm_site *site, s
         return status;
     free (part->latest);
     part->latest = latest;
-    part->iteration++;
+    part->project.iteration++;
     return ACCEL_OK;
 }
 

@@ -15,7 +15,7 @@ struct save {
     struct manifest manifest; /* of the files of this rank; then on rank 0 of all */
     bool automatic;           /* as configured when it began */
     uint64_t total_limit;
-    bool without_models; /* hooks said so */
+    bool with_models; /* unless hooks said otherwise */
     uint64_t step;       /* that optimizers had taken */
     const char *mixed_precision; /* static */
     char warning[ACCEL_ERROR_TEXT_SIZE]; /* why the state is kept apart, or an old one was not removed; may be empty */

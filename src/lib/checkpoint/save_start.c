@@ -8,7 +8,7 @@
 
 #include "lib/checkpoint/save_start.h"
 
-#include <accel/savestate.h>
+#include <accel/checkpoint.h>
 #include <accel/utility.h>
 
 #include "lib/base/error.h"
@@ -22,14 +22,13 @@
 
 #include <stdlib.h>
 
-/* All but `written` is the thread's until it has ended. */
+/* The thread's until it has ended. */
 struct save_in_flight {
     struct accel *acc;
     struct comm_site site; /* of the start */
     struct save save;
     struct collected collected; /* whose tensors are in the part's snapshot */
     int share;                  /* of a rank other than 0: its locked file; -1: none */
-    atomic_uint_least64_t written;
     struct background *background; /* NULL: there was no thread for it, and it is over */
     enum accel_status status;
     struct accel_error err; /* of `status` */
@@ -43,7 +42,7 @@ static enum accel_status
 write_own (struct save_in_flight *flight, struct accel_error *err)
 {
     struct save *save = &flight->save;
-    return collected_write (&flight->collected, save->folder.temporary, &save->manifest, &flight->written, err);
+    return collected_write (&flight->collected, save->folder.temporary, &save->manifest, err);
 }
 
 static void
@@ -184,7 +183,7 @@ prepare (struct save_in_flight *flight, struct accel *acc, const char *output_di
     if (save->rank)
         status = share_begin (&flight->share, save->folder.temporary, save->rank, err);
     if (!status)
-        status = collected_make (&flight->collected, acc, save->without_models, err);
+        status = collected_make (&flight->collected, acc, save->with_models, err);
     if (!status)
         status = collected_copy (&flight->collected, &checkpoint_of (acc)->snapshot, err);
     return checkpoint_agree (acc, &flight->site, status, err);
@@ -241,7 +240,7 @@ accel_save_state_reserve (struct accel *acc, struct accel_error *err)
     if (part->flight)
         return ACCEL_OK;
     struct accel_error own = { 0 };
-    enum accel_status status = collected_make (&collected, acc, false, &own);
+    enum accel_status status = collected_make (&collected, acc, true, &own);
     if (!status)
         status = collected_reserve (&collected, &part->snapshot, &own);
     collected_release (&collected);
@@ -285,14 +284,4 @@ accel_save_state_test_at (const char *file, int line, struct accel *acc, bool *d
     *done = true;
     uint64_t entered = checkpoint_enter (acc, &site);
     return checkpoint_leave (acc, &site, entered, save_finish (acc, &site, &own), &own, err);
-}
-
-void
-accel_save_state_progress (const struct accel *acc, uint64_t *written_bytes, uint64_t *total_bytes)
-{
-    struct save_in_flight *flight = acc ? checkpoint_of (acc)->flight : NULL;
-    if (written_bytes)
-        *written_bytes = flight ? atomic_load_explicit (&flight->written, memory_order_relaxed) : 0;
-    if (total_bytes)
-        *total_bytes = flight ? flight->collected.bytes : 0;
 }

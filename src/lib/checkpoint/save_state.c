@@ -17,11 +17,10 @@ write_items (struct save *save, struct accel *acc, struct accel_error *err)
 {
     struct collected collected;
     struct io_progress progress;
-    atomic_uint_least64_t written = 0;
-    enum accel_status status = collected_make (&collected, acc, save->without_models, err);
+    enum accel_status status = collected_make (&collected, acc, save->with_models, err);
     io_progress_begin (&progress, checkpoint_show (acc), IO_PROGRESS_SAVE, save->folder.place, collected.bytes);
     if (!status)
-        status = collected_write (&collected, save->folder.temporary, &save->manifest, &written, err);
+        status = collected_write (&collected, save->folder.temporary, &save->manifest, err);
     io_progress_end (&progress, status);
     collected_release (&collected);
     return status;

@@ -275,12 +275,12 @@ read_rows (const struct weights_tensor *tensor, const int64_t *begin, const int6
 }
 
 enum accel_status
-accel_safetensors_read_slice (const struct accel_safetensors *file, size_t index, const int64_t *begin,
-                              const int64_t *end, const DLTensor *into, struct accel_error *err)
+accel_safetensors_read (const struct accel_safetensors *file, size_t index, const int64_t *begin, const int64_t *end,
+                        const DLTensor *into, struct accel_error *err)
 {
-    enum accel_status status = check_index ("accel_safetensors_read_slice", file, index, err);
+    enum accel_status status = check_index ("accel_safetensors_read", file, index, err);
     if (status || !into)
-        return status ? status : accel_fail_null (err, "accel_safetensors_read_slice", "into");
+        return status ? status : accel_fail_null (err, "accel_safetensors_read", "into");
     const struct accel_safetensors_info *info = &file->infos[index];
     AUTO_FREE int64_t *zeros = begin ? NULL : calloc ((size_t) info->ndim + 1, sizeof *zeros);
     if (!begin && !zeros)
@@ -292,11 +292,4 @@ accel_safetensors_read_slice (const struct accel_safetensors *file, size_t index
         return read_rows (&file->weights.tensors[index], begin, end, into, err);
     return status ? status
                   : slice_read (&file->weights.tensors[index], begin, end, tensor_data (into), into->dtype, err);
-}
-
-enum accel_status
-accel_safetensors_read (const struct accel_safetensors *file, size_t index, const DLTensor *into,
-                        struct accel_error *err)
-{
-    return accel_safetensors_read_slice (file, index, NULL, NULL, into, err);
 }

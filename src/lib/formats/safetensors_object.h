@@ -15,7 +15,7 @@ struct accel_safetensors {
 };
 
 /**
- * Read a part of a tensor; see accel_safetensors_read_slice(), but the arguments are valid.
+ * Read a part of a tensor; see accel_safetensors_read(), but the arguments are valid.
  *
  * @param into  elements of type @p dtype, to which the tensor's can be converted
  */

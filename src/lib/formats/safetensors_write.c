@@ -103,12 +103,6 @@ accel_safetensors_writer_create (struct accel_safetensors_writer **writer, const
     return create (__func__, writer, path, tensors, count, metadata, err);
 }
 
-size_t
-accel_safetensors_writer_order (const struct accel_safetensors_writer *writer, size_t target)
-{
-    return writer && target < writer->count ? safetensors_writer_order (writer->writer, target) : SIZE_MAX;
-}
-
 enum accel_status
 accel_safetensors_writer_write (struct accel_safetensors_writer *writer, size_t index, const void *data,
                                 size_t data_bytes, struct accel_error *err)

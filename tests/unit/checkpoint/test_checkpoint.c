@@ -396,12 +396,13 @@ rotate (struct accel *acc)
     precision = "no";
     make_world (&world, acc, precision);
     configure (acc, 2);
-    right (!strcmp (accel_project_dir (acc), accel_logging_dir (acc)), "the folder for logs");
+    const struct accel_project_configuration *project = accel_get_project_configuration (acc);
+    right (!strcmp (project->project_dir, project->logging_dir), "the folder for logs");
     rank_fails (accel_load_state (acc, NULL, &err), ACCEL_ERR_NOT_FOUND, &err, "no checkpoint in");
     for (int i = 0; i < 5; i++) {
         world.seen = i;
         rank_must (accel_save_state (acc, "ignored", &err), &err);
-        right (accel_save_iteration (acc) == (uint64_t) i + 1, "the next number after %d", i);
+        right (accel_get_project_configuration (acc)->iteration == (uint64_t) i + 1, "the next number after %d", i);
     }
     right (!there ("project/checkpoints/checkpoint_2") && there ("project/checkpoints/checkpoint_3/manifest.json")
                && there ("project/checkpoints/checkpoint_4"),
@@ -413,7 +414,7 @@ rotate (struct accel *acc)
         damage ("project/checkpoints/checkpoint_4/model.safetensors", -1);
     accel_set_log_level (ACCEL_LOG_CRITICAL);
     rank_must (accel_load_state (acc, NULL, &err), &err);
-    right (world.seen == 3 && accel_save_iteration (acc) == 5, "loaded %d", (int) world.seen);
+    right (world.seen == 3 && accel_get_project_configuration (acc)->iteration == 5, "loaded %d", (int) world.seen);
     char path[600];
     snprintf (path, sizeof path, "%s/project/checkpoints/checkpoint_4", folder);
     rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_FORMAT, &err, "the checksum of tensor");
@@ -483,13 +484,13 @@ replace (struct accel *acc)
 static int hooks_run;
 
 static enum accel_status
-write_note (void *user, const char *place, bool *without_models, struct accel_error *err)
+write_note (void *user, const char *place, bool *with_models, struct accel_error *err)
 {
     const struct accel *acc = user;
     char path[700];
     (void) err;
     hooks_run++;
-    *without_models = true;
+    *with_models = false;
     if (accel_process_index (acc))
         return ACCEL_OK;
     snprintf (path, sizeof path, "%s/notes", place);
@@ -502,9 +503,9 @@ write_note (void *user, const char *place, bool *without_models, struct accel_er
 }
 
 static enum accel_status
-refuse (void *user, const char *place, bool *without_models, struct accel_error *err)
+refuse (void *user, const char *place, bool *with_models, struct accel_error *err)
 {
-    (void) place, (void) without_models, (void) err;
+    (void) place, (void) with_models, (void) err;
     return accel_process_index (user) ? ACCEL_ERR_INVALID : ACCEL_OK;
 }
 
@@ -517,7 +518,9 @@ hook (struct accel *acc)
     char path[600];
     make_world (&world, acc, "no");
     snprintf (path, sizeof path, "%s/hooked", folder);
-    rank_must (accel_register_save_state_pre_hook (acc, write_note, acc, &handles[0], &err), &err);
+    rank_fails (accel_register_state_hook (acc, (enum accel_state_event) 2, write_note, acc, NULL, &err),
+                ACCEL_ERR_INVALID, &err, "invalid accel_state_event 2");
+    rank_must (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, write_note, acc, &handles[0], &err), &err);
     rank_must (accel_save_state (acc, path, &err), &err);
     right (hooks_run == 1 && there ("hooked/notes/note") && !there ("hooked/model.safetensors"), "the hook's files");
     rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_INVALID, &err, "has no model");
@@ -527,7 +530,7 @@ hook (struct accel *acc)
     rank_must (accel_wait_for_everyone (acc, &err), &err);
     rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_FORMAT, &err, "notes/note: damaged");
     accel_remove_state_hook (acc, handles[0]);
-    rank_must (accel_register_load_state_pre_hook (acc, refuse, acc, &handles[1], &err), &err);
+    rank_must (accel_register_state_hook (acc, ACCEL_BEFORE_LOAD, refuse, acc, &handles[1], &err), &err);
     rank_must (accel_save_state (acc, path, &err), &err);
     right (hooks_run == 1, "a hook runs that was removed, or is another");
     rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_CALLBACK, &err, "the hook before loading the state");

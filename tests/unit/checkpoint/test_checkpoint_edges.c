@@ -74,10 +74,10 @@ write_file (const char *path)
 
 /* Make a file in the folder of a checkpoint, or a folder if the name ends in '/'. */
 static enum accel_status
-add (void *user, const char *folder, bool *without_models, struct accel_error *error)
+add (void *user, const char *folder, bool *with_models, struct accel_error *error)
 {
     char path[600];
-    (void) without_models, (void) error;
+    (void) with_models, (void) error;
     int length = snprintf (path, sizeof path, "%s/%s", folder, (const char *) user);
     if (path[length - 1] != '/')
         write_file (path);
@@ -90,7 +90,7 @@ static enum accel_status
 save_with (const char *name, const char *place)
 {
     uint64_t handle;
-    MUST (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) name, &handle, &err));
+    MUST (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, add, (void *) (uintptr_t) name, &handle, &err));
     enum accel_status status = accel_save_state (acc, place, &err);
     accel_remove_state_hook (acc, handle);
     return status;
@@ -118,7 +118,7 @@ test_hooks (void)
     ok (count_open () == before, "and no file of it stays open");
     MUST (save_with ("logs/", "hooked"));
     ok (exists ("hooked/logs") && works (save_with ("logs/", "hooked")), "an empty folder of a hook can be replaced");
-    MUST (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) "logs/", &handle, &err));
+    MUST (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, add, (void *) (uintptr_t) "logs/", &handle, &err));
     MUST (save_with ("logs/note", "hooked"));
     MUST (mkdir ("hooked/logs/deep", 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
     ok (works (save_with ("logs/note", "hooked")), "nor do empty folders below matter");
@@ -149,10 +149,10 @@ load_anything (void *user, const struct accel_state_dict *state, struct accel_er
 }
 
 static enum accel_status
-cut (void *user, const char *folder, bool *without_models, struct accel_error *error)
+cut (void *user, const char *folder, bool *with_models, struct accel_error *error)
 {
     char path[600];
-    (void) user, (void) without_models, (void) error;
+    (void) user, (void) with_models, (void) error;
     snprintf (path, sizeof path, "%s/custom_checkpoint_0.json", folder);
     return truncate (path, 3) ? ACCEL_ERR_SYSTEM : ACCEL_OK;
 }
@@ -169,7 +169,7 @@ test_cut (void)
     MUST (accel_register_for_checkpointing (other, &object, &err));
     MUST (accel_save_state (other, "cut", &err));
     ok (works (accel_load_state (other, "cut", &err)) && loads == 1, "an object is loaded");
-    MUST (accel_register_load_state_pre_hook (other, cut, NULL, &handle, &err));
+    MUST (accel_register_state_hook (other, ACCEL_BEFORE_LOAD, cut, NULL, &handle, &err));
     ok (fails (accel_load_state (other, "cut", &err), ACCEL_ERR_FORMAT, "custom_checkpoint_0.json") && loads == 1,
         "but not from a file that is cut meanwhile");
     accel_close (other);
@@ -218,7 +218,7 @@ test_nfs (void)
             "%s %s", rows[i].name, rows[i].passes ? "is NFS's own" : "is a user's");
     }
     uint64_t handle;
-    MUST (accel_register_save_state_pre_hook (acc, add, (void *) (uintptr_t) ".nfs00000000/", &handle, &err));
+    MUST (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, add, (void *) (uintptr_t) ".nfs00000000/", &handle, &err));
     MUST (save_with (".nfs00000000/note", "nfs-hook"));
     accel_remove_state_hook (acc, handle);
     MUST (unlink ("nfs-hook/.nfs00000000/note") ? ACCEL_ERR_SYSTEM : ACCEL_OK);
@@ -230,9 +230,9 @@ test_nfs (void)
 
 /* Put a file into the checkpoint that is about to be replaced. */
 static enum accel_status
-disturb (void *user, const char *folder, bool *without_models, struct accel_error *error)
+disturb (void *user, const char *folder, bool *with_models, struct accel_error *error)
 {
-    (void) folder, (void) without_models, (void) error;
+    (void) folder, (void) with_models, (void) error;
     write_file (user);
     return ACCEL_OK;
 }
@@ -269,7 +269,8 @@ test_meanwhile (void)
 {
     uint64_t handle;
     MUST (accel_save_state (acc, "late", &err));
-    MUST (accel_register_save_state_pre_hook (acc, disturb, (void *) (uintptr_t) "late/notes", &handle, &err));
+    MUST (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, disturb, (void *) (uintptr_t) "late/notes", &handle,
+                                     &err));
     ok (warns ("late", "late.kept-"), "a file is put into the former checkpoint meanwhile: a warning says where it is");
     accel_remove_state_hook (acc, handle);
     ok (matches ("late.kept-*/notes") == 1 && matches ("late.kept-*/manifest.json") == 1 && !matches ("late/notes"),
@@ -278,7 +279,8 @@ test_meanwhile (void)
     ok (works (accel_save_state (acc, "late", &err)) && matches ("late.kept-*/notes") == 1 && !matches ("late.tmp-*"),
         "and can be replaced");
     MUST (mkdir ("bare", 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
-    MUST (accel_register_save_state_pre_hook (acc, disturb, (void *) (uintptr_t) "bare/notes", &handle, &err));
+    MUST (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, disturb, (void *) (uintptr_t) "bare/notes", &handle,
+                                     &err));
     ok (warns ("bare", "bare.kept-") && matches ("bare.kept-*/notes") == 1, "so is a folder that was empty");
     accel_remove_state_hook (acc, handle);
 }
@@ -303,17 +305,17 @@ static uint64_t once;
 static int later_runs;
 
 static enum accel_status
-run_once (void *user, const char *folder, bool *without_models, struct accel_error *error)
+run_once (void *user, const char *folder, bool *with_models, struct accel_error *error)
 {
-    (void) user, (void) folder, (void) without_models, (void) error;
+    (void) user, (void) folder, (void) with_models, (void) error;
     accel_remove_state_hook (acc, once);
     return ACCEL_OK;
 }
 
 static enum accel_status
-run_later (void *user, const char *folder, bool *without_models, struct accel_error *error)
+run_later (void *user, const char *folder, bool *with_models, struct accel_error *error)
 {
-    (void) user, (void) folder, (void) without_models, (void) error;
+    (void) user, (void) folder, (void) with_models, (void) error;
     later_runs++;
     return ACCEL_OK;
 }
@@ -322,8 +324,8 @@ static void
 test_once (void)
 {
     uint64_t later;
-    MUST (accel_register_save_state_pre_hook (acc, run_once, NULL, &once, &err));
-    MUST (accel_register_save_state_pre_hook (acc, run_later, NULL, &later, &err));
+    MUST (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, run_once, NULL, &once, &err));
+    MUST (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, run_later, NULL, &later, &err));
     MUST (accel_save_state (acc, "once", &err));
     ok (later_runs == 1, "a hook that removes itself does not hide the next one");
     accel_remove_state_hook (acc, later);

@@ -217,7 +217,7 @@ load_nothing (void *user, const struct accel_state_dict *state, struct accel_err
 CALL (outlier_watch) { return accel_outlier_watch_sized (size, acc, given, &err); }
 CALL (project) { return accel_set_project_configuration_sized (size, acc, given, &err); }
 CALL (save_model) { return accel_save_model_at (ACCEL_HERE, size, acc, model, "saved", given, &err); }
-CALL (load_model) { return accel_load_model_at (ACCEL_HERE, size, acc, model, "saved", given, NULL, &err); }
+CALL (load_model) { return accel_load_model_at (ACCEL_HERE, size, acc, model, "saved", NULL, given, &err); }
 CALL (safetensors)
 {
     struct accel_safetensors *made = NULL;

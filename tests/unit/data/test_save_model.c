@@ -288,7 +288,7 @@ test_names (void)
     accel_model_destroy (model);
     model = make_model (ours, 3, ACCEL_FLOAT32, false);
     memset (memory, 1, sizeof memory);
-    ok (accel_load_model (acc, model, folder, NULL, &result, &err) == ACCEL_ERR_INVALID
+    ok (accel_load_model (acc, model, folder, &result, NULL, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "2 parameters are missing: 'layer.weight' (did you mean 'layer.weigth'?), 'extra'; "
                                  "2 unexpected tensors: 'layer.weigth', 'more'"),
         "names that do not match: %s", err.text);
@@ -296,7 +296,7 @@ test_names (void)
             && !strcmp (result->unexpected[0], "layer.weigth") && memory[1][0] == 1,
         "all of them are listed, and nothing is loaded");
     accel_load_result_destroy (result);
-    ok (!accel_load_model (acc, model, folder, &(struct accel_load_model_options){ .strict = ACCEL_NO }, &result, &err)
+    ok (!accel_load_model (acc, model, folder, &result, &(struct accel_load_model_options){ .strict = ACCEL_NO }, &err)
             && result->missing_count == 2 && memory[1][0] == 0 && memory[0][0] == 1,
         "not strict: what matches is loaded");
     accel_load_result_destroy (result);
@@ -333,7 +333,7 @@ test_many (void)
     MUST (save_as (model, NULL));
     accel_model_destroy (model);
     model = make_many ("new");
-    MUST (accel_load_model (acc, model, folder, &(struct accel_load_model_options){ .strict = ACCEL_NO }, &result,
+    MUST (accel_load_model (acc, model, folder, &result, &(struct accel_load_model_options){ .strict = ACCEL_NO },
                             &err));
     accel_model_destroy (model);
     ok (result->missing_count == MANY && result->unexpected_count == MANY
@@ -373,7 +373,7 @@ test_memory (void)
     for (int times = is_over = 0; good && !is_over; times++) {
         struct accel_load_result *result = NULL;
         calls_left = times;
-        enum accel_status status = accel_load_model (acc, model, place, NULL, &result, &err);
+        enum accel_status status = accel_load_model (acc, model, place, &result, NULL, &err);
         is_over = calls_left >= 0;
         calls_left = -1;
         good = status ? lacks_memory (status) && !is_over : result && !result->missing_count;
@@ -425,7 +425,7 @@ test_tied (void)
     model = make_model (second, 1, ACCEL_FLOAT32, false);
     memset (memory[0], 0, 64);
     struct accel_load_result *result = NULL;
-    ok (!accel_load_model (acc, model, folder, NULL, &result, &err) && memory[0][3] == 7,
+    ok (!accel_load_model (acc, model, folder, &result, NULL, &err) && memory[0][3] == 7,
         "and found under its other name in a model that does not tie them");
     accel_load_result_destroy (result);
     accel_model_destroy (model);

@@ -94,10 +94,10 @@ fail_on_one (struct accel *acc)
     set_numbers (COUNT, 4);
     rank_fails (accel_save_model (acc, model, folder, &options, &err), ACCEL_ERR_INVALID, &err,
                 second ? "invalid value for 'max_shard_size': '5GiB'" : "rank 1: invalid value for 'max_shard_size'");
-    rank_fails (accel_load_model (acc, model, second ? "/nowhere" : folder, &lenient, NULL, &err), ACCEL_ERR_SYSTEM,
+    rank_fails (accel_load_model (acc, model, second ? "/nowhere" : folder, NULL, &lenient, &err), ACCEL_ERR_SYSTEM,
                 &err, "/nowhere: No such file");
     right (have_numbers (COUNT, 4), "a load that failed has changed the model");
-    rank_must (accel_load_model (acc, model, folder, &lenient, NULL, &err), &err);
+    rank_must (accel_load_model (acc, model, folder, NULL, &lenient, &err), &err);
     right (have_numbers (COUNT, 3), "the former model is gone");
     accel_model_destroy (model);
     free (numbers);
