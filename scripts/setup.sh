@@ -201,8 +201,8 @@ check_in () {
     if [ "$bad" != 0 ]; then
         awk '/^(FAIL|ERROR|XPASS)/ && !seen[$0]++' "$1/check.out" | head -n 40
         # Their output: TAP comments follow the line of their test.
-        awk '/^#? ?(not )?ok / { failing = /not ok/ } failing && lines++ < 80' "$1"/tests/*/*.log "$1"/tests/unit/*/*.log \
-            "$1"/accel-*/_build/sub/tests/*/*.log "$1"/accel-*/_build/sub/tests/unit/*/*.log 2>/dev/null | cut -c 1-300
+        awk '/^#? ?(not )?ok / { failing = /not ok/ } failing && lines++ < 80' "$1"/tests/*/*.log "$1"/tests/*/*/*.log \
+            "$1"/accel-*/_build/sub/tests/*/*.log "$1"/accel-*/_build/sub/tests/*/*/*.log 2>/dev/null | cut -c 1-300
         grep -q -E '^(FAIL|ERROR)' "$1/check.out" || tail -n 30 "$1/check.out"
         say "$bad failed in $1; full log: $1/check.out"
     fi

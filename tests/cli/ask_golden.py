@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# Gives the answers of golden/ask.json to `accelerate config` through a pipe, and compares the file with the original's.
+# Gives the answers of golden/command/ask.json to `accelerate config` through a pipe, and compares the file with the original's.
 # Run by config_golden.sh: ask_golden.py ACCELERATE ASK.JSON.  Speaks TAP.
 
 import json

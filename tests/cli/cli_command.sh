@@ -95,7 +95,7 @@ test_expect_success '... and says which values there are, and what is a flag' '
     ! row main_process_ip | grep -e choices -e max'
 test_expect_success '... and has each option and key of Accelerate, of the same kind' '
     { ! command -v python3 >/dev/null ||
-      python3 "$srcdir/tests/golden/options_compare.py" table "$srcdir/tests/golden/options.json"; }'
+      python3 "$srcdir/tests/golden/command/options_compare.py" table "$srcdir/tests/golden/command/options.json"; }'
 test_expect_success 'help has each option once, titles only where there are options, defaults, and no values of flags' '
     for command in launch config env test to-fsdp2; do
         "$accelerate" $command --help-all >out && sed -n "s/^ *\(-.,\)\{0,1\} *--\([a-z0-9_-]*\).*/\2/p" out | sort >keys &&

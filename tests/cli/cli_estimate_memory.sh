@@ -7,7 +7,7 @@
 if ! command -v python3 >/dev/null; then
     skip_rest 'needs python3'
 fi
-python3 "$srcdir/tests/http/make_hub.py" "$scratch/hub" "$srcdir/tests/golden/estimate.json" || exit 99
+python3 "$srcdir/tests/http/make_hub.py" "$scratch/hub" "$srcdir/tests/golden/command/estimate.json" || exit 99
 unset HF_HOME HF_TOKEN HF_TOKEN_PATH HF_HUB_CACHE HF_HUB_OFFLINE TRANSFORMERS_OFFLINE HUGGINGFACE_HUB_CACHE \
     HUGGING_FACE_HUB_TOKEN HF_HUB_DISABLE_IMPLICIT_TOKEN
 serve hub requests || exit 99
@@ -92,7 +92,7 @@ for model in json.load(open(sys.argv[2])):
         wrong += 1
 sys.exit(wrong > 0)
 END
-test_expect_success 'Accelerate'\''s numbers for 46 kinds of models' 'python3 compare.py "$accelerate" "$srcdir/tests/golden/estimate.json"'
+test_expect_success 'Accelerate'\''s numbers for 46 kinds of models' 'python3 compare.py "$accelerate" "$srcdir/tests/golden/command/estimate.json"'
 
 # ---- quantized models ----
 
@@ -112,7 +112,7 @@ for method, bits in methods.items():
     # The scales are in it, too.
     assert plain + values * bits / 8 < answer["stored_bytes"] < plain + values * bits / 8 * 1.5 + 20000, (method, answer, plain, values)
 END
-test_expect_success 'quantized: the numbers of the model that it was made from' 'python3 same.py "$accelerate" "$srcdir/tests/golden/estimate.json"'
+test_expect_success 'quantized: the numbers of the model that it was made from' 'python3 same.py "$accelerate" "$srcdir/tests/golden/command/estimate.json"'
 test_expect_success 'quantized: what is stored is a row of its own' '
     "$accelerate" estimate-memory quantized/gptq --context_length 10 >out && test "$(grep -c "│as stored│" out)" = 2 && grep -F "│as stored│             │" out'
 test_expect_success 'quantized: what is not known is not guessed' '

@@ -94,7 +94,7 @@ test_expect_success 'no room: the old file stays' '
     cmp one.yaml full.yaml && ! ls full.yaml.* 2>/dev/null'
 
 if command -v python3 >/dev/null; then
-    python3 "$srcdir/tests/golden/fsdp2_compare.py" "$accelerate" "$srcdir/tests/golden/fsdp2.json" >golden 2>&1
+    python3 "$srcdir/tests/golden/command/fsdp2_compare.py" "$accelerate" "$srcdir/tests/golden/command/fsdp2.json" >golden 2>&1
     golden_status=$?
     while read -r line; do
         case $line in

@@ -6,4 +6,4 @@
 if ! command -v python3 >/dev/null; then
     skip_rest 'python3 is not here'
 fi
-python3 "$srcdir/tests/cli/ask_golden.py" "$accelerate" "$srcdir/tests/golden/ask.json"
+python3 "$srcdir/tests/cli/ask_golden.py" "$accelerate" "$srcdir/tests/golden/command/ask.json"

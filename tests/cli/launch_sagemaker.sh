@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # accelerate launch on SageMaker, against a server that gives moto's answers (tests/golden/aws) and can misbehave: upload,
-# request, status, logs, interrupts. tests/golden/sagemaker compares the requests with those of Amazon's library.
+# request, status, logs, interrupts. tests/golden/command/sagemaker compares the requests with those of Amazon's library.
 . "${srcdir:-.}/tests/testlib.sh"
 . "$srcdir/tests/http/serve"
 

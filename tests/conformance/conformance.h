@@ -3,8 +3,6 @@
 #ifndef TESTS_CONFORMANCE_H
 #define TESTS_CONFORMANCE_H
 
-#include "tests/conformance/reference.h"
-
 #include <accel/accel.h>
 
 struct rank {
@@ -42,5 +40,20 @@ void suite_arguments (struct rank *self); /* what is refused */
 void suite_memory (struct rank *self);    /* accel_alloc() */
 void suite_work (struct rank *self);      /* started, and waited for later */
 void suite_random (struct rank *self);    /* seeds, and generators that agree */
+
+/* ---- reference.c: what collectives must give, computed serially and without any code of the library: inputs that
+ * every rank can make of every other, reductions in rank order, 16-bit floats in float32, rounded once ---- */
+
+/** One step of a generator of random numbers; any state will do. */
+uint64_t next_random (uint64_t *state);
+
+/** Fill @p target with what rank @p rank has: any bits for integers, special values among the floats. */
+void reference_input (void *target, enum accel_dtype dtype, int rank, size_t count);
+
+void reference_reduce (void *target, enum accel_dtype dtype, enum accel_op op, const void *const *sources, int ranks,
+                       size_t count);
+
+/** @return the first element that differs, or @p count; one NaN is as good as another. */
+size_t reference_compare (enum accel_dtype dtype, const void *got, const void *wanted, size_t count);
 
 #endif

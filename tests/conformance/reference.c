@@ -3,7 +3,7 @@
  * frexp() and ldexp() for 16-bit floats. */
 #include <config.h>
 
-#include "tests/conformance/reference.h"
+#include "tests/conformance/conformance.h"
 
 #include <math.h>
 #include <string.h>

@@ -48,7 +48,7 @@ cp cpu.json update.json
 echo '{"tpu_name": "n", "tpu_zone": "z", "commands": ["a"]}' >pod.json && printf 'a\n\nb\n' >commands.sh
 printf 'num_proceses: 2\nfsdp_config:\n  x: 1\n' >bad.yaml
 if command -v python3 >/dev/null; then
-    python3 "$srcdir/tests/http/make_hub.py" hub "$srcdir/tests/golden/estimate.json" || exit 99
+    python3 "$srcdir/tests/http/make_hub.py" hub "$srcdir/tests/golden/command/estimate.json" || exit 99
 fi
 while read -r status arguments; do
     case $arguments in *\ hub/*) test -d hub || continue ;; esac

@@ -9,7 +9,7 @@ module=$builddir/tests/fault/.libs/nomem.so
 if [ ! -f "$module" ] || ! command -v python3 >/dev/null || grep -q '^SAN_CFLAGS = .*[a-z]' "$builddir/Makefile"; then
     skip_rest 'needs shared libraries and python3, and no sanitizer, which has an allocator of its own'
 fi
-python3 "$srcdir/tests/http/make_hub.py" "$scratch/hub" "$srcdir/tests/golden/estimate.json" || exit 99
+python3 "$srcdir/tests/http/make_hub.py" "$scratch/hub" "$srcdir/tests/golden/command/estimate.json" || exit 99
 unset HF_HOME HF_TOKEN HF_TOKEN_PATH HF_HUB_CACHE HF_HUB_OFFLINE TRANSFORMERS_OFFLINE HUGGINGFACE_HUB_CACHE
 serve hub || exit 99
 HF_ENDPOINT=$url

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make_hub.py FOLDER GOLDEN: what a hub has, for the server of tests: the models of tests/golden/estimate.json, with
+"""make_hub.py FOLDER GOLDEN: what a hub has, for the server of tests: the models of tests/golden/command/estimate.json, with
 headers and without data (the files are sparse), one of them in shards; idefics-80b-instruct with its real sizes; a GGUF file.
 
     api/models/NAME                    what the hub says about a model

@@ -50,8 +50,8 @@ built () {
     sed -n "s/^make.*: .\(tests\/.*\). is up to date\.$/\1/p; s/.* -o \(tests\/[^ .]*\(\.la\)\{0,1\}\) .*/\1/p" log | sort -u
 }
 test_expect_success 'make check TESTS=... builds what these tests need, and no other program' '
-    built "tests/unit/command/test_util tests/cli/check.sh" >out && cat out &&
-    printf "%s\n" tests/cli/checker tests/free_port tests/unit/command/test_util | diff - out'
+    built "tests/unit/command/test_util tests/api/check.sh" >out && cat out &&
+    printf "%s\n" tests/api/checker tests/free_port tests/unit/command/test_util | diff - out'
 test_expect_success 'each program in tests/ is needed by a test, and without TESTS all are built' '
     env -u MAKEFLAGS -u MFLAGS make -C "$builddir" -s print-tests >tests.out &&
     built "$(cat tests.out)" >some && built "" >every && test "$(wc -l <every)" -gt 100 && diff some every'

@@ -5,7 +5,7 @@
 #include <config.h>
 
 #include "cuda/cublas_calls.h"
-#include "tests/standin/standin.h"
+#include "tests/standin/cuda/standin.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 
 #include "lib/memory/memory.h"
 #include "tests/must.h"
-#include "tests/standin/standin.h"
+#include "tests/standin/cuda/standin.h"
 #include "tests/tap.h"
 
 #include <accel/accel.h>

@@ -5,7 +5,7 @@
 #ifndef TESTS_STANDIN_NCCL_STANDIN_H
 #define TESTS_STANDIN_NCCL_STANDIN_H
 
-#include "tests/standin/standin.h"
+#include "tests/standin/cuda/standin.h"
 
 #include <nccl.h>
 #include <stdatomic.h>

@@ -8,7 +8,7 @@
 
 #include "lib/memory/memory.h"
 #include "tests/ranks.h"
-#include "tests/standin/standin.h"
+#include "tests/standin/cuda/standin.h"
 
 #include <accel/accel.h>
 

@@ -27,7 +27,7 @@ sed "s/@MAJOR@/$major/" "$standin/standin.map.in" >map
 test_expect_success "the stand-in takes the place of $runtime" '
     for file in fibers memory order queue calls launch; do
         $CC -std=gnu11 -Wall -Wextra -Werror -O1 -g -ffp-contract=off -fPIC -D_GNU_SOURCE -I"$builddir" -I"$srcdir" \
-            -I"$cuda/include" -c "$standin/$file.c" -o $file.o || return 1
+            -I"$cuda/include" -c "$standin/cuda/$file.c" -o $file.o || return 1
     done &&
     $CC -shared -Wl,-soname,$runtime -Wl,--version-script=map -o $runtime ./*.o -ldl -lpthread'
 

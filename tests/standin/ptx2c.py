@@ -191,8 +191,8 @@ def translate(s, regs, params):
         return w(e, u) if head == 'atom' else guard + f'(void){e};'
     die('unknown instruction')
 
-print('''#include "tests/standin/fibers.h"
-#include "tests/standin/ptx.h"
+print('''#include "tests/standin/cuda/fibers.h"
+#include "tests/standin/cuda/ptx.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@ build () {
     shift 2
     for file in fibers memory order queue calls launch; do
         $cc -std=gnu11 "$@" -O1 -g -ffp-contract=off -D_GNU_SOURCE -I"$builddir" -I"$srcdir" -I"$standin/include" \
-            -c "$standin/$file.c" -o "$file.o" || return 1
+            -c "$standin/cuda/$file.c" -o "$file.o" || return 1
     done
     $cxx -std=gnu++17 "$@" -O1 -g -ffp-contract=off -I"$srcdir/src" -I"$srcdir/include" -I"$srcdir" \
         -I"$standin/include" -o planted "$standin/planted.cc" ./*.o -lpthread -ldl

@@ -4,7 +4,7 @@
 #ifndef TESTS_STANDIN_SHIM_H
 #define TESTS_STANDIN_SHIM_H
 
-#include "tests/standin/fibers.h"
+#include "tests/standin/cuda/fibers.h"
 
 #include <cuda_runtime_api.h>
 #include <string.h>

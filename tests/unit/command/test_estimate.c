@@ -112,7 +112,7 @@ test_limits (void)
     estimate_model_release (&model);
 }
 
-/* What transformers keeps (tests/golden/estimate_cache.json): 64 tokens, 16-bit elements. */
+/* What transformers keeps (tests/golden/command/estimate_cache.json): 64 tokens, 16-bit elements. */
 static void
 test_caches (void)
 {
@@ -122,7 +122,7 @@ test_caches (void)
     size_t length = 0;
     struct filedoc golden = { .path = "estimate_cache.json" };
     struct fail fail = { .text = "" };
-    strbuf_printf (&path, "%s/tests/golden/estimate_cache.json", srcdir ? srcdir : ".");
+    strbuf_printf (&path, "%s/tests/golden/command/estimate_cache.json", srcdir ? srcdir : ".");
     if (io_read_file (path.text, 1 << 20, &text, &length, &fail) || json_read (&golden, text, length, &fail)) {
         ok (false, "%s", fail.text);
         return;

@@ -3,9 +3,9 @@
  * no thread waits, as a card does. */
 #include <config.h>
 
-#include "tests/standin/standin.h"
+#include "tests/standin/cuda/standin.h"
 
-#include "tests/standin/fibers.h"
+#include "tests/standin/cuda/fibers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

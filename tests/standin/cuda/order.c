@@ -4,7 +4,7 @@
  * the other. */
 #include <config.h>
 
-#include "tests/standin/standin.h"
+#include "tests/standin/cuda/standin.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>

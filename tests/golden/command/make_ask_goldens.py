@@ -5,7 +5,7 @@
 #
 # NOT run by `make check`.  To make ask.json again (versions: see make_launch_goldens.py):
 #     python3 -m venv V && V/bin/pip install accelerate==1.15.0 torch==2.15.0
-#     V/bin/python tests/golden/make_ask_goldens.py
+#     V/bin/python tests/golden/command/make_ask_goldens.py
 # README.md explains the output.
 
 import builtins

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # examples/digits with checkpoints: killed anywhere, it ends with the bits of an undisturbed run; it continues on any
 # number of processes; launch --resume finds the newest complete checkpoint.
-# By hand, for longer: KILLS=200 sh tests/cli/example_checkpoints.sh
+# By hand, for longer: KILLS=200 sh tests/examples/checkpoints.sh
 . "${srcdir:-.}/tests/testlib.sh"
 
 digits=$builddir/examples/digits

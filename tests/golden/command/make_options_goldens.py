@@ -6,7 +6,7 @@
 #
 # NOT run by `make check`.  To make the data again:
 #     python3 -m venv V && V/bin/pip install accelerate==1.15.0 torch==2.15.0
-#     V/bin/python tests/golden/make_options_goldens.py >tests/golden/options.json
+#     V/bin/python tests/golden/command/make_options_goldens.py >tests/golden/command/options.json
 # options_compare.py compares it with `accelerate --emit=json`.
 
 import dataclasses

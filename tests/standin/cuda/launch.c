@@ -3,10 +3,10 @@
  * their code is what ptx2c.py made of their PTX, the functions ptx_NAME of a library that is loaded first. */
 #include <config.h>
 
-#include "tests/standin/standin.h"
+#include "tests/standin/cuda/standin.h"
 
-#include "tests/standin/fibers.h"
-#include "tests/standin/ptx.h"
+#include "tests/standin/cuda/fibers.h"
+#include "tests/standin/cuda/ptx.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

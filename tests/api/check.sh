@@ -3,7 +3,7 @@
 # accel_check(): a program ends with one line, and the launcher's report names the rank that failed first.
 . "${srcdir:-.}/tests/testlib.sh"
 
-checker=$builddir/tests/cli/checker
+checker=$builddir/tests/api/checker
 # launch MODE: 3 ranks, of which the last fails; the report is in `report` and in report.json
 launch () {
     "$accelerate" launch --cpu --num_processes 3 --failure_report report.json "$checker" "$1"

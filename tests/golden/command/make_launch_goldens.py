@@ -6,9 +6,9 @@
 #
 # NOT run by `make check`.  To make the data again:
 #     python3 -m venv V && V/bin/pip install accelerate==1.15.0 torch==2.15.0
-#     V/bin/python tests/golden/make_launch_goldens.py            # all cases, writes launch.json
-#     V/bin/python tests/golden/make_launch_goldens.py --real     # real torchrun runs, writes torchrun.json
-#     V/bin/python tests/golden/make_launch_goldens.py NAME…      # only print these cases
+#     V/bin/python tests/golden/command/make_launch_goldens.py            # all cases, writes launch.json
+#     V/bin/python tests/golden/command/make_launch_goldens.py --real     # real torchrun runs, writes torchrun.json
+#     V/bin/python tests/golden/command/make_launch_goldens.py NAME…      # only print these cases
 # The data of this folder were made with accelerate 1.15.0, torch 2.15.0, PyYAML 6.0.3, Python 3.11.7.
 # The cases themselves are in launch_cases.py; README.md explains the output.
 

@@ -10,7 +10,7 @@
 #include "config/file.h"
 #include "config/text/tree.h"
 #include "config/update.h"
-#include "tests/golden/differences.h"
+#include "tests/golden/command/differences.h"
 #include "tests/scratch.h"
 #include "util/io.h"
 

@@ -4,9 +4,9 @@
  * address sanitizer sees where it ends, and the memory sanitizer what was never written. */
 #include <config.h>
 
-#include "tests/standin/standin.h"
+#include "tests/standin/cuda/standin.h"
 
-#include "tests/standin/fibers.h"
+#include "tests/standin/cuda/fibers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@ Not run by the tests.  How to run, and with what the committed file was made (to
 transformers 5.23.0, timm 1.0.31):
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch accelerate transformers timm
-    /tmp/venv/bin/python tests/golden/make_estimate_goldens.py tests/golden
+    /tmp/venv/bin/python tests/golden/command/make_estimate_goldens.py tests/golden/command
 
 Each model is an object on a line: name, library, the keys of config.json that matter, total and largest (bytes with
 float32, of AutoModel without weights), and tensors, those of the checkpoint of a model with a head: name, type, shape.

@@ -5,9 +5,9 @@
 #
 # NOT run by `make check`.  To make config.json and yaml_scalars.tsv again (versions: see make_launch_goldens.py):
 #     python3 -m venv V && V/bin/pip install accelerate==1.15.0 torch==2.15.0
-#     PYTHONHASHSEED=0 V/bin/python tests/golden/make_config_goldens.py
+#     PYTHONHASHSEED=0 V/bin/python tests/golden/command/make_config_goldens.py
 # With the path of our command it checks instead that the original loads what ours writes, and prints what it does not:
-#     V/bin/python tests/golden/make_config_goldens.py build/accelerate
+#     V/bin/python tests/golden/command/make_config_goldens.py build/accelerate
 # README.md explains the output.
 
 import json

@@ -8,7 +8,7 @@
 #include "config/load.h"
 #include "sagemaker/source.h"
 #include "sagemaker/training.h"
-#include "tests/golden/differences.h"
+#include "tests/golden/command/differences.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -4,7 +4,7 @@
  * variable, which is an allocation of its own. */
 #include <config.h>
 
-#include "tests/standin/fibers.h"
+#include "tests/standin/cuda/fibers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -31,7 +31,7 @@ launch () {
 # tests_of COMPILER STANDARD: build the test and run it
 tests_of () {
     compiler=$1 standard=$2
-    test_expect_success "$compiler -std=$standard: accel.hpp" 'build "$compiler" $standard "$srcdir/tests/cli/cxx_test.cc" cxx_test'
+    test_expect_success "$compiler -std=$standard: accel.hpp" 'build "$compiler" $standard "$srcdir/tests/api/cxx_test.cc" cxx_test'
     for processes in 1 3; do
         test_expect_success "$compiler: $processes process(es)" '
             launch $processes ./cxx_test >said 2>&1 && cat said && ! grep -E "not ok|Bail out|runtime error" said &&

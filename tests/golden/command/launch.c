@@ -10,7 +10,7 @@
 
 #include "config/load.h"
 #include "launch/plan/plan.h"
-#include "tests/golden/differences.h"
+#include "tests/golden/command/differences.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"

@@ -5,7 +5,7 @@
 Not run by the tests.  How to run, and with what the committed file was made (torch 2.15.0, transformers 5.23.0):
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch transformers
-    /tmp/venv/bin/python tests/golden/make_cache_goldens.py tests/golden
+    /tmp/venv/bin/python tests/golden/command/make_cache_goldens.py tests/golden/command
 
 Each model is on a line, by its name: config (config.json), and bytes, of TOKENS tokens with 16 bits.  They are counted in the
 cache of a model after its forward pass.  There, a layer with a window of 16 keeps 15 tokens, because the next one is added

@@ -70,9 +70,9 @@ compare_goldens (const char *goldens, const char *list, size_t flags, const char
     const char *srcdir = getenv ("srcdir");
     char path[4096], *line = NULL;
     size_t size = 0;
-    snprintf (path, sizeof path, "%s/tests/golden/%s", srcdir ? srcdir : ".", list);
+    snprintf (path, sizeof path, "%s/tests/golden/command/%s", srcdir ? srcdir : ".", list);
     read_differences (path);
-    snprintf (path, sizeof path, "%s/tests/golden/%s", srcdir ? srcdir : ".", goldens);
+    snprintf (path, sizeof path, "%s/tests/golden/command/%s", srcdir ? srcdir : ".", goldens);
     AUTO_FILE FILE *file = fopen (path, "r");
     if (!ok (file && scratch_enter (), "%s", path))
         return done_testing ();

@@ -15,6 +15,6 @@ awk '/^ACCEL_API/ { text = "" ; open = 1 }
     "$srcdir"/include/accel/*.h >exports.h
 test_expect_success 'the functions were found' 'test "$(wc -l <exports.h)" -gt 300'
 test_expect_success 'all arguments are zero' '
-    $CXX -std=c++17 -O0 -w -I"$srcdir/include" -I. "$srcdir/tests/cli/zeros.cc" -o zeros "$library" -lm -pthread &&
+    $CXX -std=c++17 -O0 -w -I"$srcdir/include" -I. "$srcdir/tests/api/zeros.cc" -o zeros "$library" -lm -pthread &&
     ./zeros >said 2>/dev/null </dev/null && cat said'
 test_done

@@ -6,7 +6,7 @@
  * of the driver. */
 #include <config.h>
 
-#include "tests/standin/standin.h"
+#include "tests/standin/cuda/standin.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -74,7 +74,7 @@ read_table (const char *name, bool scalars)
     const char *srcdir = getenv ("srcdir");
     char path[4096], *line = NULL;
     size_t size = 0;
-    snprintf (path, sizeof path, "%s/tests/golden/%s", srcdir ? srcdir : ".", name);
+    snprintf (path, sizeof path, "%s/tests/golden/command/%s", srcdir ? srcdir : ".", name);
     AUTO_FILE FILE *file = fopen (path, "r");
     if (!ok (file && getline (&line, &size, file) > 0, "%s", name))
         return;

@@ -16,7 +16,7 @@ if [ -z "$library" ] || is_sanitized || ! python3 -c 'import ctypes' 2>/dev/null
     test_skip 'ctypes' 'needs Python with ctypes, and a shared library that is not instrumented'
 else
     test_expect_success 'ctypes opens a job and calls a collective' '
-        "$accelerate" launch --cpu --num_processes 2 python3 "$srcdir/tests/cli/plain.py" "$library" >said 2>&1 && cat said &&
+        "$accelerate" launch --cpu --num_processes 2 python3 "$srcdir/tests/api/plain.py" "$library" >said 2>&1 && cat said &&
         test "$(grep -c "^rank [01]: sum 3, .*/nowhere: No such file" said)" = 2'
 fi
 test_done
