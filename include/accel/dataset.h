@@ -17,47 +17,38 @@ struct accel_field {
 };
 
 /**
- * A data set with random access.  The struct, its fields and `user` must stay valid as long as a loader over it lives.
+ * A data set.  The struct, its fields and `user` must stay valid as long as a loader over it lives.  It has either
+ * `read`, `read_many` or both, or `next`.  On failure, functions return a status and fill in `err`; anything that they
+ * have written is ignored.
  *
- * `read` writes sample @p index to @p into: one address per field, each for one sample, contiguous.  `read_many`, which
- * may be NULL (then `read` is called for each sample), writes sample indices[i] to row i: one address per field, each
- * for @p count samples, contiguous.  Other threads may call both, at the same time with different memory.  On failure
- * they return a status and fill in `err`; anything they have written is ignored.
+ * With random access: `read` writes sample @p index to @p into: one address per field, each for one sample, contiguous.
+ * `read_many`, which may be NULL (then `read` is called for each sample), writes sample indices[i] to row i: one
+ * address per field, each for @p count samples, contiguous.  Other threads may call both, at the same time with
+ * different memory.
+ *
+ * A stream, which is read in its own order, one sample after the other (torch's IterableDataset): `start`, which may be
+ * NULL, goes back to the beginning, in the order of @p epoch; it is called before the first `next` of each epoch.
+ * `next` writes one sample to @p into, like `read`, or sets *end to true (it is false before the call) and writes
+ * nothing; it is not called again in that epoch, so a stream without `start` can go back to the beginning then.
+ *
+ * `skip`, which may be NULL (then samples are read and dropped), skips the next @p count samples without reading them,
+ * for a pass that begins in the middle; it is called at most once after each `start`.  After the last sample, `next`
+ * sets *end.
+ *
+ * If `start`, `next` or `skip` fails, the attempt ends.  The next attempt calls `start` with the same epoch and then
+ * skips what was already delivered, with `skip` or by reading; without `start` there is no other attempt in that epoch.
+ * None of the three is called by two threads at the same time.
  */
 struct accel_dataset {
-    size_t size; /**< samples */
+    size_t size; /**< samples; of a stream, samples per epoch, or 0: unknown */
     const struct accel_field *fields;
     size_t field_count;
     enum accel_status (*read) (void *user, size_t index, void *const *into, struct accel_error *err);
     void *user;
     enum accel_status (*read_many) (void *user, const int64_t *indices, size_t count, void *const *into,
                                     struct accel_error *err);
-};
-
-/**
- * A data set that is read in its own order, one sample after the other.
- *
- * `start`, which may be NULL, goes back to the beginning, in the order of @p epoch; it is called before the first
- * `next` of each epoch.  `next` writes one sample to @p into, like a data set's `read`, or sets *end to true (it is
- * false before the call) and writes nothing; it is not called again in that epoch, so a stream without `start` can go
- * back to the beginning then.
- *
- * `skip`, which may be NULL (then samples are read and dropped), skips the next @p count samples without reading them,
- * for a pass that begins in the middle; it is called at most once after each `start`.  After the last sample, `next`
- * sets *end.
- *
- * If any of them fails, the attempt ends.  The next attempt calls `start` with the same epoch and then skips what was
- * already delivered, with `skip` or by reading; without `start` there is no other attempt in that epoch.
- *
- * None of them is called by two threads at the same time.
- */
-struct accel_stream {
-    const struct accel_field *fields;
-    size_t field_count;
-    size_t size; /**< samples per epoch; 0: unknown */
     enum accel_status (*start) (void *user, uint64_t epoch, struct accel_error *err);
     enum accel_status (*next) (void *user, void *const *into, bool *end, struct accel_error *err);
-    void *user;
     enum accel_status (*skip) (void *user, uint64_t count, struct accel_error *err);
 };
 

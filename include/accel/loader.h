@@ -81,10 +81,10 @@ struct accel_loader_options {
 struct accel_loader;
 
 /**
- * Make a loader.
+ * Make a loader.  A stream has its own order, so options that affect the order are refused.
  *
- * @retval ACCEL_ERR_INVALID  no fields, no read function, an invalid shape, contradictory options, or a batch_size that
- *                            overflows
+ * @retval ACCEL_ERR_INVALID  no fields, no function that reads, an invalid shape, contradictory options, or a
+ *                            batch_size that overflows
  */
 #define accel_loader_create(...)                                                                    \
     accel_loader_create_sized (sizeof (struct accel_dataset), sizeof (struct accel_loader_options), \
@@ -93,15 +93,6 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_loader_create_sized (size_t dataset_size, size_t options_size, size_t batches_size,
                            struct accel_loader **loader, const struct accel_dataset *dataset,
                            const struct accel_loader_options *options, struct accel_error *err);
-
-/** Make a loader over a stream.  A stream has its own order, so options that affect the order are refused. */
-#define accel_loader_create_stream(...)                                                                   \
-    accel_loader_create_stream_sized (sizeof (struct accel_stream), sizeof (struct accel_loader_options), \
-                                      sizeof (struct accel_batch_sampler), __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_loader_create_stream_sized (size_t stream_size, size_t options_size, size_t batches_size,
-                                  struct accel_loader **loader, const struct accel_stream *stream,
-                                  const struct accel_loader_options *options, struct accel_error *err);
 
 /**
  * Free @p loader and its batches.  Waits for threads that are reading, but not longer than `timeout_ms`: a thread that

@@ -60,8 +60,6 @@ ACCEL_BEGIN_DECLS
        struct accel_error *err), (sampler, calls, err)) \
     X (accel_loader_create, (struct accel_loader **loader, const struct accel_dataset *dataset, \
        const struct accel_loader_options *options, struct accel_error *err), (loader, dataset, options, err)) \
-    X (accel_loader_create_stream, (struct accel_loader **loader, const struct accel_stream *stream, \
-       const struct accel_loader_options *options, struct accel_error *err), (loader, stream, options, err)) \
     X (accel_send_to_device, (struct accel_tree **sent, const struct accel_tree *tree, DLDevice device, \
        const struct accel_send_options *options, struct accel_error *err), (sent, tree, device, options, err)) \
     X (accel_safetensors_open, (struct accel_safetensors **file, const char *path, \

@@ -290,7 +290,7 @@ test_loaders ()
     loader mistyped (set, loader_options ().batch_size (3), doubles);
     ok (throws (ACCEL_ERR_CALLBACK, "float32, not float64", [&] { mistyped.next (now); }), "collate with a wrong type");
     int left = 0;
-    stream source;
+    iterable_dataset source;
     source.fields = { field ("n", ACCEL_INT32) };
     source.start = [&] (std::uint64_t) { left = 5; };
     source.next = [&] (void *const *into) { *static_cast<std::int32_t *> (into[0]) = left; return left-- > 0; };
@@ -300,7 +300,7 @@ test_loaders ()
         samples += int (one.size ());
     ok (samples == 5, "a stream");
     std::atomic<int> given { 0 };
-    stream endless;
+    iterable_dataset endless;
     endless.fields = { field ("n", ACCEL_INT32) };
     endless.next = [&] (void *const *to) { *static_cast<std::int32_t *> (to[0]) = given++; return true; };
     loader replaced (std::move (endless), loader_options ().batch_size (2).workers (2).timeout_ms (100000));

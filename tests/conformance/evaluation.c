@@ -46,7 +46,7 @@ struct run {
     struct accel_model *model;
     struct accel_optimizer *optimizer;
     struct accel_dataset dataset, test_dataset;
-    struct accel_stream stream;
+    struct accel_dataset stream;
     int64_t next;
     struct accel_loader *loader, *test_loader;
     struct accel_generator *generator;
@@ -132,11 +132,12 @@ make_run (struct run *run, const struct order *order)
     run->grad = run->data;
     run->dataset = (struct accel_dataset){ SAMPLES, &field, 1, read_training, run, NULL };
     run->test_dataset = (struct accel_dataset){ 31, &field, 1, read_number, run, NULL };
-    run->stream = (struct accel_stream){ &field, 1, SAMPLES, start, next, run, NULL };
+    run->stream = (struct accel_dataset){ .fields = &field, .field_count = 1, .size = SAMPLES,
+                                          .start = start, .next = next, .user = run };
     bool good = !accel_set_seed (acc, 5, true, &err) && !accel_generator_create (&run->generator, 9, &err);
     options.generator = order->generator ? run->generator : NULL;
-    enum accel_status status = order->stream ? accel_loader_create_stream (&run->loader, &run->stream, &options, &err)
-                                             : accel_loader_create (&run->loader, &run->dataset, &options, &err);
+    enum accel_status status = accel_loader_create (&run->loader, order->stream ? &run->stream : &run->dataset,
+                                                    &options, &err);
     return check (good && !status && !accel_loader_create (&run->test_loader, &run->test_dataset, &test, &err)
                       && !accel_model_create (&run->model, &parameter, 1, &err)
                       && !accel_optimizer_create (&run->optimizer, run->model, ACCEL_SGD,

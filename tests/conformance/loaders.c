@@ -45,11 +45,11 @@ open_loading (struct loading *loading, bool is_stream, size_t samples, const str
 {
     struct accel_error err;
     *loading = (struct loading){ .counter = { 0, (int64_t) samples } };
-    loading->stream = (struct accel_stream){ &number_field, 1, 0, start_counter, next_number, &loading->counter };
+    loading->stream = (struct accel_dataset){ .fields = &number_field, .field_count = 1,
+                                              .start = start_counter, .next = next_number, .user = &loading->counter };
     loading->dataset = (struct accel_dataset){ samples, &number_field, 1, read_number, NULL, NULL };
-    enum accel_status status = is_stream
-                                   ? accel_loader_create_stream (&loading->loader, &loading->stream, options, &err)
-                                   : accel_loader_create (&loading->loader, &loading->dataset, options, &err);
+    enum accel_status status
+        = accel_loader_create (&loading->loader, is_stream ? &loading->stream : &loading->dataset, options, &err);
     return check (!status, "loader: %s", err.text)
            && check (!accel_prepare (acc, &err, loading->loader), "prepare: %s", err.text);
 }

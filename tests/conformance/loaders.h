@@ -24,7 +24,7 @@ enum accel_status next_number (void *user, void *const *into, bool *end, struct 
 /** Data of some kind and a loader over it. */
 struct loading {
     struct counter counter;
-    struct accel_stream stream;
+    struct accel_dataset stream;
     struct accel_dataset dataset;
     struct accel_loader *loader;
 };

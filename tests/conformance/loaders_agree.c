@@ -89,7 +89,8 @@ check_difference (const struct difference *row)
     size_t samples = mine->samples ? mine->samples : 20, count = mine->field_count ? mine->field_count : 1;
     struct counter counter = { 0, 20 };
     struct accel_dataset dataset = { samples, fields, count, read_number, NULL, NULL };
-    struct accel_stream stream = { fields, count, 20, start_counter, next_number, &counter, NULL };
+    struct accel_dataset stream = { .fields = fields, .field_count = count, .size = 20,
+                                    .start = start_counter, .next = next_number, .user = &counter };
     struct accel_loader_options options = mine->options;
     struct accel_sampler *sampler = NULL;
     struct accel_generator *generator = NULL;
@@ -106,8 +107,7 @@ check_difference (const struct difference *row)
     options.sampler = sampler;
     options.generator = generator;
     options.batch_sampler = mine->batches ? &batches : NULL;
-    enum accel_status status = mine->is_stream ? accel_loader_create_stream (&loader, &stream, &options, &err)
-                                               : accel_loader_create (&loader, &dataset, &options, &err);
+    enum accel_status status = accel_loader_create (&loader, mine->is_stream ? &stream : &dataset, &options, &err);
     if (!check (!status, "%s", err.text))
         return;
     accel_loader_set_epoch (loader, mine->epoch);
@@ -356,7 +356,8 @@ run_retry (const struct retry *retry, bool bad, struct outcome *outcome)
 {
     struct counter counter = { 0, SAMPLES };
     struct accel_dataset dataset = { SAMPLES, &number_field, 1, read_number, NULL, NULL };
-    struct accel_stream stream = { &number_field, 1, 0, start_counter, next_number, &counter, NULL };
+    struct accel_dataset stream = { .fields = &number_field, .field_count = 1,
+                                    .start = start_counter, .next = next_number, .user = &counter };
     struct accel_sampler_calls calls = { SAMPLES, start_counter, next_index, &counter };
     struct accel_loader_options options = retry->options;
     struct accel_sampler *sampler = NULL;
@@ -375,8 +376,7 @@ run_retry (const struct retry *retry, bool bad, struct outcome *outcome)
         check (!accel_sampler_custom (&sampler, &calls, &err), "%s", err.text);
     options.sampler = sampler;
     options.generator = generator;
-    if (check (!(retry->is_stream ? accel_loader_create_stream (&loader, &stream, &options, &err)
-                                  : accel_loader_create (&loader, &dataset, &options, &err)), "%s", err.text)
+    if (check (!accel_loader_create (&loader, retry->is_stream ? &stream : &dataset, &options, &err), "%s", err.text)
         && check (!accel_prepare (acc, &err, loader), "%s", err.text))
         go_through (loader, retry, bad, outcome);
     accel_loader_destroy (loader);

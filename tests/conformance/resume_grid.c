@@ -148,7 +148,7 @@ struct run {
     struct accel_generator *generator;
     struct accel_sampler *sampler;
     struct accel_dataset dataset;
-    struct accel_stream stream;
+    struct accel_dataset stream;
     struct accel_batch_sampler batches;
     int64_t next; /* of the stream, or the batch sampler */
     struct accel_loader *loader;
@@ -233,7 +233,8 @@ make_loader (struct run *run)
     for (int i = 0; i < SAMPLES; i++)
         weights[i] = 1 + i % 3;
     run->dataset = (struct accel_dataset){ SAMPLES, &field, 1, read_number, NULL, NULL };
-    run->stream = (struct accel_stream){ &field, 1, 0, start, next_number, run, NULL };
+    run->stream = (struct accel_dataset){ .fields = &field, .field_count = 1,
+                                          .start = start, .next = next_number, .user = run };
     run->batches = (struct accel_batch_sampler){ .length = (size_t) (SAMPLES / geometry->batch), .start = start,
                                                  .batch_size = options.batch_size, .next = next_batch, .user = run };
     if (kind->flags & GENERATOR)
@@ -251,8 +252,8 @@ make_loader (struct run *run)
         options.batch_size = 0;
     }
     if (!status)
-        status = kind->flags & STREAM ? accel_loader_create_stream (&run->loader, &run->stream, &options, &err)
-                                      : accel_loader_create (&run->loader, &run->dataset, &options, &err);
+        status = accel_loader_create (&run->loader, kind->flags & STREAM ? &run->stream : &run->dataset, &options,
+                                      &err);
     return check (!status, "%s: %s", kind->name, err.text);
 }
 

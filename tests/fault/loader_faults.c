@@ -200,7 +200,8 @@ collate (void *user, const int64_t *indices, size_t count, struct accel_batch *b
 }
 
 static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
-static const struct accel_stream stream = { &field, 1, 0, start, next_number, NULL, skip_numbers };
+static const struct accel_dataset stream = { .fields = &field, .field_count = 1,
+                                             .start = start, .next = next_number, .skip = skip_numbers };
 static const struct accel_sampler_calls calls = { SAMPLES, start, next_index, NULL };
 static const struct accel_batch_sampler batches
     = { .length = SAMPLES / BATCH, .batch_size = BATCH, .start = start, .next = next_batch };
@@ -215,7 +216,7 @@ open_loader (struct accel_loader **loader, struct accel_sampler **sampler, struc
     options.dispatch_batches = scenario->dispatched ? ACCEL_YES : ACCEL_NO;
     options.timeout_ms = flaw == HANG || flaw == NEXT_HANGS ? PATIENCE_MS : 0;
     if (flaw == NEXT || flaw == START || flaw == NEXT_HANGS || flaw == SKIP)
-        return accel_loader_create_stream (loader, &stream, &options, err);
+        return accel_loader_create (loader, &stream, &options, err);
     if (flaw == READ_MANY)
         dataset.read_many = read_numbers;
     if (flaw == COLLATE || flaw == COLLATE_ROWS || flaw == COLLATE_SHAPES || flaw == NO_MEMORY)

@@ -115,17 +115,14 @@ make_loader (enum kind kind, const struct accel_loader_options *given)
 {
     static const struct accel_dataset dataset
         = { .size = SAMPLES, .fields = fields, .field_count = 2, .read = read_sample };
-    static const struct accel_stream stream
+    static const struct accel_dataset stream
         = { .fields = fields, .field_count = 2, .start = start_stream, .next = next_of_stream };
     struct accel_loader_options options = *given;
     struct accel_loader *loader;
     options.batch_size = BATCH;
     options.shuffle = kind != STREAM;
     options.collate = kind == COLLATED ? collate : NULL;
-    if (kind == STREAM)
-        MUST (accel_loader_create_stream (&loader, &stream, &options, &err));
-    else
-        MUST (accel_loader_create (&loader, &dataset, &options, &err));
+    MUST (accel_loader_create (&loader, kind == STREAM ? &stream : &dataset, &options, &err));
     MUST (accel_prepare (acc, &err, loader));
     return loader;
 }

@@ -298,8 +298,8 @@ sampler::llmc (const dataset &files, const accel_sampler_options &options)
     return make (ACCEL_CALL_ (accel_sampler_llmc), files.get (), &options);
 }
 
-/** Samples one after the other; 0 and empty functions mean what they do in struct accel_stream. */
-struct stream {
+/** Samples one after the other; 0 and empty functions mean what they do in struct accel_dataset. */
+struct iterable_dataset {
     std::vector<accel_field> fields;
     std::function<bool (void *const *into)> next; /**< false: there are no more samples */
     std::function<void (std::uint64_t epoch)> start;
@@ -385,12 +385,12 @@ class loader {
         own_.reset (raw);
     }
 
-    explicit loader (stream from, const accel_loader_options &options = {})
+    explicit loader (iterable_dataset from, const accel_loader_options &options = {})
         : functions_ (std::make_unique<functions> ())
     {
         functions_->source = std::move (from);
-        const stream &source = functions_->source;
-        accel_stream c = accel_stream ();
+        const iterable_dataset &source = functions_->source;
+        accel_dataset c = accel_dataset ();
         c.fields = source.fields.data ();
         c.field_count = source.fields.size ();
         c.size = source.size;
@@ -401,7 +401,7 @@ class loader {
         functions_->c = c;
         accel_loader *raw = nullptr;
         detail::attempt call;
-        call (accel_loader_create_stream (&raw, &functions_->c, &options, call.err ()));
+        call (accel_loader_create (&raw, &functions_->c, &options, call.err ()));
         own_.reset (raw);
     }
 
@@ -514,8 +514,8 @@ class loader {
   private:
     struct functions {
         collate_function collate;
-        stream source;
-        accel_stream c {};
+        iterable_dataset source;
+        accel_dataset c {};
     };
     static accel_status
     collate_c (void *user, const std::int64_t *indices, std::size_t count, accel_batch *raw, accel_error *err)

@@ -154,9 +154,10 @@ choose_source (const struct accel_loader *loader, size_t processes)
 
 /* Memory for a loader, with the program's options in it. */
 static enum accel_status
-begin (const char *function, struct accel_loader **result, size_t options_size, size_t batches_size,
+begin (struct accel_loader **result, size_t options_size, size_t batches_size,
        const struct accel_loader_options *options, struct accel_error *err)
 {
+    static const char function[] = "accel_loader_create";
     struct accel_loader_options room;
     enum accel_status status;
     options = sized_read (function, "options", options, options_size, &room, sizeof room, &status, err);
@@ -203,26 +204,21 @@ finish (struct accel_loader *made, const struct accel_field *fields, size_t fiel
     return status;
 }
 
-/* @return @p status, with the loader destroyed unless it is ACCEL_OK. */
 static enum accel_status
-hand_out (struct accel_loader **loader, struct accel_loader *made, enum accel_status status)
+make_loader (struct accel_loader *made, const struct accel_dataset *dataset, struct accel_error *err)
 {
-    if (status)
-        accel_loader_destroy (made);
-    else
-        *loader = made;
-    return status;
-}
-
-static enum accel_status
-make_map (struct accel_loader *made, struct accel_error *err)
-{
-    const struct accel_dataset *dataset = made->dataset;
-    if (!dataset || !(dataset->read || dataset->read_many || made->options.collate))
-        return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a data set with a read function");
-    if (dataset->size > PTRDIFF_MAX)
+    bool reads = dataset && (dataset->read || dataset->read_many || made->options.collate);
+    if (!reads && !(dataset && dataset->next))
+        return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a data set with a read or next function");
+    if (dataset->next && (dataset->read || dataset->read_many))
+        return accel_fail (err, ACCEL_ERR_INVALID, "a data set has either a read or a next function");
+    if (!dataset->next && dataset->size > PTRDIFF_MAX)
         return accel_fail (err, ACCEL_ERR_INVALID, "a data set of %zu samples is too large for its indices",
                            dataset->size);
+    if (dataset->next)
+        made->stream = dataset;
+    else
+        made->dataset = dataset;
     return finish (made, dataset->fields, dataset->field_count, dataset->size, err);
 }
 
@@ -235,38 +231,16 @@ accel_loader_create_sized (size_t dataset_size, size_t options_size, size_t batc
         return accel_fail_null (err, "accel_loader_create", "loader");
     *loader = NULL;
     struct accel_loader *made = NULL;
-    enum accel_status status = begin (__func__, &made, options_size, batches_size, options, err);
+    enum accel_status status = begin (&made, options_size, batches_size, options, err);
     if (!status)
-        made->dataset = SIZED (dataset, dataset_size, made->room.dataset, &status, err);
+        dataset = SIZED (dataset, dataset_size, made->room.dataset, &status, err);
     if (!status)
-        status = make_map (made, err);
-    return hand_out (loader, made, status);
-}
-
-static enum accel_status
-make_stream (struct accel_loader *made, struct accel_error *err)
-{
-    const struct accel_stream *stream = made->stream;
-    if (!stream || !stream->next)
-        return accel_fail (err, ACCEL_ERR_INVALID, "a loader needs a stream with a next function");
-    return finish (made, stream->fields, stream->field_count, stream->size, err);
-}
-
-enum accel_status
-accel_loader_create_stream_sized (size_t stream_size, size_t options_size, size_t batches_size,
-                                  struct accel_loader **loader, const struct accel_stream *stream,
-                                  const struct accel_loader_options *options, struct accel_error *err)
-{
-    if (!loader)
-        return accel_fail_null (err, "accel_loader_create_stream", "loader");
-    *loader = NULL;
-    struct accel_loader *made = NULL;
-    enum accel_status status = begin (__func__, &made, options_size, batches_size, options, err);
-    if (!status)
-        made->stream = SIZED (stream, stream_size, made->room.stream, &status, err);
-    if (!status)
-        status = make_stream (made, err);
-    return hand_out (loader, made, status);
+        status = make_loader (made, dataset, err);
+    if (status)
+        accel_loader_destroy (made);
+    else
+        *loader = made;
+    return status;
 }
 
 void

@@ -132,10 +132,9 @@ struct accel_loader {
     const struct loader_source *data;   /* what is read: map or stream */
     const struct loader_source *made;   /* whose memory there is; NULL: none */
     const struct accel_dataset *dataset; /* or */
-    const struct accel_stream *stream;
+    const struct accel_dataset *stream;  /* with `next` */
     struct {
         struct accel_dataset dataset;
-        struct accel_stream stream;
         struct accel_batch_sampler batches;
     } room; /* for those of the program that are shorter than ours; see base/sized.h */
     const struct accel_field *fields;

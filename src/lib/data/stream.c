@@ -60,7 +60,7 @@ release (struct accel_loader *loader)
 static enum accel_status
 take (struct accel_loader *loader, struct accel_batch *batch, size_t row, bool *end, struct accel_error *err)
 {
-    const struct accel_stream *stream = loader->stream;
+    const struct accel_dataset *stream = loader->stream;
     struct stream_cursor *cursor = loader->cursor;
     struct accel_error cause = { 0 };
     struct accel_batch *target = cursor->taken < cursor->keep ? &cursor->first : batch;
@@ -87,7 +87,7 @@ take (struct accel_loader *loader, struct accel_batch *batch, size_t row, bool *
 static enum accel_status
 get_behind (struct accel_loader *loader, size_t start, struct accel_error *err)
 {
-    const struct accel_stream *stream = loader->stream;
+    const struct accel_dataset *stream = loader->stream;
     struct stream_cursor *cursor = loader->cursor;
     size_t to_read = stream->skip && cursor->keep < start ? cursor->keep : start;
     struct accel_error cause = { 0 };
@@ -109,7 +109,7 @@ get_behind (struct accel_loader *loader, size_t start, struct accel_error *err)
 static enum accel_status
 start_after (struct accel_loader *loader, size_t start, struct accel_error *err)
 {
-    const struct accel_stream *stream = loader->stream;
+    const struct accel_dataset *stream = loader->stream;
     struct stream_cursor *cursor = loader->cursor;
     struct accel_error cause = { 0 };
     cursor->taken = cursor->tail = 0;

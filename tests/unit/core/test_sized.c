@@ -97,7 +97,6 @@ halve (void *user, uint64_t at)
 
 static const struct accel_field number = { "x", ACCEL_INT64, 0, { 0 } };
 static const struct accel_dataset numbers = { .size = 4, .fields = &number, .field_count = 1, .read = read_number };
-static const struct accel_stream stream = { .fields = &number, .field_count = 1, .next = next_number };
 static const char *const tokens = "tokens", *const csv = "csv", *const idx = "idx";
 
 /* Each calls its function with a struct of `size` bytes, and destroys what it has made. */
@@ -184,8 +183,6 @@ LOADER (dataset, create_sized (size, LO, BS, &made, given, NULL, &err))
 LOADER (loader, create_sized (sizeof numbers, size, BS, &made, &numbers, given, &err))
 LOADER (batches, create_sized (sizeof numbers, LO, size, &made, &numbers,
                                &(struct accel_loader_options){ .batch_sampler = given }, &err))
-LOADER (stream, create_stream_sized (size, LO, BS, &made, given, NULL, &err))
-LOADER (stream_loader, create_stream_sized (sizeof stream, size, BS, &made, &stream, given, &err))
 OPTIMIZER (optimizer, optimizer_create_sized (size, PG, &made, model, ACCEL_SGD, given, &err))
 OPTIMIZER (optimizer_group, optimizer_create_sized (sizeof (struct accel_optimizer_options), size, &made, model,
                                                     ACCEL_ADAM, &(struct accel_optimizer_options){
@@ -307,8 +304,7 @@ static struct {
     ROW (loader_create, dataset, read_many, dataset, 4, &number, 1, read_number),
     ROW (loader_create, loader_options, synchronize_rng, loader, .batch_size = 2),
     ROW (loader_create, batch_sampler, user, batches, .length = 1, .batch_size = 1, .next = next_batch),
-    ROW (loader_create_stream, stream, skip, stream, .fields = &number, .field_count = 1, .next = next_number),
-    ROW (loader_create_stream, loader_options, synchronize_rng, stream_loader, .batch_size = 2),
+    ROW (loader_create, dataset, skip, dataset, .fields = &number, .field_count = 1, .next = next_number),
     ROW (optimizer_create, optimizer_options, group_count, optimizer, .lr = 1),
     ROW (optimizer_create, param_group, min_ndim, optimizer_group, .lr = 1),
     ROW (custom_create, custom_optimizer, group_count, custom, .lr = 1, .step = step),

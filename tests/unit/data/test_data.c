@@ -236,7 +236,8 @@ static void
 run_stream (const struct loader_case *test, size_t process, char *text)
 {
     struct counter counter = { .end = (int64_t) test->samples };
-    struct accel_stream stream = { fields, 1, 0, start_counter, next_counter, &counter };
+    struct accel_dataset stream = { .fields = fields, .field_count = 1,
+                                    .start = start_counter, .next = next_counter, .user = &counter };
     struct accel_loader *loader;
     struct accel_error err;
     struct accel_loader_options options = { .batch_size = test->batch_size,
@@ -244,7 +245,7 @@ run_stream (const struct loader_case *test, size_t process, char *text)
                                             .split_batches = test->split ? ACCEL_YES : ACCEL_DEFAULT,
                                             .drop_last = test->drop_last,
                                             .workers = (unsigned) test->number % 3 };
-    must (accel_loader_create_stream (&loader, &stream, &options, &err), &err);
+    must (accel_loader_create (&loader, &stream, &options, &err), &err);
     must (loader_share (loader, NULL, test->processes, process, &err), &err);
     add_epochs (loader, text);
     accel_loader_destroy (loader);
@@ -377,11 +378,12 @@ struct resumed {
     bool skips;
 };
 
-static struct accel_stream counted = { fields, 1, 0, start_counter, next_counter, NULL };
+static struct accel_dataset counted = { .fields = fields, .field_count = 1,
+                                        .start = start_counter, .next = next_counter };
 
 static void
 open_loaders (const struct resumed *test, size_t processes, struct accel_loader **loaders, struct counter *counters,
-              struct accel_stream *streams, struct accel_generator **generators)
+              struct accel_dataset *streams, struct accel_generator **generators)
 {
     struct accel_error err;
     for (size_t process = 0; process < processes; process++) {
@@ -406,7 +408,7 @@ open_loaders (const struct resumed *test, size_t processes, struct accel_loader 
             streams[process] = counted;
             streams[process].skip = test->skips ? skip_counter : NULL;
             streams[process].user = &counters[process];
-            must (accel_loader_create_stream (&loaders[process], &streams[process], &options, &err), &err);
+            must (accel_loader_create (&loaders[process], &streams[process], &options, &err), &err);
         } else
             must (accel_loader_create (&loaders[process], &set, &options, &err), &err);
         must (loader_share (loaders[process], NULL, processes, process, &err), &err);
@@ -430,7 +432,7 @@ goes_on (const struct resumed *test, size_t processes, const struct epoch *whole
     struct accel_loader *loaders[8];
     struct accel_generator *generators[8];
     struct counter counters[8];
-    struct accel_stream streams[8];
+    struct accel_dataset streams[8];
     static struct epoch rest, next;
     struct accel_error err;
     open_loaders (test, processes, loaders, counters, streams, generators);
@@ -471,7 +473,7 @@ test_resume (void)
         struct accel_loader *loaders[8];
         struct accel_generator *generators[8];
         struct counter counters[8];
-        struct accel_stream streams[8];
+        struct accel_dataset streams[8];
         bool same = true, other = true;
         set.size = tests[i].samples;
         open_loaders (&tests[i], tests[i].processes, loaders, counters, streams, generators);
@@ -531,7 +533,7 @@ test_draws (void)
         struct accel_loader *loaders[8];
         struct accel_generator *generators[8];
         struct counter counters[8];
-        struct accel_stream streams[8];
+        struct accel_dataset streams[8];
         size_t length = 20, good = 0;
         set.size = tests[i].samples;
         open_loaders (&tests[i], tests[i].processes, loaders, counters, streams, generators);
@@ -606,14 +608,16 @@ test_stream_skips (unsigned workers)
 {
     for (size_t i = 0; i < sizeof skips / sizeof *skips; i++) {
         struct counter counter = { .end = (int64_t) skips[i].end, .lies = skips[i].lies };
-        struct accel_stream stream = { fields, 1, 0, start_counter, next_counter, &counter, skip_counter };
+        struct accel_dataset stream = { .fields = fields, .field_count = 1,
+                                        .start = start_counter, .next = next_counter, .user = &counter,
+                                        .skip = skip_counter };
         struct accel_loader_options options = { .batch_size = 4, .drop_last = skips[i].drop_last, .workers = workers,
                                                 .dispatch_batches = ACCEL_NO };
         struct accel_loader *loader;
         struct accel_error err;
         char got[256], whole[256], again[256];
         size_t at = 0;
-        must (accel_loader_create_stream (&loader, &stream, &options, &err), &err);
+        must (accel_loader_create (&loader, &stream, &options, &err), &err);
         must (loader_share (loader, NULL, skips[i].processes, skips[i].processes - 1, &err), &err);
         must (accel_skip_first_batches (loader, skips[i].batches, &err), &err);
         add_epoch (loader, got, &at);

@@ -445,16 +445,20 @@ test_streams (void)
         { .batch_sampler = &varying }, { .collate = collate_some },
     };
     size_t at = 0;
-    struct accel_stream stream = { &large, 1, 0, NULL, next_sample, &at, NULL };
+    struct accel_dataset stream = { .fields = &large, .field_count = 1, .next = next_sample, .user = &at };
     struct accel_loader *loader;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         loader = (void *) &stream;
-        ok (accel_loader_create_stream (&loader, &stream, &refused[i], &err) == ACCEL_ERR_INVALID && !loader
+        ok (accel_loader_create (&loader, &stream, &refused[i], &err) == ACCEL_ERR_INVALID && !loader
                 && strstr (err.text, "own order"), "a stream with option %zu: %s", i, err.text);
     }
     accel_sampler_destroy (sampler);
     accel_generator_destroy (generator);
-    ok (!accel_loader_create_stream (&loader, &stream, &(struct accel_loader_options){ .batch_size = 2 }, &err),
+    struct accel_dataset both = stream;
+    both.read = read_number;
+    ok (accel_loader_create (&loader, &both, NULL, &err) == ACCEL_ERR_INVALID && strstr (err.text, "either a read or"),
+        "random access and an order of its own: %s", err.text);
+    ok (!accel_loader_create (&loader, &stream, &(struct accel_loader_options){ .batch_size = 2 }, &err),
         "a stream");
     ok (loader_share (loader, NULL, (size_t) 1 << 50, 0, &err), "for 2^50 processes: %s", err.text);
     char got[64];
@@ -483,7 +487,7 @@ test_memory (void)
 {
     enum { LOADERS = 64 };
     size_t at = 0;
-    struct accel_stream stream = { &large, 1, 0, NULL, next_sample, &at, NULL };
+    struct accel_dataset stream = { .fields = &large, .field_count = 1, .next = next_sample, .user = &at };
     for (int dispatches = 0; dispatches < 2; dispatches++) {
         struct accel_loader_options options
             = { .batch_size = 2, .dispatch_batches = dispatches ? ACCEL_YES : ACCEL_NO };
@@ -493,7 +497,7 @@ test_memory (void)
             struct accel_loader *loader = NULL;
             struct accel_error err;
             char got[64];
-            good = good && !accel_loader_create_stream (&loader, &stream, &options, &err);
+            good = good && !accel_loader_create (&loader, &stream, &options, &err);
             at = 0;
             if (good)
                 epoch_text (loader, got, sizeof got);

@@ -443,11 +443,11 @@ test_stream_in_circles (void)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t at = 0;
-        struct accel_stream stream = { .fields = &field, .field_count = 1, .next = next_in_circles, .user = &at };
+        struct accel_dataset stream = { .fields = &field, .field_count = 1, .next = next_in_circles, .user = &at };
         struct accel_loader *loader;
         struct accel_error err;
         char got[256];
-        ok (!accel_loader_create_stream (&loader, &stream, &rows[i].options, &err)
+        ok (!accel_loader_create (&loader, &stream, &rows[i].options, &err)
                 && !loader_share (loader, NULL, rows[i].processes, rows[i].process, &err), "a stream in circles");
         for (int epoch = 0; epoch < 2; epoch++) {
             const struct accel_batch *batch;
@@ -473,11 +473,11 @@ test_reading_ahead (void)
     } rows[] = { { 0, 3, 0, 1 }, { 1, 0, 1, 2 }, { 1, 3, 1, 3 }, { 4, 0, 1, 8 }, { 3, 5, 1, 15 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t at = 0;
-        struct accel_stream stream = { .fields = &field, .field_count = 1, .next = next_sample, .user = &at };
+        struct accel_dataset stream = { .fields = &field, .field_count = 1, .next = next_sample, .user = &at };
         struct accel_loader_options options = { .workers = rows[i].workers, .prefetch = rows[i].prefetch };
         struct accel_loader *loader;
         struct accel_error err;
-        if (!ok (!accel_loader_create_stream (&loader, &stream, &options, &err), "a stream"))
+        if (!ok (!accel_loader_create (&loader, &stream, &options, &err), "a stream"))
             return;
         size_t threads = loader->reader->thread_count, ahead = loader->reader->slot_count - 1;
         ok (threads == rows[i].threads && ahead == rows[i].ahead,
@@ -523,13 +523,12 @@ who_reads (const struct accel_loader_options *options, useconds_t takes_us, bool
 {
     struct watched watched = { .caller = pthread_self (), .takes_us = takes_us };
     const struct accel_dataset data = { WATCHED_SAMPLES, &field, 1, read_watched, &watched, NULL };
-    const struct accel_stream stream = { .fields = &field, .field_count = 1, .next = next_watched, .user = &watched };
+    const struct accel_dataset stream = { .fields = &field, .field_count = 1, .next = next_watched, .user = &watched };
     const struct accel_batch *batch;
     struct accel_loader *loader;
     struct accel_error err;
     long batches = 0;
-    if (streams ? accel_loader_create_stream (&loader, &stream, options, &err)
-                : accel_loader_create (&loader, &data, options, &err))
+    if (accel_loader_create (&loader, streams ? &stream : &data, options, &err))
         return NULL;
     loader->reader->helps = helps;
     for (; accel_loader_next (loader, &batch, &err) && *accel_batch_indices (batch) == batches; batches++)
@@ -579,11 +578,11 @@ test_failed_share (void)
     struct accel_loader_state states[2];
     for (int shared = 0; shared < 2; shared++) {
         int64_t at = 0;
-        struct accel_stream stream = { .fields = &field, .field_count = 1, .next = next_sample, .user = &at };
+        struct accel_dataset stream = { .fields = &field, .field_count = 1, .next = next_sample, .user = &at };
         struct accel_loader_options options = { .batch_size = 2 };
         struct accel_loader *loader;
         struct accel_error err;
-        ok (!accel_loader_create_stream (&loader, &stream, &options, &err), "a stream");
+        ok (!accel_loader_create (&loader, &stream, &options, &err), "a stream");
         if (shared)
             ok (loader_share (loader, NULL, (size_t) 1 << 58, 0, &err), "for 2^58 processes: %s", err.text);
         ok (first_index (loader) == 0 && first_index (loader) == 2 && first_index (loader) == 4

@@ -141,12 +141,12 @@ count_run (void *transport, const struct accel_engine_call *call, struct accel_e
 static void
 count_engine (struct accel *acc)
 {
-    real = accel_world (acc)->engine;
+    real = accel_world (acc)->links[0].engine;
     counting = *real;
     counting.alloc = count_alloc;
     counting.free = count_free;
     counting.run = count_run;
-    accel_world (acc)->engine = &counting;
+    accel_world (acc)->links[0].engine = &counting;
 }
 
 static void
@@ -164,7 +164,7 @@ test_hooks (struct accel *acc)
         accel_model_destroy (model);
         right (!live, "hook %zu: %d pieces of memory stay", i, live);
     }
-    accel_world (acc)->engine = real;
+    accel_world (acc)->links[0].engine = real;
 }
 
 /* ---- PowerSGD ---- */
@@ -256,7 +256,7 @@ test_power_mask (struct accel *acc)
     pass (acc);
     right (calls == 2 && counts[0] == 3 + 5, "used: %d sums, of %zu and %zu", calls, counts[0], counts[1]);
     accel_model_destroy (model);
-    accel_world (acc)->engine = real;
+    accel_world (acc)->links[0].engine = real;
 }
 
 /* ---- what is refused ---- */
