@@ -100,7 +100,7 @@ take (const char *name, struct manifest *manifest, struct fail *why)
 static bool
 is_gone (const struct shares *shares, int rank, char *how, size_t size)
 {
-    return shares->source && shares->source->is_gone (shares->source, rank, how, size);
+    return shares->source && watch_source_is_gone (shares->source, rank, how, size);
 }
 
 /* A rank that cannot use the communicator any more may still write; so the lock is the better witness. */

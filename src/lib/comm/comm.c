@@ -116,7 +116,7 @@ static void
 end_comm (struct object *object)
 {
     struct accel_comm *comm = (struct accel_comm *) (void *) object;
-    comm_abandon (comm, comm->unsettled);
+    comm_raise_failure (comm, comm->deferred);
     work_end (comm);
     bootstrap_leave (&comm->bootstrap, JOBSEG_LEFT, NULL);
     comm_close_links (comm);
@@ -338,8 +338,8 @@ admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error
             return comm_refuse (site, part == comm ? "the group has been destroyed"
                                 : part->parent ? "the parent of this group has been destroyed"
                                                : "the job of this group has been closed", err);
-        if (part->unsettled)
-            comm_abandon (part, part->unsettled);
+        if (part->deferred)
+            comm_raise_failure (part, part->deferred);
         if (is_reserved (part))
             return comm_refuse (site,
                                 "gradients of a backward pass are being averaged: wait for accel_backward to return",
@@ -398,7 +398,7 @@ is_plain (const struct accel_comm *comm, const struct request request)
     uintptr_t special = (uintptr_t) comm->queue | (uintptr_t) request.site->work
                         | (uintptr_t) request.site->device.device_type | (uintptr_t) (comm->forks ^ comm_forks);
     do {
-        special |= (uintptr_t) part->unsettled | (uintptr_t) part->observer | (uintptr_t) object_is_gone (&part->object)
+        special |= (uintptr_t) part->deferred | (uintptr_t) part->observer | (uintptr_t) object_is_gone (&part->object)
                    | (uintptr_t) is_reserved (part)
                    | (uintptr_t) atomic_load_explicit (&part->is_broken, memory_order_acquire);
         part = part->parent;

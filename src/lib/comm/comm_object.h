@@ -49,14 +49,14 @@ struct accel_comm {
     struct accel_comm *parent; /* of a group; NULL: the world */
     struct comm_observer *observer; /* of the world alone; NULL: none */
     struct work_queue *queue;  /* of what was started; NULL: nothing ever was */
-    const void *unsettled;     /* whose failure it is that this process may still recover from; NULL: there is none */
+    const void *deferred;     /* whose failure it is that this process may still recover from; NULL: there is none */
     struct watch watch;        /* its source is the world's */
     struct ledger own_ledger;
     struct bootstrap bootstrap; /* of the world */
     DLDevice device; /* what this rank computes on */
     char refusal[ACCEL_ERROR_TEXT_SIZE]; /* of the world: why there is no engine for its memory */
     struct accel_error broken; /* why, once `is_broken`; written once, with work_lock() */
-    char unsettled_text[ACCEL_ERROR_TEXT_SIZE];
+    char deferred_text[ACCEL_ERROR_TEXT_SIZE];
 };
 
 /** A communicator without an engine, for @p size ranks; of a group that of @p parent, else NULL.

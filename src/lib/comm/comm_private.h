@@ -75,16 +75,16 @@ enum accel_status comm_check_process (const struct accel_comm *comm, const struc
 void comm_give_up (struct accel_comm *comm, const char *reason);
 
 /**
- * @p owner has failed, but may try again.  Until comm_settle(), the next collective of this rank, or its end, gives up
- * with @p reason: peers wait for as long as it tries, and never take part in a step that lacks something.  The first
- * failure counts.
+ * @p owner has failed, but may try again.  Until comm_clear_failure(), the next collective of this rank, or its end,
+ * gives up with @p reason: peers wait for as long as it tries, and never take part in a step that lacks something.  The
+ * first failure counts.
  */
-void comm_unsettle (struct accel_comm *comm, const void *owner, const char *reason);
+void comm_defer_failure (struct accel_comm *comm, const void *owner, const char *reason);
 
 /** @p owner has recovered from its failure, if it had one. */
-void comm_settle (struct accel_comm *comm, const void *owner);
+void comm_clear_failure (struct accel_comm *comm, const void *owner);
 
-/** @p owner goes away: give up if its failure is unsettled. */
-void comm_abandon (struct accel_comm *comm, const void *owner);
+/** @p owner goes away: give up if its failure is deferred. */
+void comm_raise_failure (struct accel_comm *comm, const void *owner);
 
 #endif

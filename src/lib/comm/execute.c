@@ -57,28 +57,28 @@ comm_give_up (struct accel_comm *comm, const char *reason)
 }
 
 void
-comm_unsettle (struct accel_comm *comm, const void *owner, const char *reason)
+comm_defer_failure (struct accel_comm *comm, const void *owner, const char *reason)
 {
-    if (comm->unsettled)
+    if (comm->deferred)
         return;
-    comm->unsettled = owner;
-    snprintf (comm->unsettled_text, sizeof comm->unsettled_text, "%s", reason);
+    comm->deferred = owner;
+    snprintf (comm->deferred_text, sizeof comm->deferred_text, "%s", reason);
 }
 
 void
-comm_settle (struct accel_comm *comm, const void *owner)
+comm_clear_failure (struct accel_comm *comm, const void *owner)
 {
-    if (comm->unsettled == owner)
-        comm->unsettled = NULL;
+    if (comm->deferred == owner)
+        comm->deferred = NULL;
 }
 
 void
-comm_abandon (struct accel_comm *comm, const void *owner)
+comm_raise_failure (struct accel_comm *comm, const void *owner)
 {
-    if (!owner || comm->unsettled != owner)
+    if (!owner || comm->deferred != owner)
         return;
-    comm->unsettled = NULL;
-    comm_give_up (comm, comm->unsettled_text);
+    comm->deferred = NULL;
+    comm_give_up (comm, comm->deferred_text);
 }
 
 uint64_t

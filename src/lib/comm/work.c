@@ -412,7 +412,7 @@ any_has_one_thread (const struct accel_comm *comm)
 bool
 work_start_function (struct accel_comm *comm, struct accel_work *work, void (*function) (void *user), void *user)
 {
-    comm_abandon (comm, comm->unsettled);
+    comm_raise_failure (comm, comm->deferred);
     if (any_has_one_thread (comm))
         return false;
     *work = (struct accel_work){ .comm = comm, .function = function, .user = user };

@@ -100,7 +100,7 @@ end_loader (struct object *object)
 {
     struct accel_loader *loader = (struct accel_loader *) (void *) object;
     if (object->owner)
-        comm_abandon (accel_world (object->owner), loader);
+        comm_raise_failure (accel_world (object->owner), loader);
     pass_end (loader);
     pass_release (loader);
     prepared_remove (&loader->object);
@@ -291,7 +291,7 @@ enum accel_status
 loader_release (struct accel_loader *loader, struct accel_error *err)
 {
     if (loader->object.owner)
-        comm_abandon (accel_world (loader->object.owner), loader);
+        comm_raise_failure (accel_world (loader->object.owner), loader);
     pass_end (loader);
     enum accel_status status = loader_share (loader, NULL, 1, 0, err);
     drawing_drop_persistent (loader);
@@ -309,14 +309,14 @@ tell_peers (struct accel_loader *loader, const struct accel_error *cause)
     if (cause->code == ACCEL_ERR_TIMEOUT)
         comm_give_up (accel_world (loader->object.owner), cause->text);
     else
-        comm_unsettle (accel_world (loader->object.owner), loader, cause->text);
+        comm_defer_failure (accel_world (loader->object.owner), loader, cause->text);
 }
 
 static void
 settle (struct accel_loader *loader)
 {
     if (loader->object.owner)
-        comm_settle (accel_world (loader->object.owner), loader);
+        comm_clear_failure (accel_world (loader->object.owner), loader);
 }
 
 /* An epoch without batches counts too, unlike Accelerate's: ranks that have none stay with those that have some. */

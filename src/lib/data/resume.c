@@ -126,7 +126,7 @@ accel_loader_set_state (struct accel_loader *loader, const struct accel_loader_s
     if (status)
         return status;
     if (loader->object.owner)
-        comm_settle (accel_world (loader->object.owner), loader);
+        comm_clear_failure (accel_world (loader->object.owner), loader);
     pass_end (loader);
     struct position *position = &loader->position;
     position->restored = source;

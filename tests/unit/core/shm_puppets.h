@@ -265,7 +265,7 @@ make_members (int size)
     make_ranks (size);
     for (int r = 0; r < size; r++) {
         ranks[r]->generation = members[r].generation = 1;
-        members[r].source = watch_local_create (&segment, r, size, 1);
+        members[r].source = watch_source_create (&segment, r, size, 1);
         atomic_store (&ranks[r]->slot->generation, 1);
         atomic_store (&ranks[r]->slot->pid, getpid ());
         atomic_store (&ranks[r]->slot->pid_space, procfs_pid_space ());
@@ -282,11 +282,11 @@ __attribute__ ((unused)) static const struct accel_engine_helpers *
 act (int rank, void *transport)
 {
     const struct shm *shm = transport;
-    watch_local_destroy (watch.source);
+    watch_source_destroy (watch.source);
     watch = (struct watch){ .engine = &engine_shm, .transport = transport, .rank = shm->rank, .size = shm->size,
                             .members = shm->members, .timeout_ms = TIMEOUT_MS, .generation = 1, .calls = &calls };
     watch_init (&watch);
-    watch.source = watch_local_create (&segment, rank, (int) segment.header->local_world_size, 1);
+    watch.source = watch_source_create (&segment, rank, (int) segment.header->local_world_size, 1);
     return &watch.helpers;
 }
 
@@ -333,7 +333,7 @@ note_call (int rank, const struct accel_engine_call *call)
 static void
 end_ranks (void)
 {
-    watch_local_destroy (watch.source);
+    watch_source_destroy (watch.source);
     memset (&watch, 0, sizeof watch);
     for (int r = 0; r < MOST_RANKS; r++) {
         bootstrap_close (&members[r]);

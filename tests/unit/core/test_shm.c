@@ -251,7 +251,7 @@ static bool
 is_gone (int rank, const char *words)
 {
     char text[ACCEL_ERROR_TEXT_SIZE] = "";
-    bool gone = watch.source->is_gone (watch.source, rank, text, sizeof text);
+    bool gone = watch_source_is_gone (watch.source, rank, text, sizeof text);
     if (gone && strcmp (text, words))
         diag ("%s", text);
     return gone && !strcmp (text, words);
@@ -269,10 +269,10 @@ test_gone (void)
     char words[64], text[ACCEL_ERROR_TEXT_SIZE];
     make_members (2);
     act (0, ranks[0]);
-    struct watch_local *local = (struct watch_local *) (void *) watch.source;
+    struct watch_source *local = watch.source;
     struct jobseg_slot *slot = ranks[1]->slot;
-    ok (!watch.source->is_gone (watch.source, 1, text, sizeof text)
-            && !watch.source->is_gone (watch.source, 0, text, sizeof text),
+    ok (!watch_source_is_gone (watch.source, 1, text, sizeof text)
+            && !watch_source_is_gone (watch.source, 0, text, sizeof text),
         "no rank is gone");
     atomic_store (&slot->state, JOBSEG_LEFT);
     ok (is_gone (1, "has left the job (accel_close)"), "a rank that has left is gone");
@@ -280,7 +280,8 @@ test_gone (void)
     atomic_store (&slot->generation, 2);
     ok (is_gone (1, "has left the job and opened it again"), "a rank of the next generation is gone");
     atomic_store (&slot->generation, 0);
-    ok (!watch.source->is_gone (watch.source, 1, text, sizeof text), "a rank of the generation before may still come");
+    ok (!watch_source_is_gone (watch.source, 1, text, sizeof text),
+        "a rank of the generation before may still come");
     atomic_store (&slot->generation, 1);
 
     lose_rank (1);
@@ -311,20 +312,20 @@ test_watch (void)
     struct stat info = { 0 };
     make_members (2);
     act (0, ranks[0]);
-    struct watch_local *local = (struct watch_local *) (void *) watch.source;
+    struct watch_source *local = watch.source;
     struct jobseg_slot *slot = ranks[1]->slot;
     ok (!stat ("/proc/self/ns/pid", &info) && procfs_pid_space () == (uint32_t) info.st_ino, "processes have a space");
     int before = count_descriptors ();
     atomic_store (&slot->pid, first);
     atomic_store (&slot->pid_space, procfs_pid_space () + 1);
-    watch_local_follow (watch.source, 1);
+    watch_source_follow (watch.source, 1);
     ok (!local->peers[1].pid && count_descriptors () == before, "a process of another container is not watched");
     atomic_store (&slot->pid_space, procfs_pid_space ());
-    watch_local_follow (watch.source, 1);
+    watch_source_follow (watch.source, 1);
     int more = count_descriptors ();
     ok (local->peers[1].pid == first, "a process is watched");
     atomic_store (&slot->pid, second);
-    watch_local_follow (watch.source, 1);
+    watch_source_follow (watch.source, 1);
     ok (local->peers[1].pid == second, "so is the next process of the same rank");
     ok (count_descriptors () == more, "and the one before no longer");
     end_ranks ();

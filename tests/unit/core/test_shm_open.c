@@ -221,7 +221,7 @@ struct hello {
     uint32_t version;
     uint32_t local_rank;
     uint32_t local_world_size;
-    uint32_t spare;
+    uint32_t unused;
 };
 
 static struct engine_job leader, follower;
@@ -299,25 +299,25 @@ test_meeting (void)
     end_host ();
 }
 
-/* Spare names are the usual one, a dash and 16 digits that cannot be foreseen; what only begins so is another's. */
+/* Fallback names are the primary one, a dash and 16 digits that cannot be foreseen; others only begin so. */
 static void
 test_names (void)
 {
-    struct bootstrap_address usual, spare, other;
+    struct bootstrap_address primary, fallback, other;
     char text[1024], wanted[128];
     job = job_of (0, 2);
-    bootstrap_usual_address (&job, &usual);
-    ok (bootstrap_spare_address (&usual, &spare) && bootstrap_spare_address (&usual, &other)
-            && strcmp (bootstrap_address_text (&spare), bootstrap_address_text (&other)),
-        "spare names are not foreseen");
-    const char *name = bootstrap_address_text (&usual);
+    bootstrap_primary_address (&job, &primary);
+    ok (bootstrap_fallback_address (&primary, &fallback) && bootstrap_fallback_address (&primary, &other)
+            && strcmp (bootstrap_address_text (&fallback), bootstrap_address_text (&other)),
+        "fallback names are not foreseen");
+    const char *name = bootstrap_address_text (&primary);
     snprintf (text, sizeof text, "1 @%s\n1 @%s-0123456789abcde\n1 @%s-0123456789abcdef0\n1 @%s-0123456789abcdef.x\n"
               "1 @%s-fedcba9876543210\n1 @%s-fedcba987654321g\n", name, name, name, name, name, name);
     FILE *list = fmemopen (text, strlen (text), "r");
     snprintf (wanted, sizeof wanted, "%s-fedcba9876543210", name);
-    ok (list && bootstrap_next_spare (list, &usual, &spare), "a spare name is found");
-    is_text (bootstrap_address_text (&spare), wanted, "and is the whole one");
-    ok (list && !bootstrap_next_spare (list, &usual, &other), "there is no other");
+    ok (list && bootstrap_next_fallback (list, &primary, &fallback), "a fallback name is found");
+    is_text (bootstrap_address_text (&fallback), wanted, "and is the whole one");
+    ok (list && !bootstrap_next_fallback (list, &primary, &other), "there is no other");
     if (list)
         fclose (list);
 }
@@ -330,17 +330,17 @@ test_names_of_hydra (void)
     char number[16];
     int ends[2], more[2];
     job = job_of (0, 2);
-    bootstrap_usual_address (&job, &plain);
+    bootstrap_primary_address (&job, &plain);
     ok (!socketpair (AF_UNIX, SOCK_STREAM, 0, ends) && !socketpair (AF_UNIX, SOCK_STREAM, 0, more), "socket pairs");
     snprintf (number, sizeof number, "%d", ends[0]);
     setenv ("PMI_FD", number, 1);
-    bootstrap_usual_address (&job, &first);
+    bootstrap_primary_address (&job, &first);
     snprintf (number, sizeof number, "%d", more[0]);
     setenv ("PMI_FD", number, 1);
-    bootstrap_usual_address (&job, &second);
+    bootstrap_primary_address (&job, &second);
     unsetenv ("PMI_FD");
     setenv ("PMI_PORT", "host:1", 1);
-    bootstrap_usual_address (&job, &port);
+    bootstrap_primary_address (&job, &port);
     unsetenv ("PMI_PORT");
     ok (strcmp (bootstrap_address_text (&plain), bootstrap_address_text (&first)) != 0, "PMI_FD tells jobs apart");
     is_text (bootstrap_address_text (&second), bootstrap_address_text (&first), "but not ranks of one server");

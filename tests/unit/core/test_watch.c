@@ -92,13 +92,13 @@ open_job (void)
     }
     watch = (struct watch){ .size = RANKS, .timeout_ms = TIMEOUT_MS, .generation = 1, .calls = &calls };
     watch_init (&watch);
-    watch.source = watch_local_create (&segment, 0, RANKS, 1);
+    watch.source = watch_source_create (&segment, 0, RANKS, 1);
 }
 
 static void
 close_job (void)
 {
-    watch_local_destroy (watch.source);
+    watch_source_destroy (watch.source);
     jobseg_detach (&segment);
 }
 
@@ -746,8 +746,8 @@ test_group (void)
 {
     int members[] = { 3, 1 };
     open_job ();
-    watch_local_destroy (watch.source);
-    watch.source = watch_local_create (&segment, 3, RANKS, 1);
+    watch_source_destroy (watch.source);
+    watch.source = watch_source_create (&segment, 3, RANKS, 1);
     watch.members = members;
     watch.size = 2;
     watch.comm = GROUP;

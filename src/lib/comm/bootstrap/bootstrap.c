@@ -141,7 +141,7 @@ bootstrap_leave (struct bootstrap *bootstrap, enum jobseg_state state, const cha
 void
 bootstrap_close (struct bootstrap *bootstrap)
 {
-    watch_local_destroy (bootstrap->source);
+    watch_source_destroy (bootstrap->source);
     bootstrap->source = NULL;
     bootstrap->slot = NULL; /* the segment is detached next */
     if (bootstrap->member && getpid () == bootstrap->pid)

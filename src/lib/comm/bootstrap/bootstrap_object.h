@@ -87,12 +87,12 @@ bootstrap_address_text (const struct bootstrap_address *address)
 }
 
 /** The name that every rank of the job works out. */
-void bootstrap_usual_address (const struct engine_job *job, struct bootstrap_address *address);
-/** One that belongs to the usual one and that cannot be foreseen.  @return false without random numbers */
-bool bootstrap_spare_address (const struct bootstrap_address *usual, struct bootstrap_address *address);
+void bootstrap_primary_address (const struct engine_job *job, struct bootstrap_address *address);
+/** One that belongs to the primary one and that cannot be foreseen.  @return false without random numbers */
+bool bootstrap_fallback_address (const struct bootstrap_address *primary, struct bootstrap_address *address);
 /** The kernel's list of names.  @return NULL if it cannot be read */
 FILE *bootstrap_open_addresses (void);
-/** The next spare name on the list, of any owner.  @return false at the end */
-bool bootstrap_next_spare (FILE *list, const struct bootstrap_address *usual, struct bootstrap_address *address);
+/** The next fallback name on the list, of any owner.  @return false at the end */
+bool bootstrap_next_fallback (FILE *list, const struct bootstrap_address *primary, struct bootstrap_address *address);
 
 #endif

@@ -84,7 +84,9 @@ bootstrap_look (struct bootstrap *bootstrap, struct accel_error *err)
     char why[ACCEL_ERROR_TEXT_SIZE];
     for (int gave_up = 0; gave_up < 2; gave_up++)
         for (int rank = 0; rank < bootstrap->size; rank++) {
-            if (source->has_failed (source, rank) == gave_up && source->is_gone (source, rank, why, sizeof why))
+            if (watch_source_has_failed (source, rank) == gave_up
+                && watch_source_is_gone (source, rank, why, sizeof why))
+
                 return accel_fail (err, ACCEL_ERR_PEER, "accel_open: rank %d %s before all ranks had joined", rank,
                                    why);
         }
@@ -110,7 +112,7 @@ lead (struct bootstrap *bootstrap, const struct engine_job *job, int listener, s
     int64_t deadline = clock_ms () + bootstrap->timeout_ms;
     for (int rank = 0; rank < bootstrap->size;) {
         if (has_joined (bootstrap, rank)) {
-            watch_local_follow (bootstrap->source, rank++);
+            watch_source_follow (bootstrap->source, rank++);
             continue;
         }
         enum accel_status status = bootstrap_look (bootstrap, err);
@@ -153,11 +155,11 @@ bootstrap_join (struct bootstrap *bootstrap, struct engine_job *job, int listene
     if (status)
         return status;
     bootstrap->source
-        = watch_local_create (&bootstrap->segment, bootstrap->rank, bootstrap->size, bootstrap->generation);
+        = watch_source_create (&bootstrap->segment, bootstrap->rank, bootstrap->size, bootstrap->generation);
     if (!bootstrap->source)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
     status = bootstrap->rank == 0 ? lead (bootstrap, job, listener, err) : follow (bootstrap, err);
     for (int rank = 0; rank < bootstrap->size; rank++)
-        watch_local_follow (bootstrap->source, rank);
+        watch_source_follow (bootstrap->source, rank);
     return status;
 }

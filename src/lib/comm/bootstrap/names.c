@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The abstract names at which ranks find local rank 0 under another launcher.
  *
- * The usual name follows from what identifies the job, so every rank can work it out; and so can another user, who may
- * have taken it.  Then rank 0 takes a spare one, which ends in random digits.  No user can take that in advance, and
+ * The primary name follows from what identifies the job, so every rank can work it out; and so can another user, who
+ * may have taken it.  Then rank 0 takes a fallback, which ends in random digits.  No user can take that in advance, and
  * the other ranks find it in the kernel's list of all names. */
 #include <config.h>
 
@@ -22,7 +22,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { SPARE_DIGITS = 16 };
+enum { FALLBACK_DIGITS = 16 };
 
 /* What tells one job from another on this host; those that a launcher does not set are empty. */
 static const char *const identifying[] = {
@@ -57,7 +57,7 @@ find_pmi_server (void)
 }
 
 void
-bootstrap_usual_address (const struct engine_job *job, struct bootstrap_address *address)
+bootstrap_primary_address (const struct engine_job *job, struct bootstrap_address *address)
 {
     uint64_t hash = HASH_START;
     char text[64];
@@ -73,13 +73,13 @@ bootstrap_usual_address (const struct engine_job *job, struct bootstrap_address 
 }
 
 bool
-bootstrap_spare_address (const struct bootstrap_address *usual, struct bootstrap_address *address)
+bootstrap_fallback_address (const struct bootstrap_address *primary, struct bootstrap_address *address)
 {
     uint64_t number;
     char text[96];
     if (getrandom (&number, sizeof number, 0) != sizeof number)
         return false;
-    snprintf (text, sizeof text, "%s-%016llx", bootstrap_address_text (usual), (unsigned long long) number);
+    snprintf (text, sizeof text, "%s-%016llx", bootstrap_address_text (primary), (unsigned long long) number);
     set_text (address, text);
     return true;
 }
@@ -92,10 +92,10 @@ bootstrap_open_addresses (void)
 
 /* Names are the last field of a line: "... 12345 @accel-0-0123456789abcdef-0123456789abcdef". */
 bool
-bootstrap_next_spare (FILE *list, const struct bootstrap_address *usual, struct bootstrap_address *address)
+bootstrap_next_fallback (FILE *list, const struct bootstrap_address *primary, struct bootstrap_address *address)
 {
     char line[512], start[128];
-    int length = snprintf (start, sizeof start, " @%s-", bootstrap_address_text (usual));
+    int length = snprintf (start, sizeof start, " @%s-", bootstrap_address_text (primary));
     while (fgets (line, sizeof line, list)) {
         const char *name = strstr (line, start);
         int digits = 0;
@@ -103,7 +103,7 @@ bootstrap_next_spare (FILE *list, const struct bootstrap_address *usual, struct 
             continue;
         while (isxdigit ((unsigned char) name[length + digits]))
             digits++;
-        if (digits != SPARE_DIGITS || name[length + digits] != '\n')
+        if (digits != FALLBACK_DIGITS || name[length + digits] != '\n')
             continue;
         line[strlen (line) - 1] = '\0';
         set_text (address, name + 2);

@@ -23,7 +23,7 @@ enum {
     FULL_MS = 3000,        /* after which a full queue is not that of a rank 0 which is only slow */
     REFUSALS = 40,         /* connections to a name that is in use, until its owner, who may be ending, is in the way */
     LOOK_EVERY = 25,       /* tries, between two looks at the list of names */
-    LOOK_OFTEN = 5,        /* the same, when the usual name is known to be blocked */
+    LOOK_OFTEN = 5,        /* the same, when the primary name is known to be blocked */
 };
 
 /* What a client says first, and what it hears with the descriptor. */
@@ -32,7 +32,7 @@ struct hello {
     uint32_t version;
     uint32_t local_rank;
     uint32_t local_world_size;
-    uint32_t spare;
+    uint32_t unused;
 };
 
 /* The result of asking at a name. */
@@ -161,13 +161,14 @@ ask (const struct engine_job *job, const struct bootstrap_address *address, stru
     return ANSWER_SILENT;
 }
 
-/* The same at all spare names.  @return the first that is an answer of rank 0, else ANSWER_NONE */
+/* The same at all fallback names.  @return the first that is an answer of rank 0, else ANSWER_NONE */
 static enum answer
-ask_spares (const struct engine_job *job, const struct bootstrap_address *usual, struct peer *owner, int *segment_fd)
+ask_fallbacks (const struct engine_job *job, const struct bootstrap_address *primary, struct peer *owner,
+               int *segment_fd)
 {
     struct bootstrap_address address;
     AUTO_FILE FILE *list = bootstrap_open_addresses ();
-    while (list && bootstrap_next_spare (list, usual, &address)) {
+    while (list && bootstrap_next_fallback (list, primary, &address)) {
         enum answer answer = ask (job, &address, owner, segment_fd);
         if (answer == ANSWER_RANK_0 || answer == ANSWER_SEGMENT)
             return answer;
@@ -184,27 +185,27 @@ can_list (void)
 
 /* @param owner  NULL: it accepts no connection, so the kernel does not tell */
 static enum accel_status
-fail_blocked (const struct bootstrap_address *usual, const struct peer *owner, struct accel_error *err)
+fail_blocked (const struct bootstrap_address *primary, const struct peer *owner, struct accel_error *err)
 {
     char text[256] = "a process that accepts no connection";
     if (owner)
         peer_describe (owner, NULL, text, sizeof text);
     return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: the socket @%s is in use by %s, which does not answer: end "
                        "it, or give the job another %s",
-                       bootstrap_address_text (usual), text, ENV_MASTER_PORT);
+                       bootstrap_address_text (primary), text, ENV_MASTER_PORT);
 }
 
-/* Not even the usual name's owner can take this one before us.  @param owner  of the usual name, or NULL */
+/* Not even the primary name's owner can take this one before us.  @param owner  of the primary name, or NULL */
 static enum accel_status
-take_spare (const struct engine_job *job, const struct bootstrap_address *usual, const struct peer *owner, int listener,
-            struct accel_error *err)
+take_fallback (const struct engine_job *job, const struct bootstrap_address *primary, const struct peer *owner,
+               int listener, struct accel_error *err)
 {
     struct bootstrap_address address;
     struct peer other;
     int none;
-    if (!can_list () || !bootstrap_spare_address (usual, &address))
-        return fail_blocked (usual, owner, err);
-    if (ask_spares (job, usual, &other, &none) == ANSWER_RANK_0)
+    if (!can_list () || !bootstrap_fallback_address (primary, &address))
+        return fail_blocked (primary, owner, err);
+    if (ask_fallbacks (job, primary, &other, &none) == ANSWER_RANK_0)
         return fail_twice (&other, err);
     if (bind (listener, (struct sockaddr *) &address.un, address.length))
         return accel_fail_errno (err, "accel_open: cannot bind the socket @%s", bootstrap_address_text (&address));
@@ -216,7 +217,8 @@ take_spare (const struct engine_job *job, const struct bootstrap_address *usual,
  * owner only to those who are connected.  So after FULL_MS our ranks meet elsewhere, in both cases.  The other ranks
  * keep looking in both places, and have at least half of their time left by then. */
 static enum accel_status
-take_name (const struct engine_job *job, const struct bootstrap_address *usual, int listener, struct accel_error *err)
+take_name (const struct engine_job *job, const struct bootstrap_address *primary, int listener,
+           struct accel_error *err)
 {
     int64_t begin = clock_ms (), timeout_ms = job->base.timeout_ms;
     int64_t deadline = begin + (timeout_ms < SILENCE_MS ? timeout_ms : SILENCE_MS);
@@ -224,44 +226,44 @@ take_name (const struct engine_job *job, const struct bootstrap_address *usual, 
 
     struct peer owner;
     int none, refusals = 0;
-    while (bind (listener, (const struct sockaddr *) &usual->un, usual->length)) {
+    while (bind (listener, (const struct sockaddr *) &primary->un, primary->length)) {
         if (errno != EADDRINUSE)
-            return accel_fail_errno (err, "accel_open: cannot bind the socket @%s", bootstrap_address_text (usual));
-        enum answer answer = ask (job, usual, &owner, &none);
+            return accel_fail_errno (err, "accel_open: cannot bind the socket @%s", bootstrap_address_text (primary));
+        enum answer answer = ask (job, primary, &owner, &none);
         if (answer == ANSWER_RANK_0)
             return fail_twice (&owner, err);
         if (answer == ANSWER_FOREIGN)
-            return take_spare (job, usual, &owner, listener, err);
+            return take_fallback (job, primary, &owner, listener, err);
         /* Or an earlier program of the same job is about to close its own. */
         if ((answer == ANSWER_NONE && ++refusals == REFUSALS)
             || (answer == ANSWER_FULL && clock_ms () >= full_deadline))
-            return take_spare (job, usual, NULL, listener, err);
+            return take_fallback (job, primary, NULL, listener, err);
         if (answer == ANSWER_SILENT && clock_ms () >= deadline)
-            return fail_blocked (usual, &owner, err);
+            return fail_blocked (primary, &owner, err);
         nanosleep (&(struct timespec){ .tv_nsec = 5000000 }, NULL);
     }
     return ACCEL_OK;
 }
 
 static enum accel_status
-host (struct engine_job *job, const struct bootstrap_address *usual, int *listener, struct accel_error *err)
+host (struct engine_job *job, const struct bootstrap_address *primary, int *listener, struct accel_error *err)
 {
     struct fail fail;
     const struct accel_engine_job *base = &job->base;
     if (jobseg_create (&job->segment, base->world_size, base->local_world_size, base->rank - base->local_rank,
-                       bootstrap_address_text (usual), &fail))
+                       bootstrap_address_text (primary), &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "accel_open: %.400s", fail.text);
     *listener = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*listener < 0)
         return accel_fail_errno (err, "accel_open: cannot create a socket");
-    enum accel_status status = take_name (job, usual, *listener, err);
+    enum accel_status status = take_name (job, primary, *listener, err);
     if (!status && listen (*listener, base->local_world_size))
         status = accel_fail_errno (err, "accel_open: cannot listen on the socket");
     return status;
 }
 
 static enum accel_status
-fail_late (const struct engine_job *job, const struct bootstrap_address *usual, const struct peer *owner,
+fail_late (const struct engine_job *job, const struct bootstrap_address *primary, const struct peer *owner,
            struct accel_error *err)
 {
     char text[256] = "";
@@ -269,47 +271,47 @@ fail_late (const struct engine_job *job, const struct bootstrap_address *usual, 
         peer_describe (owner, NULL, text, sizeof text);
     return accel_fail (err, ACCEL_ERR_TIMEOUT,
                        "accel_open: rank %d timed out after %u ms, waiting for rank 0 (socket @%s%s%s)",
-                       job->base.rank, job->base.timeout_ms, bootstrap_address_text (usual),
+                       job->base.rank, job->base.timeout_ms, bootstrap_address_text (primary),
                        owner ? ", in use by " : "", text);
 }
 
 /* Find rank 0, which may come later.  @return the segment's descriptor, or -1 with @err */
 static int
-find_segment (const struct engine_job *job, const struct bootstrap_address *usual, struct accel_error *err)
+find_segment (const struct engine_job *job, const struct bootstrap_address *primary, struct accel_error *err)
 {
     int64_t now = clock_ms (), deadline = now + job->base.timeout_ms, silent_since = 0;
-    struct peer owner, spare_owner;
+    struct peer owner, fallback_owner;
     int fd;
     bool blocked = false;
     for (unsigned tries = 0; now < deadline; now = clock_ms ()) {
-        enum answer answer = ask (job, usual, &owner, &fd);
+        enum answer answer = ask (job, primary, &owner, &fd);
         if (answer == ANSWER_SEGMENT)
             return fd;
         blocked = answer == ANSWER_FOREIGN || answer == ANSWER_SILENT;
         if (tries++ % (blocked ? LOOK_OFTEN : LOOK_EVERY) == 0
-            && ask_spares (job, usual, &spare_owner, &fd) == ANSWER_SEGMENT)
+            && ask_fallbacks (job, primary, &fallback_owner, &fd) == ANSWER_SEGMENT)
             return fd;
         silent_since = answer != ANSWER_SILENT ? 0 : silent_since ? silent_since : now;
         if ((silent_since && now - silent_since >= SILENCE_MS) || (answer == ANSWER_FOREIGN && !can_list ())) {
-            fail_blocked (usual, &owner, err);
+            fail_blocked (primary, &owner, err);
             return -1;
         }
         nanosleep (&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     }
-    fail_late (job, usual, blocked ? &owner : NULL, err);
+    fail_late (job, primary, blocked ? &owner : NULL, err);
     return -1;
 }
 
 enum accel_status
 bootstrap_rendezvous (struct engine_job *job, int *listener, struct accel_error *err)
 {
-    struct bootstrap_address usual;
+    struct bootstrap_address primary;
     struct accel_error why;
     struct fail fail;
-    bootstrap_usual_address (job, &usual);
+    bootstrap_primary_address (job, &primary);
     if (job->base.local_rank == 0)
-        return host (job, &usual, listener, err);
-    int fd = find_segment (job, &usual, &why);
+        return host (job, &primary, listener, err);
+    int fd = find_segment (job, &primary, &why);
     if (fd < 0) {
         if (err)
             *err = why;

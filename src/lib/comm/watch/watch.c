@@ -83,8 +83,8 @@ look_for_dead (struct watch *watch, const struct accel_engine_call *call, struct
     for (int gave_up = 0; gave_up < 2; gave_up++)
         for (int rank = 0; rank < watch->size; rank++) {
             int name = watch_world_rank (watch, rank);
-            if (!is_awaited (watch, call, rank) || source->has_failed (source, name) != gave_up
-                || !source->is_gone (source, name, why, sizeof why) || !is_awaited (watch, call, rank))
+            if (!is_awaited (watch, call, rank) || watch_source_has_failed (source, name) != gave_up
+                || !watch_source_is_gone (source, name, why, sizeof why) || !is_awaited (watch, call, rank))
                 continue;
             watch_describe_site (call->site, site, sizeof site);
             if (atomic_load (&watch_slot (watch, rank)->state) != JOBSEG_READY)
@@ -178,7 +178,7 @@ look_at_partner (struct watch *watch, const struct accel_engine_call *call, stru
     struct jobseg_record latest;
     bool found;
     watch_describe_site (call->site, site, sizeof site);
-    if (watch->source->is_gone (watch->source, name, why, sizeof why))
+    if (watch_source_is_gone (watch->source, name, why, sizeof why))
         return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; rank %d is waiting for it in %s", name, why, self, site);
     watch_find (watch, call, partner, &entry, &found);
     if (call->kind == ACCEL_ENGINE_RECV && found
@@ -295,7 +295,7 @@ watch_peer_failed (void *context, const struct accel_engine_call *call, int rank
     watch_describe_site (call->site, site, sizeof site);
     for (; source && at < end; at++) {
         int name = watch_world_rank (watch, at);
-        if (source->has_failed (source, name) && source->is_gone (source, name, why, sizeof why))
+        if (watch_source_has_failed (source, name) && watch_source_is_gone (source, name, why, sizeof why))
             return accel_fail (err, ACCEL_ERR_PEER, "rank %d %s; meanwhile rank %d was in %s", name, why,
                                watch_world_rank (watch, watch->rank), site);
     }

@@ -2,8 +2,7 @@
 /* Who waits for whom: a hang has a name, whichever engine moves the data.
  *
  * Everything here is computed from two things that each rank shows of itself: its ledger (which calls it has begun and
- * ended) and whether it lives.  Both come through struct watch_source.  There is one source today, the job segment of
- * this host (local.c).  Across hosts, a channel that bootstrap provides will keep copies of the other hosts' slots. */
+ * ended) and whether it lives.  Both are known of the ranks of this host alone (source.c). */
 #ifndef LIB_COMM_WATCH_OBJECT_H
 #define LIB_COMM_WATCH_OBJECT_H
 
@@ -12,18 +11,18 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-/** Where ledgers and signs of life come from.  Ranks are those of the world.  Any thread. */
+/** What the ranks of this host show of themselves.  Ranks are those of the world, which is on one host.  Any thread. */
 struct watch_source {
     struct jobseg_slot *own; /* in which this rank shows what it does */
-
-    /** @return the slot of @p rank, or the latest copy of it with times on this host's clock; never NULL */
-    const struct jobseg_slot *(*slot) (struct watch_source *source, int rank);
-
-    /** @return whether @p rank will never come, and why in @p text: "was killed by signal 9 (SIGKILL)" */
-    bool (*is_gone) (struct watch_source *source, int rank, char *text, size_t size);
-
-    /** @return whether @p rank gave up in this generation, though it may have opened again since */
-    bool (*has_failed) (struct watch_source *source, int rank);
+    struct jobseg segment;   /* the job's, not ours to close */
+    uint32_t generation;
+    int rank;
+    int size;
+    pthread_mutex_t lock; /* of `peers`: communicators may wait at the same time, in threads of their own */
+    struct watch_peer {
+        pid_t pid;
+        int pidfd; /* -1: not available, ask with kill() */
+    } peers[];
 };
 
 /** One communicator's view.  All zero: a process alone, which never waits. */
@@ -69,7 +68,7 @@ watch_world_rank (const struct watch *watch, int rank)
 static inline const struct jobseg_slot *
 watch_slot (const struct watch *watch, int rank)
 {
-    return watch->source->slot (watch->source, watch_world_rank (watch, rank));
+    return jobseg_slot (&watch->source->segment, watch_world_rank (watch, rank));
 }
 
 /* ---- find.c ---- */
@@ -110,25 +109,15 @@ enum accel_status watch_report_mismatch (const struct watch *watch, int rank_a, 
 /** "accel_gather at train.c:88" */
 void watch_describe_site (const struct comm_site *site, char *text, size_t size);
 
-/* ---- local.c ---- */
-/** The source of ranks on this host. */
-struct watch_local {
-    struct watch_source source;
-    struct jobseg segment; /* the job's, not ours to close */
-    uint32_t generation;
-    int rank;
-    int size;
-    pthread_mutex_t lock; /* of `peers`: communicators may wait at the same time, in threads of their own */
-    struct watch_peer {
-        pid_t pid;
-        int pidfd; /* -1: not available, ask with kill() */
-    } peers[];
-};
-
+/* ---- source.c ---- */
 /** @return NULL without memory; the slots live as long as @p segment's mapping */
-struct watch_source *watch_local_create (const struct jobseg *segment, int rank, int size, uint32_t generation);
+struct watch_source *watch_source_create (const struct jobseg *segment, int rank, int size, uint32_t generation);
 /** From now on it is the process that has the slot of @p rank now whose end means that the rank is gone. */
-void watch_local_follow (struct watch_source *source, int rank);
-void watch_local_destroy (struct watch_source *source);
+void watch_source_follow (struct watch_source *source, int rank);
+/** @return whether @p rank will never come, and why in @p text: "was killed by signal 9 (SIGKILL)" */
+bool watch_source_is_gone (struct watch_source *source, int rank, char *text, size_t size);
+/** @return whether @p rank gave up in this generation, though it may have opened again since */
+bool watch_source_has_failed (const struct watch_source *source, int rank);
+void watch_source_destroy (struct watch_source *source);
 
 #endif

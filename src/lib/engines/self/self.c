@@ -11,12 +11,7 @@
 #include "util/memory.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-
-struct self {
-    struct jobseg_slot *slot; /* under our launcher: where it reads what this rank does; else NULL */
-};
 
 static enum accel_status
 self_probe (const struct accel_engine_job *job, struct accel_error *err)
@@ -35,45 +30,48 @@ is_taken (const struct jobseg_slot *slot)
     return atomic_load (&slot->state) == JOBSEG_READY && pid > 0 && !kill (pid, 0);
 }
 
+/* The transport is the slot in which our launcher reads what this rank does; NULL: there is none. */
 static enum accel_status
 self_open (void **transport, struct accel_engine_job *base, struct accel_error *err)
 {
     struct engine_job *job = engine_job_of (base);
-    struct self *self = calloc (1, sizeof *self);
-    if (!self)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
-    if (job->segment.header) {
-        self->slot = jobseg_slot (&job->segment, job->base.local_rank);
-        if (is_taken (self->slot)) {
-            self->slot = NULL;
-            jobseg_detach (&job->segment);
-        } else {
-            atomic_store (&self->slot->pid, getpid ());
-            atomic_store (&self->slot->generation, atomic_load (&self->slot->generation) + 1);
-            atomic_store (&self->slot->state, JOBSEG_READY);
-        }
+    struct jobseg_slot *slot = job->segment.header ? jobseg_slot (&job->segment, base->local_rank) : NULL;
+    (void) err;
+    if (slot && is_taken (slot)) {
+        slot = NULL;
+        jobseg_detach (&job->segment);
     }
-    *transport = self;
+    if (slot) {
+        atomic_store (&slot->pid, getpid ());
+        atomic_store (&slot->generation, atomic_load (&slot->generation) + 1);
+        atomic_store (&slot->state, JOBSEG_READY);
+    }
+    *transport = slot;
     return ACCEL_OK;
+}
+
+static bool
+is_own (const struct jobseg_slot *slot)
+{
+    return slot && atomic_load (&slot->pid) == getpid ();
 }
 
 static void
 self_close (void *transport)
 {
-    struct self *self = transport;
-    if (self->slot && atomic_load (&self->slot->pid) == getpid ())
-        atomic_store (&self->slot->state, JOBSEG_LEFT);
-    free (self);
+    struct jobseg_slot *slot = transport;
+    if (is_own (slot))
+        atomic_store (&slot->state, JOBSEG_LEFT);
 }
 
 static void
 self_give_up (void *transport, const char *reason)
 {
-    struct self *self = transport;
-    if (!self->slot || atomic_load (&self->slot->pid) != getpid ())
+    struct jobseg_slot *slot = transport;
+    if (!is_own (slot))
         return;
-    strncpy (self->slot->reason, reason, sizeof self->slot->reason - 1);
-    atomic_store (&self->slot->state, JOBSEG_FAILED);
+    strncpy (slot->reason, reason, sizeof slot->reason - 1);
+    atomic_store (&slot->state, JOBSEG_FAILED);
 }
 
 static enum accel_status
@@ -89,9 +87,9 @@ static enum accel_status
 self_join_group (void *transport, const int *ranks, int size, int rank, int64_t group_id, void **group,
                  struct accel_error *err)
 {
-    (void) transport, (void) ranks, (void) size, (void) rank, (void) group_id;
-    *group = calloc (1, sizeof (struct self));
-    return *group ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a group");
+    (void) transport, (void) ranks, (void) size, (void) rank, (void) group_id, (void) err;
+    *group = NULL;
+    return ACCEL_OK;
 }
 
 enum { BLOCK = 1024 };

@@ -14,26 +14,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The source is the first member. */
-static struct watch_local *
-local_of (struct watch_source *source)
-{
-    return (struct watch_local *) (void *) source;
-}
-
 static struct jobseg_slot *
-slot_of (struct watch_local *local, int rank)
+slot_of (const struct watch_source *source, int rank)
 {
-    return jobseg_slot (&local->segment, rank);
+    return jobseg_slot (&source->segment, rank);
 }
 
 /* Process ids mean something only within one namespace: ranks in containers of their own are watched by the launcher
  * alone. */
 static bool
-same_space (const struct watch_local *local, const struct jobseg_slot *slot)
+same_space (const struct watch_source *source, const struct jobseg_slot *slot)
 {
     uint32_t space = atomic_load (&slot->pid_space);
-    return space && space == atomic_load (&local->source.own->pid_space);
+    return space && space == atomic_load (&source->own->pid_space);
 }
 
 /* A program that closes all descriptors closes ours, and may have opened others by the same numbers since. */
@@ -53,12 +46,12 @@ forget (struct watch_peer *peer)
 
 /* A rank may be another process than last time. */
 static void
-follow (struct watch_local *local, int rank)
+follow (struct watch_source *source, int rank)
 {
-    struct jobseg_slot *slot = slot_of (local, rank);
-    struct watch_peer *peer = &local->peers[rank];
+    struct jobseg_slot *slot = slot_of (source, rank);
+    struct watch_peer *peer = &source->peers[rank];
     pid_t pid = atomic_load (&slot->pid);
-    if (rank == local->rank || peer->pid == pid || !same_space (local, slot))
+    if (rank == source->rank || peer->pid == pid || !same_space (source, slot))
         return;
     forget (peer);
     peer->pid = pid;
@@ -97,101 +90,87 @@ describe_end (const struct jobseg_slot *slot, const struct watch_peer *peer, cha
         snprintf (text, size, "ended (process %d)", (int) peer->pid);
 }
 
-static const struct jobseg_slot *
-local_slot (struct watch_source *source, int rank)
+bool
+watch_source_has_failed (const struct watch_source *source, int rank)
 {
-    return slot_of (local_of (source), rank);
-}
-
-static bool
-has_failed (struct watch_source *source, int rank)
-{
-    struct watch_local *local = local_of (source);
-    return atomic_load (&slot_of (local, rank)->failed_generation) == local->generation;
+    return atomic_load (&slot_of (source, rank)->failed_generation) == source->generation;
 }
 
 /* What a rank that has opened again said when it gave up.  It may give up once more while we read. */
 static bool
 describe_failure (struct watch_source *source, int rank, char *text, size_t size)
 {
-    const struct jobseg_slot *slot = local_slot (source, rank);
-    if (!has_failed (source, rank))
+    const struct jobseg_slot *slot = slot_of (source, rank);
+    if (!watch_source_has_failed (source, rank))
         return false;
     snprintf (text, size, "gave up: %.*s", (int) sizeof slot->reason, slot->reason);
     jobseg_fence_reads ();
-    return has_failed (source, rank);
+    return watch_source_has_failed (source, rank);
 }
 
 /* Only the kernel knows. */
 static bool
-is_dead (struct watch_local *local, int rank, char *text, size_t size)
+is_dead (struct watch_source *source, int rank, char *text, size_t size)
 {
-    pthread_mutex_lock (&local->lock);
-    follow (local, rank);
-    bool ended = has_ended (&local->peers[rank]);
+    pthread_mutex_lock (&source->lock);
+    follow (source, rank);
+    bool ended = has_ended (&source->peers[rank]);
     if (ended)
-        describe_end (slot_of (local, rank), &local->peers[rank], text, size);
-    pthread_mutex_unlock (&local->lock);
+        describe_end (slot_of (source, rank), &source->peers[rank], text, size);
+    pthread_mutex_unlock (&source->lock);
     return ended;
 }
 
-static bool
-is_gone (struct watch_source *source, int rank, char *text, size_t size)
+bool
+watch_source_is_gone (struct watch_source *source, int rank, char *text, size_t size)
 {
-    struct watch_local *local = local_of (source);
-    struct jobseg_slot *slot = slot_of (local, rank);
+    struct jobseg_slot *slot = slot_of (source, rank);
     uint32_t generation = atomic_load (&slot->generation), state = atomic_load (&slot->state);
-    if (rank == local->rank)
+    if (rank == source->rank)
         return false;
-    if (generation == local->generation && (state == JOBSEG_LEFT || state == JOBSEG_FAILED)) {
+    if (generation == source->generation && (state == JOBSEG_LEFT || state == JOBSEG_FAILED)) {
         jobseg_describe (slot, text, size);
         return true;
     }
-    if (generation != local->generation && describe_failure (source, rank, text, size))
+    if (generation != source->generation && describe_failure (source, rank, text, size))
         return true;
     if (atomic_load (&slot->exited)) {
         jobseg_describe_exit (atomic_load (&slot->wait_status), text, size);
         return true;
     }
     /* Joining, an older generation is a rank still on its way; later a newer one has left us for its next program. */
-    if (generation != local->generation) {
+    if (generation != source->generation) {
         snprintf (text, size, "has left the job and opened it again");
-        return generation - local->generation < UINT32_MAX / 2;
+        return generation - source->generation < UINT32_MAX / 2;
     }
-    return is_dead (local, rank, text, size);
+    return is_dead (source, rank, text, size);
 }
 
 void
-watch_local_follow (struct watch_source *source, int rank)
+watch_source_follow (struct watch_source *source, int rank)
 {
-    struct watch_local *local = local_of (source);
-    pthread_mutex_lock (&local->lock);
-    follow (local, rank);
-    pthread_mutex_unlock (&local->lock);
+    pthread_mutex_lock (&source->lock);
+    follow (source, rank);
+    pthread_mutex_unlock (&source->lock);
 }
 
 struct watch_source *
-watch_local_create (const struct jobseg *segment, int rank, int size, uint32_t generation)
+watch_source_create (const struct jobseg *segment, int rank, int size, uint32_t generation)
 {
-    struct watch_local *local = calloc (1, sizeof *local + (size_t) size * sizeof *local->peers);
-    if (!local)
+    struct watch_source *source = calloc (1, sizeof *source + (size_t) size * sizeof *source->peers);
+    if (!source)
         return NULL;
-    *local = (struct watch_local){
-        .source = { .slot = local_slot, .is_gone = is_gone, .has_failed = has_failed },
-        .segment = *segment, .generation = generation, .rank = rank, .size = size,
-        .lock = PTHREAD_MUTEX_INITIALIZER,
-    };
-    local->source.own = slot_of (local, rank);
+    *source = (struct watch_source){ .segment = *segment, .generation = generation, .rank = rank, .size = size,
+                                     .own = jobseg_slot (segment, rank), .lock = PTHREAD_MUTEX_INITIALIZER };
     for (int i = 0; i < size; i++)
-        local->peers[i].pidfd = -1;
-    return &local->source;
+        source->peers[i].pidfd = -1;
+    return source;
 }
 
 void
-watch_local_destroy (struct watch_source *source)
+watch_source_destroy (struct watch_source *source)
 {
-    struct watch_local *local = source ? local_of (source) : NULL;
-    for (int rank = 0; local && rank < local->size; rank++)
-        forget (&local->peers[rank]);
-    free (local);
+    for (int rank = 0; source && rank < source->size; rank++)
+        forget (&source->peers[rank]);
+    free (source);
 }
