@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "tests/conformance/check.h"
+#include "tests/samples.h"
 
 #include <accel/accel.h>
 
@@ -131,21 +132,13 @@ one_pass (struct net *net, bool clears)
     check (!clears || !accel_optimizer_zero_grad (net->optimizer, &err), "zero_grad: %s", err.text);
 }
 
-static enum accel_status
-read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
-{
-    (void) user, (void) err;
-    *(int64_t *) into[0] = (int64_t) index;
-    return ACCEL_OK;
-}
-
 static bool
 make_loader (struct accel_loader **loader, struct accel_dataset *dataset, size_t samples)
 {
     static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
     struct accel_loader_options options = { .batch_size = BATCH };
     struct accel_error err;
-    *dataset = (struct accel_dataset){ samples, &field, 1, read_sample, NULL };
+    *dataset = (struct accel_dataset){ samples, &field, 1, sample_is_index, NULL };
     return check (!accel_loader_create (loader, dataset, &options, &err), "loader: %s", err.text)
            && check (!accel_prepare (acc, &err, *loader), "prepare: %s", err.text);
 }

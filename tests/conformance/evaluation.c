@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "tests/conformance/check.h"
+#include "tests/samples.h"
 
 #include <accel/accel.h>
 
@@ -68,14 +69,6 @@ read_number (void *user, size_t index, void *const *into, struct accel_error *er
 }
 
 static enum accel_status
-read_training (void *user, size_t index, void *const *into, struct accel_error *error)
-{
-    (void) user, (void) error;
-    *(int64_t *) into[0] = (int64_t) index;
-    return ACCEL_OK;
-}
-
-static enum accel_status
 start (void *user, uint64_t epoch, struct accel_error *error)
 {
     (void) epoch, (void) error;
@@ -130,7 +123,7 @@ make_run (struct run *run, const struct order *order)
     run->data = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
                             .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
     run->grad = run->data;
-    run->dataset = (struct accel_dataset){ SAMPLES, &field, 1, read_training, run, NULL };
+    run->dataset = (struct accel_dataset){ SAMPLES, &field, 1, sample_is_index, run, NULL };
     run->test_dataset = (struct accel_dataset){ 31, &field, 1, read_number, run, NULL };
     run->stream = (struct accel_dataset){ .fields = &field, .field_count = 1, .size = SAMPLES,
                                           .start = start, .next = next, .user = run };
@@ -348,7 +341,7 @@ check_source_gone (bool shared)
     const struct accel_batch *batch;
     uint8_t before[ACCEL_GENERATOR_STATE_BYTES], after[ACCEL_GENERATOR_STATE_BYTES];
     struct accel_loader_options options = { .batch_size = 2, .random_sampler = !shared };
-    run.dataset = (struct accel_dataset){ SAMPLES, &field, 1, read_training, &run, NULL };
+    run.dataset = (struct accel_dataset){ SAMPLES, &field, 1, sample_is_index, &run, NULL };
     if (shared
         && !check (!accel_sampler_create (&sampler, ACCEL_SAMPLER_RANDOM, SAMPLES, NULL, &err), "sampler: %s",
                    err.text))
@@ -391,7 +384,7 @@ check_taken_along (void)
     struct accel_loader *loaders[2];
     for (int with = 0; with < 2; with++) {
         struct run *run = &runs[with];
-        run->dataset = (struct accel_dataset){ SAMPLES, &field, 1, read_training, run, NULL };
+        run->dataset = (struct accel_dataset){ SAMPLES, &field, 1, sample_is_index, run, NULL };
         if (!check (!accel_set_seed (acc, 5, true, &err)
                         && !accel_sampler_create (&sampler, ACCEL_SAMPLER_RANDOM, SAMPLES, NULL, &err),
                     "sampler: %s", err.text))
@@ -557,7 +550,7 @@ static size_t
 batch_of (const struct accel_loader_options *options)
 {
     static struct run run; /* for its data set */
-    run.dataset = (struct accel_dataset){ 48, &field, 1, read_training, &run, NULL };
+    run.dataset = (struct accel_dataset){ 48, &field, 1, sample_is_index, &run, NULL };
     struct accel_loader *loader;
     const struct accel_batch *batch;
     size_t mine = 0;
@@ -582,7 +575,7 @@ static void
 check_split (bool said)
 {
     const size_t all = 12, each = 12 / (size_t) size;
-    struct accel_dataset dataset = { 48, &field, 1, read_training, NULL, NULL };
+    struct accel_dataset dataset = { 48, &field, 1, sample_is_index, NULL, NULL };
     struct accel_batch_sampler varying = { .length = 4, .most = 2, .next = next_varying };
     struct accel_loader *loader = NULL;
     enum accel_status status;
@@ -614,7 +607,7 @@ check_split (bool said)
 static void
 check_odd (void)
 {
-    struct accel_dataset dataset = { 48, &field, 1, read_training, NULL, NULL };
+    struct accel_dataset dataset = { 48, &field, 1, sample_is_index, NULL, NULL };
     struct accel_loader *loader = NULL;
     check (!accel_loader_create (&loader, &dataset, &(struct accel_loader_options){ .batch_size = 12 }, &err)
                && accel_prepare (acc, &err, loader) == ACCEL_ERR_INVALID

@@ -7,6 +7,7 @@
 #include "lib/kernels/half.h"
 #include "lib/state/state_object.h"
 #include "lib/train/reducer_object.h"
+#include "tests/samples.h"
 #include "tests/slow.h"
 
 #include <accel/accel.h>
@@ -584,20 +585,12 @@ check_unwrap (void)
     free (given);
 }
 
-static enum accel_status
-read_sample (void *user, size_t index, void *const *into, struct accel_error *error)
-{
-    (void) user, (void) error;
-    *(int64_t *) into[0] = (int64_t) index;
-    return ACCEL_OK;
-}
-
 /* A loader goes through all of the data again, shuffled or not, and can be shared once more. */
 static void
 check_free (void)
 {
     static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
-    const struct accel_dataset dataset = { 24, &field, 1, read_sample, NULL, NULL };
+    const struct accel_dataset dataset = { 24, &field, 1, sample_is_index, NULL, NULL };
     for (int random = 0; random < 2; random++) {
         struct accel_loader_options options = { .batch_size = 1, .random_sampler = random };
         struct accel_loader *loader;

@@ -8,6 +8,7 @@
 #include <config.h>
 
 #include "tests/conformance/check.h"
+#include "tests/samples.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -159,14 +160,6 @@ struct run {
 static const struct accel_field field = { .name = "x", .dtype = ACCEL_INT64 };
 
 static enum accel_status
-read_number (void *user, size_t index, void *const *into, struct accel_error *err)
-{
-    (void) user, (void) err;
-    *(int64_t *) into[0] = (int64_t) index;
-    return ACCEL_OK;
-}
-
-static enum accel_status
 start (void *user, uint64_t epoch, struct accel_error *err)
 {
     struct run *run = user;
@@ -232,7 +225,7 @@ make_loader (struct run *run)
     options.batch_size = (size_t) (kind->flags & SPLIT ? geometry->batch * geometry->ranks : geometry->batch);
     for (int i = 0; i < SAMPLES; i++)
         weights[i] = 1 + i % 3;
-    run->dataset = (struct accel_dataset){ SAMPLES, &field, 1, read_number, NULL, NULL };
+    run->dataset = (struct accel_dataset){ SAMPLES, &field, 1, sample_is_index, NULL, NULL };
     run->stream = (struct accel_dataset){ .fields = &field, .field_count = 1,
                                           .start = start, .next = next_number, .user = run };
     run->batches = (struct accel_batch_sampler){ .length = (size_t) (SAMPLES / geometry->batch), .start = start,

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "tests/conformance/check.h"
+#include "tests/samples.h"
 
 #include <accel/accel.h>
 #include <stdlib.h>
@@ -360,14 +361,6 @@ check_join (void)
     accel_model_destroy (example.model);
 }
 
-static enum accel_status
-read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
-{
-    (void) user, (void) err;
-    *(int64_t *) into[0] = (int64_t) index;
-    return ACCEL_OK;
-}
-
 static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
 
 static bool
@@ -375,7 +368,7 @@ open_loader (struct accel_loader **loader, struct accel_dataset *dataset, size_t
              const struct accel_loader_options *options)
 {
     struct accel_error err;
-    *dataset = (struct accel_dataset){ samples, &field, 1, read_sample, NULL };
+    *dataset = (struct accel_dataset){ samples, &field, 1, sample_is_index, NULL };
     return check (!accel_loader_create (loader, dataset, options, &err), "loader: %s", err.text)
            && check (!accel_prepare (acc, &err, *loader), "prepare: %s", err.text);
 }

@@ -5,6 +5,7 @@
 
 #include <accel/train.h>
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,6 +132,18 @@ golden_float (struct golden *golden)
     float value;
     memcpy (&value, &bits, sizeof value);
     return value;
+}
+
+/* How far @p got is from @p wanted, in units of its last place. */
+static inline double
+ulps (float got, float wanted)
+{
+    float size = fabsf (wanted);
+    if ((isnan (got) && isnan (wanted)) || !memcmp (&got, &wanted, sizeof got))
+        return 0;
+    if (!isfinite (got) || !isfinite (wanted))
+        return INFINITY;
+    return fabs ((double) got - (double) wanted) / ((double) nextafterf (size, INFINITY) - (double) size);
 }
 
 #endif

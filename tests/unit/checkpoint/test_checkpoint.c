@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "tests/ranks.h"
+#include "tests/samples.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -27,14 +28,6 @@ struct world {
 };
 
 static const char *folder;
-
-static enum accel_status
-read_number (void *user, size_t index, void *const *into, struct accel_error *err)
-{
-    (void) user, (void) err;
-    *(int64_t *) into[0] = (int64_t) index;
-    return ACCEL_OK;
-}
 
 static enum accel_status
 save_seen (void *user, struct accel_state_dict *state, struct accel_error *err)
@@ -86,7 +79,7 @@ make_world (struct world *world, struct accel *acc, const char *dtype)
 {
     static const struct accel_field fields[] = { { .name = "number", .dtype = ACCEL_INT64 } };
     static const struct accel_dataset numbers = { .size = SAMPLES, .fields = fields, .field_count = 1,
-                                                  .read = read_number };
+                                                  .read = sample_is_index };
     struct accel_error err = { 0 };
     enum accel_dtype type = strcmp (dtype, "no") ? ACCEL_BFLOAT16 : ACCEL_FLOAT32;
     *world = (struct world){ .acc = acc, .shape = { WIDTH }, .buffer_shape = { 2 } };

@@ -42,12 +42,6 @@ works (enum accel_status status)
     return !status;
 }
 
-static bool
-exists (const char *path)
-{
-    return !access (path, F_OK);
-}
-
 static void
 make_model (void)
 {
@@ -117,7 +111,8 @@ test_hooks (void)
     ok (works (accel_load_state (acc, "hooked", &err)), "the former checkpoint is still there");
     ok (count_open () == before, "and no file of it stays open");
     MUST (save_with ("logs/", "hooked"));
-    ok (exists ("hooked/logs") && works (save_with ("logs/", "hooked")), "an empty folder of a hook can be replaced");
+    ok (path_exists ("hooked/logs") && works (save_with ("logs/", "hooked")),
+        "an empty folder of a hook can be replaced");
     MUST (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, add, (void *) (uintptr_t) "logs/", &handle, &err));
     MUST (save_with ("logs/note", "hooked"));
     MUST (mkdir ("hooked/logs/deep", 0777) ? ACCEL_ERR_SYSTEM : ACCEL_OK);
@@ -126,7 +121,7 @@ test_hooks (void)
     ok (fails (save_with ("logs/note", "hooked"), ACCEL_ERR_INVALID, "'logs/mine' in it is not part of the checkpoint"),
         "a file that was added to it cannot");
     accel_remove_state_hook (acc, handle);
-    ok (exists ("hooked/logs/mine"), "and stays");
+    ok (path_exists ("hooked/logs/mine"), "and stays");
 }
 
 /* ---- what hooks take away ---- */
@@ -350,16 +345,16 @@ test_limit (void)
     }
     configure (0);
     MUST (accel_save_state (acc, NULL, &err));
-    ok (exists ("project/checkpoints/checkpoint_0") && exists ("project/checkpoints/checkpoint_8")
-            && !exists ("project/checkpoints/checkpoint_7"),
+    ok (path_exists ("project/checkpoints/checkpoint_0") && path_exists ("project/checkpoints/checkpoint_8")
+            && !path_exists ("project/checkpoints/checkpoint_7"),
         "numbers that begin again: the new checkpoint counts");
     MUST (accel_save_state (acc, NULL, &err));
-    ok (exists ("project/checkpoints/checkpoint_1") && exists ("project/checkpoints/checkpoint_8")
-            && !exists ("project/checkpoints/checkpoint_0"),
+    ok (path_exists ("project/checkpoints/checkpoint_1") && path_exists ("project/checkpoints/checkpoint_8")
+            && !path_exists ("project/checkpoints/checkpoint_0"),
         "and there are never more than the limit");
     write_file ("project/checkpoints/checkpoint_1/notes");
     MUST (accel_save_state (acc, NULL, &err));
-    ok (!exists ("project/checkpoints/checkpoint_1") && !matches ("project/checkpoints/*.*-*"),
+    ok (!path_exists ("project/checkpoints/checkpoint_1") && !matches ("project/checkpoints/*.*-*"),
         "an old one is removed with everything in it");
     MUST (accel_set_project_configuration (acc, &(struct accel_project_configuration){ 0 }, &err));
 }

@@ -21,12 +21,6 @@ int __wrap_mkdir (const char *path, mode_t mode);
 static struct accel_error err;
 static int sweeps; /* how often another job sweeps just after a temporary folder was made */
 
-static bool
-exists (const char *path)
-{
-    return !access (path, F_OK);
-}
-
 /* Another job of the same place, which finds the folder before its owner has locked it. */
 int
 __wrap_mkdir (const char *path, mode_t mode)
@@ -57,13 +51,13 @@ test_live (void)
     struct checkpoint_folder first, second;
     ok (begin (&first, "live") && first.lock >= 0, "a job has a locked folder");
     ok (!mkdir ("live.tmp-00000001", 0777) && begin (&second, "live"), "another one begins at the same place");
-    ok (exists (first.temporary), "what the first one writes stays");
-    ok (!exists ("live.tmp-00000001"), "what a killed one left does not");
-    ok (!checkpoint_folder_commit (&second, &err) && !checkpoint_folder_commit (&first, &err) && exists ("live"),
+    ok (path_exists (first.temporary), "what the first one writes stays");
+    ok (!path_exists ("live.tmp-00000001"), "what a killed one left does not");
+    ok (!checkpoint_folder_commit (&second, &err) && !checkpoint_folder_commit (&first, &err) && path_exists ("live"),
         "both commit");
     checkpoint_folder_end (&second);
     checkpoint_folder_end (&first);
-    ok (exists ("live"), "the last one stays");
+    ok (path_exists ("live"), "the last one stays");
 }
 
 static int
@@ -123,10 +117,10 @@ test_restore (void)
     test_find (complete);
     int other = open (complete, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ok (other >= 0 && !flock (other, LOCK_EX | LOCK_NB), "another job is about to put its checkpoint in its place");
-    ok (begin (&folder, place) && exists (complete) && !exists (place), "it is left to that job");
+    ok (begin (&folder, place) && path_exists (complete) && !path_exists (place), "it is left to that job");
     checkpoint_folder_end (&folder);
     close (other);
-    ok (begin (&folder, place) && !exists (complete) && exists ("moved/manifest.json"),
+    ok (begin (&folder, place) && !path_exists (complete) && path_exists ("moved/manifest.json"),
         "if that job is gone, the checkpoint gets its name back");
     checkpoint_folder_end (&folder);
 }
@@ -137,12 +131,12 @@ test_swept (void)
 {
     struct checkpoint_folder folder;
     sweeps = 1;
-    ok (begin (&folder, "swept") && !sweeps && folder.lock >= 0 && exists (folder.temporary),
+    ok (begin (&folder, "swept") && !sweeps && folder.lock >= 0 && path_exists (folder.temporary),
         "a folder that another job has swept away is made again");
     char name[PATH_MAX];
     snprintf (name, sizeof name, "%s", folder.temporary);
     checkpoint_folder_end (&folder);
-    ok (!exists (name), "nothing stays");
+    ok (!path_exists (name), "nothing stays");
 }
 
 int

@@ -69,12 +69,6 @@ start_holder (pid_t *grandchild)
     return pid;
 }
 
-static bool
-exists (const char *path)
-{
-    return !access (path, F_OK);
-}
-
 /* The lowest number that is free. */
 static int
 next_descriptor (void)
@@ -157,7 +151,7 @@ test_group (void)
     if (WIFEXITED (status) && WEXITSTATUS (status) == 77)
         skip ("another user of the group saves: cannot become one, or it cannot reach %s", scratch_folder ());
     else
-        ok (!status && exists ("group/checkpoints/checkpoint_1"), "another user of the group saves");
+        ok (!status && path_exists ("group/checkpoints/checkpoint_1"), "another user of the group saves");
 }
 
 /* There is nothing to load yet: the second of two new jobs learns that it is the second all the same.  One that cannot
@@ -209,7 +203,7 @@ main (void)
     diag ("%s", err.text);
     ok (!system ("grep -q '^anna\\\\x1b, ' run/checkpoints/.lock"), "the file itself has no control characters");
     ok (accel_save_state_start (acc, NULL, &err) == ACCEL_ERR_INVALID, "nor in the background");
-    ok (!exists ("run/checkpoints/checkpoint_1"), "nothing was written");
+    ok (!path_exists ("run/checkpoints/checkpoint_1"), "nothing was written");
     int before = next_descriptor ();
     ok (accel_save_state (acc, NULL, &err) == ACCEL_ERR_INVALID && next_descriptor () == before,
         "no descriptor is left of a lock that another has");
@@ -219,7 +213,7 @@ main (void)
     waitpid (pid, NULL, 0);
     ok (!kill (grandchild, 0) && !accel_load_state (acc, NULL, &err) && !accel_save_state (acc, NULL, &err),
         "once the first is killed, the second loads and saves");
-    ok (exists ("run/checkpoints/checkpoint_0") && exists ("run/checkpoints/checkpoint_1"), "both are there");
+    ok (path_exists ("run/checkpoints/checkpoint_0") && path_exists ("run/checkpoints/checkpoint_1"), "both are there");
     ok (!accel_save_state (acc, NULL, &err), "and again: it has the lock already");
     kill (grandchild, SIGKILL);
     before = next_descriptor ();

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "tests/must.h"
+#include "tests/samples.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -27,14 +28,6 @@ fails (enum accel_status status, const char *text, const char *what)
 /* ---- data ---- */
 
 static const struct accel_field field = { .name = "x", .dtype = ACCEL_INT64 };
-
-static enum accel_status
-read_number (void *user, size_t index, void *const *into, struct accel_error *problem)
-{
-    (void) user, (void) problem;
-    *(int64_t *) into[0] = (int64_t) index;
-    return ACCEL_OK;
-}
 
 /* Files of 40 tokens, which are 10 samples. */
 static void
@@ -95,7 +88,7 @@ static void
 open_loading (struct loading *loading, const struct setting *setting, bool restarts)
 {
     struct accel_loader_options options = setting->options;
-    *loading = (struct loading){ .numbers = { setting->samples, &field, 1, read_number, NULL, NULL } };
+    *loading = (struct loading){ .numbers = { setting->samples, &field, 1, sample_is_index, NULL, NULL } };
     loading->order = (struct own_order){ setting->from, 0, (int64_t) setting->samples };
     const struct accel_tokens_options tokens = { .format = ACCEL_TOKENS_UINT16, .sequence_length = 4 };
     if (setting->pattern)
@@ -315,7 +308,7 @@ test_totals (void)
 {
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
         const struct total *total = &totals[i];
-        struct accel_dataset dataset = { 32, &field, 1, read_number, NULL, NULL };
+        struct accel_dataset dataset = { 32, &field, 1, sample_is_index, NULL, NULL };
         struct accel_loader *loader;
         const struct accel_loader_options options = { .batch_size = total->batch_size };
         if (total->variable)

@@ -276,25 +276,17 @@ test_interrupted (void)
     ok (!result && ticks, "a slow program, and signals: %s", fail.text);
 }
 
-static void
-write_text (const char *path, const char *text)
-{
-    FILE *file = fopen (path, "w");
-    if (!file || fputs (text, file) < 0 || fclose (file))
-        exit (99);
-}
-
 int
 main (void)
 {
     scratch_enter ();
     clearenv ();
     setenv ("PATH", "/usr/local/bin:/usr/bin:/bin", 1);
-    write_text ("config", config_text);
-    write_text ("answer", "{\"Version\":1,\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"" SECRET "\"}");
+    scratch_write ("config", config_text);
+    scratch_write ("answer", "{\"Version\":1,\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"" SECRET "\"}");
     if (mkdir (".aws", 0777) || mkdir (".aws/sso", 0777) || mkdir (".aws/sso/cache", 0777))
         exit (99);
-    write_text (".aws/sso/cache/d0941e68da8f38151ff86a61fc59f7c5cf9fcaa2.json", "{}"); /* of "other" */
+    scratch_write (".aws/sso/cache/d0941e68da8f38151ff86a61fc59f7c5cf9fcaa2.json", "{}"); /* of "other" */
     setenv ("AWS_CONFIG_FILE", "config", 1);
     setenv ("AWS_SHARED_CREDENTIALS_FILE", "/nowhere/credentials", 1);
     setenv ("HOME", ".", 1);

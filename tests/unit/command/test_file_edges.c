@@ -33,12 +33,6 @@ put_file (const char *path, const char *text)
         abort ();
 }
 
-static bool
-exists (const char *path)
-{
-    return !access (path, F_OK);
-}
-
 static void
 test_mode (void)
 {
@@ -66,7 +60,7 @@ test_sweep (void)
     enum accel_status status = atomic_file_create (&atomic, "swept.bin", false, 4, &err);
     char *left = atomic.beside ? strdup (atomic.beside) : NULL;
     atomic_file_close (&atomic);
-    if (!ok (!status && left && !exists (left), "a file is made beside, and removed"))
+    if (!ok (!status && left && !path_exists (left), "a file is made beside, and removed"))
         return;
     char *digit = strchr (left, '-') + 1;
     put_file (left, "left");
@@ -79,9 +73,9 @@ test_sweep (void)
     atomic_file_close (&atomic);
     struct stat info;
     *digit = '0';
-    ok (made && !status && !exists (left), "what was left is swept");
+    ok (made && !status && !path_exists (left), "what was left is swept");
     *digit = '8';
-    ok (!lstat (left, &info) && S_ISLNK (info.st_mode) && exists ("target"), "a link is not");
+    ok (!lstat (left, &info) && S_ISLNK (info.st_mode) && path_exists ("target"), "a link is not");
     *digit = '9';
     unlink (left);
     free (left);
@@ -107,7 +101,7 @@ test_killed (void)
     struct weights_save save;
     leave_save ("renamed");
     put_file (SHARD, "shard"); /* and all its names but the last */
-    bool good = !weights_save_begin (&save, ".", &err) && !exists (WEIGHTS_NEW_INDEX_NAME) && exists (SHARD);
+    bool good = !weights_save_begin (&save, ".", &err) && !path_exists (WEIGHTS_NEW_INDEX_NAME) && path_exists (SHARD);
     ok (good, "a save that was killed among its names is finished: %s", err.text);
     weights_save_end (&save);
     good = !chdir ("..");
@@ -115,7 +109,7 @@ test_killed (void)
     put_file ("." SHARD ".new", "shard");
     good = good && !mkdir (SHARD, 0777) && !mkdir (SHARD "/full", 0777);
     good = good && weights_save_begin (&save, ".", &err) && strstr (err.text, "cannot rename to " SHARD);
-    ok (good && !exists (WEIGHTS_INDEX_NAME) && exists (WEIGHTS_NEW_INDEX_NAME),
+    ok (good && !path_exists (WEIGHTS_INDEX_NAME) && path_exists (WEIGHTS_NEW_INDEX_NAME),
         "while files get their names, there is no index: %s", err.text);
     if (chdir (".."))
         abort ();
@@ -130,8 +124,8 @@ test_stale (void)
     put_file ("stale/.notes.new", "notes");
     put_file ("stale/" SHARD, "shard");
     weights_save_end (&save);
-    ok (good && !exists ("stale/." SHARD ".new"), "files of a save that is given up go");
-    ok (exists ("stale/.notes.new") && exists ("stale/" SHARD), "other files stay");
+    ok (good && !path_exists ("stale/." SHARD ".new"), "files of a save that is given up go");
+    ok (path_exists ("stale/.notes.new") && path_exists ("stale/" SHARD), "other files stay");
 }
 
 /* ---- checkpoints ---- */

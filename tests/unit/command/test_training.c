@@ -26,14 +26,6 @@
     "additional_args:\n  source_dir: s3://b/code.tar.gz\n  output_path: s3://o/p\n  dependencies: [lib]\n"   \
     "  tags:\n    - {Key: a, Value: b}\n"
 
-static void
-write_text (const char *path, const char *text)
-{
-    FILE *file = fopen (path, "w");
-    if (!file || fputs (text, file) < 0 || fclose (file))
-        exit (99);
-}
-
 /* @param more  lines of the configuration file after the common ones */
 static void
 load (struct config *config, const char *more)
@@ -43,7 +35,7 @@ load (struct config *config, const char *more)
     struct fail fail = { 0 };
     struct strbuf text = { 0 };
     strbuf_printf (&text, COMMON "%s", more);
-    write_text ("job.yaml", text.text);
+    scratch_write ("job.yaml", text.text);
     strbuf_release (&text);
     if (config_load_launch (config, 6, words, &fail)) {
         diag ("%s", fail.text);
@@ -310,16 +302,16 @@ test_notes (void)
         || mkfifo ("named/pipe", 0666) || mkdir ("named/sub/low", 0777) || symlink ("../lib", "named/out")
         || symlink ("sub", "named/in"))
         exit (99);
-    write_text ("named/.gitignore", "*.log\n");
-    write_text ("named/sub/.gitignore", "*.tmp\n!b.log\n");
+    scratch_write ("named/.gitignore", "*.log\n");
+    scratch_write ("named/sub/.gitignore", "*.tmp\n!b.log\n");
     for (const char *c = "ab"; *c; c++) {
         char path[40];
         static const char *const folders[] = { "", "sub/", "sub/low/" };
         for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
             snprintf (path, sizeof path, "named/%s%c.log", folders[i], *c);
-            write_text (path, "x");
+            scratch_write (path, "x");
             snprintf (path, sizeof path, "named/%s%c.tmp", folders[i], *c);
-            write_text (path, "x");
+            scratch_write (path, "x");
         }
     }
     ok (!source_find (&source, &training, &fail) && source.count == 25, "%zu files", source.count);
@@ -402,7 +394,7 @@ write_table (const char *path, const char *value, int rows)
     strbuf_add (&text, "name\tvalue\n");
     for (int i = 0; i < rows; i++)
         strbuf_printf (&text, "n%d\t%s\n", i, value);
-    write_text (path, text.text);
+    scratch_write (path, text.text);
     strbuf_release (&text);
 }
 
@@ -529,14 +521,14 @@ main (void)
     if (mkdir ("job", 0777) || mkdir ("job/.git", 0777) || mkdir ("job/empty", 0777) || mkdir ("lib", 0777)
         || symlink ("../lib", "job/out"))
         exit (99);
-    write_text ("job/train.py", "print ()\n");
-    write_text ("job/.gitignore", "*.log\n");
-    write_text ("job/x.log", "x");
-    write_text ("lib/y.py", "y");
-    write_text ("more.py", "z");
-    write_text ("inputs.tsv", "channel_name\tdata\ntrain\ts3://b/t\n");
-    write_text ("one.tsv", "channel_name\tdata\ntrain\n");
-    write_text ("metrics.tsv", "metric_name\tregex\nloss\tx\n");
+    scratch_write ("job/train.py", "print ()\n");
+    scratch_write ("job/.gitignore", "*.log\n");
+    scratch_write ("job/x.log", "x");
+    scratch_write ("lib/y.py", "y");
+    scratch_write ("more.py", "z");
+    scratch_write ("inputs.tsv", "channel_name\tdata\ntrain\ts3://b/t\n");
+    scratch_write ("one.tsv", "channel_name\tdata\ntrain\n");
+    scratch_write ("metrics.tsv", "metric_name\tregex\nloss\tx\n");
     json_set_alloc_funcs (malloc, free);
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
         test_memory (i);

@@ -6,6 +6,7 @@
 #include "lib/tree/tree.h"
 #include "tests/balance.h"
 #include "tests/ranks.h"
+#include "tests/samples.h"
 #include "tests/scratch.h"
 
 #include <accel/accel.h>
@@ -154,20 +155,12 @@ test_groups (struct accel *acc)
     right (blocks == before, "a group leaves %ld blocks", blocks - before);
 }
 
-static enum accel_status
-read_number (void *user, size_t index, void *const *into, struct accel_error *cause)
-{
-    (void) user, (void) cause;
-    *(int64_t *) into[0] = (int64_t) index;
-    return ACCEL_OK;
-}
-
 /* The last round has one sample for two ranks; the tree with the repeated one goes. */
 static void
 test_metrics (struct accel *acc)
 {
     static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
-    const struct accel_dataset dataset = { 3, &field, 1, read_number, NULL, NULL };
+    const struct accel_dataset dataset = { 3, &field, 1, sample_is_index, NULL, NULL };
     const struct accel_loader_options options = { .batch_size = 1 };
     struct accel_loader *loader;
     const struct accel_batch *batch;

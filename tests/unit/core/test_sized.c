@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "lib/base/sized.h"
+#include "tests/samples.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 
@@ -49,14 +50,6 @@ describe (struct accel_tensor *tensor, float *data)
 }
 
 static enum accel_status
-read_number (void *user, size_t index, void *const *into, struct accel_error *why)
-{
-    (void) user, (void) why;
-    memcpy (into[0], &(int64_t){ (int64_t) index }, sizeof (int64_t));
-    return ACCEL_OK;
-}
-
-static enum accel_status
 next_number (void *user, void *const *into, bool *end, struct accel_error *why)
 {
     (void) user, (void) into, (void) why;
@@ -96,7 +89,7 @@ halve (void *user, uint64_t at)
 }
 
 static const struct accel_field number = { "x", ACCEL_INT64, 0, { 0 } };
-static const struct accel_dataset numbers = { .size = 4, .fields = &number, .field_count = 1, .read = read_number };
+static const struct accel_dataset numbers = { .size = 4, .fields = &number, .field_count = 1, .read = sample_is_index };
 static const char *const tokens = "tokens", *const csv = "csv", *const idx = "idx";
 
 /* Each calls its function with a struct of `size` bytes, and destroys what it has made. */
@@ -301,7 +294,7 @@ static struct {
     ROW (model_from_structs, struct_layout, dtype, layout, .stride_bytes = 0),
     ROW (model_create, parameter, grad, parameter, .name = "w", .data = &tensors[0].dl),
     ROW (model_set_ddp, ddp_options, use_error_feedback, ddp, .bucket_cap_mb = 1),
-    ROW (loader_create, dataset, read_many, dataset, 4, &number, 1, read_number),
+    ROW (loader_create, dataset, read_many, dataset, 4, &number, 1, sample_is_index),
     ROW (loader_create, loader_options, synchronize_rng, loader, .batch_size = 2),
     ROW (loader_create, batch_sampler, user, batches, .length = 1, .batch_size = 1, .next = next_batch),
     ROW (loader_create, dataset, skip, dataset, .fields = &number, .field_count = 1, .next = next_number),

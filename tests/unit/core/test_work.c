@@ -8,6 +8,7 @@
 #include "lib/comm/work.h"
 #include "tests/allocators.h"
 #include "tests/ranks.h"
+#include "tests/samples.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -144,20 +145,11 @@ meddle (struct accel *acc, struct accel_comm *group, struct accel_loader *loader
     _exit (good ? 0 : 9);
 }
 
-static enum accel_status
-read_index (void *user, size_t index, void *const *into, struct accel_error *cause)
-{
-    (void) user;
-    (void) cause;
-    *(int64_t *) into[0] = (int64_t) index;
-    return ACCEL_OK;
-}
-
 static void
 test_shared_memory (struct accel *acc)
 {
     static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
-    static const struct accel_dataset numbers = { 100, &field, 1, read_index, NULL, NULL };
+    static const struct accel_dataset numbers = { 100, &field, 1, sample_is_index, NULL, NULL };
     struct accel_comm *group = make_group (acc);
     struct accel_loader *loader;
     const struct accel_batch *batch;

@@ -6,21 +6,13 @@
 #include "lib/data/loader.h"
 #include "lib/data/shard.h"
 #include "tests/golden/loader_cases.h"
+#include "tests/samples.h"
 #include "tests/tap.h"
 
 enum { EPOCHS = 3, TEXT_SIZE = 32768 };
 
-static enum accel_status
-read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
-{
-    (void) user;
-    (void) err;
-    memcpy (into[0], &(int64_t){ (int64_t) index }, sizeof (int64_t));
-    return ACCEL_OK;
-}
-
 static const struct accel_field fields[] = { { "x", ACCEL_INT64, 0, { 0 } } };
-static struct accel_dataset set = { .fields = fields, .field_count = 1, .read = read_sample };
+static struct accel_dataset set = { .fields = fields, .field_count = 1, .read = sample_is_index };
 
 static void
 must (enum accel_status status, const struct accel_error *err)

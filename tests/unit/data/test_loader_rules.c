@@ -6,6 +6,7 @@
 #include "lib/data/loader.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
+#include "tests/samples.h"
 #include "tests/tap.h"
 #include "tests/unit/data/huge_allocations.h"
 
@@ -14,16 +15,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static enum accel_status
-read_number (void *user, size_t index, void *const *into, struct accel_error *err)
-{
-    (void) user, (void) err;
-    memcpy (into[0], &(int64_t){ (int64_t) index }, sizeof (int64_t));
-    return ACCEL_OK;
-}
-
 static const struct accel_field field = { "x", ACCEL_INT64, 0, { 0 } };
-static const struct accel_dataset set = { 10, &field, 1, read_number, NULL, NULL };
+static const struct accel_dataset set = { 10, &field, 1, sample_is_index, NULL, NULL };
 
 static struct accel_loader *
 make (const struct accel_loader_options *options)
@@ -505,7 +498,7 @@ read_watched (void *user, size_t index, void *const *into, struct accel_error *e
     atomic_fetch_add (pthread_equal (pthread_self (), watched->caller) ? &watched->by_caller : &watched->by_threads, 1);
     if (watched->takes_us)
         usleep (watched->takes_us);
-    return read_number (NULL, index, into, err);
+    return sample_is_index (NULL, index, into, err);
 }
 
 static enum accel_status
@@ -605,7 +598,7 @@ hang_first (void *user, size_t index, void *const *into, struct accel_error *err
     if (!atomic_fetch_add (&calls, 1))
         while (!atomic_load (&let_go))
             usleep (1000);
-    return read_number (user, index, into, err);
+    return sample_is_index (user, index, into, err);
 }
 
 /* Whether memory of this size is where @p place was. */

@@ -11,6 +11,7 @@
 #include "tests/allocators.h"
 #include "tests/golden/golden.h"
 #include "tests/golden/picks.h"
+#include "tests/samples.h"
 #include "tests/tap.h"
 
 #include <accel/accel.h>
@@ -60,14 +61,6 @@ factor (void *user, uint64_t step)
     return 1 / (1 + 0.03125 * (double) step);
 }
 
-static enum accel_status
-read_sample (void *user, size_t index, void *const *into, struct accel_error *err)
-{
-    (void) user, (void) err;
-    *(int64_t *) into[0] = (int64_t) index;
-    return ACCEL_OK;
-}
-
 static void
 make_loader (struct job *job, struct accel_loader **loader, struct accel_dataset *dataset, size_t samples)
 {
@@ -77,7 +70,7 @@ make_loader (struct job *job, struct accel_loader **loader, struct accel_dataset
     struct accel_loader_options options = { .batch_size = numbers->batch, .drop_last = numbers->drop,
                                             .even_batches = numbers->uneven ? ACCEL_NO : ACCEL_YES,
                                             .split_batches = numbers->split ? ACCEL_YES : ACCEL_DEFAULT };
-    *dataset = (struct accel_dataset){ samples, &field, 1, read_sample, NULL };
+    *dataset = (struct accel_dataset){ samples, &field, 1, sample_is_index, NULL };
     if (samples) {
         must (accel_loader_create (loader, dataset, &options, &err), &err);
         must (accel_prepare (job->acc, &err, *loader), &err);

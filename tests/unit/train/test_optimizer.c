@@ -5,7 +5,6 @@
 #include <config.h>
 
 #include "tests/golden/golden.h"
-#include "tests/golden/ulps.h"
 #include "tests/tap.h"
 #include "tests/unit/train/small_model.h"
 

@@ -7,7 +7,6 @@
 
 #include "lib/train/optimizer_object.h"
 #include "tests/golden/golden.h"
-#include "tests/golden/ulps.h"
 #include "tests/tap.h"
 #include "tests/unit/train/small_model.h"
 

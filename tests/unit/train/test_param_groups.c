@@ -4,7 +4,6 @@
 #include <config.h>
 
 #include "tests/golden/golden.h"
-#include "tests/golden/ulps.h"
 #include "tests/must.h"
 #include "tests/tap.h"
 
