@@ -224,7 +224,7 @@ train (struct training *training)
         float loss = network_forward (&training->network, batch);
         accel_check (accel_backward (acc, model, loss, network_backward, &training->network, &err), &err);
         if (accel_sync_gradients (acc))
-            accel_check (accel_clip_grad_norm (model, training->options.max_grad_norm, NULL, 2, false, &err), &err);
+            accel_check (accel_clip_grad_norm (model, training->options.max_grad_norm, NULL, NULL, &err), &err);
         accel_check (accel_optimizer_step (training->optimizer, &err), &err);
         accel_check (accel_scheduler_step (training->scheduler, &err), &err);
         accel_check (accel_optimizer_zero_grad (training->optimizer, &err), &err);

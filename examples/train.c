@@ -75,8 +75,7 @@ train (struct training *t)
             TRY (accel_accumulate (t->acc, &err, t->model));
             TRY (accel_backward (t->acc, t->model, 0, pass, t, &err));
             if (accel_sync_gradients (t->acc))
-                TRY (accel_clip_grad_norm (t->model, 1, NULL, 2, false,
-                                           &err));
+                TRY (accel_clip_grad_norm (t->model, 1, NULL, NULL, &err));
             TRY (accel_optimizer_step (t->optimizer, &err));
             TRY (accel_scheduler_step (t->scheduler, &err));
             TRY (accel_optimizer_zero_grad (t->optimizer, &err));

@@ -79,7 +79,7 @@ step (struct job *job)
 {
     MUST (accel_backward (job->acc, job->model->model, 0, no_backward, NULL, &err));
     if (job->clips)
-        MUST (accel_clip_grad_norm (job->model->model, 1, NULL, 2, false, &err));
+        MUST (accel_clip_grad_norm (job->model->model, 1, NULL, NULL, &err));
     MUST (accel_optimizer_step (job->optimizer, &err));
     MUST (accel_optimizer_zero_grad (job->optimizer, &err));
 }

@@ -43,7 +43,7 @@ accel_set_gradient_accumulation_steps (struct accel *acc, uint32_t num_steps, st
  */
 #define accel_accumulate(acc, ...) accel_accumulate_models ((acc), __VA_ARGS__, ACCEL_PREPARE_END)
 
-/** accel_accumulate() for callers not written in C: end the models with accel_prepare_end_mark(). */
+/** accel_accumulate() for callers not written in C: end the models with ACCEL_PREPARE_END. */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_accumulate_models (struct accel *acc, struct accel_error *err, ...);
 

@@ -164,18 +164,6 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_broadcast_at (const char *file, int line, struct accel *acc, struct accel_tree *tree, int from_process,
                          struct accel_error *err);
 
-/** accel_reduce_scatter() of every tensor.  @param[out] scattered  a tree of the same structure */
-#define accel_tree_reduce_scatter(...) accel_tree_reduce_scatter_at (ACCEL_HERE, __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_reduce_scatter_at (const char *file, int line, struct accel_tree **scattered, struct accel *acc,
-                              const struct accel_tree *tree, enum accel_op op, struct accel_error *err);
-
-/** accel_all_to_all() of every tensor.  @param[out] exchanged  a tree of the same structure */
-#define accel_tree_all_to_all(...) accel_tree_all_to_all_at (ACCEL_HERE, __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_all_to_all_at (const char *file, int line, struct accel_tree **exchanged, struct accel *acc,
-                          const struct accel_tree *tree, struct accel_error *err);
-
 /** accel_pad_across_processes() of every tensor; those that are long enough share their memory with @p tree. */
 #define accel_tree_pad_across_processes(...) accel_tree_pad_across_processes_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

@@ -59,12 +59,9 @@ accel_custom_create_sized (size_t options_size, size_t group_size, struct accel_
                            struct accel_model *model, const struct accel_custom_optimizer *options,
                            struct accel_error *err);
 
-/** @return the number of state tensors that @p optimizer keeps per parameter; some groups may need fewer. */
-ACCEL_API size_t accel_optimizer_state_count (const struct accel_optimizer *optimizer);
-
 /**
- * @return the name of state tensor @p state, torch's if torch has it ("exp_avg"); NULL if there is none with this
- *         number.
+ * @return the name of state tensor @p state of those that @p optimizer keeps per parameter, torch's if torch has it
+ *         ("exp_avg"); NULL if there are not so many.  Some groups may need fewer
  */
 ACCEL_API const char *accel_optimizer_state_name (const struct accel_optimizer *optimizer, size_t state);
 
@@ -76,35 +73,14 @@ ACCEL_API const char *accel_optimizer_state_name (const struct accel_optimizer *
 ACCEL_API DLTensor *accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter,
                                                   const char *name);
 
-/** The same by the name of the parameter; also NULL if no parameter has that name. */
-ACCEL_API DLTensor *accel_optimizer_state_by_name (struct accel_optimizer *optimizer, const char *parameter,
-                                                   const char *name);
-
-/** Returned by accel_optimizer_find_group() and accel_optimizer_group_of() if there is no group. */
+/** Returned by accel_optimizer_find_group() if there is no group. */
 #define ACCEL_NO_GROUP SIZE_MAX
 
 /** @return the number of parameter groups, >= 1, including "rest" if it was added. */
 ACCEL_API size_t accel_optimizer_group_count (const struct accel_optimizer *optimizer);
 
-/** @return the name of group @p group, owned by @p optimizer and unique in it; NULL if there is no such group. */
-ACCEL_API const char *accel_optimizer_group_name (const struct accel_optimizer *optimizer, size_t group);
-
 /** @return the position of the group named @p name, or ACCEL_NO_GROUP. */
 ACCEL_API size_t accel_optimizer_find_group (const struct accel_optimizer *optimizer, const char *name);
-
-/** @return the group of parameter @p parameter of the model; ACCEL_NO_GROUP if it is not trained. */
-ACCEL_API size_t accel_optimizer_group_of (const struct accel_optimizer *optimizer, size_t parameter);
-
-/** @return the learning rate of group @p group in the next step; 0 if there is no such group. */
-ACCEL_API double accel_optimizer_group_lr (const struct accel_optimizer *optimizer, size_t group);
-
-/**
- * Set the learning rate of one group, starting with the next step.
- *
- * @retval ACCEL_ERR_INVALID  there is no such group, or @p lr is negative, infinite or NaN; nothing has changed
- */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_optimizer_set_group_lr (struct accel_optimizer *optimizer, size_t group, double lr, struct accel_error *err);
 
 /**
  * Get the current numbers of group @p group, and its parameters: `indices` (ascending) and `name` belong to
@@ -146,6 +122,17 @@ ACCEL_API void accel_optimizer_set_step_count (struct accel_optimizer *optimizer
  */
 ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, unsigned threads);
 
+/** How norms are computed and shared; 0 is each field's default, and ACCEL_ZERO means 0. */
+struct accel_clip_options {
+    double norm_type; /**< p: 1 or more, or INFINITY for the largest magnitude; ACCEL_ZERO: how many are not 0; 0: 2 */
+    bool error_if_nonfinite; /**< refuse a norm that is infinite or NaN; the message names the step and the first such
+                                  gradient with its element and rank */
+    /** More models under one common norm, such as a decoder beside its encoder: all different, and all prepared with
+     *  the same `acc`, or none of them prepared. */
+    struct accel_model *const *others;
+    size_t other_count; /**< 0: the model alone */
+};
+
 /**
  * Scale all gradients of @p model so that their norm is at most @p max_norm: torch.nn.utils.clip_grad_norm_.  The norm
  * is the p-norm of the p-norms of the individual gradients.  Gradients that accel_backward() has averaged are the same
@@ -158,29 +145,16 @@ ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, u
  *
  * If the norm is infinite, finite gradients become 0 and infinite ones NaN; if it is NaN, all become NaN.
  *
- * @param[out] norm          before clipping; may be NULL
- * @param norm_type          p: 1 or more, INFINITY for the largest magnitude, or 0 for the number of elements that are
- *                           not 0
- * @param error_if_nonfinite refuse a norm that is infinite or NaN; the message names the step and the first such
- *                           gradient with its element and rank
- * @retval ACCEL_ERR_INVALID the norm was refused (gradients, except for unscaling, and `norm` are unchanged), gradients
- * have no memory, or a number is out of range
+ * @param[out] norm  before clipping; may be NULL
+ * @param options    may be NULL
+ * @retval ACCEL_ERR_INVALID  the norm was refused (gradients, except for unscaling, and `norm` are unchanged),
+ *                            gradients have no memory, or a number is out of range
  */
-#define accel_clip_grad_norm(...) accel_clip_grad_norm_at (ACCEL_HERE, __VA_ARGS__)
+#define accel_clip_grad_norm(...) \
+    accel_clip_grad_norm_at (ACCEL_HERE, sizeof (struct accel_clip_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_clip_grad_norm_at (const char *file, int line, struct accel_model *model, double max_norm, float *norm,
-                         double norm_type, bool error_if_nonfinite, struct accel_error *err);
-
-/**
- * The same for several models with one common norm, such as an encoder and a decoder that have their own optimizers.
- *
- * @param models  [count] different models, all prepared with the same `acc`, or none of them prepared
- */
-#define accel_clip_grad_norm_models(...) accel_clip_grad_norm_models_at (ACCEL_HERE, __VA_ARGS__)
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_clip_grad_norm_models_at (const char *file, int line, struct accel_model *const *models, size_t count,
-                                double max_norm, float *norm, double norm_type, bool error_if_nonfinite,
-                                struct accel_error *err);
+accel_clip_grad_norm_at (const char *file, int line, size_t options_size, struct accel_model *model, double max_norm,
+                         float *norm, const struct accel_clip_options *options, struct accel_error *err);
 
 /**
  * Limit each element of all gradients of @p model to [-clip_value, clip_value]; NaN stays NaN.  Collective in fp16,
@@ -237,14 +211,14 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_outlier_loss_at (const char *file, int line, struct accel *acc, double loss, double *mean,
                        struct accel_error *err);
 
-/** @return how many outliers of @p kind there have been, or steps that were skipped. */
-ACCEL_API uint64_t accel_outlier_count (const struct accel *acc, enum accel_outlier kind);
-
 /**
- * @return how far the latest loss or norm was above the mean of the window before it, in standard deviations; 0 if the
- *         window was not full; infinite or NaN if the value was
+ * Get what has been found so far.
+ *
+ * @param[out] count   how many outliers of @p kind there have been, or steps that were skipped; may be NULL
+ * @param[out] zscore  how far the latest loss or norm was above the mean of the window before it, in standard
+ *                     deviations; 0 if the window was not full; infinite or NaN if the value was; may be NULL
  */
-ACCEL_API double accel_outlier_zscore (const struct accel *acc, enum accel_outlier kind);
+ACCEL_API void accel_outlier_get (const struct accel *acc, enum accel_outlier kind, uint64_t *count, double *zscore);
 
 ACCEL_END_DECLS
 

@@ -36,11 +36,11 @@ ACCEL_BEGIN_DECLS
        const struct accel_scheduler_options *options, struct accel_error *err), (scheduler, optimizer, options, \
        err)) \
     X (accel_scheduler_create_sequential, (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer, \
-       const struct accel_scheduler_options *options, const uint64_t *milestones, size_t count, \
-       struct accel_error *err), (scheduler, optimizer, options, milestones, count, err)) \
+       const struct accel_scheduler_options *schedules, size_t count, const uint64_t *milestones, \
+       struct accel_error *err), (scheduler, optimizer, schedules, count, milestones, err)) \
     X (accel_scheduler_create_chained, (struct accel_scheduler **scheduler, struct accel_optimizer *optimizer, \
-       const struct accel_scheduler_options *options, size_t count, struct accel_error *err), (scheduler, \
-       optimizer, options, count, err)) \
+       const struct accel_scheduler_options *schedules, size_t count, struct accel_error *err), (scheduler, \
+       optimizer, schedules, count, err)) \
     X (accel_model_from_array, (struct accel_model **model, const struct accel_array *array, \
        const struct accel_array_row *rows, size_t row_count, struct accel_error *err), (model, array, rows, \
        row_count, err)) \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random numbers: torch's CPU generator, bit for bit.
  *
- * A generator may be used by one thread at a time; different generators are independent.  Counts are elements.
- * Functions without a status cannot fail.  A generator may be NULL only if its comment allows it: otherwise the call is
- * ACCEL_ERR_INVALID or, if it has no status, draws nothing (and returns 0, or randint's low). */
+ * A generator may be used by one thread at a time; different generators are independent.  Counts are elements, in
+ * host memory.  Functions without a status cannot fail.  A generator may be NULL only if its comment allows it:
+ * otherwise the call is ACCEL_ERR_INVALID or, if it has no status, draws nothing (and returns 0, or randint's low). */
 #ifndef ACCEL_RANDOM_H
 #define ACCEL_RANDOM_H
 

@@ -94,7 +94,7 @@ accel_scheduler_create_sized (size_t options_size, struct accel_scheduler **sche
  *   };
  *   accel_scheduler_create_sequential (&scheduler, optimizer, parts, (uint64_t[]){ 500 }, 2, &err);
  *
- * @param options     [count]; `group`, `step_with_optimizer` and `split_batches` of the first apply to all
+ * @param schedules   [count]; `group`, `step_with_optimizer` and `split_batches` of the first apply to all
  * @param milestones  [count - 1], ascending, greater than 0; ignored if count is 1
  * @retval ACCEL_ERR_INVALID  as for accel_scheduler_create(), invalid milestones, or a one-cycle schedule whose
  *                            total_steps end before the next schedule begins
@@ -104,22 +104,22 @@ accel_scheduler_create_sized (size_t options_size, struct accel_scheduler **sche
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_create_sequential_sized (size_t options_size, struct accel_scheduler **scheduler,
                                          struct accel_optimizer *optimizer,
-                                         const struct accel_scheduler_options *options, const uint64_t *milestones,
-                                         size_t count, struct accel_error *err);
+                                         const struct accel_scheduler_options *schedules, size_t count,
+                                         const uint64_t *milestones, struct accel_error *err);
 
 /**
  * Create a scheduler whose learning rate is base times the factors of several schedules that run at the same time.  For
  * step and polynomial schedules, this is torch's ChainedScheduler, bit for bit.  (In torch, other schedules replace the
  * rate instead of multiplying it.)  One-cycle sets absolute rates, and is refused.
  *
- * @param options  [count]; `group`, `step_with_optimizer` and `split_batches` of the first apply to all
+ * @param schedules  [count]; `group`, `step_with_optimizer` and `split_batches` of the first apply to all
  */
 #define accel_scheduler_create_chained(...)                                                     \
     accel_scheduler_create_chained_sized (sizeof (struct accel_scheduler_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_create_chained_sized (size_t options_size, struct accel_scheduler **scheduler,
                                       struct accel_optimizer *optimizer,
-                                      const struct accel_scheduler_options *options, size_t count,
+                                      const struct accel_scheduler_options *schedules, size_t count,
                                       struct accel_error *err);
 
 /** Free @p scheduler; the optimizer keeps its learning rate.  Accepts NULL. */
@@ -139,11 +139,9 @@ ACCEL_API void accel_scheduler_destroy (struct accel_scheduler *scheduler);
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err);
 
-/** @return the learning rate that @p scheduler set last, in the first group that it changes. */
+/** @return the learning rate that @p scheduler set last, in the first group that it changes.  Its momentum, which
+ *  one-cycle changes, is in accel_optimizer_get_group(). */
 ACCEL_API double accel_scheduler_lr (const struct accel_scheduler *scheduler);
-
-/** @return the momentum (Adam, Lion: beta1) that one-cycle set last in that group; 0 if it does not change it. */
-ACCEL_API double accel_scheduler_momentum (const struct accel_scheduler *scheduler);
 
 /** The state of one schedule in one parameter group.  Plain bytes that can be written to a file directly. */
 struct accel_scheduler_state {
@@ -163,8 +161,8 @@ ACCEL_API size_t accel_scheduler_state_count (const struct accel_scheduler *sche
  *
  * @param[out] states  [accel_scheduler_state_count()]; may be NULL
  */
-ACCEL_API void accel_scheduler_get_states (const struct accel_scheduler *scheduler,
-                                           struct accel_scheduler_state *states);
+ACCEL_API void accel_scheduler_get_state (const struct accel_scheduler *scheduler,
+                                          struct accel_scheduler_state *states);
 
 /**
  * Resume from @p states, and set the optimizer's learning rates (and momenta, if the schedule changes them).
@@ -174,20 +172,7 @@ ACCEL_API void accel_scheduler_get_states (const struct accel_scheduler *schedul
  *                           accel_scheduler_state_count(); nothing has changed
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
-                            struct accel_error *err);
-
-/** Get the state of a scheduler that has only one, see accel_scheduler_state_count(); otherwise the first. */
-ACCEL_API void accel_scheduler_get_state (const struct accel_scheduler *scheduler,
-                                          struct accel_scheduler_state *state);
-
-/**
- * Resume from @p state: accel_scheduler_set_states() for a scheduler that has only one.
- *
- * @retval ACCEL_ERR_FORMAT  not a valid state, or from a different release or schedule; or the scheduler has several
- */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state,
+accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
                            struct accel_error *err);
 
 ACCEL_END_DECLS

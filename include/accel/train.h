@@ -241,8 +241,13 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
 /** @return the learning rate of the next step; with several groups, that of the first. */
 ACCEL_API double accel_optimizer_lr (const struct accel_optimizer *optimizer);
 
-/** Set the learning rate of the next step in all groups; accel_optimizer_set_group_lr() sets it in one. */
-ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr);
+/**
+ * Set the learning rate of the next step in all groups; accel_optimizer_set_group() sets it in one.
+ *
+ * @retval ACCEL_ERR_INVALID  @p lr is negative, infinite or NaN; nothing has changed
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr, struct accel_error *err);
 
 /**
  * Make models, optimizers, loaders and schedulers work across all processes; any number of them in any order.  NULLs
@@ -267,12 +272,9 @@ ACCEL_API void accel_optimizer_set_lr (struct accel_optimizer *optimizer, double
  * @retval ACCEL_ERR_UNSUPPORTED  the model shares memory with another one that has been placed on a GPU
  */
 #define accel_prepare(acc, err, ...) accel_prepare_at (ACCEL_HERE, (acc), (err), __VA_ARGS__, ACCEL_PREPARE_END)
-#define ACCEL_PREPARE_END accel_prepare_end_mark ()
+#define ACCEL_PREPARE_END ((void *) UINTPTR_MAX) /* an address that no object has */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_prepare_at (const char *file, int line, struct accel *acc, struct accel_error *err, ...);
-
-/** @return the address that marks the end of accel_prepare()'s objects; used by the macro. */
-ACCEL_API void *accel_prepare_end_mark (void);
 
 /**
  * Undo accel_prepare() for @p model: gradients that it put into shared memory move, with their values, to memory that
@@ -335,16 +337,11 @@ accel_backward_at (const char *file, int line, struct accel *acc, struct accel_m
                    accel_backward_function backward, void *user, struct accel_error *err);
 
 /**
- * @return the `scale` that accel_backward() passes on: accel_accumulation_scale() times accel_scaler_scale().  Use it
- *         for gradients, not for a loss that is shown
+ * @return the `scale` that accel_backward() passes on: 1 / num_steps of gradient accumulation, which makes the sum of
+ *         the passes' gradients their mean, times the scale of the loss in fp16 (accel_scaler_get_state()), which
+ *         clipping and steps take out of the gradients again.  Use it for gradients, not for a loss that is shown
  */
 ACCEL_API float accel_loss_scale (const struct accel *acc);
-
-/** @return 1 / num_steps of gradient accumulation: it makes the sum of the passes' gradients their mean. */
-ACCEL_API float accel_accumulation_scale (const struct accel *acc);
-
-/** @return the scale of the loss in fp16, which clipping and steps take out of the gradients again; 1 otherwise. */
-ACCEL_API float accel_scaler_scale (const struct accel *acc);
 
 /**
  * For programs whose backward pass is not a function: call it after each pass, with gradients of accel_loss_scale()

@@ -31,13 +31,15 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_find_executable_batch_size_at (const char *file, int line, struct accel *acc, size_t *batch_size,
                                      accel_batch_function function, void *user, struct accel_error *err);
 
-/** Log levels, with Python's numbers. */
+/** Log levels, with Python's numbers; and what can be added to the level of a line. */
 enum accel_log_level {
     ACCEL_LOG_DEBUG = 10,
     ACCEL_LOG_INFO = 20,
     ACCEL_LOG_WARNING = 30,
     ACCEL_LOG_ERROR = 40,
     ACCEL_LOG_CRITICAL = 50,
+    ACCEL_LOG_EVERYWHERE = 64, /**< from each process that makes the call, not only from rank 0 */
+    ACCEL_LOG_ONCE = 128,      /**< only the first line with this text, of each process */
 };
 
 /**
@@ -50,16 +52,12 @@ ACCEL_API void accel_set_log_level (enum accel_log_level level);
 /** @return the level below which lines are dropped.  Any thread. */
 ACCEL_API enum accel_log_level accel_log_level (void);
 
-/** Write "LEVEL: [RANK r] text" to standard error, on rank 0 only; one write, so that lines do not mix.  Any thread. */
-ACCEL_API void accel_log (const struct accel *acc, enum accel_log_level level, const char *format, ...)
-    ACCEL_PRINTF (3, 4);
-
-/** The same on every process that calls it. */
-ACCEL_API void accel_log_everywhere (const struct accel *acc, enum accel_log_level level, const char *format, ...)
-    ACCEL_PRINTF (3, 4);
-
-/** accel_log() with ACCEL_LOG_WARNING, once per text and process. */
-ACCEL_API void accel_log_warning_once (const struct accel *acc, const char *format, ...) ACCEL_PRINTF (2, 3);
+/**
+ * Write "LEVEL: [RANK r] text" to standard error, on rank 0 only; one write, so that lines do not mix.  Any thread.
+ *
+ * @param level  an accel_log_level, to which others can be added: ACCEL_LOG_WARNING | ACCEL_LOG_ONCE
+ */
+ACCEL_API void accel_log (const struct accel *acc, int level, const char *format, ...) ACCEL_PRINTF (3, 4);
 
 /**
  * The same on every process, one after the other in the order of ranks.
@@ -69,7 +67,7 @@ ACCEL_API void accel_log_warning_once (const struct accel *acc, const char *form
 #define accel_log_in_order(...) accel_log_in_order_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API enum accel_status
 accel_log_in_order_at (const char *file, int line, struct accel *acc, struct accel_error *err,
-                       enum accel_log_level level, const char *format, ...) ACCEL_PRINTF (6, 7);
+                       int level, const char *format, ...) ACCEL_PRINTF (6, 7);
 
 /** A line on standard error that shows the progress of a loop, on local rank 0 of each host only. */
 struct accel_progress;

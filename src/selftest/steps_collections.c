@@ -98,25 +98,6 @@ check_trees (struct self *self)
     accel_tree_destroy (tree);
 }
 
-static void
-check_tree_parts (struct self *self)
-{
-    int size = self->size;
-    struct accel_tree *tree = make_tree (self, size), *made = NULL;
-    struct accel_error err;
-    if (!tree)
-        return;
-    if (CALL (self, accel_tree_all_to_all (&made, self->acc, tree, &err), &err))
-        for (int r = 0; r < size; r++)
-            expect (self, "an element of a rank's tree", r + self->rank, number (made, r));
-    accel_tree_destroy (made);
-    made = NULL;
-    if (!*self->why && CALL (self, accel_tree_reduce_scatter (&made, self->acc, tree, ACCEL_MAX, &err), &err))
-        expect (self, "an element of a part of a reduced tree", size - 1 + self->rank, number (made, 0));
-    accel_tree_destroy (made);
-    accel_tree_destroy (tree);
-}
-
 /* To rank r goes the number of this rank, then as many bytes as r is. */
 static void
 check_objects_to_all (struct self *self)
@@ -214,7 +195,6 @@ const struct step collection_steps[] = {
     { "objects", check_objects },
     { "one object per process", check_objects_to_all },
     { "trees, all processes", check_trees },
-    { "parts of trees", check_tree_parts },
     { "sending trees and objects", check_messages },
     { "padding, all processes", check_padding },
     { NULL, NULL },

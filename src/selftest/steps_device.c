@@ -185,7 +185,7 @@ train_twin (struct self *self, struct twin *twin, float *norm)
     struct accel_error err;
     for (int pass = 0; pass < PASSES; pass++)
         if (!CALL (self, accel_backward (self->acc, twin->model, 0, written_before, NULL, &err), &err)
-            || !CALL (self, accel_clip_grad_norm (twin->model, 1, norm, 2, false, &err), &err)
+            || !CALL (self, accel_clip_grad_norm (twin->model, 1, norm, NULL, &err), &err)
             || !CALL (self, accel_optimizer_step (twin->optimizer, &err), &err))
             return false;
     return true;

@@ -82,14 +82,11 @@ enum {
     X (TENSOR_RECV, "accel_recv") \
     X (OPTIMIZER_STEP, "accel_optimizer_step") \
     X (AVERAGE_GRADIENTS, "accel_average_gradients") \
-    X (TREE_REDUCE_SCATTER, "accel_tree_reduce_scatter") \
-    X (TREE_ALL_TO_ALL, "accel_tree_all_to_all") \
     X (TREE_SEND, "accel_tree_send") \
     X (TREE_RECV, "accel_tree_recv") \
     X (SEND_OBJECT_LIST, "accel_send_object_list") \
     X (RECV_OBJECT_LIST, "accel_recv_object_list") \
     X (ALL_TO_ALL_OBJECT, "accel_all_to_all_object") \
-    X (CLIP_GRAD_NORM_MODELS, "accel_clip_grad_norm_models") \
     X (REDUCE_NUMBER, "accel_reduce_number") \
     X (BARRIER_START, "accel_comm_barrier_start") \
     X (ALL_REDUCE_START, "accel_comm_all_reduce_start") \

@@ -80,7 +80,7 @@ train (struct accel *acc)
     accel_check (accel_scheduler_step (scheduler, &err), &err);
     accel_check (accel_optimizer_get_group (optimizer, 1, numbers, &err), &err);
     printf ("parameters %g and %g, next rates %g and %g\n", (double) data[0], (double) data[5],
-            accel_optimizer_group_lr (optimizer, 0), numbers->lr);
+            accel_optimizer_lr (optimizer), numbers->lr);
     accel_scheduler_destroy (scheduler);
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (model);
@@ -97,7 +97,7 @@ main (void)
     options.newest = 1;
 #endif
     accel_check (accel_open (&acc, AT_END (options), &err), &err);
-    printf ("loss scale %g\n", (double) accel_scaler_scale (acc));
+    printf ("loss scale %g\n", (double) accel_loss_scale (acc));
     load (acc);
     train (acc);
     accel_close (acc);

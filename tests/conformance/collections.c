@@ -397,10 +397,10 @@ suite_debug (struct rank *self)
     must_refuse (self, accel_tree_gather (&made, self->acc, tree, &err), &err, "trees of other shapes",
                  "  - Process 0: {'x': [4, 2], 'list': [[3], []]}  - Process 1: {'x': [5, 2], 'list': [[3], []]}");
     must_refuse (self, accel_tree_broadcast (self->acc, tree, 0, &err), &err, "other shapes", "Process 1: {'x': [5");
-    must_refuse (self, accel_tree_all_to_all (&made, self->acc, tree, &err), &err, "other shapes",
-                 "Process 1: {'x': [5");
-    must_refuse (self, accel_tree_reduce_scatter (&made, self->acc, tree, ACCEL_SUM, &err), &err, "other shapes",
-                 "accel_tree_reduce_scatter at");
+    must_refuse (self, accel_all_to_all (&out, self->acc, leaf (tree, 0), &err), &err, "other shapes",
+                 "Process 1: [5");
+    must_refuse (self, accel_reduce_scatter (&out, self->acc, leaf (tree, 0), ACCEL_SUM, &err), &err, "other shapes",
+                 "accel_reduce_scatter at");
     must (self, accel_tensor_init (&typed, self->rank == 1 ? ACCEL_INT32 : ACCEL_FLOAT32, 1, &two, &err), &err, "init");
     typed.dl.data = data;
     must_refuse (self, accel_reduce (self->acc, &typed.dl, ACCEL_SUM, 1, &err), &err, "other types",

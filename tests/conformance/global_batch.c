@@ -188,6 +188,8 @@ backward (void *user, float scale, struct accel_error *err)
 static void
 train (struct network *network, size_t clip, bool alone)
 {
+    const struct accel_clip_options options = { .norm_type = accel_exactly (clips[clip].p),
+                                                .error_if_nonfinite = true };
     struct accel_error err;
     for (network->step = 0; network->step < STEPS; network->step++) {
         must (alone ? backward (network, 1, &err) : accel_backward (acc, network->model, 0, backward, network, &err),
@@ -195,8 +197,7 @@ train (struct network *network, size_t clip, bool alone)
         if (clips[clip].p < 0)
             must (accel_clip_grad_value (network->model, clips[clip].max_norm, &err), "clip", &err);
         else if (clips[clip].max_norm > 0)
-            must (accel_clip_grad_norm (network->model, clips[clip].max_norm, NULL, clips[clip].p, true, &err), "clip",
-                  &err);
+            must (accel_clip_grad_norm (network->model, clips[clip].max_norm, NULL, &options, &err), "clip", &err);
         must (accel_optimizer_step (network->optimizer, &err), "optimizer", &err);
         must (accel_scheduler_step (network->scheduler, &err), "scheduler", &err);
         must (accel_optimizer_zero_grad (network->optimizer, &err), "zero_grad", &err);

@@ -105,17 +105,23 @@ expect_part (struct rank *self, enum accel_dtype dtype, const enum accel_op *op,
     return each;
 }
 
+/* @leaf's tensor, divided among the ranks. */
 static void
 check_part (struct rank *self, const struct accel_tree *leaf, enum accel_dtype dtype, const enum accel_op *op)
 {
     double wanted[MOST];
-    const DLTensor *tensor = accel_tree_tensor (leaf);
+    struct accel_tensor part = { .owned_bytes = 0 };
+    struct accel_error err;
     size_t count = expect_part (self, dtype, op, (char *) wanted);
-    check (self, tensor && accel_dtype_from_dl (tensor->dtype) == dtype && tensor->ndim == 2
-                     && tensor->shape[0] * COLUMNS == (int64_t) count && tensor->shape[1] == COLUMNS,
+    must (self, op ? accel_reduce_scatter (&part, self->acc, accel_tree_tensor (leaf), *op, &err)
+                   : accel_all_to_all (&part, self->acc, accel_tree_tensor (leaf), &err),
+          &err, "a part");
+    check (self, accel_dtype_from_dl (part.dl.dtype) == dtype && part.dl.ndim == 2
+                     && part.dl.shape[0] * COLUMNS == (int64_t) count && part.dl.shape[1] == COLUMNS,
            "a part of another shape");
-    if (reference_compare (dtype, tensor->data, wanted, count) != count)
+    if (reference_compare (dtype, part.dl.data, wanted, count) != count)
         fail (self, "%s of %s: another part", op ? "reduce-scatter" : "all-to-all", accel_dtype_name (dtype));
+    accel_tensor_release (&part);
 }
 
 static void
@@ -123,57 +129,43 @@ check_parts (struct rank *self, const enum accel_op *op)
 {
     static float memory[2 * MOST];
     int types = op ? ACCEL_BOOL + 1 : ACCEL_DTYPE_COUNT;
-    struct accel_tree *tree = new_parts (self, self->rank, (int64_t) self->size * ROWS, types, memory), *made, *deep;
-    struct accel_error err;
-    must (self, op ? accel_tree_reduce_scatter (&made, self->acc, tree, *op, &err)
-                   : accel_tree_all_to_all (&made, self->acc, tree, &err),
-          &err, "parts of a tree");
+    struct accel_tree *tree = new_parts (self, self->rank, (int64_t) self->size * ROWS, types, memory);
     for (int type = 0; type < types; type++)
-        check_part (self, accel_tree_item (accel_tree_get (made, "types"), (size_t) type), (enum accel_dtype) type, op);
-    deep = accel_tree_get (made, "deep");
-    check_part (self, accel_tree_get (deep, "strided"), ACCEL_FLOAT32, op);
-    check (self, accel_tree_kind (accel_tree_get (deep, "list")) == ACCEL_TREE_LIST
-                     && accel_tree_kind (accel_tree_get (deep, "dict")) == ACCEL_TREE_DICT
-                     && accel_tree_length (deep) == 4
-                     && accel_tree_tensor (accel_tree_get (deep, "empty"))->shape[1] == 3,
-           "parts of a tree: another structure");
-    accel_tree_destroy (made);
+        check_part (self, accel_tree_item (accel_tree_get (tree, "types"), (size_t) type), (enum accel_dtype) type, op);
+    check_part (self, accel_tree_get (accel_tree_get (tree, "deep"), "strided"), ACCEL_FLOAT32, op);
     accel_tree_destroy (tree);
+}
+
+/* Reduce-scatter and all-to-all refuse a tensor of @dtype with @why; NULL: they take it. */
+static void
+refuse_part (struct rank *self, enum accel_dtype dtype, int ndim, const int64_t *shape, enum accel_op op,
+             const char *reduction, const char *exchange)
+{
+    static float memory[2 * MOST];
+    struct accel_tree *leaf = new_leaf (self, dtype, ndim, shape, memory);
+    struct accel_tensor part = { .owned_bytes = 0 };
+    struct accel_error err;
+    must_refuse (self, accel_reduce_scatter (&part, self->acc, accel_tree_tensor (leaf), op, &err), &err, "a part",
+                 reduction);
+    if (exchange)
+        must_refuse (self, accel_all_to_all (&part, self->acc, accel_tree_tensor (leaf), &err), &err, "a part",
+                     exchange);
+    else
+        must (self, accel_all_to_all (&part, self->acc, accel_tree_tensor (leaf), &err), &err, "a part");
+    accel_tensor_release (&part);
+    accel_tree_destroy (leaf);
 }
 
 static void
 refuse_parts (struct rank *self)
 {
-    static float memory[2 * MOST];
-    static const int64_t odd[] = { ROWS * MOST_RANKS + 1, 1 };
-    struct accel *acc = self->acc;
-    struct accel_tree *tree = new_parts (self, self->rank, (int64_t) self->size * ROWS, ACCEL_BOOL + 1, memory);
-    struct accel_tree *types = accel_tree_get (tree, "types"), *made, *bytes;
-    struct accel_error err;
-    must_refuse (self, accel_tree_reduce_scatter (&made, acc, tree, ACCEL_AVG, &err), &err, "mean", "['types'][4]: ");
-    must_refuse (self, accel_tree_reduce_scatter (&made, acc, tree, ACCEL_OP_COUNT, &err), &err, "no op", "invalid ");
-    must_refuse (self, accel_tree_reduce_scatter (NULL, acc, tree, ACCEL_SUM, &err), &err, "no place", "NULL");
-    must_refuse (self, accel_tree_reduce_scatter (&made, acc, NULL, ACCEL_SUM, &err), &err, "no tree", "NULL");
-    must_refuse (self, accel_tree_reduce_scatter (&made, NULL, tree, ACCEL_SUM, &err), &err, "no job", "NULL");
-    must_refuse (self, accel_tree_all_to_all (NULL, acc, tree, &err), &err, "no place", "messages.c:");
-    must_refuse (self, accel_tree_all_to_all (&made, acc, NULL, &err), &err, "no tree", "NULL");
-    must_refuse (self, accel_tree_all_to_all (&made, NULL, tree, &err), &err, "no job", "NULL");
-    put (self, tree, "fp8", new_leaf (self, ACCEL_FLOAT8_E5M2, 2, (int64_t[]){ 0, 1 }, memory));
-    must_refuse (self, accel_tree_reduce_scatter (&made, acc, tree, ACCEL_SUM, &err), &err, "fp8", "tree['fp8']: ");
-    must (self, accel_tree_all_to_all (&made, acc, tree, &err), &err, "fp8");
-    accel_tree_destroy (made);
-    put (self, tree, "fp8", new_leaf (self, ACCEL_FLOAT32, 0, NULL, memory));
-    must_refuse (self, accel_tree_reduce_scatter (&made, acc, tree, ACCEL_SUM, &err), &err, "0-d", "tree['fp8']: ");
-    must_refuse (self, accel_tree_all_to_all (&made, acc, tree, &err), &err, "0-d", "no rows");
-    put (self, tree, "fp8", new_leaf (self, ACCEL_INT8, 2, odd, memory));
+    static const int64_t odd[] = { ROWS * MOST_RANKS + 1, 1 }, empty[] = { 0, 1 };
+    refuse_part (self, ACCEL_INT32, 2, empty, ACCEL_AVG, "cannot average int32", NULL);
+    refuse_part (self, ACCEL_FLOAT32, 2, empty, ACCEL_OP_COUNT, "invalid ", NULL);
+    refuse_part (self, ACCEL_FLOAT8_E5M2, 2, empty, ACCEL_SUM, "float8_e5m2", NULL);
+    refuse_part (self, ACCEL_FLOAT32, 0, NULL, ACCEL_SUM, "no rows", "no rows");
     if (self->size > 1 && odd[0] % self->size)
-        must_refuse (self, accel_tree_all_to_all (&made, acc, tree, &err), &err, "rows",
-                     "cannot divide 17 rows evenly");
-    must (self, accel_tree_create_bytes (&bytes, "words", 5, &err), &err, "bytes");
-    put (self, types, NULL, bytes);
-    must_refuse (self, accel_tree_reduce_scatter (&made, acc, tree, ACCEL_SUM, &err), &err, "bytes", "['types'][9]: ");
-    must_refuse (self, accel_tree_all_to_all (&made, acc, tree, &err), &err, "bytes", "['types'][9]: ");
-    accel_tree_destroy (tree);
+        refuse_part (self, ACCEL_INT8, 2, odd, ACCEL_SUM, "17 rows evenly", "17 rows evenly");
 }
 
 static void

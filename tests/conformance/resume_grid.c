@@ -267,7 +267,7 @@ make_scheduler (struct run *run)
     const uint64_t milestone = 4 * unit;
     struct accel_scheduler **made = &run->scheduler;
     enum accel_status status
-        = plan->chained ? accel_scheduler_create_sequential (made, run->optimizer, parts, &milestone, 2, &err)
+        = plan->chained ? accel_scheduler_create_sequential (made, run->optimizer, parts, 2, &milestone, &err)
                         : accel_scheduler_create (made, run->optimizer, &options, &err);
     return check (!status, "%s: %s", plan->name, err.text);
 }

@@ -62,9 +62,9 @@ check_log (void)
 {
     accel_log (acc, ACCEL_LOG_WARNING, "once %d", 1);
     accel_log (acc, ACCEL_LOG_INFO, "hidden");
-    accel_log_everywhere (acc, ACCEL_LOG_ERROR, "everybody");
+    accel_log (acc, ACCEL_LOG_ERROR | ACCEL_LOG_EVERYWHERE, "everybody");
     for (int i = 0; i < 3; i++)
-        accel_log_warning_once (acc, "again %s", "and again");
+        accel_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_ONCE, "again %s", "and again");
     check (!accel_log_in_order (acc, &err, ACCEL_LOG_CRITICAL, "in turn"), "%s", err.text);
     accel_set_log_level (ACCEL_LOG_DEBUG);
     check (accel_log_level () == ACCEL_LOG_DEBUG, "the level is what was set");

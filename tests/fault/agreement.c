@@ -291,8 +291,8 @@ make_scheduler (struct trainer *trainer, const char *name, double other)
         options.schedule = ACCEL_SCHEDULE_LINEAR;
     if (!strcmp (name, "milestone")) {
         const struct accel_scheduler_options parts[] = { options, options };
-        return accel_scheduler_create_sequential (&trainer->scheduler, trainer->optimizer, parts,
-                                                  (uint64_t[]){ odd ? (uint64_t) other : 10 }, 2, &err);
+        return accel_scheduler_create_sequential (&trainer->scheduler, trainer->optimizer, parts, 2,
+                                                  (uint64_t[]){ odd ? (uint64_t) other : 10 }, &err);
     }
     if (odd && !strcmp (name, "group schedule"))
         options.group = "a";

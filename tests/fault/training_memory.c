@@ -26,7 +26,8 @@ struct life {
     struct accel_scheduler *scheduler;
     struct accel_comm *group;
     struct accel_mesh *mesh;
-    struct accel_tree *tree, *gathered, *parts, *exchanged, *message;
+    struct accel_tree *tree, *gathered, *message;
+    struct accel_tensor part, exchanged;
     struct accel_tensor out, padded;
     struct accel_object_list objects, heard, given, came;
 };
@@ -85,9 +86,10 @@ train (struct life *life, struct accel_error *err)
         || (status = accel_prepare (acc, err, life->model, life->scheduler, life->optimizers[0], life->optimizers[1],
                                     life->optimizers[2], life->optimizers[3])))
         return status;
+    const struct accel_clip_options clip = { .norm_type = 3, .error_if_nonfinite = true };
     for (int step = 0; step < 2; step++) {
         if ((status = accel_backward (acc, life->model, 0, backward, life, err))
-            || (status = accel_clip_grad_norm (life->model, 1, NULL, 3, true, err))
+            || (status = accel_clip_grad_norm (life->model, 1, NULL, &clip, err))
             || (status = accel_clip_grad_value (life->model, 0.1, err)))
             return status;
         for (int i = 0; i < 4; i++)
@@ -162,8 +164,8 @@ exchange_parts (struct life *life, struct accel_error *err)
         return status;
     }
     life->tree = dict;
-    if ((status = accel_tree_reduce_scatter (&life->parts, acc, life->tree, ACCEL_MAX, err))
-        || (status = accel_tree_all_to_all (&life->exchanged, acc, life->tree, err))
+    if ((status = accel_reduce_scatter (&life->part, acc, &tensor, ACCEL_MAX, err))
+        || (status = accel_all_to_all (&life->exchanged, acc, &tensor, err))
         || (status = accel_all_to_all_object (&life->given, acc, words, err))
         || (status = accel_tree_create_bytes (&bytes, "bytes", 5, err)))
         return status;
@@ -178,8 +180,8 @@ static void
 end (struct life *life)
 {
     accel_tree_destroy (life->message);
-    accel_tree_destroy (life->exchanged);
-    accel_tree_destroy (life->parts);
+    accel_tensor_release (&life->exchanged);
+    accel_tensor_release (&life->part);
     accel_object_list_release (&life->came);
     accel_object_list_release (&life->given);
     accel_tree_destroy (life->gathered);

@@ -77,6 +77,8 @@ by_nvcc 'accel.hpp, nvcc as C++17' -std=c++17 gpu_hpp.cu
 
 if command -v python3 >/dev/null; then
     test_expect_success 'the options of accel.hpp have a setter for each field' 'python3 "$srcdir/tests/lint/options.py" "$srcdir"'
+    test_expect_success 'rule 1 of base.h: order of arguments, names, memory' '
+        python3 "$srcdir/tests/lint/convention.py" "$srcdir"'
     test_expect_success 'accel.hpp calls each function' 'python3 "$srcdir/tests/lint/functions.py" "$srcdir"'
 else
     test_skip 'accel.hpp has all fields and functions' 'needs python3'

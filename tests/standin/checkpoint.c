@@ -140,7 +140,7 @@ static void
 begin_step (struct world *world)
 {
     MUST (accel_backward (world->acc, world->model, 1, backward, world, &err));
-    MUST (accel_clip_grad_norm (world->model, 1, NULL, INFINITY, false, &err));
+    MUST (accel_clip_grad_norm (world->model, 1, NULL, &(struct accel_clip_options){ .norm_type = INFINITY }, &err));
 }
 
 static void

@@ -159,7 +159,7 @@ train_epochs (struct run *run, struct accel_loader *loader, struct accel_optimiz
             fetch_parameters (run);
             float loss = network_forward (network, fetch_batch (run, batch)), norm;
             MUST (accel_backward (run->acc, network->model, loss, backward, run, &err));
-            MUST (accel_clip_grad_norm (network->model, 1, &norm, 2, false, &err));
+            MUST (accel_clip_grad_norm (network->model, 1, &norm, NULL, &err));
             MUST (accel_optimizer_step (optimizer, &err));
             MUST (accel_optimizer_zero_grad (optimizer, &err));
             sum += (double) loss;

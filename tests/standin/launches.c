@@ -151,7 +151,8 @@ take_step (struct run *run)
         MUST (accel_accumulate (run->acc, &err, run->model));
     MUST (accel_backward (run->acc, run->model, 1, backward, run, &err));
     if (clip >= 0)
-        MUST (accel_clip_grad_norm (run->model, 0.5, run->plan->asks ? &run->norm : NULL, clip, false, &err));
+        MUST (accel_clip_grad_norm (run->model, 0.5, run->plan->asks ? &run->norm : NULL,
+                                    &(struct accel_clip_options){ .norm_type = accel_exactly (clip) }, &err));
     else if (clip < 0)
         MUST (accel_clip_grad_value (run->model, 0.003, &err));
     MUST (accel_optimizer_step (run->optimizer, &err));
@@ -281,7 +282,8 @@ clip_together (bool gpu, unsigned char *result)
         MUST (accel_model_create (&models[m], &parameter, 1, &err));
         MUST (accel_prepare (run.acc, &err, models[m]));
     }
-    MUST (accel_clip_grad_norm_models (models, MODELS, 0.5, NULL, 2, false, &err));
+    const struct accel_clip_options options = { .others = models + 1, .other_count = MODELS - 1 };
+    MUST (accel_clip_grad_norm (models[0], 0.5, NULL, &options, &err));
     for (size_t m = 0; m < MODELS; m++) {
         MUST (memory_of (run.device)->read (run.device, result, grads[m].dl.data, bytes_of (&grads[m].dl), &err));
         result += bytes_of (&grads[m].dl);

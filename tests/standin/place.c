@@ -147,7 +147,7 @@ train (struct world *world, int steps)
     for (int i = 0; i < steps; i++, world->step++) {
         float norm;
         MUST (accel_backward (world->acc, world->model, 0, backward, world, &err));
-        MUST (accel_clip_grad_norm (world->model, 0.5, &norm, 2, false, &err));
+        MUST (accel_clip_grad_norm (world->model, 0.5, &norm, NULL, &err));
         MUST (accel_optimizer_step (world->adamw, &err));
         if (world->late)
             MUST (accel_optimizer_step (world->late, &err));

@@ -109,9 +109,9 @@ class accelerator {
         va_end (args);
         accel_print (get (), "%s", text.c_str ());
     }
-    /** A line of the log on rank 0; on every process that calls it.  @{ */
+    /** A line of the log on rank 0; with ACCEL_LOG_EVERYWHERE, on every process that calls it. */
     void
-    log (enum accel_log_level level, const char *format, ...) const ACCEL_PRINTF (3, 4)
+    log (int level, const char *format, ...) const ACCEL_PRINTF (3, 4)
     {
         va_list args;
         va_start (args, format);
@@ -120,17 +120,7 @@ class accelerator {
         accel_log (get (), level, "%s", text.c_str ());
     }
     void
-    log_everywhere (enum accel_log_level level, const char *format, ...) const ACCEL_PRINTF (3, 4)
-    {
-        va_list args;
-        va_start (args, format);
-        std::string text = formatted (format, args);
-        va_end (args);
-        accel_log_everywhere (get (), level, "%s", text.c_str ());
-    }
-    /** @} */
-    void
-    log_in_order (enum accel_log_level level, const std::string &text, site at = site::here ())
+    log_in_order (int level, const std::string &text, site at = site::here ())
     {
         detail::attempt call;
         call (accel_log_in_order_at (at.file, at.line, get (), call.err (), level, "%s", text.c_str ()));
@@ -208,12 +198,6 @@ class accelerator {
         must (at, accel_tree_broadcast_at, of.get (), from);
     }
     tree
-    reduce_scatter (node of, accel_op op = ACCEL_SUM, site at = site::here ())
-    {
-        return make_tree (at, accel_tree_reduce_scatter_at, of.get (), op);
-    }
-    tree all_to_all (node of, site at = site::here ()) { return make_tree (at, accel_tree_all_to_all_at, of.get ()); }
-    tree
     pad_across_processes (node of, int dim = 0, double pad_index = 0, bool pad_first = false, site at = site::here ())
     {
         return make_tree (at, accel_tree_pad_across_processes_at, of.get (), dim, pad_index, pad_first);
@@ -282,7 +266,7 @@ class accelerator {
                 p[i] = (next++)->get ();
             detail::attempt call;
             call (accel_prepare_at (at.file, at.line, get (), call.err (), p[0], p[1], p[2], p[3], p[4], p[5], p[6],
-                                    p[7], accel_prepare_end_mark ()));
+                                    p[7], detail::prepare_end ()));
         }
     }
     void
@@ -312,11 +296,8 @@ class accelerator {
         detail::attempt call;
         state.check (accel_backward_at (at.file, at.line, get (), of.get (), loss, run, &state, call.err ()), call);
     }
-    /** What backward() passes to @p pass: accumulation_scale() times scaler_scale().  @{ */
+    /** What backward() passes to @p pass. */
     float loss_scale () const noexcept { return accel_loss_scale (get ()); }
-    float accumulation_scale () const noexcept { return accel_accumulation_scale (get ()); }
-    float scaler_scale () const noexcept { return accel_scaler_scale (get ()); }
-    /** @} */
     void average_gradients (model &of, site at = site::here ()) { must (at, accel_average_gradients_at, of.get ()); }
 
     /** Begin the next of several backward passes for one step: of all models, or of up to four. */
@@ -330,7 +311,7 @@ class accelerator {
         for (model &of : models)
             p[count++] = of.get ();
         detail::attempt call;
-        void *end = accel_prepare_end_mark ();
+        void *end = detail::prepare_end ();
         call (count == 0   ? accel_accumulate_models (get (), call.err (), end)
               : count == 1 ? accel_accumulate_models (get (), call.err (), p[0], end)
               : count == 2 ? accel_accumulate_models (get (), call.err (), p[0], p[1], end)
@@ -367,8 +348,20 @@ class accelerator {
         must (at, accel_outlier_loss_at, loss, &mean);
         return mean;
     }
-    std::uint64_t outlier_count (accel_outlier kind) const noexcept { return accel_outlier_count (get (), kind); }
-    double outlier_zscore (accel_outlier kind) const noexcept { return accel_outlier_zscore (get (), kind); }
+    std::uint64_t
+    outlier_count (accel_outlier kind) const noexcept
+    {
+        std::uint64_t count = 0;
+        accel_outlier_get (get (), kind, &count, nullptr);
+        return count;
+    }
+    double
+    outlier_zscore (accel_outlier kind) const noexcept
+    {
+        double zscore = 0;
+        accel_outlier_get (get (), kind, nullptr, &zscore);
+        return zscore;
+    }
     double gradient_clipping () const noexcept { return accel_gradient_clipping (get ()); }
     void unscale_gradients (site at = site::here ()) { unscale (at, nullptr); }
     void unscale_gradients (optimizer &of, site at = site::here ()) { unscale (at, of.get ()); }

@@ -106,6 +106,13 @@ end_program (const std::exception &why)
 
 namespace detail {
 
+/** What ends the objects of accel_prepare(). */
+inline void *
+prepare_end () noexcept
+{
+    return reinterpret_cast<void *> (UINTPTR_MAX);
+}
+
 /** One call of a C function: attempt call; call (accel_thing (..., call.err ())); */
 class attempt {
   public:

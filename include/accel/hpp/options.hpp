@@ -184,6 +184,11 @@ struct outlier_options : accel_outlier_options {
     ACCEL_SET_ (window) ACCEL_SET_ (loss_zscore) ACCEL_SET_ (norm_zscore) ACCEL_SET_ (skip_steps)
 };
 
+struct clip_options : accel_clip_options {
+    ACCEL_OPTIONS_ (clip_options, accel_clip_options)
+    ACCEL_SET_NUMBER_ (norm_type) ACCEL_SET_ (error_if_nonfinite) ACCEL_SET_ (others) ACCEL_SET_ (other_count)
+};
+
 struct send_options : accel_send_options {
     ACCEL_OPTIONS_ (send_options, accel_send_options)
     ACCEL_SET_ (skip_keys) ACCEL_SET_ (skip_key_count) ACCEL_SET_ (non_blocking)

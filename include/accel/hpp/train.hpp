@@ -104,11 +104,11 @@ class model {
 
     /** Scale all gradients so that their norm is at most @p max_norm.  @return the norm before */
     float
-    clip_grad_norm (double max_norm, double norm_type = 2, bool error_if_nonfinite = false, site at = site::here ())
+    clip_grad_norm (double max_norm, const accel_clip_options &options = {}, site at = site::here ())
     {
         float norm = 0;
         detail::attempt call;
-        call (accel_clip_grad_norm_at (at.file, at.line, get (), max_norm, &norm, norm_type, error_if_nonfinite,
+        call (accel_clip_grad_norm_at (at.file, at.line, sizeof options, get (), max_norm, &norm, &options,
                                        call.err ()));
         return norm;
     }
@@ -141,21 +141,6 @@ class model {
 
     detail::handle<accel_model, accel_model_destroy> own_;
 };
-
-/** Scale the gradients of several models so that their common norm is at most @p max_norm.  @return the norm before */
-inline float
-clip_grad_norm (const std::vector<std::reference_wrapper<model>> &models, double max_norm, double norm_type = 2,
-                bool error_if_nonfinite = false, site at = site::here ())
-{
-    std::vector<accel_model *> raw;
-    for (model &of : models)
-        raw.push_back (of.get ());
-    float norm = 0;
-    detail::attempt call;
-    call (accel_clip_grad_norm_models_at (at.file, at.line, raw.data (), raw.size (), max_norm, &norm, norm_type,
-                                          error_if_nonfinite, call.err ()));
-    return norm;
-}
 
 /** An optimizer of the program's own; functions may be empty but for step. */
 struct custom_optimizer {
@@ -211,37 +196,29 @@ class optimizer {
         call (accel_optimizer_zero_grad (get (), call.err ()));
     }
     double lr () const noexcept { return accel_optimizer_lr (get ()); }
-    void set_lr (double lr) noexcept { accel_optimizer_set_lr (get (), lr); }
+    void
+    set_lr (double lr)
+    {
+        detail::attempt call;
+        call (accel_optimizer_set_lr (get (), lr, call.err ()));
+    }
     bool step_was_skipped () const noexcept { return accel_optimizer_step_was_skipped (get ()); }
     std::uint64_t step_count () const noexcept { return accel_optimizer_step_count (get ()); }
     void set_step_count (std::uint64_t steps) noexcept { accel_optimizer_set_step_count (get (), steps); }
     void set_threads (unsigned threads) noexcept { accel_optimizer_set_threads (get (), threads); }
-    std::size_t state_count () const noexcept { return accel_optimizer_state_count (get ()); }
+    /** NULL after the last one. */
     const char *state_name (std::size_t state) const noexcept { return accel_optimizer_state_name (get (), state); }
-    /** The state of a parameter; empty if there is none of that name.  @{ */
-    template <class I, class = std::enable_if_t<std::is_integral_v<I>>> /* or a literal 0 could be a name too */
+    /** The state of a parameter; empty if there is none of that name. */
     span<float>
-    state (I parameter, const char *name)
+    state (std::size_t parameter, const char *name)
     {
-        return floats (accel_optimizer_state_tensor (get (), static_cast<std::size_t> (parameter), name));
+        DLTensor *found = accel_optimizer_state_tensor (get (), parameter, name);
+        return found ? detail::values_of<float> (*found) : span<float> ();
     }
-    span<float>
-    state (const char *parameter, const char *name)
-    {
-        return floats (accel_optimizer_state_by_name (get (), parameter, name));
-    }
-    /** @} */
 
     std::size_t group_count () const noexcept { return accel_optimizer_group_count (get ()); }
-    const char *group_name (std::size_t group) const noexcept { return accel_optimizer_group_name (get (), group); }
     /** @return the position of the group, or ACCEL_NO_GROUP */
     std::size_t find_group (const char *name) const noexcept { return accel_optimizer_find_group (get (), name); }
-    /** @return the group of a parameter of the model, or ACCEL_NO_GROUP */
-    std::size_t
-    group_of (std::size_t parameter) const noexcept
-    {
-        return accel_optimizer_group_of (get (), parameter);
-    }
     /** The numbers of a group, by name or position.  set_group() changes those that were set in @p numbers.
      *  All throw if there is no such group.  @{ */
     template <class Key>
@@ -260,27 +237,9 @@ class optimizer {
         detail::attempt call;
         call (accel_optimizer_set_group (get (), position (key), &numbers.numbers (), call.err ()));
     }
-    template <class Key>
-    double
-    group_lr (Key key) const
-    {
-        return accel_optimizer_group_lr (get (), position (key));
-    }
-    template <class Key>
-    void
-    set_group_lr (Key key, double lr)
-    {
-        detail::attempt call;
-        call (accel_optimizer_set_group_lr (get (), position (key), lr, call.err ()));
-    }
     /** @} */
 
   private:
-    static span<float>
-    floats (DLTensor *found)
-    {
-        return found ? detail::values_of<float> (*found) : span<float> ();
-    }
     std::size_t
     position (const char *name) const
     {
@@ -365,8 +324,8 @@ class scheduler {
     {
         if (parts.size () != milestones.size () + 1)
             throw error (ACCEL_ERR_INVALID, "a sequence of schedules needs one milestone between every two of them");
-        return made (ACCEL_CALL_ (accel_scheduler_create_sequential), of, parts.data (), milestones.data (),
-                     parts.size ());
+        return made (ACCEL_CALL_ (accel_scheduler_create_sequential), of, parts.data (), parts.size (),
+                     milestones.data ());
     }
     /** Base times the factors of several schedules. */
     static scheduler
@@ -384,36 +343,20 @@ class scheduler {
         call (accel_scheduler_step (get (), call.err ()));
     }
     double lr () const noexcept { return accel_scheduler_lr (get ()); }
-    double momentum () const noexcept { return accel_scheduler_momentum (get ()); }
 
     /** Everything needed to resume: one state for each schedule and group that it changes.  @{ */
     std::vector<accel_scheduler_state>
     states () const
     {
         std::vector<accel_scheduler_state> result (accel_scheduler_state_count (get ()));
-        accel_scheduler_get_states (get (), result.data ());
+        accel_scheduler_get_state (get (), result.data ());
         return result;
     }
     void
-    set_states (span<const accel_scheduler_state> states)
+    set_state (span<const accel_scheduler_state> states)
     {
         detail::attempt call;
-        call (accel_scheduler_set_states (get (), states.data (), states.size (), call.err ()));
-    }
-    /** @} */
-    /** The same for a scheduler with one state.  @{ */
-    accel_scheduler_state
-    state () const noexcept
-    {
-        accel_scheduler_state result;
-        accel_scheduler_get_state (get (), &result);
-        return result;
-    }
-    void
-    set_state (const accel_scheduler_state &state)
-    {
-        detail::attempt call;
-        call (accel_scheduler_set_state (get (), &state, call.err ()));
+        call (accel_scheduler_set_state (get (), states.data (), states.size (), call.err ()));
     }
     /** @} */
 

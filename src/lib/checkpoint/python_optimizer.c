@@ -312,13 +312,13 @@ python_load_scheduler (struct torch_archive *archive, const struct checkpoint_it
                            archive->source.path);
     if (!last || last->type != PICKLE_INT || last->integer < 0)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not the state of a scheduler of PyTorch", archive->source.path);
-    accel_scheduler_get_states (scheduler, records);
+    accel_scheduler_get_state (scheduler, records);
     for (size_t i = 0; i < count; i++) {
         records[i].step = (uint64_t) last->integer;
         if (!find_rate (root, "base_lrs", i, &records[i].base_lr) || !find_rate (root, "_last_lr", i, &records[i].lr))
             return accel_fail (err, ACCEL_ERR_FORMAT, "%s: no learning rates for group %zu",
                                archive->source.path, i);
     }
-    enum accel_status status = accel_scheduler_set_states (scheduler, records, count, err);
+    enum accel_status status = accel_scheduler_set_state (scheduler, records, count, err);
     return status ? accel_fail_in (err, status, "%s", item->name) : ACCEL_OK;
 }

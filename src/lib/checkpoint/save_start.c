@@ -101,7 +101,7 @@ report (struct save_in_flight *flight)
     comm_note_failure (flight->acc->world,
                        JOBSEG_FAILURE | JOBSEG_FAILURE_LOST | (flight->blames ? 0 : JOBSEG_FAILURE_OWN), 0,
                        flight->err.text);
-    accel_log_everywhere (flight->acc, ACCEL_LOG_ERROR, "%s", flight->err.text);
+    accel_log (flight->acc, ACCEL_LOG_ERROR | ACCEL_LOG_EVERYWHERE, "%s", flight->err.text);
 }
 
 static void

@@ -34,9 +34,9 @@ make_plain (struct plain *plain, struct accel *acc, const struct comm_site *site
     return status ? comm_fail_in (site, status, err) : ACCEL_OK;
 }
 
-enum accel_status
-comm_check_parts (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, const enum accel_op *op,
-                  struct accel_error *err)
+static enum accel_status
+check_rows (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, const enum accel_op *op,
+            struct accel_error *err)
 {
     int processes = accel_num_processes (acc);
     if (!tensor->ndim)
@@ -47,9 +47,9 @@ comm_check_parts (struct accel *acc, const struct comm_site *site, const DLTenso
     return op ? comm_check_reduction (site, accel_dtype_from_dl (tensor->dtype), *op, 1, err) : ACCEL_OK;
 }
 
-enum accel_status
-comm_part_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, const enum accel_op *op,
-                  struct accel_tensor *out, struct accel_error *err)
+static enum accel_status
+exchange (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, const enum accel_op *op,
+          struct accel_tensor *out, struct accel_error *err)
 {
     struct accel_comm *world = accel_world (acc);
     struct plain plain;
@@ -80,8 +80,8 @@ part (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, c
     if (!status)
         status = comm_verify_tensor (acc, site, tensor, err);
     if (!status)
-        status = comm_check_parts (acc, site, tensor, op, err);
-    return status ? status : comm_part_tensor (acc, site, tensor, op, out, err);
+        status = check_rows (acc, site, tensor, op, err);
+    return status ? status : exchange (acc, site, tensor, op, out, err);
 }
 
 enum accel_status

@@ -32,14 +32,6 @@ enum accel_status comm_reduce_tensor (struct accel *acc, const struct comm_site 
 enum accel_status comm_broadcast_tensor (struct accel *acc, const struct comm_site *site, DLTensor *tensor, int root,
                                          struct accel_error *err);
 
-/** Whether a tensor that comm_check_tensor() took can be divided by rows and, if @p op is not NULL, reduced. */
-enum accel_status comm_check_parts (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
-                                    const enum accel_op *op, struct accel_error *err);
-
-/** accel_reduce_scatter(), or if @p op is NULL accel_all_to_all(), of a tensor that comm_check_parts() took. */
-enum accel_status comm_part_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
-                                    const enum accel_op *op, struct accel_tensor *out, struct accel_error *err);
-
 enum accel_status comm_send_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
                                     int to_process, struct accel_error *err);
 

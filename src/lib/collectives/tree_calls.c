@@ -181,45 +181,6 @@ accel_tree_broadcast_at (const char *file, int line, struct accel *acc, struct a
 }
 
 static enum accel_status
-check_parts (const struct task *task, struct accel_tree *leaf, struct accel_error *err)
-{
-    return comm_check_parts (task->acc, task->site, &leaf->tensor.dl, task->reduces ? &task->op : NULL, err);
-}
-
-static enum accel_status
-part_leaf (const struct tree_walk *walk, const struct tree_place *place, const struct accel_tree *leaf,
-           struct accel_tree **made, struct accel_error *err)
-{
-    (void) place;
-    const struct task *task = walk->user;
-    struct accel_tensor out = { .owned_bytes = 0 };
-    enum accel_status status = comm_part_tensor (task->acc, task->site, &leaf->tensor.dl,
-                                                 task->reduces ? &task->op : NULL, &out, err);
-    if (!status)
-        return tree_own (made, &out, err);
-    accel_tensor_release (&out);
-    return status;
-}
-
-enum accel_status
-accel_tree_reduce_scatter_at (const char *file, int line, struct accel_tree **scattered, struct accel *acc,
-                              const struct accel_tree *tree, enum accel_op op, struct accel_error *err)
-{
-    struct task task = {
-        .acc = acc, .site = SITE (TREE_REDUCE_SCATTER), .fits = check_parts, .op = op, .reduces = true,
-    };
-    return walk (&task, scattered, tree, part_leaf, err);
-}
-
-enum accel_status
-accel_tree_all_to_all_at (const char *file, int line, struct accel_tree **exchanged, struct accel *acc,
-                          const struct accel_tree *tree, struct accel_error *err)
-{
-    struct task task = { .acc = acc, .site = SITE (TREE_ALL_TO_ALL), .fits = check_parts };
-    return walk (&task, exchanged, tree, part_leaf, err);
-}
-
-static enum accel_status
 send_leaf (const struct task *task, struct accel_tree *leaf, struct accel_error *err)
 {
     if (leaf->kind == ACCEL_TREE_BYTES)

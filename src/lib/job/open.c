@@ -210,7 +210,7 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
         accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", made->world->refusal);
     }
     if (*why && device_memory ()) /* so it is this rank that has none */
-        accel_log_everywhere (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", why);
+        accel_log (made, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE, "this program computes on CPUs: %s", why);
     else if (*why)
         accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", why);
     *acc = made;

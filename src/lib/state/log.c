@@ -5,10 +5,13 @@
 #include "lib/state/log.h"
 
 #include "lib/base/error.h"
+#include "util/cleanup.h"
 #include "util/envnames.h"
+#include "util/hash.h"
 #include "util/io.h"
 #include "util/strbuf.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -83,34 +86,43 @@ level_word (enum accel_log_level level)
     return "LEVEL ?";
 }
 
+/* Two texts of one program are not expected to have the same hash.  The latest 1024 texts are remembered: what warns of
+ * something new each time must not take memory for ever. */
+static bool
+is_new (uint64_t hash)
+{
+    enum { MOST = 1024 };
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t seen[MOST];
+    static size_t count;
+    bool found = false;
+    pthread_mutex_lock (&lock);
+    for (size_t i = 0; i < count && i < MOST && !found; i++)
+        found = seen[i] == hash;
+    if (!found)
+        seen[count++ % MOST] = hash;
+    pthread_mutex_unlock (&lock);
+    return !found;
+}
+
 void
-log_write (const struct accel *acc, enum accel_log_level level, const char *format, va_list args)
+log_write (const struct accel *acc, int level, const char *format, va_list args)
 {
     AUTO_STRBUF struct strbuf line = { 0 };
-    char *text = NULL;
-    if (!format || vasprintf (&text, format, args) < 0)
+    AUTO_FREE char *text = NULL;
+    int length = format ? vasprintf (&text, format, args) : -1;
+    if (length < 0 || ((level & ACCEL_LOG_ONCE) && !is_new (hash_bytes (HASH_START, text, (size_t) length))))
         return;
-    strbuf_printf (&line, "%s: [RANK %d] %s\n", level_word (level), accel_process_index (acc), text);
-    free (text);
+    strbuf_printf (&line, "%s: [RANK %d] %s\n", level_word (level & LOG_LEVEL), accel_process_index (acc), text);
     if (!line.failed)
         io_write_all (STDERR_FILENO, line.text, line.length);
 }
 
 void
-accel_log (const struct accel *acc, enum accel_log_level level, const char *format, ...)
+accel_log (const struct accel *acc, int level, const char *format, ...)
 {
-    if (level < accel_log_level () || !accel_is_main_process (acc))
-        return;
-    va_list args;
-    va_start (args, format);
-    log_write (acc, level, format, args);
-    va_end (args);
-}
-
-void
-accel_log_everywhere (const struct accel *acc, enum accel_log_level level, const char *format, ...)
-{
-    if (level < accel_log_level ())
+    if ((level & LOG_LEVEL) < (int) accel_log_level ()
+        || (!(level & ACCEL_LOG_EVERYWHERE) && !accel_is_main_process (acc)))
         return;
     va_list args;
     va_start (args, format);

@@ -10,8 +10,10 @@
 /** Check the variable, where a bad word can still be refused. */
 enum accel_status log_check_environment (struct accel_error *err);
 
-/** Write one line to standard error, with one write(), whatever the level. */
-ACCEL_PRINTF (3, 0) void log_write (const struct accel *acc, enum accel_log_level level, const char *format,
-                                    va_list args);
+/** The bits of a level without what is added to it. */
+enum { LOG_LEVEL = ACCEL_LOG_EVERYWHERE - 1 };
+
+/** Write one line to standard error, with one write(), whatever the level; ACCEL_LOG_ONCE counts. */
+ACCEL_PRINTF (3, 0) void log_write (const struct accel *acc, int level, const char *format, va_list args);
 
 #endif

@@ -12,14 +12,6 @@
 
 #include <stdarg.h>
 
-static const char end_mark;
-
-void *
-accel_prepare_end_mark (void)
-{
-    return (void *) (uintptr_t) &end_mark;
-}
-
 struct prepared {
     struct part part;
     struct object *latest;
@@ -131,7 +123,7 @@ accel_prepare_at (const char *file, int line, struct accel *acc, struct accel_er
     va_start (objects, err);
     for (int number = 1; !status; number++) {
         void *object = va_arg (objects, void *);
-        if (object == (void *) (uintptr_t) &end_mark)
+        if (object == ACCEL_PREPARE_END)
             break;
         status = prepare_object (acc, object, number, &site, err);
     }

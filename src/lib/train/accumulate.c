@@ -285,7 +285,7 @@ count_models (const struct accel *acc, va_list models, size_t *count, struct acc
 {
     for (*count = 0;; ++*count) {
         const struct object *object = va_arg (models, const struct object *);
-        if (object == accel_prepare_end_mark ())
+        if (object == ACCEL_PREPARE_END)
             return ACCEL_OK;
         if (!object || !object_is (object, kind_of_model))
             return accel_fail (err, ACCEL_ERR_INVALID, "object %zu passed to accel_accumulate is %s", *count + 1,

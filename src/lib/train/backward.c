@@ -10,21 +10,9 @@
 #include "lib/train/reducer_object.h"
 
 float
-accel_accumulation_scale (const struct accel *acc)
-{
-    return accumulate_scale (acc);
-}
-
-float
-accel_scaler_scale (const struct accel *acc)
-{
-    return precision_scales (acc) ? scaler_scale (&precision_of (acc)->scaler) : 1;
-}
-
-float
 accel_loss_scale (const struct accel *acc)
 {
-    return accel_accumulation_scale (acc) * accel_scaler_scale (acc);
+    return accumulate_scale (acc) * (precision_scales (acc) ? scaler_scale (&precision_of (acc)->scaler) : 1);
 }
 
 static enum accel_status

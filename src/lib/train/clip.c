@@ -6,6 +6,8 @@
 #include <accel/optimizer.h>
 
 #include "lib/base/error.h"
+#include "lib/base/option.h"
+#include "lib/base/sized.h"
 #include "lib/kernels/arithmetic.h"
 #include "lib/kernels/floats.h"
 #include "lib/state/state_object.h"
@@ -70,26 +72,34 @@ begin (struct accel_model *model, const struct comm_site *site, float *scaled, s
 
 /* The models whose gradients have one norm. */
 struct clipped {
-    struct accel_model *const *models; /* [count] */
+    struct accel_model *first;
+    struct accel_model *const *others; /* [count - 1] */
     size_t count;
 };
+
+static struct accel_model *
+model_of (const struct clipped *clipped, size_t number)
+{
+    return number ? clipped->others[number - 1] : clipped->first;
+}
 
 static enum accel_status
 check_models (const struct clipped *clipped, const struct comm_site *site, struct accel_error *err)
 {
     const char *function = jobseg_call_name (site->call);
-    if (!clipped->count || !clipped->models)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: there are no models", function);
-    for (size_t i = 0; i < clipped->count; i++) {
-        const struct accel_model *model = clipped->models[i];
+    if (!clipped->first || (clipped->count > 1 && !clipped->others))
+        return accel_fail_null (err, function, clipped->first ? "others" : "model");
+    for (size_t i = 1; i < clipped->count; i++) {
+        const struct accel_model *model = model_of (clipped, i);
         if (!model)
-            return accel_fail_null (err, function, "model");
-        if (model->object.owner != clipped->models[0]->object.owner)
+            return accel_fail (err, ACCEL_ERR_INVALID, "%s: others[%zu] is NULL", function, i - 1);
+        if (model->object.owner != clipped->first->object.owner)
             return accel_fail (err, ACCEL_ERR_INVALID,
-                               "%s: models 0 and %zu were not prepared with the same struct accel", function, i);
+                               "%s: model and others[%zu] were not prepared with the same struct accel", function,
+                               i - 1);
         for (size_t j = 0; j < i; j++)
-            if (clipped->models[j] == model)
-                return accel_fail (err, ACCEL_ERR_INVALID, "%s: models %zu and %zu are the same", function, j, i);
+            if (model_of (clipped, j) == model)
+                return accel_fail (err, ACCEL_ERR_INVALID, "%s: others[%zu] was given twice", function, i - 1);
     }
     return ACCEL_OK;
 }
@@ -102,11 +112,11 @@ measure (const struct clipped *clipped, const struct comm_site *site, double p, 
     struct fold fold = { 0 };
     enum accel_status status = check_models (clipped, site, err);
     for (size_t i = 0; !status && i < clipped->count; i++)
-        status = begin (clipped->models[i], site, scaled, err);
+        status = begin (model_of (clipped, i), site, scaled, err);
     for (size_t i = 0; !status && i < clipped->count; i++)
-        status = find_norms (clipped->models[i], p, err);
+        status = find_norms (model_of (clipped, i), p, err);
     for (size_t i = 0; !status && i < clipped->count; i++)
-        fold_model (&fold, clipped->models[i], p);
+        fold_model (&fold, model_of (clipped, i), p);
     *total = fold_end (&fold, p);
     return status;
 }
@@ -116,7 +126,7 @@ static bool
 clip_on_device (const struct clipped *clipped, const struct comm_site *site, float max_norm, double p,
                 enum accel_status *status, struct accel_error *err)
 {
-    struct accel_model *model = clipped->count == 1 && clipped->models ? clipped->models[0] : NULL;
+    struct accel_model *model = clipped->count == 1 ? clipped->first : NULL;
     float scaled;
     if (!model || !model->memory->lists || (p != 2 && !isinf (p)) || outliers_want_norm (model->object.owner))
         return false;
@@ -133,23 +143,45 @@ clip_on_device (const struct clipped *clipped, const struct comm_site *site, flo
     return true;
 }
 
+/* Name the first gradient that is infinite or NaN.  @return whether there is one */
+static bool
+describe_nonfinite (const struct clipped *clipped, char *text, size_t size)
+{
+    bool found = false;
+    for (size_t i = 0; !found && i < clipped->count; i++)
+        found = model_describe_nonfinite (model_of (clipped, i), text, size);
+    return found;
+}
+
 /* The gradients are averages, the same on all ranks: where one comes from can be seen only before averaging. */
 static enum accel_status
 refuse_norm (const struct clipped *clipped, float total, struct accel_error *err)
 {
-    const struct accel *acc = clipped->models[0]->object.owner;
+    const struct accel *acc = clipped->first->object.owner;
     char text[ACCEL_ERROR_TEXT_SIZE] = "all gradients are finite, but their norm is too large";
     uint64_t step = 0;
-    bool found = false;
+    bool found = describe_nonfinite (clipped, text, sizeof text);
     for (size_t i = 0; i < clipped->count; i++) {
-        uint64_t latest = model_latest_step (clipped->models[i]);
+        uint64_t latest = model_latest_step (model_of (clipped, i));
         step = latest > step ? latest : step;
-        found = found || model_describe_nonfinite (clipped->models[i], text, sizeof text);
     }
     return accel_fail (err, ACCEL_ERR_INVALID, "step %llu: the norm of the gradients is %s: cannot clip them: %s%s",
                        (unsigned long long) step + 1, isnan (total) ? "not a number" : "infinite", text,
                        found && accel_num_processes (acc) > 1
                            ? ", after averaging (set check_gradients to find the rank that it comes from)" : "");
+}
+
+/* Under fp16, an infinite norm is the scaler's affair. */
+static void
+note_norm (const struct clipped *clipped, double norm)
+{
+    struct accel *acc = clipped->first->object.owner;
+    char text[ACCEL_ERROR_TEXT_SIZE] = "";
+    if (!outliers_want_norm (acc) || (!isfinite (norm) && precision_scales (acc)))
+        return;
+    if (!isfinite (norm))
+        (void) describe_nonfinite (clipped, text, sizeof text);
+    outliers_note_norm (acc, norm, text);
 }
 
 UNFUSED static enum accel_status
@@ -171,7 +203,7 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
         total /= scaled;
     if (error_if_nonfinite && !isfinite (total))
         return refuse_norm (clipped, total, err);
-    outliers_note_norm (clipped->models, clipped->count, (double) total);
+    note_norm (clipped, (double) total);
     if (norm)
         *norm = total;
     if (scaled > 0)
@@ -180,7 +212,7 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
     float factor = 1.0F / (total + 1e-6F) * (float) max_norm;
     factor = factor > 1 ? 1 : factor;
     for (size_t m = 0; m < clipped->count; m++) {
-        struct accel_model *model = clipped->models[m];
+        struct accel_model *model = model_of (clipped, m);
         /* If 16-bit gradients are still to be unscaled, factors wait with that. */
         memory_list_scale (&model->lists[LIST_GRADIENTS], model->memory, model->device, factor, model->unscaled);
         if (model->unscaled)
@@ -190,20 +222,19 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
 }
 
 enum accel_status
-accel_clip_grad_norm_at (const char *file, int line, struct accel_model *model, double max_norm, float *norm,
-                         double norm_type, bool error_if_nonfinite, struct accel_error *err)
+accel_clip_grad_norm_at (const char *file, int line, size_t options_size, struct accel_model *model, double max_norm,
+                         float *norm, const struct accel_clip_options *options, struct accel_error *err)
 {
     struct comm_site site = { file, line, JOBSEG_CALL_CLIP_GRAD_NORM };
-    return clip_norm (&(struct clipped){ &model, 1 }, &site, max_norm, norm, norm_type, error_if_nonfinite, err);
-}
-
-enum accel_status
-accel_clip_grad_norm_models_at (const char *file, int line, struct accel_model *const *models, size_t count,
-                                double max_norm, float *norm, double norm_type, bool error_if_nonfinite,
-                                struct accel_error *err)
-{
-    struct comm_site site = { file, line, JOBSEG_CALL_CLIP_GRAD_NORM_MODELS };
-    return clip_norm (&(struct clipped){ models, count }, &site, max_norm, norm, norm_type, error_if_nonfinite, err);
+    struct accel_clip_options room, chosen = { 0 };
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
+    if (options)
+        chosen = *options;
+    struct clipped clipped = { model, chosen.others, chosen.other_count + 1 };
+    return clip_norm (&clipped, &site, max_norm, norm, option_or (chosen.norm_type, 2), chosen.error_if_nonfinite, err);
 }
 
 enum accel_status

@@ -339,12 +339,6 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
     return status;
 }
 
-size_t
-accel_optimizer_state_count (const struct accel_optimizer *optimizer)
-{
-    return optimizer ? optimizer->state_count : 0;
-}
-
 const char *
 accel_optimizer_state_name (const struct accel_optimizer *optimizer, size_t state)
 {
@@ -358,15 +352,6 @@ accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t paramete
         for (size_t i = 0; i < optimizer->state_count; i++)
             if (!strcmp (name, optimizer->state_names[i]))
                 return optimizer->state_tensors[parameter * optimizer->state_count + i];
-    return NULL;
-}
-
-DLTensor *
-accel_optimizer_state_by_name (struct accel_optimizer *optimizer, const char *parameter, const char *name)
-{
-    for (size_t i = 0; optimizer && parameter && i < optimizer->model->count; i++)
-        if (!strcmp (parameter, optimizer->model->parameters[i].name))
-            return accel_optimizer_state_tensor (optimizer, i, name);
     return NULL;
 }
 

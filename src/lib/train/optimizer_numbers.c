@@ -292,34 +292,21 @@ accel_optimizer_set_group_sized (size_t numbers_size, struct accel_optimizer *op
     return ACCEL_OK;
 }
 
-enum accel_status
-accel_optimizer_set_group_lr (struct accel_optimizer *optimizer, size_t group, double lr, struct accel_error *err)
-{
-    enum accel_status status = check_group (__func__, optimizer, group, err);
-    if (!status)
-        status = check_number (optimizer->groups[group].name, GROUP_LR, lr, err);
-    if (!status)
-        *optimizer_lr_of (optimizer, group) = lr;
-    return status;
-}
-
-double
-accel_optimizer_group_lr (const struct accel_optimizer *optimizer, size_t group)
-{
-    return optimizer && group < optimizer->group_count ? *optimizer_lr_of (optimizer, group) : 0;
-}
-
 double
 accel_optimizer_lr (const struct accel_optimizer *optimizer)
 {
-    return accel_optimizer_group_lr (optimizer, 0);
+    return optimizer && optimizer->group_count ? *optimizer_lr_of (optimizer, 0) : 0;
 }
 
-void
-accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr)
+enum accel_status
+accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr, struct accel_error *err)
 {
-    for (size_t i = 0; optimizer && i < optimizer->group_count; i++)
+    enum accel_status status = check_group (__func__, optimizer, 0, err);
+    if (!status)
+        status = check_number (NULL, GROUP_LR, lr, err);
+    for (size_t i = 0; !status && i < optimizer->group_count; i++)
         *optimizer_lr_of (optimizer, i) = lr;
+    return status;
 }
 
 double *

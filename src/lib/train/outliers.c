@@ -115,17 +115,10 @@ outliers_want_norm (const struct accel *acc)
     return acc && outliers_of (acc)->options.window && !accumulation_of (acc)->accumulating;
 }
 
-/* Under fp16, an infinite norm is the scaler's affair. */
 void
-outliers_note_norm (struct accel_model *const *models, size_t count, double norm)
+outliers_note_norm (struct accel *acc, double norm, const char *whence)
 {
-    struct accel *acc = models[0]->object.owner;
-    char text[ACCEL_ERROR_TEXT_SIZE] = "";
-    if (!outliers_want_norm (acc) || (!isfinite (norm) && precision_scales (acc)))
-        return;
-    for (size_t i = 0; !isfinite (norm) && !*text && i < count; i++)
-        (void) model_describe_nonfinite (models[i], text, sizeof text);
-    note (acc, ACCEL_OUTLIER_NORM, norm, text);
+    note (acc, ACCEL_OUTLIER_NORM, norm, whence);
 }
 
 bool
@@ -264,19 +257,15 @@ accel_outlier_loss_at (const char *file, int line, struct accel *acc, double los
     return ACCEL_OK;
 }
 
-uint64_t
-accel_outlier_count (const struct accel *acc, enum accel_outlier kind)
+void
+accel_outlier_get (const struct accel *acc, enum accel_outlier kind, uint64_t *count, double *zscore)
 {
-    if (!acc || (unsigned) kind > ACCEL_OUTLIER_SKIPPED)
-        return 0;
-    const struct outliers *its = outliers_of (acc);
-    return kind == ACCEL_OUTLIER_SKIPPED ? its->skipped : its->of[kind].outliers;
-}
-
-double
-accel_outlier_zscore (const struct accel *acc, enum accel_outlier kind)
-{
-    return acc && (unsigned) kind < WATCHED ? outliers_of (acc)->of[kind].zscore : 0;
+    const struct outliers *its = acc ? outliers_of (acc) : NULL;
+    bool is_watched = its && (unsigned) kind < WATCHED;
+    if (count)
+        *count = is_watched ? its->of[kind].outliers : its && kind == ACCEL_OUTLIER_SKIPPED ? its->skipped : 0;
+    if (zscore)
+        *zscore = is_watched ? its->of[kind].zscore : 0;
 }
 
 /* ---- checkpoints ---- */

@@ -11,8 +11,8 @@ extern const struct part_kind part_outliers;
 /** @return whether norms are watched for @p acc, which may be NULL. */
 bool outliers_want_norm (const struct accel *acc);
 
-/** A step's norm of the gradients of @p models, [count], is known; the same on all ranks. */
-void outliers_note_norm (struct accel_model *const *models, size_t count, double norm);
+/** A step's norm of gradients is known; the same on all ranks.  @param whence  if it is not finite: from where */
+void outliers_note_norm (struct accel *acc, double norm, const char *whence);
 
 /** @return whether the step that @p optimizer is about to take is to be skipped. */
 bool outliers_skip (struct accel_optimizer *optimizer);

@@ -335,12 +335,6 @@ accel_optimizer_group_count (const struct accel_optimizer *optimizer)
     return optimizer ? optimizer->group_count : 0;
 }
 
-const char *
-accel_optimizer_group_name (const struct accel_optimizer *optimizer, size_t group)
-{
-    return optimizer && group < optimizer->group_count ? optimizer->groups[group].name : NULL;
-}
-
 size_t
 accel_optimizer_find_group (const struct accel_optimizer *optimizer, const char *name)
 {
@@ -348,13 +342,4 @@ accel_optimizer_find_group (const struct accel_optimizer *optimizer, const char 
         if (!strcmp (name, optimizer->groups[i].name))
             return i;
     return ACCEL_NO_GROUP;
-}
-
-size_t
-accel_optimizer_group_of (const struct accel_optimizer *optimizer, size_t parameter)
-{
-    if (!optimizer || !optimizer->group_of || parameter >= optimizer->model->count
-        || optimizer->group_of[parameter] == NO_GROUP_YET)
-        return ACCEL_NO_GROUP;
-    return (size_t) optimizer->group_of[parameter];
 }

@@ -220,11 +220,11 @@ accel_scheduler_create_sized (size_t options_size, struct accel_scheduler **sche
 enum accel_status
 accel_scheduler_create_sequential_sized (size_t options_size, struct accel_scheduler **scheduler,
                                          struct accel_optimizer *optimizer,
-                                         const struct accel_scheduler_options *options, const uint64_t *milestones,
-                                         size_t count, struct accel_error *err)
+                                         const struct accel_scheduler_options *schedules, size_t count,
+                                         const uint64_t *milestones, struct accel_error *err)
 {
     static const char call[] = "accel_scheduler_create_sequential";
-    struct request request = { options, count, COMPOSED_IN_SEQUENCE, milestones };
+    struct request request = { schedules, count, COMPOSED_IN_SEQUENCE, milestones };
     AUTO_FREE struct accel_scheduler_options *resized = NULL;
     enum accel_status status = check_arguments (call, scheduler, optimizer, &request, err);
     if (!status && count > 1 && !milestones)
@@ -235,21 +235,21 @@ accel_scheduler_create_sequential_sized (size_t options_size, struct accel_sched
                                call, i, (unsigned long long) milestones[i],
                                (unsigned long long) (i ? milestones[i - 1] : 0));
     if (!status)
-        request.options = SIZED_ARRAY (options, options_size, count, resized, &status, err);
+        request.options = SIZED_ARRAY (schedules, options_size, count, resized, &status, err);
     return status ? status : create (scheduler, optimizer, &request, err);
 }
 
 enum accel_status
 accel_scheduler_create_chained_sized (size_t options_size, struct accel_scheduler **scheduler,
                                       struct accel_optimizer *optimizer,
-                                      const struct accel_scheduler_options *options, size_t count,
+                                      const struct accel_scheduler_options *schedules, size_t count,
                                       struct accel_error *err)
 {
-    struct request request = { options, count, COMPOSED_AS_PRODUCT, NULL };
+    struct request request = { schedules, count, COMPOSED_AS_PRODUCT, NULL };
     AUTO_FREE struct accel_scheduler_options *resized = NULL;
     enum accel_status status = check_arguments ("accel_scheduler_create_chained", scheduler, optimizer, &request, err);
     if (!status)
-        request.options = SIZED_ARRAY (options, options_size, count, resized, &status, err);
+        request.options = SIZED_ARRAY (schedules, options_size, count, resized, &status, err);
     return status ? status : create (scheduler, optimizer, &request, err);
 }
 

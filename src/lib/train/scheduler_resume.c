@@ -146,7 +146,7 @@ scheduler_load (struct object *object, const struct accel_state_dict *state, str
     if (!status && accel_state_dict_has (state, "options"))
         status = state_dict_read_uint64 (state, "options", &options, err);
     if (!status)
-        status = accel_scheduler_set_states (scheduler, records, count, err);
+        status = accel_scheduler_set_state (scheduler, records, count, err);
     if (!status)
         status = convert_steps (scheduler, state, &steps, err);
     bool equal = !options || options == hash_options (scheduler);

@@ -33,12 +33,6 @@ accel_scheduler_lr (const struct accel_scheduler *scheduler)
     return scheduler && scheduler->part_count ? *scheduler->lr : 0;
 }
 
-double
-accel_scheduler_momentum (const struct accel_scheduler *scheduler)
-{
-    return scheduler && scheduler->part_count ? *scheduler->momentum : 0;
-}
-
 size_t
 accel_scheduler_state_count (const struct accel_scheduler *scheduler)
 {
@@ -65,20 +59,10 @@ scheduler_record (const struct accel_scheduler *scheduler, size_t number)
 }
 
 void
-accel_scheduler_get_states (const struct accel_scheduler *scheduler, struct accel_scheduler_state *states)
+accel_scheduler_get_state (const struct accel_scheduler *scheduler, struct accel_scheduler_state *states)
 {
     for (size_t i = 0; states && i < accel_scheduler_state_count (scheduler); i++)
         states[i] = scheduler_record (scheduler, i);
-}
-
-void
-accel_scheduler_get_state (const struct accel_scheduler *scheduler, struct accel_scheduler_state *state)
-{
-    if (!state)
-        return;
-    *state = (struct accel_scheduler_state){ 0 };
-    if (accel_scheduler_state_count (scheduler))
-        *state = scheduler_record (scheduler, 0);
 }
 
 static const char *
@@ -122,14 +106,13 @@ take_record (struct accel_scheduler *scheduler, const struct accel_scheduler_sta
         scheduler->momentum[place] = *momentum = state->momentum;
 }
 
-/* @function and @name are what the program calls, and its argument. */
-static enum accel_status
-take_states (const char *function, const char *name, struct accel_scheduler *scheduler,
-             const struct accel_scheduler_state *states, size_t count, struct accel_error *err)
+enum accel_status
+accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
+                           struct accel_error *err)
 {
     if (!scheduler || !states)
-        return accel_fail_null (err, function, scheduler ? name : "scheduler");
-    enum accel_status status = scheduler_check (function, scheduler, err);
+        return accel_fail_null (err, __func__, scheduler ? "states" : "scheduler");
+    enum accel_status status = scheduler_check (__func__, scheduler, err);
     if (!status && count != accel_scheduler_state_count (scheduler))
         return accel_fail (err, ACCEL_ERR_FORMAT, "the scheduler has %zu states, for its groups and schedules, not %zu",
                            accel_scheduler_state_count (scheduler), count);
@@ -138,20 +121,6 @@ take_states (const char *function, const char *name, struct accel_scheduler *sch
     for (size_t i = 0; !status && i < count; i++)
         take_record (scheduler, &states[i], i);
     return status;
-}
-
-enum accel_status
-accel_scheduler_set_states (struct accel_scheduler *scheduler, const struct accel_scheduler_state *states, size_t count,
-                            struct accel_error *err)
-{
-    return take_states (__func__, "states", scheduler, states, count, err);
-}
-
-enum accel_status
-accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel_scheduler_state *state,
-                           struct accel_error *err)
-{
-    return take_states (__func__, "state", scheduler, state, 1, err);
 }
 
 void

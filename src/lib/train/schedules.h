@@ -91,7 +91,7 @@ bool schedule_is_at_end (const struct schedule *part);
 /** @return "a cosine schedule"; static. */
 const char *schedule_name (enum accel_schedule schedule);
 
-/** @return state @p number of those of accel_scheduler_get_states(). */
+/** @return state @p number of those of accel_scheduler_get_state(). */
 struct accel_scheduler_state scheduler_record (const struct accel_scheduler *scheduler, size_t number);
 
 /** Note the options of @p part.  @param kind  "part", if it is one of several; NULL: it is alone */

@@ -449,7 +449,7 @@ test_many_steps (void)
         begin_scheduled (&made, &options);
         accel_scheduler_get_state (made.scheduler, &state);
         state.step = UINT64_C (1) << 60;
-        MUST (accel_scheduler_set_state (made.scheduler, &state, &err));
+        MUST (accel_scheduler_set_state (made.scheduler, &state, 1, &err));
         if (run)
             status = accel_load_state (acc, "many", &err);
         else

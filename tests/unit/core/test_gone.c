@@ -107,7 +107,8 @@ test_optimizer_gone (void)
     accel_optimizer_destroy (optimizer);
     is_error (accel_scheduler_step (scheduler, &err), ACCEL_ERR_INVALID, "scheduler's optimizer has been destroyed");
     accel_scheduler_get_state (scheduler, &state);
-    is_error (accel_scheduler_set_state (scheduler, &state, &err), ACCEL_ERR_INVALID, "optimizer has been destroyed");
+    is_error (accel_scheduler_set_state (scheduler, &state, 1, &err), ACCEL_ERR_INVALID,
+              "optimizer has been destroyed");
     ok (accel_scheduler_lr (scheduler) == lr && state.momentum > 0, "where it stood can still be read");
     optimizer = NULL;
     clean ();

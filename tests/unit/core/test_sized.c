@@ -188,7 +188,7 @@ OPTIMIZER (custom_group, custom_create_sized (sizeof (struct accel_custom_optimi
 SAMPLER (sampler, create_sized (size, &made, ACCEL_SAMPLER_RANDOM, 4, given, &err))
 SAMPLER (calls, custom_sized (size, &made, given, &err))
 SCHEDULER (scheduler, create_sized (size, &made, optimizer, given, &err))
-SCHEDULER (sequential, create_sequential_sized (size, &made, optimizer, given, NULL, 1, &err))
+SCHEDULER (sequential, create_sequential_sized (size, &made, optimizer, given, 1, NULL, &err))
 SCHEDULER (chained, create_chained_sized (size, &made, optimizer, given, 1, &err))
 static enum accel_status
 save_nothing (void *user, struct accel_state_dict *state, struct accel_error *why)
@@ -260,6 +260,11 @@ CALL (send)
     return status;
 }
 
+CALL (clip)
+{
+    return accel_clip_grad_norm_at (__FILE__, __LINE__, size, model, 1, NULL, given, &err);
+}
+
 CALL (profile)
 {
     enum accel_status status = accel_profile_start_at (__FILE__, __LINE__, size, acc, given, &err);
@@ -312,6 +317,7 @@ static struct {
     ROW (scheduler_create_chained, scheduler_options, group, chained, .schedule = ACCEL_SCHEDULE_LAMBDA,
          .lambda = halve),
     ROW (send_to_device, send_options, non_blocking, send, .skip_keys = NULL),
+    ROW (clip_grad_norm, clip_options, other_count, clip, .norm_type = 1),
     ROW (outlier_watch, outlier_options, skip_steps, outlier_watch, .window = 2),
     ROW (profile_start, profile_options, max_events, profile, .path = NULL),
 };
@@ -371,7 +377,9 @@ test_arrays (void)
         struct accel_optimizer *made = NULL;
         enum accel_status status = accel_optimizer_create_sized (sizeof options, size, &made, model, ACCEL_SGD,
                                                                  &options, &err);
-        ok (!status && accel_optimizer_group_lr (made, 0) == 0.25 && accel_optimizer_group_lr (made, 1) == 0.5,
+        struct accel_param_group first = { .lr = 0 }, second = { .lr = 0 };
+        ok (!status && !accel_optimizer_get_group (made, 0, &first, &err) && first.lr == 0.25
+                && !accel_optimizer_get_group (made, 1, &second, &err) && second.lr == 0.5,
             "two groups of %zu bytes each", size);
         accel_optimizer_destroy (made);
         if (!longer)

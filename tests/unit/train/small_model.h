@@ -50,10 +50,10 @@ train (struct accel_optimizer *optimizer, uint64_t seed, int steps, bool halving
     for (int step = 1; step <= steps; step++) {
         for (int i = 0; i < COUNT; i++)
             gradients[i] = accel_generator_uniform (generator) * 2 - 1;
-        if (accel_optimizer_step (optimizer, NULL))
+        if (accel_optimizer_step (optimizer, NULL)
+            || (halving && step % 10 == 0
+                && accel_optimizer_set_lr (optimizer, accel_optimizer_lr (optimizer) / 2, NULL)))
             exit (99);
-        if (halving && step % 10 == 0)
-            accel_optimizer_set_lr (optimizer, accel_optimizer_lr (optimizer) / 2);
     }
     accel_generator_destroy (generator);
 }

@@ -48,7 +48,8 @@ test_case (struct golden *golden)
     double p = strtod (golden_word (golden), NULL);
     float wanted = strtof (golden_word (golden), NULL), norm = -1;
     if (accel_model_create (&model, parameters, (size_t) tensors, &err)
-        || accel_clip_grad_norm (model, 1, &norm, p, false, &err)) {
+        || accel_clip_grad_norm (model, 1, &norm, &(struct accel_clip_options){ .norm_type = accel_exactly (p) },
+                                 &err)) {
         ok (false, "%s: %s", line, err.text);
         return;
     }

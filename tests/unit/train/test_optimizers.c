@@ -96,7 +96,8 @@ test_clip (struct golden *golden)
         ok (!accel_clip_grad_value (model, limit, &err), "clip_grad_value %g", limit);
     } else {
         p = golden_double (golden);
-        ok (!accel_clip_grad_norm (model, limit, &norm, p, false, &err), "clip_grad_norm %g p %g", limit, p);
+        ok (!accel_clip_grad_norm (model, limit, &norm, &(struct accel_clip_options){ .norm_type = accel_exactly (p) },
+                                   &err), "clip_grad_norm %g p %g", limit, p);
         worst = ulps (norm, golden_float (golden));
     }
     ok (worst <= 2, "its norm %g is %g ulp off", (double) norm, worst);
@@ -115,14 +116,19 @@ test_clip_errors (void)
         gradients[i] = (float) i;
     gradients[30] = NAN;
     memcpy (before, gradients, sizeof before);
-    ok (accel_clip_grad_norm (model, 1, &norm, 2, true, &err) == ACCEL_ERR_INVALID && norm == -1, "NaN: %s", err.text);
+    ok (accel_clip_grad_norm (model, 1, &norm, &(struct accel_clip_options){ .error_if_nonfinite = true },
+                              &err) == ACCEL_ERR_INVALID && norm == -1, "NaN: %s", err.text);
     ok (!memcmp (before, gradients, sizeof before), "gradients are as they were");
     gradients[30] = -INFINITY;
-    ok (accel_clip_grad_norm (model, 1, NULL, INFINITY, true, &err) == ACCEL_ERR_INVALID, "infinity: %s", err.text);
-    ok (accel_clip_grad_norm (model, -1, NULL, 2, false, &err) == ACCEL_ERR_INVALID, "%s", err.text);
-    ok (accel_clip_grad_norm (model, 1, NULL, 0.5, false, &err) == ACCEL_ERR_INVALID, "%s", err.text);
-    ok (accel_clip_grad_norm (model, 1, NULL, NAN, false, &err) == ACCEL_ERR_INVALID, "%s", err.text);
-    ok (accel_clip_grad_norm (NULL, 1, NULL, 2, false, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    ok (accel_clip_grad_norm (model, 1, NULL,
+                              &(struct accel_clip_options){ .norm_type = INFINITY, .error_if_nonfinite = true },
+                              &err) == ACCEL_ERR_INVALID, "infinity: %s", err.text);
+    ok (accel_clip_grad_norm (model, -1, NULL, NULL, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    ok (accel_clip_grad_norm (model, 1, NULL, &(struct accel_clip_options){ .norm_type = 0.5 },
+                              &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    ok (accel_clip_grad_norm (model, 1, NULL, &(struct accel_clip_options){ .norm_type = NAN },
+                              &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    ok (accel_clip_grad_norm (NULL, 1, NULL, NULL, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     ok (accel_clip_grad_value (model, -1, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     ok (accel_clip_grad_value (NULL, 1, &err) == ACCEL_ERR_INVALID, "%s", err.text);
     for (int i = 0; i < COUNT; i++)
@@ -141,7 +147,6 @@ test_states (void)
         || accel_optimizer_create (&first, model, ACCEL_ADAM, &options, NULL)
         || accel_optimizer_create (&second, model, ACCEL_ADAM, &options, NULL))
         exit (99);
-    ok (accel_optimizer_state_count (first) == 3, "three states");
     ok (!accel_optimizer_state_name (first, 3), "no fourth name");
     for (size_t i = 0; i < 3; i++)
         is_text (accel_optimizer_state_name (first, i), names[i], names[i]);

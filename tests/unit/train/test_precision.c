@@ -155,7 +155,7 @@ scaled_step (struct net *net, double clip, struct golden *golden)
     } else
         must (accel_backward (net->acc, net->model, 1, backward, net, &err), &err);
     if (clip > 0)
-        must (accel_clip_grad_norm (net->model, clip, NULL, 2, false, &err), &err);
+        must (accel_clip_grad_norm (net->model, clip, NULL, NULL, &err), &err);
     must (accel_optimizer_step (net->optimizer, &err), &err);
     good = accel_scaler_get_state (net->acc, &state) && good;
     good = accel_optimizer_step_was_skipped (net->optimizer) == (*golden_word (golden) == 's') && good;
@@ -271,7 +271,7 @@ test_narrow_gradients (enum accel_dtype dtype, int clip)
             nets[i].event = step % 7 == 3 ? "i" : step % 11 == 5 ? "n" : "f";
             must (accel_backward (nets[i].acc, nets[i].model, 1, backward, &nets[i], &err), &err);
             if (clip == 1)
-                must (accel_clip_grad_norm (nets[i].model, 0.00015, NULL, 2, false, &err), &err);
+                must (accel_clip_grad_norm (nets[i].model, 0.00015, NULL, NULL, &err), &err);
             else if (clip == 2)
                 must (accel_clip_grad_value (nets[i].model, 0x1p-15, &err), &err);
             must (accel_optimizer_step (nets[i].optimizer, &err), &err);
@@ -305,7 +305,8 @@ test_accumulating (void)
     accel_set_sync_gradients (net.acc, false);
     must (accel_backward (net.acc, net.model, 1, backward, &net, &err), &err);
     must (accel_unscale_gradients (net.acc, NULL, &err), &err);
-    must (accel_clip_grad_norm (net.model, 1, &norm, INFINITY, false, &err), &err);
+    must (accel_clip_grad_norm (net.model, 1, &norm, &(struct accel_clip_options){ .norm_type = INFINITY },
+                                &err), &err);
     must (accel_clip_grad_value (net.model, 1, &err), &err);
     must (accel_optimizer_step (net.optimizer, &err), &err);
     memcpy (&gradient, net.gradients, sizeof gradient);
@@ -424,7 +425,7 @@ test_own_optimizer (void)
         must (accel_prepare (net.acc, &err, net.model, net.optimizer), &err);
         net.drawn[30] = 0x1p-4F;
         must (accel_backward (net.acc, net.model, 1, backward, &net, &err), &err);
-        must (accel_clip_grad_norm (net.model, 0x1p-6, NULL, 2, false, &err), &err);
+        must (accel_clip_grad_norm (net.model, 0x1p-6, NULL, NULL, &err), &err);
         must (accel_optimizer_step (net.optimizer, &err), &err);
         float wanted = narrow ? 0x1p-18F : 1;
         ok (fabsf (scale / wanted - 1) < 1e-4F, "%d bits: gradients times %a", narrow ? 16 : 32, (double) scale);
@@ -445,7 +446,7 @@ test_left_behind (void)
         make_optimizer (&net, "adamw");
         must (accel_prepare (net.acc, &err, net.model, net.optimizer), &err);
         must (accel_backward (net.acc, net.model, 1, backward, &net, &err), &err);
-        must (accel_clip_grad_norm (net.model, 1, NULL, 2, false, &err), &err);
+        must (accel_clip_grad_norm (net.model, 1, NULL, NULL, &err), &err);
         must (accel_unwrap_model (net.acc, net.model, &err), &err);
         if (steps)
             must (accel_optimizer_step (net.optimizer, &err), &err);

@@ -250,7 +250,7 @@ test_state (enum accel_schedule schedule)
         if (accel_scheduler_step (whole, &err))
             exit (99);
     accel_scheduler_get_state (whole, &state);
-    bool same = !accel_scheduler_set_state (resumed, &state, &err);
+    bool same = !accel_scheduler_set_state (resumed, &state, 1, &err);
     accel_scheduler_get_state (resumed, &again);
     same = same && !memcmp (&state, &again, sizeof state) && state.step == 10;
     for (int i = 0; i < 10; i++) {
@@ -261,20 +261,18 @@ test_state (enum accel_schedule schedule)
             same = false;
     }
     ok (same, "schedule %d continues from its state", (int) schedule);
-    ok (accel_scheduler_set_state (NULL, &state, &err) == ACCEL_ERR_INVALID
+    ok (accel_scheduler_set_state (NULL, &state, 1, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "accel_scheduler_set_state: scheduler is NULL")
-            && accel_scheduler_set_state (resumed, NULL, &err) == ACCEL_ERR_INVALID
-            && strstr (err.text, "accel_scheduler_set_state: state is NULL")
-            && accel_scheduler_set_states (resumed, NULL, 1, &err) == ACCEL_ERR_INVALID
-            && strstr (err.text, "accel_scheduler_set_states: states is NULL"), "%s", err.text);
+            && accel_scheduler_set_state (resumed, NULL, 1, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "accel_scheduler_set_state: states is NULL"), "%s", err.text);
     state.version++;
-    ok (accel_scheduler_set_state (resumed, &state, &err) == ACCEL_ERR_FORMAT, "another version: %s", err.text);
+    ok (accel_scheduler_set_state (resumed, &state, 1, &err) == ACCEL_ERR_FORMAT, "another version: %s", err.text);
     state.version--;
     state.schedule++;
-    ok (accel_scheduler_set_state (resumed, &state, &err) == ACCEL_ERR_FORMAT, "another schedule: %s", err.text);
+    ok (accel_scheduler_set_state (resumed, &state, 1, &err) == ACCEL_ERR_FORMAT, "another schedule: %s", err.text);
     state.schedule--;
     state.lr = NAN;
-    ok (accel_scheduler_set_state (resumed, &state, &err) == ACCEL_ERR_FORMAT, "an invalid rate: %s", err.text);
+    ok (accel_scheduler_set_state (resumed, &state, 1, &err) == ACCEL_ERR_FORMAT, "an invalid rate: %s", err.text);
     accel_scheduler_destroy (whole);
     accel_scheduler_destroy (resumed);
     accel_optimizer_destroy (first);

@@ -181,7 +181,8 @@ make_step (struct setup *setup, struct accel_error *err)
         status = accel_backward (acc, model, 0, backward, setup, err);
     }
     if (!status && !strcmp (setup->clip, "norm"))
-        status = accel_clip_grad_norm (model, setup->limit, NULL, setup->p, false, err);
+        status = accel_clip_grad_norm (model, setup->limit, NULL,
+                                       &(struct accel_clip_options){ .norm_type = accel_exactly (setup->p) }, err);
     else if (!status && !strcmp (setup->clip, "value"))
         status = accel_clip_grad_value (model, setup->limit, err);
     if (!status)
