@@ -4,11 +4,11 @@
 #include <config.h>
 
 #include "cli/command.h"
-#include "cli/config_files.h"
-#include "cli/guess.h"
+#include "cli/config/files.h"
+#include "cli/config/infer.h"
+#include "cli/config/verify.h"
 #include "cli/print.h"
 #include "cli/questions/questionnaire.h"
-#include "cli/verify.h"
 #include "config/file.h"
 #include "config/load.h"
 #include "config/paths.h"
@@ -68,7 +68,7 @@ run_default (struct config *config, const char *path, struct fail *fail)
     int gpus = count_gpus ();
     if (access (path, F_OK)) {
         bool is_json = path_is_json (path);
-        return guess_mode (config, gpus, fail) || guess_rest (config, gpus, fail)
+        return infer_mode (config, gpus, fail) || infer_distributed (config, gpus, fail)
                        || verify_kind (config, &config->settings, fail)
                        || config_default_text (config, is_json, &text, fail)
                        || verify_text (config, &text, is_json, fail)
@@ -111,7 +111,7 @@ run_questions (struct config *config, const char *path, struct fail *fail)
     bool wants_role = false;
     int result = exists ? config_read_file (config, path, fail) : 0;
     if (!result)
-        result = guess_mode (config, gpus, fail) || questionnaire_run (config, gpus, &file, &wants_role, fail)
+        result = infer_mode (config, gpus, fail) || questionnaire_run (config, gpus, &file, &wants_role, fail)
                      ? -1 : write_config (&file, path, fail);
     if (!result && wants_role)
         result = create_role (&file.settings, fail);

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "cli/command.h"
-#include "cli/machine.h"
+#include "cli/env/machine.h"
 #include "cli/print.h"
 #include "config/load.h"
 #include "config/paths.h"
@@ -153,7 +153,7 @@ gather (struct facts *facts, bool json, struct fail *fail)
         return fail_nomem (fail);
     machine_probe (machine);
     for (size_t i = 0; i < machine_fact_count; i++)
-        machine_facts[i].tell (machine, &facts->values[i]);
+        machine_facts[i].find (machine, &facts->values[i]);
     facts->gpus = json ? machine_gpus_json (machine) : NULL;
     return 0;
 }

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "cli/command.h"
-#include "cli/inspect.h"
+#include "cli/inspect/inspect.h"
 #include "cli/print.h"
 #include "config/load.h"
 #include "util/cleanup.h"

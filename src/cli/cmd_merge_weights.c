@@ -4,9 +4,9 @@
 #include <config.h>
 
 #include "cli/command.h"
+#include "cli/inspect/tensors.h"
 #include "cli/print.h"
 #include "cli/progress.h"
-#include "cli/tensors.h"
 #include "config/load.h"
 #include "files/safetensors_writer.h"
 #include "util/cleanup.h"

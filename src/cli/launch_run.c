@@ -7,9 +7,9 @@
 
 #include "cli/resume.h"
 #include "config/conditions.h"
+#include "config/effect.h"
 #include "config/explain.h"
 #include "config/mode.h"
-#include "config/useless.h"
 #include "hosts/peers/peers.h"
 #include "launch/job/job.h"
 #include "launch/job/port_lock.h"
@@ -128,7 +128,7 @@ note_attempt (struct launch *launch, const struct job *job)
 static const struct option *
 find_misplaced (char **words)
 {
-    return useless_find_misplaced (words, true) ? NULL : useless_find_misplaced (words, false);
+    return effect_find_misplaced (words, true) ? NULL : effect_find_misplaced (words, false);
 }
 
 /* Programs that parse their arguments exit with 2 if they do not know one.  A program may have options of these names,

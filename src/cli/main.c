@@ -4,7 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/launch_run.h"
-#include "config/table/habits.h"
+#include "config/table/foreign.h"
 #include "config/table/opt_argv.h"
 #include "hosts/agent/agent.h"
 #include "hosts/mpi/mpi.h"
@@ -138,13 +138,13 @@ command_with_option (const char *word, int argc, char **argv)
 
 #define AFTER_COMMAND "; options follow a command, as in accelerate launch [options] PROGRAM"
 
-/* Advice about an option of another launcher; -np and -n2 are known habits, too. */
+/* Advice about an option of another launcher; -np and -n2 are known, too. */
 static const char *
-find_advice (const char *name, const char *next, char space[HABIT_LENGTH])
+find_advice (const char *name, const char *next, char space[FOREIGN_ADVICE_LENGTH])
 {
     size_t dashes = strspn (name, "-"), length = strcspn (name + dashes, dashes > 1 ? "=" : "=0123456789");
     const char *rest = name + dashes + length;
-    return habit_advice (COMMAND_LAUNCH, name + dashes, length, *rest ? rest + (*rest == '=') : next, space);
+    return foreign_advice (COMMAND_LAUNCH, name + dashes, length, *rest ? rest + (*rest == '=') : next, space);
 }
 
 static int
@@ -153,8 +153,8 @@ refuse_option (int argc, char **argv, struct fail *fail)
     const char *name = argv[0];
     struct suggest suggest = { .wanted = name };
     const struct command *command = command_with_option (name + strspn (name, "-"), argc, argv);
-    char space[80], habit[HABIT_LENGTH];
-    const char *advice = find_advice (name, argc > 1 && *argv[1] != '-' ? argv[1] : NULL, habit);
+    char space[80], foreign[FOREIGN_ADVICE_LENGTH];
+    const char *advice = find_advice (name, argc > 1 && *argv[1] != '-' ? argv[1] : NULL, foreign);
     suggest_consider (&suggest, "--help");
     suggest_consider (&suggest, "--help-all");
     suggest_consider (&suggest, "--version");

@@ -15,19 +15,19 @@
 #include <strings.h>
 
 enum {
-    DESCRIBE_EVERY = 3, /* looks at the logs, as Amazon's library */
-    MOST_FAILURES = 20, /* looks in a row; each was repeated itself */
+    DESCRIBE_EVERY = 3, /* polls of the logs, as Amazon's library */
+    MOST_FAILURES = 20, /* polls in a row; each was repeated itself */
 };
 
 enum { OF_JOB, OF_LOGS, CALLS };
 
-enum verdict { GO_ON, LEAVE, FAILED };
+enum outcome { GO_ON, LEAVE, FAILED };
 
 struct follow {
     struct session *session;
     struct streams streams;
     json_t *job;         /* the last description */
-    size_t told;         /* transitions whose status was printed */
+    size_t reported;         /* transitions whose status was printed */
     char *message;       /* of the last one */
     int failures[CALLS]; /* in a row */
     bool is_lost;        /* as was printed */
@@ -57,21 +57,21 @@ text_of (const json_t *object, const char *key)
 
 /* Each status once, and the last one again when its message changes. */
 static void
-tell_status (struct follow *follow)
+print_status (struct follow *follow)
 {
     const json_t *all = json_object_get (follow->job, "SecondaryStatusTransitions"), *one;
     size_t count = json_array_size (all);
-    for (size_t i = follow->told ? follow->told - 1 : 0; i < count; i++) {
+    for (size_t i = follow->reported ? follow->reported - 1 : 0; i < count; i++) {
         one = json_array_get (all, i);
         const char *message = text_of (one, "StatusMessage");
-        if (i + 1 == follow->told && follow->message && !strcmp (follow->message, message))
+        if (i + 1 == follow->reported && follow->message && !strcmp (follow->message, message))
             continue;
         session_say (follow->session, "%s%s%s", text_of (one, "Status"), *message ? ": " : "", message);
         free (follow->message);
         follow->message = strdup (message);
     }
-    if (count > follow->told)
-        follow->told = count;
+    if (count > follow->reported)
+        follow->reported = count;
 }
 
 static bool
@@ -139,7 +139,7 @@ fail_stopped (const struct follow *follow, struct fail *fail)
 }
 
 static int
-tell_end (const struct follow *follow, struct fail *fail)
+report_end (const struct follow *follow, struct fail *fail)
 {
     const json_t *job = follow->job;
     const char *status = text_of (job, "TrainingJobStatus");
@@ -188,7 +188,7 @@ read_answer (struct session *session)
     return length <= 0 ? -1 : answer[0] == '\n' ? 0 : answer[0];
 }
 
-static enum verdict
+static enum outcome
 stop_job (struct follow *follow, struct fail *fail)
 {
     struct session *session = follow->session;
@@ -207,7 +207,7 @@ stop_job (struct follow *follow, struct fail *fail)
 }
 
 /* After a signal: whether to continue. */
-static enum verdict
+static enum outcome
 ask (struct follow *follow, struct fail *fail)
 {
     struct session *session = follow->session;
@@ -233,8 +233,8 @@ ask (struct follow *follow, struct fail *fail)
 }
 
 /* After a failed call. */
-static enum verdict
-judge (struct follow *follow, int call, const struct aws_error *error, struct fail *fail)
+static enum outcome
+retry_or_fail (struct follow *follow, int call, const struct aws_error *error, struct fail *fail)
 {
     struct session *session = follow->session;
     bool may_pass = error->trouble != HTTP_FINE || error->status >= 500 || error->status == 429
@@ -267,56 +267,56 @@ note_contact (struct follow *follow, int call)
 
 /* ---- looking again and again ---- */
 
-static enum verdict
-look_at_job (struct follow *follow, struct fail *fail)
+static enum outcome
+poll_job (struct follow *follow, struct fail *fail)
 {
     struct aws_error error = { 0 };
     json_t *job = follow_describe (follow->session, &error, fail);
     if (!job)
-        return judge (follow, OF_JOB, &error, fail);
+        return retry_or_fail (follow, OF_JOB, &error, fail);
     note_contact (follow, OF_JOB);
     json_decref (follow->job);
     follow->job = job;
     follow->streams.machines = (size_t) json_integer_value (json_object_get (json_object_get (job, "ResourceConfig"),
                                                                              "InstanceCount"));
-    tell_status (follow);
+    print_status (follow);
     return GO_ON;
 }
 
-static enum verdict
-look_at_streams (struct follow *follow, struct fail *fail)
+static enum outcome
+poll_streams (struct follow *follow, struct fail *fail)
 {
     struct aws_error error = { 0 };
     if (streams_read (&follow->streams, follow->session, &error, fail))
-        return judge (follow, OF_LOGS, &error, fail);
+        return retry_or_fail (follow, OF_LOGS, &error, fail);
     note_contact (follow, OF_LOGS);
     return GO_ON;
 }
 
 /* Until there are no more lines after the end: CloudWatch has the last ones some seconds later. */
-static enum verdict
+static enum outcome
 run (struct follow *follow, struct fail *fail)
 {
-    enum verdict verdict = look_at_job (follow, fail);
-    for (int look = 1, after = 0; verdict == GO_ON; look++) {
-        verdict = follow->job ? look_at_streams (follow, fail) : GO_ON;
-        if (verdict != GO_ON || (after && !follow->failures[OF_LOGS]))
+    enum outcome outcome = poll_job (follow, fail);
+    for (int poll_count = 1, after = 0; outcome == GO_ON; poll_count++) {
+        outcome = follow->job ? poll_streams (follow, fail) : GO_ON;
+        if (outcome != GO_ON || (after && !follow->failures[OF_LOGS]))
             break;
         if (session_wait (follow->session, follow->session->poll_ms))
-            verdict = ask (follow, fail);
+            outcome = ask (follow, fail);
         after = follow->job && has_ended (follow);
-        if (verdict == GO_ON && !after && look % DESCRIBE_EVERY == 0)
-            verdict = look_at_job (follow, fail);
+        if (outcome == GO_ON && !after && poll_count % DESCRIBE_EVERY == 0)
+            outcome = poll_job (follow, fail);
     }
-    return verdict;
+    return outcome;
 }
 
 int
 follow_job (struct session *session, struct fail *fail)
 {
     struct follow follow = { .session = session };
-    enum verdict verdict = run (&follow, fail);
-    int result = verdict == GO_ON ? tell_end (&follow, fail) : -1;
+    enum outcome outcome = run (&follow, fail);
+    int result = outcome == GO_ON ? report_end (&follow, fail) : -1;
     streams_release (&follow.streams);
     json_decref (follow.job);
     free (follow.message);

@@ -123,66 +123,67 @@ is_version (const char *wanted, const char *whole)
 }
 
 static int
-check_instance (const struct image_wish *wish, struct fail *fail)
+check_instance (const struct image_request *wanted, struct fail *fail)
 {
     const char *family;
-    if (!instance_family (wish->instance, &family))
+    if (!instance_family (wanted->instance, &family))
         return fail_set (fail, FAIL_GENERAL, "ec2_instance_type: '%s' is not an instance type such as ml.p3.2xlarge",
-                         wish->instance);
-    if (!instance_is (wish->instance, "g") && !instance_is (wish->instance, "p"))
+                         wanted->instance);
+    if (!instance_is (wanted->instance, "g") && !instance_is (wanted->instance, "p"))
         return fail_set (fail, FAIL_GENERAL, "ec2_instance_type: %s has no NVIDIA GPU, and the standard images for "
-                         "training need one: choose ml.p... or ml.g..., or set image_uri", wish->instance);
+                         "training need one: choose ml.p... or ml.g..., or set image_uri", wanted->instance);
     return 0;
 }
 
 /* The words that would have been possible. */
 static int
-refuse_versions (const struct image_wish *wish, struct fail *fail)
+refuse_versions (const struct image_request *wanted, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf known = { 0 };
     bool same_transformers = false;
     for (size_t i = 0; i < sizeof images / sizeof *images; i++)
-        same_transformers = same_transformers || is_version (wish->transformers, images[i].transformers);
+        same_transformers = same_transformers || is_version (wanted->transformers, images[i].transformers);
     for (size_t i = 0; i < sizeof images / sizeof *images; i++)
-        if (!same_transformers || is_version (wish->transformers, images[i].transformers))
+        if (!same_transformers || is_version (wanted->transformers, images[i].transformers))
             strbuf_printf (&known, "%s%s with PyTorch %s and %s", known.length ? ", " : "", images[i].transformers,
                            images[i].pytorch, images[i].python);
     if (known.failed)
         return fail_nomem (fail);
     return fail_set (fail, FAIL_GENERAL, "there is no standard image of transformers %s with PyTorch %s and %s; set "
-                     "image_uri, or choose: %s", wish->transformers, wish->pytorch, wish->python, known.text);
+                     "image_uri, or choose: %s", wanted->transformers, wanted->pytorch, wanted->python, known.text);
 }
 
 static const struct registry *
-find_registry (const struct image_wish *wish, const struct image *image, struct fail *fail)
+find_registry (const struct image_request *wanted, const struct image *image, struct fail *fail)
 {
     for (size_t i = 0; i < sizeof registries / sizeof *registries; i++)
-        if (!strcmp (registries[i].region, wish->region) && (image->is_old || !registries[i].only_old))
+        if (!strcmp (registries[i].region, wanted->region) && (image->is_old || !registries[i].only_old))
             return &registries[i];
     fail_set (fail, FAIL_GENERAL, "region: there is no standard image of transformers %s in %s; set image_uri",
-              wish->transformers, wish->region);
+              wanted->transformers, wanted->region);
     return NULL;
 }
 
 int
-image_find (const struct image_wish *wish, struct strbuf *uri, struct fail *fail)
+image_find (const struct image_request *wanted, struct strbuf *uri, struct fail *fail)
 {
     const struct image *image = NULL;
-    if (check_instance (wish, fail))
+    if (check_instance (wanted, fail))
         return -1;
-    if (parts_of (wish->transformers) != parts_of (wish->pytorch))
+    if (parts_of (wanted->transformers) != parts_of (wanted->pytorch))
         return fail_set (fail, FAIL_GENERAL, "transformers_version %s and pytorch_version %s: write both with two or "
-                         "both with three numbers", wish->transformers, wish->pytorch);
+                         "both with three numbers", wanted->transformers, wanted->pytorch);
     for (size_t i = 0; i < sizeof images / sizeof *images && !image; i++)
-        if (is_version (wish->transformers, images[i].transformers) && is_version (wish->pytorch, images[i].pytorch)
-            && !strcmp (wish->python, images[i].python))
+        if (is_version (wanted->transformers, images[i].transformers) && is_version (wanted->pytorch, images[i].pytorch)
+            && !strcmp (wanted->python, images[i].python))
             image = &images[i];
     if (!image)
-        return refuse_versions (wish, fail);
-    const struct registry *registry = find_registry (wish, image, fail);
+        return refuse_versions (wanted, fail);
+    const struct registry *registry = find_registry (wanted, image, fail);
     if (!registry)
         return -1;
-    strbuf_printf (uri, "%s.dkr.ecr.%s.%s/" REPOSITORY ":%s-transformers%s-gpu-%s-%s", registry->account, wish->region,
-                   wish->domain, wish->pytorch, wish->transformers, wish->python, image->container);
+    strbuf_printf (uri, "%s.dkr.ecr.%s.%s/" REPOSITORY ":%s-transformers%s-gpu-%s-%s", registry->account,
+                   wanted->region, wanted->domain, wanted->pytorch, wanted->transformers, wanted->python,
+                   image->container);
     return uri->failed ? fail_nomem (fail) : 0;
 }

@@ -7,7 +7,7 @@
 #include "util/strbuf.h"
 
 /** What decides on an image. */
-struct image_wish {
+struct image_request {
     const char *region;       /* "us-east-1" */
     const char *domain;       /* of Amazon's servers in that region: "amazonaws.com" */
     const char *instance;     /* "ml.p3.2xlarge" */
@@ -17,7 +17,7 @@ struct image_wish {
 };
 
 /** Append the URI of the image. Fails if there is no such image, and names those there are. */
-int image_find (const struct image_wish *wish, struct strbuf *uri, struct fail *fail);
+int image_find (const struct image_request *wanted, struct strbuf *uri, struct fail *fail);
 
 /** The family of an instance type, "p3" of "ml.p3.2xlarge". @return its length, 0 if @p instance is not a type */
 size_t instance_family (const char *instance, const char **family);

@@ -102,7 +102,7 @@ find_image (struct training *training, struct fail *fail)
                                                                             : NULL;
     if (!image && missing)
         return fail_set (fail, FAIL_GENERAL, "%s is required if there is no image_uri", missing);
-    struct image_wish wish = {
+    struct image_request wanted = {
         .region = training->region, .domain = aws_domain (training->region),
         .instance = training_text (training, "instance_type"), .pytorch = training_text (training, "pytorch_version"),
         .transformers = training_text (training, "transformers_version"),
@@ -110,7 +110,7 @@ find_image (struct training *training, struct fail *fail)
     };
     if (image)
         strbuf_add (&uri, image);
-    else if (image_find (&wish, &uri, fail))
+    else if (image_find (&wanted, &uri, fail))
         return -1;
     training->image = strbuf_take (&uri);
     return training->image ? 0 : fail_nomem (fail);

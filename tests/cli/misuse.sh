@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What the command says to mistakes and to habits of other launchers, word by word: misuse.txt has the table.
+# What the command says to mistakes and to options of other launchers, word by word: misuse.txt has the table.
 . "${srcdir:-.}/tests/testlib.sh"
 
 echo pass >program.py

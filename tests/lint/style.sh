@@ -49,8 +49,8 @@ product=$(find src include -name '*.[ch]' | sort)
 }
 # Words that readers of MPI, Slurm and PyTorch did not know, and the names that took their place.
 # They are started_on, outbox, comm_coalesce, peers, mismatches, skip_wait, guardian, mpi_launcher, forwarder, failed_rank,
-# startup, hier_reduce and timed_out.
-replaced='aloft|boards|comm_together|crew|disputes|hasty|keeper|lender|postman|quitters|rally|tiers|time_is_out'
+# options of other launchers, startup, hier_reduce and timed_out.
+replaced='aloft|boards|comm_together|crew|disputes|habits?|hasty|keeper|lender|postman|quitters|rally|tiers|time_is_out'
 test_expect_success 'one thing has one name' \
     '! grep -nEi "(^|[^[:alnum:]])($replaced)([^[:alnum:]]|\$)" '"$(echo $sources)"
 # Of the table in HACKING.md, "Words", what has no other meaning: in sources, and in the manual.

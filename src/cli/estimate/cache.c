@@ -255,12 +255,12 @@ read_config (const struct estimate_model *model, struct attention *attention)
 /* ---- GGUF ---- */
 
 /* What llama.cpp knows of an architecture besides its file. */
-static const struct habit {
+static const struct llama_default {
     const char *architecture;
     uint64_t pattern, window; /* without a number in the file */
     uint64_t own;             /* layers with keys and values of their own; 0: all */
     uint64_t interval;        /* of layers with keys and values; 0: all */
-} habits[] = {
+} llama_defaults[] = {
     { "afmoe", 4, 0, 0, 0 }, { "cohere2", 4, 0, 0, 0 }, { "exaone4", 4, 0, 0, 0 },
     { "gemma-embedding", 6, 0, 0, 0 }, { "gemma2", 2, 4096, 0, 0 }, { "gemma3", 6, 0, 0, 0 },
     { "gemma3n", 5, 0, 20, 0 }, { "gemma4", 6, 0, 0, 0 }, { "gpt-oss", 2, 0, 0, 0 },
@@ -270,14 +270,14 @@ static const struct habit {
 
 /* If neither the file nor llama.cpp knows a pattern, the window is ignored. */
 static void
-find_gguf_windows (const struct gguf_facts *facts, const struct habit *habit, struct attention *attention)
+find_gguf_windows (const struct gguf_facts *facts, const struct llama_default *row, struct attention *attention)
 {
-    attention->window = facts->has_window ? facts->window : habit->window;
+    attention->window = facts->has_window ? facts->window : row->window;
     if (facts->windows_listed)
         for (uint64_t i = 0; i < attention->count; i++)
             attention->layers[i].has_window = i < facts->windows_listed && facts->windows[i];
-    else if (attention->window && (facts->has_pattern || habit->pattern))
-        add_windows (attention, facts->has_pattern ? facts->pattern : habit->pattern);
+    else if (attention->window && (facts->has_pattern || row->pattern))
+        add_windows (attention, facts->has_pattern ? facts->pattern : row->pattern);
 }
 
 /* Elements of a layer.  @return 0 also if they overflow */
@@ -304,25 +304,25 @@ gguf_elements (const struct gguf_facts *facts, uint64_t number, bool has_window)
 static void
 read_facts (const struct gguf_facts *facts, struct attention *attention)
 {
-    static const struct habit nothing;
-    const struct habit *habit = &nothing;
+    static const struct llama_default none;
+    const struct llama_default *row = &none;
     uint64_t shared = facts->shared_layers;
-    for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
-        if (!strcmp (habits[i].architecture, facts->architecture))
-            habit = &habits[i];
+    for (size_t i = 0; i < sizeof llama_defaults / sizeof *llama_defaults; i++)
+        if (!strcmp (llama_defaults[i].architecture, facts->architecture))
+            row = &llama_defaults[i];
     /* Layers that predict further tokens are the last ones; inference does not use them. */
     attention->count = facts->layers - (facts->predicting < facts->layers ? facts->predicting : 0);
     if (attention->count > MOST_LAYERS)
         return;
-    find_gguf_windows (facts, habit, attention);
-    uint64_t interval = facts->interval ? facts->interval : habit->interval;
+    find_gguf_windows (facts, row, attention);
+    uint64_t interval = facts->interval ? facts->interval : row->interval;
     for (uint64_t i = 0; i < attention->count; i++) {
         struct layer *layer = &attention->layers[i];
         layer->elements = gguf_elements (facts, i, layer->has_window);
         keep_nothing (layer, !interval || (i + 1) % interval == 0);
     }
-    if (!shared && habit->own && habit->own < attention->count)
-        shared = attention->count - habit->own;
+    if (!shared && row->own && row->own < attention->count)
+        shared = attention->count - row->own;
     drop_last (attention, shared);
 }
 

@@ -5,9 +5,9 @@
 
 #include "cli/questions/questionnaire.h"
 
+#include "cli/config/verify.h"
 #include "cli/menu.h"
 #include "cli/questions/questions.h"
-#include "cli/verify.h"
 #include "config/values.h"
 #include "launch/machine/topology.h"
 #include "util/cleanup.h"

@@ -5,7 +5,7 @@
 
 #include "config/table/opt_argv.h"
 
-#include "config/table/habits.h"
+#include "config/table/foreign.h"
 #include "util/suggest.h"
 
 #include <stdio.h>
@@ -62,14 +62,14 @@ value_after (const struct argv_scan *scan, const char *name, size_t length)
     return scan->at < scan->argc && is_value (scan->argv[scan->at]) ? scan->argv[scan->at] : NULL;
 }
 
-/* A known habit counts more than a similar name: --fp16 is not a mistyped --cpu. */
+/* Advice on another launcher's option counts more than a similar name: --fp16 is not a mistyped --cpu. */
 static int
 refuse_unknown (const struct argv_scan *scan, const char *word, size_t length, struct fail *fail)
 {
-    char name[64], habit[HABIT_LENGTH];
+    char name[64], foreign[FOREIGN_ADVICE_LENGTH];
     snprintf (name, sizeof name, "%.*s", (int) length, word);
     struct suggest suggest = { .wanted = name };
-    const char *advice = habit_advice (scan->command, word, length, value_after (scan, word, length), habit);
+    const char *advice = foreign_advice (scan->command, word, length, value_after (scan, word, length), foreign);
     if (advice)
         return fail_set (fail, FAIL_USAGE, "unknown option '--%.*s': %s", (int) length, word, advice);
     for (size_t i = 0; i < option_count; i++)
@@ -115,13 +115,13 @@ count_flags (const struct argv_scan *scan, const char *letters)
     return strlen (letters);
 }
 
-/* -np 4, -n4 and -host a,b are habits as wholes.  A long option with one dash is one, too. */
+/* -np 4, -n4 and -host a,b are known as wholes.  A long option with one dash is one, too. */
 static int
 refuse_short (const struct argv_scan *scan, const char *letters, struct fail *fail)
 {
-    char habit[HABIT_LENGTH];
+    char foreign[FOREIGN_ADVICE_LENGTH];
     size_t length = strcspn (letters, "=0123456789"), flags = count_flags (scan, letters);
-    const char *advice = habit_advice (scan->command, letters, length, value_after (scan, letters, length), habit);
+    const char *advice = foreign_advice (scan->command, letters, length, value_after (scan, letters, length), foreign);
     const struct option *row = advice || length < 2 ? NULL : find_long (scan, letters, length);
     if (row)
         return fail_set (fail, FAIL_USAGE, "unknown option '-%.*s' (did you mean '--%s'?)", (int) length, letters,
@@ -129,7 +129,7 @@ refuse_short (const struct argv_scan *scan, const char *letters, struct fail *fa
     if (!advice) {
         letters += flags;
         length = 1;
-        advice = habit_advice (scan->command, letters, 1, NULL, habit);
+        advice = foreign_advice (scan->command, letters, 1, NULL, foreign);
     }
     return fail_set (fail, FAIL_USAGE, "unknown option '-%.*s'%s%s", (int) length, letters, advice ? ": " : "",
                      advice ? advice : see_help (scan->command));

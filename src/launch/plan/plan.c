@@ -5,11 +5,11 @@
 #include "launch/plan/plan.h"
 
 #include "config/conditions.h"
+#include "config/effect.h"
 #include "config/envmap.h"
 #include "config/host.h"
 #include "config/mode.h"
 #include "config/tee.h"
-#include "config/useless.h"
 #include "launch/plan/external_launcher.h"
 #include "launch/plan/gpu_choice.h"
 #include "util/cleanup.h"
@@ -561,7 +561,7 @@ fill_processes (const struct draft *draft, const struct program *program, struct
     if (*draft->topology->port_note)
         strlist_add (&plan->notes, draft->topology->port_note);
     if (!draft->machine_rank) /* once, not on every host */
-        useless_note_flags (draft->config, &plan->notes);
+        effect_note_flags (draft->config, &plan->notes);
     if (draft->config->deferred)
         strlist_printf (&plan->notes, "%s; it has no effect here", draft->config->deferred);
     plan->processes = calloc ((size_t) plan->local_world_size, sizeof *plan->processes);

@@ -2,7 +2,7 @@
 /* Folders of torch.distributed.checkpoint: those that PyTorch wrote give the tensors that Accelerate merged. */
 #include <config.h>
 
-#include "cli/tensors.h"
+#include "cli/inspect/tensors.h"
 #include "files/dcp.h"
 #include "files/safetensors.h"
 #include "tests/scratch.h"

@@ -2,7 +2,7 @@
 /* The tensors of files and folders; see tensors.h. */
 #include <config.h>
 
-#include "cli/tensors.h"
+#include "cli/inspect/tensors.h"
 
 #include "util/array.h"
 #include "util/cleanup.h"

@@ -2,15 +2,15 @@
 /* The check of a file that is not written yet; see verify.h. */
 #include <config.h>
 
-#include "cli/verify.h"
+#include "cli/config/verify.h"
 
 #include "config/check.h"
 #include "config/conditions.h"
+#include "config/effect.h"
 #include "config/file.h"
 #include "config/file_keys.h"
 #include "config/mode.h"
 #include "config/text/tree.h"
-#include "config/useless.h"
 #include "config/write.h"
 #include "util/cleanup.h"
 
@@ -77,13 +77,13 @@ refuse_flag (const struct option *row, struct fail *fail)
 static int
 check_flags (const struct config *flags, const struct config *file, struct fail *fail)
 {
-    struct useless useless;
+    struct no_effect why;
     bool is_lost;
     for (size_t i = 0; i < option_count; i++) {
         if (flags->origins[i].kind != ORIGIN_FLAG)
             continue;
-        if (useless_find (file, &options[i], &useless))
-            return fail_set (fail, FAIL_USAGE, "--%s %s%s", options[i].key, useless.text, useless.mode);
+        if (effect_is_missing (file, &options[i], &why))
+            return fail_set (fail, FAIL_USAGE, "--%s %s%s", options[i].key, why.text, why.mode);
         if (find_lost (flags, file, &options[i], &is_lost, fail))
             return -1;
         if (is_lost)

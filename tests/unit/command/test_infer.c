@@ -2,7 +2,7 @@
 /* What `accelerate config default` takes for granted on machines with GPUs, which the machine of the tests may lack. */
 #include <config.h>
 
-#include "cli/guess.h"
+#include "cli/config/infer.h"
 #include "config/load.h"
 #include "tests/tap.h"
 
@@ -49,7 +49,7 @@ main (void)
         for (char *rest = line, *word; count < MOST_WORDS && (word = strtok_r (rest, " ", &rest));)
             words[count++] = word;
         bool done = !config_init (&config, &fail) && !config_load_flags (&config, COMMAND_CONFIG, count, words, &fail)
-                    && !guess_mode (&config, rows[i].gpus, &fail) && !guess_rest (&config, rows[i].gpus, &fail);
+                    && !infer_mode (&config, rows[i].gpus, &fail) && !infer_distributed (&config, rows[i].gpus, &fail);
         const struct settings *got = &config.settings;
         if (!ok (done && !strcmp (got->distributed_type, rows[i].type) && got->num_processes == rows[i].processes
                      && got->use_cpu == rows[i].use_cpu,

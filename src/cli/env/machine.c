@@ -2,7 +2,7 @@
 /* The table of facts, and what it says of this installation; see machine.h. */
 #include <config.h>
 
-#include "cli/machine.h"
+#include "cli/env/machine.h"
 
 #include "launch/machine/executable.h"
 #include "util/cleanup.h"
@@ -12,14 +12,14 @@
 #include <limits.h>
 
 static void
-tell_version (const struct machine *machine, struct strlist *values)
+fact_version (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     strlist_add (values, PACKAGE_VERSION " (in C)");
 }
 
 static void
-tell_location (const struct machine *machine, struct strlist *values)
+fact_location (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     char self[PATH_MAX];
@@ -29,7 +29,7 @@ tell_location (const struct machine *machine, struct strlist *values)
 
 /* Those that are built in, then modules, which are not loaded to be listed. */
 static void
-tell_engines (struct strlist *values)
+fact_engines (struct strlist *values)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
     AUTO_ENGINE_FILES struct engine_files files = { 0 };
@@ -50,18 +50,18 @@ tell_engines (struct strlist *values)
 
 /* The rows of configure's closing table that say how this binary differs from another. */
 static void
-tell_build (const struct machine *machine, struct strlist *values)
+fact_build (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     strlist_printf (values, "compiler: %s %s", BUILD_COMPILER, __VERSION__);
     strlist_add (values, "line editing: " READLINE_STATE);
     strlist_add (values, "sanitizer: " BUILD_SANITIZER);
     strlist_add (values, "coverage: " BUILD_COVERAGE);
-    tell_engines (values);
+    fact_engines (values);
 }
 
 static void
-tell_python (const struct machine *machine, struct strlist *values)
+fact_python (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     AUTO_FREE char *python = NULL;
@@ -71,22 +71,22 @@ tell_python (const struct machine *machine, struct strlist *values)
 
 /* In Accelerate's order and, if it has the fact, under its name. */
 const struct machine_fact machine_facts[] = {
-    { "`Accelerate` version", "version", false, tell_version },
-    { "Platform", "platform", false, tell_platform },
-    { "`accelerate` location", "location", false, tell_location },
-    { "Build", "build", true, tell_build },
-    { "Python", "python", false, tell_python },
-    { "CPU", "cpu", false, tell_cpu },
-    { "CPUs", "cpus", false, tell_cpu_count },
-    { "System RAM", "memory", false, tell_memory },
-    { "Control group limits", "cgroup", true, tell_limits },
-    { "GPUs", "gpus", true, tell_gpus },
-    { "GPU links", "gpu_links", true, tell_gpu_links },
-    { "GPU processes", "gpu_processes", true, tell_gpu_processes },
-    { "GPU driver", "gpu_driver", false, tell_driver },
-    { "CUDA runtime", "cuda_runtime", false, tell_cuda },
-    { "NCCL", "nccl", false, tell_nccl },
-    { "MPI", "mpi", true, tell_mpi },
+    { "`Accelerate` version", "version", false, fact_version },
+    { "Platform", "platform", false, fact_platform },
+    { "`accelerate` location", "location", false, fact_location },
+    { "Build", "build", true, fact_build },
+    { "Python", "python", false, fact_python },
+    { "CPU", "cpu", false, fact_cpu },
+    { "CPUs", "cpus", false, fact_cpu_count },
+    { "System RAM", "memory", false, fact_memory },
+    { "Control group limits", "cgroup", true, fact_limits },
+    { "GPUs", "gpus", true, fact_gpus },
+    { "GPU links", "gpu_links", true, fact_gpu_links },
+    { "GPU processes", "gpu_processes", true, fact_gpu_processes },
+    { "GPU driver", "gpu_driver", false, fact_driver },
+    { "CUDA runtime", "cuda_runtime", false, fact_cuda },
+    { "NCCL", "nccl", false, fact_nccl },
+    { "MPI", "mpi", true, fact_mpi },
 };
 
 const size_t machine_fact_count = sizeof machine_facts / sizeof *machine_facts;

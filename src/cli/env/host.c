@@ -2,7 +2,7 @@
 /* Facts about system, processors, memory and limits, from /proc and /sys. */
 #include <config.h>
 
-#include "cli/machine_tell.h"
+#include "cli/env/facts.h"
 
 #include "launch/machine/cgroup.h"
 #include "util/cleanup.h"
@@ -19,7 +19,7 @@
 static const double gib = 1024.0 * 1024 * 1024;
 
 void
-tell_platform (const struct machine *machine, struct strlist *values)
+fact_platform (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     struct utsname name;
@@ -54,7 +54,7 @@ find_line (const char *text, const char *key, size_t *length)
 
 /* x86 and POWER name their model; on arm64 the kernel knows numbers only. */
 void
-tell_cpu (const struct machine *machine, struct strlist *values)
+fact_cpu (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     static const char *const keys[] = { "model name", "cpu model", "cpu", "Model", "CPU part" };
@@ -84,7 +84,7 @@ count_numa_nodes (void)
 }
 
 void
-tell_cpu_count (const struct machine *machine, struct strlist *values)
+fact_cpu_count (const struct machine *machine, struct strlist *values)
 {
     int nodes = count_numa_nodes ();
     strlist_printf (values, "%d usable of %ld, %d physical cores, %d NUMA node%s", machine->topology.cpus,
@@ -92,7 +92,7 @@ tell_cpu_count (const struct machine *machine, struct strlist *values)
 }
 
 void
-tell_memory (const struct machine *machine, struct strlist *values)
+fact_memory (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     struct sysinfo info;
@@ -103,7 +103,7 @@ tell_memory (const struct machine *machine, struct strlist *values)
 }
 
 void
-tell_limits (const struct machine *machine, struct strlist *values)
+fact_limits (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     struct cgroup_limits limits;

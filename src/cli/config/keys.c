@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate config get and set: single keys of a file; see config_files.h.  A YAML file is changed in the line of the
+/* accelerate config get and set: single keys of a file; see files.h.  A YAML file is changed in the line of the
  * key, so comments and the order of lines stay; the result is read again before it is written. */
 #include <config.h>
 
-#include "cli/config_files.h"
+#include "cli/config/files.h"
 
 #include "config/check.h"
+#include "config/effect.h"
 #include "config/file.h"
 #include "config/file_keys.h"
 #include "config/load.h"
 #include "config/mode.h"
 #include "config/paths.h"
-#include "config/useless.h"
 #include "config/write.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -235,7 +235,7 @@ check_text (const char *path, const char *text, const struct strlist *words, str
 {
     struct config config = { 0 };
     struct filedoc doc = { 0 };
-    struct useless useless;
+    struct no_effect why;
     int result = config_init (&config, fail);
     config.file = strdup (path);
     if (!result && !config.file)
@@ -244,8 +244,8 @@ check_text (const char *path, const char *text, const struct strlist *words, str
              || filedoc_apply (&config, &doc, fail) || config_resolve (&config, fail) || config_check (&config, fail);
     for (size_t i = 1; i < words->count && !result; i += 2) {
         const struct option *row = find_key (words->items[i], NULL);
-        if (row && useless_find (&config, row, &useless))
-            fprintf (stderr, "accelerate: note: %s %s%s\n", row->key, useless.text, useless.mode);
+        if (row && effect_is_missing (&config, row, &why))
+            fprintf (stderr, "accelerate: note: %s %s%s\n", row->key, why.text, why.mode);
     }
     filedoc_release (&doc);
     config_release (&config);

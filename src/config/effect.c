@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings without effect; see useless.h. */
+/* Settings without effect; see effect.h. */
 #include <config.h>
 
-#include "config/useless.h"
+#include "config/effect.h"
 
 #include "config/conditions.h"
 #include "config/mode.h"
@@ -96,7 +96,7 @@ is_noise (const struct config *config, const struct option *row)
 
 /* mpirun starts ranks on CPUs without use_cpu, too. */
 bool
-useless_group_counts (enum option_group group, const struct settings *settings)
+effect_of_group (enum option_group group, const struct settings *settings)
 {
     if (group == GROUP_MPIRUN && mode_path (settings, false) == PATH_MPIRUN)
         return true;
@@ -116,9 +116,9 @@ static const struct {
 };
 
 bool
-useless_applies (const struct settings *settings, const struct option *row)
+effect_applies (const struct settings *settings, const struct option *row)
 {
-    if (!useless_group_counts (row->group, settings))
+    if (!effect_of_group (row->group, settings))
         return false;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (!strcmp (rules[i].key, row->key) && rules[i].is_wrong (settings))
@@ -130,18 +130,18 @@ useless_applies (const struct settings *settings, const struct option *row)
 }
 
 bool
-useless_find (const struct config *config, const struct option *row, struct useless *found)
+effect_is_missing (const struct config *config, const struct option *row, struct no_effect *found)
 {
     const struct settings *settings = &config->settings;
-    if (!useless_group_counts (row->group, settings) && !is_noise (config, row)) {
-        *found = (struct useless){ "has no effect without ", option_groups[row->group].mode };
+    if (!effect_of_group (row->group, settings) && !is_noise (config, row)) {
+        *found = (struct no_effect){ "has no effect without ", option_groups[row->group].mode };
         return true;
     }
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (strcmp (rules[i].key, row->key) || !rules[i].is_wrong (settings)
             || (rules[i].is_wrong != has_deepspeed_file && is_noise (config, row)))
             continue;
-        *found = (struct useless){ rules[i].text, "" };
+        *found = (struct no_effect){ rules[i].text, "" };
         return true;
     }
     return false;
@@ -166,7 +166,7 @@ is_only_ours (const struct option *row)
 }
 
 const struct option *
-useless_find_misplaced (char *const *words, bool is_certain)
+effect_find_misplaced (char *const *words, bool is_certain)
 {
     for (size_t i = 0; words && words[i]; i++) {
         char name[64];
@@ -180,22 +180,22 @@ useless_find_misplaced (char *const *words, bool is_certain)
 }
 
 void
-useless_note_flags (const struct config *config, struct strlist *notes)
+effect_note_flags (const struct config *config, struct strlist *notes)
 {
-    const struct option *misplaced = useless_find_misplaced (config->program_args, true);
+    const struct option *misplaced = effect_find_misplaced (config->program_args, true);
     if (misplaced)
         strlist_printf (notes, "--%s is after the program's name, so the program gets it; options of accelerate launch "
                         "go before the program", misplaced->key);
     for (size_t i = 0; i < option_count; i++) {
         const struct option *row = &options[i];
         const char *flag = option_groups[row->group].flag, *more = "";
-        struct useless useless;
-        if (config->origins[i].kind != ORIGIN_FLAG || !useless_find (config, row, &useless))
+        struct no_effect why;
+        if (config->origins[i].kind != ORIGIN_FLAG || !effect_is_missing (config, row, &why))
             continue;
         for (size_t j = 0; j < sizeof instead / sizeof *instead; j++)
             if (!strcmp (instead[j].key, row->key))
                 more = instead[j].text;
-        strlist_printf (notes, "--%s %s%s%s", row->key, useless.text,
-                        *useless.mode && flag ? flag : useless.mode, more);
+        strlist_printf (notes, "--%s %s%s%s", row->key, why.text,
+                        *why.mode && flag ? flag : why.mode, more);
     }
 }

@@ -2,8 +2,8 @@
 /* Norms and extremes of tensors, and their differences; see inspect.h. */
 #include <config.h>
 
-#include "cli/elements.h"
-#include "cli/inspect.h"
+#include "cli/inspect/elements.h"
+#include "cli/inspect/inspect.h"
 #include "util/cleanup.h"
 
 #include <math.h>

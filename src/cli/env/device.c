@@ -6,7 +6,7 @@
  * MPI_Get_library_version() may be called before MPI_Init() and says the same. */
 #include <config.h>
 
-#include "cli/machine_tell.h"
+#include "cli/env/facts.h"
 
 #include "launch/machine/executable.h"
 #include "util/cleanup.h"
@@ -59,7 +59,7 @@ tell_cuda_of_folder (const char *folder, struct strlist *values)
 }
 
 void
-tell_cuda (const struct machine *machine, struct strlist *values)
+fact_cuda (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     static const struct library cuda = {
@@ -81,7 +81,7 @@ tell_cuda (const struct machine *machine, struct strlist *values)
 
 /* 2.8.4 is 2804, 2.9.0 is 20900. */
 void
-tell_nccl (const struct machine *machine, struct strlist *values)
+fact_nccl (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     static const struct library nccl = { { "libnccl.so.2" }, "ncclGetVersion" };
@@ -139,7 +139,7 @@ tell_engine_mpi (char *text, struct strlist *values)
 }
 
 void
-tell_mpi (const struct machine *machine, struct strlist *values)
+fact_mpi (const struct machine *machine, struct strlist *values)
 {
     (void) machine;
     static const char *const programs[] = { "mpirun", "orterun", "mpiexec" };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Before `accelerate config` writes a file: would launch take it, and does every flag mean something in it? */
-#ifndef CLI_VERIFY_H
-#define CLI_VERIFY_H
+#ifndef CLI_CONFIG_VERIFY_H
+#define CLI_CONFIG_VERIFY_H
 
 #include "config/values.h"
 #include "util/fail.h"

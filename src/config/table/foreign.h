@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of torchrun, mpirun, srun, deepspeed and others, and what to write instead. */
-#ifndef CONFIG_TABLE_HABITS_H
-#define CONFIG_TABLE_HABITS_H
+#ifndef CONFIG_TABLE_FOREIGN_H
+#define CONFIG_TABLE_FOREIGN_H
 
 #include "config/table/options.h"
 
-enum { HABIT_LENGTH = 256 }; /* bytes of the longest advice */
+enum { FOREIGN_ADVICE_LENGTH = 256 }; /* bytes of the longest advice */
 
 /**
  * Advice for an option that this command does not have.
@@ -15,7 +15,7 @@ enum { HABIT_LENGTH = 256 }; /* bytes of the longest advice */
  * @param value   what was given to it, or NULL: the advice repeats it if the option takes the same values
  * @return "use --num_processes 2, ..." (static, or in @p space), or NULL if no known launcher uses @p word
  */
-const char *habit_advice (enum option_command command, const char *word, size_t length, const char *value,
-                          char space[HABIT_LENGTH]);
+const char *foreign_advice (enum option_command command, const char *word, size_t length, const char *value,
+                          char space[FOREIGN_ADVICE_LENGTH]);
 
 #endif

@@ -2,7 +2,7 @@
 /* What `inspect` prints; see inspect.h. */
 #include <config.h>
 
-#include "cli/inspect.h"
+#include "cli/inspect/inspect.h"
 #include "cli/table.h"
 #include "util/printable.h"
 #include "util/quote.h"

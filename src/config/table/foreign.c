@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other launchers' options; see habits.h.  Sources: torch/distributed/run.py, mpirun(1) of Open MPI and MPICH, srun(1),
- * DeepSpeed's runner, transformers' TrainingArguments. */
+/* Other launchers' options; see foreign.h.  Sources: torch/distributed/run.py, mpirun(1) of Open MPI and MPICH,
+ * srun(1), DeepSpeed's runner, transformers' TrainingArguments. */
 #include <config.h>
 
-#include "config/table/habits.h"
+#include "config/table/foreign.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static const struct {
     const char *words; /* with blanks between, spelled with '_' */
     const char *key;   /* the option that the advice is about, or NULL */
     const char *advice;
-} habits[] = {
+} options_of_others[] = {
     { "n np nproc nprocs num_proc num_procs procs ntasks tasks world_size num_workers", "num_processes", PROCESSES },
     { "nproc_per_node nprocs_per_node ntasks_per_node tasks_per_node ppn npernode ranks_per_node", "num_processes",
       PER_NODE },
@@ -128,25 +128,25 @@ takes_value (const struct option *row, const char *value)
 }
 
 static const char *
-write_advice (const char *advice, const char *value, char space[HABIT_LENGTH])
+write_advice (const char *advice, const char *value, char space[FOREIGN_ADVICE_LENGTH])
 {
     const char *mark = strchr (advice, '@');
     if (!mark)
         return advice;
-    snprintf (space, HABIT_LENGTH, "%.*s%s%s%s", (int) (mark - advice), advice, value ? " " : "", value ? value : "",
-              mark + 1);
+    snprintf (space, FOREIGN_ADVICE_LENGTH, "%.*s%s%s%s", (int) (mark - advice), advice, value ? " " : "",
+              value ? value : "", mark + 1);
     return space;
 }
 
 const char *
-habit_advice (enum option_command command, const char *word, size_t length, const char *value,
-              char space[HABIT_LENGTH])
+foreign_advice (enum option_command command, const char *word, size_t length, const char *value,
+              char space[FOREIGN_ADVICE_LENGTH])
 {
-    for (size_t i = 0; i < sizeof habits / sizeof *habits; i++) {
-        const struct option *row = habits[i].key ? option_find (habits[i].key) : NULL;
-        if (row ? option_is_flag_of (row, command) : command == COMMAND_LAUNCH && !habits[i].key)
-            if (has_word (habits[i].words, word, length))
-                return write_advice (habits[i].advice, takes_value (row, value) ? value : NULL, space);
+    for (size_t i = 0; i < sizeof options_of_others / sizeof *options_of_others; i++) {
+        const struct option *row = options_of_others[i].key ? option_find (options_of_others[i].key) : NULL;
+        if (row ? option_is_flag_of (row, command) : command == COMMAND_LAUNCH && !options_of_others[i].key)
+            if (has_word (options_of_others[i].words, word, length))
+                return write_advice (options_of_others[i].advice, takes_value (row, value) ? value : NULL, space);
     }
     return NULL;
 }

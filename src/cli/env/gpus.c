@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts about GPUs: what they are, where, how they are connected, and which processes use them; see machine_tell.h. */
+/* Facts about GPUs: what they are, where, how they are connected, and which processes use them; see facts.h. */
 #include <config.h>
 
-#include "cli/machine_tell.h"
+#include "cli/env/facts.h"
 
 #include "config/text/json_text.h"
 #include "launch/machine/gpus.h"
@@ -42,7 +42,7 @@ place_of (const struct gpu *gpu)
 }
 
 static void
-tell_gpu (const struct gpu *gpu, struct strlist *values)
+fact_gpu (const struct gpu *gpu, struct strlist *values)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
     struct gpu_location place = place_of (gpu);
@@ -68,7 +68,7 @@ tell_gpu (const struct gpu *gpu, struct strlist *values)
 }
 
 void
-tell_gpus (const struct machine *machine, struct strlist *values)
+fact_gpus (const struct machine *machine, struct strlist *values)
 {
     if (machine->gpu_count < 0) {
         tell_gpus_of_proc (values);
@@ -77,7 +77,7 @@ tell_gpus (const struct machine *machine, struct strlist *values)
         return;
     }
     for (int i = 0; i < known_gpus (machine); i++)
-        tell_gpu (&machine->gpus[i], values);
+        fact_gpu (&machine->gpus[i], values);
     if (machine->gpu_count > MACHINE_MOST_GPUS)
         strlist_printf (values, "and %d more", machine->gpu_count - MACHINE_MOST_GPUS);
 }
@@ -127,7 +127,7 @@ knows_links (const struct machine *machine, int count)
 
 /* A table as `nvidia-smi topo -m` prints it, then the pairs without access to each other. */
 void
-tell_gpu_links (const struct machine *machine, struct strlist *values)
+fact_gpu_links (const struct machine *machine, struct strlist *values)
 {
     int count = known_gpus (machine);
     if (!knows_links (machine, count))
@@ -159,7 +159,7 @@ tell_gpu_links (const struct machine *machine, struct strlist *values)
 }
 
 void
-tell_gpu_processes (const struct machine *machine, struct strlist *values)
+fact_gpu_processes (const struct machine *machine, struct strlist *values)
 {
     for (int i = 0; i < known_gpus (machine); i++) {
         const struct gpu *gpu = &machine->gpus[i];
@@ -180,7 +180,7 @@ tell_gpu_processes (const struct machine *machine, struct strlist *values)
 }
 
 void
-tell_driver (const struct machine *machine, struct strlist *values)
+fact_driver (const struct machine *machine, struct strlist *values)
 {
     AUTO_FREE char *text = NULL;
     const struct gpu *gpu = &machine->gpus[0];

@@ -2,7 +2,7 @@
 /* What the manifest of a checkpoint says, and checksums; see inspect.h. */
 #include <config.h>
 
-#include "cli/inspect.h"
+#include "cli/inspect/inspect.h"
 #include "files/manifest.h"
 #include "util/cleanup.h"
 #include "util/text.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate config lint: what is wrong in files, has no effect, or contradicts itself; see config_files.h. */
+/* accelerate config lint: what is wrong in files, has no effect, or contradicts itself; see files.h. */
 #include <config.h>
 
-#include "cli/config_files.h"
+#include "cli/config/files.h"
 
 #include "config/check.h"
 #include "config/conditions.h"
+#include "config/effect.h"
 #include "config/file.h"
 #include "config/mode.h"
-#include "config/useless.h"
 #include "util/cleanup.h"
 #include "util/printable.h"
 
@@ -17,13 +17,13 @@
 #include <strings.h>
 
 static void
-find_useless (const struct config *config, struct strlist *problems)
+find_without_effect (const struct config *config, struct strlist *problems)
 {
     for (size_t i = 0; i < option_count; i++) {
-        struct useless useless;
-        if (config->origins[i].kind == ORIGIN_FILE && useless_find (config, &options[i], &useless))
+        struct no_effect why;
+        if (config->origins[i].kind == ORIGIN_FILE && effect_is_missing (config, &options[i], &why))
             strlist_printf (problems, "%s:%d: %s %s%s", config->file, config->origins[i].line, options[i].key,
-                            useless.text, useless.mode);
+                            why.text, why.mode);
     }
 }
 
@@ -94,7 +94,7 @@ lint_file (const char *path, struct strlist *problems, struct fail *fail)
         note_failure (path, found.text, problems);
     if (!result) {
         find_unknown_words (&config, problems);
-        find_useless (&config, problems);
+        find_without_effect (&config, problems);
         check_sagemaker (&config, problems);
     }
     config_release (&config);

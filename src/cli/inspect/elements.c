@@ -2,7 +2,7 @@
 /* Elements as numbers; see elements.h. */
 #include <config.h>
 
-#include "cli/elements.h"
+#include "cli/inspect/elements.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `accelerate config` takes for granted without asking; see guess.h. */
+/* What `accelerate config` takes for granted without asking; see infer.h. */
 #include <config.h>
 
-#include "cli/guess.h"
+#include "cli/config/infer.h"
 
 #include "config/conditions.h"
 #include "config/file_keys.h"
@@ -14,18 +14,18 @@
 #include <string.h>
 
 static int
-guess (struct config *config, const char *key, const char *text, struct fail *fail)
+set_default (struct config *config, const char *key, const char *text, struct fail *fail)
 {
     /* It was not given, so the message must not blame it. */
-    static const struct origin guessed = { ORIGIN_COMPUTED, 0 };
+    static const struct origin inferred = { ORIGIN_COMPUTED, 0 };
     if (config_origin (config, key).kind != ORIGIN_DEFAULT || !file_has_key (when_sagemaker (&config->settings), key))
         return 0;
-    return config_set (config, option_find (key), text, guessed, fail);
+    return config_set (config, option_find (key), text, inferred, fail);
 }
 
 /* --hosts a,b means two machines. */
 static int
-guess_machines (struct config *config, struct fail *fail)
+infer_machines (struct config *config, struct fail *fail)
 {
     struct hostlist list = { 0 };
     char count[24];
@@ -41,11 +41,11 @@ guess_machines (struct config *config, struct fail *fail)
 }
 
 int
-guess_mode (struct config *config, int gpus, struct fail *fail)
+infer_mode (struct config *config, int gpus, struct fail *fail)
 {
     static const char *const keys[] = { "num_processes", "num_machines" };
     bool several = false;
-    if (guess_machines (config, fail))
+    if (infer_machines (config, fail))
         return -1;
     several = config->settings.num_machines > 1;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -54,22 +54,22 @@ guess_mode (struct config *config, int gpus, struct fail *fail)
 }
 
 int
-guess_rest (struct config *config, int gpus, struct fail *fail)
+infer_distributed (struct config *config, int gpus, struct fail *fail)
 {
     const struct settings *settings = &config->settings;
     char count[24];
     bool several_gpus = gpus > 0 && !when_on_cpu (settings) && !when_sagemaker (settings)
                         && plan_world_size (settings, gpus) > 1;
-    if (guess (config, "distributed_type", several_gpus ? "MULTI_GPU" : "NO", fail))
+    if (set_default (config, "distributed_type", several_gpus ? "MULTI_GPU" : "NO", fail))
         return -1;
-    const char *type = settings->distributed_type; /* the guess has replaced an earlier one */
+    const char *type = settings->distributed_type; /* this has replaced an earlier one */
     bool is_one = !strcmp (type, "NO"), is_cpu = !strcmp (type, "MULTI_CPU") || (!gpus && is_one);
     bool is_multi_gpu = !strcmp (type, "MULTI_GPU");
-    if (guess (config, "use_cpu", is_cpu ? "true" : "false", fail))
+    if (set_default (config, "use_cpu", is_cpu ? "true" : "false", fail))
         return -1;
     int64_t machines = settings->num_machines, processes = is_one ? machines : plan_world_size (settings, gpus);
     if (is_multi_gpu && machines == 1 && processes == 1)
         processes = 2;
     snprintf (count, sizeof count, "%lld", (long long) processes);
-    return guess (config, "num_processes", count, fail);
+    return set_default (config, "num_processes", count, fail);
 }

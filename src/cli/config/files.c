@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work on configuration files without questions; see config_files.h. */
+/* Work on configuration files without questions; see files.h. */
 #include <config.h>
 
-#include "cli/config_files.h"
+#include "cli/config/files.h"
 #include "cli/print.h"
 
 #include "config/check.h"

@@ -3,8 +3,8 @@
 #ifndef CLI_INSPECT_H
 #define CLI_INSPECT_H
 
+#include "cli/inspect/tensors.h"
 #include "cli/progress.h"
-#include "cli/tensors.h"
 
 /** What a tensor's elements are like.  All zero before the first element. */
 struct stats {
