@@ -51,12 +51,6 @@ const struct part_kind part_checkpoint = { .size_bytes = sizeof (struct checkpoi
                                            .release = release_checkpoint, .close = close_checkpoint };
 
 static enum accel_status
-no_memory (struct accel_error *err)
-{
-    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-}
-
-static enum accel_status
 configure (struct checkpoint_part *its, const struct accel_project_configuration *given, struct accel_error *err)
 {
     const char *logs = given->logging_dir ? given->logging_dir : given->project_dir;
@@ -65,7 +59,7 @@ configure (struct checkpoint_part *its, const struct accel_project_configuration
     if ((given->project_dir && !project_dir) || (logs && !logging_dir)) {
         free (project_dir);
         free (logging_dir);
-        return no_memory (err);
+        return accel_fail_nomem (err);
     }
     forget_project (its);
     its->project = *given;
@@ -126,7 +120,7 @@ accel_register_for_checkpointing_sized (size_t object_size, struct accel *acc,
         return accel_fail_null (err, "accel_register_for_checkpointing", object->save ? "load" : "save");
     struct checkpoint_part *its = checkpoint_of (acc);
     if (!array_room (&its->objects, its->object_count, sizeof *its->objects))
-        return no_memory (err);
+        return accel_fail_nomem (err);
     its->objects[its->object_count++] = *object;
     return ACCEL_OK;
 }
@@ -141,7 +135,7 @@ accel_register_state_hook (struct accel *acc, enum accel_state_event event, acce
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: invalid accel_state_event %d", __func__, (int) event);
     struct checkpoint_part *its = checkpoint_of (acc);
     if (!array_room (&its->hooks, its->hook_count, sizeof *its->hooks))
-        return no_memory (err);
+        return accel_fail_nomem (err);
     const struct state_hook made = { .hook = hook, .user = user, .handle = ++its->handles, .event = event };
     its->hooks[its->hook_count++] = made;
     if (handle)
@@ -168,7 +162,7 @@ checkpoint_lock_project (struct checkpoint_part *part, struct accel_error *err)
     if (part->project.read_only)
         return ACCEL_OK;
     if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/", part->project.project_dir) < 0)
-        return path = NULL, no_memory (err);
+        return path = NULL, accel_fail_nomem (err);
     enum accel_status status = checkpoint_folder_make_parents (path, err);
     path[strlen (path) - 1] = '\0';
     return status ? status : project_lock_take (&part->lock, path, err);

@@ -34,7 +34,7 @@ collected_make (struct collected *collected, const struct accel *acc, bool with_
     enum accel_status status = checkpoint_items_make (&items, acc, with_models, err);
     collected->items = status ? NULL : calloc (items.count + 1, sizeof *collected->items);
     if (!status && !collected->items)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        status = accel_fail_nomem (err);
     for (size_t i = 0; !status && i < items.count; i++)
         if (items.items[i].mine)
             status = collect (collected, &items.items[i], err);

@@ -7,7 +7,7 @@
 #include "files/checksum.h"
 #include "files/safetensors_writer.h"
 #include "lib/base/error.h"
-#include "lib/formats/safetensors_write.h"
+#include "lib/formats/safetensors_object.h"
 #include "lib/kernels/floats.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -22,12 +22,6 @@
 
 /* Memory is read in pieces, so that what is hashed is still in the cache when it is written. */
 enum { PIECE = 1 << 20 };
-
-static enum accel_status
-no_memory (struct accel_error *err)
-{
-    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-}
 
 /* ---- tensors ---- */
 
@@ -79,7 +73,7 @@ hash_header (const char *path, uint64_t *bytes, uint64_t *checksum, struct accel
     safetensors_release (&header);
     AUTO_FREE char *text = status ? NULL : malloc ((size_t) data);
     if (!status && !text)
-        status = no_memory (err);
+        status = accel_fail_nomem (err);
     if (!status)
         status = source_read (&source, 0, text, (size_t) data, err);
     if (!status)
@@ -101,7 +95,7 @@ note_tensors (const struct accel_state_dict *state, const uint64_t *sums, const 
     bool good = file != NULL;
     for (size_t i = 0; good && i < state->tensor_count; i++)
         good = manifest_add_tensor (file, state->tensors[i].name, sums[i]);
-    return good ? ACCEL_OK : no_memory (err);
+    return good ? ACCEL_OK : accel_fail_nomem (err);
 }
 
 static enum accel_status
@@ -135,7 +129,7 @@ write_tensors (const struct accel_state_dict *state, const char *path, struct ma
     AUTO_FREE uint64_t *sums = calloc (count, sizeof *sums);
     struct hashing hashing = { .sums = sums };
     if (!entries || !sums)
-        return no_memory (err);
+        return accel_fail_nomem (err);
     for (size_t i = 0; i < count; i++) {
         const DLTensor *tensor = &state->tensors[i].view.dl;
         entries[i] = (struct safetensors_entry){ state->tensors[i].name, safetensors_from_dl (tensor->dtype),
@@ -145,7 +139,7 @@ write_tensors (const struct accel_state_dict *state, const char *path, struct ma
                                            .in_place = true, .piece = hash_piece, .user = &hashing };
     enum accel_status status = write_all (state, &plan, &hashing, path, err);
     if (!status && *hashing.nonfinite && !manifest->nonfinite && !(manifest->nonfinite = strdup (hashing.nonfinite)))
-        status = no_memory (err);
+        status = accel_fail_nomem (err);
     return status ? status : note_tensors (state, sums, path, manifest, err);
 }
 
@@ -161,12 +155,12 @@ write_values (const struct accel_state_dict *state, const char *path, struct man
     if (!text.length)
         strbuf_add (&text, "{}\n");
     if (text.failed)
-        return no_memory (err);
+        return accel_fail_nomem (err);
     if (io_write_file (path, text.text, text.length, 0666, &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "%s", fail.text);
     return manifest_add_file (manifest, strrchr (path, '/') + 1, text.length, checksum_bytes (text.text, text.length))
                ? ACCEL_OK
-               : no_memory (err);
+               : accel_fail_nomem (err);
 }
 
 enum accel_status
@@ -177,9 +171,9 @@ checkpoint_write (const struct accel_state_dict *state, const char *folder, cons
     AUTO_FREE char *values = NULL;
     enum accel_status status = ACCEL_OK;
     if (asprintf (&tensors, "%s/%s" CHECKPOINT_TENSORS, folder, name) < 0)
-        return tensors = NULL, no_memory (err);
+        return tensors = NULL, accel_fail_nomem (err);
     if (asprintf (&values, "%s/%s" CHECKPOINT_VALUES, folder, name) < 0)
-        return values = NULL, no_memory (err);
+        return values = NULL, accel_fail_nomem (err);
     if (state->tensor_count)
         status = write_tensors (state, tensors, manifest, err);
     if (!status && (state->value_count || (needed && !state->tensor_count)))
@@ -196,7 +190,7 @@ hash_file (const char *folder, const char *name, struct manifest *manifest, stru
     struct source source;
     struct checksum checksum;
     if (!piece)
-        return no_memory (err);
+        return accel_fail_nomem (err);
     enum accel_status status = manifest_open_file (&source, folder, name, err);
     if (status)
         return status;
@@ -210,7 +204,7 @@ hash_file (const char *folder, const char *name, struct manifest *manifest, stru
     if (!status && fsync (source.fd))
         status = accel_fail_errno (err, "%s", source.path);
     if (!status && !manifest_add_file (manifest, name, source.size, checksum_end (&checksum)))
-        status = no_memory (err);
+        status = accel_fail_nomem (err);
     source_close (&source);
     return status;
 }
@@ -248,7 +242,7 @@ add_other (const char *folder, const char *name, struct manifest *manifest, stru
     AUTO_FREE char *path = NULL;
     struct stat info;
     if (asprintf (&path, "%s/%s", folder, name) < 0)
-        return path = NULL, no_memory (err);
+        return path = NULL, accel_fail_nomem (err);
     if (lstat (path, &info))
         return accel_fail_errno (err, "%s", path);
     if (S_ISDIR (info.st_mode))
@@ -269,7 +263,7 @@ add_folder (const char *folder, const char *inner, struct manifest *manifest, st
     const struct dirent *entry;
     enum accel_status status = ACCEL_OK;
     if (asprintf (&path, "%s%s%s", folder, *inner ? "/" : "", inner) < 0)
-        return path = NULL, no_memory (err);
+        return path = NULL, accel_fail_nomem (err);
     DIR *stream = opendir (path);
     if (!stream)
         return accel_fail_errno (err, "%s", path);
@@ -278,7 +272,7 @@ add_folder (const char *folder, const char *inner, struct manifest *manifest, st
         if (checkpoint_passes_over (dirfd (stream), entry->d_name))
             continue;
         if (asprintf (&name, "%s%s%s", inner, *inner ? "/" : "", entry->d_name) < 0)
-            status = (name = NULL, no_memory (err));
+            status = (name = NULL, accel_fail_nomem (err));
         else
             status = add_other (folder, name, manifest, err);
     }
@@ -305,7 +299,7 @@ read_values (struct accel_state_dict *state, const char *folder, const struct ma
     if (status)
         return status;
     AUTO_FREE char *text = malloc ((size_t) source.size + 1);
-    status = text ? source_read (&source, 0, text, (size_t) source.size, err) : no_memory (err);
+    status = text ? source_read (&source, 0, text, (size_t) source.size, err) : accel_fail_nomem (err);
     if (!status && (status = state_dict_parse (state, text, (size_t) source.size, err)))
         accel_fail_in (err, status, "%s", source.path);
     source_close (&source);
@@ -321,9 +315,9 @@ checkpoint_read (struct accel_state_dict *state, const char *folder, const char 
     struct source source;
     enum accel_status status = ACCEL_OK;
     if (asprintf (&tensors, "%s" CHECKPOINT_TENSORS, name) < 0)
-        return tensors = NULL, no_memory (err);
+        return tensors = NULL, accel_fail_nomem (err);
     if (asprintf (&values, "%s" CHECKPOINT_VALUES, name) < 0)
-        return values = NULL, no_memory (err);
+        return values = NULL, accel_fail_nomem (err);
     const struct manifest_file *tensor_file = manifest_find_file (manifest, tensors);
     const struct manifest_file *value_file = manifest_find_file (manifest, values);
     *found = tensor_file || value_file;

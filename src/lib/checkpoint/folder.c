@@ -114,7 +114,7 @@ find_other (const char *place, const char *inner, const struct manifest *manifes
     const struct dirent *entry;
     enum accel_status status = ACCEL_OK;
     if (asprintf (&path, "%s%s%s", place, *inner ? "/" : "", inner) < 0)
-        return path = NULL, accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return path = NULL, accel_fail_nomem (err);
     DIR *stream = opendir (path);
     if (!stream)
         return *inner && errno == ENOENT ? ACCEL_OK : accel_fail_errno (err, "%s", path);
@@ -124,7 +124,7 @@ find_other (const char *place, const char *inner, const struct manifest *manifes
         if (checkpoint_passes_over (dirfd (stream), entry->d_name))
             continue;
         if (asprintf (&name, "%s%s%s", inner, *inner ? "/" : "", entry->d_name) < 0)
-            status = (name = NULL, accel_fail (err, ACCEL_ERR_NOMEM, "out of memory"));
+            status = (name = NULL, accel_fail_nomem (err));
         else if (fstatat (dirfd (stream), entry->d_name, &info, AT_SYMLINK_NOFOLLOW))
             status = errno == ENOENT ? ACCEL_OK : accel_fail_errno (err, "%s/%s", place, name);
         else if (S_ISDIR (info.st_mode))

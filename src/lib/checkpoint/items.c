@@ -130,7 +130,7 @@ checkpoint_items_make (struct checkpoint_items *items, const struct accel *acc, 
         good = add_objects (items, acc, (enum object_floor) floor);
     if (good && add_parts (items, acc) && add_registered (items, acc))
         return ACCEL_OK;
-    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    return accel_fail_nomem (err);
 }
 
 /* What a function of the program said, or what its status means. */

@@ -72,7 +72,7 @@ match (struct load *load, struct accel_error *err)
     load->missing.all = calloc (count, sizeof *load->missing.all);
     load->unexpected.all = calloc (weights->count + 1, sizeof *load->unexpected.all);
     if (!used || !load->tensor_of || !load->same_as || !load->missing.all || !load->unexpected.all)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     pieces_find_tied (load->model, load->same_as);
     for (size_t i = 0; i < count; i++) {
         const char *name = load->model->parameters[i].name;
@@ -175,7 +175,7 @@ read_scale (const struct load *load, size_t index, float *scale, struct accel_er
         return ACCEL_OK;
     if (asprintf (&name, "%s" SCALE_SUFFIX, load->file->infos[index].name) < 0) {
         name = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     }
     size_t found = weights_find (&load->file->weights, name);
     if (found == SIZE_MAX || !is_scale (load, found))
@@ -260,7 +260,7 @@ prepare (struct load *load, const struct accel_safetensors_options *options, str
     if (!status)
         status = match (load, err);
     if (!status && result && !(*result = make_result (load)))
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        status = accel_fail_nomem (err);
     if (!status)
         status = check_names (load, err);
     for (size_t i = 0; i < load->model->count && !status; i++)

@@ -12,7 +12,7 @@
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/items.h"
 #include "lib/checkpoint/python_state.h"
-#include "lib/checkpoint/save_start.h"
+#include "lib/checkpoint/save.h"
 #include "util/cleanup.h"
 
 #include <limits.h>
@@ -35,12 +35,6 @@ struct load {
     struct manifest manifest;
     bool with_models;
 };
-
-static enum accel_status
-no_memory (struct accel_error *err)
-{
-    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-}
 
 /* The number after the highest, of complete checkpoints and others, so that the next save replaces none. */
 static enum accel_status
@@ -93,7 +87,7 @@ find (struct load *load, const char *input_dir, struct accel_error *err)
     if (status && status != ACCEL_ERR_SYSTEM) /* if this job cannot save, no other one is in its way */
         return status;
     if (asprintf (&folder, "%s/" CHECKPOINTS_FOLDER, part->project.project_dir) < 0)
-        return folder = NULL, no_memory (err);
+        return folder = NULL, accel_fail_nomem (err);
     status = input_dir ? checkpoint_folder_find (load->found.place, input_dir, err) : find_newest (load, folder, err);
     return status ? status : find_next_number (folder, &load->found.next, err);
 }
@@ -188,7 +182,7 @@ load_resharded (const struct load *load, const struct checkpoint_item *item, str
                            kind->file, count, (unsigned long long) load->manifest.processes);
     AUTO_FREE struct accel_state_dict *states = calloc (count + 1, sizeof *states);
     if (!states)
-        return no_memory (err);
+        return accel_fail_nomem (err);
     for (size_t i = 0; i < count; i++)
         state_dict_init (&states[i]);
     for (size_t i = 0; !status && i < count; i++) {
@@ -308,7 +302,7 @@ load_state (struct load *load, const char *input_dir, struct accel_error *err)
                                        : explain_precision (load, load_items (load, err), err);
     char *latest = strdup (load->found.place);
     if (!status && !latest)
-        status = no_memory (err);
+        status = accel_fail_nomem (err);
     status = checkpoint_agree (acc, load->site, status, err);
     if (status) {
         free (latest);

@@ -43,7 +43,7 @@ add (struct pieces *pieces, const char *name, const char *suffix, const DLTensor
     struct piece *piece = &pieces->all[pieces->count];
     *piece = (struct piece){ .from = *from, .to = to };
     if (asprintf (&piece->name, "%s%s", name, suffix) < 0)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     pieces->count++;
     return ACCEL_OK;
 }

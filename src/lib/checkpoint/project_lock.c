@@ -50,7 +50,7 @@ write_holder (const struct project_lock *lock, struct accel_error *err)
     AUTO_STRBUF struct strbuf text = { 0 };
     describe_self (&text);
     if (text.failed)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     if (ftruncate (lock->fd, 0) || io_write_all (lock->fd, text.text, text.length))
         return accel_fail_errno (err, "%s", lock->path);
     return ACCEL_OK;
@@ -104,7 +104,7 @@ project_lock_take (struct project_lock *lock, const char *folder, struct accel_e
     enum accel_status status = ACCEL_OK;
     if (asprintf (&path, "%s/" PROJECT_LOCK_NAME, folder) < 0) {
         path = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     }
     if (is_held (lock, path))
         return ACCEL_OK;

@@ -6,7 +6,6 @@
 #include "lib/checkpoint/python_optimizer.h"
 
 #include "lib/base/error.h"
-#include "lib/checkpoint/python_values.h"
 #include "lib/train/optimizer_object.h"
 #include "lib/train/schedules.h"
 #include "util/cleanup.h"
@@ -28,6 +27,27 @@ struct reading {
     double step;   /* of the parameters so far; -1: none */
     bool has_none; /* no parameter has a state: there was no step yet, or none is needed */
 };
+
+bool
+python_number (const struct pickle_value *value, double *number)
+{
+    if (!value || (value->type != PICKLE_INT && value->type != PICKLE_FLOAT && value->type != PICKLE_BOOL))
+        return false;
+    *number = value->type == PICKLE_FLOAT ? value->real : (double) value->integer;
+    return true;
+}
+
+enum accel_status
+python_add_tensor (struct accel_state_dict *state, const char *name, struct torch_archive *archive,
+                   const struct pickle_value *value, struct accel_error *err)
+{
+    struct torch_tensor tensor;
+    uint64_t begin = 0;
+    enum accel_status status = torch_archive_find (archive, value, &tensor, &begin, err);
+    if (status)
+        return accel_fail_in (err, status, "'%.100s'", name);
+    return state_dict_add_stored (state, name, tensor.dtype, (size_t) tensor.ndim, tensor.sizes, begin, err);
+}
 
 static enum accel_status
 fail_format (const struct reading *reading, const char *what, struct accel_error *err)
@@ -140,7 +160,7 @@ list_states (struct reading *reading, struct accel_error *err)
         return fail_format (reading, "not the state of an optimizer of PyTorch", err);
     reading->states = calloc (all->count + 1, sizeof *reading->states);
     if (!reading->states)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     for (size_t i = 0; i + 1 < all->count; i += 2)
         if (all->items[i]->type == PICKLE_INT) {
             reading->has_none = reading->has_none && !has_tensors (all->items[i + 1]);
@@ -204,7 +224,7 @@ add_parameter (struct reading *reading, size_t index,
         const struct pickle_value *value = pickle_find (state, key);
         AUTO_FREE char *full = NULL;
         if (asprintf (&full, "state.%s.%s", key, name) < 0)
-            return full = NULL, accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+            return full = NULL, accel_fail_nomem (err);
         status = torch_is_tensor (value) ? python_add_tensor (reading->state, full, reading->archive, value, err)
                                          : accel_fail (err, ACCEL_ERR_FORMAT, "%s: '%s' of '%.100s' is missing",
                                                        reading->archive->source.path, key, name);
@@ -306,7 +326,7 @@ python_load_scheduler (struct torch_archive *archive, const struct checkpoint_it
     size_t count = accel_scheduler_state_count (scheduler);
     AUTO_FREE struct accel_scheduler_state *records = calloc (count + 1, sizeof *records);
     if (!records)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     if (scheduler->composition != COMPOSED_OF_ONE || pickle_find (root, "_schedulers"))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: sequences and chains of schedules are not loaded",
                            archive->source.path);

@@ -8,7 +8,6 @@
 #include "lib/base/error.h"
 #include "lib/checkpoint/files.h"
 #include "lib/checkpoint/python_optimizer.h"
-#include "lib/checkpoint/python_values.h"
 #include "util/cleanup.h"
 
 #include <errno.h>
@@ -18,12 +17,6 @@
 enum { DEPTH = 16, MOST_VALUES = 10000 }; /* of what a registered object has saved */
 
 static const char pickled_model[] = "pytorch_";
-
-static enum accel_status
-no_memory (struct accel_error *err)
-{
-    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-}
 
 static bool
 has_file (const char *folder, const char *name)
@@ -87,9 +80,9 @@ load_model (const char *folder, const struct checkpoint_item *item, struct accel
     struct torch_archive archive = TORCH_ARCHIVE_NONE;
     struct accel_state_dict state;
     if (asprintf (&path, "%s/%s" CHECKPOINT_TENSORS, folder, item->name) < 0)
-        return path = NULL, no_memory (err);
+        return path = NULL, accel_fail_nomem (err);
     if (asprintf (&pickled, "%s/%s%s.bin", folder, pickled_model, item->name) < 0)
-        return pickled = NULL, no_memory (err);
+        return pickled = NULL, accel_fail_nomem (err);
     if (access (path, F_OK) && access (pickled, F_OK))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "%s has neither %s" CHECKPOINT_TENSORS " nor %s%s.bin: states of FSDP, DeepSpeed and "
@@ -183,7 +176,7 @@ set_inner (struct values *values, const char *prefix, const struct pickle_value 
             strbuf_printf (&name, "%lld",
                            is_dict && value->items[i]->type == PICKLE_INT ? (long long) value->items[i]->integer
                                                                           : (long long) i);
-        status = name.failed ? no_memory (err)
+        status = name.failed ? accel_fail_nomem (err)
                              : set_values (values, name.text, value->items[i + is_dict], depth + 1, err);
     }
     return status;
@@ -277,7 +270,7 @@ python_state_load (const char *folder, const struct checkpoint_item *item, struc
     if (i == sizeof kinds / sizeof *kinds)
         return leave_out (item, left_out);
     if (asprintf (&path, "%s/%s%s", folder, item->name, kinds[i].end) < 0)
-        return path = NULL, no_memory (err);
+        return path = NULL, accel_fail_nomem (err);
     if (item->part && access (path, F_OK) && errno == ENOENT) {
         if (kinds[i].without)
             strlist_add (left_out, kinds[i].without);

@@ -18,12 +18,6 @@
 #include <string.h>
 #include <time.h>
 
-static enum accel_status
-no_memory (struct accel_error *err)
-{
-    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-}
-
 /* Rank 0 makes the folder. */
 static enum accel_status
 make_folder (struct save *save, struct checkpoint_part *part, const char *output_dir, struct accel_error *err)
@@ -41,7 +35,7 @@ make_folder (struct save *save, struct checkpoint_part *part, const char *output
     if (asprintf (&path, "%s/" CHECKPOINTS_FOLDER "/" CHECKPOINT_PREFIX "%llu", part->project.project_dir,
                   (unsigned long long) part->project.iteration)
         < 0)
-        return path = NULL, no_memory (err);
+        return path = NULL, accel_fail_nomem (err);
     return checkpoint_folder_begin (&save->folder, path, true, err);
 }
 
@@ -80,10 +74,10 @@ write_manifest (struct save *save, struct accel_error *err)
     save->manifest.library = strdup (accel_version ());
     save->manifest.mixed_precision = strdup (save->mixed_precision);
     if (asprintf (&path, "%s/" MANIFEST_NAME, save->folder.temporary) < 0)
-        return path = NULL, no_memory (err);
+        return path = NULL, accel_fail_nomem (err);
     manifest_write (&save->manifest, &text);
     if (text.failed || !save->manifest.library || !save->manifest.mixed_precision)
-        return no_memory (err);
+        return accel_fail_nomem (err);
     if (io_write_file (path, text.text, text.length, 0666, &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "%s", fail.text);
     return ACCEL_OK;
@@ -137,7 +131,7 @@ save_note (struct save *save, struct accel *acc, const struct comm_site *site, s
         = comm_broadcast (accel_world (acc), site, save->folder.place, sizeof save->folder.place, ACCEL_UINT8, 0, err);
     char *latest = status ? NULL : strdup (save->folder.place);
     if (!status && !latest)
-        status = no_memory (err);
+        status = accel_fail_nomem (err);
     if (status)
         return status;
     free (part->latest);

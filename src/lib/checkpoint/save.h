@@ -36,4 +36,12 @@ enum accel_status save_note (struct save *save, struct accel *acc, const struct 
 /** Remove what was not committed.  Any thread. */
 void save_end (struct save *save);
 
+/**
+ * Let the save in flight (save_start.c), if there is one, come to its end: before anything else is saved or loaded.
+ * Collective.
+ *
+ * @param err  not NULL; the failure of that save, which is thereby reported
+ */
+enum accel_status save_finish (struct accel *acc, const struct comm_site *site, struct accel_error *err);
+
 #endif

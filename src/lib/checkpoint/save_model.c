@@ -13,7 +13,7 @@
 #include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/pieces.h"
 #include "lib/formats/convert.h"
-#include "lib/formats/safetensors_write.h"
+#include "lib/formats/safetensors_object.h"
 #include "lib/memory/memory.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
@@ -81,7 +81,7 @@ plan (struct save *save, const struct accel_save_model_options *options, struct 
     AUTO_FREE uint64_t *bytes = calloc (save->pieces.count, sizeof *bytes);
     save->shard_of = calloc (save->pieces.count, sizeof *save->shard_of);
     if (!bytes || !save->shard_of)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     for (size_t i = 0; i < save->pieces.count; i++)
         save->total += bytes[i] = piece_bytes (&save->pieces.all[i]);
     save->shards = shards_split (bytes, save->pieces.count, most, save->shard_of);
@@ -231,7 +231,7 @@ write_shard (const struct save *save, size_t number, struct accel_error *err)
     shard.metadata = calloc (save->pieces.parameters + 1, sizeof *shard.metadata);
     enum accel_status status = ACCEL_OK;
     if (!path || !block || !shard.entries || !shard.pieces || !shard.metadata)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        status = accel_fail_nomem (err);
     if (!status) {
         describe (save, number, &shard);
         struct safetensors_plan plan = { .entries = shard.entries, .count = shard.count, .metadata = shard.metadata,
@@ -276,16 +276,16 @@ commit (struct save *save, struct accel_error *err)
         return weights_save_commit (&save->target, NULL, err);
     struct index_entry *entries = calloc (save->pieces.count, sizeof *entries);
     enum accel_status status
-        = entries ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        = entries ? ACCEL_OK : accel_fail_nomem (err);
     for (size_t i = 0; i < save->pieces.count && !status; i++) {
         entries[i].name = save->pieces.all[i].name;
         entries[i].file = strdup (shards_name (name, save->shard_of[i], save->shards));
         if (!entries[i].file)
-            status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+            status = accel_fail_nomem (err);
     }
     if (!status) {
         index_write (&text, entries, save->pieces.count, save->total);
-        status = text.failed ? accel_fail (err, ACCEL_ERR_NOMEM, "out of memory")
+        status = text.failed ? accel_fail_nomem (err)
                              : weights_save_commit (&save->target, &text, err);
     }
     for (size_t i = 0; entries && i < save->pieces.count; i++)

@@ -6,8 +6,6 @@
  * the result at the next collective call about saves; there, the ranks agree on it as after a synchronous save. */
 #include <config.h>
 
-#include "lib/checkpoint/save_start.h"
-
 #include <accel/checkpoint.h>
 #include <accel/utility.h>
 
@@ -196,7 +194,7 @@ start (struct accel *acc, const struct comm_site *site, const char *output_dir, 
     enum accel_status status = save_finish (acc, site, err);
     struct save_in_flight *flight = status ? NULL : calloc (1, sizeof *flight);
     if (!status)
-        status = checkpoint_agree (acc, site, flight ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "out of memory"),
+        status = checkpoint_agree (acc, site, flight ? ACCEL_OK : accel_fail_nomem (err),
                                    err);
     if (status) {
         free (flight);

@@ -9,7 +9,6 @@
 #include "lib/checkpoint/agree.h"
 #include "lib/checkpoint/collected.h"
 #include "lib/checkpoint/save.h"
-#include "lib/checkpoint/save_start.h"
 #include "lib/collectives/objects.h"
 
 static enum accel_status

@@ -132,7 +132,7 @@ shares_begin (struct shares *shares, const char *folder, int size, struct watch_
     *shares = (struct shares){ .folder = folder, .size = size, .source = source };
     shares->states = calloc ((size_t) size, 1);
     if (!shares->states)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     for (int rank = 1; rank < size; rank++) {
         char name[NAME_ROOM];
         name_of (name, folder, rank);

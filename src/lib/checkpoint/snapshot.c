@@ -66,7 +66,7 @@ snapshot_begin (struct snapshot *snapshot, size_t bytes, size_t tensors, struct 
         return status;
     snapshot->used = snapshot->count = 0;
     snapshot->copies = calloc (tensors + 1, sizeof *snapshot->copies);
-    return snapshot->copies ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    return snapshot->copies ? ACCEL_OK : accel_fail_nomem (err);
 }
 
 void

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Comparing the loaders of all ranks; see compare.h.  Each says what it is in a few texts.  Their hashes are gathered;
- * if two differ, all ranks see the same difference, and the texts are fetched to name it. */
+/* Comparing the loaders of all ranks.  Each says what it is in a few texts.  Their hashes are gathered; if two differ,
+ * all ranks see the same difference, and the texts are fetched to name it. */
 #include <config.h>
 
 #include "lib/base/option.h"
-#include "lib/data/compare.h"
-
 #include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"

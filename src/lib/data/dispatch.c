@@ -4,8 +4,6 @@
  * share of the rows.  A failure to read travels the same way, so that no rank waits for what will not come. */
 #include <config.h>
 
-#include "lib/data/sources.h"
-
 #include "lib/base/error.h"
 #include "lib/comm/coalesce.h"
 #include "lib/data/loader_object.h"

@@ -179,8 +179,9 @@ accel_generator_fill_normal (struct accel_generator *generator, void *values, si
 /* torch's limit for the categories of a multinomial. */
 #define MOST_WEIGHTS ((size_t) 1 << 24)
 
-static enum accel_status
-check_weights (const double *weights, size_t count, size_t samples, bool replacement, struct accel_error *err)
+enum accel_status
+generator_check_weights (const double *weights, size_t count, size_t samples, bool replacement,
+                         struct accel_error *err)
 {
     if (count < 1 || count > MOST_WEIGHTS)
         return accel_fail (err, ACCEL_ERR_INVALID, "weighted samples: %zu weights; expected 1 to %zu", count,
@@ -203,8 +204,7 @@ check_weights (const double *weights, size_t count, size_t samples, bool replace
     if (!replacement && samples > positive)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "weighted samples: cannot draw %zu without replacement: only %zu weights are greater than 0",
-                           samples,
-                           positive);
+                           samples, positive);
     return ACCEL_OK;
 }
 
@@ -268,9 +268,6 @@ enum accel_status
 generator_multinomial (struct accel_generator *generator, const double *weights, size_t count, size_t samples,
                        bool replacement, int64_t *out, struct accel_error *err)
 {
-    enum accel_status status = check_weights (weights, count, samples, replacement, err);
-    if (status)
-        return status;
     bool cumulative = replacement && samples > 1; /* as in torch: a single one is drawn by the race */
     void *space = malloc (count * (cumulative ? sizeof (double) : sizeof (struct arrival)));
     if (!space)

@@ -3,6 +3,8 @@
 #ifndef LIB_DATA_GENERATOR_H
 #define LIB_DATA_GENERATOR_H
 
+#include "lib/state/part.h"
+
 #include <accel/random.h>
 
 enum { GENERATOR_WORDS = 624 };
@@ -20,6 +22,9 @@ struct accel_generator {
     double normal;
     float float_normal;
 };
+
+/** The default generator as a part of each job: checkpoints save it. */
+extern const struct part_kind part_random;
 
 void generator_init (struct accel_generator *generator, uint64_t seed);
 
@@ -69,13 +74,19 @@ generator_uniform_double (struct accel_generator *generator)
 }
 
 /**
- * torch.multinomial() of float64 weights: draw indices in proportion to their weights.
+ * Check what generator_multinomial() needs.
  *
  * @param weights  [count], finite, >= 0, at least one > 0; they need not add up to 1
  * @param count    1 to 2^24
- * @param out      [samples]
  * @param samples  >= 1; without replacement at most as many as there are weights > 0
- * @retval ACCEL_ERR_INVALID  one of the above does not hold; nothing was drawn
+ */
+enum accel_status generator_check_weights (const double *weights, size_t count, size_t samples, bool replacement,
+                                           struct accel_error *err);
+
+/**
+ * torch.multinomial() of float64 weights, which were checked: draw indices in proportion to their weights.
+ *
+ * @param out  [samples]
  */
 enum accel_status generator_multinomial (struct accel_generator *generator, const double *weights, size_t count,
                                          size_t samples, bool replacement, int64_t *out, struct accel_error *err);

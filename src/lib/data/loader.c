@@ -7,11 +7,9 @@
 
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
-#include "lib/data/compare.h"
 #include "lib/data/device_batches.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
-#include "lib/data/sources.h"
 #include "lib/state/prepared.h"
 
 #include <stdlib.h>

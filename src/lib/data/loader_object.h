@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loader, for the files that make it up.  From the top down: loader.c (its life), resume.c, loader_backup.c (where
- * it is), the sources map.c, stream.c and dispatch.c (where batches come from; sources.h), pass.c (one epoch), share.c
+ * it is), the sources map.c, stream.c and dispatch.c (where batches come from), pass.c (one epoch), share.c
  * (which part is this process's) and drawing.c (the order, and random numbers).  Those below the sources call them
  * through their tables only. */
 #ifndef LIB_DATA_LOADER_OBJECT_H
@@ -263,5 +263,19 @@ enum accel_status pass_begin (struct accel_loader *loader, const struct comm_sit
 /** End it, wherever it is. */
 void pass_end (struct accel_loader *loader);
 /** @} */
+
+/** The sources.  @{ */
+extern const struct loader_source loader_map;      /* a data set, of which each process reads its own share */
+extern const struct loader_source loader_stream;   /* each process reads all of it, and keeps its own share */
+extern const struct loader_source loader_dispatch; /* rank 0 reads one of these two for all */
+/** @} */
+
+/**
+ * Compare @p loader with those that the other ranks of @p comm prepare in the same call.  Collective.
+ *
+ * @retval ACCEL_ERR_INVALID  they differ; on every rank, and the text says in what, on which two ranks, and how
+ */
+enum accel_status loader_compare (const struct accel_loader *loader, struct accel_comm *comm,
+                                  const struct comm_site *site, struct accel_error *err);
 
 #endif

@@ -2,8 +2,6 @@
 /* Batches of a data set with random access: which samples, and reading them in place. */
 #include <config.h>
 
-#include "lib/data/sources.h"
-
 #include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 

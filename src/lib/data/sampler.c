@@ -13,7 +13,6 @@
 #include "lib/data/set_tokens.h"
 #include "util/hash.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,25 +234,10 @@ draw_weighted (struct accel_sampler *sampler, int64_t *indices, struct accel_err
 static enum accel_status
 check_weights (size_t size, const struct accel_sampler_options *options, struct accel_error *err)
 {
-    const double *weights = options->weights;
-    double sum = 0;
-    size_t positive = 0, length = options->num_samples ? options->num_samples : size;
-    if (!weights || !size)
+    if (!options->weights)
         return accel_fail (err, ACCEL_ERR_INVALID, "a weighted sampler needs weights");
-    for (size_t i = 0; i < size; i++) {
-        if (!isfinite (weights[i]) || weights[i] < 0)
-            return accel_fail (err, ACCEL_ERR_INVALID, "weight %zu is %g; weights must be finite and not negative", i,
-                               weights[i]);
-        sum += weights[i];
-        positive += weights[i] > 0;
-    }
-    if (!positive || !isfinite (sum))
-        return accel_fail (err, ACCEL_ERR_INVALID, "the weights add up to %g; expected a finite, positive sum", sum);
-    if (!options->replacement && length > positive)
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "cannot draw %zu samples without replacement: only %zu weights are greater than 0", length,
-                           positive);
-    return ACCEL_OK;
+    return generator_check_weights (options->weights, size, options->num_samples ? options->num_samples : size,
+                                    options->replacement, err);
 }
 
 static enum accel_status

@@ -5,7 +5,6 @@
 #include "lib/base/error.h"
 #include "lib/comm/comm_private.h"
 #include "lib/data/generator.h"
-#include "lib/data/random_part.h"
 #include "lib/state/state_dict.h"
 
 #include <pthread.h>

@@ -258,7 +258,7 @@ split_row (const struct csv *csv, struct strlist *cells)
             return csv->err ? csv->err->code : ACCEL_ERR_FORMAT;
         strlist_add (cells, text.text ? text.text : "");
         if (text.failed || cells->failed)
-            return accel_fail (csv->err, ACCEL_ERR_NOMEM, "out of memory");
+            return accel_fail_nomem (csv->err);
         if (at == csv->end)
             return ACCEL_OK;
     }

@@ -3,8 +3,6 @@
  * (accelerate, data_loader.py).  Only the first round is remembered, for the last one is filled up from it. */
 #include <config.h>
 
-#include "lib/data/sources.h"
-
 #include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 

@@ -56,7 +56,7 @@ accel_safetensors_open_sized (size_t options_size, struct accel_safetensors **fi
         return status;
     struct accel_safetensors *made = calloc (1, sizeof *made);
     if (!made)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     made->in_memory = options && options->in_memory;
     status = weights_open (&made->weights, path, options && options->follow_links, err);
     if (!status) {
@@ -284,7 +284,7 @@ accel_safetensors_read (const struct accel_safetensors *file, size_t index, cons
     const struct accel_safetensors_info *info = &file->infos[index];
     AUTO_FREE int64_t *zeros = begin ? NULL : calloc ((size_t) info->ndim + 1, sizeof *zeros);
     if (!begin && !zeros)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     begin = begin ? begin : zeros;
     end = end ? end : info->shape;
     status = check_part (info, begin, end, into, err);

@@ -22,4 +22,10 @@ struct accel_safetensors {
 enum accel_status slice_read (const struct weights_tensor *tensor, const int64_t *begin, const int64_t *end, void *into,
                               DLDataType dtype, struct accel_error *err);
 
+struct safetensors_writer;
+
+/** Write a contiguous @p tensor, whose device has a table, as entry @p index: in pieces of @p most bytes at most. */
+enum accel_status safetensors_write_tensor (struct safetensors_writer *writer, size_t index, const DLTensor *tensor,
+                                            size_t most, struct accel_error *err);
+
 #endif

@@ -7,7 +7,7 @@
 #include "files/safetensors_writer.h"
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
-#include "lib/formats/safetensors_write.h"
+#include "lib/formats/safetensors_object.h"
 #include "lib/memory/memory.h"
 
 #include <stdlib.h>
@@ -73,7 +73,7 @@ create (const char *function, struct accel_safetensors_writer **writer, const ch
     enum accel_status status = describe (function, &description, tensors, count, metadata, err);
     struct accel_safetensors_writer *made = status ? NULL : calloc (1, sizeof *made);
     if (!status && !made)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        status = accel_fail_nomem (err);
     if (!status) {
         made->count = count;
         status = safetensors_writer_create (&made->writer, path,

@@ -8,7 +8,7 @@
 #include "lib/comm/comm_object.h"
 #include "lib/checkpoint/checkpoint_part.h"
 #include "lib/data/active.h"
-#include "lib/data/random_part.h"
+#include "lib/data/generator.h"
 #include "lib/memory/device.h"
 #include "lib/state/log.h"
 #include "lib/state/prepared.h"

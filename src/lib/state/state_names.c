@@ -52,19 +52,13 @@ state_dict_set_bool (struct accel_state_dict *state, bool value, const char *for
     state_dict_add_bool (state, name, value);
 }
 
-static enum accel_status
-no_memory (struct accel_error *err)
-{
-    return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
-}
-
 enum accel_status
 state_dict_get_tensor (const struct accel_state_dict *state, DLTensor *into, struct accel_error *err,
                        const char *format, ...)
 {
     AUTO_FREE char *name = NULL;
     PRINT_NAME (name);
-    return name ? accel_state_dict_get_tensor (state, name, into, err) : no_memory (err);
+    return name ? accel_state_dict_get_tensor (state, name, into, err) : accel_fail_nomem (err);
 }
 
 enum accel_status
@@ -73,7 +67,7 @@ state_dict_get_double (const struct accel_state_dict *state, double *value, stru
 {
     AUTO_FREE char *name = NULL;
     PRINT_NAME (name);
-    return name ? accel_state_dict_get_double (state, name, value, err) : no_memory (err);
+    return name ? accel_state_dict_get_double (state, name, value, err) : accel_fail_nomem (err);
 }
 
 enum accel_status
@@ -82,7 +76,7 @@ state_dict_get_uint64 (const struct accel_state_dict *state, uint64_t *value, st
 {
     AUTO_FREE char *name = NULL;
     PRINT_NAME (name);
-    return name ? state_dict_read_uint64 (state, name, value, err) : no_memory (err);
+    return name ? state_dict_read_uint64 (state, name, value, err) : accel_fail_nomem (err);
 }
 
 enum accel_status
@@ -91,5 +85,5 @@ state_dict_get_bool (const struct accel_state_dict *state, bool *value, struct a
 {
     AUTO_FREE char *name = NULL;
     PRINT_NAME (name);
-    return name ? state_dict_read_bool (state, name, value, err) : no_memory (err);
+    return name ? state_dict_read_bool (state, name, value, err) : accel_fail_nomem (err);
 }

@@ -35,7 +35,7 @@ take_value (struct json_reader *json, struct state_value *value)
         return status;
     value->kind = c == 't' || c == 'f' ? STATE_BOOL : STATE_NUMBER;
     value->text = strndup (json->text + start, json->at - start);
-    return value->text ? ACCEL_OK : accel_fail (json->err, ACCEL_ERR_NOMEM, "out of memory");
+    return value->text ? ACCEL_OK : accel_fail_nomem (json->err);
 }
 
 static int
@@ -52,7 +52,7 @@ add_value (struct accel_state_dict *state, struct json_reader *json)
     if (!status)
         status = take_value (json, &value);
     if (!status && !array_room (&state->values, state->value_count, sizeof *state->values))
-        status = accel_fail (json->err, ACCEL_ERR_NOMEM, "out of memory");
+        status = accel_fail_nomem (json->err);
     if (!status)
         state->values[state->value_count++] = value;
     else {
@@ -102,7 +102,7 @@ state_dict_add_stored (struct accel_state_dict *state, const char *name, enum sa
     if (!made.name || !made.shape || !array_room (&header->tensors, header->count, sizeof *header->tensors)) {
         free (made.name);
         free (made.shape);
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     }
     for (size_t i = 0; i < ndim; i++)
         made.shape[i] = (int64_t) shape[i];
@@ -127,7 +127,7 @@ state_dict_seal (struct accel_state_dict *state, struct source *source, struct a
         return accel_fail (err, state->failure.code, "%s: %s", state->source.path, state->failure.text);
     header->by_name = calloc (header->count + 1, sizeof *header->by_name);
     if (!header->by_name)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     for (size_t i = 0; i < header->count; i++)
         header->by_name[i] = i;
     qsort_r (header->by_name, header->count, sizeof *header->by_name, compare_tensors, header->tensors);

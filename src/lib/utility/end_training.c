@@ -7,7 +7,7 @@
 
 #include "lib/base/error.h"
 #include "lib/checkpoint/agree.h"
-#include "lib/checkpoint/save_start.h"
+#include "lib/checkpoint/save.h"
 #include "lib/comm/comm_object.h"
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"

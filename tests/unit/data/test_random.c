@@ -501,7 +501,7 @@ test_bad_samplers (void)
         { ACCEL_SAMPLER_WEIGHTED, 2, { .weights = bad[2] }, "weight 1 is inf" },
         { ACCEL_SAMPLER_WEIGHTED, 2, { .weights = bad[3] }, "add up to 0" },
         { ACCEL_SAMPLER_WEIGHTED, 2, { .weights = bad[4] }, "inf" },
-        { ACCEL_SAMPLER_WEIGHTED, 3, { .weights = one_zero }, "cannot draw 3 samples without replacement: only 2" },
+        { ACCEL_SAMPLER_WEIGHTED, 3, { .weights = one_zero }, "cannot draw 3 without replacement: only 2" },
         { ACCEL_SAMPLER_WEIGHTED, 3, { .replacement = true }, "a weighted sampler needs weights" },
         { ACCEL_SAMPLER_RANDOM, 0, { 0 }, "at least one sample" },
         { ACCEL_SAMPLER_SEEDABLE, 0, { .num_samples = 3 }, "at least one sample" },
@@ -556,14 +556,11 @@ test_bad_weights (void)
         { { 0, 0, 0 }, 3, 1, true, "add up to 0" },
     };
     struct accel_error err;
-    int64_t out[4];
-    accel_generator_seed (generator, 1);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        enum accel_status status = generator_multinomial (generator, cases[c].weights, cases[c].count,
-                                                          cases[c].samples, cases[c].replacement, out, &err);
+        enum accel_status status = generator_check_weights (cases[c].weights, cases[c].count, cases[c].samples,
+                                                            cases[c].replacement, &err);
         ok (status == ACCEL_ERR_INVALID && strstr (err.text, cases[c].text), "weights refused: %s", err.text);
     }
-    ok (accel_generator_next (generator) == 1791095845, "and nothing was drawn");
 }
 
 /* A processor without AVX2 gets the same normals. */
