@@ -76,6 +76,14 @@ config_compute (struct config *config, const char *key, const char *text, const 
     return config_set (config, option_find (key), text, (struct origin){ ORIGIN_COMPUTED, cause.line }, fail);
 }
 
+int
+config_compute_number (struct config *config, const char *key, int64_t value, const char *because, struct fail *fail)
+{
+    char text[24];
+    snprintf (text, sizeof text, "%lld", (long long) value);
+    return config_compute (config, key, text, because, fail) ? fail_prefix (fail, "%s", key) : 0;
+}
+
 bool
 config_is_on (const struct config *config, const char *key, enum origin_kind kind)
 {

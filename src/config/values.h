@@ -57,6 +57,8 @@ bool config_is_on (const struct config *config, const char *key, enum origin_kin
 
 /** Set @p key to @p text because of the setting @p because, whose place in the file it inherits. */
 int config_compute (struct config *config, const char *key, const char *text, const char *because, struct fail *fail);
+int config_compute_number (struct config *config, const char *key, int64_t value, const char *because,
+                           struct fail *fail);
 
 /** Back to the default, as if the setting had not been given. */
 int config_reset (struct config *config, const struct option *row, struct fail *fail);

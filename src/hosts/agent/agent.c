@@ -203,21 +203,13 @@ take_reach (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     if (!token || strlen (token) != ADDRESS_TOKEN_BYTES - 1)
         return fail_set (fail, FAIL_GENERAL, "the head has sent no token");
     int64_t limit_ms = agent->spec.timeout_ms / 2;
-    address_reach (&addresses, port, token, limit_ms < REACH_MS ? limit_ms : REACH_MS, reached);
+    address_reach (&addresses, port, token, limit_ms < REACH_MS ? limit_ms : REACH_MS, false, reached);
     struct strbuf *out = &agent->head.to_write;
     size_t begin = wire_begin (out, WIRE_REACHED);
     for (size_t i = 0; i < addresses.count; i++)
         wire_put_number (out, reached[i]);
     wire_end (out, begin);
     return 0;
-}
-
-static int
-set_number (struct config *config, const char *key, int64_t value, struct fail *fail)
-{
-    char text[24];
-    snprintf (text, sizeof text, "%lld", (long long) value);
-    return config_compute (config, key, text, "hosts", fail);
 }
 
 /* The part is described as if this launcher had been started by hand, with the share besides. */
@@ -237,10 +229,10 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     if (!agent->has_job || agent->child.pid || frame->failed || part.share.ranks < 1
         || part.share.ranks > JOBSEG_MAX_LOCAL)
         return fail_set (fail, FAIL_GENERAL, "the head has sent an invalid start message");
-    if (set_number (config, "num_processes", part.share.world_size, fail)
-        || set_number (config, "num_machines", part.share.machines, fail)
-        || set_number (config, "machine_rank", part.share.machine, fail)
-        || set_number (config, "main_process_port", port, fail)
+    if (config_compute_number (config, "num_processes", part.share.world_size, "hosts", fail)
+        || config_compute_number (config, "num_machines", part.share.machines, "hosts", fail)
+        || config_compute_number (config, "machine_rank", part.share.machine, "hosts", fail)
+        || config_compute_number (config, "main_process_port", port, "hosts", fail)
         || (address && config_compute (config, "main_process_ip", address, "hosts", fail)))
         return -1;
     listener_close (&agent->listener);
@@ -268,11 +260,8 @@ take_signal (struct agent *agent, int signal)
 static void
 answer_heartbeat (struct agent *agent, struct wire_frame *frame)
 {
-    size_t begin = wire_begin (&agent->head.to_write, WIRE_HEARTBEAT);
     agent->is_stopped = false; /* or the head would send none */
-    wire_put_number (&agent->head.to_write, wire_number (frame));
-    wire_put_number (&agent->head.to_write, clock_ns ());
-    wire_end (&agent->head.to_write, begin);
+    wire_put_frame (&agent->head.to_write, WIRE_HEARTBEAT, wire_number (frame), clock_ns ());
 }
 
 static void

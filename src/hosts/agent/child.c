@@ -472,12 +472,7 @@ make_end (struct agent_child *child)
     else
         snprintf (text, sizeof text, "accelerate: the launcher on this host ended with status %d and no report\n",
                   status);
-    size_t begin = wire_begin (&child->end, WIRE_END);
-    wire_put_number (&child->end, WIRE_END_ERROR);
-    wire_put_number (&child->end, status ? status : FAIL_GENERAL);
-    wire_put_text (&child->end, text);
-    wire_put_text (&child->end, NULL);
-    wire_end (&child->end, begin);
+    wire_put_end (&child->end, WIRE_END_ERROR, status ? status : FAIL_GENERAL, text, NULL);
 }
 
 /* The launcher has ended.  What it has written is read up to its end, or to where nothing is left: processes that could

@@ -26,10 +26,7 @@ void
 host_job_tell_failure (const struct job *job, const struct job_observer *observer)
 {
     AUTO_STRBUF struct strbuf frame = { 0 };
-    size_t begin = wire_begin (&frame, WIRE_FAILED);
-    wire_put_number (&frame, job->failed_ns);
-    wire_put_number (&frame, job->ranks[job->first_failed].process->rank);
-    wire_end (&frame, begin);
+    wire_put_frame (&frame, WIRE_FAILED, job->failed_ns, job->ranks[job->first_failed].process->rank);
     tell (observer->fd, &frame);
 }
 
@@ -40,10 +37,7 @@ host_job_tell_alive (int agent, int64_t silence_ms)
     int unread = 0;
     struct pollfd room = { .fd = agent, .events = POLLOUT };
     AUTO_STRBUF struct strbuf frame = { 0 };
-    size_t begin = wire_begin (&frame, WIRE_ALIVE);
-    wire_put_number (&frame, getpid ());
-    wire_put_number (&frame, silence_ms);
-    wire_end (&frame, begin);
+    wire_put_frame (&frame, WIRE_ALIVE, getpid (), silence_ms);
     if (poll (&room, 1, 0) == 1)
         tell (agent, &frame);
     return !ioctl (agent, FIONREAD, &unread) && (size_t) unread > SIGNS * frame.length;
@@ -61,12 +55,7 @@ void
 host_job_tell_end (const struct host_job *part, enum wire_end end, int status, const char *text, const char *json)
 {
     AUTO_STRBUF struct strbuf frame = { 0 };
-    size_t begin = wire_begin (&frame, WIRE_END);
-    wire_put_number (&frame, end);
-    wire_put_number (&frame, status);
-    wire_put_text (&frame, text);
-    wire_put_text (&frame, json);
-    wire_end (&frame, begin);
+    wire_put_end (&frame, end, status, text, json);
     tell (part->agent, &frame);
     kill (part->agent_pid, SIGCONT); /* no other process would */
 }

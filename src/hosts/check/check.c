@@ -25,11 +25,12 @@ enum {
     BEATS = 5,           /* in the time after which an agent gives us up */
     CLOCKS = 8,          /* answers of each clock */
     SURE_TIMES = 20,     /* so many times slower than usual is not an accident; other programs may explain less */
-    CLOSING_MS = 2000,
     START_MS = 30000,    /* for mpirun to connect to all hosts, besides the deadline of a step */
     HOST_MS = 2000,      /* for the pairs of each host */
     FDS = 3,             /* of a link */
 };
+
+#define CHECK_LINKS(check) ((const struct links){ &(check)->items->link, sizeof *(check)->items, (check)->count })
 
 typedef bool is_done_function (const struct check_host *host);
 
@@ -38,11 +39,7 @@ typedef bool is_done_function (const struct check_host *host);
 static void
 ask_clock (struct check_host *host)
 {
-    struct strbuf *out = &host->link.pipe.to_write;
-    size_t begin = wire_begin (out, WIRE_CHECK);
-    wire_put_number (out, CHECK_CLOCK);
-    wire_put_number (out, check_clock_ns ());
-    wire_end (out, begin);
+    wire_put_frame (&host->link.pipe.to_write, WIRE_CHECK, CHECK_CLOCK, check_clock_ns ());
 }
 
 static void
@@ -242,12 +239,8 @@ connect_all (struct check *check, struct fail *fail)
     if (run_step (check, has_greeted, startup_connect_ms (&check->spec), fail)
         || run_step (check, is_ready, check->limit_ms, fail) || ask_user (check, fail))
         return -1;
-    for (int i = 0; i < check->count; i++) {
-        struct strbuf *out = &check->items[i].link.pipe.to_write;
-        size_t begin = wire_begin (out, WIRE_CHECK);
-        wire_put_number (out, CHECK_FACTS);
-        wire_end (out, begin);
-    }
+    for (int i = 0; i < check->count; i++)
+        wire_put_frame (&check->items[i].link.pipe.to_write, WIRE_CHECK, CHECK_FACTS);
     return run_step (check, has_told, check->limit_ms, fail);
 }
 
@@ -435,35 +428,11 @@ has_reached (const struct check_host *host)
 static void
 choose_address (struct check *check)
 {
-    const struct link *first = &check->items[0].link, *worst = NULL;
-    for (size_t i = 0; i < first->addresses.count && !check->address; i++) {
-        const struct link *missing = NULL;
-        for (int j = 1; j < check->count && !missing; j++) {
-            const struct link *link = &check->items[j].link;
-            if (link->state == LINK_REACHED && !(i < link->reached_count && link->reached[i]))
-                missing = link;
-        }
-        worst = missing ? missing : worst;
-        if (!missing)
-            set_text (&check->address, first->addresses.items[i]);
-    }
+    const struct link *worst;
+    set_text (&check->address, links_find_address (&CHECK_LINKS (check), &worst));
     if (!check->address)
-        snprintf (check->port_why, sizeof check->port_why, "host %s cannot reach port %d of host %s",
-                  worst ? worst->name : "?", check->port, first->name);
-}
-
-static void
-ask_who_reaches (struct check *check)
-{
-    const struct link *first = &check->items[0].link;
-    for (int i = 1; i < check->count; i++) {
-        struct strbuf *out = &check->items[i].link.pipe.to_write;
-        size_t begin = wire_begin (out, WIRE_REACH);
-        wire_put_text (out, first->token);
-        wire_put_number (out, first->port);
-        wire_put_list (out, &first->addresses);
-        wire_end (out, begin);
-    }
+        snprintf (check->port_why, sizeof check->port_why, "host %s cannot reach port %d of host %s", worst->name,
+                  check->port, check->items[0].link.name);
 }
 
 static int
@@ -484,7 +453,7 @@ check_port (struct check *check, struct fail *fail)
     check->port = first->port;
     if (check->count == 1)
         return 0;
-    ask_who_reaches (check);
+    links_ask_who_reaches (&CHECK_LINKS (check));
     if (run_step (check, has_reached, check->limit_ms, fail))
         return -1;
     choose_address (check);
@@ -496,55 +465,30 @@ check_port (struct check *check, struct fail *fail)
 static int
 prepare (struct check *check, struct config *config, struct fail *fail)
 {
-    size_t count = check->hosts->list.count;
+    size_t count = check->hosts->list.count, pairs = count * count;
+    double *numbers = calloc (6 * pairs + count, sizeof *numbers);
     check->items = calloc (count, sizeof *check->items);
-    check->rates = calloc (count * count, sizeof *check->rates);
-    check->trips = calloc (count * count, sizeof *check->trips);
-    check->whys = calloc (count * count, sizeof *check->whys);
-    check->used = calloc (count * count, sizeof *check->used);
-    check->troubles = calloc (count * count, sizeof *check->troubles);
-    check->loads = calloc (count, sizeof *check->loads);
-    check->mpi.rates = calloc (count * count, sizeof *check->mpi.rates);
-    check->mpi.trips = calloc (count * count, sizeof *check->mpi.trips);
-    check->nccl.rates = calloc (count * count, sizeof *check->nccl.rates);
-    check->nccl.trips = calloc (count * count, sizeof *check->nccl.trips);
-    if (!check->items || !check->rates || !check->trips || !check->whys || !check->used || !check->troubles
-        || !check->loads || !check->mpi.rates
-        || !check->mpi.trips || !check->nccl.rates || !check->nccl.trips)
+    check->rates = numbers; /* and all others */
+    check->whys = calloc (2 * pairs, sizeof *check->whys);
+    check->troubles = calloc (pairs, sizeof *check->troubles);
+    if (!check->items || !numbers || !check->whys || !check->troubles)
         return fail_nomem (fail);
+    check->trips = numbers + pairs;
+    check->mpi.rates = numbers + 2 * pairs;
+    check->mpi.trips = numbers + 3 * pairs;
+    check->nccl.rates = numbers + 4 * pairs;
+    check->nccl.trips = numbers + 5 * pairs;
+    check->loads = numbers + 6 * pairs;
+    check->used = check->whys + pairs;
     check->count = (int) count;
     for (int i = 0; i < check->count; i++) {
         check->items[i].partner = -1;
-        check->items[i].link = (struct link){ .name = check->hosts->list.hosts[i].name, .batch = true, .err = -1,
-                                              .failed_rank = -1, .pipe = { .in = -1, .out = -1 },
-                                              .take_checked = take_checked };
+        link_init (&check->items[i].link, check->hosts->list.hosts[i].name);
+        check->items[i].link.take_checked = take_checked;
     }
     check->limit_ms = config->settings.host_timeout * 1000;
     check->launch_ms = check->limit_ms + START_MS + HOST_MS * check->count;
     return job_spec_fill (&check->spec, config, fail);
-}
-
-/* Agents end when their connection does, and with them what carries it. */
-static void
-close_links (struct check *check)
-{
-    int64_t until = clock_ms () + CLOSING_MS;
-    for (int i = 0; i < check->count; i++) {
-        struct link *link = &check->items[i].link;
-        pipe_close (&link->pipe);
-        if (check_is_lost (&check->items[i]))
-            link_kill (link);
-    }
-    for (int i = 0; i < check->count; i++)
-        for (struct link *link = &check->items[i].link; link->pid;) {
-            if (waitpid (link->pid, NULL, WNOHANG) == link->pid) {
-                link->pid = 0;
-                break;
-            }
-            if (clock_ms () >= until)
-                link_kill (link);
-            poll (NULL, 0, 5);
-        }
 }
 
 int
@@ -556,7 +500,7 @@ check_run (struct check *check, struct hosts *hosts, struct config *config, stru
                          || check_port (check, fail)
                      ? -1 : 0;
     if (check->items)
-        close_links (check);
+        links_close (&CHECK_LINKS (check), -1);
     return result;
 }
 
@@ -572,21 +516,12 @@ check_release (struct check *check)
         free (host->no_gpu_engine);
         strlist_release (&host->addresses);
     }
-    for (size_t i = 0; i < pairs; i++) {
+    for (size_t i = 0; i < 2 * pairs; i++)
         free (check->whys[i]);
-        free (check->used[i]);
-    }
     free (check->items);
     free (check->rates);
-    free (check->trips);
-    free (check->mpi.rates);
-    free (check->mpi.trips);
-    free (check->nccl.rates);
-    free (check->nccl.trips);
     free (check->whys);
-    free (check->used);
     free (check->troubles);
-    free (check->loads);
     free (check->address);
     free (check->advice);
     strlist_release (&check->problems);

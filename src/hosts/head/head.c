@@ -21,7 +21,6 @@
 #include <sys/wait.h>
 
 enum {
-    CLOSING_MS = 2000,  /* between the end of a connection and the end of what carried it */
     MPI_LAUNCHER_MS = 4000, /* for mpirun to end, after the ranks that have ended because of it */
     EXTRA_MS = 15000,   /* beyond the grace period, for a host to end its ranks */
     HEARTBEAT_MS = 5000, /* between beats, at most */
@@ -148,12 +147,8 @@ tell_size (struct head *head)
     job_spec_find_size (&head->spec); /* also for hosts that get the job later */
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
-        if (!link->has_job || link->pipe.out < 0)
-            continue;
-        size_t begin = wire_begin (&link->pipe.to_write, WIRE_SIZE);
-        wire_put_number (&link->pipe.to_write, head->spec.rows);
-        wire_put_number (&link->pipe.to_write, head->spec.columns);
-        wire_end (&link->pipe.to_write, begin);
+        if (link->has_job && link->pipe.out >= 0)
+            wire_put_frame (&link->pipe.to_write, WIRE_SIZE, head->spec.rows, head->spec.columns);
     }
 }
 
@@ -491,41 +486,11 @@ start_links (struct head *head, struct fail *fail)
         return fail_nomem (fail);
     head->count = (int) list->count;
     for (int i = 0; i < head->count; i++)
-        head->links[i] = (struct link){ .name = list->hosts[i].name, .batch = true, .err = -1, .failed_rank = -1,
-                                        .pipe = { .in = -1, .out = -1 } };
+        link_init (&head->links[i], list->hosts[i].name);
     for (int i = 0; i < head->count; i++)
         if (link_start (&head->links[i], head->hosts, fail))
             return fail_prefix (fail, "host %s", head->links[i].name);
     return 0;
-}
-
-/* Agents end when their connection does, and with them what carries it. */
-static void
-close_links (struct head *head)
-{
-    int64_t until = clock_ms () + CLOSING_MS;
-    for (int i = 0; i < head->count; i++) {
-        struct link *link = &head->links[i];
-        bool is_late = link->state == LINK_LOST && link->host;
-        pipe_close (&link->pipe);
-        if (link->pid && (is_late || !link->host))
-            link_kill (link);
-    }
-    for (int i = 0; i < head->count; i++)
-        for (struct link *link = &head->links[i]; link->pid;) {
-            struct pollfd signals = { .fd = head->signal_fd, .events = POLLIN };
-            struct signalfd_siginfo info;
-            if (waitpid (link->pid, NULL, WNOHANG) == link->pid) {
-                link->pid = 0;
-                break;
-            }
-            int64_t now = clock_ms ();
-            if (now >= until)
-                link_kill (link);
-            poll (&signals, 1, now < until ? (int) (until - now) : 100);
-            while (read (head->signal_fd, &info, sizeof info) == sizeof info)
-                ;
-        }
 }
 
 static void
@@ -533,7 +498,7 @@ release (struct head *head)
 {
     mpi_launcher_finish (&head->mpi_launcher);
     if (head->links)
-        close_links (head);
+        links_close (&HEAD_LINKS (head), head->signal_fd);
     for (int i = 0; i < head->count; i++)
         link_release (&head->links[i]);
     free (head->links);

@@ -10,15 +10,19 @@
 #include "util/printable.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 
 enum {
     BABBLE_BYTES = 64 * 1024,
     RECORD_BYTES = 5, RECORD_ERR = 1, RECORD_PART = 2,
+    CLOSING_MS = 2000,    /* between the end of a connection and the end of what carried it */
+    CLOSING_SLICE_MS = 5, /* between looks for that end, without a signal */
 };
 
 /* What is between the head and an agent. */
@@ -84,6 +88,12 @@ find_carrier (const struct hosts *hosts, const struct link *link)
     if (hosts_is_own (hosts, link->name))
         return CARRIER_NONE;
     return hosts->starter.agents == STARTER_SRUN ? CARRIER_SRUN : CARRIER_SSH;
+}
+
+void
+link_init (struct link *link, const char *name)
+{
+    *link = (struct link){ .name = name, .batch = true, .err = -1, .failed_rank = -1, .pipe = { .in = -1, .out = -1 } };
 }
 
 int
@@ -441,4 +451,73 @@ link_release (struct link *link)
     free (link->report);
     free (link->json);
     free (link->mpi_why);
+}
+
+/* ---- all hosts ---- */
+
+void
+links_ask_who_reaches (const struct links *links)
+{
+    const struct link *first = links->first;
+    for (int i = 1; i < links->count; i++) {
+        struct strbuf *out = &links_at (links, i)->pipe.to_write;
+        size_t begin = wire_begin (out, WIRE_REACH);
+        wire_put_text (out, first->token);
+        wire_put_number (out, first->port);
+        wire_put_list (out, &first->addresses);
+        wire_end (out, begin);
+    }
+}
+
+const char *
+links_find_address (const struct links *links, const struct link **worst)
+{
+    const struct strlist *addresses = &links->first->addresses;
+    int best = 0;
+    *worst = links_at (links, 1);
+    for (size_t i = 0; i < addresses->count; i++) {
+        int count = 0;
+        const struct link *missing = NULL;
+        for (int j = 1; j < links->count; j++) {
+            const struct link *link = links_at (links, j);
+            if (link->state != LINK_REACHED || (i < link->reached_count && link->reached[i]))
+                count++;
+            else if (!missing)
+                missing = link;
+        }
+        if (!missing)
+            return addresses->items[i];
+        if (count >= best) {
+            best = count;
+            *worst = missing;
+        }
+    }
+    return NULL;
+}
+
+void
+links_close (const struct links *links, int signal_fd)
+{
+    int64_t until = clock_ms () + CLOSING_MS;
+    for (int i = 0; i < links->count; i++) {
+        struct link *link = links_at (links, i);
+        pipe_close (&link->pipe);
+        if (link->state == LINK_LOST || !link->host)
+            link_kill (link);
+    }
+    for (int i = 0; i < links->count; i++)
+        for (struct link *link = links_at (links, i); link->pid;) {
+            struct pollfd signals = { .fd = signal_fd, .events = POLLIN };
+            struct signalfd_siginfo info;
+            if (waitpid (link->pid, NULL, WNOHANG) == link->pid) {
+                link->pid = 0;
+                break;
+            }
+            int64_t left = until - clock_ms ();
+            if (left <= 0)
+                link_kill (link);
+            poll (&signals, 1, signal_fd < 0 ? CLOSING_SLICE_MS : left > 0 ? (int) left : 100);
+            while (signal_fd >= 0 && read (signal_fd, &info, sizeof info) == sizeof info)
+                ;
+        }
 }

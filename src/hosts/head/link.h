@@ -76,6 +76,9 @@ struct link {
     void (*take_checked) (struct link *link, struct wire_frame *frame);
 };
 
+/** A link that does not run yet. */
+void link_init (struct link *link, const char *name);
+
 /** Start the process that carries the connection.  @return 0, or -1 with @p fail set */
 int link_start (struct link *link, const struct hosts *hosts, struct fail *fail);
 
@@ -101,6 +104,30 @@ bool link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREA
 
 /** Send a heartbeat with our clock. */
 void link_heartbeat (struct link *link);
+
+/** Links of several hosts, in the order of the hosts, each a member of a larger struct or an element of an array. */
+struct links {
+    struct link *first;
+    size_t stride; /* bytes from one to the next */
+    int count;
+};
+
+static inline struct link *
+links_at (const struct links *links, int i)
+{
+    return (void *) ((char *) links->first + (size_t) i * links->stride);
+}
+
+/** Send all but the first where that one listens. */
+void links_ask_who_reaches (const struct links *links);
+
+/** @return the first address of the first host that all others reach, as far as they have answered; NULL: there is none
+ *  @param[out] worst  then: a host that does not reach the one that most others reach */
+const char *links_find_address (const struct links *links, const struct link **worst);
+
+/** Close all, and wait for the processes that carry them: agents end when their connection does, and with them those.
+ *  @param signal_fd  for SIGCHLD; -1: none */
+void links_close (const struct links *links, int signal_fd);
 
 /** End the process that carries the connection. */
 void link_kill (struct link *link);

@@ -124,11 +124,8 @@ ask_for_mpi_proxies (struct head *head, struct fail *fail)
     head->phase = HEAD_START_MPI;
     head->mpi_start_ms = clock_ms () + startup_connect_ms (&head->spec);
     for (int i = 0; i < head->count; i++) {
-        struct strbuf *out = &head->links[i].pipe.to_write;
-        size_t begin = wire_begin (out, WIRE_START_PROXIES);
-        wire_put_number (out, head->restarts);
-        wire_put_number (out, head->hosts->list.hosts[i].ranks);
-        wire_end (out, begin);
+        wire_put_frame (&head->links[i].pipe.to_write, WIRE_START_PROXIES, head->restarts,
+                        head->hosts->list.hosts[i].ranks);
         head->links[i].proxies_are_ready = false;
     }
     return mpi_launcher_start (&head->mpi_launcher, head->hosts, head->spec.proxies, head->restarts, fail);
@@ -154,42 +151,14 @@ await_mpi_proxies (struct head *head, struct fail *fail)
     return 0;
 }
 
-static void
-ask_who_reaches (struct head *head)
-{
-    const struct link *first = &head->links[0];
-    for (int i = 1; i < head->count; i++) {
-        struct strbuf *out = &head->links[i].pipe.to_write;
-        size_t begin = wire_begin (out, WIRE_REACH);
-        wire_put_text (out, first->token);
-        wire_put_number (out, first->port);
-        wire_put_list (out, &first->addresses);
-        wire_end (out, begin);
-    }
-    head->is_reach_asked = true;
-}
-
 /* The first address that all other hosts reach.  @return NULL with @fail if there is none */
 static const char *
 choose_address (const struct head *head, struct fail *fail)
 {
-    const struct link *first = &head->links[0], *worst = &head->links[1];
-    size_t best = 0;
-    for (size_t i = 0; i < first->addresses.count; i++) {
-        int count = 0;
-        const struct link *missing = NULL;
-        for (int j = 1; j < head->count; j++)
-            if (i < head->links[j].reached_count && head->links[j].reached[i])
-                count++;
-            else if (!missing)
-                missing = &head->links[j];
-        if (!missing)
-            return first->addresses.items[i];
-        if ((size_t) count >= best) {
-            best = (size_t) count;
-            worst = missing;
-        }
-    }
+    const struct link *first = &head->links[0], *worst;
+    const char *address = links_find_address (&HEAD_LINKS (head), &worst);
+    if (address)
+        return address;
     AUTO_STRBUF struct strbuf tried = { 0 };
     for (size_t i = 0; i < first->addresses.count && i < 4; i++)
         strbuf_printf (&tried, "%s%s", i ? ", " : "", first->addresses.items[i]);
@@ -245,7 +214,8 @@ find_address (struct head *head, struct fail *fail)
     if (head->links[0].state != LINK_LISTENING)
         return 0;
     if (head->count > 1 && !head->is_reach_asked) {
-        ask_who_reaches (head);
+        links_ask_who_reaches (&HEAD_LINKS (head));
+        head->is_reach_asked = true;
         return 0;
     }
     for (int i = 1; i < head->count; i++)

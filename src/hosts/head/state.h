@@ -28,6 +28,7 @@ enum head_phase {
 };
 
 #define HEAD_FAILURES(hosts) (2 * (size_t) (hosts))
+#define HEAD_LINKS(head) ((const struct links){ (head)->links, sizeof *(head)->links, (head)->count })
 
 struct head {
     struct hosts *hosts;

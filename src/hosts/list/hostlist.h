@@ -68,7 +68,7 @@ void hostlist_release (struct hostlist *list);
 /* allocation.c: the hosts that a scheduler has given to the job in which this command runs. */
 
 /** As getenv(). */
-typedef const char *allocation_lookup (const char *name);
+typedef char *allocation_lookup (const char *name);
 
 /**
  * Look for an allocation of Slurm, PBS or LSF.  A process that the scheduler, or another launcher, has started as one

@@ -42,12 +42,6 @@ hosts_read_list (struct hostlist *list, const struct settings *settings, struct 
     return 0;
 }
 
-static const char *
-look_up (const char *name)
-{
-    return getenv (name);
-}
-
 /* A job of several machines that were named in another way is launched by hand, one launcher on each. */
 static bool
 is_by_hand (const struct config *config)
@@ -61,7 +55,7 @@ is_by_hand (const struct config *config)
 static int
 find_allocation (struct hosts *hosts, bool asked, struct fail *fail)
 {
-    if (allocation_find (&hosts->list, &hosts->source, look_up, fail))
+    if (allocation_find (&hosts->list, &hosts->source, getenv, fail))
         return -1;
     if (asked && !hosts->list.count)
         return fail_set (fail, FAIL_USAGE, "--hosts auto needs an allocation of Slurm, PBS or LSF, but this process is "
@@ -92,7 +86,7 @@ static int
 check_alone (const struct config *config, struct fail *fail)
 {
     const char *starter, *key = config->settings.hosts ? "hosts" : "hostfile";
-    int64_t tasks = allocation_tasks (&starter, look_up);
+    int64_t tasks = allocation_tasks (&starter, getenv);
     if (tasks < 2)
         return 0;
     return fail_set (fail, FAIL_USAGE, "%s: %s has started %lld of this command, and each would start the job on all "

@@ -117,14 +117,6 @@ find_machine (struct place *place, const struct machine_rank_host *host, bool is
 }
 
 static int
-set_number (struct config *config, const char *key, int64_t value, const char *because, struct fail *fail)
-{
-    char text[24];
-    snprintf (text, sizeof text, "%lld", (long long) value);
-    return config_compute (config, key, text, because, fail) ? fail_prefix (fail, "%s", key) : 0;
-}
-
-static int
 set_main (struct config *config, const struct place *place, struct fail *fail)
 {
     if (!place->list.count || (place->machines && place->machines != (int64_t) place->list.count))
@@ -147,9 +139,9 @@ settle (struct config *config, struct place *place, const struct machine_rank_ho
     int64_t machines = place->machines ? place->machines : (int64_t) place->list.count;
     const char *because = needs_machine ? "machine_rank" : "main_process_ip";
     if (machines && config_origin (config, "num_machines").kind == ORIGIN_DEFAULT
-        && set_number (config, "num_machines", machines, because, fail))
+        && config_compute_number (config, "num_machines", machines, because, fail))
         return -1;
-    if (needs_machine && set_number (config, "machine_rank", place->machine, because, fail))
+    if (needs_machine && config_compute_number (config, "machine_rank", place->machine, because, fail))
         return -1;
     return config_check (config, fail);
 }
@@ -188,12 +180,6 @@ machine_rank_find (struct config *config, const struct machine_rank_host *host, 
     return failed ? -1 : 1;
 }
 
-static const char *
-look_up (const char *name)
-{
-    return getenv (name);
-}
-
 int
 machine_rank_find_here (struct config *config, struct fail *fail)
 {
@@ -202,5 +188,5 @@ machine_rank_find_here (struct config *config, struct fail *fail)
     const struct machine_rank_host host = { name, &addresses };
     gethostname (name, sizeof name - 1);
     address_list (&addresses, NULL);
-    return machine_rank_find (config, &host, look_up, fail);
+    return machine_rank_find (config, &host, getenv, fail);
 }

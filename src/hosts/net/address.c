@@ -251,9 +251,9 @@ decide (struct attempts *attempts, size_t i)
         }
 }
 
-/* @p share  after the first success, the others have so many times the time that it took; 0: until @p timeout_ms */
-static void
-reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, int share, bool *reached)
+void
+address_reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool one_is_enough,
+               bool *reached)
 {
     int64_t begin = clock_ms (), until = begin + timeout_ms, now;
     size_t places = addresses->count * TRIES;
@@ -276,24 +276,12 @@ reach (const struct strlist *addresses, int port, const char *token, int64_t tim
             if (fds[k].fd < 0 || !fds[k].revents)
                 continue;
             reached[k / TRIES] = has_token (fds[k].fd, token);
-            int64_t enough = clock_ms () + share * (clock_ms () - begin) + LATER_MS;
-            if (share && reached[k / TRIES] && enough < until)
+            int64_t enough = clock_ms () + LATER_SHARE * (clock_ms () - begin) + LATER_MS;
+            if (one_is_enough && reached[k / TRIES] && enough < until)
                 until = enough;
             decide (&attempts, k / TRIES);
         }
     }
     for (size_t i = 0; i < addresses->count; i++)
         decide (&attempts, i);
-}
-
-void
-address_reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached)
-{
-    reach (addresses, port, token, timeout_ms, 0, reached);
-}
-
-void
-address_reach_one (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached)
-{
-    reach (addresses, port, token, timeout_ms, LATER_SHARE, reached);
 }

@@ -37,12 +37,11 @@ void listener_close (struct listener *listener);
  * first; neither loopback nor link-local ones.  @param interface  only those of this one; NULL: of all */
 void address_list (struct strlist *addresses, const char *interface);
 
-/** Try all addresses at once.  @param[out] reached  [addresses->count], whether the listener with @p token is there */
-void address_reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms, bool *reached);
-
-/** The same for whom one address is enough: once one has answered, the others are not waited for much longer. */
-void address_reach_one (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms,
-                        bool *reached);
+/** Try all addresses at once.
+ *  @param one_is_enough  once one has answered, the others are not waited for much longer
+ *  @param[out] reached  [addresses->count], whether the listener with @p token is there */
+void address_reach (const struct strlist *addresses, int port, const char *token, int64_t timeout_ms,
+                    bool one_is_enough, bool *reached);
 
 /** @p until  on clock_ms(), when to give up finding the address of a name
  *  @return a socket that is being connected, not blocking; -1: it cannot be */

@@ -5,6 +5,7 @@
 
 #include "hosts/net/benchmark.h"
 
+#include "hosts/net/wire.h"
 #include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -99,23 +100,6 @@ pour (int fd, char *block, int64_t count, bool out, int64_t until, int64_t *done
 }
 
 static void
-put_request (unsigned char *bytes, char what, int64_t count)
-{
-    bytes[0] = (unsigned char) what;
-    for (int i = 0; i < 8; i++)
-        bytes[1 + i] = (unsigned char) (count >> (8 * i));
-}
-
-static int64_t
-request_count (const unsigned char *bytes)
-{
-    int64_t count = 0;
-    for (int i = 0; i < 8; i++)
-        count |= (int64_t) bytes[1 + i] << (8 * i);
-    return count;
-}
-
-static void
 prepare_socket (int fd)
 {
     int on = 1;
@@ -136,7 +120,7 @@ serve_client (int fd, const struct net_benchmark *benchmark, char *block)
         || !receive_all (fd, key, sizeof key, now + GREETING_MS) || memcmp (key, benchmark->key, sizeof key) != 0)
         return;
     while (receive_all (fd, request, sizeof request, until)) {
-        int64_t count = request_count (request);
+        int64_t count = (int64_t) wire_get_little (request + 1, sizeof request - 1);
         bool is_take = request[0] == (unsigned char) ask_take, is_give = request[0] == (unsigned char) ask_give;
         if (count < 0 || count > LAST_BYTES || ((is_take || is_give) && !pour (fd, block, count, is_give, until, &done))
             || (!is_give && !send_all (fd, "", 1, until)))
@@ -215,7 +199,8 @@ static bool
 request (int fd, char what, int64_t count, int64_t until)
 {
     unsigned char bytes[REQUEST_BYTES];
-    put_request (bytes, what, count);
+    bytes[0] = (unsigned char) what;
+    wire_put_little (bytes + 1, sizeof bytes - 1, (uint64_t) count);
     return send_all (fd, bytes, sizeof bytes, until);
 }
 
@@ -323,7 +308,7 @@ choose_address (const struct net_benchmark *benchmark, const struct strlist *add
     AUTO_FREE bool *reached = calloc (addresses->count + 1, sizeof *reached);
     if (!reached)
         return NULL;
-    address_reach_one (addresses, benchmark->port, benchmark->token, limit_ms, reached);
+    address_reach (addresses, benchmark->port, benchmark->token, limit_ms, true, reached);
     for (size_t i = 0; i < addresses->count; i++)
         if (reached[i])
             return addresses->items[i];

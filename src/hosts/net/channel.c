@@ -86,22 +86,13 @@ take_header (struct channel *channel, const char *bytes, size_t length, size_t *
     return CHANNEL_FRAME;
 }
 
-static size_t
-get_length (const char *bytes)
-{
-    size_t length = 0;
-    for (size_t i = 0; i < LENGTH_BYTES; i++)
-        length |= (size_t) (unsigned char) bytes[i] << (8 * i);
-    return length;
-}
-
 static enum channel_result
 take_message (struct channel *channel, const char *bytes, size_t length, struct strbuf *frame, size_t *used)
 {
     unsigned char tag;
     if (length < LENGTH_BYTES)
         return CHANNEL_MORE;
-    size_t sealed = get_length (bytes);
+    size_t sealed = (size_t) wire_get_little (bytes, LENGTH_BYTES);
     if (sealed < TAG_BYTES || sealed > (channel->has_opened ? WIRE_FRAME_BYTES + 1024 : CHANNEL_FIRST_BYTES))
         return CHANNEL_WRONG;
     if (length - LENGTH_BYTES < sealed)
@@ -145,8 +136,7 @@ channel_put (struct channel *channel, const char *frame, size_t length, struct s
 {
     unsigned char head[LENGTH_BYTES];
     size_t sealed = length + TAG_BYTES, begin = out->length;
-    for (size_t i = 0; i < LENGTH_BYTES; i++)
-        head[i] = (unsigned char) (sealed >> (8 * i));
+    wire_put_little (head, sizeof head, sealed);
     strbuf_add_bytes (out, head, sizeof head);
     strbuf_add_bytes (out, frame, length);
     strbuf_add_bytes (out, head, sizeof head); /* room for the tag */

@@ -13,19 +13,19 @@
 
 enum { HEADER_BYTES = 5, NUMBER_BYTES = 8, READ_BYTES = 64 * 1024 };
 
-static void
-put_little (unsigned char *bytes, size_t count, uint64_t value)
+void
+wire_put_little (void *bytes, size_t count, uint64_t value)
 {
     for (size_t i = 0; i < count; i++)
-        bytes[i] = (unsigned char) (value >> (8 * i));
+        ((unsigned char *) bytes)[i] = (unsigned char) (value >> (8 * i));
 }
 
-static uint64_t
-get_little (const char *bytes, size_t count)
+uint64_t
+wire_get_little (const void *bytes, size_t count)
 {
     uint64_t value = 0;
     for (size_t i = 0; i < count; i++)
-        value |= (uint64_t) (unsigned char) bytes[i] << (8 * i);
+        value |= (uint64_t) ((const unsigned char *) bytes)[i] << (8 * i);
     return value;
 }
 
@@ -42,14 +42,14 @@ void
 wire_end (struct strbuf *out, size_t begin)
 {
     if (!out->failed)
-        put_little ((unsigned char *) out->text + begin, 4, out->length - begin - HEADER_BYTES);
+        wire_put_little (out->text + begin, 4, out->length - begin - HEADER_BYTES);
 }
 
 void
 wire_put_number (struct strbuf *out, int64_t value)
 {
     unsigned char bytes[NUMBER_BYTES];
-    put_little (bytes, sizeof bytes, (uint64_t) value);
+    wire_put_little (bytes, sizeof bytes, (uint64_t) value);
     strbuf_add_bytes (out, bytes, sizeof bytes);
 }
 
@@ -71,10 +71,22 @@ wire_put_list (struct strbuf *out, const struct strlist *list)
 }
 
 void
-wire_put_frame (struct strbuf *out, enum wire_type type, int64_t number)
+wire_put_numbers (struct strbuf *out, enum wire_type type, const int64_t *numbers, size_t count)
 {
     size_t begin = wire_begin (out, type);
-    wire_put_number (out, number);
+    for (size_t i = 0; i < count; i++)
+        wire_put_number (out, numbers[i]);
+    wire_end (out, begin);
+}
+
+void
+wire_put_end (struct strbuf *out, enum wire_end end, int status, const char *report, const char *json)
+{
+    size_t begin = wire_begin (out, WIRE_END);
+    wire_put_number (out, end);
+    wire_put_number (out, status);
+    wire_put_text (out, report);
+    wire_put_text (out, json);
     wire_end (out, begin);
 }
 
@@ -84,7 +96,7 @@ wire_number (struct wire_frame *frame)
     frame->failed = frame->failed || frame->left < NUMBER_BYTES;
     if (frame->failed)
         return 0;
-    int64_t value = (int64_t) get_little (frame->at, NUMBER_BYTES);
+    int64_t value = (int64_t) wire_get_little (frame->at, NUMBER_BYTES);
     frame->at += NUMBER_BYTES;
     frame->left -= NUMBER_BYTES;
     return value;
@@ -121,7 +133,7 @@ wire_next (const char *bytes, size_t length, struct wire_frame *frame, size_t *u
 {
     if (length < HEADER_BYTES)
         return 0;
-    size_t payload = (size_t) get_little (bytes, 4);
+    size_t payload = (size_t) wire_get_little (bytes, 4);
     int type = (unsigned char) bytes[4];
     if (payload > WIRE_FRAME_BYTES || type < WIRE_JOB || type >= WIRE_TYPE_COUNT)
         return -1;

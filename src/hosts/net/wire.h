@@ -84,8 +84,18 @@ void wire_put_number (struct strbuf *out, int64_t value);
 void wire_put_text (struct strbuf *out, const char *text);
 void wire_put_list (struct strbuf *out, const struct strlist *list);
 
-/** A frame with one number, or without anything. */
-void wire_put_frame (struct strbuf *out, enum wire_type type, int64_t number);
+/** A frame of numbers; of none, 0. */
+#define wire_put_frame(out, type, ...) \
+    wire_put_numbers (out, type, (const int64_t[]){ __VA_ARGS__ }, \
+                      sizeof ((const int64_t[]){ __VA_ARGS__ }) / sizeof (int64_t))
+void wire_put_numbers (struct strbuf *out, enum wire_type type, const int64_t *numbers, size_t count);
+
+/** A frame WIRE_END.  @param report, json  may be NULL */
+void wire_put_end (struct strbuf *out, enum wire_end end, int status, const char *report, const char *json);
+
+/** Numbers of @p count bytes in little endian order, because hosts may differ. */
+void wire_put_little (void *bytes, size_t count, uint64_t value);
+uint64_t wire_get_little (const void *bytes, size_t count);
 
 /** The values of a frame.  After a missing value, `failed` is set and all others are 0 or NULL. */
 struct wire_frame {

@@ -183,28 +183,6 @@ logs_close_streams (struct job_rank *rank)
         output_stream_release (&rank->streams[i]);
 }
 
-/* The last lines of @p text, without control characters. */
-static void
-add_lines (const char *text, size_t most, struct strlist *lines)
-{
-    struct strlist all = { 0 };
-    AUTO_STRBUF struct strbuf line = { 0 };
-    for (;; text++) {
-        if (*text && *text != '\n') {
-            strbuf_add_char (&line, (unsigned char) *text < 32 ? ' ' : *text);
-            continue;
-        }
-        if (line.length)
-            strlist_add (&all, line.text);
-        strbuf_truncate (&line, 0);
-        if (!*text)
-            break;
-    }
-    for (size_t i = all.count > most ? all.count - most : 0; i < all.count; i++)
-        strlist_add (lines, all.items[i]);
-    strlist_release (&all);
-}
-
 /* torch writes {"message": {"message": TEXT, "extraInfo": {"py_callstack": TEXT}}}, others {"message": TEXT}. */
 void
 logs_read_error (const struct plan *plan, const struct job_rank *rank, struct strbuf *message, struct strlist *lines)
@@ -224,6 +202,6 @@ logs_read_error (const struct plan *plan, const struct job_rank *rank, struct st
     for (size_t i = 0; said && said[i] && i < MESSAGE_BYTES; i++)
         strbuf_add_char (message, (unsigned char) said[i] < 32 ? ' ' : said[i]);
     if (stack)
-        add_lines (stack, OUTPUT_TAIL_LINES, lines);
+        output_last_lines (stack, strlen (stack), false, lines);
     json_decref (root);
 }

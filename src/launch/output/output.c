@@ -548,30 +548,35 @@ output_stream_left (const struct output_stream *stream)
 }
 
 void
-output_stream_tail (const struct output_stream *stream, struct strlist *lines)
+output_last_lines (const char *text, size_t length, bool lacks_begin, struct strlist *lines)
 {
-    if (!stream->tail || !stream->total)
-        return;
-    size_t size = stream->tail_capacity;
-    uint64_t first = stream->total > size ? stream->total - size : 0;
-    bool whole = first == 0;
     AUTO_STRBUF struct strbuf line = { 0 };
-    struct strlist all = { 0 };
-    for (uint64_t i = first; i <= stream->total; i++) {
-        char c = i < stream->total ? stream->tail[i % size] : '\n';
-        if (c != '\n' && c != '\r') {
+    AUTO_STRLIST struct strlist all = { 0 };
+    for (size_t i = 0; i <= length; i++) {
+        char c = i < length ? text[i] : '\n';
+        if (!ends_line (c)) {
             strbuf_add_char (&line, (unsigned char) c < 32 && c != '\t' ? ' ' : c);
             continue;
         }
-        if (line.length && whole)
+        if (line.length && !lacks_begin)
             strlist_add (&all, line.text);
         strbuf_truncate (&line, 0);
-        whole = true; /* the first one may lack its beginning */
+        lacks_begin = false;
     }
-    size_t skip = all.count > OUTPUT_TAIL_LINES ? all.count - OUTPUT_TAIL_LINES : 0;
-    for (size_t i = skip; i < all.count; i++)
+    for (size_t i = all.count > OUTPUT_TAIL_LINES ? all.count - OUTPUT_TAIL_LINES : 0; i < all.count; i++)
         strlist_add (lines, all.items[i]);
-    strlist_release (&all);
+}
+
+void
+output_stream_tail (const struct output_stream *stream, struct strlist *lines)
+{
+    size_t size = stream->tail_capacity, kept = stream->total < size ? (size_t) stream->total : size;
+    AUTO_FREE char *text = malloc (kept + 1);
+    uint64_t first = stream->total - kept;
+    for (size_t i = 0; text && i < kept; i++)
+        text[i] = stream->tail[(first + i) % size];
+    if (text)
+        output_last_lines (text, kept, first > 0, lines);
 }
 
 void

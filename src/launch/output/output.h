@@ -103,7 +103,10 @@ void output_stream_flush (struct output_stream *stream, struct output_sink *sink
 void output_stream_end (struct output_stream *stream, struct output_sink *sink);
 /** @return how many of the bytes that the rank has written the sink has not been given, nor can be read any more */
 uint64_t output_stream_left (const struct output_stream *stream);
-/** Append the last lines, without control characters, to @p lines. */
+/** Append the last lines of @p text, without control characters.
+ * @param lacks_begin  its first line is not whole, and is left out */
+void output_last_lines (const char *text, size_t length, bool lacks_begin, struct strlist *lines);
+/** The same of what the rank has written. */
 void output_stream_tail (const struct output_stream *stream, struct strlist *lines);
 void output_stream_release (struct output_stream *stream);
 

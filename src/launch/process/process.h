@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* signals.c: which signals reach the ranks of a job through the launcher. */
+/* ---- which signals reach the ranks of a job through the launcher ---- */
 
 /**
  * Block all that is passed on, SIGCHLD, and what writing to a closed pipe or from the background would bring.  What was
@@ -25,8 +25,7 @@ bool signals_end_job (int signal);
 /** All those that end a job. */
 void signals_ending (sigset_t *set);
 
-/* status.c: the exit status of `accelerate launch`: how the end of a rank, a failed exec and a signal turn into a
- * number. */
+/* ---- the exit status of `accelerate launch`: what the end of a rank, a failed exec and a signal turn into ---- */
 
 /** Of a rank that ended as waitpid() reports: its own status, or 128+N for signal N. */
 int status_of_wait (int wait_status);

@@ -435,12 +435,12 @@ test_addresses (void)
         poll (&ready, 1, -1);
         listener_answer (&listener);
     }
-    address_reach (&local, port, listener.token, PATIENCE_MS, &reached);
+    address_reach (&local, port, listener.token, PATIENCE_MS, false, &reached);
     ok (reached, "whoever answers with the token is reached");
     char other[ADDRESS_TOKEN_BYTES];
     memset (other, 'x', sizeof other);
     other[sizeof other - 1] = '\0';
-    address_reach (&local, port, other, PATIENCE_MS, &reached);
+    address_reach (&local, port, other, PATIENCE_MS, false, &reached);
     ok (!reached, "another program at the same port is not taken for it");
     kill (answers, SIGKILL);
     waitpid (answers, NULL, 0);

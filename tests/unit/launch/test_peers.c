@@ -357,12 +357,12 @@ test_victims (void)
 
 static const char *const *variables;
 
-static const char *
+static char *
 look_up (const char *name)
 {
     for (const char *const *at = variables; *at; at += 2)
         if (!strcmp (*at, name))
-            return at[1];
+            return (char *) at[1];
     return NULL;
 }
 
