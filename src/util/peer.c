@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names the owner of a local socket; see peer.h. */
+/* The owner of a local socket, and descriptors through one; see peer.h. */
 #include <config.h>
 
 #include "util/peer.h"
@@ -8,8 +8,10 @@
 #include "util/printable.h"
 #include "util/procfs.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <sys/socket.h>
+#include <string.h>
 
 enum { COMMAND_BYTES = 100 };
 
@@ -57,4 +59,53 @@ peer_describe (const struct peer *peer, const char *user, char *text, size_t siz
         snprintf (text, size, "user %s, pid %d", user ? user : number, (int) peer->pid);
     else
         snprintf (text, size, "user %s, pid %d (%s)", user ? user : number, (int) peer->pid, command);
+}
+
+socklen_t
+peer_address (struct sockaddr_un *address, const char *name)
+{
+    size_t length = strlen (name);
+    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    if (length > sizeof address->sun_path - 1)
+        return 0;
+    memcpy (address->sun_path + 1, name, length);
+    return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + length);
+}
+
+/* Room for one descriptor. */
+union control {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE (sizeof (int))];
+};
+
+ssize_t
+peer_send (int to, const void *bytes, size_t length, int fd, int flags)
+{
+    union control control = { 0 };
+    struct iovec part = { .iov_base = (void *) (uintptr_t) bytes, .iov_len = length };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    if (fd >= 0) {
+        message.msg_control = &control;
+        message.msg_controllen = sizeof control.bytes;
+        control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN (sizeof fd), .cmsg_level = SOL_SOCKET,
+                                           .cmsg_type = SCM_RIGHTS };
+        memcpy (CMSG_DATA (&control.header), &fd, sizeof fd);
+    }
+    return sendmsg (to, &message, MSG_NOSIGNAL | flags);
+}
+
+ssize_t
+peer_receive (int from, void *bytes, size_t size, int *fd)
+{
+    union control control = { 0 };
+    struct iovec part = { .iov_base = bytes, .iov_len = size };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+                              .msg_controllen = sizeof control.bytes };
+    *fd = -1;
+    ssize_t length = recvmsg (from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    const struct cmsghdr *header = length > 0 ? CMSG_FIRSTHDR (&message) : NULL;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS
+        && header->cmsg_len == CMSG_LEN (sizeof *fd))
+        memcpy (fd, CMSG_DATA (header), sizeof *fd);
+    return message.msg_flags & MSG_TRUNC ? -1 : length;
 }

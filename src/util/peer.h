@@ -5,7 +5,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 struct peer {
     pid_t pid; /* 0: in a pid namespace that we cannot see */
@@ -25,5 +27,16 @@ bool peer_of (int fd, struct peer *peer);
  * @param user  the user's name, or NULL for the number
  */
 void peer_describe (const struct peer *peer, const char *user, char *text, size_t size);
+
+/** The address of an abstract socket: it has a name instead of a file, so nothing is left behind.
+ *  @return its length; 0: the name is too long */
+socklen_t peer_address (struct sockaddr_un *address, const char *name);
+
+/** Send one message, and descriptor @p fd with it; -1: none.  @param flags  as of sendmsg()  @return as sendmsg() */
+ssize_t peer_send (int to, const void *bytes, size_t length, int fd, int flags);
+
+/** Receive one without waiting.  @param[out] fd  what came with it, close-on-exec; -1: nothing
+ *  @return as recvmsg(); -1 if it was longer, too */
+ssize_t peer_receive (int from, void *bytes, size_t size, int *fd);
 
 #endif

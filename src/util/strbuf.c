@@ -139,6 +139,13 @@ strlist_add (struct strlist *list, const char *text)
 }
 
 void
+strlist_add_all (struct strlist *list, const char *const *items)
+{
+    while (*items)
+        strlist_add (list, *items++);
+}
+
+void
 strlist_printf (struct strlist *list, const char *format, ...)
 {
     char *text = NULL;

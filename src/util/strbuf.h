@@ -38,6 +38,8 @@ struct strlist {
 };
 
 void strlist_add (struct strlist *list, const char *text);
+/** Add @p items up to a NULL. */
+void strlist_add_all (struct strlist *list, const char *const *items);
 void strlist_printf (struct strlist *list, const char *format, ...) __attribute__ ((format (printf, 2, 3)));
 void strlist_release (struct strlist *list);
 

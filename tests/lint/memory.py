@@ -19,8 +19,6 @@ EXCEPTIONS = [
     # File, the line's beginning, why it is not tensor data.
     ("comm/bootstrap/bootstrap.c", "memcpy (own->blobs[turn], mine, bytes);", "a blob in the job segment"),
     ("comm/bootstrap/bootstrap.c", "memcpy ((char *) all + (size_t) rank * bytes, jobseg_slot", "the same"),
-    ("comm/bootstrap/rendezvous.c", "memcpy (CMSG_DATA (header), &segment_fd", "a descriptor in a message"),
-    ("comm/bootstrap/rendezvous.c", "memcpy (segment_fd, CMSG_DATA (header)", "the same"),
     ("comm/watch/mismatch.c", "if (a.ndim != b.ndim || memcmp (a.shape, b.shape", "shapes in the ledger"),
     ("comm/watch/watch.c", "reduce_run (&reduction, sources, &target, count);", "for engines that reduce in host memory"),
     ("collectives/verify.c", "return a->size_bytes == b->size_bytes &&", "texts"),

@@ -13,7 +13,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/wait.h>
 
 enum {
     ASKED_MS = 120000,   /* for a connection for which SSH asks the user something */

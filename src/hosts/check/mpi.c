@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -55,12 +54,11 @@ static void
 add_argv (const struct check *check, const struct config *config, const char *selftest, bool on_gpus,
           struct strlist *argv)
 {
-    static const char *const words[] = { "launch", "--cpu", "--label=no", "--mpi", "yes", "--grace", "1" };
-    static const char *const without_cpu[] = { "env", "-u", ENV_USE_CPU };
+    static const char *const words[] = { "launch", "--cpu", "--label=no", "--mpi", "yes", "--grace", "1", NULL };
+    static const char *const without_cpu[] = { "env", "-u", ENV_USE_CPU, NULL };
     const struct settings *settings = &config->settings;
     strlist_add (argv, "accelerate");
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        strlist_add (argv, words[i]);
+    strlist_add_all (argv, words);
     add_hosts (check, argv);
     strlist_printf (argv, "--starter=%s", settings->starter);
     strlist_printf (argv, "--host_timeout=%lld", (long long) settings->host_timeout);
@@ -71,8 +69,8 @@ add_argv (const struct check *check, const struct config *config, const char *se
     if (settings->main_process_port)
         strlist_printf (argv, "--main_process_port=%lld", (long long) settings->main_process_port);
     strlist_add (argv, "--");
-    for (size_t i = 0; on_gpus && i < sizeof without_cpu / sizeof *without_cpu; i++)
-        strlist_add (argv, without_cpu[i]);
+    if (on_gpus)
+        strlist_add_all (argv, without_cpu);
     strlist_add (argv, selftest);
     strlist_add (argv, "--links");
     strlist_printf (argv, "%lld", (long long) check->limit_ms);

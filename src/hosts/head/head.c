@@ -13,12 +13,10 @@
 #include "util/io.h"
 #include "util/printable.h"
 
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 
 enum {
     MPI_LAUNCHER_MS = 4000, /* for mpirun to end, after the ranks that have ended because of it */

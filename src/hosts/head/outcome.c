@@ -7,7 +7,6 @@
 #include "hosts/root_cause.h"
 #include "launch/process/process.h"
 #include "launch/report/report.h"
-#include "util/cleanup.h"
 #include "util/jobseg.h"
 
 #include <signal.h>

@@ -8,7 +8,6 @@
 #include "util/cleanup.h"
 #include "util/hash.h"
 #include "util/jobseg.h"
-#include "util/memory.h"
 #include "util/parse.h"
 #include "util/printable.h"
 #include "util/strbuf.h"

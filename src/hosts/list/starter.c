@@ -4,12 +4,10 @@
 
 #include "hosts/list/starter.h"
 
-#include "config/mode.h"
 #include "launch/machine/executable.h"
 #include "launch/machine/topology.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
-#include "util/io.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -185,20 +183,13 @@ starter_clean_environment (void)
     *kept = NULL;
 }
 
-static void
-add_words (struct strlist *argv, const char *const *words)
-{
-    for (; *words; words++)
-        strlist_add (argv, *words);
-}
-
 /* srun passes on what it reads; --unbuffered, or it would keep what does not end in a newline. */
 static void
 add_srun_agent (const char *host, const char *program, struct strlist *argv)
 {
     static const char *const srun[] = { "srun", "--quiet", "--nodes=1", "--ntasks=1", "--overlap", "--mpi=none",
                                         "--unbuffered", "--job-name=accelerate", NULL };
-    add_words (argv, srun);
+    strlist_add_all (argv, srun);
     strlist_printf (argv, "--nodelist=%s", host);
     strlist_add (argv, program);
     strlist_add (argv, "--agent");
@@ -210,9 +201,9 @@ add_ssh_agent (const char *host, const char *program, bool batch, struct strlist
 {
     static const char *const ssh[] = { "ssh", "-T", "-x", "-o", "ClearAllForwardings=yes", NULL };
     static const char *const silent[] = { "-o", "BatchMode=yes", NULL };
-    add_words (argv, ssh);
+    strlist_add_all (argv, ssh);
     if (batch)
-        add_words (argv, silent);
+        strlist_add_all (argv, silent);
     strlist_add (argv, "--");
     strlist_add (argv, host);
     strlist_printf (argv, "%s --agent", program); /* the shell there reads it: fixed text and a checked path */
@@ -256,7 +247,7 @@ add_open_mpi (const struct starter *starter, const struct hostlist *list, struct
 {
     static const char *const words[] = { "--bind-to", "none", "--map-by", "seq", "-n", NULL };
     strlist_add (argv, starter->mpirun);
-    add_words (argv, words);
+    strlist_add_all (argv, words);
     strlist_printf (argv, "%d", hostlist_world_size (list));
     strlist_add (argv, "--host");
     add_name_of_each_rank ("", list, argv);
@@ -269,7 +260,7 @@ add_hydra (const struct starter *starter, const struct hostlist *list, struct st
     static const char *const words[] = { "-pmi-port", "-bind-to", "none", "-hosts", NULL };
     AUTO_STRBUF struct strbuf hosts = { 0 };
     strlist_add (argv, starter->mpirun);
-    add_words (argv, words);
+    strlist_add_all (argv, words);
     for (size_t i = 0; i < list->count; i++)
         strbuf_printf (&hosts, "%s%s:%d", i ? "," : "", list->hosts[i].name, list->hosts[i].ranks);
     strlist_add (argv, hosts.text ? hosts.text : "");
@@ -285,7 +276,7 @@ add_srun (const struct hostlist *list, struct strlist *argv)
     static const char *const srun[] = { "srun", "--quiet", "--overlap", "--overcommit", "--distribution=arbitrary",
                                         "--kill-on-bad-exit=0", "--job-name=accelerate", NULL };
     const char *type = getenv ("SLURM_MPI_TYPE");
-    add_words (argv, srun);
+    strlist_add_all (argv, srun);
     strlist_printf (argv, "--mpi=%s", type && *type ? type : "pmix");
     strlist_printf (argv, "--nodes=%zu", list->count);
     strlist_printf (argv, "--ntasks=%d", hostlist_world_size (list));

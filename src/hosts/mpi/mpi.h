@@ -12,7 +12,6 @@
 #include "util/fail.h"
 #include "util/strbuf.h"
 
-#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

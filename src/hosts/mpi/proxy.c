@@ -16,7 +16,7 @@
 #include "util/peer.h"
 #include "util/procfs.h"
 
-#include <fcntl.h>
+#include <poll.h>
 #include <limits.h>
 #include <signal.h>
 #include <stddef.h>
@@ -50,18 +50,6 @@ mpi_proxy_make_name (char name[MPI_PROXY_NAME_BYTES], struct fail *fail)
         return -1;
     snprintf (name, MPI_PROXY_NAME_BYTES, "accelerate.%s", random.token);
     return 0;
-}
-
-/* Not a file, so that nothing is left behind: it begins with a 0.  @return its length, 0 if it is too long */
-static socklen_t
-make_address (struct sockaddr_un *address, const char *name)
-{
-    size_t length = strlen (name);
-    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    if (length > sizeof address->sun_path - 1)
-        return 0;
-    memcpy (address->sun_path + 1, name, length);
-    return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + length);
 }
 
 /* Any user of this host can open a socket of any name. */
@@ -113,26 +101,6 @@ put_all (struct strbuf *out, int64_t attempt)
     out->failed = out->failed || variables.failed;
 }
 
-/* @fd  goes along; -1: none */
-static bool
-send_all (int to, const struct strbuf *bytes, int fd)
-{
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE (sizeof fd)];
-    } control = { 0 };
-    struct iovec part = { .iov_base = bytes->text, .iov_len = bytes->length };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-    if (fd >= 0) {
-        message.msg_control = &control;
-        message.msg_controllen = sizeof control.space;
-        control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN (sizeof fd), .cmsg_level = SOL_SOCKET,
-                                           .cmsg_type = SCM_RIGHTS };
-        memcpy (CMSG_DATA (&control.header), &fd, sizeof fd);
-    }
-    return sendmsg (to, &message, MSG_NOSIGNAL) == (ssize_t) bytes->length;
-}
-
 static int
 find_passed_fd (void)
 {
@@ -145,7 +113,7 @@ int
 mpi_proxy_run (const char *name, const char *attempt, struct fail *fail)
 {
     struct sockaddr_un address;
-    socklen_t size = make_address (&address, name);
+    socklen_t size = peer_address (&address, name);
     AUTO_STRBUF struct strbuf out = { 0 };
     AUTO_CLOSE int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     int64_t number;
@@ -159,7 +127,7 @@ mpi_proxy_run (const char *name, const char *attempt, struct fail *fail)
     setsockopt (fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     if (out.failed)
         return fail_nomem (fail);
-    if (!send_all (fd, &out, find_passed_fd ()))
+    if (peer_send (fd, out.text, out.length, find_passed_fd (), 0) != (ssize_t) out.length)
         return fail_set (fail, FAIL_GENERAL, "cannot reach the agent of this host: %s", strerror (errno));
     while (read (fd, &byte, 1) < 0 && errno == EINTR)
         ;
@@ -172,7 +140,7 @@ int
 mpi_proxies_listen (struct mpi_proxies *proxies, const char *name, struct fail *fail)
 {
     struct sockaddr_un address;
-    socklen_t size = make_address (&address, name);
+    socklen_t size = peer_address (&address, name);
     int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mpi_proxies_release (proxies);
     proxies->listener = fd;
@@ -183,35 +151,13 @@ mpi_proxies_listen (struct mpi_proxies *proxies, const char *name, struct fail *
     return 0;
 }
 
-static int
-find_passed (struct msghdr *message)
-{
-    int fd = -1;
-    for (struct cmsghdr *at = CMSG_FIRSTHDR (message); at; at = CMSG_NXTHDR (message, at))
-        if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_RIGHTS && at->cmsg_len == CMSG_LEN (sizeof fd))
-            memcpy (&fd, CMSG_DATA (at), sizeof fd);
-    return fd;
-}
-
 /* @return its length, -1 if none has come  @param[out] passed  -1: none */
 static ssize_t
 receive (int from, char *bytes, int *passed)
 {
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE (sizeof (int))];
-    } control;
-    struct iovec part = { .iov_base = bytes, .iov_len = MESSAGE_BYTES };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
-                              .msg_controllen = sizeof control.space };
     struct pollfd ready = { .fd = from, .events = POLLIN };
     *passed = -1;
-    if (poll (&ready, 1, SEND_MS) != 1)
-        return -1;
-    ssize_t length = recvmsg (from, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (length > 0)
-        *passed = find_passed (&message);
-    return message.msg_flags & MSG_TRUNC ? -1 : length;
+    return poll (&ready, 1, SEND_MS) == 1 ? peer_receive (from, bytes, MESSAGE_BYTES, passed) : -1;
 }
 
 /* Only those that are known to belong to one job; Slurm's and others serve more than ours. */

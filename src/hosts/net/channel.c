@@ -6,7 +6,6 @@
 
 #include "hosts/net/wire.h"
 
-#include <stdint.h>
 #include <string.h>
 
 enum {

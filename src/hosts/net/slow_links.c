@@ -8,7 +8,6 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 static int
 by_size (const void *a, const void *b)

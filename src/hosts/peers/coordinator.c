@@ -6,7 +6,6 @@
 
 #include "hosts/net/address.h"
 #include "hosts/root_cause.h"
-#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 

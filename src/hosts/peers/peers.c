@@ -5,17 +5,14 @@
 #include "hosts/peers/peers.h"
 
 #include "hosts/peers/state.h"
-#include "launch/process/process.h"
 #include "launch/report/report.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/wait.h>
 
 enum { BEATS = 5, HEARTBEAT_MS = 5000, QUICK_BEATS = 8, QUICK_HEARTBEAT_MS = 25 };
 enum { UNKNOWN_SIZE = 2 }; /* of a job that could not be planned: that of several machines */

@@ -30,9 +30,9 @@ enum { ANSWERS_AT_ONCE = 64 }; /* per call, so that ranks are not kept waiting *
 static socklen_t
 name_of (int port, struct sockaddr_un *address)
 {
-    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    int length = snprintf (address->sun_path + 1, sizeof address->sun_path - 1, "accelerate-port-%d", port);
-    return (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + (size_t) length);
+    char name[32];
+    snprintf (name, sizeof name, "accelerate-port-%d", port);
+    return peer_address (address, name);
 }
 
 int

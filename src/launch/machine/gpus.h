@@ -8,7 +8,6 @@
 #include "util/strbuf.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 enum { GPU_LOCATIONS_MOST = 64 };
 

@@ -24,13 +24,6 @@ external_launcher_is_wanted (enum option_path path, const struct settings *setti
     }
 }
 
-static void
-add_program (struct strlist *argv, const struct program *program)
-{
-    for (size_t i = 0; i < program->argv.count; i++)
-        strlist_add (argv, program->argv.items[i]);
-}
-
 /* Open MPI spells its options in its own way; Intel MPI and MVAPICH agree. */
 static int
 add_mpirun (struct strlist *argv, const struct settings *settings, const struct topology *topology,
@@ -52,7 +45,8 @@ add_mpirun (struct strlist *argv, const struct settings *settings, const struct 
         strlist_add (argv, "--bind-to");
         strlist_add (argv, settings->mpirun_bind_to);
     }
-    add_program (argv, program);
+    for (size_t i = 0; i < program->argv.count; i++)
+        strlist_add (argv, program->argv.items[i]);
     return 0;
 }
 
@@ -156,9 +150,8 @@ add_pod (struct strlist *argv, const struct config *config, const struct program
         strlist_add (argv, "sudo");
     static const char *const fixed[]
         = { "accelerate-launch", "--tpu", "--no_tpu_cluster", "--num_machines", "1", "--mixed_precision", "no",
-            "--dynamo_backend", "no", "--num_processes" };
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        strlist_add (argv, fixed[i]);
+            "--dynamo_backend", "no", "--num_processes", NULL };
+    strlist_add_all (argv, fixed);
     strlist_printf (argv, "%lld", (long long) settings->num_processes);
     add_pair (argv, "--main_training_function",
               settings->main_training_function ? settings->main_training_function : "main");

@@ -17,7 +17,6 @@
 #include "util/jobseg.h"
 
 #include <ctype.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

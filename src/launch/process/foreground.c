@@ -4,7 +4,6 @@
 
 #include "launch/process/process.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "util/io.h"
 #include "util/procfs.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <string.h>

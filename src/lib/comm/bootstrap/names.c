@@ -37,14 +37,6 @@ hash_text (uint64_t hash, const char *text)
     return hash_bytes (hash, text, strlen (text) + 1);
 }
 
-static void
-set_text (struct bootstrap_address *address, const char *text)
-{
-    address->un = (struct sockaddr_un){ .sun_family = AF_UNIX };
-    int length = snprintf (address->un.sun_path + 1, sizeof address->un.sun_path - 1, "%s", text);
-    address->length = (socklen_t) (offsetof (struct sockaddr_un, sun_path) + 1 + (size_t) length);
-}
-
 /* Hydra gives a job no number, but each rank a socket whose other end is held by one process on this host.
  * @return its pid, 0 if there is none */
 static int
@@ -69,7 +61,7 @@ bootstrap_primary_address (const struct engine_job *job, struct bootstrap_addres
               find_pmi_server ());
     hash = hash_text (hash, text);
     snprintf (text, sizeof text, "accel-%u-%016llx", (unsigned) geteuid (), (unsigned long long) hash);
-    set_text (address, text);
+    address->length = peer_address (&address->un, text);
 }
 
 bool
@@ -80,7 +72,7 @@ bootstrap_fallback_address (const struct bootstrap_address *primary, struct boot
     if (getrandom (&number, sizeof number, 0) != sizeof number)
         return false;
     snprintf (text, sizeof text, "%s-%016llx", bootstrap_address_text (primary), (unsigned long long) number);
-    set_text (address, text);
+    address->length = peer_address (&address->un, text);
     return true;
 }
 
@@ -106,7 +98,7 @@ bootstrap_next_fallback (FILE *list, const struct bootstrap_address *primary, st
         if (digits != FALLBACK_DIGITS || name[length + digits] != '\n')
             continue;
         line[strlen (line) - 1] = '\0';
-        set_text (address, name + 2);
+        address->length = peer_address (&address->un, name + 2);
         return true;
     }
     return false;

@@ -52,46 +52,11 @@ is_readable (int fd, int wait_ms)
     return poll (&poll_fd, 1, wait_ms) == 1;
 }
 
-/* @param segment_fd  -1: none is sent */
-static bool
-send_reply (int fd, const struct hello *reply, int segment_fd)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE (sizeof (int))];
-    } control = { 0 };
-    struct iovec part = { .iov_base = (void *) (uintptr_t) reply, .iov_len = sizeof *reply };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-    if (segment_fd >= 0) {
-        message.msg_control = &control;
-        message.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *header = CMSG_FIRSTHDR (&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN (sizeof (int));
-        memcpy (CMSG_DATA (header), &segment_fd, sizeof segment_fd);
-    }
-    return sendmsg (fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) sizeof *reply;
-}
-
 /* @param[out] segment_fd  what was received with the reply, or -1  @return whether @reply is complete */
 static bool
 receive_reply (int fd, struct hello *reply, int *segment_fd)
 {
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE (sizeof (int))];
-    } control = { 0 };
-    struct iovec part = { .iov_base = reply, .iov_len = sizeof *reply };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
-                              .msg_controllen = sizeof control.bytes };
-    *segment_fd = -1;
-    ssize_t length = recvmsg (fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    struct cmsghdr *header = length > 0 ? CMSG_FIRSTHDR (&message) : NULL;
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS
-        && header->cmsg_len == CMSG_LEN (sizeof (int)))
-        memcpy (segment_fd, CMSG_DATA (header), sizeof *segment_fd);
-    if (length == (ssize_t) sizeof *reply)
+    if (peer_receive (fd, reply, sizeof *reply, segment_fd) == (ssize_t) sizeof *reply)
         return true;
     if (*segment_fd >= 0)
         close (*segment_fd);
@@ -130,7 +95,7 @@ bootstrap_serve (const struct engine_job *job, int listener, int wait_ms, struct
     if (recv (client, &hello, sizeof hello, 0) != (ssize_t) sizeof hello || hello.magic != reply.magic
         || hello.version != reply.version || hello.local_world_size != reply.local_world_size)
         return ACCEL_OK;
-    send_reply (client, &reply, hello.local_rank ? job->segment.fd : -1);
+    peer_send (client, &reply, sizeof reply, hello.local_rank ? job->segment.fd : -1, MSG_DONTWAIT);
     return hello.local_rank ? ACCEL_OK : fail_twice (&peer, err);
 }
 
