@@ -26,7 +26,7 @@ enum { GPU_REPORT_MS = 60000 }; /* for a driver that has to wake GPUs */
 
 struct launch {
     const struct config *config;
-    const struct host_job *part; /* NULL: there are no other hosts */
+    const struct host_job *host_job; /* NULL: there are no other hosts */
     struct plan plan;
     struct port_lock port_lock; /* held until this process ends the job: the guardian and the supervisor both do */
     struct guardian guardian;
@@ -61,8 +61,8 @@ make_plan (struct launch *launch, struct fail *fail)
     if (mode_is_deepspeed_launcher (&config->settings))
         topology_probe_deepspeed (&topology);
     int result = mode_is_mpirun (&config->settings) ? topology_probe_mpi (&topology, fail) : 0;
-    topology.share = launch->part ? &launch->part->share : NULL;
-    if (result == 0 && !config->settings.dry_run && !launch->part)
+    topology.share = launch->host_job ? &launch->host_job->share : NULL;
+    if (result == 0 && !config->settings.dry_run && !launch->host_job)
         result = port_lock_for_job (&launch->port_lock, &topology, config, fail);
     if (result == 0)
         result = plan_make (&launch->plan, config, &topology, &program, fail);
@@ -282,7 +282,7 @@ tell_agent (const struct launch *launch, const struct job *job, struct fail *fai
         return -1;
     if (text.failed)
         return fail_nomem (fail);
-    host_job_tell_end (launch->part, ends[job->end], job_status (job), text.text, json.text);
+    host_job_tell_end (launch->host_job, ends[job->end], job_status (job), text.text, json.text);
     return job_status (job);
 }
 
@@ -294,7 +294,7 @@ tell_error (const struct launch *launch, const struct fail *fail)
     strbuf_printf (&text, "accelerate: %s\n", fail->text);
     if (launch->plan.host) /* or there is no plan yet */
         report_json_error (launch->plan.host, launch->plan.program, launch->plan.world_size, fail, &json, NULL);
-    host_job_tell_end (launch->part, WIRE_END_ERROR, fail->status, text.text, json.text);
+    host_job_tell_end (launch->host_job, WIRE_END_ERROR, fail->status, text.text, json.text);
     return fail->status;
 }
 
@@ -304,12 +304,12 @@ supervise_part (struct launch *launch)
 {
     struct job job;
     struct fail fail = { 0 };
-    const struct job_observer observer = { .failed = host_job_tell_failure, .fd = launch->part->agent,
-                                           .is_alive = host_job_keepalive, .above = launch->part->agent_pid,
+    const struct job_observer observer = { .failed = host_job_tell_failure, .fd = launch->host_job->agent,
+                                           .keepalive = host_job_keepalive, .above = launch->host_job->agent_pid,
                                            .silence_ms = launch->config->settings.host_timeout * 1000 };
     int status = job_run (&job, &launch->plan, &launch->guardian, launch->port_lock.fd, &observer, &fail);
     if (status == 0) {
-        host_job_tell_alive (launch->part->agent, GPU_REPORT_MS);
+        host_job_tell_alive (launch->host_job->agent, GPU_REPORT_MS);
         gpu_report_find (&job);
         status = tell_agent (launch, &job, &fail);
     }
@@ -323,11 +323,12 @@ static int
 run_plan (struct launch *launch, struct fail *fail)
 {
     struct plan *plan = &launch->plan;
-    if (plan->path == PATH_DEEPSPEED && plan->outside && external_launcher_write_environment (&plan->processes[0].env,
-                                                                                              fail))
+    if (plan->path == PATH_DEEPSPEED && plan->is_external
+        && external_launcher_write_environment (&plan->processes[0].env, fail))
         return -1;
     if (report_file_prepare (&launch->report, launch->config->settings.failure_report, true, fail)
-        || logs_make_run (plan, fail) || (!launch->part && peers_create (&launch->peers, launch->config, plan, fail)))
+        || logs_make_run (plan, fail)
+        || (!launch->host_job && peers_create (&launch->peers, launch->config, plan, fail)))
         return -1;
     if (!launch->config->settings.quiet) {
         for (size_t i = 0; i < plan->notes.count; i++)
@@ -336,10 +337,10 @@ run_plan (struct launch *launch, struct fail *fail)
             print_note ("the ranks' output is in ", plan->logs.run, "");
     }
     switch (guardian_split (&launch->guardian, launch->config->settings.host_timeout * 1000, fail)) {
-    case GUARDIAN_IS_SUPERVISOR: return launch->part ? supervise_part (launch) : supervise_plan (launch);
+    case GUARDIAN_IS_SUPERVISOR: return launch->host_job ? supervise_part (launch) : supervise_plan (launch);
     case GUARDIAN_IS_OVER: return launch->guardian.status;
     default:
-        if (launch->part)
+        if (launch->host_job)
             return -1;
         if (launch->report.path && access (launch->report.path, F_OK)) /* the supervisor's says more */
             write_report (launch, NULL, fail, NULL);
@@ -349,32 +350,32 @@ run_plan (struct launch *launch, struct fail *fail)
 }
 
 static void
-begin (struct launch *launch, struct config *config, const struct host_job *part)
+begin (struct launch *launch, struct config *config, const struct host_job *host_job)
 {
-    *launch = (struct launch){ .config = config, .part = part, .port_lock = PORT_LOCK_NONE,
+    *launch = (struct launch){ .config = config, .host_job = host_job, .port_lock = PORT_LOCK_NONE,
                                .misplaced = find_misplaced (config->program_args) };
-    if (part)
-        launch->port_lock = part->port_lock;
+    if (host_job)
+        launch->port_lock = host_job->port_lock;
 }
 
 /* @return 0, or -1 with @fail */
 static int
 prepare_part (struct launch *launch, struct fail *fail)
 {
-    launch->plan.is_merged = launch->part->share.machines > 1;
-    if (mpi_proxies_apply (launch->part->proxies, &launch->plan, fail))
+    launch->plan.is_merged = launch->host_job->share.machines > 1;
+    if (mpi_proxies_apply (launch->host_job->proxies, &launch->plan, fail))
         return -1;
-    return launch->part->restarts ? plan_set_restarts (&launch->plan, launch->part->restarts, fail) : 0;
+    return launch->host_job->restarts ? plan_set_restarts (&launch->plan, launch->host_job->restarts, fail) : 0;
 }
 
 int
-launch_run (struct config *config, const struct host_job *part, struct fail *fail)
+launch_run (struct config *config, const struct host_job *host_job, struct fail *fail)
 {
     struct launch launch;
     const struct settings *settings = &config->settings;
     int status = -1;
-    begin (&launch, config, part);
-    if (make_plan (&launch, fail) || (part && prepare_part (&launch, fail)))
+    begin (&launch, config, host_job);
+    if (make_plan (&launch, fail) || (host_job && prepare_part (&launch, fail)))
         goto done;
     if (settings->explain && print_settings (config, fail))
         goto done;
@@ -382,9 +383,9 @@ launch_run (struct config *config, const struct host_job *part, struct fail *fai
         goto done;
     status = settings->dry_run ? print_plan (&launch.plan, settings->json, fail) : run_plan (&launch, fail);
 done:
-    if (status < 0 && !part && !settings->dry_run)
+    if (status < 0 && !host_job && !settings->dry_run)
         peers_tell_error (config, fail);
-    if (status < 0 && part)
+    if (status < 0 && host_job)
         status = tell_error (&launch, fail);
     port_lock_release (&launch.port_lock);
     peers_destroy (launch.peers);
@@ -395,8 +396,8 @@ done:
 }
 
 int
-launch_run_part (struct config *config, const struct host_job *part)
+launch_run_part (struct config *config, const struct host_job *host_job)
 {
     struct fail fail = { 0 };
-    return launch_run (config, part, &fail);
+    return launch_run (config, host_job, &fail);
 }

@@ -13,9 +13,9 @@
  *              of the job runs here.
  * @return the exit status, or -1 with @p fail set
  */
-int launch_run (struct config *config, const struct host_job *part, struct fail *fail);
+int launch_run (struct config *config, const struct host_job *host_job, struct fail *fail);
 
 /** The same for an agent. */
-int launch_run_part (struct config *config, const struct host_job *part);
+int launch_run_part (struct config *config, const struct host_job *host_job);
 
 #endif

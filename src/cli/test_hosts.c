@@ -114,12 +114,12 @@ show_lines (const char *word, const struct strlist *lines, struct strbuf *out)
 
 /* The reason may be a host's own words. */
 static void
-show_left_out (const char *name, const struct check_way *way, struct strbuf *out)
+show_left_out (const char *name, const struct check_transport *transport, struct strbuf *out)
 {
-    if (way->state != CHECK_WAY_LEFT_OUT)
+    if (transport->state != CHECK_TRANSPORT_LEFT_OUT)
         return;
     strbuf_printf (out, "%s: not tried, because ", name);
-    printable_add (out, way->why);
+    printable_add (out, transport->why);
     strbuf_add_char (out, '\n');
 }
 
@@ -130,11 +130,11 @@ show_text (const struct check *check, struct strbuf *out)
     if (count_known (check) > 1 && count_known (check) <= MATRIX_MOST) {
         show_matrix (check, "MB/s, from the host on the left to the host above", check->rates, out);
         show_matrix (check, "ms there and back", check->trips, out);
-        if (check->mpi.state == CHECK_WAY_MEASURED) {
+        if (check->mpi.state == CHECK_TRANSPORT_MEASURED) {
             show_matrix (check, "MB/s through MPI", check->mpi.rates, out);
             show_matrix (check, "ms there and back through MPI", check->mpi.trips, out);
         }
-        if (check->nccl.state == CHECK_WAY_MEASURED) {
+        if (check->nccl.state == CHECK_TRANSPORT_MEASURED) {
             show_matrix (check, "MB/s through NCCL", check->nccl.rates, out);
             show_matrix (check, "ms there and back through NCCL", check->nccl.trips, out);
         }
@@ -249,9 +249,9 @@ show_json (const struct check *check, struct strbuf *out)
     json_object_set_new (root, "hosts", list);
     json_object_set_new (root, "links", json_of_links (check));
     json_object_set_new (root, "slow", json_of_slow (check));
-    json_object_set_new (root, "mpi_measured", json_boolean (check->mpi.state == CHECK_WAY_MEASURED));
+    json_object_set_new (root, "mpi_measured", json_boolean (check->mpi.state == CHECK_TRANSPORT_MEASURED));
     json_object_set_new (root, "mpi_why", text_or_null (*check->mpi.why ? check->mpi.why : NULL));
-    json_object_set_new (root, "nccl_measured", json_boolean (check->nccl.state == CHECK_WAY_MEASURED));
+    json_object_set_new (root, "nccl_measured", json_boolean (check->nccl.state == CHECK_TRANSPORT_MEASURED));
     json_object_set_new (root, "nccl_why", text_or_null (*check->nccl.why ? check->nccl.why : NULL));
     json_object_set_new (root, "address", text_or_null (check->address));
     json_object_set_new (root, "port", check->port ? json_integer (check->port) : json_null ());

@@ -177,16 +177,16 @@ add_lines (const char *report, struct strbuf *out)
 
 /* A rank that fails because another has failed may be noticed first.  With signals there is no doubt. */
 void
-root_cause_add_simultaneous (const struct failure *all, size_t count, size_t guilty, struct strbuf *out)
+root_cause_add_simultaneous (const struct failure *all, size_t count, size_t cause, struct strbuf *out)
 {
     AUTO_FREE size_t *named = read_words (all, count);
     int left = MOST_SIMULTANEOUS;
-    for (size_t i = 0; i < count && kind_of (&all[guilty]) <= FOLLOWS && !all[guilty].is_mpi; i++) {
+    for (size_t i = 0; i < count && kind_of (&all[cause]) <= FOLLOWS && !all[cause].is_mpi; i++) {
         const struct failure *one = &all[i];
         const char *report = one->report ? root_cause_text (one->report) : "";
-        bool is_one = i != guilty && one->failed_ns && !one->is_lost && !one->is_mpi
-                      && one->end == WIRE_END_FAILED && *report && one->failed_ns - all[guilty].failed_ns < NEARLY_NS
-                      && (follow (named, count, i) != guilty || named[guilty] < count);
+        bool is_one = i != cause && one->failed_ns && !one->is_lost && !one->is_mpi
+                      && one->end == WIRE_END_FAILED && *report && one->failed_ns - all[cause].failed_ns < NEARLY_NS
+                      && (follow (named, count, i) != cause || named[cause] < count);
         if (is_one && left-- > 0)
             add_lines (report, out);
     }

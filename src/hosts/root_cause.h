@@ -24,9 +24,9 @@ struct failure {
  * @p count: none has failed */
 size_t root_cause_find (const struct failure *all, size_t count);
 
-/** Append a line for each host that failed at nearly the same time as @p all[@p guilty] and so may have been first;
+/** Append a line for each host that failed at nearly the same time as @p all[@p cause] and so may have been first;
  * nothing if there is no doubt. */
-void root_cause_add_simultaneous (const struct failure *all, size_t count, size_t guilty, struct strbuf *out);
+void root_cause_add_simultaneous (const struct failure *all, size_t count, size_t cause, struct strbuf *out);
 
 /** Of two processes of MPI that have ended, whether @p other may have been first: it is not known that a user has
  * killed only @p first, and they have ended at nearly the same time. */

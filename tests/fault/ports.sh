@@ -63,7 +63,7 @@ if [ "$network" ]; then
 	END
         $network sh two &&
         test "$(sort -u one)" = 29500 && test "$(wc -l <other)" = 2 && ! grep -x 29500 other'
-    test_expect_success 'any port: the only one that no job has claimed' '
+    test_expect_success 'any port: the only one that no job has locked' '
         cat >last <<-END &&
 	"$hold" accelerate-port- stream bind 20000 29500 23456 <hang >ready0 &
 	until test -s ready0 || ! kill -0 \$!; do sleep 0.02; done
@@ -115,7 +115,7 @@ let_go () {
     kill "$launcher" && test_exit 143 wait $job
 }
 any="$accelerate launch --quiet --cpu --num_processes 2 --main_process_port 0"
-# in_the_way HOW PORT: a process, $other, holds the claim to the port
+# in_the_way HOW PORT: a process, $other, holds the lock of the port
 in_the_way () {
     rm -f ready
     "$hold" "accelerate-port-$2" stream "$1" <hang >ready &
@@ -163,7 +163,7 @@ test_expect_success 'also where it does not tell' '
 test_expect_success 'a name that is not held by a launch does not keep a job from a given port' '
     held=$(free_port) && in_the_way bind $held &&
     "$accelerate" launch --cpu --num_processes 2 --main_process_port $held sh -c "echo \$MASTER_PORT" >got 2>note &&
-    test "$(sort -u got)" = $held && test "$(wc -l <got)" = 2 && grep "^accelerate: note: cannot claim port $held: " note &&
+    test "$(sort -u got)" = $held && test "$(wc -l <got)" = 2 && grep "^accelerate: note: cannot lock port $held: " note &&
     kill $other'
 test_expect_success 'the usual port is blocked by a stray process: another one' '
     { in_the_way listen 29500 || :; } && # or another job on this machine has it, which is as good
@@ -177,7 +177,7 @@ for victim in launcher supervisor; do
         kill -9 $'$victim' && test_exit 137 wait $job &&
         wait_for "$accelerate" launch --quiet --cpu --num_processes 2 --main_process_port $held true'
 done
-test_expect_success 'ranks hold no claim' '
+test_expect_success 'ranks hold no lock' '
     "$accelerate" launch --quiet --cpu --num_processes 2 sh -c "ls -l /proc/self/fd" >fds && ! grep socket: fds'
 test_expect_success 'the same port for all attempts of a job, which no other job gets meanwhile' '
     cat >again.sh <<-END &&

@@ -105,9 +105,9 @@ take_frames (int machine, const char *bytes, size_t length)
         length -= used;
     }
     if (machine)
-        participant_think (&peers);
+        participant_decide (&peers);
     else
-        coordinator_think (&peers, true);
+        coordinator_decide (&peers, true);
     for (int i = 0; i < (machine ? 1 : MACHINES); i++) {
         peers_reset_machine (&all[i]);
         free (all[i].host);

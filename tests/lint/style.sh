@@ -6,7 +6,7 @@
 cat >makers <<'END'
 src/files/atomic_file.c
 src/files/weights_save.c
-src/hosts/peers/jobkey.c
+src/hosts/peers/job_key.c
 src/launch/output/logfile.c
 src/lib/checkpoint/project_lock.c
 src/lib/checkpoint/shares.c
@@ -48,11 +48,14 @@ product=$(find src include -name '*.[ch]' | sort)
         '! grep -rnE "(^|[^a-z_])(printf|puts|putchar|fprintf|perror|exit|abort|assert|signal|sigaction) \(" src/lib --include="*.c" | grep -v "^src/lib/utility/check\.c:"'
 }
 # Words that readers of MPI, Slurm and PyTorch did not know, and the names that took their place.
-# They are started_on, outbox, comm_coalesce, peers, mismatches, skip_wait, guardian, mpi_launcher, forwarder, failed_rank,
-# options of other launchers, startup, hier_reduce and timed_out.
-replaced='aloft|boards|comm_together|crew|disputes|habits?|hasty|keeper|lender|postman|quitters|rally|tiers|time_is_out'
+# They are started_on, outbox, comm_coalesce, peers, mismatches, cause, options of other launchers, skip_wait, job_key, guardian,
+# mpi_launcher, missing_peers, benchmark, forwarder, failed_rank, startup, hier_reduce and timed_out.
+replaced='aloft|boards|comm_together|crew|disputes|guilty|habits?|hasty|jobkey|keeper|lender|loneliness|meter|postman|quitters'
+replaced="$replaced|rall(y|ied)|tiers|time_is_out"
 test_expect_success 'one thing has one name' \
     '! grep -nEi "(^|[^[:alnum:]])($replaced)([^[:alnum:]]|\$)" '"$(echo $sources)"
+test_expect_success 'ports are locked, not claimed' \
+    '! grep -rnwiE "claim(s|ed)?" src/launch src/hosts tests/fault/ports.sh man/accelerate-launch.1.in'
 # Of the table in HACKING.md, "Words", what has no other meaning: in sources, and in the manual.
 avoided='stands? for|in the end|without a word|heeds?|(is|are|was|were) wanted|that (is|are) none|shared out|as torch has'
 avoided="$avoided|of another release|so often|(is|are) there twice|(is|are) let go|says? so|prepared already|told of"

@@ -36,7 +36,7 @@ struct agent {
     struct port_lock port_lock;
     struct agent_child child;
     struct mpi_proxies proxies;
-    int64_t attempt, lent; /* of WIRE_START_PROXIES: MPI proxies of this attempt that are waited for; 0: none */
+    int64_t attempt, awaited; /* of WIRE_START_PROXIES: MPI proxies of this attempt that are waited for; 0: none */
     struct net_benchmark benchmark; /* of a check */
     sigset_t signals, old_mask;
     int signal_fd;
@@ -124,9 +124,9 @@ take_job (struct agent *agent, struct wire_frame *frame, struct fail *fail)
 static void
 check_mpi_proxies (struct agent *agent)
 {
-    if (agent->lent && mpi_proxies_of (&agent->proxies, agent->attempt) >= agent->lent) {
-        wire_put_frame (&agent->head.to_write, WIRE_PROXIES_READY, agent->lent);
-        agent->lent = 0;
+    if (agent->awaited && mpi_proxies_of (&agent->proxies, agent->attempt) >= agent->awaited) {
+        wire_put_frame (&agent->head.to_write, WIRE_PROXIES_READY, agent->awaited);
+        agent->awaited = 0;
     }
 }
 
@@ -149,10 +149,10 @@ watch_mpi (struct agent *agent)
 }
 
 static void
-take_lend (struct agent *agent, struct wire_frame *frame)
+take_start_proxies (struct agent *agent, struct wire_frame *frame)
 {
     agent->attempt = wire_number (frame);
-    agent->lent = wire_number (frame);
+    agent->awaited = wire_number (frame);
     check_mpi_proxies (agent);
 }
 
@@ -217,26 +217,26 @@ static int
 take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
 {
     struct config *config = &agent->spec.config;
-    struct host_job part = { .port_lock = agent->port_lock, .proxies = &agent->proxies };
+    struct host_job host_job = { .port_lock = agent->port_lock, .proxies = &agent->proxies };
     const char *address = wire_text (frame);
     int64_t port = wire_number (frame);
-    part.share.machine = (int) wire_number (frame);
-    part.share.machines = (int) wire_number (frame);
-    part.share.first_rank = (int) wire_number (frame);
-    part.share.ranks = (int) wire_number (frame);
-    part.share.world_size = (int) wire_number (frame);
-    part.restarts = wire_number (frame);
-    if (!agent->has_job || agent->child.pid || frame->failed || part.share.ranks < 1
-        || part.share.ranks > JOBSEG_MAX_LOCAL)
+    host_job.share.machine = (int) wire_number (frame);
+    host_job.share.machines = (int) wire_number (frame);
+    host_job.share.first_rank = (int) wire_number (frame);
+    host_job.share.ranks = (int) wire_number (frame);
+    host_job.share.world_size = (int) wire_number (frame);
+    host_job.restarts = wire_number (frame);
+    if (!agent->has_job || agent->child.pid || frame->failed || host_job.share.ranks < 1
+        || host_job.share.ranks > JOBSEG_MAX_LOCAL)
         return fail_set (fail, FAIL_GENERAL, "the head has sent an invalid start message");
-    if (config_compute_number (config, "num_processes", part.share.world_size, "hosts", fail)
-        || config_compute_number (config, "num_machines", part.share.machines, "hosts", fail)
-        || config_compute_number (config, "machine_rank", part.share.machine, "hosts", fail)
+    if (config_compute_number (config, "num_processes", host_job.share.world_size, "hosts", fail)
+        || config_compute_number (config, "num_machines", host_job.share.machines, "hosts", fail)
+        || config_compute_number (config, "machine_rank", host_job.share.machine, "hosts", fail)
         || config_compute_number (config, "main_process_port", port, "hosts", fail)
         || (address && config_compute (config, "main_process_ip", address, "hosts", fail)))
         return -1;
     listener_close (&agent->listener);
-    if (agent_child_start (&agent->child, &agent->spec, &part, agent->run, &agent->old_mask, fail))
+    if (agent_child_start (&agent->child, &agent->spec, &host_job, agent->run, &agent->old_mask, fail))
         return -1;
     agent->end_requested = false;
     mpi_proxies_forget (&agent->proxies); /* the launcher has them, and they end with it */
@@ -273,7 +273,7 @@ take_frame (struct agent *agent, struct wire_frame *frame)
     case WIRE_JOB: result = take_job (agent, frame, &fail); break;
     case WIRE_LISTEN: result = take_listen (agent, frame, &fail); break;
     case WIRE_REACH: result = take_reach (agent, frame, &fail); break;
-    case WIRE_START_PROXIES: take_lend (agent, frame); break;
+    case WIRE_START_PROXIES: take_start_proxies (agent, frame); break;
     case WIRE_START: result = take_start (agent, frame, &fail); break;
     case WIRE_SIGNAL: take_signal (agent, (int) wire_number (frame)); break;
     case WIRE_SIZE:

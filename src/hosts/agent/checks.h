@@ -10,7 +10,7 @@
 enum check_what {
     CHECK_CLOCK = 1, /* the head's CLOCK_REALTIME, ns; the answer has the agent's, too */
     CHECK_FACTS,     /* build; why the engine for several hosts cannot be used, NULL: it can; port, token, key and
-                        addresses of a meter */
+                        addresses of a benchmark */
     CHECK_MEASURE,   /* number of the other host, its port, token, key and addresses, limit in ms; the answer: that
                         number, struct net_benchmark_result, and the load in thousandths of a processor */
 };

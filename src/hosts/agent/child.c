@@ -36,7 +36,7 @@ agent_child_init (struct agent_child *child)
 }
 
 static void
-expect_sign (struct agent_child *child, int64_t silence_ms)
+expect_keepalive (struct agent_child *child, int64_t silence_ms)
 {
     child->heard_ms = clock_ms ();
     child->alive_ms = child->heard_ms + silence_ms;
@@ -80,7 +80,7 @@ open_stream (struct agent_stream *stream, const struct job_spec *spec, bool is_t
 
 /* In the new process.  The agent's own connection was standard input and output, and is closed by what replaces it. */
 static _Noreturn void
-run_child (const struct job_spec *spec, const struct host_job *part, host_job_run *run, const sigset_t *mask,
+run_child (const struct job_spec *spec, const struct host_job *host_job, host_job_run *run, const sigset_t *mask,
            const int ends[2], int in, pid_t agent)
 {
     dup2 (in >= 0 ? in : open ("/dev/null", O_RDONLY | O_CLOEXEC), 0);
@@ -94,21 +94,21 @@ run_child (const struct job_spec *spec, const struct host_job *part, host_job_ru
     if (getppid () != agent)
         _exit (FAIL_GENERAL);
     struct config config = spec->config;
-    int status = run (&config, part);
+    int status = run (&config, host_job);
     fflush (NULL);
     _exit (status < 0 ? FAIL_GENERAL : status);
 }
 
 static int
-fork_child (struct agent_child *child, const struct job_spec *spec, struct host_job *part, host_job_run *run,
+fork_child (struct agent_child *child, const struct job_spec *spec, struct host_job *host_job, host_job_run *run,
             const sigset_t *mask, int ends[2], int in, struct fail *fail)
 {
     int said[2];
     pid_t agent = getpid ();
     if (pipe_make (said, fail))
         return -1;
-    part->agent = said[1];
-    part->agent_pid = agent;
+    host_job->agent = said[1];
+    host_job->agent_pid = agent;
     pid_t pid = fork ();
     if (pid == 0) {
         close (said[0]);
@@ -117,7 +117,7 @@ fork_child (struct agent_child *child, const struct job_spec *spec, struct host_
                 close (child->streams[i].fd);
         if (child->in >= 0)
             close (child->in); /* or its reader would never see its end */
-        run_child (spec, part, run, mask, ends, in, agent);
+        run_child (spec, host_job, run, mask, ends, in, agent);
     }
     int error = errno;
     close (said[1]);
@@ -133,7 +133,7 @@ fork_child (struct agent_child *child, const struct job_spec *spec, struct host_
     }
     pipe_init (&child->said, said[0], said[0]);
     child->pid = pid;
-    expect_sign (child, START_MS);
+    expect_keepalive (child, START_MS);
     return 0;
 }
 
@@ -184,7 +184,7 @@ int
 agent_child_start (struct agent_child *child, const struct job_spec *spec, const struct host_job *given,
                    host_job_run *run, const sigset_t *mask, struct fail *fail)
 {
-    struct host_job part = *given;
+    struct host_job host_job = *given;
     int ends[2] = { -1, -1 }, in = -1, result = 0;
     child->has_ended = false;
     child->late_reads = 0;
@@ -200,7 +200,7 @@ agent_child_start (struct agent_child *child, const struct job_spec *spec, const
     else if (result == 0)
         result = open_stream (&child->streams[1], spec, spec->is_terminal[1], &ends[1], fail);
     if (result == 0)
-        result = fork_child (child, spec, &part, run, mask, ends, in, fail);
+        result = fork_child (child, spec, &host_job, run, mask, ends, in, fail);
     if (in >= 0)
         close (in);
     if (ends[1] == ends[0])
@@ -353,14 +353,14 @@ static void
 take_alive (struct agent_child *child, struct wire_frame *frame)
 {
     child->worker = (pid_t) wire_number (frame);
-    expect_sign (child, wire_number (frame));
+    expect_keepalive (child, wire_number (frame));
 }
 
 static void
 take_end (struct agent_child *child, const struct wire_frame *frame)
 {
     copy_frame (&child->end, frame);
-    expect_sign (child, LAST_MS);
+    expect_keepalive (child, LAST_MS);
 }
 
 /* A failure is passed on at once, the end after the last output.  @return false at the end of what it says */

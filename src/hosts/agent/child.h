@@ -49,7 +49,7 @@ struct agent_child {
 void agent_child_init (struct agent_child *child);
 
 /** Start the launcher of @p part.  @return 0, or -1 with @p fail set */
-int agent_child_start (struct agent_child *child, const struct job_spec *spec, const struct host_job *part,
+int agent_child_start (struct agent_child *child, const struct job_spec *spec, const struct host_job *host_job,
                        host_job_run *run, const sigset_t *mask, struct fail *fail);
 
 /** Take what the launcher has said, as agent_child_take() does.  @return whether its ranks may still need something */

@@ -52,10 +52,10 @@ host_job_keepalive (const struct job_observer *observer)
 }
 
 void
-host_job_tell_end (const struct host_job *part, enum wire_end end, int status, const char *text, const char *json)
+host_job_tell_end (const struct host_job *host_job, enum wire_end end, int status, const char *text, const char *json)
 {
     AUTO_STRBUF struct strbuf frame = { 0 };
     wire_put_end (&frame, end, status, text, json);
-    tell (part->agent, &frame);
-    kill (part->agent_pid, SIGCONT); /* no other process would */
+    tell (host_job->agent, &frame);
+    kill (host_job->agent_pid, SIGCONT); /* no other process would */
 }

@@ -20,7 +20,7 @@ struct host_job {
 };
 
 /** Runs the part of @p config on this host.  @return the exit status */
-typedef int host_job_run (struct config *config, const struct host_job *part);
+typedef int host_job_run (struct config *config, const struct host_job *host_job);
 
 /** A job_observer's function: tell the agent at once. */
 void host_job_tell_failure (const struct job *job, const struct job_observer *observer);
@@ -34,6 +34,7 @@ bool host_job_tell_alive (int agent, int64_t silence_ms);
 int64_t host_job_keepalive (const struct job_observer *observer);
 
 /** Tell the agent what became of the part.  @param text, json  may be NULL */
-void host_job_tell_end (const struct host_job *part, enum wire_end end, int status, const char *text, const char *json);
+void host_job_tell_end (const struct host_job *host_job, enum wire_end end, int status, const char *text,
+                        const char *json);
 
 #endif

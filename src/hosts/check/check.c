@@ -210,7 +210,7 @@ is_ready (const struct check_host *host)
 }
 
 static bool
-has_told (const struct check_host *host)
+has_answered (const struct check_host *host)
 {
     return host->has_facts && host->clocks >= CLOCKS;
 }
@@ -240,7 +240,7 @@ connect_all (struct check *check, struct fail *fail)
         return -1;
     for (int i = 0; i < check->count; i++)
         wire_put_frame (&check->items[i].link.pipe.to_write, WIRE_CHECK, CHECK_FACTS);
-    return run_step (check, has_told, check->limit_ms, fail);
+    return run_step (check, has_answered, check->limit_ms, fail);
 }
 
 /* ---- pairs ---- */

@@ -24,21 +24,21 @@ struct check_host {
     int clocks;         /* answers so far */
     int64_t clock_ns;   /* its time of day less ours, by the quickest answer */
     int64_t clock_trip_ns; /* of that answer, through SSH; 0: none */
-    int partner;           /* whose meter it measures now; -1: none */
+    int partner;           /* whose benchmark it measures now; -1: none */
     struct net_benchmark_result result;
     double load; /* processes that want to run, for each processor: the most while it measured */
 };
 
-enum check_way_state {
-    CHECK_WAY_UNWANTED, /* by --mpi no, or there is one host; NCCL: or no host has a GPU */
-    CHECK_WAY_LEFT_OUT, /* `why` says why */
-    CHECK_WAY_FAILED,   /* the same */
-    CHECK_WAY_MEASURED,
+enum check_transport_state {
+    CHECK_TRANSPORT_UNWANTED, /* by --mpi no, or there is one host; NCCL: or no host has a GPU */
+    CHECK_TRANSPORT_LEFT_OUT, /* `why` says why */
+    CHECK_TRANSPORT_FAILED,   /* the same */
+    CHECK_TRANSPORT_MEASURED,
 };
 
 /** What libaccel uses between hosts: MPI, and NCCL between GPUs.  Values as in struct check. */
-struct check_way {
-    enum check_way_state state;
+struct check_transport {
+    enum check_transport_state state;
     double *rates, *trips;
     char why[600];
 };
@@ -58,7 +58,7 @@ struct check {
     enum net_benchmark_trouble *troubles;
     double *loads; /* [count], of slow_links_find() */
     char **used;   /* address of host j */
-    struct check_way mpi, nccl;
+    struct check_transport mpi, nccl;
     char *address; /* for MASTER_ADDR; NULL: none was found, or there is one host */
     int port;      /* 0: not known */
     char port_why[600]; /* what is wrong with the port; "": nothing */

@@ -127,11 +127,11 @@ note_engines (struct check *check)
 static void
 judge_mpi (struct check *check, bool needs_mpi)
 {
-    if (check->mpi.state == CHECK_WAY_FAILED)
+    if (check->mpi.state == CHECK_TRANSPORT_FAILED)
         strlist_printf (needs_mpi ? &check->problems : &check->notes,
                         "MPI failed between these hosts; programs that use libaccel or MPI need it: %s",
                         check->mpi.why);
-    else if (needs_mpi && check->mpi.state == CHECK_WAY_LEFT_OUT && !check->problems.count)
+    else if (needs_mpi && check->mpi.state == CHECK_TRANSPORT_LEFT_OUT && !check->problems.count)
         strlist_printf (&check->problems, "MPI was not tried: %s", check->mpi.why);
     else
         return;
@@ -143,7 +143,7 @@ judge_mpi (struct check *check, bool needs_mpi)
 static void
 judge_nccl (struct check *check)
 {
-    if (check->nccl.state == CHECK_WAY_FAILED)
+    if (check->nccl.state == CHECK_TRANSPORT_FAILED)
         strlist_printf (&check->notes, "NCCL failed between the GPUs of these hosts; programs on GPUs need it: %s",
                         check->nccl.why);
 }

@@ -161,7 +161,7 @@ release (struct trial *trial)
 /* ---- what it has found ---- */
 
 static int
-take_links (const struct check *check, struct check_way *way, const char *at)
+take_links (const struct check *check, struct check_transport *transport, const char *at)
 {
     int found = 0;
     for (; at && *at; at += strcspn (at, "\n"), at += *at == '\n') {
@@ -170,9 +170,9 @@ take_links (const struct check *check, struct check_way *way, const char *at)
         if (sscanf (at, "link %d %d %lf %lf %lf", &i, &j, &trip_ns, &to, &from) != 5 || i < 0 || j <= i
             || j >= check->count)
             continue;
-        way->rates[i * check->count + j] = to / 1e6;
-        way->rates[j * check->count + i] = from / 1e6;
-        way->trips[i * check->count + j] = way->trips[j * check->count + i] = trip_ns / 1e6;
+        transport->rates[i * check->count + j] = to / 1e6;
+        transport->rates[j * check->count + i] = from / 1e6;
+        transport->trips[i * check->count + j] = transport->trips[j * check->count + i] = trip_ns / 1e6;
         found++;
     }
     return found;
@@ -212,30 +212,30 @@ find_reason (const char *text, char *why, size_t size)
 }
 
 static void
-judge (const struct check *check, struct check_way *way, const struct trial *trial, bool has_ended)
+judge (const struct check *check, struct check_transport *transport, const struct trial *trial, bool has_ended)
 {
-    way->state = CHECK_WAY_FAILED;
-    int links = take_links (check, way, trial->said[0].text), all = check->count * (check->count - 1) / 2;
+    transport->state = CHECK_TRANSPORT_FAILED;
+    int links = take_links (check, transport, trial->said[0].text), all = check->count * (check->count - 1) / 2;
     if (!has_ended)
-        snprintf (way->why, sizeof way->why, "no result within %g s", (double) check->launch_ms / 1000);
+        snprintf (transport->why, sizeof transport->why, "no result within %g s", (double) check->launch_ms / 1000);
     else if (trial->status || links < all)
-        find_reason (trial->said[1].text, way->why, sizeof way->why);
+        find_reason (trial->said[1].text, transport->why, sizeof transport->why);
     else
-        way->state = CHECK_WAY_MEASURED;
+        transport->state = CHECK_TRANSPORT_MEASURED;
 }
 
 static int
-measure (struct check *check, struct check_way *way, const struct config *config, const char *selftest,
+measure (struct check *check, struct check_transport *transport, const struct config *config, const char *selftest,
          struct fail *fail)
 {
     AUTO_STRLIST struct strlist argv = { 0 };
     struct trial trial = { .pid = -1, .fds = { -1, -1 } };
-    add_argv (check, config, selftest, way == &check->nccl, &argv);
+    add_argv (check, config, selftest, transport == &check->nccl, &argv);
     if (argv.failed)
         return fail_nomem (fail);
     int result = start (&trial, &argv, fail);
     if (!result)
-        judge (check, way, &trial, wait_for (&trial, clock_ms () + check->launch_ms));
+        judge (check, transport, &trial, wait_for (&trial, clock_ms () + check->launch_ms));
     release (&trial);
     return result;
 }
@@ -243,10 +243,10 @@ measure (struct check *check, struct check_way *way, const struct config *config
 /* ---- whether to try ---- */
 
 static void
-leave_out (struct check_way *way, const char *why)
+leave_out (struct check_transport *transport, const char *why)
 {
-    way->state = CHECK_WAY_LEFT_OUT;
-    snprintf (way->why, sizeof way->why, "%s", why);
+    transport->state = CHECK_TRANSPORT_LEFT_OUT;
+    snprintf (transport->why, sizeof transport->why, "%s", why);
 }
 
 /* @return whether a launch would come to nothing, for reasons that are known already */
@@ -294,7 +294,7 @@ have_gpus (struct check *check)
         without = host->gpus || check_is_lost (host) ? without : host;
         lacking = host->no_gpu_engine ? host : lacking;
     }
-    if (!has_any || (!without && !lacking && check->mpi.state == CHECK_WAY_MEASURED))
+    if (!has_any || (!without && !lacking && check->mpi.state == CHECK_TRANSPORT_MEASURED))
         return has_any;
     leave_out (&check->nccl, "libaccel's ranks find each other through MPI, which was not measured");
     if (without)
@@ -308,15 +308,15 @@ have_gpus (struct check *check)
 int
 check_nccl_run (struct check *check, const struct config *config, const char *selftest, struct fail *fail)
 {
-    const struct check_way *way = &check->nccl;
+    const struct check_transport *transport = &check->nccl;
     if (check->count < 2 || !strcmp (config->settings.mpi, "no") || !have_gpus (check))
         return 0;
     if (measure (check, &check->nccl, config, selftest, fail))
         return -1;
-    if (way->state != CHECK_WAY_MEASURED)
+    if (transport->state != CHECK_TRANSPORT_MEASURED)
         return 0;
-    check->nccl_slow_count = slow_links_find (way->rates, way->trips, check->loads, check->count, check->nccl_slow,
-                                              CHECK_SLOW_MOST);
+    check->nccl_slow_count = slow_links_find (transport->rates, transport->trips, check->loads, check->count,
+                                              check->nccl_slow, CHECK_SLOW_MOST);
     if (check->nccl_slow_count > CHECK_SLOW_MOST)
         check->nccl_slow_count = CHECK_SLOW_MOST;
     return 0;

@@ -373,21 +373,21 @@ await_mpi_launcher (struct head *head, struct pollfd *fds)
 }
 
 static bool
-may_restart (const struct head *head, const struct link *guilty)
+may_restart (const struct head *head, const struct link *cause)
 {
-    return guilty && guilty->state == LINK_ENDED && (guilty->end == WIRE_END_FAILED || guilty == head->mpi)
+    return cause && cause->state == LINK_ENDED && (cause->end == WIRE_END_FAILED || cause == head->mpi)
            && !head->signal && head->restarts < head->spec.config.settings.max_restarts;
 }
 
 /* @return false if a host is lost, or its agent is: nothing can start there again */
 static bool
-begin_again (struct head *head, const struct link *guilty)
+begin_again (struct head *head, const struct link *cause)
 {
     AUTO_STRBUF struct strbuf json = { 0 };
     for (int i = 0; i < head->count; i++)
         if (head->links[i].state == LINK_LOST || !head->links[i].pid)
             return false;
-    if (outcome_json (head, guilty, &json, NULL))
+    if (outcome_json (head, cause, &json, NULL))
         strbuf_truncate (&json, 0);
     report_attempts_add (&head->attempts, &json);
     for (int i = 0; i < head->count; i++) {
@@ -409,12 +409,12 @@ begin_again (struct head *head, const struct link *guilty)
 }
 
 static int
-write_report (const struct head *head, const struct link *guilty, struct fail *fail)
+write_report (const struct head *head, const struct link *cause, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf json = { 0 };
     if (!head->report.path)
         return 0;
-    if (outcome_json (head, guilty, &json, fail) || report_put_attempts (&head->attempts, &json, fail))
+    if (outcome_json (head, cause, &json, fail) || report_put_attempts (&head->attempts, &json, fail))
         return -1;
     return io_target_write (&head->report, json.text, json.length, fail);
 }
@@ -439,14 +439,14 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
             return -1;
         await_mpi_launcher (head, fds);
         finish_output (head, fds);
-        struct link *guilty = outcome_find (head);
-        bool again = may_restart (head, guilty);
-        if (guilty || head->signal)
+        struct link *cause = outcome_find (head);
+        bool again = may_restart (head, cause);
+        if (cause || head->signal)
             mpi_launcher_hurry (&head->mpi_launcher);
         AUTO_STRBUF struct strbuf report = { 0 };
         if (!head->spec.config.settings.quiet)
-            outcome_text (head, guilty, &report);
-        again = again && begin_again (head, guilty);
+            outcome_text (head, cause, &report);
+        again = again && begin_again (head, cause);
         if (again && !head->spec.config.settings.quiet)
             strbuf_printf (&report, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) head->restarts,
                            (long long) head->spec.config.settings.max_restarts);
@@ -454,8 +454,8 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
         if (again)
             continue;
         finish_output (head, fds);
-        int status = outcome_status (head, guilty);
-        return write_report (head, guilty, fail) ? -1 : status;
+        int status = outcome_status (head, cause);
+        return write_report (head, cause, fail) ? -1 : status;
     }
 }
 

@@ -83,43 +83,43 @@ outcome_find (struct head *head)
         head->failures[hosts + i] = failure_of_mpi (head, &head->links[i]);
     }
     size_t first = root_cause_find (head->failures, count);
-    struct link *guilty = first < count ? &head->links[first % hosts] : NULL;
-    if (guilty && may_be_due_to_signal (head, guilty, head->failures[first].failed_ns))
-        guilty = NULL;
-    head->mpi = first >= hosts ? guilty : NULL;
-    return guilty;
+    struct link *cause = first < count ? &head->links[first % hosts] : NULL;
+    if (cause && may_be_due_to_signal (head, cause, head->failures[first].failed_ns))
+        cause = NULL;
+    head->mpi = first >= hosts ? cause : NULL;
+    return cause;
 }
 
 bool
-outcome_may_be_mpi (const struct head *head, const struct link *guilty)
+outcome_may_be_mpi (const struct head *head, const struct link *cause)
 {
-    return head->hosts->starter.mpi == STARTER_MPI_OPEN && guilty
-           && (guilty == head->mpi || has_lost_mpi (head, guilty));
+    return head->hosts->starter.mpi == STARTER_MPI_OPEN && cause
+           && (cause == head->mpi || has_lost_mpi (head, cause));
 }
 
 /* An mpirun that ends because of a rank or a daemon reports it. */
 static bool
-is_due_to_mpirun (const struct head *head, const struct link *guilty)
+is_due_to_mpirun (const struct head *head, const struct link *cause)
 {
     bool is_killed = WIFSIGNALED (head->mpi_launcher.wait_status);
-    if (guilty && guilty == head->mpi && is_killed)
+    if (cause && cause == head->mpi && is_killed)
         return true;
-    return outcome_may_be_mpi (head, guilty) && head->mpi_launcher.wait_status
+    return outcome_may_be_mpi (head, cause) && head->mpi_launcher.wait_status
            && (is_killed || !head->mpi_launcher.names_cause);
 }
 
 static bool
-is_due_to_mpi (const struct head *head, const struct link *guilty)
+is_due_to_mpi (const struct head *head, const struct link *cause)
 {
-    return guilty && (guilty == head->mpi || is_due_to_mpirun (head, guilty));
+    return cause && (cause == head->mpi || is_due_to_mpirun (head, cause));
 }
 
 /* Open MPI's mpirun ends with 1 after a signal that it can catch. */
 static void
-describe_mpi (const struct head *head, const struct link *guilty, char *text, size_t size)
+describe_mpi (const struct head *head, const struct link *cause, char *text, size_t size)
 {
-    if (!is_due_to_mpirun (head, guilty)) {
-        snprintf (text, size, "%s, and ranks that use MPI ended with it", guilty->mpi_why);
+    if (!is_due_to_mpirun (head, cause)) {
+        snprintf (text, size, "%s, and ranks that use MPI ended with it", cause->mpi_why);
         return;
     }
     const char *name = starter_mpi_name (&head->hosts->starter), *slash = strrchr (name, '/');
@@ -132,14 +132,14 @@ describe_mpi (const struct head *head, const struct link *guilty, char *text, si
 }
 
 int
-outcome_status (const struct head *head, const struct link *guilty)
+outcome_status (const struct head *head, const struct link *cause)
 {
-    if (is_due_to_mpirun (head, guilty))
+    if (is_due_to_mpirun (head, cause))
         return status_of_wait (head->mpi_launcher.wait_status);
-    if (guilty && guilty == head->mpi)
-        return guilty->mpi_status ? guilty->mpi_status : FAIL_GENERAL;
-    if (guilty)
-        return guilty->status ? guilty->status : FAIL_GENERAL;
+    if (cause && cause == head->mpi)
+        return cause->mpi_status ? cause->mpi_status : FAIL_GENERAL;
+    if (cause)
+        return cause->status ? cause->status : FAIL_GENERAL;
     return head->signal ? status_of_signal (head->signal) : 0;
 }
 
@@ -169,23 +169,23 @@ add_report (const struct link *link, struct strbuf *out)
 
 /* Ranks of hosts that were told to end.  Those that gave up before have nothing to add to what made them. */
 static void
-find_doing (const struct head *head, const struct link *guilty, struct rank_activity *activity)
+find_doing (const struct head *head, const struct link *cause, struct rank_activity *activity)
 {
     *activity = (struct rank_activity){ 0 };
     for (int i = 0; i < head->count; i++)
         if (head->links[i].state == LINK_ENDED && head->links[i].end == WIRE_END_STOPPED)
-            rank_activity_add (activity, head->links[i].json, !guilty);
+            rank_activity_add (activity, head->links[i].json, !cause);
 }
 
 static void
-add_doing (const struct head *head, const struct link *guilty, struct strbuf *out)
+add_doing (const struct head *head, const struct link *cause, struct strbuf *out)
 {
     struct rank_activity activity;
-    find_doing (head, guilty, &activity);
+    find_doing (head, cause, &activity);
     rank_activity_put (&activity,
-                       guilty ? "the ranks of other hosts, when these were told to end" : "the ranks at that moment",
+                       cause ? "the ranks of other hosts, when these were told to end" : "the ranks at that moment",
                        out);
-    if (!guilty && activity.killed)
+    if (!cause && activity.killed)
         strbuf_printf (out, "  %lld process%s had to be killed\n", (long long) activity.killed,
                        activity.killed > 1 ? "es" : "");
     rank_activity_release (&activity);
@@ -193,40 +193,40 @@ add_doing (const struct head *head, const struct link *guilty, struct strbuf *ou
 
 /* mpirun ends its other processes at once, and how a process has ended is not always known. */
 static void
-add_other_ends (const struct head *head, const struct link *guilty, struct strbuf *out)
+add_other_ends (const struct head *head, const struct link *cause, struct strbuf *out)
 {
-    struct failure first = failure_of_mpi (head, guilty);
-    for (int i = 0; i < head->count && guilty == head->mpi && !is_due_to_mpirun (head, guilty); i++) {
+    struct failure first = failure_of_mpi (head, cause);
+    for (int i = 0; i < head->count && cause == head->mpi && !is_due_to_mpirun (head, cause); i++) {
         struct failure other = failure_of_mpi (head, &head->links[i]);
-        if (&head->links[i] != guilty && root_cause_may_be_first (&first, &other))
+        if (&head->links[i] != cause && root_cause_may_be_first (&first, &other))
             strbuf_printf (out, REPORT_SIMULTANEOUS "%s\n", head->links[i].mpi_why);
     }
 }
 
 void
-outcome_text (const struct head *head, const struct link *guilty, struct strbuf *out)
+outcome_text (const struct head *head, const struct link *cause, struct strbuf *out)
 {
     const char *name = head->signal ? sigabbrev_np (head->signal) : NULL;
-    if (guilty && guilty->state == LINK_LOST)
-        strbuf_printf (out, "accelerate: host %s: %s\n", guilty->name, guilty->why);
-    else if (is_due_to_mpi (head, guilty)) {
+    if (cause && cause->state == LINK_LOST)
+        strbuf_printf (out, "accelerate: host %s: %s\n", cause->name, cause->why);
+    else if (is_due_to_mpi (head, cause)) {
         char text[512];
         const char *report = first_report (head);
-        describe_mpi (head, guilty, text, sizeof text);
+        describe_mpi (head, cause, text, sizeof text);
         strbuf_printf (out, "accelerate: %s\n  the first of them: %.*s\n", text, (int) strcspn (report, "\n"), report);
-        add_other_ends (head, guilty, out);
-    } else if (guilty) {
-        add_report (guilty, out);
-        root_cause_add_simultaneous (head->failures, HEAD_FAILURES (head->count), (size_t) (guilty - head->links), out);
+        add_other_ends (head, cause, out);
+    } else if (cause) {
+        add_report (cause, out);
+        root_cause_add_simultaneous (head->failures, HEAD_FAILURES (head->count), (size_t) (cause - head->links), out);
     } else if (head->signal) {
         if (head->sinks[1].is_terminal && (head->signal == SIGINT || head->signal == SIGQUIT))
             strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
         strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
     }
-    if (guilty || head->signal)
-        add_doing (head, guilty, out);
+    if (cause || head->signal)
+        add_doing (head, cause, out);
     for (int i = 0; i < head->count; i++)
-        if (&head->links[i] != guilty && head->links[i].state == LINK_LOST)
+        if (&head->links[i] != cause && head->links[i].state == LINK_LOST)
             strbuf_printf (out, "  host %s: %s\n", head->links[i].name, head->links[i].why);
 }
 
@@ -251,7 +251,7 @@ outcome_json_error (const struct head *head, const struct fail *error, struct st
 
 /* The report of one launcher, with the ranks of the others that were told to end. */
 static int
-put_json (const struct head *head, const struct link *guilty, const char *json, struct strbuf *out, struct fail *fail)
+put_json (const struct head *head, const struct link *cause, const char *json, struct strbuf *out, struct fail *fail)
 {
     struct rank_activity activity;
     json_t *report = json_loads (json, 0, NULL);
@@ -259,26 +259,26 @@ put_json (const struct head *head, const struct link *guilty, const char *json, 
         strbuf_add (out, json);
         return out->failed ? fail_nomem (fail) : 0;
     }
-    find_doing (head, guilty, &activity);
+    find_doing (head, cause, &activity);
     json_object_set_new (report, "ranks", rank_activity_json (&activity));
-    if (!guilty)
+    if (!cause)
         json_object_set_new (report, "killed", json_integer ((json_int_t) activity.killed));
     rank_activity_release (&activity);
     return report_print_json (report, out, fail);
 }
 
 int
-outcome_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail)
+outcome_json (const struct head *head, const struct link *cause, struct strbuf *out, struct fail *fail)
 {
-    const struct link *link = guilty ? guilty : &head->links[0];
-    if (is_due_to_mpi (head, guilty)) {
-        struct fail ended = { .status = outcome_status (head, guilty) };
-        describe_mpi (head, guilty, ended.text, sizeof ended.text);
+    const struct link *link = cause ? cause : &head->links[0];
+    if (is_due_to_mpi (head, cause)) {
+        struct fail ended = { .status = outcome_status (head, cause) };
+        describe_mpi (head, cause, ended.text, sizeof ended.text);
         return put_error (head, head->hosts->own, &ended, out, fail);
     }
     if (link->state == LINK_ENDED && link->json && *link->json)
-        return put_json (head, guilty, link->json, out, fail);
-    struct fail error = { .status = outcome_status (head, guilty) };
+        return put_json (head, cause, link->json, out, fail);
+    struct fail error = { .status = outcome_status (head, cause) };
     const char *why = link->state == LINK_LOST ? link->why
                       : link->report ? root_cause_text (link->report) : "no report";
     snprintf (error.text, sizeof error.text, "host %s: %.*s", link->name, (int) strcspn (why, "\n"), why);

@@ -55,7 +55,7 @@ fail_link (const struct link *link, struct fail *fail)
 
 /* @return whether all agents know what they would run */
 static bool
-is_rallied (const struct head *head, enum link_state state)
+are_all (const struct head *head, enum link_state state)
 {
     for (int i = 0; i < head->count; i++)
         if (head->links[i].state != state)
@@ -235,7 +235,7 @@ startup_advance (struct head *head, struct fail *fail)
         if (connect_all (head, fail))
             return -1;
         /* At a restart, the MPI launcher of the attempt before may still run. */
-        if (!is_rallied (head, LINK_READY) || !mpi_launcher_end (&head->mpi_launcher))
+        if (!are_all (head, LINK_READY) || !mpi_launcher_end (&head->mpi_launcher))
             return 0;
         head->asking = NULL;
         if (divide (head, fail))

@@ -73,22 +73,22 @@ bool startup_may_ask (const struct link *link);
  * apart. */
 int startup_ask_again (struct link *link, const struct hosts *hosts, struct fail *fail);
 
-/** Whether the rank of @p guilty ended because mpirun, or its daemon there, did: then mpirun is to blame if it ended by
+/** Whether the rank of @p cause ended because mpirun, or its daemon there, did: then mpirun is to blame if it ended by
  * itself. */
-bool outcome_may_be_mpi (const struct head *head, const struct link *guilty);
+bool outcome_may_be_mpi (const struct head *head, const struct link *cause);
 
 /** The host to which the end of the job is due: where a rank failed first, the first that was lost, or where a process
  * of MPI ended that ranks needed; NULL: none. */
 struct link *outcome_find (struct head *head);
 
 /** What the job exits with. */
-int outcome_status (const struct head *head, const struct link *guilty);
+int outcome_status (const struct head *head, const struct link *cause);
 
 /** Append the report, as text; after outcome_find(). */
-void outcome_text (const struct head *head, const struct link *guilty, struct strbuf *out);
+void outcome_text (const struct head *head, const struct link *cause, struct strbuf *out);
 
 /** The same as JSON. */
-int outcome_json (const struct head *head, const struct link *guilty, struct strbuf *out, struct fail *fail);
+int outcome_json (const struct head *head, const struct link *cause, struct strbuf *out, struct fail *fail);
 
 /** Of a job that could not start, because of @p error. */
 int outcome_json_error (const struct head *head, const struct fail *error, struct strbuf *out, struct fail *fail);

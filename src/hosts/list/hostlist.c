@@ -83,20 +83,20 @@ check_name (const char *given, struct fail *fail)
 
 /* Where the name is, or would be: there is always a free place. */
 static uint32_t *
-find_place (const struct hostlist *list, const char *name)
+find_bucket (const struct hostlist *list, const char *name)
 {
     size_t mask = 2 * list->capacity - 1; /* capacities are powers of 2 */
     size_t at = (size_t) hash_bytes (HASH_START, name, strlen (name)) & mask;
-    while (list->places[at] && strcmp (list->hosts[list->places[at] - 1].name, name) != 0)
+    while (list->buckets[at] && strcmp (list->hosts[list->buckets[at] - 1].name, name) != 0)
         at = (at + 1) & mask;
-    return &list->places[at];
+    return &list->buckets[at];
 }
 
 static struct hostlist_host *
 find (const struct hostlist *list, const char *name)
 {
-    uint32_t place = list->capacity ? *find_place (list, name) : 0;
-    return place ? &list->hosts[place - 1] : NULL;
+    uint32_t bucket = list->capacity ? *find_bucket (list, name) : 0;
+    return bucket ? &list->hosts[bucket - 1] : NULL;
 }
 
 static int
@@ -107,14 +107,14 @@ grow (struct hostlist *list, struct fail *fail)
     if (!hosts)
         return fail_nomem (fail);
     list->hosts = hosts;
-    uint32_t *places = calloc (2 * capacity, sizeof *places);
-    if (!places)
+    uint32_t *buckets = calloc (2 * capacity, sizeof *buckets);
+    if (!buckets)
         return fail_nomem (fail);
-    free (list->places);
-    list->places = places;
+    free (list->buckets);
+    list->buckets = buckets;
     list->capacity = capacity;
     for (size_t i = 0; i < list->count; i++)
-        *find_place (list, hosts[i].name) = (uint32_t) i + 1;
+        *find_bucket (list, hosts[i].name) = (uint32_t) i + 1;
     return 0;
 }
 
@@ -123,7 +123,7 @@ append (struct hostlist *list, char *name, struct fail *fail)
 {
     if (list->count == list->capacity && grow (list, fail))
         return NULL;
-    *find_place (list, name) = (uint32_t) list->count + 1;
+    *find_bucket (list, name) = (uint32_t) list->count + 1;
     list->hosts[list->count] = (struct hostlist_host){ .name = name };
     return &list->hosts[list->count++];
 }
@@ -462,6 +462,6 @@ hostlist_release (struct hostlist *list)
     for (size_t i = 0; i < list->count; i++)
         free (list->hosts[i].name);
     free (list->hosts);
-    free (list->places);
+    free (list->buckets);
     *list = (struct hostlist){ 0 };
 }

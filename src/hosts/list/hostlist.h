@@ -24,7 +24,7 @@ struct hostlist_host {
 struct hostlist {
     struct hostlist_host *hosts; /* in the order in which they were first named; no name twice */
     size_t count, capacity;
-    uint32_t *places; /* [2 * capacity], by the names' hashes: a host's index + 1, or 0 */
+    uint32_t *buckets; /* [2 * capacity], by the names' hashes: a host's index + 1, or 0 */
 };
 
 /** Append the hosts of --hosts: "a,b:4,node[01-16]:8,[fe80::1]:2,ssh://c:2222:4".

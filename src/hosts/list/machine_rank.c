@@ -24,7 +24,7 @@ static const struct one_each {
     { "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "mpiexec -ppn 1" },
 };
 
-struct place {
+struct assignment {
     int64_t machine, machines; /* -1, 0: not known */
     struct hostlist list;
     const char *source;
@@ -46,23 +46,23 @@ refuse_several (const struct one_each *starter, struct fail *fail)
 
 /* @return 0, also if no variable tells; -1 with @fail */
 static int
-ask_starters (struct place *place, allocation_lookup *lookup, struct fail *fail)
+ask_starters (struct assignment *found, allocation_lookup *lookup, struct fail *fail)
 {
     int64_t here, tasks, nodes;
     for (size_t i = 0; i < sizeof starters / sizeof *starters; i++) {
         const struct one_each *starter = &starters[i];
-        if (!read_number (lookup, starter->rank, &place->machine))
+        if (!read_number (lookup, starter->rank, &found->machine))
             continue;
         if (read_number (lookup, starter->here, &here) && here > 1)
             return refuse_several (starter, fail);
         if (!starter->here && read_number (lookup, "SLURM_STEP_NUM_TASKS", &tasks)
             && read_number (lookup, "SLURM_STEP_NUM_NODES", &nodes) && tasks > nodes)
             return refuse_several (starter, fail);
-        if (!read_number (lookup, starter->size, &place->machines))
-            place->machines = 0;
+        if (!read_number (lookup, starter->size, &found->machines))
+            found->machines = 0;
         return 0;
     }
-    place->machine = -1;
+    found->machine = -1;
     return 0;
 }
 
@@ -92,63 +92,63 @@ is_this (const struct machine_rank_host *host, const char *name)
 }
 
 static int
-find_in_list (struct place *place, const struct machine_rank_host *host, struct fail *fail)
+find_in_list (struct assignment *found, const struct machine_rank_host *host, struct fail *fail)
 {
-    for (size_t i = 0; i < place->list.count; i++)
-        if (is_this (host, without_user (place->list.hosts[i].name))) {
-            place->machine = (int64_t) i;
+    for (size_t i = 0; i < found->list.count; i++)
+        if (is_this (host, without_user (found->list.hosts[i].name))) {
+            found->machine = (int64_t) i;
             return 0;
         }
-    return fail_set (fail, FAIL_USAGE, "machine_rank: auto: this host, %s, is not in %s", host->name, place->source);
+    return fail_set (fail, FAIL_USAGE, "machine_rank: auto: this host, %s, is not in %s", host->name, found->source);
 }
 
 static int
-find_machine (struct place *place, const struct machine_rank_host *host, bool is_given, allocation_lookup *lookup,
+find_machine (struct assignment *found, const struct machine_rank_host *host, bool is_given, allocation_lookup *lookup,
               struct fail *fail)
 {
-    if (!is_given && ask_starters (place, lookup, fail))
+    if (!is_given && ask_starters (found, lookup, fail))
         return -1;
-    if (place->machine >= 0)
+    if (found->machine >= 0)
         return 0;
-    if (place->list.count)
-        return find_in_list (place, host, fail);
+    if (found->list.count)
+        return find_in_list (found, host, fail);
     return fail_set (fail, FAIL_USAGE, "machine_rank: auto: nothing says which machine this is: there is no Slurm, "
                      "PBS or LSF job, no mpirun; name the hosts with --hosts or --hostfile, or give the number");
 }
 
 static int
-set_main (struct config *config, const struct place *place, struct fail *fail)
+set_main (struct config *config, const struct assignment *found, struct fail *fail)
 {
-    if (!place->list.count || (place->machines && place->machines != (int64_t) place->list.count))
+    if (!found->list.count || (found->machines && found->machines != (int64_t) found->list.count))
         return fail_set (fail, FAIL_USAGE, "main_process_ip: auto: nothing names the hosts of the job: there is no "
                          "Slurm, PBS or LSF job; use --hosts or --hostfile, or name the main machine");
-    return config_compute (config, "main_process_ip", without_user (place->list.hosts[0].name), "main_process_ip",
+    return config_compute (config, "main_process_ip", without_user (found->list.hosts[0].name), "main_process_ip",
                            fail);
 }
 
 static int
-settle (struct config *config, struct place *place, const struct machine_rank_host *host, bool is_given,
+settle (struct config *config, struct assignment *found, const struct machine_rank_host *host, bool is_given,
         allocation_lookup *lookup, struct fail *fail)
 {
     bool needs_machine = config->settings.machine_rank == SETTING_AUTO;
     bool needs_main = !strcmp (config->settings.main_process_ip ? config->settings.main_process_ip : "", "auto");
-    if (needs_machine && find_machine (place, host, is_given, lookup, fail))
+    if (needs_machine && find_machine (found, host, is_given, lookup, fail))
         return -1;
-    if (needs_main && set_main (config, place, fail))
+    if (needs_main && set_main (config, found, fail))
         return -1;
-    int64_t machines = place->machines ? place->machines : (int64_t) place->list.count;
+    int64_t machines = found->machines ? found->machines : (int64_t) found->list.count;
     const char *because = needs_machine ? "machine_rank" : "main_process_ip";
     if (machines && config_origin (config, "num_machines").kind == ORIGIN_DEFAULT
         && config_compute_number (config, "num_machines", machines, because, fail))
         return -1;
-    if (needs_machine && config_compute_number (config, "machine_rank", place->machine, because, fail))
+    if (needs_machine && config_compute_number (config, "machine_rank", found->machine, because, fail))
         return -1;
     return config_check (config, fail);
 }
 
 /* The list of hosts: that of a flag, of the allocation, or of the configuration file. */
 static int
-find_list (struct place *place, const struct config *config, bool *is_given, allocation_lookup *lookup,
+find_list (struct assignment *found, const struct config *config, bool *is_given, allocation_lookup *lookup,
            struct fail *fail)
 {
     const struct settings *settings = &config->settings;
@@ -156,27 +156,27 @@ find_list (struct place *place, const struct config *config, bool *is_given, all
     bool is_flag = config_origin (config, key).kind != ORIGIN_FILE;
     bool has_list = settings->hosts ? strcmp (settings->hosts, "auto") != 0 : settings->hostfile != NULL;
     *is_given = has_list && is_flag;
-    if (!*is_given && allocation_find_ours (&place->list, &place->source, lookup, fail))
+    if (!*is_given && allocation_find_ours (&found->list, &found->source, lookup, fail))
         return -1;
-    if (!has_list || place->list.count)
+    if (!has_list || found->list.count)
         return 0;
     *is_given = true;
-    place->source = settings->hosts ? is_flag ? "--hosts" : "the hosts of the configuration file"
+    found->source = settings->hosts ? is_flag ? "--hosts" : "the hosts of the configuration file"
                                     : is_flag ? "--hostfile" : "the hostfile of the configuration file";
-    return hosts_read_list (&place->list, settings, fail);
+    return hosts_read_list (&found->list, settings, fail);
 }
 
 int
 machine_rank_find (struct config *config, const struct machine_rank_host *host, allocation_lookup *lookup,
                    struct fail *fail)
 {
-    struct place place = { .machine = -1 };
+    struct assignment found = { .machine = -1 };
     bool is_given;
     if (!mode_needs_place (&config->settings))
         return 0;
-    int failed = find_list (&place, config, &is_given, lookup, fail)
-                 || settle (config, &place, host, is_given, lookup, fail);
-    hostlist_release (&place.list);
+    int failed = find_list (&found, config, &is_given, lookup, fail)
+                 || settle (config, &found, host, is_given, lookup, fail);
+    hostlist_release (&found.list);
     return failed ? -1 : 1;
 }
 

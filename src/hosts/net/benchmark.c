@@ -269,7 +269,7 @@ measure_rate (int fd, bool out, int64_t trip_ns, int64_t until, bool *is_cut)
     return best;
 }
 
-/* @return a connection to the meter, which has accepted the key; -1: there is none */
+/* @return a connection to the benchmark, which has accepted the key; -1: there is none */
 static int
 connect_net_benchmark (const struct net_benchmark *benchmark, const char *address, int64_t until)
 {

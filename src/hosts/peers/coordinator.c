@@ -163,7 +163,7 @@ take_join (struct peers *peers, struct peer *peer, struct wire_frame *frame)
     peers->has_joined = true;
     if (peers->outcome.is_known)
         send_outcome (peers, peer);
-    else if (peers->judge_ms)
+    else if (peers->decide_ms)
         peer_put_number (peer, WIRE_SIGNAL, SIGTERM);
 }
 
@@ -244,7 +244,7 @@ coordinator_lose (struct peers *peers, struct peer *peer, const char *why)
 /* ---- who is to blame ---- */
 
 static const struct peers_machine *
-find_guilty (struct peers *peers)
+find_cause (struct peers *peers)
 {
     size_t count = (size_t) peers->machines;
     for (size_t i = 0; i < count; i++)
@@ -255,10 +255,10 @@ find_guilty (struct peers *peers)
 
 /* @return what else may have been first; to be freed, NULL if there is nothing */
 static char *
-find_simultaneous (const struct peers *peers, const struct peers_machine *guilty)
+find_simultaneous (const struct peers *peers, const struct peers_machine *cause)
 {
     AUTO_STRBUF struct strbuf out = { 0 };
-    root_cause_add_simultaneous (peers->failures, (size_t) peers->machines, (size_t) (guilty - peers->all), &out);
+    root_cause_add_simultaneous (peers->failures, (size_t) peers->machines, (size_t) (cause - peers->all), &out);
     return out.length ? strbuf_take (&out) : NULL;
 }
 
@@ -285,7 +285,7 @@ tell_outcome (struct peers *peers)
 static void
 end_all (struct peers *peers)
 {
-    peers->judge_ms = clock_ms () + PEERS_JUDGE_MS;
+    peers->decide_ms = clock_ms () + PEERS_DECIDE_MS;
     peers->hook.must_end = peers->is_asked = true;
     for (struct peer *peer = peers->first; peer; peer = peer->next)
         if (peer->machine && !peer->is_dead && !peer->machine->failed_ns)
@@ -293,20 +293,20 @@ end_all (struct peers *peers)
 }
 
 void
-coordinator_think (struct peers *peers, bool skip_wait)
+coordinator_decide (struct peers *peers, bool skip_wait)
 {
     if (peers->outcome.is_known)
         return;
-    const struct peers_machine *guilty = find_guilty (peers);
-    if (guilty && !peers->judge_ms)
+    const struct peers_machine *cause = find_cause (peers);
+    if (cause && !peers->decide_ms)
         end_all (peers);
-    if (guilty && (skip_wait || clock_ms () >= peers->judge_ms || all_have (peers, false))) {
-        AUTO_FREE char *also = find_simultaneous (peers, guilty);
-        peers_set_outcome (peers, &(struct job_outcome){ .machine = (int) (guilty - peers->all), .end = guilty->end,
-                                                         .status = guilty->status, .text = guilty->text, .also = also,
-                                                         .json = guilty->json });
+    if (cause && (skip_wait || clock_ms () >= peers->decide_ms || all_have (peers, false))) {
+        AUTO_FREE char *also = find_simultaneous (peers, cause);
+        peers_set_outcome (peers, &(struct job_outcome){ .machine = (int) (cause - peers->all), .end = cause->end,
+                                                         .status = cause->status, .text = cause->text, .also = also,
+                                                         .json = cause->json });
         tell_outcome (peers);
-    } else if (!guilty && peers->over_ms && all_have (peers, true)) {
+    } else if (!cause && peers->over_ms && all_have (peers, true)) {
         peers_set_outcome (peers, &(struct job_outcome){ .machine = -1, .end = WIRE_END_DONE });
         tell_outcome (peers);
     }
@@ -316,7 +316,7 @@ coordinator_think (struct peers *peers, bool skip_wait)
 
 /* Whether all know the outcome, or it has been long enough. */
 bool
-coordinator_is_told (const struct peers *peers, int64_t now)
+coordinator_has_told_all (const struct peers *peers, int64_t now)
 {
     bool is_late = now >= peers_settled_ms (peers) + PEERS_FLUSH_MS;
     for (const struct peer *peer = peers->first; peer && !is_late; peer = peer->next)
@@ -361,11 +361,11 @@ coordinator_is_over (struct peers *peers)
     if (!peers->outcome.is_known)
         return false;
     if (peers->outcome.end == WIRE_END_DONE)
-        return coordinator_is_told (peers, now);
+        return coordinator_has_told_all (peers, now);
     if (peers->listener >= 0 && has_absent (peers) && now < peers->start_ms + PEERS_SETTLE_MS)
         return false; /* their ranks may be waiting for ours */
     if (!peers->has_joined || !peers_may_start_again (peers) || has_lost (peers))
-        return coordinator_is_told (peers, now);
+        return coordinator_has_told_all (peers, now);
     if (all_have (peers, true)) {
         begin_again (peers);
         return true;

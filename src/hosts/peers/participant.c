@@ -164,7 +164,7 @@ has_key (struct peers *peers)
     struct fail why = { 0 };
     if (peers->key->length)
         return true;
-    if (!jobkey_read (peers->key, peers->settings->job_key_file, false, &why))
+    if (!job_key_read (peers->key, peers->settings->job_key_file, false, &why))
         return true;
     peers_set_why (peers, PEERS_WHY_LASTS, "%s", why.text);
     return false;
@@ -315,7 +315,7 @@ participant_take (struct peers *peers, struct peer *peer, struct wire_frame *fra
 /* ---- the end ---- */
 
 void
-participant_think (struct peers *peers)
+participant_decide (struct peers *peers)
 {
     const struct peers_machine *own = peers->own;
     if (!peers->outcome.is_known && own->failed_ns && peers->has_joined

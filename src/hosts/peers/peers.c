@@ -21,7 +21,7 @@ enum { UNKNOWN_SIZE = 2 }; /* of a job that could not be planned: that of severa
 
 /* A signal to a launcher, for people who have not sent it. */
 static void
-add_told (const struct peers *peers, const struct job *job, struct strbuf *out)
+add_stop (const struct peers *peers, const struct job *job, struct strbuf *out)
 {
     const char *name = sigabbrev_np (job->signal);
     if (!job->signal || job->signal == SIGKILL) {
@@ -49,7 +49,7 @@ note_own_failure (struct peers *peers, const struct job *job)
         report_json_error (peers->plan->host, peers->plan->program, peers->plan->world_size, job->error, &json, NULL);
     } else if (job->end == JOB_STOPPED) {
         end = WIRE_END_STOPPED;
-        add_told (peers, job, &text);
+        add_stop (peers, job, &text);
         report_json (job, &json, NULL);
     } else {
         report_text (job, &text);
@@ -224,7 +224,7 @@ find_deadline (const struct peers *peers, const struct job *job, int64_t now, bo
         if (!peers->machine && peer->machine)
             earlier (&until, peer->heartbeat_ms);
     }
-    earlier (&until, peers->outcome.is_known ? 0 : peers->judge_ms);
+    earlier (&until, peers->outcome.is_known ? 0 : peers->decide_ms);
     earlier (&until, peers->noted >= 0 ? 0 : peers->start_ms + peers->timeout_ms);
     if (peers->machine && !peers->first)
         earlier (&until, peers->dial.again_ms);
@@ -252,7 +252,7 @@ add_absent (const struct peers *peers, struct strbuf *out)
 
 /* Once; and again for a reason that was not known then and will not go away. */
 static void
-note_loneliness (struct peers *peers, int64_t now)
+note_missing_peers (struct peers *peers, int64_t now)
 {
     AUTO_STRBUF struct strbuf who = { 0 };
     int weight = *peers->why ? peers->dial.weight : 0;
@@ -270,7 +270,7 @@ static bool
 is_over (struct peers *peers, int64_t now, bool skip_wait)
 {
     if (skip_wait && (peers->machine ? peers_is_flushed (peers) || now >= peers->over_ms + PEERS_FLUSH_MS
-                                   : coordinator_is_told (peers, now)))
+                                   : coordinator_has_told_all (peers, now)))
         return true;
     return peers->machine ? participant_is_over (peers) : coordinator_is_over (peers);
 }
@@ -285,13 +285,13 @@ tell_news (struct peers *peers, bool own_is_over)
 }
 
 static void
-think (struct peers *peers, bool skip_wait)
+decide (struct peers *peers, bool skip_wait)
 {
     if (peers->machine) {
-        participant_think (peers);
+        participant_decide (peers);
         participant_dial (peers);
     } else
-        coordinator_think (peers, skip_wait);
+        coordinator_decide (peers, skip_wait);
 }
 
 static int64_t
@@ -308,11 +308,11 @@ serve (struct job_peers *hook, struct job *job, bool own_is_over, bool skip_wait
     peers_remove_dead (peers); /* the side that dials has room for the next one then */
     if (peers->machine && has_news)
         tell_news (peers, own_is_over);
-    think (peers, skip_wait);
+    decide (peers, skip_wait);
     for (struct peer *peer = peers->first; peer; peer = peer->next)
         peer_flush (peers, peer);
     peers_remove_dead (peers);
-    note_loneliness (peers, now);
+    note_missing_peers (peers, now);
     if (peers->outcome.is_known && !was_known)
         peers_add_victim (peers, job);
     if (!own_is_over && !peers->settings->quiet) /* then peers_take_rest() has what is left */
@@ -329,7 +329,7 @@ static bool
 has_other_launchers (const struct config *config, const struct plan *plan)
 {
     const struct settings *settings = &config->settings;
-    return settings->num_machines > 1 && !plan->outside && settings->main_process_ip && plan->world_size > 1
+    return settings->num_machines > 1 && !plan->is_external && settings->main_process_ip && plan->world_size > 1
            && plan->path != PATH_TPU && plan->path != PATH_TPU_POD;
 }
 
@@ -370,7 +370,7 @@ peers_create (struct peers **result, const struct config *config, const struct p
         fail_set (fail, FAIL_GENERAL, "libsodium cannot be used here: no random numbers, or no memory");
     if (!peers->key || make_machines (peers, fail))
         goto error;
-    if (jobkey_read (peers->key, settings->job_key_file, peers->machine == 0, &why)) {
+    if (job_key_read (peers->key, settings->job_key_file, peers->machine == 0, &why)) {
         peers_set_why (peers, PEERS_WHY_LASTS, "%s", why.text);
         if (settings->job_key_file) {
             fail_set (fail, FAIL_GENERAL, "--job_key_file: %s", why.text);

@@ -4,7 +4,7 @@
  * it was, whichever machine, launcher or link fails.
  *
  * Machine 0 listens at the first free one of a few ports; the others try these at --main_process_ip.  They share a
- * key (jobkey.c).  No start waits for a connection: a job whose launchers do not reach each other runs all the same,
+ * key (job_key.c).  No start waits for a connection: a job whose launchers do not reach each other runs all the same,
  * with a note. */
 #ifndef HOSTS_PEERS_PEERS_H
 #define HOSTS_PEERS_PEERS_H

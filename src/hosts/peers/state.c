@@ -151,7 +151,7 @@ peers_reset (struct peers *peers)
     peers->outcome = (struct job_outcome){ 0 };
     for (struct peer *peer = peers->first; peer; peer = peer->next)
         peer->has_acknowledged = false;
-    peers->judge_ms = peers->over_ms = peers->outcome_ms = 0;
+    peers->decide_ms = peers->over_ms = peers->outcome_ms = 0;
     peers->hook.must_end = peers->hook.is_final = peers->is_asked = false;
     peers->restarts++;
     peers->again = true;

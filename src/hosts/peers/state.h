@@ -15,7 +15,7 @@
 enum {
     PEERS_GREETING_MS = 5000, /* for a connection until its launcher is known */
     PEERS_SETTLE_MS = 1500,  /* from the start on: a failure waits so long for connections that are being made */
-    PEERS_JUDGE_MS = 2500,   /* after a failure, for all machines to say whether they had an earlier one */
+    PEERS_DECIDE_MS = 2500,   /* after a failure, for all machines to say whether they had an earlier one */
     PEERS_CAUSE_MS = 1500,   /* for ranks that were ending when the first failure was seen, and may be its cause */
     PEERS_FLUSH_MS = 1000,   /* for the last frames */
     PEERS_LONGEST_MS = 86400000, /* of --host_timeout */
@@ -95,7 +95,7 @@ struct peers {
     int noted;       /* weight of the reason that the note gave that there is no connection; -1: no note yet */
     char why[512];   /* there is none; "" */
     char *main_host; /* as machine 0 names itself */
-    int64_t judge_ms; /* machine 0: when to say at the latest which machine is to blame; 0: none is */
+    int64_t decide_ms; /* machine 0: when to say at the latest which machine is to blame; 0: none is */
     int64_t over_ms;  /* when our own part was over; 0: it is not */
     int64_t outcome_ms; /* when the outcome was known */
     struct job_outcome outcome, last; /* last: of the attempt before a restart, until the next one runs */
@@ -180,18 +180,18 @@ void coordinator_welcome (struct peers *peers, struct peer *peer);
 void coordinator_take (struct peers *peers, struct peer *peer, struct wire_frame *frame);
 void coordinator_lose (struct peers *peers, struct peer *peer, const char *why);
 /** @param skip_wait  do not wait for messages that are on their way */
-void coordinator_think (struct peers *peers, bool skip_wait);
+void coordinator_decide (struct peers *peers, bool skip_wait);
 bool coordinator_is_over (struct peers *peers);
-bool coordinator_is_told (const struct peers *peers, int64_t now);
+bool coordinator_has_told_all (const struct peers *peers, int64_t now);
 
 void participant_take (struct peers *peers, struct peer *peer, struct wire_frame *frame);
 void participant_lose (struct peers *peers, struct peer *peer, const char *why);
 void participant_dial (struct peers *peers);
 void participant_resolved (struct peers *peers);
-void participant_think (struct peers *peers);
+void participant_decide (struct peers *peers);
 bool participant_is_over (struct peers *peers);
 
-/* jobkey.c: the secret that the launchers of a job share: the content of a file. */
+/* job_key.c: the secret that the launchers of a job share: the content of a file. */
 
 /**
  * Read the key from @p file, or from the user's own file (path_of_job_key()).
@@ -201,6 +201,6 @@ bool participant_is_over (struct peers *peers);
  * @param file    of --job_key_file; NULL: the user's own
  * @param create  make a new key if the user's own file does not exist
  */
-int jobkey_read (struct channel_key *key, const char *file, bool create, struct fail *fail);
+int job_key_read (struct channel_key *key, const char *file, bool create, struct fail *fail);
 
 #endif

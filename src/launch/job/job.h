@@ -59,7 +59,7 @@ struct job_observer {
     int fd; /* the observer's own */
     struct job_peers *peers; /* NULL: there are no other machines */
     /* Called by the supervisor's loop again and again; returns when to call it next.  NULL: no such calls. */
-    int64_t (*is_alive) (const struct job_observer *observer);
+    int64_t (*keepalive) (const struct job_observer *observer);
     int64_t silence_ms; /* the observer's own: after which we count as dead */
     pid_t above;        /* the same: who hears the signs */
 };

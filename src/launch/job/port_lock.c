@@ -128,7 +128,7 @@ port_lock_take_any (struct port_lock *port_lock, struct fail *fail)
             if (is_local == pass && take_if_free (port_lock, port))
                 return port;
         }
-    return fail_set (fail, FAIL_GENERAL, "no free port: %d to %d are all in use or claimed; choose another with "
+    return fail_set (fail, FAIL_GENERAL, "no free port: %d to %d are all in use or locked; choose another with "
                      "--main_process_port", FIRST_PORT, LAST_PORT);
 }
 
@@ -204,7 +204,7 @@ take_fixed (struct port_lock *port_lock, struct topology *topology, const struct
             return refuse (config, port, holder, fail);
         if (port_lock_take (port_lock, port) && port_lock->error == EADDRINUSE) /* it has not just ended */
             snprintf (topology->port_note, sizeof topology->port_note,
-                      "cannot claim port %d: its name belongs to %s, so it is not a launch; other jobs on this host "
+                      "cannot lock port %d: its name belongs to %s, so it is not a launch; other jobs on this host "
                       "may choose the port too", port, holder);
     }
     topology->port_taken = !is_free (port, true);
@@ -239,7 +239,7 @@ port_lock_for_job (struct port_lock *port_lock, struct topology *topology, const
                          : port_lock_take_any (port_lock, fail);
         break;
     case PLAN_PORT_SHARED: port = take_fixed (port_lock, topology, config, wanted, fail); break;
-    case PLAN_PORT_OUTSIDE: port = take_if_possible (port_lock, topology, wanted); break;
+    case PLAN_PORT_EXTERNAL: port = take_if_possible (port_lock, topology, wanted); break;
     default: return 0;
     }
     if (port < 0)
@@ -247,7 +247,7 @@ port_lock_for_job (struct port_lock *port_lock, struct topology *topology, const
     topology->free_port = port == wanted ? 0 : port;
     if (port_lock->fd < 0 && port_lock->error != EADDRINUSE) /* the job runs as it would under any other launcher */
         snprintf (topology->port_note, sizeof topology->port_note,
-                  "cannot claim port %d (%s): other jobs on this host may choose it too", port,
+                  "cannot lock port %d (%s): other jobs on this host may choose it too", port,
                   strerror (port_lock->error));
     return 0;
 }

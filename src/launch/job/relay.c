@@ -74,7 +74,7 @@ watch_sink (struct supervisor *supervisor, int which)
     if (wanted == supervisor->sink_is_watched[which])
         return;
     if (wanted)
-        supervisor_watch (supervisor, sink->fd, EPOLLOUT, ABOUT_SINK, which);
+        supervisor_watch (supervisor, sink->fd, EPOLLOUT, EVENT_SINK, which);
     else
         epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, sink->fd, NULL);
     supervisor->sink_is_watched[which] = wanted;
@@ -90,7 +90,7 @@ pause_or_go_on (struct supervisor *supervisor, int number)
     if (paused) /* watched for nothing it would still report the end of its writer, again and again */
         epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, stream->fd, NULL);
     else
-        supervisor_watch (supervisor, stream->fd, EPOLLIN, ABOUT_STREAM, number);
+        supervisor_watch (supervisor, stream->fd, EPOLLIN, EVENT_STREAM, number);
     stream->paused = paused;
 }
 

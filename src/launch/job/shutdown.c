@@ -152,7 +152,7 @@ is_named (const struct job *job, int index)
 
 /* Whether the head has ended the job.  It knows what ranks of other hosts have said about those of this one. */
 static bool
-is_told_by_head (const struct job *job)
+is_stopped_by_head (const struct job *job)
 {
     return job->end == JOB_STOPPED && job->observer && job->observer->failed;
 }
@@ -171,7 +171,7 @@ is_cause (const struct supervisor *supervisor, int index)
     const struct job *job = supervisor->job;
     const struct job_rank *rank = &job->ranks[index];
     bool has_cause = job->end == JOB_FAILED && !status_may_follow (job->ranks[job->first_failed].wait_status);
-    bool may_be = !status_may_follow (rank->wait_status) || is_named (job, index) || is_told_by_head (job);
+    bool may_be = !status_may_follow (rank->wait_status) || is_named (job, index) || is_stopped_by_head (job);
     return rank->was_ending && !has_cause && may_be && !is_final (job)
            && !is_of_same_signal (supervisor, rank->wait_status);
 }
@@ -246,9 +246,9 @@ reap_ranks (struct supervisor *supervisor)
     struct epoll_event events[256];
     int count = epoll_wait (supervisor->epoll, events, sizeof events / sizeof *events, 0);
     for (int i = 0; i < count; i++)
-        if (events[i].data.u64 >> 32 == ABOUT_RANK)
+        if (events[i].data.u64 >> 32 == EVENT_RANK)
             shutdown_reap_rank (supervisor, (int) (uint32_t) events[i].data.u64);
-        else if (events[i].data.u64 >> 32 == ABOUT_PORT_LOCK)
+        else if (events[i].data.u64 >> 32 == EVENT_PORT_LOCK)
             port_lock_answer (supervisor->job->port_lock); /* the only event that epoll does not report again */
 }
 
@@ -285,7 +285,7 @@ shutdown_may_be_of_terminal (const struct supervisor *supervisor)
 
 /* No rank is to blame. */
 static void
-set_told (struct job *job, int signal)
+set_stopped (struct job *job, int signal)
 {
     job->end = JOB_STOPPED;
     job->signal = signal;
@@ -294,7 +294,7 @@ set_told (struct job *job, int signal)
 }
 
 static void
-tell_to_end (struct supervisor *supervisor, int signal, bool of_terminal)
+stop_job (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
     supervisor->stop_ms = clock_ms ();
@@ -302,7 +302,7 @@ tell_to_end (struct supervisor *supervisor, int signal, bool of_terminal)
     if (job->end == JOB_DONE)
         note_ending (job);
     if (job->end == JOB_DONE || (job->end == JOB_FAILED && of_terminal && died_of (job, signal)))
-        set_told (job, signal);
+        set_stopped (job, signal);
     shutdown_stop_ranks (supervisor, signal, of_terminal);
 }
 
@@ -313,10 +313,10 @@ end_job (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
     if (!supervisor->stop_ms && supervisor->phase <= PHASE_TERMINAL)
-        tell_to_end (supervisor, signal, of_terminal);
+        stop_job (supervisor, signal, of_terminal);
     else if (!supervisor->stop_ms) {
         if (supervisor->phase == PHASE_OTHERS && job->end == JOB_DONE)
-            set_told (job, signal); /* the job is not done yet on other machines */
+            set_stopped (job, signal); /* the job is not done yet on other machines */
         supervisor->stop_ms = clock_ms ();
         supervisor->stop_signal = signal;
         supervisor->is_impatient = true;
@@ -362,6 +362,6 @@ shutdown_lose_guardian (struct supervisor *supervisor)
     struct job *job = supervisor->job;
     epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, job->guardian->pidfd, NULL);
     supervisor->guardian_is_lost = true;
-    set_told (job, guardian_death_signal (job->guardian));
+    set_stopped (job, guardian_death_signal (job->guardian));
     shutdown_kill_ranks (supervisor);
 }

@@ -186,7 +186,7 @@ make_environment (struct spawn *spawn, struct fail *fail)
     if (!spawn->segment || !spawn->id || !spawn->common)
         return fail_nomem (fail);
     size_t count = 0;
-    if (!job->plan->outside) { /* the ranks of another launcher are not those of our job */
+    if (!job->plan->is_external) { /* the ranks of another launcher are not those of our job */
         spawn->common[count++] = spawn->segment;
         spawn->common[count++] = spawn->id;
     }

@@ -41,19 +41,19 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
     for (int i = 0; i < count; i++) {
         uint64_t about = events[i].data.u64 >> 32;
         int index = (int) (uint32_t) events[i].data.u64;
-        if (about == ABOUT_RANK)
+        if (about == EVENT_RANK)
             shutdown_reap_rank (supervisor, index);
-        else if (about == ABOUT_SIGNAL)
+        else if (about == EVENT_SIGNAL)
             signals = true;
-        else if (about == ABOUT_GUARDIAN)
+        else if (about == EVENT_GUARDIAN)
             shutdown_lose_guardian (supervisor);
-        else if (about == ABOUT_PORT_LOCK)
+        else if (about == EVENT_PORT_LOCK)
             port_lock_answer (supervisor->job->port_lock);
     }
     if (signals)
         take_signals (supervisor);
     for (int i = 0; i < count; i++)
-        if (events[i].data.u64 >> 32 == ABOUT_STREAM)
+        if (events[i].data.u64 >> 32 == EVENT_STREAM)
             relay_read (supervisor, (int) (uint32_t) events[i].data.u64);
 }
 
@@ -158,11 +158,11 @@ serve_peers (struct supervisor *supervisor)
 
 /* Here, and not in a thread or in the guardian: those would live on where this loop does not. */
 static void
-give_sign (struct supervisor *supervisor)
+send_keepalive (struct supervisor *supervisor)
 {
     const struct job_observer *observer = supervisor->job->observer;
-    if (clock_ms () >= supervisor->sign_ms)
-        supervisor->sign_ms = observer->is_alive (observer);
+    if (clock_ms () >= supervisor->keepalive_ms)
+        supervisor->keepalive_ms = observer->keepalive (observer);
 }
 
 /* Continue with the next phase as far as nothing has to be waited for. */
@@ -210,8 +210,8 @@ find_timeout (struct supervisor *supervisor)
         next = supervisor->phase_until_ms;
     if (supervisor->peers_ms < next)
         next = supervisor->peers_ms;
-    if (supervisor->sign_ms < next)
-        next = supervisor->sign_ms;
+    if (supervisor->keepalive_ms < next)
+        next = supervisor->keepalive_ms;
     if (supervisor->phase == PHASE_KILL && supervisor->kill_again_ms < next)
         next = supervisor->kill_again_ms;
     /* The reader may have taken the rest after pass_on_rest() had looked; then there is no event to wait for. */
@@ -233,7 +233,7 @@ supervise (struct supervisor *supervisor)
         }
         advance (supervisor);
         serve_peers (supervisor);
-        give_sign (supervisor);
+        send_keepalive (supervisor);
         if (supervisor->phase == PHASE_OVER)
             return;
         relay_balance (supervisor);

@@ -22,14 +22,14 @@ supervisor_init (struct supervisor *supervisor, struct job *job, struct fail *fa
 {
     const struct job_peers *peers = job->observer ? job->observer->peers : NULL;
     *supervisor = (struct supervisor){ .job = job, .epoll = -1, .signals = -1, .peers_ms = INT64_MAX };
-    supervisor->sign_ms = job->observer && job->observer->is_alive ? 0 : INT64_MAX;
+    supervisor->keepalive_ms = job->observer && job->observer->keepalive ? 0 : INT64_MAX;
     supervisor->signals = signalfd (-1, &job->guardian->signals, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor->epoll = epoll_create1 (EPOLL_CLOEXEC);
     if (supervisor->signals < 0 || supervisor->epoll < 0
-        || supervisor_watch (supervisor, supervisor->signals, EPOLLIN, ABOUT_SIGNAL, 0)
-        || supervisor_watch (supervisor, job->guardian->pidfd, EPOLLIN, ABOUT_GUARDIAN, 0)
-        || (job->port_lock >= 0 && supervisor_watch (supervisor, job->port_lock, EPOLLIN | EPOLLET, ABOUT_PORT_LOCK, 0))
-        || (peers && supervisor_watch (supervisor, peers->fd, EPOLLIN, ABOUT_PEERS, 0))) {
+        || supervisor_watch (supervisor, supervisor->signals, EPOLLIN, EVENT_SIGNAL, 0)
+        || supervisor_watch (supervisor, job->guardian->pidfd, EPOLLIN, EVENT_GUARDIAN, 0)
+        || (job->port_lock >= 0 && supervisor_watch (supervisor, job->port_lock, EPOLLIN | EPOLLET, EVENT_PORT_LOCK, 0))
+        || (peers && supervisor_watch (supervisor, peers->fd, EPOLLIN, EVENT_PEERS, 0))) {
         fail_set (fail, FAIL_GENERAL, "cannot watch processes: %s", strerror (errno));
         supervisor_release (supervisor);
         return -1;
@@ -41,10 +41,10 @@ int
 supervisor_add (struct supervisor *supervisor, int index, struct fail *fail)
 {
     struct job_rank *rank = &supervisor->job->ranks[index];
-    int result = supervisor_watch (supervisor, rank->pidfd, EPOLLIN, ABOUT_RANK, index);
+    int result = supervisor_watch (supervisor, rank->pidfd, EPOLLIN, EVENT_RANK, index);
     for (int i = 0; i < JOB_STREAMS && result == 0; i++)
         if (rank->streams[i].fd >= 0)
-            result = supervisor_watch (supervisor, rank->streams[i].fd, EPOLLIN, ABOUT_STREAM,
+            result = supervisor_watch (supervisor, rank->streams[i].fd, EPOLLIN, EVENT_STREAM,
                                       index * JOB_STREAMS + i);
     return result ? fail_set (fail, FAIL_GENERAL, "cannot watch rank %d: %s", rank->process->rank, strerror (errno))
                   : 0;

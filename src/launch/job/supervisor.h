@@ -21,7 +21,7 @@ enum supervise_phase {
 };
 
 /** What an epoll event is about; ranks are numbered from 0, streams and sinks as in job.h, those of rank 0 first. */
-enum { ABOUT_RANK = 1, ABOUT_STREAM, ABOUT_SIGNAL, ABOUT_SINK, ABOUT_GUARDIAN, ABOUT_PORT_LOCK, ABOUT_PEERS };
+enum { EVENT_RANK = 1, EVENT_STREAM, EVENT_SIGNAL, EVENT_SINK, EVENT_GUARDIAN, EVENT_PORT_LOCK, EVENT_PEERS };
 
 /** One loop's state; made before the first rank is started, so that no signal is missed. */
 struct supervisor {
@@ -34,7 +34,7 @@ struct supervisor {
     int64_t kill_again_ms;  /* when to kill leftovers again */
     int64_t deadline_ms;    /* when to kill the ranks; 0: not stopping, or killed already */
     int64_t peers_ms;       /* when the peers want to be served next */
-    int64_t sign_ms;        /* when the observer wants the next sign of life */
+    int64_t keepalive_ms;        /* when the observer wants the next sign of life */
     int64_t stop_ms;        /* when the first signal to stop came; 0: none did */
     int stop_signal;        /* the last such signal; 0 */
     bool is_impatient;      /* with that signal the user asks for an immediate end */
@@ -66,7 +66,7 @@ void supervise_abandon (struct supervisor *supervisor);
 
 /* relay.c: passing on what ranks write. */
 
-/** Read stream @p number (see ABOUT_STREAM), if it is open. */
+/** Read stream @p number (see EVENT_STREAM), if it is open. */
 void relay_read (struct supervisor *supervisor, int number);
 
 /** The last words of rank @p index, before others write about their own end. */

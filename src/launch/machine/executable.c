@@ -122,17 +122,17 @@ find_beside (char **found, char *beside, struct fail *fail)
 
 /* Where in PATH is PREFIX/bin?  @return its index, or the number of folders */
 static size_t
-place_in_path (const char *prefix)
+index_in_path (const char *prefix)
 {
     const char *path = getenv ("PATH");
-    size_t place = 0, length = strlen (prefix);
+    size_t index = 0, length = strlen (prefix);
     while (length > 1 && prefix[length - 1] == '/')
         length--;
-    for (; path && *path; path += *path == ':', place++) {
+    for (; path && *path; path += *path == ':', index++) {
         size_t entry = strcspn (path, ":");
         if (entry >= length + 4 && !strncmp (path, prefix, length)
             && (!strncmp (path + length, "/bin:", 5) || !strcmp (path + length, "/bin")))
-            return place;
+            return index;
         path += entry;
     }
     return SIZE_MAX;
@@ -144,7 +144,7 @@ find_active (char **found, const char **variable, struct fail *fail)
     const char *variables[] = { "VIRTUAL_ENV", "CONDA_PREFIX" };
     const char *values[2] = { getenv (variables[0]), getenv (variables[1]) };
     bool both = values[0] && *values[0] && values[1] && *values[1];
-    int first = both && place_in_path (values[1]) < place_in_path (values[0]);
+    int first = both && index_in_path (values[1]) < index_in_path (values[0]);
     for (int i = 0; i < 2 && !*found; i++) {
         *variable = variables[i ^ first];
         const char *prefix = values[i ^ first];

@@ -77,7 +77,7 @@ gpu_choice_check (const char *list, const struct topology *topology, struct fail
 }
 
 bool
-gpu_choice_has_parts (const char *list)
+gpu_choice_has_mig (const char *list)
 {
     return !strncmp (list, "MIG-", 4) || strstr (list, ",MIG-");
 }
@@ -107,7 +107,7 @@ is_in_bus_order (const struct topology *topology)
 
 /* Whether it makes no difference which GPU it is. */
 static bool
-are_in_one_place (const struct topology *topology)
+share_cpus (const struct topology *topology)
 {
     for (int i = 1; i < topology->gpu_location_count; i++)
         if (strcmp (topology->gpu_locations[i].cpus, topology->gpu_locations[0].cpus) != 0)
@@ -117,7 +117,7 @@ are_in_one_place (const struct topology *topology)
 
 /* @return the place of the GPU, or -1 */
 static int
-find_place (const char *entry, const struct topology *topology)
+find_gpu (const char *entry, const struct topology *topology)
 {
     int64_t number;
     if (is_number (entry, &number))
@@ -141,8 +141,8 @@ gpu_choice_find_cpus (const char *list, int local_rank, const struct topology *t
     else
         strbuf_printf (&entry, "%d", local_rank % topology->gpu_location_count);
     if (entry.text)
-        at = find_place (entry.text, topology);
-    if (at < 0 && are_in_one_place (topology))
+        at = find_gpu (entry.text, topology);
+    if (at < 0 && share_cpus (topology))
         at = 0;
     if (at < 0)
         return "which GPU it uses is not known: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or give UUIDs (GPU-...) in --gpu_ids";

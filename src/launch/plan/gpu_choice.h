@@ -15,7 +15,7 @@ enum { GPU_CHOICE_CPUS = 1024 };
 int gpu_choice_check (const char *list, const struct topology *topology, struct fail *fail);
 
 /** Whether there are parts of GPUs in it (MIG-...), of which CUDA shows a process only the first. */
-bool gpu_choice_has_parts (const char *list);
+bool gpu_choice_has_mig (const char *list);
 
 /** Append the entry that a rank uses: they take turns. */
 void gpu_choice_add_entry (const char *list, int local_rank, struct strbuf *out);

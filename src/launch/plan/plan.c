@@ -65,7 +65,7 @@ plan_port_scope (const struct settings *settings, int gpus)
     if (!several_machines)
         return PLAN_PORT_LOCAL;
     if (external_launcher_is_wanted (path, settings))
-        return PLAN_PORT_OUTSIDE;
+        return PLAN_PORT_EXTERNAL;
     return settings->machine_rank > 0 ? PLAN_PORT_NONE : PLAN_PORT_SHARED;
 }
 
@@ -249,7 +249,7 @@ set_deepspeed (const struct draft *draft, struct strlist *env)
 static bool
 has_threads (const struct plan *plan)
 {
-    return plan->path != PATH_TPU && plan->path != PATH_TPU_POD && !(plan->path == PATH_DEEPSPEED && plan->outside);
+    return plan->path != PATH_TPU && plan->path != PATH_TPU_POD && !(plan->path == PATH_DEEPSPEED && plan->is_external);
 }
 
 /* As in Accelerate, on the paths where several GPUs work together. */
@@ -354,7 +354,7 @@ check_gpus (const struct draft *draft, struct fail *fail)
     struct plan *plan = draft->plan;
     const struct settings *settings = draft->settings;
     int gpus = count_gpus (draft), ranks = plan->local_world_size;
-    if (when_on_cpu (settings) || draft->on_cpu || plan->outside || !may_use_cuda (draft))
+    if (when_on_cpu (settings) || draft->on_cpu || plan->is_external || !may_use_cuda (draft))
         return 0;
     if (when_gpus_chosen (settings) && gpu_choice_check (settings->gpu_ids, draft->topology, fail))
         return -1;
@@ -392,12 +392,12 @@ list_gpus (const struct draft *draft)
 
 /* CUDA shows a process only the first MIG device of a list, so each rank gets its own. */
 static void
-choose_part (const struct draft *draft, struct plan_process *process)
+choose_mig (const struct draft *draft, struct plan_process *process)
 {
     const char *list = list_gpus (draft);
     AUTO_STRBUF struct strbuf entry = { 0 };
-    if (draft->plan->local_world_size == 1 || draft->plan->outside || draft->on_cpu || when_on_cpu (draft->settings)
-        || !list || !gpu_choice_has_parts (list))
+    if (draft->plan->local_world_size == 1 || draft->plan->is_external || draft->on_cpu || when_on_cpu (draft->settings)
+        || !list || !gpu_choice_has_mig (list))
         return;
     gpu_choice_add_entry (list, process->local_rank, &entry);
     process->env.failed = process->env.failed || entry.failed;
@@ -407,7 +407,7 @@ choose_part (const struct draft *draft, struct plan_process *process)
 
 /* Whether a rank before this one is not bound, so that a note has said why. */
 static bool
-has_told (const struct plan *plan, const struct plan_process *process)
+has_noted (const struct plan *plan, const struct plan_process *process)
 {
     for (int i = 0; i < process->local_rank; i++)
         if (!plan->processes[i].cpus)
@@ -420,12 +420,12 @@ static int
 bind_process (const struct draft *draft, struct plan_process *process, struct fail *fail)
 {
     char cpus[GPU_CHOICE_CPUS];
-    if (!draft->settings->enable_cpu_affinity || draft->plan->outside || strncmp (process->device, "cuda:", 5)
+    if (!draft->settings->enable_cpu_affinity || draft->plan->is_external || strncmp (process->device, "cuda:", 5)
         || !draft->topology->gpus)
         return 0;
     const char *why = gpu_choice_find_cpus (list_gpus (draft), process->local_rank, draft->topology, cpus);
     if (why) {
-        if (!has_told (draft->plan, process))
+        if (!has_noted (draft->plan, process))
             strlist_printf (&draft->plan->notes, "rank %d is not bound to the CPUs near its GPU: %s", process->rank,
                             why);
         return 0;
@@ -463,7 +463,7 @@ wants_files (const struct draft *draft)
     bool wanted = settings->log_dir && *settings->log_dir;
     for (int i = 0; i < plan->local_world_size; i++)
         wanted = wanted || tee_of_rank (settings->tee, i);
-    if (wanted && plan->outside) {
+    if (wanted && plan->is_external) {
         strlist_add (&plan->notes, "--tee and --log_dir have no effect: another launcher starts the ranks");
         return false;
     }
@@ -504,7 +504,7 @@ name_device (const struct draft *draft, struct plan_process *process)
     const struct settings *settings = draft->settings;
     const char *maker = find_other_maker (settings);
     int gpus = count_gpus (draft);
-    if (draft->plan->outside)
+    if (draft->plan->is_external)
         snprintf (process->device, sizeof process->device, "chosen by the other launcher");
     else if (when_tpu (settings))
         snprintf (process->device, sizeof process->device, "xla:%d", process->local_rank);
@@ -529,8 +529,8 @@ fill_process (const struct draft *draft, const struct program *program, const st
     process->local_rank = local_rank;
     process->rank = plan->first_rank + local_rank;
     name_device (draft, process);
-    process->tee = plan->outside ? 0 : tee_of_rank (draft->settings->tee, local_rank);
-    for (size_t i = 0; !plan->outside && i < program->argv.count; i++) {
+    process->tee = plan->is_external ? 0 : tee_of_rank (draft->settings->tee, local_rank);
+    for (size_t i = 0; !plan->is_external && i < program->argv.count; i++) {
         strlist_add (&process->argv, program->argv.items[i]);
         if (i == 0 && program->python && (draft->distributed || process->tee & TEE_OUT))
             strlist_add (&process->argv, "-u"); /* or lines of several ranks come late and cut in pieces */
@@ -568,12 +568,12 @@ fill_processes (const struct draft *draft, const struct program *program, struct
         return fail_nomem (fail);
     plan->process_count = plan->local_world_size;
     for (int i = 0; i < plan->process_count; i++) {
-        if (plan->outside
+        if (plan->is_external
             && external_launcher_add_argv (&plan->processes[i].argv, plan->path, draft->config, draft->topology,
                                            program, fail))
             return -1;
         fill_process (draft, program, &common, i);
-        choose_part (draft, &plan->processes[i]);
+        choose_mig (draft, &plan->processes[i]);
         if (bind_process (draft, &plan->processes[i], fail))
             return -1;
         if (set_error_file (plan, &plan->processes[i], fail))
@@ -586,9 +586,9 @@ fill_processes (const struct draft *draft, const struct program *program, struct
 
 /* Lines of another launcher's output are from all ranks. */
 static enum plan_label
-label_of (const struct settings *settings, bool outside)
+label_of (const struct settings *settings, bool is_external)
 {
-    if (outside || !strcmp (settings->label, "no"))
+    if (is_external || !strcmp (settings->label, "no"))
         return PLAN_LABEL_NO;
     return strcmp (settings->label, "yes") ? PLAN_LABEL_AUTO : PLAN_LABEL_YES;
 }
@@ -606,18 +606,18 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     if (divide_ranks (&draft, plan_world_size (settings, topology->gpus), fail))
         goto error;
     plan->path = plan_path (settings, plan->world_size, topology->gpus);
-    plan->outside = external_launcher_is_wanted (plan->path, settings);
-    plan->label = label_of (settings, plan->outside);
+    plan->is_external = external_launcher_is_wanted (plan->path, settings);
+    plan->label = label_of (settings, plan->is_external);
     plan->has_no_input = !strcmp (settings->input, "none");
     draft.local_ranks = plan->local_world_size;
-    if (plan->outside) {
+    if (plan->is_external) {
         plan->world_size = plan->local_world_size = 1;
         plan->first_rank = 0;
     }
     draft.on_cpu = (plan->path == PATH_SIMPLE || plan->path == PATH_MPIRUN)
                    && (when_on_cpu (settings) || !strcmp (settings->distributed_type, "MULTI_CPU")
                        || (plan->world_size > 1 && topology->gpus == 0));
-    draft.distributed = !plan->outside && (plan->world_size > 1 || plan->path != PATH_SIMPLE);
+    draft.distributed = !plan->is_external && (plan->world_size > 1 || plan->path != PATH_SIMPLE);
     if (decide_logs (&draft, fail))
         goto error;
     plan->host = strdup (topology->host);

@@ -47,7 +47,7 @@ struct plan {
     char cpus[TOPOLOGY_CPU_LIST]; /* that the processes may run on, "0-3,8" */
     char *program; /* as the user named it */
     enum option_path path;
-    bool outside; /* another launcher starts the ranks: the one process here is that launcher */
+    bool is_external; /* another launcher starts the ranks: the one process here is that launcher */
     int world_size;
     int local_world_size;
     int first_rank;
@@ -77,7 +77,7 @@ enum plan_port_scope {
     PLAN_PORT_NONE,    /* there is none, or rank 0 is on another machine */
     PLAN_PORT_LOCAL,   /* none in advance: all ranks are here and learn it from us */
     PLAN_PORT_SHARED,  /* rank 0 is here, and launches on other machines have been given the same number */
-    PLAN_PORT_OUTSIDE, /* another launcher decides where rank 0 is */
+    PLAN_PORT_EXTERNAL, /* another launcher decides where rank 0 is */
 };
 
 enum plan_port_scope plan_port_scope (const struct settings *settings, int gpus);

@@ -92,7 +92,7 @@ static void
 print_ranks (const struct plan *plan, struct strbuf *out)
 {
     strbuf_add (out, "\nprocesses\n  ");
-    if (plan->outside)
+    if (plan->is_external)
         strbuf_printf (out, "started by %s", basename (plan->processes[0].argv.items[0]));
     else if (plan->local_world_size > 1)
         strbuf_printf (out, "%d of %d, ranks %d to %d", plan->local_world_size, plan->world_size, plan->first_rank,
@@ -100,7 +100,7 @@ print_ranks (const struct plan *plan, struct strbuf *out)
     else
         strbuf_printf (out, "1 of %d, rank %d", plan->world_size, plan->first_rank);
     strbuf_printf (out, "; %lld s between TERM and KILL\n", (long long) plan->grace_s);
-    if (plan->outside)
+    if (plan->is_external)
         return;
     strbuf_add (out, "\nranks\n");
     for (int i = 0; i < plan->process_count; i++)

@@ -132,7 +132,7 @@ static const char *
 name_of_only (const struct job *job)
 {
     const struct plan *plan = job->plan;
-    bool is_launcher = plan->outside && (plan->path == PATH_MPIRUN || plan->path == PATH_DEEPSPEED);
+    bool is_launcher = plan->is_external && (plan->path == PATH_MPIRUN || plan->path == PATH_DEEPSPEED);
     const char *path = is_launcher ? plan->processes[0].argv.items[0] : plan->program;
     const char *slash = is_launcher ? strrchr (path, '/') : NULL;
     return slash ? slash + 1 : path;

@@ -190,7 +190,7 @@ path_word (const struct plan *plan)
     switch (plan->path) {
     case PATH_MPIRUN: return "mpirun";
     case PATH_ELASTIC: return "multi_gpu";
-    case PATH_DEEPSPEED: return plan->outside ? "deepspeed_multinode" : "deepspeed";
+    case PATH_DEEPSPEED: return plan->is_external ? "deepspeed_multinode" : "deepspeed";
     case PATH_TPU: return "tpu";
     case PATH_TPU_POD: return "tpu_pod";
     case PATH_SAGEMAKER: return "sagemaker";

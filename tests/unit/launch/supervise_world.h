@@ -309,8 +309,8 @@ is_ready (const struct watched *item)
     struct pollfd fd = { .fd = item->fd, .events = (short) item->events };
     const struct puppet *puppet = &world.ranks[(uint32_t) item->about % RANKS];
     switch (item->about >> 32) {
-    case ABOUT_RANK: return puppet->ended && !puppet->reaped && !puppet->is_unseen && !world.unseen_looks;
-    case ABOUT_GUARDIAN: return world.guardian_dead;
+    case EVENT_RANK: return puppet->ended && !puppet->reaped && !puppet->is_unseen && !world.unseen_looks;
+    case EVENT_GUARDIAN: return world.guardian_dead;
     default: return poll (&fd, 1, 0) == 1 && !(fd.revents & POLLNVAL);
     }
 }

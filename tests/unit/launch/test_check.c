@@ -247,14 +247,14 @@ slow_nccl (struct lab *lab)
 static void
 break_nccl (struct lab *lab)
 {
-    lab->check.nccl.state = CHECK_WAY_FAILED;
+    lab->check.nccl.state = CHECK_TRANSPORT_FAILED;
     snprintf (lab->check.nccl.why, sizeof lab->check.nccl.why, "why");
 }
 
 static void
 break_mpi (struct lab *lab)
 {
-    lab->check.mpi.state = CHECK_WAY_FAILED;
+    lab->check.mpi.state = CHECK_TRANSPORT_FAILED;
     snprintf (lab->check.mpi.why, sizeof lab->check.mpi.why, "why");
 }
 static void
@@ -267,7 +267,7 @@ static void
 need_untried_mpi (struct lab *lab)
 {
     need_mpi (lab);
-    lab->check.mpi.state = CHECK_WAY_LEFT_OUT;
+    lab->check.mpi.state = CHECK_TRANSPORT_LEFT_OUT;
 }
 static void
 need_more (struct lab *lab)
@@ -461,22 +461,23 @@ test_mpi_launch (struct config *config)
     memset (longest, 'x', sizeof longest - 1);
     const struct {
         const char *what, *out, *err, *status;
-        enum check_way_state mpi;
+        enum check_transport_state mpi;
         const char *why;
     } cases[] = {
-        { "all pairs", all_links, "accelerate: note: a port\n", "0", CHECK_WAY_MEASURED, "" },
-        { "a pair is missing", "link 0 2 1 1 1\nlink 0 1 1 1 1\n", "", "0", CHECK_WAY_FAILED, "without a message" },
+        { "all pairs", all_links, "accelerate: note: a port\n", "0", CHECK_TRANSPORT_MEASURED, "" },
+        { "a pair is missing", "link 0 2 1 1 1\nlink 0 1 1 1 1\n", "", "0", CHECK_TRANSPORT_FAILED,
+          "without a message" },
         { "pairs that do not exist", "link 0 3 1 1 1\nlink 2 1 1 1 1\nlink -1 1 1 1 1\nlink 1 1 1 1 1\n", "", "0",
-          CHECK_WAY_FAILED, "without a message" },
+          CHECK_TRANSPORT_FAILED, "without a message" },
         { "one that does not exist for one that does", "link 0 1 1 1 1\nlink 0 2 1 1 1\nlink 0 3 1 1 1\n", "", "0",
-          CHECK_WAY_FAILED, "without a message" },
-        { "a status", all_links, "accelerate: note: a port\naccelerate: no way\nsh: gone\n", "2", CHECK_WAY_FAILED,
-          "no way" },
+          CHECK_TRANSPORT_FAILED, "without a message" },
+        { "a status", all_links, "accelerate: note: a port\naccelerate: no way\nsh: gone\n", "2",
+          CHECK_TRANSPORT_FAILED, "no way" },
         { "a rank", "", "accelerate: rank 1 exited\n  its last lines:\n    accel_selftest: rank 1: open: why\n", "1",
-          CHECK_WAY_FAILED, "accel_selftest: rank 1: open: why" },
-        { "another program", "", "one\n two\n\n", "1", CHECK_WAY_FAILED, "two" },
-        { "a long line", "", longest, "1", CHECK_WAY_FAILED, "xxx ..." },
-        { "no end", all_links, "", NULL, CHECK_WAY_FAILED, "no result within 1.5 s" },
+          CHECK_TRANSPORT_FAILED, "accel_selftest: rank 1: open: why" },
+        { "another program", "", "one\n two\n\n", "1", CHECK_TRANSPORT_FAILED, "two" },
+        { "a long line", "", longest, "1", CHECK_TRANSPORT_FAILED, "xxx ..." },
+        { "no end", all_links, "", NULL, CHECK_TRANSPORT_FAILED, "no result within 1.5 s" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct check_host items[HOSTS];
@@ -489,7 +490,7 @@ test_mpi_launch (struct config *config)
         const char *why = lab.check.mpi.why, *end = cases[i].why;
         ok (lab.check.mpi.state == cases[i].mpi && strlen (why) >= strlen (end) && strlen (why) < 320
                 && !strcmp (why + strlen (why) - strlen (end), end), "MPI, %s: %s", cases[i].what, why);
-        if (cases[i].mpi == CHECK_WAY_MEASURED)
+        if (cases[i].mpi == CHECK_TRANSPORT_MEASURED)
             ok (lab.rates[1] == 2 && lab.rates[HOSTS] == 4 && lab.rates[2] == 5 && lab.trips[1] == 1
                     && lab.trips[2 * HOSTS] == 3, "MB/s in both directions, and ms there and back");
     }
@@ -540,7 +541,7 @@ test_mpi_obstacles (struct config *config)
         struct lab lab = make_lab (items);
         cases[i].damage (&lab);
         run_mpi (&lab, config, cases[i].selftest);
-        ok (lab.check.mpi.state == (*cases[i].why ? CHECK_WAY_LEFT_OUT : CHECK_WAY_MEASURED)
+        ok (lab.check.mpi.state == (*cases[i].why ? CHECK_TRANSPORT_LEFT_OUT : CHECK_TRANSPORT_MEASURED)
                 && strstr (lab.check.mpi.why, cases[i].why), "MPI without %s: %s", cases[i].what, lab.check.mpi.why);
     }
 }
@@ -570,7 +571,7 @@ lose_host (struct lab *lab)
 {
     break_connection (lab);
     lab->check.items[1].gpus = 0;
-    lab->check.mpi.state = CHECK_WAY_LEFT_OUT;
+    lab->check.mpi.state = CHECK_TRANSPORT_LEFT_OUT;
 }
 
 /* All hosts have GPUs, MPI was measured, and the launch measures; of three links, one is slow. */
@@ -580,15 +581,15 @@ test_nccl (struct config *config)
     static const struct {
         const char *what;
         void (*damage) (struct lab *lab);
-        enum check_way_state state;
+        enum check_transport_state state;
         const char *why;
     } cases[] = {
-        { "nothing", break_nothing, CHECK_WAY_MEASURED, "" },
-        { "a GPU", lack_gpu, CHECK_WAY_LEFT_OUT, "host b has no GPU" },
-        { "GPUs", lack_gpus, CHECK_WAY_UNWANTED, "" },
-        { "the engine", lack_gpu_engine, CHECK_WAY_LEFT_OUT, "cannot be used on host c: not installed" },
-        { "a host", lose_host, CHECK_WAY_LEFT_OUT, "find each other through MPI, which was not measured" },
-        { "MPI", break_mpi, CHECK_WAY_LEFT_OUT, "find each other through MPI, which was not measured" },
+        { "nothing", break_nothing, CHECK_TRANSPORT_MEASURED, "" },
+        { "a GPU", lack_gpu, CHECK_TRANSPORT_LEFT_OUT, "host b has no GPU" },
+        { "GPUs", lack_gpus, CHECK_TRANSPORT_UNWANTED, "" },
+        { "the engine", lack_gpu_engine, CHECK_TRANSPORT_LEFT_OUT, "cannot be used on host c: not installed" },
+        { "a host", lose_host, CHECK_TRANSPORT_LEFT_OUT, "find each other through MPI, which was not measured" },
+        { "MPI", break_mpi, CHECK_TRANSPORT_LEFT_OUT, "find each other through MPI, which was not measured" },
     };
     set_or_clear ("TRIAL_OUT", "link 0 2 1000000 1e9 1e9\nlink 0 1 1000000 1e9 1e9\nlink 1 2 1000000 1e9 1e7\n");
     set_or_clear ("TRIAL_ERR", NULL);
@@ -600,7 +601,7 @@ test_nccl (struct config *config)
         struct check *check = &lab.check;
         for (int k = 0; k < HOSTS; k++)
             items[k].gpus = 1;
-        check->mpi.state = CHECK_WAY_MEASURED;
+        check->mpi.state = CHECK_TRANSPORT_MEASURED;
         check->nccl.rates = lab.rates;
         check->nccl.trips = lab.trips;
         check->launch_ms = 600000;
@@ -608,7 +609,7 @@ test_nccl (struct config *config)
         cases[i].damage (&lab);
         ok (!check_nccl_run (check, config, "selftest", &fail) && check->nccl.state == cases[i].state
                 && strstr (check->nccl.why, cases[i].why), "NCCL without %s: %s", cases[i].what, check->nccl.why);
-        bool is_measured = cases[i].state == CHECK_WAY_MEASURED;
+        bool is_measured = cases[i].state == CHECK_TRANSPORT_MEASURED;
         ok (check->nccl_slow_count == is_measured
                 && (!is_measured || (check->nccl_slow[0].from == 2 && check->nccl_slow[0].to == 1)),
             "the slow link is found: %zu", check->nccl_slow_count);
@@ -618,13 +619,13 @@ test_nccl (struct config *config)
     struct lab lab = make_lab (items);
     for (int k = 0; k < HOSTS; k++)
         items[k].gpus = 1;
-    lab.check.mpi.state = CHECK_WAY_MEASURED;
+    lab.check.mpi.state = CHECK_TRANSPORT_MEASURED;
     lab.check.launch_ms = 600000;
     lab.check.limit_ms = 30000;
     set_or_clear ("TRIAL_OUT", NULL);
     set_or_clear ("TRIAL_ERR", "accelerate: ");
     set_or_clear ("TRIAL_STATUS", "1");
-    ok (!check_nccl_run (&lab.check, config, "/a/selftest", &fail) && lab.check.nccl.state == CHECK_WAY_FAILED
+    ok (!check_nccl_run (&lab.check, config, "/a/selftest", &fail) && lab.check.nccl.state == CHECK_TRANSPORT_FAILED
             && strstr (lab.check.nccl.why, "-- env -u ACCELERATE_USE_CPU /a/selftest --links 30000 gpu"),
         "the launch: %s", lab.check.nccl.why);
     set_or_clear ("TRIAL_ERR", "rank 0: WARNING: this program computes on CPUs: no GPU today\n"
@@ -646,11 +647,11 @@ test_mpi (void)
     struct lab lab = make_lab (items);
     lab.check.count = 1;
     run_mpi (&lab, &config, "selftest");
-    ok (lab.check.mpi.state == CHECK_WAY_UNWANTED, "one host has no other to reach");
+    ok (lab.check.mpi.state == CHECK_TRANSPORT_UNWANTED, "one host has no other to reach");
     config.settings.mpi = no;
     lab = make_lab (items);
     run_mpi (&lab, &config, "selftest");
-    ok (lab.check.mpi.state == CHECK_WAY_UNWANTED && !*lab.check.mpi.why, "--mpi no");
+    ok (lab.check.mpi.state == CHECK_TRANSPORT_UNWANTED && !*lab.check.mpi.why, "--mpi no");
 }
 
 int

@@ -203,11 +203,11 @@ test_told (void)
     open_scene (&scene);
     peers_set_outcome (&scene.peers, &(struct job_outcome){ .machine = -1, .end = WIRE_END_DONE });
     int64_t now = scene.peers.outcome_ms;
-    ok (!coordinator_is_told (&scene.peers, now), "a launcher that has not answered is waited for");
-    ok (!coordinator_is_told (&scene.peers, now + PEERS_FLUSH_MS - 1), "for its time");
-    ok (coordinator_is_told (&scene.peers, now + PEERS_FLUSH_MS), "but not longer");
+    ok (!coordinator_has_told_all (&scene.peers, now), "a launcher that has not answered is waited for");
+    ok (!coordinator_has_told_all (&scene.peers, now + PEERS_FLUSH_MS - 1), "for its time");
+    ok (coordinator_has_told_all (&scene.peers, now + PEERS_FLUSH_MS), "but not longer");
     scene.peer->has_acknowledged = true;
-    ok (coordinator_is_told (&scene.peers, now), "one that has answered is not");
+    ok (coordinator_has_told_all (&scene.peers, now), "one that has answered is not");
     close_scene (&scene);
 }
 
@@ -271,10 +271,10 @@ test_answers (void)
     struct scene scene;
     open_scene (&scene);
     peers_set_failure (&scene.all[0], clock_ns (), WIRE_END_FAILED, 1, "accelerate: rank 0\n", NULL);
-    coordinator_think (&scene.peers, false);
+    coordinator_decide (&scene.peers, false);
     ok (scene.peers.hook.must_end && !scene.peers.outcome.is_known, "the answer of a machine is waited for");
     scene.all[1].has_answered = true;
-    coordinator_think (&scene.peers, false);
+    coordinator_decide (&scene.peers, false);
     ok (scene.peers.outcome.is_known && scene.peers.outcome.machine == 0, "and nothing else");
     close_scene (&scene);
 }

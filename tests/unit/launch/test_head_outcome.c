@@ -26,7 +26,7 @@ struct mpi_case {
     } hosts[3];
     bool has_abort;
     int mpi_launcher; /* its wait status */
-    int guilty; /* -1: none */
+    int cause; /* -1: none */
     int status;
     const char *first_line;
     const char *other; /* that has ended at nearly the same time; NULL: none */
@@ -117,16 +117,16 @@ check_mpi_case (const struct mpi_case *one)
                                   .mpi_is_daemon = one->hosts[i].is_daemon, .mpi_status = one->hosts[i].mpi_status,
                                   .mpi_why = why[i] };
     }
-    const struct link *guilty = outcome_find (&head);
-    outcome_text (&head, guilty, &text);
+    const struct link *cause = outcome_find (&head);
+    outcome_text (&head, cause, &text);
     const char *line = text.text ? root_cause_text (text.text) : "";
     size_t length = strcspn (line, "\n");
     const char *also = strstr (line, REPORT_SIMULTANEOUS), *other = one->other ? one->other : "";
     also = also ? also + sizeof REPORT_SIMULTANEOUS - 1 : "";
-    ok ((guilty ? guilty - links : -1) == one->guilty && outcome_status (&head, guilty) == one->status
+    ok ((cause ? cause - links : -1) == one->cause && outcome_status (&head, cause) == one->status
             && length == strlen (one->first_line) && !strncmp (line, one->first_line, length)
             && strcspn (also, "\n") == strlen (other) && !strncmp (also, other, strlen (other)),
-        "%s (%d, %d, %s)", one->what, (int) (guilty ? guilty - links : -1), outcome_status (&head, guilty), line);
+        "%s (%d, %d, %s)", one->what, (int) (cause ? cause - links : -1), outcome_status (&head, cause), line);
 }
 
 static void

@@ -256,7 +256,7 @@ test_failure (void)
                 peers_set_failure (&all[j], (int64_t) row->all[j].failed_ms * MS, row->all[j].end, row->all[j].status,
                                    row->all[j].text, NULL);
         }
-        coordinator_think (&peers, true);
+        coordinator_decide (&peers, true);
         const char *also = peers.outcome.also ? peers.outcome.also : "", *expected = row->also ? row->also : "";
         ok (peers.outcome.is_known && peers.outcome.machine == row->expected && !strcmp (also, expected)
                 && peers.hook.must_end, "%s: %d %s", row->what, peers.outcome.machine, also);

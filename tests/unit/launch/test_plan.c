@@ -346,7 +346,7 @@ test_environment_file (void)
     strlist_release (&process.env);
 }
 
-/* Whose port a launch has to claim. */
+/* Whose port a launch has to lock. */
 static void
 test_port_scopes (void)
 {
@@ -363,9 +363,9 @@ test_port_scopes (void)
         { "--cpu --num_processes 2 --num_machines 2 --machine_rank 0 --main_process_ip h", 0, PLAN_PORT_SHARED },
         { "--cpu --num_processes 2 --num_machines 2 --machine_rank 1 --main_process_ip h", 0, PLAN_PORT_NONE },
         { "--cpu --num_processes 2 --mpirun_hostfile f", 0, PLAN_PORT_LOCAL },
-        { "--cpu --num_processes 2 --num_machines 2 --main_process_ip h --mpirun_hostfile f", 0, PLAN_PORT_OUTSIDE },
+        { "--cpu --num_processes 2 --num_machines 2 --main_process_ip h --mpirun_hostfile f", 0, PLAN_PORT_EXTERNAL },
         { "--use_deepspeed --num_processes 2", 2, PLAN_PORT_LOCAL },
-        { "--use_deepspeed --num_processes 4 --num_machines 2 --main_process_ip h", 2, PLAN_PORT_OUTSIDE },
+        { "--use_deepspeed --num_processes 4 --num_machines 2 --main_process_ip h", 2, PLAN_PORT_EXTERNAL },
         { "--tpu --num_processes 8", 0, PLAN_PORT_NONE },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

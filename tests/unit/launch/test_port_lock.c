@@ -47,11 +47,11 @@ test_listener (void)
     struct config config = { 0 };
     int port, fd = open_listener (&port);
     ok (!take_if_free (&port_lock, port) && port_lock.fd < 0, "a port at which a process listens is not taken");
-    ok (!port_lock_take (&other, port), "nor is it claimed");
+    ok (!port_lock_take (&other, port), "nor is it locked");
     port_lock_release (&other);
     ok (take_fixed (&port_lock, &topology, &config, port, NULL) == port && topology.port_taken && port_lock.fd >= 0,
-        "one that has to be it is claimed, and it is noted that a process listens");
-    ok (port_lock_take (&other, port) && other.error == EADDRINUSE && other.fd < 0, "no other job can claim it");
+        "one that has to be it is locked, and it is noted that a process listens");
+    ok (port_lock_take (&other, port) && other.error == EADDRINUSE && other.fd < 0, "no other job can lock it");
     close (fd);
     ok (!take_if_free (&other, port), "nor take it, when no process listens any more");
     port_lock_release (&port_lock);

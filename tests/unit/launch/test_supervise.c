@@ -24,7 +24,7 @@ test_shutdown (void)
         at (10 * (i + 1), END, i, 0);
     bool all = true;
     for (int i = 0; i < RANKS * JOB_STREAMS; i++)
-        all &= is_watched (ABOUT_STREAM, i);
+        all &= is_watched (EVENT_STREAM, i);
     ok (all, "stdout and stderr of all ranks are watched");
     run_world ();
     check ("all succeed", JOB_DONE, 0, 30, "");

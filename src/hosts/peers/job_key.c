@@ -92,7 +92,7 @@ make_key (const char *path, struct fail *fail)
 }
 
 int
-jobkey_read (struct channel_key *key, const char *file, bool create, struct fail *fail)
+job_key_read (struct channel_key *key, const char *file, bool create, struct fail *fail)
 {
     AUTO_FREE char *own = NULL;
     *key = (struct channel_key){ .length = 0 };
