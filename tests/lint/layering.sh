@@ -95,6 +95,24 @@ else
     test_skip 'src/lib calls only what is on lower floors' 'needs the objects of a build, and nm'
 fi
 
+# The floors of src/config: HACKING.md names files without .c and .h, and folders with a slash at the end.
+sed -n '/^```config$/,/^```$/p' "$srcdir/HACKING.md" | sed 's/^\([0-9]\)  */\1,/; s/   *.*$//; s/, */,/g' |
+    awk -F , '/^[0-9],/ { for (i = 2; i <= NF; i++) print $1, $i }' >config_floors
+above () {
+    awk 'function place (name) {
+             sub (/\.[ch]$/, "", name)
+             if (!(name in floor)) sub (/\/.*/, "/", name)
+             return name in floor ? floor[name] : "none"
+         }
+         NR == FNR { floor[$2] = $1; next }
+         place ($1) == "none" || place ($2) == "none" || place ($2) > place ($1) { print $1 " -> " $2 }' config_floors -
+}
+printf '%s\n' 'tee.c table/options.h' 'attic.c tee.h' 'emit/man.c table/options.h' 'text/yaml.c text/tree.h' | above >planted
+test_expect_success 'planted: up, and a file of src/config without a floor' 'test "$(wc -l <planted)" -eq 2'
+(cd "$srcdir/src/config" && grep -rnoE '^#[[:space:]]*include[[:space:]]+"config/[^"]*' --include='*.[ch]' .) |
+    sed 's|^\./\([^:]*\):.*"config/|\1 |' >pairs
+test_expect_success 'src/config includes only what is on lower floors' \
+    'test "$(wc -l <pairs)" -gt 50 && above <pairs >found && diff /dev/null found'
 test_expect_success 'util, config and launch do not include the public headers' \
     "! grep -rnE '^#[[:space:]]*include[[:space:]]+<accel/' '$srcdir/src/util' '$srcdir/src/config' '$srcdir/src/launch'"
 test_expect_success 'public headers include only each other, DLPack and the C standard' \
