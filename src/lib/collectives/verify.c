@@ -8,10 +8,12 @@
 #include "lib/base/error.h"
 #include "lib/collectives/objects.h"
 #include "lib/state/state_object.h"
+#include "util/cleanup.h"
 #include "util/strbuf.h"
 
 #include <accel/utility.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { SHAPES, TYPED, TEXTS };
@@ -149,4 +151,33 @@ comm_verify_tree (struct accel *acc, const struct comm_site *site, const struct 
     write_tree (tree, false, &shapes);
     write_tree (tree, true, &typed);
     return verify (acc, site, (struct strbuf[TEXTS]){ shapes, typed }, err);
+}
+
+enum accel_status
+comm_find_difference (struct accel_comm *comm, const struct comm_site *site, const int64_t *mine, size_t count,
+                      size_t *index, int *rank, struct accel_error *err)
+{
+    size_t size = (size_t) accel_comm_size (comm);
+    AUTO_FREE int64_t *all = calloc (size * count + 1, sizeof *all);
+    if (!all)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare %zu numbers of %zu ranks", count, size);
+    enum accel_status status = comm_all_gather (comm, site, mine, all, count, ACCEL_INT64, err);
+    *index = count;
+    for (size_t i = 0; !status && i < count && *index == count; i++)
+        for (size_t other = size; other-- > 1;)
+            if (all[other * count + i] != all[i]) {
+                *index = i;
+                *rank = (int) other;
+            }
+    return status;
+}
+
+enum accel_status
+comm_share_texts (struct accel_comm *comm, const struct comm_site *site, const char *mine, char *first, char *other,
+                  size_t size, int rank, struct accel_error *err)
+{
+    memcpy (first, mine, size);
+    memcpy (other, mine, size);
+    enum accel_status status = comm_broadcast (comm, site, first, size, ACCEL_UINT8, 0, err);
+    return status ? status : comm_broadcast (comm, site, other, size, ACCEL_UINT8, rank, err);
 }

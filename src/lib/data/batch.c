@@ -15,17 +15,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum accel_status
-check_field (const struct accel_field *field, size_t index, struct accel_error *err)
+enum accel_status
+batch_check_field (struct accel_tensor *sample, const struct accel_field *field, const struct accel_field *before,
+                   size_t index, struct accel_error *err)
 {
     if (!field->name || !*field->name)
         return accel_fail (err, ACCEL_ERR_INVALID, "field %zu of the data set has no name", index);
     if (field->ndim < 0 || field->ndim >= ACCEL_MAX_DIMS)
         return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has %d dimensions; expected 0 to %d", field->name,
                            field->ndim, ACCEL_MAX_DIMS - 1);
-    struct accel_tensor sample;
-    enum accel_status status = accel_tensor_init (&sample, field->dtype, field->ndim, field->shape, err);
-    return status ? accel_fail_in (err, status, "field '%s'", field->name) : ACCEL_OK;
+    enum accel_status status = accel_tensor_init (sample, field->dtype, field->ndim, field->shape, err);
+    if (status)
+        return accel_fail_in (err, status, "field '%s'", field->name);
+    for (size_t i = 0; i < index; i++)
+        if (!strcmp (before[i].name, field->name))
+            return accel_fail (err, ACCEL_ERR_INVALID, "two fields of the data set are named '%s'", field->name);
+    return ACCEL_OK;
 }
 
 enum accel_status
@@ -33,15 +38,11 @@ batch_check_fields (const struct accel_field *fields, size_t count, struct accel
 {
     if (!count || !fields)
         return accel_fail (err, ACCEL_ERR_INVALID, "the data set has no fields");
-    for (size_t i = 0; i < count; i++) {
-        enum accel_status status = check_field (&fields[i], i, err);
-        if (status)
-            return status;
-        for (size_t j = 0; j < i; j++)
-            if (!strcmp (fields[i].name, fields[j].name))
-                return accel_fail (err, ACCEL_ERR_INVALID, "two fields of the data set are named '%s'", fields[i].name);
-    }
-    return ACCEL_OK;
+    struct accel_tensor sample;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < count && !status; i++)
+        status = batch_check_field (&sample, &fields[i], fields, i, err);
+    return status;
 }
 
 static void

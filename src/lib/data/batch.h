@@ -29,7 +29,16 @@ struct accel_batch {
     bool *resized;     /* [field_count]: accel_batch_resize() was called since batch_expect_resize() */
 };
 
-/** Check the descriptions of @p count fields: names, types, shapes. */
+/**
+ * Check the description of a field: name, type, shape.
+ *
+ * @param[out] sample  of this shape, without memory
+ * @param before       [index] the fields before it, whose names must be others
+ */
+enum accel_status batch_check_field (struct accel_tensor *sample, const struct accel_field *field,
+                                     const struct accel_field *before, size_t index, struct accel_error *err);
+
+/** Check @p count fields. */
 enum accel_status batch_check_fields (const struct accel_field *fields, size_t count, struct accel_error *err);
 
 /** Make room for @p capacity samples.  @param home  NULL: ordinary memory */

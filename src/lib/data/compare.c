@@ -5,9 +5,11 @@
 
 #include "lib/base/option.h"
 #include "lib/base/error.h"
+#include "lib/collectives/verify.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
 #include "lib/data/set_tokens.h"
+#include "util/cleanup.h"
 #include "util/hash.h"
 
 #include <stdio.h>
@@ -134,12 +136,9 @@ static enum accel_status
 explain (const struct accel_loader *loader, struct accel_comm *comm, const struct comm_site *site, size_t index,
          int rank, struct accel_error *err)
 {
-    char first[VALUE_SIZE], other[VALUE_SIZE], name[32];
-    describe (loader, index, first);
-    memcpy (other, first, sizeof other);
-    enum accel_status status = comm_broadcast (comm, site, first, sizeof first, ACCEL_UINT8, 0, err);
-    if (!status)
-        status = comm_broadcast (comm, site, other, sizeof other, ACCEL_UINT8, rank, err);
+    char mine[VALUE_SIZE], first[VALUE_SIZE], other[VALUE_SIZE], name[32];
+    describe (loader, index, mine);
+    enum accel_status status = comm_share_texts (comm, site, mine, first, other, sizeof mine, rank, err);
     if (status)
         return status;
     snprintf (name, sizeof name, "field %zu", index - FACT_COUNT);
@@ -152,28 +151,18 @@ static enum accel_status
 compare_texts (const struct accel_loader *loader, struct accel_comm *comm, const struct comm_site *site, size_t first,
                size_t count, struct accel_error *err)
 {
-    size_t size = (size_t) accel_comm_size (comm);
-    int64_t *mine = calloc (count + 1, sizeof *mine), *all = calloc (size * count + 1, sizeof *all);
-    enum accel_status status = ACCEL_OK;
+    AUTO_FREE int64_t *mine = calloc (count + 1, sizeof *mine);
     char value[VALUE_SIZE];
-    if (!mine || !all)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare the loaders of %zu ranks", size);
-    for (size_t i = 0; i < count && !status; i++) {
+    size_t index = count;
+    int rank = 0;
+    if (!mine)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare loaders");
+    for (size_t i = 0; i < count; i++) {
         describe (loader, first + i, value);
         mine[i] = (int64_t) hash_bytes (HASH_START, value, strlen (value));
     }
-    if (!status)
-        status = comm_all_gather (comm, site, mine, all, count, ACCEL_INT64, err);
-    size_t index = count, rank = 0;
-    for (size_t i = 0; i < count && !status && index == count; i++)
-        for (size_t other = 1; other < size && index == count; other++)
-            if (all[other * count + i] != all[i]) {
-                index = i;
-                rank = other;
-            }
-    free (mine);
-    free (all);
-    return status || index == count ? status : explain (loader, comm, site, first + index, (int) rank, err);
+    enum accel_status status = comm_find_difference (comm, site, mine, count, &index, &rank, err);
+    return status || index == count ? status : explain (loader, comm, site, first + index, rank, err);
 }
 
 enum accel_status

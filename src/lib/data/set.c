@@ -5,6 +5,7 @@
 #include "lib/data/set.h"
 
 #include "lib/base/error.h"
+#include "lib/data/batch.h"
 #include "util/memory.h"
 
 #include <errno.h>
@@ -150,17 +151,9 @@ enum accel_status
 set_describe (struct set *set, size_t index, const struct accel_field *field, struct accel_error *err)
 {
     struct accel_tensor sample;
-    if (!field->name || !*field->name)
-        return accel_fail (err, ACCEL_ERR_INVALID, "field %zu of the data set has no name", index);
-    if (field->ndim < 0 || field->ndim >= ACCEL_MAX_DIMS)
-        return accel_fail (err, ACCEL_ERR_INVALID, "field '%s' has %d dimensions; expected 0 to %d", field->name,
-                           field->ndim, ACCEL_MAX_DIMS - 1);
-    enum accel_status status = accel_tensor_init (&sample, field->dtype, field->ndim, field->shape, err);
+    enum accel_status status = batch_check_field (&sample, field, set->fields, index, err);
     if (status)
-        return accel_fail_in (err, status, "field '%s'", field->name);
-    for (size_t i = 0; i < index; i++)
-        if (!strcmp (set->fields[i].name, field->name))
-            return accel_fail (err, ACCEL_ERR_INVALID, "two fields of the data set are named '%s'", field->name);
+        return status;
     struct set_table *table = &set->tables[index];
     table->elements = accel_tensor_count (&sample.dl);
     table->element_bytes = accel_dtype_bytes (field->dtype);

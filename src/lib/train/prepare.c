@@ -6,6 +6,7 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/tensor.h"
+#include "lib/collectives/verify.h"
 #include "lib/comm/comm_private.h"
 #include "lib/train/model_device.h"
 #include "lib/train/model_object.h"
@@ -80,37 +81,12 @@ explain_difference (struct accel_comm *comm, const struct comm_site *site, const
 {
     char mine[DESCRIPTION_SIZE], first[DESCRIPTION_SIZE], other[DESCRIPTION_SIZE];
     describe (model, index, mine);
-    memcpy (first, mine, sizeof mine);
-    memcpy (other, mine, sizeof mine);
-    enum accel_status status = comm_broadcast (comm, site, first, sizeof first, ACCEL_UINT8, 0, err);
-    if (!status)
-        status = comm_broadcast (comm, site, other, sizeof other, ACCEL_UINT8, rank, err);
+    enum accel_status status = comm_share_texts (comm, site, mine, first, other, sizeof mine, rank, err);
     if (status)
         return status;
     return accel_fail (err, ACCEL_ERR_INVALID,
                        "the ranks' models differ at parameter %zu: rank 0 has %.150s, rank %d has %.150s", index, first,
                        rank, other);
-}
-
-/* Compare @p count numbers of this rank with all others'.  @p index is that of the first difference, or `count`. */
-static enum accel_status
-find_difference (struct accel_comm *comm, const struct comm_site *site, const int64_t *mine, size_t count,
-                 size_t *index, int *rank, struct accel_error *err)
-{
-    size_t size = (size_t) accel_comm_size (comm);
-    int64_t *all = calloc (size * count + 1, sizeof *all);
-    if (!all)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare %zu parameters over %zu ranks", count, size);
-    enum accel_status status = comm_all_gather (comm, site, mine, all, count, ACCEL_INT64, err);
-    *index = count;
-    for (size_t i = 0; !status && i < count && *index == count; i++)
-        for (size_t other = size; other-- > 1;)
-            if (all[other * count + i] != all[i]) {
-                *index = i;
-                *rank = (int) other;
-            }
-    free (all);
-    return status;
 }
 
 static enum accel_status
@@ -129,7 +105,7 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     for (size_t i = 0; i < count; i++)
         mine[i] = fingerprint_parameter (model, i);
     mine[count] = fingerprint_options (&model->ddp);
-    status = find_difference (comm, site, mine, count + 1, &index, &rank, err);
+    status = comm_find_difference (comm, site, mine, count + 1, &index, &rank, err);
     free (mine);
     if (!status && index == count)
         status = accel_fail (err, ACCEL_ERR_INVALID,
