@@ -114,7 +114,7 @@ make_own (struct own *own, struct accel *acc, size_t parameters, bool same_updat
     const struct accel_custom_optimizer custom
         = { .lr = 1e-3, .state_names = states, .state_count = 2, .step = update_by_hand };
     if (same_update)
-        CHECK (accel_custom_create (&own->optimizer, own->model, &custom, &err));
+        CHECK (accel_optimizer_create_custom (&own->optimizer, own->model, &custom, &err));
     else
         CHECK (accel_optimizer_create (&own->optimizer, own->model, ACCEL_ADAMW, NULL, &err));
     const struct accel_field fields[] = {

@@ -8,9 +8,9 @@
 #include <string.h>
 
 __attribute__ ((unused)) static enum accel_status
-sample_is_index (void *user, size_t index, void *const *into, struct accel_error *err)
+sample_is_index (void *user, size_t index, void *const *into, struct accel_error *error)
 {
-    (void) user, (void) err;
+    (void) user, (void) error;
     memcpy (into[0], &(int64_t){ (int64_t) index }, sizeof (int64_t));
     return ACCEL_OK;
 }

@@ -36,7 +36,7 @@ struct accel_custom_optimizer {
      */
     enum accel_status (*shape) (void *user, const struct accel_parameter *parameter, size_t state, int *ndim,
                                 int64_t *shape, struct accel_error *err);
-    /** Initialize the states of one parameter, once, before accel_custom_create() returns.  NULL: they stay zero. */
+    /** Initialize the states of one parameter, once, before the optimizer is returned.  NULL: they stay zero. */
     enum accel_status (*init) (void *user, const struct accel_update *update, struct accel_error *err);
     /** Update one parameter.  Called for each trained parameter in each step, in the order of the model. */
     enum accel_status (*step) (void *user, const struct accel_update *update, struct accel_error *err);
@@ -52,12 +52,13 @@ struct accel_custom_optimizer {
  * @retval ACCEL_ERR_INVALID   no step function, no learning rate, a missing or duplicate name, or an invalid shape
  * @retval ACCEL_ERR_CALLBACK  `shape` or `init` failed
  */
-#define accel_custom_create(...)                                                                                       \
-    accel_custom_create_sized (sizeof (struct accel_custom_optimizer), sizeof (struct accel_param_group), __VA_ARGS__)
+#define accel_optimizer_create_custom(...)                                          \
+    accel_optimizer_create_custom_sized (sizeof (struct accel_custom_optimizer),    \
+                                         sizeof (struct accel_param_group), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_custom_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
-                           struct accel_model *model, const struct accel_custom_optimizer *options,
-                           struct accel_error *err);
+accel_optimizer_create_custom_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                                     struct accel_model *model, const struct accel_custom_optimizer *options,
+                                     struct accel_error *err);
 
 /**
  * @return the name of state tensor @p state of those that @p optimizer keeps per parameter, torch's if torch has it

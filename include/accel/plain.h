@@ -24,7 +24,7 @@ ACCEL_BEGIN_DECLS
     X (accel_optimizer_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
        enum accel_optimizer_kind kind, const struct accel_optimizer_options *options, struct accel_error *err), \
        (optimizer, model, kind, options, err)) \
-    X (accel_custom_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
+    X (accel_optimizer_create_custom, (struct accel_optimizer **optimizer, struct accel_model *model, \
        const struct accel_custom_optimizer *options, struct accel_error *err), (optimizer, model, options, err)) \
     X (accel_optimizer_get_group, (const struct accel_optimizer *optimizer, size_t group, \
        struct accel_param_group *numbers, struct accel_error *err), (optimizer, group, numbers, err)) \

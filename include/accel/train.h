@@ -157,7 +157,7 @@ struct accel_param_group {
 };
 
 /** The optimizers of torch.optim with these names, and Lion (Chen et al., "Symbolic Discovery of Optimization
- *  Algorithms").  accel_custom_create() makes others. */
+ *  Algorithms").  accel_optimizer_create_custom() makes others. */
 enum accel_optimizer_kind {
     ACCEL_SGD,
     ACCEL_ADAM,

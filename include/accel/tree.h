@@ -54,13 +54,9 @@ accel_tree_take_tensor (struct accel_tree **tree, struct accel_tensor *tensor, s
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tree_create_bytes (struct accel_tree **tree, const void *bytes, size_t size_bytes, struct accel_error *err);
 
-/** Make an empty list. */
+/** Make an empty list or dict.  @param kind  ACCEL_TREE_LIST or ACCEL_TREE_DICT */
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_create_list (struct accel_tree **tree, struct accel_error *err);
-
-/** Make an empty dict. */
-ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_tree_create_dict (struct accel_tree **tree, struct accel_error *err);
+accel_tree_create (struct accel_tree **tree, enum accel_tree_kind kind, struct accel_error *err);
 
 /** Free @p tree and everything below it; does nothing to an item of another tree.  Accepts NULL, preserves errno. */
 ACCEL_API void accel_tree_destroy (struct accel_tree *tree);

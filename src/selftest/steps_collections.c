@@ -50,7 +50,7 @@ make_tree (struct self *self, int64_t rows)
     for (int i = 0; i < MOST_ROWS; i++)
         numbers[i] = self->rank + i;
     if (!CALL (self, accel_tensor_init (&tensor, ACCEL_INT32, 1, &rows, &err), &err)
-        || !CALL (self, accel_tree_create_list (&list, &err), &err))
+        || !CALL (self, accel_tree_create (&list, ACCEL_TREE_LIST, &err), &err))
         return NULL;
     tensor.dl.data = numbers;
     if (CALL (self, accel_tree_copy_tensor (&leaf, &tensor.dl, &err), &err)

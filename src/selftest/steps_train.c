@@ -341,7 +341,7 @@ check_optimizers (struct self *self)
         if (make_net (self, &net)
             && (kind == 0   ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_ADAM, NULL, &err), &err)
                 : kind == 1 ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_LION, NULL, &err), &err)
-                            : CALL (self, accel_custom_create (&optimizer, net.model, &own, &err), &err)))
+                            : CALL (self, accel_optimizer_create_custom (&optimizer, net.model, &own, &err), &err)))
             run_clipped (self, &net, optimizer, kind < 2 ? "exp_avg" : "sum");
         accel_optimizer_destroy (optimizer);
         accel_model_destroy (net.model);

@@ -157,8 +157,8 @@ make_tree (struct rank *self, int64_t rows)
     tensors[0].dl.data = x;
     tensors[1].dl.data = numbers;
     tensors[2].dl.data = &zero;
-    must (self, accel_tree_create_dict (&tree, &err), &err, "dict");
-    must (self, accel_tree_create_list (&list, &err), &err, "list");
+    must (self, accel_tree_create (&tree, ACCEL_TREE_DICT, &err), &err, "dict");
+    must (self, accel_tree_create (&list, ACCEL_TREE_LIST, &err), &err, "list");
     for (int i = 0; i < 3; i++)
         must (self, accel_tree_copy_tensor (&leaves[i], &tensors[i].dl, &err), &err, "copy");
     must (self, accel_tree_set (tree, "x", leaves[0], &err), &err, "set");

@@ -31,7 +31,7 @@ new_tree (struct rank *self, bool dict)
 {
     struct accel_tree *tree;
     struct accel_error err;
-    must (self, dict ? accel_tree_create_dict (&tree, &err) : accel_tree_create_list (&tree, &err), &err, "create");
+    must (self, accel_tree_create (&tree, dict ? ACCEL_TREE_DICT : ACCEL_TREE_LIST, &err), &err, "create");
     return tree;
 }
 

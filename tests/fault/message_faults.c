@@ -106,7 +106,7 @@ try_other_call (void)
     struct accel_error err = { 0 };
     struct accel_tree *tree = NULL;
     struct accel_object_list list = { 0 };
-    enum accel_status status = accel_tree_create_dict (&tree, &err);
+    enum accel_status status = accel_tree_create (&tree, ACCEL_TREE_DICT, &err);
     if (!status)
         status = rank ? accel_recv_object_list (&list, acc, 0, &err) : accel_tree_send (acc, tree, 1, &err);
     check (status == ACCEL_ERR_PEER && strstr (err.text, "from rank 0 was not sent by accel_send_object_list"),

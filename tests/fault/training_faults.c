@@ -132,7 +132,7 @@ prepare (void)
     struct accel_custom_optimizer own = { .lr = 0.1, .step = update };
     struct accel_scheduler_options options = { .schedule = ACCEL_SCHEDULE_LAMBDA, .lambda = rate };
     must (accel_model_create (&model, parameters, 2, &err), &err);
-    must (accel_custom_create (&optimizer, model, &own, &err), &err);
+    must (accel_optimizer_create_custom (&optimizer, model, &own, &err), &err);
     must (accel_scheduler_create (&scheduler, optimizer, &options, &err), &err);
     must (accel_prepare (acc, &err, model, optimizer, scheduler), &err);
 }

@@ -81,7 +81,7 @@ train (struct life *life, struct accel_error *err)
     if (status || (status = accel_optimizer_create (&life->optimizers[0], life->model, ACCEL_SGD, &sgd, err))
         || (status = accel_optimizer_create (&life->optimizers[1], life->model, ACCEL_ADAM, &adam, err))
         || (status = accel_optimizer_create (&life->optimizers[2], life->model, ACCEL_LION, NULL, err))
-        || (status = accel_custom_create (&life->optimizers[3], life->model, &custom, err))
+        || (status = accel_optimizer_create_custom (&life->optimizers[3], life->model, &custom, err))
         || (status = accel_scheduler_create (&life->scheduler, life->optimizers[1], &options, err))
         || (status = accel_prepare (acc, err, life->model, life->scheduler, life->optimizers[0], life->optimizers[1],
                                     life->optimizers[2], life->optimizers[3])))
@@ -120,7 +120,7 @@ exchange (struct life *life, struct accel_error *err)
         || (status = accel_pad_across_processes (&life->padded, acc, &tensor, 0, 0, false, err))
         || (status = accel_gather_object (&life->objects, acc, words, 2, err))
         || (status = accel_broadcast_object_list (&life->heard, acc, words, 2, 0, err))
-        || (status = accel_tree_create_list (&life->tree, err))
+        || (status = accel_tree_create (&life->tree, ACCEL_TREE_LIST, err))
         || (status = accel_tree_copy_tensor (&leaf, &tensor, err)))
         return status;
     if ((status = accel_tree_append (life->tree, leaf, err))) {
@@ -157,7 +157,8 @@ exchange_parts (struct life *life, struct accel_error *err)
     enum accel_status status;
     accel_tree_destroy (life->tree);
     life->tree = NULL;
-    if ((status = accel_tree_create_dict (&dict, err)) || (status = accel_tree_borrow_tensor (&leaf, &tensor, err))
+    if ((status = accel_tree_create (&dict, ACCEL_TREE_DICT, err))
+        || (status = accel_tree_borrow_tensor (&leaf, &tensor, err))
         || (status = accel_tree_set (dict, "tensor", leaf, err))) {
         accel_tree_destroy (leaf);
         accel_tree_destroy (dict);

@@ -138,12 +138,12 @@ golden_float (struct golden *golden)
 static inline double
 ulps (float got, float wanted)
 {
-    float size = fabsf (wanted);
+    float most = fabsf (wanted);
     if ((isnan (got) && isnan (wanted)) || !memcmp (&got, &wanted, sizeof got))
         return 0;
     if (!isfinite (got) || !isfinite (wanted))
         return INFINITY;
-    return fabs ((double) got - (double) wanted) / ((double) nextafterf (size, INFINITY) - (double) size);
+    return fabs ((double) got - (double) wanted) / ((double) nextafterf (most, INFINITY) - (double) most);
 }
 
 #endif

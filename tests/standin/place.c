@@ -458,7 +458,7 @@ end_custom (void)
                                                    .step = do_nothing, .destroy = unwrap_world, .user = &world };
     struct accel_optimizer *optimizer;
     open_world (&world, true);
-    MUST (accel_custom_create (&optimizer, world.model, &custom, &err));
+    MUST (accel_optimizer_create_custom (&optimizer, world.model, &custom, &err));
     prepare (&world);
     accel_optimizer_destroy (optimizer);
     ok (is_at (&world, kDLCPU), "a custom optimizer that takes its model back when it is destroyed");

@@ -177,7 +177,7 @@ class optimizer {
         c.destroy = [] (void *user) { delete static_cast<custom_optimizer *> (user); };
         c.user = own.release (); /* the library calls destroy, whatever happens */
         optimizer result;
-        result.make (ACCEL_CALL_ (accel_custom_create), of, &c);
+        result.make (ACCEL_CALL_ (accel_optimizer_create_custom), of, &c);
         return result;
     }
 

@@ -103,8 +103,8 @@ class tree : public node {
         return raw;
     }
 
-    static tree list () { return make (accel_tree_create_list); }
-    static tree dict () { return make (accel_tree_create_dict); }
+    static tree list () { return make (accel_tree_create, ACCEL_TREE_LIST); }
+    static tree dict () { return make (accel_tree_create, ACCEL_TREE_DICT); }
     /** A leaf with a view of the program's memory, which must outlive all trees that use it. */
     static tree borrow (const DLTensor &tensor) { return make (accel_tree_borrow_tensor, &tensor); }
     static tree copy_of (const DLTensor &tensor) { return make (accel_tree_copy_tensor, &tensor); }

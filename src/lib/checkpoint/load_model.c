@@ -283,6 +283,8 @@ accel_load_model_at (const char *file, int line, size_t options_size, struct acc
     if (!acc || !model || !path)
         return accel_fail_null (err, "accel_load_model", !acc ? "acc" : !model ? "model" : "path");
     options = SIZED (options, options_size, room, &status, err);
+    if (!status && options)
+        status = flag_check (options->strict, "strict", err);
     if (status)
         return status;
     struct accel_safetensors_options how = { .follow_links = options && options->follow_links };

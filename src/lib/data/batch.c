@@ -249,7 +249,7 @@ accel_batch_tree (struct accel_tree **tree, const struct accel_batch *batch, str
     if (!batch->field_count)
         return fail_invalid_batch (err, __func__);
     struct accel_tree *dict, *leaf = NULL;
-    enum accel_status status = accel_tree_create_dict (&dict, err);
+    enum accel_status status = accel_tree_create (&dict, ACCEL_TREE_DICT, err);
     if (status)
         return status;
     for (size_t i = 0; i < batch->field_count && !status; i++) {

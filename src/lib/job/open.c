@@ -165,7 +165,9 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
 {
     made->split_batches = options && options->split_batches;
     made->device_placement = !options || flag_or (options->device_placement, true);
-    enum accel_status status = read_timeout (options, timeout_ms, err);
+    enum accel_status status = options ? flag_check (options->device_placement, "device_placement", err) : ACCEL_OK;
+    if (!status)
+        status = read_timeout (options, timeout_ms, err);
     if (!status)
         status = read_precision (options, &made->precision, err);
     if (!status)

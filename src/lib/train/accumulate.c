@@ -33,7 +33,7 @@ read_steps (struct accumulation *accumulation, const struct accel_options *optio
                            "set the plugin's num_steps");
     accumulation->options = plugin ? *plugin : (struct accel_gradient_accumulation){ .num_steps = steps };
     if (plugin || !text)
-        return ACCEL_OK;
+        return flag_check (accumulation->options.sync_with_dataloader, "sync_with_dataloader", err);
     if (parse_int64 (text, 1, UINT32_MAX, &number) != PARSE_OK)
         return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of steps from 1 to %u",
                            ENV_GRADIENT_ACCUMULATION_STEPS, text, UINT32_MAX);

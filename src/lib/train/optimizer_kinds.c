@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kinds of optimizers.  Each is one row: what it has, what it remembers,
-    and what its rule needs in a step; the rule
- * itself is in kernels/rules_element.h.  HACKING.md tells how to add one. */
+/* The kinds of optimizers.  Each is one row: what it has, what it remembers, and what its rule needs in a step; the
+ * rule itself is in kernels/rules_element.h.  HACKING.md tells how to add one. */
 #include <config.h>
 
 #include "lib/train/optimizer_object.h"
@@ -233,7 +232,8 @@ make_custom (struct accel_optimizer **optimizer, struct accel_model *model, size
         return accel_fail (err, ACCEL_ERR_INVALID, "a custom optimizer needs a step function");
     const struct accel_param_group numbers = { .lr = options->lr };
     struct accel_optimizer like = { .kind = &optimizer_custom, .custom = *options };
-    const struct given_groups given = { options->groups, options->group_count, "accel_custom_create", group_size };
+    const struct given_groups given = { options->groups, options->group_count, "accel_optimizer_create_custom",
+                                        group_size };
     enum accel_status status = create (optimizer, model, &like, &numbers, given, err);
     if (status)
         return status;
@@ -258,14 +258,14 @@ create_custom (struct accel_optimizer **optimizer, struct accel_model *model, si
 }
 
 enum accel_status
-accel_custom_create_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
-                           struct accel_model *model, const struct accel_custom_optimizer *options,
-                           struct accel_error *err)
+accel_optimizer_create_custom_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
+                                     struct accel_model *model, const struct accel_custom_optimizer *options,
+                                     struct accel_error *err)
 {
     struct accel_custom_optimizer room;
-    enum accel_status refused, status = check_place ("accel_custom_create", optimizer, model, err);
+    enum accel_status refused, status = check_place ("accel_optimizer_create_custom", optimizer, model, err);
     if (!options)
-        return accel_fail_null (err, "accel_custom_create", "options");
+        return accel_fail_null (err, "accel_optimizer_create_custom", "options");
     const struct accel_custom_optimizer *known = SIZED (options, options_size, room, &refused, status ? NULL : err);
     if (refused && options_size > sizeof *options) /* all that we know is there */
         known = options;

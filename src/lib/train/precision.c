@@ -32,6 +32,9 @@ open_precision (struct part *part, const struct accel *acc, const struct accel_o
         options.growth_interval = option_count_or (given->growth_interval, options.growth_interval);
         options.enabled = given->enabled;
     }
+    enum accel_status status = flag_check (options.enabled, "enabled", err);
+    if (status)
+        return status;
     precision->scaling = acc->precision->scales_losses && flag_or (options.enabled, true);
     return scaler_init (&precision->scaler, &options, err);
 }

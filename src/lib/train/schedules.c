@@ -384,6 +384,10 @@ schedule_check_options (struct accel_scheduler_options *options, struct accel_er
     const struct schedule_kind *kind = schedule_kind_of (options);
     fill_defaults (kind, options);
     enum accel_status status = check_required (kind, options, err);
+    if (!status)
+        status = flag_check (options->cycle_momentum, "cycle_momentum", err);
+    if (!status)
+        status = flag_check (options->step_with_optimizer, "step_with_optimizer", err);
     if (status)
         return status;
     if (!isfinite (options->cycles) || !isfinite (options->gamma) || !isfinite (options->power))

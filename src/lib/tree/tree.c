@@ -215,15 +215,12 @@ accel_tree_create_bytes (struct accel_tree **tree, const void *bytes, size_t siz
 }
 
 enum accel_status
-accel_tree_create_list (struct accel_tree **tree, struct accel_error *err)
+accel_tree_create (struct accel_tree **tree, enum accel_tree_kind kind, struct accel_error *err)
 {
-    return tree_new (tree, ACCEL_TREE_LIST, err);
-}
-
-enum accel_status
-accel_tree_create_dict (struct accel_tree **tree, struct accel_error *err)
-{
-    return tree_new (tree, ACCEL_TREE_DICT, err);
+    if (kind != ACCEL_TREE_LIST && kind != ACCEL_TREE_DICT)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_create: kind %d is neither a list nor a dict",
+                           (int) kind);
+    return tree_new (tree, kind, err);
 }
 
 /* FNV-1a. */

@@ -227,7 +227,7 @@ test_custom (void)
     for (enum victim victim = MODEL; victim <= OPTIMIZER; victim++) {
         struct accel_custom_optimizer options = { .lr = 1, .step = update, .user = &victim };
         make_model ();
-        MUST (accel_custom_create (&optimizer, model, &options, &err));
+        MUST (accel_optimizer_create_custom (&optimizer, model, &options, &err));
         is_error (accel_optimizer_step (optimizer, &err), ACCEL_ERR_CALLBACK,
                   victim == MODEL ? "destroyed its own model" : "destroyed its own optimizer");
         clean ();
@@ -239,7 +239,7 @@ test_custom (void)
             .init = init ? update : NULL, .shape = init ? NULL : state_shape,
         };
         make_model ();
-        is_error (accel_custom_create (&optimizer, model, &options, &err), ACCEL_ERR_CALLBACK,
+        is_error (accel_optimizer_create_custom (&optimizer, model, &options, &err), ACCEL_ERR_CALLBACK,
                   "the function destroyed its own model");
         clean ();
     }

@@ -32,7 +32,7 @@ static struct accel_tree *
 make_tree (void)
 {
     struct accel_tree *dict, *list, *bytes;
-    if (accel_tree_create_dict (&dict, &err) || accel_tree_create_list (&list, &err)
+    if (accel_tree_create (&dict, ACCEL_TREE_DICT, &err) || accel_tree_create (&list, ACCEL_TREE_LIST, &err)
         || accel_tree_create_bytes (&bytes, "bytes", 5, &err) || accel_tree_set (dict, "tensor", leaf (), &err)
         || accel_tree_append (list, leaf (), &err) || accel_tree_append (list, bytes, &err)
         || accel_tree_set (dict, "list", list, &err))

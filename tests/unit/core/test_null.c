@@ -49,8 +49,8 @@ test_trees (const struct accel_tree *tree)
     refused (accel_tree_copy_tensor (NULL, &tensor.dl, &err), "no place for a copying leaf");
     refused (accel_tree_take_tensor (NULL, &tensor, &err), "no place for an owning leaf");
     refused (accel_tree_create_bytes (NULL, "x", 1, &err), "no place for bytes");
-    refused (accel_tree_create_list (NULL, &err), "no place for a list");
-    refused (accel_tree_create_dict (NULL, &err), "no place for a dict");
+    refused (accel_tree_create (NULL, ACCEL_TREE_LIST, &err), "no place for a list");
+    refused (accel_tree_create (NULL, ACCEL_TREE_DICT, &err), "no place for a dict");
     refused (accel_tree_copy (NULL, tree, &err), "no place for a copy");
     refused (accel_tree_map (NULL, tree, NULL, NULL, &err), "no function");
     refused (accel_tree_find_batch_size (tree, NULL, &err), "no place for a size");
@@ -105,7 +105,7 @@ main (void)
 {
     struct accel_tree *tree, *leaf;
     struct accel_tensor tensor;
-    bool made = !accel_open (&acc, NULL, &err) && !accel_tree_create_list (&tree, &err)
+    bool made = !accel_open (&acc, NULL, &err) && !accel_tree_create (&tree, ACCEL_TREE_LIST, &err)
                 && !accel_tensor_init (&tensor, ACCEL_FLOAT32, 1, (int64_t[]){ 8 }, &err);
     tensor.dl.data = numbers;
     made = made && !accel_tree_copy_tensor (&leaf, &tensor.dl, &err) && !accel_tree_append (tree, leaf, &err);

@@ -180,8 +180,8 @@ OPTIMIZER (optimizer, optimizer_create_sized (size, PG, &made, model, ACCEL_SGD,
 OPTIMIZER (optimizer_group, optimizer_create_sized (sizeof (struct accel_optimizer_options), size, &made, model,
                                                     ACCEL_ADAM, &(struct accel_optimizer_options){
                                                         .groups = given, .group_count = 1 }, &err))
-OPTIMIZER (custom, custom_create_sized (size, PG, &made, model, given, &err))
-OPTIMIZER (custom_group, custom_create_sized (sizeof (struct accel_custom_optimizer), size, &made, model,
+OPTIMIZER (custom, optimizer_create_custom_sized (size, PG, &made, model, given, &err))
+OPTIMIZER (custom_group, optimizer_create_custom_sized (sizeof (struct accel_custom_optimizer), size, &made, model,
                                               &(struct accel_custom_optimizer){
                                                   .lr = 1, .step = step, .groups = given, .group_count = 1 },
                                               &err))
@@ -252,7 +252,7 @@ CALL (llmc)
 CALL (send)
 {
     struct accel_tree *tree = NULL, *sent = NULL;
-    enum accel_status status = accel_tree_create_list (&tree, &err);
+    enum accel_status status = accel_tree_create (&tree, ACCEL_TREE_LIST, &err);
     if (!status)
         status = accel_send_to_device_sized (size, &sent, tree, (DLDevice){ kDLCPU, 0 }, given, &err);
     accel_tree_destroy (sent);
@@ -305,8 +305,8 @@ static struct {
     ROW (loader_create, dataset, skip, dataset, .fields = &number, .field_count = 1, .next = next_number),
     ROW (optimizer_create, optimizer_options, group_count, optimizer, .lr = 1),
     ROW (optimizer_create, param_group, min_ndim, optimizer_group, .lr = 1),
-    ROW (custom_create, custom_optimizer, group_count, custom, .lr = 1, .step = step),
-    ROW (custom_create, param_group, min_ndim, custom_group, .lr = 1),
+    ROW (optimizer_create_custom, custom_optimizer, group_count, custom, .lr = 1, .step = step),
+    ROW (optimizer_create_custom, param_group, min_ndim, custom_group, .lr = 1),
     ROW (optimizer_set_group, param_group, min_ndim, set_group, .lr = 1),
     ROW (sampler_create, sampler_options, weights, sampler, .num_samples = 2),
     ROW (sampler_llmc, sampler_options, seed, llmc, .shuffle = ACCEL_YES),
@@ -428,9 +428,10 @@ test_custom (void)
         uint64_t more;
     } longer = { { .lr = 1, .step = step, .destroy = destroy }, 1 };
     struct accel_optimizer *made = NULL;
-    ok (accel_custom_create_sized (sizeof longer, PG, &made, model, &longer.options, &err) == ACCEL_ERR_UNSUPPORTED
+    ok (accel_optimizer_create_custom_sized (sizeof longer, PG, &made, model, &longer.options, &err)
+                == ACCEL_ERR_UNSUPPORTED
             && destroyed == 1,
-        "accel_custom_create: a refused optimizer is destroyed once");
+        "accel_optimizer_create_custom: a refused optimizer is destroyed once");
 }
 
 /* A loader keeps the data set, the stream and the batches, not a pointer to a copy that is gone. */

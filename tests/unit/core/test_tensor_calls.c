@@ -77,7 +77,7 @@ static struct accel_tree *
 tree_of (DLTensor *first, DLTensor *second)
 {
     struct accel_tree *list, *item;
-    rank_must (accel_tree_create_list (&list, &err), &err);
+    rank_must (accel_tree_create (&list, ACCEL_TREE_LIST, &err), &err);
     for (int i = 0; i < 2; i++) {
         rank_must (accel_tree_borrow_tensor (&item, i ? second : first, &err), &err);
         rank_must (accel_tree_append (list, item, &err), &err);

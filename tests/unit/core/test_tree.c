@@ -216,7 +216,7 @@ static void
 test_ownership (void)
 {
     struct accel_tree *list = NULL, *dict = NULL, *leaf = NULL, *other = NULL, *part = NULL;
-    bool made = !accel_tree_create_list (&list, &err) && !accel_tree_create_dict (&dict, &err)
+    bool made = !accel_tree_create (&list, ACCEL_TREE_LIST, &err) && !accel_tree_create (&dict, ACCEL_TREE_DICT, &err)
                 && !accel_tree_create_bytes (&leaf, "one", 3, &err) && !accel_tree_create_bytes (&other, NULL, 0, &err);
     ok (made && !accel_tree_append (list, leaf, &err), "a leaf in a list");
     ok (accel_tree_append (list, leaf, &err) == ACCEL_ERR_INVALID, "not twice");
@@ -268,14 +268,15 @@ test_limits (void)
     struct accel_tree *tree = NULL, *above, *items[1000];
     bool good = !accel_tree_create_bytes (&tree, "deep", 4, &err);
     for (int i = 1; i < ACCEL_TREE_MAX_DEPTH && good; i++) {
-        good = !accel_tree_create_list (&above, &err) && !accel_tree_append (above, tree, &err);
+        good = !accel_tree_create (&above, ACCEL_TREE_LIST, &err) && !accel_tree_append (above, tree, &err);
         tree = above;
     }
     ok (good, "%d levels", ACCEL_TREE_MAX_DEPTH);
     struct accel_tree *copy;
     ok (!accel_tree_copy (&copy, tree, &err), "... are copied");
     accel_tree_destroy (copy);
-    ok (!accel_tree_create_dict (&above, &err) && accel_tree_set (above, "k", tree, &err) == ACCEL_ERR_INVALID,
+    ok (!accel_tree_create (&above, ACCEL_TREE_DICT, &err)
+            && accel_tree_set (above, "k", tree, &err) == ACCEL_ERR_INVALID,
         "one more is refused");
     is_text (err.text, "accel_tree_set: key 'k': the tree would have 65 levels; the maximum is 64",
              "... with a message");
@@ -283,7 +284,8 @@ test_limits (void)
     for (int i = 0; i < 1000; i++) {
         char key[16];
         snprintf (key, sizeof key, "key %d", i);
-        good = good && !accel_tree_create_list (&items[i], &err) && !accel_tree_set (above, key, items[i], &err);
+        good = good && !accel_tree_create (&items[i], ACCEL_TREE_LIST, &err)
+               && !accel_tree_set (above, key, items[i], &err);
     }
     for (size_t i = 0; i < 1000; i++)
         good = good && accel_tree_get (above, accel_tree_key (above, i)) == items[i];
@@ -418,7 +420,7 @@ make_large (void *user, const char *place, const struct accel_tree *leaf, struct
     enum accel_status status = accel_tree_create_bytes (&item, bytes, sizeof bytes, error);
     *result = item;
     for (int i = 0; i < 2 && !status && !making->fails; i++) {
-        status = accel_tree_create_list (&list, error);
+        status = accel_tree_create (&list, ACCEL_TREE_LIST, error);
         if (!status)
             status = accel_tree_append (list, *result, error);
         *result = status ? *result : list;
@@ -439,7 +441,7 @@ test_failed_maps (void)
         struct accel_tree *tree, *above, *mapped;
         bool good = !accel_tree_create_bytes (&tree, "deep", 4, &err);
         for (int i = 1; i < ACCEL_TREE_MAX_DEPTH && good; i++) {
-            good = !accel_tree_create_list (&above, &err) && !accel_tree_append (above, tree, &err);
+            good = !accel_tree_create (&above, ACCEL_TREE_LIST, &err) && !accel_tree_append (above, tree, &err);
             tree = above;
         }
         size_t before = 0;
@@ -464,7 +466,7 @@ test_long_places (void)
         struct accel_tree *tree, *leaf, *mapped;
         struct making making = { .fails = true };
         memset (key, 'k', lengths[i]);
-        ok (!accel_tree_create_dict (&tree, &err) && !accel_tree_create_bytes (&leaf, "x", 1, &err)
+        ok (!accel_tree_create (&tree, ACCEL_TREE_DICT, &err) && !accel_tree_create_bytes (&leaf, "x", 1, &err)
                 && !accel_tree_set (tree, key, leaf, &err), "a key of %zu characters", lengths[i]);
         bool whole = lengths[i] < 230, failed = accel_tree_map (&mapped, tree, make_large, &making, &err) != ACCEL_OK;
         const char *end = whole ? "kk']: no good" : "kk...: no good";
@@ -623,12 +625,12 @@ build (struct accel_tree **dict, struct accel_tree *unused)
     DLTensor tensor = { .data = shape, .dtype = accel_dtype_to_dl (ACCEL_INT64), .ndim = 1, .shape = shape };
     tensor.device.device_type = kDLCPU;
     (void) unused;
-    enum accel_status status = accel_tree_create_dict (dict, &err);
+    enum accel_status status = accel_tree_create (dict, ACCEL_TREE_DICT, &err);
     for (int i = 0; i < 40 && !status; i++) {
         char key[8];
         snprintf (key, sizeof key, "%d", i);
         status = i % 3 == 0   ? accel_tree_create_bytes (&item, "x", 1, &err)
-                 : i % 3 == 1 ? accel_tree_create_list (&item, &err)
+                 : i % 3 == 1 ? accel_tree_create (&item, ACCEL_TREE_LIST, &err)
                               : accel_tree_copy_tensor (&item, &tensor, &err);
         if (!status && (status = accel_tree_set (*dict, key, item, &err)))
             accel_tree_destroy (item);
@@ -653,7 +655,7 @@ replace (void *user, const char *place, const struct accel_tree *leaf, struct ac
          struct accel_error *error)
 {
     (void) user, (void) place, (void) leaf;
-    return accel_tree_create_list (result, error);
+    return accel_tree_create (result, ACCEL_TREE_LIST, error);
 }
 
 #define OPERATION(name, call)                                    \

@@ -16,14 +16,14 @@ static void
 test_heights (void)
 {
     struct accel_tree *top = NULL, *last, *next, *dict = NULL, *leaf = NULL, *list = NULL;
-    bool good = !accel_tree_create_list (&top, &err);
+    bool good = !accel_tree_create (&top, ACCEL_TREE_LIST, &err);
     last = top;
     for (int i = 2; i < ACCEL_TREE_MAX_DEPTH && good; i++) {
-        good = !accel_tree_create_list (&next, &err) && !accel_tree_append (last, next, &err);
+        good = !accel_tree_create (&next, ACCEL_TREE_LIST, &err) && !accel_tree_append (last, next, &err);
         last = next;
     }
-    good = good && !accel_tree_create_dict (&dict, &err) && !accel_tree_set (dict, "k", top, &err)
-           && !accel_tree_create_list (&list, &err);
+    good = good && !accel_tree_create (&dict, ACCEL_TREE_DICT, &err) && !accel_tree_set (dict, "k", top, &err)
+           && !accel_tree_create (&list, ACCEL_TREE_LIST, &err);
     ok (good && accel_tree_append (list, dict, &err) == ACCEL_ERR_INVALID && strstr (err.text, "65 levels"),
         "made from the top, %d levels are as many", ACCEL_TREE_MAX_DEPTH);
     good = good && !accel_tree_create_bytes (&leaf, "low", 3, &err) && !accel_tree_set (dict, "k", leaf, &err);

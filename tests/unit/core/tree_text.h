@@ -165,7 +165,7 @@ read_tree (const char **text, enum layout layout)
         *text = end + 1;
         return tree;
     }
-    if (open == '[' ? accel_tree_create_list (&tree, NULL) : accel_tree_create_dict (&tree, NULL))
+    if (accel_tree_create (&tree, open == '[' ? ACCEL_TREE_LIST : ACCEL_TREE_DICT, NULL))
         return NULL;
     while (**text != ']' && **text != '}') {
         char key[64] = "";

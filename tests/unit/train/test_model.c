@@ -406,7 +406,7 @@ test_nothing (void)
         { "adam", accel_optimizer_create (NULL, NULL, ACCEL_ADAM, NULL, &err) },
         { "adamw", accel_optimizer_create (NULL, NULL, ACCEL_ADAMW, NULL, &err) },
         { "lion", accel_optimizer_create (NULL, NULL, ACCEL_LION, NULL, &err) },
-        { "custom", accel_custom_create (NULL, NULL, NULL, &err) },
+        { "custom", accel_optimizer_create_custom (NULL, NULL, NULL, &err) },
         { "step", accel_optimizer_step (NULL, &err) },
         { "zero_grad", accel_optimizer_zero_grad (NULL, &err) },
         { "prepare", accel_prepare (NULL, &err, NULL) },

@@ -262,7 +262,7 @@ test_custom (void)
     train (torch, SEED, 20, false);
     memcpy (wanted, values, sizeof values);
     accel_optimizer_destroy (torch);
-    if (!ok (!accel_custom_create (&optimizer, model, &options, &err), "an optimizer of one's own"))
+    if (!ok (!accel_optimizer_create_custom (&optimizer, model, &options, &err), "an optimizer of one's own"))
         return;
     train (optimizer, SEED, 20, false);
     ok (!memcmp (wanted, values, sizeof values), "computes what SGD does");
@@ -309,14 +309,14 @@ test_custom_errors (void)
             options.state_names = own_names;
             options.state_count = 2;
         }
-        enum accel_status status = accel_custom_create (&optimizer, model, &options, &err);
+        enum accel_status status = accel_optimizer_create_custom (&optimizer, model, &options, &err);
         ok (status == cases[i].status && !optimizer && own.destroyed == 1, "refused: %s", err.text);
     }
     struct accel_optimizer *optimizer;
     struct accel_error err = { 0 };
     struct accel_optimizer_options adam = { .beta2 = 1 };
     struct accel_optimizer_options lion = { .lr = -1 };
-    ok (accel_custom_create (&optimizer, model, NULL, &err) == ACCEL_ERR_INVALID, "no options: %s", err.text);
+    ok (accel_optimizer_create_custom (&optimizer, model, NULL, &err) == ACCEL_ERR_INVALID, "no options: %s", err.text);
     ok (accel_optimizer_create (&optimizer, model, ACCEL_ADAM, &adam, &err) == ACCEL_ERR_INVALID, "Adam: %s", err.text);
     ok (accel_optimizer_create (&optimizer, NULL, ACCEL_ADAM, NULL, &err) == ACCEL_ERR_INVALID, "Adam: %s", err.text);
     ok (accel_optimizer_create (&optimizer, model, ACCEL_LION, &lion, &err) == ACCEL_ERR_INVALID, "Lion: %s", err.text);

@@ -537,7 +537,7 @@ test_custom (void)
         = { { .match = "*.weight", .lr = 0.5, .momentum = 2 }, { .match = "head", .skip = true, .lr = 9 } };
     struct accel_custom_optimizer options = { .lr = 0.25, .step = own_step, .user = sums, .groups = groups,
                                               .group_count = 2 };
-    MUST (accel_custom_create (&optimizer, model, &options, &err));
+    MUST (accel_optimizer_create_custom (&optimizer, model, &options, &err));
     MUST (accel_optimizer_set_group (optimizer, 0, &(struct accel_param_group){ .weight_decay = 8 }, &err));
     MUST (accel_optimizer_step (optimizer, &err));
     ok (sums[0] == 2 * 0.5 + 3 * 0.25 && sums[1] == 4 && sums[2] == 16, "%g %g %g", sums[0], sums[1], sums[2]);

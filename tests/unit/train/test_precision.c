@@ -420,7 +420,7 @@ test_own_optimizer (void)
         make_net (&net, "fp16", NULL, ACCEL_FLOAT32, narrow ? ACCEL_FLOAT16 : ACCEL_FLOAT32);
         accel_generator_destroy (begin_net (&net, 3));
         struct accel_custom_optimizer options = { .lr = 1, .init = note_scale, .step = note_scale, .user = &scale };
-        must (accel_custom_create (&net.optimizer, net.model, &options, &err), &err);
+        must (accel_optimizer_create_custom (&net.optimizer, net.model, &options, &err), &err);
         ok (scale == 1, "in the beginning nothing");
         must (accel_prepare (net.acc, &err, net.model, net.optimizer), &err);
         net.drawn[30] = 0x1p-4F;

@@ -167,9 +167,11 @@ test_needed (void)
     ok (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = -1 },
                                 &err) && strstr (err.text, "lr is -1"),
         "SGD: %s", err.text);
-    ok (accel_custom_create (&optimizer, model, &custom, &err) && strstr (err.text, "ACCEL_ZERO"), "own: %s", err.text);
+    ok (accel_optimizer_create_custom (&optimizer, model, &custom, &err) && strstr (err.text, "ACCEL_ZERO"), "own: %s",
+        err.text);
     custom.lr = ACCEL_ZERO;
-    ok (!accel_custom_create (&optimizer, model, &custom, &err) && accel_optimizer_lr (optimizer) == 0, "own: 0");
+    ok (!accel_optimizer_create_custom (&optimizer, model, &custom, &err) && accel_optimizer_lr (optimizer) == 0,
+        "own: 0");
     struct accel_scheduler_options options = {
         .schedule = ACCEL_SCHEDULE_ONE_CYCLE, .total_steps = 9, .max_lr = 1, .cycle_momentum = ACCEL_NO,
         .div_factor = ACCEL_ZERO,
@@ -193,8 +195,40 @@ test_ddp (void)
         "a bucket for each gradient, compressed from the first pass on: %s", err.text);
     options.matrix_approximation_rank = ACCEL_NONE;
     ok (accel_model_set_ddp (model, &options, &err) == ACCEL_ERR_INVALID, "%s", err.text);
-    options = (struct accel_ddp_options){ .warm_start = (enum accel_flag) 7 };
-    ok (accel_model_set_ddp (model, &options, &err) == ACCEL_ERR_INVALID, "%s", err.text);
+    accel_model_destroy (model);
+}
+
+static void
+refused_flag (enum accel_status status, const char *name)
+{
+    ok (status == ACCEL_ERR_INVALID && strstr (err.text, "invalid value") && strstr (err.text, name), "%s: %s", name,
+        err.text);
+}
+
+/* What is no flag is not taken for one. */
+static void
+test_flags (void)
+{
+    enum accel_flag bad = (enum accel_flag) 7;
+    struct accel *acc;
+    struct accel_optimizer *optimizer;
+    struct accel_scheduler *scheduler;
+    const struct accel_gradient_accumulation plugin = { .sync_with_dataloader = bad };
+    const struct accel_grad_scaler scaler = { .enabled = bad };
+    make_model ();
+    ok (!accel_optimizer_create (&optimizer, model, ACCEL_ADAM, NULL, &err), "an optimizer");
+    refused_flag (accel_open (&acc, &(struct accel_options){ .device_placement = bad }, &err), "device_placement");
+    refused_flag (accel_open (&acc, &(struct accel_options){ .gradient_accumulation_plugin = &plugin }, &err),
+                  "sync_with_dataloader");
+    refused_flag (accel_open (&acc, &(struct accel_options){ .grad_scaler = &scaler }, &err), "enabled");
+    refused_flag (accel_model_set_ddp (model, &(struct accel_ddp_options){ .warm_start = bad }, &err), "warm_start");
+    refused_flag (accel_scheduler_create (&scheduler, optimizer,
+                                          &(struct accel_scheduler_options){ .step_with_optimizer = bad }, &err),
+                  "step_with_optimizer");
+    refused_flag (accel_scheduler_create (&scheduler, optimizer,
+                                          &(struct accel_scheduler_options){ .cycle_momentum = bad }, &err),
+                  "cycle_momentum");
+    accel_optimizer_destroy (optimizer);
     accel_model_destroy (model);
 }
 
@@ -249,6 +283,7 @@ main (void)
     test_schedules ();
     test_needed ();
     test_ddp ();
+    test_flags ();
     test_scaler ();
     test_csv ();
     return done_testing ();
