@@ -4,8 +4,8 @@
 
 #include "lib/checkpoint/background.h"
 
-#include <pthread.h>
-#include <signal.h>
+#include "util/threads.h"
+
 #include <stdlib.h>
 
 struct background {
@@ -100,18 +100,6 @@ serve (void *user)
     return NULL;
 }
 
-/* Signals are for the program's threads. */
-static bool
-start_thread (struct background *background)
-{
-    sigset_t every, before;
-    sigfillset (&every);
-    pthread_sigmask (SIG_SETMASK, &every, &before);
-    bool good = !pthread_create (&background->thread, NULL, serve, background);
-    pthread_sigmask (SIG_SETMASK, &before, NULL);
-    return good;
-}
-
 struct background *
 background_start (void (*run) (void *user), void (*at_exit) (void *user), void *user)
 {
@@ -121,7 +109,7 @@ background_start (void (*run) (void *user), void (*at_exit) (void *user), void *
     *made = (struct background){ .run = run, .at_exit = at_exit, .user = user };
     take_lock ();
     made->process = process;
-    bool good = watch_process () && start_thread (made);
+    bool good = watch_process () && !thread_start (&made->thread, serve, made);
     if (good) {
         made->next = all;
         all = made;

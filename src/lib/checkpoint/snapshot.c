@@ -9,10 +9,8 @@
 
 #include "lib/base/error.h"
 #include "lib/memory/memory.h"
+#include "util/threads.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,23 +134,16 @@ touch_chunks (void *user)
 static size_t
 count_threads (size_t bytes)
 {
-    cpu_set_t set;
-    size_t cpus = sched_getaffinity (0, sizeof set, &set) ? 1 : (size_t) CPU_COUNT (&set);
-    size_t most = cpus < MOST_THREADS ? cpus : MOST_THREADS;
+    size_t cpus = (size_t) usable_processors (), most = cpus < MOST_THREADS ? cpus : MOST_THREADS;
     return bytes / THREAD_BYTES < most ? bytes / THREAD_BYTES : most;
 }
 
-/* Signals are for the program's threads. */
 static size_t
 start_helpers (pthread_t *threads, size_t most, void *(*work) (void *user), struct team *team)
 {
-    sigset_t every, before;
     size_t count = 0;
-    sigfillset (&every);
-    pthread_sigmask (SIG_SETMASK, &every, &before);
-    while (count < most && !pthread_create (&threads[count], NULL, work, team))
+    while (count < most && !thread_start (&threads[count], work, team))
         count++;
-    pthread_sigmask (SIG_SETMASK, &before, NULL);
     return count;
 }
 

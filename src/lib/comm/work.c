@@ -18,10 +18,10 @@
 
 #include "lib/base/error.h"
 #include "lib/memory/memory.h"
+#include "util/threads.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,17 +215,11 @@ serve (void *user)
     return NULL;
 }
 
-/* Signals are for the program's threads.  @return 0 or the number of an error */
+/* @return 0 or the number of an error */
 static int
 need_thread (struct work_queue *queue)
 {
-    sigset_t every, before;
-    if (queue->has_thread)
-        return 0;
-    sigfillset (&every);
-    pthread_sigmask (SIG_SETMASK, &every, &before);
-    int number = pthread_create (&queue->thread, NULL, serve, queue);
-    pthread_sigmask (SIG_SETMASK, &before, NULL);
+    int number = queue->has_thread ? 0 : thread_start (&queue->thread, serve, queue);
     queue->has_thread = !number;
     return number;
 }

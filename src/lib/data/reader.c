@@ -15,13 +15,11 @@
 #include "lib/base/error.h"
 #include "lib/comm/lock.h"
 #include "util/clock.h"
+#include "util/threads.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { STACK_BYTES = 1 << 20, MOST_THREADS = 1024 };
 
@@ -241,16 +239,6 @@ start_threads (struct reader *reader, size_t threads, struct accel_error *err)
                  : ACCEL_OK;
 }
 
-static size_t
-count_processors (void)
-{
-    cpu_set_t allowed;
-    long online = sysconf (_SC_NPROCESSORS_ONLN); /* there may be more than such a set holds */
-    if (!sched_getaffinity (0, sizeof allowed, &allowed))
-        return (size_t) CPU_COUNT (&allowed);
-    return online > 0 ? (size_t) online : 1;
-}
-
 enum accel_status
 reader_create (struct reader **reader, size_t threads, size_t ahead, const struct accel_field *fields, size_t count,
                size_t capacity, const struct batch_home *home, struct accel_error *err)
@@ -279,7 +267,7 @@ reader_create (struct reader **reader, size_t threads, size_t ahead, const struc
     bool watched = comm_watch_forks ();
     work_unlock ();
     made->forks = comm_forks;
-    size_t processors = count_processors ();
+    size_t processors = (size_t) usable_processors ();
     made->alone = processors == 1;
     made->helps = threads < processors;
     made->keeps = home && home->pins;

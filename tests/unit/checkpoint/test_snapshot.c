@@ -24,6 +24,8 @@ int __wrap_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, 
 int __real_pthread_join (pthread_t thread, void **result);
 int __wrap_pthread_join (pthread_t thread, void **result);
 int __wrap_sched_getaffinity (pid_t pid, size_t bytes, cpu_set_t *set);
+long __real_sysconf (int name);
+long __wrap_sysconf (int name);
 
 static int cpus;       /* that this process may use; 0: unknown */
 static int threads;    /* started since */
@@ -56,6 +58,13 @@ __wrap_sched_getaffinity (pid_t pid, size_t bytes, cpu_set_t *set)
     for (int i = 0; i < cpus; i++)
         CPU_SET_S (i, bytes, set);
     return 0;
+}
+
+/* Neither does the system say how many processors there are. */
+long
+__wrap_sysconf (int name)
+{
+    return name == _SC_NPROCESSORS_ONLN ? -1 : __real_sysconf (name);
 }
 
 /* Sizes of all kinds: on both sides of a cache line, of a page and of a thread's chunk, and one of many chunks. */

@@ -7,10 +7,10 @@
 #include "lib/base/error.h"
 #include "lib/kernels/reduce.h"
 #include "util/cleanup.h"
+#include "util/threads.h"
 
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <sched.h>
 #include <stdlib.h>
 
 static enum accel_status
@@ -20,15 +20,6 @@ shm_probe (const struct accel_engine_job *job, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "connects at most %d processes, but this job has %d",
                            JOBSEG_MAX_LOCAL, job->world_size);
     return ACCEL_OK;
-}
-
-static int
-usable_processors (void)
-{
-    cpu_set_t set;
-    if (!sched_getaffinity (0, sizeof set, &set))
-        return CPU_COUNT (&set);
-    return (int) sysconf (_SC_NPROCESSORS_ONLN);
 }
 
 static struct shm *
