@@ -14,38 +14,23 @@ enum {
     PROBES = 64,  /* times that MPI is asked after each */
 };
 
-static void
-release (struct communicator *comm)
-{
-    free (comm->queues);
-    free (comm->bundled);
-    free (comm->matched);
-    free (comm->pairs_to);
-    free (comm->pairs_from);
-    free (comm->peers);
-    free (comm);
-}
-
 struct communicator *
 comm_create (int size, int rank, int64_t group, uint32_t timeout_ms)
 {
-    struct communicator *comm = calloc (1, sizeof *comm);
-    size_t ranks = (size_t) size;
+    struct communicator *comm;
+    size_t ranks = (size_t) size, each = 2 * sizeof *comm->queues + sizeof *comm->matched + 2 * sizeof *comm->pairs_to
+                                         + sizeof *comm->peers;
+    comm = calloc (1, sizeof *comm + ranks * each);
     if (!comm)
         return NULL;
     *comm = (struct communicator){ .size = size, .rank = rank, .group = group, .timeout_ms = timeout_ms,
-                                   .gave_up_rank = -1, .queues = calloc (ranks, sizeof *comm->queues),
-                                   .bundled = calloc (ranks, sizeof *comm->bundled),
-                                   .matched = calloc (ranks, sizeof *comm->matched),
-                                   .pairs_to = calloc (ranks, sizeof *comm->pairs_to),
-                                   .pairs_from = calloc (ranks, sizeof *comm->pairs_from),
-                                   .peers = calloc (ranks, sizeof *comm->peers) };
-    if (!comm->queues || !comm->bundled || !comm->matched || !comm->pairs_to || !comm->pairs_from || !comm->peers) {
-        release (comm);
-        return NULL;
-    }
-    comm->outbox_calls = OUTBOX_FIRST;
-    comm->shared_at = FOREIGN;
+                                   .gave_up_rank = -1, .outbox_calls = OUTBOX_FIRST, .shared_at = FOREIGN };
+    comm->queues = (struct queue *) (void *) (comm + 1);
+    comm->bundled = comm->queues + ranks;
+    comm->matched = (uint64_t *) (void *) (comm->bundled + ranks);
+    comm->pairs_to = (uint32_t *) (void *) (comm->matched + ranks);
+    comm->pairs_from = comm->pairs_to + ranks;
+    comm->peers = (int *) (void *) (comm->pairs_from + ranks);
     for (int i = 0; i < size; i++) {
         comm->queues[i].last = &comm->queues[i].first;
         comm->matched[i] = OUTBOX_FIRST;
@@ -79,7 +64,7 @@ comm_destroy (struct communicator *comm)
         group_memory_leave (comm);
         topology_destroy (comm->topology);
     }
-    release (comm);
+    free (comm);
 }
 
 void
