@@ -49,9 +49,9 @@ product=$(find src include -name '*.[ch]' | sort)
 }
 # Words that readers of MPI, Slurm and PyTorch did not know, and the names that took their place.
 # They are started_on, outbox, comm_coalesce, peers, mismatches, cause, options of other launchers, skip_wait, job_key, guardian,
-# mpi_launcher, missing_peers, benchmark, forwarder, failed_rank, startup, hier_reduce and timed_out.
+# mpi_launcher, missing_peers, benchmark, forwarder, failed_rank, startup, hier_reduce, timed_out and deferred.
 replaced='aloft|boards|comm_together|crew|disputes|guilty|habits?|hasty|jobkey|keeper|lender|loneliness|meter|postman|quitters'
-replaced="$replaced|rall(y|ied)|tiers|time_is_out"
+replaced="$replaced|rall(y|ied)|tiers|time_is_out|unsettled"
 test_expect_success 'one thing has one name' \
     '! grep -nEi "(^|[^[:alnum:]])($replaced)([^[:alnum:]]|\$)" '"$(echo $sources)"
 test_expect_success 'ports are locked, not claimed' \

@@ -88,11 +88,9 @@ comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error 
     made->device = job->base.device;
     watch_init (&made->watch);
     job->base.helpers = &made->watch.helpers;
-    char name[ENGINE_NAME_MOST + 1];
     enum accel_status status = engine_check_names (job->engines, err);
-    job->engine = !status && engine_named (job->engines, "cpu", name) ? name : NULL;
     if (!status)
-        status = engine_choose (&engine, job, err);
+        status = engine_choose (&engine, job, kDLCPU, err);
     if (status)
         goto error;
     status = connect_job (made, engine, job, &why);

@@ -67,7 +67,7 @@ struct accel_comm *comm_create (struct accel_comm *parent, int rank, int size);
  *  @return false without memory */
 bool comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms);
 
-/** Connect with the best engine, or the one called @p job->engine.  @param[out] comm  NULL on failure */
+/** Connect with the best engines, or those that @p job->engines names.  @param[out] comm  NULL on failure */
 enum accel_status comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error *err);
 
 

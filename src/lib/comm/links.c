@@ -57,17 +57,15 @@ note_refusal (struct accel_comm *comm, const struct accel_error *why)
 /* The host's engine, if it can, or the best one; or the one that was named.  Without any, calls on tensors there are
  * refused. */
 static enum accel_status
-choose_for (struct accel_comm *comm, struct engine_job *job, DLDeviceType type, struct accel_error *err)
+choose_for (struct accel_comm *comm, const struct engine_job *job, DLDeviceType type, struct accel_error *err)
 {
     char name[ENGINE_NAME_MOST + 1];
     const char *kind = tensor_device_name ((DLDevice){ .device_type = type });
     bool named = engine_named (job->engines, kind, name);
     const struct accel_engine *engine = comm->links->engine;
     if (!(engine->devices & ACCEL_ENGINE_BIT (type)) || (named && strcmp (name, engine->name))) {
-        job->engine = named ? name : NULL;
-        job->memory = type;
         struct accel_error why;
-        enum accel_status status = engine_choose (&engine, job, named ? err : &why);
+        enum accel_status status = engine_choose (&engine, job, type, named ? err : &why);
         if (status && !named)
             note_refusal (comm, &why);
         if (status)
@@ -80,17 +78,14 @@ choose_for (struct accel_comm *comm, struct engine_job *job, DLDeviceType type, 
 }
 
 enum accel_status
-comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, struct engine_job *job,
+comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, const struct engine_job *job,
                    struct accel_error *err)
 {
-    const char *host_name = job->engine;
     enum accel_status status = ACCEL_OK;
     add_link (comm, host, ACCEL_ENGINE_BIT (0), true); /* what sites in host memory have */
     for (int type = 0; !status && type < MEMORY_KINDS; type++)
         if (memory_table (type) && !memory_table (type)->host)
             status = choose_for (comm, job, (DLDeviceType) type, err);
-    job->engine = host_name;
-    job->memory = kDLCPU;
     return status;
 }
 

@@ -7,8 +7,8 @@
 
 /** Choose them, as @p job->engines says or the best ones.
  *  @param host  the engine for host memory, which may serve other memory too */
-enum accel_status comm_choose_links (struct accel_comm *comm, const struct accel_engine *host, struct engine_job *job,
-                                     struct accel_error *err);
+enum accel_status comm_choose_links (struct accel_comm *comm, const struct accel_engine *host,
+                                     const struct engine_job *job, struct accel_error *err);
 
 /** Compare what was chosen with the choices of the other ranks; all of them call this. */
 enum accel_status comm_compare_links (struct accel_comm *comm, struct accel_error *err);

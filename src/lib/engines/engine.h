@@ -14,8 +14,6 @@
 struct engine_job {
     struct accel_engine_job base;
     const char *engines; /* those to try, by kind of memory: "shm", or "cpu:shm,cuda:nccl"; NULL: any */
-    const char *engine;  /* the only one to try for `memory`, or NULL */
-    DLDeviceType memory; /* what the engine to be chosen has to serve */
     struct jobseg segment; /* the job's on this host; none: a process alone, or several hosts, without our launcher */
     uint32_t generation;   /* the round of opening that all ranks are in */
 };
@@ -53,9 +51,9 @@ bool engine_named (const char *names, const char *kind, char name[ENGINE_NAME_MO
 /** Whether @p names is a name, or a list of names for kinds of memory that this build has code for. */
 enum accel_status engine_check_names (const char *names, struct accel_error *err);
 
-/** Choose the engine called @p job->engine, or the first that can connect @p job and serves @p job->memory: of those
- *  that are built in, then of the modules.  Fails with the reason of each that was tried. */
-enum accel_status engine_choose (const struct accel_engine **engine, const struct engine_job *job,
+/** Choose the engine for @p memory that @p job->engines names, or the first that can connect @p job and serves it: of
+ *  those that are built in, then of the modules.  Fails with the reason of each that was tried. */
+enum accel_status engine_choose (const struct accel_engine **engine, const struct engine_job *job, DLDeviceType memory,
                                  struct accel_error *err);
 
 #endif

@@ -21,50 +21,53 @@ static const struct accel_engine *const built_in[] = {
 };
 enum { BUILT_IN = sizeof built_in / sizeof *built_in };
 
-/* Why the engines that were tried cannot connect the job, with at most one sentence each. */
-struct reasons {
-    char text[ACCEL_ERROR_TEXT_SIZE];
+/* The engine that is looked for. */
+struct choice {
+    const struct accel_engine_job *job;
+    DLDeviceType memory;
+    const char *name; /* the only one to try, or NULL */
+    char reasons[ACCEL_ERROR_TEXT_SIZE]; /* why those that were tried cannot connect it, with one sentence each */
     size_t length;
 };
 
 static void
-add_reason (struct reasons *reasons, const char *name, const char *why)
+add_reason (struct choice *choice, const char *name, const char *why)
 {
-    size_t room = sizeof reasons->text - reasons->length;
-    int length = snprintf (reasons->text + reasons->length, room, "%s%s %s", reasons->length ? "; " : "", name, why);
-    reasons->length += length < 0 ? 0 : (size_t) length < room ? (size_t) length : room - 1;
+    size_t room = sizeof choice->reasons - choice->length;
+    int length = snprintf (choice->reasons + choice->length, room, "%s%s %s", choice->length ? "; " : "", name, why);
+    choice->length += length < 0 ? 0 : (size_t) length < room ? (size_t) length : room - 1;
 }
 
 static bool
-can_connect (const struct accel_engine *engine, const struct engine_job *job, struct reasons *reasons)
+can_connect (const struct accel_engine *engine, struct choice *choice)
 {
     struct accel_error why = { 0 };
-    const struct accel_engine_job *base = &job->base;
-    bool is_alone = (engine->flags & ACCEL_ENGINE_SINGLE_PROCESS) && base->world_size > 1;
-    if (!job->engine && job->memory != kDLCPU && (is_alone || !(engine->devices & ACCEL_ENGINE_BIT (job->memory))))
+    const struct accel_engine_job *job = choice->job;
+    bool is_alone = (engine->flags & ACCEL_ENGINE_SINGLE_PROCESS) && job->world_size > 1;
+    if (!choice->name && choice->memory != kDLCPU
+        && (is_alone || !(engine->devices & ACCEL_ENGINE_BIT (choice->memory))))
         return false; /* it is not expected to */
-    bool wanted = !engine->probe || !engine->probe (base, &why);
-    if (wanted && base->local_world_size != base->world_size && !(engine->flags & ACCEL_ENGINE_MULTI_HOST))
+    bool wanted = !engine->probe || !engine->probe (job, &why);
+    if (wanted && job->local_world_size != job->world_size && !(engine->flags & ACCEL_ENGINE_MULTI_HOST))
         accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "connects processes on one host only, but this host has %d of %d",
-                    base->local_world_size, base->world_size);
-    else if (wanted && !(engine->devices & ACCEL_ENGINE_BIT (job->memory)))
+                    job->local_world_size, job->world_size);
+    else if (wanted && !(engine->devices & ACCEL_ENGINE_BIT (choice->memory)))
         accel_fail (&why, ACCEL_ERR_UNSUPPORTED, "does not move data in %s memory",
-                    tensor_device_name ((DLDevice){ .device_type = job->memory }));
+                    tensor_device_name ((DLDevice){ .device_type = choice->memory }));
     else if (wanted)
         return true;
-    add_reason (reasons, engine->name, why.text);
+    add_reason (choice, engine->name, why.text);
     return false;
 }
 
 /* The same of a module, which must be loaded to be asked. */
 static bool
-is_usable (const struct engine_file *file, const struct engine_job *job, const struct accel_engine **engine,
-           struct reasons *reasons)
+is_usable (const struct engine_file *file, const struct accel_engine **engine, struct choice *choice)
 {
     struct accel_error why = { 0 };
     if (!engine_load (engine, file, &why))
-        return can_connect (*engine, job, reasons);
-    add_reason (reasons, file->name, why.text);
+        return can_connect (*engine, choice);
+    add_reason (choice, file->name, why.text);
     return false;
 }
 
@@ -86,38 +89,41 @@ fail_unknown (const char *name, const struct engine_files *files, struct accel_e
 }
 
 enum accel_status
-engine_choose (const struct accel_engine **engine, const struct engine_job *job, struct accel_error *err)
+engine_choose (const struct accel_engine **engine, const struct engine_job *job, DLDeviceType memory,
+               struct accel_error *err)
 {
-    struct reasons reasons = { 0 };
+    char name[ENGINE_NAME_MOST + 1];
+    const char *kind = tensor_device_name ((DLDevice){ .device_type = memory });
+    struct choice choice = { .job = &job->base, .memory = memory,
+                             .name = engine_named (job->engines, kind, name) ? name : NULL };
     bool known = false;
     for (int i = 0; i < BUILT_IN; i++) {
         *engine = built_in[i];
-        if (job->engine && strcmp (job->engine, (*engine)->name))
+        if (choice.name && strcmp (choice.name, (*engine)->name))
             continue;
         known = true;
-        if (can_connect (*engine, job, &reasons))
+        if (can_connect (*engine, &choice))
             return ACCEL_OK;
     }
     AUTO_ENGINE_FILES struct engine_files files = { 0 };
-    if (!known || !job->engine)
+    if (!known || !choice.name)
         engine_files_find (&files);
     if (files.failed)
         return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
     for (size_t i = 0; i < files.count; i++) {
-        if (job->engine && strcmp (job->engine, files.items[i].name))
+        if (choice.name && strcmp (choice.name, files.items[i].name))
             continue;
         known = true;
-        if (is_usable (&files.items[i], job, engine, &reasons))
+        if (is_usable (&files.items[i], engine, &choice))
             return ACCEL_OK;
     }
     if (!known)
-        return fail_unknown (job->engine, &files, err);
-    if (!reasons.length)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine for %s memory is installed",
-                           tensor_device_name ((DLDevice){ .device_type = job->memory }));
-    if (job->memory == kDLCPU && job->base.local_world_size != job->base.world_size && getenv ("NCCL_COMM_ID"))
-        add_reason (&reasons, "NCCL_COMM_ID",
+        return fail_unknown (choice.name, &files, err);
+    if (!choice.length)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine for %s memory is installed", kind);
+    if (memory == kDLCPU && job->base.local_world_size != job->base.world_size && getenv ("NCCL_COMM_ID"))
+        add_reason (&choice, "NCCL_COMM_ID",
                     "connects GPUs only, but host tensors and the control of a job on several hosts need an engine "
                     "for host memory: mpi");
-    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine can connect this job: %s", reasons.text);
+    return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_open: no engine can connect this job: %s", choice.reasons);
 }

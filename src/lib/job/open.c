@@ -180,7 +180,7 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
 static enum accel_status
 open_job (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
-    struct engine_job job = { .base.size = sizeof job.base, .engines = read_engine (options), .memory = kDLCPU,
+    struct engine_job job = { .base.size = sizeof job.base, .engines = read_engine (options),
                               .segment = JOBSEG_NONE };
 
     char why[ACCEL_ERROR_TEXT_SIZE] = "";
