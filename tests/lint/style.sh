@@ -27,6 +27,7 @@ product=$(find src include -name '*.[ch]' | sort)
         '! awk "/^\{/ { start = FNR } /^\}/ && start { if (FNR - start > 61) print FILENAME \":\" start \": \" FNR - start - 1 \" lines\"; start = 0 }" '"$(echo $product)"' | grep .'
     test_expect_success 'no function that cannot be used safely' \
         '! grep -nE "(^|[^a-z_])(gets|strcat|sprintf|vsprintf|atoi|atol|atof|tmpnam|mktemp|alloca|strtok) \(" '"$(echo $product)"
+    # Comments beside the fields of structs name functions with (); they begin further right than code.
     test_expect_success 'a space before parentheses' \
         '! grep -nP "^ {0,24}(?! )[^\"/*#]*[a-z0-9_]\((?!.*\*/$)" '"$(echo $product)"' | grep -v "\\\\$"'
     test_expect_success 'the type of a function is on a line of its own' \
