@@ -10,18 +10,19 @@
 #ifndef EXAMPLE_DATA
 #define EXAMPLE_DATA "data"
 #endif
-#define TRY(call) accel_check ((call), &err)
+#define TRY(call) accel_check ((call), err)
 
 enum { PIXELS = 64, CLASSES = 10, INPUTS = PIXELS + 1, TRAINING = 1408, TEST = 389 };
 enum { BATCH = 16, STEP = 64, STEPS = TRAINING / STEP, EPOCHS = 12 };
 
 struct training {
     struct accel *acc;
+    struct accel_dataset *digits, learn, test; /* all of them, the first ones, the last ones */
+    struct accel_loader *loader, *tests;
     struct accel_tensor weight, grad; /* a linear model: each class has a weight for each pixel, and one more */
     struct accel_model *model;
     struct accel_optimizer *optimizer;
     struct accel_scheduler *scheduler;
-    struct accel_loader *loader, *test;
     const struct accel_batch *batch;
     double right; /* how many digits were read right */
 };
@@ -59,39 +60,64 @@ pass (void *user, float scale, struct accel_error *err)
 
 /* The test digits are the last ones of the file. */
 static enum accel_status
-read_test (void *user, size_t index, void *const *into, struct accel_error *err)
+read_test (void *digits, size_t index, void *const *into, struct accel_error *err)
 {
-    const struct accel_dataset *digits = user;
-    return digits->read (digits->user, TRAINING + index, into, err);
+    const struct accel_dataset *all = digits;
+    return all->read (all->user, TRAINING + index, into, err);
 }
 
 static void
-train (struct training *t)
+setup (struct training *t, struct accel_error *err)
+{
+    const struct accel_loader_options
+        mixed = { .batch_size = BATCH, .shuffle = true },
+        once = { .batch_size = BATCH, .even_batches = ACCEL_NO };
+    const struct accel_optimizer_options adamw = { .lr = 5e-4 };
+    const struct accel_scheduler_options rate = {
+        .schedule = ACCEL_SCHEDULE_COSINE, .warmup_steps = STEPS,
+        .total_steps = EPOCHS * STEPS, .split_batches = true };
+    const int64_t shape[] = { CLASSES, INPUTS };
+    enum accel_dtype dtype = accel_autocast (t->acc);
+    TRY (accel_loader_create (&t->loader, &t->learn, &mixed, err));
+    TRY (accel_loader_create (&t->tests, &t->test, &once, err));
+    TRY (accel_tensor_init (&t->weight, dtype, 2, shape, err));
+    TRY (accel_tensor_init (&t->grad, ACCEL_FLOAT32, 2, shape, err));
+    TRY (accel_model_create (&t->model, &(struct accel_parameter){
+             "weight", &t->weight.dl, &t->grad.dl }, 1, err));
+    TRY (accel_optimizer_create (&t->optimizer, t->model,
+                                 ACCEL_ADAMW, &adamw, err));
+    TRY (accel_scheduler_create (&t->scheduler, t->optimizer, &rate, err));
+    TRY (accel_prepare (t->acc, err, t->model, t->optimizer,
+                        t->scheduler, t->loader, t->tests));
+}
+
+static void
+train (struct training *t, struct accel_error *err)
 {
     struct accel_evaluation *evaluation;
-    struct accel_error err;
+    if (accel_load_state (t->acc, accel_resume_path (), err))
+        TRY (err->code == ACCEL_ERR_NOT_FOUND ? ACCEL_OK : err->code);
     while (accel_loader_epoch (t->loader) < EPOCHS) {
-        while (accel_loader_next (t->loader, &t->batch, &err)) {
-            TRY (accel_accumulate (t->acc, &err, t->model));
-            TRY (accel_backward (t->acc, t->model, 0, pass, t, &err));
+        while (accel_loader_next (t->loader, &t->batch, err)) {
+            TRY (accel_accumulate (t->acc, err, t->model));
+            TRY (accel_backward (t->acc, t->model, 0, pass, t, err));
             if (accel_sync_gradients (t->acc))
-                TRY (accel_clip_grad_norm (t->model, 1, NULL, NULL, &err));
-            TRY (accel_optimizer_step (t->optimizer, &err));
-            TRY (accel_scheduler_step (t->scheduler, &err));
-            TRY (accel_optimizer_zero_grad (t->optimizer, &err));
+                TRY (accel_clip_grad_norm (t->model, 1, NULL, NULL, err));
+            TRY (accel_optimizer_step (t->optimizer, err));
+            TRY (accel_scheduler_step (t->scheduler, err));
+            TRY (accel_optimizer_zero_grad (t->optimizer, err));
         }
-        TRY (err.code);
-        TRY (accel_save_state (t->acc, NULL, &err));
+        TRY (err->code);
+        TRY (accel_save_state (t->acc, NULL, err));
         t->right = 0;
-        TRY (accel_evaluate_begin (&evaluation, t->acc, t->test, &err));
-        while (accel_loader_next (t->test, &t->batch, &err))
-            TRY (pass (t, 0, &err));
-        TRY (err.code);
+        TRY (accel_evaluate_begin (&evaluation, t->acc, t->tests, err));
+        while (accel_loader_next (t->tests, &t->batch, err))
+            TRY (pass (t, 0, err));
+        TRY (err->code);
         accel_evaluate_end (evaluation);
-        TRY (accel_reduce_number (t->acc, &t->right, ACCEL_SUM, &err));
+        TRY (accel_reduce_number (t->acc, &t->right, ACCEL_SUM, err));
         accel_print (t->acc, "epoch %2d: %.2f %% of the test digits\n",
-                     (int) accel_loader_epoch (t->loader),
-                     100 * t->right / TEST);
+            (int) accel_loader_epoch (t->loader), 100 * t->right / TEST);
     }
 }
 
@@ -99,50 +125,26 @@ int
 main (int argc, char **argv)
 {
     const char *dir = argc > 1 ? argv[1] : "train";
-    struct accel_options job = { .cpu = true, .total_batch_size = STEP };
-    struct accel_loader_options
-        mixed = { .batch_size = BATCH, .shuffle = true },
-        once = { .batch_size = BATCH, .even_batches = ACCEL_NO };
-    struct accel_scheduler_options decay
-        = { .schedule = ACCEL_SCHEDULE_COSINE, .warmup_steps = STEPS,
-            .total_steps = EPOCHS * STEPS, .split_batches = true };
-    struct accel_project_configuration project
-        = { .project_dir = dir, .automatic_checkpoint_naming = true };
-    const int64_t shape[] = { CLASSES, INPUTS };
+    const struct accel_project_configuration project = { .project_dir = dir, .automatic_checkpoint_naming = true };
     struct training t = { .right = 0 };
-    struct accel_parameter weight = { "weight", &t.weight.dl, &t.grad.dl };
-    struct accel_dataset *all;
-    struct accel_error err;
-    TRY (accel_open (&t.acc, &job, &err));
-    TRY (accel_dataset_open_csv (&all, EXAMPLE_DATA "/digits.csv",
-        &(struct accel_csv_options){ .label_column = -1 }, &err));
-    struct accel_dataset training = *all;
-    training.size = TRAINING;
-    struct accel_dataset test = { .size = TEST, .fields = all->fields,
-        .field_count = all->field_count, .read = read_test, .user = all };
-    TRY (accel_loader_create (&t.loader, &training, &mixed, &err));
-    TRY (accel_loader_create (&t.test, &test, &once, &err));
-    TRY (accel_tensor_init (&t.weight, accel_autocast (t.acc), 2, shape,
-                            &err));
-    TRY (accel_tensor_init (&t.grad, ACCEL_FLOAT32, 2, shape, &err));
-    TRY (accel_model_create (&t.model, &weight, 1, &err));
-    TRY (accel_optimizer_create (&t.optimizer, t.model, ACCEL_ADAMW,
-        &(struct accel_optimizer_options){ .lr = 5e-4 }, &err));
-    TRY (accel_scheduler_create (&t.scheduler, t.optimizer, &decay, &err));
-    TRY (accel_prepare (t.acc, &err, t.model, t.optimizer, t.scheduler,
-                        t.loader, t.test));
-    TRY (accel_set_project_configuration (t.acc, &project, &err));
-    enum accel_status status
-        = accel_load_state (t.acc, accel_resume_path (), &err);
-    TRY (status == ACCEL_ERR_NOT_FOUND ? ACCEL_OK : status);
-    train (&t);
-    TRY (accel_save_model (t.acc, t.model, dir, NULL, &err));
+    struct accel_error *err = &(struct accel_error){ .code = ACCEL_OK };
+    TRY (accel_open (&t.acc, &(struct accel_options){ .cpu = true, .total_batch_size = STEP }, err));
+    TRY (accel_set_project_configuration (t.acc, &project, err));
+    TRY (accel_dataset_open_csv (&t.digits, EXAMPLE_DATA "/digits.csv",
+                                 &(struct accel_csv_options){ .label_column = -1 }, err));
+    t.learn = *t.digits;
+    t.learn.size = TRAINING;
+    t.test = (struct accel_dataset){ .size = TEST, .fields = t.digits->fields, .field_count = t.digits->field_count,
+                                     .read = read_test, .user = t.digits };
+    setup (&t, err);
+    train (&t, err);
+    TRY (accel_save_model (t.acc, t.model, dir, NULL, err));
     accel_scheduler_destroy (t.scheduler);
     accel_optimizer_destroy (t.optimizer);
     accel_model_destroy (t.model);
     accel_loader_destroy (t.loader);
-    accel_loader_destroy (t.test);
-    accel_dataset_close (all);
+    accel_loader_destroy (t.tests);
+    accel_dataset_close (t.digits);
     accel_close (t.acc);
     return 0;
 }
