@@ -6,7 +6,7 @@
 #include "cli/launch_run.h"
 #include "config/table/foreign.h"
 #include "config/table/opt_argv.h"
-#include "hosts/agent/agent.h"
+#include "hosts/agent/host_job.h"
 #include "hosts/mpi/mpi.h"
 #include "launch/machine/topology.h"
 #include "util/parse.h"

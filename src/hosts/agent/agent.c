@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's loop; see agent.h. */
+/* The agent's loop; see host_job.h. */
 #include <config.h>
 
-#include "hosts/agent/agent.h"
+#include "hosts/agent/host_job.h"
 
 #include "hosts/agent/checks.h"
 #include "hosts/agent/child.h"

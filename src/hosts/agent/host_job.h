@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One host's part of a job on several, and what its launcher tells the agent that started it. */
+/* One host's part of a job on several: the agent that starts its launcher, passes its output and what became of its
+ * ranks to the head, and ends them when the head, or the connection to it, is gone; and what that launcher tells the
+ * agent. */
 #ifndef HOSTS_AGENT_HOST_JOB_H
 #define HOSTS_AGENT_HOST_JOB_H
 
@@ -36,5 +38,9 @@ int64_t host_job_keepalive (const struct job_observer *observer);
 /** Tell the agent what became of the part.  @param text, json  may be NULL */
 void host_job_tell_end (const struct host_job *host_job, enum wire_end end, int status, const char *text,
                         const char *json);
+
+/** Be the agent: serve the head on standard input and output until it closes them.
+ *  @param run  starts this host's ranks, in a process of its own  @return the exit status */
+int agent_serve (host_job_run *run);
 
 #endif

@@ -8,7 +8,6 @@
 #include "hosts/job_spec.h"
 #include "hosts/list/hosts.h"
 #include "hosts/net/benchmark.h"
-#include "hosts/net/slow_links.h"
 
 enum { CHECK_SLOW_MOST = 8 };
 

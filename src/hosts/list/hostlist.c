@@ -92,8 +92,8 @@ find_bucket (const struct hostlist *list, const char *name)
     return &list->buckets[at];
 }
 
-static struct hostlist_host *
-find (const struct hostlist *list, const char *name)
+struct hostlist_host *
+hostlist_find (const struct hostlist *list, const char *name)
 {
     uint32_t bucket = list->capacity ? *find_bucket (list, name) : 0;
     return bucket ? &list->hosts[bucket - 1] : NULL;
@@ -136,7 +136,7 @@ hostlist_add (struct hostlist *list, const char *name, size_t length, int slots,
         return fail_nomem (fail);
     if (strlen (copy) != length || check_name (copy, fail))
         return strlen (copy) != length ? refuse (fail, name, length, "is not a host name") : -1;
-    struct hostlist_host *host = find (list, copy);
+    struct hostlist_host *host = hostlist_find (list, copy);
     if (!host && list->count == HOSTLIST_MOST)
         return fail_set (fail, FAIL_USAGE, "too many hosts: the maximum is %d", HOSTLIST_MOST);
     if (!host) {

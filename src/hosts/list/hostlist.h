@@ -36,6 +36,9 @@ int hostlist_add_text (struct hostlist *list, const char *text, struct fail *fai
  *  @param name  of the file, for messages */
 int hostlist_add_file (struct hostlist *list, const char *name, const char *text, struct fail *fail);
 
+/** @return the host of that @p name; NULL: it is not in the list */
+struct hostlist_host *hostlist_find (const struct hostlist *list, const char *name);
+
 /** Whether only SSH can reach a host of that @p name: mpirun and srun know no ports. */
 bool hostlist_has_port (const char *name);
 

@@ -34,12 +34,8 @@ are_all_allocated (const struct hostlist *list)
     struct fail unused = { 0 };
     const char *nodes = getenv ("SLURM_JOB_NODELIST");
     bool are_all = nodes && !hostlist_add_text (&allocated, nodes, &unused);
-    for (size_t i = 0; are_all && i < list->count; i++) {
-        bool is_there = false;
-        for (size_t j = 0; j < allocated.count && !is_there; j++)
-            is_there = !strcmp (allocated.hosts[j].name, list->hosts[i].name);
-        are_all = is_there;
-    }
+    for (size_t i = 0; are_all && i < list->count; i++)
+        are_all = hostlist_find (&allocated, list->hosts[i].name);
     hostlist_release (&allocated);
     return are_all;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rule for slow links; see slow_links.h. */
+/* The rule for slow links; see benchmark.h. */
 #include <config.h>
 
-#include "hosts/net/slow_links.h"
+#include "hosts/net/benchmark.h"
 
 #include "util/cleanup.h"
 

@@ -45,7 +45,7 @@ void gpu_location_find (const char *root, struct gpu_location *location);
  *  @param root  what the paths begin with: "" but in tests */
 bool gpus_lack_p2p (const char *root);
 
-/* gpu_users.c: who uses a GPU, in words. */
+/* Who uses a GPU, in words. */
 
 /** Whether the numbers of processes are this system's own: in a container, some are hidden. */
 bool gpu_processes_are_known (void);

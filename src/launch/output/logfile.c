@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One file of a rank's output; see logfile.h. */
+/* One file of a rank's output; see sink.h. */
 #include <config.h>
 
-#include "launch/output/logfile.h"
+#include "launch/output/sink.h"
 
 #include "util/cleanup.h"
 

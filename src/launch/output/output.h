@@ -12,7 +12,6 @@
 #ifndef LAUNCH_OUTPUT_OUTPUT_H
 #define LAUNCH_OUTPUT_OUTPUT_H
 
-#include "launch/output/logfile.h"
 #include "launch/output/sink.h"
 #include "util/strbuf.h"
 

@@ -59,6 +59,13 @@ add_pair (struct strlist *argv, const char *option, const char *value)
     strlist_add (argv, value);
 }
 
+static void
+add_number (struct strlist *argv, const char *option, int64_t value)
+{
+    strlist_add (argv, option);
+    strlist_printf (argv, "%lld", (long long) value);
+}
+
 static int
 add_deepspeed (struct strlist *argv, const struct config *config, const struct topology *topology)
 {
@@ -68,8 +75,7 @@ add_deepspeed (struct strlist *argv, const struct config *config, const struct t
     strlist_add (argv, *topology->deepspeed_program ? topology->deepspeed_program : "deepspeed");
     add_pair (argv, "--hostfile", settings->deepspeed_hostfile);
     if (!strcmp (launcher, "nossh")) {
-        strlist_add (argv, "--node_rank");
-        strlist_printf (argv, "%lld", (long long) settings->machine_rank);
+        add_number (argv, "--node_rank", settings->machine_rank);
         strlist_add (argv, "--no_ssh");
     } else {
         strlist_add (argv, "--no_local_rank");
@@ -80,12 +86,10 @@ add_deepspeed (struct strlist *argv, const struct config *config, const struct t
     else if (settings->deepspeed_inclusion_filter)
         add_pair (argv, "--include", settings->deepspeed_inclusion_filter);
     else {
-        strlist_add (argv, "--num_gpus");
-        strlist_printf (argv, "%lld", (long long) (settings->num_processes / settings->num_machines));
+        add_number (argv, "--num_gpus", settings->num_processes / settings->num_machines);
     }
     add_pair (argv, "--master_addr", settings->main_process_ip);
-    strlist_add (argv, "--master_port");
-    strlist_printf (argv, "%lld", (long long) (settings->main_process_port ? settings->main_process_port : 29500));
+    add_number (argv, "--master_port", settings->main_process_port ? settings->main_process_port : 29500);
     if (settings->module || settings->no_python)
         strlist_add (argv, settings->module ? "--module" : "--no_python");
     strlist_add (argv, config->program);

@@ -32,15 +32,6 @@ struct table {
     size_t count;
 };
 
-static bool
-add (struct table *table, const struct entry *entry)
-{
-    if (!array_room (&table->entries, table->count, sizeof *table->entries))
-        return false;
-    table->entries[table->count++] = *entry;
-    return true;
-}
-
 /* Not that of another PID namespace, where our children's numbers are those of strangers. */
 static bool
 proc_is_ours (void)
@@ -66,7 +57,12 @@ read_table (struct table *table)
             continue;
         entry.parent = stat.parent;
         entry.member = entry.parent == getpid ();
-        complete &= add (table, &entry);
+        struct entry *added = array_room (&table->entries, table->count, sizeof *added);
+        complete &= added != NULL;
+        if (added) {
+            *added = entry;
+            table->count++;
+        }
     }
     closedir (dir);
     return complete;

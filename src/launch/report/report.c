@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report; see report.h. */
+/* The report of a job, its file, and who holds the memory of GPUs; see report.h. */
 #include <config.h>
 
 #include "launch/report/report.h"
 
 #include "config/text/json_text.h"
 #include "launch/job/job.h"
+#include "launch/machine/gpus.h"
 #include "launch/process/process.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum {
     REPORT_GROUPS = 16, /* lines about other ranks */
@@ -469,4 +474,114 @@ report_json_error (const char *host, const char *program, int world_size, const 
     json_t *root = begin_json (host, program, world_size, error->status);
     json_object_set_new (root, "error", json_text (error->text));
     return report_print_json (root, out, fail);
+}
+
+/* ---- the file that --failure_report names ---- */
+
+/* The report must not replace a file that our own output goes to. */
+static int
+check_apart (const char *file, const struct io_target *report, struct fail *fail)
+{
+    static const char *const names[] = { "standard output", "standard error" };
+    struct stat info, ours;
+    for (int i = 0; i < 2; i++)
+        if (!stat (report->path, &info) && !fstat (i + 1, &ours) && info.st_dev == ours.st_dev
+            && info.st_ino == ours.st_ino)
+            return fail_set (fail, FAIL_GENERAL, "--failure_report: %s: %s goes there; name another file", file,
+                             names[i]);
+    return 0;
+}
+
+static bool
+is_report (const char *path)
+{
+    static const char begin[] = REPORT_BEGIN;
+    char bytes[sizeof begin - 1];
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    return fd >= 0 && read (fd, bytes, sizeof bytes) == sizeof bytes && !memcmp (bytes, begin, sizeof bytes);
+}
+
+int
+report_file_prepare (struct io_target *report, const char *file, bool is_certain, struct fail *fail)
+{
+    if (!file)
+        return 0;
+    if (io_check_writable (file, fail) || io_target_find (report, file, 0644, fail))
+        return fail_prefix (fail, "--failure_report");
+    if (check_apart (file, report, fail))
+        return -1;
+    return report->exists && (is_certain || is_report (report->path)) && unlink (report->path)
+           ? fail_set (fail, FAIL_GENERAL, "--failure_report: %s: cannot remove the old one: %s", file,
+                       strerror (errno)) : 0;
+}
+
+void
+report_file_refuse (const struct io_target *report, const char *program, int64_t world_size, const struct fail *error)
+{
+    AUTO_STRBUF struct strbuf json = { 0 };
+    struct fail unused = { 0 };
+    char host[256] = "";
+    gethostname (host, sizeof host - 1);
+    if (report->path && access (report->path, F_OK)
+        && !report_json_error (host, program, (int) world_size, error, &json, &unused))
+        io_target_write (report, json.text, json.length, &unused);
+}
+
+/* ---- who holds the memory of GPUs ---- */
+
+/* Words of CUDA, and of what is built on it. */
+static bool
+is_about_gpu_memory (const char *line)
+{
+    static const char *const words[] = {
+        "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation", "cudaErrorDevicesUnavailable",
+        "CUDA-capable device(s) is/are busy or unavailable", "CUBLAS_STATUS_ALLOC_FAILED",
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr (line, words[i]))
+            return true;
+    return strcasestr (line, "out of memory") && (strcasestr (line, "cuda") || strcasestr (line, "gpu"));
+}
+
+static bool
+lacked_gpu_memory (const struct job *job)
+{
+    const struct job_rank *rank = &job->ranks[job->first_failed];
+    AUTO_STRBUF struct strbuf message = { 0 };
+    AUTO_STRLIST struct strlist lines = { 0 }, traceback = { 0 };
+    logs_read_error (job->plan, rank, &message, &traceback);
+    output_stream_tail (&rank->streams[JOB_ERR], &lines);
+    bool found = message.text && is_about_gpu_memory (message.text);
+    for (size_t i = 0; i < lines.count && !found; i++)
+        found = is_about_gpu_memory (lines.items[i]);
+    return found;
+}
+
+static void
+add_gpu (struct job *job, const struct gpu *gpu)
+{
+    AUTO_STRBUF struct strbuf line = { 0 };
+    gpu_describe_use (gpu, &line);
+    strlist_add (&job->gpu_lines, line.text ? line.text : "");
+}
+
+void
+gpu_report_find (struct job *job)
+{
+    enum { MOST = 64 };
+    if (job->end != JOB_FAILED || strncmp (job->ranks[job->first_failed].process->device, "cuda:", 5)
+        || !lacked_gpu_memory (job))
+        return;
+    AUTO_FREE struct gpu *gpus = calloc (MOST, sizeof *gpus);
+    int count = gpus ? nvml_list (gpus, MOST, NULL) : -1, used = 0;
+    bool are_known = gpu_processes_are_known () && count <= MOST;
+    for (int i = 0; i < count && i < MOST; i++) {
+        are_known = are_known && gpus[i].process_count >= 0;
+        if (gpus[i].process_count > 0) {
+            add_gpu (job, &gpus[i]);
+            used++;
+        }
+    }
+    if (count > 0 && !used && are_known)
+        strlist_add (&job->gpu_lines, "no other process uses a GPU now");
 }

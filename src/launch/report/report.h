@@ -74,7 +74,7 @@ int report_json_error (const char *host, const char *program, int world_size, co
 /** Append @p root, which is released, on one line. */
 int report_print_json (json_t *root, struct strbuf *out, struct fail *fail);
 
-/* file.c: the file that --failure_report names. */
+/* The file that --failure_report names. */
 
 /**
  * Before the job starts: find out that the file can be written, before hours of work, and remove the report of an
@@ -92,7 +92,7 @@ int report_file_prepare (struct io_target *report, const char *file, bool is_cer
 void report_file_refuse (const struct io_target *report, const char *program, int64_t world_size,
                          const struct fail *error);
 
-/* gpus.c: who holds the memory of GPUs, for the report of a job that got none. */
+/* Who holds the memory of GPUs, for the report of a job that got none. */
 
 /**
  * If the rank that failed first has said that a GPU was out of memory or busy, ask NVML for the GPUs and their

@@ -25,11 +25,13 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -150,6 +152,66 @@ test_room (void)
     ok (has_room, "there is room for the end at every length");
     strbuf_truncate (&buf, 2);
     is_text (buf.text, "xx", "what is cut off ends there");
+    strbuf_add (&buf, "yz");
+    strbuf_drop (&buf, 3);
+    ok (buf.length == 1 && !strcmp (buf.text, "z"), "what is dropped in front is gone");
+    strbuf_drop (&buf, 1);
+    ok (!buf.length && !*buf.text, "and so is all of it");
+    strlist_add_all (&list, (const char *const[]){ "y", "z", NULL });
+    ok (list.count == 302 && !strcmp (list.items[301], "z") && !list.items[302], "all items up to a NULL are added");
+}
+
+/* What does not fit is not half of something else. */
+static void
+test_small_files (void)
+{
+    static const struct {
+        const char *text;
+        size_t size;
+        const char *line;
+    } cases[] = {
+        { "0-3\n", 8, "0-3" }, { "0-3", 8, "0-3" }, { "0-3\n4-7\n", 8, "0-3" }, { "", 8, NULL }, { "\n4", 8, NULL },
+        { "0-3,4-7\n", 8, NULL }, { "0-3,4-\n", 8, "0-3,4-" }, { NULL, 8, NULL },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[16] = "before", path[256];
+        snprintf (path, sizeof path, "%s/small", scratch_folder ());
+        unlink (path);
+        if (cases[i].text)
+            io_write_file (path, cases[i].text, strlen (cases[i].text), 0600, NULL);
+        bool is_whole = procfs_read_line (path, line, cases[i].size);
+        const char *expected = cases[i].line ? cases[i].line : "";
+        ok (is_whole == !!cases[i].line && !strcmp (line, expected), "small file %zu: '%s'", i, line);
+    }
+}
+
+/* A message with a descriptor, one without, one that is too long; and names that are. */
+static void
+test_messages (void)
+{
+    char name[128] = "accelerate", bytes[8] = "";
+    int ends[2], pipes[2], fd;
+    struct sockaddr_un address;
+    ok (peer_address (&address, name) == offsetof (struct sockaddr_un, sun_path) + 11 && !address.sun_path[0]
+            && !memcmp (address.sun_path + 1, "accelerate", 10), "an abstract name begins with a 0");
+    memset (name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    ok (!peer_address (&address, name), "one that is too long is none");
+    if (socketpair (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) || pipe2 (pipes, O_CLOEXEC))
+        exit (99);
+    ok (peer_receive (ends[1], bytes, sizeof bytes, &fd) < 0 && errno == EAGAIN && fd < 0, "nothing is not waited for");
+    ok (peer_send (ends[0], "abc", 4, pipes[1], 0) == 4 && peer_receive (ends[1], bytes, sizeof bytes, &fd) == 4
+            && !strcmp (bytes, "abc") && fd >= 0 && write (fd, "x", 1) == 1 && read (pipes[0], bytes, 1) == 1
+            && fcntl (fd, F_GETFD) == FD_CLOEXEC, "a descriptor comes with a message, and is closed on exec");
+    close (fd);
+    ok (peer_send (ends[0], "abc", 4, -1, MSG_DONTWAIT) == 4 && peer_receive (ends[1], bytes, 8, &fd) == 4 && fd < 0,
+        "none comes without one");
+    ok (peer_send (ends[0], "0123456789", 10, -1, 0) == 10 && peer_receive (ends[1], bytes, 8, &fd) < 0,
+        "a message that is too long is refused");
+    for (int i = 0; i < 2; i++) {
+        close (ends[i]);
+        close (pipes[i]);
+    }
 }
 
 /* What could not be made is remembered, whatever succeeds after it. */
@@ -679,6 +741,8 @@ main (void)
     test_suggestions ();
     test_strings ();
     test_room ();
+    test_small_files ();
+    test_messages ();
     test_arrays ();
     test_failures ();
     test_credentials ();

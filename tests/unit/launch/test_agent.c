@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "hosts/agent/agent.c"
-#include "hosts/agent/agent.h"
+#include "hosts/agent/host_job.h"
 #include "hosts/agent/child.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
