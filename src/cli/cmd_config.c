@@ -96,7 +96,7 @@ create_role (const struct settings *settings, struct fail *fail)
 static int
 run_questions (struct config *config, const char *path, struct fail *fail)
 {
-    struct config file = { 0 };
+    AUTO_CONFIG struct config file = { 0 };
     struct stat info;
     bool exists = !stat (path, &info);
     if (exists && !S_ISREG (info.st_mode) && !S_ISDIR (info.st_mode)) /* of what use are answers that cannot be kept? */
@@ -113,10 +113,7 @@ run_questions (struct config *config, const char *path, struct fail *fail)
     if (!result)
         result = infer_mode (config, gpus, fail) || questionnaire_run (config, gpus, &file, &wants_role, fail)
                      ? -1 : write_config (&file, path, fail);
-    if (!result && wants_role)
-        result = create_role (&file.settings, fail);
-    config_release (&file);
-    return result;
+    return result ? result : wants_role ? create_role (&file.settings, fail) : 0;
 }
 
 static int
@@ -180,19 +177,15 @@ run (struct config *config, const char *path, struct fail *fail)
 int
 cmd_config (int argc, char **argv, struct fail *fail)
 {
-    struct config config = { 0 };
+    AUTO_CONFIG struct config config = { 0 };
     AUTO_FREE char *path = NULL;
-    int status = -1;
     if (argc && !strcmp (argv[0], "lint"))
         return config_files_lint (argv + 1, argc - 1, fail);
-    if (!config_load_command (&config, COMMAND_CONFIG, argc, argv, SIZE_MAX, fail)) {
-        const char *given = config.settings.config_file;
-        path = given ? strdup (given) : NULL;
-        if (given && !path)
-            fail_nomem (fail);
-        else if (given || !path_of_default_file (&path, fail))
-            status = run (&config, path, fail);
-    }
-    config_release (&config);
-    return status;
+    if (config_load_command (&config, COMMAND_CONFIG, argc, argv, SIZE_MAX, fail))
+        return -1;
+    const char *given = config.settings.config_file;
+    path = given ? strdup (given) : NULL;
+    if (given && !path)
+        return fail_nomem (fail);
+    return given || !path_of_default_file (&path, fail) ? run (&config, path, fail) : -1;
 }

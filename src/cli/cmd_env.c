@@ -181,10 +181,9 @@ run (struct config *config, struct facts *facts, int argc, char **argv, struct f
 int
 cmd_env (int argc, char **argv, struct fail *fail)
 {
-    struct config config = { 0 };
+    AUTO_CONFIG struct config config = { 0 };
     struct facts facts = { 0 };
     int status = run (&config, &facts, argc, argv, fail);
-    config_release (&config);
     for (size_t i = 0; facts.values && i < machine_fact_count; i++)
         strlist_release (&facts.values[i]);
     free (facts.values);

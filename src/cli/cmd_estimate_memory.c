@@ -115,7 +115,7 @@ is_given (const struct config *config, const char *key)
 int
 cmd_estimate_memory (int argc, char **argv, struct fail *fail)
 {
-    struct config config = { 0 };
+    AUTO_CONFIG struct config config = { 0 };
     int status = config_load_command (&config, COMMAND_ESTIMATE_MEMORY, argc, argv, 1, fail);
     if (!status)
         status = check (&config.settings, &config.words, fail);
@@ -124,6 +124,5 @@ cmd_estimate_memory (int argc, char **argv, struct fail *fail)
                            is_given (&config, "training") || is_given (&config, "zero_stage")
                                || is_given (&config, "num_processes"),
                            config.words.items[0], fail);
-    config_release (&config);
     return status;
 }

@@ -99,7 +99,7 @@ inspect_two (const struct settings *settings, struct tensors tensors[2], const c
 int
 cmd_inspect (int argc, char **argv, struct fail *fail)
 {
-    struct config config = { 0 };
+    AUTO_CONFIG struct config config = { 0 };
     struct tensors tensors[2] = { 0 };
     int status = config_load_command (&config, COMMAND_INSPECT, argc, argv, SIZE_MAX, fail);
     if (!status)
@@ -110,6 +110,5 @@ cmd_inspect (int argc, char **argv, struct fail *fail)
         status = inspect_one (&config.settings, &tensors[0], config.words.items[0], fail);
     for (int i = 0; i < 2; i++)
         tensors_close (&tensors[i]);
-    config_release (&config);
     return status;
 }

@@ -76,7 +76,7 @@ begin_report (struct io_target *report, const struct config *config, struct fail
 int
 cmd_launch (int argc, char **argv, struct fail *fail)
 {
-    struct config config = { 0 };
+    AUTO_CONFIG struct config config = { 0 };
     struct hosts hosts = { 0 };
     struct io_target report = { 0 };
     int status = -1, is_placed = -1;
@@ -103,6 +103,5 @@ done:
         report_file_refuse (&report, config.program, config.settings.num_processes, fail);
     io_target_release (&report);
     hosts_release (&hosts);
-    config_release (&config);
     return status;
 }

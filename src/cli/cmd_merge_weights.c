@@ -224,10 +224,9 @@ run (struct config *config, struct tensors *tensors, int argc, char **argv, stru
 int
 cmd_merge_weights (int argc, char **argv, struct fail *fail)
 {
-    struct config config = { 0 };
+    AUTO_CONFIG struct config config = { 0 };
     struct tensors tensors = { 0 };
     int status = run (&config, &tensors, argc, argv, fail);
     tensors_close (&tensors);
-    config_release (&config);
     return status;
 }

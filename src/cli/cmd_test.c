@@ -85,13 +85,12 @@ test_on_hosts (struct config *config, struct hosts *hosts, int *status, struct f
 static int
 try_hosts (int argc, char **argv, int *status, struct fail *fail)
 {
-    struct config config = { 0 };
+    AUTO_CONFIG struct config config = { 0 };
     struct hosts hosts = { 0 };
     int result = config_load_command (&config, COMMAND_TEST, argc, argv, 0, fail);
     if (!result)
         result = test_on_hosts (&config, &hosts, status, fail);
     hosts_release (&hosts);
-    config_release (&config);
     return result;
 }
 

@@ -28,14 +28,15 @@ check_flags (const struct settings *settings, struct fail *fail)
     return 0;
 }
 
-static int
-run (struct config *config, int argc, char **argv, struct fail *fail)
+int
+cmd_to_fsdp2 (int argc, char **argv, struct fail *fail)
 {
+    AUTO_CONFIG struct config config = { 0 };
     AUTO_STRBUF struct strbuf text = { 0 };
     AUTO_STRLIST struct strlist notes = { 0 };
-    const struct settings *settings = &config->settings;
+    const struct settings *settings = &config.settings;
     struct stat info;
-    if (config_load_command (config, COMMAND_TO_FSDP2, argc, argv, 0, fail) || check_flags (settings, fail))
+    if (config_load_command (&config, COMMAND_TO_FSDP2, argc, argv, 0, fail) || check_flags (settings, fail))
         return -1;
     const char *target = settings->output_file ? settings->output_file : settings->config_file;
     if (fsdp2_convert (settings->config_file, path_is_json (target), &text, &notes, fail))
@@ -47,13 +48,4 @@ run (struct config *config, int argc, char **argv, struct fail *fail)
         return -1;
     print_line ("saved in ", target, "");
     return 0;
-}
-
-int
-cmd_to_fsdp2 (int argc, char **argv, struct fail *fail)
-{
-    struct config config = { 0 };
-    int status = run (&config, argc, argv, fail);
-    config_release (&config);
-    return status;
 }

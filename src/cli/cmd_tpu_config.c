@@ -128,24 +128,16 @@ run_command (const struct strlist *argv, struct fail *fail)
     return status;
 }
 
-static int
-run (struct config *config, int argc, char **argv, struct fail *fail)
-{
-    AUTO_STRLIST struct strlist command = { 0 };
-    if (config_load_command (config, COMMAND_TPU_CONFIG, argc, argv, 0, fail) || config_load_file (config, fail)
-        || add_command (config, &command, fail))
-        return -1;
-    if (!config->settings.print_command)
-        return run_command (&command, fail);
-    print_command (&command);
-    return 0;
-}
-
 int
 cmd_tpu_config (int argc, char **argv, struct fail *fail)
 {
-    struct config config = { 0 };
-    int status = run (&config, argc, argv, fail);
-    config_release (&config);
-    return status;
+    AUTO_CONFIG struct config config = { 0 };
+    AUTO_STRLIST struct strlist command = { 0 };
+    if (config_load_command (&config, COMMAND_TPU_CONFIG, argc, argv, 0, fail) || config_load_file (&config, fail)
+        || add_command (&config, &command, fail))
+        return -1;
+    if (!config.settings.print_command)
+        return run_command (&command, fail);
+    print_command (&command);
+    return 0;
 }

@@ -128,7 +128,9 @@ note_attempt (struct launch *launch, const struct job *job)
 static const struct option *
 find_misplaced (char **words)
 {
-    return effect_find_misplaced (words, true) ? NULL : effect_find_misplaced (words, false);
+    bool is_certain;
+    const struct option *row = effect_find_misplaced (words, &is_certain);
+    return is_certain ? NULL : row;
 }
 
 /* Programs that parse their arguments exit with 2 if they do not know one.  A program may have options of these names,

@@ -166,24 +166,30 @@ is_only_ours (const struct option *row)
 }
 
 const struct option *
-effect_find_misplaced (char *const *words, bool is_certain)
+effect_find_misplaced (char *const *words, bool *is_certain)
 {
+    const struct option *first = NULL;
     for (size_t i = 0; words && words[i]; i++) {
         char name[64];
         size_t dashes = strspn (words[i], "-");
         snprintf (name, sizeof name, "%.*s", (int) strcspn (words[i] + dashes, "="), words[i] + dashes);
         const struct option *row = dashes == 2 ? option_find (name) : NULL;
-        if (row && option_is_flag_of (row, COMMAND_LAUNCH) && (!is_certain || is_only_ours (row)))
+        if (!row || !option_is_flag_of (row, COMMAND_LAUNCH))
+            continue;
+        if ((*is_certain = is_only_ours (row)))
             return row;
+        first = first ? first : row;
     }
-    return NULL;
+    *is_certain = false;
+    return first;
 }
 
 void
 effect_note_flags (const struct config *config, struct strlist *notes)
 {
-    const struct option *misplaced = effect_find_misplaced (config->program_args, true);
-    if (misplaced)
+    bool is_certain;
+    const struct option *misplaced = effect_find_misplaced (config->program_args, &is_certain);
+    if (is_certain)
         strlist_printf (notes, "--%s is after the program's name, so the program gets it; options of accelerate launch "
                         "go before the program", misplaced->key);
     for (size_t i = 0; i < option_count; i++) {

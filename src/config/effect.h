@@ -21,9 +21,10 @@ bool effect_applies (const struct settings *settings, const struct option *row);
 bool effect_is_missing (const struct config *config, const struct option *row, struct no_effect *found);
 
 /** The first argument of a program that is an option of launch.
- *  @param is_certain  only one that says which processes there are, and where: a slip, most likely
+ *  @param[out] is_certain  whether it is one that says which processes there are, and where, the first of which counts
+ *                          more than others: a slip, most likely
  *  @return NULL: there is none */
-const struct option *effect_find_misplaced (char *const *words, bool is_certain);
+const struct option *effect_find_misplaced (char *const *words, bool *is_certain);
 
 /** Add a note for each flag that has no effect, after config_resolve(), and for one that the program gets. */
 void effect_note_flags (const struct config *config, struct strlist *notes);

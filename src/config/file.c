@@ -353,14 +353,14 @@ filedoc_read (struct filedoc *doc, const char *path, struct fail *fail)
 int
 config_read_file (struct config *config, const char *path, struct fail *fail)
 {
-    struct filedoc doc = { 0 };
-    int result = filedoc_read (&doc, path, fail) || filedoc_apply (config, &doc, fail) ? -1 : 0;
-    struct node *more = result ? NULL : node_find (&doc.root, "additional_args");
+    AUTO_FILEDOC struct filedoc doc = { 0 };
+    if (filedoc_read (&doc, path, fail) || filedoc_apply (config, &doc, fail))
+        return -1;
+    struct node *more = node_find (&doc.root, "additional_args");
     if (more) {
         node_release (&config->additional_args);
         config->additional_args = *more;
         *more = (struct node){ 0 };
     }
-    filedoc_release (&doc);
-    return result;
+    return 0;
 }

@@ -134,23 +134,18 @@ convert (const struct node *root, struct strlist *notes, struct fail *fail)
 static int
 read_checked (struct filedoc *doc, const char *path, struct fail *fail)
 {
-    struct config config;
-    int result = config_init (&config, fail) || filedoc_read (doc, path, fail) || filedoc_apply (&config, doc, fail)
-                     ? -1
-                     : 0;
-    config_release (&config);
-    return result;
+    AUTO_CONFIG struct config config = { 0 };
+    return config_init (&config, fail) || filedoc_read (doc, path, fail) || filedoc_apply (&config, doc, fail) ? -1 : 0;
 }
 
 int
 fsdp2_convert (const char *path, bool as_json, struct strbuf *out, struct strlist *notes, struct fail *fail)
 {
-    struct filedoc doc = { 0 };
-    int result = read_checked (&doc, path, fail);
-    if (!result && convert (&doc.root, notes, fail))
-        result = fail_prefix (fail, "%s", path);
-    if (!result && ((as_json ? node_write_json (&doc.root, out) : node_write_lines (&doc.root, out)) || notes->failed))
-        result = fail_nomem (fail);
-    filedoc_release (&doc);
-    return result;
+    AUTO_FILEDOC struct filedoc doc = { 0 };
+    if (read_checked (&doc, path, fail))
+        return -1;
+    if (convert (&doc.root, notes, fail))
+        return fail_prefix (fail, "%s", path);
+    bool failed = as_json ? node_write_json (&doc.root, out) : node_write_lines (&doc.root, out);
+    return failed || notes->failed ? fail_nomem (fail) : 0;
 }

@@ -226,13 +226,12 @@ filedoc_update (struct filedoc *doc, struct fail *fail)
 int
 config_default_text (const struct config *config, bool as_json, struct strbuf *out, struct fail *fail)
 {
-    struct filedoc doc = { .path = "the new file" };
-    int result = config_write_tree (config, &doc.root) ? fail_nomem (fail) : 0;
-    if (!result && config_origin (config, "gpu_ids").kind == ORIGIN_DEFAULT)
+    AUTO_FILEDOC struct filedoc doc = { .path = "the new file" };
+    if (config_write_tree (config, &doc.root))
+        return fail_nomem (fail);
+    if (config_origin (config, "gpu_ids").kind == ORIGIN_DEFAULT)
         node_remove (&doc.root, "gpu_ids");
-    result = result || filedoc_update (&doc, fail);
-    if (!result && (as_json ? node_write_json : node_write_yaml) (&doc.root, out))
-        result = fail_nomem (fail);
-    filedoc_release (&doc);
-    return result ? -1 : 0;
+    if (filedoc_update (&doc, fail))
+        return -1;
+    return (as_json ? node_write_json : node_write_yaml) (&doc.root, out) ? fail_nomem (fail) : 0;
 }

@@ -45,6 +45,9 @@ int config_init (struct config *config, struct fail *fail);
 /** Frees what config_init() made; accepts a half-made one and one of all zero. */
 void config_release (struct config *config);
 
+/** Released when it goes out of scope. */
+#define AUTO_CONFIG __attribute__ ((cleanup (config_release)))
+
 /**
  * Set one setting from text, unless it has a value of higher precedence (then @p text is only checked).
  * @return 0, or -1 with @p fail saying what is wrong with @p text

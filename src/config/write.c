@@ -127,11 +127,8 @@ config_write_tree (const struct config *config, struct node *root)
 int
 config_write_text (const struct config *config, bool as_json, struct strbuf *out, struct fail *fail)
 {
-    struct node root = { 0 };
-    int result = config_write_tree (config, &root)
-                         || (as_json ? node_write_json (&root, out) : node_write_lines (&root, out))
-                     ? fail_nomem (fail)
-                     : 0;
-    node_release (&root);
-    return result;
+    AUTO_NODE struct node root = { 0 };
+    bool failed = config_write_tree (config, &root)
+                  || (as_json ? node_write_json (&root, out) : node_write_lines (&root, out));
+    return failed ? fail_nomem (fail) : 0;
 }

@@ -6,7 +6,7 @@
 #include "files/atomic_file.h"
 
 #include "files/error.h"
-#include "files/traffic.h"
+#include "files/source.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 #include "util/text.h"

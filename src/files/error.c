@@ -71,6 +71,17 @@ accel_fail_in (struct accel_error *err, enum accel_status code, const char *form
 }
 
 enum accel_status
+accel_fail_at (struct accel_error *err, size_t at, const char *of, const char *format, ...)
+{
+    char text[ACCEL_ERROR_TEXT_SIZE];
+    va_list args;
+    va_start (args, format);
+    vsnprintf (text, sizeof text, format, args);
+    va_end (args);
+    return accel_fail (err, ACCEL_ERR_FORMAT, "byte %zu%s: %s", at, of, text);
+}
+
+enum accel_status
 accel_fail_null (struct accel_error *err, const char *function, const char *name)
 {
     return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", function, name);

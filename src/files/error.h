@@ -25,6 +25,10 @@ accel_error_clear (struct accel_error *err)
     err->text[0] = '\0';
 }
 
+/** Fail with ACCEL_ERR_FORMAT at a byte of a text: "byte AT OF: ". */
+enum accel_status accel_fail_at (struct accel_error *err, size_t at, const char *of, const char *format, ...)
+    ACCEL_PRINTF (4, 5);
+
 /** "out of memory", as all callers say it.  @return ACCEL_ERR_NOMEM */
 enum accel_status accel_fail_nomem (struct accel_error *err);
 

@@ -4,27 +4,16 @@
 
 #include "files/json_reader.h"
 
-#include "files/error.h"
 #include "util/cleanup.h"
+#include "util/quote.h"
 #include "util/strbuf.h"
 #include "util/utf8.h"
 
-#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Deeper values are refused: nothing that we read has them, and each level is a call on the stack. */
 enum { MAX_DEPTH = 127 };
-
-enum accel_status
-json_reader_fail (const struct json_reader *json, const char *format, ...)
-{
-    char text[ACCEL_ERROR_TEXT_SIZE];
-    va_list args;
-    va_start (args, format);
-    vsnprintf (text, sizeof text, format, args);
-    va_end (args);
-    return accel_fail (json->err, ACCEL_ERR_FORMAT, "byte %zu: %s", json->at, text);
-}
 
 enum accel_status
 json_reader_begin (struct json_reader *json)
@@ -90,54 +79,18 @@ json_reader_next (struct json_reader *json, char closing, bool *first, bool *mor
     return ACCEL_OK;
 }
 
-/* Four hexadecimal digits. */
-static bool
-take_hex (struct json_reader *json, unsigned *value)
-{
-    *value = 0;
-    for (int i = 0; i < 4; i++, json->at++) {
-        char c = byte (json);
-        unsigned digit = is_digit (c)              ? (unsigned) (c - '0')
-                         : c >= 'a' && c <= 'f' ? (unsigned) (c - 'a') + 10
-                         : c >= 'A' && c <= 'F' ? (unsigned) (c - 'A') + 10
-                                                   : 16;
-        if (digit > 15)
-            return false;
-        *value = *value << 4 | digit;
-    }
-    return true;
-}
-
 /* What follows a backslash. */
 static enum accel_status
 take_escape (struct json_reader *json, struct strbuf *buf)
 {
-    static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
-    char c = byte (json);
-    const char *found = c ? strchr (from, c) : NULL;
-    if (found) {
-        json->at++;
-        strbuf_add_char (buf, into[found - from]);
-        return ACCEL_OK;
-    }
-    unsigned code, low;
-    if (c != 'u')
-        return json_reader_fail (json, "invalid escape after a backslash");
-    json->at++;
-    if (!take_hex (json, &code))
-        return json_reader_fail (json, "expected four hexadecimal digits");
-    if (!code)
-        return json_reader_fail (json, "a NUL character in a string");
-    if (code >= 0xd800 && code < 0xe000) {
-        if (code >= 0xdc00 || json->length - json->at < 6 || memcmp (json->text + json->at, "\\u", 2) != 0)
-            return json_reader_fail (json, "half of a surrogate pair");
-        json->at += 2;
-        if (!take_hex (json, &low) || low < 0xdc00 || low >= 0xe000)
-            return json_reader_fail (json, "half of a surrogate pair");
-        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-    }
-    utf8_add (buf, code);
-    return ACCEL_OK;
+    static const char *const problems[] = {
+        [QUOTE_UNKNOWN] = "invalid escape after a backslash", [QUOTE_NO_DIGIT] = "expected four hexadecimal digits",
+        [QUOTE_ZERO] = "a NUL character in a string", [QUOTE_SURROGATE] = "half of a surrogate pair",
+    };
+    const char *at = json->text + json->at;
+    enum quote_escape result = quote_read_escape (&at, json->text + json->length, buf);
+    json->at = (size_t) (at - json->text);
+    return result ? json_reader_fail (json, "%s", problems[result]) : ACCEL_OK;
 }
 
 enum accel_status

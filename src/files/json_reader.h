@@ -3,7 +3,7 @@
 #ifndef FILES_JSON_READER_H
 #define FILES_JSON_READER_H
 
-#include <accel/base.h>
+#include "files/error.h"
 
 struct json_reader {
     const char *text; /* [length], not terminated */
@@ -13,7 +13,7 @@ struct json_reader {
 };
 
 /** Fail at the byte where the reader is; adds "byte N: ". */
-enum accel_status json_reader_fail (const struct json_reader *json, const char *format, ...) ACCEL_PRINTF (2, 3);
+#define json_reader_fail(json, ...) accel_fail_at ((json)->err, (json)->at, "", __VA_ARGS__)
 
 /** Go to the first byte of the text; fails if the text is not UTF-8. */
 enum accel_status json_reader_begin (struct json_reader *json);

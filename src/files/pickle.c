@@ -9,7 +9,6 @@
 #include "util/utf8.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,19 +38,11 @@ struct machine {
     struct accel_error *err;
 };
 
+/* Fail at the current operation. */
+#define fail_here(m, ...) accel_fail_at ((m)->err, (m)->opcode, " of the pickle", __VA_ARGS__)
+
 static struct pickle_value none = { .type = PICKLE_NONE };
 static struct pickle_value truths[2] = { { .type = PICKLE_BOOL }, { .type = PICKLE_BOOL, .integer = 1 } };
-
-static enum accel_status ACCEL_PRINTF (2, 3)
-fail_here (const struct machine *m, const char *format, ...)
-{
-    char text[ACCEL_ERROR_TEXT_SIZE];
-    va_list args;
-    va_start (args, format);
-    vsnprintf (text, sizeof text, format, args);
-    va_end (args);
-    return accel_fail (m->err, ACCEL_ERR_FORMAT, "byte %zu of the pickle: %s", m->opcode, text);
-}
 
 static enum accel_status
 fail_memory (const struct machine *m)

@@ -5,7 +5,6 @@
 #include "files/source.h"
 
 #include "files/error.h"
-#include "files/traffic.h"
 #include "util/memory.h"
 
 #include <errno.h>
@@ -158,4 +157,30 @@ source_close (struct source *source)
     free (source->path);
     *source = (struct source) SOURCE_CLOSED;
     errno = saved;
+}
+
+/* ---- the observer ---- */
+
+static _Thread_local struct traffic_observer *current;
+
+struct traffic_observer *
+traffic_observe (struct traffic_observer *observer)
+{
+    struct traffic_observer *former = current;
+    current = observer;
+    return former;
+}
+
+void
+traffic_moved (uint64_t bytes)
+{
+    if (current)
+        current->moved (current, bytes);
+}
+
+void
+traffic_syncing (void)
+{
+    if (current)
+        current->syncing (current);
 }

@@ -7,6 +7,9 @@
 
 #include "files/source.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
 enum { ZIP_MAX_ENTRIES = 1 << 20, ZIP_MAX_DIRECTORY = 1 << 28 /* bytes */ };
 
 struct zip_entry {
@@ -41,5 +44,9 @@ enum accel_status zip_read_entry (const struct zip_entry *entry, const struct so
 
 /** Free what zip_read() made; also after it failed. */
 void zip_release (struct zip *zip);
+
+/** The CRC of zip archives: polynomial 0xedb88320 (reflected), as in ISO 3309.
+ *  @return @p crc, 0 at first, with @p length more bytes.  Thread-safe. */
+uint32_t crc32_add (uint32_t crc, const void *bytes, size_t length);
 
 #endif

@@ -34,16 +34,20 @@ struct follow {
     bool is_stopping;    /* as the user wanted */
 };
 
+/* A call whose only argument is the job. */
+static int
+call_for_job (struct session *session, const char *action, json_t **reply, struct aws_error *error, struct fail *fail)
+{
+    json_auto_t *request = json_pack ("{s:s}", "TrainingJobName", session->training->name);
+    return request ? aws_json_call (session->aws, AWS_SAGEMAKER, action, request, reply, error, fail)
+                   : fail_nomem (fail);
+}
+
 json_t *
 follow_describe (struct session *session, struct aws_error *error, struct fail *fail)
 {
-    json_t *reply = NULL, *request = json_pack ("{s:s}", "TrainingJobName", session->training->name);
-    if (!request)
-        fail_nomem (fail);
-    else if (aws_json_call (session->aws, AWS_SAGEMAKER, "DescribeTrainingJob", request, &reply, error, fail))
-        reply = NULL;
-    json_decref (request);
-    return reply;
+    json_t *reply = NULL;
+    return call_for_job (session, "DescribeTrainingJob", &reply, error, fail) ? NULL : reply;
 }
 
 static const char *
@@ -192,12 +196,8 @@ static enum outcome
 stop_job (struct follow *follow, struct fail *fail)
 {
     struct session *session = follow->session;
-    json_t *request = json_pack ("{s:s}", "TrainingJobName", session->training->name);
     struct aws_error error = { 0 };
-    int result = request ? aws_json_call (session->aws, AWS_SAGEMAKER, "StopTrainingJob", request, NULL, &error, fail)
-                         : fail_nomem (fail);
-    json_decref (request);
-    if (result) {
+    if (call_for_job (session, "StopTrainingJob", NULL, &error, fail)) {
         session_say (session, "cannot stop the job: %s", fail->text);
         return GO_ON;
     }

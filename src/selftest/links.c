@@ -56,30 +56,27 @@ partner_of (int i, int round, int size)
 static bool
 send_between_gpus (struct self *self, const struct pair *pair, size_t count, bool sends)
 {
-    struct accel_error err;
     int64_t shape[] = { (int64_t) count };
     DLTensor part = *accel_tree_tensor (pair->there);
     part.shape = shape;
-    return sends ? CALL (self, accel_send (self->acc, &part, pair->partner, &err), &err)
-                 : CALL (self, accel_recv (self->acc, &part, pair->partner, &err), &err);
+    return sends ? CALL (self, accel_send (self->acc, &part, pair->partner, &self->err))
+                 : CALL (self, accel_recv (self->acc, &part, pair->partner, &self->err));
 }
 
 /* @from  0: the leader */
 static bool
 send_to_other (struct self *self, struct pair *pair, size_t count, int from)
 {
-    struct accel_error err;
     if (pair->there)
         return send_between_gpus (self, pair, count, (from == 0) == pair->leads);
-    return CALL (self, accel_comm_broadcast (pair->group, pair->bytes, count, ACCEL_UINT8, from, &err), &err);
+    return CALL (self, accel_comm_broadcast (pair->group, pair->bytes, count, ACCEL_UINT8, from, &self->err));
 }
 
 /* What the leader says next; the other one gets it.  0: this was the last. */
 static bool
 announce (struct self *self, struct pair *pair, int64_t *count)
 {
-    struct accel_error err;
-    return CALL (self, accel_comm_broadcast (pair->group, count, 1, ACCEL_INT64, 0, &err), &err);
+    return CALL (self, accel_comm_broadcast (pair->group, count, 1, ACCEL_INT64, 0, &self->err));
 }
 
 static int
@@ -142,8 +139,7 @@ measure_pair (struct self *self, struct pair *pair, double results[RESULTS])
 static void
 report_round (struct self *self, const double *results, double *all)
 {
-    struct accel_error err;
-    if (!CALL (self, accel_comm_all_gather (self->world, results, all, RESULTS, ACCEL_FLOAT64, &err), &err)
+    if (!CALL (self, accel_comm_all_gather (self->world, results, all, RESULTS, ACCEL_FLOAT64, &self->err))
         || self->rank)
         return;
     for (int i = 0; i < self->size; i++) {
@@ -157,14 +153,13 @@ report_round (struct self *self, const double *results, double *all)
 static void
 run_round (struct self *self, struct pair *pair, int round, double *all)
 {
-    struct accel_error err;
     int partner = partner_of (self->rank, round, self->size);
     bool has_partner = partner < self->size;
     int colour = !has_partner ? -1 : partner < self->rank ? partner : self->rank;
     double results[RESULTS] = { has_partner ? partner : -1 };
     pair->partner = partner;
     pair->leads = partner > self->rank;
-    if (!CALL (self, accel_comm_split (&pair->group, self->world, colour, self->rank, &err), &err))
+    if (!CALL (self, accel_comm_split (&pair->group, self->world, colour, self->rank, &self->err)))
         return;
     if (has_partner)
         measure_pair (self, pair, results);
@@ -177,17 +172,16 @@ run_round (struct self *self, struct pair *pair, int round, double *all)
 static bool
 prepare_gpu (struct self *self, struct pair *pair)
 {
-    struct accel_error err;
     struct accel_tensor tensor;
     const int64_t shape[] = { MOST_BYTES };
     if (accel_device (self->acc).device_type != kDLCUDA)
         return wrong (self, "libaccel cannot use a GPU on this host");
-    if (!CALL (self, accel_tensor_init (&tensor, ACCEL_UINT8, 1, shape, &err), &err))
+    if (!CALL (self, accel_tensor_init (&tensor, ACCEL_UINT8, 1, shape, &self->err)))
         return false;
     tensor.dl.data = pair->bytes;
     struct accel_tree *leaf = NULL;
-    if (CALL (self, accel_tree_borrow_tensor (&leaf, &tensor.dl, &err), &err))
-        CALL (self, accel_send_to_device (&pair->there, leaf, accel_device (self->acc), NULL, &err), &err);
+    if (CALL (self, accel_tree_borrow_tensor (&leaf, &tensor.dl, &self->err)))
+        CALL (self, accel_send_to_device (&pair->there, leaf, accel_device (self->acc), NULL, &self->err));
     accel_tree_destroy (leaf);
     return pair->there;
 }

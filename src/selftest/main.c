@@ -59,12 +59,11 @@ fail_step (const struct self *self, const char *step)
 static int
 run_steps (struct self *self, const struct step *steps, uint32_t timeout_ms)
 {
-    struct accel_error err;
     for (; steps->name; steps++) {
         set_alarm (self, steps->name, timeout_ms);
         steps->run (self);
         if (!*self->why)
-            CALL (self, accel_comm_barrier (self->world, &err), &err);
+            CALL (self, accel_comm_barrier (self->world, &self->err));
         if (*self->why)
             return fail_step (self, steps->name);
         if (self->rank == 0)
@@ -97,7 +96,6 @@ int
 main (int argc, char **argv)
 {
     struct accel_options options = { .device_placement = ACCEL_NO }; /* it looks at batches */
-    struct accel_error err;
     struct self self = { 0 };
     const char *rank = getenv ("RANK");
     self.rank = rank ? (int) strtol (rank, NULL, 10) : 0;
@@ -107,7 +105,7 @@ main (int argc, char **argv)
         options.timeout_ms = timeout_ms;
     signal (SIGALRM, on_alarm);
     set_alarm (&self, "accel_open", timeout_ms);
-    if (!CALL (&self, accel_open (&self.acc, &options, &err), &err))
+    if (!CALL (&self, accel_open (&self.acc, &options, &self.err)))
         return fail_step (&self, "open");
     self.world = accel_world (self.acc);
     self.rank = accel_process_index (self.acc);

@@ -11,6 +11,7 @@ struct self {
     struct accel *acc;
     struct accel_comm *world;
     int rank, size;
+    struct accel_error err; /* of the last call */
     char why[1024]; /* what is wrong, "" so far nothing; only the first counts */
 };
 
@@ -33,9 +34,9 @@ extern const struct step links_steps[], gpu_links_steps[];
 /** Note what is wrong.  @return false always. */
 bool wrong (struct self *self, const char *format, ...) __attribute__ ((format (printf, 2, 3)));
 
-/** @return whether @p call went well; else its error is noted. */
-bool went_well (struct self *self, enum accel_status status, const struct accel_error *err, const char *call);
-#define CALL(self, call, err) went_well (self, call, err, #call)
+/** @return whether @p call, which writes self->err, went well; else its error is noted. */
+bool went_well (struct self *self, enum accel_status status, const char *call);
+#define CALL(self, call) went_well (self, call, #call)
 
 /** @return whether the values are equal; else both are noted. @{ */
 bool expect (struct self *self, const char *what, long long expected, long long got);

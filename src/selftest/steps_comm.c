@@ -109,12 +109,11 @@ release_buffers (struct buffers *buffers)
 static void
 all_reduce_once (struct self *self, const struct buffers *b, enum accel_op op, enum accel_dtype dtype, size_t count)
 {
-    struct accel_error err;
     fill (self, op, dtype, b->send, count);
-    if (!CALL (self, accel_comm_all_reduce (self->world, b->send, b->recv, count, dtype, op, &err), &err)
+    if (!CALL (self, accel_comm_all_reduce (self->world, b->send, b->recv, count, dtype, op, &self->err))
         || !check_reduced (self, op, dtype, b->recv, 0, count))
         return;
-    if (CALL (self, accel_comm_all_reduce (self->world, b->send, b->send, count, dtype, op, &err), &err))
+    if (CALL (self, accel_comm_all_reduce (self->world, b->send, b->send, count, dtype, op, &self->err)))
         check_reduced (self, op, dtype, b->send, 0, count); /* in place */
 }
 
@@ -137,15 +136,14 @@ check_all_reduce (struct self *self)
 static void
 check_shared_memory (struct self *self)
 {
-    struct accel_error err;
     void *memory;
-    if (!CALL (self, accel_alloc (self->acc, MANY * sizeof (float), &memory, &err), &err))
+    if (!CALL (self, accel_alloc (self->acc, MANY * sizeof (float), &memory, &self->err)))
         return;
     for (size_t i = 0; i < MANY; i++)
         if (!expect (self, "new memory is zero", 0, (long long) get_value (ACCEL_FLOAT32, memory, i)))
             break;
     fill (self, ACCEL_SUM, ACCEL_FLOAT32, memory, MANY);
-    if (CALL (self, accel_comm_all_reduce (self->world, memory, memory, MANY, ACCEL_FLOAT32, ACCEL_SUM, &err), &err))
+    if (CALL (self, accel_comm_all_reduce (self->world, memory, memory, MANY, ACCEL_FLOAT32, ACCEL_SUM, &self->err)))
         check_reduced (self, ACCEL_SUM, ACCEL_FLOAT32, memory, 0, MANY);
     accel_free (self->acc, memory);
 }
@@ -154,7 +152,6 @@ static void
 check_reduce_scatter (struct self *self)
 {
     struct buffers buffers;
-    struct accel_error err;
     size_t ranks = (size_t) self->size, mine = (size_t) self->rank;
     if (take_buffers (self, &buffers, 1001 * ranks))
         for (int dtype = 0; dtype <= ACCEL_BOOL; dtype++)
@@ -166,7 +163,7 @@ check_reduce_scatter (struct self *self)
                         continue;
                     fill (self, how, type, buffers.send, counts[i] * ranks);
                     if (CALL (self, accel_comm_reduce_scatter (self->world, buffers.send, buffers.recv, counts[i], type,
-                                                               how, &err), &err))
+                                                               how, &self->err)))
                         check_reduced (self, how, type, buffers.recv, mine * counts[i], counts[i]);
                 }
     release_buffers (&buffers);
@@ -183,14 +180,13 @@ static void
 check_all_gather (struct self *self)
 {
     struct buffers b;
-    struct accel_error err;
     for (int dtype = 0; dtype <= ACCEL_BOOL && !*self->why; dtype++) {
         enum accel_dtype type = (enum accel_dtype) dtype;
         size_t count = 257;
         if (take_buffers (self, &b, count * (size_t) self->size)) {
             for (size_t i = 0; i < count; i++)
                 put_value (type, b.send, i, piece (self->rank, i));
-            CALL (self, accel_comm_all_gather (self->world, b.send, b.recv, count, type, &err), &err);
+            CALL (self, accel_comm_all_gather (self->world, b.send, b.recv, count, type, &self->err));
             for (size_t i = 0; i < count * (size_t) self->size && !*self->why; i++) {
                 put_value (type, b.send, 0, piece ((int) (i / count), i % count));
                 double wanted = get_value (type, b.send, 0), got = get_value (type, b.recv, i);
@@ -205,13 +201,12 @@ static void
 check_all_to_all (struct self *self)
 {
     struct buffers b;
-    struct accel_error err;
     size_t count = 129, ranks = (size_t) self->size;
     if (take_buffers (self, &b, count * ranks)) {
         int64_t *send = b.send, *recv = b.recv;
         for (size_t i = 0; i < count * ranks; i++)
             send[i] = (int64_t) piece (self->rank, i);
-        CALL (self, accel_comm_all_to_all (self->world, send, recv, count, ACCEL_INT64, &err), &err);
+        CALL (self, accel_comm_all_to_all (self->world, send, recv, count, ACCEL_INT64, &self->err));
         for (size_t i = 0; i < count * ranks && !*self->why; i++)
             expect (self, "an element of another rank's row",
                     (long long) piece ((int) (i / count), (size_t) self->rank * count + i % count), recv[i]);
@@ -226,18 +221,17 @@ static bool
 start_all (struct self *self, const int64_t *send, int64_t *recv, struct accel_work **work)
 {
     struct accel_comm *world = self->world;
-    struct accel_error err;
     int64_t *gathered = recv + 3, *swapped = gathered + (size_t) self->size * ROW;
     recv[2] = send[0];
     enum accel_dtype type = ACCEL_INT64;
     int last = self->size - 1;
-    return CALL (self, accel_comm_all_reduce_start (work++, world, send, recv, 1, type, ACCEL_SUM, &err), &err)
-           && CALL (self, accel_comm_reduce_scatter_start (work++, world, send, recv + 1, 1, type, ACCEL_MAX, &err),
-                    &err)
-           && CALL (self, accel_comm_broadcast_start (work++, world, recv + 2, 1, type, last, &err), &err)
-           && CALL (self, accel_comm_all_gather_start (work++, world, send, gathered, ROW, type, &err), &err)
-           && CALL (self, accel_comm_all_to_all_start (work++, world, send, swapped, ROW, type, &err), &err)
-           && CALL (self, accel_comm_barrier_start (work, world, &err), &err);
+    return CALL (self, accel_comm_all_reduce_start (work++, world, send, recv, 1, type, ACCEL_SUM, &self->err))
+           && CALL (self, accel_comm_reduce_scatter_start (work++, world, send, recv + 1, 1, type, ACCEL_MAX,
+                                                           &self->err))
+           && CALL (self, accel_comm_broadcast_start (work++, world, recv + 2, 1, type, last, &self->err))
+           && CALL (self, accel_comm_all_gather_start (work++, world, send, gathered, ROW, type, &self->err))
+           && CALL (self, accel_comm_all_to_all_start (work++, world, send, swapped, ROW, type, &self->err))
+           && CALL (self, accel_comm_barrier_start (work, world, &self->err));
 }
 
 static void
@@ -267,7 +261,6 @@ static void
 check_work (struct self *self)
 {
     struct accel_work *work[FLIGHTS] = { NULL };
-    struct accel_error err;
     struct buffers b;
     bool done = false;
     size_t elements = (size_t) self->size * ROW;
@@ -277,9 +270,9 @@ check_work (struct self *self)
             send[i] = (int64_t) piece (self->rank, i);
         bool good = start_all (self, send, b.recv, work);
         for (int i = FLIGHTS - 1; i >= 0; i--) {
-            if (i == 0 && good && CALL (self, accel_work_test (work[i], &done, &err), &err))
+            if (i == 0 && good && CALL (self, accel_work_test (work[i], &done, &self->err)))
                 expect (self, "whether the first of all is over", true, done);
-            if (work[i] && !CALL (self, accel_work_wait (work[i], &err), &err))
+            if (work[i] && !CALL (self, accel_work_wait (work[i], &self->err)))
                 good = false;
         }
         if (good)
@@ -294,7 +287,6 @@ check_send_recv (struct self *self)
 {
     enum { FEW = 1001, LARGE = 100000 };
     struct buffers b;
-    struct accel_error err;
     int next = (self->rank + 1) % self->size, last = (self->rank + self->size - 1) % self->size;
     if (take_buffers (self, &b, LARGE)) {
         int64_t *send = b.send, *recv = b.recv;
@@ -303,9 +295,9 @@ check_send_recv (struct self *self)
         for (size_t count = FEW; self->size > 1 && !*self->why && count <= LARGE; count += LARGE - FEW) {
             for (int step = 0; step < 2 && !*self->why; step++)
                 if ((self->rank + step) % 2)
-                    CALL (self, accel_comm_recv (self->world, recv, count, ACCEL_INT64, last, &err), &err);
+                    CALL (self, accel_comm_recv (self->world, recv, count, ACCEL_INT64, last, &self->err));
                 else
-                    CALL (self, accel_comm_send (self->world, send, count, ACCEL_INT64, next, &err), &err);
+                    CALL (self, accel_comm_send (self->world, send, count, ACCEL_INT64, next, &self->err));
             for (size_t i = 0; i < count && !*self->why; i++)
                 expect (self, "an element from the previous rank", (long long) piece (last, i), recv[i]);
         }
@@ -317,11 +309,10 @@ static void
 check_broadcast (struct self *self)
 {
     int64_t values[129];
-    struct accel_error err;
     for (int root = 0; root < self->size && !*self->why; root++) {
         for (size_t i = 0; i < 129; i++)
             values[i] = self->rank == root ? (int64_t) piece (root, i) : -1;
-        CALL (self, accel_comm_broadcast (self->world, values, 129, ACCEL_INT64, root, &err), &err);
+        CALL (self, accel_comm_broadcast (self->world, values, 129, ACCEL_INT64, root, &self->err));
         for (size_t i = 0; i < 129 && !*self->why; i++)
             expect (self, "an element from the root", (long long) piece (root, i), values[i]);
     }
@@ -331,18 +322,17 @@ check_broadcast (struct self *self)
 static void
 check_barrier (struct self *self)
 {
-    struct accel_error err;
     struct timespec now, wait = { 0, 1000000L * (self->rank % 20) };
     double times[2];
     nanosleep (&wait, NULL);
     clock_gettime (CLOCK_MONOTONIC, &now);
     times[0] = (double) now.tv_sec + 1e-9 * (double) now.tv_nsec;
-    if (!CALL (self, accel_wait_for_everyone (self->acc, &err), &err))
+    if (!CALL (self, accel_wait_for_everyone (self->acc, &self->err)))
         return;
     clock_gettime (CLOCK_MONOTONIC, &now);
     times[1] = -((double) now.tv_sec + 1e-9 * (double) now.tv_nsec);
     /* The clock is one per host. */
-    if (CALL (self, accel_comm_all_reduce (self->world, times, times, 2, ACCEL_FLOAT64, ACCEL_MAX, &err), &err)
+    if (CALL (self, accel_comm_all_reduce (self->world, times, times, 2, ACCEL_FLOAT64, ACCEL_MAX, &self->err))
         && accel_local_num_processes (self->acc) == self->size && -times[1] < times[0])
         wrong (self, "a rank left the barrier %.6f s before the last one arrived", times[0] + times[1]);
 }
@@ -353,15 +343,14 @@ check_gather (struct self *self)
     static const int64_t shape[] = { 2, 3 };
     float data[6];
     struct accel_tensor tensor, out = { 0 };
-    struct accel_error err;
     for (int ndim = 0; ndim <= 2 && !*self->why; ndim += 2) {
-        if (!CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT32, ndim, shape, &err), &err))
+        if (!CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT32, ndim, shape, &self->err)))
             break;
         size_t each = accel_tensor_count (&tensor.dl);
         tensor.dl.data = data;
         for (size_t i = 0; i < each; i++)
             data[i] = (float) piece (self->rank, i);
-        if (!CALL (self, accel_gather (&out, self->acc, &tensor.dl, &err), &err))
+        if (!CALL (self, accel_gather (&out, self->acc, &tensor.dl, &self->err)))
             break;
         expect (self, "rows", (ndim ? 2 : 1) * self->size, out.dl.shape[0]);
         for (size_t i = 0; i < each * (size_t) self->size && !*self->why; i++)
@@ -378,25 +367,24 @@ check_parts (struct self *self)
     int64_t rows = 2 * (int64_t) self->size, shape[] = { rows, 1 };
     float *data = calloc ((size_t) rows, sizeof *data);
     struct accel_tensor tensor, out = { 0 };
-    struct accel_error err;
-    bool good = data && CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT32, 2, shape, &err), &err);
+    bool good = data && CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT32, 2, shape, &self->err));
     tensor.dl.data = data;
     for (int64_t i = 0; good && i < rows; i++)
         data[i] = (float) piece (self->rank, (size_t) i);
-    good = good && CALL (self, accel_all_to_all (&out, self->acc, &tensor.dl, &err), &err);
+    good = good && CALL (self, accel_all_to_all (&out, self->acc, &tensor.dl, &self->err));
     for (int64_t i = 0; good && i < rows; i++)
         expect (self, "a row of another rank", (long long) piece ((int) (i / 2), (size_t) (2 * self->rank + i % 2)),
                 (long long) ((const float *) out.dl.data)[i]);
-    good = good && CALL (self, accel_reduce_scatter (&out, self->acc, &tensor.dl, ACCEL_MAX, &err), &err);
+    good = good && CALL (self, accel_reduce_scatter (&out, self->acc, &tensor.dl, ACCEL_MAX, &self->err));
     if (good)
         expect (self, "rows of a part", 2, out.dl.shape[0]);
     int next = (self->rank + 1) % self->size, last = (self->rank + self->size - 1) % self->size;
     if (good && self->size > 1 && self->rank)
-        good = CALL (self, accel_recv (self->acc, &tensor.dl, last, &err), &err);
+        good = CALL (self, accel_recv (self->acc, &tensor.dl, last, &self->err));
     if (good && self->size > 1)
-        good = CALL (self, accel_send (self->acc, &tensor.dl, next, &err), &err);
+        good = CALL (self, accel_send (self->acc, &tensor.dl, next, &self->err));
     if (good && self->size > 1 && !self->rank)
-        good = CALL (self, accel_recv (self->acc, &tensor.dl, last, &err), &err);
+        good = CALL (self, accel_recv (self->acc, &tensor.dl, last, &self->err));
     for (int64_t i = 0; good && i < rows; i++)
         expect (self, "a row of rank 0", (long long) piece (0, (size_t) i), (long long) data[i]);
     accel_tensor_release (&out);
@@ -409,16 +397,15 @@ check_tensor_calls (struct self *self)
     static const int64_t shape[] = { 50 };
     float data[50];
     struct accel_tensor tensor;
-    struct accel_error err;
-    if (!CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT32, 1, shape, &err), &err))
+    if (!CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT32, 1, shape, &self->err)))
         return;
     tensor.dl.data = data;
     fill (self, ACCEL_AVG, ACCEL_FLOAT32, data, 50);
-    if (!CALL (self, accel_reduce (self->acc, &tensor.dl, ACCEL_AVG, 1, &err), &err)
+    if (!CALL (self, accel_reduce (self->acc, &tensor.dl, ACCEL_AVG, 1, &self->err))
         || !check_reduced (self, ACCEL_AVG, ACCEL_FLOAT32, data, 0, 50))
         return;
     fill (self, ACCEL_MAX, ACCEL_FLOAT32, data, 50);
-    if (!CALL (self, accel_reduce (self->acc, &tensor.dl, ACCEL_MAX, 0.5, &err), &err))
+    if (!CALL (self, accel_reduce (self->acc, &tensor.dl, ACCEL_MAX, 0.5, &self->err)))
         return;
     for (size_t i = 0; i < 50; i++)
         data[i] *= 2;
@@ -426,7 +413,7 @@ check_tensor_calls (struct self *self)
         return;
     for (size_t i = 0; i < 50; i++)
         data[i] = (float) piece (self->rank, i);
-    if (CALL (self, accel_broadcast (self->acc, &tensor.dl, self->size - 1, &err), &err))
+    if (CALL (self, accel_broadcast (self->acc, &tensor.dl, self->size - 1, &self->err)))
         for (size_t i = 0; i < 50; i++)
             expect (self, "an element from the last rank", (long long) piece (self->size - 1, i), (long long) data[i]);
 }
@@ -441,9 +428,8 @@ note_time (void *user)
 static void
 check_order (struct self *self, const struct timespec *ticket, const char *call)
 {
-    struct accel_error err;
     double when = (double) ticket->tv_sec + 1e-9 * (double) ticket->tv_nsec, first = when;
-    if (CALL (self, accel_comm_broadcast (self->world, &first, 1, ACCEL_FLOAT64, 0, &err), &err) && when < first
+    if (CALL (self, accel_comm_broadcast (self->world, &first, 1, ACCEL_FLOAT64, 0, &self->err)) && when < first
         && accel_local_num_processes (self->acc) == self->size)
         wrong (self, "%s: ran %.6f s before rank 0", call, first - when);
 }
@@ -451,28 +437,26 @@ check_order (struct self *self, const struct timespec *ticket, const char *call)
 static void
 check_first (struct self *self)
 {
-    struct accel_error err;
     struct timespec ticket;
-    if (CALL (self, accel_main_process_first (self->acc, note_time, &ticket, &err), &err))
+    if (CALL (self, accel_main_process_first (self->acc, note_time, &ticket, &self->err)))
         check_order (self, &ticket, "accel_main_process_first");
-    if (CALL (self, accel_local_main_process_first (self->acc, note_time, &ticket, &err), &err))
+    if (CALL (self, accel_local_main_process_first (self->acc, note_time, &ticket, &self->err)))
         check_order (self, &ticket, "accel_local_main_process_first");
 }
 
 static void
 check_trigger (struct self *self)
 {
-    struct accel_error err;
     bool fired = true;
-    CALL (self, accel_check_trigger (self->acc, &fired, &err), &err);
+    CALL (self, accel_check_trigger (self->acc, &fired, &self->err));
     expect (self, "a trigger that no rank set", 0, fired);
     if (self->rank == self->size - 1)
         accel_set_trigger (self->acc);
     if (!*self->why)
-        CALL (self, accel_check_trigger (self->acc, &fired, &err), &err);
+        CALL (self, accel_check_trigger (self->acc, &fired, &self->err));
     expect (self, "a trigger set by the last rank", 1, fired);
     if (!*self->why)
-        CALL (self, accel_check_trigger (self->acc, &fired, &err), &err);
+        CALL (self, accel_check_trigger (self->acc, &fired, &self->err));
     expect (self, "a trigger that has already been read", 0, fired);
 }
 
@@ -480,21 +464,20 @@ check_trigger (struct self *self)
 static void
 check_random (struct self *self)
 {
-    struct accel_error err;
     struct accel_generator *own = NULL, *first = NULL;
-    if (!CALL (self, accel_generator_create (&own, 7 + (uint64_t) self->rank, &err), &err)
-        || !CALL (self, accel_generator_create (&first, 7, &err), &err))
+    if (!CALL (self, accel_generator_create (&own, 7 + (uint64_t) self->rank, &self->err))
+        || !CALL (self, accel_generator_create (&first, 7, &self->err)))
         goto done;
     for (int round = 0; round < 2; round++) {
-        if (!CALL (self, accel_set_seed (self->acc, 3, true, &err), &err)
-            || !CALL (self, accel_synchronize_rng_state (self->acc, NULL, &err), &err)
-            || !CALL (self, accel_synchronize_rng_state (self->acc, own, &err), &err)
+        if (!CALL (self, accel_set_seed (self->acc, 3, true, &self->err))
+            || !CALL (self, accel_synchronize_rng_state (self->acc, NULL, &self->err))
+            || !CALL (self, accel_synchronize_rng_state (self->acc, own, &self->err))
             || !expect (self, "the next number from a generator", accel_generator_next (first),
                         accel_generator_next (own)))
             goto done;
         accel_generator_seed (own, 8 + (uint64_t) self->rank);
         accel_generator_seed (first, 8);
-        if (!CALL (self, accel_synchronize_rng_state (self->acc, own, &err), &err)
+        if (!CALL (self, accel_synchronize_rng_state (self->acc, own, &self->err))
             || !expect (self, "the next number after another seed", accel_generator_next (first),
                         accel_generator_next (own)))
             goto done;
@@ -513,9 +496,8 @@ done:
 static void
 check_number (struct self *self)
 {
-    struct accel_error err;
     double number = self->rank + 1;
-    if (CALL (self, accel_reduce_number (self->acc, &number, ACCEL_MAX, &err), &err))
+    if (CALL (self, accel_reduce_number (self->acc, &number, ACCEL_MAX, &self->err)))
         expect_near (self, "the maximum of all numbers", self->size, number, 0);
 }
 

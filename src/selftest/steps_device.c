@@ -13,9 +13,8 @@ enum { ELEMENTS = 1000, WEIGHTS = 300, PASSES = 3 };
 bool
 device_is_everywhere (struct self *self)
 {
-    struct accel_error err;
     int32_t mine = accel_device (self->acc).device_type == kDLCUDA, all = 0;
-    return CALL (self, accel_comm_all_reduce (self->world, &mine, &all, 1, ACCEL_INT32, ACCEL_MIN, &err), &err) && all;
+    return CALL (self, accel_comm_all_reduce (self->world, &mine, &all, 1, ACCEL_INT32, ACCEL_MIN, &self->err)) && all;
 }
 
 /* ---- tensors ---- */
@@ -24,10 +23,9 @@ device_is_everywhere (struct self *self)
 static struct accel_tree *
 send (struct self *self, const DLTensor *tensor, DLDevice to)
 {
-    struct accel_error err;
     struct accel_tree *leaf = NULL, *sent = NULL;
-    if (CALL (self, accel_tree_borrow_tensor (&leaf, tensor, &err), &err))
-        CALL (self, accel_send_to_device (&sent, leaf, to, NULL, &err), &err);
+    if (CALL (self, accel_tree_borrow_tensor (&leaf, tensor, &self->err)))
+        CALL (self, accel_send_to_device (&sent, leaf, to, NULL, &self->err));
     accel_tree_destroy (leaf);
     return sent;
 }
@@ -47,9 +45,8 @@ fetch (struct self *self, const DLTensor *tensor, void *to, size_t bytes)
 static bool
 describe (struct self *self, struct accel_tensor *tensor, enum accel_dtype dtype, void *values, size_t count)
 {
-    struct accel_error err;
     const int64_t shape[] = { (int64_t) count };
-    if (!CALL (self, accel_tensor_init (tensor, dtype, 1, shape, &err), &err))
+    if (!CALL (self, accel_tensor_init (tensor, dtype, 1, shape, &self->err)))
         return false;
     tensor->dl.data = values;
     return true;
@@ -97,7 +94,6 @@ value_of (int rank, size_t i)
 static void
 check_reduce (struct self *self)
 {
-    struct accel_error err;
     struct accel_tensor tensor;
     float values[ELEMENTS], got[ELEMENTS] = { 0 };
     for (size_t i = 0; i < ELEMENTS; i++)
@@ -108,7 +104,7 @@ check_reduce (struct self *self)
     if (!there)
         return;
     DLTensor sent = *accel_tree_tensor (there);
-    if (CALL (self, accel_reduce (self->acc, &sent, ACCEL_SUM, 1, &err), &err) && fetch (self, &sent, got, sizeof got))
+    if (CALL (self, accel_reduce (self->acc, &sent, ACCEL_SUM, 1, &self->err)) && fetch (self, &sent, got, sizeof got))
         for (size_t i = 0; i < ELEMENTS && !*self->why; i++) {
             double sum = 0;
             for (int rank = 0; rank < self->size; rank++)
@@ -121,7 +117,6 @@ check_reduce (struct self *self)
 static void
 check_gather (struct self *self)
 {
-    struct accel_error err;
     struct accel_tensor tensor, all = { 0 };
     int32_t mine[3] = { self->rank, self->rank + 1, -self->rank };
     struct accel_tree *there
@@ -129,7 +124,7 @@ check_gather (struct self *self)
     int32_t *got = calloc ((size_t) self->size, sizeof mine);
     if (!got)
         wrong (self, "out of memory");
-    if (there && got && CALL (self, accel_gather (&all, self->acc, accel_tree_tensor (there), &err), &err)
+    if (there && got && CALL (self, accel_gather (&all, self->acc, accel_tree_tensor (there), &self->err))
         && expect (self, "elements gathered on the GPU", 3 * self->size, (long long) accel_tensor_count (&all.dl))
         && fetch (self, &all.dl, got, (size_t) self->size * sizeof mine))
         for (int rank = 0; rank < self->size; rank++) {
@@ -162,7 +157,6 @@ written_before (void *user, float scale, struct accel_error *err)
 static bool
 make_twin (struct self *self, struct twin *twin, const struct accel_tensor host[2], bool gpu)
 {
-    struct accel_error err;
     const struct accel_optimizer_options adamw = { .lr = 0.1, .weight_decay = 0.01 };
     for (int i = 0; i < 2; i++) {
         twin->tensors[i] = host[i].dl;
@@ -174,19 +168,18 @@ make_twin (struct self *self, struct twin *twin, const struct accel_tensor host[
         twin->tensors[i] = *accel_tree_tensor (twin->trees[i]);
     }
     struct accel_parameter parameter = { "weight", &twin->tensors[0], &twin->tensors[1] };
-    return CALL (self, accel_model_create (&twin->model, &parameter, 1, &err), &err)
-           && CALL (self, accel_optimizer_create (&twin->optimizer, twin->model, ACCEL_ADAMW, &adamw, &err), &err)
-           && CALL (self, accel_prepare (self->acc, &err, twin->model, twin->optimizer), &err);
+    return CALL (self, accel_model_create (&twin->model, &parameter, 1, &self->err))
+           && CALL (self, accel_optimizer_create (&twin->optimizer, twin->model, ACCEL_ADAMW, &adamw, &self->err))
+           && CALL (self, accel_prepare (self->acc, &self->err, twin->model, twin->optimizer));
 }
 
 static bool
 train_twin (struct self *self, struct twin *twin, float *norm)
 {
-    struct accel_error err;
     for (int pass = 0; pass < PASSES; pass++)
-        if (!CALL (self, accel_backward (self->acc, twin->model, 0, written_before, NULL, &err), &err)
-            || !CALL (self, accel_clip_grad_norm (twin->model, 1, norm, NULL, &err), &err)
-            || !CALL (self, accel_optimizer_step (twin->optimizer, &err), &err))
+        if (!CALL (self, accel_backward (self->acc, twin->model, 0, written_before, NULL, &self->err))
+            || !CALL (self, accel_clip_grad_norm (twin->model, 1, norm, NULL, &self->err))
+            || !CALL (self, accel_optimizer_step (twin->optimizer, &self->err)))
             return false;
     return true;
 }
@@ -194,7 +187,6 @@ train_twin (struct self *self, struct twin *twin, float *norm)
 static void
 check_training (struct self *self)
 {
-    struct accel_error err;
     float values[2][WEIGHTS], got[WEIGHTS], norms[2] = { 0 };
     struct accel_tensor host[2];
     struct twin twins[2] = { { .model = NULL }, { .model = NULL } };
@@ -202,7 +194,7 @@ check_training (struct self *self)
         values[0][i] = (float) (i % 7) / 8;
         values[1][i] = (float) (i % 11 + self->rank) / 16;
     }
-    if (CALL (self, accel_set_gradient_accumulation_steps (self->acc, 1, &err), &err)
+    if (CALL (self, accel_set_gradient_accumulation_steps (self->acc, 1, &self->err))
         && describe (self, &host[0], ACCEL_FLOAT32, values[0], WEIGHTS)
         && describe (self, &host[1], ACCEL_FLOAT32, values[1], WEIGHTS)
         && make_twin (self, &twins[1], host, true) && make_twin (self, &twins[0], host, false)

@@ -8,9 +8,8 @@
 static long long
 sum_of (struct self *self, struct accel_comm *comm)
 {
-    struct accel_error err;
     int64_t sum = self->rank;
-    CALL (self, accel_comm_all_reduce (comm, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &err), &err);
+    CALL (self, accel_comm_all_reduce (comm, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &self->err));
     return sum;
 }
 
@@ -19,11 +18,10 @@ static void
 check_split (struct self *self)
 {
     struct accel_comm *group = NULL;
-    struct accel_error err;
     long long wanted = 0;
     for (int r = self->rank % 2; r < self->size; r += 2)
         wanted += r;
-    if (!CALL (self, accel_comm_split (&group, self->world, self->rank % 2, self->rank, &err), &err))
+    if (!CALL (self, accel_comm_split (&group, self->world, self->rank % 2, self->rank, &self->err)))
         return;
     expect (self, "the rank in a group", self->rank / 2, accel_comm_rank (group));
     expect (self, "the sum of a group", wanted, sum_of (self, group));
@@ -37,11 +35,10 @@ check_mesh (struct self *self)
     static const char *const names[] = { "dp", "tp" };
     int columns = self->size % 2 ? 1 : 2, sizes[] = { self->size / columns, columns };
     struct accel_mesh *mesh = NULL;
-    struct accel_error err;
     long long column = 0;
     for (int r = self->rank % columns; r < self->size; r += columns)
         column += r;
-    if (!CALL (self, accel_mesh_create (&mesh, self->acc, names, sizes, 2, &err), &err))
+    if (!CALL (self, accel_mesh_create (&mesh, self->acc, names, sizes, 2, &self->err)))
         return;
     expect (self, "the sum along dp", column, sum_of (self, accel_mesh_comm (mesh, "dp")));
     long long row = columns == 1 ? self->rank : self->rank / 2 * 4 + 1;

@@ -98,9 +98,8 @@ static void
 check_generator (struct self *self)
 {
     struct accel_generator *generator;
-    struct accel_error err;
     int64_t first[50], second[50];
-    if (!CALL (self, accel_generator_create (&generator, 5489, &err), &err))
+    if (!CALL (self, accel_generator_create (&generator, 5489, &self->err)))
         return;
     expect (self, "first number of seed 5489", 3499211612, accel_generator_next (generator));
     expect (self, "second number of seed 5489", 581869302, accel_generator_next (generator));
@@ -127,8 +126,7 @@ check_tensor (struct self *self)
 {
     static const int64_t shape[] = { 2, 3, 4 };
     struct accel_tensor tensor;
-    struct accel_error err;
-    if (!CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT64, 3, shape, &err), &err))
+    if (!CALL (self, accel_tensor_init (&tensor, ACCEL_FLOAT64, 3, shape, &self->err)))
         return;
     expect (self, "accel_tensor_count", 24, (long long) accel_tensor_count (&tensor.dl));
     for (int i = 0; i < ACCEL_DTYPE_COUNT; i++) {

@@ -29,9 +29,8 @@ check_batch (struct self *self, const struct accel_batch *batch)
         return;
     }
     expect (self, "accel_batch_size", tensor->shape[0], (long long) accel_batch_size (batch));
-    struct accel_error err = { 0 };
     void *data;
-    if (!CALL (self, accel_batch_data (batch, "value", ACCEL_FLOAT32, &data, &err), &err))
+    if (!CALL (self, accel_batch_data (batch, "value", ACCEL_FLOAT32, &data, &self->err)))
         return;
     for (size_t i = 0; i < accel_batch_size (batch); i++)
         expect (self, "a sample", accel_batch_indices (batch)[i], (long long) ((const float *) data)[i]);
@@ -41,13 +40,12 @@ check_batch (struct self *self, const struct accel_batch *batch)
 static void
 check_batch_tree (struct self *self, const struct accel_batch *batch, int64_t gathered)
 {
-    struct accel_error err = { 0 };
     struct accel_tree *tree, *all = NULL;
     size_t rows = 0;
-    if (!CALL (self, accel_batch_tree (&tree, batch, &err), &err))
+    if (!CALL (self, accel_batch_tree (&tree, batch, &self->err)))
         return;
-    if (CALL (self, accel_tree_gather_for_metrics (&all, self->acc, tree, &err), &err)
-        && CALL (self, accel_tree_find_batch_size (all, &rows, &err), &err))
+    if (CALL (self, accel_tree_gather_for_metrics (&all, self->acc, tree, &self->err))
+        && CALL (self, accel_tree_find_batch_size (all, &rows, &self->err)))
         expect (self, "rows of accel_tree_gather_for_metrics", (long long) gathered, (long long) rows);
     accel_tree_destroy (all);
     accel_tree_destroy (tree);
@@ -60,14 +58,13 @@ run_epoch (struct self *self, struct accel_loader *loader, size_t size, bool shu
     const struct accel_batch *batch;
     const DLTensor *values;
     struct accel_tensor out = { 0 };
-    struct accel_error err = { 0 };
     size_t total = 0, rounds = 0;
     memset (seen, 0, size);
-    while (!*self->why && accel_loader_next (loader, &batch, &err)) {
+    while (!*self->why && accel_loader_next (loader, &batch, &self->err)) {
         rounds++;
         check_batch (self, batch);
         values = accel_batch_tensor (batch, "value");
-        if (*self->why || !CALL (self, accel_gather_for_metrics (&out, self->acc, values, &err), &err))
+        if (*self->why || !CALL (self, accel_gather_for_metrics (&out, self->acc, values, &self->err)))
             break;
         check_batch_tree (self, batch, out.dl.shape[0]);
         expect (self, "accel_loader_end_of_dataloader", rounds == accel_loader_length (loader),
@@ -83,8 +80,8 @@ run_epoch (struct self *self, struct accel_loader *loader, size_t size, bool shu
         }
     }
     accel_tensor_release (&out);
-    if (err.code)
-        wrong (self, "accel_loader_next: %s", err.text);
+    if (self->err.code)
+        wrong (self, "accel_loader_next: %s", self->err.text);
     expect (self, "samples of an epoch", (long long) size, (long long) total);
     expect (self, "accel_loader_length", (long long) rounds, (long long) accel_loader_length (loader));
 }
@@ -97,17 +94,16 @@ run_loader (struct self *self, bool shuffle)
     struct accel_loader_options options = { .batch_size = BATCH, .shuffle = shuffle, .seed = 7 };
     struct accel_loader *loader;
     const struct accel_batch *batch;
-    struct accel_error err = { 0 };
     bool *seen = calloc (dataset.size, sizeof *seen);
-    if (!seen || !CALL (self, accel_loader_create (&loader, &dataset, &options, &err), &err)) {
+    if (!seen || !CALL (self, accel_loader_create (&loader, &dataset, &options, &self->err))) {
         wrong (self, "out of memory");
         free (seen);
         return;
     }
-    if (CALL (self, accel_prepare (self->acc, &err, loader), &err)) {
+    if (CALL (self, accel_prepare (self->acc, &self->err, loader))) {
         expect (self, "accel_loader_remainder", 3, (long long) accel_loader_remainder (loader));
         run_epoch (self, loader, dataset.size, shuffle, seen);
-        if (!*self->why && accel_loader_next (loader, &batch, &err)) {
+        if (!*self->why && accel_loader_next (loader, &batch, &self->err)) {
             accel_loader_end (loader);
             accel_loader_set_epoch (loader, 5);
             run_epoch (self, loader, dataset.size, shuffle, seen);
@@ -156,14 +152,13 @@ static bool
 make_net (struct self *self, struct net *net)
 {
     static const int64_t shape[] = { PARAMETERS };
-    struct accel_error err;
     *net = (struct net){ .self = self };
-    if (!CALL (self, accel_set_gradient_accumulation_steps (self->acc, 1, &err), &err)
-        || !CALL (self, accel_tensor_init (&net->data, ACCEL_FLOAT32, 1, shape, &err), &err)
-        || !CALL (self, accel_tensor_init (&net->grad, ACCEL_FLOAT32, 1, shape, &err), &err))
+    if (!CALL (self, accel_set_gradient_accumulation_steps (self->acc, 1, &self->err))
+        || !CALL (self, accel_tensor_init (&net->data, ACCEL_FLOAT32, 1, shape, &self->err))
+        || !CALL (self, accel_tensor_init (&net->grad, ACCEL_FLOAT32, 1, shape, &self->err)))
         return false;
     struct accel_parameter parameter = { "weight", &net->data.dl, &net->grad.dl };
-    if (!CALL (self, accel_model_create (&net->model, &parameter, 1, &err), &err))
+    if (!CALL (self, accel_model_create (&net->model, &parameter, 1, &self->err)))
         return false;
     expect (self, "accel_model_parameter_count", 1, (long long) accel_model_parameter_count (net->model));
     expect_text (self, "accel_model_parameter", "weight", accel_model_parameter (net->model, 0)->name);
@@ -175,29 +170,28 @@ make_net (struct self *self, struct net *net)
 static void
 run_steps_of (struct self *self, struct net *net, struct accel_optimizer *optimizer, double lr, bool adam)
 {
-    struct accel_error err;
     const float *data = net->data.dl.data, *grad = net->grad.dl.data;
-    if (!CALL (self, accel_prepare (self->acc, &err, net->model, optimizer), &err))
+    if (!CALL (self, accel_prepare (self->acc, &self->err, net->model, optimizer)))
         return;
     data = net->data.dl.data;
     grad = net->grad.dl.data;
     for (int i = 0; i < PARAMETERS; i++)
         expect_near (self, "a parameter after accel_prepare", 1, (double) data[i], 0);
-    CALL (self, accel_optimizer_set_lr (optimizer, lr, &err), &err);
+    CALL (self, accel_optimizer_set_lr (optimizer, lr, &self->err));
     expect_near (self, "accel_optimizer_lr", lr, accel_optimizer_lr (optimizer), 0);
-    if (*self->why || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err)
-        || !CALL (self, accel_unscale_gradients (self->acc, optimizer, &err), &err))
+    if (*self->why || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &self->err))
+        || !CALL (self, accel_unscale_gradients (self->acc, optimizer, &self->err)))
         return;
     for (int i = 0; i < PARAMETERS; i++)
         expect_near (self, "a mean gradient", mean_gradient (self, i), (double) grad[i], 1e-4);
-    if (!CALL (self, accel_optimizer_step (optimizer, &err), &err))
+    if (!CALL (self, accel_optimizer_step (optimizer, &self->err)))
         return;
     for (int i = 0; i < PARAMETERS; i++) {
         double mean = mean_gradient (self, i); /* the first step of AdamW has the size of lr */
         double step = adam ? lr * (mean > 0) : lr * mean;
         expect_near (self, "a parameter after a step", 1 - step, (double) data[i], 1e-4);
     }
-    CALL (self, accel_optimizer_zero_grad (optimizer, &err), &err);
+    CALL (self, accel_optimizer_zero_grad (optimizer, &self->err));
     for (int i = 0; i < PARAMETERS; i++)
         expect_near (self, "a gradient set to zero", 0, (double) grad[i], 0);
 }
@@ -206,12 +200,11 @@ static void
 run_training (struct self *self, bool adam)
 {
     struct net net;
-    struct accel_error err;
     struct accel_optimizer *optimizer = NULL;
     enum accel_optimizer_kind kind = adam ? ACCEL_ADAMW : ACCEL_SGD;
     struct accel_optimizer_options options = { .lr = 1, .weight_decay = ACCEL_ZERO };
     if (make_net (self, &net)
-        && CALL (self, accel_optimizer_create (&optimizer, net.model, kind, &options, &err), &err))
+        && CALL (self, accel_optimizer_create (&optimizer, net.model, kind, &options, &self->err)))
         run_steps_of (self, &net, optimizer, 0.25, adam);
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (net.model);
@@ -242,14 +235,13 @@ static void
 check_ready (struct self *self)
 {
     struct net net;
-    struct accel_error err;
     struct accel_ddp_options options = { .bucket_cap_mb = 1, .overlap = ACCEL_OVERLAP_ALWAYS };
-    if (make_net (self, &net) && CALL (self, accel_model_set_ddp (net.model, &options, &err), &err)
-        && CALL (self, accel_prepare (self->acc, &err, net.model), &err)
-        && CALL (self, accel_backward (self->acc, net.model, 0.5F, backward_reporting, &net, &err), &err)
-        && CALL (self, accel_unwrap_model (self->acc, net.model, &err), &err)
-        && CALL (self, accel_prepare (self->acc, &err, net.model), &err)
-        && CALL (self, accel_free_memory (self->acc, &err), &err))
+    if (make_net (self, &net) && CALL (self, accel_model_set_ddp (net.model, &options, &self->err))
+        && CALL (self, accel_prepare (self->acc, &self->err, net.model))
+        && CALL (self, accel_backward (self->acc, net.model, 0.5F, backward_reporting, &net, &self->err))
+        && CALL (self, accel_unwrap_model (self->acc, net.model, &self->err))
+        && CALL (self, accel_prepare (self->acc, &self->err, net.model))
+        && CALL (self, accel_free_memory (self->acc, &self->err)))
         for (int i = 0; i < PARAMETERS; i++)
             expect_near (self, "an accumulated mean gradient", mean_gradient (self, i),
                          (double) ((float *) net.grad.dl.data)[i], 1e-4);
@@ -261,21 +253,20 @@ static void
 check_join (struct self *self)
 {
     struct net net;
-    struct accel_error err;
-    if (make_net (self, &net) && CALL (self, accel_prepare (self->acc, &err, net.model), &err)
-        && CALL (self, accel_join_uneven_inputs (self->acc, ACCEL_DEFAULT, &err), &err)) {
+    if (make_net (self, &net) && CALL (self, accel_prepare (self->acc, &self->err, net.model))
+        && CALL (self, accel_join_uneven_inputs (self->acc, ACCEL_DEFAULT, &self->err))) {
         int steps = self->rank == 0 ? 1 : self->rank == 1 ? 2 : 0;
         float *grad = net.grad.dl.data;
         for (int step = 0; step < steps && !*self->why; step++) {
             memset (grad, 0, PARAMETERS * sizeof *grad);
             if (step == 0) {
-                CALL (self, accel_backward (self->acc, net.model, 0.5F, backward, &net, &err), &err);
+                CALL (self, accel_backward (self->acc, net.model, 0.5F, backward, &net, &self->err));
             } else {
-                CALL (self, backward (&net, accel_loss_scale (self->acc), &err), &err);
-                CALL (self, accel_average_gradients (self->acc, net.model, &err), &err);
+                CALL (self, backward (&net, accel_loss_scale (self->acc), &self->err));
+                CALL (self, accel_average_gradients (self->acc, net.model, &self->err));
             }
         }
-        CALL (self, accel_join_end (self->acc, &err), &err);
+        CALL (self, accel_join_end (self->acc, &self->err));
     }
     accel_model_destroy (net.model);
 }
@@ -298,16 +289,15 @@ own_step (void *user, const struct accel_update *update, struct accel_error *err
 static void
 run_clipped (struct self *self, struct net *net, struct accel_optimizer *optimizer, const char *name)
 {
-    struct accel_error err;
     float norm = 0;
     const float *data, *grad;
     accel_optimizer_set_threads (optimizer, 2);
-    if (!CALL (self, accel_prepare (self->acc, &err, net->model, optimizer), &err)
-        || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err)
-        || !CALL (self, accel_clip_grad_value (net->model, 4, &err), &err)
+    if (!CALL (self, accel_prepare (self->acc, &self->err, net->model, optimizer))
+        || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &self->err))
+        || !CALL (self, accel_clip_grad_value (net->model, 4, &self->err))
         || !CALL (self, accel_clip_grad_norm (net->model, 1, &norm,
-                                              &(struct accel_clip_options){ .error_if_nonfinite = true }, &err), &err)
-        || !CALL (self, accel_optimizer_step (optimizer, &err), &err))
+                                              &(struct accel_clip_options){ .error_if_nonfinite = true }, &self->err))
+        || !CALL (self, accel_optimizer_step (optimizer, &self->err)))
         return;
     data = net->data.dl.data;
     grad = net->grad.dl.data;
@@ -334,14 +324,13 @@ check_optimizers (struct self *self)
 {
     static const char *const states[] = { "sum" };
     struct accel_custom_optimizer own = { .lr = 0.1, .state_names = states, .state_count = 1, .step = own_step };
-    struct accel_error err;
     for (int kind = 0; kind < 3 && !*self->why; kind++) {
         struct net net;
         struct accel_optimizer *optimizer = NULL;
         if (make_net (self, &net)
-            && (kind == 0   ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_ADAM, NULL, &err), &err)
-                : kind == 1 ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_LION, NULL, &err), &err)
-                            : CALL (self, accel_optimizer_create_custom (&optimizer, net.model, &own, &err), &err)))
+            && (kind == 0   ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_ADAM, NULL, &self->err))
+                : kind == 1 ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_LION, NULL, &self->err))
+                            : CALL (self, accel_optimizer_create_custom (&optimizer, net.model, &own, &self->err))))
             run_clipped (self, &net, optimizer, kind < 2 ? "exp_avg" : "sum");
         accel_optimizer_destroy (optimizer);
         accel_model_destroy (net.model);
@@ -353,7 +342,6 @@ static void
 check_scheduler (struct self *self)
 {
     struct net net;
-    struct accel_error err;
     struct accel_optimizer *optimizer = NULL;
     struct accel_scheduler *scheduler = NULL;
     struct accel_scheduler_state state;
@@ -361,15 +349,15 @@ check_scheduler (struct self *self)
     struct accel_scheduler_options options
         = { .schedule = ACCEL_SCHEDULE_LINEAR, .total_steps = (uint64_t) self->size * 4 };
     if (make_net (self, &net)
-        && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err), &err)
-        && CALL (self, accel_scheduler_create (&scheduler, optimizer, &options, &err), &err)
-        && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer, scheduler), &err)
-        && CALL (self, accel_scheduler_step (scheduler, &err), &err)) {
+        && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &self->err))
+        && CALL (self, accel_scheduler_create (&scheduler, optimizer, &options, &self->err))
+        && CALL (self, accel_prepare (self->acc, &self->err, net.model, optimizer, scheduler))
+        && CALL (self, accel_scheduler_step (scheduler, &self->err))) {
         expect_near (self, "accel_scheduler_lr", 0.375, accel_scheduler_lr (scheduler), 1e-12);
         expect_near (self, "the optimizer's learning rate", 0.375, accel_optimizer_lr (optimizer), 1e-12);
         accel_scheduler_get_state (scheduler, &state);
         expect (self, "steps of a scheduler", self->size, (long long) state.step);
-        CALL (self, accel_scheduler_set_state (scheduler, &state, 1, &err), &err);
+        CALL (self, accel_scheduler_set_state (scheduler, &state, 1, &self->err));
     }
     accel_scheduler_destroy (scheduler);
     accel_optimizer_destroy (optimizer);
@@ -380,16 +368,15 @@ check_scheduler (struct self *self)
 static void
 accumulate (struct self *self, struct net *net, struct accel_optimizer *optimizer)
 {
-    struct accel_error err;
     const float *grad = net->grad.dl.data, *data = net->data.dl.data;
     expect (self, "accel_gradient_accumulation_steps", 2, accel_gradient_accumulation_steps (self->acc));
     struct accel_scaler_state scaler;
     double scale = accel_scaler_get_state (self->acc, &scaler) ? (double) scaler.scale : 1;
     expect_near (self, "accel_loss_scale", 0.5 * scale, (double) accel_loss_scale (self->acc), 0);
     for (int pass = 1; pass <= 2 && !*self->why; pass++) {
-        if (!CALL (self, accel_accumulate (self->acc, &err, net->model), &err)
-            || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err)
-            || !CALL (self, accel_optimizer_step (optimizer, &err), &err))
+        if (!CALL (self, accel_accumulate (self->acc, &self->err, net->model))
+            || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &self->err))
+            || !CALL (self, accel_optimizer_step (optimizer, &self->err)))
             return;
         expect (self, "accel_sync_gradients", pass == 2, accel_sync_gradients (self->acc));
         expect (self, "accel_optimizer_step_was_skipped", false, accel_optimizer_step_was_skipped (optimizer));
@@ -399,12 +386,12 @@ accumulate (struct self *self, struct net *net, struct accel_optimizer *optimize
             expect_near (self, "a parameter while accumulating", pass == 2 ? 1 - wanted : 1, (double) data[i], 1e-4);
         }
     }
-    CALL (self, accel_optimizer_zero_grad (optimizer, &err), &err);
+    CALL (self, accel_optimizer_zero_grad (optimizer, &self->err));
     for (int pass = 1; pass <= 3 && !*self->why; pass++) {
-        if (!CALL (self, accel_no_sync (self->acc, net->model, &err), &err)
-            || (pass == 3 && !CALL (self, accel_trigger_sync_in_backward (self->acc, net->model, &err), &err))
-            || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &err), &err)
-            || !CALL (self, accel_no_sync_end (self->acc, net->model, &err), &err))
+        if (!CALL (self, accel_no_sync (self->acc, net->model, &self->err))
+            || (pass == 3 && !CALL (self, accel_trigger_sync_in_backward (self->acc, net->model, &self->err)))
+            || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &self->err))
+            || !CALL (self, accel_no_sync_end (self->acc, net->model, &self->err)))
             return;
         for (int i = 0; i < PARAMETERS; i++)
             expect_near (self, "a gradient inside accel_no_sync",
@@ -416,13 +403,12 @@ static void
 check_accumulate (struct self *self)
 {
     struct net net;
-    struct accel_error err;
     struct accel_optimizer *optimizer = NULL;
     struct accel_optimizer_options sgd = { .lr = 1 };
     if (make_net (self, &net)
-        && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err), &err)
-        && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
-        && CALL (self, accel_set_gradient_accumulation_steps (self->acc, 2, &err), &err))
+        && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &self->err))
+        && CALL (self, accel_prepare (self->acc, &self->err, net.model, optimizer))
+        && CALL (self, accel_set_gradient_accumulation_steps (self->acc, 2, &self->err)))
         accumulate (self, &net, optimizer);
     accel_set_sync_gradients (self->acc, true);
     if (!(accel_gradient_clipping (self->acc) > 0))
@@ -436,28 +422,27 @@ static void
 check_local_sgd (struct self *self)
 {
     struct net net;
-    struct accel_error err;
     struct accel_optimizer *optimizer = NULL;
     struct accel_local_sgd *local_sgd = NULL;
     struct accel_optimizer_options sgd = { .lr = 0.25 };
     if (make_net (self, &net)
-        && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err), &err)
-        && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
-        && CALL (self, accel_local_sgd_begin (&local_sgd, self->acc, net.model, 2, true, &err), &err)) {
+        && CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &self->err))
+        && CALL (self, accel_prepare (self->acc, &self->err, net.model, optimizer))
+        && CALL (self, accel_local_sgd_begin (&local_sgd, self->acc, net.model, 2, true, &self->err))) {
         float *grad = net.grad.dl.data;
         for (int step = 0; step < 3 && !*self->why; step++) {
             memset (grad, 0, PARAMETERS * sizeof *grad);
-            if (CALL (self, accel_backward (self->acc, net.model, 0.5F, backward, &net, &err), &err)
-                && CALL (self, accel_optimizer_step (optimizer, &err), &err))
-                CALL (self, accel_local_sgd_step (local_sgd, &err), &err);
+            if (CALL (self, accel_backward (self->acc, net.model, 0.5F, backward, &net, &self->err))
+                && CALL (self, accel_optimizer_step (optimizer, &self->err)))
+                CALL (self, accel_local_sgd_step (local_sgd, &self->err));
         }
-        CALL (self, accel_local_sgd_end (local_sgd, &err), &err);
+        CALL (self, accel_local_sgd_end (local_sgd, &self->err));
         for (int i = 0; i < PARAMETERS && !*self->why; i++)
             expect_near (self, "a parameter after local SGD", 1 - 0.75 * mean_gradient (self, i),
                          (double) ((const float *) net.data.dl.data)[i], 1e-4);
     }
     if (!*self->why)
-        CALL (self, accel_end_training (self->acc, &err), &err);
+        CALL (self, accel_end_training (self->acc, &self->err));
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (net.model);
 }
@@ -466,7 +451,6 @@ static void
 check_scaler (struct self *self)
 {
     struct accel_scaler_state state;
-    struct accel_error err;
     bool before = accel_autocast_enable (self->acc, false);
     expect (self, "accel_autocast_enable", true, before);
     expect (self, "accel_autocast", ACCEL_FLOAT32, accel_autocast (self->acc));
@@ -474,9 +458,10 @@ check_scaler (struct self *self)
     bool scaled = accel_autocast (self->acc) == ACCEL_FLOAT16;
     expect (self, "accel_scaler_get_state", scaled, accel_scaler_get_state (self->acc, &state));
     if (scaled)
-        CALL (self, accel_scaler_set_state (self->acc, &state, &err), &err);
+        CALL (self, accel_scaler_set_state (self->acc, &state, &self->err));
     else
-        expect (self, "accel_scaler_set_state", ACCEL_ERR_INVALID, accel_scaler_set_state (self->acc, &state, &err));
+        expect (self, "accel_scaler_set_state", ACCEL_ERR_INVALID,
+                accel_scaler_set_state (self->acc, &state, &self->err));
 }
 
 /* A parameter in bfloat16, whose master is what SGD changes: 1 - 2^-10 is not a bfloat16. */
@@ -485,7 +470,6 @@ check_masters (struct self *self)
 {
     struct net net = { .self = self };
     static const int64_t shape[] = { PARAMETERS };
-    struct accel_error err;
     struct accel_optimizer *optimizer = NULL;
     struct accel_optimizer_options sgd = { .lr = 0x1p-10 };
     float ones[PARAMETERS], back[PARAMETERS];
@@ -493,18 +477,18 @@ check_masters (struct self *self)
         ones[i] = 1;
     check_scaler (self);
     struct accel_parameter parameter = { "weight", &net.data.dl, &net.grad.dl };
-    if (*self->why || !CALL (self, accel_tensor_init (&net.data, ACCEL_BFLOAT16, 1, shape, &err), &err)
-        || !CALL (self, accel_tensor_init (&net.grad, ACCEL_FLOAT32, 1, shape, &err), &err)
-        || !CALL (self, accel_model_create (&net.model, &parameter, 1, &err), &err))
+    if (*self->why || !CALL (self, accel_tensor_init (&net.data, ACCEL_BFLOAT16, 1, shape, &self->err))
+        || !CALL (self, accel_tensor_init (&net.grad, ACCEL_FLOAT32, 1, shape, &self->err))
+        || !CALL (self, accel_model_create (&net.model, &parameter, 1, &self->err)))
         return;
     void *data = net.data.dl.data;
-    if (CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &err), &err)
-        && CALL (self, accel_prepare (self->acc, &err, net.model, optimizer), &err)
-        && CALL (self, accel_convert (ones, ACCEL_FLOAT32, data, ACCEL_BFLOAT16, PARAMETERS, &err), &err)) {
+    if (CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &sgd, &self->err))
+        && CALL (self, accel_prepare (self->acc, &self->err, net.model, optimizer))
+        && CALL (self, accel_convert (ones, ACCEL_FLOAT32, data, ACCEL_BFLOAT16, PARAMETERS, &self->err))) {
         accel_model_widen (net.model);
         memcpy (net.grad.dl.data, ones, sizeof ones);
-        if (CALL (self, accel_optimizer_step (optimizer, &err), &err)
-            && CALL (self, accel_convert (data, ACCEL_BFLOAT16, back, ACCEL_FLOAT32, PARAMETERS, &err), &err)) {
+        if (CALL (self, accel_optimizer_step (optimizer, &self->err))
+            && CALL (self, accel_convert (data, ACCEL_BFLOAT16, back, ACCEL_FLOAT32, PARAMETERS, &self->err))) {
             bool scaled = accel_autocast (self->acc) == ACCEL_FLOAT16;
             const float *master = accel_model_master (net.model, 0)->data;
             expect (self, "accel_optimizer_step_was_skipped", false, accel_optimizer_step_was_skipped (optimizer));
@@ -522,10 +506,9 @@ check_masters (struct self *self)
 static void
 check_outliers (struct self *self)
 {
-    struct accel_error err;
     double mean = 0;
-    if (!CALL (self, accel_outlier_watch (self->acc, NULL, &err), &err)
-        || !CALL (self, accel_outlier_loss (self->acc, self->rank, &mean, &err), &err))
+    if (!CALL (self, accel_outlier_watch (self->acc, NULL, &self->err))
+        || !CALL (self, accel_outlier_loss (self->acc, self->rank, &mean, &self->err)))
         return;
     expect_near (self, "accel_outlier_loss", (self->size - 1) / 2.0, mean, 1e-12);
     uint64_t count = 1;

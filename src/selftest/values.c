@@ -22,11 +22,12 @@ wrong (struct self *self, const char *format, ...)
 }
 
 bool
-went_well (struct self *self, enum accel_status status, const struct accel_error *err, const char *call)
+went_well (struct self *self, enum accel_status status, const char *call)
 {
     if (!status)
         return true;
-    return wrong (self, "%.*s: %s (%s)", (int) strcspn (call, " ("), call, err->text, accel_status_string (status));
+    return wrong (self, "%.*s: %s (%s)", (int) strcspn (call, " ("), call, self->err.text,
+                  accel_status_string (status));
 }
 
 bool

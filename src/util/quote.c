@@ -51,3 +51,48 @@ quote_ascii (struct strbuf *out, const char *text)
     }
     strbuf_add_char (out, '"');
 }
+
+/* Four hexadecimal digits. */
+static bool
+read_hex (const char **at, const char *end, uint32_t *value)
+{
+    static const char digits[] = "0123456789abcdefABCDEF";
+    *value = 0;
+    for (int i = 0; i < 4; i++, ++*at) {
+        const char *digit = *at < end && **at ? strchr (digits, **at) : NULL;
+        if (!digit)
+            return false;
+        *value = *value << 4 | (uint32_t) (digit - digits < 16 ? digit - digits : digit - digits - 6);
+    }
+    return true;
+}
+
+enum quote_escape
+quote_read_escape (const char **at, const char *end, struct strbuf *out)
+{
+    static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+    const char *found = *at < end && **at ? strchr (letters, **at) : NULL;
+    uint32_t code, low;
+    if (found) {
+        ++*at;
+        strbuf_add_char (out, meanings[found - letters]);
+        return QUOTE_GOOD;
+    }
+    if (*at == end || **at != 'u')
+        return QUOTE_UNKNOWN;
+    ++*at;
+    if (!read_hex (at, end, &code))
+        return QUOTE_NO_DIGIT;
+    if (!code)
+        return QUOTE_ZERO;
+    if (code >= 0xd800 && code < 0xe000) {
+        if (code >= 0xdc00 || end - *at < 6 || memcmp (*at, "\\u", 2) != 0)
+            return QUOTE_SURROGATE;
+        *at += 2;
+        if (!read_hex (at, end, &low) || low < 0xdc00 || low >= 0xe000)
+            return QUOTE_SURROGATE;
+        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+    }
+    utf8_add (out, code);
+    return QUOTE_GOOD;
+}

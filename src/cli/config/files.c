@@ -23,35 +23,26 @@
 static bool
 still_defers (struct filedoc *doc)
 {
-    struct config again = { 0 };
-    bool defers = config_init (&again, NULL) || filedoc_apply (&again, doc, NULL) || again.deferred;
-    config_release (&again);
-    return defers;
+    AUTO_CONFIG struct config again = { 0 };
+    return config_init (&again, NULL) || filedoc_apply (&again, doc, NULL) || again.deferred;
 }
 
 /* The file itself is rewritten, not our settings: what we do not use stays, and so do the types of values. */
-static int
-update (struct config *config, const char *path, struct filedoc *doc, struct fail *fail)
-{
-    AUTO_STRBUF struct strbuf text = { 0 };
-    if (filedoc_read (doc, path, fail) || filedoc_apply (config, doc, fail) || filedoc_update (doc, fail))
-        return -1;
-    if (config->deferred && still_defers (doc))
-        return fail_set (fail, FAIL_GENERAL, "%s", config->deferred);
-    if (path_is_json (path) ? node_write_json (&doc->root, &text) : node_write_yaml (&doc->root, &text))
-        return fail_nomem (fail);
-    return io_write_file (path, text.text, text.length, 0644, fail);
-}
-
 int
 config_files_update (struct config *config, const char *path, struct fail *fail)
 {
-    struct filedoc doc = { 0 };
-    int result = update (config, path, &doc, fail);
-    filedoc_release (&doc);
-    if (!result)
-        print_line ("", path, " is now up to date");
-    return result;
+    AUTO_STRBUF struct strbuf text = { 0 };
+    AUTO_FILEDOC struct filedoc doc = { 0 };
+    if (filedoc_read (&doc, path, fail) || filedoc_apply (config, &doc, fail) || filedoc_update (&doc, fail))
+        return -1;
+    if (config->deferred && still_defers (&doc))
+        return fail_set (fail, FAIL_GENERAL, "%s", config->deferred);
+    if (path_is_json (path) ? node_write_json (&doc.root, &text) : node_write_yaml (&doc.root, &text))
+        return fail_nomem (fail);
+    if (io_write_file (path, text.text, text.length, 0644, fail))
+        return -1;
+    print_line ("", path, " is now up to date");
+    return 0;
 }
 
 int

@@ -80,14 +80,11 @@ set_value (struct config *config, const struct option *row, const char *text, st
 static int
 write_fragment (const struct option *row, const char *text, struct node *tree, struct strbuf *out, struct fail *fail)
 {
-    struct config one = { 0 };
-    int result = config_init (&one, fail);
+    AUTO_CONFIG struct config one = { 0 };
+    if (config_init (&one, fail) || set_value (&one, row, text, fail))
+        return -1;
     one.only_given = true;
-    if (!result && !(result = set_value (&one, row, text, fail))
-        && (config_write_tree (&one, tree) || node_write_lines (tree, out)))
-        result = fail_nomem (fail);
-    config_release (&one);
-    return result;
+    return config_write_tree (&one, tree) || node_write_lines (tree, out) ? fail_nomem (fail) : 0;
 }
 
 /* The mapping that a row belongs to, and its key there, under whatever name. */
@@ -180,12 +177,10 @@ insert_key (const struct filedoc *before, const char *text, const struct option 
 static int
 write_changed (struct filedoc *doc, const char *edited, const char *before, struct strbuf *out, struct fail *fail)
 {
-    struct filedoc again = { 0 };
+    AUTO_FILEDOC struct filedoc again = { 0 };
     struct fail unused = { 0 };
-    bool is_same = edited && !filedoc_read_text (&again, doc->path, edited, strlen (edited), &unused)
-                   && node_equal (&again.root, &doc->root);
-    filedoc_release (&again);
-    if (is_same) {
+    if (edited && !filedoc_read_text (&again, doc->path, edited, strlen (edited), &unused)
+        && node_equal (&again.root, &doc->root)) {
         strbuf_add (out, edited);
         return 0;
     }
@@ -202,54 +197,47 @@ static int
 change_text (const char *path, const char *text, const struct option *row, const char *value, struct strbuf *out,
              struct fail *fail)
 {
-    struct filedoc doc = { 0 }, before = { 0 };
-    struct node part = { 0 };
+    AUTO_FILEDOC struct filedoc doc = { 0 }, before = { 0 };
+    AUTO_NODE struct node part = { 0 };
     AUTO_STRBUF struct strbuf fragment = { 0 };
     AUTO_STRBUF struct strbuf edited = { 0 };
-    int line = 0, result = -1;
+    int line = 0;
     if (write_fragment (row, value, &part, &fragment, fail) || filedoc_read_text (&doc, path, text, strlen (text), fail)
         || filedoc_read_text (&before, path, text, strlen (text), fail))
-        goto done;
+        return -1;
     const struct node *item = &part.items[0];
-    if (change_tree (&doc, row, row->section ? &item->items[0] : item, &line)) {
-        fail_nomem (fail);
-        goto done;
-    }
+    if (change_tree (&doc, row, row->section ? &item->items[0] : item, &line))
+        return fail_nomem (fail);
     char *colon = strchr (row->section ? strchr (fragment.text, '\n') : fragment.text, ':');
     if (line && !path_is_json (path)) {
         colon[strcspn (colon, "\n")] = '\0';
         replace_value (text, line, colon + 2, &edited);
     } else if (!path_is_json (path))
         insert_key (&before, text, row, fragment.text, &edited);
-    result = edited.failed ? fail_nomem (fail) : write_changed (&doc, edited.text, text, out, fail);
-done:
-    filedoc_release (&doc);
-    filedoc_release (&before);
-    node_release (&part);
-    return result;
+    return edited.failed ? fail_nomem (fail) : write_changed (&doc, edited.text, text, out, fail);
 }
 
 /* What launch would say to the file.  @words: "set", then keys and values */
 static int
 check_text (const char *path, const char *text, const struct strlist *words, struct fail *fail)
 {
-    struct config config = { 0 };
-    struct filedoc doc = { 0 };
+    AUTO_CONFIG struct config config = { 0 };
+    AUTO_FILEDOC struct filedoc doc = { 0 };
     struct no_effect why;
-    int result = config_init (&config, fail);
+    if (config_init (&config, fail))
+        return -1;
     config.file = strdup (path);
-    if (!result && !config.file)
-        result = fail_nomem (fail);
-    result = result || filedoc_read_text (&doc, path, text, strlen (text), fail)
-             || filedoc_apply (&config, &doc, fail) || config_resolve (&config, fail) || config_check (&config, fail);
-    for (size_t i = 1; i < words->count && !result; i += 2) {
+    if (!config.file)
+        return fail_nomem (fail);
+    if (filedoc_read_text (&doc, path, text, strlen (text), fail) || filedoc_apply (&config, &doc, fail)
+        || config_resolve (&config, fail) || config_check (&config, fail))
+        return -1;
+    for (size_t i = 1; i < words->count; i += 2) {
         const struct option *row = find_key (words->items[i], NULL);
         if (row && effect_is_missing (&config, row, &why))
             fprintf (stderr, "accelerate: note: %s %s%s\n", row->key, why.text, why.mode);
     }
-    filedoc_release (&doc);
-    config_release (&config);
-    return result ? -1 : 0;
+    return 0;
 }
 
 /* All keys, before anything is written. */

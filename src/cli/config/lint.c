@@ -82,23 +82,20 @@ note_failure (const char *path, const char *text, struct strlist *problems)
 static int
 lint_file (const char *path, struct strlist *problems, struct fail *fail)
 {
-    struct config config;
+    AUTO_CONFIG struct config config = { 0 };
     struct fail found = { 0 };
-    int result = config_init (&config, fail);
+    if (config_init (&config, fail))
+        return -1;
     config.problems = problems;
     config.file = strdup (path);
-    if (!result && !config.file)
-        result = fail_nomem (fail);
-    if (!result && (config_read_file (&config, path, &found) || config_resolve (&config, &found)
-                    || config_check (&config, &found)))
+    if (!config.file)
+        return fail_nomem (fail);
+    if (config_read_file (&config, path, &found) || config_resolve (&config, &found) || config_check (&config, &found))
         note_failure (path, found.text, problems);
-    if (!result) {
-        find_unknown_words (&config, problems);
-        find_without_effect (&config, problems);
-        check_sagemaker (&config, problems);
-    }
-    config_release (&config);
-    return result;
+    find_unknown_words (&config, problems);
+    find_without_effect (&config, problems);
+    check_sagemaker (&config, problems);
+    return 0;
 }
 
 int

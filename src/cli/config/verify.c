@@ -94,29 +94,14 @@ check_flags (const struct config *flags, const struct config *file, struct fail 
 
 /* As launch would read it.  Its lines mean nothing to the user yet. */
 static int
-read_back (struct config *copy, const char *text, size_t length, bool is_json, struct fail *fail)
+read_back (struct config *copy, const struct strbuf *text, bool is_json, struct fail *fail)
 {
-    struct filedoc doc = { .path = NEW_FILE };
-    int result = (is_json ? json_read : yaml_read) (&doc, text, length, fail);
+    AUTO_FILEDOC struct filedoc doc = { .path = NEW_FILE };
+    int result = (is_json ? json_read : yaml_read) (&doc, text->text, text->length, fail);
     result = result || filedoc_apply (copy, &doc, fail) ? -1 : 0;
-    filedoc_release (&doc);
     for (size_t i = 0; i < option_count; i++)
         copy->origins[i].line = 0;
     return result;
-}
-
-static int
-verify (const struct config *flags, const char *text, size_t length, bool is_json, struct config *copy,
-        struct fail *fail)
-{
-    if (config_init (copy, fail))
-        return -1;
-    copy->file = strdup (NEW_FILE);
-    if (!copy->file)
-        return fail_nomem (fail);
-    if (read_back (copy, text, length, is_json, fail) || config_resolve (copy, fail) || check_flags (flags, copy, fail))
-        return -1;
-    return config_check (copy, fail);
 }
 
 int
@@ -131,10 +116,15 @@ verify_kind (const struct config *flags, const struct settings *file, struct fai
 int
 verify_text (const struct config *flags, const struct strbuf *text, bool is_json, struct fail *fail)
 {
-    struct config copy;
-    int result = verify (flags, text->text, text->length, is_json, &copy, fail);
-    config_release (&copy);
-    return result;
+    AUTO_CONFIG struct config copy = { 0 };
+    if (config_init (&copy, fail))
+        return -1;
+    copy.file = strdup (NEW_FILE);
+    if (!copy.file)
+        return fail_nomem (fail);
+    if (read_back (&copy, text, is_json, fail) || config_resolve (&copy, fail) || check_flags (flags, &copy, fail))
+        return -1;
+    return config_check (&copy, fail);
 }
 
 int

@@ -164,10 +164,6 @@ int
 estimate_read_total (struct estimate_model *model, const char *path, const char *text, size_t length,
                      struct fail *fail)
 {
-    struct filedoc index = { .path = path };
-    int result = json_read (&index, text, length, fail);
-    if (!result)
-        result = add_total (model, path, &index.root, fail);
-    filedoc_release (&index);
-    return result;
+    AUTO_FILEDOC struct filedoc index = { .path = path };
+    return json_read (&index, text, length, fail) ? -1 : add_total (model, path, &index.root, fail);
 }

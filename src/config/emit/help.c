@@ -266,7 +266,7 @@ unsigned
 emit_chosen_groups (enum option_command command, int argc, char **argv)
 {
     struct argv_scan scan = { .command = command, .argc = argc, .argv = argv };
-    struct config config;
+    AUTO_CONFIG struct config config = { 0 };
     struct fail ignored = { 0 };
     unsigned groups = 0;
     int failed = config_init (&config, &ignored);
@@ -286,6 +286,5 @@ emit_chosen_groups (enum option_command command, int argc, char **argv)
     for (int group = 0; !failed && group < GROUP_COUNT; group++)
         if (option_groups[group].matters && option_groups[group].matters (&config.settings))
             groups |= 1u << group;
-    config_release (&config);
     return groups;
 }

@@ -7,6 +7,7 @@
 
 #include "config/text/scalar.h"
 #include "util/cleanup.h"
+#include "util/quote.h"
 #include "util/utf8.h"
 
 #include <math.h>
@@ -47,47 +48,16 @@ take (struct reader *reader, const char *word)
     return true;
 }
 
-/* Four hexadecimal digits.  @return their value, or -1 */
-static int
-take_hex (struct reader *reader)
-{
-    int value = 0;
-    if (reader->end - reader->at < 4)
-        return -1;
-    for (int i = 0; i < 4; i++) {
-        static const char digits[] = "0123456789abcdef";
-        char c = *reader->at++;
-        const char *digit = c ? strchr (digits, c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c) : NULL;
-        if (!digit)
-            return -1;
-        value = value * 16 + (int) (digit - digits);
-    }
-    return value;
-}
-
 static int
 add_escape (struct reader *reader, struct strbuf *out)
 {
-    static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
-    char letter = reader->at < reader->end ? *reader->at++ : '\0';
-    const char *found = letter ? strchr (letters, letter) : NULL;
-    if (found) {
-        strbuf_add_char (out, meanings[found - letters]);
-        return 0;
-    }
-    int value = letter == 'u' ? take_hex (reader) : -1;
-    if (value < 0)
-        return refuse (reader, "unknown escape in a string");
-    if (!value)
-        return refuse (reader, "the value contains a zero byte");
-    if (value >= 0xd800 && value < 0xe000) {
-        int second = value < 0xdc00 && take (reader, "\\u") ? take_hex (reader) : -1;
-        if (second < 0xdc00 || second > 0xdfff)
-            return refuse (reader, "unpaired surrogate (\\ud800 to \\udfff come in pairs)");
-        value = 0x10000 + ((value - 0xd800) << 10) + (second - 0xdc00);
-    }
-    utf8_add (out, (uint32_t) value);
-    return 0;
+    static const char *const problems[] = {
+        [QUOTE_UNKNOWN] = "unknown escape in a string", [QUOTE_NO_DIGIT] = "unknown escape in a string",
+        [QUOTE_ZERO] = "the value contains a zero byte",
+        [QUOTE_SURROGATE] = "unpaired surrogate (\\ud800 to \\udfff come in pairs)",
+    };
+    enum quote_escape result = quote_read_escape (&reader->at, reader->end, out);
+    return result ? refuse (reader, problems[result]) : 0;
 }
 
 /* The opening quote is next. */

@@ -69,6 +69,11 @@ struct filedoc {
 
 void filedoc_release (struct filedoc *doc);
 
+/** Released when they go out of scope. @{ */
+#define AUTO_NODE __attribute__ ((cleanup (node_release)))
+#define AUTO_FILEDOC __attribute__ ((cleanup (filedoc_release)))
+/** @} */
+
 /** Bring all mappings in the order of their keys; of a key that occurs twice, the last counts. */
 void node_sort (struct node *node);
 

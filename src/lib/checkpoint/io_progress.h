@@ -3,7 +3,7 @@
 #ifndef LIB_CHECKPOINT_IO_PROGRESS_H
 #define LIB_CHECKPOINT_IO_PROGRESS_H
 
-#include "files/traffic.h"
+#include "files/source.h"
 
 #include <accel/state.h>
 

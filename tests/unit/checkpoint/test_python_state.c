@@ -2,7 +2,7 @@
 /* Folders of Hugging Face Accelerate's save_state: what it saved is loaded, and training continues as it did there. */
 #include <config.h>
 
-#include "files/crc32.h"
+#include "files/zip.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 

@@ -2,7 +2,7 @@
 /* One tensor as torch.save writes it: parameters are tensors, and a tensor has the shape that was asked for. */
 #include <config.h>
 
-#include "files/crc32.h"
+#include "files/zip.h"
 #include "files/torch_tensor.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"

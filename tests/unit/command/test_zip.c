@@ -2,7 +2,6 @@
 /* Zip archives: those that torch.save writes are read, and those that lie are refused. */
 #include <config.h>
 
-#include "files/crc32.h"
 #include "files/zip.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
