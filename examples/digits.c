@@ -198,8 +198,8 @@ resume (struct training *training)
     const struct accel_checkpoint_object object = { save_progress, load_progress, &training->progress };
     accel_check (accel_set_project_configuration (acc, &project, &err), &err);
     accel_check (accel_register_for_checkpointing (acc, &object, &err), &err);
-    const char *from = options->resume_from_checkpoint ? options->resume_from_checkpoint : accel_resume_path ();
-    if (!from)
+    const char *from = options->resume_from_checkpoint ? options->resume_from_checkpoint : getenv ("ACCEL_RESUME_FROM");
+    if (!from || !*from)
         return false;
     bool latest = !strcmp (from, "latest");
     enum accel_status status = accel_load_state (acc, latest ? NULL : from, &err);

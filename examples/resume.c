@@ -129,7 +129,7 @@ begin (struct accel *acc, struct progress *progress, const char *project_dir)
         progress->log = open_log (progress->path);
     accel_check (accel_set_project_configuration (acc, &project, &err), &err);
     accel_check (accel_register_for_checkpointing (acc, &object, &err), &err);
-    enum accel_status status = accel_load_state (acc, accel_resume_path (), &err);
+    enum accel_status status = accel_load_state (acc, getenv ("ACCEL_RESUME_FROM"), &err);
     if (status != ACCEL_ERR_NOT_FOUND)
         accel_check (status, &err);
     if (status && progress->log >= 0 && ftruncate (progress->log, 0)) /* there is no checkpoint yet */

@@ -6,7 +6,7 @@
  * Checkpoints are in DIR, by default "train".  It may be killed or preempted at any moment: started again, it continues
  * from the newest one and ends with the same bits.  Built by hand: cc train.c $(pkg-config --cflags --libs libaccel) */
 #include <accel/accel.h>
-
+#include <stdlib.h>
 #ifndef EXAMPLE_DATA
 #define EXAMPLE_DATA "data"
 #endif
@@ -95,7 +95,7 @@ static void
 train (struct training *t, struct accel_error *err)
 {
     struct accel_evaluation *evaluation;
-    if (accel_load_state (t->acc, accel_resume_path (), err))
+    if (accel_load_state (t->acc, getenv ("ACCEL_RESUME_FROM"), err))
         TRY (err->code == ACCEL_ERR_NOT_FOUND ? ACCEL_OK : err->code);
     while (accel_loader_epoch (t->loader) < EPOCHS) {
         while (accel_loader_next (t->loader, &t->batch, err)) {

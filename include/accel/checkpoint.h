@@ -145,7 +145,10 @@ accel_save_state_test_at (const char *file, int line, struct accel *acc, bool *d
  * The default generator of rank r continues that of rank r.  A rank that did not exist when the state was saved
  * continues that of rank 0 if all ranks had the same; otherwise its generator is left as it is.
  *
- * @param input_dir  the checkpoint's folder; read on rank 0.  NULL: the newest, see above
+ * With `accelerate launch --resume`, the variable ACCEL_RESUME_FROM has the path of the newest complete checkpoint that
+ * was found for this start of the program, or is empty: accel_load_state (acc, getenv ("ACCEL_RESUME_FROM"), &err).
+ *
+ * @param input_dir  the checkpoint's folder; read on rank 0.  NULL or empty: the newest, see above
  * @retval ACCEL_ERR_NOT_FOUND  the project has no checkpoint yet: start from the beginning
  * @retval ACCEL_ERR_INVALID  no checkpoint at @p input_dir; an object was prepared that it lacks, or another number of
  *                            objects is registered; the state cannot be continued with these settings; another job is
@@ -160,13 +163,6 @@ accel_load_state_at (const char *file, int line, struct accel *acc, const char *
 
 /** @return the absolute path of the checkpoint that was saved or loaded last; NULL: none; owned by @p acc. */
 ACCEL_API const char *accel_checkpoint_path (const struct accel *acc);
-
-/**
- * @return the newest complete checkpoint that `accelerate launch --resume` has found for this start (the variable
- *         ACCEL_RESUME_FROM): an absolute path, for accel_load_state(); NULL: there is none, or the option was not
- *         given; owned by the environment
- */
-ACCEL_API const char *accel_resume_path (void);
 
 /** An object of the program that checkpoints contain.  Callbacks that fail return a status and fill in `err`. */
 struct accel_checkpoint_object {

@@ -77,7 +77,7 @@ struct accel_load_result {
  * A tied parameter is loaded under any of its names.
  *
  * @param[out] result  may be NULL; else the names that do not match, also if that is why the call fails, or NULL after
- *                     another failure.  Free it with accel_load_result_destroy()
+ *                     another failure.  Owned by @p acc, until the next accel_load_model() or accel_close()
  * @param options      may be NULL; must be equal on all ranks
  * @retval ACCEL_ERR_INVALID  names do not match, unless strict is ACCEL_NO (`text` has the first of them and what was
  *                            probably meant), or a shape or type differs
@@ -86,11 +86,8 @@ struct accel_load_result {
     accel_load_model_at (ACCEL_HERE, sizeof (struct accel_load_model_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_load_model_at (const char *file, int line, size_t options_size, struct accel *acc, struct accel_model *model,
-                     const char *path, struct accel_load_result **result,
+                     const char *path, const struct accel_load_result **result,
                      const struct accel_load_model_options *options, struct accel_error *err);
-
-/** Accepts NULL. */
-ACCEL_API void accel_load_result_destroy (struct accel_load_result *result);
 
 ACCEL_END_DECLS
 

@@ -77,18 +77,14 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_safetensors_find (const struct accel_safetensors *file, const char *name, size_t *index,
                         struct accel_error *err);
 
-/** @return the value of @p key in the file's metadata (of a set: of its first file that has it), or NULL; owned by
- *          @p file. */
-ACCEL_API const char *accel_safetensors_metadata (const struct accel_safetensors *file, const char *key);
-
 /**
- * Go through all metadata; of a set, file after file.
+ * Go through the metadata; of a set, file after file.
  *
  * @param[out] value  may be NULL
  * @return key number @p index, or NULL after the last; owned by @p file, like the value
  */
 ACCEL_API const char *
-accel_safetensors_metadata_key (const struct accel_safetensors *file, size_t index, const char **value);
+accel_safetensors_metadata (const struct accel_safetensors *file, size_t index, const char **value);
 
 /**
  * Get a tensor without a copy: contiguous, in host memory, read-only.  It is valid until @p file is closed; see the top

@@ -64,7 +64,7 @@ awk -f "$srcdir/man/library.awk" "$srcdir"/include/accel/*.h "$srcdir"/man/*.3.i
 # code FILE NAME: that function of a program, or of a page
 code () { sed 's/\\e/\\/g; s/\\-/-/g' "$1" | sed -n "/^$2 (/,/^}/p"; }
 test_expect_success 'libaccel(3) shows its loop, and README.md names it first' '
-    for name in train main; do
+    for name in train setup; do
         code "$srcdir/examples/train.c" $name >wanted && test -s wanted || return 1
         code libaccel.3 $name | diff wanted - || return 1
     done && grep -o "examples/[a-z_]*\.c" "$srcdir/README.md" | sed 1q | grep -x "examples/train.c"'

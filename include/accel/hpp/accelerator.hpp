@@ -400,12 +400,10 @@ class accelerator {
     load_model (model &of, const std::string &path, const accel_load_model_options &options = {},
                 site at = site::here ())
     {
-        accel_load_result *raw = nullptr;
+        const accel_load_result *raw = nullptr;
         detail::attempt call;
-        accel_status status = accel_load_model_at (at.file, at.line, sizeof options, get (), of.get (), path.c_str (),
-                                                   &raw, &options, call.err ());
-        detail::handle<accel_load_result, accel_load_result_destroy> own (raw);
-        call (status);
+        call (accel_load_model_at (at.file, at.line, sizeof options, get (), of.get (), path.c_str (), &raw, &options,
+                                   call.err ()));
         return { { raw->missing, raw->missing + raw->missing_count },
                  { raw->unexpected, raw->unexpected + raw->unexpected_count } };
     }
@@ -460,7 +458,6 @@ class accelerator {
         call (accel_load_state_at (at.file, at.line, get (), input_dir, call.err ()));
     }
     const char *checkpoint_path () const noexcept { return accel_checkpoint_path (get ()); }
-    static const char *resume_path () noexcept { return accel_resume_path (); }
     void
     register_for_checkpointing (checkpoint_object object)
     {

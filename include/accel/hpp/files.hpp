@@ -41,13 +41,17 @@ class safetensors {
     const char *
     metadata (const std::string &key) const noexcept
     {
-        return accel_safetensors_metadata (get (), key.c_str ());
+        const char *each, *value = nullptr;
+        for (std::size_t i = 0; (each = metadata_key (i, &value)); i++)
+            if (each == key)
+                return value;
+        return nullptr;
     }
     /** @return nullptr after the last */
     const char *
     metadata_key (std::size_t index, const char **value = nullptr) const noexcept
     {
-        return accel_safetensors_metadata_key (get (), index, value);
+        return accel_safetensors_metadata (get (), index, value);
     }
     /** Valid as long as this object. */
     DLTensor

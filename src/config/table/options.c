@@ -317,7 +317,7 @@ const struct option options[] = {
       .help = "continue from the newest complete checkpoint in this folder",
       .doc = "Before each start of the ranks, also after a failure (see --max_restarts), find the newest checkpoint in "
              "this folder, or in its folder checkpoints, that is complete and undamaged. The program gets its path in "
-             "the variable ACCEL_RESUME_FROM and from accel_resume_path(). If there is none, the variable is empty. "
+             "the variable ACCEL_RESUME_FROM, for accel_load_state(). If there is none, the variable is empty. "
              "Checkpoints that are incomplete or damaged, or whose parameters are not finite, are passed over with a "
              "note; a folder that does not exist gets a warning." },
 };

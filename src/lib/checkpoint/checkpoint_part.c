@@ -11,7 +11,6 @@
 #include "lib/state/state_object.h"
 #include "util/array.h"
 #include "util/cleanup.h"
-#include "util/envnames.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +32,7 @@ close_checkpoint (struct part *part)
     snapshot_release (&its->snapshot);
     project_lock_release (&its->lock);
     forget_project (its);
+    free (its->load_result);
     free (its->latest);
     free (its->objects);
     free (its->hooks);
@@ -96,13 +96,6 @@ const char *
 accel_checkpoint_path (const struct accel *acc)
 {
     return acc ? checkpoint_of (acc)->latest : NULL;
-}
-
-const char *
-accel_resume_path (void)
-{
-    const char *path = getenv (ENV_RESUME_FROM);
-    return path && *path ? path : NULL;
 }
 
 enum accel_status

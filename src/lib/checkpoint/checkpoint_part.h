@@ -4,6 +4,7 @@
 #define LIB_CHECKPOINT_PART_H
 
 #include <accel/checkpoint.h>
+#include <accel/model_file.h>
 
 #include "lib/checkpoint/io_progress.h"
 #include "lib/checkpoint/project_lock.h"
@@ -22,6 +23,7 @@ struct state_hook {
 struct checkpoint_part {
     struct part part;
     struct accel_project_configuration project; /* whose folders are ours */
+    struct accel_load_result *load_result; /* of the latest accel_load_model(); NULL: none */
     char *latest; /* path of the checkpoint that was saved or loaded last */
     struct accel_checkpoint_object *objects; /* [object_count] */
     size_t object_count;

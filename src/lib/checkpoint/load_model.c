@@ -43,7 +43,7 @@ struct load {
 static size_t
 find_recorded (const struct load *load, const char *name)
 {
-    const char *other = accel_safetensors_metadata (load->file, name);
+    const char *other = safetensors_metadata (load->file, name);
     return other ? weights_find (&load->file->weights, other) : SIZE_MAX;
 }
 
@@ -246,20 +246,17 @@ make_result (const struct load *load)
     return result;
 }
 
-void
-accel_load_result_destroy (struct accel_load_result *result)
-{
-    free (result);
-}
-
 static enum accel_status
-prepare (struct load *load, const struct accel_safetensors_options *options, struct accel_load_result **result,
+prepare (struct load *load, const struct accel_safetensors_options *options, const struct accel_load_result **result,
          struct accel_error *err)
 {
+    struct checkpoint_part *part = checkpoint_of (load->acc);
+    free (part->load_result);
+    part->load_result = NULL;
     enum accel_status status = accel_safetensors_open (&load->file, load->path, options, err);
     if (!status)
         status = match (load, err);
-    if (!status && result && !(*result = make_result (load)))
+    if (!status && result && !(*result = part->load_result = make_result (load)))
         status = accel_fail_nomem (err);
     if (!status)
         status = check_names (load, err);
@@ -271,7 +268,7 @@ prepare (struct load *load, const struct accel_safetensors_options *options, str
 
 enum accel_status
 accel_load_model_at (const char *file, int line, size_t options_size, struct accel *acc, struct accel_model *model,
-                     const char *path, struct accel_load_result **result,
+                     const char *path, const struct accel_load_result **result,
                      const struct accel_load_model_options *options, struct accel_error *err)
 {
     const struct comm_site site = { .file = file, .line = line, .call = JOBSEG_CALL_LOAD_MODEL };

@@ -79,6 +79,8 @@ find (struct load *load, const char *input_dir, struct accel_error *err)
     struct checkpoint_part *part = load->part;
     AUTO_FREE char *folder = NULL;
     load->found.next = part->project.iteration;
+    if (input_dir && !*input_dir)
+        input_dir = NULL;
     if (!input_dir && !part->project.automatic_checkpoint_naming)
         return accel_fail (err, ACCEL_ERR_INVALID, "input_dir is needed, because automatic naming is not set");
     if (!part->project.automatic_checkpoint_naming)

@@ -122,7 +122,7 @@ accel_safetensors_find (const struct accel_safetensors *file, const char *name, 
 }
 
 const char *
-accel_safetensors_metadata_key (const struct accel_safetensors *file, size_t index, const char **value)
+accel_safetensors_metadata (const struct accel_safetensors *file, size_t index, const char **value)
 {
     for (size_t i = 0; file && i < file->weights.file_count; i++) {
         const struct safetensors *header = &file->weights.files[i].header;
@@ -137,10 +137,10 @@ accel_safetensors_metadata_key (const struct accel_safetensors *file, size_t ind
 }
 
 const char *
-accel_safetensors_metadata (const struct accel_safetensors *file, const char *key)
+safetensors_metadata (const struct accel_safetensors *file, const char *key)
 {
     const char *each, *value = NULL;
-    for (size_t i = 0; key && (each = accel_safetensors_metadata_key (file, i, &value)); i++)
+    for (size_t i = 0; (each = accel_safetensors_metadata (file, i, &value)); i++)
         if (!strcmp (each, key))
             return value;
     return NULL;

@@ -14,6 +14,9 @@ struct accel_safetensors {
     bool in_memory;
 };
 
+/** @return the value of @p key, of a set in the first file that has it, or NULL; owned by @p file. */
+const char *safetensors_metadata (const struct accel_safetensors *file, const char *key);
+
 /**
  * Read a part of a tensor; see accel_safetensors_read(), but the arguments are valid.
  *

@@ -408,6 +408,9 @@ rotate (struct accel *acc)
     accel_set_log_level (ACCEL_LOG_CRITICAL);
     rank_must (accel_load_state (acc, NULL, &err), &err);
     right (world.seen == 3 && accel_get_project_configuration (acc)->iteration == 5, "loaded %d", (int) world.seen);
+    world.seen = 0;
+    rank_must (accel_load_state (acc, "", &err), &err); /* as ACCEL_RESUME_FROM is if there is none */
+    right (world.seen == 3, "loaded %d without a path", (int) world.seen);
     char path[600];
     snprintf (path, sizeof path, "%s/project/checkpoints/checkpoint_4", folder);
     rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_FORMAT, &err, "the checksum of tensor");
@@ -451,7 +454,7 @@ replace (struct accel *acc)
     char path[600];
     make_world (&world, acc, "no");
     rank_fails (accel_save_state (acc, NULL, &err), ACCEL_ERR_INVALID, &err, "output_dir is needed");
-    rank_fails (accel_load_state (acc, NULL, &err), ACCEL_ERR_INVALID, &err, "input_dir is needed");
+    rank_fails (accel_load_state (acc, "", &err), ACCEL_ERR_INVALID, &err, "input_dir is needed");
     snprintf (path, sizeof path, "%s/nowhere", folder);
     rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_INVALID, &err, "the folder does not exist");
     snprintf (path, sizeof path, "%s/a/b/c/", folder);
