@@ -8,8 +8,8 @@
 #include "files/json_reader.h"
 #include "util/array.h"
 #include "util/cleanup.h"
-#include "util/quote.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "files/json_reader.h"
 
 #include "util/cleanup.h"
-#include "util/quote.h"
 #include "util/strbuf.h"
 #include "util/utf8.h"
 

@@ -11,8 +11,8 @@
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/io.h"
-#include "util/quote.h"
 #include "util/text.h"
+#include "util/utf8.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

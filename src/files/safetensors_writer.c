@@ -8,7 +8,6 @@
 #include "files/error.h"
 #include "util/cleanup.h"
 #include "util/io.h"
-#include "util/quote.h"
 #include "util/utf8.h"
 
 #include <string.h>

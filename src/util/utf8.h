@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Characters in UTF-8. */
+/* Characters in UTF-8; strings of JSON, in the spelling of the programs whose files we write byte for byte, and escapes
+ * in those read. */
 #ifndef UTIL_UTF8_H
 #define UTIL_UTF8_H
 
@@ -17,5 +18,17 @@ size_t utf8_valid_length (const char *bytes, size_t length);
 bool utf8_is_valid (const char *bytes, size_t length);
 
 void utf8_add (struct strbuf *out, uint32_t character);
+
+/** Append @p text in quotes, as Rust's serde_json does: UTF-8 as it is. */
+void quote_utf8 (struct strbuf *out, const char *text);
+
+/** The same as Python's json does by default: all but ASCII is escaped. */
+void quote_ascii (struct strbuf *out, const char *text);
+
+/** What is wrong with an escape. */
+enum quote_escape { QUOTE_GOOD, QUOTE_UNKNOWN, QUOTE_NO_DIGIT, QUOTE_ZERO, QUOTE_SURROGATE };
+
+/** Append the character that the text after a backslash means; @p at moves behind it, or to what is wrong. */
+enum quote_escape quote_read_escape (const char **at, const char *end, struct strbuf *out);
 
 #endif

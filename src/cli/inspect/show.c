@@ -5,7 +5,7 @@
 #include "cli/inspect/inspect.h"
 #include "cli/table.h"
 #include "util/printable.h"
-#include "util/quote.h"
+#include "util/utf8.h"
 
 #include <math.h>
 

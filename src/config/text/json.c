@@ -7,7 +7,6 @@
 
 #include "config/text/scalar.h"
 #include "util/cleanup.h"
-#include "util/quote.h"
 #include "util/utf8.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 
 #include "config/text/scalar.h"
 #include "util/cleanup.h"
-#include "util/quote.h"
+#include "util/utf8.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
 #include "lib/base/error.h"
 #include "lib/memory/memory.h"
 #include "util/array.h"
-#include "util/quote.h"
 #include "util/utf8.h"
 
 #include <inttypes.h>
