@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "lib/kernels/half.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 #include "tests/allocators.h"
 #include "tests/golden/golden.h"
 

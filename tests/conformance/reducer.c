@@ -6,7 +6,7 @@
 #include "lib/data/generator.h"
 #include "lib/kernels/half.h"
 #include "lib/state/state_object.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 #include "tests/samples.h"
 #include "tests/slow.h"
 

@@ -141,7 +141,7 @@ def optimizer():
     for kind in kinds:
         expect(re.search(rf"^\.It Dv {kind}$", page, re.M), f"{kind}: no item in man/accel_optimizer.3.in")
         expect(re.search(rf"\b{kind}\b", tests), f"{kind}: no name in golden_kind() (tests/golden/golden.h)")
-    for name in re.findall(r'^        \.name = "(\w+)"', read("src/lib/train/optimizer_kinds.c"), re.M):
+    for name in re.findall(r'^        \.name = "(\w+)"', read("src/lib/train/optimizer/optimizer_kinds.c"), re.M):
         expect(name in lines, f"{name}: no line in the comment on struct accel_optimizer_options")
     return len(kinds)
 

@@ -584,7 +584,7 @@ OPTIMIZER = [
          "build", ".ACCEL_SIGNSGD. undeclared"),
     Step("its line in the comment", [before("include/accel/train.h", " *   RMSprop  lr ", " *   SignSGD  lr 1e-3, weight_decay\n")],
          "recipes optimizer", "SignSGD: no line in the comment on struct accel_optimizer_options"),
-    Step("the row", [replace("src/lib/train/optimizer_kinds.c", "        .begin = begin_rmsprop,\n    },\n", '''
+    Step("the row", [replace("src/lib/train/optimizer/optimizer_kinds.c", "        .begin = begin_rmsprop,\n    },\n", '''
         .begin = begin_rmsprop,
     },
     [ROW (ACCEL_SIGNSGD)] = {
@@ -593,7 +593,7 @@ OPTIMIZER = [
         .defaults = { [GROUP_LR] = 1e-3 },
         .begin = begin_signsgd,
     },
-'''.lstrip("\n")), before("src/lib/train/optimizer_kinds.c", "/* ---- the table ---- */", '''
+'''.lstrip("\n")), before("src/lib/train/optimizer/optimizer_kinds.c", "/* ---- the table ---- */", '''
 static enum rule
 begin_signsgd (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
                struct rule_numbers *numbers)
@@ -625,7 +625,7 @@ rule_lion'''.lstrip("\n"))], "build", "rule_signsgd"),
 SCHEDULE = [
     Step("the constant", [before("include/accel/scheduler.h", "    ACCEL_SCHEDULE_KINDS,", "    ACCEL_SCHEDULE_HARMONIC,\n")],
          "build", ".ACCEL_SCHEDULE_HARMONIC. undeclared"),
-    Step("the formula", [before("src/lib/train/schedules.c", "/* ---- the table ---- */", '''
+    Step("the formula", [before("src/lib/train/scheduler/schedules.c", "/* ---- the table ---- */", '''
 UNFUSED static double
 harmonic_factor (const struct schedule *part)
 {
@@ -633,7 +633,7 @@ harmonic_factor (const struct schedule *part)
 }
 
 ''')], "build", ".harmonic_factor. undeclared"),
-    Step("the row", [replace("src/lib/train/schedules.c", "    X (LAMBDA, ", '''
+    Step("the row", [replace("src/lib/train/scheduler/schedules.c", "    X (LAMBDA, ", '''
     X (HARMONIC, "a harmonic schedule", factor, harmonic_factor, .warms_up = true) \\
     X (LAMBDA, '''.lstrip("\n"))], "build", "one row for each schedule"),
     Step("its item in accel_scheduler(3)", [before("man/accel_scheduler.3.in", ".It Dv ACCEL_SCHEDULE_LAMBDA",

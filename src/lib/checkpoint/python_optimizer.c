@@ -6,8 +6,8 @@
 #include "lib/checkpoint/python_optimizer.h"
 
 #include "lib/base/error.h"
-#include "lib/train/optimizer_object.h"
-#include "lib/train/schedules.h"
+#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/scheduler/schedules.h"
 #include "util/cleanup.h"
 
 #include <string.h>

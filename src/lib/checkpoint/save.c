@@ -10,7 +10,7 @@
 #include "lib/base/error.h"
 #include "lib/checkpoint/agree.h"
 #include "lib/checkpoint/files.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 

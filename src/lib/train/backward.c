@@ -5,9 +5,9 @@
 #include "lib/base/error.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
-#include "lib/train/join_round.h"
 #include "lib/train/precision.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/join_round.h"
+#include "lib/train/reducer/reducer_object.h"
 
 float
 accel_loss_scale (const struct accel *acc)

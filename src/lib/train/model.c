@@ -9,7 +9,7 @@
 #include "lib/base/tensor.h"
 #include "lib/kernels/dtypes.h"
 #include "lib/train/model_device.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 #include "util/cleanup.h"
 
 #include <accel/comm.h>

@@ -11,7 +11,7 @@
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
 #include "lib/state/state_object.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
 

@@ -14,7 +14,7 @@
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/precision.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 #include "util/cleanup.h"
 
 #include <accel/utility.h>

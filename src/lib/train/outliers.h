@@ -4,7 +4,7 @@
 #define LIB_TRAIN_OUTLIERS_H
 
 #include "lib/state/part.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 
 extern const struct part_kind part_outliers;
 

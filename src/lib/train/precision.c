@@ -11,8 +11,8 @@
 #include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
-#include "lib/train/join_round.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/reducer/join_round.h"
 
 #include <math.h>
 #include <string.h>

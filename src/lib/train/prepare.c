@@ -11,7 +11,7 @@
 #include "lib/train/model_device.h"
 #include "lib/train/model_object.h"
 #include "lib/train/precision.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 #include "util/hash.h"
 
 #include <stdio.h>

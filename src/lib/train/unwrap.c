@@ -4,7 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/train/model_device.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 
 #include <stdlib.h>
 

@@ -11,7 +11,7 @@
 #include "lib/comm/comm_object.h"
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
-#include "lib/train/join_round.h"
+#include "lib/train/reducer/join_round.h"
 #include "lib/utility/profile.h"
 
 enum accel_status

@@ -5,7 +5,7 @@
 
 #include "lib/comm/comm_private.h"
 #include "lib/state/state_object.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 #include "lib/utility/profile_file.h"
 #include "tests/must.h"
 #include "tests/tap.h"

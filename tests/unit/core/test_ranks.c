@@ -6,7 +6,7 @@
 #include "lib/comm/comm_private.h"
 #include "lib/engines/shm/shm_private.h"
 #include "lib/train/model_object.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 

@@ -7,7 +7,7 @@
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/model_object.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 #include "tests/allocators.h"
 #include "tests/golden/golden.h"
 #include "tests/golden/picks.h"

@@ -5,7 +5,7 @@
  * (their factor is computed from the norm). */
 #include <config.h>
 
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 #include "tests/unit/train/small_model.h"

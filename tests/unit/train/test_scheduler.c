@@ -5,7 +5,7 @@
 #include <config.h>
 
 #include "lib/state/state_object.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 

@@ -6,8 +6,8 @@
 #include "lib/comm/comm_object.h"
 #include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
-#include "lib/train/optimizer_object.h"
-#include "lib/train/power_sgd.h"
+#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/reducer/power_sgd.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 

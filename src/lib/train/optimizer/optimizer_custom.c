@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 
 #include <limits.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 
 #include "lib/base/error.h"
 #include "lib/state/state_dict.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 
 #include <stdio.h>
 #include <string.h>

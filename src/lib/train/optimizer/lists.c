@@ -4,7 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/kernels/dtypes.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 
 enum accel_status
 model_lists_create (struct accel_model *model, struct accel_error *err)

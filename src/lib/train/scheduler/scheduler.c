@@ -2,7 +2,7 @@
 /* Making schedulers: one schedule, a sequence or a product of several, over all groups of an optimizer or over one. */
 #include <config.h>
 
-#include "lib/train/schedules.h"
+#include "lib/train/scheduler/schedules.h"
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"

@@ -2,7 +2,7 @@
 /* The steps of schedulers: rates of one schedule, of a sequence or a product of several. */
 #include <config.h>
 
-#include "lib/train/schedules.h"
+#include "lib/train/scheduler/schedules.h"
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"

@@ -2,10 +2,10 @@
 /* The state of each rank; see rank_state.h.  And the first of its two kinds: gradients that are being accumulated. */
 #include <config.h>
 
-#include "lib/train/rank_state.h"
+#include "lib/train/reducer/rank_state.h"
 
 #include "lib/base/error.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 #include "util/cleanup.h"
 
 #include <stdio.h>

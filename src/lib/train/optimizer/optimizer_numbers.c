@@ -3,7 +3,7 @@
  * may be.  Options, checks, public look-up and the comparison over ranks go through it. */
 #include <config.h>
 
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"

@@ -3,7 +3,7 @@
  * rule itself is in kernels/rules_element.h.  HACKING.md tells how to add one. */
 #include <config.h>
 
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"

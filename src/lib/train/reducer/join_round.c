@@ -2,7 +2,7 @@
 /* What processes tell each other between accel_join_uneven_inputs() and its end. */
 #include <config.h>
 
-#include "lib/train/join_round.h"
+#include "lib/train/reducer/join_round.h"
 
 #include "lib/base/error.h"
 

@@ -5,7 +5,7 @@
 #include "lib/base/tensor.h"
 #include "lib/comm/coalesce.h"
 #include "lib/train/model_object.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 
 #include <accel/precision.h>
 

@@ -6,9 +6,9 @@
 #include "lib/base/option.h"
 #include "lib/comm/comm_private.h"
 #include "lib/data/loader.h"
-#include "lib/train/join_round.h"
 #include "lib/train/precision.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/join_round.h"
+#include "lib/train/reducer/reducer_object.h"
 
 /* The object is the first member. */
 static void

@@ -4,7 +4,7 @@
 #define LIB_TRAIN_POWER_SGD_H
 
 #include "lib/data/generator.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 
 /* Arrays on the model's device. */
 struct matrix {

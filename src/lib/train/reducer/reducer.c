@@ -7,13 +7,13 @@
  * that something else does: if a process has one CPU there is nothing to gain, and all is left to the end. */
 #include <config.h>
 
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
-#include "lib/train/join_round.h"
 #include "lib/train/precision.h"
+#include "lib/train/reducer/join_round.h"
 
 #include <sched.h>
 #include <stdlib.h>

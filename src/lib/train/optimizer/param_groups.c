@@ -2,7 +2,7 @@
 /* Which parameter belongs to which group: patterns, names and positions, resolved once when an optimizer is made. */
 #include <config.h>
 
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 
 #include "lib/base/error.h"
 #include "util/cleanup.h"

@@ -4,7 +4,7 @@
  * HACKING.md tells how to add one. */
 #include <config.h>
 
-#include "lib/train/schedules.h"
+#include "lib/train/scheduler/schedules.h"
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"

@@ -2,7 +2,7 @@
 /* Debugging: which gradient is infinite or NaN on which rank, before averages spread it to all of them. */
 #include <config.h>
 
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/kernels/floats.h"

@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "lib/base/option.h"
-#include "lib/train/schedules.h"
+#include "lib/train/scheduler/schedules.h"
 
 #include "lib/base/error.h"
 #include "lib/state/state_dict.h"

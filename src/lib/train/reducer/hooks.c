@@ -7,7 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
-#include "lib/train/reducer_object.h"
+#include "lib/train/reducer/reducer_object.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * the number of steps done is the checkpoint's. */
 #include <config.h>
 
-#include "lib/train/schedules.h"
+#include "lib/train/scheduler/schedules.h"
 
 #include "lib/base/error.h"
 #include "lib/data/loader.h"

@@ -4,8 +4,8 @@
 #include <config.h>
 
 #include "lib/base/error.h"
-#include "lib/train/power_sgd.h"
-#include "lib/train/rank_state.h"
+#include "lib/train/reducer/power_sgd.h"
+#include "lib/train/reducer/rank_state.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 /* Optimizers: what all kinds have in common, and the states they remember. */
 #include <config.h>
 
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"

@@ -12,7 +12,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
-#include "lib/train/power_sgd.h"
+#include "lib/train/reducer/power_sgd.h"
 
 #include <accel/utility.h>
 

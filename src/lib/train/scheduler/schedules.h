@@ -8,7 +8,7 @@
 #include "lib/base/object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/compare.h"
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 
 enum { ONE_CYCLE_PHASES = 3 };
 

@@ -4,7 +4,7 @@
  * fork() and wait somewhere between the steps.  OpenMP would be one more library to link. */
 #include <config.h>
 
-#include "lib/train/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
 
 #include <pthread.h>
 #include <signal.h>
