@@ -429,13 +429,6 @@ link_heartbeat (struct link *link)
 }
 
 void
-link_kill (struct link *link)
-{
-    if (link->pid)
-        kill (link->pid, SIGKILL);
-}
-
-void
 link_release (struct link *link)
 {
     pipe_close (&link->pipe);
@@ -495,6 +488,14 @@ links_find_address (const struct links *links, const struct link **worst)
     return NULL;
 }
 
+/* End the process that carries the connection. */
+static void
+kill_carrier (const struct link *link)
+{
+    if (link->pid)
+        kill (link->pid, SIGKILL);
+}
+
 void
 links_close (const struct links *links, int signal_fd)
 {
@@ -503,7 +504,7 @@ links_close (const struct links *links, int signal_fd)
         struct link *link = links_at (links, i);
         pipe_close (&link->pipe);
         if (link->state == LINK_LOST || !link->host)
-            link_kill (link);
+            kill_carrier (link);
     }
     for (int i = 0; i < links->count; i++)
         for (struct link *link = links_at (links, i); link->pid;) {
@@ -515,7 +516,7 @@ links_close (const struct links *links, int signal_fd)
             }
             int64_t left = until - clock_ms ();
             if (left <= 0)
-                link_kill (link);
+                kill_carrier (link);
             poll (&signals, 1, signal_fd < 0 ? CLOSING_SLICE_MS : left > 0 ? (int) left : 100);
             while (signal_fd >= 0 && read (signal_fd, &info, sizeof info) == sizeof info)
                 ;

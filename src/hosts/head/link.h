@@ -129,8 +129,6 @@ const char *links_find_address (const struct links *links, const struct link **w
  *  @param signal_fd  for SIGCHLD; -1: none */
 void links_close (const struct links *links, int signal_fd);
 
-/** End the process that carries the connection. */
-void link_kill (struct link *link);
 void link_release (struct link *link);
 
 #endif

@@ -173,15 +173,14 @@ print_json (const struct hosts *hosts, const struct config *config, bool has_ran
     for (size_t i = 0; i < hosts->list.count; i++) {
         const struct hostlist_host *host = &hosts->list.hosts[i];
         AUTO_STRLIST struct strlist argv = { 0 };
-        json_t *one = json_object (), *words = json_array ();
+        json_t *words = json_array ();
         hosts_add_argv (hosts, host->name, false, &argv);
         for (size_t j = 0; j < argv.count; j++)
             json_array_append_new (words, json_text (argv.items[j]));
-        json_object_set_new (one, "host", json_text (host->name));
-        json_object_set_new (one, "argv", words);
-        json_object_set_new (one, "first_rank", has_ranks ? json_integer (host->first_rank) : json_null ());
         int ranks = has_ranks ? host->ranks : host->slots;
-        json_object_set_new (one, "ranks", ranks ? json_integer (ranks) : json_null ());
+        json_t *one = json_pack ("{so so so so}", "host", json_text (host->name), "argv", words, "first_rank",
+                                 has_ranks ? json_integer (host->first_rank) : json_null (), "ranks",
+                                 ranks ? json_integer (ranks) : json_null ());
         json_array_append_new (list, one);
     }
     json_object_set_new (root, "program", json_text (config->program));

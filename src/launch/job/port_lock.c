@@ -111,8 +111,9 @@ take_if_free (struct port_lock *port_lock, int port)
     return false;
 }
 
-int
-port_lock_take_any (struct port_lock *port_lock, struct fail *fail)
+/* Find a port on which no process listens and which no launch has locked, and lock it.  @return -1 with @fail */
+static int
+take_any (struct port_lock *port_lock, struct fail *fail)
 {
     enum { COUNT = LAST_PORT - FIRST_PORT + 1 };
     int first, last;
@@ -190,7 +191,7 @@ refuse (const struct config *config, int port, const char *holder, struct fail *
 static int
 take_default (struct port_lock *port_lock, struct fail *fail)
 {
-    return take_if_free (port_lock, PLAN_USUAL_PORT) ? PLAN_USUAL_PORT : port_lock_take_any (port_lock, fail);
+    return take_if_free (port_lock, PLAN_USUAL_PORT) ? PLAN_USUAL_PORT : take_any (port_lock, fail);
 }
 
 /* This port and no other: it was given, or other machines have been told. */
@@ -236,7 +237,7 @@ port_lock_for_job (struct port_lock *port_lock, struct topology *topology, const
     case PLAN_PORT_LOCAL:
         port = !is_given ? take_default (port_lock, fail)
                : wanted  ? take_fixed (port_lock, topology, config, wanted, fail)
-                         : port_lock_take_any (port_lock, fail);
+                         : take_any (port_lock, fail);
         break;
     case PLAN_PORT_SHARED: port = take_fixed (port_lock, topology, config, wanted, fail); break;
     case PLAN_PORT_EXTERNAL: port = take_if_possible (port_lock, topology, wanted); break;

@@ -28,10 +28,6 @@ struct port_lock {
 /** Lock @p port, whether or not a process listens there.  @return 0, or -1 with `error` set */
 int port_lock_take (struct port_lock *port_lock, int port);
 
-/** Find a port on which no process listens and which no launch has locked, and lock it.
- *  @return the port, or -1 with @p fail set */
-int port_lock_take_any (struct port_lock *port_lock, struct fail *fail);
-
 /** Accept and close waiting connections of launches that ask who holds @p fd, a limited number per call.  Otherwise the
  * queue fills up, and the next launch gets no answer. */
 void port_lock_answer (int fd);

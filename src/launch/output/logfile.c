@@ -68,17 +68,10 @@ logfile_read (const struct logfile *file, uint64_t offset, char *bytes, size_t s
 }
 
 void
-logfile_close (struct logfile *file)
+logfile_release (struct logfile *file)
 {
     if (file->fd >= 0)
         close (file->fd);
-    file->fd = -1;
-}
-
-void
-logfile_release (struct logfile *file)
-{
-    logfile_close (file);
     free (file->path);
     *file = (struct logfile){ .fd = -1 };
 }

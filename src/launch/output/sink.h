@@ -99,7 +99,6 @@ bool logfile_write (struct logfile *file, const char *bytes, size_t length, size
 /** Read back what was written, from @p offset.  @return the number of bytes; 0 at the end and on errors */
 size_t logfile_read (const struct logfile *file, uint64_t offset, char *bytes, size_t size);
 
-void logfile_close (struct logfile *file);
 void logfile_release (struct logfile *file);
 
 #endif

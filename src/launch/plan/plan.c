@@ -49,8 +49,9 @@ plan_world_size (const struct settings *settings, int gpus)
     return (local > 0 ? local : 1) * (settings->num_machines > 0 ? settings->num_machines : 1);
 }
 
-enum option_path
-plan_path (const struct settings *settings, int world_size, int gpus)
+/* The launch path that the settings ask for, on a machine with @gpus GPUs. */
+static enum option_path
+find_path (const struct settings *settings, int world_size, int gpus)
 {
     return mode_path (settings, world_size > 1 && gpus > 0);
 }
@@ -59,7 +60,7 @@ enum plan_port_scope
 plan_port_scope (const struct settings *settings, int gpus)
 {
     bool several_ranks = plan_world_size (settings, gpus) > 1, several_machines = settings->num_machines > 1;
-    enum option_path path = plan_path (settings, several_ranks ? 2 : 1, gpus);
+    enum option_path path = find_path (settings, several_ranks ? 2 : 1, gpus);
     if (path == PATH_TPU || path == PATH_TPU_POD || (!several_ranks && (path == PATH_SIMPLE || path == PATH_MPIRUN)))
         return PLAN_PORT_NONE;
     if (!several_machines)
@@ -605,7 +606,7 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
                          "leave them out, or choose another --config_file", config->file);
     if (divide_ranks (&draft, plan_world_size (settings, topology->gpus), fail))
         goto error;
-    plan->path = plan_path (settings, plan->world_size, topology->gpus);
+    plan->path = find_path (settings, plan->world_size, topology->gpus);
     plan->is_external = external_launcher_is_wanted (plan->path, settings);
     plan->label = label_of (settings, plan->is_external);
     plan->has_no_input = !strcmp (settings->input, "none");

@@ -66,9 +66,6 @@ struct plan {
     int process_count; /* == local_world_size */
 };
 
-/** The launch path that the settings ask for, on a machine with @p gpus GPUs. */
-enum option_path plan_path (const struct settings *settings, int world_size, int gpus);
-
 /** How many processes the job has, on all machines. */
 int64_t plan_world_size (const struct settings *settings, int gpus);
 
