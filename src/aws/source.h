@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places where credentials can be; chain.c says in which order they are asked. */
+/* Places where credentials can be; call.c says in which order they are asked. */
 #ifndef AWS_SOURCE_H
 #define AWS_SOURCE_H
 

@@ -27,6 +27,7 @@ struct machine {
     size_t length;
     size_t at;     /* the next byte */
     size_t opcode; /* where the current operation begins */
+    unsigned char op; /* the operation */
     const struct pickle_name *names;
     struct pickle_value **stack;
     size_t depth, room;
@@ -218,10 +219,9 @@ collect (struct machine *m, enum pickle_type type, size_t count)
 /* ---- operations: m->at is after the opcode ---- */
 
 static enum accel_status
-do_proto (struct machine *m, unsigned char op)
+do_proto (struct machine *m)
 {
     uint64_t version;
-    (void) op;
     enum accel_status status = take_number (m, 1, &version);
     if (!status && (version < 2 || version > 5))
         status = fail_here (m, "protocol %u; expected 2 to 5", (unsigned) version);
@@ -229,10 +229,9 @@ do_proto (struct machine *m, unsigned char op)
 }
 
 static enum accel_status
-do_frame (struct machine *m, unsigned char op)
+do_frame (struct machine *m)
 {
     uint64_t length;
-    (void) op;
     enum accel_status status = take_number (m, 8, &length);
     if (!status && length > m->length - m->at)
         status = fail_here (m, "a frame of %llu bytes, but only %zu are left", (unsigned long long) length,
@@ -241,9 +240,8 @@ do_frame (struct machine *m, unsigned char op)
 }
 
 static enum accel_status
-do_stop (struct machine *m, unsigned char op)
+do_stop (struct machine *m)
 {
-    (void) op;
     if (m->depth != 1 || m->mark_count)
         return fail_here (m, "the end, but the stack holds %zu values", m->depth);
     m->stopped = true;
@@ -252,9 +250,8 @@ do_stop (struct machine *m, unsigned char op)
 }
 
 static enum accel_status
-do_mark (struct machine *m, unsigned char op)
+do_mark (struct machine *m)
 {
-    (void) op;
     if (m->mark_count == PICKLE_MAX_DEPTH)
         return fail_here (m, "nested more than %d levels deep", PICKLE_MAX_DEPTH);
     m->marks[m->mark_count++] = m->depth;
@@ -262,27 +259,26 @@ do_mark (struct machine *m, unsigned char op)
 }
 
 static enum accel_status
-do_pop (struct machine *m, unsigned char op)
+do_pop (struct machine *m)
 {
     size_t count = 1;
-    enum accel_status status = op == '1' ? pop_mark (m, &count) : need (m, 1);
+    enum accel_status status = m->op == '1' ? pop_mark (m, &count) : need (m, 1);
     if (!status)
         m->depth -= count;
     return status;
 }
 
 static enum accel_status
-do_dup (struct machine *m, unsigned char op)
+do_dup (struct machine *m)
 {
-    (void) op;
     enum accel_status status = need (m, 1);
     return status ? status : push (m, m->stack[m->depth - 1]);
 }
 
 static enum accel_status
-do_constant (struct machine *m, unsigned char op)
+do_constant (struct machine *m)
 {
-    return push (m, op == 'N' ? &none : &truths[op == 0x88]);
+    return push (m, m->op == 'N' ? &none : &truths[m->op == 0x88]);
 }
 
 static enum accel_status
@@ -295,19 +291,19 @@ push_integer (struct machine *m, int64_t integer)
 }
 
 static enum accel_status
-do_integer (struct machine *m, unsigned char op)
+do_integer (struct machine *m)
 {
     uint64_t number;
-    enum accel_status status = take_number (m, op == 'J' ? 4 : op == 'M' ? 2 : 1, &number);
-    return status ? status : push_integer (m, op == 'J' ? (int32_t) (uint32_t) number : (int64_t) number);
+    enum accel_status status = take_number (m, m->op == 'J' ? 4 : m->op == 'M' ? 2 : 1, &number);
+    return status ? status : push_integer (m, m->op == 'J' ? (int32_t) (uint32_t) number : (int64_t) number);
 }
 
 /* LONG1 and LONG4: a number of that many bytes, two's complement.  Nothing that we read needs more than 64 bits. */
 static enum accel_status
-do_long (struct machine *m, unsigned char op)
+do_long (struct machine *m)
 {
     uint64_t size, number = 0;
-    enum accel_status status = take_number (m, op == 0x8a ? 1 : 4, &size);
+    enum accel_status status = take_number (m, m->op == 0x8a ? 1 : 4, &size);
     if (!status && size > 8)
         return fail_here (m, "an integer of %llu bytes; the maximum is 8", (unsigned long long) size);
     if (!status)
@@ -318,11 +314,10 @@ do_long (struct machine *m, unsigned char op)
 }
 
 static enum accel_status
-do_float (struct machine *m, unsigned char op)
+do_float (struct machine *m)
 {
     const unsigned char *bytes;
     uint64_t bits = 0;
-    (void) op;
     enum accel_status status = take (m, 8, &bytes); /* big-endian */
     for (int i = 0; !status && i < 8; i++)
         bits = bits << 8 | bytes[i];
@@ -353,52 +348,54 @@ push_string (struct machine *m, enum pickle_type type, unsigned size_bytes)
 }
 
 static enum accel_status
-do_string (struct machine *m, unsigned char op)
+do_string (struct machine *m)
 {
-    return push_string (m, PICKLE_STR, op == 'X' ? 4 : op == 0x8c ? 1 : 8);
+    return push_string (m, PICKLE_STR, m->op == 'X' ? 4 : m->op == 0x8c ? 1 : 8);
 }
 
 static enum accel_status
-do_bytes (struct machine *m, unsigned char op)
+do_bytes (struct machine *m)
 {
-    return push_string (m, PICKLE_BYTES, op == 'B' ? 4 : op == 'C' ? 1 : 8);
+    return push_string (m, PICKLE_BYTES, m->op == 'B' ? 4 : m->op == 'C' ? 1 : 8);
 }
 
 static enum accel_status
-do_empty (struct machine *m, unsigned char op)
+do_empty (struct machine *m)
 {
+    unsigned char op = m->op;
     return collect (m, op == ']' ? PICKLE_LIST : op == ')' ? PICKLE_TUPLE : op == '}' ? PICKLE_DICT : PICKLE_SET, 0);
 }
 
 /* Everything above the mark. */
 static enum accel_status
-do_collect (struct machine *m, unsigned char op)
+do_collect (struct machine *m)
 {
     size_t count;
     enum accel_status status = pop_mark (m, &count);
     if (status)
         return status;
+    unsigned char op = m->op;
     return collect (m, op == 'l' ? PICKLE_LIST : op == 't' ? PICKLE_TUPLE : op == 'd' ? PICKLE_DICT : PICKLE_SET,
                     count);
 }
 
 static enum accel_status
-do_short_tuple (struct machine *m, unsigned char op)
+do_short_tuple (struct machine *m)
 {
-    return collect (m, PICKLE_TUPLE, op - 0x84u);
+    return collect (m, PICKLE_TUPLE, m->op - 0x84u);
 }
 
 /* Append to the list, set or dict below: one value ('a'), one pair ('s'), or everything above the mark. */
 static enum accel_status
-do_append (struct machine *m, unsigned char op)
+do_append (struct machine *m)
 {
-    bool is_dict = op == 's' || op == 'u';
+    bool is_dict = m->op == 's' || m->op == 'u';
     size_t count = is_dict ? 2 : 1;
-    enum accel_status status = op == 'a' || op == 's' ? need (m, count) : pop_mark (m, &count);
+    enum accel_status status = m->op == 'a' || m->op == 's' ? need (m, count) : pop_mark (m, &count);
     if (status)
         return status;
     struct pickle_value *into = is_dict        ? peek (m, count, PICKLE_DICT, "a dict below")
-                                : op == 0x90 ? peek (m, count, PICKLE_SET, "a set below")
+                                : m->op == 0x90 ? peek (m, count, PICKLE_SET, "a set below")
                                                : peek (m, count, PICKLE_LIST, "a list below");
     if (!into)
         return fail_value (m);
@@ -426,18 +423,18 @@ remember (struct machine *m, uint64_t index)
 }
 
 static enum accel_status
-do_put (struct machine *m, unsigned char op)
+do_put (struct machine *m)
 {
     uint64_t index = m->memo_count;
-    enum accel_status status = op == 0x94 ? ACCEL_OK : take_number (m, op == 'q' ? 1 : 4, &index);
+    enum accel_status status = m->op == 0x94 ? ACCEL_OK : take_number (m, m->op == 'q' ? 1 : 4, &index);
     return status ? status : remember (m, index);
 }
 
 static enum accel_status
-do_get (struct machine *m, unsigned char op)
+do_get (struct machine *m)
 {
     uint64_t index;
-    enum accel_status status = take_number (m, op == 'h' ? 1 : 4, &index);
+    enum accel_status status = take_number (m, m->op == 'h' ? 1 : 4, &index);
     if (status)
         return status;
     if (index >= m->memo_count || !m->memo[index])
@@ -475,11 +472,10 @@ push_name (struct machine *m, const char *module, size_t module_length, const ch
 
 /* GLOBAL: two lines. */
 static enum accel_status
-do_global (struct machine *m, unsigned char op)
+do_global (struct machine *m)
 {
     const char *lines[2];
     size_t lengths[2];
-    (void) op;
     for (int i = 0; i < 2; i++) {
         const unsigned char *begin = m->text + m->at, *end = memchr (begin, '\n', m->length - m->at);
         if (!end)
@@ -492,9 +488,8 @@ do_global (struct machine *m, unsigned char op)
 }
 
 static enum accel_status
-do_stack_global (struct machine *m, unsigned char op)
+do_stack_global (struct machine *m)
 {
-    (void) op;
     const struct pickle_value *name = peek (m, 0, PICKLE_STR, "the name as a string");
     const struct pickle_value *module = name ? peek (m, 1, PICKLE_STR, "the module as a string") : NULL;
     if (!module)
@@ -505,9 +500,8 @@ do_stack_global (struct machine *m, unsigned char op)
 
 /* REDUCE and NEWOBJ: a name and a tuple of arguments.  Nothing is called. */
 static enum accel_status
-do_call (struct machine *m, unsigned char op)
+do_call (struct machine *m)
 {
-    (void) op;
     struct pickle_value *args = peek (m, 0, PICKLE_TUPLE, "a tuple of arguments");
     struct pickle_value *what = args ? peek (m, 1, PICKLE_NAME, "a name to call") : NULL, *made;
     if (!what)
@@ -539,9 +533,8 @@ do_call (struct machine *m, unsigned char op)
 /* BUILD: the state of the object below.  That of a dict has its attributes, such as the `_metadata` of a model's state,
  * which are not data. */
 static enum accel_status
-do_build (struct machine *m, unsigned char op)
+do_build (struct machine *m)
 {
-    (void) op;
     if (m->depth > 1 && available (m) > 1 && m->stack[m->depth - 2]->type == PICKLE_DICT) {
         m->depth--;
         return ACCEL_OK;
@@ -555,15 +548,14 @@ do_build (struct machine *m, unsigned char op)
 }
 
 static enum accel_status
-do_persistent (struct machine *m, unsigned char op)
+do_persistent (struct machine *m)
 {
-    (void) op;
     return collect (m, PICKLE_PERSISTENT, 1);
 }
 
 /* The operations of protocols 2 to 5 that data need.  Absent: the text forms of protocols 0 and 1, Python 2's strings,
  * EXT (numbers for names), INST, OBJ, PERSID, NEWOBJ_EX, and buffers outside the pickle. */
-static enum accel_status (*const operations[256]) (struct machine *m, unsigned char op) = {
+static enum accel_status (*const operations[256]) (struct machine *m) = {
     [0x80] = do_proto,   [0x95] = do_frame,       ['.'] = do_stop,      ['('] = do_mark,      ['0'] = do_pop,
     ['1'] = do_pop,      ['2'] = do_dup,          ['N'] = do_constant,  [0x88] = do_constant, [0x89] = do_constant,
     ['J'] = do_integer,  ['K'] = do_integer,      ['M'] = do_integer,   [0x8a] = do_long,     [0x8b] = do_long,
@@ -586,7 +578,8 @@ run (struct machine *m)
         m->opcode = m->at;
         if ((status = take (m, 1, &op)))
             break;
-        status = operations[*op] ? operations[*op](m, *op) : fail_here (m, "operation 0x%02x is not supported", *op);
+        m->op = *op;
+        status = operations[*op] ? operations[*op](m) : fail_here (m, "operation 0x%02x is not supported", *op);
     }
     if (!status && m->at != m->length)
         status = accel_fail (m->err, ACCEL_ERR_FORMAT, "%zu bytes after the end of the pickle", m->length - m->at);

@@ -24,7 +24,7 @@ typedef void (*io_progress_show) (struct io_progress *progress, enum io_progress
 
 /** One save or load of rank 0. */
 struct io_progress {
-    struct traffic_observer observer; /* first: what traffic.h calls */
+    struct traffic_observer observer; /* first: what source.h calls */
     struct traffic_observer *former;
     enum io_progress_kind kind;
     const char *name;    /* what is saved or loaded: the last component of its path */
