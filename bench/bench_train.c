@@ -103,7 +103,7 @@ update_by_hand (void *user, const struct accel_update *update, struct accel_erro
 }
 
 static void
-make_own (struct own *own, struct accel *acc, size_t parameters, bool same_update)
+make_own (struct own *own, struct accel *acc, size_t parameters, bool same_update, unsigned threads)
 {
     static const char *const states[] = { "mean", "square" };
     struct accel_error err;
@@ -116,7 +116,8 @@ make_own (struct own *own, struct accel *acc, size_t parameters, bool same_updat
     if (same_update)
         CHECK (accel_optimizer_create_custom (&own->optimizer, own->model, &custom, &err));
     else
-        CHECK (accel_optimizer_create (&own->optimizer, own->model, ACCEL_ADAMW, NULL, &err));
+        CHECK (accel_optimizer_create (&own->optimizer, own->model, ACCEL_ADAMW,
+                                       &(struct accel_optimizer_options){ .threads = threads }, &err));
     const struct accel_field fields[] = {
         { .name = "input", .dtype = ACCEL_FLOAT32, .ndim = 1, .shape = { network->width[0] } },
         { .name = "target", .dtype = ACCEL_FLOAT32, .ndim = 1, .shape = { network->width[LAYERS] } },
@@ -265,8 +266,8 @@ measure_step (struct accel *acc, size_t parameters, int blocks, bool by_malloc)
 {
     struct own own, same;
     struct hand hand;
-    make_own (&own, acc, parameters, false);
-    make_own (&same, acc, parameters, true);
+    make_own (&own, acc, parameters, false, 0);
+    make_own (&same, acc, parameters, true, 0);
     make_hand (&hand, parameters, by_malloc);
     size_t count = hand.network.parameters;
     double *times[3], began = now_us ();
@@ -299,7 +300,7 @@ measure_several (struct accel *acc, size_t parameters, int steps)
     struct own own;
     struct accel_error err;
     double *times = must (calloc ((size_t) steps + 1, sizeof *times)), reduced = 0;
-    make_own (&own, acc, parameters, false);
+    make_own (&own, acc, parameters, false, 0);
     for (int step = 0; step < steps; step++) {
         take_turn (acc, step, steps, TURN_STEPS);
         double began = now_us ();
@@ -384,9 +385,8 @@ measure_adamw (struct accel *acc, size_t parameters, int steps, int threads)
     struct hand hand;
     struct accel_error err;
     double *times[PEERS];
-    make_own (&own, acc, parameters, false);
+    make_own (&own, acc, parameters, false, (unsigned) threads);
     make_hand (&hand, parameters, false);
-    accel_optimizer_set_threads (own.optimizer, (unsigned) threads);
     size_t count = hand.network.parameters;
     for (int i = 0; i < PEERS; i++)
         times[i] = must (calloc ((size_t) steps + 2, sizeof **times));

@@ -116,13 +116,6 @@ ACCEL_API uint64_t accel_optimizer_step_count (const struct accel_optimizer *opt
 /** Continue as if @p steps steps had been taken. */
 ACCEL_API void accel_optimizer_set_step_count (struct accel_optimizer *optimizer, uint64_t steps);
 
-/**
- * Use up to @p threads threads, including the caller's, in steps over many elements; the caller alone performs smaller
- * ones.  Results do not depend on it.  The initial value is that of OMP_NUM_THREADS, which accelerate launch sets to
- * this process's share of the cores, or 1.  Callbacks of the program are always called by the caller's thread.
- */
-ACCEL_API void accel_optimizer_set_threads (struct accel_optimizer *optimizer, unsigned threads);
-
 /** How norms are computed and shared; 0 is each field's default, and ACCEL_ZERO means 0. */
 struct accel_clip_options {
     double norm_type; /**< p: 1 or more, or INFINITY for the largest magnitude; ACCEL_ZERO: how many are not 0; 0: 2 */

@@ -8,12 +8,6 @@
 
 ACCEL_BEGIN_DECLS
 
-/** DistributedType of Hugging Face Accelerate, limited to the types supported here. */
-enum accel_distributed_type {
-    ACCEL_DISTRIBUTED_NO,        /**< one process */
-    ACCEL_DISTRIBUTED_MULTI_CPU, /**< several processes, computing on CPUs */
-};
-
 /** GradientAccumulationPlugin of Hugging Face Accelerate.  0 is each field's default. */
 struct accel_gradient_accumulation {
     uint32_t num_steps;      /**< backward passes per step; 0: 1 */
@@ -92,11 +86,8 @@ ACCEL_API void accel_close (struct accel *acc);
 /* The functions below accept NULL, which accel_open() stores on failure, as a job of this process alone.  Collectives
  * refuse it with ACCEL_ERR_INVALID. */
 
-/** @return the kind of job. */
-ACCEL_API enum accel_distributed_type accel_distributed_type (const struct accel *acc);
-
-/** @return Accelerate's name of @p type: "NO", "MULTI_CPU"; static. */
-ACCEL_API const char *accel_distributed_type_name (enum accel_distributed_type type);
+/** @return Accelerate's name of the set-up: "NO" for one process, "MULTI_CPU" or, on GPUs, "MULTI_GPU"; static. */
+ACCEL_API const char *accel_distributed_type (const struct accel *acc);
 
 /** @return the device this process computes on: a GPU (kDLCUDA), by its local rank, if libaccel has the code for it and
  *  one is visible, unless accel_options.cpu or ACCELERATE_USE_CPU says otherwise; else the CPU.  In a job of several

@@ -200,6 +200,9 @@ struct accel_optimizer_options {
     enum accel_flag maximize; /**< all but Lion: the same */
     const struct accel_param_group *groups; /**< [group_count]; copied.  None: all parameters form one group, "all" */
     size_t group_count;
+    unsigned threads; /**< of steps over many elements, with the caller's; smaller ones are the caller's alone.  Results
+                           do not depend on it.  0: OMP_NUM_THREADS, which accelerate launch sets to this process's
+                           share of the cores, or 1 */
 };
 
 /**

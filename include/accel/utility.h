@@ -43,14 +43,13 @@ enum accel_log_level {
 };
 
 /**
- * From now on, drop lines below @p level in this process.  Until then, the variable ACCELERATE_LOG_LEVEL decides
- * (debug, info, warning, error or critical; accel_open() refuses other words), otherwise ACCEL_LOG_WARNING.  Any
- * thread.
+ * From now on, drop lines below @p level in this process; 0 changes nothing.  Until then, the variable
+ * ACCELERATE_LOG_LEVEL decides (debug, info, warning, error or critical; accel_open() refuses other words), otherwise
+ * ACCEL_LOG_WARNING.  Any thread.
+ *
+ * @return the level before
  */
-ACCEL_API void accel_set_log_level (enum accel_log_level level);
-
-/** @return the level below which lines are dropped.  Any thread. */
-ACCEL_API enum accel_log_level accel_log_level (void);
+ACCEL_API int accel_set_log_level (int level);
 
 /**
  * Write "LEVEL: [RANK r] text" to standard error, on rank 0 only; one write, so that lines do not mix.  Any thread.

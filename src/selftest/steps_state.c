@@ -35,8 +35,9 @@ check_identity (struct self *self)
     expect (self, "accel_is_main_process", self->rank == 0, accel_is_main_process (acc));
     expect (self, "accel_is_local_main_process", local == 0, accel_is_local_main_process (acc));
     expect (self, "accel_is_last_process", self->rank == self->size - 1, accel_is_last_process (acc));
-    expect_text (self, "accel_distributed_type", self->size > 1 ? "MULTI_CPU" : "NO",
-                 accel_distributed_type_name (accel_distributed_type (acc)));
+    bool on_gpu = accel_device (acc).device_type != kDLCPU;
+    expect_text (self, "accel_distributed_type", self->size == 1 ? "NO" : on_gpu ? "MULTI_GPU" : "MULTI_CPU",
+                 accel_distributed_type (acc));
     const char *cpu = getenv ("ACCELERATE_USE_CPU");
     bool may_be_gpu = !cpu || strcmp (cpu, "true") != 0;
     DLDeviceType device = accel_device (acc).device_type;

@@ -291,7 +291,6 @@ run_clipped (struct self *self, struct net *net, struct accel_optimizer *optimiz
 {
     float norm = 0;
     const float *data, *grad;
-    accel_optimizer_set_threads (optimizer, 2);
     if (!CALL (self, accel_prepare (self->acc, &self->err, net->model, optimizer))
         || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &self->err))
         || !CALL (self, accel_clip_grad_value (net->model, 4, &self->err))
@@ -324,12 +323,13 @@ check_optimizers (struct self *self)
 {
     static const char *const states[] = { "sum" };
     struct accel_custom_optimizer own = { .lr = 0.1, .state_names = states, .state_count = 1, .step = own_step };
+    const struct accel_optimizer_options two = { .threads = 2 };
     for (int kind = 0; kind < 3 && !*self->why; kind++) {
         struct net net;
         struct accel_optimizer *optimizer = NULL;
         if (make_net (self, &net)
-            && (kind == 0   ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_ADAM, NULL, &self->err))
-                : kind == 1 ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_LION, NULL, &self->err))
+            && (kind == 0   ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_ADAM, &two, &self->err))
+                : kind == 1 ? CALL (self, accel_optimizer_create (&optimizer, net.model, ACCEL_LION, &two, &self->err))
                             : CALL (self, accel_optimizer_create_custom (&optimizer, net.model, &own, &self->err))))
             run_clipped (self, &net, optimizer, kind < 2 ? "exp_avg" : "sum");
         accel_optimizer_destroy (optimizer);

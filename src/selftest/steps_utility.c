@@ -32,10 +32,9 @@ check_batch_size (struct self *self)
 static void
 check_log (struct self *self)
 {
-    enum accel_log_level level = accel_log_level ();
-    accel_set_log_level (ACCEL_LOG_CRITICAL);
+    int level = accel_set_log_level (ACCEL_LOG_CRITICAL);
     if (CALL (self, accel_log_in_order (self->acc, &self->err, ACCEL_LOG_DEBUG, "rank %d", self->rank)))
-        expect (self, "accel_log_level", ACCEL_LOG_CRITICAL, accel_log_level ());
+        expect (self, "accel_set_log_level", ACCEL_LOG_CRITICAL, accel_set_log_level (0));
     accel_set_log_level (level);
 }
 

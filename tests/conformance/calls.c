@@ -266,7 +266,7 @@ check_state (struct rank *self)
         || accel_is_main_process (acc) != (self->rank == 0) || accel_is_local_main_process (acc) != (local == 0)
         || accel_is_last_process (acc) != (self->rank == self->size - 1))
         fail (self, "accel_open: wrong ranks or sizes");
-    if (strcmp (accel_distributed_type_name (accel_distributed_type (acc)), several ? "MULTI_CPU" : "NO")
+    if (strcmp (accel_distributed_type (acc), several ? "MULTI_CPU" : "NO")
         || strcmp (accel_mixed_precision (acc), "no") || accel_device (acc).device_type != kDLCPU
         || strcmp (accel_comm_engine (self->comm), engine)
         || strcmp (accel_version (), PACKAGE_VERSION))

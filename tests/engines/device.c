@@ -318,13 +318,14 @@ static struct accel_optimizer *
 make_optimizer (const struct way *way, struct accel_model *model)
 {
     struct accel_optimizer *made = NULL;
-    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = ACCEL_ZERO, .amsgrad = true };
-    const struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };
+    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = ACCEL_ZERO, .amsgrad = true,
+                                                   .threads = 3 };
+    const struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9, .threads = 3 };
+    const struct accel_optimizer_options lion = { .threads = 3 };
     enum accel_status status = way->optimizer == 0   ? accel_optimizer_create (&made, model, ACCEL_ADAMW, &adamw, &err)
                                : way->optimizer == 1 ? accel_optimizer_create (&made, model, ACCEL_SGD, &sgd, &err)
-                                                     : accel_optimizer_create (&made, model, ACCEL_LION, NULL, &err);
+                                                     : accel_optimizer_create (&made, model, ACCEL_LION, &lion, &err);
     rank_must (status, &err);
-    accel_optimizer_set_threads (made, 3);
     return made;
 }
 

@@ -243,7 +243,7 @@ make_optimizer (struct trainer *trainer, const char *name, double other)
     bool odd = rank == ODD;
     struct accel_optimizer **made = &trainer->optimizer;
     struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };
-    struct accel_optimizer_options adam = { .lr = 0.1 };
+    struct accel_optimizer_options adam = { .lr = 0.1, .threads = 1 + (unsigned) rank }; /* each rank's own affair */
     struct accel_optimizer_options lion = { .lr = 0.1 };
     if (!strcmp (name, "kind") && odd)
         return accel_optimizer_create (made, trainer->model, ACCEL_SGD, &sgd, &err);
@@ -353,8 +353,6 @@ try_prepare (void)
         try_difference (i);
     make_trainer (&trainer);
     check (!make_optimizer (&trainer, "", 0) && !make_scheduler (&trainer, "", 0), "%s", err.text);
-    /* Threads are each rank's own affair. */
-    accel_optimizer_set_threads (trainer.optimizer, 1 + (unsigned) rank);
     check (!accel_prepare (acc, &err, trainer.model, trainer.optimizer, trainer.scheduler), "equal: %s", err.text);
     struct accel_local_sgd *local_sgd;
     check (!accel_local_sgd_begin (&local_sgd, acc, trainer.model, 1, true, &err), "%s", err.text);

@@ -7,7 +7,7 @@ import sys
 
 # Functions that C++ programs call as they are, or that something else in accel.hpp or in C++ replaces.
 NOT_NEEDED = """
-accel_distributed_type_name accel_dtype_bytes accel_dtype_to_dl accel_log_level
+accel_dtype_bytes accel_dtype_to_dl
 accel_set_log_level accel_status_string accel_version
 accel_main_process_first_at accel_local_main_process_first_at
 """.split()

@@ -19,7 +19,7 @@ def fields(name):
 
 
 # What optimizers have in place of two setters.
-text = text.replace("ACCEL_SET_GROUPS_\n};", "ACCEL_SET_ (groups) ACCEL_SET_ (group_count)\n};")
+text = text.replace("ACCEL_SET_GROUPS_\n", "ACCEL_SET_ (groups) ACCEL_SET_ (group_count)\n")
 classes = re.findall(r"struct \w+ : (\w+) \{(.*?)\n\};", text, re.S)
 wrong = 0
 for name, body in classes:

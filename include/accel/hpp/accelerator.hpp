@@ -43,7 +43,7 @@ class accelerator {
     accel *get () const noexcept { return own_.get (); }
 
     /* Who and where. */
-    enum accel_distributed_type distributed_type () const noexcept { return accel_distributed_type (get ()); }
+    const char *distributed_type () const noexcept { return accel_distributed_type (get ()); }
     DLDevice device () const noexcept { return accel_device (get ()); }
     int num_processes () const noexcept { return accel_num_processes (get ()); }
     int process_index () const noexcept { return accel_process_index (get ()); }

@@ -166,6 +166,7 @@ struct optimizer_options : accel_optimizer_options {
     ACCEL_SET_NUMBER_ (eps) ACCEL_SET_NUMBER_ (momentum) ACCEL_SET_NUMBER_ (dampening) ACCEL_SET_NUMBER_ (alpha)
     ACCEL_SET_NUMBER_ (lr_decay) ACCEL_SET_NUMBER_ (initial_accumulator_value) ACCEL_SET_FLAG_ (nesterov)
     ACCEL_SET_FLAG_ (amsgrad) ACCEL_SET_FLAG_ (centered) ACCEL_SET_FLAG_ (maximize) ACCEL_SET_GROUPS_
+    ACCEL_SET_ (threads)
 };
 
 struct scheduler_options : accel_scheduler_options {

@@ -205,7 +205,6 @@ class optimizer {
     bool step_was_skipped () const noexcept { return accel_optimizer_step_was_skipped (get ()); }
     std::uint64_t step_count () const noexcept { return accel_optimizer_step_count (get ()); }
     void set_step_count (std::uint64_t steps) noexcept { accel_optimizer_set_step_count (get (), steps); }
-    void set_threads (unsigned threads) noexcept { accel_optimizer_set_threads (get (), threads); }
     /** NULL after the last one. */
     const char *state_name (std::size_t state) const noexcept { return accel_optimizer_state_name (get (), state); }
     /** The state of a parameter; empty if there is none of that name. */

@@ -60,21 +60,24 @@ log_check_environment (struct accel_error *err)
                        getenv (ENV_LOG_LEVEL));
 }
 
-void
-accel_set_log_level (enum accel_log_level level)
-{
-    atomic_store (&chosen_level, (int) level);
-}
-
-enum accel_log_level
-accel_log_level (void)
+int
+log_level (void)
 {
     int chosen = atomic_load (&chosen_level);
     enum accel_log_level level;
     if (chosen)
-        return (enum accel_log_level) chosen;
+        return chosen;
     environment_level (&level);
-    return level;
+    return (int) level;
+}
+
+int
+accel_set_log_level (int level)
+{
+    int before = log_level ();
+    if (level)
+        atomic_store (&chosen_level, level);
+    return before;
 }
 
 static const char *
@@ -121,7 +124,7 @@ log_write (const struct accel *acc, int level, const char *format, va_list args)
 void
 accel_log (const struct accel *acc, int level, const char *format, ...)
 {
-    if ((level & LOG_LEVEL) < (int) accel_log_level ()
+    if ((level & LOG_LEVEL) < log_level ()
         || (!(level & ACCEL_LOG_EVERYWHERE) && !accel_is_main_process (acc)))
         return;
     va_list args;

@@ -13,6 +13,9 @@ enum accel_status log_check_environment (struct accel_error *err);
 /** The bits of a level without what is added to it. */
 enum { LOG_LEVEL = ACCEL_LOG_EVERYWHERE - 1 };
 
+/** @return the level below which lines are dropped. */
+int log_level (void);
+
 /** Write one line to standard error, with one write(), whatever the level; ACCEL_LOG_ONCE counts. */
 ACCEL_PRINTF (3, 0) void log_write (const struct accel *acc, int level, const char *format, va_list args);
 

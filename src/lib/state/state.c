@@ -8,20 +8,12 @@
 
 #include <string.h>
 
-enum accel_distributed_type
+const char *
 accel_distributed_type (const struct accel *acc)
 {
-    return state_identity (acc).world_size > 1 ? ACCEL_DISTRIBUTED_MULTI_CPU : ACCEL_DISTRIBUTED_NO;
-}
-
-const char *
-accel_distributed_type_name (enum accel_distributed_type type)
-{
-    switch (type) {
-    case ACCEL_DISTRIBUTED_NO: return "NO";
-    case ACCEL_DISTRIBUTED_MULTI_CPU: return "MULTI_CPU";
-    }
-    return "?";
+    if (state_identity (acc).world_size < 2)
+        return "NO";
+    return acc->device.device_type == kDLCPU ? "MULTI_CPU" : "MULTI_GPU";
 }
 
 DLDevice

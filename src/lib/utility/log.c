@@ -14,7 +14,7 @@ accel_log_in_order_at (const char *file, int line, struct accel *acc, struct acc
     const struct comm_site site = { .file = file, .line = line, .call = JOBSEG_CALL_LOG_IN_ORDER };
     enum accel_status status = ACCEL_OK;
     for (int turn = 0; !status && turn < accel_num_processes (acc); turn++) {
-        if (turn == accel_process_index (acc) && (level & LOG_LEVEL) >= (int) accel_log_level ()) {
+        if (turn == accel_process_index (acc) && (level & LOG_LEVEL) >= log_level ()) {
             va_list args;
             va_start (args, format);
             log_write (acc, level, format, args);

@@ -303,7 +303,7 @@ static struct {
     ROW (loader_create, loader_options, synchronize_rng, loader, .batch_size = 2),
     ROW (loader_create, batch_sampler, user, batches, .length = 1, .batch_size = 1, .next = next_batch),
     ROW (loader_create, dataset, skip, dataset, .fields = &number, .field_count = 1, .next = next_number),
-    ROW (optimizer_create, optimizer_options, group_count, optimizer, .lr = 1),
+    ROW (optimizer_create, optimizer_options, threads, optimizer, .lr = 1),
     ROW (optimizer_create, param_group, min_ndim, optimizer_group, .lr = 1),
     ROW (optimizer_create_custom, custom_optimizer, group_count, custom, .lr = 1, .step = step),
     ROW (optimizer_create_custom, param_group, min_ndim, custom_group, .lr = 1),

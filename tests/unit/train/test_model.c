@@ -440,7 +440,6 @@ test_nothing (void)
     accel_model_widen (NULL);
     accel_model_narrow (NULL);
     accel_optimizer_set_step_count (NULL, 1);
-    accel_optimizer_set_threads (NULL, 1);
     accel_set_sync_gradients (NULL, false);
     accel_scheduler_get_state (NULL, NULL);
     ok (!accel_scheduler_state_count (NULL) && !accel_scaler_get_state (NULL, NULL)

@@ -351,18 +351,18 @@ test_threads (int kind)
     struct accel_model *big;
     struct accel_optimizer *optimizer;
     struct accel_optimizer_options sgd = { .lr = 0.1, .momentum = 0.9 };
-    struct accel_optimizer_options adam = { .amsgrad = true, .weight_decay = 0.1 };
+    struct accel_optimizer_options adam = { .amsgrad = true, .weight_decay = 0.1 }, lion = { .lr = 0 };
     bool same = true;
     if (accel_model_create (&big, parameters, 2, NULL))
         exit (99);
     for (int run = 0; run < 3; run++) {
         for (int i = 0; i < LARGE + 3; i++)
             memory[i] = (float) (i % 1013) / 7;
+        sgd.threads = adam.threads = lion.threads = run ? 3 : 1;
         if (kind == 0   ? accel_optimizer_create (&optimizer, big, ACCEL_SGD, &sgd, NULL)
             : kind == 1 ? accel_optimizer_create (&optimizer, big, ACCEL_ADAM, &adam, NULL)
-                        : accel_optimizer_create (&optimizer, big, ACCEL_LION, NULL, NULL))
+                        : accel_optimizer_create (&optimizer, big, ACCEL_LION, &lion, NULL))
             exit (99);
-        accel_optimizer_set_threads (optimizer, run ? 3 : 1);
         static struct memory base; /* the model is destroyed with it */
         base = memory_host;
         base.update = update_base;

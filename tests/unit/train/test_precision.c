@@ -521,8 +521,8 @@ test_threads (void)
         grad.data = gradients;
         grad.dtype = accel_dtype_to_dl (ACCEL_FLOAT32);
         must (accel_model_create (&model, &(struct accel_parameter){ "w", &data, &grad }, 1, &err), &err);
-        must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err), &err);
-        accel_optimizer_set_threads (optimizer, threads);
+        must (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW,
+                                      &(struct accel_optimizer_options){ .threads = threads }, &err), &err);
         for (int step = 0; step < 3; step++)
             must (accel_optimizer_step (optimizer, &err), &err);
         memcpy (results[threads - 1], data.data, sizeof results[0]);

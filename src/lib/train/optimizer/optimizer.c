@@ -20,12 +20,12 @@
  * Cascade Lake, where loads wait for stores that are equal to them modulo a page.  Large states are STAGGERed. */
 enum { MAX_THREADS = 256, PAGE = 4096, STAGGER = 1088, STAGGERED_BYTES = 256 << 10 };
 
-/* What accelerate launch and OpenMP's programs go by. */
+/* Without @given, what accelerate launch and OpenMP's programs go by. */
 static unsigned
-threads_of_environment (void)
+threads_or_default (unsigned given)
 {
     const char *text = getenv ("OMP_NUM_THREADS");
-    long threads = text ? strtol (text, NULL, 10) : 1;
+    long threads = given ? (long) given : text ? strtol (text, NULL, 10) : 1;
     return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : (unsigned) threads;
 }
 
@@ -230,7 +230,7 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     made->object = (struct object) OBJECT_INIT (&kind_optimizer);
     made->model = model;
     object_hold (&model->object);
-    made->threads = threads_of_environment ();
+    made->threads = threads_or_default (like->threads);
     enum accel_status status = optimizer_make_groups (made, given, err);
     if (!status)
         status = optimizer_lists_create (made, err);
@@ -366,11 +366,4 @@ accel_optimizer_set_step_count (struct accel_optimizer *optimizer, uint64_t step
 {
     if (optimizer)
         optimizer->step = steps;
-}
-
-void
-accel_optimizer_set_threads (struct accel_optimizer *optimizer, unsigned threads)
-{
-    if (optimizer)
-        optimizer->threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
 }

@@ -219,7 +219,7 @@ accel_optimizer_create_sized (size_t options_size, size_t group_size, struct acc
         return status;
     options = options ? options : &none;
     const struct accel_param_group numbers = optimizer_numbers_in (options);
-    struct accel_optimizer like = { .kind = &kinds[kind] };
+    struct accel_optimizer like = { .kind = &kinds[kind], .threads = options->threads };
     return create (optimizer, model, &like, &numbers,
                    (struct given_groups){ options->groups, options->group_count, __func__, group_size }, err);
 }
