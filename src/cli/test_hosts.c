@@ -274,7 +274,7 @@ test_hosts (struct hosts *hosts, struct config *config, const char *selftest, st
     AUTO_STRBUF struct strbuf out = { 0 };
     int status = check_run (&check, hosts, config, fail) || check_mpi_run (&check, config, selftest, fail)
                          || check_nccl_run (&check, config, selftest, fail)
-                         || check_judge (&check, needs_mpi (config), fail)
+                         || check_diagnose (&check, needs_mpi (config), fail)
                      ? -1 : 0;
     if (!status && config->settings.json && show_json (&check, &out))
         status = fail_nomem (fail);

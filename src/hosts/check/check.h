@@ -85,7 +85,7 @@ check_is_lost (const struct check_host *host)
 
 /** Fill `problems`, `notes` and `advice` from what was found.  @param needs_mpi  the job cannot run without
  *  @return 0, or -1 with @p fail set: no memory */
-int check_judge (struct check *check, bool needs_mpi, struct fail *fail);
+int check_diagnose (struct check *check, bool needs_mpi, struct fail *fail);
 
 void check_release (struct check *check);
 

@@ -212,7 +212,7 @@ find_reason (const char *text, char *why, size_t size)
 }
 
 static void
-judge (const struct check *check, struct check_transport *transport, const struct trial *trial, bool has_ended)
+diagnose (const struct check *check, struct check_transport *transport, const struct trial *trial, bool has_ended)
 {
     transport->state = CHECK_TRANSPORT_FAILED;
     int links = take_links (check, transport, trial->said[0].text), all = check->count * (check->count - 1) / 2;
@@ -235,7 +235,7 @@ measure (struct check *check, struct check_transport *transport, const struct co
         return fail_nomem (fail);
     int result = start (&trial, &argv, fail);
     if (!result)
-        judge (check, transport, &trial, wait_for (&trial, clock_ms () + check->launch_ms));
+        diagnose (check, transport, &trial, wait_for (&trial, clock_ms () + check->launch_ms));
     release (&trial);
     return result;
 }

@@ -101,7 +101,7 @@ set_limit (struct head *head)
 
 /* A failure anywhere ends the job everywhere. */
 static void
-spread_failure (struct head *head)
+broadcast_failure (struct head *head)
 {
     bool has_failed = false;
     if (head->limit_ms != INT64_MAX)
@@ -338,7 +338,7 @@ run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
     }
     while (head->phase == HEAD_RUN && !have_all_ended (head)) {
         turn (head, fds);
-        spread_failure (head);
+        broadcast_failure (head);
     }
     return 0;
 }

@@ -168,7 +168,8 @@ remove_all (const struct shares *shares, struct accel_error *err)
 
 /* A read that failed says nothing about the rank, so it is made once more; if it fails again, that is our own error. */
 static enum accel_status
-judge (const struct shares *shares, int rank, struct manifest *manifest, uint32_t timeout_ms, struct accel_error *err)
+check_rank (const struct shares *shares, int rank, struct manifest *manifest, uint32_t timeout_ms,
+            struct accel_error *err)
 {
     char name[NAME_ROOM], how[128] = "";
     struct fail why;
@@ -199,7 +200,7 @@ shares_gather (struct shares *shares, struct manifest *manifest, uint32_t timeou
     }
     enum accel_status status = ACCEL_OK;
     for (int rank = 1; !status && rank < shares->size; rank++)
-        status = judge (shares, rank, manifest, timeout_ms, err);
+        status = check_rank (shares, rank, manifest, timeout_ms, err);
     return status ? status : remove_all (shares, err);
 }
 

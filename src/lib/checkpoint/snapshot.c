@@ -87,7 +87,8 @@ snapshot_add (struct snapshot *snapshot, struct accel_state_dict *state)
 
 /* ---- copying ---- */
 
-struct team {
+/* What several threads work on, chunk by chunk. */
+struct chunked {
     const struct snapshot *snapshot;
     size_t bytes;       /* of the snapshot, from its beginning */
     atomic_size_t next; /* of these, the first that no thread has */
@@ -110,10 +111,10 @@ copy_chunk (const struct snapshot *snapshot, size_t first, size_t begin, size_t 
 static void *
 copy_chunks (void *user)
 {
-    struct team *team = user;
-    const struct snapshot *snapshot = team->snapshot;
+    struct chunked *all = user;
+    const struct snapshot *snapshot = all->snapshot;
     size_t first = 0, begin;
-    while ((begin = atomic_fetch_add (&team->next, CHUNK)) < team->bytes) {
+    while ((begin = atomic_fetch_add (&all->next, CHUNK)) < all->bytes) {
         while (snapshot->copies[first].at + snapshot->copies[first].bytes <= begin)
             first++;
         copy_chunk (snapshot, first, begin, begin + CHUNK);
@@ -124,10 +125,10 @@ copy_chunks (void *user)
 static void *
 touch_chunks (void *user)
 {
-    struct team *team = user;
+    struct chunked *all = user;
     size_t begin;
-    while ((begin = atomic_fetch_add (&team->next, CHUNK)) < team->bytes)
-        memset ((char *) team->snapshot->pages + begin, 0, team->bytes - begin < CHUNK ? team->bytes - begin : CHUNK);
+    while ((begin = atomic_fetch_add (&all->next, CHUNK)) < all->bytes)
+        memset ((char *) all->snapshot->pages + begin, 0, all->bytes - begin < CHUNK ? all->bytes - begin : CHUNK);
     return NULL;
 }
 
@@ -139,10 +140,10 @@ count_threads (size_t bytes)
 }
 
 static size_t
-start_helpers (pthread_t *threads, size_t most, void *(*work) (void *user), struct team *team)
+start_helpers (pthread_t *threads, size_t most, void *(*work) (void *user), struct chunked *all)
 {
     size_t count = 0;
-    while (count < most && !thread_start (&threads[count], work, team))
+    while (count < most && !thread_start (&threads[count], work, all))
         count++;
     return count;
 }
@@ -151,11 +152,11 @@ start_helpers (pthread_t *threads, size_t most, void *(*work) (void *user), stru
 static void
 work_together (const struct snapshot *snapshot, size_t bytes, void *(*work) (void *user))
 {
-    struct team team = { .snapshot = snapshot, .bytes = bytes };
+    struct chunked all = { .snapshot = snapshot, .bytes = bytes };
     pthread_t threads[MOST_THREADS];
     size_t wanted = count_threads (bytes);
-    size_t helpers = wanted > 1 ? start_helpers (threads, wanted - 1, work, &team) : 0;
-    work (&team);
+    size_t helpers = wanted > 1 ? start_helpers (threads, wanted - 1, work, &all) : 0;
+    work (&all);
     while (helpers > 0)
         pthread_join (threads[--helpers], NULL);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects of bytes over all ranks; see accel/collectives.h.
  *
- * First all ranks tell each other how much they have; then it travels, one parcel per rank: the sizes of its objects
- * (8 bytes each), then their bytes.  Parcels arrive where they stay: a list is one block of memory, its items in front
- * of the parcels that they point into. */
+ * First all ranks tell each other how much they have; then it travels, one message per rank: the sizes of its objects
+ * (8 bytes each), then their bytes.  Messages arrive where they stay: a list is one block of memory, its items in front
+ * of the messages that they point into. */
 #include <config.h>
 
 #include "lib/collectives/objects.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parcels that are together not larger go in one all-gather, as if all were as long as the longest; others one by one,
+/* Messages that are together not larger go in one all-gather, as if all were as long as the longest; others one by one,
  * for which no memory but their own is needed. */
 enum { TOGETHER = 1 << 20 };
 
@@ -28,14 +28,14 @@ struct notice {
 };
 enum { NOTICE_NUMBERS = sizeof (struct notice) / sizeof (int64_t) };
 
-/* What is being made: an allocation, and where in it each rank's parcel is. */
+/* What is being made: an allocation, and where in it each rank's message is. */
 struct delivery {
     struct accel_object_list list;
-    char *parcels;
+    char *messages;
 };
 
 static size_t
-parcel_bytes (const struct notice *notice)
+message_bytes (const struct notice *notice)
 {
     return (size_t) notice->count * sizeof (uint64_t) + (size_t) notice->bytes;
 }
@@ -76,14 +76,14 @@ no_memory (struct accel_comm *comm, const struct comm_site *site, struct accel_e
     return comm_fail (site, ACCEL_ERR_NOMEM, err, "cannot allocate memory for the objects of all processes");
 }
 
-/* Memory for @parcels parcels and their items.  All ranks know all notices, so all refuse what no memory could hold; a
- * rank that has none left must give up, for the others are on their way already. */
+/* Memory for @messages messages and their items.  All ranks know all notices, so all refuse what no memory could hold;
+ * a rank that has none left must give up, for the others are on their way already. */
 static enum accel_status
-prepare (struct accel_comm *comm, const struct comm_site *site, const struct notice *notices, int parcels,
+prepare (struct accel_comm *comm, const struct comm_site *site, const struct notice *notices, int messages,
          struct delivery *delivery, struct accel_error *err)
 {
     size_t count = 0, total = 0;
-    for (int i = 0; i < parcels; i++) {
+    for (int i = 0; i < messages; i++) {
         size_t items = (size_t) notices[i].count, one;
         if (__builtin_mul_overflow (items, sizeof (struct accel_object) + sizeof (uint64_t), &one)
             || __builtin_add_overflow (one, (size_t) notices[i].bytes, &one)
@@ -94,31 +94,31 @@ prepare (struct accel_comm *comm, const struct comm_site *site, const struct not
     delivery->list = (struct accel_object_list){ .items = malloc (total + !total), .count = count };
     if (!delivery->list.items)
         return no_memory (comm, site, err);
-    delivery->parcels = (char *) (delivery->list.items + count);
+    delivery->messages = (char *) (delivery->list.items + count);
     return ACCEL_OK;
 }
 
 static void
-pack (char *parcel, const struct accel_object *objects, size_t count)
+pack (char *message, const struct accel_object *objects, size_t count)
 {
-    char *bytes = parcel + count * sizeof (uint64_t);
+    char *bytes = message + count * sizeof (uint64_t);
     for (size_t i = 0; i < count; i++) {
         uint64_t size = objects[i].size_bytes;
-        memcpy (parcel + i * sizeof size, &size, sizeof size);
+        memcpy (message + i * sizeof size, &size, sizeof size);
         if (size)
             memcpy (bytes, objects[i].data, size);
         bytes += size;
     }
 }
 
-/* @return the items after those of this parcel. */
+/* @return the items after those of this message. */
 static struct accel_object *
-unpack (struct accel_object *items, const char *parcel, const struct notice *notice)
+unpack (struct accel_object *items, const char *message, const struct notice *notice)
 {
-    const char *bytes = parcel + (size_t) notice->count * sizeof (uint64_t);
+    const char *bytes = message + (size_t) notice->count * sizeof (uint64_t);
     for (int64_t i = 0; i < notice->count; i++) {
         uint64_t size;
-        memcpy (&size, parcel + (size_t) i * sizeof size, sizeof size);
+        memcpy (&size, message + (size_t) i * sizeof size, sizeof size);
         *items++ = (struct accel_object){ .data = bytes, .size_bytes = size };
         bytes += size;
     }
@@ -126,55 +126,55 @@ unpack (struct accel_object *items, const char *parcel, const struct notice *not
 }
 
 static enum accel_status
-send_one_by_one (struct accel_comm *comm, const struct comm_site *site, const struct notice *notices, char *parcel,
+send_one_by_one (struct accel_comm *comm, const struct comm_site *site, const struct notice *notices, char *message,
                  struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
     struct comm_coalesced coalesced;
     comm_coalesce_begin (&coalesced, comm);
     for (int r = 0; !status && r < accel_comm_size (comm); r++) {
-        size_t bytes = parcel_bytes (&notices[r]);
+        size_t bytes = message_bytes (&notices[r]);
         if (bytes)
-            status = comm_broadcast (comm, comm_coalesce_site (&coalesced, site), parcel, bytes, ACCEL_UINT8, r, err);
-        parcel += bytes;
+            status = comm_broadcast (comm, comm_coalesce_site (&coalesced, site), message, bytes, ACCEL_UINT8, r, err);
+        message += bytes;
     }
     return comm_coalesce_end (&coalesced, status, err);
 }
 
 static enum accel_status
 send_together (struct accel_comm *comm, const struct comm_site *site, const struct notice *notices, size_t longest,
-               char *parcels, const char *own, struct accel_error *err)
+               char *messages, const char *own, struct accel_error *err)
 {
     size_t size = (size_t) accel_comm_size (comm), mine = (size_t) accel_comm_rank (comm);
     AUTO_FREE char *rows = calloc (size, longest);
     if (!rows)
         return no_memory (comm, site, err);
-    memcpy (rows + mine * longest, own, parcel_bytes (&notices[mine]));
+    memcpy (rows + mine * longest, own, message_bytes (&notices[mine]));
     enum accel_status status = comm_all_gather (comm, site, rows + mine * longest, rows, longest, ACCEL_UINT8, err);
     for (size_t r = 0; !status && r < size; r++) {
-        memcpy (parcels, rows + r * longest, parcel_bytes (&notices[r]));
-        parcels += parcel_bytes (&notices[r]);
+        memcpy (messages, rows + r * longest, message_bytes (&notices[r]));
+        messages += message_bytes (&notices[r]);
     }
     return status;
 }
 
 static enum accel_status
 exchange (struct accel_comm *comm, const struct comm_site *site, const struct accel_object *objects,
-          const struct notice *notices, char *parcels, struct accel_error *err)
+          const struct notice *notices, char *messages, struct accel_error *err)
 {
     int size = accel_comm_size (comm), rank = accel_comm_rank (comm);
     size_t before = 0, longest = 0;
     for (int r = 0; r < size; r++) {
-        size_t bytes = parcel_bytes (&notices[r]);
+        size_t bytes = message_bytes (&notices[r]);
         before += r < rank ? bytes : 0;
         longest = bytes > longest ? bytes : longest;
     }
-    pack (parcels + before, objects, (size_t) notices[rank].count);
+    pack (messages + before, objects, (size_t) notices[rank].count);
     if (!longest)
         return ACCEL_OK;
     if (longest <= TOGETHER / (size_t) size)
-        return send_together (comm, site, notices, longest, parcels, parcels + before, err);
-    return send_one_by_one (comm, site, notices, parcels, err);
+        return send_together (comm, site, notices, longest, messages, messages + before, err);
+    return send_one_by_one (comm, site, notices, messages, err);
 }
 
 static enum accel_status
@@ -191,7 +191,7 @@ announce (struct accel_comm *comm, const struct comm_site *site, const struct no
 
 /* Hand over what was made, or free it. */
 static enum accel_status
-finish (enum accel_status status, struct delivery *delivery, const struct notice *notices, int parcels,
+finish (enum accel_status status, struct delivery *delivery, const struct notice *notices, int messages,
         struct accel_object_list *list)
 {
     if (status) {
@@ -199,10 +199,10 @@ finish (enum accel_status status, struct delivery *delivery, const struct notice
         return status;
     }
     struct accel_object *items = delivery->list.items;
-    const char *parcel = delivery->parcels;
-    for (int i = 0; i < parcels; i++) {
-        items = unpack (items, parcel, &notices[i]);
-        parcel += parcel_bytes (&notices[i]);
+    const char *message = delivery->messages;
+    for (int i = 0; i < messages; i++) {
+        items = unpack (items, message, &notices[i]);
+        message += message_bytes (&notices[i]);
     }
     accel_object_list_release (list);
     *list = delivery->list;
@@ -222,7 +222,7 @@ comm_gather_objects (struct accel_comm *comm, const struct comm_site *site, cons
     if (!status)
         status = prepare (comm, site, notices, accel_comm_size (comm), &delivery, err);
     if (!status)
-        status = exchange (comm, site, objects, notices, delivery.parcels, err);
+        status = exchange (comm, site, objects, notices, delivery.messages, err);
     return finish (status, &delivery, notices, accel_comm_size (comm), list);
 }
 
@@ -279,9 +279,9 @@ accel_broadcast_object_list_at (const char *file, int line, struct accel_object_
     if (status)
         return finish (status, &delivery, NULL, 0, list);
     if (root)
-        pack (delivery.parcels, objects, count);
-    if (parcel_bytes (sent))
-        status = comm_broadcast (world, site, delivery.parcels, parcel_bytes (sent), ACCEL_UINT8, from_process, err);
+        pack (delivery.messages, objects, count);
+    if (message_bytes (sent))
+        status = comm_broadcast (world, site, delivery.messages, message_bytes (sent), ACCEL_UINT8, from_process, err);
     return finish (status, &delivery, sent, 1, list);
 }
 
@@ -293,23 +293,23 @@ comm_send_objects (struct accel_comm *comm, const struct comm_site *site, const 
     enum accel_status status = measure (site, objects, count, &own, err);
     if (status)
         return status;
-    size_t bytes = parcel_bytes (&own);
-    AUTO_FREE char *parcel = malloc (bytes + !bytes);
-    if (!parcel)
+    size_t bytes = message_bytes (&own);
+    AUTO_FREE char *message = malloc (bytes + !bytes);
+    if (!message)
         return comm_no_memory (site, err);
-    pack (parcel, objects, count);
+    pack (message, objects, count);
     status = comm_send (comm, site, &own, NOTICE_NUMBERS, ACCEL_INT64, to, err);
-    return status || !bytes ? status : comm_send (comm, site, parcel, bytes, ACCEL_UINT8, to, err);
+    return status || !bytes ? status : comm_send (comm, site, message, bytes, ACCEL_UINT8, to, err);
 }
 
-/* Whether the sizes of the objects in @parcel are those of its bytes: a rank may have sent anything. */
+/* Whether the sizes of the objects in @message are those of its bytes: a rank may have sent anything. */
 static enum accel_status
-check_parcel (const struct comm_site *site, const char *parcel, const struct notice *notice, struct accel_error *err)
+check_parcel (const struct comm_site *site, const char *message, const struct notice *notice, struct accel_error *err)
 {
     uint64_t size, left = (uint64_t) notice->bytes;
     bool good = true;
     for (int64_t i = 0; i < notice->count && good; i++) {
-        memcpy (&size, parcel + (size_t) i * sizeof size, sizeof size);
+        memcpy (&size, message + (size_t) i * sizeof size, sizeof size);
         good = size <= left;
         left -= size;
     }
@@ -332,11 +332,11 @@ comm_recv_objects (struct accel_comm *comm, const struct comm_site *site, int fr
                             jobseg_call_name (sent));
     if (!status)
         status = prepare (comm, site, &notice, 1, &delivery, err);
-    size_t bytes = parcel_bytes (&notice);
+    size_t bytes = message_bytes (&notice);
     if (!status && bytes)
-        status = comm_recv (comm, site, delivery.parcels, bytes, ACCEL_UINT8, from, err);
+        status = comm_recv (comm, site, delivery.messages, bytes, ACCEL_UINT8, from, err);
     if (!status)
-        status = check_parcel (site, delivery.parcels, &notice, err);
+        status = check_parcel (site, delivery.messages, &notice, err);
     if (status)
         comm_give_up (comm, err ? err->text : "it could not process the data it received");
     return finish (status, &delivery, &notice, 1, list);
@@ -380,21 +380,21 @@ swap_with (struct accel_comm *comm, int peer, const struct comm_site *site, stru
  * until p has met all below, and so on, ever lower. */
 static enum accel_status
 swap (struct accel_comm *comm, const struct comm_site *site, const struct accel_object *objects,
-      const struct notice *notices, char *parcel, struct accel_error *err)
+      const struct notice *notices, char *message, struct accel_error *err)
 {
     int rank = accel_comm_rank (comm);
     enum accel_status status = ACCEL_OK;
     struct comm_coalesced coalesced;
     comm_coalesce_begin (&coalesced, comm);
     for (int peer = 0; !status && peer < accel_comm_size (comm); peer++) {
-        char *bytes = parcel + sizeof (uint64_t);
+        char *bytes = message + sizeof (uint64_t);
         size_t size = (size_t) notices[peer].bytes;
-        memcpy (parcel, &notices[peer].bytes, sizeof (uint64_t));
+        memcpy (message, &notices[peer].bytes, sizeof (uint64_t));
         if (peer != rank)
             status = swap_with (comm, peer, site, &coalesced, &objects[peer], bytes, size, err);
         else if (size)
             memcpy (bytes, objects[peer].data, size);
-        parcel = bytes + size;
+        message = bytes + size;
     }
     return comm_coalesce_end (&coalesced, status, err);
 }
@@ -423,7 +423,7 @@ accel_all_to_all_object_at (const char *file, int line, struct accel_object_list
         return status;
     status = prepare (world, site, notices, (int) size, &delivery, err);
     if (!status)
-        status = swap (world, site, objects, notices, delivery.parcels, err);
+        status = swap (world, site, objects, notices, delivery.messages, err);
     if (status)
         comm_give_up (world, err ? err->text : "it could not process the data it received");
     return finish (status, &delivery, notices, (int) size, list);

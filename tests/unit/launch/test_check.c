@@ -83,7 +83,7 @@ test_slow_numbers (void)
         "with its numbers: %g, usual %g", found[0].is, found[0].usual);
 }
 
-/* ---- judgement ---- */
+/* ---- diagnoses ---- */
 
 enum { HOSTS = 3 };
 
@@ -277,7 +277,7 @@ need_more (struct lab *lab)
 }
 
 static void
-test_judgement (void)
+test_diagnoses (void)
 {
     static const struct {
         const char *what;
@@ -328,13 +328,13 @@ test_judgement (void)
         check->whys = lab.whys;
         check->troubles = lab.troubles;
         cases[i].damage (&lab);
-        int result = check_judge (check, lab.needs_mpi, &fail);
+        int result = check_diagnose (check, lab.needs_mpi, &fail);
         const char *problem = check->problems.count == 1 ? check->problems.items[0] : NULL;
         const char *note = check->notes.count == 1 ? check->notes.items[0] : NULL;
         ok (!result && (cases[i].problem ? problem && strstr (problem, cases[i].problem) : !check->problems.count)
                 && (cases[i].note ? note && strstr (note, cases[i].note) : !check->notes.count)
                 && strstr (check->advice, cases[i].advice),
-            "judged, %s: %s; %s; %s", cases[i].what, problem ? problem : "", note ? note : "", check->advice);
+            "diagnosed, %s: %s; %s; %s", cases[i].what, problem ? problem : "", note ? note : "", check->advice);
         strlist_release (&check->problems);
         strlist_release (&check->notes);
         free (check->advice);
@@ -662,7 +662,7 @@ main (int argc, char **argv)
     test_mpi ();
     test_slow ();
     test_slow_numbers ();
-    test_judgement ();
+    test_diagnoses ();
     test_clock ();
     test_net_benchmark ();
     return done_testing ();

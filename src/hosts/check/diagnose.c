@@ -30,7 +30,7 @@ advise (struct check *check, const char *format, ...)
 }
 
 static void
-judge_host (struct check *check, const struct check_host *host)
+diagnose_host (struct check *check, const struct check_host *host)
 {
     const struct link *link = &host->link;
     if (!check_is_lost (host))
@@ -47,7 +47,7 @@ judge_host (struct check *check, const struct check_host *host)
 }
 
 static void
-judge_pair (struct check *check, int i, int j)
+diagnose_pair (struct check *check, int i, int j)
 {
     const char *why = check->whys[i * check->count + j];
     const char *one = check->items[i].link.name, *two = check->items[j].link.name;
@@ -69,7 +69,7 @@ judge_pair (struct check *check, int i, int j)
 }
 
 static void
-judge_port (struct check *check)
+diagnose_port (struct check *check)
 {
     if (!*check->port_why || check_is_lost (&check->items[0]))
         return;
@@ -125,7 +125,7 @@ note_engines (struct check *check)
 
 /* Only programs that use libaccel or MPI itself need it; a user who says --mpi yes has such a program. */
 static void
-judge_mpi (struct check *check, bool needs_mpi)
+diagnose_mpi (struct check *check, bool needs_mpi)
 {
     if (check->mpi.state == CHECK_TRANSPORT_FAILED)
         strlist_printf (needs_mpi ? &check->problems : &check->notes,
@@ -141,7 +141,7 @@ judge_mpi (struct check *check, bool needs_mpi)
 
 /* Programs on CPUs do not need it. */
 static void
-judge_nccl (struct check *check)
+diagnose_nccl (struct check *check)
 {
     if (check->nccl.state == CHECK_TRANSPORT_FAILED)
         strlist_printf (&check->notes, "NCCL failed between the GPUs of these hosts; programs on GPUs need it: %s",
@@ -199,16 +199,16 @@ advise_slow (struct check *check)
 }
 
 int
-check_judge (struct check *check, bool needs_mpi, struct fail *fail)
+check_diagnose (struct check *check, bool needs_mpi, struct fail *fail)
 {
     for (int i = 0; i < check->count; i++)
-        judge_host (check, &check->items[i]);
-    judge_port (check);
+        diagnose_host (check, &check->items[i]);
+    diagnose_port (check);
     for (int i = 0; i < check->count; i++)
         for (int j = 0; j < check->count; j++)
-            judge_pair (check, i, j);
-    judge_mpi (check, needs_mpi);
-    judge_nccl (check);
+            diagnose_pair (check, i, j);
+    diagnose_mpi (check, needs_mpi);
+    diagnose_nccl (check);
     note_builds (check);
     note_clocks (check);
     note_engines (check);
