@@ -42,7 +42,7 @@ class safetensors {
     metadata (const std::string &key) const noexcept
     {
         const char *each, *value = nullptr;
-        for (std::size_t i = 0; (each = metadata_key (i, &value)); i++)
+        for (std::size_t i = 0; (each = metadata_key (i, &value)) != nullptr; i++)
             if (each == key)
                 return value;
         return nullptr;
