@@ -42,7 +42,7 @@ static void *
 pin (DLDevice device, size_t bytes)
 {
     struct pinned pinned = { .bytes = bytes + !bytes };
-    gpu_call (device, true, call_pin, &pinned);
+    gpu_call (device, call_pin, &pinned);
     return pinned.memory;
 }
 
@@ -59,154 +59,89 @@ static void
 unpin (DLDevice device, void *memory)
 {
     if (memory)
-        gpu_call (device, true, call_unpin, memory);
+        gpu_call (device, call_unpin, memory);
 }
 
-/* ---- a lane ---- */
-
-static cudaError_t
-call_open (void *user, cudaStream_t stream, const char **call)
-{
-    struct memory_copy_stream *copy_stream = user;
-    cudaError_t error = cudaSuccess;
-    (void) stream;
-    TRY (cudaStreamCreateWithFlags, &copy_stream->stream, cudaStreamNonBlocking);
-    TRY (cudaEventCreateWithFlags, &copy_stream->before, cudaEventDisableTiming);
-    for (int i = 0; i < MEMORY_COPY_STREAM_SLOTS; i++)
-        TRY (cudaEventCreateWithFlags, &copy_stream->copied[i], cudaEventDisableTiming);
-    return error;
-}
-
-static cudaError_t
-call_close (void *user, cudaStream_t stream, const char **call)
-{
-    struct memory_copy_stream *copy_stream = user;
-    cudaError_t error = cudaSuccess;
-    (void) stream;
-    if (copy_stream->stream) {
-        TRY (cudaStreamSynchronize, copy_stream->stream);
-        TRY (cudaStreamDestroy, copy_stream->stream);
-    }
-    if (copy_stream->before)
-        TRY (cudaEventDestroy, copy_stream->before);
-    for (int i = 0; i < MEMORY_COPY_STREAM_SLOTS; i++)
-        if (copy_stream->copied[i])
-            TRY (cudaEventDestroy, copy_stream->copied[i]);
-    return error;
-}
+/* ---- a stream ---- */
 
 static void
-close_copy_stream (struct memory_copy_stream *copy_stream)
+close_copy_stream (struct memory_copy_stream *its)
 {
-    if (copy_stream)
-        gpu_call (copy_stream->device, false, call_close, copy_stream);
-    free (copy_stream);
+    if (!its)
+        return;
+    VISIT (its->device);
+    if (gpu && its->stream && NOTE (gpu, cudaStreamSynchronize, its->stream))
+        NOTE (gpu, cudaStreamDestroy, its->stream);
+    if (gpu && its->before)
+        NOTE (gpu, cudaEventDestroy, its->before);
+    for (int i = 0; gpu && i < MEMORY_COPY_STREAM_SLOTS; i++)
+        if (its->copied[i])
+            NOTE (gpu, cudaEventDestroy, its->copied[i]);
+    free (its);
+}
+
+static bool
+create_events (struct memory_copy_stream *its)
+{
+    VISIT (its->device);
+    bool good = gpu && NOTE (gpu, cudaStreamCreateWithFlags, &its->stream, cudaStreamNonBlocking)
+                && NOTE (gpu, cudaEventCreateWithFlags, &its->before, cudaEventDisableTiming);
+    for (int i = 0; good && i < MEMORY_COPY_STREAM_SLOTS; i++)
+        good = NOTE (gpu, cudaEventCreateWithFlags, &its->copied[i], cudaEventDisableTiming);
+    return good;
 }
 
 static struct memory_copy_stream *
 open_copy_stream (DLDevice device)
 {
-    struct memory_copy_stream *copy_stream = calloc (1, sizeof *copy_stream);
-    if (!copy_stream)
+    struct memory_copy_stream *made = calloc (1, sizeof *made);
+    if (!made)
         return NULL;
-    copy_stream->device = device;
-    if (gpu_call (device, false, call_open, copy_stream))
-        return copy_stream;
-    close_copy_stream (copy_stream);
+    made->device = device;
+    if (create_events (made))
+        return made;
+    close_copy_stream (made);
     return NULL;
 }
 
-static cudaError_t
-call_begin (void *user, cudaStream_t stream, const char **call)
+static void
+begin (struct memory_copy_stream *its)
 {
-    struct memory_copy_stream *copy_stream = user;
-    cudaError_t error = cudaSuccess;
-    TRY (cudaEventRecord, copy_stream->before, stream);
-    TRY (cudaStreamWaitEvent, copy_stream->stream, copy_stream->before, 0);
-    return error;
+    VISIT (its->device);
+    if (gpu && NOTE (gpu, cudaEventRecord, its->before, stream))
+        NOTE (gpu, cudaStreamWaitEvent, its->stream, its->before, 0);
 }
 
 static void
-begin (struct memory_copy_stream *copy_stream)
+copy (struct memory_copy_stream *its, void *to, const void *from, size_t bytes)
 {
-    gpu_call (copy_stream->device, false, call_begin, copy_stream);
-}
-
-struct copying {
-    struct memory_copy_stream *copy_stream;
-    void *to;
-    const void *from;
-    size_t bytes;
-};
-
-static cudaError_t
-call_copy (void *user, cudaStream_t stream, const char **call)
-{
-    const struct copying *copy = user;
-    cudaError_t error = cudaSuccess;
-    (void) stream;
-    TRY (cudaMemcpyAsync, copy->to, copy->from, copy->bytes, cudaMemcpyHostToDevice, copy->copy_stream->stream);
-    return error;
+    VISIT (its->device);
+    if (gpu && bytes)
+        NOTE (gpu, cudaMemcpyAsync, to, from, bytes, cudaMemcpyHostToDevice, its->stream);
 }
 
 static void
-copy (struct memory_copy_stream *copy_stream, void *to, const void *from, size_t bytes)
+end (struct memory_copy_stream *its, unsigned slot)
 {
-    struct copying copying = { .copy_stream = copy_stream, .to = to, .from = from, .bytes = bytes };
-    if (bytes)
-        gpu_call (copy_stream->device, false, call_copy, &copying);
-}
-
-struct mark {
-    struct memory_copy_stream *copy_stream;
-    unsigned slot;
-};
-
-static cudaError_t
-call_end (void *user, cudaStream_t stream, const char **call)
-{
-    const struct mark *mark = user;
-    cudaError_t error = cudaSuccess;
-    (void) stream;
-    TRY (cudaEventRecord, mark->copy_stream->copied[mark->slot], mark->copy_stream->stream);
-    return error;
+    VISIT (its->device);
+    if (gpu)
+        NOTE (gpu, cudaEventRecord, its->copied[slot], its->stream);
 }
 
 static void
-end (struct memory_copy_stream *copy_stream, unsigned slot)
+follow (struct memory_copy_stream *its, unsigned slot)
 {
-    gpu_call (copy_stream->device, false, call_end, &(struct mark){ copy_stream, slot });
-}
-
-static cudaError_t
-call_follow (void *user, cudaStream_t stream, const char **call)
-{
-    const struct mark *mark = user;
-    cudaError_t error = cudaSuccess;
-    TRY (cudaStreamWaitEvent, stream, mark->copy_stream->copied[mark->slot], 0);
-    return error;
+    VISIT (its->device);
+    if (gpu)
+        NOTE (gpu, cudaStreamWaitEvent, stream, its->copied[slot], 0);
 }
 
 static void
-follow (struct memory_copy_stream *copy_stream, unsigned slot)
+wait (struct memory_copy_stream *its, unsigned slot)
 {
-    gpu_call (copy_stream->device, false, call_follow, &(struct mark){ copy_stream, slot });
-}
-
-static cudaError_t
-call_wait (void *user, cudaStream_t stream, const char **call)
-{
-    const struct mark *mark = user;
-    cudaError_t error = cudaSuccess;
-    (void) stream;
-    TRY (cudaEventSynchronize, mark->copy_stream->copied[mark->slot]);
-    return error;
-}
-
-static void
-wait (struct memory_copy_stream *copy_stream, unsigned slot)
-{
-    gpu_call (copy_stream->device, false, call_wait, &(struct mark){ copy_stream, slot });
+    VISIT (its->device);
+    if (gpu)
+        NOTE (gpu, cudaEventSynchronize, its->copied[slot]);
 }
 
 const struct memory_copy_streams copy_streams_cuda = {

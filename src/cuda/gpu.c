@@ -158,16 +158,16 @@ gpu_lock_again (struct gpu *gpu)
 }
 
 bool
-gpu_call (DLDevice device, bool may_wait, gpu_calls *calls, void *user)
+gpu_call (DLDevice device, gpu_calls *calls, void *user)
 {
     const char *name = NULL;
     VISIT (device);
-    if (gpu && may_wait)
-        pthread_mutex_unlock (&gpu->lock);
-    cudaError_t error = gpu ? calls (user, stream, &name) : cudaSuccess;
-    if (gpu && may_wait)
-        gpu_lock_again (gpu);
-    return gpu && gpu_note (gpu, error, name);
+    if (!gpu)
+        return false;
+    pthread_mutex_unlock (&gpu->lock);
+    cudaError_t error = calls (user, stream, &name);
+    gpu_lock_again (gpu);
+    return gpu_note (gpu, error, name);
 }
 
 /* ---- streams ---- */

@@ -26,10 +26,9 @@ typedef cudaError_t gpu_calls (void *user, cudaStream_t stream, const char **cal
         }                                   \
     } while (0)
 
-/** Make @p calls on @p device, of which an error is kept.
- *  @param may_wait  for the GPU: other threads can use it meanwhile
+/** Make @p calls on @p device, which may wait for it: other threads can use it meanwhile.  An error is kept.
  *  @return whether all is well there */
-bool gpu_call (DLDevice device, bool may_wait, gpu_calls *calls, void *user);
+bool gpu_call (DLDevice device, gpu_calls *calls, void *user);
 
 enum {
     GPU_STAGES = 2, /* pieces of pinned memory, one of which is filled while the other is copied */

@@ -40,7 +40,7 @@ void
 tables_release (DLDevice device, void *memory)
 {
     struct kept *kept = memory;
-    gpu_call (device, true, call_release, kept);
+    gpu_call (device, call_release, kept);
     free (kept->given);
     free (kept);
 }
@@ -187,7 +187,7 @@ tables_make_room (DLDevice device, struct memory_list *list)
         return;
     kept->is_made = kept->has_room = false;
     if (!overlap (list))
-        gpu_call (device, true, call_room, &(struct wanted){ kept, list });
+        gpu_call (device, call_room, &(struct wanted){ kept, list });
 }
 
 const struct cuda_table *
