@@ -82,7 +82,7 @@ struct gpu {
  *
  * @param gpus  [most], filled from the front
  * @return the number of GPUs on the machine, which may exceed @p most (0 is possible), or -1 with @p fail (nullable):
- *         status FAIL_NOT_FOUND if there is no NVML, else a verdict in one line
+ *         status FAIL_NOT_FOUND if there is no NVML, else an error in one line
  */
 int nvml_list (struct gpu *gpus, int most, struct fail *fail);
 

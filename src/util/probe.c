@@ -128,7 +128,7 @@ end_child (pid_t pid)
 }
 
 static int
-give_verdict (const struct probe *probe, bool in_time, int status, struct fail *fail)
+give_outcome (const struct probe *probe, bool in_time, int status, struct fail *fail)
 {
     if (!in_time)
         return fail_set (fail, FAIL_GENERAL, "%s did not answer in %g s", probe->name, probe->deadline_ms / 1000.0);
@@ -161,7 +161,7 @@ probe_run (const struct probe *probe, void *answer, struct fail *fail)
     size_t length = read_reply (fd, clock_ms () + probe->deadline_ms, reply, size, &in_time);
     int status = end_child (pid);
     if (length < size)
-        return give_verdict (probe, in_time, status, fail);
+        return give_outcome (probe, in_time, status, fail);
     if (reply->result)
         return fail_set (fail, reply->fail.status, "%s", reply->fail.text);
     memcpy (answer, reply + 1, probe->size);

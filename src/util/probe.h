@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ask foreign code a question in a child process.  A vendor's library may hang, crash, print, start threads or change
- * signal handlers: all of that happens to the child, and the caller gets an answer or a verdict within the deadline. */
+ * signal handlers: all of that happens to the child, and the caller gets an answer or an error within the deadline. */
 #ifndef UTIL_PROBE_H
 #define UTIL_PROBE_H
 
@@ -10,7 +10,7 @@
 
 /** What to ask.  `ask` runs in the child; its standard streams are /dev/null. */
 struct probe {
-    const char *name; /* of the library or program, for the verdict: "libnccl.so.2" */
+    const char *name; /* of the library or program, for the error: "libnccl.so.2" */
     int deadline_ms;
     size_t size;      /* bytes of the answer */
     /* Fill the answer, `size` bytes that were zero.  @return 0, or -1 with fail set */

@@ -32,13 +32,13 @@ struct memory_update {
 
 struct memory_lists;
 
-/** Batches that a lane can have on their way. */
+/** Batches that a copy stream can have on their way. */
 enum { MEMORY_COPY_STREAM_SLOTS = 2 };
 
 /** Copies from the host to a device beside its other work. */
 struct memory_copy_stream;
 
-/** What can be done with lanes.  All functions are there; one lane is used by one thread at a time. */
+/** What can be done with copy streams.  All functions are there; one stream is used by one thread at a time. */
 struct memory_copy_streams {
     /** Memory of the host from which copies run by themselves.  @return NULL: there is none; memory_check() may say
      *  why.  unpin() accepts NULL. @{ */
