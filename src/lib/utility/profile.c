@@ -7,9 +7,11 @@
 
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
+#include "lib/collectives/objects.h"
 #include "lib/comm/comm_object.h"
 #include "lib/comm/work.h"
 #include "lib/state/state_object.h"
+#include "util/cleanup.h"
 #include "util/clock.h"
 
 #include <pthread.h>
@@ -196,76 +198,48 @@ accel_profile_step (struct accel *acc)
     profile->step_begin_ns = end_ns;
 }
 
-static void
-free_parts (struct profile_part *parts, int ranks)
+/* What a process sends to rank 0; all but the last are whole 8-byte words, so that they are aligned where they arrive. */
+enum { SENT_EVENTS, SENT_DROPPED, SENT_NAMES, SENT };
+
+static struct profile_part
+part_of (const struct accel_object *sent)
 {
-    for (int r = 0; parts && r < ranks; r++)
-        free (parts[r].events);
-    free (parts);
+    return (struct profile_part){ .events = sent[SENT_EVENTS].data,
+                                  .count = sent[SENT_EVENTS].size_bytes / sizeof (struct profile_event),
+                                  .dropped = *(const uint64_t *) sent[SENT_DROPPED].data,
+                                  .names = sent[SENT_NAMES].data };
 }
 
-/* Room for what the others send: rank 0 keeps each part, the others take all into one.  @return NULL: no memory */
-static struct profile_part *
-make_room (int rank, int size, const uint64_t *counts)
-{
-    struct profile_part *parts = calloc ((size_t) size, sizeof *parts);
-    uint64_t most = 0;
-    for (int r = 0; r < size; r++)
-        most = counts[2 * r] > most ? counts[2 * r] : most;
-    for (int r = 0; parts && r < size; r++) {
-        parts[r].count = counts[2 * r];
-        parts[r].dropped = counts[2 * r + 1];
-        uint64_t room = rank ? (r ? 0 : most) : parts[r].count;
-        parts[r].events = calloc (room + 1, sizeof *parts[r].events);
-        if (!parts[r].events) {
-            free_parts (parts, size);
-            return NULL;
-        }
-    }
-    return parts;
-}
-
-/* One process after the other sends to all: rank 0 keeps it. */
+/* Rank 0 receives from one process after the other, and writes.  @outcome: of writing */
 static enum accel_status
-exchange (struct accel_comm *comm, const struct comm_site *site, const struct profile *profile,
-          struct profile_part *parts, struct accel_error *err)
-{
-    enum accel_status status = ACCEL_OK;
-    for (int r = 0; !status && r < comm->size; r++) {
-        struct profile_part *to = comm->rank ? &parts[0] : &parts[r];
-        if (r == comm->rank) {
-            memcpy (to->events, profile->events, profile->count * sizeof *to->events);
-            to->names = profile->names;
-        }
-        status = comm_broadcast (comm, site, &to->names, sizeof to->names, ACCEL_UINT8, r, err);
-        if (!status)
-            status = comm_broadcast (comm, site, to->events, parts[r].count * sizeof *to->events, ACCEL_UINT8, r, err);
-    }
-    return status;
-}
-
-/* @outcome: rank 0's of writing, the same on all ranks at the end. */
-static enum accel_status
-collect (struct accel_comm *comm, const struct comm_site *site, const struct profile *profile, uint64_t *counts,
+collect (struct accel_comm *comm, const struct comm_site *site, const struct profile *profile,
          struct accel_error *outcome, struct accel_error *err)
 {
-    uint64_t mine[2] = { profile->count, profile->dropped };
-    enum accel_status status = comm_all_gather (comm, site, mine, counts, 2, ACCEL_INT64, err);
+    const struct accel_object own[SENT] = {
+        [SENT_EVENTS] = { profile->events, profile->count * sizeof *profile->events },
+        [SENT_DROPPED] = { &profile->dropped, sizeof profile->dropped },
+        [SENT_NAMES] = { &profile->names, sizeof profile->names },
+    };
+    enum accel_status status = comm->rank ? comm_send_objects (comm, site, own, SENT, 0, err) : ACCEL_OK;
     if (status)
+        comm_give_up (comm, "out of memory in accel_profile_stop"); /* does nothing if a peer failed */
+    if (comm->rank)
         return status;
-    struct profile_part *parts = make_room (comm->rank, comm->size, counts);
-    int32_t short_of_memory = !parts;
-    status = comm_all_reduce (comm, site, &short_of_memory, &short_of_memory, 1, ACCEL_INT32, ACCEL_MAX, err);
-    if (!status && short_of_memory)
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_profile_stop at %s:%d: out of memory on at least one process",
-                             site->file, site->line);
+    AUTO_FREE struct accel_object_list *lists = calloc ((size_t) comm->size, sizeof *lists);
+    AUTO_FREE struct profile_part *parts = calloc ((size_t) comm->size, sizeof *parts);
+    if (!lists || !parts) {
+        comm_give_up (comm, "out of memory in accel_profile_stop");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "accel_profile_stop at %s:%d: out of memory", site->file, site->line);
+    }
+    for (int r = 0; !status && r < comm->size; r++) {
+        status = r ? comm_recv_objects (comm, site, r, site->call, &lists[r], err) : ACCEL_OK;
+        if (!status)
+            parts[r] = part_of (r ? lists[r].items : own);
+    }
     if (!status)
-        status = exchange (comm, site, profile, parts, err);
-    if (!status && !comm->rank)
         profile_write (profile->path, parts, comm->size, outcome);
-    if (!status)
-        status = comm_broadcast (comm, site, outcome, sizeof *outcome, ACCEL_UINT8, 0, err);
-    free_parts (parts, comm->size);
+    for (int r = 0; r < comm->size; r++)
+        accel_object_list_release (&lists[r]);
     return status;
 }
 
@@ -285,15 +259,9 @@ accel_profile_stop_at (const char *file, int line, struct accel *acc, struct acc
     uint64_t end_ns = now ();
     while (profile->depth)
         end_span (profile, end_ns);
-    uint64_t *counts = calloc ((size_t) comm->size, 2 * sizeof *counts);
-    enum accel_status status;
-    if (counts) {
-        status = collect (comm, &site, profile, counts, &outcome, err);
-    } else {
-        comm_give_up (comm, "out of memory in accel_profile_stop");
-        status = accel_fail (err, ACCEL_ERR_NOMEM, "accel_profile_stop at %s:%d: out of memory", file, line);
-    }
-    free (counts);
+    enum accel_status status = collect (comm, &site, profile, &outcome, err);
+    if (!status) /* the same on all ranks */
+        status = comm_broadcast (comm, &site, &outcome, sizeof outcome, ACCEL_UINT8, 0, err);
     destroy (profile);
     if (!status && outcome.code) {
         status = outcome.code;

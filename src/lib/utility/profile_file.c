@@ -107,7 +107,7 @@ add_call (struct strbuf *out, int rank, int ranks, const struct profile_part *pa
     add_string (out, jobseg_call_name (event->call));
     strbuf_add (out, ",\"cat\":\"collective\",\"args\":{\"at\":");
     char place[PROFILE_NAME + 16];
-    snprintf (place, sizeof place, "%s:%u", part->names.text[event->name], (unsigned) event->line);
+    snprintf (place, sizeof place, "%s:%u", part->names->text[event->name], (unsigned) event->line);
     add_string (out, place);
     strbuf_printf (out, ",\"count\":%" PRIu64, event->count);
     if (event->count)
@@ -128,7 +128,7 @@ add_event (struct strbuf *out, int rank, const struct profile_part *part, const 
     if (step)
         strbuf_printf (out, "\"step %" PRIu64 "\"", event->number);
     else
-        add_string (out, part->names.text[event->name]);
+        add_string (out, part->names->text[event->name]);
     strbuf_printf (out, ",\"cat\":\"%s\"}", step ? "step" : "span");
 }
 

@@ -28,10 +28,10 @@ struct profile_names {
 
 /** What rank 0 has of one process. */
 struct profile_part {
-    struct profile_event *events; /* [count], in the order of their ends */
+    const struct profile_event *events; /* [count], in the order of their ends */
     size_t count;
     uint64_t dropped;
-    struct profile_names names;
+    const struct profile_names *names;
 };
 
 /** Write the recordings of @p ranks processes to @p path. */

@@ -145,9 +145,9 @@ test_profile_file (void)
     };
     struct profile_part *parts = calloc (3, sizeof *parts);
     parts[0] = (struct profile_part){ .events = first, .count = 3, .dropped = 1,
-                                      .names = { 2, { "a.c", "caf\xe9 \"\x01" } } };
-    parts[1] = (struct profile_part){ .events = second, .count = 3, .names = { 1, { "a.c" } } };
-    parts[2] = (struct profile_part){ .events = third, .count = 3, .names = { 1, { "a.c" } } };
+                                      .names = &(struct profile_names){ 2, { "a.c", "caf\xe9 \"\x01" } } };
+    parts[1] = (struct profile_part){ .events = second, .count = 3, .names = &(struct profile_names){ 1, { "a.c" } } };
+    parts[2] = (struct profile_part){ .events = third, .count = 3, .names = &(struct profile_names){ 1, { "a.c" } } };
     int fd = mkstemp (path);
     MUST (profile_write (path, parts, 3, &err));
     close (fd);
