@@ -3,7 +3,7 @@
  * allocations fail, one after the other, on all ranks at once. */
 #include <config.h>
 
-#include "lib/kernels/half.h"
+#include "lib/kernels/floats.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "tests/allocators.h"
 #include "tests/golden/golden.h"

@@ -4,7 +4,7 @@
 #include <config.h>
 
 #include "lib/data/generator.h"
-#include "lib/kernels/half.h"
+#include "lib/kernels/floats.h"
 #include "lib/state/state_object.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "tests/samples.h"

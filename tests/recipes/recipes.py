@@ -296,7 +296,7 @@ const struct part_kind part_laps = { .size_bytes = sizeof (struct laps) };
 PART = [
     Step("the table of functions", [new("src/lib/utility/laps.c", LAPS_C), new("src/lib/utility/laps.h", LAPS_H)],
          "build", r"utility/laps\.h: No such file"),
-    Step("its line in src/lib/Makefile.inc", [after("src/lib/Makefile.inc", "\t%D%/utility/end_training.c",
+    Step("its line in src/lib/Makefile.inc", [after("src/lib/Makefile.inc", "\t%D%/utility/check.c",
                                                     "\t%D%/utility/laps.c %D%/utility/laps.h \\\n")],
          "listed", r"src/lib/utility/laps\.c: not listed in src/lib/Makefile\.inc"),
     Step("its place in the list of parts", [

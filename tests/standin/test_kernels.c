@@ -6,7 +6,7 @@
 #include <config.h>
 
 #include "cuda/kernels.h"
-#include "lib/kernels/half.h"
+#include "lib/kernels/floats.h"
 #include "lib/memory/lists.h"
 #include "lib/memory/memory.h"
 #include "tests/tap.h"

@@ -73,12 +73,9 @@ static enum accel_status
 part (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, const enum accel_op *op,
       struct accel_tensor *out, struct accel_error *err)
 {
-    enum accel_dtype dtype;
     if (!acc)
         return comm_refuse (site, "the job is NULL", err);
-    enum accel_status status = comm_check_tensor (acc, site, tensor, &dtype, err);
-    if (!status)
-        status = comm_verify_tensor (acc, site, tensor, err);
+    enum accel_status status = comm_verify_tensor (acc, site, tensor, err);
     if (!status)
         status = check_rows (acc, site, tensor, op, err);
     return status ? status : exchange (acc, site, tensor, op, out, err);

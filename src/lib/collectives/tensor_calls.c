@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives under Accelerate's names: on tensors, and on who runs when. */
+/* Collectives under Accelerate's names: on tensors, and on who runs or writes when. */
 #include <config.h>
 
 #include "lib/collectives/tensors.h"
 #include "lib/collectives/verify.h"
+#include "lib/state/log.h"
 #include "lib/state/state_object.h"
 
-/* In debug mode: whether all ranks pass the same. */
-static enum accel_status
-verify (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, struct accel_error *err)
-{
-    enum accel_dtype dtype;
-    enum accel_status status = comm_check_tensor (acc, site, tensor, &dtype, err);
-    return status ? status : comm_verify_tensor (acc, site, tensor, err);
-}
+#include <stdarg.h>
 
 enum accel_status
 accel_gather_at (const char *file, int line, struct accel_tensor *out, struct accel *acc, const DLTensor *tensor,
                  struct accel_error *err)
 {
     const struct comm_site *site = SITE (GATHER);
-    enum accel_status status = verify (acc, site, tensor, err);
+    enum accel_status status = comm_verify_tensor (acc, site, tensor, err);
     return status ? status : comm_gather_tensor (acc, site, tensor, out, err);
 }
 
@@ -29,7 +23,7 @@ accel_reduce_at (const char *file, int line, struct accel *acc, DLTensor *tensor
                  struct accel_error *err)
 {
     const struct comm_site *site = SITE (REDUCE);
-    enum accel_status status = verify (acc, site, tensor, err);
+    enum accel_status status = comm_verify_tensor (acc, site, tensor, err);
     return status ? status : comm_reduce_tensor (acc, site, tensor, op, scale, err);
 }
 
@@ -51,7 +45,7 @@ accel_broadcast_at (const char *file, int line, struct accel *acc, DLTensor *ten
                     struct accel_error *err)
 {
     const struct comm_site *site = SITE (BROADCAST);
-    enum accel_status status = verify (acc, site, tensor, err);
+    enum accel_status status = comm_verify_tensor (acc, site, tensor, err);
     return status ? status : comm_broadcast_tensor (acc, site, tensor, from_process, err);
 }
 
@@ -105,4 +99,22 @@ accel_check_trigger_at (const char *file, int line, struct accel *acc, bool *fir
         acc->trigger = false;
     *fired = raised;
     return ACCEL_OK;
+}
+
+enum accel_status
+accel_log_in_order_at (const char *file, int line, struct accel *acc, struct accel_error *err,
+                       int level, const char *format, ...)
+{
+    const struct comm_site *site = SITE (LOG_IN_ORDER);
+    enum accel_status status = ACCEL_OK;
+    for (int turn = 0; !status && turn < accel_num_processes (acc); turn++) {
+        if (turn == accel_process_index (acc) && (level & LOG_LEVEL) >= log_level ()) {
+            va_list args;
+            va_start (args, format);
+            log_write (acc, level, format, args);
+            va_end (args);
+        }
+        status = comm_barrier (accel_world (acc), site, err);
+    }
+    return status;
 }

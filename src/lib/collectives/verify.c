@@ -7,6 +7,7 @@
 
 #include "lib/base/error.h"
 #include "lib/collectives/objects.h"
+#include "lib/collectives/tensors.h"
 #include "lib/state/state_object.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
@@ -105,15 +106,26 @@ compare (const struct accel *acc, const struct comm_site *site, const struct acc
                        which == SHAPES ? "shapes" : "element types", table.failed ? " ?" : table.text);
 }
 
+/* What this process passes: @tensor, or the leaves of @tree. */
 static enum accel_status
-verify (struct accel *acc, const struct comm_site *site, struct strbuf *texts, struct accel_error *err)
+verify (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, const struct accel_tree *tree,
+        struct accel_error *err)
 {
+    AUTO_STRBUF struct strbuf shapes = { 0 };
+    AUTO_STRBUF struct strbuf typed = { 0 };
+    struct strbuf *const texts[TEXTS] = { &shapes, &typed };
     struct accel_object_list list = { 0 };
     struct accel_object objects[TEXTS];
+    if (!acc || !acc->debug || acc->identity.world_size == 1)
+        return ACCEL_OK;
     for (int which = 0; which < TEXTS; which++) {
-        if (texts[which].failed)
+        if (tree)
+            write_tree (tree, which == TYPED, texts[which]);
+        else
+            write_tensor (tensor, which == TYPED, texts[which]);
+        if (texts[which]->failed)
             return comm_no_memory (site, err);
-        objects[which] = (struct accel_object){ .data = texts[which].text, .size_bytes = texts[which].length };
+        objects[which] = (struct accel_object){ .data = texts[which]->text, .size_bytes = texts[which]->length };
     }
     enum accel_status status = comm_gather_objects (acc->world, site, objects, TEXTS, &list, err);
     if (!status)
@@ -122,35 +134,19 @@ verify (struct accel *acc, const struct comm_site *site, struct strbuf *texts, s
     return status;
 }
 
-static bool
-is_wanted (const struct accel *acc)
-{
-    return acc && acc->debug && acc->identity.world_size > 1;
-}
-
 enum accel_status
 comm_verify_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor, struct accel_error *err)
 {
-    if (!is_wanted (acc))
-        return ACCEL_OK;
-    AUTO_STRBUF struct strbuf shapes = { 0 };
-    AUTO_STRBUF struct strbuf typed = { 0 };
-    write_tensor (tensor, false, &shapes);
-    write_tensor (tensor, true, &typed);
-    return verify (acc, site, (struct strbuf[TEXTS]){ shapes, typed }, err);
+    enum accel_dtype dtype;
+    enum accel_status status = comm_check_tensor (acc, site, tensor, &dtype, err);
+    return status ? status : verify (acc, site, tensor, NULL, err);
 }
 
 enum accel_status
 comm_verify_tree (struct accel *acc, const struct comm_site *site, const struct accel_tree *tree,
                   struct accel_error *err)
 {
-    if (!is_wanted (acc))
-        return ACCEL_OK;
-    AUTO_STRBUF struct strbuf shapes = { 0 };
-    AUTO_STRBUF struct strbuf typed = { 0 };
-    write_tree (tree, false, &shapes);
-    write_tree (tree, true, &typed);
-    return verify (acc, site, (struct strbuf[TEXTS]){ shapes, typed }, err);
+    return verify (acc, site, NULL, tree, err);
 }
 
 enum accel_status

@@ -9,15 +9,14 @@
 #include "lib/comm/comm_private.h"
 
 /**
- * Outside of debug mode, and in one process: nothing.  In it, collective.
+ * Check @p tensor (comm_check_tensor); then, in debug mode, compare it with those of the other ranks.  Collective.
  *
- * @param tensor  checked
  * @retval ACCEL_ERR_INVALID  on all ranks: shapes or element types differ; `text` has a table of them
  */
 enum accel_status comm_verify_tensor (struct accel *acc, const struct comm_site *site, const DLTensor *tensor,
                                       struct accel_error *err);
 
-/** The same for a tree, whose leaves are tensors and checked. */
+/** The comparison for a tree, whose leaves are tensors and checked. */
 enum accel_status comm_verify_tree (struct accel *acc, const struct comm_site *site, const struct accel_tree *tree,
                                     struct accel_error *err);
 

@@ -44,10 +44,7 @@ accel_gather_for_metrics_at (const char *file, int line, struct accel_tensor *ou
     if (!acc || !tensor || !out)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_gather_for_metrics: %s is NULL",
                            !acc ? "acc" : !tensor ? "tensor" : "out");
-    enum accel_dtype dtype;
-    enum accel_status status = comm_check_tensor (acc, &site, tensor, &dtype, err);
-    if (!status)
-        status = comm_verify_tensor (acc, &site, tensor, err);
+    enum accel_status status = comm_verify_tensor (acc, &site, tensor, err);
     if (!status)
         status = comm_gather_tensor (acc, &site, tensor, out, err);
     int64_t rows = status ? 0 : (int64_t) rows_to_keep (acc);

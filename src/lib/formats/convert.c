@@ -5,7 +5,7 @@
 #include "lib/formats/convert.h"
 
 #include "lib/kernels/dtypes.h"
-#include "lib/kernels/half.h"
+#include "lib/kernels/floats.h"
 
 #include <string.h>
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing a job: what the program and the environment say, the parts, the connection. */
+/* Opening and closing a job: what the program and the environment say, the parts, the connection; and before it is
+ * closed, the end of training. */
 #include <config.h>
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
+#include "lib/checkpoint/agree.h"
 #include "lib/checkpoint/checkpoint_part.h"
+#include "lib/checkpoint/save.h"
 #include "lib/comm/comm_object.h"
 #include "lib/data/active.h"
 #include "lib/data/generator.h"
@@ -18,6 +21,7 @@
 #include "lib/train/precision.h"
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/reducer/rank_state.h"
+#include "lib/utility/profile.h"
 #include "lib/utility/transfer.h"
 #include "util/envnames.h"
 #include "util/parse.h"
@@ -147,7 +151,6 @@ static const struct part_kind *const parts[] = {
     NULL,
 };
 
-/* The object is the first member. */
 static void
 leave (struct object *object)
 {
@@ -242,6 +245,26 @@ accel_open_sized (size_t options_size, size_t accumulation_size, size_t scaler_s
     if (!status)
         own.grad_scaler = SIZED (options->grad_scaler, scaler_size, scaler, &status, err);
     return status ? status : open_job (acc, &own, err);
+}
+
+/* What is still running comes to its end, on all processes. */
+enum accel_status
+accel_end_training_at (const char *file, int line, struct accel *acc, struct accel_error *err)
+{
+    struct comm_site site = { file, line, JOBSEG_CALL_END_TRAINING };
+    if (!acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_end_training: acc is NULL");
+    if (join_steps (acc))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_end_training: end accel_join_uneven_inputs with accel_join_end first");
+    prepared_stop (acc);
+    struct accel_error own = { 0 };
+    uint64_t entered = checkpoint_enter (acc, &site);
+    enum accel_status status = checkpoint_leave (acc, &site, entered, save_finish (acc, &site, &own), &own, err);
+    if (status)
+        return status;
+    status = profile_is_recording (acc) ? accel_profile_stop_at (file, line, acc, err) : ACCEL_OK;
+    return status ? status : comm_barrier (acc->world, &site, err);
 }
 
 void

@@ -7,11 +7,30 @@
 #include "lib/kernels/arithmetic.h"
 #include "lib/kernels/dtypes.h"
 #include "lib/kernels/floats_element.h"
-#include "lib/kernels/half.h"
+#include "lib/kernels/kernels.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+/* By the kernels of reductions, which use F16C if the processor has it. */
+void
+floats_widen (float *target, const void *source, enum accel_dtype dtype, size_t count)
+{
+    if (dtype == ACCEL_FLOAT32)
+        memcpy (target, source, count * sizeof *target);
+    else
+        kernels_best ()->widen[dtype] (target, source, count);
+}
+
+void
+floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t count)
+{
+    if (dtype == ACCEL_FLOAT32)
+        memcpy (target, source, count * sizeof *source);
+    else
+        kernels_best ()->narrow[dtype] (target, source, count);
+}
 
 VECTORISED void
 floats_multiply (float *values, size_t count, float factor)

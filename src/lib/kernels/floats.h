@@ -6,6 +6,22 @@
 
 #include <accel/tensor.h>
 
+/** As many floats as a buffer on the stack holds if they are converted piece by piece: 4 KiB, in any cache. */
+enum { FLOATS_BLOCK = 1024 };
+
+/**
+ * Convert numbers of type @p dtype to float32 and back.
+ *
+ * @param dtype  float32, or a 16-bit or 8-bit float.  8-bit floats are the Open Compute Project's (OFP8, revision
+ *               1.0): E4M3 has no infinity, its largest number is 448, and 0x7f is NaN; E5M2 has an infinity, and
+ *               its largest number is 57344.  Numbers that are too large become infinite, or, like torch's, E4M3's
+ *               largest
+ * @{
+ */
+void floats_widen (float *target, const void *source, enum accel_dtype dtype, size_t count);
+void floats_narrow (void *target, enum accel_dtype dtype, const float *source, size_t count);
+/** @} */
+
 /** Multiply float32 values by @p factor. */
 void floats_multiply (float *values, size_t count, float factor);
 
@@ -40,13 +56,5 @@ float floats_narrow_scaled (void *target, enum accel_dtype dtype, const float *s
 
 /** @return the p-norm of values of float32 or 16 bits; see norms.c.  @param factor  of 16-bit values before all else */
 float floats_norm (const void *values, enum accel_dtype dtype, size_t count, float factor, double p);
-
-/** The norm of one value: no power is computed, which might overflow. */
-float floats_norm_of_one (float value, double p);
-
-/** The root of a sum of powers, and one such power, rounded to float32 as torch's are.  @{ */
-float floats_root (double sum, double p);
-double floats_power (float value, double p);
-/** @} */
 
 #endif

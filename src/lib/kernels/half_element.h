@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Single 16-bit and 8-bit floats to float32 and back, in plain integer arithmetic; half.h describes the formats.  The
+/* Single 16-bit and 8-bit floats to float32 and back, in plain integer arithmetic; floats.h describes the formats.  The
  * 8-bit ones are without branches, so compilers make vectors of loops over them. */
 #ifndef LIB_KERNELS_HALF_ELEMENT_H
 #define LIB_KERNELS_HALF_ELEMENT_H

@@ -7,7 +7,6 @@
 
 #include "lib/kernels/arithmetic.h"
 #include "lib/kernels/floats_element.h"
-#include "lib/kernels/half.h"
 
 #include <math.h>
 
@@ -58,18 +57,6 @@ largest (const float *values, size_t count)
     return most;
 }
 
-UNFUSED float
-floats_root (double sum, double p)
-{
-    return float_root (sum, p);
-}
-
-double
-floats_power (float value, double p)
-{
-    return float_power (value, p);
-}
-
 /* What values[count] add to the p-norm of a tensor of which @sum is known; as many as there are, in one go. */
 UNFUSED static double
 add_to_norm (double sum, const float *values, size_t count, double p)
@@ -85,12 +72,6 @@ add_to_norm (double sum, const float *values, size_t count, double p)
     for (size_t i = 0; i < count; i++)
         sum += norm_term (values[i], p);
     return sum;
-}
-
-float
-floats_norm_of_one (float value, double p)
-{
-    return norm_of_one (value, p);
 }
 
 /* @return elements of an array, in @block if they have to be converted. */

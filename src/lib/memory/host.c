@@ -6,7 +6,6 @@
 
 #include "lib/base/tensor.h"
 #include "lib/kernels/floats.h"
-#include "lib/kernels/half.h"
 #include "lib/kernels/matrix.h"
 #include "lib/kernels/reduce.h"
 #include "util/memory.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kinds of memory there are, and tensors that own memory of any kind. */
+/* Which kinds of memory there are, their streams, and tensors that own memory of any kind. */
 #include <config.h>
 
 #include "lib/memory/memory.h"
@@ -90,4 +90,33 @@ accel_tensor_release (struct accel_tensor *tensor)
     if (tensor->owned_bytes && memory)
         memory->destroy (tensor->dl.device, tensor->dl.data);
     *tensor = (struct accel_tensor){ 0 };
+}
+
+/* ---- streams ---- */
+
+enum accel_status
+accel_set_stream (DLDevice device, void *stream, struct accel_error *err)
+{
+    const struct memory *memory = memory_of (device);
+    if (!memory)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "accel_set_stream: no code for %s:%d (DLPack device type %d)%s%s",
+                           tensor_device_name (device), (int) device.device_id, (int) device.device_type,
+                           device.device_type == kDLCUDA ? ": " : "",
+                           device.device_type == kDLCUDA ? device_refusal () : "");
+    if ((uintptr_t) stream == UINTPTR_MAX) /* DLPack's -1 */
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_set_stream: -1 (no order) is not a stream: name the one that "
+                           "the program's work runs on");
+    if (memory->set_stream)
+        return memory->set_stream (device, stream, err);
+    return stream ? accel_fail (err, ACCEL_ERR_INVALID, "accel_set_stream: %s has no streams: pass NULL",
+                                tensor_device_name (device))
+                  : ACCEL_OK;
+}
+
+void *
+accel_get_stream (DLDevice device)
+{
+    const struct memory *memory = memory_of (device);
+    return memory && memory->stream ? memory->stream (device) : NULL;
 }

@@ -253,19 +253,6 @@ accel_set_gradient_accumulation_steps (struct accel *acc, uint32_t num_steps, st
     return ACCEL_OK;
 }
 
-float
-accumulate_scale (const struct accel *acc)
-{
-    return 1.0F / (float) accel_gradient_accumulation_steps (acc);
-}
-
-/* The object is the first member of a model. */
-static struct accel_model *
-as_model (struct object *object)
-{
-    return (struct accel_model *) (void *) object;
-}
-
 /* What accumulation and Accelerate decide by: the loader that is running has given its last batch. */
 static void
 next_pass (struct accel *acc)
@@ -319,7 +306,7 @@ accel_accumulate_models (struct accel *acc, struct accel_error *err, ...)
         for (struct accel_model *model = model_first (acc); model; model = model_next (model))
             model->held = holds && !count;
         for (size_t i = 0; i < count; i++)
-            as_model (va_arg (again, struct object *))->held = holds;
+            ((struct accel_model *) (void *) va_arg (again, struct object *))->held = holds;
     }
     va_end (again);
     va_end (models);
@@ -353,21 +340,10 @@ accumulate_reduces (struct accel_model *model)
     return reduces;
 }
 
-/* @return whether @p model is one of @p acc's. */
-static enum accel_status
-check_model (const char *function, const struct accel *acc, const struct accel_model *model, struct accel_error *err)
-{
-    if (!acc || !model)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", function, acc ? "model" : "acc");
-    if (model->object.owner != acc)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model was not prepared with this struct accel", function);
-    return ACCEL_OK;
-}
-
 enum accel_status
 accel_no_sync (struct accel *acc, struct accel_model *model, struct accel_error *err)
 {
-    enum accel_status status = check_model (__func__, acc, model, err);
+    enum accel_status status = model_check_owner (__func__, acc, model, err);
     if (!status)
         model->unsynced++;
     return status;
@@ -376,7 +352,7 @@ accel_no_sync (struct accel *acc, struct accel_model *model, struct accel_error 
 enum accel_status
 accel_no_sync_end (struct accel *acc, struct accel_model *model, struct accel_error *err)
 {
-    enum accel_status status = check_model (__func__, acc, model, err);
+    enum accel_status status = model_check_owner (__func__, acc, model, err);
     if (!status && !model->unsynced)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: accel_no_sync has not been called", __func__);
     if (!status)
@@ -387,7 +363,7 @@ accel_no_sync_end (struct accel *acc, struct accel_model *model, struct accel_er
 enum accel_status
 accel_trigger_sync_in_backward (struct accel *acc, struct accel_model *model, struct accel_error *err)
 {
-    enum accel_status status = check_model (__func__, acc, model, err);
+    enum accel_status status = model_check_owner (__func__, acc, model, err);
     if (!status)
         model->triggered = true;
     return status;

@@ -55,7 +55,4 @@ enum accel_status step_shape_load (struct step_shape *shape, const struct accel_
                                    struct accel_error *err);
 /** @} */
 
-/** What the program's loss has to be multiplied by. */
-float accumulate_scale (const struct accel *acc);
-
 #endif

@@ -12,16 +12,16 @@
 float
 accel_loss_scale (const struct accel *acc)
 {
-    return accumulate_scale (acc) * (precision_scales (acc) ? scaler_scale (&precision_of (acc)->scaler) : 1);
+    return 1.0F / (float) accel_gradient_accumulation_steps (acc)
+           * (precision_scales (acc) ? scaler_scale (&precision_of (acc)->scaler) : 1);
 }
 
 static enum accel_status
 check_model (const char *function, const struct accel *acc, const struct accel_model *model, struct accel_error *err)
 {
-    if (!acc || !model)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s is NULL", function, acc ? "model" : "acc");
-    if (model->object.owner != acc)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the model was not prepared with this struct accel");
+    enum accel_status status = model_check_owner (function, acc, model, err);
+    if (status)
+        return status;
     if (model->reducer->open)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model is already in a backward pass", function);
     return model_check_place (model, err);

@@ -9,7 +9,7 @@
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
 #include "lib/kernels/arithmetic.h"
-#include "lib/kernels/floats.h"
+#include "lib/kernels/floats_element.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/outliers.h"
@@ -43,7 +43,7 @@ fold_model (struct fold *fold, const struct accel_model *model, double p)
         if (isinf (p))
             fold->most = isnan (fold->most) || norm <= fold->most ? fold->most : norm;
         else
-            fold->sum += p == 2 ? (double) norm * (double) norm : p ? floats_power (norm, p) : (double) (norm != 0);
+            fold->sum += norm_term (norm, p);
     }
 }
 
@@ -51,10 +51,8 @@ UNFUSED static float
 fold_end (const struct fold *fold, double p)
 {
     if (fold->tensors == 1)
-        return floats_norm_of_one (fold->last, p);
-    if (isinf (p))
-        return fold->most;
-    return p == 2 ? sqrtf ((float) fold->sum) : p ? floats_root (fold->sum, p) : (float) fold->sum;
+        return norm_of_one (fold->last, p);
+    return isinf (p) ? fold->most : norm_of_sum (fold->sum, p);
 }
 
 /* Before clipping.  @scaled: the scale of gradients that are to stay as they are, being incomplete; else 0 */

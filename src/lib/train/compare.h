@@ -6,7 +6,6 @@
 #include "lib/base/object.h"
 #include "lib/comm/comm_private.h"
 
-
 /** A number, and in the message whose: "lr of group 'decay'". */
 struct noted_number {
     const char *name; /* a literal */

@@ -111,7 +111,6 @@ allocate_data (struct accel_model *model, size_t index, struct accel_error *err)
     return ACCEL_OK;
 }
 
-/* The object is the first member. */
 static void
 end_model (struct object *object)
 {

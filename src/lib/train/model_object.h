@@ -100,6 +100,10 @@ model_next (const struct accel_model *model)
 /** @return whether parameter @p index is trained. */
 bool model_is_trained (const struct accel_model *model, size_t index);
 
+/** @return ACCEL_OK if @p model was prepared with @p acc; they may be NULL in a call of @p function. */
+enum accel_status model_check_owner (const char *function, const struct accel *acc, const struct accel_model *model,
+                                     struct accel_error *err);
+
 /** @return ACCEL_OK if all tensors are where they were when the model was made, else an error that names the first. */
 enum accel_status model_check_place (const struct accel_model *model, struct accel_error *err);
 
@@ -138,7 +142,6 @@ void *master_target (const struct accel_model *model, size_t index);
 
 /** The next gradients have not been scaled, nor unscaled. */
 void model_forget_scale (struct accel_model *model);
-
 
 /** Set accel_model_set_ddp()'s defaults. */
 void model_set_defaults (struct accel_ddp_options *ddp);

@@ -11,13 +11,6 @@
 
 #include <string.h>
 
-/* The object is the first member. */
-static const struct accel_model *
-model_of (const struct object *object)
-{
-    return (const struct accel_model *) (const void *) object;
-}
-
 static bool
 same_memory (const DLTensor *a, const DLTensor *b)
 {
@@ -39,7 +32,7 @@ is_alias (const struct accel_model *model, size_t index)
 void
 model_save (const struct object *object, struct accel_state_dict *state)
 {
-    const struct accel_model *model = model_of (object);
+    const struct accel_model *model = (const struct accel_model *) (const void *) object;
     for (size_t i = 0; i < model->count; i++) {
         if (is_alias (model, i))
             continue;

@@ -299,7 +299,7 @@ load_detector (struct detector *detector, size_t window, const char *name, const
     DLTensor into = { .data = values, .device = { kDLCPU, 0 }, .ndim = 1, .shape = &shape,
                       .dtype = accel_dtype_to_dl (ACCEL_FLOAT64) };
     if (!values)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     enum accel_status status = count ? accel_state_dict_get_tensor (state, name, &into, err) : ACCEL_OK;
     if (!status)
         status = state_dict_get_uint64 (state, &detector->outliers, err, "%s_outliers", name);

@@ -27,6 +27,17 @@ model_grad_bytes (const struct accel_model *model, size_t index)
     return accel_tensor_count (grad) * tensor_element_bytes (grad);
 }
 
+enum accel_status
+model_check_owner (const char *function, const struct accel *acc, const struct accel_model *model,
+                   struct accel_error *err)
+{
+    if (!acc || !model)
+        return accel_fail_null (err, function, acc ? "model" : "acc");
+    if (model->object.owner != acc)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model was not prepared with this struct accel", function);
+    return ACCEL_OK;
+}
+
 static enum accel_status
 check_tensor_place (const struct accel_model *model, size_t index, const DLTensor *tensor, const char *what,
                     struct accel_error *err)

@@ -155,7 +155,6 @@ fill (struct accel_model *model, struct accel *acc, const struct comm_site *site
     return status;
 }
 
-/* The object is the first member. */
 enum accel_status
 model_prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
@@ -182,7 +181,6 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
         model_home (model)->destroy (model->device, model->kept[i]);
         model->kept[i] = NULL;
     }
-    if (model->placement)
-        model_settle (model);
+    model_settle (model);
     return ACCEL_OK;
 }

@@ -68,15 +68,14 @@ drop_kept (struct accel_model *model)
 enum accel_status
 accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_error *err)
 {
-    if (!acc || !model)
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_unwrap_model: %s is NULL", acc ? "model" : "acc");
-    if (!model->object.owner)
+    if (acc && model && !model->object.owner)
         return ACCEL_OK;
-    if (model->object.owner != acc)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the model was not prepared with this struct accel");
-    if (model->reducer->open)
+    enum accel_status status = model_check_owner (__func__, acc, model, err);
+    if (!status && model->reducer->open)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_unwrap_model: the model is in a backward pass");
-    enum accel_status status = keep_gradients (model, err);
+    if (status)
+        return status;
+    status = keep_gradients (model, err);
     if (!status && model->placement)
         status = model_fetch (model, err);
     if (status) {

@@ -6,7 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/kernels/dtypes.h"
-#include "lib/kernels/half.h"
+#include "lib/kernels/floats.h"
 #include "lib/memory/memory.h"
 
 #include <math.h>

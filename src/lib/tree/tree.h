@@ -59,9 +59,6 @@ struct tree_place {
     size_t index;
 };
 
-/* Append "tree['input_ids'][2]". */
-void tree_place_text (const struct tree_place *place, struct strbuf *text);
-
 /* Put "CALL: PLACE: " before the text of @p err.  @return @p status. */
 enum accel_status tree_fail_at (const char *call, const struct tree_place *place, enum accel_status status,
                                 struct accel_error *err);

@@ -13,14 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-void
-tree_place_text (const struct tree_place *place, struct strbuf *text)
+/* Append "tree['input_ids'][2]". */
+static void
+add_place (const struct tree_place *place, struct strbuf *text)
 {
     if (!place) {
         strbuf_add (text, "tree");
         return;
     }
-    tree_place_text (place->up, text);
+    add_place (place->up, text);
     const char *key = place->in->items[place->index].key;
     if (key)
         strbuf_printf (text, "['%s']", key);
@@ -32,7 +33,7 @@ enum accel_status
 tree_fail_at (const char *call, const struct tree_place *place, enum accel_status status, struct accel_error *err)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
-    tree_place_text (place, &text);
+    add_place (place, &text);
     /* A place that would leave no room for the cause is cut. */
     bool whole = !text.failed && text.length < 240;
     accel_fail_in (err, status, "%s: %.240s%s", call, text.text ? text.text : "tree", whole ? "" : "...");
@@ -154,7 +155,7 @@ map_leaf (const struct tree_walk *walk, const struct tree_place *place, const st
 {
     const struct map *map = walk->user;
     AUTO_STRBUF struct strbuf text = { 0 };
-    tree_place_text (place, &text);
+    add_place (place, &text);
     if (text.failed)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the path of a leaf");
     struct accel_error cause = { 0 };

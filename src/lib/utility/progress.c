@@ -6,7 +6,6 @@
 #include "lib/utility/terminal.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
-#include "util/io.h"
 #include "util/strbuf.h"
 
 #include <accel/utility.h>
@@ -59,8 +58,7 @@ add_figures (struct strbuf *line, const struct accel_progress *progress, double 
         strbuf_add (line, ", ?/s]");
 }
 
-/* The bar takes what the rest leaves of the line.  A line too long for the terminal is cut, for what wraps
- * cannot be drawn over. */
+/* The bar takes what the rest leaves of the line. */
 static void
 draw (const struct accel_progress *progress, int64_t now, bool last)
 {
@@ -68,15 +66,13 @@ draw (const struct accel_progress *progress, int64_t now, bool last)
     AUTO_STRBUF struct strbuf figures = { 0 };
     size_t width = terminal_columns (progress->terminal);
     add_figures (&figures, progress, (double) (now - progress->begin_ms) / 1000);
-    if (progress->terminal)
-        strbuf_add_char (&line, '\r');
     if (progress->text[0])
         strbuf_printf (&line, "%s: ", progress->text);
     if (progress->total) {
         uint64_t done = progress->done < progress->total ? progress->done : progress->total;
         double part = (double) done / (double) progress->total;
         strbuf_printf (&line, "%3d%% ", (int) (part * 100));
-        size_t taken = line.length + figures.length + 3;
+        size_t taken = line.length + figures.length + 3 + progress->terminal;
         size_t bar = width > taken + LEAST_BAR ? width - taken : 0, full = (size_t) (part * (double) bar);
         if (bar)
             strbuf_add_char (&line, '|');
@@ -86,15 +82,8 @@ draw (const struct accel_progress *progress, int64_t now, bool last)
             strbuf_add (&line, "| ");
     }
     strbuf_add_bytes (&line, figures.text, figures.length);
-    if (progress->terminal) {
-        if (line.length > width + 1)
-            strbuf_truncate (&line, width + 1);
-        strbuf_add (&line, "\033[K");
-    }
-    if (last || !progress->terminal)
-        strbuf_add_char (&line, '\n');
-    if (!line.failed && !figures.failed)
-        io_write_all (STDERR_FILENO, line.text, line.length);
+    if (!figures.failed)
+        terminal_draw (&line, progress->terminal, last);
 }
 
 enum accel_status

@@ -84,9 +84,6 @@ draw (const struct io_progress *progress, int64_t now, enum io_progress_event ev
 {
     AUTO_STRBUF struct strbuf line = { 0 };
     double seconds = (double) (now - progress->begin_ms) / 1000;
-    if (progress->terminal)
-        strbuf_add_char (&line, '\r');
-    size_t before = line.length;
     strbuf_add (&line, words[progress->kind][event == IO_PROGRESS_DONE]);
     strbuf_add_char (&line, ' ');
     add_name (&line, progress->name);
@@ -95,15 +92,7 @@ draw (const struct io_progress *progress, int64_t now, enum io_progress_event ev
         add_result (&line, progress, seconds);
     else
         add_state (&line, progress, seconds, event == IO_PROGRESS_SYNCING);
-    size_t columns = terminal_columns (progress->terminal);
-    if (progress->terminal && line.length - before > columns)
-        strbuf_truncate (&line, before + columns);
-    if (progress->terminal)
-        strbuf_add (&line, "\033[K");
-    if (event == IO_PROGRESS_DONE || !progress->terminal)
-        strbuf_add_char (&line, '\n');
-    if (!line.failed)
-        io_write_all (STDERR_FILENO, line.text, line.length);
+    terminal_draw (&line, progress->terminal, event == IO_PROGRESS_DONE);
 }
 
 void

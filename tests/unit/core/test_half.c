@@ -4,8 +4,8 @@
 #include <config.h>
 
 #include "lib/kernels/dtypes.h"
+#include "lib/kernels/floats.h"
 #include "lib/kernels/floats_element.h"
-#include "lib/kernels/half.h"
 #include "tests/golden/golden.h"
 #include "tests/tap.h"
 

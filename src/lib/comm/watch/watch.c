@@ -6,7 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/lock.h"
-#include "lib/kernels/half.h"
+#include "lib/kernels/floats.h"
 #include "lib/kernels/reduce.h"
 #include "util/hash.h"
 

@@ -194,7 +194,6 @@ leave_model (const struct accel_optimizer *optimizer)
         }
 }
 
-/* The object is the first member. */
 static void
 end_optimizer (struct object *object)
 {

@@ -12,8 +12,9 @@ const struct optimizer_kind optimizer_custom = {
     .name = "a custom optimizer", .has = UINT_MAX, .defaults = { [GROUP_LR] = NAN },
 };
 
-struct accel_update
-optimizer_update (const struct accel_optimizer *optimizer, size_t index)
+/* What parameter @index is to be changed by, for callbacks. */
+static struct accel_update
+update_of (const struct accel_optimizer *optimizer, size_t index)
 {
     return (struct accel_update){
         .index = index,
@@ -37,7 +38,7 @@ optimizer_for_each (const struct accel_optimizer *optimizer, const char *what, u
         if (!optimizer_group_at (optimizer, i))
             continue;
         struct accel_error cause = { 0 };
-        struct accel_update update = optimizer_update (optimizer, i);
+        struct accel_update update = update_of (optimizer, i);
         enum accel_status status = callback (optimizer->custom.user, &update, &cause);
         bool model_gone = object_is_gone (&model->object);
         if (!status && (model_gone || object_is_gone (&optimizer->object)))

@@ -322,7 +322,6 @@ optimizer_momentum (const struct accel_optimizer *optimizer, size_t group)
     return &its->own.number[number];
 }
 
-/* The object is the first member. */
 static void
 note (const struct object *object, struct noted_numbers *noted)
 {

@@ -186,9 +186,6 @@ optimizer_state_at (const struct accel_optimizer *optimizer, size_t parameter, s
     return &optimizer->states[parameter * optimizer->state_count + state];
 }
 
-/** @return what parameter @p index is to be changed by, for callbacks. */
-struct accel_update optimizer_update (const struct accel_optimizer *optimizer, size_t index);
-
 /** @return the highest number of steps that an optimizer of @p model, or of any model of @p acc, has taken.  @{ */
 static inline uint64_t
 model_latest_step (const struct accel_model *model)

@@ -10,13 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The object is the first member. */
-static const struct accel_optimizer *
-optimizer_of (const struct object *object)
-{
-    return (const struct accel_optimizer *) (const void *) object;
-}
-
 /* The master of parameter @index, if this optimizer changes it and it has one; NULL otherwise. */
 static DLTensor *
 master_of (const struct accel_optimizer *optimizer, size_t index)
@@ -39,7 +32,7 @@ save_group (const struct optimizer_group *group, struct accel_state_dict *state)
 void
 optimizer_save (const struct object *object, struct accel_state_dict *state)
 {
-    const struct accel_optimizer *optimizer = optimizer_of (object);
+    const struct accel_optimizer *optimizer = (const struct accel_optimizer *) (const void *) object;
     const struct accel_model *model = optimizer->model;
     accel_state_dict_set_text (state, "kind", optimizer->kind->name);
     state_dict_add_uint64 (state, "step", optimizer->step);

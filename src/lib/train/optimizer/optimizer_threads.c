@@ -5,9 +5,7 @@
 #include <config.h>
 
 #include "lib/train/optimizer/optimizer_object.h"
-
-#include <pthread.h>
-#include <signal.h>
+#include "util/threads.h"
 
 enum { MIN_ELEMENTS = 1 << 18, MAX_SHARES = 256, LINE = 16 };
 
@@ -88,20 +86,13 @@ optimizer_run (const struct accel_optimizer *optimizer)
     struct share all[MAX_SHARES];
     pthread_t threads[MAX_SHARES];
     bool started[MAX_SHARES] = { false };
-    sigset_t every, before;
     size_t each = (elements / shares + LINE) / LINE * LINE;
-    /* Signals are for the program's threads. */
-    sigfillset (&every);
-    if (shares > 1)
-        pthread_sigmask (SIG_SETMASK, &every, &before);
     for (size_t i = shares; i-- > 0;) {
         size_t begin = i * each < elements ? i * each : elements;
         size_t end = i + 1 < shares && begin + each < elements ? begin + each : elements;
         all[i] = (struct share){ optimizer, begin, end };
-        started[i] = i && !pthread_create (&threads[i], NULL, thread_main, &all[i]);
+        started[i] = i && !thread_start (&threads[i], thread_main, &all[i]);
     }
-    if (shares > 1)
-        pthread_sigmask (SIG_SETMASK, &before, NULL);
     for (size_t i = 0; i < shares; i++)
         if (!started[i])
             run_share (&all[i]);

@@ -10,7 +10,6 @@
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/reducer/reducer_object.h"
 
-/* The object is the first member. */
 static void
 set_loaders (struct accel *acc, enum accel_flag even_batches)
 {

@@ -158,7 +158,7 @@ load_gradient (struct accel_model *model, size_t index, const struct accel_state
     AUTO_FREE char *name = NULL;
     if (asprintf (&name, "gradient.%zu.%s", rank_state_number (model), model->parameters[index].name) < 0) {
         name = NULL;
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     }
     return rank_state_read (model, model->parameters[index].grad, states, count, name, err);
 }
@@ -169,7 +169,7 @@ load_used (struct accel_model *model, const struct accel_state_dict *states, siz
 {
     char name[64];
     AUTO_FREE unsigned char *used = calloc (model->count + 1, 1);
-    enum accel_status status = used ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    enum accel_status status = used ? ACCEL_OK : accel_fail_nomem (err);
     snprintf (name, sizeof name, "used.%zu", rank_state_number (model));
     if (!status && !accel_state_dict_has (&states[0], name)) { /* it was saved without find_unused_parameters */
         memset (model->reducer->used, 1, model->count);

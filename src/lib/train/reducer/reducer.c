@@ -14,20 +14,16 @@
 #include "lib/train/accumulate.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer/join_round.h"
+#include "util/threads.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Processes that may run everywhere share what is there; those that were bound have their CPUs for themselves. */
 static bool
 has_spare_cpu (int local_processes)
 {
-    cpu_set_t set;
-    if (sched_getaffinity (0, sizeof set, &set))
-        return false;
-    long cpus = CPU_COUNT (&set);
+    int cpus = usable_processors ();
     return cpus > (cpus < sysconf (_SC_NPROCESSORS_ONLN) ? 1 : local_processes);
 }
 

@@ -24,7 +24,6 @@ struct request {
     const uint64_t *milestones; /* [count - 1], of a sequence */
 };
 
-/* The object is the first member. */
 static void
 end_scheduler (struct object *object)
 {

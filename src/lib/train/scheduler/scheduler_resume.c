@@ -135,7 +135,7 @@ scheduler_load (struct object *object, const struct accel_state_dict *state, str
     uint64_t saved, options = 0, steps = 0;
     AUTO_FREE struct accel_scheduler_state *records = calloc (count + 1, sizeof *records);
     if (!records)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "out of memory");
+        return accel_fail_nomem (err);
     enum accel_status status = state_dict_read_uint64 (state, "count", &saved, err);
     if (!status && saved != count)
         return accel_fail (err, ACCEL_ERR_FORMAT,

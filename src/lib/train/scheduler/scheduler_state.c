@@ -171,16 +171,12 @@ note_part (const struct accel_scheduler *scheduler, const struct schedule *part,
         numbers_add (numbers, "the first learning rate", kind, name, part->base_lr[i]);
 }
 
-/* The object is the first member. */
 static void
 note (const struct object *object, struct noted_numbers *numbers)
 {
     const struct accel_scheduler *scheduler = (const struct accel_scheduler *) (const void *) object;
     const struct accel_optimizer *optimizer = scheduler->optimizer;
-    numbers->what = schedule_name (scheduler->parts->options.schedule);
-    if (scheduler->composition != COMPOSED_OF_ONE)
-        numbers->what
-            = scheduler->composition == COMPOSED_IN_SEQUENCE ? "a sequence of schedules" : "a chain of schedules";
+    numbers->what = record_name (scheduler_record (scheduler, 0).schedule);
     numbers->sizes[0] = (struct noted_size){ "the number of schedules", scheduler->part_count };
     numbers->sizes[1] = (struct noted_size){ "the number of groups", scheduler->group_count };
     numbers_add (numbers, "the position of its optimizer in accel_prepare", NULL, NULL,

@@ -12,8 +12,9 @@
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
 
-size_t
-scheduler_part_at (const struct accel_scheduler *scheduler, uint64_t step)
+/* The part of a sequence whose turn it is in step @step. */
+static size_t
+part_at (const struct accel_scheduler *scheduler, uint64_t step)
 {
     size_t part = 0;
     while (scheduler->milestones && part + 1 < scheduler->part_count && step >= scheduler->milestones[part])
@@ -70,7 +71,7 @@ scheduler_apply (struct accel_scheduler *scheduler, struct accel_error *err)
     if (scheduler->composition == COMPOSED_AS_PRODUCT)
         set_from_product (scheduler);
     else
-        set_from_one (scheduler, &scheduler->parts[scheduler_part_at (scheduler, scheduler->step)]);
+        set_from_one (scheduler, &scheduler->parts[part_at (scheduler, scheduler->step)]);
     const char *gone = object_is_gone (&scheduler->object) ? "scheduler" : NULL;
     gone = object_is_gone (optimizer) ? "optimizer" : gone;
     object_unpin (&scheduler->object);
@@ -83,9 +84,9 @@ scheduler_apply (struct accel_scheduler *scheduler, struct accel_error *err)
 static const struct schedule *
 find_end (const struct accel_scheduler *scheduler)
 {
-    size_t next = scheduler_part_at (scheduler, scheduler->step + 1);
+    size_t next = part_at (scheduler, scheduler->step + 1);
     const struct schedule *part = &scheduler->parts[next];
-    bool begins = next != scheduler_part_at (scheduler, scheduler->step);
+    bool begins = next != part_at (scheduler, scheduler->step);
     return !begins && schedule_is_at_end (part) ? part : NULL;
 }
 
@@ -93,8 +94,8 @@ find_end (const struct accel_scheduler *scheduler)
 static void
 count_step (struct accel_scheduler *scheduler)
 {
-    size_t before = scheduler_part_at (scheduler, scheduler->step);
-    size_t now = scheduler_part_at (scheduler, ++scheduler->step);
+    size_t before = part_at (scheduler, scheduler->step);
+    size_t now = part_at (scheduler, ++scheduler->step);
     for (size_t p = 0; p < scheduler->part_count; p++)
         if (scheduler->composition != COMPOSED_IN_SEQUENCE || (p == now && now == before))
             scheduler->parts[p].step++;

@@ -106,9 +106,6 @@ enum accel_status scheduler_apply (struct accel_scheduler *scheduler, struct acc
 /** Begin anew with the bases that the parts have, and make @p steps steps.  May call the program. */
 enum accel_status scheduler_replay (struct accel_scheduler *scheduler, uint64_t steps, struct accel_error *err);
 
-/** @return the part of a sequence whose turn it is in step @p step. */
-size_t scheduler_part_at (const struct accel_scheduler *scheduler, uint64_t step);
-
 /** @return ACCEL_OK if @p scheduler and its optimizer are there for a call of @p function. */
 enum accel_status scheduler_check (const char *function, const struct accel_scheduler *scheduler,
                                    struct accel_error *err);
