@@ -95,7 +95,7 @@ if [ "$(sed -n 2p registers)" = "$(sed -n 2p "$srcdir/src/cuda/registers.txt")" 
     test_expect_success "registers on GPUs $archs are those of src/cuda/registers.txt" '
         for arch in $archs; do
             for table in registers "$srcdir/src/cuda/registers.txt"; do
-                sed -n "s/^\([^ ]*\) .*\(sm_$arch:[^ ]*\).*/\1 \2/p" "$table" >"${table##*/}.$arch"
+                sed -n "s/^\([^ ]*\) .*\(sm_$arch:[^ ]*\).*/\1 \2/p" "$table" >"${table##*/}.$arch" || return 1
             done
             test -s registers.$arch && diff registers.txt.$arch registers.$arch || return 1
         done'

@@ -198,7 +198,7 @@ accel_profile_step (struct accel *acc)
     profile->step_begin_ns = end_ns;
 }
 
-/* What a process sends to rank 0; all but the last are whole 8-byte words, so that they are aligned where they arrive. */
+/* What a process sends to rank 0; all but the last are whole words of 8 bytes, and so aligned where they arrive. */
 enum { SENT_EVENTS, SENT_DROPPED, SENT_NAMES, SENT };
 
 static struct profile_part
