@@ -28,10 +28,11 @@ parts_open (struct accel *acc, const struct part_kind *const *kinds, const struc
         if (!part)
             return accel_fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
         part->kind = *kinds;
+        part->acc = acc;
         part->next = acc->parts;
         acc->parts = part;
         if (part->kind->open)
-            status = part->kind->open (part, acc, options, err);
+            status = part->kind->open (part, options, err);
     }
     return status;
 }

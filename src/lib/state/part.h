@@ -9,16 +9,16 @@
 struct accel_state_dict;
 struct part;
 
-/** The functions of one part, whose struct begins with a struct part. */
+/** The functions of one part, whose struct is a struct part, or begins with one. */
 struct part_kind {
     size_t size_bytes; /* of the struct */
     /**
-     * accel_open(): read the options and the environment.  The part is zeroed, and no process is connected yet.
+     * accel_open(): read the options and the environment.  The part is zeroed but for its job, whose precision and
+     * flags have been read; no process is connected yet.
      *
-     * @param acc      its precision and flags have been read
      * @param options  NULL: the defaults
      */
-    enum accel_status (*open) (struct part *part, const struct accel *acc, const struct accel_options *options,
+    enum accel_status (*open) (struct part *part, const struct accel_options *options,
                                struct accel_error *err); /* NULL: zeros are right */
     /** accel_prepare(): objects were added.  NULL: the part does not care. */
     enum accel_status (*prepared) (struct part *part, struct accel_error *err);
@@ -48,6 +48,7 @@ struct part_kind {
 
 struct part {
     const struct part_kind *kind;
+    const struct accel *acc; /* whose it is */
     struct part *next;
 };
 

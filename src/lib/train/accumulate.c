@@ -70,11 +70,9 @@ read_clipping (struct accumulation *accumulation, struct accel_error *err)
 }
 
 static enum accel_status
-open_accumulation (struct part *part, const struct accel *acc, const struct accel_options *options,
-                   struct accel_error *err)
+open_accumulation (struct part *part, const struct accel_options *options, struct accel_error *err)
 {
     struct accumulation *accumulation = (struct accumulation *) (void *) part;
-    accumulation->acc = acc;
     enum accel_status status = read_steps (accumulation, options, err);
     if (!status)
         status = read_total (accumulation, options, err);
@@ -103,13 +101,13 @@ divide_total (struct accumulation *its, const struct accel_loader *loader, struc
     if (total % pass && total > pass)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "total_batch_size is %zu, but a pass over this loader has %zu samples, on %d process(es): "
-                           "the nearest possible values are %zu and %zu", total, pass, accel_num_processes (its->acc),
-                           total / pass * pass, (total / pass + 1) * pass);
+                           "the nearest possible values are %zu and %zu", total, pass,
+                           accel_num_processes (its->part.acc), total / pass * pass, (total / pass + 1) * pass);
     if (total % pass)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "total_batch_size is %zu, but a pass over this loader already has %zu samples, on %d "
                            "process(es): raise it to %zu, or lower batch_size", total, pass,
-                           accel_num_processes (its->acc), pass);
+                           accel_num_processes (its->part.acc), pass);
     if (total / pass > UINT32_MAX)
         return accel_fail (err, ACCEL_ERR_INVALID, "total_batch_size %zu needs too many passes of %zu samples", total,
                            pass);
@@ -132,7 +130,7 @@ static enum accel_status
 note_prepared (struct part *part, struct accel_error *err)
 {
     struct accumulation *its = (struct accumulation *) (void *) part;
-    return its->total_batch_size && !its->pass ? divide_total (its, loader_at (its->acc, 1), err) : ACCEL_OK;
+    return its->total_batch_size && !its->pass ? divide_total (its, loader_at (its->part.acc, 1), err) : ACCEL_OK;
 }
 
 struct step_shape
@@ -174,7 +172,7 @@ static enum accel_status
 check_shape (const struct accumulation *accumulation, const struct step_shape *then, uint64_t micro_step,
              struct accel_error *err)
 {
-    const struct accel *acc = accumulation->acc;
+    const struct accel *acc = accumulation->part.acc;
     struct step_shape now = step_shape_of (acc, loader_at (acc, then->loader));
     if (then->passes == now.passes && (!then->loader || then->samples == now.samples))
         return ACCEL_OK;
@@ -192,7 +190,7 @@ static enum accel_status
 load_accumulation (struct part *part, const struct accel_state_dict *state, struct accel_error *err)
 {
     struct accumulation *accumulation = (struct accumulation *) (void *) part;
-    struct step_shape then = { .passes = accel_gradient_accumulation_steps (accumulation->acc) };
+    struct step_shape then = { .passes = accel_gradient_accumulation_steps (accumulation->part.acc) };
     uint64_t step;
     bool sync_gradients;
     if (!state)
@@ -207,7 +205,7 @@ load_accumulation (struct part *part, const struct accel_state_dict *state, stru
         status = check_shape (accumulation, &then, step, err);
     if (status)
         return status;
-    bool same = then.passes == accel_gradient_accumulation_steps (accumulation->acc);
+    bool same = then.passes == accel_gradient_accumulation_steps (accumulation->part.acc);
     accumulation->micro_step = same ? step : 0;
     accumulation->accumulating = !sync_gradients;
     accumulation->shape = then; /* for a save before the next pass */

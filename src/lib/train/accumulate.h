@@ -20,7 +20,6 @@ struct step_shape {
 
 struct accumulation {
     struct part part;
-    const struct accel *acc;
     struct accel_gradient_accumulation options;
     size_t total_batch_size;  /* that num_steps follows from; 0: it does not */
     size_t pass;              /* samples of a pass that it was divided by; 0: it was not yet */

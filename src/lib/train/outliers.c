@@ -35,7 +35,6 @@ struct detector {
 
 struct outliers {
     struct part part;
-    const struct accel *acc;
     struct accel_outlier_options options; /* no field is 0 that has another default; window 0: nothing is watched */
     struct detector of[WATCHED];
     uint64_t skipped;
@@ -140,14 +139,6 @@ outliers_prepare (struct accel_optimizer *optimizer, const struct accel *acc)
 }
 
 /* ---- the calls ---- */
-
-static enum accel_status
-open_outliers (struct part *part, const struct accel *acc, const struct accel_options *options, struct accel_error *err)
-{
-    (void) options, (void) err;
-    ((struct outliers *) (void *) part)->acc = acc;
-    return ACCEL_OK;
-}
 
 static enum accel_status
 check_options (struct accel_outlier_options *options, struct accel_error *err)
@@ -315,7 +306,7 @@ load_detector (struct detector *detector, size_t window, const char *name, const
 static void
 forget_jumps (const struct outliers *its)
 {
-    for (const struct accel_model *model = model_first (its->acc); model; model = model_next (model))
+    for (const struct accel_model *model = model_first (its->part.acc); model; model = model_next (model))
         for (struct accel_optimizer *of = model->optimizers; of; of = of->beside)
             of->jumps_seen = its->jumps;
 }
@@ -335,5 +326,5 @@ load_outliers (struct part *part, const struct accel_state_dict *state, struct a
 }
 
 const struct part_kind part_outliers
-    = { .size_bytes = sizeof (struct outliers), .open = open_outliers, .release = release_outliers,
+    = { .size_bytes = sizeof (struct outliers), .release = release_outliers,
         .close = close_outliers, .save = save_outliers, .load = load_outliers, .file = "outliers" };

@@ -19,8 +19,7 @@
 
 /* 0 is the default; scaler_init() refuses what is meant to be 0. */
 static enum accel_status
-open_precision (struct part *part, const struct accel *acc, const struct accel_options *given_options,
-                struct accel_error *err)
+open_precision (struct part *part, const struct accel_options *given_options, struct accel_error *err)
 {
     struct precision *precision = (struct precision *) (void *) part;
     const struct accel_grad_scaler *given = given_options ? given_options->grad_scaler : NULL;
@@ -35,7 +34,7 @@ open_precision (struct part *part, const struct accel *acc, const struct accel_o
     enum accel_status status = flag_check (options.enabled, "enabled", err);
     if (status)
         return status;
-    precision->scaling = acc->precision->scales_losses && flag_or (options.enabled, true);
+    precision->scaling = part->acc->precision->scales_losses && flag_or (options.enabled, true);
     return scaler_init (&precision->scaler, &options, err);
 }
 

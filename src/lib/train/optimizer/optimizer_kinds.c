@@ -247,16 +247,6 @@ make_custom (struct accel_optimizer **optimizer, struct accel_model *model, size
 }
 
 /* Its functions may destroy the model, which then ends with the call. */
-static enum accel_status
-create_custom (struct accel_optimizer **optimizer, struct accel_model *model, size_t group_size,
-               const struct accel_custom_optimizer *options, struct accel_error *err)
-{
-    object_pin (&model->object);
-    enum accel_status status = make_custom (optimizer, model, group_size, options, err);
-    object_unpin (&model->object);
-    return status;
-}
-
 enum accel_status
 accel_optimizer_create_custom_sized (size_t options_size, size_t group_size, struct accel_optimizer **optimizer,
                                      struct accel_model *model, const struct accel_custom_optimizer *options,
@@ -269,8 +259,11 @@ accel_optimizer_create_custom_sized (size_t options_size, size_t group_size, str
     const struct accel_custom_optimizer *known = SIZED (options, options_size, room, &refused, status ? NULL : err);
     if (refused && options_size > sizeof *options) /* all that we know is there */
         known = options;
-    if (!status && !(status = refused))
-        status = create_custom (optimizer, model, group_size, known, err);
+    if (!status && !(status = refused)) {
+        object_pin (&model->object);
+        status = make_custom (optimizer, model, group_size, known, err);
+        object_unpin (&model->object);
+    }
     if (status && known && known->destroy)
         known->destroy (known->user);
     return status;

@@ -80,12 +80,6 @@ hook_make (struct accel_model *model, struct accel *acc, struct accel_error *err
     return status;
 }
 
-void
-hook_free (struct accel_model *model)
-{
-    model_free (model, model->reducer->half);
-}
-
 enum accel_status
 hook_reduce (struct accel_model *model, enum accel_dtype dtype, void *data, size_t count, struct accel_error *err)
 {

@@ -59,8 +59,7 @@ save_model (const struct accel_model *model, struct accel_state_dict *state)
 static void
 save_power_sgd (const struct part *part, struct accel_state_dict *state)
 {
-    const struct accel *acc = ((const struct rank_part *) (const void *) part)->acc;
-    for (const struct accel_model *model = model_first (acc); model; model = model_next (model))
+    for (const struct accel_model *model = model_first (part->acc); model; model = model_next (model))
         if (model->reducer->power_sgd)
             save_model (model, state);
 }
@@ -146,9 +145,8 @@ load_model (struct accel_model *model, const struct accel_state_dict *states, si
 static enum accel_status
 reshard_power_sgd (struct part *part, const struct accel_state_dict *states, size_t count, struct accel_error *err)
 {
-    const struct accel *acc = ((const struct rank_part *) (const void *) part)->acc;
     enum accel_status status = ACCEL_OK;
-    for (struct accel_model *model = model_first (acc); !status && model; model = model_next (model))
+    for (struct accel_model *model = model_first (part->acc); !status && model; model = model_next (model))
         if (model->reducer->power_sgd)
             status = load_model (model, states, count, err);
     return status;
@@ -161,5 +159,5 @@ load_power_sgd (struct part *part, const struct accel_state_dict *state, struct 
 }
 
 const struct part_kind part_power_sgd
-    = { .size_bytes = sizeof (struct rank_part), .open = rank_part_open, .save = save_power_sgd,
+    = { .size_bytes = sizeof (struct part), .save = save_power_sgd,
         .load = load_power_sgd, .reshard = reshard_power_sgd, .file = "power_sgd", .of_each_rank = true };

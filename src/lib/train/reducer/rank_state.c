@@ -12,15 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum accel_status
-rank_part_open (struct part *part, const struct accel *acc, const struct accel_options *options,
-                struct accel_error *err)
-{
-    (void) options, (void) err;
-    ((struct rank_part *) (void *) part)->acc = acc;
-    return ACCEL_OK;
-}
-
 size_t
 rank_state_number (const struct accel_model *model)
 {
@@ -134,8 +125,7 @@ load_scale (struct accel_model *model, const struct accel_state_dict *state, str
 static void
 save_gradients (const struct part *part, struct accel_state_dict *state)
 {
-    const struct accel *acc = ((const struct rank_part *) (const void *) part)->acc;
-    for (const struct accel_model *model = model_first (acc); model; model = model_next (model)) {
+    for (const struct accel_model *model = model_first (part->acc); model; model = model_next (model)) {
         size_t number = rank_state_number (model);
         char used[64];
         if (!model->unstepped)
@@ -208,9 +198,8 @@ load_model_gradients (struct accel_model *model, const struct accel_state_dict *
 static enum accel_status
 reshard_gradients (struct part *part, const struct accel_state_dict *states, size_t count, struct accel_error *err)
 {
-    const struct accel *acc = ((const struct rank_part *) (const void *) part)->acc;
     enum accel_status status = ACCEL_OK;
-    for (struct accel_model *model = model_first (acc); !status && model; model = model_next (model))
+    for (struct accel_model *model = model_first (part->acc); !status && model; model = model_next (model))
         status = load_model_gradients (model, states, count, err);
     return status;
 }
@@ -222,5 +211,5 @@ load_gradients (struct part *part, const struct accel_state_dict *state, struct 
 }
 
 const struct part_kind part_gradients
-    = { .size_bytes = sizeof (struct rank_part), .open = rank_part_open, .save = save_gradients,
+    = { .size_bytes = sizeof (struct part), .save = save_gradients,
         .load = load_gradients, .reshard = reshard_gradients, .file = "gradients", .of_each_rank = true };

@@ -9,17 +9,7 @@
 #include "lib/state/state_dict.h"
 #include "lib/train/model_object.h"
 
-/** A part of these has nothing of its own. */
-struct rank_part {
-    struct part part;
-    const struct accel *acc;
-};
-
 extern const struct part_kind part_gradients, part_power_sgd;
-
-/** part_kind's `open` of both. */
-enum accel_status rank_part_open (struct part *part, const struct accel *acc, const struct accel_options *options,
-                                  struct accel_error *err);
 
 /** @return the place of @p model among those of its job, in the order in which they were prepared. */
 size_t rank_state_number (const struct accel_model *model);

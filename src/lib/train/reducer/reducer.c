@@ -62,7 +62,7 @@ reducer_destroy (struct accel_model *model)
     struct reducer *reducer = model->reducer;
     if (!reducer)
         return;
-    hook_free (model);
+    model_free (model, reducer->half);
     power_sgd_free (model);
     if (reducer->lock_made)
         pthread_mutex_destroy (&reducer->lock);

@@ -74,7 +74,6 @@ enum accel_status model_broadcast_buffers (struct accel_model *model, struct acc
 
 /** The hooks: float16 and bfloat16.  @p data [count] is one stretch of a bucket of @p dtype. */
 enum accel_status hook_make (struct accel_model *model, struct accel *acc, struct accel_error *err);
-void hook_free (struct accel_model *model);
 enum accel_status hook_reduce (struct accel_model *model, enum accel_dtype dtype, void *data, size_t count,
                                struct accel_error *err);
 
