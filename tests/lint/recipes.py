@@ -76,7 +76,7 @@ def engine():
 def part():
     listed = re.search(r"^static const struct part_kind \*const parts\[\]\s*= \{(.*?)\};", read("src/lib/job/open.c"),
                        re.M | re.S)[1]
-    kinds = re.findall(r"^(?:static )?const struct part_kind (\w+)\s*=", read("src/lib/*/*.c", comments=True), re.M)
+    kinds = re.findall(r"^(?:static )?const struct part_kind (\w+)\s*=", read("src/lib/**/*.c", comments=True), re.M)
     for kind in kinds:
         expect(re.search(rf"&{kind}\b", listed), f"{kind}: not in the list of parts in src/lib/job/open.c")
     return len(kinds)
@@ -86,7 +86,7 @@ def object():
     """The functions of a kind of object go together: what can be prepared leaves its job's list at its end, and what is
     saved can be loaded."""
     found = 0
-    for path in sorted(top.glob("src/lib/*/*.c")):
+    for path in sorted(top.glob("src/lib/**/*.c")):
         text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
         for kind, body in re.findall(r"^static const struct object_kind (\w+)\s*= \{(.*?)\};", text, re.M | re.S):
             has = dict(re.findall(r"\.(\w+) = ([\w\"]+)", body))
