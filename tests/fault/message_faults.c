@@ -68,16 +68,16 @@ send_forgery (const struct forgery *forgery)
 {
     struct accel_error err = { 0 };
     struct accel_comm *world = accel_world (acc);
-    char parcel[64];
+    char message[64];
     size_t head = (size_t) forgery->notice[0] * sizeof *forgery->sizes, bytes = (size_t) forgery->notice[1];
     enum accel_status status = accel_comm_send (world, forgery->notice, 3, ACCEL_INT64, 1, &err);
     check (!status, "the notice: %s", err.text);
     if (!forgery->bytes)
         return;
-    memcpy (parcel, forgery->sizes, head);
-    memcpy (parcel + head, forgery->bytes, bytes);
-    status = accel_comm_send (world, parcel, head + bytes, ACCEL_UINT8, 1, &err);
-    check (!status, "the parcel: %s", err.text);
+    memcpy (message, forgery->sizes, head);
+    memcpy (message + head, forgery->bytes, bytes);
+    status = accel_comm_send (world, message, head + bytes, ACCEL_UINT8, 1, &err);
+    check (!status, "the message: %s", err.text);
 }
 
 static void

@@ -304,7 +304,7 @@ comm_send_objects (struct accel_comm *comm, const struct comm_site *site, const 
 
 /* Whether the sizes of the objects in @message are those of its bytes: a rank may have sent anything. */
 static enum accel_status
-check_parcel (const struct comm_site *site, const char *message, const struct notice *notice, struct accel_error *err)
+check_message (const struct comm_site *site, const char *message, const struct notice *notice, struct accel_error *err)
 {
     uint64_t size, left = (uint64_t) notice->bytes;
     bool good = true;
@@ -336,7 +336,7 @@ comm_recv_objects (struct accel_comm *comm, const struct comm_site *site, int fr
     if (!status && bytes)
         status = comm_recv (comm, site, delivery.messages, bytes, ACCEL_UINT8, from, err);
     if (!status)
-        status = check_parcel (site, delivery.messages, &notice, err);
+        status = check_message (site, delivery.messages, &notice, err);
     if (status)
         comm_give_up (comm, err ? err->text : "it could not process the data it received");
     return finish (status, &delivery, &notice, 1, list);

@@ -154,7 +154,7 @@ drop (struct accel_object *objects, size_t count)
         free ((void *) (uintptr_t) objects[i].data);
 }
 
-/* Rank r has r + 1 of them, so that no two parcels are of one length. */
+/* Rank r has r + 1 of them, so no two messages have the same length. */
 static void
 test_gather_objects (struct accel *acc)
 {

@@ -507,7 +507,7 @@ told_after (enum link_state state, enum wire_end how, int status, int failed_ran
     links[0].end = how;
     links[0].status = status;
     links[0].failed_rank = failed_rank;
-    spread_failure (&head);
+    broadcast_failure (&head);
     for (int i = 0; i < 2; i++) {
         told += links[i].pipe.to_write.length ? 1 << i : 0;
         plays[i].link = links[i];
