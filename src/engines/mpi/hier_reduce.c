@@ -485,8 +485,8 @@ number_pieces (struct operation *operation)
     return true;
 }
 
-/* Before asking whether what was read may have changed.  ThreadSanitizer does not know fences, and GCC warns of that; it
- * sees one process, so it has nothing to say about what ranks share. */
+/* Before asking whether what was read may have changed.  ThreadSanitizer does not know fences, and GCC warns of that;
+ * it sees one process, so it has nothing to say about what ranks share. */
 static void
 fence_reads (void)
 {
