@@ -110,7 +110,7 @@ struct accel_tokens_options {
  * time of modification changes is an error at its next read.  Loaders over several files can be prepared only if all
  * ranks have the same files: equal names (without folders) and sizes, in the same order.
  *
- * accel_sampler_llmc() goes through the files in the order of llm.c's trainer.
+ * accel_sampler_create_llmc() goes through the files in the order of llm.c's trainer.
  *
  * @param paths  [count]; a path that is not that of a file may be a glob(7) pattern such as "fineweb_train_*.bin": all
  *               files that match it, sorted by path in byte order.  A file may occur more than once

@@ -54,9 +54,9 @@ ACCEL_BEGIN_DECLS
        const struct accel_idx_options *options, struct accel_error *err), (dataset, images, labels, options, err)) \
     X (accel_sampler_create, (struct accel_sampler **sampler, enum accel_sampler_kind kind, size_t size, \
        const struct accel_sampler_options *options, struct accel_error *err), (sampler, kind, size, options, err)) \
-    X (accel_sampler_llmc, (struct accel_sampler **sampler, const struct accel_dataset *dataset, \
+    X (accel_sampler_create_llmc, (struct accel_sampler **sampler, const struct accel_dataset *dataset, \
        const struct accel_sampler_options *options, struct accel_error *err), (sampler, dataset, options, err)) \
-    X (accel_sampler_custom, (struct accel_sampler **sampler, const struct accel_sampler_calls *calls, \
+    X (accel_sampler_create_custom, (struct accel_sampler **sampler, const struct accel_sampler_calls *calls, \
        struct accel_error *err), (sampler, calls, err)) \
     X (accel_loader_create, (struct accel_loader **loader, const struct accel_dataset *dataset, \
        const struct accel_loader_options *options, struct accel_error *err), (loader, dataset, options, err)) \

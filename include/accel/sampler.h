@@ -41,9 +41,9 @@ struct accel_sampler_options {
     const double *weights;  /**< WEIGHTED: [size], copied; finite, none negative, with a positive sum */
     const int64_t *indices; /**< SUBSET: [size], copied */
     size_t replicas, rank;   /**< DISTRIBUTED: replicas, which are required, and which of them this is, from 0 */
-    enum accel_flag shuffle; /**< DISTRIBUTED: yes unless ACCEL_NO; accel_sampler_llmc(): only if ACCEL_YES */
+    enum accel_flag shuffle; /**< DISTRIBUTED: yes unless ACCEL_NO; accel_sampler_create_llmc(): only if ACCEL_YES */
     bool drop_last; /**< DISTRIBUTED: omit samples that cannot be divided evenly, instead of repeating from the start */
-    uint64_t seed;  /**< SEEDABLE, DISTRIBUTED; accel_sampler_llmc(): 0: 42, as in llm.c */
+    uint64_t seed;  /**< SEEDABLE, DISTRIBUTED; accel_sampler_create_llmc(): 0: 42, as in llm.c */
 };
 
 /**
@@ -76,10 +76,12 @@ struct accel_dataset;
  * @param options  `shuffle` and `seed`; may be NULL
  * @retval ACCEL_ERR_INVALID  another kind of data set, samples that cross files, or another option
  */
-#define accel_sampler_llmc(...) accel_sampler_llmc_sized (sizeof (struct accel_sampler_options), __VA_ARGS__)
+#define accel_sampler_create_llmc(...)                                                       \
+    accel_sampler_create_llmc_sized (sizeof (struct accel_sampler_options), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_llmc_sized (size_t options_size, struct accel_sampler **sampler, const struct accel_dataset *dataset,
-                          const struct accel_sampler_options *options, struct accel_error *err);
+accel_sampler_create_llmc_sized (size_t options_size, struct accel_sampler **sampler,
+                                 const struct accel_dataset *dataset, const struct accel_sampler_options *options,
+                                 struct accel_error *err);
 
 /** The program's own sampler. */
 struct accel_sampler_calls {
@@ -91,11 +93,16 @@ struct accel_sampler_calls {
     void *user;
 };
 
-/** @param calls  copied.  All processes must produce the same indices, because each takes its share of them. */
-#define accel_sampler_custom(...) accel_sampler_custom_sized (sizeof (struct accel_sampler_calls), __VA_ARGS__)
+/**
+ * Make a sampler of the program's own.
+ *
+ * @param calls  copied.  All processes must produce the same indices, because each takes its share of them
+ */
+#define accel_sampler_create_custom(...)                                                     \
+    accel_sampler_create_custom_sized (sizeof (struct accel_sampler_calls), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_sampler_custom_sized (size_t calls_size, struct accel_sampler **sampler,
-                            const struct accel_sampler_calls *calls, struct accel_error *err);
+accel_sampler_create_custom_sized (size_t calls_size, struct accel_sampler **sampler,
+                                   const struct accel_sampler_calls *calls, struct accel_error *err);
 
 /** Free @p sampler; destroy loaders over it first.  Accepts NULL. */
 ACCEL_API void accel_sampler_destroy (struct accel_sampler *sampler);

@@ -493,7 +493,7 @@ check_orders (struct accel_dataset *set)
 {
     struct accel_sampler *sampler;
     int64_t drawn[100], in_order[100], dispatched[100];
-    check (!accel_sampler_llmc (&sampler, set, NULL, &err), "llm.c: %s", err.text);
+    check (!accel_sampler_create_llmc (&sampler, set, NULL, &err), "llm.c: %s", err.text);
     count_starts (set, NULL, false, drawn);
     count_starts (set, sampler, false, in_order);
     count_starts (set, sampler, true, dispatched);

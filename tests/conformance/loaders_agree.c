@@ -373,7 +373,7 @@ run_retry (const struct retry *retry, bool bad, struct outcome *outcome)
     if (retry->generator)
         check (!accel_generator_create (&generator, 5, &err), "%s", err.text);
     if (retry->sampler)
-        check (!accel_sampler_custom (&sampler, &calls, &err), "%s", err.text);
+        check (!accel_sampler_create_custom (&sampler, &calls, &err), "%s", err.text);
     options.sampler = sampler;
     options.generator = generator;
     if (check (!accel_loader_create (&loader, retry->is_stream ? &stream : &dataset, &options, &err), "%s", err.text)

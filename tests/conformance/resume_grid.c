@@ -208,7 +208,7 @@ make_llmc_sampler (struct accel_sampler **sampler, struct accel_error *err)
         status = accel_dataset_open_tokens (&files, paths, 2, &options, err);
     if (status)
         return status;
-    status = accel_sampler_llmc (sampler, files, &(struct accel_sampler_options){ .shuffle = ACCEL_YES }, err);
+    status = accel_sampler_create_llmc (sampler, files, &(struct accel_sampler_options){ .shuffle = ACCEL_YES }, err);
     accel_dataset_close (files);
     return status;
 }

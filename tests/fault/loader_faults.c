@@ -226,7 +226,7 @@ open_loader (struct accel_loader **loader, struct accel_sampler **sampler, struc
         options.batch_size = 0;
     }
     if (flaw == HIGH || flaw == NEGATIVE || flaw == SAMPLER || flaw == SAMPLER_START) {
-        enum accel_status status = accel_sampler_custom (sampler, &calls, err);
+        enum accel_status status = accel_sampler_create_custom (sampler, &calls, err);
         if (status)
             return status;
         options.sampler = *sampler;

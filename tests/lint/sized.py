@@ -16,7 +16,7 @@ accel_safetensors_tensor accel_split accel_tensor
 # The library makes them, and programs only read them.
 MADE_BY_LIBRARY = ["accel_load_result", "accel_safetensors_info", "accel_update"]
 # Parameters that are always structs of the library.
-OURS = {("accel_dataset_close", "accel_dataset"), ("accel_sampler_llmc_sized", "accel_dataset")}
+OURS = {("accel_dataset_close", "accel_dataset"), ("accel_sampler_create_llmc_sized", "accel_dataset")}
 # Filled in by the library, which test_output() tests; and refused, whatever its size.
 NO_ROW = {("accel_optimizer_get_group", "accel_param_group")}
 

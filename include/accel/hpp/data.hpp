@@ -141,7 +141,7 @@ class sampler {
             functions *f = static_cast<functions *> (user);
             return detail::run (err, [&] { f->start ? f->start (epoch) : void (); });
         };
-        sampler result = make (ACCEL_CALL_ (accel_sampler_custom), &calls);
+        sampler result = make (ACCEL_CALL_ (accel_sampler_create_custom), &calls);
         result.functions_ = std::move (own);
         return result;
     }
@@ -295,7 +295,7 @@ class dataset {
 inline sampler
 sampler::llmc (const dataset &files, const accel_sampler_options &options)
 {
-    return make (ACCEL_CALL_ (accel_sampler_llmc), files.get (), &options);
+    return make (ACCEL_CALL_ (accel_sampler_create_llmc), files.get (), &options);
 }
 
 /** Samples one after the other; 0 and empty functions mean what they do in struct accel_dataset. */

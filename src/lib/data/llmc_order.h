@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order in which llm.c's trainer reads its token files; see accel_sampler_llmc(). */
+/* The order in which llm.c's trainer reads its token files; see accel_sampler_create_llmc(). */
 #ifndef LIB_DATA_LLMC_ORDER_H
 #define LIB_DATA_LLMC_ORDER_H
 

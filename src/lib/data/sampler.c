@@ -390,13 +390,13 @@ draw_custom (struct accel_sampler *sampler, int64_t *indices, struct accel_error
 static const struct sampler_kind custom = { "custom", 0, draw_custom, NULL };
 
 enum accel_status
-accel_sampler_custom_sized (size_t calls_size, struct accel_sampler **sampler, const struct accel_sampler_calls *calls,
-                            struct accel_error *err)
+accel_sampler_create_custom_sized (size_t calls_size, struct accel_sampler **sampler,
+                                   const struct accel_sampler_calls *calls, struct accel_error *err)
 {
     struct accel_sampler_calls room;
     enum accel_status status;
     if (!sampler)
-        return accel_fail_null (err, "accel_sampler_custom", "sampler");
+        return accel_fail_null (err, "accel_sampler_create_custom", "sampler");
     *sampler = NULL;
     calls = SIZED (calls, calls_size, room, &status, err);
     if (status)
@@ -418,14 +418,15 @@ draw_llmc (struct accel_sampler *sampler, int64_t *indices, struct accel_error *
 static const struct sampler_kind llmc = { "llm.c", USES_SHUFFLE | USES_SEED, draw_llmc, NULL };
 
 enum accel_status
-accel_sampler_llmc_sized (size_t options_size, struct accel_sampler **sampler, const struct accel_dataset *dataset,
-                          const struct accel_sampler_options *options, struct accel_error *err)
+accel_sampler_create_llmc_sized (size_t options_size, struct accel_sampler **sampler,
+                                 const struct accel_dataset *dataset, const struct accel_sampler_options *options,
+                                 struct accel_error *err)
 {
     static const struct accel_sampler_options defaults;
     struct accel_sampler_options room;
     enum accel_status status;
     if (!sampler)
-        return accel_fail_null (err, "accel_sampler_llmc", "sampler");
+        return accel_fail_null (err, "accel_sampler_create_llmc", "sampler");
     *sampler = NULL;
     options = SIZED (options, options_size, room, &status, err);
     if (!options)
@@ -435,7 +436,8 @@ accel_sampler_llmc_sized (size_t options_size, struct accel_sampler **sampler, c
     size_t shards = dataset ? token_shards (dataset) : 0;
     if (!shards)
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "accel_sampler_llmc: expected a data set of token files whose samples do not cross files");
+                           "accel_sampler_create_llmc: expected a data set of token files whose samples do not cross "
+                           "files");
     status = make (sampler, &llmc, dataset->size, 0, options, err);
     if (status)
         return status;

@@ -96,7 +96,7 @@ open_loading (struct loading *loading, const struct setting *setting, bool resta
     const struct accel_sampler_calls calls
         = { .length = setting->samples, .start = start_order, .next = next_index, .user = &loading->order };
     if (setting->from >= 0)
-        MUST (accel_sampler_custom (&loading->sampler, &calls, &err));
+        MUST (accel_sampler_create_custom (&loading->sampler, &calls, &err));
     options.batch_size = options.batch_size ? options.batch_size : BATCH;
     options.sampler = loading->sampler;
     options.restart_on_other_data = restarts;

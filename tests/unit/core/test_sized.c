@@ -186,7 +186,7 @@ OPTIMIZER (custom_group, optimizer_create_custom_sized (sizeof (struct accel_cus
                                                   .lr = 1, .step = step, .groups = given, .group_count = 1 },
                                               &err))
 SAMPLER (sampler, create_sized (size, &made, ACCEL_SAMPLER_RANDOM, 4, given, &err))
-SAMPLER (calls, custom_sized (size, &made, given, &err))
+SAMPLER (calls, create_custom_sized (size, &made, given, &err))
 SCHEDULER (scheduler, create_sized (size, &made, optimizer, given, &err))
 SCHEDULER (sequential, create_sequential_sized (size, &made, optimizer, given, 1, NULL, &err))
 SCHEDULER (chained, create_chained_sized (size, &made, optimizer, given, 1, &err))
@@ -243,7 +243,7 @@ CALL (llmc)
     enum accel_status status
         = accel_dataset_open_tokens (&set, &tokens, 1, &(struct accel_tokens_options){ .sequence_length = 2 }, &err);
     if (!status)
-        status = accel_sampler_llmc_sized (size, &made, set, given, &err);
+        status = accel_sampler_create_llmc_sized (size, &made, set, given, &err);
     accel_sampler_destroy (made);
     accel_dataset_close (set);
     return status;
@@ -309,8 +309,8 @@ static struct {
     ROW (optimizer_create_custom, param_group, min_ndim, custom_group, .lr = 1),
     ROW (optimizer_set_group, param_group, min_ndim, set_group, .lr = 1),
     ROW (sampler_create, sampler_options, weights, sampler, .num_samples = 2),
-    ROW (sampler_llmc, sampler_options, seed, llmc, .shuffle = ACCEL_YES),
-    ROW (sampler_custom, sampler_calls, user, calls, .length = 1, .next = next_index),
+    ROW (sampler_create_llmc, sampler_options, seed, llmc, .shuffle = ACCEL_YES),
+    ROW (sampler_create_custom, sampler_calls, user, calls, .length = 1, .next = next_index),
     ROW (scheduler_create, scheduler_options, group, scheduler, .schedule = ACCEL_SCHEDULE_LAMBDA, .lambda = halve),
     ROW (scheduler_create_sequential, scheduler_options, group, sequential, .schedule = ACCEL_SCHEDULE_LAMBDA,
          .lambda = halve),

@@ -419,7 +419,7 @@ test_own_sampler (void)
     const struct accel_sampler_calls calls
         = { .length = 10, .start = start_steps, .next = next_step, .user = &steps };
     char got[512];
-    ok (!accel_sampler_custom (&sampler, &calls, &err), "a sampler of the program's own");
+    ok (!accel_sampler_create_custom (&sampler, &calls, &err), "a sampler of the program's own");
     for (unsigned workers = 0; workers < 2; workers++) {
         const struct accel_loader_options options = { .batch_size = 4, .sampler = sampler, .workers = workers };
         struct accel_loader *loader = make_loader (10, &options);

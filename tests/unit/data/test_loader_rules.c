@@ -168,7 +168,8 @@ test_samplers (void)
         "the sampler's index 9 is 10, which is out of range: the data set has 10 samples",
         "the sampler covers 11 samples, but the data set has 10",
     };
-    ok (!accel_sampler_custom (&samplers[0], &refusing, &err) && !accel_sampler_custom (&samplers[1], &beyond, &err)
+    ok (!accel_sampler_create_custom (&samplers[0], &refusing, &err)
+            && !accel_sampler_create_custom (&samplers[1], &beyond, &err)
             && !accel_sampler_create (&samplers[2], ACCEL_SAMPLER_SEQUENTIAL, 11, NULL, &err), "three bad samplers");
     for (int i = 0; i < 3; i++) {
         struct accel_loader_options options = { .batch_size = 2, .sampler = samplers[i] };

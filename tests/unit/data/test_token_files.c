@@ -429,7 +429,7 @@ check_llmc (const struct llmc_case *row, const struct accel_dataset *set, bool s
     struct accel_sampler_options options = { .shuffle = row->shuffle ? ACCEL_YES : ACCEL_NO };
     const struct accel_batch *batch;
     size_t got = 0, wrong = 0;
-    bool good = !accel_sampler_llmc (&sampler, set, &options, &err);
+    bool good = !accel_sampler_create_llmc (&sampler, set, &options, &err);
     struct accel_loader_options loading = {
         .batch_size = row->batch_size * (split ? row->processes : 1), .split_batches = split, .sampler = sampler,
     };
@@ -462,7 +462,7 @@ test_llmc (void)
     for (size_t i = 0; i < sizeof llmc_cases / sizeof *llmc_cases; i++)
         for (int split = 0; split < 2; split++)
             check_llmc (&llmc_cases[i], set, split);
-    ok (!accel_sampler_llmc (&sampler, set, NULL, &err) && accel_sampler_length (sampler) == 24
+    ok (!accel_sampler_create_llmc (&sampler, set, NULL, &err) && accel_sampler_length (sampler) == 24
             && !accel_sampler_draw (sampler, indices, &err) && indices[0] == 0 && indices[23] == 23,
         "without a loader: one sample at a time, in order");
     accel_sampler_destroy (sampler);
@@ -470,30 +470,30 @@ test_llmc (void)
     int64_t orders[3][24];
     for (size_t i = 0; i < 3; i++) {
         const struct accel_sampler_options seeded = { .shuffle = ACCEL_YES, .seed = seeds[i] };
-        ok (!accel_sampler_llmc (&sampler, set, &seeded, &err) && !accel_sampler_draw (sampler, orders[i], &err),
+        ok (!accel_sampler_create_llmc (&sampler, set, &seeded, &err) && !accel_sampler_draw (sampler, orders[i], &err),
             "seed %d", (int) seeds[i]);
         accel_sampler_destroy (sampler);
     }
     ok (!memcmp (orders[0], orders[1], sizeof *orders) && memcmp (orders[0], orders[2], sizeof *orders),
         "seed 0 is 42, and 43 is another");
-    ok (accel_sampler_llmc (&sampler, set, &(struct accel_sampler_options){ .num_samples = 1 }, &err)
+    ok (accel_sampler_create_llmc (&sampler, set, &(struct accel_sampler_options){ .num_samples = 1 }, &err)
             == ACCEL_ERR_INVALID,
         "options of other samplers: %s", err.text);
     accel_dataset_close (set);
     options.across_files = true;
     ok (!open_tokens (&set, in_scratch ("s_*.bin"), &options)
-            && accel_sampler_llmc (&sampler, set, NULL, &err) == ACCEL_ERR_INVALID && !sampler,
+            && accel_sampler_create_llmc (&sampler, set, NULL, &err) == ACCEL_ERR_INVALID && !sampler,
         "not if samples cross files: %s", err.text);
     accel_dataset_close (set);
     options.across_files = false;
     ok (!open_tokens (&set, paths[1], &options)
-            && !accel_sampler_llmc (&sampler, set, NULL, &err) && accel_sampler_length (sampler) == 10,
+            && !accel_sampler_create_llmc (&sampler, set, NULL, &err) && accel_sampler_length (sampler) == 10,
         "one file");
     accel_sampler_destroy (sampler);
     struct accel_dataset other = *set;
     other.read_many = NULL;
-    ok (accel_sampler_llmc (&sampler, &other, NULL, &err) == ACCEL_ERR_INVALID
-            && accel_sampler_llmc (&sampler, NULL, NULL, &err) == ACCEL_ERR_INVALID,
+    ok (accel_sampler_create_llmc (&sampler, &other, NULL, &err) == ACCEL_ERR_INVALID
+            && accel_sampler_create_llmc (&sampler, NULL, NULL, &err) == ACCEL_ERR_INVALID,
         "no other data sets: %s", err.text);
     accel_dataset_close (set);
 }
@@ -509,7 +509,7 @@ test_shared_sampler (void)
     const struct accel_batch *batch;
     write_shards (false);
     bool good = !accel_dataset_open_tokens (&set, path_list, FILES, &options, &err)
-                && !accel_sampler_llmc (&sampler, set, NULL, &err);
+                && !accel_sampler_create_llmc (&sampler, set, NULL, &err);
     for (size_t i = 0; good && i < 2; i++) {
         struct accel_loader_options loading = { .batch_size = i ? 4 : 3, .sampler = sampler };
         good = !accel_loader_create (&loaders[i], set, &loading, &err);
