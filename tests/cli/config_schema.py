@@ -120,6 +120,8 @@ def main():
 
     Draft202012Validator.check_schema(schema)
     ok(schema["$schema"].endswith("2020-12/schema"), "it is a schema of draft 2020-12")
+    with open(schema_file) as file:
+        ok(file.read().startswith("{\n  "), "with lines that people can read")
     validator = Draft202012Validator(schema)
     for path in examples:
         ok(validator.is_valid(read(path)), "accepts " + path.rsplit("/", 1)[-1])

@@ -426,6 +426,8 @@ test_recv (void)
     is_error (shm_run (ranks[0], &call, &err), ACCEL_OK, "");
     told.waits = NULL;
     is_error (shm_run (ranks[0], &call, &err), ACCEL_ERR_PEER, "rank 1 ended (process ");
+    ranks[0]->timeout_ms = 0; /* the cause, although time is up, too */
+    is_error (shm_run (ranks[0], &call, &err), ACCEL_ERR_PEER, "rank 1 ended (process ");
     post_mail (1, 0);
     fail_rank (1, "no data");
     is_error (shm_run (ranks[0], &call, &err), ACCEL_ERR_PEER, "rank 1 gave up: no data; meanwhile rank 0 was in");

@@ -22,7 +22,20 @@ fake_pause (void)
         listen (late, 1);
 }
 
+/* The ports that the kernel hands out by itself: few of those from which a launch chooses are not among them. */
+enum { FIRST_LOCAL = 20400, LAST_LOCAL = 29000 };
+
+static FILE *
+fake_range (void)
+{
+    FILE *file = tmpfile ();
+    if (file && fprintf (file, "%d %d", FIRST_LOCAL, LAST_LOCAL) > 0)
+        rewind (file);
+    return file;
+}
+
 #define nanosleep(pause, rest) fake_pause ()
+#define fopen(path, mode) fake_range ()
 #include "launch/job/port_lock.c"
 
 /* A program at a port of the kernel's choice.  @return its socket */
@@ -125,6 +138,19 @@ test_holder (void)
     close (late);
 }
 
+static void
+test_choice (void)
+{
+    struct port_lock port_lock = PORT_LOCK_NONE;
+    bool good = true;
+    for (int i = 0; i < 4; i++) {
+        int port = take_any (&port_lock, NULL);
+        good = good && port >= FIRST_PORT && port <= LAST_PORT && (port < FIRST_LOCAL || port > LAST_LOCAL);
+        port_lock_release (&port_lock);
+    }
+    ok (good, "a port that the kernel does not hand out is preferred");
+}
+
 int
 main (void)
 {
@@ -132,5 +158,6 @@ main (void)
     test_bound ();
     test_v6only ();
     test_holder ();
+    test_choice ();
     return done_testing ();
 }

@@ -5,11 +5,14 @@
 #include <config.h>
 
 #include "lib/state/state_object.h"
-#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/state/state_dict.h"
+#include "lib/train/scheduler/schedules.h"
 #include "tests/golden/golden.h"
+#include "tests/samples.h"
 #include "tests/tap.h"
 
 #include <accel/accumulate.h>
+#include <accel/loader.h>
 #include <accel/scheduler.h>
 
 #include <math.h>
@@ -333,6 +336,44 @@ test_warmup_from_one (void)
     }
 }
 
+/* Of 2 ranks that made 2 steps in each call, and of a program that set 3: one rank cannot have half a call. */
+static void
+test_half_a_call (void)
+{
+    const struct accel_field field = { .name = "x", .dtype = ACCEL_INT64 };
+    struct accel_dataset dataset = { 8, &field, 1, sample_is_index, NULL, NULL };
+    struct accel_optimizer *optimizer = make_optimizer (false, 0.1);
+    struct accel *acc = NULL;
+    struct accel_loader *loader = NULL;
+    struct accel_scheduler *scheduler = NULL;
+    struct accel_state_dict saved, state;
+    AUTO_STRBUF struct strbuf text = { 0 };
+    struct accel_error err = { 0 };
+    state_dict_init (&saved);
+    state_dict_init (&state);
+    if (accel_open (&acc, NULL, &err) || accel_loader_create (&loader, &dataset, NULL, &err)
+        || accel_scheduler_create (&scheduler, optimizer, &(struct accel_scheduler_options){ 0 }, &err)
+        || accel_prepare (acc, &err, optimizer, scheduler, loader))
+        exit (99);
+    for (int i = 0; i < 3; i++)
+        if (accel_scheduler_step (scheduler, &err))
+            exit (99);
+    scheduler->unit = 2;
+    scheduler->shape = step_shape_of (acc, loader);
+    scheduler_save (&scheduler->object, &saved);
+    state_dict_write (&saved, &text);
+    ok (!state_dict_parse (&state, text.text, text.length, &err)
+            && scheduler_load (&scheduler->object, &state, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "made 3 steps, 2 in each call, but now makes 1 in each: resume on 2 processes"),
+        "%s", err.text);
+    state_dict_release (&state);
+    state_dict_release (&saved);
+    accel_loader_destroy (loader);
+    accel_scheduler_destroy (scheduler);
+    accel_optimizer_destroy (optimizer);
+    accel_close (acc);
+}
+
 static void
 test_refusals (void)
 {
@@ -427,6 +468,7 @@ main (void)
         test_state ((enum accel_schedule) schedule);
     ok (named == ACCEL_SCHEDULE_KINDS, "a name for every schedule");
     test_warmup_from_one ();
+    test_half_a_call ();
     test_refusals ();
     accel_model_destroy (model);
     return done_testing ();
