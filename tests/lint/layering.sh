@@ -48,6 +48,7 @@ rooms () {
 rooms launch machine plan process output job report
 rooms hosts net list mpi agent head peers check
 rooms lib/train reducer optimizer scheduler
+rooms lib/data datasets
 
 # ---- the floors of src/lib, which HACKING.md lists ----
 

@@ -8,7 +8,7 @@
 #include "lib/collectives/verify.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
-#include "lib/data/set_tokens.h"
+#include "lib/data/datasets/set_tokens.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 

@@ -10,7 +10,7 @@
 #include "lib/base/sized.h"
 #include "lib/data/generator.h"
 #include "lib/data/llmc_order.h"
-#include "lib/data/set_tokens.h"
+#include "lib/data/datasets/set_tokens.h"
 #include "util/hash.h"
 
 #include <stdio.h>

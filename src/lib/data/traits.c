@@ -5,7 +5,7 @@
 #include "lib/base/error.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
-#include "lib/data/set_tokens.h"
+#include "lib/data/datasets/set_tokens.h"
 #include "lib/state/state_dict.h"
 #include "util/hash.h"
 

@@ -2,7 +2,7 @@
 /* CSV files: what they may look like, what errors say of which line and column, numbers as strtod() reads them. */
 #include <config.h>
 
-#include "lib/data/numbers.h"
+#include "lib/data/datasets/numbers.h"
 #include "tests/unit/data/datasets.h"
 
 #include <float.h>

@@ -6,7 +6,7 @@
 #include "tests/unit/data/datasets.h"
 
 #include "lib/data/loader.h"
-#include "lib/data/set_tokens.h"
+#include "lib/data/datasets/set_tokens.h"
 
 #include <accel/loader.h>
 #include <dirent.h>

@@ -5,8 +5,8 @@
 
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
-#include "lib/data/set.h"
-#include "lib/data/set_tokens.h"
+#include "lib/data/datasets/set.h"
+#include "lib/data/datasets/set_tokens.h"
 #include "util/hash.h"
 #include "util/strbuf.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the ready-made data sets have in common.  Most of them are tables: each field is rows of one size, one after the
  * other, in memory or in a file. */
-#ifndef LIB_DATA_SET_H
-#define LIB_DATA_SET_H
+#ifndef LIB_DATA_DATASETS_SET_H
+#define LIB_DATA_DATASETS_SET_H
 
 #include "files/source.h"
 

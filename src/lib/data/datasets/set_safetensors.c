@@ -4,7 +4,7 @@
 
 #include "files/safetensors.h"
 #include "lib/base/error.h"
-#include "lib/data/set.h"
+#include "lib/data/datasets/set.h"
 #include "util/suggest.h"
 
 static enum accel_status

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data sets of tokens: one file (set_tokens.c), and several files as one data set (set_token_files.c). */
-#ifndef LIB_DATA_SET_TOKENS_H
-#define LIB_DATA_SET_TOKENS_H
+#ifndef LIB_DATA_DATASETS_SET_TOKENS_H
+#define LIB_DATA_DATASETS_SET_TOKENS_H
 
-#include "lib/data/set.h"
+#include "lib/data/datasets/set.h"
 
 /** Check the options and make a set without files whose fields are described. */
 enum accel_status tokens_create (struct set **set, const struct accel_tokens_options *options,

@@ -2,7 +2,7 @@
 /* Numbers in the middle of a text; see numbers.h. */
 #include <config.h>
 
-#include "lib/data/numbers.h"
+#include "lib/data/datasets/numbers.h"
 
 #include <float.h>
 #include <math.h>

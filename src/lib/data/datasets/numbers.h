@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers in the middle of a text, quickly and without regard to the locale. */
-#ifndef LIB_DATA_NUMBERS_H
-#define LIB_DATA_NUMBERS_H
+#ifndef LIB_DATA_DATASETS_NUMBERS_H
+#define LIB_DATA_DATASETS_NUMBERS_H
 
 #include <locale.h>
 #include <stdbool.h>

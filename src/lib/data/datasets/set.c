@@ -2,7 +2,7 @@
 /* What the ready-made data sets have in common; see set.h. */
 #include <config.h>
 
-#include "lib/data/set.h"
+#include "lib/data/datasets/set.h"
 
 #include "lib/base/error.h"
 #include "lib/data/batch.h"

@@ -2,7 +2,7 @@
 /* Files of tokens, as nanoGPT and llm.c write them, and the data set of one of them; see set_tokens.h. */
 #include <config.h>
 
-#include "lib/data/set_tokens.h"
+#include "lib/data/datasets/set_tokens.h"
 
 #include "lib/base/error.h"
 

@@ -3,7 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
-#include "lib/data/set.h"
+#include "lib/data/datasets/set.h"
 
 enum accel_status
 accel_dataset_from_arrays (struct accel_dataset **dataset, const struct accel_field *fields, const void *const *arrays,

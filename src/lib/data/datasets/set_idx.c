@@ -5,7 +5,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
-#include "lib/data/set.h"
+#include "lib/data/datasets/set.h"
 
 #include <string.h>
 
