@@ -2,8 +2,8 @@
 /* Safetensors files (https://github.com/huggingface/safetensors): reading one file or a sharded set, and writing.
  *
  * A tensor can be used where it is in the file, without a copy (accel_safetensors_view), or be read into memory of the
- * program (accel_safetensors_read), whole or a part of it, also converted to another type of floats.  All of it is
- * host memory.
+ * program (accel_safetensors_read), whole or a part of it, also converted to another type of floats.  Views are
+ * host memory; tensors that are read or written may be on a GPU.
  *
  * Views are a mapping of the file.  If the file is truncated while it is mapped, or its disk fails, using a view kills
  * the process with SIGBUS, as with every mapping.  Files that are replaced by renaming, as this library and Python's

@@ -92,7 +92,7 @@ accel_scheduler_create_sized (size_t options_size, struct accel_scheduler **sche
  *       { .schedule = ACCEL_SCHEDULE_CONSTANT, .warmup_steps = 100 },
  *       { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 30, .gamma = 0.5 },
  *   };
- *   accel_scheduler_create_sequential (&scheduler, optimizer, parts, (uint64_t[]){ 500 }, 2, &err);
+ *   accel_scheduler_create_sequential (&scheduler, optimizer, parts, 2, (uint64_t[]){ 500 }, &err);
  *
  * @param schedules   [count]; `group`, `step_with_optimizer` and `split_batches` of the first apply to all
  * @param milestones  [count - 1], ascending, greater than 0; ignored if count is 1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that belong together; see coalesced.h. */
+/* Calls that belong together; see coalesce.h. */
 #include <config.h>
 
 #include "lib/comm/coalesce.h"

@@ -102,7 +102,7 @@ check_used (const struct sampler_kind *kind, const struct accel_sampler_options 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].given && !(kind->uses & all[i].use))
             return accel_fail (err, ACCEL_ERR_INVALID, "a %s sampler has no %s", kind->name, all[i].name);
-    return ACCEL_OK;
+    return flag_check (options->shuffle, "shuffle", err);
 }
 
 void

@@ -114,6 +114,8 @@ log_write (const struct accel *acc, int level, const char *format, va_list args)
     AUTO_STRBUF struct strbuf line = { 0 };
     AUTO_FREE char *text = NULL;
     int length = format ? vasprintf (&text, format, args) : -1;
+    if (length < 0)
+        text = NULL; /* it may be anything */
     if (length < 0 || ((level & ACCEL_LOG_ONCE) && !is_new (hash_bytes (HASH_START, text, (size_t) length))))
         return;
     strbuf_printf (&line, "%s: [RANK %d] %s\n", level_word (level & LOG_LEVEL), accel_process_index (acc), text);

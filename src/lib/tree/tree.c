@@ -217,6 +217,8 @@ accel_tree_create_bytes (struct accel_tree **tree, const void *bytes, size_t siz
 enum accel_status
 accel_tree_create (struct accel_tree **tree, enum accel_tree_kind kind, struct accel_error *err)
 {
+    if (tree)
+        *tree = NULL;
     if (kind != ACCEL_TREE_LIST && kind != ACCEL_TREE_DICT)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_tree_create: kind %d is neither a list nor a dict",
                            (int) kind);

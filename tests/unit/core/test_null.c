@@ -51,6 +51,8 @@ test_trees (const struct accel_tree *tree)
     refused (accel_tree_create_bytes (NULL, "x", 1, &err), "no place for bytes");
     refused (accel_tree_create (NULL, ACCEL_TREE_LIST, &err), "no place for a list");
     refused (accel_tree_create (NULL, ACCEL_TREE_DICT, &err), "no place for a dict");
+    struct accel_tree *made = (struct accel_tree *) (void *) numbers;
+    ok (accel_tree_create (&made, ACCEL_TREE_BYTES, &err) == ACCEL_ERR_INVALID && !made, "%s", err.text);
     refused (accel_tree_copy (NULL, tree, &err), "no place for a copy");
     refused (accel_tree_map (NULL, tree, NULL, NULL, &err), "no function");
     refused (accel_tree_find_batch_size (tree, NULL, &err), "no place for a size");

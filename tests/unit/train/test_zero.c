@@ -228,6 +228,10 @@ test_flags (void)
     refused_flag (accel_scheduler_create (&scheduler, optimizer,
                                           &(struct accel_scheduler_options){ .cycle_momentum = bad }, &err),
                   "cycle_momentum");
+    struct accel_sampler *sampler;
+    refused_flag (accel_sampler_create (&sampler, ACCEL_SAMPLER_DISTRIBUTED, 4,
+                                        &(struct accel_sampler_options){ .replicas = 1, .shuffle = bad }, &err),
+                  "shuffle");
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (model);
 }
