@@ -266,6 +266,10 @@ clip (struct accel *acc)
                 "step 1: the norm of the gradients is infinite: cannot clip them: the gradient of 'w' is infinite at "
                 "element 7 on rank");
     right (strstr (err.text, where) && strstr (err.text, "check_gradients"), "no rank or no hint in: %s", err.text);
+    grad[7] = NAN;
+    rank_fails (accel_clip_grad_norm (world.model, 1, &norm, &(struct accel_clip_options){ .error_if_nonfinite = true },
+                                      &err), ACCEL_ERR_INVALID, &err,
+                "step 1: the norm of the gradients is not a number: cannot clip them");
     grad[7] = 0;
     rank_must (accel_optimizer_step (world.optimizer, &err), &err);
     grad[7] = 3e38F;

@@ -432,6 +432,10 @@ test_custom (void)
                 == ACCEL_ERR_UNSUPPORTED
             && destroyed == 1,
         "accel_optimizer_create_custom: a refused optimizer is destroyed once");
+    ok (accel_optimizer_create_custom_sized (sizeof longer, PG, &made, NULL, &longer.options, &err)
+                == ACCEL_ERR_INVALID
+            && strstr (err.text, "model is NULL") && destroyed == 2,
+        "accel_optimizer_create_custom: of two mistakes, the first is reported");
 }
 
 /* A loader keeps the data set, the stream and the batches, not a pointer to a copy that is gone. */
