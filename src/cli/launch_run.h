@@ -9,8 +9,8 @@
 /**
  * Plan and run the job of @p config, or print the plan with --dry_run.
  *
- * @param part  this host's part of a job on several: what becomes of it, errors included, goes to the agent.  NULL: all
- *              of the job runs here.
+ * @param host_job  this host's part of a job on several: what becomes of it, errors included, goes to the agent.
+ *                  NULL: all of the job runs here
  * @return the exit status, or -1 with @p fail set
  */
 int launch_run (struct config *config, const struct host_job *host_job, struct fail *fail);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration files to settings.  Two readers (yaml.h, json.h) make the same tree of values; one function here gives
+/* Configuration files to settings.  Two readers (text/tree.h) make the same tree of values; one function here gives
  * these to the option table's rows. */
 #ifndef CONFIG_FILE_H
 #define CONFIG_FILE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of several hosts was the first to fail: one rule for a head with its agents (head/outcome.c) and for launchers
- * that were started by hand (coordinator.c). */
+ * that were started by hand (peers/coordinator.c). */
 #ifndef HOSTS_ROOT_CAUSE_H
 #define HOSTS_ROOT_CAUSE_H
 

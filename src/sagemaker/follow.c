@@ -27,7 +27,7 @@ struct follow {
     struct session *session;
     struct streams streams;
     json_t *job;         /* the last description */
-    size_t reported;         /* transitions whose status was printed */
+    size_t reported;     /* transitions whose status was printed */
     char *message;       /* of the last one */
     int failures[CALLS]; /* in a row */
     bool is_lost;        /* as was printed */

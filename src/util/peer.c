@@ -94,6 +94,20 @@ peer_send (int to, const void *bytes, size_t length, int fd, int flags)
     return sendmsg (to, &message, MSG_NOSIGNAL | flags);
 }
 
+/* @return the descriptor that came; -1, and they are closed, if there are several. */
+static int
+only_descriptor (const struct cmsghdr *header)
+{
+    int fds[2] = { -1, -1 };
+    size_t count = (header->cmsg_len - CMSG_LEN (0)) / sizeof *fds;
+    if (count > 2) /* there is no room for more */
+        count = 2;
+    memcpy (fds, CMSG_DATA (header), count * sizeof *fds);
+    for (size_t i = 0; count > 1 && i < count; i++)
+        close (fds[i]);
+    return count == 1 ? fds[0] : -1;
+}
+
 ssize_t
 peer_receive (int from, void *bytes, size_t size, int *fd)
 {
@@ -104,8 +118,7 @@ peer_receive (int from, void *bytes, size_t size, int *fd)
     *fd = -1;
     ssize_t length = recvmsg (from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     const struct cmsghdr *header = length > 0 ? CMSG_FIRSTHDR (&message) : NULL;
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS
-        && header->cmsg_len == CMSG_LEN (sizeof *fd))
-        memcpy (fd, CMSG_DATA (header), sizeof *fd);
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+        *fd = only_descriptor (header);
     return message.msg_flags & MSG_TRUNC ? -1 : length;
 }

@@ -502,9 +502,8 @@ accel_lap_sum_at'''.lstrip())], "recipes function", "accel_lap_sum: no macro pas
 static void
 check_laps (struct self *self)
 {
-    struct accel_error err;
     double laps = -1;
-    if (CALL (self, accel_lap_sum (self->acc, &laps, &err), &err))
+    if (CALL (self, accel_lap_sum (self->acc, &laps, &self->err)))
         expect_near (self, "the laps of all processes", 0, laps, 0);
 }
 

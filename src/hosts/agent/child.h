@@ -48,7 +48,7 @@ struct agent_child {
 
 void agent_child_init (struct agent_child *child);
 
-/** Start the launcher of @p part.  @return 0, or -1 with @p fail set */
+/** Start the launcher of @p host_job.  @return 0, or -1 with @p fail set */
 int agent_child_start (struct agent_child *child, const struct job_spec *spec, const struct host_job *host_job,
                        host_job_run *run, const sigset_t *mask, struct fail *fail);
 

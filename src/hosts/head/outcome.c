@@ -257,6 +257,7 @@ put_json (const struct head *head, const struct link *cause, const char *json, s
     json_t *report = json_loads (json, 0, NULL);
     if (!report) {
         strbuf_add (out, json);
+        strbuf_add (out, *json && json[strlen (json) - 1] == '\n' ? "" : "\n");
         return out->failed ? fail_nomem (fail) : 0;
     }
     find_doing (head, cause, &activity);

@@ -208,6 +208,19 @@ test_messages (void)
         "none comes without one");
     ok (peer_send (ends[0], "0123456789", 10, -1, 0) == 10 && peer_receive (ends[1], bytes, 8, &fd) < 0,
         "a message that is too long is refused");
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE (sizeof pipes)];
+    } two = { .header = { .cmsg_len = CMSG_LEN (sizeof pipes), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+    memcpy (CMSG_DATA (&two.header), pipes, sizeof pipes);
+    struct iovec part = { .iov_base = bytes, .iov_len = 1 };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &two,
+                              .msg_controllen = sizeof two.bytes };
+    int unused = dup (ends[0]);
+    close (unused);
+    ok (sendmsg (ends[0], &message, 0) == 1 && peer_receive (ends[1], bytes, sizeof bytes, &fd) == 1 && fd < 0
+            && dup2 (ends[0], unused) == unused && fcntl (unused + 1, F_GETFD) < 0, "of two descriptors, none stays");
+    close (unused);
     for (int i = 0; i < 2; i++) {
         close (ends[i]);
         close (pipes[i]);
