@@ -33,13 +33,18 @@ text_compare (const void *a, const void *b)
 }
 
 char *
-text_printf (const char *format, ...)
+text_vprintf (const char *format, va_list args)
 {
     char *text = NULL;
+    return vasprintf (&text, format, args) < 0 ? NULL : text; /* C libraries differ in what they leave there */
+}
+
+char *
+text_printf (const char *format, ...)
+{
     va_list args;
     va_start (args, format);
-    if (vasprintf (&text, format, args) < 0)
-        text = NULL; /* C libraries differ in what they leave there */
+    char *text = text_vprintf (format, args);
     va_end (args);
     return text;
 }

@@ -9,9 +9,9 @@
 #include "lib/state/state_object.h"
 
 #include "util/array.h"
+#include "util/text.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,11 +22,9 @@ add_item (struct checkpoint_items *items, const char *format, ...) ACCEL_PRINTF 
 static struct checkpoint_item *
 add_item (struct checkpoint_items *items, const char *format, ...)
 {
-    char *name = NULL;
     va_list args;
     va_start (args, format);
-    if (vasprintf (&name, format, args) < 0)
-        name = NULL;
+    char *name = text_vprintf (format, args);
     va_end (args);
     struct checkpoint_item *item = name ? array_room (&items->items, items->count, sizeof *item) : NULL;
     if (!item) {

@@ -156,7 +156,8 @@ comm_find_difference (struct accel_comm *comm, const struct comm_site *site, con
     size_t size = (size_t) accel_comm_size (comm);
     AUTO_FREE int64_t *all = calloc (size * count + 1, sizeof *all);
     if (!all)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare %zu numbers of %zu ranks", count, size);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to compare %zu numbers of %zu ranks", count,
+                           size);
     enum accel_status status = comm_all_gather (comm, site, mine, all, count, ACCEL_INT64, err);
     *index = count;
     for (size_t i = 0; !status && i < count && *index == count; i++)

@@ -156,7 +156,7 @@ compare_texts (const struct accel_loader *loader, struct accel_comm *comm, const
     size_t index = count;
     int rank = 0;
     if (!mine)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare loaders");
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to compare loaders");
     for (size_t i = 0; i < count; i++) {
         describe (loader, first + i, value);
         mine[i] = (int64_t) hash_bytes (HASH_START, value, strlen (value));

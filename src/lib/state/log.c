@@ -10,12 +10,13 @@
 #include "util/hash.h"
 #include "util/io.h"
 #include "util/strbuf.h"
+#include "util/text.h"
 
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
@@ -112,11 +113,8 @@ void
 log_write (const struct accel *acc, int level, const char *format, va_list args)
 {
     AUTO_STRBUF struct strbuf line = { 0 };
-    AUTO_FREE char *text = NULL;
-    int length = format ? vasprintf (&text, format, args) : -1;
-    if (length < 0)
-        text = NULL; /* it may be anything */
-    if (length < 0 || ((level & ACCEL_LOG_ONCE) && !is_new (hash_bytes (HASH_START, text, (size_t) length))))
+    AUTO_FREE char *text = format ? text_vprintf (format, args) : NULL;
+    if (!text || ((level & ACCEL_LOG_ONCE) && !is_new (hash_bytes (HASH_START, text, strlen (text)))))
         return;
     strbuf_printf (&line, "%s: [RANK %d] %s\n", level_word (level & LOG_LEVEL), accel_process_index (acc), text);
     if (!line.failed)

@@ -6,18 +6,17 @@
 
 #include "lib/base/error.h"
 #include "util/cleanup.h"
+#include "util/text.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
 /* Print the name from the arguments that follow `format` of the function; NULL: no memory. */
-#define PRINT_NAME(name)                         \
-    do {                                         \
-        va_list args;                            \
-        va_start (args, format);                 \
-        if (vasprintf (&(name), format, args) < 0) \
-            (name) = NULL;                       \
-        va_end (args);                           \
+#define PRINT_NAME(name)                      \
+    do {                                      \
+        va_list args;                         \
+        va_start (args, format);              \
+        (name) = text_vprintf (format, args); \
+        va_end (args);                        \
     } while (0)
 
 void

@@ -101,7 +101,7 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     int rank = 0;
     int64_t *mine = calloc (count + 1, sizeof *mine);
     if (!mine)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to compare %zu parameters", count);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to compare %zu parameters", count);
     for (size_t i = 0; i < count; i++)
         mine[i] = fingerprint_parameter (model, i);
     mine[count] = fingerprint_options (&model->ddp);

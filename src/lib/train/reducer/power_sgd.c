@@ -136,7 +136,8 @@ power_sgd_make (struct accel_model *model, struct accel *acc, struct accel_error
     }
     return status;
 error:
-    return memory_fail (model->device, err, "no memory to compress the gradients of %zu parameters", model->count);
+    return memory_fail (model->device, err, "cannot allocate memory to compress the gradients of %zu parameters",
+                        model->count);
 }
 
 void

@@ -53,7 +53,7 @@ reducer_create (struct accel_model *model, struct accel *acc, struct accel_error
     enum accel_status status = hook_make (model, acc, err);
     return status ? status : power_sgd_make (model, acc, err);
 error:
-    return accel_fail (err, ACCEL_ERR_NOMEM, "no memory to average %zu gradients", model->count);
+    return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to average %zu gradients", model->count);
 }
 
 void
