@@ -8,6 +8,7 @@
 #include "util/cleanup.h"
 #include "util/printable.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -176,19 +177,23 @@ leave (struct follow *follow, int number, struct fail *fail)
                      follow->is_stopping ? "is stopping" : "continues", hint.text ? hint.text : "");
 }
 
-/* Read a line of the terminal. @return its first letter, 0 for an empty line, -1 after a signal or the end of input */
+/* Read a line of the terminal, whose own descriptor does not block: a signal key discards what poll() has seen.
+   @return its first letter, 0 for an empty line, -1 after a signal or the end of input */
 static int
-read_answer (struct session *session)
+read_answer (const struct session *session)
 {
-    struct pollfd inputs[] = { { .fd = session->signal_fd, .events = POLLIN },
-                               { .fd = STDIN_FILENO, .events = POLLIN } };
+    AUTO_CLOSE int terminal = open ("/dev/tty", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct pollfd inputs[] = { { .fd = session->signal_fd, .events = POLLIN }, { .fd = terminal, .events = POLLIN } };
     char answer[64];
-    while (poll (inputs, 2, -1) < 0)
-        if (errno != EINTR)
-            return -1;
-    if (inputs[0].revents)
+    ssize_t length = -1;
+    if (terminal < 0)
         return -1;
-    ssize_t length = read (STDIN_FILENO, answer, sizeof answer);
+    do {
+        int count = poll (inputs, 2, -1);
+        if (count < 0 ? errno != EINTR : inputs[0].revents)
+            return -1;
+        length = count < 0 ? -1 : read (terminal, answer, sizeof answer);
+    } while (length < 0 && (errno == EINTR || errno == EAGAIN));
     return length <= 0 ? -1 : answer[0] == '\n' ? 0 : answer[0];
 }
 

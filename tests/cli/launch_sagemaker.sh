@@ -278,10 +278,11 @@ test_expect_success 'signals that are ignored, as below nohup, end nothing' '
         (trap "" HUP && exec "$accelerate" launch --config_file job.yaml job/train.py >out 2>err </dev/null) &
         launched=$!
     } && wait_for grep -arq "SageMaker.CreateTrainingJob" requests && kill -1 $launched && wait $launched && grep -x two out'
-# typed KEYS WHEN...: what happens on a terminal
+# typed KEYS WHEN...: what happens on a terminal, after $discarding
+discarding=
 typed () {
     timeout "$patience" python3 "$srcdir/tests/cli/on_terminal.py" "$@" \
-        "$accelerate" launch --config_file job.yaml job/train.py >screen
+        $discarding "$accelerate" launch --config_file job.yaml job/train.py >screen
 }
 # when_stopped: once the job was to be stopped, it is
 when_stopped () {
@@ -304,6 +305,15 @@ terminal_test 'the answer no continues, leaving leaves' '
     rules "/sm/ match=DescribeTrainingJob file=running" &&
     test_exit 130 typed --type "\x03" "two" --type "n\n" "eave it running: " --type "\x03" "running: n" --type "l\n" "(?s)running: n.*running: " &&
     grep "continues; to look at it" screen && came StopTrainingJob 0'
+# Between poll() and read(), a Ctrl-C can discard the answer.
+module=$builddir/tests/fault/.libs/strike.so
+if [ -f "$module" ] && ! is_sanitized; then
+    terminal_test 'an answer that is discarded as it arrives keeps no Ctrl-C from leaving' '
+        rules "/sm/ match=DescribeTrainingJob file=running" && discarding="env LD_PRELOAD=$module STRIKE_TERMINAL=yes" &&
+        test_exit 130 typed --type "\x03" "two" --type "n\n" "eave it running: " --type "\x03" "running: n" &&
+        grep "continues; to look at it" screen'
+    discarding=
+fi
 terminal_test 'a second Ctrl-C leaves' '
     rules "/sm/ match=DescribeTrainingJob file=running" &&
     test_exit 130 typed --type "\x03" "two" --type "\x03" "eave it running: " && grep "continues; to look at it" screen &&

@@ -3,8 +3,9 @@
 #
 # Runs a command on a terminal of 80 columns and copies what is on it to standard output:
 # on_terminal.py [--type KEYS WHEN | --resize COLUMNS WHEN]... [--errors FILE] COMMAND...
-# KEYS are typed once the screen matches the regular expression WHEN, or its width changes.  With --errors, standard
-# error is that file and not the terminal.  Exits as the command does, 128+N for signal N; 99 if the command does not end.
+# KEYS are typed once the screen matches the regular expression WHEN, or its width changes; signal keys not before what
+# was typed is read, as they discard it.  With --errors, standard error is that file and not the terminal.
+# Exits as the command does, 128+N for signal N; 99 if the command does not end.
 
 import fcntl
 import os
@@ -18,17 +19,28 @@ import termios
 import time
 
 DEADLINE = 300
+SIGNAL_KEYS = (b"\x03", b"\x1c")
 
 
 def resize(fd, columns):
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
 
-def act(controller, verb, argument):
+def await_reader(name):
+    """Wait until the command has read what was typed on the terminal, or does not within 5 s."""
+    slave, until = os.open(name, os.O_RDONLY | os.O_NOCTTY), time.monotonic() + 5
+    while any(fcntl.ioctl(slave, termios.FIONREAD, bytes(4))) and time.monotonic() < until:
+        time.sleep(0.01)
+    os.close(slave)
+
+
+def act(controller, name, verb, argument):
     if verb == "--resize":
-        resize(controller, int(argument))
-    else:
-        os.write(controller, argument.encode().decode("unicode_escape").encode())
+        return resize(controller, int(argument))
+    keys = argument.encode().decode("unicode_escape").encode()
+    if keys[:1] in SIGNAL_KEYS:
+        await_reader(name)
+    os.write(controller, keys)
 
 
 def start(command, errors):
@@ -46,11 +58,12 @@ def start(command, errors):
                        signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)  # nohup and jobs in the background hand on that they are ignored
         os.execvp(command[0], command)
+    name = os.ttyname(slave)
     os.close(slave)
-    return controller, pid
+    return controller, name, pid
 
 
-def watch(controller, keys):
+def watch(controller, name, keys):
     """@return the screen's bytes once no process has the terminal open, or None"""
     screen, errors, until = b"", 0, time.monotonic() + DEADLINE
     while time.monotonic() < until:
@@ -63,7 +76,7 @@ def watch(controller, keys):
             if errors == 2:
                 return screen
         while keys and re.search(keys[0][0].encode(), screen):
-            act(controller, *keys.pop(0)[1:])
+            act(controller, name, *keys.pop(0)[1:])
     return None
 
 
@@ -76,8 +89,8 @@ def main():
         else:
             errors = arguments[1]
             arguments = arguments[2:]
-    controller, pid = start(arguments, errors)
-    screen = watch(controller, keys)
+    controller, name, pid = start(arguments, errors)
+    screen = watch(controller, name, keys)
     if screen is None:
         os.kill(pid, signal.SIGKILL)
         sys.exit(99)

@@ -2,7 +2,8 @@
 /* Loaded before a command (LD_PRELOAD), this strikes at one of its calls to the file system: STRIKE_AT is its number,
  * from 0.  Before that call, STRIKE_SIGNAL is sent to the process, or the file STRIKE_TRUNCATE loses its second half.
  * What counts are calls that change a file (or read one, with STRIKE_READS) below the folder STRIKE_ROOT.  The number
- * of all calls is written to STRIKE_LOG, their names to STRIKE_NAMES. */
+ * of all calls is written to STRIKE_LOG, their names to STRIKE_NAMES.  With STRIKE_TERMINAL, what was typed is discarded
+ * before it is read for the first time, as Ctrl-C discards it. */
 #include <config.h>
 
 #include <dlfcn.h>
@@ -14,13 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #define PUBLIC __attribute__ ((visibility ("default")))
 
 static const char *root, *log_name, *victim;
 static FILE *names;
-static bool counts_reads;
+static bool counts_reads, discards;
 static int number;
 static long strike_at = -1, calls;
 
@@ -93,6 +95,8 @@ read (int fd, void *bytes, size_t length)
 {
     NEXT (read);
     count (is_ours (fd), true);
+    if (discards && !tcflush (fd, TCIFLUSH))
+        discards = false;
     return next (fd, bytes, length);
 }
 
@@ -183,6 +187,7 @@ begin (void)
     log_name = getenv ("STRIKE_LOG");
     victim = getenv ("STRIKE_TRUNCATE");
     counts_reads = getenv ("STRIKE_READS");
+    discards = getenv ("STRIKE_TERMINAL");
     names = getenv ("STRIKE_NAMES") ? fopen (getenv ("STRIKE_NAMES"), "w") : NULL;
     strike_at = at ? atol (at) : -1;
     number = signal_number ? atoi (signal_number) : 0;
