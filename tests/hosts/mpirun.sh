@@ -199,8 +199,11 @@ for layout in host1:2,host2:2 host1:2,host2:1,host3:1; do
         grep "^mpi, 4 ranks, $sharers of which share memory: 33 calls$" out && all_clean host1 host2 host3
     '
 done
+# What its launcher has not seen to end is a zombie.
 trains_no_more () {
-    ! on host1 pgrep -x digits >/dev/null
+    for host in host1 host2; do
+        ! on $host ps -e -o stat=,comm= | grep -v "^Z" | grep -q "digits$" || return 1
+    done
 }
 # An abort may be the consequence of a lost connection, and clocks say that it was: its launcher is late.  But rank 0
 # says whose end it has seen, unless Open MPI 5 lets it abort before.
