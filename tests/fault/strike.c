@@ -2,8 +2,8 @@
 /* Loaded before a command (LD_PRELOAD), this strikes at one of its calls to the file system: STRIKE_AT is its number,
  * from 0.  Before that call, STRIKE_SIGNAL is sent to the process, or the file STRIKE_TRUNCATE loses its second half.
  * What counts are calls that change a file (or read one, with STRIKE_READS) below the folder STRIKE_ROOT.  The number
- * of all calls is written to STRIKE_LOG, their names to STRIKE_NAMES.  With STRIKE_TERMINAL, what was typed is discarded
- * before it is read for the first time, as Ctrl-C discards it. */
+ * of all calls is written to STRIKE_LOG, their names to STRIKE_NAMES.  With STRIKE_TERMINAL, what was typed is
+ * discarded before it is read for the first time, as Ctrl-C discards it. */
 #include <config.h>
 
 #include <dlfcn.h>

@@ -202,7 +202,7 @@ done
 # What its launcher has not seen to end is a zombie.
 trains_no_more () {
     for host in host1 host2; do
-        ! on $host ps -e -o stat=,comm= | grep -v "^Z" | grep -q "digits$" || return 1
+        on "$host" ps -e -o stat=,comm= >processes && ! grep "^[^Z].*digits$" processes || return 1
     done
 }
 # An abort may be the consequence of a lost connection, and clocks say that it was: its launcher is late.  But rank 0
