@@ -2,8 +2,9 @@
 /* Communication: collectives on plain buffers (accel_comm_...), and on tensors under the names of Hugging Face
  * Accelerate.
  *
- * Buffers are host memory.  Tensors are in host memory, or on a device for which the job has an engine; outputs are
- * where the input is.
+ * Buffers and tensors are in host memory, or on a device for which the job has an engine, such as the GPU of this rank
+ * with engine nccl.  The address of a buffer says where it is: `send` and `recv` have to be in the same memory, and all
+ * ranks have to pass memory of the same kind.  Outputs are where the input is.
  *
  * The engines "self" and "shm" reduce in rank order, and 16-bit floats in float32, so results depend only on the
  * inputs and the world size: they have the same bits on every run and on every rank. */

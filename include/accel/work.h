@@ -5,8 +5,8 @@
  *   ... compute something else ...
  *   accel_work_wait (work, &err);
  *
- * Buffers are host memory.  Any number may be in flight; wait for them in any order.  The results have the same bits
- * as those of blocking calls.
+ * Buffers are in host memory, or on a device, as in accel/comm.h.  Any number may be in flight; wait for them in any
+ * order.  The results have the same bits as those of blocking calls.
  *
  * On one communicator, all ranks must start the same collectives in the same order, which is also the order in which
  * they run; blocking calls count too: one that is made while work is in flight runs after it.  A started call does not

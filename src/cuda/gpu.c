@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GPUs of a process, and a call on one of them.  Functions of struct memory have no way to return an error: the
- * first of a GPU is kept until something is read from it. */
+ * first of a GPU is kept, and meanwhile nothing is done there.  An error that may pass, for want of memory or of the
+ * program's own work, is kept until it has been told; any other for ever. */
 #include <config.h>
 
 #include "cuda/gpu.h"
@@ -50,8 +51,18 @@ gpu_note (struct gpu *gpu, cudaError_t error, const char *call)
     if (error && !gpu->error) {
         gpu->error = error;
         gpu->call = call;
+        gpu->may_pass = error == cudaErrorMemoryAllocation;
     }
     return !error;
+}
+
+/* Also where the driver cannot say. */
+static bool
+has_context (int device)
+{
+    unsigned flags;
+    int active;
+    return !context_state || context_state (device, &flags, &active) || active;
 }
 
 /* Setting a device makes a context there, which costs memory and which exclusive GPUs refuse to a second process.  So
@@ -59,24 +70,41 @@ gpu_note (struct gpu *gpu, cudaError_t error, const char *call)
 static void
 restore (const struct visit *visit)
 {
-    unsigned flags;
-    int active;
-    if (visit->before == visit->now)
-        return;
-    if (!context_state || context_state (visit->before, &flags, &active) || active)
+    if (visit->before != visit->now && has_context (visit->before))
         cudaSetDevice (visit->before);
 }
 
+static bool
+have_event (struct gpu *gpu, cudaEvent_t *event)
+{
+    return *event || NOTE (gpu, cudaEventCreateWithFlags, event, cudaEventDisableTiming);
+}
+
+/* What is there already is of an earlier try, for which there was too little memory. */
 static void
 prepare (struct gpu *gpu)
 {
-    NOTE (gpu, cudaMalloc, (void **) &gpu->scratch, CUDA_SCRATCH);
-    for (int i = 0; i < GPU_STAGES; i++) {
-        NOTE (gpu, cudaHostAlloc, (void **) &gpu->stages[i].memory, GPU_STAGE_BYTES, cudaHostAllocDefault);
-        NOTE (gpu, cudaEventCreateWithFlags, &gpu->stages[i].copied, cudaEventDisableTiming);
+    bool good = gpu->scratch || NOTE (gpu, cudaMalloc, (void **) &gpu->scratch, CUDA_SCRATCH);
+    for (int i = 0; good && i < GPU_STAGES; i++) {
+        struct gpu_stage *stage = &gpu->stages[i];
+        good = (stage->memory
+                || NOTE (gpu, cudaHostAlloc, (void **) &stage->memory, GPU_STAGE_BYTES, cudaHostAllocDefault))
+               && have_event (gpu, &stage->copied);
     }
-    NOTE (gpu, cudaEventCreateWithFlags, &gpu->ordered, cudaEventDisableTiming);
-    gpu->is_ready = true;
+    gpu->is_ready = good && have_event (gpu, &gpu->ordered);
+}
+
+/* What a launch of the program complained of shows nowhere else: its data is not what it takes it for.  Some of CUDA's
+ * errors only say how things are. */
+static void
+note_earlier (struct gpu *gpu)
+{
+    cudaError_t error = cudaGetLastError ();
+    bool is_state = error == cudaErrorNotReady || error == cudaErrorPeerAccessAlreadyEnabled
+                    || error == cudaErrorHostMemoryAlreadyRegistered;
+    if (is_state || gpu->error || gpu_note (gpu, error, "the program's own CUDA work failed before this call"))
+        return;
+    gpu->may_pass = true;
 }
 
 /* Threads with a stream each work on one device one after the other: what they share there has one order. */
@@ -88,7 +116,7 @@ follow (struct gpu *gpu)
     gpu->last = own_number ();
 }
 
-/* CUDA keeps the last error by thread, not by GPU: an error at the beginning is not this GPU's. */
+/* CUDA keeps the last error by thread, not by GPU: an error at the beginning is the program's. */
 struct visit
 visit_begin (DLDevice device)
 {
@@ -98,7 +126,7 @@ visit_begin (DLDevice device)
     pthread_once (&once, begin);
     struct gpu *gpu = &gpus[device.device_id];
     pthread_mutex_lock (&gpu->lock);
-    cudaGetLastError (); /* of others */
+    note_earlier (gpu);
     bool moves = !gpu->error && NOTE (gpu, cudaGetDevice, &visit.before) && visit.before != visit.now;
     if (moves)
         NOTE (gpu, cudaSetDevice, visit.now);
@@ -125,11 +153,19 @@ visit_end (struct visit *visit)
 {
     if (!visit->gpu)
         return;
-    NOTE (visit->gpu, cudaGetLastError); /* of launches */
+    gpu_note (visit->gpu, cudaGetLastError (), "a kernel");
     if (visit->gpu->stream == PER_THREAD && !visit->gpu->error)
         NOTE (visit->gpu, cudaEventRecord, visit->gpu->ordered, PER_THREAD);
     restore (visit);
     pthread_mutex_unlock (&visit->gpu->lock);
+}
+
+/* It has been told: the GPU may be tried again. */
+static void
+forget (struct gpu *gpu, cudaError_t error)
+{
+    if (gpu->may_pass && gpu->error == error)
+        gpu->error = cudaSuccess;
 }
 
 enum accel_status
@@ -137,13 +173,20 @@ visit_fail (const struct visit *visit, DLDevice device, struct accel_error *err)
 {
     if (device.device_id < 0 || device.device_id >= MOST_GPUS)
         return gpu_helper->fail (err, ACCEL_ERR_INVALID, "cuda:%d does not exist", (int) device.device_id);
-    cudaError_t error = visit->gpu ? visit->gpu->error : visit->error;
+    struct gpu *gpu = &gpus[device.device_id];
+    cudaError_t error = visit->gpu ? gpu->error : visit->error;
+    const char *call = visit->gpu ? gpu->call : visit->call;
+    if (visit->gpu)
+        forget (gpu, error);
+    else {
+        pthread_mutex_lock (&gpu->lock);
+        forget (gpu, error);
+        pthread_mutex_unlock (&gpu->lock);
+    }
     if (error == NOT_CUDA)
-        return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: %s", (int) device.device_id,
-                                 visit->gpu ? visit->gpu->call : visit->call);
-    enum accel_status status = error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM;
-    return gpu_helper->fail (err, status, "cuda:%d: %s: %s (%s)", (int) device.device_id,
-                             visit->gpu ? visit->gpu->call : visit->call, cudaGetErrorString (error),
+        return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: %s", (int) device.device_id, call);
+    return gpu_helper->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
+                             "cuda:%d: %s: %s (%s)", (int) device.device_id, call, cudaGetErrorString (error),
                              cudaGetErrorName (error));
 }
 
@@ -212,4 +255,37 @@ gpu_set_stream (DLDevice device, void *given, struct accel_error *err)
     cudaGetLastError ();
     return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: the stream cannot be used: %s (%s)",
                              (int) device.device_id, cudaGetErrorString (error), cudaGetErrorName (error));
+}
+
+/* ---- addresses ---- */
+
+/* To ask makes a context on the thread's device: that is one that has one already.  @return whether there is any */
+static bool
+visit_context (void)
+{
+    int present, count = 0, device = 0;
+    if (cudaGetDevice (&present))
+        return false;
+    if (has_context (present))
+        return true;
+    if (cudaGetDeviceCount (&count))
+        return false;
+    while (device < count && !has_context (device))
+        device++;
+    return device < count && !cudaSetDevice (device);
+}
+
+/* Memory that CUDA moves between the host and a GPU is the GPU's.  The program's own last error stays. */
+bool
+gpu_owns (const void *address, DLDevice *device)
+{
+    struct cudaPointerAttributes about = { .type = cudaMemoryTypeUnregistered };
+    bool is_clean = cudaPeekAtLastError () == cudaSuccess;
+    pthread_once (&once, begin);
+    bool known = visit_context () && !cudaPointerGetAttributes (&about, address)
+                 && (about.type == cudaMemoryTypeDevice || about.type == cudaMemoryTypeManaged);
+    if (is_clean)
+        cudaGetLastError ();
+    *device = (DLDevice){ .device_type = kDLCUDA, .device_id = about.device };
+    return known;
 }

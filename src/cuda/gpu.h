@@ -45,6 +45,7 @@ struct gpu {
     bool is_ready;
     cudaError_t error; /* the first */
     const char *call;  /* what had it */
+    bool may_pass;     /* it is kept until it has been told */
     char *scratch;     /* [CUDA_SCRATCH] */
     struct gpu_stage stages[GPU_STAGES];
     unsigned next_stage;
@@ -87,6 +88,9 @@ void gpu_lock_again (struct gpu *gpu);
 void *gpu_stream (DLDevice device);
 enum accel_status gpu_set_stream (DLDevice device, void *stream, struct accel_error *err);
 /** @} */
+
+/** owns of struct memory */
+bool gpu_owns (const void *address, DLDevice *device);
 
 /** Set before the first call on a GPU. */
 extern const struct device_helpers *gpu_helper;

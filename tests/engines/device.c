@@ -149,6 +149,155 @@ check_pair (struct accel *acc, struct twin *twin)
     same (&twin->host.dl, &twin->device.dl, "messages");
 }
 
+/* ---- buffers ---- */
+
+enum { BUFFER = 60 }; /* elements of a rank */
+
+/* One call on buffers, on the host or on the device: from `send` [ranks, BUFFER] to `recv`, as large. */
+typedef enum accel_status buffer_call (struct accel_work **work, struct accel_comm *comm, float *send, float *recv);
+
+static enum accel_status
+start_all_reduce (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    return accel_comm_all_reduce_start (work, comm, send, recv, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
+}
+
+static enum accel_status
+start_all_gather (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    float *own = recv + (size_t) accel_comm_rank (comm) * BUFFER; /* in place */
+    (void) send;
+    return accel_comm_all_gather_start (work, comm, own, recv, BUFFER, ACCEL_FLOAT32, &err);
+}
+
+static enum accel_status
+start_broadcast (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    (void) send;
+    return accel_comm_broadcast_start (work, comm, recv, BUFFER, ACCEL_FLOAT32, accel_comm_size (comm) - 1, &err);
+}
+
+static enum accel_status
+start_reduce_scatter (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    float *own = recv + (size_t) accel_comm_rank (comm) * BUFFER; /* in place */
+    (void) send;
+    return accel_comm_reduce_scatter_start (work, comm, recv, own, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
+}
+
+static enum accel_status
+start_all_to_all (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    return accel_comm_all_to_all_start (work, comm, send, recv, BUFFER, ACCEL_FLOAT32, &err);
+}
+
+static enum accel_status
+call_all_reduce (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    (void) work;
+    return accel_comm_all_reduce (comm, send, recv, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
+}
+
+static enum accel_status
+call_all_gather (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    (void) work;
+    return accel_comm_all_gather (comm, send, recv, BUFFER, ACCEL_FLOAT32, &err);
+}
+
+static enum accel_status
+call_broadcast (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    (void) work, (void) send;
+    return accel_comm_broadcast (comm, recv, BUFFER, ACCEL_FLOAT32, 0, &err);
+}
+
+static enum accel_status
+call_reduce_scatter (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    (void) work;
+    return accel_comm_reduce_scatter (comm, send, recv, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
+}
+
+static enum accel_status
+call_all_to_all (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    (void) work;
+    return accel_comm_all_to_all (comm, send, recv, BUFFER, ACCEL_FLOAT32, &err);
+}
+
+static enum accel_status
+call_messages (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+{
+    int rank = accel_comm_rank (comm), other = rank ^ 1;
+    enum accel_status status = ACCEL_OK;
+    (void) work;
+    for (int turn = 0; turn < 2 && !status && other < accel_comm_size (comm); turn++)
+        status = turn == (rank & 1) ? accel_comm_send (comm, send, BUFFER, ACCEL_FLOAT32, other, &err)
+                                    : accel_comm_recv (comm, recv, BUFFER, ACCEL_FLOAT32, other, &err);
+    return status;
+}
+
+static const struct {
+    const char *name;
+    buffer_call *call;
+} buffer_calls[] = {
+    { "all-reduce, started", start_all_reduce },
+    { "all-gather, started", start_all_gather },
+    { "broadcast, started", start_broadcast },
+    { "reduce-scatter, started", start_reduce_scatter },
+    { "all-to-all, started", start_all_to_all },
+    { "all-reduce", call_all_reduce },
+    { "all-gather", call_all_gather },
+    { "broadcast", call_broadcast },
+    { "reduce-scatter", call_reduce_scatter },
+    { "all-to-all", call_all_to_all },
+    { "messages", call_messages },
+};
+
+static void
+compare_buffers (struct accel_comm *comm, size_t which)
+{
+    int64_t shape[] = { accel_comm_size (comm) * BUFFER };
+    struct twin send, recv;
+    twin_make (&send, ACCEL_FLOAT32, 1, shape);
+    twin_make (&recv, ACCEL_FLOAT32, 1, shape);
+    twin_fill (&send, accel_comm_rank (comm), (int) which);
+    twin_fill (&recv, accel_comm_rank (comm), (int) which + 1);
+    for (int device = 0; device < 2; device++) {
+        struct accel_work *work = NULL;
+        struct twin *from = &send, *to = &recv;
+        rank_must (buffer_calls[which].call (&work, comm, device ? from->device.dl.data : from->host.dl.data,
+                                             device ? to->device.dl.data : to->host.dl.data), &err);
+        if (work)
+            rank_must (accel_work_wait (work, &err), &err);
+    }
+    same (&recv.host.dl, &recv.device.dl, buffer_calls[which].name);
+    twin_free (&send);
+    twin_free (&recv);
+}
+
+/* Where buffers are is found by their addresses. */
+static void
+buffers (struct accel *acc)
+{
+    struct accel_comm *world = accel_world (acc), *group;
+    int rank = accel_process_index (acc);
+    int64_t shape[] = { BUFFER };
+    struct twin twin;
+    rank_must (accel_comm_split (&group, world, rank % 2, rank, &err), &err);
+    for (size_t i = 0; i < sizeof buffer_calls / sizeof *buffer_calls; i++) {
+        compare_buffers (world, i);
+        compare_buffers (group, i);
+    }
+    accel_comm_destroy (group);
+    twin_make (&twin, ACCEL_FLOAT32, 1, shape);
+    rank_fails (accel_comm_all_reduce (world, twin.host.dl.data, twin.device.dl.data, BUFFER, ACCEL_FLOAT32, ACCEL_SUM,
+                                       &err),
+                ACCEL_ERR_INVALID, &err, "send is in host memory, but recv is on " device_kind ":");
+    twin_free (&twin);
+}
+
 static void
 collectives (struct accel *acc)
 {
@@ -510,6 +659,7 @@ all_calls (struct accel *acc)
     collectives (acc);
     operations (acc);
     groups (acc);
+    buffers (acc);
 }
 
 static void
@@ -522,6 +672,7 @@ test_part (int size, const char *part)
         as_ranks (size, "collectives", collectives);
         as_ranks (size, "operations", operations);
         as_ranks (size, "groups", groups);
+        as_ranks (size, "buffers", buffers);
     }
     if (size == 3)
         as_ranks (size, "host tensors on some ranks", differ);
@@ -623,6 +774,7 @@ main (int argc, char **argv)
                 setenv ("ACCEL_ENGINE", engines[e], 1);
             as_ranks (size, size > 1 ? engines[e] : "self", collectives);
             as_ranks (size, "groups", groups);
+            as_ranks (size, "buffers", buffers);
         }
         as_ranks (size, "operations", operations);
         if (size < 4)

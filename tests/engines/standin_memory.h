@@ -228,7 +228,16 @@ standin_orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank
     memory_host.orthogonalise (device, at (device, columns), rows, rank, j, good);
 }
 
+static bool
+standin_owns (const void *address, DLDevice *device)
+{
+    const struct standin_stream *standin = standin_of ((DLDevice){ .device_type = kDLExtDev });
+    *device = (DLDevice){ .device_type = kDLExtDev, .device_id = 1 };
+    return (uintptr_t) address - (uintptr_t) standin->seen < standin->bytes;
+}
+
 static const struct memory memory_standin = {
+    .owns = standin_owns,
     .create = standin_create,
     .destroy = standin_destroy,
     .copy = standin_copy,

@@ -324,6 +324,22 @@ present (void)
     return device;
 }
 
+/* A copy within the GPU, by a kernel. */
+static enum accel_status
+rearrange (const struct memory *memory)
+{
+    const DLDevice device = { .device_type = kDLCUDA };
+    int64_t shape[] = { 2, 2 }, strides[] = { 1, 2 };
+    void *data = memory->create (device, 32, true);
+    DLTensor to = { .data = data, .device = device, .ndim = 2, .dtype = { kDLFloat, 32, 1 }, .shape = shape };
+    DLTensor from = to;
+    from.data = (char *) data + 16;
+    from.strides = strides;
+    memory->copy_tensor (&to, &from);
+    memory->destroy (device, data);
+    return memory_check (device, &err);
+}
+
 static enum accel_status
 send_to (int device)
 {
@@ -349,12 +365,21 @@ visits (void)
     ok (!send_to (0) && !send_to (1), "which is not an error of the others");
     ok (send_to (7) == ACCEL_ERR_SYSTEM && present () == 0, "a second time, too");
     ok (!memory->create ((DLDevice){ kDLCUDA, 8 }, 1, false) && !runtime.last_error (), "nor one of the program's");
-    ok (runtime.set (9) && !send_to (0) && !send_to (0), "an error of the program's own calls is not the GPU's");
+    ok (runtime.set (9) && send_to (0) == ACCEL_ERR_SYSTEM
+            && strstr (err.text, "cuda:0: the program's own CUDA work failed before this call: ")
+            && strstr (err.text, "cudaErrorInvalidDevice"),
+        "an error that the program has not seen is told: %s", err.text);
+    ok (!send_to (0) && !runtime.last_error (), "once");
     setenv ("STANDIN_FAIL", "cudaHostAlloc:1:2", true);
     ok (send_to (2) == ACCEL_ERR_NOMEM && present () == 0,
         "a GPU that is not ready leaves the thread's device as it was");
     unsetenv ("STANDIN_FAIL");
-    ok (send_to (2) == ACCEL_ERR_NOMEM && present () == 0 && !send_to (1), "and is never used again");
+    ok (!send_to (2) && present () == 0 && !send_to (1), "and may be tried again");
+    setenv ("STANDIN_FAIL", "cudaLaunchKernel:2:2", true); /* the second of its failures */
+    ok (rearrange (memory) == ACCEL_ERR_NOMEM && strstr (err.text, "cuda:0: a kernel: out of memory"),
+        "a kernel that is loaded when it is first launched may lack memory: %s", err.text);
+    unsetenv ("STANDIN_FAIL");
+    ok (!rearrange (memory), "and may be tried again, too");
 }
 
 /* With three devices, and a driver that asks the stand-in. */

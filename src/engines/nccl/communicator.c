@@ -29,12 +29,17 @@ await_stream (const struct communicator *comm)
 {
     cudaEvent_t event;
     int64_t end = now_ms () + CAUSE_MS;
-    if (cudaEventCreateWithFlags (&event, cudaEventDisableTiming))
+    cudaError_t error = cudaEventCreateWithFlags (&event, cudaEventDisableTiming);
+    gpu_forget (error);
+    if (error)
         return;
-    if (!cudaEventRecord (event, comm->stream))
-        while (cudaEventQuery (event) == cudaErrorNotReady && now_ms () < end)
-            usleep (PAUSE_US);
-    cudaGetLastError ();
+    error = cudaEventRecord (event, comm->stream);
+    while (!error && (error = cudaEventQuery (event)) == cudaErrorNotReady && now_ms () < end) {
+        gpu_forget (error);
+        error = cudaSuccess;
+        usleep (PAUSE_US);
+    }
+    gpu_forget (error);
     cudaEventDestroy (event);
 }
 
@@ -105,6 +110,7 @@ comm_check (struct communicator *comm, ncclResult_t result, const char *call)
 bool
 comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call)
 {
+    gpu_forget (error);
     if (error)
         comm_fail (comm, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
                    "cuda:%d: %s: %s (%s)", engine.gpu, call, cudaGetErrorString (error), cudaGetErrorName (error));
@@ -289,7 +295,7 @@ operation_is_over (struct operation *operation)
     if (operation->state == OPERATION_RUNS) {
         cudaError_t error = cudaEventQuery (operation->done);
         if (error == cudaErrorNotReady)
-            cudaGetLastError ();
+            gpu_forget (error);
         else if (comm_check_cuda (comm, error, "a collective"))
             operation->state = OPERATION_IS_OVER;
     }
@@ -307,7 +313,7 @@ comm_create (struct communicator **made, const struct accel_engine_helpers *help
         return helpers->fail (err, ACCEL_ERR_NOMEM, "engine nccl: out of memory");
     cudaError_t error = cudaStreamCreateWithFlags (&comm->stream, cudaStreamNonBlocking);
     if (error) {
-        cudaGetLastError ();
+        gpu_forget (error);
         free (comm);
         *made = NULL;
         return helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,

@@ -523,7 +523,7 @@ engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *
         if (error)
             give_back (buffer);
     }
-    cudaGetLastError ();
+    gpu_forget (error);
     if (error) {
         free (buffer);
         return comm->helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,

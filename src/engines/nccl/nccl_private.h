@@ -88,6 +88,9 @@ bool gpu_choose (const struct accel_engine_job *job, struct accel_error *err);
 /** A name of the GPU that no other of the host has. */
 void gpu_name (char *bus, size_t size);
 
+/** Of CUDA's last errors, take @p error, which is known; any other is the program's. */
+void gpu_forget (cudaError_t error);
+
 /** A thread's present device, before it was this process's GPU. */
 struct device_guard {
     int before;

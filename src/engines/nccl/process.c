@@ -62,7 +62,7 @@ gpu_choose (const struct accel_engine_job *job, struct accel_error *err)
     int count = 0;
     cudaError_t error = cudaGetDeviceCount (&count);
     if (error || count < 1) {
-        cudaGetLastError ();
+        gpu_forget (error);
         job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "finds no GPU: %s",
                             error ? cudaGetErrorString (error) : "none is visible");
         return false;
@@ -80,6 +80,13 @@ gpu_name (char *bus, size_t size)
 {
     if (cudaDeviceGetPCIBusId (bus, (int) size, engine.gpu))
         *bus = '\0';
+}
+
+void
+gpu_forget (cudaError_t error)
+{
+    if (error && cudaPeekAtLastError () == error)
+        cudaGetLastError ();
 }
 
 struct device_guard

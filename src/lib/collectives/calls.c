@@ -58,47 +58,61 @@ enum accel_status
 accel_comm_all_reduce_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
                           size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    return comm_all_reduce (comm, SITE (ALL_REDUCE), send, recv, count, dtype, op, err);
+    struct comm_site site = *SITE (ALL_REDUCE);
+    enum accel_status status = comm_place (&site, send, recv, err);
+    return status ? status : comm_all_reduce (comm, &site, send, recv, count, dtype, op, err);
 }
 
 enum accel_status
 accel_comm_all_gather_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
                           size_t count, enum accel_dtype dtype, struct accel_error *err)
 {
-    return comm_all_gather (comm, SITE (ALL_GATHER), send, recv, count, dtype, err);
+    struct comm_site site = *SITE (ALL_GATHER);
+    enum accel_status status = comm_place (&site, send, recv, err);
+    return status ? status : comm_all_gather (comm, &site, send, recv, count, dtype, err);
 }
 
 enum accel_status
 accel_comm_broadcast_at (const char *file, int line, struct accel_comm *comm, void *buffer, size_t count,
                          enum accel_dtype dtype, int root, struct accel_error *err)
 {
-    return comm_broadcast (comm, SITE (BROADCAST_BUFFER), buffer, count, dtype, root, err);
+    struct comm_site site = *SITE (BROADCAST_BUFFER);
+    enum accel_status status = comm_place (&site, NULL, buffer, err);
+    return status ? status : comm_broadcast (comm, &site, buffer, count, dtype, root, err);
 }
 
 enum accel_status
 accel_comm_reduce_scatter_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
                               size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
-    return comm_reduce_scatter (comm, SITE (REDUCE_SCATTER), send, recv, count, dtype, op, err);
+    struct comm_site site = *SITE (REDUCE_SCATTER);
+    enum accel_status status = comm_place (&site, send, recv, err);
+    return status ? status : comm_reduce_scatter (comm, &site, send, recv, count, dtype, op, err);
 }
 
 enum accel_status
 accel_comm_all_to_all_at (const char *file, int line, struct accel_comm *comm, const void *send, void *recv,
                           size_t count, enum accel_dtype dtype, struct accel_error *err)
 {
-    return comm_all_to_all (comm, SITE (ALL_TO_ALL), send, recv, count, dtype, err);
+    struct comm_site site = *SITE (ALL_TO_ALL);
+    enum accel_status status = comm_place (&site, send, recv, err);
+    return status ? status : comm_all_to_all (comm, &site, send, recv, count, dtype, err);
 }
 
 enum accel_status
 accel_comm_send_at (const char *file, int line, struct accel_comm *comm, const void *send, size_t count,
                     enum accel_dtype dtype, int to, struct accel_error *err)
 {
-    return comm_send (comm, SITE (SEND), send, count, dtype, to, err);
+    struct comm_site site = *SITE (SEND);
+    enum accel_status status = comm_place (&site, send, NULL, err);
+    return status ? status : comm_send (comm, &site, send, count, dtype, to, err);
 }
 
 enum accel_status
 accel_comm_recv_at (const char *file, int line, struct accel_comm *comm, void *recv, size_t count,
                     enum accel_dtype dtype, int from, struct accel_error *err)
 {
-    return comm_recv (comm, SITE (RECV), recv, count, dtype, from, err);
+    struct comm_site site = *SITE (RECV);
+    enum accel_status status = comm_place (&site, NULL, recv, err);
+    return status ? status : comm_recv (comm, &site, recv, count, dtype, from, err);
 }

@@ -9,19 +9,23 @@
 #define STARTED(public_call) \
     (&(struct comm_site){ .file = file, .line = line, .call = JOBSEG_CALL_##public_call, .work = work })
 
-/* Without a place there is nothing to wait for. */
+/* Without a place for the work there is nothing to wait for. */
 static enum accel_status
-refuse (const struct comm_site *site, struct accel_error *err)
+begin (struct comm_site *site, const void *send, const void *recv, struct accel_error *err)
 {
-    return comm_refuse (site, "work is NULL", err);
+    if (!site->work)
+        return comm_refuse (site, "work is NULL", err);
+    *site->work = NULL;
+    return comm_place (site, send, recv, err);
 }
 
 enum accel_status
 accel_comm_barrier_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
                              struct accel_error *err)
 {
-    const struct comm_site *site = STARTED (BARRIER_START);
-    return work ? comm_barrier (comm, site, err) : refuse (site, err);
+    struct comm_site site = *STARTED (BARRIER_START);
+    enum accel_status status = begin (&site, NULL, NULL, err);
+    return status ? status : comm_barrier (comm, &site, err);
 }
 
 enum accel_status
@@ -29,8 +33,9 @@ accel_comm_all_reduce_start_at (const char *file, int line, struct accel_work **
                                 const void *send, void *recv, size_t count, enum accel_dtype dtype, enum accel_op op,
                                 struct accel_error *err)
 {
-    const struct comm_site *site = STARTED (ALL_REDUCE_START);
-    return work ? comm_all_reduce (comm, site, send, recv, count, dtype, op, err) : refuse (site, err);
+    struct comm_site site = *STARTED (ALL_REDUCE_START);
+    enum accel_status status = begin (&site, send, recv, err);
+    return status ? status : comm_all_reduce (comm, &site, send, recv, count, dtype, op, err);
 }
 
 enum accel_status
@@ -38,16 +43,18 @@ accel_comm_all_gather_start_at (const char *file, int line, struct accel_work **
                                 const void *send, void *recv, size_t count, enum accel_dtype dtype,
                                 struct accel_error *err)
 {
-    const struct comm_site *site = STARTED (ALL_GATHER_START);
-    return work ? comm_all_gather (comm, site, send, recv, count, dtype, err) : refuse (site, err);
+    struct comm_site site = *STARTED (ALL_GATHER_START);
+    enum accel_status status = begin (&site, send, recv, err);
+    return status ? status : comm_all_gather (comm, &site, send, recv, count, dtype, err);
 }
 
 enum accel_status
 accel_comm_broadcast_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
                                void *buffer, size_t count, enum accel_dtype dtype, int root, struct accel_error *err)
 {
-    const struct comm_site *site = STARTED (BROADCAST_BUFFER_START);
-    return work ? comm_broadcast (comm, site, buffer, count, dtype, root, err) : refuse (site, err);
+    struct comm_site site = *STARTED (BROADCAST_BUFFER_START);
+    enum accel_status status = begin (&site, NULL, buffer, err);
+    return status ? status : comm_broadcast (comm, &site, buffer, count, dtype, root, err);
 }
 
 enum accel_status
@@ -55,8 +62,9 @@ accel_comm_reduce_scatter_start_at (const char *file, int line, struct accel_wor
                                     const void *send, void *recv, size_t count, enum accel_dtype dtype,
                                     enum accel_op op, struct accel_error *err)
 {
-    const struct comm_site *site = STARTED (REDUCE_SCATTER_START);
-    return work ? comm_reduce_scatter (comm, site, send, recv, count, dtype, op, err) : refuse (site, err);
+    struct comm_site site = *STARTED (REDUCE_SCATTER_START);
+    enum accel_status status = begin (&site, send, recv, err);
+    return status ? status : comm_reduce_scatter (comm, &site, send, recv, count, dtype, op, err);
 }
 
 enum accel_status
@@ -64,6 +72,7 @@ accel_comm_all_to_all_start_at (const char *file, int line, struct accel_work **
                                 const void *send, void *recv, size_t count, enum accel_dtype dtype,
                                 struct accel_error *err)
 {
-    const struct comm_site *site = STARTED (ALL_TO_ALL_START);
-    return work ? comm_all_to_all (comm, site, send, recv, count, dtype, err) : refuse (site, err);
+    struct comm_site site = *STARTED (ALL_TO_ALL_START);
+    enum accel_status status = begin (&site, send, recv, err);
+    return status ? status : comm_all_to_all (comm, &site, send, recv, count, dtype, err);
 }

@@ -7,6 +7,7 @@
 #include <accel/comm.h>
 
 #include "lib/base/site.h"
+#include "lib/memory/memory.h"
 
 /** Whether @p op and @p scale are defined for @p dtype. */
 enum accel_status comm_check_reduction (const struct comm_site *site, enum accel_dtype dtype, enum accel_op op,
@@ -35,6 +36,21 @@ enum accel_status comm_send (struct accel_comm *comm, const struct comm_site *si
 
 enum accel_status comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count,
                              enum accel_dtype dtype, int from, struct accel_error *err);
+
+__attribute__ ((cold)) enum accel_status comm_place_on_device (struct comm_site *site, const void *send,
+                                                               const void *recv, struct accel_error *err);
+
+/**
+ * Note in @p site where the program's buffers are; those that are NULL are anywhere.
+ *
+ * @retval ACCEL_ERR_INVALID  they are in memory of two kinds, or of two devices
+ */
+static inline enum accel_status
+comm_place (struct comm_site *site, const void *send, const void *recv, struct accel_error *err)
+{
+    bool none = !__atomic_load_n (&memory_device_kinds, __ATOMIC_ACQUIRE);
+    return __builtin_expect (none, true) ? ACCEL_OK : comm_place_on_device (site, send, recv, err);
+}
 
 /** The name of the engine that moves data in host memory; static. */
 const char *comm_engine_name (const struct accel_comm *comm);

@@ -189,6 +189,29 @@ comm_watch_link (struct accel_comm *comm, const struct comm_link *link)
     comm->watch.transport = link->transport;
 }
 
+static void
+name_place (DLDevice device, char *text, size_t size)
+{
+    if (device.device_type)
+        snprintf (text, size, "on %s:%d", tensor_device_name (device), (int) device.device_id);
+    else
+        snprintf (text, size, "in host memory");
+}
+
+enum accel_status
+comm_place_on_device (struct comm_site *site, const void *send, const void *recv, struct accel_error *err)
+{
+    DLDevice from = memory_locate (send), to = memory_locate (recv);
+    char sent[40], received[40];
+    site->device = recv ? to : from;
+    if (!send || !recv || (from.device_type == to.device_type && from.device_id == to.device_id))
+        return ACCEL_OK;
+    name_place (from, sent, sizeof sent);
+    name_place (to, received, sizeof received);
+    return comm_fail (site, ACCEL_ERR_INVALID, err, "send is %s, but recv is %s: both have to be in the same memory",
+                      sent, received);
+}
+
 void
 comm_set_device (struct accel_engine_call *call)
 {

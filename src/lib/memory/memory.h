@@ -102,6 +102,9 @@ struct memory {
     /** Queue on @p stream from now on, after what has been queued.  NULL: there are no streams */
     enum accel_status (*set_stream) (DLDevice device, void *stream, struct accel_error *err);
     const struct memory_copy_streams *copy_streams; /* NULL: there are none */
+    /** Whether @p address is in memory of this kind.  NULL: it cannot be asked
+     *  @param[out] device  which one has it */
+    bool (*owns) (const void *address, DLDevice *device);
 
     /* What training computes.  kernels/floats.h and kernels/matrix.h say what each does. */
     void (*scale) (DLDevice device, void *values, enum accel_dtype dtype, size_t count, double factor);
@@ -156,6 +159,12 @@ memory_table (int type)
 
 /** @return the table of @p device, whose code for GPUs is loaded when it is first asked for; NULL: there is none */
 const struct memory *memory_of (DLDevice device);
+
+/** How many kinds of memory there are that the processor cannot read. */
+extern int memory_device_kinds;
+
+/** @return where @p address is, as sites name it: all 0 in host memory; nothing is loaded to find that out */
+DLDevice memory_locate (const void *address);
 
 /** From now on @p memory is the table of @p type; NULL: there is none.  Before a job is opened, on the main thread. */
 void memory_register (DLDeviceType type, const struct memory *memory);

@@ -25,11 +25,27 @@ memory_of (DLDevice device)
     return table || device.device_type != kDLCUDA ? table : device_memory ();
 }
 
+int memory_device_kinds;
+
 void
 memory_register (DLDeviceType type, const struct memory *memory)
 {
-    if ((unsigned) type < MEMORY_KINDS)
-        __atomic_store_n (&memory_tables[type], memory, __ATOMIC_RELEASE);
+    if ((unsigned) type >= MEMORY_KINDS)
+        return;
+    const struct memory *before = __atomic_exchange_n (&memory_tables[type], memory, __ATOMIC_ACQ_REL);
+    __atomic_add_fetch (&memory_device_kinds, (memory && !memory->host) - (before && !before->host), __ATOMIC_RELEASE);
+}
+
+DLDevice
+memory_locate (const void *address)
+{
+    DLDevice device = { 0 };
+    for (int type = 0; address && type < MEMORY_KINDS; type++) {
+        const struct memory *memory = memory_table (type);
+        if (memory && memory->owns && memory->owns (address, &device))
+            return device;
+    }
+    return (DLDevice){ 0 };
 }
 
 enum accel_status

@@ -313,6 +313,20 @@ cudaFreeHost (void *memory)
     END (cudaSuccess);
 }
 
+API cudaError_t
+cudaPointerGetAttributes (struct cudaPointerAttributes *about, const void *address)
+{
+    BEGIN ("cudaPointerGetAttributes");
+    const struct block *block = block_of (address);
+    *about = (struct cudaPointerAttributes){ .type = block                        ? cudaMemoryTypeDevice
+                                                     : pinned_has (address, 1) ? cudaMemoryTypeHost
+                                                                               : cudaMemoryTypeUnregistered };
+    if (block)
+        about->device = block->device;
+    has_context[present_device] = true;
+    END (cudaSuccess);
+}
+
 /* One side of a copy.  @return where it really is */
 static void *
 side (struct CUstream_st *stream, const void *address, size_t bytes, bool on_device, bool writes)

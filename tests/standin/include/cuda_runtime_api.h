@@ -36,6 +36,8 @@ enum cudaError {
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
+    cudaErrorPeerAccessAlreadyEnabled = 704,
+    cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
@@ -46,6 +48,18 @@ enum cudaMemcpyKind {
     cudaMemcpyDeviceToHost = 2,
     cudaMemcpyDeviceToDevice = 3,
     cudaMemcpyDefault = 4
+};
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2,
+    cudaMemoryTypeManaged = 3
+};
+struct cudaPointerAttributes {
+    enum cudaMemoryType type;
+    int device;
+    void *devicePointer;
+    void *hostPointer;
 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 
@@ -66,6 +80,7 @@ cudaError_t cudaMalloc (void **memory, size_t bytes);
 cudaError_t cudaFree (void *memory);
 cudaError_t cudaHostAlloc (void **memory, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost (void *memory);
+cudaError_t cudaPointerGetAttributes (struct cudaPointerAttributes *about, const void *address);
 cudaError_t cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync (void *to, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned flags);

@@ -288,6 +288,8 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     skip = outliers_skip (optimizer) || skip;
     if (!status && !skip)
         status = change_parameters (optimizer, err);
+    if (!status && (status = memory_check (model->device, err)))
+        comm_fail_in (site, status, err);
     if (!status) {
         optimizer->stepped_by = model->unscalings;
         precision_update (model);
