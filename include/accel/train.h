@@ -312,7 +312,8 @@ typedef enum accel_status (*accel_backward_function) (void *user, float scale, s
 /**
  * Called within the program's backward pass: the gradient of parameter @p index is complete and will not be touched
  * until accel_backward() returns.  When all gradients of a bucket are complete, they are averaged while the pass
- * continues.  The order of the calls does not affect the result.  From the first of these calls to the end of an
+ * continues: on a GPU behind what the program has queued on its stream by now, without a wait of the host.  The order
+ * of the calls does not affect the result.  From the first of these calls to the end of an
  * averaged pass, no collective may be called: ACCEL_ERR_INVALID.
  *
  * If a pass reports no gradients, all are averaged at its end.  If it reports some, it must report all, unless

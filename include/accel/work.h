@@ -15,6 +15,11 @@
  *
  * From the start until accel_work_wait() returns, the program must not write `send`, and must not read or write `recv`.
  *
+ * On a GPU with engine nccl, the host waits for nothing: a collective comes after what the program has queued on its
+ * stream before (accel_set_stream()), and accel_work_wait() returns at once; what is queued on the stream from then on
+ * comes after the collective.  So do blocking calls.  What fails later is the error of the next call on the
+ * communicator; accel_work_synchronize() waits on the host.
+ *
  * Errors are those of blocking calls, with the file and line of the start.  Wrong arguments fail in the start; peers
  * that died or called something else, and timeouts, in accel_work_wait().  After those, the communicator is broken:
  * other work in flight fails with the same text, as do later starts.
@@ -86,17 +91,20 @@ accel_comm_all_to_all_start_at (const char *file, int line, struct accel_work **
                                 struct accel_error *err);
 
 /**
- * Wait until @p work is over, and free it, whatever the outcome.  Any thread, but only once.
+ * Wait until @p work is over, on a GPU on its stream, and free it, whatever the outcome.  Any thread, but only once.
  *
  * @retval ACCEL_ERR_PEER, ACCEL_ERR_TIMEOUT  as for a blocking call; the buffers are undefined
  * @retval ACCEL_ERR_INVALID  not a work that the program may wait for; nothing was freed
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status accel_work_wait (struct accel_work *work, struct accel_error *err);
 
+/** The same on the host, also on a GPU: the results are there.  Instead of accel_work_wait(). */
+ACCEL_API ACCEL_NODISCARD enum accel_status accel_work_synchronize (struct accel_work *work, struct accel_error *err);
+
 /**
- * Whether accel_work_wait() would return at once; does not wait.  Any thread.
+ * Whether @p work is over: accel_work_synchronize() would return at once; does not wait.  Any thread.
  *
- * @param[out] done  whether the work is over, successfully or not: accel_work_wait() still has to be called
+ * @param[out] done  whether the work is over, successfully or not: it still has to be waited for
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status accel_work_test (struct accel_work *work, bool *done,
                                                              struct accel_error *err);

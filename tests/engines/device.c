@@ -421,7 +421,7 @@ struct way {
     struct accel_ddp_options ddp;
     int optimizer;
     double norm_type;
-    bool own_gradients, infinite, unwraps;
+    bool own_gradients, infinite, unwraps, reports;
 };
 
 struct training {
@@ -457,7 +457,7 @@ backward (void *user, float scale, struct accel_error *error)
         model->memory->write (model->device, parameter->grad->data, bytes, count * accel_dtype_bytes (dtype));
         free (values);
         free (bytes);
-        if (training->way->ddp.find_unused_parameters)
+        if (training->way->ddp.find_unused_parameters || training->way->reports)
             rank_must (accel_grad_ready (model, i, &err), &err);
     }
     return ACCEL_OK;
@@ -593,9 +593,10 @@ train (struct accel *acc)
 }
 
 static const struct way ways[] = {
-    { .name = "AdamW, buckets", .precision = "no", .norm_type = 2 },
+    { .name = "AdamW, buckets", .precision = "no", .norm_type = 2, .reports = true,
+      .ddp = { .bucket_cap_mb = 0.05 } },
     { .name = "SGD, fp16 with an overflow", .precision = "fp16", .optimizer = 1, .norm_type = INFINITY,
-      .infinite = true },
+      .infinite = true, .reports = true },
     { .name = "Lion, gradients of the program", .precision = "bf16", .optimizer = 2, .norm_type = 3,
       .own_gradients = true },
     { .name = "gradients in bfloat16", .precision = "no", .norm_type = 1,

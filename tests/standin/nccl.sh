@@ -178,6 +178,10 @@ test_expect_success "rank 1 is killed while rank 0 waits in NCCL: ${DEATHS:=1} t
         failing 2 dies >/dev/null && test $status = 137 &&
             sed -n "s/^rank 0: told \([0-9]*\) ms after the death$/\1/p" out >>told || return 1
     done && test "$(grep -c . told)" = $DEATHS'
+test_expect_success 'rank 1 is killed when rank 0 has returned from its call on the GPU: the next call has the error' '
+    rm -f returned && failing 2 behind && test $status = 137 && test -f returned && grep "^rank 0: .*&plain.*status.*rank 1 ended" out'
+test_expect_success 'the host waits for nothing in steps with averages and clipping: rank 0 is 3 steps ahead' '
+    rm -f ahead && ranks 2 ahead && test "$(grep -c "of 2: done on cuda:" out)" = 2'
 [ "$DEATHS" = 1 ] || echo "# told after ms: $(sort -n told | tr '\n' ' ')"
 test_expect_success 'a job is closed while NCCL still makes a group, and the group after it' '
     ranks 2 STANDIN_NO_SPLIT=yes closes && grep "^rank 0: closed" out'

@@ -173,11 +173,78 @@ time_death (DLDevice device, const struct memory *memory)
             usleep (100);
         raise (SIGKILL);
     }
-    enum accel_status status
-        = comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    struct accel_work *work;
+    site.work = &work;
+    MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    enum accel_status status = accel_work_synchronize (work, &err);
     if (status)
         printf ("rank 0: told %lld ms after the death\n", (long long) ((clock_ns () - end_ns) / 1000000));
     must (status, "comm_all_reduce");
+}
+
+/* Rank 1 is killed once rank 0 has returned from a blocking call on the GPU, which takes part in nothing else: the next
+ * call, on other memory, returns the error. */
+static void
+die_behind (DLDevice device, const struct memory *memory)
+{
+    struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site site = comm_site_on (&plain, device);
+    float *a = make (memory, device, 1);
+    int64_t number = 1;
+    MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err)); /* connects */
+    if (accel_process_index (acc) == 1) {
+        for (int i = 0; i < 20000 && access ("returned", F_OK); i++)
+            usleep (1000);
+        raise (SIGKILL);
+    }
+    MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    fclose (fopen ("returned", "w"));
+    for (int i = 0; i < 20000 && !accel_world (acc)->is_broken; i++)
+        usleep (1000);
+    MUST (comm_all_reduce (accel_world (acc), &plain, &number, &number, 1, ACCEL_INT64, ACCEL_SUM, &err));
+}
+
+static enum accel_status
+report_gradient (void *user, float scale, struct accel_error *why)
+{
+    (void) scale;
+    return accel_grad_ready (user, 0, why);
+}
+
+/* Rank 1 begins its step once rank 0 has returned from three: the host waits for no average, norm or number. */
+static void
+run_ahead (DLDevice device, const struct memory *memory)
+{
+    int64_t shape[] = { COUNT };
+    struct accel_tensor data, grad;
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    MUST (accel_tensor_init (&data, ACCEL_FLOAT32, 1, shape, &err));
+    grad = data;
+    data.dl.shape = data.shape;
+    grad.dl.shape = grad.shape;
+    data.dl.device = grad.dl.device = device;
+    data.dl.data = make (memory, device, 1);
+    grad.dl.data = make (memory, device, 1);
+    const struct accel_parameter parameter = { "p", &data.dl, &grad.dl };
+    MUST (accel_model_create (&model, &parameter, 1, &err));
+    MUST (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
+    MUST (accel_prepare (acc, &err, model, optimizer));
+    for (int step = 0; step < 4; step++) {
+        for (int i = 0; i < 20000 && step == 1 && accel_process_index (acc) == 1 && access ("ahead", F_OK); i++)
+            usleep (1000);
+        if (step == 1 && accel_process_index (acc) == 1 && access ("ahead", F_OK))
+            must (ACCEL_ERR_TIMEOUT, "rank 0 waits on the host");
+        MUST (accel_backward (acc, model, 0, report_gradient, model, &err));
+        MUST (accel_clip_grad_norm (model, 1, NULL, NULL, &err));
+        MUST (accel_optimizer_step (optimizer, &err));
+        MUST (accel_optimizer_zero_grad (optimizer, &err));
+    }
+    fclose (fopen ("ahead", "w"));
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (model);
+    memory->destroy (device, data.dl.data);
+    memory->destroy (device, grad.dl.data);
 }
 
 /* The same with a group that NCCL is still making (STANDIN_NO_SPLIT): the error is one of its parent.
@@ -372,6 +439,10 @@ main (int argc, char **argv)
         lose_nested (device, memory);
     if (!strcmp (what, "dies"))
         time_death (device, memory);
+    if (!strcmp (what, "behind"))
+        die_behind (device, memory);
+    if (!strcmp (what, "ahead"))
+        run_ahead (device, memory);
     if (!strcmp (what, "threads"))
         order_threads (device, memory);
     if (!strcmp (what, "closes"))

@@ -25,7 +25,15 @@ class work {
         call (accel_work_wait (own_.release (), call.err ()));
     }
 
-    /** Whether wait() would return at once. */
+    /** The same on the host, also on a GPU. */
+    void
+    synchronize ()
+    {
+        detail::attempt call;
+        call (accel_work_synchronize (own_.release (), call.err ()));
+    }
+
+    /** Whether it is over. */
     bool
     done () const
     {

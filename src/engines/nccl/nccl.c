@@ -166,6 +166,26 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     return status ? fail_with_cause (comm, call, err) : ACCEL_OK;
 }
 
+/* Once NCCL has put it on its stream; before, as while ranks connect, there is nothing to come after. */
+static enum accel_status
+engine_order (void *transport, void *work, void *stream, struct accel_error *err)
+{
+    struct communicator *comm = transport;
+    struct operation *operation = work;
+    DEVICE_GUARD;
+    lock ();
+    while (operation->state < OPERATION_RUNS && !advance (comm, operation) && operation->state < OPERATION_RUNS) {
+        unlock ();
+        usleep (PAUSE_US);
+        lock ();
+    }
+    if (!comm->status)
+        comm_check_cuda (comm, cudaStreamWaitEvent ((cudaStream_t) stream, operation->done, 0), "cudaStreamWaitEvent");
+    enum accel_status status = comm->status ? fail_as_comm (comm, err) : ACCEL_OK;
+    unlock ();
+    return status;
+}
+
 static enum accel_status
 engine_run (void *transport, const struct accel_engine_call *call, struct accel_error *err)
 {
@@ -541,6 +561,18 @@ engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *
     return ACCEL_OK;
 }
 
+/* Of which any may use the memory that goes away; with the lock, which it lets go.  Another thread looks after them. */
+static void
+await_operations (struct communicator *comm)
+{
+    int64_t end = now_ms () + comm->timeout_ms;
+    while (!comm->status && find_oldest (comm) && now_ms () < end) {
+        unlock ();
+        usleep (PAUSE_US);
+        lock ();
+    }
+}
+
 static void
 engine_free (void *transport, void *memory)
 {
@@ -548,6 +580,7 @@ engine_free (void *transport, void *memory)
     struct buffer **at = &comm->buffers;
     DEVICE_GUARD;
     lock ();
+    await_operations (comm);
     while (*at && (*at)->memory != memory)
         at = &(*at)->next;
     struct buffer *buffer = *at;
@@ -586,4 +619,5 @@ ACCEL_API const struct accel_engine accel_engine = {
     .test = engine_test,
     .wait = engine_wait,
     .split = engine_split,
+    .order = engine_order,
 };

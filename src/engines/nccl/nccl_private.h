@@ -7,8 +7,9 @@
  * none while NCCL connects ranks, a thread of the engine's does (progress_thread.c).
  *
  * Each communicator has a stream.  A call waits there for an event that is recorded on the program's stream when it
- * starts, and is over when the event after it has happened.  The host waits for that, in slices, between which
- * libaccel looks whether the other ranks are still there: nothing else can end a kernel of NCCL that waits for a rank.
+ * starts, and is over when the event after it has happened.  The program's stream waits for that, or the host, in
+ * slices.  Meanwhile libaccel looks whether the other ranks are still there: nothing else can end a kernel of NCCL that
+ * waits for a rank.
  *
  * All state is guarded by one lock, without which helpers are called. */
 #ifndef ENGINES_NCCL_PRIVATE_H

@@ -45,7 +45,7 @@ static enum accel_status
 exchange (void *context, const void *mine, void *all, size_t bytes, struct accel_error *err)
 {
     struct watch *watch = context;
-    struct accel_comm *comm = (struct accel_comm *) (void *) ((char *) watch - offsetof (struct accel_comm, watch));
+    struct accel_comm *comm = comm_of_watch (watch);
     return comm->bootstrap.source || !comm->links->is_open
                ? bootstrap_exchange (watch->bootstrap, mine, all, bytes, err)
                : gather (comm, mine, all, bytes, err);
@@ -369,8 +369,12 @@ run_carefully (struct accel_comm *comm, struct accel_engine_call *call, struct a
         return work_start (comm, call, work, err);
     if (!enter (comm, call->site))
         return refuse_thread (comm, call->site, err);
-    work_wait_idle (comm);
-    status = comm_execute (comm, call, err);
+    if (work_can_order (comm, call->site))
+        status = work_run (comm, call, err);
+    else {
+        work_wait_idle (comm);
+        status = comm_execute (comm, call, err);
+    }
     leave (comm);
     return status;
 }
@@ -454,6 +458,19 @@ comm_all_reduce (struct accel_comm *comm, const struct comm_site *site, const vo
                  enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
     return run (comm, (struct request){ site, send, recv, count, ACCEL_ENGINE_ALL_REDUCE, dtype, op, -1 }, err);
+}
+
+enum accel_status
+comm_start_all_reduce (struct accel_comm *comm, const struct comm_site *site, void *data, size_t count,
+                       enum accel_dtype dtype, enum accel_op op, struct accel_work **work, struct accel_error *err)
+{
+    const struct accel_engine_call call = {
+        .site = site, .send = data, .recv = data, .count = count, .element_bytes = accel_dtype_bytes (dtype),
+        .kind = ACCEL_ENGINE_ALL_REDUCE, .dtype = dtype, .op = op, .root = -1,
+    };
+    *work = NULL;
+    enum accel_status status = check (comm, &call, err);
+    return status ? status : work_start (comm, &call, work, err);
 }
 
 enum accel_status

@@ -59,6 +59,13 @@ struct accel_comm {
     char deferred_text[ACCEL_ERROR_TEXT_SIZE];
 };
 
+/** The communicator whose view @p watch is. */
+static inline struct accel_comm *
+comm_of_watch (const struct watch *watch)
+{
+    return (struct accel_comm *) ((uintptr_t) watch - offsetof (struct accel_comm, watch));
+}
+
 /** A communicator without an engine, for @p size ranks; of a group that of @p parent, else NULL.
  *  @return NULL without memory; else for comm_close() */
 struct accel_comm *comm_create (struct accel_comm *parent, int rank, int size);

@@ -18,6 +18,12 @@ enum accel_status comm_barrier (struct accel_comm *comm, const struct comm_site 
 enum accel_status comm_all_reduce (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
                                    size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err);
 
+/** Start the library's own average of @p data, in place, also while @p comm is reserved.
+ *  @param[out] work  for accel_work_wait(); NULL on failure */
+enum accel_status comm_start_all_reduce (struct accel_comm *comm, const struct comm_site *site, void *data,
+                                         size_t count, enum accel_dtype dtype, enum accel_op op,
+                                         struct accel_work **work, struct accel_error *err);
+
 enum accel_status comm_all_gather (struct accel_comm *comm, const struct comm_site *site, const void *send, void *recv,
                                    size_t count, enum accel_dtype dtype, struct accel_error *err);
 

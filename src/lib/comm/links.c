@@ -182,11 +182,20 @@ comm_link_for (const struct accel_comm *comm, DLDevice device)
     return NULL;
 }
 
+static const struct accel_engine *
+engine_of (const struct watch *watch, DLDevice device, void **transport)
+{
+    const struct comm_link *link = comm_link_for (comm_of_watch (watch), device);
+    *transport = link ? link->transport : NULL;
+    return link ? link->engine : NULL;
+}
+
 void
 comm_watch_link (struct accel_comm *comm, const struct comm_link *link)
 {
     comm->watch.engine = link->engine;
     comm->watch.transport = link->transport;
+    comm->watch.engine_of = engine_of;
 }
 
 static void
@@ -220,16 +229,12 @@ comm_set_device (struct accel_engine_call *call)
     call->stream = memory->stream ? memory->stream (call->device) : NULL;
 }
 
-/* Calls of one communicator run one after the other, so the watch can ask the engine of this one. */
 enum accel_status
 comm_run_link (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
 {
     const struct comm_link *link = comm_link_for (comm, engine_site (call)->device);
     comm_set_device (call);
-    comm_watch_link (comm, link);
-    enum accel_status status = link->engine->run (link->transport, call, err);
-    comm_watch_link (comm, comm->links);
-    return status;
+    return link->engine->run (link->transport, call, err);
 }
 
 static const char *

@@ -24,7 +24,7 @@ void comm_give_up_links (struct accel_comm *comm, const char *reason);
 /** Tell the engine where the buffers of @p call are, whose site names a device that is not the host. */
 void comm_set_device (struct accel_engine_call *call);
 
-/** From now on the watch asks @p link whom it awaits. */
+/** From now on the watch asks @p link whom calls in host memory await. */
 void comm_watch_link (struct accel_comm *comm, const struct comm_link *link);
 
 /** Run @p call, whose site names a device that is not the host. */

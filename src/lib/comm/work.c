@@ -9,6 +9,10 @@
  * Everything that is in flight on a communicator is in one engine.  What is for another one waits in the thread's queue
  * until that is over, so a start never waits for other ranks; unless the program's thread alone may call an engine.
  *
+ * On a device whose engine can order streams, no thread waits on the host: what the program queues after a blocking
+ * call, or after accel_work_wait(), comes after the work, which is detached.  It stays in flight, for the thread
+ * of the queue to look at in slices: so a hang there has its name, too.  Calls on other memory do not wait for it.
+ *
  * Blocking calls on the same communicator run on the program's thread, when everything that was started before them is
  * over; calls on other communicators need not wait, so ranks that are in several groups cannot wait for each other in a
  * circle. */
@@ -25,13 +29,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LOOK_MS = 20 }; /* between two looks at what is detached */
+
 struct work_queue {
     struct accel_comm *comm;
     struct work_queue *next; /* of the process's */
     struct accel_work *head, **tail; /* for the thread */
     atomic_uint pending; /* queued, running or in flight */
-    unsigned started;    /* in flight, all of them in this engine: */
+    unsigned started;    /* in flight, those that are not detached all in this engine: */
     const struct comm_link *started_on;
+    unsigned detached;   /* of those in flight */
     bool in_engine;      /* some thread is in the engine because of these */
     bool is_coalescing;  /* between coalesce_begin() and coalesce_end() of the engine */
     unsigned process;    /* the fork that made it */
@@ -74,13 +81,31 @@ leave (struct work_queue *queue)
     pthread_cond_broadcast (&queue->over);
 }
 
+/* Of those that the program has not waited for. */
+static void
+unlist (const struct accel_work *work)
+{
+    struct accel_work **at = &all.works;
+    while (*at && *at != work)
+        at = &(*at)->later;
+    if (!*at)
+        return;
+    *at = work->later;
+    if (all.last_work == &work->later)
+        all.last_work = at;
+}
+
 static void
 note_finished (struct work_queue *queue, struct accel_work *work)
 {
     work->over = true;
-    if (!--queue->started)
-        comm_watch_link (queue->comm, queue->comm->links);
+    queue->started--;
     atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
+    if (!work->is_detached)
+        return;
+    queue->detached--;
+    unlist (work);
+    free (work);
 }
 
 /* Wait for @work, unless another thread does: then until that one has left. */
@@ -100,24 +125,33 @@ finish_request (struct work_queue *queue, struct accel_work *work)
     note_finished (queue, work);
 }
 
-/* The oldest, unless a thread has taken it from the list, to wait for it. */
+/* @return NULL: there is none, only functions of the library */
+static struct accel_work *
+find_oldest (const struct work_queue *queue, bool is_detached)
+{
+    struct accel_work *work = all.works;
+    while (work
+           && (work->comm != queue->comm || !work->is_started || work->over || work->is_detached != is_detached))
+        work = work->later;
+    return work;
+}
+
+/* What is not detached, if there is any. */
 static void
 finish_oldest (struct work_queue *queue)
 {
-    struct accel_work *work = all.works;
-    while (work && (work->comm != queue->comm || !work->is_started || work->over))
-        work = work->later;
+    struct accel_work *work = find_oldest (queue, queue->started == queue->detached);
     if (work)
         finish_request (queue, work);
     else
         pthread_cond_wait (&queue->over, &work_mutex);
 }
 
-/* Whether nothing is in flight, or only in the engine of @work. */
+/* Whether nothing is in flight that somebody waits for, or only in the engine of @work. */
 static bool
 may_join (const struct work_queue *queue, const struct accel_work *work)
 {
-    return !queue->started || queue->started_on == work->link;
+    return queue->started == queue->detached || queue->started_on == work->link;
 }
 
 /* Whether everything that was started before @work is in flight in the same engine. */
@@ -137,7 +171,6 @@ start_request (struct work_queue *queue, struct accel_work *work)
     queue->started++;
     queue->started_on = work->link;
     atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
-    comm_watch_link (comm, work->link);
     enter (queue);
     enum accel_status status = comm_begin (comm, &work->call, &work->begin_ns, &work->error);
     bool has_begun = !status;
@@ -175,10 +208,52 @@ perform (struct accel_work *work)
 static void
 await_turn (struct work_queue *queue, const struct accel_work *work, bool starts)
 {
-    while (queue->started && !(starts && may_join (queue, work)))
+    while (queue->started > queue->detached && !(starts && may_join (queue, work)))
         finish_oldest (queue);
     while (starts && queue->in_engine)
         pthread_cond_wait (&queue->over, &work_mutex);
+}
+
+/* If another thread is in the engine, it is not over. */
+static bool
+is_finished (struct accel_work *work)
+{
+    struct accel_comm *comm = work->comm;
+    if (!may_enter (comm->queue))
+        return false;
+    enter (comm->queue);
+    bool over = work->link->engine->test (work->link->transport, work->request);
+    leave (comm->queue);
+    return over;
+}
+
+/* What is detached and over, the oldest first. */
+static void
+reap (struct work_queue *queue)
+{
+    struct accel_work *work;
+    while (queue->detached && may_enter (queue) && (work = find_oldest (queue, true)) && is_finished (work)
+           && work == find_oldest (queue, true) && may_enter (queue))
+        finish_request (queue, work);
+}
+
+/* Until there is something to do. */
+static void
+rest (struct work_queue *queue)
+{
+    struct timespec until;
+    if (!queue->detached) {
+        pthread_cond_wait (&queue->wake, &work_mutex);
+        return;
+    }
+    reap (queue);
+    if (queue->head || queue->stop)
+        return;
+    clock_gettime (CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_cond_timedwait (&queue->wake, &work_mutex, &until);
 }
 
 static void *
@@ -190,7 +265,7 @@ serve (void *user)
     while (queue->head || !queue->stop) {
         struct accel_work *work = queue->head;
         if (!work) {
-            pthread_cond_wait (&queue->wake, &work_mutex);
+            rest (queue);
             continue;
         }
         queue->head = work->next;
@@ -273,12 +348,13 @@ remember (struct accel_work *work)
     all.last_work = &work->later;
 }
 
-/* With the lock. */
+/* With the lock.  @param all  also for what is detached */
 static void
-wait_until_idle (struct work_queue *queue)
+wait_until_idle (struct work_queue *queue, bool is_all)
 {
-    while (queue->process == comm_forks && atomic_load_explicit (&queue->pending, memory_order_relaxed))
-        if (queue->started)
+    while (queue->process == comm_forks
+           && atomic_load_explicit (&queue->pending, memory_order_relaxed) > (is_all ? 0 : queue->detached))
+        if (queue->started > (is_all ? 0 : queue->detached))
             finish_oldest (queue);
         else
             pthread_cond_wait (&queue->over, &work_mutex);
@@ -317,11 +393,13 @@ begin (struct accel_work *work)
     work->link = comm_link_for (comm, work->site.device);
     int number = need_queue (comm);
     bool may_start = !number && can_start (work);
+    if (!number)
+        reap (comm->queue);
     /* Only if the engine would start it: the queue's thread may be in the engine until other ranks have come. */
     while (may_start && comm->queue->in_engine && is_first (comm->queue, work))
         pthread_cond_wait (&comm->queue->over, &work_mutex);
     if (!number && !is_first (comm->queue, work) && is_bound (comm->queue, work))
-        wait_until_idle (comm->queue);
+        wait_until_idle (comm->queue, true);
     bool starts = may_start && is_first (comm->queue, work);
     bool stays = !number && !starts && has_one_thread (work->link);
 
@@ -393,6 +471,50 @@ work_start (struct accel_comm *comm, const struct accel_engine_call *call, struc
     return ACCEL_OK;
 }
 
+/* ---- order on a device ---- */
+
+static bool
+can_order (const struct comm_link *link)
+{
+    return link && link->engine->order && link->engine->start && (link->engine->flags & ACCEL_ENGINE_ASYNC_PROGRESS);
+}
+
+/* With the lock, which it lets go: what this thread queues on @stream from now on comes after @work, which is detached,
+ * or over. */
+static void
+detach (struct work_queue *queue, struct accel_work *work, void *stream)
+{
+    struct accel_error why;
+    while (!work->over && !may_enter (queue))
+        pthread_cond_wait (&queue->over, &work_mutex);
+    if (work->over)
+        return;
+    enter (queue);
+    enum accel_status status = work->link->engine->order (work->link->transport, work->request, stream, &why);
+    leave (queue);
+    if (!work->over && !status && !need_thread (queue)) {
+        work->is_detached = true;
+        queue->detached++;
+        pthread_cond_signal (&queue->wake);
+    }
+    while (!work->is_detached && !work->over)
+        finish_request (queue, work);
+}
+
+bool
+work_can_order (const struct accel_comm *comm, const struct comm_site *site)
+{
+    return !comm_is_for_host (site) && comm->size > 1 && can_order (comm_link_for (comm, site->device));
+}
+
+enum accel_status
+work_run (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
+{
+    struct accel_work *work;
+    enum accel_status status = work_start (comm, call, &work, err);
+    return status ? status : accel_work_wait (work, err);
+}
+
 /* What is done for @comm on another thread may call any of its engines. */
 static bool
 any_has_one_thread (const struct accel_comm *comm)
@@ -460,7 +582,7 @@ work_wait_idle (struct accel_comm *comm)
     if (!comm->queue || !atomic_load_explicit (&comm->queue->pending, memory_order_acquire))
         return;
     work_lock ();
-    wait_until_idle (comm->queue);
+    wait_until_idle (comm->queue, false);
     work_unlock ();
 }
 
@@ -481,7 +603,7 @@ work_drain (struct accel_comm *world)
     work_lock ();
     for (struct work_queue *queue = all.queues; queue; queue = queue->next)
         if (belongs_to (queue, world))
-            wait_until_idle (queue);
+            wait_until_idle (queue, true);
     work_unlock ();
 }
 
@@ -540,17 +662,16 @@ work_end (struct accel_comm *comm)
 
 /* ---- for the program ---- */
 
-/* With the lock: where the list has @work. */
+/* With the lock: whether the program may wait for @work. */
 static enum accel_status
-find (struct accel_work ***place, const struct accel_work *work, const char *call, struct accel_error *err)
+find (const struct accel_work *work, const char *call, struct accel_error *err)
 {
-    struct accel_work **at = &all.works;
-    while (*at && *at != work)
-        at = &(*at)->later;
-    *place = at;
+    const struct accel_work *at = all.works;
+    while (at && at != work)
+        at = at->later;
     if (!work)
         return accel_fail_null (err, call, "work");
-    if (!*at)
+    if (!at || at->is_taken)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "%s: not a work: it was waited for before, or its communicator has ended", call);
     if (work->process != comm_forks)
@@ -558,53 +679,88 @@ find (struct accel_work ***place, const struct accel_work *work, const char *cal
     return ACCEL_OK;
 }
 
-enum accel_status
-accel_work_wait (struct accel_work *work, struct accel_error *err)
+/* With the lock: from now on, the caller alone waits for @work. */
+static enum accel_status
+take (struct accel_work *work, const char *call, struct accel_error *err)
 {
-    struct accel_work **at;
-    work_lock ();
-    enum accel_status status = find (&at, work, __func__, err);
-    if (!status) {
-        *at = work->later;
-        if (all.last_work == &work->later)
-            all.last_work = at;
-        while (!work->over)
-            if (work->is_started)
-                finish_request (work->comm->queue, work);
-            else
-                pthread_cond_wait (&work->comm->queue->over, &work_mutex);
-    }
-    work_unlock ();
-    if (status)
-        return status;
-    status = work->error.code;
+    enum accel_status status = find (work, call, err);
+    if (!status)
+        work->is_taken = true;
+    return status;
+}
+
+/* With the lock: take @work, which is over, from the list.  @return its outcome */
+static enum accel_status
+conclude (struct accel_work *work, struct accel_error *err)
+{
+    enum accel_status status = work->error.code;
+    unlist (work);
     if (status && err)
         *err = work->error;
     free (work);
     return status;
 }
 
-/* If another thread is in the engine, it is not over. */
-static bool
-is_finished (struct accel_work *work)
+static void
+finish (struct accel_work *work)
 {
-    struct accel_comm *comm = work->comm;
-    if (!may_enter (comm->queue))
-        return false;
-    enter (comm->queue);
-    bool over = work->link->engine->test (work->link->transport, work->request);
-    leave (comm->queue);
-    return over;
+    while (!work->over)
+        if (work->is_started)
+            finish_request (work->comm->queue, work);
+        else
+            pthread_cond_wait (&work->comm->queue->over, &work_mutex);
+}
+
+enum accel_status
+accel_work_synchronize (struct accel_work *work, struct accel_error *err)
+{
+    work_lock ();
+    enum accel_status status = take (work, __func__, err);
+    if (!status) {
+        finish (work);
+        status = conclude (work, err);
+    }
+    work_unlock ();
+    return status;
+}
+
+enum accel_status
+accel_work_wait (struct accel_work *work, struct accel_error *err)
+{
+    DLDevice device = { 0 };
+    void *stream = NULL;
+    work_lock ();
+    enum accel_status status = take (work, __func__, err);
+    bool orders = !status && !work->over && can_order (work->link);
+    work_unlock ();
+    if (status)
+        return status;
+    if (orders) { /* without the lock, because the GPU may be busy */
+        device = work->site.device;
+        stream = memory_of (device)->stream ? memory_of (device)->stream (device) : NULL;
+    }
+    work_lock ();
+    while (orders && !work->over && !work->is_started)
+        pthread_cond_wait (&work->comm->queue->over, &work_mutex);
+    if (orders)
+        detach (work->comm->queue, work, stream);
+    else
+        finish (work);
+    if (!work->is_detached)
+        status = conclude (work, err);
+    work_unlock ();
+    if (orders)
+        order_streams (device);
+    return status;
 }
 
 enum accel_status
 accel_work_test (struct accel_work *work, bool *done, struct accel_error *err)
 {
-    struct accel_work **at;
     if (!done)
         return accel_fail_null (err, __func__, "done");
     work_lock ();
-    enum accel_status status = find (&at, work, __func__, err);
+    enum accel_status status = find (work, __func__, err);
     if (!status)
         *done = work->over || (work->is_started && is_finished (work));
     work_unlock ();

@@ -19,6 +19,8 @@ struct accel_work {
     void (*function) (void *user); /* not NULL: run this instead of the call */
     void *user;
     const struct comm_link *link; /* whose engine runs it */
+    bool is_taken;            /* somebody waits for it, or has */
+    bool is_detached;         /* no thread waits for it any more: it is freed when it is over */
     bool is_started;          /* it has been started in that engine: */
     void *request;            /* its own name for it */
     int64_t begin_ns;         /* for comm_conclude() */
@@ -30,6 +32,12 @@ struct accel_work {
 /** Start @p call, which has been checked.  @param[out] work  for accel_work_wait() */
 enum accel_status work_start (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_work **work,
                               struct accel_error *err);
+
+/** Whether calls at @p site, which is on a device, need not be waited for on the host. */
+bool work_can_order (const struct accel_comm *comm, const struct comm_site *site);
+
+/** Run @p call, which has been checked, at such a site: what is queued on the device from now on comes after it. */
+enum accel_status work_run (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err);
 
 /** Around several work_start() that the engine may run together.  Nothing else is called between them.  @{ */
 void work_coalesce_begin (struct accel_comm *comm);
@@ -49,7 +57,7 @@ bool work_start_function (struct accel_comm *comm, struct accel_work *work, void
 
 bool work_is_own_thread (const struct accel_comm *comm);
 
-/** Wait until nothing of @p comm is in flight. */
+/** Wait until nothing of @p comm is in flight, but for what is detached. */
 void work_wait_idle (struct accel_comm *comm);
 
 /** Wait until nothing of @p world and of its groups is in flight. */

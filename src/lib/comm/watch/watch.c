@@ -34,19 +34,28 @@ engine_knows (const struct accel_engine *engine)
     return !(engine->flags & ACCEL_ENGINE_ASYNC_PROGRESS);
 }
 
+static const struct accel_engine *
+engine_of (const struct watch *watch, const struct accel_engine_call *call, void **transport)
+{
+    *transport = watch->transport;
+    return watch->engine_of && call->device.device_type > kDLCPU ? watch->engine_of (watch, call->device, transport)
+                                                                 : watch->engine;
+}
+
 /* Whether this rank's collective lacks something from @rank.  If the engine does not know, who has done its part and
  * left is not to blame. */
 static bool
 is_awaited (const struct watch *watch, const struct accel_engine_call *call, int rank)
 {
-    const struct accel_engine *engine = watch->engine;
+    void *transport;
+    const struct accel_engine *engine = engine_of (watch, call, &transport);
     struct watch_entry entry;
     bool found;
     if (rank == watch->rank)
         return false;
     bool left = has_left (watch, rank);
     if (engine && engine->awaits) {
-        bool awaits = engine->awaits (watch->transport, rank);
+        bool awaits = engine->awaits (transport, rank);
         if (!awaits || !left || engine_knows (engine))
             return awaits;
     }
@@ -235,6 +244,8 @@ list_missing (const struct watch *watch, const struct accel_engine_call *call, c
 {
     char did[160];
     size_t length = 0;
+    void *transport;
+    const struct accel_engine *engine = engine_of (watch, call, &transport);
     *text = '\0';
     for (int inside = 0; inside < 2 && !length; inside++)
         for (int rank = 0; rank < watch->size && length < size; rank++) {
@@ -242,7 +253,7 @@ list_missing (const struct watch *watch, const struct accel_engine_call *call, c
             bool found;
             if (is_pair (call) ? rank != call->root : !is_awaited (watch, call, rank))
                 continue;
-            if (!inside && !is_pair (call) && !(watch->engine && watch->engine->awaits)
+            if (!inside && !is_pair (call) && !(engine && engine->awaits)
                 && watch_find (watch, call, rank, &entry, &found) == WATCH_IN)
                 continue;
             jobseg_describe (watch_slot (watch, rank), did, sizeof did);

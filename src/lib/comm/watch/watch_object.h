@@ -29,8 +29,10 @@ struct watch_source {
 struct watch {
     struct accel_engine_helpers helpers; /* what its engine gets; the context is this struct */
     struct watch_source *source;   /* the world's, not owned; NULL: ledgers of other hosts cannot be read */
-    const struct accel_engine *engine;   /* asked whom it awaits */
+    const struct accel_engine *engine; /* that for host memory, or the one that is being opened: asked whom it awaits */
     void *transport;
+    /** The engine for calls on a device, and its transport.  NULL: there is only the one above. */
+    const struct accel_engine *(*engine_of) (const struct watch *watch, DLDevice device, void **transport);
     const uint32_t *calls;         /* collectives that this rank has begun in the communicator */
     uint64_t comm;                 /* the number of the communicator in ledgers */
     int rank;

@@ -4,7 +4,11 @@
  *
  * While the program computes, what is complete is reduced as work in flight (comm/work.h); what is left when the
  * program's pass ends is reduced by the program's own thread.  Reducing is work of the processor here, and no transfer
- * that something else does: if a process has one CPU there is nothing to gain, and all is left to the end. */
+ * that something else does: if a process has one CPU there is nothing to gain, and all is left to the end.
+ *
+ * On a GPU, accel_grad_ready() itself starts what is complete: an event on the program's stream orders it, and the
+ * engine's stream moves it while the program's goes on, however far the host is ahead.  At the end of the pass, the
+ * program's stream waits for all of it, and the host for nothing. */
 #include <config.h>
 
 #include "lib/train/reducer/reducer_object.h"
@@ -41,9 +45,10 @@ reducer_create (struct accel_model *model, struct accel *acc, struct accel_error
                            || (overlap == ACCEL_OVERLAP_AUTO && has_spare_cpu (accel_local_num_processes (acc)));
     reducer->ready = calloc (model->count, 1);
     reducer->used = calloc (model->count, 1);
+    reducer->started = calloc (model->span_count + 1, sizeof (struct accel_work *));
     if (model->ddp.find_unused_parameters)
         reducer->mask = calloc (model->count, 1);
-    if (!reducer->ready || !reducer->used || (model->ddp.find_unused_parameters && !reducer->mask))
+    if (!reducer->ready || !reducer->used || !reducer->started || (model->ddp.find_unused_parameters && !reducer->mask))
         goto error;
     if (pthread_mutex_init (&reducer->lock, NULL))
         goto error;
@@ -69,6 +74,7 @@ reducer_destroy (struct accel_model *model)
     free (reducer->ready);
     free (reducer->used);
     free (reducer->mask);
+    free (reducer->started);
     free (reducer);
     model->reducer = NULL;
 }
@@ -160,6 +166,32 @@ reduce_span (struct accel_model *model, size_t s, struct accel_error *err)
     return reducer->mask ? reduce_used (model, s, err) : hook_reduce (model, span->dtype, span->data, span->count, err);
 }
 
+/* Start bucket @s, which is reduced as it is. */
+static enum accel_status
+start_span (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    const struct span *span = &model->spans[s];
+    return comm_start_all_reduce (reducer->comm, &reducer->there, span->data, span->count, span->dtype, ACCEL_AVG,
+                                  &reducer->started[s], err);
+}
+
+/* What is queued on the program's stream from now on comes after all that was started. */
+static enum accel_status
+order_started (struct accel_model *model, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    struct accel_error first = { 0 }, why;
+    for (size_t s = 0; reducer->is_ordered && s < model->span_count; s++) {
+        if (reducer->started[s] && accel_work_wait (reducer->started[s], &why) && !first.code)
+            first = why;
+        reducer->started[s] = NULL;
+    }
+    if (first.code && err)
+        *err = first;
+    return first.code;
+}
+
 /* @live: this process has data */
 static enum accel_status
 reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
@@ -168,7 +200,10 @@ reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
     int root = 0;
     enum accel_status status = announce (model, err);
     for (; reducer->next < model->span_count && !status; reducer->next++)
-        status = reduce_span (model, reducer->next, err);
+        status = reducer->is_ordered ? start_span (model, reducer->next, err)
+                                     : reduce_span (model, reducer->next, err);
+    if (!status)
+        status = order_started (model, err);
     if (!status)
         power_sgd_count (model);
     if (!status && model->ddp.broadcast_buffers) {
@@ -216,11 +251,27 @@ static void
 overlap (struct accel_model *model)
 {
     struct reducer *reducer = model->reducer;
-    if (reducer->busy || !reducer->overlap || !is_next_complete (model)
+    for (; reducer->is_ordered && !reducer->error.code && is_next_complete (model); reducer->next++)
+        start_span (model, reducer->next, &reducer->error);
+    if (reducer->is_ordered || reducer->busy || !reducer->overlap || !is_next_complete (model)
         || (!reducer->overlapped && reducer->next + 1 == model->span_count))
         return;
     reducer->overlap = work_start_function (reducer->comm, &reducer->work, reduce_complete, model);
     reducer->busy = reducer->overlapped = reducer->overlap;
+}
+
+/* Whether buckets are reduced as they are, on a device that orders them itself.  A rank may be in accel_join_end(),
+ * and has to be told first, or have used other parameters. */
+static bool
+can_be_ordered (const struct accel_model *model)
+{
+    const struct reducer *reducer = model->reducer;
+    bool is_plain = !reducer->mask && !model->ddp.comm_hook && model->ddp.overlap != ACCEL_OVERLAP_NEVER
+                    && reducer->size > 1 && !join_steps (model->object.owner)
+                    && work_can_order (reducer->comm, &reducer->there);
+    for (size_t s = 0; is_plain && s < model->span_count; s++)
+        is_plain = !model->spans[s].scattered;
+    return is_plain;
 }
 
 void
@@ -233,6 +284,7 @@ reducer_begin (struct accel_model *model, const struct comm_site *site, bool red
     reducer->site = site;
     reducer->there = comm_site_on (site, model->device);
     reducer->reduces = reduces;
+    reducer->is_ordered = reduces && can_be_ordered (model);
     reducer->checks = model->object.owner->check_gradients && !precision_scales (model->object.owner);
     reducer->announced = reducer->stop = reducer->overlapped = reducer->busy = false;
     reducer->reported = reducer->next = 0;
@@ -330,6 +382,7 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
     if (!reducer->error.code && !failed)
         close_reports (model, &reducer->error);
     if (reducer->error.code) {
+        order_started (model, NULL);
         if (err)
             *err = reducer->error;
         /* Gradients are checked in passes that are not averaged, too. */
@@ -337,7 +390,10 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
             comm_give_up (reducer->comm, reducer->error.text); /* does nothing if a peer failed */
         return reducer->error.code;
     }
-    return peers && !failed ? reduce_rest (model, true, err) : ACCEL_OK;
+    if (peers && !failed)
+        return reduce_rest (model, true, err);
+    order_started (model, NULL); /* without the others */
+    return ACCEL_OK;
 }
 
 static void

@@ -17,6 +17,7 @@ struct reducer {
     bool overlap; /* reduce while the backward pass runs */
     pthread_mutex_t lock;
     bool lock_made;
+    struct accel_work **started; /* [span_count]: works in flight on the device; NULL: none can be */
     struct accel_work work; /* which reduces what is complete */
     bool overlapped;  /* it was started in this pass */
     bool busy;        /* it is queued or running, and will see what becomes complete */
@@ -24,6 +25,7 @@ struct reducer {
     bool open;        /* between the beginning and the end of the program's backward pass */
     bool reduces;     /* what it produces is averaged */
     bool checks;      /* gradients that are not finite are errors */
+    bool is_ordered;  /* buckets are started by accel_grad_ready(), behind what the program has queued by then */
     bool announced;   /* to accel_join_end() */
     size_t reported;  /* gradients, in this pass */
     size_t next;      /* the bucket whose turn it is */
