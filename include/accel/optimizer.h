@@ -195,7 +195,7 @@ accel_outlier_watch_sized (size_t options_size, struct accel *acc, const struct 
 
 /**
  * The loss of this process in this step, or in one of its passes; the mean of all processes is what is looked at.  Call
- * it before accel_optimizer_step().  Collective; not while inputs are joined (accel_join_begin()).
+ * it before accel_optimizer_step().  Collective; not while inputs are joined (accel_join_uneven_inputs()).
  *
  * @param[out] mean  of all processes, the same on all; may be NULL
  * @retval ACCEL_ERR_INVALID  accel_outlier_watch() has not been called

@@ -338,9 +338,10 @@ admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error
                                                : "the job of this group has been closed", err);
         if (part->deferred)
             comm_raise_failure (part, part->deferred);
-        if (is_reserved (part))
+        if (part == comm && is_reserved (part))
             return comm_refuse (site,
-                                "gradients of a backward pass are being averaged: wait for accel_backward to return",
+                                "gradients of a backward pass are being averaged: wait for accel_backward to return, or "
+                                "use a group",
                                 err);
         part = part->parent;
     } while (part);
@@ -398,10 +399,10 @@ is_plain (const struct accel_comm *comm, const struct request request)
     const struct accel_engine *engine = comm->links->engine;
     const struct accel_comm *part = comm;
     uintptr_t special = (uintptr_t) comm->queue | (uintptr_t) request.site->work
-                        | (uintptr_t) request.site->device.device_type | (uintptr_t) (comm->forks ^ comm_forks);
+                        | (uintptr_t) request.site->device.device_type | (uintptr_t) (comm->forks ^ comm_forks)
+                        | (uintptr_t) is_reserved (comm);
     do {
         special |= (uintptr_t) part->deferred | (uintptr_t) part->observer | (uintptr_t) object_is_gone (&part->object)
-                   | (uintptr_t) is_reserved (part)
                    | (uintptr_t) atomic_load_explicit (&part->is_broken, memory_order_acquire);
         part = part->parent;
     } while (part && !special); /* what holds a group that is gone may be no more */

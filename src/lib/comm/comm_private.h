@@ -84,8 +84,8 @@ void comm_note_end (struct accel_comm *comm, uint64_t sequence);
 void comm_note_failure (struct accel_comm *comm, unsigned failure, unsigned left, const char *text);
 
 /**
- * While a communicator is reserved, collectives of the program over it, and over its groups, are errors; work in flight
- * continues.  For a backward pass, whose gradients may be averaged meanwhile.
+ * While a communicator is reserved, collectives of the program over it are errors; those over its groups, and work in
+ * flight, continue.  For a backward pass, whose gradients may be averaged meanwhile.
  */
 void comm_reserve (struct accel_comm *comm, bool reserved);
 

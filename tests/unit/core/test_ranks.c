@@ -224,6 +224,8 @@ static struct {
     int64_t shape, buffer_shape;
     bool twice;   /* report a gradient twice */
     bool signals; /* send this process a signal while a thread averages */
+    struct accel_comm *group; /* call on it between the gradients; NULL: none */
+    int group_sum;
     int first;    /* gradients below are not used in this pass */
     const char *name; /* of the first parameter */
     volatile sig_atomic_t elsewhere; /* signals that another thread than main's took */
@@ -276,6 +278,11 @@ pass_back (void *user, float scale, struct accel_error *why)
             status = accel_grad_ready (net.model, (size_t) i, why);
         if (status)
             return status;
+        for (int turn = 0; net.group && turn < 20; turn++) {
+            int one = 1;
+            rank_must (accel_comm_all_reduce (net.group, &one, &one, 1, ACCEL_INT32, ACCEL_SUM, &err), &err);
+            net.group_sum += one;
+        }
         if (net.signals && i == PARAMETERS - 1)
             kill (getpid (), SIGUSR1); /* for whichever thread takes it */
     }
@@ -393,6 +400,26 @@ test_reserved (struct accel *acc)
                 "are being averaged: wait for accel_backward");
     comm_reserve (world, false);
     rank_must (accel_comm_barrier (world, &err), &err);
+}
+
+/* ... but in groups, as tensor parallelism does, whether or not a thread averages meanwhile. */
+static void
+test_groups_in_backward (struct accel *acc)
+{
+    int size = accel_num_processes (acc);
+    for (int overlap = ACCEL_OVERLAP_ALWAYS; overlap <= ACCEL_OVERLAP_NEVER; overlap++) {
+        rank_must (accel_comm_split (&net.group, accel_world (acc), accel_process_index (acc) / 2, 0, &err), &err);
+        make_net (acc, &(struct accel_ddp_options){ .bucket_cap_mb = 1, .overlap = (enum accel_overlap) overlap });
+        net.group_sum = 0;
+        rank_must (accel_backward (acc, net.model, 0, pass_back, acc, &err), &err);
+        right (net.group_sum == 2 * 20 * PARAMETERS, "sums in the group are %d", net.group_sum);
+        for (int i = 0; i < PARAMETERS; i++)
+            right (*(float *) net.grad[i].data == (float) size, "average %d is %g", i,
+                   (double) *(float *) net.grad[i].data);
+        accel_model_destroy (net.model);
+        accel_comm_destroy (net.group);
+        net.group = NULL;
+    }
 }
 
 /* ---- data ---- */
@@ -513,6 +540,7 @@ main (void)
     as_ranks (3, "models that differ", test_models_differ);
     as_ranks (1, "a failed pass", test_failed_pass);
     as_ranks (1, "calls beside averages", test_reserved);
+    as_ranks (4, "calls in groups beside averages", test_groups_in_backward);
     as_ranks (2, "batches without shared memory", test_batches);
     scratch_folder ();
     as_ranks (2, "lines", test_lines);
