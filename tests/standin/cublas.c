@@ -160,6 +160,6 @@ cublasSgemm_v2 (void *handle, int operation_a, int operation_b, int m, int n, in
         .c = matrix_at (c, m, n, ldc, true, blas),
         .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc, .b_transposed = turned,
     };
-    standin_poll (__func__, blas->stream, run, product);
+    standin_poll (__func__, blas->stream, run, product, standin_host_ns (0));
     return 0;
 }

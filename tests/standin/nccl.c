@@ -178,7 +178,7 @@ move_on (struct ncclComm *comm)
         if (!connects (comm))
             return;
         comm->in_flight++;
-        standin_poll ("NCCL", comm->late->stream, nccl_move, comm->late);
+        standin_poll ("NCCL", comm->late->stream, nccl_move, comm->late, 0); /* it is late only here */
         comm->late = NULL;
         comm->state = ncclSuccess;
     } else

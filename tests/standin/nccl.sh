@@ -85,6 +85,12 @@ test_expect_success 'two ranks on one GPU: the reason, and everything works on C
     STANDIN_DEVICES=1 timeout $patience "$standin/device" shared >out 2>error && grep "^ok 1" out &&
     grep "WARNING.*this program computes on CPUs: NCCL needs a GPU for each rank, but ranks 0 and 1 have the same one" error'
 
+# ---- time ----
+
+timed () { by_hand "$1" "$port" timeout $patience "$standin/timeline" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((18 * $1)); }
+test_expect_success 'a step of 2 ranks takes the time of the order of DDP' 'timed 2'
+is_long && test_expect_success '... of 3 ranks, in any order of streams' 'for seed in $(seq 5); do STANDIN_SEED=$seed timed 3 || return 1; done'
+
 # ---- NCCL_COMM_ID ----
 
 # at ADDRESS N [COMMAND...]: N ranks, with rank 0 at the address

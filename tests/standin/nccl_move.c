@@ -87,8 +87,20 @@ write_piece (const struct nccl_call *call, struct nccl_place *place)
 {
     size_t at, bytes = piece_of (nccl_reads (call), call->piece, &at);
     place->asked = call->asked;
+    place->began_ns = standin_began_ns ();
     if (bytes)
         memcpy (place->data, call->send + at, bytes);
+}
+
+/* A collective takes STANDIN_NCCL_NS from when the last rank is there. */
+static void
+end_together (const struct ncclComm *comm)
+{
+    const char *cost = getenv ("STANDIN_NCCL_NS");
+    int64_t last = 0;
+    for (int rank = 0; rank < comm->count; rank++)
+        last = comm->shared->places[rank].began_ns > last ? comm->shared->places[rank].began_ns : last;
+    standin_ended_ns (last + (cost ? strtol (cost, NULL, 10) : 0));
 }
 
 /* What of a piece belongs to the row of this rank. */
@@ -158,6 +170,7 @@ collect (struct nccl_call *call)
             return STANDIN_STALLED;
     compare (call);
     read_piece (call);
+    end_together (comm);
     atomic_store (&places[comm->rank].read, ++comm->pieces);
     call->is_written = false;
     if (++call->piece < call->pieces)

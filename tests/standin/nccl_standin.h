@@ -35,6 +35,7 @@ struct nccl_asked {
 struct nccl_place {
     _Atomic uint64_t written, read; /* pieces so far; of a rank's place, what that rank has read of all */
     struct nccl_asked asked;
+    int64_t began_ns; /* on the rank's stream */
     char data[NCCL_CHUNK];
 };
 

@@ -340,8 +340,8 @@ admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error
             comm_raise_failure (part, part->deferred);
         if (part == comm && is_reserved (part))
             return comm_refuse (site,
-                                "gradients of a backward pass are being averaged: wait for accel_backward to return, or "
-                                "use a group",
+                                "gradients of a backward pass are being averaged: wait for accel_backward to return, "
+                                "or use a group",
                                 err);
         part = part->parent;
     } while (part);

@@ -337,7 +337,7 @@ side (struct CUstream_st *stream, const void *address, size_t bytes, bool on_dev
                 on_device ? "not on the device" : "on the device");
     if (!block)
         return (void *) (uintptr_t) address;
-    stream_uses (stream, block, writes, "a copy");
+    stream_uses (stream, block, address, bytes, writes, "a copy");
     return real_of (address, bytes);
 }
 
@@ -487,8 +487,10 @@ cudaEventQuery (cudaEvent_t handle)
     BEGIN ("cudaEventQuery");
     struct CUevent_st *event = event_of (handle);
     bool over = event->done >= event->recorded;
-    if (over)
+    if (over) {
         clock_join (host_clock, event->clock);
+        host_reach (event);
+    }
     END (over ? cudaSuccess : cudaErrorNotReady); /* which is not an error, but the last one of the thread */
 }
 

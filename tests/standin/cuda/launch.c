@@ -30,7 +30,7 @@ standin_use (const char *kernel, const void *address, bool writes, cudaStream_t 
     if (address && !block && !pinned_has (address, 0))
         report (NULL, NULL, "kernel %s gets %p, which is not an address of the device", kernel, address);
     if (block)
-        stream_uses (stream_of (handle), block, writes, kernel);
+        stream_uses (stream_of (handle), block, NULL, 0, writes, kernel);
     pthread_mutex_unlock (&standin_lock);
 }
 
@@ -88,20 +88,38 @@ standin_range (const char *call, const void *address, size_t bytes, bool writes,
     struct block *block = block_of (address);
     if (!block)
         report (NULL, NULL, "%s gets %p, which is not an address of the device", call, address);
-    stream_uses (stream_of (handle), block, writes, call);
+    stream_uses (stream_of (handle), block, address, bytes, writes, call);
     void *real = real_of (address, bytes);
     pthread_mutex_unlock (&standin_lock);
     return real;
 }
 
 API void
-standin_poll (const char *call, cudaStream_t handle, enum standin_progress (*poll) (void *), void *closure)
+standin_poll (const char *call, cudaStream_t handle, enum standin_progress (*poll) (void *), void *closure,
+              int64_t issued_ns)
 {
     pthread_mutex_lock (&standin_lock);
     struct operation *operation = stream_add (stream_of (handle), OPERATION_POLL);
     operation->name = call;
     operation->poll = poll;
     operation->closure = closure;
+    operation->issued_ns = issued_ns;
+    stream_go ();
+    pthread_mutex_unlock (&standin_lock);
+}
+
+API int64_t
+standin_host_ns (int64_t more)
+{
+    host_ns += more;
+    return host_ns;
+}
+
+API void
+standin_spend (cudaStream_t handle, int64_t ns)
+{
+    pthread_mutex_lock (&standin_lock);
+    stream_add (stream_of (handle), OPERATION_SPEND)->cost_ns = ns;
     stream_go ();
     pthread_mutex_unlock (&standin_lock);
 }

@@ -89,24 +89,60 @@ comes_after (const struct CUstream_st *stream, const struct use *use)
     return use->slot == stream->slot || use->time <= stream->clock[use->slot];
 }
 
-void
-stream_uses (struct CUstream_st *stream, struct block *block, bool writes, const char *what)
+static void
+check (const struct CUstream_st *stream, const struct block *block, const struct use *now, const char *what)
 {
+    for (size_t i = 0; i < block->use_count; i++) {
+        const struct use *use = &block->uses[i];
+        if (use->end <= now->begin || now->end <= use->begin || !(use->writes || now->writes)
+            || comes_after (stream, use))
+            continue;
+        if (use->writes)
+            report (&use->site, NULL, "%s uses memory that another stream writes, without an event between them",
+                    what);
+        report (&use->site, NULL, "%s writes memory that another stream reads, without an event between them", what);
+    }
+}
+
+/* What comes before @now, of the same bytes, is found by whoever is found by @now. */
+static bool
+replaces (const struct use *now, const struct use *use)
+{
+    return now->begin <= use->begin && use->end <= now->end
+           && (now->writes || (!use->writes && use->slot == now->slot));
+}
+
+static void
+note_use (struct block *block, const struct use *now)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < block->use_count; i++)
+        if (!replaces (now, &block->uses[i]))
+            block->uses[kept++] = block->uses[i];
+    if (kept == block->use_room) {
+        block->use_room = 2 * kept + 8;
+        block->uses = realloc (block->uses, block->use_room * sizeof *block->uses);
+        if (!block->uses)
+            abort ();
+    }
+    block->uses[kept] = *now;
+    block->use_count = kept + 1;
+}
+
+void
+stream_uses (struct CUstream_st *stream, struct block *block, const void *address, size_t bytes, bool writes,
+             const char *what)
+{
+    size_t begin = address ? (size_t) ((const char *) address - block->seen) : 0;
     clock_join (stream->clock, host_clock);
     if (!block->real)
         report (&block->made, &block->freed, "%s uses memory that was freed; allocated and freed at", what);
     if (block->device != stream->device)
         report (&block->made, NULL, "%s on a stream of device %d uses memory of device %d", what, stream->device,
                 block->device);
-    if (!comes_after (stream, &block->write))
-        report (&block->write.site, NULL, "%s uses memory that another stream writes, without an event between them",
-                what);
-    for (int i = 0; writes && i < MOST_STREAMS; i++)
-        if (!comes_after (stream, &block->reads[i]))
-            report (&block->reads[i].site, NULL, "%s writes memory that another stream reads, without an event between "
-                    "them", what);
-    struct use *use = writes ? &block->write : &block->reads[stream->slot];
-    use->slot = stream->slot;
-    use->time = stream->clock[stream->slot] + 1;
-    site_note (&use->site);
+    struct use use = { .begin = begin, .end = address ? begin + bytes : SIZE_MAX, .writes = writes,
+                       .slot = stream->slot, .time = stream->clock[stream->slot] + 1 };
+    check (stream, block, &use, what);
+    site_note (&use.site);
+    note_use (block, &use);
 }

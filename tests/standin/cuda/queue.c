@@ -16,6 +16,9 @@ enum { LATE_US = 300, LATE_IN = 8, STALLED_US = 100, STALLED_MOST_US = 800 };
 
 pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
 _Thread_local int present_device;
+_Thread_local int64_t host_ns;
+
+static int64_t poll_began_ns, poll_ended_ns; /* of the thread of the streams */
 
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t hurry = PTHREAD_COND_INITIALIZER; /* someone waits */
@@ -76,6 +79,7 @@ stream_add (struct CUstream_st *stream, enum operation_kind kind)
     if (!operation)
         abort ();
     operation->kind = kind;
+    operation->issued_ns = host_ns;
     *stream->tail = operation;
     stream->tail = &operation->next;
     clock_join (stream->clock, host_clock);
@@ -83,11 +87,55 @@ stream_add (struct CUstream_st *stream, enum operation_kind kind)
     return operation;
 }
 
+static int64_t
+later (int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* An operation is over. */
+static void
+pass_time (struct CUstream_st *stream, const struct operation *operation)
+{
+    struct CUevent_st *event = operation->event;
+    switch (operation->kind) {
+    case OPERATION_RECORD:
+        event->times_ns[operation->ticket % EVENT_TIMES] = stream->time_ns;
+        event->done = operation->ticket;
+        break;
+    case OPERATION_WAIT:
+        stream->time_ns = later (stream->time_ns, event->times_ns[operation->ticket % EVENT_TIMES]);
+        break;
+    case OPERATION_POLL: stream->time_ns = later (poll_began_ns, poll_ended_ns); break;
+    default: stream->time_ns = later (stream->time_ns, operation->issued_ns) + operation->cost_ns;
+    }
+}
+
+__attribute__ ((visibility ("default"))) int64_t
+standin_began_ns (void)
+{
+    return poll_began_ns;
+}
+
+__attribute__ ((visibility ("default"))) void
+standin_ended_ns (int64_t ns)
+{
+    poll_ended_ns = ns;
+}
+
+void
+host_reach (const struct CUevent_st *event)
+{
+    host_ns = later (host_ns, event->times_ns[event->recorded % EVENT_TIMES]);
+}
+
 /* Without the lock, since a kernel may be long, and the program continues meanwhile. */
 static enum standin_progress
-run (struct operation *operation)
+run (const struct CUstream_st *stream, struct operation *operation)
 {
     enum standin_progress progress = STANDIN_OVER;
+    poll_began_ns = later (stream->time_ns, operation->issued_ns);
+    poll_ended_ns = 0;
     pthread_mutex_unlock (&standin_lock);
     switch (operation->kind) {
     case OPERATION_KERNEL:
@@ -98,12 +146,11 @@ run (struct operation *operation)
     case OPERATION_COPY: memmove (operation->to, operation->from, operation->bytes); break;
     case OPERATION_SET: memset (operation->to, operation->byte, operation->bytes); break;
     case OPERATION_RECORD:
-    case OPERATION_WAIT: break;
+    case OPERATION_WAIT:
+    case OPERATION_SPEND: break;
     case OPERATION_POLL: progress = operation->poll (operation->closure); break;
     }
     pthread_mutex_lock (&standin_lock);
-    if (operation->kind == OPERATION_RECORD)
-        operation->event->done = operation->ticket;
     return progress;
 }
 
@@ -126,9 +173,10 @@ step (void)
     if (!chosen)
         return STANDIN_OVER;
     struct operation *operation = chosen->head;
-    enum standin_progress progress = run (operation);
+    enum standin_progress progress = run (chosen, operation);
     if (progress != STANDIN_OVER)
         return progress;
+    pass_time (chosen, operation);
     chosen->head = operation->next;
     if (!chosen->head)
         chosen->tail = &chosen->head;
@@ -210,11 +258,13 @@ queue_wait (struct CUstream_st *stream, struct CUevent_st *event)
         pthread_cond_wait (&done, &standin_lock);
     }
     waiting--;
-    if (stream)
-        clock_join (host_clock, stream->clock);
-    else if (event)
+    if (event) {
         clock_join (host_clock, event->clock);
-    else
-        for (struct CUstream_st *s = streams; s; s = s->next)
+        host_reach (event);
+    }
+    for (struct CUstream_st *s = streams; !event && s; s = s->next)
+        if (!stream || s == stream) {
             clock_join (host_clock, s->clock);
+            host_ns = later (host_ns, s->time_ns);
+        }
 }

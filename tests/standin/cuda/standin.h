@@ -37,10 +37,12 @@ void clock_join (clock_row into, const clock_row from);
 /** What the host has waited for: all that it queues comes after that. */
 extern clock_row host_clock;
 
-/** A use of a block of memory: the @p time on the clock of stream @p slot. */
+/** A use of a block of memory, from byte @p begin to @p end: the @p time on the clock of stream @p slot. */
 struct use {
+    size_t begin, end;
+    bool writes;
     int slot;
-    uint64_t time; /* 0: never */
+    uint64_t time;
     struct site site;
 };
 
@@ -53,7 +55,8 @@ struct block {
     size_t bytes;
     int device;
     struct site made, freed;
-    struct use write, reads[MOST_STREAMS];
+    struct use *uses; /* [use_count] */
+    size_t use_count, use_room;
 };
 
 /** @return the block of an address of the device, of freed memory, too; NULL: not on a device */
@@ -77,13 +80,16 @@ struct CUstream_st {
     int slot, device;
     struct operation *head, **tail;
     clock_row clock;
+    int64_t time_ns; /* when what it has done so far was over */
     struct site destroyed;
 };
+enum { EVENT_TIMES = 64 };
 struct CUevent_st {
     struct CUevent_st *next;
     bool is_destroyed;
     int device;
     uint64_t recorded, done; /* tickets */
+    int64_t times_ns[EVENT_TIMES]; /* when the latest tickets were done */
     clock_row clock;
     struct site destroyed;
 };
@@ -98,6 +104,7 @@ enum operation_kind {
     OPERATION_RECORD,
     OPERATION_WAIT,
     OPERATION_POLL, /* again and again, until it is over */
+    OPERATION_SPEND, /* only time */
 };
 struct operation {
     struct operation *next;
@@ -112,6 +119,7 @@ struct operation {
     int byte;
     struct CUevent_st *event;
     uint64_t ticket;
+    int64_t issued_ns, cost_ns;
 };
 
 /** @return the stream of a call; the null stream if @p stream is NULL, the thread's own if it is cudaStreamPerThread,
@@ -125,11 +133,20 @@ struct operation *stream_add (struct CUstream_st *stream, enum operation_kind ki
 /** What was added is complete: the stream's thread may run it. */
 void stream_go (void);
 
-/** Check that whatever was done to a block before comes before what is added next to @p stream. */
-void stream_uses (struct CUstream_st *stream, struct block *block, bool writes, const char *what);
+/** Check that whatever was done to these bytes before comes before what is added next to @p stream.
+ *  @param address  NULL: all of the block */
+void stream_uses (struct CUstream_st *stream, struct block *block, const void *address, size_t bytes, bool writes,
+                  const char *what);
 
 /** Wait until the stream is empty, or until the event has happened; NULL for both: until all streams are empty. */
 void queue_wait (struct CUstream_st *stream, struct CUevent_st *event);
+
+/* Time that passes on none of the machine's clocks.  Each thread of the host has its own, which moves when it waits for
+ * a stream or an event, and by standin_host_ns().  An operation begins when the one before it on its stream is over,
+ * and not before it was issued; it takes no time, except standin_spend() and what NCCL does. */
+extern _Thread_local int64_t host_ns;
+/** This thread has seen @p event. */
+void host_reach (const struct CUevent_st *event);
 
 /* ---- calls.c ---- */
 
@@ -143,7 +160,12 @@ cudaError_t call_fail (cudaError_t error);
  *  @return where they are */
 void *standin_range (const char *call, const void *address, size_t bytes, bool writes, cudaStream_t handle);
 /** Add what @p poll does with @p closure to a stream.  It may be called by another thread, without locks. */
-void standin_poll (const char *call, cudaStream_t handle, enum standin_progress (*poll) (void *), void *closure);
+void standin_poll (const char *call, cudaStream_t handle, enum standin_progress (*poll) (void *), void *closure,
+                   int64_t issued_ns);
+/** Within @p poll: when it began, if everything had come by then; and when it was over.  @{ */
+int64_t standin_began_ns (void);
+void standin_ended_ns (int64_t ns);
+/** @} */
 int standin_injected (const char *name);
 /** The thread's device, and its name on the bus unless that is NULL; never fails. */
 void standin_device (int *device, char *bus, size_t size);
@@ -155,6 +177,11 @@ __attribute__ ((noreturn, format (printf, 3, 4))) void standin_report (const str
 /** For tests: the driver's cuDevicePrimaryCtxGetState().
  *  @param[out] active  whether there is a context on @p device */
 int standin_context_state (int device, unsigned *flags, int *active);
+
+/** For tests of time: let this thread compute for @p more ns.  @return its time */
+int64_t standin_host_ns (int64_t more);
+/** Queue what takes @p ns on a stream, such as a kernel. */
+void standin_spend (cudaStream_t handle, int64_t ns);
 
 /** For tests: how often a program has done what takes time, whatever the amount. */
 struct standin_counts {

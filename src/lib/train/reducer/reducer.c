@@ -166,12 +166,14 @@ reduce_span (struct accel_model *model, size_t s, struct accel_error *err)
     return reducer->mask ? reduce_used (model, s, err) : hook_reduce (model, span->dtype, span->data, span->count, err);
 }
 
-/* Start bucket @s, which is reduced as it is. */
+/* Start bucket @s; gradients that lie anywhere are copied by the program's stream, before and afterwards. */
 static enum accel_status
 start_span (struct accel_model *model, size_t s, struct accel_error *err)
 {
     struct reducer *reducer = model->reducer;
     const struct span *span = &model->spans[s];
+    if (span->scattered)
+        span_copy (model, s, NULL, false);
     return comm_start_all_reduce (reducer->comm, &reducer->there, span->data, span->count, span->dtype, ACCEL_AVG,
                                   &reducer->started[s], err);
 }
@@ -183,9 +185,12 @@ order_started (struct accel_model *model, struct accel_error *err)
     struct reducer *reducer = model->reducer;
     struct accel_error first = { 0 }, why;
     for (size_t s = 0; reducer->is_ordered && s < model->span_count; s++) {
-        if (reducer->started[s] && accel_work_wait (reducer->started[s], &why) && !first.code)
-            first = why;
+        struct accel_work *work = reducer->started[s];
         reducer->started[s] = NULL;
+        if (work && accel_work_wait (work, &why))
+            first = first.code ? first : why;
+        else if (work && model->spans[s].scattered)
+            span_copy (model, s, NULL, true);
     }
     if (first.code && err)
         *err = first;
@@ -260,18 +265,14 @@ overlap (struct accel_model *model)
     reducer->busy = reducer->overlapped = reducer->overlap;
 }
 
-/* Whether buckets are reduced as they are, on a device that orders them itself.  A rank may be in accel_join_end(),
- * and has to be told first, or have used other parameters. */
+/* Whether buckets are reduced without compression, on a device that orders them itself.  A rank may be in
+ * accel_join_end(), and has to be told first, or have used other parameters. */
 static bool
 can_be_ordered (const struct accel_model *model)
 {
     const struct reducer *reducer = model->reducer;
-    bool is_plain = !reducer->mask && !model->ddp.comm_hook && model->ddp.overlap != ACCEL_OVERLAP_NEVER
-                    && reducer->size > 1 && !join_steps (model->object.owner)
-                    && work_can_order (reducer->comm, &reducer->there);
-    for (size_t s = 0; is_plain && s < model->span_count; s++)
-        is_plain = !model->spans[s].scattered;
-    return is_plain;
+    return !reducer->mask && !model->ddp.comm_hook && model->ddp.overlap != ACCEL_OVERLAP_NEVER && reducer->size > 1
+           && !join_steps (model->object.owner) && work_can_order (reducer->comm, &reducer->there);
 }
 
 void
