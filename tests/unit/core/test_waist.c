@@ -106,9 +106,9 @@ test_group (struct accel *acc)
     rank_must (accel_comm_split (&group, world, 0, 0, &err), &err);
     try_on (group, false);
     comm_reserve (world, true);
-    rank_fails (accel_comm_barrier (group, &err), ACCEL_ERR_INVALID, &err, "gradients of a backward pass");
-    comm_reserve (world, false);
     rank_must (accel_comm_barrier (group, &err), &err);
+    rank_fails (accel_comm_barrier (world, &err), ACCEL_ERR_INVALID, &err, "gradients of a backward pass");
+    comm_reserve (world, false);
     asked ("r");
     struct accel_comm *gone;
     rank_must (accel_comm_split (&gone, world, 0, 0, &err), &err);
