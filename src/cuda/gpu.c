@@ -107,6 +107,21 @@ note_earlier (struct gpu *gpu)
     gpu->may_pass = true;
 }
 
+/* What is queued on a stream that is being captured becomes part of a CUDA graph, and happens when that is launched:
+ * with numbers of now, and in memory that may be gone by then. */
+static void
+refuse_capture (struct gpu *gpu)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaError_t error = cudaStreamIsCapturing (gpu->stream, &status);
+    if (!error && status == cudaStreamCaptureStatusNone)
+        return;
+    cudaGetLastError ();
+    gpu_note (gpu, error ? error : cudaErrorStreamCaptureUnsupported,
+              "a stream is being captured into a CUDA graph, and libaccel's work cannot be part of one");
+    gpu->may_pass = true;
+}
+
 /* Threads with a stream each work on one device one after the other: what they share there has one order. */
 static void
 follow (struct gpu *gpu)
@@ -120,16 +135,19 @@ follow (struct gpu *gpu)
 struct visit
 visit_begin (DLDevice device)
 {
-    struct visit visit = { .now = device.device_id };
+    struct visit visit = { .now = device.device_id, .capture_mode = cudaStreamCaptureModeRelaxed };
     if (device.device_id < 0 || device.device_id >= MOST_GPUS)
         return visit;
     pthread_once (&once, begin);
     struct gpu *gpu = &gpus[device.device_id];
     pthread_mutex_lock (&gpu->lock);
     note_earlier (gpu);
+    cudaThreadExchangeStreamCaptureMode (&visit.capture_mode); /* our calls end no capture of the program's */
     bool moves = !gpu->error && NOTE (gpu, cudaGetDevice, &visit.before) && visit.before != visit.now;
     if (moves)
         NOTE (gpu, cudaSetDevice, visit.now);
+    if (!gpu->error)
+        refuse_capture (gpu);
     if (!gpu->error && !gpu->is_ready)
         prepare (gpu);
     if (!gpu->error && gpu->stream == PER_THREAD)
@@ -143,6 +161,7 @@ visit_begin (DLDevice device)
     visit.call = gpu->call;
     if (moves)
         restore (&visit);
+    cudaThreadExchangeStreamCaptureMode (&visit.capture_mode);
     cudaGetLastError (); /* nor is it another one's */
     pthread_mutex_unlock (&gpu->lock);
     return visit;
@@ -157,6 +176,7 @@ visit_end (struct visit *visit)
     if (visit->gpu->stream == PER_THREAD && !visit->gpu->error)
         NOTE (visit->gpu, cudaEventRecord, visit->gpu->ordered, PER_THREAD);
     restore (visit);
+    cudaThreadExchangeStreamCaptureMode (&visit->capture_mode);
     pthread_mutex_unlock (&visit->gpu->lock);
 }
 
@@ -280,10 +300,13 @@ bool
 gpu_owns (const void *address, DLDevice *device)
 {
     struct cudaPointerAttributes about = { .type = cudaMemoryTypeUnregistered };
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     bool is_clean = cudaPeekAtLastError () == cudaSuccess;
     pthread_once (&once, begin);
+    cudaThreadExchangeStreamCaptureMode (&mode);
     bool known = visit_context () && !cudaPointerGetAttributes (&about, address)
                  && (about.type == cudaMemoryTypeDevice || about.type == cudaMemoryTypeManaged);
+    cudaThreadExchangeStreamCaptureMode (&mode);
     if (is_clean)
         cudaGetLastError ();
     *device = (DLDevice){ .device_type = kDLCUDA, .device_id = about.device };

@@ -69,6 +69,7 @@ struct visit {
     const char *call;
     cudaStream_t stream;
     int before, now;
+    enum cudaStreamCaptureMode capture_mode; /* the thread's, before */
 };
 struct visit visit_begin (DLDevice device);
 void visit_end (struct visit *visit);

@@ -167,7 +167,7 @@ survives_power_loss (int former, long at, bool over)
 }
 
 /* Of the calls at which a save is killed; from each kind of model to each other, it begins at another one. */
-static int stride = 3;
+static int stride = 5;
 
 static void
 test_kills (int former, int way)

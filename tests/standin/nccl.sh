@@ -91,6 +91,9 @@ timed () { by_hand "$1" "$port" timeout $patience "$standin/timeline" >out && ! 
 test_expect_success 'a step of 2 ranks takes the time of the order of DDP' 'timed 2'
 is_long && test_expect_success '... of 3 ranks, in any order of streams' 'for seed in $(seq 5); do STANDIN_SEED=$seed timed 3 || return 1; done'
 
+test_expect_success 'a program captures streams into CUDA graphs: its own, and the one that libaccel uses' '
+    by_hand 2 "$port" timeout $patience "$standin/capture" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = 10'
+
 # ---- NCCL_COMM_ID ----
 
 # at ADDRESS N [COMMAND...]: N ranks, with rank 0 at the address

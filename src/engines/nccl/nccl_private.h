@@ -92,13 +92,15 @@ void gpu_name (char *bus, size_t size);
 /** Of CUDA's last errors, take @p error, which is known; any other is the program's. */
 void gpu_forget (cudaError_t error);
 
-/** A thread's present device, before it was this process's GPU. */
+/** A thread's present device, before it was this process's GPU; and whether its calls end captures of the program's
+ *  into CUDA graphs, which ours do not. */
 struct device_guard {
     int before;
+    enum cudaStreamCaptureMode capture_mode;
 };
 struct device_guard gpu_guard (void);
-void gpu_restore (const struct device_guard *guard);
-#define DEVICE_GUARD __attribute__ ((cleanup (gpu_restore), unused)) const struct device_guard guard = gpu_guard ()
+void gpu_restore (struct device_guard *guard);
+#define DEVICE_GUARD __attribute__ ((cleanup (gpu_restore), unused)) struct device_guard guard = gpu_guard ()
 
 /* ---- communicator.c ---- */
 

@@ -92,7 +92,8 @@ gpu_forget (cudaError_t error)
 struct device_guard
 gpu_guard (void)
 {
-    struct device_guard guard = { .before = engine.gpu };
+    struct device_guard guard = { .before = engine.gpu, .capture_mode = cudaStreamCaptureModeRelaxed };
+    cudaThreadExchangeStreamCaptureMode (&guard.capture_mode);
     if (!cudaGetDevice (&guard.before) && guard.before != engine.gpu)
         cudaSetDevice (engine.gpu);
     return guard;
@@ -100,12 +101,12 @@ gpu_guard (void)
 
 /* A device without a context would get one. */
 void
-gpu_restore (const struct device_guard *guard)
+gpu_restore (struct device_guard *guard)
 {
     unsigned flags;
     int active;
     if (guard->before != engine.gpu
         && (!engine.context_state || engine.context_state (guard->before, &flags, &active) || active))
         cudaSetDevice (guard->before);
-
+    cudaThreadExchangeStreamCaptureMode (&guard->capture_mode);
 }

@@ -288,8 +288,13 @@ check_link (const struct accel_comm *comm, const struct accel_engine_call *call,
 enum accel_status
 comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
 {
-    return comm_is_for_host (engine_site (call)) ? check_call (comm->links->engine, call, err)
-                                                 : check_link (comm, call, err);
+    const struct comm_site *site = engine_site (call);
+    if (comm_is_for_host (site))
+        return check_call (comm->links->engine, call, err);
+    enum accel_status status = check_link (comm, call, err);
+    if (!status && (status = memory_check (site->device, err)))
+        comm_fail_in (site, status, err);
+    return status;
 }
 
 /* ---- memory ---- */

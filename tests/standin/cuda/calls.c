@@ -59,10 +59,24 @@ is_forgotten (const char *name)
     return forgotten && !strcmp (forgotten, name);
 }
 
+/* A program captures a stream, in the mode in which no thread may call what is unsafe, unless it has said that its own
+ * calls matter to no capture.  Strict: every call is unsafe that a thread makes without having said so. */
+static struct CUstream_st *captured;
+static _Thread_local enum cudaStreamCaptureMode capture_mode;
+
+static void
+check_capture (const char *name)
+{
+    if (__atomic_load_n (&captured, __ATOMIC_ACQUIRE) && capture_mode != cudaStreamCaptureModeRelaxed
+        && strcmp (name, "cudaGetDevice"))
+        report (NULL, NULL, "%s() ends the capture of a stream of the program's", name);
+}
+
 /* Returns from the calling function if it is to fail, or to do nothing; takes the lock. */
 #define BEGIN(name)                                \
     do {                                           \
         cudaError_t error_ = call_injected (name); \
+        check_capture (name);                      \
         if (error_ || is_forgotten (name))         \
             return call_fail (error_);             \
         pthread_mutex_lock (&standin_lock);        \
@@ -311,6 +325,32 @@ cudaFreeHost (void *memory)
     if (memory && !pinned_free (memory))
         report (NULL, NULL, "cudaFreeHost() of %p, which cudaHostAlloc() did not return", memory);
     END (cudaSuccess);
+}
+
+API cudaError_t
+cudaThreadExchangeStreamCaptureMode (enum cudaStreamCaptureMode *mode)
+{
+    enum cudaStreamCaptureMode before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
+    return cudaSuccess;
+}
+
+API cudaError_t
+cudaStreamIsCapturing (cudaStream_t stream, enum cudaStreamCaptureStatus *status)
+{
+    BEGIN ("cudaStreamIsCapturing");
+    *status = stream_of (stream) == captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    END (cudaSuccess);
+}
+
+/* For tests: begin or end a capture; nothing becomes part of it. */
+API void
+standin_capture (cudaStream_t stream, bool begins)
+{
+    pthread_mutex_lock (&standin_lock);
+    __atomic_store_n (&captured, begins ? stream_of (stream) : NULL, __ATOMIC_RELEASE);
+    pthread_mutex_unlock (&standin_lock);
 }
 
 API cudaError_t

@@ -178,6 +178,9 @@ __attribute__ ((noreturn, format (printf, 3, 4))) void standin_report (const str
  *  @param[out] active  whether there is a context on @p device */
 int standin_context_state (int device, unsigned *flags, int *active);
 
+/** For tests of CUDA graphs: begin or end a capture of a stream, in the strictest mode. */
+void standin_capture (cudaStream_t stream, bool begins);
+
 /** For tests of time: let this thread compute for @p more ns.  @return its time */
 int64_t standin_host_ns (int64_t more);
 /** Queue what takes @p ns on a stream, such as a kernel. */

@@ -38,6 +38,7 @@ enum cudaError {
     cudaErrorIllegalAddress = 700,
     cudaErrorPeerAccessAlreadyEnabled = 704,
     cudaErrorHostMemoryAlreadyRegistered = 712,
+    cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
@@ -48,6 +49,16 @@ enum cudaMemcpyKind {
     cudaMemcpyDeviceToHost = 2,
     cudaMemcpyDeviceToDevice = 3,
     cudaMemcpyDefault = 4
+};
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal = 0,
+    cudaStreamCaptureModeThreadLocal = 1,
+    cudaStreamCaptureModeRelaxed = 2
+};
+enum cudaStreamCaptureStatus {
+    cudaStreamCaptureStatusNone = 0,
+    cudaStreamCaptureStatusActive = 1,
+    cudaStreamCaptureStatusInvalidated = 2
 };
 enum cudaMemoryType {
     cudaMemoryTypeUnregistered = 0,
@@ -85,6 +96,8 @@ cudaError_t cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cuda
 cudaError_t cudaMemsetAsync (void *to, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamDestroy (cudaStream_t stream);
+cudaError_t cudaStreamIsCapturing (cudaStream_t stream, enum cudaStreamCaptureStatus *status);
+cudaError_t cudaThreadExchangeStreamCaptureMode (enum cudaStreamCaptureMode *mode);
 cudaError_t cudaStreamSynchronize (cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent (cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags (cudaEvent_t *event, unsigned flags);
