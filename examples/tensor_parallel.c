@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor parallelism: the hidden units of a network are divided over the processes of a row of the grid, and the samples
- * over its columns.  The losses do not depend on how many processes there are of either.
+/* Tensor parallelism: the hidden units of a network are divided over the processes of a row of the grid, and the
+ * samples over its columns.  The losses do not depend on how many processes there are of either.
  *
  *   accelerate launch --num_processes 4 tensor_parallel 2    a grid of 2 x 2
  *
- * y = W2 relu (W1 (s x)), as in Megatron-LM: W1 is divided by its rows (a column-parallel layer there, whose matrices are
- * transposed) and W2 by its columns (a row-parallel one), so one all-reduce gives y, and one more the gradient of s,
- * which all have.  Buffers may be on a GPU as well; here, the processor computes. */
+ * y = W2 relu (W1 (s x)), as in Megatron-LM: W1 is divided by its rows (a column-parallel layer there, whose matrices
+ * are transposed) and W2 by its columns (a row-parallel one), so one all-reduce gives y, and one more the gradient of
+ * s, which all have.  Buffers may be on a GPU as well; here, the processor computes. */
 #include <accel/accel.h>
 
 #include <stdlib.h>

@@ -97,8 +97,10 @@ E2
 
 test_expect_success 'pi: 3 processes agree on 3.14' 'launch 3 "$builddir/examples/pi" >pi && cat pi && grep "^pi is about 3.14.*, computed by 3 process" pi'
 test_expect_success 'tensor_parallel: the losses of one process in any grid, and it learns' '
-    "$builddir/examples/tensor_parallel" >one && cat one && launch 2 "$builddir/examples/tensor_parallel" 2 | diff one - &&
-    launch 4 "$builddir/examples/tensor_parallel" 2 | diff one - && launch 2 "$builddir/examples/tensor_parallel" 1 | diff one - &&
+    "$builddir/examples/tensor_parallel" >one && cat one &&
+    for grid in "2 2" "4 2" "2 1"; do
+        launch "${grid% *}" "$builddir/examples/tensor_parallel" "${grid#* }" >several && diff one several || return 1
+    done &&
     awk "{ loss[NR] = \$4 } END { exit !(NR == 5 && loss[5] < loss[1] / 4) }" one && test_exit 2 launch 3 "$builddir/examples/tensor_parallel" 2'
 test_expect_success 'README shows pi.c' '
     sed -n "/^#include <accel/,\$p" "$srcdir/examples/pi.c" >program &&
