@@ -312,3 +312,28 @@ gpu_owns (const void *address, DLDevice *device)
     *device = (DLDevice){ .device_type = kDLCUDA, .device_id = about.device };
     return known;
 }
+
+/* Without the lock, as above.  What is pending on the GPU, or a capture, is no reason to keep the memory. */
+void
+gpu_free (DLDevice device, void *memory)
+{
+    struct visit visit = { .now = device.device_id, .capture_mode = cudaStreamCaptureModeRelaxed };
+    bool is_clean = cudaPeekAtLastError () == cudaSuccess;
+    if (!memory || device.device_id < 0 || device.device_id >= MOST_GPUS)
+        return;
+    pthread_once (&once, begin);
+    cudaThreadExchangeStreamCaptureMode (&visit.capture_mode);
+    cudaError_t error = cudaGetDevice (&visit.before);
+    if (!error && visit.before != visit.now)
+        error = cudaSetDevice (visit.now);
+    if (!error)
+        error = cudaFree (memory);
+    restore (&visit);
+    cudaThreadExchangeStreamCaptureMode (&visit.capture_mode);
+    if (is_clean)
+        cudaGetLastError ();
+    struct gpu *gpu = &gpus[device.device_id];
+    pthread_mutex_lock (&gpu->lock);
+    gpu_note (gpu, error, "cudaFree");
+    pthread_mutex_unlock (&gpu->lock);
+}

@@ -90,6 +90,9 @@ void *gpu_stream (DLDevice device);
 enum accel_status gpu_set_stream (DLDevice device, void *stream, struct accel_error *err);
 /** @} */
 
+/** destroy of struct memory: also while nothing else can be done */
+void gpu_free (DLDevice device, void *memory);
+
 /** owns of struct memory */
 bool gpu_owns (const void *address, DLDevice *device);
 

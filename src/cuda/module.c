@@ -43,18 +43,6 @@ create (DLDevice device, size_t bytes, bool zeroed)
 }
 
 static void
-destroy (DLDevice device, void *memory)
-{
-    VISIT (device);
-    if (!gpu || !memory)
-        return;
-    pthread_mutex_unlock (&gpu->lock);
-    cudaError_t error = cudaFree (memory);
-    gpu_lock_again (gpu);
-    gpu_note (gpu, error, "cudaFree");
-}
-
-static void
 copy (DLDevice device, void *to, const void *from, size_t bytes)
 {
     VISIT (device);
@@ -489,7 +477,7 @@ static const struct memory_lists lists_cuda = {
 
 static const struct memory memory_cuda = {
     .create = create,
-    .destroy = destroy,
+    .destroy = gpu_free,
     .copy = copy,
     .zero = zero,
     .read = read_bytes,

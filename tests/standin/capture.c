@@ -44,15 +44,22 @@ capture_own (cudaStream_t stream)
 {
     static const char words[]
         = "a stream is being captured into a CUDA graph, and libaccel's work cannot be part of one";
-    float one = 0;
+    float one = 0, *freed;
+    struct accel_work *work;
     MUST (accel_set_stream (device, stream, &err));
+    freed = memory_of (device)->create (device, COUNT * sizeof *freed, false);
+    MUST (accel_comm_all_reduce_start (&work, accel_world (acc), values, values, COUNT, ACCEL_FLOAT32, ACCEL_MAX,
+                                       &err));
     standin_capture (stream, true);
+    memory_of (device)->destroy (device, freed);
+    ok (accel_work_wait (work, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, words), "a wait there: %s", err.text);
     ok (sum () == ACCEL_ERR_SYSTEM && strstr (err.text, words) && strstr (err.text, "accel_comm_all_reduce at "),
         "a collective on a captured stream: %s", err.text);
     ok (memory_of (device)->read (device, &one, values, sizeof one, &err) == ACCEL_ERR_SYSTEM
             && strstr (err.text, words),
         "a number from there: %s", err.text);
     standin_capture (stream, false);
+    MUST (accel_work_wait (work, &err)); /* it was not waited for before */
     MUST (sum ());
     MUST (memory_of (device)->read (device, &one, values, sizeof one, &err));
     ok (one == 16, "what was refused was not done: %g", (double) one); /* three sums, and one before */

@@ -92,7 +92,7 @@ test_expect_success 'a step of 2 ranks takes the time of the order of DDP' 'time
 is_long && test_expect_success '... of 3 ranks, in any order of streams' 'for seed in $(seq 5); do STANDIN_SEED=$seed timed 3 || return 1; done'
 
 test_expect_success 'a program captures streams into CUDA graphs: its own, and the one that libaccel uses' '
-    by_hand 2 "$port" timeout $patience "$standin/capture" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = 10'
+    by_hand 2 "$port" timeout $patience "$standin/capture" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = 12'
 
 # ---- NCCL_COMM_ID ----
 

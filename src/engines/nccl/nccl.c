@@ -179,11 +179,14 @@ engine_order (void *transport, void *work, void *stream, struct accel_error *err
         usleep (PAUSE_US);
         lock ();
     }
-    if (!comm->status)
-        comm_check_cuda (comm, cudaStreamWaitEvent ((cudaStream_t) stream, operation->done, 0), "cudaStreamWaitEvent");
     enum accel_status status = comm->status ? fail_as_comm (comm, err) : ACCEL_OK;
+    cudaError_t error = status ? cudaSuccess : cudaStreamWaitEvent ((cudaStream_t) stream, operation->done, 0);
     unlock ();
-    return status;
+    if (!error)
+        return status;
+    gpu_forget (error);
+    return comm->helpers->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: cudaStreamWaitEvent: %s (%s)", engine.gpu,
+                                cudaGetErrorString (error), cudaGetErrorName (error));
 }
 
 static enum accel_status
@@ -561,11 +564,12 @@ engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *
     return ACCEL_OK;
 }
 
-/* Of which any may use the memory that goes away; with the lock, which it lets go.  Another thread looks after them. */
+/* Of which any may use the memory that goes away; with the lock, which it lets go.  Those of ranks that are gone never
+ * end, which others find out. */
 static void
 await_operations (struct communicator *comm)
 {
-    int64_t end = now_ms () + comm->timeout_ms;
+    int64_t end = now_ms () + CLOSE_MS;
     while (!comm->status && find_oldest (comm) && now_ms () < end) {
         unlock ();
         usleep (PAUSE_US);

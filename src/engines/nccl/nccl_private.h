@@ -96,6 +96,7 @@ void gpu_forget (cudaError_t error);
  *  into CUDA graphs, which ours do not. */
 struct device_guard {
     int before;
+    bool is_clean; /* there was no error of the program's: what NCCL leaves is taken away */
     enum cudaStreamCaptureMode capture_mode;
 };
 struct device_guard gpu_guard (void);
@@ -150,6 +151,7 @@ struct nccl_engine {
     struct communicator *comms;
     ncclComm_t none; /* where NCCL writes the communicator of a rank that is in no group of a split */
     void *library;   /* it stays loaded */
+    bool watches_forks;
     int gpu;         /* of this process; -1: not chosen yet */
     int (*context_state) (int device, unsigned *flags, int *active); /* cuDevicePrimaryCtxGetState(); NULL: none */
     struct {

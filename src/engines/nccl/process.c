@@ -42,6 +42,20 @@ load (void *library, const struct accel_engine_helpers *helpers, struct accel_er
     return ACCEL_OK;
 }
 
+/* A child of fork() that closes its communicators finds the lock as if no thread had it. @{ */
+static void
+before_fork (void)
+{
+    pthread_mutex_lock (&engine.lock);
+}
+
+static void
+after_fork (void)
+{
+    pthread_mutex_unlock (&engine.lock);
+}
+/* @} */
+
 enum accel_status
 library_open (const struct accel_engine_helpers *helpers, struct accel_error *err)
 {
@@ -51,6 +65,9 @@ library_open (const struct accel_engine_helpers *helpers, struct accel_error *er
         engine.library = dlopen ("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!engine.library)
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "finds no NCCL: %s", dlerror ());
+    if (!engine.watches_forks && pthread_atfork (before_fork, after_fork, after_fork))
+        return helpers->fail (err, ACCEL_ERR_NOMEM, "out of memory");
+    engine.watches_forks = true;
     return load (engine.library, helpers, err);
 }
 
@@ -93,6 +110,7 @@ struct device_guard
 gpu_guard (void)
 {
     struct device_guard guard = { .before = engine.gpu, .capture_mode = cudaStreamCaptureModeRelaxed };
+    guard.is_clean = cudaPeekAtLastError () == cudaSuccess;
     cudaThreadExchangeStreamCaptureMode (&guard.capture_mode);
     if (!cudaGetDevice (&guard.before) && guard.before != engine.gpu)
         cudaSetDevice (engine.gpu);
@@ -109,4 +127,6 @@ gpu_restore (struct device_guard *guard)
         && (!engine.context_state || engine.context_state (guard->before, &flags, &active) || active))
         cudaSetDevice (guard->before);
     cudaThreadExchangeStreamCaptureMode (&guard->capture_mode);
+    if (guard->is_clean)
+        cudaGetLastError ();
 }

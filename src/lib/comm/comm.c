@@ -471,7 +471,13 @@ comm_start_all_reduce (struct accel_comm *comm, const struct comm_site *site, vo
     };
     *work = NULL;
     enum accel_status status = check (comm, &call, err);
-    return status ? status : work_start (comm, &call, work, err);
+    if (!status)
+        status = comm_check_process (comm, site, err);
+    if (status)
+        return status;
+    if (comm->deferred)
+        comm_raise_failure (comm, comm->deferred);
+    return work_start (comm, &call, work, err);
 }
 
 enum accel_status

@@ -210,7 +210,7 @@ name_place (DLDevice device, char *text, size_t size)
 enum accel_status
 comm_place_on_device (struct comm_site *site, const void *send, const void *recv, struct accel_error *err)
 {
-    DLDevice from = memory_locate (send), to = memory_locate (recv);
+    DLDevice from = memory_locate (send), to = recv == send ? from : memory_locate (recv);
     char sent[40], received[40];
     site->device = recv ? to : from;
     if (!send || !recv || (from.device_type == to.device_type && from.device_id == to.device_id))

@@ -249,7 +249,7 @@ rest (struct work_queue *queue)
     reap (queue);
     if (queue->head || queue->stop)
         return;
-    clock_gettime (CLOCK_REALTIME, &until);
+    clock_gettime (CLOCK_MONOTONIC, &until);
     until.tv_nsec += LOOK_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
@@ -306,8 +306,12 @@ need_queue (struct accel_comm *comm)
     if (comm->queue)
         return comm->queue->process == comm_forks ? 0 : ECHILD;
     struct work_queue *made = calloc (1, sizeof *made);
-
-    if (!made || pthread_cond_init (&made->wake, NULL) || pthread_cond_init (&made->over, NULL)) {
+    pthread_condattr_t steady;
+    pthread_condattr_init (&steady);
+    pthread_condattr_setclock (&steady, CLOCK_MONOTONIC);
+    bool is_made = made && !pthread_cond_init (&made->wake, &steady) && !pthread_cond_init (&made->over, NULL);
+    pthread_condattr_destroy (&steady);
+    if (!is_made) {
         free (made);
         return ENOMEM;
     }
@@ -730,16 +734,23 @@ accel_work_wait (struct accel_work *work, struct accel_error *err)
     DLDevice device = { 0 };
     void *stream = NULL;
     work_lock ();
-    enum accel_status status = take (work, __func__, err);
+    enum accel_status status = find (work, __func__, err);
     bool orders = !status && !work->over && can_order (work->link);
-    work_unlock ();
-    if (status)
-        return status;
-    if (orders) { /* without the lock, because the GPU may be busy */
+    if (orders)
         device = work->site.device;
+    work_unlock ();
+    if (orders) { /* without the lock, because the GPU may be busy; its stream may be one that cannot wait now */
+        status = memory_check (device, err);
         stream = memory_of (device)->stream ? memory_of (device)->stream (device) : NULL;
     }
+    if (status)
+        return status;
     work_lock ();
+    status = take (work, __func__, err);
+    if (status) {
+        work_unlock ();
+        return status;
+    }
     while (orders && !work->over && !work->is_started)
         pthread_cond_wait (&work->comm->queue->over, &work_mutex);
     if (orders)

@@ -335,9 +335,10 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
     status = model_check_gradients (model, err);
     if (!model->object.owner)
         model_forget_scale (model); /* of what it was prepared with before */
-    if (!status)
-        memory_list_zero (optimizer_gradients (optimizer), model->memory, model->device);
-    return status;
+    if (status)
+        return status;
+    memory_list_zero (optimizer_gradients (optimizer), model->memory, model->device);
+    return memory_check (model->device, err);
 }
 
 const char *

@@ -197,6 +197,18 @@ order_started (struct accel_model *model, struct accel_error *err)
     return first.code;
 }
 
+/* Also after a bucket that could not be started: those before it are in flight, and the peers wait for it. */
+static enum accel_status
+finish_started (struct accel_model *model, enum accel_status status, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    if (!status)
+        return order_started (model, err);
+    order_started (model, NULL);
+    comm_give_up (reducer->comm, err ? err->text : "a bucket of gradients could not be started");
+    return status;
+}
+
 /* @live: this process has data */
 static enum accel_status
 reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
@@ -207,8 +219,8 @@ reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
     for (; reducer->next < model->span_count && !status; reducer->next++)
         status = reducer->is_ordered ? start_span (model, reducer->next, err)
                                      : reduce_span (model, reducer->next, err);
-    if (!status)
-        status = order_started (model, err);
+    if (reducer->is_ordered)
+        status = finish_started (model, status, err);
     if (!status)
         power_sgd_count (model);
     if (!status && model->ddp.broadcast_buffers) {
