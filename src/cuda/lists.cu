@@ -5,8 +5,10 @@
 #include "cuda/norms.h"
 #include "cuda/step.h"
 
-/* Blocks of a launch; they go through those of the table. */
-enum { MOST_LISTED = 1 << 15 };
+/* Blocks of a launch; they go through those of the table.  Tests have fewer. */
+#ifndef CUDA_MOST_LISTED
+#define CUDA_MOST_LISTED (1U << 15)
+#endif
 
 struct range {
     unsigned items, begin, end; /* items of the table; blocks of it */
@@ -280,7 +282,7 @@ static unsigned
 blocks_of (struct range range)
 {
     unsigned blocks = range.end - range.begin;
-    return blocks < MOST_LISTED ? blocks : (unsigned) MOST_LISTED;
+    return blocks < CUDA_MOST_LISTED ? blocks : CUDA_MOST_LISTED;
 }
 
 static struct range

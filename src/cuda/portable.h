@@ -18,8 +18,12 @@
 
 #include <stddef.h>
 
-/* Threads of each block, and how many elements each thread has at least, up to so many blocks. */
-enum { CUDA_BLOCK = 256, CUDA_ELEMENTS_EACH = 4, CUDA_MOST_BLOCKS = 2048 };
+/* Threads of each block, and how many elements each thread has at least, up to so many blocks; tests have fewer, so
+ * that small arrays take loops round, too. */
+enum { CUDA_BLOCK = 256, CUDA_ELEMENTS_EACH = 4 };
+#ifndef CUDA_MOST_BLOCKS
+#define CUDA_MOST_BLOCKS 2048
+#endif
 
 /* @return blocks for @p count elements, which depend on nothing else: nor do the sums that blocks make */
 static inline unsigned
