@@ -113,6 +113,7 @@ take_frames (int machine, const char *bytes, size_t length)
         free (all[i].host);
     }
     peers_release_outcome (&peers.outcome);
+    peers_release_outcome (&peers.last);
     strbuf_release (&peers.to_say);
     strbuf_release (&peer.pipe.to_write);
     free (peers.main_host);

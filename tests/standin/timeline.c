@@ -61,7 +61,7 @@ static void
 make (struct run *run, struct accel *acc, const struct way *way, size_t layers)
 {
     struct accel_parameter parameters[LAYERS];
-    char names[LAYERS][8];
+    char names[LAYERS][32];
     int64_t shape[] = { ELEMENTS };
     DLDevice device = accel_device (acc);
     *run = (struct run){ .acc = acc, .way = way, .layers = layers };

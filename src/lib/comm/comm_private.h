@@ -52,10 +52,10 @@ __attribute__ ((cold)) enum accel_status comm_place_on_device (struct comm_site 
  * @retval ACCEL_ERR_INVALID  they are in memory of two kinds, or of two devices
  */
 static inline enum accel_status
-comm_place (struct comm_site *site, const void *send, const void *recv, struct accel_error *err)
+comm_place (struct comm_site *site, const void *send, const void *recv, struct accel_error *why)
 {
     bool none = !__atomic_load_n (&memory_device_kinds, __ATOMIC_ACQUIRE);
-    return __builtin_expect (none, true) ? ACCEL_OK : comm_place_on_device (site, send, recv, err);
+    return __builtin_expect (none, true) ? ACCEL_OK : comm_place_on_device (site, send, recv, why);
 }
 
 /** The name of the engine that moves data in host memory; static. */
