@@ -26,12 +26,12 @@ struct reducer {
     bool reduces;     /* what it produces is averaged */
     bool checks;      /* gradients that are not finite are errors */
     bool is_ordered;  /* buckets are started by accel_grad_ready(), behind what the program has queued by then */
-    bool announced;   /* to accel_join_end() */
     size_t reported;  /* gradients, in this pass */
     size_t next;      /* the bucket whose turn it is */
     unsigned char *ready; /* [count]: reported in this pass */
     unsigned char *used;  /* [count]: or in one since gradients were last averaged */
     unsigned char *mask;  /* [count]: used by any process; NULL without find_unused_parameters */
+    bool announced;   /* to accel_join_end(); by whoever reduces, without the lock: not beside what has one */
     const struct comm_site *site;
     struct comm_site there;   /* the same for buffers on the model's device */
     struct accel_error error; /* the first; its code is ACCEL_OK if there is none */
