@@ -95,6 +95,8 @@ accel_comm_all_to_all_start_at (const char *file, int line, struct accel_work **
  *
  * @retval ACCEL_ERR_PEER, ACCEL_ERR_TIMEOUT  as for a blocking call; the buffers are undefined
  * @retval ACCEL_ERR_INVALID  not a work that the program may wait for; nothing was freed
+ * @retval ACCEL_ERR_SYSTEM, ACCEL_ERR_NOMEM  an earlier error of the GPU, or its stream is being captured into a CUDA
+ *                            graph: nothing was freed, and the call may be repeated
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status accel_work_wait (struct accel_work *work, struct accel_error *err);
 

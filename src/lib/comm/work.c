@@ -516,7 +516,7 @@ work_run (struct accel_comm *comm, const struct accel_engine_call *call, struct 
 {
     struct accel_work *work;
     enum accel_status status = work_start (comm, call, &work, err);
-    return status ? status : accel_work_wait (work, err);
+    return status ? status : work_finish (work, err);
 }
 
 /* What is done for @comm on another thread may call any of its engines. */
@@ -728,40 +728,56 @@ accel_work_synchronize (struct accel_work *work, struct accel_error *err)
     return status;
 }
 
-enum accel_status
-accel_work_wait (struct accel_work *work, struct accel_error *err)
+/* @param[out] stays  nothing has happened to @work, because of an earlier error where it is */
+static enum accel_status
+wait_in_order (struct accel_work *work, bool *stays, struct accel_error *err)
 {
     DLDevice device = { 0 };
     void *stream = NULL;
+    *stays = false;
     work_lock ();
-    enum accel_status status = find (work, __func__, err);
+    enum accel_status status = find (work, "accel_work_wait", err);
     bool orders = !status && !work->over && can_order (work->link);
     if (orders)
         device = work->site.device;
     work_unlock ();
     if (orders) { /* without the lock, because the GPU may be busy; its stream may be one that cannot wait now */
         status = memory_check (device, err);
+        *stays = status;
         stream = memory_of (device)->stream ? memory_of (device)->stream (device) : NULL;
     }
     if (status)
         return status;
     work_lock ();
-    status = take (work, __func__, err);
-    if (status) {
-        work_unlock ();
-        return status;
-    }
-    while (orders && !work->over && !work->is_started)
+    status = take (work, "accel_work_wait", err);
+    while (!status && orders && !work->over && !work->is_started)
         pthread_cond_wait (&work->comm->queue->over, &work_mutex);
-    if (orders)
+    if (!status && orders)
         detach (work->comm->queue, work, stream);
-    else
+    else if (!status)
         finish (work);
-    if (!work->is_detached)
+    if (!status && !work->is_detached)
         status = conclude (work, err);
     work_unlock ();
     if (orders)
         order_streams (device);
+    return status;
+}
+
+enum accel_status
+accel_work_wait (struct accel_work *work, struct accel_error *err)
+{
+    bool stays;
+    return wait_in_order (work, &stays, err);
+}
+
+enum accel_status
+work_finish (struct accel_work *work, struct accel_error *err)
+{
+    bool stays;
+    enum accel_status status = wait_in_order (work, &stays, err);
+    enum accel_status later = stays ? accel_work_synchronize (work, NULL) : ACCEL_OK;
+    (void) later; /* the first of two errors counts */
     return status;
 }
 

@@ -187,7 +187,7 @@ order_started (struct accel_model *model, struct accel_error *err)
     for (size_t s = 0; reducer->is_ordered && s < model->span_count; s++) {
         struct accel_work *work = reducer->started[s];
         reducer->started[s] = NULL;
-        if (work && accel_work_wait (work, &why))
+        if (work && work_finish (work, &why))
             first = first.code ? first : why;
         else if (work && model->spans[s].scattered)
             span_copy (model, s, NULL, true);
