@@ -46,16 +46,17 @@ stop_self (void)
         kill (0, SIGCONT); /* reaches us too, and so the other ranks */
 }
 
-/* A supervisor that another process has stopped continues first: later, it may be at its end, where SIGCONT would free
- * it from who traces it (the leak sanitizer, which then waits for ever). */
+/* Another process may have stopped the supervisor.  One that runs may be at its end, where SIGCONT would free it from
+ * who traces it: the leak sanitizer, which then waits for ever. */
 static void
 pass_on (pid_t supervisor, const siginfo_t *info)
 {
     union sigval value = { .sival_int = info->si_code == SI_KERNEL
                            ? GUARDIAN_SIGNAL_OF_TERMINAL : GUARDIAN_SIGNAL_SENT };
-    if (signals_end_job (info->si_signo))
-        kill (supervisor, SIGCONT);
+    struct procfs_stat stat;
     sigqueue (supervisor, info->si_signo, value);
+    if (signals_end_job (info->si_signo) && procfs_read_stat (supervisor, &stat) && stat.state == 'T')
+        kill (supervisor, SIGCONT);
     if (info->si_signo == SIGTSTP)
         stop_self ();
 }
