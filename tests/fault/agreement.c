@@ -168,21 +168,21 @@ static const struct {
     enum accel_status (*call) (void);
     const char *words[3];
 } calls[] = {
-    { "gather", gather, { "shapes differ in accel_gather: [2, 3] on rank 0", "[3, 2] on rank 1", NULL } },
-    { "other dimensions", gather_dims, { "shapes differ in accel_gather: [1] on rank 0", "[] on rank 1", NULL } },
+    { "gather", gather, { "shapes differ in accel_gather: ", "[2, 3] on rank ", "[3, 2] on rank 1" } },
+    { "other dimensions", gather_dims, { "shapes differ in accel_gather: ", "[1] on rank ", "[] on rank 1" } },
     { "metrics", gather_for_metrics, { "shapes differ in accel_gather_for_metrics", "[3, 2] on rank 1", NULL } },
-    { "reduce", reduce, { "shapes differ in accel_reduce: [2, 3] on rank 0", "[3, 2] on rank 1", NULL } },
-    { "scaled reduce", reduce_scaled, { "scales differ in accel_reduce: 1 on rank 0", "0.5 on rank 1", NULL } },
-    { "broadcast", broadcast, { "shapes differ in accel_broadcast: [2, 3] on rank 0", "[3, 2] on rank 1", NULL } },
-    { "all-to-all", all_to_all, { "shapes differ in accel_all_to_all: [3, 2] on rank 0", "[6, 1] on rank 1", NULL } },
+    { "reduce", reduce, { "shapes differ in accel_reduce: ", "[2, 3] on rank ", "[3, 2] on rank 1" } },
+    { "scaled reduce", reduce_scaled, { "scales differ in accel_reduce: ", "1 on rank ", "0.5 on rank 1" } },
+    { "broadcast", broadcast, { "shapes differ in accel_broadcast: ", "[2, 3] on rank ", "[3, 2] on rank 1" } },
+    { "all-to-all", all_to_all, { "shapes differ in accel_all_to_all: ", "[3, 2] on rank ", "[6, 1] on rank 1" } },
     { "reduce-scatter", reduce_scatter, { "shapes differ in accel_reduce_scatter", "[6, 1] on rank 1", NULL } },
     { "tree", tree_gather, { "shapes differ in accel_tree_gather", "[3, 2] on rank 1", NULL } },
-    { "padding", pad, { "dimensions differ in accel_pad_across_processes: 0 on rank 0", "1 on rank 1", NULL } },
+    { "padding", pad, { "dimensions differ in accel_pad_across_processes: ", "0 on rank ", "1 on rank 1" } },
     { "send", send_other_type, { "rank 0 sends float32 x 6 in accel_comm_send", "rank 1 expects int32 x 6 in", NULL } },
     { "send, and a late rank", send_while_last_computes,
       { "rank 0 sends float32 x 6 in accel_comm_send", NULL, NULL } },
     { "reduce, and a late rank", reduce_while_last_computes,
-      { "counts differ in accel_comm_all_reduce: 3 on rank 0 at", "agreement.c:", "2 on rank 1 at" } },
+      { "counts differ in accel_comm_all_reduce: ", "3 on rank ", "2 on rank 1 at" } },
 };
 
 static void
