@@ -22,6 +22,12 @@ struct accel_grad_scaler {
     double backoff_factor;    /**< 0.5: after a step whose gradients were infinite or NaN, which is skipped */
     uint32_t growth_interval; /**< 2000: steps without one before the scale grows */
     enum accel_flag enabled;  /**< yes unless ACCEL_NO: no scaling */
+    /**
+     * ACCEL_YES, on a GPU: the scale stays there, and a step decides there whether it is skipped, so the host waits for
+     * neither.  The program's kernels multiply the gradients of the loss by accel_loss_scale_on_device(), which is not
+     * in the `scale` that accel_backward() passes on.  Without a GPU, nothing changes.
+     */
+    enum accel_flag on_device;
 };
 
 /** How to open; a field that is 0 comes from the environment, or else has its default. */

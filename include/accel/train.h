@@ -200,6 +200,13 @@ struct accel_optimizer_options {
     enum accel_flag maximize; /**< all but Lion: the same */
     const struct accel_param_group *groups; /**< [group_count]; copied.  None: all parameters form one group, "all" */
     size_t group_count;
+    /**
+     * ACCEL_YES, on a GPU: torch's `capturable`.  The number of steps and the groups' numbers are in device memory, so
+     * that clipping, a step and zeroing gradients can be captured into a CUDA graph, after one step without.  What
+     * accel_optimizer_set_lr(), accel_optimizer_set_group() or a scheduler changes holds for later launches of the
+     * graph; the number of steps is read from the device.  See accel_device(3).
+     */
+    enum accel_flag capturable;
     unsigned threads; /**< of steps over many elements, with the caller's; smaller ones are the caller's alone.  Results
                            do not depend on it.  0: OMP_NUM_THREADS, which accelerate launch sets to this process's
                            share of the cores, or 1 */
@@ -347,6 +354,13 @@ accel_backward_at (const char *file, int line, struct accel *acc, struct accel_m
  *         clipping and steps take out of the gradients again.  Use it for gradients, not for a loss that is shown
  */
 ACCEL_API float accel_loss_scale (const struct accel *acc);
+
+/**
+ * @return where the scale of the loss is on the device, a float, if accel_grad_scaler has `on_device` and the job
+ *         scales losses on a GPU; NULL otherwise: accel_backward() passes all of the scale on.  Valid until accel_close();
+ *         written by accel_optimizer_step(), on the stream of accel_set_stream()
+ */
+ACCEL_API const float *accel_loss_scale_on_device (const struct accel *acc);
 
 /**
  * For programs whose backward pass is not a function: call it after each pass, with gradients of accel_loss_scale()

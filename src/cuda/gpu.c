@@ -107,14 +107,24 @@ note_earlier (struct gpu *gpu)
     gpu->may_pass = true;
 }
 
+static _Thread_local bool permits_capture;
+
+void
+gpu_permit_capture (DLDevice device, bool permits)
+{
+    (void) device;
+    permits_capture = permits;
+}
+
 /* What is queued on a stream that is being captured becomes part of a CUDA graph, and happens when that is launched:
  * with numbers of now, and in memory that may be gone by then. */
 static void
-refuse_capture (struct gpu *gpu)
+refuse_capture (struct gpu *gpu, bool in_graph)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     cudaError_t error = cudaStreamIsCapturing (gpu->stream, &status);
-    if (!error && status == cudaStreamCaptureStatusNone)
+    bool may = in_graph && permits_capture && gpu->is_ready && gpu->stream != PER_THREAD;
+    if (!error && (status == cudaStreamCaptureStatusNone || (may && status == cudaStreamCaptureStatusActive)))
         return;
     cudaGetLastError ();
     gpu_note (gpu, error ? error : cudaErrorStreamCaptureUnsupported,
@@ -133,7 +143,7 @@ follow (struct gpu *gpu)
 
 /* CUDA keeps the last error by thread, not by GPU: an error at the beginning is the program's. */
 struct visit
-visit_begin (DLDevice device)
+visit_begin (DLDevice device, bool in_graph)
 {
     struct visit visit = { .now = device.device_id, .capture_mode = cudaStreamCaptureModeRelaxed };
     if (device.device_id < 0 || device.device_id >= MOST_GPUS)
@@ -147,7 +157,7 @@ visit_begin (DLDevice device)
     if (moves)
         NOTE (gpu, cudaSetDevice, visit.now);
     if (!gpu->error)
-        refuse_capture (gpu);
+        refuse_capture (gpu, in_graph);
     if (!gpu->error && !gpu->is_ready)
         prepare (gpu);
     if (!gpu->error && gpu->stream == PER_THREAD)

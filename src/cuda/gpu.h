@@ -71,13 +71,20 @@ struct visit {
     int before, now;
     enum cudaStreamCaptureMode capture_mode; /* the thread's, before */
 };
-struct visit visit_begin (DLDevice device);
+/** @param in_graph  what is queued may become part of a CUDA graph, if the thread has permitted that */
+struct visit visit_begin (DLDevice device, bool in_graph);
 void visit_end (struct visit *visit);
 /** For the rest of a function: `visit`, `gpu` and `stream`. */
-#define VISIT(device)                                                                    \
-    __attribute__ ((cleanup (visit_end))) struct visit visit = visit_begin (device); \
-    struct gpu *gpu = visit.gpu;                                                         \
+#define VISIT_AS(device, in_graph)                                                             \
+    __attribute__ ((cleanup (visit_end))) struct visit visit = visit_begin (device, in_graph); \
+    struct gpu *gpu = visit.gpu;                                                               \
     __attribute__ ((unused)) cudaStream_t const stream = visit.stream
+#define VISIT(device) VISIT_AS (device, false)
+/** For functions that queue only what can be done again: no copies from or to the host, no waits, no allocations. */
+#define VISIT_IN_GRAPH(device) VISIT_AS (device, true)
+
+/** permit_capture of struct memory_live */
+void gpu_permit_capture (DLDevice device, bool permits);
 
 /** The error of the GPU that is visited, or why it cannot be. */
 enum accel_status visit_fail (const struct visit *visit, DLDevice device, struct accel_error *err);

@@ -53,20 +53,42 @@ struct cuda_table {
 /** @return how many blocks an item of @p count elements has */
 unsigned cuda_item_blocks (size_t count);
 void cuda_list_zero (const struct cuda_table *table, void *stream);
-void cuda_list_unscale (const struct cuda_table *table, float factor, uint8_t *found, void *stream);
+/** @param place  where the factor is; NULL: it is @p factor.  The same below */
+void cuda_list_unscale (const struct cuda_table *table, float factor, const float *place, uint8_t *found,
+                        void *stream);
 /** @return false: not this norm */
-bool cuda_list_norm (const struct cuda_table *table, float factor, double p, float *results, void *stream);
-/** @param place  where the factor is; NULL: it is @p factor */
+bool cuda_list_norm (const struct cuda_table *table, float factor, const float *place, double p, float *results,
+                     void *stream);
 void cuda_list_scale (const struct cuda_table *table, float factor, const float *place, bool only_float32,
                       void *stream);
-void cuda_list_clamp (const struct cuda_table *table, float limit, float half_limit, void *stream);
+void cuda_list_clamp (const struct cuda_table *table, float limit, float half_divisor, const float *place,
+                      void *stream);
+/** What the host knows of a step, or what is on the device instead. */
+struct cuda_list_step {
+    const struct rule_numbers *numbers; /* host; NULL: */
+    const struct rule_numbers *live;    /* on the device; NULL: `numbers` */
+    float factor;
+    const float *place;
+    const uint32_t *skip; /* on the device: not 0, to do nothing; NULL: do it */
+};
 /** Items from @p first on, @p count > 0 of them. */
 void cuda_list_update (const struct cuda_table *table, unsigned first, unsigned count, enum rule rule,
-                       const struct rule_numbers *numbers, float factor, void *stream);
+                       const struct cuda_list_step *step, void *stream);
 void cuda_list_narrow (const struct cuda_table *table, void *stream);
 void cuda_list_narrow_scaled (const struct cuda_table *table, float *scales, void *stream);
-/** @param norms  [count]  @param p  2 or infinity */
-void cuda_clip_factor (const float *norms, size_t count, double p, float most, float *factor, void *stream);
+/** @param norms  [count]  @param p  2 or infinity  @param pending  multiplied by the factor; may be NULL */
+void cuda_clip_factor (const float *norms, size_t count, double p, float most, float *factor, float *pending,
+                       void *stream);
+/** @} */
+
+/** @{ As struct memory_live in lib/memory/lists.h says. */
+struct scaler_values;
+struct scaler_factors;
+void cuda_begin_step (struct rule_steps *steps, struct rule_group *groups, size_t count, const uint8_t *found,
+                      void *stream);
+void cuda_note_scale (const struct scaler_values *scaler, float *scale, float *inverse, void *stream);
+void cuda_note_found (struct scaler_values *scaler, const uint8_t *found, bool last,
+                      const struct scaler_factors *factors, void *stream);
 /** @} */
 
 void cuda_scale (void *values, enum accel_dtype dtype, size_t count, double factor, void *stream);

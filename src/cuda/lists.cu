@@ -29,6 +29,13 @@ item_of (const struct cuda_item *items, unsigned count, unsigned block)
     return items[low];
 }
 
+/* @param place  where a factor is; NULL: it is @factor */
+__device__ static inline float
+factor_of (float factor, const float *place)
+{
+    return place ? *place : factor;
+}
+
 #define FOR_EACH_BLOCK(block, range) \
     for (unsigned block = (range).begin + blockIdx.x; block < (range).end; block += gridDim.x)
 #define FOR_EACH_OF(i, block, item)                                                              \
@@ -48,10 +55,11 @@ list_zero_kernel (const struct cuda_item *__restrict__ items, struct range range
 
 __global__ void
 list_unscale_kernel (const struct cuda_item *__restrict__ items, struct range range, float factor,
-                     unsigned *__restrict__ word, unsigned bit)
+                     const float *__restrict__ place, unsigned *__restrict__ word, unsigned bit)
 {
     SHARED (unsigned, any, [1]);
     bool found = false;
+    factor = factor_of (factor, place);
     if (threadIdx.x == 0)
         any[0] = 0;
     FOR_EACH_BLOCK (block, range) {
@@ -79,9 +87,10 @@ list_unscale_kernel (const struct cuda_item *__restrict__ items, struct range ra
 }
 
 template <enum norm_kind KIND> __global__ void
-list_norm_kernel (const struct cuda_item *__restrict__ items, struct range range, float factor, double p,
-                  double *__restrict__ sums)
+list_norm_kernel (const struct cuda_item *__restrict__ items, struct range range, float factor,
+                  const float *__restrict__ place, double p, double *__restrict__ sums)
 {
+    factor = factor_of (factor, place);
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
         const void *values = REACH (item.data);
@@ -102,8 +111,9 @@ list_norm_kernel (const struct cuda_item *__restrict__ items, struct range range
 /* A block for each item. */
 template <enum norm_kind KIND> __global__ void
 list_norm_end_kernel (const struct cuda_item *__restrict__ items, unsigned count, const double *__restrict__ sums,
-                      float factor, double p, float *__restrict__ results)
+                      float factor, const float *__restrict__ place, double p, float *__restrict__ results)
 {
+    factor = factor_of (factor, place);
     for (unsigned at = blockIdx.x; at < count; at += gridDim.x) {
         const struct cuda_item item = items[at];
         double sum = 0;
@@ -122,13 +132,11 @@ list_norm_end_kernel (const struct cuda_item *__restrict__ items, unsigned count
     }
 }
 
-/* @param place  where the factor is; NULL: it is @p factor */
 __global__ void
 list_scale_kernel (const struct cuda_item *__restrict__ items, struct range range, float factor,
                    const float *__restrict__ place, bool only_float32)
 {
-    if (place)
-        factor = *place;
+    factor = factor_of (factor, place);
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
         void *values = REACH (item.data);
@@ -140,8 +148,10 @@ list_scale_kernel (const struct cuda_item *__restrict__ items, struct range rang
 }
 
 __global__ void
-list_clamp_kernel (const struct cuda_item *__restrict__ items, struct range range, float limit, float half_limit)
+list_clamp_kernel (const struct cuda_item *__restrict__ items, struct range range, float limit, float divisor,
+                   const float *__restrict__ place)
 {
+    float half_limit = limit / factor_of (divisor, place);
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
         void *values = REACH (item.data);
@@ -158,9 +168,14 @@ struct list_step {
 };
 
 template <enum rule RULE> __global__ void
-list_update_kernel (const struct cuda_item *__restrict__ items, struct range range, struct list_step step)
+list_update_kernel (const struct cuda_item *__restrict__ items, struct range range, struct list_step step,
+                    const struct rule_numbers *__restrict__ live, const float *__restrict__ place,
+                    const uint32_t *__restrict__ skip)
 {
-    const struct rule_numbers n = step.numbers;
+    const struct rule_numbers n = live ? *live : step.numbers;
+    step.factor = factor_of (step.factor, place);
+    if (skip && *skip)
+        return;
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
         float *parameter = (float *) REACH (item.data), *state0 = REACH (item.state[0]);
@@ -247,7 +262,8 @@ list_scales_kernel (const struct cuda_item *__restrict__ items, unsigned count, 
 /* The norm of norms, one after the other as if they stood in an array, and the factor that clipping multiplies with;
  * one block. */
 __global__ void
-clip_factor_kernel (const float *__restrict__ norms, unsigned count, double p, float most, float *__restrict__ factor)
+clip_factor_kernel (const float *__restrict__ norms, unsigned count, double p, float most,
+                    float *__restrict__ factor, float *__restrict__ pending)
 {
     SHARED (float, some, [CUDA_BLOCK]);
     double sum = 0;
@@ -267,7 +283,10 @@ clip_factor_kernel (const float *__restrict__ norms, unsigned count, double p, f
     if (count == 1)
         total = norm_of_one (norms[0], p);
     float result = 1.0F / (total + 1e-6F) * most;
-    *factor = result > 1 ? 1 : result;
+    result = result > 1 ? 1 : result;
+    *factor = result;
+    if (pending)
+        *pending *= result;
 }
 
 /* ---- launches ---- */
@@ -310,39 +329,41 @@ cuda_list_zero (const struct cuda_table *table, void *stream)
 }
 
 extern "C" void
-cuda_list_unscale (const struct cuda_table *table, float factor, uint8_t *found, void *stream)
+cuda_list_unscale (const struct cuda_table *table, float factor, const float *place, uint8_t *found, void *stream)
 {
-    unsigned place = (unsigned) ((uintptr_t) found & 3), bit = 1U << 8 * place;
-    unsigned *word = (unsigned *) (void *) (found - place);
+    unsigned byte = (unsigned) ((uintptr_t) found & 3), bit = 1U << 8 * byte;
+    unsigned *word = (unsigned *) (void *) (found - byte);
     USE_DATA (table, list_unscale_kernel, stream, void *);
     if (table->blocks)
-        LAUNCH (list_unscale_kernel, blocks_of (whole (table)), stream, table->items, whole (table), factor, word, bit);
+        LAUNCH (list_unscale_kernel, blocks_of (whole (table)), stream, table->items, whole (table), factor, place,
+                word, bit);
 }
 
 template <enum norm_kind KIND> static void
-launch_norm (const struct cuda_table *table, float factor, double p, float *results, void *stream)
+launch_norm (const struct cuda_table *table, float factor, const float *place, double p, float *results, void *stream)
 {
     USE_DATA (table, list_norm_kernel, stream, const void *);
     if (table->blocks)
-        LAUNCH (list_norm_kernel<KIND>, blocks_of (whole (table)), stream, table->items, whole (table), factor, p,
-                table->sums);
+        LAUNCH (list_norm_kernel<KIND>, blocks_of (whole (table)), stream, table->items, whole (table), factor,
+                place, p, table->sums);
     if (table->count)
         LAUNCH (list_norm_end_kernel<KIND>, blocks_of ((struct range){ 0, 0, table->count }), stream, table->items,
-                table->count, (const double *) table->sums, factor, p, results);
+                table->count, (const double *) table->sums, factor, place, p, results);
 }
 
 /* Other norms have pow(), and kernels of their own. */
 extern "C" bool
-cuda_list_norm (const struct cuda_table *table, float factor, double p, float *results, void *stream)
+cuda_list_norm (const struct cuda_table *table, float factor, const float *place, double p, float *results,
+                void *stream)
 {
     if (isinf (p))
-        launch_norm<NORM_LARGEST> (table, factor, p, results, stream);
+        launch_norm<NORM_LARGEST> (table, factor, place, p, results, stream);
     else if (p == 2)
-        launch_norm<NORM_TWO> (table, factor, p, results, stream);
+        launch_norm<NORM_TWO> (table, factor, place, p, results, stream);
     else if (p == 1)
-        launch_norm<NORM_ONE> (table, factor, p, results, stream);
+        launch_norm<NORM_ONE> (table, factor, place, p, results, stream);
     else if (p == 0)
-        launch_norm<NORM_ZERO> (table, factor, p, results, stream);
+        launch_norm<NORM_ZERO> (table, factor, place, p, results, stream);
     else
         return false;
     return true;
@@ -358,29 +379,33 @@ cuda_list_scale (const struct cuda_table *table, float factor, const float *plac
 }
 
 extern "C" void
-cuda_list_clamp (const struct cuda_table *table, float limit, float half_limit, void *stream)
+cuda_list_clamp (const struct cuda_table *table, float limit, float half_divisor, const float *place, void *stream)
 {
     USE_DATA (table, list_clamp_kernel, stream, void *);
     if (table->blocks)
-        LAUNCH (list_clamp_kernel, blocks_of (whole (table)), stream, table->items, whole (table), limit, half_limit);
+        LAUNCH (list_clamp_kernel, blocks_of (whole (table)), stream, table->items, whole (table), limit, half_divisor,
+                place);
 }
 
 template <enum rule RULE> static void
-launch_list_update (const struct cuda_table *table, struct range range, const struct rule_numbers *numbers,
-                    float factor, void *stream)
+launch_list_update (const struct cuda_table *table, struct range range, const struct cuda_list_step *given,
+                    void *stream)
 {
-    struct list_step step = { *numbers, factor };
-    LAUNCH (list_update_kernel<RULE>, blocks_of (range), stream, table->items, range, step);
+    struct list_step step = { {}, given->factor };
+    if (given->numbers)
+        step.numbers = *given->numbers;
+    LAUNCH (list_update_kernel<RULE>, blocks_of (range), stream, table->items, range, step, given->live, given->place,
+            given->skip);
 }
 
 #define LAUNCH_LIST_ROW(NAME, name, states) launch_list_update<RULE_##NAME>,
 
 extern "C" void
 cuda_list_update (const struct cuda_table *table, unsigned first, unsigned count, enum rule rule,
-                  const struct rule_numbers *numbers, float factor, void *stream)
+                  const struct cuda_list_step *step, void *stream)
 {
-    static void (*const launch[RULE_COUNT]) (const struct cuda_table *, struct range, const struct rule_numbers *,
-                                             float, void *)
+    static void (*const launch[RULE_COUNT]) (const struct cuda_table *, struct range, const struct cuda_list_step *,
+                                             void *)
         = { RULES (LAUNCH_LIST_ROW) };
     const struct cuda_item *items = table->host + first, *last = items + count - 1;
     for (unsigned i = 0; CHECKS_USES && i < count; i++)
@@ -393,7 +418,7 @@ cuda_list_update (const struct cuda_table *table, unsigned first, unsigned count
         }
     struct range range = { table->count, items->first, last->first + last->blocks };
     if (range.begin < range.end)
-        launch[rule] (table, range, numbers, factor, stream);
+        launch[rule] (table, range, step, stream);
 }
 
 extern "C" void
@@ -423,7 +448,7 @@ cuda_list_narrow_scaled (const struct cuda_table *table, float *scales, void *st
 }
 
 extern "C" void
-cuda_clip_factor (const float *norms, size_t count, double p, float most, float *factor, void *stream)
+cuda_clip_factor (const float *norms, size_t count, double p, float most, float *factor, float *pending, void *stream)
 {
-    LAUNCH (clip_factor_kernel, 1, stream, norms, (unsigned) count, p, most, factor);
+    LAUNCH (clip_factor_kernel, 1, stream, norms, (unsigned) count, p, most, factor, pending);
 }

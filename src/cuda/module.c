@@ -45,7 +45,7 @@ create (DLDevice device, size_t bytes, bool zeroed)
 static void
 copy (DLDevice device, void *to, const void *from, size_t bytes)
 {
-    VISIT (device);
+    VISIT_IN_GRAPH (device);
     if (gpu && bytes)
         NOTE (gpu, cudaMemcpyAsync, to, from, bytes, cudaMemcpyDeviceToDevice, stream);
 }
@@ -53,7 +53,7 @@ copy (DLDevice device, void *to, const void *from, size_t bytes)
 static void
 zero (DLDevice device, void *to, size_t bytes)
 {
-    VISIT (device);
+    VISIT_IN_GRAPH (device);
     if (gpu && bytes)
         NOTE (gpu, cudaMemsetAsync, to, 0, bytes, stream);
 }
@@ -96,7 +96,7 @@ read_pieces (struct gpu *gpu, char *to, const char *from, size_t bytes)
 static enum accel_status
 read_bytes (DLDevice device, void *to, const void *from, size_t bytes, struct accel_error *err)
 {
-    VISIT (device);
+    VISIT_AS (device, !bytes); /* only to ask for an error */
     if (!gpu || !read_pieces (gpu, to, from, bytes))
         return visit_fail (&visit, device, err);
     return ACCEL_OK;
@@ -371,7 +371,7 @@ have_table (struct gpu *gpu, struct memory_list *list, cudaStream_t stream)
 /* What a function for a list begins with: a table, or its end. */
 #define VISIT_LIST(device, list)                                                \
     tables_make_room (device, list);                                            \
-    VISIT (device);                                                             \
+    VISIT_IN_GRAPH (device);                                                    \
     const struct cuda_table *table = gpu ? have_table (gpu, list, stream) : NULL; \
     if (!table)                                                                 \
         return !gpu || gpu->error
@@ -385,55 +385,58 @@ list_zero (DLDevice device, struct memory_list *list)
 }
 
 static bool
-list_unscale (DLDevice device, struct memory_list *list, float factor, uint8_t *found)
+list_unscale (DLDevice device, struct memory_list *list, struct memory_factor factor, uint8_t *found)
 {
     VISIT_LIST (device, list);
-    cuda_list_unscale (table, factor, found, stream);
+    cuda_list_unscale (table, factor.value, factor.place, found, stream);
     return true;
 }
 
 static bool
-list_norm (DLDevice device, struct memory_list *list, float factor, double p, float *results)
+list_norm (DLDevice device, struct memory_list *list, struct memory_factor factor, double p, float *results)
 {
     VISIT_LIST (device, list);
-    return cuda_list_norm (table, factor, p, results, stream);
+    return cuda_list_norm (table, factor.value, factor.place, p, results, stream);
 }
 
 static bool
-list_scale (DLDevice device, struct memory_list *list, float factor, const float *place, bool only_float32)
+list_scale (DLDevice device, struct memory_list *list, struct memory_factor factor, bool only_float32)
 {
     VISIT_LIST (device, list);
-    cuda_list_scale (table, factor, place, only_float32, stream);
+    cuda_list_scale (table, factor.value, factor.place, only_float32, stream);
     return true;
 }
 
 static bool
-list_clamp (DLDevice device, struct memory_list *list, float limit, float half_limit)
+list_clamp (DLDevice device, struct memory_list *list, float limit, struct memory_factor half_divisor)
 {
     VISIT_LIST (device, list);
-    cuda_list_clamp (table, limit, half_limit, stream);
+    cuda_list_clamp (table, limit, half_divisor.value, half_divisor.place, stream);
     return true;
 }
 
+/* Neighbours with the same numbers are one launch, if the host knows the numbers. */
 static bool
-same_numbers (const struct rule_numbers *a, const struct rule_numbers *b)
-{
-    return !memcmp (a, b, offsetof (struct rule_numbers, nesterov)) && a->nesterov == b->nesterov;
-}
-
-/* Neighbours with the same numbers are one launch. */
-static bool
-list_update (DLDevice device, struct memory_list *list, const struct memory_rule *rules, float factor)
+list_update (DLDevice device, struct memory_list *list, const struct memory_rule *rules, struct memory_factor factor,
+             const struct rule_steps *steps)
 {
     VISIT_LIST (device, list);
     for (size_t i = 0, end; i < list->count; i = end) {
         const struct memory_rule *rule = &rules[list->items[i].group];
         for (end = i + 1; end < list->count; end++) {
             const struct memory_rule *other = &rules[list->items[end].group];
-            if (other != rule && (other->rule != rule->rule || !same_numbers (other->numbers, rule->numbers)))
+            if (other != rule
+                && (steps || other->rule != rule->rule || !rule_numbers_equal (other->numbers, rule->numbers)))
                 break;
         }
-        cuda_list_update (table, (unsigned) i, (unsigned) (end - i), rule->rule, rule->numbers, factor, stream);
+        const struct cuda_list_step step = {
+            .numbers = steps ? NULL : rule->numbers,
+            .live = steps ? rule->numbers : NULL,
+            .factor = factor.value,
+            .place = factor.place,
+            .skip = steps ? &steps->was_skipped : NULL,
+        };
+        cuda_list_update (table, (unsigned) i, (unsigned) (end - i), rule->rule, &step, stream);
     }
     return true;
 }
@@ -455,12 +458,46 @@ list_narrow_scaled (DLDevice device, struct memory_list *list, float *scales)
 }
 
 static void
-clip_factor (DLDevice device, const float *norms, size_t count, double p, float most, float *factor)
+clip_factor (DLDevice device, const float *norms, size_t count, double p, float most, float *factor, float *pending)
 {
-    VISIT (device);
+    VISIT_IN_GRAPH (device);
     if (gpu)
-        cuda_clip_factor (norms, count, p, most, factor, stream);
+        cuda_clip_factor (norms, count, p, most, factor, pending, stream);
 }
+
+/* ---- numbers that only the GPU knows ---- */
+
+static void
+begin_step (DLDevice device, struct rule_steps *steps, struct rule_group *groups, size_t count, const uint8_t *found)
+{
+    VISIT_IN_GRAPH (device);
+    if (gpu)
+        cuda_begin_step (steps, groups, count, found, stream);
+}
+
+static void
+note_scale (DLDevice device, const struct scaler_values *scaler, float *scale, float *inverse)
+{
+    VISIT_IN_GRAPH (device);
+    if (gpu)
+        cuda_note_scale (scaler, scale, inverse, stream);
+}
+
+static void
+note_found (DLDevice device, struct scaler_values *scaler, const uint8_t *found, bool last,
+            const struct scaler_factors *factors)
+{
+    VISIT_IN_GRAPH (device);
+    if (gpu)
+        cuda_note_found (scaler, found, last, factors, stream);
+}
+
+static const struct memory_live live_cuda = {
+    .begin_step = begin_step,
+    .note_scale = note_scale,
+    .note_found = note_found,
+    .permit_capture = gpu_permit_capture,
+};
 
 static const struct memory_lists lists_cuda = {
     .release = tables_release,
@@ -503,6 +540,7 @@ static const struct memory memory_cuda = {
     .expand = expand,
     .orthogonalise = orthogonalise,
     .lists = &lists_cuda,
+    .live = &live_cuda,
     .products = &products_cuda,
 };
 

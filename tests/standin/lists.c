@@ -12,6 +12,8 @@
 
 enum { COUNT = 1000, MANY = 100, ROUNDS = 20, LISTS = 40, DELAYS = 3 };
 
+static const struct memory_factor twice = { .value = 2 };
+
 static const DLDevice device = { .device_type = kDLCUDA }, host = { .device_type = kDLCPU };
 static const struct memory *memory;
 static float values[COUNT];
@@ -59,10 +61,10 @@ test_overlaps (void)
     create (&list, 2);
     add (&list, data, COUNT / 2);
     add (&list, data + COUNT / 2, COUNT / 2);
-    ok (memory->lists->scale (device, &list, 2, NULL, false), "neighbours are changed at once");
+    ok (memory->lists->scale (device, &list, twice, false), "neighbours are changed at once");
     ok (!count_wrong (data, COUNT, 2), "each of them");
     list.items[1].data = data + COUNT / 4;
-    ok (!memory->lists->scale (device, &list, 2, NULL, false), "arrays that overlap are not changed at once");
+    ok (!memory->lists->scale (device, &list, twice, false), "arrays that overlap are not changed at once");
     memory_list_scale (&list, memory, device, 2, false);
     ok (!count_wrong (data, COUNT / 4, 4) && !count_wrong (data + COUNT / 4, COUNT / 4, 8)
             && !count_wrong (data + COUNT / 2, COUNT / 4, 4) && !count_wrong (data + COUNT * 3 / 4, COUNT / 4, 2),
@@ -78,10 +80,10 @@ test_growing (void)
     float *data = make ();
     create (&list, MANY);
     add (&list, data, 1);
-    ok (memory->lists->scale (device, &list, 2, NULL, false), "a list of one array");
+    ok (memory->lists->scale (device, &list, twice, false), "a list of one array");
     while (list.count < MANY)
         add (&list, data + list.count, 1);
-    ok (memory->lists->scale (device, &list, 2, NULL, false), "that becomes one of %d", (int) MANY);
+    ok (memory->lists->scale (device, &list, twice, false), "that becomes one of %d", (int) MANY);
     ok (!count_wrong (data, 1, 4) && !count_wrong (data + 1, MANY - 1, 2), "which are all changed");
     memory_list_destroy (&list, memory, device);
     memory->destroy (device, data);
@@ -99,7 +101,7 @@ test_changing (void)
         for (int i = 0; i < DELAYS; i++)
             memory->scale (device, other, ACCEL_FLOAT32, COUNT, 1);
         list.items[0].data = data[round % 2];
-        memory->lists->scale (device, &list, 2, NULL, false);
+        memory->lists->scale (device, &list, twice, false);
     }
     ok (!count_wrong (data[0], COUNT, ldexpf (1, ROUNDS / 2)) && !count_wrong (data[1], COUNT, ldexpf (1, ROUNDS / 2)),
         "a list that changes all the time");
@@ -120,7 +122,7 @@ test_shutdown (void)
         create (&list, COUNT);
         while (list.count < COUNT) /* most are empty, which takes room all the same */
             add (&list, data, list.count ? 0 : COUNT);
-        done += memory->lists->scale (device, &list, 1, NULL, false);
+        done += memory->lists->scale (device, &list, (struct memory_factor){ .value = 1 }, false);
         memory_list_destroy (&list, memory, device);
     }
     ok (done == LISTS, "%d of %d lists, one after the other, have room on the GPU", done, (int) LISTS);

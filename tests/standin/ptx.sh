@@ -17,7 +17,7 @@ if [ -n "$skipped" ]; then
     skip_rest "$skipped"
 fi
 includes="-I$srcdir/src -I$srcdir/include -I$srcdir"
-kernels='floats lists matrix norms power rules'
+kernels='floats lists live matrix norms power rules'
 
 # The stand-in with NVIDIA's header, name and version of symbols.
 test_expect_success 'nvcc says which release it is' '"$nvcc" --version >version'
@@ -25,7 +25,7 @@ major=$(sed -n 's/.*release \([0-9]*\)\..*/\1/p' version)
 runtime=libcudart.so.$major
 sed "s/@MAJOR@/$major/" "$standin/standin.map.in" >map
 test_expect_success "the stand-in takes the place of $runtime" '
-    for file in fibers memory order queue calls launch; do
+    for file in fibers memory order queue calls graph launch; do
         $CC -std=gnu11 -Wall -Wextra -Werror -O1 -g -ffp-contract=off -fPIC -D_GNU_SOURCE -I"$builddir" -I"$srcdir" \
             -I"$cuda/include" -c "$standin/cuda/$file.c" -o $file.o || return 1
     done &&
@@ -56,7 +56,7 @@ test_expect_success 'nvcc compiles the kernels without warnings' '
         "$nvcc" $flags -arch=compute_$least -lineinfo $includes -ptx "$srcdir/src/cuda/$name.cu" -o $name.ptx || return 1
     done'
 test_expect_success 'nothing is fused, and nothing approximated' \
-    '! grep -nE "fma\.|\.approx|\.ftz|\.full" floats.ptx lists.ptx matrix.ptx norms.ptx rules.ptx'
+    '! grep -nE "fma\.|\.approx|\.ftz|\.full" floats.ptx lists.ptx live.ptx matrix.ptx norms.ptx rules.ptx'
 test_expect_success 'the PTX of kernels gives the bits of the processor' '
     translated $kernels &&
     $CC -std=gnu11 -O1 -D_GNU_SOURCE -I"$builddir" $includes -I"$cuda/include" -c "$standin/test_kernels.c" -o test.obj &&
@@ -71,7 +71,7 @@ if [ -f "$builddir/src/cuda/accel_device_cuda.so" ] && [ -x "$builddir/tests/sta
         umask 022 && mkdir engines && cp "$builddir/src/cuda/accel_device_cuda.so" engines &&
         ACCEL_ENGINE_PATH=$scratch/engines emulated "$builddir/tests/standin/gpu" >out && ! grep -v "^ok" out | grep -v "^1\.\."'
     test_expect_success 'so do steps over many parameters at once' '
-        ACCEL_ENGINE_PATH=$scratch/engines emulated "$builddir/tests/standin/launches" >out && test "$(grep -c ^ok out)" -eq 12'
+        ACCEL_ENGINE_PATH=$scratch/engines emulated "$builddir/tests/standin/launches" >out && test "$(grep -c ^ok out)" -eq 27'
 else
     test_skip 'digits are learnt by the module of nvcc' 'it was not built'
 fi

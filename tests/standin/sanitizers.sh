@@ -11,7 +11,7 @@ standin=$srcdir/tests/standin
 build () {
     cc=$1 cxx=$2
     shift 2
-    for file in fibers memory order queue calls launch; do
+    for file in fibers memory order queue calls graph launch; do
         $cc -std=gnu11 "$@" -O1 -g -ffp-contract=off -D_GNU_SOURCE -I"$builddir" -I"$srcdir" -I"$standin/include" \
             -c "$standin/cuda/$file.c" -o "$file.o" || return 1
     done

@@ -474,8 +474,8 @@ list_simple (void)
         memory_list_scale (&lists.list, &memory_host, host, 1.0F / 3, only_float32);
         cuda_list_scale (&lists.table, 1.0F / 3, NULL, only_float32, stream);
         lists_equal (&lists, only_float32 ? "float32 scaled in a list" : "scaled in a list");
-        memory_list_clamp (&lists.list, &memory_host, host, 0.5F, 0.25F);
-        cuda_list_clamp (&lists.table, 0.5F, 0.25F, stream);
+        memory_list_clamp (&lists.list, &memory_host, host, 0.5F, (struct memory_factor){ .value = 2 });
+        cuda_list_clamp (&lists.table, 0.5F, 2, NULL, stream);
         lists_equal (&lists, "clamped in a list");
         lists_drop (&lists);
     }
@@ -484,13 +484,14 @@ list_simple (void)
 static void
 list_unscale (float rare)
 {
+    const struct memory_factor third = { .value = 1.0F / 3 };
     struct lists lists;
     struct twin found = make (ACCEL_FLOAT8_E5M2, 8, 0, 0);
     lists_make (&lists, HALVES, 0, 1, rare);
     memset (found.host, 0, 8);
     MUST (cudaMemsetAsync (found.device, 0, 8, stream));
-    memory_list_unscale (&lists.list, &memory_host, host, 1.0F / 3, (uint8_t *) found.host + 2);
-    cuda_list_unscale (&lists.table, 1.0F / 3, (uint8_t *) found.device + 2, stream);
+    memory_list_unscale (&lists.list, &memory_host, host, third, (uint8_t *) found.host + 2);
+    cuda_list_unscale (&lists.table, third.value, NULL, (uint8_t *) found.device + 2, stream);
     lists_equal (&lists, "unscaled in a list");
     equal (&found, "unscaled in a list: what was found%s", isfinite (rare) ? "" : ", something");
     lists_drop (&lists);
@@ -505,14 +506,14 @@ list_norms (double p, float rare)
     struct twin norms = make (ACCEL_FLOAT32, ARRAYS, 0, 0), factor = make (ACCEL_FLOAT32, 1, 0, 0);
     float total, result;
     lists_make (&lists, HALVES, 0, 1, rare);
-    memory_list_norm (&lists.list, &memory_host, host, 1.0F / 7, p, norms.host);
-    ok (cuda_list_norm (&lists.table, 1.0F / 7, p, norms.device, stream), "norms of p %g", p);
+    memory_list_norm (&lists.list, &memory_host, host, (struct memory_factor){ .value = 1.0F / 7 }, p, norms.host);
+    ok (cuda_list_norm (&lists.table, 1.0F / 7, NULL, p, norms.device, stream), "norms of p %g", p);
     equal (&norms, "norms of p %g of a list", p);
     if (p == 2 || isinf (p)) {
         memory_host.norm (host, norms.host, ACCEL_FLOAT32, ARRAYS, 1, p, &total);
         result = 1.0F / (total + 1e-6F) * 1.5F;
         *(float *) factor.host = result > 1 ? 1 : result;
-        cuda_clip_factor (norms.device, ARRAYS, p, 1.5F, factor.device, stream);
+        cuda_clip_factor (norms.device, ARRAYS, p, 1.5F, factor.device, NULL, stream);
         equal (&factor, "the factor that clips a list, p %g", p);
         memory_list_scale (&lists.list, &memory_host, host, *(const float *) factor.host, false);
         cuda_list_scale (&lists.table, 1, factor.device, false, stream);
@@ -540,8 +541,9 @@ list_updates (enum rule rule)
         memcpy (update.state, item->state, sizeof update.state);
         memory_host.update (host, &update);
     }
-    cuda_list_update (&lists.table, 0, 3, rule, &numbers, 1.0F / 3, stream); /* as two groups */
-    cuda_list_update (&lists.table, 3, ARRAYS - 3, rule, &numbers, 1.0F / 3, stream);
+    const struct cuda_list_step step = { .numbers = &numbers, .factor = 1.0F / 3 };
+    cuda_list_update (&lists.table, 0, 3, rule, &step, stream); /* as two groups */
+    cuda_list_update (&lists.table, 3, ARRAYS - 3, rule, &step, stream);
     lists_equal (&lists, "a step of a list");
     for (int i = 0; i < ARRAYS; i++) {
         equal (&lists.narrows[i], "a step of a list: rounded");

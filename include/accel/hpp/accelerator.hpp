@@ -298,6 +298,7 @@ class accelerator {
     }
     /** What backward() passes to @p pass. */
     float loss_scale () const noexcept { return accel_loss_scale (get ()); }
+    const float *loss_scale_on_device () const noexcept { return accel_loss_scale_on_device (get ()); }
     void average_gradients (model &of, site at = site::here ()) { must (at, accel_average_gradients_at, of.get ()); }
 
     /** Begin the next of several backward passes for one step: of all models, or of up to four. */

@@ -91,6 +91,7 @@ struct grad_scaler : accel_grad_scaler {
     ACCEL_OPTIONS_ (grad_scaler, accel_grad_scaler)
     ACCEL_SET_ (init_scale) ACCEL_SET_ (growth_factor) ACCEL_SET_ (backoff_factor)
     ACCEL_SET_ (growth_interval) ACCEL_SET_FLAG_ (enabled)
+    ACCEL_SET_FLAG_ (on_device)
 };
 
 struct project_configuration : accel_project_configuration {
@@ -166,7 +167,7 @@ struct optimizer_options : accel_optimizer_options {
     ACCEL_SET_NUMBER_ (eps) ACCEL_SET_NUMBER_ (momentum) ACCEL_SET_NUMBER_ (dampening) ACCEL_SET_NUMBER_ (alpha)
     ACCEL_SET_NUMBER_ (lr_decay) ACCEL_SET_NUMBER_ (initial_accumulator_value) ACCEL_SET_FLAG_ (nesterov)
     ACCEL_SET_FLAG_ (amsgrad) ACCEL_SET_FLAG_ (centered) ACCEL_SET_FLAG_ (maximize) ACCEL_SET_GROUPS_
-    ACCEL_SET_ (threads)
+    ACCEL_SET_FLAG_ (capturable) ACCEL_SET_ (threads)
 };
 
 struct scheduler_options : accel_scheduler_options {

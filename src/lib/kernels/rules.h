@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 enum { RULE_STATES = 3 };
 
@@ -18,6 +20,40 @@ struct rule_numbers {
     float root, eps;   /* of divisors */
     float momentum, fresh; /* of a velocity, and of what is added to it */
     bool nesterov;
+};
+
+/** What some of them depend on with the number of the step: rule_begin() in rules_element.h. */
+struct rule_pace {
+    double lr, lr_decay;
+    double beta1, beta2; /* of bias corrections; 0: none */
+};
+
+/** @return whether all of them are the same.  @{ */
+static inline bool
+rule_numbers_equal (const struct rule_numbers *a, const struct rule_numbers *b)
+{
+    return !memcmp (a, b, offsetof (struct rule_numbers, nesterov)) && a->nesterov == b->nesterov;
+}
+
+static inline bool
+rule_pace_equal (const struct rule_pace *a, const struct rule_pace *b)
+{
+    return !memcmp (a, b, sizeof *a);
+}
+/** @} */
+
+/** Where only a device knows how many steps there were, because some may have been skipped. */
+struct rule_steps {
+    uint64_t count;
+    uint32_t was_skipped; /* the last one: not 0 */
+    uint32_t unused;
+};
+
+/** What a group of parameters has there. */
+struct rule_group {
+    struct rule_numbers fixed; /* of all steps */
+    struct rule_pace pace;
+    struct rule_numbers numbers; /* of the last step that was not skipped */
 };
 
 /** Change parameter[count] by grad[count]; state[j] is [count]. */

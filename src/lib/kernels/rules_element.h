@@ -10,6 +10,53 @@
 
 #include <math.h>
 
+/* ---- numbers of a step ---- */
+
+/* A number of twice the bits, as the sum of two (Dekker, A floating-point technique for extending the available
+ * precision, 1971). */
+struct rule_pair {
+    double high, low;
+};
+
+ELEMENT struct rule_pair
+rule_product (struct rule_pair a, struct rule_pair b)
+{
+    const double splitter = 134217729.0; /* 2^27 + 1: halves have 26 bits, whose products are exact */
+    double ca = splitter * a.high, cb = splitter * b.high;
+    double ah = ca - (ca - a.high), bh = cb - (cb - b.high);
+    double al = a.high - ah, bl = b.high - bh;
+    double high = a.high * b.high;
+    double low = ((ah * bh - high) + ah * bl + al * bh) + al * bl + (a.high * b.low + a.low * b.high);
+    double sum = high + low;
+    return (struct rule_pair){ sum, low - (sum - high) };
+}
+
+/* base^exponent for 0 <= base < 1: rounded as pow() rounds it, with the same bits on GPUs, whose pow() is another. */
+ELEMENT_CALLED double
+rule_power (double base, uint64_t exponent)
+{
+    struct rule_pair power = { 1, 0 }, square = { base, 0 };
+    for (; exponent; exponent >>= 1) {
+        if (exponent & 1)
+            power = rule_product (power, square);
+        square = rule_product (square, square);
+    }
+    return power.high;
+}
+
+/* Step @step, from 1 on, of numbers that do not depend on it yet. */
+ELEMENT_CALLED void
+rule_begin (struct rule_numbers *numbers, const struct rule_pace *pace, uint64_t step)
+{
+    double correction = 1.0 - rule_power (pace->beta1, step);
+    numbers->minus_size = (float) -(pace->lr / (correction + (double) (step - 1) * pace->lr_decay));
+    numbers->root = (float) sqrt (1.0 - rule_power (pace->beta2, step));
+    if (step == 1) /* torch's first velocity is the gradient itself, not damped */
+        numbers->fresh = 1;
+}
+
+/* ---- elements ---- */
+
 /* Each @return the new parameter; states are changed where they are. */
 
 ELEMENT float

@@ -29,6 +29,15 @@ memory_list_destroy (struct memory_list *list, const struct memory *memory, DLDe
     *list = (struct memory_list){ .items = NULL };
 }
 
+float
+memory_read_factor (const struct memory *memory, DLDevice device, struct memory_factor factor)
+{
+    float value = factor.value;
+    if (factor.place && memory->read (device, &value, factor.place, sizeof value, NULL))
+        return 1;
+    return value;
+}
+
 /* Whether the device does it at once. */
 #define AT_ONCE(function, ...) (memory->lists && memory->lists->function (device, list, __VA_ARGS__))
 #define FOR_ITEMS(list, item) \
@@ -44,30 +53,32 @@ memory_list_zero (struct memory_list *list, const struct memory *memory, DLDevic
 }
 
 void
-memory_list_unscale (struct memory_list *list, const struct memory *memory, DLDevice device, float factor,
-                     uint8_t *found)
+memory_list_unscale (struct memory_list *list, const struct memory *memory, DLDevice device,
+                     struct memory_factor factor, uint8_t *found)
 {
     if (AT_ONCE (unscale, factor, found))
         return;
+    float value = memory_read_factor (memory, device, factor);
     FOR_ITEMS (list, item)
-        memory->unscale (device, item->data, item->dtype, item->count, factor, found);
+        memory->unscale (device, item->data, item->dtype, item->count, value, found);
 }
 
 void
-memory_list_norm (struct memory_list *list, const struct memory *memory, DLDevice device, float factor, double p,
-                  float *results)
+memory_list_norm (struct memory_list *list, const struct memory *memory, DLDevice device,
+                  struct memory_factor factor, double p, float *results)
 {
     if (AT_ONCE (norm, factor, p, results))
         return;
+    float value = memory_read_factor (memory, device, factor);
     FOR_ITEMS (list, item)
-        memory->norm (device, item->data, item->dtype, item->count, factor, p, &results[item - list->items]);
+        memory->norm (device, item->data, item->dtype, item->count, value, p, &results[item - list->items]);
 }
 
 void
 memory_list_scale (struct memory_list *list, const struct memory *memory, DLDevice device, float factor,
                    bool only_float32)
 {
-    if (AT_ONCE (scale, factor, NULL, only_float32))
+    if (AT_ONCE (scale, (struct memory_factor){ .value = factor }, only_float32))
         return;
     FOR_ITEMS (list, item)
         if (item->dtype == ACCEL_FLOAT32 || !only_float32)
@@ -76,10 +87,11 @@ memory_list_scale (struct memory_list *list, const struct memory *memory, DLDevi
 
 void
 memory_list_clamp (struct memory_list *list, const struct memory *memory, DLDevice device, float limit,
-                   float half_limit)
+                   struct memory_factor half_divisor)
 {
-    if (AT_ONCE (clamp, limit, half_limit))
+    if (AT_ONCE (clamp, limit, half_divisor))
         return;
+    float half_limit = limit / memory_read_factor (memory, device, half_divisor);
     FOR_ITEMS (list, item)
         memory->clamp (device, item->data, item->dtype, item->count,
                        item->dtype == ACCEL_FLOAT32 ? limit : half_limit);
@@ -96,10 +108,11 @@ memory_list_narrow (struct memory_list *list, const struct memory *memory, DLDev
 
 bool
 memory_list_clip (struct memory_list *list, const struct memory *memory, DLDevice device, float *norms, double p,
-                  float most, bool only_float32)
+                  float most, float *pending)
 {
+    float *factor = &norms[list->count];
     if (!memory->lists)
         return false;
-    memory->lists->clip_factor (device, norms, list->count, p, most, &norms[list->count]);
-    return AT_ONCE (scale, 1, &norms[list->count], only_float32);
+    memory->lists->clip_factor (device, norms, list->count, p, most, factor, pending);
+    return AT_ONCE (scale, (struct memory_factor){ .place = factor }, pending != NULL);
 }

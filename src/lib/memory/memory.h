@@ -31,6 +31,7 @@ struct memory_update {
 };
 
 struct memory_lists;
+struct memory_live;
 
 /** Batches that a copy stream can have on their way. */
 enum { MEMORY_COPY_STREAM_SLOTS = 2 };
@@ -138,6 +139,9 @@ struct memory {
 
     /** What it does with many arrays at once (lists.h).  NULL: nothing */
     const struct memory_lists *lists;
+
+    /** What it does about numbers that the host does not know (lists.h); not without lists.  NULL: nothing */
+    const struct memory_live *live;
 
     const struct memory_products *products; /* NULL: there are none */
 };

@@ -9,11 +9,26 @@
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/reducer/reducer_object.h"
 
+/* What the host knows of the scale. */
+static float
+known_scale (const struct accel *acc)
+{
+    float share = 1.0F / (float) accel_gradient_accumulation_steps (acc);
+    bool knows = precision_scales (acc) && !precision_is_live (acc);
+    return share * (knows ? scaler_scale (precision_read_scaler (acc)) : 1);
+}
+
 float
 accel_loss_scale (const struct accel *acc)
 {
-    return 1.0F / (float) accel_gradient_accumulation_steps (acc)
-           * (precision_scales (acc) ? scaler_scale (&precision_of (acc)->scaler) : 1);
+    float scale = known_scale (acc);
+    return precision_is_live (acc) ? scale * scaler_scale (precision_read_scaler (acc)) : scale;
+}
+
+const float *
+accel_loss_scale_on_device (const struct accel *acc)
+{
+    return precision_is_live (acc) ? &precision_of (acc)->live->scale : NULL;
 }
 
 static enum accel_status
@@ -33,14 +48,16 @@ run (struct accel *acc, struct accel_model *model, const struct comm_site *site,
      accel_backward_function backward, void *user, struct accel_error *err)
 {
     struct accel_error cause = { 0 };
-    precision_note_scale (acc, model);
+    enum accel_status status = precision_note_scale (acc, model, err);
+    if (status)
+        return status;
     reducer_begin (model, site, accumulate_reduces (model));
-    enum accel_status failure = backward (user, accel_loss_scale (acc), &cause);
+    enum accel_status failure = backward (user, known_scale (acc), &cause);
     bool model_gone = object_is_gone (&model->object);
     if (!failure && (model_gone || object_is_gone (&acc->object)))
         failure = accel_fail (&cause, ACCEL_ERR_CALLBACK, "the function destroyed its own %s",
                               model_gone ? "model" : "job");
-    enum accel_status status = reducer_end (model, failure != ACCEL_OK, err);
+    status = reducer_end (model, failure != ACCEL_OK, err);
     if (status || !failure)
         return status;
     accel_fail (err, ACCEL_ERR_CALLBACK, "the backward pass failed on rank %d (loss %g): %s", accel_process_index (acc),
@@ -78,7 +95,9 @@ accel_average_gradients_at (const char *file, int line, struct accel *acc, struc
         return status;
     if (join_steps (acc)) /* a rank in accel_join_end() cannot know by which call the others average */
         site.call = JOBSEG_CALL_BACKWARD;
-    precision_note_scale (acc, model);
+    status = precision_note_scale (acc, model, err);
+    if (status)
+        return status;
     reducer_begin (model, &site, accumulate_reduces (model));
     return reducer_end (model, false, err);
 }

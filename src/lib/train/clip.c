@@ -12,6 +12,7 @@
 #include "lib/kernels/floats_element.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
+#include "lib/train/optimizer/optimizer_live.h"
 #include "lib/train/outliers.h"
 #include "lib/train/precision.h"
 
@@ -29,7 +30,7 @@ static enum accel_status
 find_norms (struct accel_model *model, double p, struct accel_error *err)
 {
     struct memory_list *gradients = model_gradients (model);
-    memory_list_norm (gradients, model->memory, model->device, model->pending, p, model->norms);
+    memory_list_norm (gradients, model->memory, model->device, model_pending (model), p, model->norms);
     return model->memory->read (model->device, model->host_norms, model->norms,
                                 gradients->count * sizeof *model->norms, err);
 }
@@ -55,17 +56,24 @@ fold_end (const struct fold *fold, double p)
     return isinf (p) ? fold->most : norm_of_sum (fold->sum, p);
 }
 
-/* Before clipping.  @scaled: the scale of gradients that are to stay as they are, being incomplete; else 0 */
+/* Whether gradients are to stay scaled and as they are, being incomplete. */
+static bool
+is_incomplete (const struct accel_model *model)
+{
+    const struct accel *acc = model->object.owner;
+    return precision_scales (acc) && accumulation_of (acc)->accumulating;
+}
+
+/* Before clipping.  @scaled: the scale of gradients that are incomplete; else 0 */
 static enum accel_status
 begin (struct accel_model *model, const struct comm_site *site, float *scaled, struct accel_error *err)
 {
     *scaled = 0;
     if (!model)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: model is NULL", jobseg_call_name (site->call));
-    const struct accel *acc = model->object.owner;
-    if (precision_scales (acc) && accumulation_of (acc)->accumulating)
-        *scaled = model->scaled_by > 0 ? model->scaled_by : precision_of (acc)->scaler.scale;
-    return precision_unscale (model, site, NULL, err);
+    if (is_incomplete (model))
+        *scaled = precision_scale_of (model);
+    return precision_unscale (model, site, err);
 }
 
 /* The models whose gradients have one norm. */
@@ -125,17 +133,17 @@ clip_on_device (const struct clipped *clipped, const struct comm_site *site, flo
                 enum accel_status *status, struct accel_error *err)
 {
     struct accel_model *model = clipped->count == 1 ? clipped->first : NULL;
-    float scaled;
     if (!model || !model->memory->lists || (p != 2 && !isinf (p)) || outliers_want_norm (model->object.owner))
         return false;
-    *status = begin (model, site, &scaled, err);
-    if (*status || scaled > 0)
+    *status = precision_unscale (model, site, err);
+    if (*status || is_incomplete (model))
         return true;
-    if (model->unscaled) /* the host knows of a factor that 16-bit gradients are still to be multiplied by */
+    if (model->unscaled && !model->is_live) /* the host has a factor that 16-bit gradients are to be multiplied by */
         return false;
     struct memory_list *gradients = model_gradients (model);
-    memory_list_norm (gradients, model->memory, model->device, model->pending, p, model->norms);
-    if (!memory_list_clip (gradients, model->memory, model->device, model->norms, p, max_norm, false))
+    float *pending = model->unscaled ? &model->live->pending : NULL;
+    memory_list_norm (gradients, model->memory, model->device, model_pending (model), p, model->norms);
+    if (!memory_list_clip (gradients, model->memory, model->device, model->norms, p, max_norm, pending))
         return false;
     *status = memory_check (model->device, err);
     return true;
@@ -213,7 +221,9 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
         struct accel_model *model = model_of (clipped, m);
         /* If 16-bit gradients are still to be unscaled, factors wait with that. */
         memory_list_scale (&model->lists[LIST_GRADIENTS], model->memory, model->device, factor, model->unscaled);
-        if (model->unscaled)
+        if (model->unscaled && model->is_live)
+            model->memory->scale (model->device, &model->live->pending, ACCEL_FLOAT32, 1, (double) factor);
+        else if (model->unscaled)
             model->pending *= factor;
     }
     return ACCEL_OK;
@@ -231,6 +241,7 @@ accel_clip_grad_norm_at (const char *file, int line, size_t options_size, struct
         return status;
     if (options)
         chosen = *options;
+    MAY_BE_CAPTURED (model);
     struct clipped clipped = { model, chosen.others, chosen.other_count + 1 };
     return clip_norm (&clipped, &site, max_norm, norm, option_or (chosen.norm_type, 2), chosen.error_if_nonfinite, err);
 }
@@ -243,8 +254,10 @@ accel_clip_grad_value_at (const char *file, int line, struct accel_model *model,
     float scaled, limit = (float) clip_value;
     if (isnan (clip_value) || clip_value < 0)
         return accel_fail (err, ACCEL_ERR_INVALID, "clip_value is %g, but must be at least 0", clip_value);
+    MAY_BE_CAPTURED (model);
     enum accel_status status = begin (model, &site, &scaled, err);
     if (!status && !(scaled > 0))
-        memory_list_clamp (model_gradients (model), model->memory, model->device, limit, limit / model->pending);
+        memory_list_clamp (model_gradients (model), model->memory, model->device, limit,
+                           model_pending (model));
     return status;
 }

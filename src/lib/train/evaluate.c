@@ -59,7 +59,7 @@ remember_job (struct accel_evaluation *evaluation, struct accel *acc, struct acc
     object_hold (&acc->object);
     const struct precision *precision = precision_of (acc);
     const struct accumulation *accumulation = accumulation_of (acc);
-    evaluation->scaler = precision->scaler;
+    evaluation->scaler = *precision_read_scaler (acc);
     evaluation->autocast_off = precision->autocast_off;
     evaluation->accumulating = accumulation->accumulating;
     evaluation->num_steps = accumulation->options.num_steps;
@@ -96,7 +96,7 @@ restore_job (const struct accel_evaluation *evaluation)
     struct accel *acc = evaluation->acc;
     struct precision *precision = precision_of (acc);
     struct accumulation *accumulation = accumulation_of (acc);
-    precision->scaler = evaluation->scaler;
+    precision_write_scaler (acc, &evaluation->scaler);
     precision->autocast_off = evaluation->autocast_off;
     accumulation->accumulating = evaluation->accumulating;
     accumulation->options.num_steps = evaluation->num_steps;

@@ -131,7 +131,7 @@ end_model (struct object *object)
     }
     masters_destroy (model);
     model_lists_destroy (model);
-    model->memory->destroy (model->device, model->found);
+    model->memory->destroy (model->device, model->live);
     model->memory->destroy (model->device, model->norms);
     free (model->host_norms);
     free (model->owned);
@@ -179,13 +179,13 @@ accel_model_create_sized (size_t parameter_size, struct accel_model **model, con
     made->object = (struct object) OBJECT_INIT (&kind_model);
     made->device = parameters[0].data->device;
     made->memory = memory_of (made->device);
-    made->found = made->memory->create (made->device, 1, true);
+    made->live = made->memory->create (made->device, sizeof *made->live, true);
     made->norms = made->memory->create (made->device, (count + 1) * sizeof *made->norms, false);
     made->host_norms = calloc (count, sizeof *made->host_norms);
     made->parameters = calloc (count, sizeof *made->parameters);
     made->owned = calloc (count, sizeof *made->owned);
     made->kept = calloc (count, sizeof *made->kept);
-    if (!made->parameters || !made->owned || !made->kept || !made->found || !made->norms || !made->host_norms)
+    if (!made->parameters || !made->owned || !made->kept || !made->live || !made->norms || !made->host_norms)
         goto error;
     made->count = count;
     model_set_defaults (&made->ddp);

@@ -51,7 +51,7 @@ struct block {
 
 /** What a model computes numbers in. */
 struct scratch {
-    uint8_t *found;
+    struct model_live *live;
     float *norms;
     float *scales;
 };
@@ -258,8 +258,8 @@ static void
 exchange_scratch (struct accel_model *model)
 {
     const struct scratch other = model->placement->scratch;
-    model->placement->scratch = (struct scratch){ model->found, model->norms, model->scales };
-    model->found = other.found;
+    model->placement->scratch = (struct scratch){ model->live, model->norms, model->scales };
+    model->live = other.live;
     model->norms = other.norms;
     model->scales = other.scales;
     model->scales_read = true;
@@ -268,7 +268,7 @@ exchange_scratch (struct accel_model *model)
 static void
 destroy_scratch (const struct scratch *scratch, const struct memory *memory, DLDevice device)
 {
-    memory->destroy (device, scratch->found);
+    memory->destroy (device, scratch->live);
     memory->destroy (device, scratch->norms);
     memory->destroy (device, scratch->scales);
 }
@@ -299,11 +299,11 @@ allocate (struct accel_model *model, size_t bytes, const struct memory *memory, 
     struct scratch *scratch = &placement->scratch;
     bool scales = memory->lists && model_narrowed (model, true)->count;
     placement->memory = memory->create (device, bytes, false);
-    scratch->found = memory->create (device, 1, true);
+    scratch->live = memory->create (device, sizeof *scratch->live, true);
     scratch->norms = memory->create (device, (model->count + 1) * sizeof *scratch->norms, false);
     if (scales)
         scratch->scales = memory->create (device, model->count * sizeof *scratch->scales, false);
-    bool good = placement->memory && scratch->found && scratch->norms && (!scales || scratch->scales)
+    bool good = placement->memory && scratch->live && scratch->norms && (!scales || scratch->scales)
                 && list_blocks (placement, model);
     for (size_t i = 0; good && i < placement->block_count; i++) {
         struct block *block = &placement->blocks[i];

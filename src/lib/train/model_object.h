@@ -33,6 +33,12 @@ struct master {
 /** Lists of tensors, for devices that take many at once. */
 enum list_kind { LIST_GRADIENTS, LIST_NARROWED, LIST_SCALED, LISTS };
 
+/** What fp16 needs on the device, also where the host does not know it. */
+struct model_live {
+    float pending, scaled_by; /* as in the model; where the scaler is on the device */
+    uint8_t found;            /* what found_inf is read from */
+};
+
 struct accel_model {
     struct object object;
     size_t count;
@@ -50,7 +56,7 @@ struct accel_model {
     struct accel_parameter *trained;    /* [count]: the parameters as optimizers see them, with masters as data */
     struct master *masters;             /* [count] */
     bool widened;                       /* the masters have values */
-    uint8_t *found;  /* on the device, one byte: what found_inf is read from */
+    struct model_live *live; /* on the device */
     float *norms;    /* on the device, [count + 1]: of trained gradients, while they are clipped; then the factor */
     float *host_norms; /* [count]: read from there */
     struct memory_list lists[LISTS];
@@ -59,11 +65,13 @@ struct accel_model {
     bool unscaled;    /* since the last step, from scaled_by, which is 0 if no loss has been scaled */
     bool found_inf;   /* then: a gradient is infinite or NaN on some process */
     float scaled_by;
-    float pending;    /* what 16-bit gradients are still to be multiplied by */
+    float pending;    /* what 16-bit gradients are still to be multiplied by, if the host knows */
+    bool is_live;     /* it does not: the model's loss was scaled by a number on the device, which has both there */
     uint64_t unscalings; /* so far */
     bool stepped;        /* an optimizer has since; what it found, until the next backward pass */
     bool stepped_inf;
     float stepped_pending;
+    bool stepped_live;
     /* From here on: made by model_prepare(). */
     struct span *spans; /* in the order in which they are reduced */
     size_t span_count;
@@ -142,6 +150,13 @@ void *master_target (const struct accel_model *model, size_t index);
 
 /** The next gradients have not been scaled, nor unscaled. */
 void model_forget_scale (struct accel_model *model);
+
+/** What 16-bit gradients are still to be multiplied by. */
+static inline struct memory_factor
+model_pending (const struct accel_model *model)
+{
+    return (struct memory_factor){ model->pending, model->is_live ? &model->live->pending : NULL };
+}
 
 /** Set accel_model_set_ddp()'s defaults. */
 void model_set_defaults (struct accel_ddp_options *ddp);

@@ -15,6 +15,7 @@
 #include "lib/train/reducer/join_round.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* 0 is the default; scaler_init() refuses what is meant to be 0. */
@@ -30,26 +31,82 @@ open_precision (struct part *part, const struct accel_options *given_options, st
         options.backoff_factor = option_or (given->backoff_factor, options.backoff_factor);
         options.growth_interval = option_count_or (given->growth_interval, options.growth_interval);
         options.enabled = given->enabled;
+        options.on_device = given->on_device;
     }
     enum accel_status status = flag_check (options.enabled, "enabled", err);
+    if (!status)
+        status = flag_check (options.on_device, "on_device", err);
     if (status)
         return status;
     precision->scaling = part->acc->precision->scales_losses && flag_or (options.enabled, true);
+    precision->wants_device = flag_or (options.on_device, false);
     return scaler_init (&precision->scaler, &options, err);
 }
+
+/* ---- where the scaler is ---- */
+
+/* With the first model that needs it there. */
+static struct scaler_values *
+need_live (struct precision *precision)
+{
+    DLDevice device = accel_device (precision->part.acc);
+    const struct memory *memory = precision->scaling && precision->wants_device ? memory_of (device) : NULL;
+    if (precision->live || !memory || !memory->live)
+        return precision->live;
+    precision->device = device;
+    precision->live = memory->create (device, sizeof *precision->live, true);
+    if (precision->live)
+        memory->write (device, precision->live, &precision->scaler.now, sizeof precision->scaler.now);
+    return precision->live;
+}
+
+bool
+precision_is_live (const struct accel *acc)
+{
+    return precision_scales (acc) && need_live (precision_of (acc));
+}
+
+const struct scaler *
+precision_read_scaler (const struct accel *acc)
+{
+    struct precision *precision = precision_of (acc);
+    struct scaler_values *now = &precision->scaler.now, read;
+    if (precision->live
+        && !memory_of (precision->device)->read (precision->device, &read, precision->live, sizeof read, NULL))
+        *now = read;
+    return &precision->scaler;
+}
+
+void
+precision_write_scaler (const struct accel *acc, const struct scaler *scaler)
+{
+    struct precision *precision = precision_of (acc);
+    precision->scaler = *scaler;
+    if (precision->live)
+        memory_of (precision->device)->write (precision->device, precision->live, &scaler->now, sizeof scaler->now);
+}
+
+static void
+close_precision (struct part *part)
+{
+    struct precision *precision = (struct precision *) (void *) part;
+    if (precision->live)
+        memory_of (precision->device)->destroy (precision->device, precision->live);
+}
+
+/* ---- checkpoints ---- */
 
 static void
 save_precision (const struct part *part, struct accel_state_dict *state)
 {
-    const struct precision *precision = (const struct precision *) (const void *) part;
-    const struct scaler *scaler = &precision->scaler;
-    if (!precision->scaling)
+    if (!precision_scales (part->acc))
         return;
-    accel_state_dict_set_double (state, "scale", (double) scaler->scale);
+    const struct scaler *scaler = precision_read_scaler (part->acc);
+    accel_state_dict_set_double (state, "scale", (double) scaler->now.scale);
     accel_state_dict_set_double (state, "growth_factor", scaler->options.growth_factor);
     accel_state_dict_set_double (state, "backoff_factor", scaler->options.backoff_factor);
     state_dict_add_uint64 (state, "growth_interval", scaler->options.growth_interval);
-    state_dict_add_uint64 (state, "_growth_tracker", scaler->growth_tracker);
+    state_dict_add_uint64 (state, "_growth_tracker", scaler->now.growth_tracker);
 }
 
 static enum accel_status
@@ -57,7 +114,7 @@ take_scaler (struct precision *precision, const struct accel_scaler_state *state
 {
     struct scaler made;
     struct accel_grad_scaler options = { (double) state->scale, state->growth_factor, state->backoff_factor,
-                                         state->growth_interval, false };
+                                         state->growth_interval, ACCEL_DEFAULT, ACCEL_DEFAULT };
     if (!(state->scale > 0) || !isfinite (state->scale)) /* scaler_init() would blame init_scale */
         return accel_fail (err, ACCEL_ERR_INVALID, "the scale is %g, but must be greater than 0 and finite",
                            (double) state->scale);
@@ -68,8 +125,8 @@ take_scaler (struct precision *precision, const struct accel_scaler_state *state
         return accel_fail (err, ACCEL_ERR_INVALID, "growth_tracker is %u, but must be less than growth_interval, %u",
                            state->growth_tracker, state->growth_interval);
     made.options.init_scale = precision->scaler.options.init_scale;
-    made.growth_tracker = state->growth_tracker;
-    precision->scaler = made;
+    made.now.growth_tracker = state->growth_tracker;
+    precision_write_scaler (precision->part.acc, &made);
     return ACCEL_OK;
 }
 
@@ -104,8 +161,52 @@ load_precision (struct part *part, const struct accel_state_dict *state, struct 
     return take_scaler (precision, &saved, err);
 }
 
+/* Gradients that are still to be divided, of one rank: the values of the host or of the device. */
+void
+precision_save_model (const struct accel_model *model, struct accel_state_dict *state, size_t number)
+{
+    struct model_live now = { model->pending, model->scaled_by, model->found_inf };
+    if (model->is_live && model->memory->read (model->device, &now, model->live, sizeof now, NULL))
+        return;
+    if (!model->unscaled && now.scaled_by == 0)
+        return;
+    state_dict_set_double (state, (double) now.scaled_by, "scaled_by.%zu", number);
+    state_dict_set_double (state, (double) now.pending, "pending.%zu", number);
+    state_dict_set_bool (state, model->unscaled, "unscaled.%zu", number);
+    state_dict_set_bool (state, model->unscaled && now.found, "found_inf.%zu", number);
+}
+
+enum accel_status
+precision_load_model (struct accel_model *model, const struct accel_state_dict *state, size_t number,
+                      struct accel_error *err)
+{
+    char name[64];
+    double scaled_by = 0, pending = 1;
+    snprintf (name, sizeof name, "scaled_by.%zu", number);
+    model_forget_scale (model);
+    if (!accel_state_dict_has (state, name))
+        return ACCEL_OK;
+    enum accel_status status = state_dict_get_double (state, &scaled_by, err, "scaled_by.%zu", number);
+    if (!status)
+        status = state_dict_get_double (state, &pending, err, "pending.%zu", number);
+    if (!status)
+        status = state_dict_get_bool (state, &model->unscaled, err, "unscaled.%zu", number);
+    if (!status)
+        status = state_dict_get_bool (state, &model->found_inf, err, "found_inf.%zu", number);
+    model->scaled_by = (float) scaled_by;
+    model->pending = (float) pending;
+    model->is_live = !status && precision_is_live (model->object.owner) && model->memory->live;
+    /* Before gradients are unscaled, their inverse scale is pending on a device. */
+    struct model_live now = { model->unscaled ? model->pending : scaler_inverse_of (model->scaled_by),
+                              model->scaled_by, model->found_inf };
+    if (model->is_live)
+        model->memory->write (model->device, model->live, &now, sizeof now);
+    return status;
+}
+
 const struct part_kind part_precision = { .size_bytes = sizeof (struct precision), .open = open_precision,
-                                          .save = save_precision, .load = load_precision, .file = "scaler" };
+                                          .close = close_precision, .save = save_precision,
+                                          .load = load_precision, .file = "scaler" };
 
 enum accel_dtype
 accel_autocast (const struct accel *acc)
@@ -130,9 +231,10 @@ accel_scaler_get_state (const struct accel *acc, struct accel_scaler_state *stat
     *state = (struct accel_scaler_state){ 0 };
     if (!precision_scales (acc))
         return false;
-    const struct scaler *scaler = &precision_of (acc)->scaler;
+    const struct scaler *scaler = precision_read_scaler (acc);
     *state = (struct accel_scaler_state){ scaler->options.growth_factor, scaler->options.backoff_factor,
-                                          scaler->options.growth_interval, scaler->growth_tracker, scaler->scale };
+                                          scaler->options.growth_interval, scaler->now.growth_tracker,
+                                          scaler->now.scale };
     return true;
 }
 
@@ -149,12 +251,30 @@ accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *stat
     return take_scaler (precision, state, err);
 }
 
-void
-precision_note_scale (const struct accel *acc, struct accel_model *model)
+enum accel_status
+precision_note_scale (const struct accel *acc, struct accel_model *model, struct accel_error *err)
 {
-    if (precision_scales (acc))
-        model->scaled_by = precision_of (acc)->scaler.scale;
-    model->stepped = false;
+    model->stepped = model->is_live = false;
+    if (!precision_scales (acc))
+        return ACCEL_OK;
+    const struct precision *precision = precision_of (acc);
+    if (!precision_is_live (acc)) {
+        model->scaled_by = precision->scaler.now.scale;
+        return ACCEL_OK;
+    }
+    if (model->memory != memory_of (precision->device) || model->device.device_id != precision->device.device_id)
+        return accel_fail (err, ACCEL_ERR_INVALID, "the scaler is on the device (.on_device), but a model is not");
+    model->memory->live->note_scale (model->device, precision->live, &model->live->scaled_by, &model->live->pending);
+    model->is_live = true;
+    return ACCEL_OK;
+}
+
+float
+precision_scale_of (const struct accel_model *model)
+{
+    const struct memory_factor scale = { model->scaled_by, model->is_live ? &model->live->scaled_by : NULL };
+    float scaled_by = memory_read_factor (model->memory, model->device, scale);
+    return scaled_by > 0 ? scaled_by : precision_read_scaler (model->object.owner)->now.scale;
 }
 
 void
@@ -165,6 +285,7 @@ precision_share (struct accel_model *model, uint64_t stepped_by)
     model->unscaled = true;
     model->found_inf = model->stepped_inf;
     model->pending = model->stepped_pending;
+    model->is_live = model->stepped_live;
 }
 
 enum accel_status
@@ -173,52 +294,77 @@ precision_broadcast (struct accel *acc, const struct comm_site *site, int root, 
     struct precision *precision = precision_of (acc);
     if (!precision->scaling)
         return ACCEL_OK;
-    return comm_broadcast (accel_world (acc), site, &precision->scaler, sizeof precision->scaler, ACCEL_UINT8, root,
-                           err);
+    struct scaler scaler = *precision_read_scaler (acc);
+    enum accel_status status
+        = comm_broadcast (accel_world (acc), site, &scaler, sizeof scaler, ACCEL_UINT8, root, err);
+    if (!status)
+        precision_write_scaler (acc, &scaler);
+    return status;
+}
+
+static enum accel_status
+read_found (struct accel_model *model, struct accel_error *err)
+{
+    uint8_t found;
+    enum accel_status status = model->memory->read (model->device, &found, &model->live->found, 1, err);
+    model->found_inf = !status && found;
+    return status;
 }
 
 /* Of all gradients, here and on the other processes.  16-bit gradients are only looked at. */
 static enum accel_status
-unscale (struct accel_model *model, const struct comm_site *site, float factor, struct accel_error *err)
+unscale (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
     struct accel *acc = model->object.owner;
     const struct memory *memory = model->memory;
+    uint8_t *found = &model->live->found;
     enum accel_status status = ACCEL_OK;
-    uint8_t found;
-    memory->zero (model->device, model->found, 1);
-    memory_list_unscale (model_gradients (model), memory, model->device, factor, model->found);
-    model->pending = factor;
+    memory->zero (model->device, found, 1);
+    memory_list_unscale (model_gradients (model), memory, model->device, model_pending (model), found);
     model->unscaled = true;
     model->unscalings++;
     /* Those that have no data left take no part in steps, and averaged gradients are the same without asking. */
     struct comm_site there = comm_site_on (site, model->device);
     if (accel_num_processes (acc) > 1 && !join_steps (acc))
-        status = comm_all_reduce (accel_world (acc), &there, model->found, model->found, 1, ACCEL_UINT8, ACCEL_MAX,
-                                  err);
-    if (!status)
-        status = memory->read (model->device, &found, model->found, 1, err);
-    model->found_inf = !status && found;
-    return status;
+        status = comm_all_reduce (accel_world (acc), &there, found, found, 1, ACCEL_UINT8, ACCEL_MAX, err);
+    return status || model->is_live ? status : read_found (model, err);
 }
 
 enum accel_status
-precision_unscale (struct accel_model *model, const struct comm_site *site, bool *skip, struct accel_error *err)
+precision_unscale (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
     struct accel *acc = model->object.owner;
     enum accel_status status = model_check_gradients (model, err);
-    if (skip)
-        *skip = false;
-    if (status || !precision_scales (acc) || accumulation_of (acc)->accumulating)
+    if (status || model->unscaled || !precision_scales (acc) || accumulation_of (acc)->accumulating)
         return status;
-    if (!model->unscaled) {
-        struct scaler scaler = precision_of (acc)->scaler;
-        if (model->scaled_by > 0)
-            scaler.scale = model->scaled_by;
-        status = unscale (model, site, scaler_inverse (&scaler), err);
-    }
-    if (skip)
-        *skip = model->found_inf;
+    if (!model->is_live && !(model->scaled_by > 0)) /* no loss of this model was scaled: the present scale counts */
+        status = precision_note_scale (acc, model, err);
+    if (!status && !model->is_live)
+        model->pending = scaler_inverse_of (model->scaled_by);
+    return status ? status : unscale (model, site, err);
+}
+
+enum accel_status
+precision_found (struct accel_model *model, bool is_asked, bool *skip, const uint8_t **found, struct accel_error *err)
+{
+    bool is_there = model->unscaled && model->is_live;
+    enum accel_status status = is_there && is_asked ? read_found (model, err) : ACCEL_OK;
+    *found = is_there && !is_asked ? &model->live->found : NULL;
+    *skip = model->unscaled && !*found && model->found_inf;
     return status;
+}
+
+/* The device changes the scale; host and device differ from one model to the next. */
+static void
+update_there (struct accel_model *model)
+{
+    struct accel *acc = model->object.owner;
+    const struct precision *precision = precision_of (acc);
+    const struct scaler_factors factors = scaler_factors_of (&precision->scaler);
+    for (struct accel_model *other = model_first (acc); other; other = model_next (other))
+        if (other != model && other->unscaled && other->is_live)
+            model->memory->live->note_found (model->device, precision->live, &other->live->found, false, &factors);
+    model->memory->live->note_found (model->device, precision->live, &model->live->found, true, &factors);
 }
 
 void
@@ -229,11 +375,14 @@ precision_update (struct accel_model *model)
     bool found = false, scaling = precision_scales (acc);
     for (struct accel_model *other = scaling ? model_first (acc) : NULL; other; other = model_next (other))
         found = found || (other->unscaled && other->found_inf);
-    if (scaling)
+    if (scaling && model->is_live)
+        update_there (model);
+    else if (scaling)
         scaler_update (&precision_of (acc)->scaler, found);
     model->stepped = model->unscaled;
     model->stepped_inf = model->found_inf;
     model->stepped_pending = model->pending;
+    model->stepped_live = model->is_live;
     model_forget_scale (model);
 }
 
@@ -259,7 +408,7 @@ accel_unscale_gradients_at (const char *file, int line, struct accel *acc, struc
                                "last step (clipping unscales too)",
                                file, line);
     for (; model && !status; model = only ? NULL : model_next (model))
-        status = precision_unscale (model, &site, NULL, err);
+        status = precision_unscale (model, &site, err);
     return status;
 }
 

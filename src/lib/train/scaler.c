@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GradScaler's arithmetic: the scale is a float32, which factors change in double. */
+/* GradScaler: its options, and its arithmetic on the host. */
 #include <config.h>
 
 #include "lib/train/scaler.h"
@@ -23,34 +23,27 @@ scaler_init (struct scaler *scaler, const struct accel_grad_scaler *options, str
                            options->backoff_factor);
     if (!options->growth_interval)
         return accel_fail (err, ACCEL_ERR_INVALID, "growth_interval is 0, but must be at least 1");
-    *scaler = (struct scaler){ .options = *options, .scale = (float) options->init_scale };
+    *scaler = (struct scaler){ .options = *options, .now.scale = (float) options->init_scale };
     return ACCEL_OK;
 }
 
 float
 scaler_scale (const struct scaler *scaler)
 {
-    return scaler->options.enabled == ACCEL_NO ? 1 : scaler->scale;
+    return scaler->options.enabled == ACCEL_NO ? 1 : scaler->now.scale;
 }
 
-float
-scaler_inverse (const struct scaler *scaler)
+struct scaler_factors
+scaler_factors_of (const struct scaler *scaler)
 {
-    return scaler->options.enabled == ACCEL_NO ? 1 : (float) (1.0 / (double) scaler->scale);
+    const struct accel_grad_scaler *options = &scaler->options;
+    return (struct scaler_factors){ options->growth_factor, options->backoff_factor, options->growth_interval };
 }
 
 UNFUSED void
 scaler_update (struct scaler *scaler, bool found_inf)
 {
-    if (scaler->options.enabled == ACCEL_NO)
-        return;
-    if (found_inf) {
-        scaler->scale = (float) ((double) scaler->scale * scaler->options.backoff_factor);
-        scaler->growth_tracker = 0;
-    } else if (++scaler->growth_tracker == scaler->options.growth_interval) {
-        float grown = (float) ((double) scaler->scale * scaler->options.growth_factor);
-        if (isfinite (grown))
-            scaler->scale = grown;
-        scaler->growth_tracker = 0;
-    }
+    const struct scaler_factors factors = scaler_factors_of (scaler);
+    if (scaler->options.enabled != ACCEL_NO)
+        scaler_change (&scaler->now, &factors, found_inf);
 }

@@ -7,12 +7,13 @@
 
 #include <accel/precision.h>
 
-#define SCALER_DEFAULTS { 65536, 2, 0.5, 2000, false }
+#include "lib/kernels/scaler_element.h"
+
+#define SCALER_DEFAULTS { 65536, 2, 0.5, 2000, ACCEL_DEFAULT, ACCEL_DEFAULT }
 
 struct scaler {
     struct accel_grad_scaler options;
-    float scale;
-    uint32_t growth_tracker; /* steps since the scale changed */
+    struct scaler_values now;
 };
 
 /** Set up @p scaler.  Numbers that torch asserts against, or that are not finite, are refused. */
@@ -21,8 +22,8 @@ enum accel_status scaler_init (struct scaler *scaler, const struct accel_grad_sc
 /** @return what the loss is to be multiplied by. */
 float scaler_scale (const struct scaler *scaler);
 
-/** @return what gradients are to be multiplied by: the scale's reciprocal, rounded to float32. */
-float scaler_inverse (const struct scaler *scaler);
+/** @return how its scale changes. */
+struct scaler_factors scaler_factors_of (const struct scaler *scaler);
 
 /** After a step, taken unless @p found_inf: shrink the scale at once, or let it grow after growth_interval steps. */
 void scaler_update (struct scaler *scaler, bool found_inf);

@@ -61,7 +61,6 @@ is_forgotten (const char *name)
 
 /* A program captures a stream, in the mode in which no thread may call what is unsafe, unless it has said that its own
  * calls matter to no capture.  Strict: every call is unsafe that a thread makes without having said so. */
-static struct CUstream_st *captured;
 static _Thread_local enum cudaStreamCaptureMode capture_mode;
 
 static void
@@ -342,15 +341,6 @@ cudaStreamIsCapturing (cudaStream_t stream, enum cudaStreamCaptureStatus *status
     BEGIN ("cudaStreamIsCapturing");
     *status = stream_of (stream) == captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     END (cudaSuccess);
-}
-
-/* For tests: begin or end a capture; nothing becomes part of it. */
-API void
-standin_capture (cudaStream_t stream, bool begins)
-{
-    pthread_mutex_lock (&standin_lock);
-    __atomic_store_n (&captured, begins ? stream_of (stream) : NULL, __ATOMIC_RELEASE);
-    pthread_mutex_unlock (&standin_lock);
 }
 
 API cudaError_t

@@ -75,6 +75,7 @@ standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t handle,
     if (!launch->closure)
         abort ();
     memcpy (launch->closure, closure, bytes);
+    launch->closure_bytes = bytes;
     stream_go ();
     pthread_mutex_unlock (&standin_lock);
 }

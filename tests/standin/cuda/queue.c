@@ -80,6 +80,8 @@ stream_add (struct CUstream_st *stream, enum operation_kind kind)
         abort ();
     operation->kind = kind;
     operation->issued_ns = host_ns;
+    if (stream == captured)
+        return graph_add (operation);
     *stream->tail = operation;
     stream->tail = &operation->next;
     clock_join (stream->clock, host_clock);
@@ -251,6 +253,8 @@ is_over (const struct CUstream_st *stream, const struct CUevent_st *event)
 void
 queue_wait (struct CUstream_st *stream, struct CUevent_st *event)
 {
+    if (stream && stream == captured)
+        report (NULL, NULL, "the host waits for a stream that is being captured");
     waiting++;
     pthread_cond_signal (&hurry);
     while (!is_over (stream, event)) {

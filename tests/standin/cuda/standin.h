@@ -114,6 +114,7 @@ struct operation {
     void (*run) (void *);
     enum standin_progress (*poll) (void *);
     void *closure, *to;
+    size_t closure_bytes;
     const void *from;
     size_t bytes;
     int byte;
@@ -147,6 +148,13 @@ void queue_wait (struct CUstream_st *stream, struct CUevent_st *event);
 extern _Thread_local int64_t host_ns;
 /** This thread has seen @p event. */
 void host_reach (const struct CUevent_st *event);
+
+/* ---- graph.c ---- */
+
+/** The stream that is being captured into a graph; NULL: none. */
+extern struct CUstream_st *captured;
+/** Keep what is queued on it.  @return @p operation */
+struct operation *graph_add (struct operation *operation);
 
 /* ---- calls.c ---- */
 

@@ -4,7 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/kernels/dtypes.h"
-#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_live.h"
 
 enum accel_status
 model_lists_create (struct accel_model *model, struct accel_error *err)
@@ -32,6 +32,7 @@ model_lists_forget (struct accel_model *model)
     for (struct accel_optimizer *optimizer = model->optimizers; optimizer; optimizer = optimizer->beside) {
         memory_list_forget (&optimizer->zeroed, model->memory, model->device);
         memory_list_forget (&optimizer->stepped, model->memory, model->device);
+        optimizer_live_end (optimizer);
     }
 }
 

@@ -163,6 +163,7 @@ void
 model_forget_scale (struct accel_model *model)
 {
     model->unscaled = model->found_inf = false;
+    model->is_live = false;
     model->scaled_by = 0;
     model->pending = 1;
 }

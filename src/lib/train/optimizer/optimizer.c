@@ -2,10 +2,12 @@
 /* Optimizers: what all kinds have in common, and the states they remember. */
 #include <config.h>
 
-#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_live.h"
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
+#include "lib/kernels/arithmetic.h"
+#include "lib/kernels/rules_element.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/outliers.h"
@@ -208,6 +210,7 @@ end_optimizer (struct object *object)
     free (optimizer->states);
     free (optimizer->state_tensors);
     optimizer->model->memory->destroy (optimizer->model->device, optimizer->state_memory);
+    optimizer_live_end (optimizer);
     optimizer_lists_destroy (optimizer);
     optimizer->state_count = 0;
     optimizer_free_groups (optimizer);
@@ -254,40 +257,59 @@ accel_optimizer_destroy (struct accel_optimizer *optimizer)
     object_destroy (optimizer ? &optimizer->object : NULL);
 }
 
-static enum accel_status
-change_parameters (struct accel_optimizer *optimizer, struct accel_error *err)
+UNFUSED static void
+run (struct accel_optimizer *optimizer)
 {
+    for (size_t i = 0; i < optimizer->group_count; i++) {
+        struct optimizer_group *group = &optimizer->groups[i];
+        group->rule = optimizer->kind->begin (group);
+        rule_begin (&group->numbers, &group->pace, optimizer->step);
+    }
+    if (!optimizer_run_list (optimizer, NULL))
+        optimizer_run (optimizer);
+}
+
+/* @param found  on the device: whether nothing is to be changed; NULL: the host knows that it is */
+static enum accel_status
+change_parameters (struct accel_optimizer *optimizer, const uint8_t *found, struct accel_error *err)
+{
+    bool is_live;
     masters_need (optimizer->model);
-    optimizer->step++;
+    enum accel_status status = optimizer_live_begin (optimizer, &is_live, err);
+    if (status)
+        return status;
+    if (!is_live)
+        optimizer->step++;
     if (optimizer->custom.step) {
-        enum accel_status status = optimizer_for_each (optimizer, "the optimizer's step", optimizer->custom.step, err);
+        status = optimizer_for_each (optimizer, "the optimizer's step", optimizer->custom.step, err);
         accel_model_narrow (optimizer->model);
         return status;
     }
-    for (size_t i = 0; i < optimizer->group_count; i++) {
-        struct optimizer_group *group = &optimizer->groups[i];
-        group->numbers = (struct rule_numbers){ .sign = 1, .keep = 1 };
-        group->rule = optimizer->kind->begin (optimizer, group, &group->numbers);
-    }
-    if (!optimizer_run_list (optimizer))
-        optimizer_run (optimizer);
+    if (is_live)
+        status = optimizer_live_step (optimizer, found, err);
+    else
+        run (optimizer);
     masters_narrow_scaled (optimizer->model);
-    return ACCEL_OK;
+    return status;
 }
 
 static enum accel_status
 step (struct accel_optimizer *optimizer, const struct comm_site *site, struct accel_error *err)
 {
     bool skip;
+    const uint8_t *found;
     struct accel_model *model = optimizer->model;
     const struct accel *acc = model->object.owner;
+    MAY_BE_CAPTURED (model);
     if (accumulate_waits (&optimizer->object) || (precision_scales (acc) && accumulation_of (acc)->accumulating))
         return ACCEL_OK;
     precision_share (model, optimizer->stepped_by);
-    enum accel_status status = precision_unscale (model, site, &skip, err);
+    enum accel_status status = precision_unscale (model, site, err);
+    if (!status)
+        status = precision_found (model, optimizer->custom.step, &skip, &found, err);
     skip = outliers_skip (optimizer) || skip;
     if (!status && !skip)
-        status = change_parameters (optimizer, err);
+        status = change_parameters (optimizer, found, err);
     if (!status && (status = memory_check (model->device, err)))
         comm_fail_in (site, status, err);
     if (!status) {
@@ -321,7 +343,7 @@ accel_optimizer_step_at (const char *file, int line, struct accel_optimizer *opt
 bool
 accel_optimizer_step_was_skipped (const struct accel_optimizer *optimizer)
 {
-    return optimizer && optimizer->step_was_skipped;
+    return optimizer && optimizer_skipped (optimizer);
 }
 
 enum accel_status
@@ -331,6 +353,7 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
     if (status || accumulate_waits (&optimizer->object))
         return status;
     struct accel_model *model = optimizer->model;
+    MAY_BE_CAPTURED (model);
     model->unstepped = false;
     status = model_check_gradients (model, err);
     if (!model->object.owner)
@@ -360,12 +383,12 @@ accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t paramete
 uint64_t
 accel_optimizer_step_count (const struct accel_optimizer *optimizer)
 {
-    return optimizer ? optimizer->step : 0;
+    return optimizer ? optimizer_steps (optimizer) : 0;
 }
 
 void
 accel_optimizer_set_step_count (struct accel_optimizer *optimizer, uint64_t steps)
 {
     if (optimizer)
-        optimizer->step = steps;
+        optimizer_set_steps (optimizer, steps);
 }

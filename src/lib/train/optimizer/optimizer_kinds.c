@@ -15,13 +15,14 @@
 
 /* What all rules have.  @return the group's numbers */
 static const double *
-begin (const struct optimizer_group *group, struct rule_numbers *numbers)
+begin (struct optimizer_group *group)
 {
     const double *own = group->own.number;
+    struct rule_numbers *numbers = &group->numbers;
+    *numbers = (struct rule_numbers){ .keep = 1 };
+    group->pace = (struct rule_pace){ .lr = own[GROUP_LR] };
     numbers->sign = group->own.flag[GROUP_MAXIMIZE] ? -1 : 1;
     numbers->decay = (float) own[GROUP_WEIGHT_DECAY];
-    numbers->keep = 1;
-    numbers->minus_size = (float) -own[GROUP_LR];
     numbers->beta1 = (float) own[GROUP_BETA1];
     numbers->weight1 = (float) (1.0 - own[GROUP_BETA1]);
     numbers->beta2 = (float) own[GROUP_BETA2];
@@ -33,10 +34,11 @@ begin (const struct optimizer_group *group, struct rule_numbers *numbers)
 
 /* Weight decay shrinks the parameter, and the gradient stays as it is. */
 UNFUSED static void
-decouple (const double *own, struct rule_numbers *numbers)
+decouple (struct optimizer_group *group)
 {
-    numbers->decay = 0;
-    numbers->keep = (float) (1.0 - own[GROUP_LR] * own[GROUP_WEIGHT_DECAY]);
+    const double *own = group->own.number;
+    group->numbers.decay = 0;
+    group->numbers.keep = (float) (1.0 - own[GROUP_LR] * own[GROUP_WEIGHT_DECAY]);
 }
 
 static const char *
@@ -46,55 +48,55 @@ check_sgd (const struct group_numbers *own)
     return can || !own->flag[GROUP_NESTEROV] ? NULL : "Nesterov momentum needs a momentum and zero dampening";
 }
 
-UNFUSED static enum rule
-begin_sgd (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
+static enum rule
+begin_sgd (struct optimizer_group *group)
 {
-    const double *own = begin (group, numbers);
-    /* torch's first velocity is the gradient itself, not damped. */
-    numbers->fresh = optimizer->step == 1 ? 1.0F : (float) (1.0 - own[GROUP_DAMPENING]);
-    numbers->nesterov = group->own.flag[GROUP_NESTEROV];
+    const double *own = begin (group);
+    group->numbers.fresh = (float) (1.0 - own[GROUP_DAMPENING]);
+    group->numbers.nesterov = group->own.flag[GROUP_NESTEROV];
     return group->states ? RULE_SGD_MOMENTUM : RULE_SGD;
 }
 
-UNFUSED static enum rule
-begin_adam (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
+static enum rule
+begin_adam (struct optimizer_group *group)
 {
-    const double *own = begin (group, numbers);
-    double step = (double) optimizer->step;
-    if (optimizer->kind->decoupled)
-        decouple (own, numbers);
-    numbers->minus_size = (float) -(own[GROUP_LR] / (1.0 - pow (own[GROUP_BETA1], step)));
-    numbers->root = (float) sqrt (1.0 - pow (own[GROUP_BETA2], step));
+    const double *own = begin (group);
+    group->pace.beta1 = own[GROUP_BETA1];
+    group->pace.beta2 = own[GROUP_BETA2];
     return group->own.flag[GROUP_AMSGRAD] ? RULE_AMSGRAD : RULE_ADAM;
 }
 
 static enum rule
-begin_lion (const struct accel_optimizer *optimizer, const struct optimizer_group *group, struct rule_numbers *numbers)
+begin_adamw (struct optimizer_group *group)
 {
-    (void) optimizer;
-    decouple (begin (group, numbers), numbers);
+    enum rule rule = begin_adam (group);
+    decouple (group);
+    return rule;
+}
+
+static enum rule
+begin_lion (struct optimizer_group *group)
+{
+    begin (group);
+    decouple (group);
     return RULE_LION;
 }
 
-UNFUSED static enum rule
-begin_adagrad (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
-               struct rule_numbers *numbers)
+static enum rule
+begin_adagrad (struct optimizer_group *group)
 {
-    const double *own = begin (group, numbers);
-    numbers->minus_size = (float) -(own[GROUP_LR] / (1.0 + (double) (optimizer->step - 1) * own[GROUP_LR_DECAY]));
+    group->pace.lr_decay = begin (group)[GROUP_LR_DECAY];
     return RULE_ADAGRAD;
 }
 
-UNFUSED static enum rule
-begin_rmsprop (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
-               struct rule_numbers *numbers)
+static enum rule
+begin_rmsprop (struct optimizer_group *group)
 {
     static const enum rule rules[2][2] = { { RULE_RMSPROP, RULE_RMSPROP_MOMENTUM },
                                            { RULE_RMSPROP_CENTERED, RULE_RMSPROP_CENTERED_MOMENTUM } };
-    (void) optimizer;
-    const double *own = begin (group, numbers);
-    numbers->beta2 = (float) own[GROUP_ALPHA];
-    numbers->weight2 = (float) (1.0 - own[GROUP_ALPHA]);
+    const double *own = begin (group);
+    group->numbers.beta2 = (float) own[GROUP_ALPHA];
+    group->numbers.weight2 = (float) (1.0 - own[GROUP_ALPHA]);
     return rules[group->own.flag[GROUP_CENTERED]][own[GROUP_MOMENTUM] != 0];
 }
 
@@ -135,7 +137,7 @@ static const struct optimizer_kind kinds[] = {
         .cycled = GROUP_BETA1,
         .decoupled = true,
         .needs_step = true,
-        .begin = begin_adam,
+        .begin = begin_adamw,
     },
     [ROW (ACCEL_LION)] = {
         .name = "Lion",
@@ -219,7 +221,11 @@ accel_optimizer_create_sized (size_t options_size, size_t group_size, struct acc
         return status;
     options = options ? options : &none;
     const struct accel_param_group numbers = optimizer_numbers_in (options);
-    struct accel_optimizer like = { .kind = &kinds[kind], .threads = options->threads };
+    status = flag_check (options->capturable, "capturable", err);
+    if (status)
+        return status;
+    struct accel_optimizer like = { .kind = &kinds[kind], .threads = options->threads,
+                                    .is_capturable = options->capturable == ACCEL_YES };
     return create (optimizer, model, &like, &numbers,
                    (struct given_groups){ options->groups, options->group_count, __func__, group_size }, err);
 }

@@ -65,7 +65,7 @@ item_of (const struct accel_optimizer *optimizer, size_t group, size_t index)
 }
 
 bool
-optimizer_run_list (struct accel_optimizer *optimizer)
+optimizer_run_list (struct accel_optimizer *optimizer, const struct rule_steps *steps)
 {
     const struct accel_model *model = optimizer->model;
     struct memory_list *list = &optimizer->stepped;
@@ -74,9 +74,11 @@ optimizer_run_list (struct accel_optimizer *optimizer)
     list->count = 0;
     for (size_t g = 0; g < optimizer->group_count; g++) {
         const struct optimizer_group *group = &optimizer->groups[g];
-        optimizer->rules[g] = (struct memory_rule){ group->rule, &group->numbers };
+        optimizer->rules[g].rule = group->rule;
+        if (!steps)
+            optimizer->rules[g].numbers = &group->numbers;
         for (size_t k = 0; !group->skip && k < group->count; k++)
             list->items[list->count++] = item_of (optimizer, g, group->indices[k]);
     }
-    return model->memory->lists->update (model->device, list, optimizer->rules, model->pending);
+    return model->memory->lists->update (model->device, list, optimizer->rules, model_pending (model), steps);
 }

@@ -3,7 +3,7 @@
  * may be.  Options, checks, public look-up and the comparison over ranks go through it. */
 #include <config.h>
 
-#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_live.h"
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
@@ -289,6 +289,7 @@ accel_optimizer_set_group_sized (size_t numbers_size, struct accel_optimizer *op
         return refuse (its->name, err, text);
     }
     its->own = own;
+    optimizer_live_renew (optimizer);
     return ACCEL_OK;
 }
 
@@ -306,6 +307,8 @@ accel_optimizer_set_lr (struct accel_optimizer *optimizer, double lr, struct acc
         status = check_number (NULL, GROUP_LR, lr, err);
     for (size_t i = 0; !status && i < optimizer->group_count; i++)
         *optimizer_lr_of (optimizer, i) = lr;
+    if (!status)
+        optimizer_live_renew (optimizer);
     return status;
 }
 
@@ -329,7 +332,7 @@ note (const struct object *object, struct noted_numbers *noted)
     noted->what = optimizer->kind->name;
     noted->sizes[0] = (struct noted_size){ "the number of groups", optimizer->group_count };
     noted->sizes[1] = (struct noted_size){ "the number of parameters", optimizer->model->count };
-    numbers_add (noted, "the number of steps done", NULL, NULL, (double) optimizer->step);
+    numbers_add (noted, "the number of steps done", NULL, NULL, (double) optimizer_steps (optimizer));
     numbers_add (noted, "the position of its model in accel_prepare", NULL, NULL,
                  (double) optimizer->model->object.number);
     numbers_add (noted, "the number of states", NULL, NULL, (double) optimizer->state_count);

@@ -61,9 +61,9 @@ struct optimizer_kind {
     bool needs_step;  /* its rule depends on how many steps there were */
     /** @return what is wrong with the numbers of a group together; NULL: nothing, as if there is no such function */
     const char *(*check) (const struct group_numbers *own);
-    /** Set what step optimizer->step of a group needs.  @return the rule of that group */
-    enum rule (*begin) (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
-                        struct rule_numbers *numbers);
+    /** Set what a step of a group needs: its numbers, and its pace, which adds what depends on the number of the step.
+     *  @return the rule of that group */
+    enum rule (*begin) (struct optimizer_group *group);
 };
 
 /** The program's own: it has all numbers and flags, and `custom` of its optimizers is what rules are to others. */
@@ -79,7 +79,15 @@ struct optimizer_group {
     /* The present step's. */
     enum rule rule;
     struct rule_numbers numbers;
+    struct rule_pace pace;
     struct accel_param_group shown; /* for the program's own optimizer */
+};
+
+/** What is on the device of an optimizer's steps; all NULL: the host counts them (optimizer_live.h). */
+struct optimizer_live {
+    struct rule_steps *steps; /* on the device; behind it a struct rule_group for each group */
+    struct rule_group *known; /* [group_count]: what was written there */
+    bool may_skip;            /* as the last step: the scaler is there, too */
 };
 
 struct accel_optimizer {
@@ -92,9 +100,12 @@ struct accel_optimizer {
     size_t group_count;
     ptrdiff_t *group_of; /* [model's count]; NO_GROUP_YET if it is not trained */
     struct accel_custom_optimizer custom; /* the program's functions; none (0) if the kind has rules */
-    uint64_t step;         /* 1 in the first step */
+    uint64_t step;         /* 1 in the first step; optimizer_steps() reads it from where it is */
+    bool is_capturable;    /* the program has asked for that */
+    struct optimizer_live live;
     uint64_t stepped_by;   /* the unscaling of the model's gradients that the last step went by */
-    bool step_was_skipped; /* the last one: a scaler found infinite gradients, or there was an outlier */
+    bool step_was_skipped; /* the last one, as far as the host knows: a scaler found infinite gradients, or there was
+                            * an outlier */
     uint64_t jumps_seen;   /* outliers for which a step was skipped */
     unsigned threads;
 
@@ -186,13 +197,19 @@ optimizer_state_at (const struct accel_optimizer *optimizer, size_t parameter, s
     return &optimizer->states[parameter * optimizer->state_count + state];
 }
 
+/** The number of steps that it has taken; and whether the last one was skipped.  On a device: the host waits. @{ */
+uint64_t optimizer_steps (const struct accel_optimizer *optimizer);
+void optimizer_set_steps (struct accel_optimizer *optimizer, uint64_t count);
+bool optimizer_skipped (const struct accel_optimizer *optimizer);
+/** @} */
+
 /** @return the highest number of steps that an optimizer of @p model, or of any model of @p acc, has taken.  @{ */
 static inline uint64_t
 model_latest_step (const struct accel_model *model)
 {
     uint64_t latest = 0;
     for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
-        latest = of->step > latest ? of->step : latest;
+        latest = optimizer_steps (of) > latest ? optimizer_steps (of) : latest;
     return latest;
 }
 
@@ -246,8 +263,9 @@ enum accel_status optimizer_for_each (const struct accel_optimizer *optimizer, c
 /** Run each group's rule over its parameters, with several threads where that pays. */
 void optimizer_run (const struct accel_optimizer *optimizer);
 
-/** The same at once.  @return false: the device cannot, and nothing has been done */
-bool optimizer_run_list (struct accel_optimizer *optimizer);
+/** The same at once.  @param steps  on the device, as are numbers in `rules` then; NULL: on the host
+ *  @return false: the device cannot, and nothing has been done */
+bool optimizer_run_list (struct accel_optimizer *optimizer, const struct rule_steps *steps);
 
 /** @{ What that needs; also of a half-made optimizer. */
 enum accel_status optimizer_lists_create (struct accel_optimizer *optimizer, struct accel_error *err);

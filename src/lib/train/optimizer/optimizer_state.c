@@ -5,7 +5,7 @@
 
 #include "lib/base/error.h"
 #include "lib/state/state_dict.h"
-#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/optimizer/optimizer_live.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,7 @@ optimizer_save (const struct object *object, struct accel_state_dict *state)
     const struct accel_optimizer *optimizer = (const struct accel_optimizer *) (const void *) object;
     const struct accel_model *model = optimizer->model;
     accel_state_dict_set_text (state, "kind", optimizer->kind->name);
-    state_dict_add_uint64 (state, "step", optimizer->step);
+    state_dict_add_uint64 (state, "step", optimizer_steps (optimizer));
     for (size_t i = 0; i < optimizer->group_count; i++)
         save_group (&optimizer->groups[i], state);
     for (size_t i = 0; i < model->count; i++) {
@@ -129,6 +129,7 @@ optimizer_load (struct object *object, const struct accel_state_dict *state, str
             status = load_master (optimizer, i, state, err);
     }
     if (!status)
-        optimizer->step = step;
+        optimizer_set_steps (optimizer, step);
+    optimizer_live_renew (optimizer);
     return status;
 }

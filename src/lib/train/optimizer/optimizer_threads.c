@@ -30,7 +30,7 @@ run_stretch (const struct accel_optimizer *optimizer, const struct optimizer_gro
         .parameter = memory_at (model->trained[index].data->data, from, sizeof (float)),
         .grad = memory_at (model->parameters[index].grad->data, from, accel_dtype_bytes (grad_dtype)),
         .grad_dtype = grad_dtype,
-        .factor = model->pending,
+        .factor = memory_read_factor (model->memory, model->device, model_pending (model)),
         .narrow_dtype = narrow_dtype,
         .count = end - from,
     };

@@ -5,6 +5,7 @@
 #include "lib/train/reducer/rank_state.h"
 
 #include "lib/base/error.h"
+#include "lib/train/precision.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "util/cleanup.h"
 
@@ -88,40 +89,6 @@ is_saved (const struct accel_model *model, size_t index)
     return model_is_trained (model, index) && accel_tensor_count (model->parameters[index].grad);
 }
 
-/* In fp16: what gradients are still to be divided by. */
-static void
-save_scale (const struct accel_model *model, size_t number, struct accel_state_dict *state)
-{
-    if (!model->unscaled && model->scaled_by == 0)
-        return;
-    state_dict_set_double (state, (double) model->scaled_by, "scaled_by.%zu", number);
-    state_dict_set_double (state, (double) model->pending, "pending.%zu", number);
-    state_dict_set_bool (state, model->unscaled, "unscaled.%zu", number);
-    state_dict_set_bool (state, model->found_inf, "found_inf.%zu", number);
-}
-
-static enum accel_status
-load_scale (struct accel_model *model, const struct accel_state_dict *state, struct accel_error *err)
-{
-    size_t number = rank_state_number (model);
-    char name[64];
-    double scaled_by = 0, pending = 1;
-    snprintf (name, sizeof name, "scaled_by.%zu", number);
-    model_forget_scale (model);
-    if (!accel_state_dict_has (state, name))
-        return ACCEL_OK;
-    enum accel_status status = state_dict_get_double (state, &scaled_by, err, "scaled_by.%zu", number);
-    if (!status)
-        status = state_dict_get_double (state, &pending, err, "pending.%zu", number);
-    if (!status)
-        status = state_dict_get_bool (state, &model->unscaled, err, "unscaled.%zu", number);
-    if (!status)
-        status = state_dict_get_bool (state, &model->found_inf, err, "found_inf.%zu", number);
-    model->scaled_by = (float) scaled_by;
-    model->pending = (float) pending;
-    return status;
-}
-
 static void
 save_gradients (const struct part *part, struct accel_state_dict *state)
 {
@@ -134,7 +101,7 @@ save_gradients (const struct part *part, struct accel_state_dict *state)
             if (is_saved (model, i))
                 state_dict_set_tensor (state, model->parameters[i].grad, "gradient.%zu.%s", number,
                                        model->parameters[i].name);
-        save_scale (model, number, state);
+        precision_save_model (model, state, number);
         snprintf (used, sizeof used, "used.%zu", number);
         if (model->reducer->mask)
             accel_state_dict_set_bytes (state, used, model->reducer->used, model->count);
@@ -191,7 +158,7 @@ load_model_gradients (struct accel_model *model, const struct accel_state_dict *
         else if (is_saved (model, i)) /* those of a run that is given up must not be added to */
             model->memory->zero (model->device, memory_data (model->parameters[i].grad), model_grad_bytes (model, i));
     if (!status && found)
-        status = load_scale (model, &states[0], err);
+        status = precision_load_model (model, &states[0], rank_state_number (model), err);
     return !status && found && model->reducer->mask ? load_used (model, states, count, err) : status;
 }
 

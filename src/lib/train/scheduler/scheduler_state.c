@@ -9,6 +9,7 @@
 #include "lib/base/error.h"
 #include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
+#include "lib/train/optimizer/optimizer_live.h"
 #include "util/cleanup.h"
 
 #include <math.h>
@@ -120,6 +121,8 @@ accel_scheduler_set_state (struct accel_scheduler *scheduler, const struct accel
         status = check_record (scheduler, &states[i], i, err);
     for (size_t i = 0; !status && i < count; i++)
         take_record (scheduler, &states[i], i);
+    if (!status)
+        optimizer_live_renew (scheduler->optimizer);
     return status;
 }
 

@@ -11,6 +11,7 @@
 #include "lib/kernels/arithmetic.h"
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
+#include "lib/train/optimizer/optimizer_live.h"
 
 /* The part of a sequence whose turn it is in step @step. */
 static size_t
@@ -72,6 +73,8 @@ scheduler_apply (struct accel_scheduler *scheduler, struct accel_error *err)
         set_from_product (scheduler);
     else
         set_from_one (scheduler, &scheduler->parts[part_at (scheduler, scheduler->step)]);
+    if (!object_is_gone (optimizer))
+        optimizer_live_renew (scheduler->optimizer);
     const char *gone = object_is_gone (&scheduler->object) ? "scheduler" : NULL;
     gone = object_is_gone (optimizer) ? "optimizer" : gone;
     object_unpin (&scheduler->object);
@@ -173,7 +176,7 @@ accel_scheduler_step (struct accel_scheduler *scheduler, struct accel_error *err
         return status;
     const struct accel *acc = scheduler->object.owner;
     bool waits = acc && flag_or (scheduler->parts->options.step_with_optimizer, true);
-    if (waits && (accumulate_waits (&scheduler->object) || scheduler->optimizer->step_was_skipped))
+    if (waits && (accumulate_waits (&scheduler->object) || optimizer_skipped (scheduler->optimizer)))
         return ACCEL_OK;
     scheduler->unit = scheduler_unit (scheduler, loader_active (acc));
     scheduler->shape = step_shape_of (acc, loader_active (acc));
