@@ -599,7 +599,7 @@ static const struct way ways[] = {
       .infinite = true, .reports = true },
     { .name = "Lion, gradients of the program", .precision = "bf16", .optimizer = 2, .norm_type = 3,
       .own_gradients = true },
-    { .name = "gradients in bfloat16", .precision = "no", .norm_type = 1,
+    { .name = "gradients in bfloat16", .precision = "no", .norm_type = 1, .reports = true,
       .ddp = { .comm_hook = ACCEL_COMM_HOOK_BF16 } },
     { .name = "PowerSGD", .precision = "no", .norm_type = 2,
       .ddp = { .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .matrix_approximation_rank = 2, .start_iter = 1 } },

@@ -10,6 +10,7 @@
 #include "lib/train/reducer/reducer_object.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 void
 model_set_defaults (struct accel_ddp_options *ddp)
@@ -63,35 +64,83 @@ hook_dtype (const struct accel_model *model)
                                                           : ACCEL_DTYPE_COUNT;
 }
 
+/* On the host, buckets are compressed one after the other; on a device, several are in flight. */
 enum accel_status
 hook_make (struct accel_model *model, struct accel *acc, struct accel_error *err)
 {
+    struct reducer *reducer = model->reducer;
     enum accel_dtype dtype = hook_dtype (model);
     size_t most = 0;
-    for (size_t s = 0; s < model->span_count; s++)
-        if (model->spans[s].dtype != dtype && model->spans[s].count > most)
-            most = model->spans[s].count;
-    if (dtype == ACCEL_DTYPE_COUNT || !most)
-        return ACCEL_OK;
-    void *memory;
-    enum accel_status status = model_alloc (model, acc, &memory, most * sizeof (uint16_t), err);
-    if (!status)
-        model->reducer->half = memory;
+    enum accel_status status = ACCEL_OK;
+    reducer->halves = calloc (model->span_count + 1, sizeof *reducer->halves);
+    if (!reducer->halves)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to compress gradients");
+    for (size_t s = 0; !status && dtype != ACCEL_DTYPE_COUNT && s < model->span_count; s++) {
+        size_t count = model->spans[s].dtype != dtype ? model->spans[s].count : 0;
+        most = count > most ? count : most;
+        if (count && !model->memory->host)
+            status = model_alloc (model, acc, &reducer->halves[s], count * sizeof (uint16_t), err);
+    }
+    if (most && model->memory->host)
+        status = model_alloc (model, acc, &reducer->halves[0], most * sizeof (uint16_t), err);
     return status;
 }
 
-enum accel_status
-hook_reduce (struct accel_model *model, enum accel_dtype dtype, void *data, size_t count, struct accel_error *err)
+void
+hook_free (struct accel_model *model)
 {
     struct reducer *reducer = model->reducer;
-    enum accel_dtype hook = hook_dtype (model);
+    for (size_t s = 0; reducer->halves && s < model->span_count; s++)
+        model_free (model, reducer->halves[s]);
+    free (reducer->halves);
+}
+
+/* Where a stretch of bucket @s becomes 16 bits. */
+static void *
+half_of (const struct accel_model *model, size_t s, void *data)
+{
+    if (model->spans[s].dtype == hook_dtype (model))
+        return data;
+    return model->reducer->halves[model->memory->host ? 0 : s];
+}
+
+enum accel_status
+hook_reduce (struct accel_model *model, size_t s, void *data, size_t count, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    enum accel_dtype hook = hook_dtype (model), dtype = model->spans[s].dtype;
     if (hook == ACCEL_DTYPE_COUNT)
         return comm_all_reduce (reducer->comm, &reducer->there, data, data, count, dtype, ACCEL_AVG, err);
-    void *sent = dtype == hook ? data : reducer->half;
+    void *sent = half_of (model, s, data);
     model->memory->convert (model->device, sent, hook, data, dtype, count, (float) reducer->size);
     enum accel_status status
         = comm_all_reduce (reducer->comm, &reducer->there, sent, sent, count, hook, ACCEL_SUM, err);
     if (!status && sent != data)
         model->memory->convert (model->device, data, dtype, sent, hook, count, 1);
     return status;
+}
+
+enum accel_status
+hook_start (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    const struct span *span = &model->spans[s];
+    enum accel_dtype hook = hook_dtype (model);
+    bool is_plain = hook == ACCEL_DTYPE_COUNT;
+    void *sent = is_plain ? span->data : half_of (model, s, span->data);
+    if (!is_plain)
+        model->memory->convert (model->device, sent, hook, span->data, span->dtype, span->count,
+                                (float) reducer->size);
+    return comm_start_all_reduce (reducer->comm, &reducer->there, sent, span->count, is_plain ? span->dtype : hook,
+                                  is_plain ? ACCEL_AVG : ACCEL_SUM, &reducer->started[s], err);
+}
+
+void
+hook_finish (struct accel_model *model, size_t s)
+{
+    const struct span *span = &model->spans[s];
+    enum accel_dtype hook = hook_dtype (model);
+    if (hook != ACCEL_DTYPE_COUNT && span->dtype != hook)
+        model->memory->convert (model->device, span->data, span->dtype, half_of (model, s, span->data), hook,
+                                span->count, 1);
 }

@@ -67,7 +67,7 @@ reducer_destroy (struct accel_model *model)
     struct reducer *reducer = model->reducer;
     if (!reducer)
         return;
-    model_free (model, reducer->half);
+    hook_free (model);
     power_sgd_free (model);
     if (reducer->lock_made)
         pthread_mutex_destroy (&reducer->lock);
@@ -115,7 +115,7 @@ reduce_used (struct accel_model *model, size_t s, struct accel_error *err)
             continue;
         if (data != end && after != begin) {
             if (begin)
-                status = hook_reduce (model, span->dtype, begin, (size_t) (end - begin) / bytes, err);
+                status = hook_reduce (model, s, begin, (size_t) (end - begin) / bytes, err);
             begin = data;
             end = after;
         }
@@ -123,7 +123,7 @@ reduce_used (struct accel_model *model, size_t s, struct accel_error *err)
         end = after > end ? after : end;
     }
     if (begin && !status)
-        status = hook_reduce (model, span->dtype, begin, (size_t) (end - begin) / bytes, err);
+        status = hook_reduce (model, s, begin, (size_t) (end - begin) / bytes, err);
     return status;
 }
 
@@ -133,7 +133,7 @@ reduce_copies (struct accel_model *model, size_t s, struct accel_error *err)
 {
     const struct span *span = &model->spans[s];
     span_copy (model, s, model->reducer->mask, false);
-    enum accel_status status = hook_reduce (model, span->dtype, span->data, span->count, err);
+    enum accel_status status = hook_reduce (model, s, span->data, span->count, err);
     if (!status)
         span_copy (model, s, model->reducer->mask, true);
     return status;
@@ -163,19 +163,16 @@ reduce_span (struct accel_model *model, size_t s, struct accel_error *err)
         return power_sgd_reduce (model, s, reducer->mask, err);
     if (span->scattered)
         return reduce_copies (model, s, err);
-    return reducer->mask ? reduce_used (model, s, err) : hook_reduce (model, span->dtype, span->data, span->count, err);
+    return reducer->mask ? reduce_used (model, s, err) : hook_reduce (model, s, span->data, span->count, err);
 }
 
 /* Start bucket @s; gradients that lie anywhere are copied by the program's stream, before and afterwards. */
 static enum accel_status
 start_span (struct accel_model *model, size_t s, struct accel_error *err)
 {
-    struct reducer *reducer = model->reducer;
-    const struct span *span = &model->spans[s];
-    if (span->scattered)
+    if (model->spans[s].scattered)
         span_copy (model, s, NULL, false);
-    return comm_start_all_reduce (reducer->comm, &reducer->there, span->data, span->count, span->dtype, ACCEL_AVG,
-                                  &reducer->started[s], err);
+    return hook_start (model, s, err);
 }
 
 /* What is queued on the program's stream from now on comes after all that was started. */
@@ -187,9 +184,14 @@ order_started (struct accel_model *model, struct accel_error *err)
     for (size_t s = 0; reducer->is_ordered && s < model->span_count; s++) {
         struct accel_work *work = reducer->started[s];
         reducer->started[s] = NULL;
-        if (work && work_finish (work, &why))
+        if (!work)
+            continue;
+        if (work_finish (work, &why)) {
             first = first.code ? first : why;
-        else if (work && model->spans[s].scattered)
+            continue;
+        }
+        hook_finish (model, s);
+        if (model->spans[s].scattered)
             span_copy (model, s, NULL, true);
     }
     if (first.code && err)
@@ -277,13 +279,14 @@ overlap (struct accel_model *model)
     reducer->busy = reducer->overlapped = reducer->overlap;
 }
 
-/* Whether buckets are reduced without compression, on a device that orders them itself.  A rank may be in
- * accel_join_end(), and has to be told first, or have used other parameters. */
+/* Whether buckets are reduced on a device that orders them itself.  A rank may be in accel_join_end(), and has to be
+ * told first, or have used other parameters; PowerSGD asks for numbers on the way. */
 static bool
 can_be_ordered (const struct accel_model *model)
 {
     const struct reducer *reducer = model->reducer;
-    return !reducer->mask && !model->ddp.comm_hook && model->ddp.overlap != ACCEL_OVERLAP_NEVER && reducer->size > 1
+    return !reducer->mask && model->ddp.comm_hook != ACCEL_COMM_HOOK_POWER_SGD
+           && model->ddp.overlap != ACCEL_OVERLAP_NEVER && reducer->size > 1
            && !join_steps (model->object.owner) && work_can_order (reducer->comm, &reducer->there);
 }
 

@@ -35,7 +35,7 @@ struct reducer {
     const struct comm_site *site;
     struct comm_site there;   /* the same for buffers on the model's device */
     struct accel_error error; /* the first; its code is ACCEL_OK if there is none */
-    uint16_t *half;           /* compressed gradients of a bucket; or NULL */
+    void **halves; /* [span_count]: compressed gradients; on the host, the first is that of all */
     struct power_sgd *power_sgd; /* or NULL */
 };
 
@@ -74,10 +74,16 @@ enum accel_status reducer_shadow (struct accel_model *model, const struct comm_s
 enum accel_status model_broadcast_buffers (struct accel_model *model, struct accel_comm *comm,
                                            const struct comm_site *site, int root, struct accel_error *err);
 
-/** The hooks: float16 and bfloat16.  @p data [count] is one stretch of a bucket of @p dtype. */
+/** The hooks: float16 and bfloat16.  @p data [count] is one stretch of bucket @p s.  @{ */
 enum accel_status hook_make (struct accel_model *model, struct accel *acc, struct accel_error *err);
-enum accel_status hook_reduce (struct accel_model *model, enum accel_dtype dtype, void *data, size_t count,
-                               struct accel_error *err);
+void hook_free (struct accel_model *model);
+enum accel_status hook_reduce (struct accel_model *model, size_t s, void *data, size_t count, struct accel_error *err);
+/** @} */
+
+/** On a device, in the order of its stream: start bucket @p s, and what is done when the stream has its sum.  @{ */
+enum accel_status hook_start (struct accel_model *model, size_t s, struct accel_error *err);
+void hook_finish (struct accel_model *model, size_t s);
+/** @} */
 
 /**
  * PowerSGD: whether this pass compresses, and one bucket's reduction; passes are counted at the last bucket.
