@@ -3,18 +3,6 @@
  * that it takes, against a copy within the GPU.  In turns; medians.  usage: adamw small|full */
 #include "bench/gpu/gpu.h"
 
-/* @return bytes read and written each second by copies of @bytes */
-static double
-copies (void *to, const void *from, size_t bytes, int times)
-{
-    CUDA (cudaDeviceSynchronize ());
-    double begin = seconds ();
-    for (int i = 0; i < times; i++)
-        CUDA (cudaMemcpyAsync (to, from, bytes, cudaMemcpyDeviceToDevice, NULL));
-    CUDA (cudaDeviceSynchronize ());
-    return 2.0 * (double) bytes * times / (seconds () - begin);
-}
-
 static double
 steps (struct accel_optimizer *optimizer, int times)
 {
@@ -45,7 +33,7 @@ measure (const char *name, const struct shapes *shapes, enum accel_dtype dtype, 
     steps (optimizer, 3); /* the first makes states, and the GPU wakes up */
     for (int round = 0; round < rounds; round++) {
         step[round] = steps (optimizer, times);
-        copy[round] = copies (to, from, copied, times);
+        copy[round] = gpu_copies (to, from, copied, (size_t) times);
     }
     double taken = median (step, rounds), limit = median (copy, rounds);
     printf ("adamw %s, %s: %.3f ms, %.1f GB/s, %.1f %% of a copy's %.1f GB/s (goal: 85 %%)\n", name,

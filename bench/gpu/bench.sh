@@ -1,15 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# Sourced by tests/gpu/run: the measurements.
-for name in adamw step copies; do
-    # shellcheck disable=SC2086 # $on is a list of words
-    step "bench: $name" 120 $on "$build/$name" "$sizes" && figures
-done
-bench_nccl
-if [ "$sizes" = small ]; then
-    skip "bench: PyTorch's fused AdamW" 'the stand-in does not run PyTorch'
-elif ! python3 -c 'import torch, sys; sys.exit (not torch.cuda.is_available ())' 2>/dev/null; then
-    skip "bench: PyTorch's fused AdamW" 'python3 has no PyTorch that sees the GPU'
-else
-    step "bench: PyTorch's fused AdamW" 120 python3 "$top/bench/gpu/torch_adamw.py" && figures
-fi
+# Sourced by tests/gpu/run: the measurements.  $ranks is how many GPUs NCCL can connect.
+
+# measured NAME SECONDS COMMAND...: a step whose figures count
+measured () {
+    bench_name="bench: $1"
+    shift
+    step "$bench_name" "$@" && figures
+}
+
+# shellcheck disable=SC2086 # $on is a list of words
+bench_timeline () {
+    if [ "$ranks" -gt 1 ]; then
+        measured "timeline, $ranks ranks" 120 $by_hand "$ranks" "$(port)" $on "$build/timeline" "$sizes"
+    else
+        measured 'timeline, 1 rank' 60 $on "$build/timeline" "$sizes"
+        skip 'bench: timeline with all-reduces, overlap' "$no_ranks"
+    fi
+    measured 'step' 60 $on "$build/step" "$sizes"
+}
+
+# shellcheck disable=SC2086
+bench_bandwidth () {
+    measured 'kernels' 120 $on "$build/kernels" "$sizes"
+    measured 'adamw' 60 $on "$build/adamw" "$sizes"
+    measured 'copies' 60 $on "$build/copies" "$sizes"
+}
+
+# shellcheck disable=SC2086
+bench_nccl () {
+    if [ "$ranks" -gt 1 ]; then
+        measured "collectives, NCCL against NCCL itself, $ranks ranks" 150 \
+            $by_hand "$ranks" "$(port)" $on "$build/collectives" "$sizes"
+    else
+        skip 'bench: collectives, NCCL against NCCL itself' "$no_ranks"
+    fi
+}
+
+bench_pytorch () {
+    if [ "$sizes" = small ]; then
+        skip "bench: PyTorch's fused AdamW" 'the stand-in does not run PyTorch'
+    elif ! python3 -c 'import torch, sys; sys.exit (not torch.cuda.is_available ())' 2>/dev/null; then
+        skip "bench: PyTorch's fused AdamW" 'python3 has no PyTorch that sees the GPU'
+    else
+        measured "PyTorch's fused AdamW" 60 python3 "$top/bench/gpu/torch_adamw.py"
+    fi
+}

@@ -59,6 +59,26 @@ median (double *values, int count)
     return values[count / 2];
 }
 
+/* @return how often to repeat what takes @p each seconds, so that the host's clock can measure it; once if small */
+static inline size_t
+repeats (double each)
+{
+    const double most = 50, wanted = 0.02 / each;
+    return rounds == 1 || wanted < 1 ? 1 : (size_t) (wanted < most ? wanted : most);
+}
+
+/* @return bytes read and written each second by @p times copies of @p bytes within the GPU */
+static inline double
+gpu_copies (void *to, const void *from, size_t bytes, size_t times)
+{
+    CUDA (cudaDeviceSynchronize ());
+    double begin = seconds ();
+    for (size_t i = 0; i < times; i++)
+        CUDA (cudaMemcpyAsync (to, from, bytes, cudaMemcpyDeviceToDevice, NULL));
+    CUDA (cudaDeviceSynchronize ());
+    return 2.0 * (double) bytes * (double) times / (seconds () - begin);
+}
+
 static inline void *
 gpu_memory (size_t bytes)
 {

@@ -138,6 +138,30 @@ test_expect_success 'the summary names the machine, and has the steps and figure
     grep "0 failed" results/summary.md && grep "say nothing about a GPU" results/summary.md &&
     grep -E "^    adamw .* GB/s" results/summary.md && grep -E "^    step .* [1-9][0-9]* launches" results/summary.md &&
     grep -E "^    copies .* GB/s" results/summary.md && grep "^ok 1" results/log.txt'
+test_expect_success 'it has four parts, as what is printed: correctness, the timeline of a step, bandwidth, NCCL' '
+    printf "%s\n" Correctness "Timeline of a step" "Bandwidth of each kernel" "NCCL against NCCL itself" >parts &&
+    grep -xFf parts out | diff parts - && sed -n "s/^## //p" results/summary.md | diff parts - &&
+    sed -n "/^## Correctness/,/^## T/p" results/summary.md | grep "skipped: compute-sanitizer memcheck"'
+# On the clocks of the stand-in, so to the nanosecond.
+test_expect_success 'the timeline has the times and the overlap of the order of DDP' '
+    row="^    \| all is queued at once +\| +" && {
+        grep -E "$row"180.000 results/summary.md >row && grep -E "$row(180.000 \| +){2}0.000 \| +87.5, +87.5 % \| +500.000 " row ||
+            { ! grep "^nccl: not found" results/log.txt && test -d tree/src/engines/nccl; } || grep -E "$row(160.000 \| +){2}" results/summary.md; }'
+test_expect_success 'each kernel and each collective has a row' '
+    test "$(grep -cE "^    \| .*, (float|bfloat)[^|]*\|.* % \|" results/summary.md)" -ge 60 && {
+        grep "^nccl: not found" results/log.txt || ! test -d tree/src/engines/nccl ||
+            test "$(grep -cE "^    \| .*(all-|scatter|broadcast)[^|]*\|.* % \|" results/summary.md)" = 12; }'
+# A clock that has gone on by 36 minutes of 60 once everything is compiled.
+test_expect_success 'correctness leaves time for figures' '
+    mkdir clock && cat >clock/date <<END &&
+#!/bin/sh
+now=\$("$scratch/bin/date" "\$@")
+[ "\$1" = +%s ] && grep -q "^passed: the stand-in is compiled" "$scratch/timed/log.txt" && now=\$((now + 2160))
+echo "\$now"
+END
+    chmod +x clock/date && bare PATH="$scratch/clock:$scratch/bin" sh "$run" --standin --minutes 60 --out timed --build built \
+        --only "norms\|timeline, 1" >out && grep "^passed: bench: timeline, 1 rank" out &&
+    grep "^skipped: norms .*: no time left of 60 minutes (--minutes), of which 1440 s are for the parts after this one" out'
 test_expect_success 'programs need nothing but CUDA and the compiler' '
     for file in built/libaccel.so built/test_kernels built/gpu built/conformance built/engines/accel_device_cuda.so; do
         readelf -d "$file" >needs && { sed -n "s/.*NEEDED.*\[\(.*\)\]/\1/p" needs |
