@@ -268,6 +268,8 @@ main (int argc, char **argv)
     CUDA (cudaSetDevice (accel_device (acc).device_id));
     elements = small ? 16 : 6553600; /* 25 MiB: DDP's buckets */
     bucket = gpu_memory (elements * sizeof (float));
+    spend (timeline_stream, 1); /* loads the kernel */
+    CUDA (cudaDeviceSynchronize ());
     struct timeline_times times = { .layer_ns = LAYER_NS };
     time_reduces (3);
     if (accel_num_processes (acc) > 1)
@@ -277,9 +279,11 @@ main (int argc, char **argv)
     times.late_ns = times.layer_ns / 2 * 7;
     if (accel_is_main_process (acc))
         print_head (&times);
-    copies_open ();
+    if (!standin_spend)
+        copies_open ();
     compare (&times);
-    copies_close ();
+    if (!standin_spend)
+        copies_close ();
     CUDA (cudaFree (bucket));
     accel_close (acc);
     return 0;
