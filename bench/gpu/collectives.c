@@ -151,7 +151,7 @@ their_broadcast (float *buffer, size_t count)
     NCCL (raw.broadcast (buffer, buffer, count, ncclFloat, 0, raw.comm, raw.stream));
 }
 
-/* Not in a group yet: here is the place for one. */
+/* One after the other: a group of starts, as NCCL's, belongs around the first loop. */
 static void
 our_parts (float *buffer, size_t count)
 {
