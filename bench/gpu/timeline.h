@@ -19,6 +19,7 @@ enum { TIMELINE_LAYERS = 24, TIMELINE_LATE = 3 }; /* the most layers; before whi
 static const struct timeline_way {
     const char *name;
     enum accel_overlap overlap;
+    enum accel_comm_hook hook;
     bool waits;   /* the host, for each layer */
     bool is_late; /* rank 1, before a layer */
     bool clips;
@@ -28,6 +29,7 @@ static const struct timeline_way {
     { .name = "rank 1 is late", .is_late = true },
     { .name = "the host waits, and rank 1 is late", .waits = true, .is_late = true },
     { .name = "clipping and a step of AdamW behind it", .clips = true },
+    { .name = "gradients are averaged in bfloat16", .hook = ACCEL_COMM_HOOK_BF16 },
     { .name = "averages after the pass (ACCEL_OVERLAP_NEVER)", .overlap = ACCEL_OVERLAP_NEVER },
 };
 enum { TIMELINE_WAYS = sizeof timeline_ways / sizeof *timeline_ways };
@@ -88,7 +90,8 @@ timeline_make (struct timeline *line)
         snprintf (names[i], sizeof names[i], "l%zu", i);
         parameters[i] = (struct accel_parameter){ names[i], &line->data[i].dl, &line->grad[i].dl };
     }
-    const struct accel_ddp_options ddp = { .bucket_cap_mb = 1e-6, .overlap = line->way->overlap };
+    const struct accel_ddp_options ddp = { .bucket_cap_mb = 1e-6, .overlap = line->way->overlap,
+                                           .comm_hook = line->way->hook };
     MUST (accel_model_create (&line->model, parameters, line->layers, &err));
     MUST (accel_model_set_ddp (line->model, &ddp, &err));
     MUST (accel_optimizer_create (&line->optimizer, line->model, ACCEL_ADAMW, NULL, &err));
