@@ -76,7 +76,7 @@ main (int argc, char **argv)
                 (double) wanted / 1e6);
         }
     accel_close (acc);
-    ok (longest_us && longest_us <= LONGEST_US, "no thread sleeps for more than %d us: %d", (int) LONGEST_US,
+    ok (longest_us <= LONGEST_US, "no thread sleeps for more than %d us: %d", (int) LONGEST_US,
         (int) longest_us);
     return done_testing ();
 }
