@@ -49,6 +49,25 @@ ACCEL_API int accel_comm_size (const struct accel_comm *comm);
 ACCEL_API const char *accel_comm_engine (const struct accel_comm *comm);
 
 /**
+ * Order collectives on @p comm whose buffers are on this rank's GPU with a CUDA stream of its own: they come after what
+ * the program has queued on it before, and what it queues there after a blocking call, or after accel_work_wait(),
+ * comes after the collective.  So work on the device's stream (accel_set_stream()) need not wait for communication.
+ *
+ * This is for the accel_comm_... functions.  Those on tensors, trees and models stay on the device's stream, as do
+ * groups that are split from @p comm, which have none of their own at first.  Each rank chooses for itself.
+ *
+ * The stream stays the program's; it must exist until the collectives on it are over, or until it is replaced.  Work in
+ * flight keeps the one with which it was started.  Not for use during another call on @p comm.
+ *
+ * @param stream  of accel_device(), such as a cudaStream_t; 1: cudaStreamLegacy; NULL: the device's stream again
+ * @retval ACCEL_ERR_INVALID      a number that is not one stream: cudaStreamPerThread, or DLPack's -1
+ * @retval ACCEL_ERR_UNSUPPORTED  this job computes on the host
+ * @retval ACCEL_ERR_SYSTEM       a stream of another GPU, or one that is being captured; the former one stays
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status accel_comm_set_stream (struct accel_comm *comm, void *stream,
+                                                                   struct accel_error *err);
+
+/**
  * Allocate memory that every process of the job on this host has mapped: collectives on it need no copy.  Not
  * collective; sizes and order may differ between processes.  Aligned to 64 bytes, zeroed.
  *

@@ -32,6 +32,8 @@
  * accel_close() and accel_comm_destroy() finish work in flight, which takes at most the timeout, and free what was not
  * waited for.  In a child of fork(), the parent's work cannot be waited for: the parent completes it.
  *
+ * Starts between accel_group_begin() and accel_group_end() run as one.
+ *
  * There is no start for messages between two ranks: work runs in order, so ranks that send to each other before they
  * receive would wait for each other. */
 #ifndef ACCEL_WORK_H
@@ -90,6 +92,29 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_comm_all_to_all_start_at (const char *file, int line, struct accel_work **work, struct accel_comm *comm,
                                 const void *send, void *recv, size_t count, enum accel_dtype dtype,
                                 struct accel_error *err);
+
+/**
+ * Open a group on @p comm: what is started on it from now on begins at accel_group_end(), and an engine that can runs
+ * it as one.  With engine nccl, all of it is one launch of NCCL's, as between ncclGroupStart() and ncclGroupEnd().
+ *
+ * Until then, collectives may be started on @p comm, and nothing else: blocking calls on it (also those of the library,
+ * such as accel_gather() or accel_backward() on the world), waiting for work of the group, and a second group are
+ * ACCEL_ERR_INVALID.  Other communicators, and work that was started before, may be used as always.  A buffer that one
+ * collective of a group writes must not be one that another reads or writes, because they have no order among
+ * themselves.  All ranks must open and end groups around the same starts.
+ *
+ * Not collective: it sends nothing.  One thread makes the calls from here to accel_group_end().  accel_close() and
+ * accel_comm_destroy() end a group that is open.
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status accel_group_begin (struct accel_comm *comm, struct accel_error *err);
+
+/**
+ * End the group, so that what was started in it begins: on a GPU, after what has been queued on its stream by now.
+ * Does not wait for other ranks, except as a start does.  What goes wrong is the outcome of each work.
+ *
+ * @retval ACCEL_ERR_INVALID  no group is open on @p comm
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status accel_group_end (struct accel_comm *comm, struct accel_error *err);
 
 /**
  * Wait until @p work is over, on a GPU on its stream, and free it, whatever the outcome.  Any thread, but only once.

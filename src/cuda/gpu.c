@@ -116,6 +116,8 @@ gpu_permit_capture (DLDevice device, bool permits)
     permits_capture = permits;
 }
 
+#define CAPTURED "a stream is being captured into a CUDA graph, and libaccel's work cannot be part of one"
+
 /* What is queued on a stream that is being captured becomes part of a CUDA graph, and happens when that is launched:
  * with numbers of now, and in memory that may be gone by then. */
 static void
@@ -127,8 +129,7 @@ refuse_capture (struct gpu *gpu, bool in_graph)
     if (!error && (status == cudaStreamCaptureStatusNone || (may && status == cudaStreamCaptureStatusActive)))
         return;
     cudaGetLastError ();
-    gpu_note (gpu, error ? error : cudaErrorStreamCaptureUnsupported,
-              "a stream is being captured into a CUDA graph, and libaccel's work cannot be part of one");
+    gpu_note (gpu, error ? error : cudaErrorStreamCaptureUnsupported, CAPTURED);
     gpu->may_pass = true;
 }
 
@@ -261,8 +262,30 @@ gpu_stream (DLDevice device)
     return gpu ? stream : now;
 }
 
-/* What has been queued comes before what is queued on the new stream.  The second record is refused if the stream is
- * another GPU's.  None of these errors is one of the GPU: the former stream stays. */
+/* A record is refused if the stream is another GPU's.  None of these errors is one of the GPU. */
+static enum accel_status
+order (struct gpu *gpu, cudaStream_t before, cudaStream_t after, struct accel_error *err)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaError_t error = cudaStreamIsCapturing (before, &status);
+    if (!error && status == cudaStreamCaptureStatusNone && after != before)
+        error = cudaStreamIsCapturing (after, &status);
+    if (!error && status != cudaStreamCaptureStatusNone)
+        return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: " CAPTURED, (int) (gpu - gpus));
+    if (!error)
+        error = cudaEventRecord (gpu->ordered, before);
+    if (!error && after != before)
+        error = cudaStreamWaitEvent (after, gpu->ordered, 0);
+    if (!error && after != before)
+        error = cudaEventRecord (gpu->ordered, after);
+    if (!error)
+        return ACCEL_OK;
+    cudaGetLastError ();
+    return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: the stream cannot be used: %s (%s)", (int) (gpu - gpus),
+                             cudaGetErrorString (error), cudaGetErrorName (error));
+}
+
+/* What has been queued comes before what is queued on the new stream; after an error, the former one stays. */
 enum accel_status
 gpu_set_stream (DLDevice device, void *given, struct accel_error *err)
 {
@@ -272,19 +295,20 @@ gpu_set_stream (DLDevice device, void *given, struct accel_error *err)
         return visit_fail (&visit, device, err);
     if (next == stream)
         return ACCEL_OK;
-    cudaError_t error = cudaEventRecord (gpu->ordered, stream);
-    if (!error)
-        error = cudaStreamWaitEvent (next, gpu->ordered, 0);
-    if (!error)
-        error = cudaEventRecord (gpu->ordered, next);
-    if (!error) {
+    enum accel_status status = order (gpu, stream, next, err);
+    if (!status) {
         gpu->stream = next;
         gpu->last = own_number ();
-        return ACCEL_OK;
     }
-    cudaGetLastError ();
-    return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: the stream cannot be used: %s (%s)",
-                             (int) device.device_id, cudaGetErrorString (error), cudaGetErrorName (error));
+    return status;
+}
+
+/* The event is free: where threads have a stream each, it is recorded again when this visit ends. */
+enum accel_status
+gpu_order (DLDevice device, void *before, void *after, struct accel_error *err)
+{
+    VISIT (device);
+    return gpu ? order (gpu, before, after, err) : visit_fail (&visit, device, err);
 }
 
 /* ---- addresses ---- */

@@ -92,9 +92,10 @@ enum accel_status visit_fail (const struct visit *visit, DLDevice device, struct
 /** After a call without the lock. */
 void gpu_lock_again (struct gpu *gpu);
 
-/** stream and set_stream of struct memory @{ */
+/** stream, set_stream and order of struct memory @{ */
 void *gpu_stream (DLDevice device);
 enum accel_status gpu_set_stream (DLDevice device, void *stream, struct accel_error *err);
+enum accel_status gpu_order (DLDevice device, void *before, void *after, struct accel_error *err);
 /** @} */
 
 /** destroy of struct memory: also while nothing else can be done */

@@ -522,6 +522,7 @@ static const struct memory memory_cuda = {
     .copy_tensor = copy_tensor,
     .stream = gpu_stream,
     .set_stream = gpu_set_stream,
+    .order = gpu_order,
     .owns = gpu_owns,
     .copy_streams = &copy_streams_cuda,
     .scale = scale,

@@ -118,6 +118,13 @@ test_work (accelerator &acc)
     ok (sum[0] == std::int64_t (size) && part[0] == sum[0] && all[size - 1] == 1 && swapped[0] == 1 && from[0] == 3,
         "work");
     ok (throws (ACCEL_ERR_INVALID, "work is NULL", [&] { scattered.wait (); }), "work is waited for once");
+    world.group_begin ();
+    work grouped = world.barrier_start ();
+    ok (throws (ACCEL_ERR_INVALID, "its group", [&] { (void) grouped.done (); }), "a group of starts");
+    world.group_end ();
+    grouped.wait ();
+    world.set_stream (nullptr);
+    ok (throws (ACCEL_ERR_UNSUPPORTED, "has no streams", [&] { world.set_stream (&acc); }), "no streams on the host");
     ok (throws (ACCEL_ERR_INVALID, "cxx_test.cc:", [&] { (void) world.broadcast_start (view (from), 99); }),
         "the file of a start is named");
 }

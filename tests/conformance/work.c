@@ -119,17 +119,24 @@ draw (struct flight *f, uint64_t *common, int size)
     f->count = (size_t) ((drawn >> 40) % (drawn >> 36 & 3 ? 300 : MOST)) / (size_t) size;
 }
 
-/* A round: start some, call some, wait for some.  @common is alike on all ranks, @own is not. */
+/* A round: start some, call some, wait for some; or start all as a group, and meanwhile wait for those before it.
+ * @common is alike on all ranks, @own is not. */
 static void
 fly (struct rank *self, struct accel_comm *comm, struct flight *flights, uint64_t *common, uint64_t *own)
 {
+    struct accel_error err;
     int size = accel_comm_size (comm);
+    bool grouped = next_random (common) % 2 == 0;
+    if (grouped)
+        must (self, accel_group_begin (comm, &err), &err, "accel_group_begin");
     for (int i = 0; i < FLIGHTS; i++) {
         struct flight *f = &flights[i];
         if (f->work)
             finish (self, comm, f, next_random (own) % 3 == 0);
         draw (f, common, size);
         start (self, comm, f);
+        if (grouped)
+            continue;
         if (next_random (common) % 5 == 0)
             block (self, comm);
         if (next_random (own) % 4 == 0) {
@@ -138,6 +145,8 @@ fly (struct rank *self, struct accel_comm *comm, struct flight *flights, uint64_
                 finish (self, comm, other, false);
         }
     }
+    if (grouped)
+        must (self, accel_group_end (comm, &err), &err, "accel_group_end");
 }
 
 static void

@@ -65,6 +65,14 @@ class communicator {
     int size () const noexcept { return accel_comm_size (raw_); }
     const char *engine () const noexcept { return accel_comm_engine (raw_); }
 
+    /** For buffers on the GPU: a CUDA stream of the program; nullptr: the device's. */
+    void
+    set_stream (void *stream)
+    {
+        detail::attempt call;
+        call (accel_comm_set_stream (raw_, stream, call.err ()));
+    }
+
     void
     barrier (site at = site::here ())
     {
@@ -214,6 +222,21 @@ class communicator {
             return accel_comm_all_to_all_start_at (at.file, at.line, to, raw_, send.data (), recv.data (),
                                                    send.size () / rows (), dtype_of<T>, err);
         });
+    }
+    /** @} */
+
+    /** What is started between these two begins at the end, as one.  @{ */
+    void
+    group_begin ()
+    {
+        detail::attempt call;
+        call (accel_group_begin (raw_, call.err ()));
+    }
+    void
+    group_end ()
+    {
+        detail::attempt call;
+        call (accel_group_end (raw_, call.err ()));
     }
     /** @} */
 

@@ -167,21 +167,27 @@ ask (struct communicator *comm)
     if (state == ncclInProgress)
         return false;
     comm->is_nccl_busy = false;
-    struct operation *posted = find_first (comm, OPERATION_IS_POSTED);
-    if (comm_check (comm, state, "asynchronous error") && posted)
+    struct operation *posted;
+    comm_check (comm, state, "asynchronous error");
+    while (!comm->status && (posted = find_first (comm, OPERATION_IS_POSTED)))
         note_posted (posted);
     return true;
 }
 
+/* The first, and those that it joins. */
 static void
 post (struct operation *operation)
 {
     struct communicator *comm = operation->comm;
     const char *name;
-    operation->state = OPERATION_IS_POSTED;
-    if (operation->call
-        && !comm_check_cuda (comm, cudaStreamWaitEvent (comm->stream, operation->ready, 0), "cudaStreamWaitEvent"))
-        return;
+    bool joins = true;
+    for (struct operation *each = operation; joins; each = each->next) {
+        each->state = OPERATION_IS_POSTED;
+        if (each->call
+            && !comm_check_cuda (comm, cudaStreamWaitEvent (comm->stream, each->ready, 0), "cudaStreamWaitEvent"))
+            return;
+        joins = each->joins;
+    }
     comm->is_nccl_busy = true;
     ncclResult_t result = operation_post (operation, &name);
     comm_check (comm, result, name);
@@ -201,7 +207,7 @@ comm_progress (struct communicator *comm)
         if (comm->is_nccl_busy && !ask (comm))
             return false;
         struct operation *operation = comm->status ? NULL : find_first (comm, OPERATION_WAITS);
-        if (!operation)
+        if (!operation || (comm->is_coalescing && operation == comm->group))
             return true;
         if (!is_connected (comm))
             return false;
@@ -262,6 +268,7 @@ operation_create (struct communicator *comm, const struct accel_engine_call *cal
     operation->call = call;
     operation->next = NULL;
     operation->state = OPERATION_WAITS;
+    operation->joins = false;
     operation->since_ms = 0;
     if (call && !operation->ready && !make_events (operation)) {
         free_operation (operation);
@@ -270,7 +277,25 @@ operation_create (struct communicator *comm, const struct accel_engine_call *cal
     while (*at)
         at = &(*at)->next;
     *at = operation;
+    if (comm->is_coalescing && !comm->group)
+        comm->group = operation;
     return operation;
+}
+
+void
+comm_coalesce_begin (struct communicator *comm)
+{
+    comm->is_coalescing = true;
+    comm->group = NULL;
+}
+
+/* What has begun is at the end of the list, unless a failure has ended it. */
+void
+comm_coalesce_end (struct communicator *comm)
+{
+    comm->is_coalescing = false;
+    for (struct operation *each = comm->status ? NULL : comm->group; each; each = each->next)
+        each->joins = each->next;
 }
 
 /* Events that may still be waited for, after a failure, are not used again. */

@@ -166,6 +166,26 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     return status ? fail_with_cause (comm, call, err) : ACCEL_OK;
 }
 
+static void
+engine_coalesce_begin (void *transport)
+{
+    lock ();
+    comm_coalesce_begin (transport);
+    unlock ();
+}
+
+static void
+engine_coalesce_end (void *transport)
+{
+    struct communicator *comm = transport;
+    DEVICE_GUARD;
+    lock ();
+    comm_coalesce_end (comm);
+    if (!comm_progress (comm))
+        progress_thread_wake ();
+    unlock ();
+}
+
 /* Once NCCL has put it on its stream; before, as while ranks connect, there is nothing to come after. */
 static enum accel_status
 engine_order (void *transport, void *work, void *stream, struct accel_error *err)
@@ -622,6 +642,8 @@ ACCEL_API const struct accel_engine accel_engine = {
     .start = engine_start,
     .test = engine_test,
     .wait = engine_wait,
+    .coalesce_begin = engine_coalesce_begin,
+    .coalesce_end = engine_coalesce_end,
     .split = engine_split,
     .order = engine_order,
 };

@@ -107,6 +107,7 @@ void gpu_restore (struct device_guard *guard);
 
 /** A call, or a split. */
 struct operation {
+    bool joins; /* the next one is posted together with it */
     struct operation *next; /* in the order of starts */
     struct communicator *comm;
     const struct accel_engine_call *call; /* NULL: split */
@@ -137,6 +138,8 @@ struct communicator {
     const struct accel_engine_helpers *helpers;
     cudaStream_t stream;
     bool is_nccl_busy; /* NCCL is at work on its last call */
+    bool is_coalescing;
+    struct operation *group; /* the first of those between coalesce_begin() and coalesce_end(), which wait */
     struct operation *operations;
     struct operation *spare; /* with events */
     struct buffer *buffers;
@@ -183,12 +186,17 @@ bool comm_await_nccl (struct communicator *comm, int64_t ms);
 /** @return NULL without memory, or after a failure */
 struct operation *operation_create (struct communicator *comm, const struct accel_engine_call *call);
 void operation_destroy (struct operation *operation);
+/** What was started from here to comm_coalesce_end() is posted together.  @{ */
+void comm_coalesce_begin (struct communicator *comm);
+void comm_coalesce_end (struct communicator *comm);
+/** @} */
 /** @return whether it is over, successfully or not */
 bool operation_is_over (struct operation *operation);
 
 /* ---- post.c ---- */
 
-/** Give a call to NCCL, which queues it on the communicator's stream.  @param[out] name  of NCCL's function */
+/** Give an operation, and those that it joins, to NCCL, which queues them on the communicator's stream.
+ *  @param[out] name  of NCCL's function */
 ncclResult_t operation_post (const struct operation *operation, const char **name);
 
 /* ---- progress_thread.c ---- */

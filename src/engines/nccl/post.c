@@ -89,8 +89,8 @@ call_nccl (const struct communicator *comm, const struct accel_engine_call *call
     }
 }
 
-ncclResult_t
-operation_post (const struct operation *operation, const char **name)
+static ncclResult_t
+post_one (const struct operation *operation, const char **name)
 {
     const struct communicator *comm = operation->comm;
     *name = "ncclCommSplit";
@@ -100,4 +100,25 @@ operation_post (const struct operation *operation, const char **name)
     config.blocking = 0;
     return nccl.CommSplit (comm->nccl_comm, operation->color, operation->key, operation->child
                            ? &operation->child->nccl_comm : &engine.none, &config);
+}
+
+/* Of a group, all is queued by its end, as one.  No call in it has an order with another. */
+ncclResult_t
+operation_post (const struct operation *operation, const char **name)
+{
+    if (!operation->joins)
+        return post_one (operation, name);
+    *name = "ncclGroupStart";
+    ncclResult_t result = nccl.GroupStart ();
+    if (result)
+        return result;
+    for (const struct operation *next = operation; next && !result; operation = next) {
+        result = post_one (operation, name);
+        result = result == ncclInProgress ? ncclSuccess : result;
+        next = operation->joins ? operation->next : NULL;
+    }
+    ncclResult_t end = nccl.GroupEnd ();
+    if (!result)
+        *name = "ncclGroupEnd";
+    return result ? result : end;
 }

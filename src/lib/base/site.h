@@ -25,6 +25,7 @@ struct comm_site {
     const struct comm_form *form; /* NULL: nothing else has to agree */
     struct accel_work **work;     /* where a call that does not block leaves its work; NULL: it blocks */
     DLDevice device;              /* where its buffers are; all 0: in host memory of any kind */
+    void *stream;                 /* there; NULL: the device's */
 };
 
 /** In a function that ends in _at: where and what it was called.  Valid until that function returns. */

@@ -4,7 +4,10 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
+#include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
+
+enum { PER_THREAD = 2 }; /* cudaStreamPerThread, and DLPack's number for it */
 
 struct accel_comm *
 accel_world (struct accel *acc)
@@ -28,6 +31,33 @@ const char *
 accel_comm_engine (const struct accel_comm *comm)
 {
     return comm ? comm_engine_name (comm) : "";
+}
+
+static enum accel_status
+check_stream (const struct accel_comm *comm, void *stream, struct accel_error *err)
+{
+    const struct memory *memory = memory_of (comm->device);
+    if (comm_why_gone (comm))
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_comm_set_stream: %s", comm_why_gone (comm));
+    if (!memory || !memory->order || !comm_link_for (comm, comm->device))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "accel_comm_set_stream: this job computes on %s, which has no streams: pass NULL",
+                           tensor_device_name (comm->device));
+    if ((uintptr_t) stream == UINTPTR_MAX || (uintptr_t) stream == PER_THREAD)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_comm_set_stream: %d is not one stream: name the one that the "
+                           "program's work runs on", (int) (intptr_t) stream);
+    return memory->order (comm->device, stream, stream, err);
+}
+
+enum accel_status
+accel_comm_set_stream (struct accel_comm *comm, void *stream, struct accel_error *err)
+{
+    if (!comm)
+        return accel_fail_null (err, __func__, "comm");
+    enum accel_status status = stream ? check_stream (comm, stream, err) : ACCEL_OK;
+    if (!status)
+        comm->stream = stream;
+    return status;
 }
 
 enum accel_status
@@ -59,7 +89,7 @@ accel_comm_all_reduce_at (const char *file, int line, struct accel_comm *comm, c
                           size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
     struct comm_site site = *SITE (ALL_REDUCE);
-    enum accel_status status = comm_place (&site, send, recv, err);
+    enum accel_status status = comm_place (&site, comm, send, recv, err);
     return status ? status : comm_all_reduce (comm, &site, send, recv, count, dtype, op, err);
 }
 
@@ -68,7 +98,7 @@ accel_comm_all_gather_at (const char *file, int line, struct accel_comm *comm, c
                           size_t count, enum accel_dtype dtype, struct accel_error *err)
 {
     struct comm_site site = *SITE (ALL_GATHER);
-    enum accel_status status = comm_place (&site, send, recv, err);
+    enum accel_status status = comm_place (&site, comm, send, recv, err);
     return status ? status : comm_all_gather (comm, &site, send, recv, count, dtype, err);
 }
 
@@ -77,7 +107,7 @@ accel_comm_broadcast_at (const char *file, int line, struct accel_comm *comm, vo
                          enum accel_dtype dtype, int root, struct accel_error *err)
 {
     struct comm_site site = *SITE (BROADCAST_BUFFER);
-    enum accel_status status = comm_place (&site, NULL, buffer, err);
+    enum accel_status status = comm_place (&site, comm, NULL, buffer, err);
     return status ? status : comm_broadcast (comm, &site, buffer, count, dtype, root, err);
 }
 
@@ -86,7 +116,7 @@ accel_comm_reduce_scatter_at (const char *file, int line, struct accel_comm *com
                               size_t count, enum accel_dtype dtype, enum accel_op op, struct accel_error *err)
 {
     struct comm_site site = *SITE (REDUCE_SCATTER);
-    enum accel_status status = comm_place (&site, send, recv, err);
+    enum accel_status status = comm_place (&site, comm, send, recv, err);
     return status ? status : comm_reduce_scatter (comm, &site, send, recv, count, dtype, op, err);
 }
 
@@ -95,7 +125,7 @@ accel_comm_all_to_all_at (const char *file, int line, struct accel_comm *comm, c
                           size_t count, enum accel_dtype dtype, struct accel_error *err)
 {
     struct comm_site site = *SITE (ALL_TO_ALL);
-    enum accel_status status = comm_place (&site, send, recv, err);
+    enum accel_status status = comm_place (&site, comm, send, recv, err);
     return status ? status : comm_all_to_all (comm, &site, send, recv, count, dtype, err);
 }
 
@@ -104,7 +134,7 @@ accel_comm_send_at (const char *file, int line, struct accel_comm *comm, const v
                     enum accel_dtype dtype, int to, struct accel_error *err)
 {
     struct comm_site site = *SITE (SEND);
-    enum accel_status status = comm_place (&site, send, NULL, err);
+    enum accel_status status = comm_place (&site, comm, send, NULL, err);
     return status ? status : comm_send (comm, &site, send, count, dtype, to, err);
 }
 
@@ -113,6 +143,6 @@ accel_comm_recv_at (const char *file, int line, struct accel_comm *comm, void *r
                     enum accel_dtype dtype, int from, struct accel_error *err)
 {
     struct comm_site site = *SITE (RECV);
-    enum accel_status status = comm_place (&site, NULL, recv, err);
+    enum accel_status status = comm_place (&site, comm, NULL, recv, err);
     return status ? status : comm_recv (comm, &site, recv, count, dtype, from, err);
 }

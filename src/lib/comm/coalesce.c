@@ -4,7 +4,7 @@
 
 #include "lib/comm/coalesce.h"
 
-#include "lib/comm/work.h"
+#include "lib/comm/wait.h"
 
 /* A call that could not be started has left NULL. */
 static void
@@ -32,7 +32,7 @@ finish (struct comm_coalesced *coalesced)
     if (!coalesced->open)
         return;
     coalesced->open = false;
-    work_coalesce_end (coalesced->comm);
+    work_group_end (coalesced->comm);
     wait_for (coalesced, true);
     wait_for (coalesced, false);
     coalesced->count = 0;
@@ -41,7 +41,8 @@ finish (struct comm_coalesced *coalesced)
 void
 comm_coalesce_begin (struct comm_coalesced *coalesced, struct accel_comm *comm)
 {
-    bool starts = comm && comm->size > 1 && comm->links->engine->start && !work_is_own_thread (comm);
+    bool starts = comm && comm->size > 1 && comm->links->engine->start && !comm->has_group
+                  && !work_is_own_thread (comm);
     coalesced->comm = starts ? comm : NULL;
     coalesced->open = false;
     coalesced->count = 0;
@@ -57,8 +58,8 @@ comm_coalesce_site (struct comm_coalesced *coalesced, const struct comm_site *si
         finish (coalesced);
     if (!starts)
         return site;
-    if (!coalesced->open)
-        work_coalesce_begin (coalesced->comm);
+    if (!coalesced->open && coalesced->comm->links->engine->coalesce_begin)
+        work_group_begin (coalesced->comm);
     coalesced->open = true;
     struct accel_work **work = &coalesced->works[coalesced->count++];
     *work = NULL;

@@ -8,7 +8,7 @@
 #include "lib/comm/execute.h"
 #include "lib/comm/links.h"
 #include "lib/comm/lock.h"
-#include "lib/comm/work.h"
+#include "lib/comm/wait.h"
 #include "lib/kernels/reduce.h"
 #include "util/engine_files.h"
 
@@ -323,19 +323,32 @@ refuse_thread (const struct accel_comm *comm, const struct comm_site *site, stru
                       file ? file : "?", atomic_load_explicit (&comm->inside_line, memory_order_relaxed));
 }
 
+const char *
+comm_why_gone (const struct accel_comm *comm)
+{
+    const struct accel_comm *part = comm;
+    while (part && !object_is_gone (&part->object))
+        part = part->parent;
+    return !part           ? NULL
+           : part == comm  ? "the group has been destroyed"
+           : part->parent  ? "the parent of this group has been destroyed"
+                           : "the job of this group has been closed";
+}
+
+#define GROUP_IS_OPEN "a group of calls is open on this communicator: call accel_group_end() first"
+
 /* Whether the program may call on @comm at all, now and at @site. */
 static enum accel_status
 admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error *err)
 {
     struct accel_comm *part = comm;
+    const char *gone = comm_why_gone (comm);
     enum accel_status status = comm_check_process (comm, site, err);
     if (status)
         return status;
+    if (gone)
+        return comm_refuse (site, gone, err);
     do {
-        if (object_is_gone (&part->object))
-            return comm_refuse (site, part == comm ? "the group has been destroyed"
-                                : part->parent ? "the parent of this group has been destroyed"
-                                               : "the job of this group has been closed", err);
         if (part->deferred)
             comm_raise_failure (part, part->deferred);
         if (part == comm && is_reserved (part))
@@ -343,6 +356,8 @@ admit (struct accel_comm *comm, const struct comm_site *site, struct accel_error
                                 "gradients of a backward pass are being averaged: wait for accel_backward to return, "
                                 "or use a group",
                                 err);
+        if (part == comm && part->has_group && !site->work)
+            return comm_refuse (site, GROUP_IS_OPEN, err);
         part = part->parent;
     } while (part);
     struct comm_observer *observer;
@@ -398,7 +413,8 @@ is_plain (const struct accel_comm *comm, const struct request request)
 {
     const struct accel_engine *engine = comm->links->engine;
     const struct accel_comm *part = comm;
-    uintptr_t special = (uintptr_t) comm->queue | (uintptr_t) request.site->work
+    uintptr_t special = (uintptr_t) atomic_load_explicit (&comm->pending, memory_order_acquire)
+                        | (uintptr_t) comm->has_group | (uintptr_t) request.site->work
                         | (uintptr_t) request.site->device.device_type | (uintptr_t) (comm->forks ^ comm_forks)
                         | (uintptr_t) is_reserved (comm);
     do {
@@ -473,6 +489,8 @@ comm_start_all_reduce (struct accel_comm *comm, const struct comm_site *site, vo
     enum accel_status status = check (comm, &call, err);
     if (!status)
         status = comm_check_process (comm, site, err);
+    if (!status && comm->has_group)
+        status = comm_refuse (site, GROUP_IS_OPEN, err);
     if (status)
         return status;
     if (comm->deferred)

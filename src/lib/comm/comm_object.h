@@ -49,6 +49,9 @@ struct accel_comm {
     struct accel_comm *parent; /* of a group; NULL: the world */
     struct comm_observer *observer; /* of the world alone; NULL: none */
     struct work_queue *queue;  /* of what was started; NULL: nothing ever was */
+    atomic_uint pending;       /* works that are queued, running or in flight */
+    bool has_group;            /* between work_group_begin() and work_group_end() */
+    void *stream;              /* for the program's buffers on the device; NULL: the device's */
     const void *deferred;     /* whose failure it is that this process may still recover from; NULL: there is none */
     struct watch watch;        /* its source is the world's */
     struct ledger own_ledger;

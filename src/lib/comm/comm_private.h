@@ -43,19 +43,21 @@ enum accel_status comm_send (struct accel_comm *comm, const struct comm_site *si
 enum accel_status comm_recv (struct accel_comm *comm, const struct comm_site *site, void *recv, size_t count,
                              enum accel_dtype dtype, int from, struct accel_error *err);
 
-__attribute__ ((cold)) enum accel_status comm_place_on_device (struct comm_site *site, const void *send,
+__attribute__ ((cold)) enum accel_status comm_place_on_device (struct comm_site *site,
+                                                               const struct accel_comm *comm, const void *send,
                                                                const void *recv, struct accel_error *err);
 
 /**
- * Note in @p site where the program's buffers are; those that are NULL are anywhere.
+ * Note in @p site where the program's buffers are, and the stream of @p comm there.  Those that are NULL are anywhere.
  *
  * @retval ACCEL_ERR_INVALID  they are in memory of two kinds, or of two devices
  */
 static inline enum accel_status
-comm_place (struct comm_site *site, const void *send, const void *recv, struct accel_error *why)
+comm_place (struct comm_site *site, const struct accel_comm *comm, const void *send, const void *recv,
+            struct accel_error *why)
 {
     bool none = !__atomic_load_n (&memory_device_kinds, __ATOMIC_ACQUIRE);
-    return __builtin_expect (none, true) ? ACCEL_OK : comm_place_on_device (site, send, recv, why);
+    return __builtin_expect (none, true) ? ACCEL_OK : comm_place_on_device (site, comm, send, recv, why);
 }
 
 /** The name of the engine that moves data in host memory; static. */
@@ -92,6 +94,9 @@ void comm_reserve (struct accel_comm *comm, bool reserved);
 /** Refuse @p site in a child of fork(), whose parent is the member of @p comm.  One of a single process serves both. */
 enum accel_status comm_check_process (const struct accel_comm *comm, const struct comm_site *site,
                                       struct accel_error *err);
+
+/** @return why nothing can be called on @p comm: it has ended, or what it is a group of.  NULL: neither has */
+const char *comm_why_gone (const struct accel_comm *comm);
 
 /** Tell the peers that this rank cannot continue; a rank that waits for it gets ACCEL_ERR_PEER with @p reason. */
 void comm_give_up (struct accel_comm *comm, const char *reason);

@@ -208,11 +208,13 @@ name_place (DLDevice device, char *text, size_t size)
 }
 
 enum accel_status
-comm_place_on_device (struct comm_site *site, const void *send, const void *recv, struct accel_error *err)
+comm_place_on_device (struct comm_site *site, const struct accel_comm *comm, const void *send, const void *recv,
+                      struct accel_error *err)
 {
     DLDevice from = memory_locate (send), to = recv == send ? from : memory_locate (recv);
     char sent[40], received[40];
     site->device = recv ? to : from;
+    site->stream = comm && !comm_is_for_host (site) ? comm->stream : NULL;
     if (!send || !recv || (from.device_type == to.device_type && from.device_id == to.device_id))
         return ACCEL_OK;
     name_place (from, sent, sizeof sent);
@@ -221,20 +223,42 @@ comm_place_on_device (struct comm_site *site, const void *send, const void *recv
                       sent, received);
 }
 
+void *
+comm_stream_of (DLDevice device, void *stream)
+{
+    const struct memory *memory = memory_of (device);
+    return stream || !memory || !memory->stream ? stream : memory->stream (device);
+}
+
+enum accel_status
+comm_check_stream (DLDevice device, void *stream, struct accel_error *err)
+{
+    enum accel_status status = memory_check (device, err);
+    return status || !stream ? status : memory_of (device)->order (device, stream, stream, err);
+}
+
 void
 comm_set_device (struct accel_engine_call *call)
 {
     call->device = engine_site (call)->device;
-    const struct memory *memory = memory_of (call->device);
-    call->stream = memory->stream ? memory->stream (call->device) : NULL;
+    call->stream = comm_stream_of (call->device, engine_site (call)->stream);
 }
 
+/* An engine that has only the table of the device's memory works on the device's stream. */
 enum accel_status
 comm_run_link (struct accel_comm *comm, struct accel_engine_call *call, struct accel_error *err)
 {
-    const struct comm_link *link = comm_link_for (comm, engine_site (call)->device);
+    const struct comm_site *site = engine_site (call);
+    const struct comm_link *link = comm_link_for (comm, site->device);
     comm_set_device (call);
-    return link->engine->run (link->transport, call, err);
+    if (!site->stream)
+        return link->engine->run (link->transport, call, err);
+    const struct memory *memory = memory_of (site->device);
+    void *own = comm_stream_of (site->device, NULL);
+    enum accel_status status = memory->order (site->device, site->stream, own, err);
+    if (!status)
+        status = link->engine->run (link->transport, call, err);
+    return status ? status : memory->order (site->device, own, site->stream, err);
 }
 
 static const char *
@@ -292,7 +316,7 @@ comm_check_engine (const struct accel_comm *comm, const struct accel_engine_call
     if (comm_is_for_host (site))
         return check_call (comm->links->engine, call, err);
     enum accel_status status = check_link (comm, call, err);
-    if (!status && (status = memory_check (site->device, err)))
+    if (!status && (status = comm_check_stream (site->device, site->stream, err)))
         comm_fail_in (site, status, err);
     return status;
 }

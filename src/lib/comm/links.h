@@ -24,6 +24,12 @@ void comm_give_up_links (struct accel_comm *comm, const char *reason);
 /** Tell the engine where the buffers of @p call are, whose site names a device that is not the host. */
 void comm_set_device (struct accel_engine_call *call);
 
+/** Where calls on @p device are queued.  @param stream  the one that was chosen for them; NULL: none was */
+void *comm_stream_of (DLDevice device, void *stream);
+
+/** memory_check(), and whether @p stream of @p device, unless it is NULL, can be used now. */
+enum accel_status comm_check_stream (DLDevice device, void *stream, struct accel_error *err);
+
 /** From now on the watch asks @p link whom calls in host memory await. */
 void comm_watch_link (struct accel_comm *comm, const struct comm_link *link);
 

@@ -31,169 +31,9 @@
 
 enum { LOOK_MS = 20 }; /* between two looks at what is detached */
 
-struct work_queue {
-    struct accel_comm *comm;
-    struct work_queue *next; /* of the process's */
-    struct accel_work *head, **tail; /* for the thread */
-    atomic_uint pending; /* queued, running or in flight */
-    unsigned started;    /* in flight, those that are not detached all in this engine: */
-    const struct comm_link *started_on;
-    unsigned detached;   /* of those in flight */
-    bool in_engine;      /* some thread is in the engine because of these */
-    bool is_coalescing;  /* between coalesce_begin() and coalesce_end() of the engine */
-    unsigned process;    /* the fork that made it */
-    bool has_thread;
-    bool stop;           /* end when the queue is empty */
-    pthread_t thread;
-    pthread_cond_t wake; /* for the thread: there is work, or `stop` */
-    pthread_cond_t over; /* for those that wait: some work is, or no thread is in the engine */
-};
-
-/* Of all communicators of this process, because accel_work_wait() gets no communicator, and a work that the program has
- * waited for before must be found to be none.  With the queues, it is guarded by work_lock(). */
-static struct {
-    struct work_queue *queues;
-    struct accel_work *works, **last_work; /* that the program has not waited for, in the order of starts */
-} all = { .last_work = &all.works };
-
 static _Thread_local const struct accel_comm *thread_comm; /* whose queue's thread this is */
 
-/* ---- in flight; all with the lock, which they let go while they are in the engine ---- */
-
-static bool
-may_enter (const struct work_queue *queue)
-{
-    return !queue->in_engine && !queue->is_coalescing;
-}
-
-static void
-enter (struct work_queue *queue)
-{
-    queue->in_engine = true;
-    work_unlock ();
-}
-
-static void
-leave (struct work_queue *queue)
-{
-    work_lock ();
-    queue->in_engine = false;
-    pthread_cond_broadcast (&queue->over);
-}
-
-/* Of those that the program has not waited for. */
-static void
-unlist (const struct accel_work *work)
-{
-    struct accel_work **at = &all.works;
-    while (*at && *at != work)
-        at = &(*at)->later;
-    if (!*at)
-        return;
-    *at = work->later;
-    if (all.last_work == &work->later)
-        all.last_work = at;
-}
-
-static void
-note_finished (struct work_queue *queue, struct accel_work *work)
-{
-    work->over = true;
-    queue->started--;
-    atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
-    if (!work->is_detached)
-        return;
-    queue->detached--;
-    unlist (work);
-    free (work);
-}
-
-/* Wait for @work, unless another thread does: then until that one has left. */
-static void
-finish_request (struct work_queue *queue, struct accel_work *work)
-{
-    struct accel_comm *comm = work->comm;
-    struct accel_error why = { 0 };
-    if (!may_enter (queue)) {
-        pthread_cond_wait (&queue->over, &work_mutex);
-        return;
-    }
-    enter (queue);
-    enum accel_status status = work->link->engine->wait (work->link->transport, work->request, &why);
-    comm_conclude (comm, &work->call, work->begin_ns, status, &why, &work->error);
-    leave (queue);
-    note_finished (queue, work);
-}
-
-/* @return NULL: there is none, only functions of the library */
-static struct accel_work *
-find_oldest (const struct work_queue *queue, bool is_detached)
-{
-    struct accel_work *work = all.works;
-    while (work
-           && (work->comm != queue->comm || !work->is_started || work->over || work->is_detached != is_detached))
-        work = work->later;
-    return work;
-}
-
-/* What is not detached, if there is any. */
-static void
-finish_oldest (struct work_queue *queue)
-{
-    struct accel_work *work = find_oldest (queue, queue->started == queue->detached);
-    if (work)
-        finish_request (queue, work);
-    else
-        pthread_cond_wait (&queue->over, &work_mutex);
-}
-
-/* Whether nothing is in flight that somebody waits for, or only in the engine of @work. */
-static bool
-may_join (const struct work_queue *queue, const struct accel_work *work)
-{
-    return queue->started == queue->detached || queue->started_on == work->link;
-}
-
-/* Whether everything that was started before @work is in flight in the same engine. */
-static bool
-is_first (const struct work_queue *queue, const struct accel_work *work)
-{
-    return atomic_load_explicit (&queue->pending, memory_order_relaxed) == queue->started && may_join (queue, work);
-}
-
-/* No other thread may be in the engine. */
-static void
-start_request (struct work_queue *queue, struct accel_work *work)
-{
-    struct accel_comm *comm = work->comm;
-    struct accel_error why = { 0 };
-    work->is_started = true;
-    queue->started++;
-    queue->started_on = work->link;
-    atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
-    enter (queue);
-    enum accel_status status = comm_begin (comm, &work->call, &work->begin_ns, &work->error);
-    bool has_begun = !status;
-    if (has_begun && !comm_is_for_host (&work->site))
-        comm_set_device (&work->call);
-    if (has_begun)
-        status = work->link->engine->start (work->link->transport, &work->call, &work->request, &why);
-    if (has_begun && status)
-        comm_conclude (comm, &work->call, work->begin_ns, status, &why, &work->error);
-    leave (queue);
-    if (status)
-        note_finished (queue, work);
-}
-
 /* ---- the thread ---- */
-
-static bool
-can_start (const struct accel_work *work)
-{
-    const struct comm_link *link = work->link;
-    return link && link->engine->start
-           && (link == work->comm->links || (link->engine->flags & ACCEL_ENGINE_ASYNC_PROGRESS));
-}
 
 static void
 perform (struct accel_work *work)
@@ -208,33 +48,38 @@ perform (struct accel_work *work)
 static void
 await_turn (struct work_queue *queue, const struct accel_work *work, bool starts)
 {
-    while (queue->started > queue->detached && !(starts && may_join (queue, work)))
-        finish_oldest (queue);
+    while (queue->started > queue->detached && !(starts && flight_may_join (queue, work)))
+        flight_finish_oldest (queue);
     while (starts && queue->in_engine)
         pthread_cond_wait (&queue->over, &work_mutex);
 }
 
-/* If another thread is in the engine, it is not over. */
-static bool
-is_finished (struct accel_work *work)
+/* @work and those that it joins, one after the other.  A function may be started again, or its memory be gone, when it
+ * has run; so may a call be that is over. */
+static void
+run_here (struct work_queue *queue, struct accel_work *work)
 {
-    struct accel_comm *comm = work->comm;
-    if (!may_enter (comm->queue))
-        return false;
-    enter (comm->queue);
-    bool over = work->link->engine->test (work->link->transport, work->request);
-    leave (comm->queue);
-    return over;
+    for (struct accel_work *next = work; next; work = next) {
+        bool is_call = !work->function;
+        next = work->joins ? work->next : NULL;
+        work_unlock ();
+        perform (work);
+        work_lock ();
+        if (is_call)
+            work->over = true;
+        atomic_fetch_sub_explicit (&queue->comm->pending, 1, memory_order_release);
+        pthread_cond_broadcast (&queue->over);
+    }
 }
 
-/* What is detached and over, the oldest first. */
-static void
-reap (struct work_queue *queue)
+/* @return the last of those that @work joins
+ * @param[out] count  of them */
+static struct accel_work *
+find_last (struct accel_work *work, unsigned *count)
 {
-    struct accel_work *work;
-    while (queue->detached && may_enter (queue) && (work = find_oldest (queue, true)) && is_finished (work)
-           && work == find_oldest (queue, true) && may_enter (queue))
-        finish_request (queue, work);
+    for (*count = 1; work->joins; work = work->next)
+        ++*count;
+    return work;
 }
 
 /* Until there is something to do. */
@@ -246,7 +91,7 @@ rest (struct work_queue *queue)
         pthread_cond_wait (&queue->wake, &work_mutex);
         return;
     }
-    reap (queue);
+    flight_reap (queue);
     if (queue->head || queue->stop)
         return;
     clock_gettime (CLOCK_MONOTONIC, &until);
@@ -260,6 +105,7 @@ static void *
 serve (void *user)
 {
     struct work_queue *queue = user;
+    unsigned count;
     thread_comm = queue->comm;
     work_lock ();
     while (queue->head || !queue->stop) {
@@ -268,22 +114,17 @@ serve (void *user)
             rest (queue);
             continue;
         }
-        queue->head = work->next;
+        queue->head = find_last (work, &count)->next;
         if (!queue->head)
             queue->tail = &queue->head;
-        bool is_call = !work->function; /* a function may be started again, or its memory be gone, when it has run */
-        bool starts = can_start (work);
+        bool starts = flight_can_start (work);
         await_turn (queue, work, starts);
-        if (starts)
-            start_request (queue, work);
-        else {
-            work_unlock ();
-            perform (work);
-            work_lock ();
+        if (!starts) {
+            run_here (queue, work);
+            continue;
         }
-        if (is_call && !starts)
-            work->over = true;
-        atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
+        flight_start (queue, work);
+        atomic_fetch_sub_explicit (&queue->comm->pending, count, memory_order_release);
         pthread_cond_broadcast (&queue->over);
     }
     work_unlock ();
@@ -318,51 +159,33 @@ need_queue (struct accel_comm *comm)
     made->comm = comm;
     made->tail = &made->head;
     made->process = comm_forks;
-    made->next = all.queues;
+    made->next = flight.queues;
     ledger_share (comm->ledger);
-    all.queues = made;
+    flight.queues = made;
     comm->queue = made;
     return 0;
 }
 
-/* @return 0 or the number of an error */
+/* @work, and those that it joins.  @return 0 or the number of an error */
 static int
 enqueue (struct accel_work *work)
 {
     int number = need_queue (work->comm);
     struct work_queue *queue = work->comm->queue;
+    unsigned count;
     number = number ? number : need_thread (queue);
     if (number)
         return number;
-    work->next = NULL;
+    struct accel_work *last = find_last (work, &count);
+    last->next = NULL;
     *queue->tail = work;
-    queue->tail = &work->next;
-    atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
+    queue->tail = &last->next;
+    atomic_fetch_add_explicit (&queue->comm->pending, count, memory_order_relaxed);
     pthread_cond_signal (&queue->wake);
     return 0;
 }
 
 /* ---- starts ---- */
-
-static void
-remember (struct accel_work *work)
-{
-    work->process = comm_forks;
-    *all.last_work = work;
-    all.last_work = &work->later;
-}
-
-/* With the lock.  @param all  also for what is detached */
-static void
-wait_until_idle (struct work_queue *queue, bool is_all)
-{
-    while (queue->process == comm_forks
-           && atomic_load_explicit (&queue->pending, memory_order_relaxed) > (is_all ? 0 : queue->detached))
-        if (queue->started > (is_all ? 0 : queue->detached))
-            finish_oldest (queue);
-        else
-            pthread_cond_wait (&queue->over, &work_mutex);
-}
 
 static bool
 has_one_thread (const struct comm_link *link)
@@ -377,45 +200,30 @@ is_bound (const struct work_queue *queue, const struct accel_work *work)
     return has_one_thread (work->link) || (queue->started && has_one_thread (queue->started_on));
 }
 
-static void
-run_here (struct work_queue *queue, struct accel_work *work)
-{
-    atomic_fetch_add_explicit (&queue->pending, 1, memory_order_relaxed);
-    work_unlock ();
-    perform (work);
-    work_lock ();
-    work->over = true;
-    atomic_fetch_sub_explicit (&queue->pending, 1, memory_order_release);
-    pthread_cond_broadcast (&queue->over);
-}
-
-/* @return 0 or the number of an error */
+/* @work, and those that it joins.  @return 0 or the number of an error */
 static int
 begin (struct accel_work *work)
 {
     struct accel_comm *comm = work->comm;
-    work->link = comm_link_for (comm, work->site.device);
+    unsigned count;
     int number = need_queue (comm);
-    bool may_start = !number && can_start (work);
-    if (!number)
-        reap (comm->queue);
-    /* Only if the engine would start it: the queue's thread may be in the engine until other ranks have come. */
-    while (may_start && comm->queue->in_engine && is_first (comm->queue, work))
-        pthread_cond_wait (&comm->queue->over, &work_mutex);
-    if (!number && !is_first (comm->queue, work) && is_bound (comm->queue, work))
-        wait_until_idle (comm->queue, true);
-    bool starts = may_start && is_first (comm->queue, work);
-    bool stays = !number && !starts && has_one_thread (work->link);
-
-    if (!number && !starts && !stays)
-        number = enqueue (work);
     if (number)
         return number;
-    remember (work);
-    if (starts)
-        start_request (comm->queue, work);
-    else if (stays)
+    bool may_start = flight_can_start (work);
+    flight_reap (comm->queue);
+    /* Only if the engine would start it: the queue's thread may be in the engine until other ranks have come. */
+    while (may_start && comm->queue->in_engine && flight_is_first (comm->queue, work))
+        pthread_cond_wait (&comm->queue->over, &work_mutex);
+    if (!flight_is_first (comm->queue, work) && is_bound (comm->queue, work))
+        flight_wait (comm->queue, true);
+    if (may_start && flight_is_first (comm->queue, work)) {
+        flight_start (comm->queue, work);
+    } else if (has_one_thread (work->link)) {
+        find_last (work, &count);
+        atomic_fetch_add_explicit (&comm->pending, count, memory_order_relaxed);
         run_here (comm->queue, work);
+    } else
+        return enqueue (work);
     return 0;
 }
 
@@ -432,16 +240,6 @@ fail_to_start (const struct comm_site *site, int number, struct accel_error *err
     return ACCEL_ERR_SYSTEM;
 }
 
-/* What this thread has queued on @device comes before what the queue's thread will queue there: where each thread has a
- * stream, to ask for it orders them.  Without the lock, because the GPU may be busy. */
-static void
-order_streams (DLDevice device)
-{
-    const struct memory *memory = memory_of (device);
-    if (memory && memory->stream)
-        memory->stream (device);
-}
-
 /* A job of one process has no other to wait for, so its work is over at once. */
 enum accel_status
 work_start (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_work **work,
@@ -454,18 +252,21 @@ work_start (struct accel_comm *comm, const struct accel_engine_call *call, struc
     made->site = *engine_site (call);
     made->call = *call;
     made->call.site = &made->site;
+    made->link = comm_link_for (comm, made->site.device);
+    made->is_grouped = comm->has_group;
     int number = 0;
     if (comm->size == 1) {
         perform (made);
         made->over = true;
     } else if (!comm_is_for_host (&made->site)) {
-        order_streams (made->site.device);
+        comm_stream_of (made->site.device, NULL);
     }
     work_lock ();
-    if (made->over)
-        remember (made);
-    else
+    flight_list (made);
+    if (!made->over && !made->is_grouped)
         number = begin (made);
+    if (number)
+        flight_unlist (made);
     work_unlock ();
     if (number) {
         free (made);
@@ -473,50 +274,6 @@ work_start (struct accel_comm *comm, const struct accel_engine_call *call, struc
     }
     *work = made;
     return ACCEL_OK;
-}
-
-/* ---- order on a device ---- */
-
-static bool
-can_order (const struct comm_link *link)
-{
-    return link && link->engine->order && link->engine->start && (link->engine->flags & ACCEL_ENGINE_ASYNC_PROGRESS);
-}
-
-/* With the lock, which it lets go: what this thread queues on @stream from now on comes after @work, which is detached,
- * or over. */
-static void
-detach (struct work_queue *queue, struct accel_work *work, void *stream)
-{
-    struct accel_error why;
-    while (!work->over && !may_enter (queue))
-        pthread_cond_wait (&queue->over, &work_mutex);
-    if (work->over)
-        return;
-    enter (queue);
-    enum accel_status status = work->link->engine->order (work->link->transport, work->request, stream, &why);
-    leave (queue);
-    if (!work->over && !status && !need_thread (queue)) {
-        work->is_detached = true;
-        queue->detached++;
-        pthread_cond_signal (&queue->wake);
-    }
-    while (!work->is_detached && !work->over)
-        finish_request (queue, work);
-}
-
-bool
-work_can_order (const struct accel_comm *comm, const struct comm_site *site)
-{
-    return !comm_is_for_host (site) && comm->size > 1 && can_order (comm_link_for (comm, site->device));
-}
-
-enum accel_status
-work_run (struct accel_comm *comm, const struct accel_engine_call *call, struct accel_error *err)
-{
-    struct accel_work *work;
-    enum accel_status status = work_start (comm, call, &work, err);
-    return status ? status : work_finish (work, err);
 }
 
 /* What is done for @comm on another thread may call any of its engines. */
@@ -542,36 +299,68 @@ work_start_function (struct accel_comm *comm, struct accel_work *work, void (*fu
     return !number;
 }
 
-/* A failure to make the queue shows again at the first start. */
+/* ---- groups of starts ---- */
+
 void
-work_coalesce_begin (struct accel_comm *comm)
+work_group_begin (struct accel_comm *comm)
 {
-    work_lock ();
-    struct work_queue *queue = comm->links->engine->coalesce_begin && !need_queue (comm) ? comm->queue : NULL;
-    const struct accel_work first = { .link = comm->links };
-    while (queue && queue->in_engine)
-        pthread_cond_wait (&queue->over, &work_mutex);
-    if (queue && is_first (queue, &first)) {
-        queue->is_coalescing = true;
-        enter (queue);
-        comm->links->engine->coalesce_begin (comm->links->transport);
-        leave (queue);
+    comm->has_group = true;
+}
+
+/* Those of the group that have not begun, in the order of starts; neighbours for one engine join. */
+static struct accel_work *
+take_group (const struct accel_comm *comm)
+{
+    struct accel_work *first = NULL, *last = NULL;
+    for (struct accel_work *work = flight.works; work; work = work->later) {
+        if (work->comm != comm || !work->is_grouped || work->over || work->process != comm_forks)
+            continue;
+        work->next = NULL;
+        if (last) {
+            last->next = work;
+            last->joins = last->link == work->link;
+        } else
+            first = work;
+        last = work;
     }
+    return first;
+}
+
+/* That they could not begin is their outcome. */
+static void
+fail_all (struct accel_work *work, int number)
+{
+    for (struct accel_work *next = work; next; work = next) {
+        next = work->joins ? work->next : NULL;
+        fail_to_start (&work->site, number, &work->error);
+        work->over = true;
+    }
+}
+
+/* Only at the end can the program wait for them, so none is gone before. */
+void
+work_group_end (struct accel_comm *comm)
+{
+    unsigned count;
+    comm_stream_of (comm->device, NULL);
+    work_lock ();
+    comm->has_group = false;
+    for (struct accel_work *work = take_group (comm), *next; work; work = next) {
+        next = find_last (work, &count)->next;
+        int number = begin (work);
+        if (number)
+            fail_all (work, number);
+    }
+    for (struct accel_work *work = flight.works; work; work = work->later)
+        if (work->comm == comm)
+            work->is_grouped = false;
     work_unlock ();
 }
 
-void
-work_coalesce_end (struct accel_comm *comm)
+bool
+work_need_thread (struct accel_comm *comm)
 {
-    work_lock ();
-    struct work_queue *queue = comm->queue;
-    if (queue && queue->is_coalescing) {
-        enter (queue);
-        comm->links->engine->coalesce_end (comm->links->transport);
-        queue->is_coalescing = false;
-        leave (queue);
-    }
-    work_unlock ();
+    return !need_thread (comm->queue);
 }
 
 bool
@@ -583,21 +372,21 @@ work_is_own_thread (const struct accel_comm *comm)
 void
 work_wait_idle (struct accel_comm *comm)
 {
-    if (!comm->queue || !atomic_load_explicit (&comm->queue->pending, memory_order_acquire))
+    if (!comm->queue || !atomic_load_explicit (&comm->pending, memory_order_acquire))
         return;
     work_lock ();
-    wait_until_idle (comm->queue, false);
+    flight_wait (comm->queue, false);
     work_unlock ();
 }
 
-/* Whether @queue is that of @comm, or @comm is the world that it belongs to. */
+/* Whether @part is @comm, or @comm is the world that it belongs to. */
 static bool
-belongs_to (const struct work_queue *queue, const struct accel_comm *comm)
+belongs_to (const struct accel_comm *part, const struct accel_comm *comm)
 {
-    const struct accel_comm *top = queue->comm;
+    const struct accel_comm *top = part;
     while (top->parent)
         top = top->parent;
-    return queue->comm == comm || top == comm;
+    return part == comm || top == comm;
 }
 
 /* The program's thread alone makes and ends queues of its communicators, so the list is the same after waiting. */
@@ -605,9 +394,9 @@ void
 work_drain (struct accel_comm *world)
 {
     work_lock ();
-    for (struct work_queue *queue = all.queues; queue; queue = queue->next)
-        if (belongs_to (queue, world))
-            wait_until_idle (queue, true);
+    for (struct work_queue *queue = flight.queues; queue; queue = queue->next)
+        if (belongs_to (queue->comm, world))
+            flight_wait (queue, true);
     work_unlock ();
 }
 
@@ -615,8 +404,8 @@ static struct work_queue *
 take_queue_of (struct accel_comm *comm)
 {
     work_lock ();
-    struct work_queue **at = &all.queues;
-    while (*at && !belongs_to (*at, comm))
+    struct work_queue **at = &flight.queues;
+    while (*at && !belongs_to ((*at)->comm, comm))
         at = &(*at)->next;
     struct work_queue *queue = *at;
     if (queue) {
@@ -643,15 +432,39 @@ end_queue (struct work_queue *queue)
     free (queue);
 }
 
+/* With the lock.  @return a communicator whose group is open, of @comm and what belongs to it; NULL: there is none */
+static struct accel_comm *
+find_group (const struct accel_comm *comm)
+{
+    const struct accel_work *work = flight.works;
+    while (work && !(work->is_grouped && work->process == comm_forks && belongs_to (work->comm, comm)))
+        work = work->later;
+    return work ? work->comm : NULL;
+}
+
+static void
+end_groups (const struct accel_comm *comm)
+{
+    struct accel_comm *open;
+    do {
+        work_lock ();
+        open = find_group (comm);
+        work_unlock ();
+        if (open)
+            work_group_end (open);
+    } while (open);
+}
+
 void
 work_end (struct accel_comm *comm)
 {
     struct work_queue *queue;
+    end_groups (comm);
     work_drain (comm);
     while ((queue = take_queue_of (comm)))
         end_queue (queue);
     work_lock ();
-    struct accel_work **at = &all.works;
+    struct accel_work **at = &flight.works;
     while (*at) {
         struct accel_work *work = *at;
         if (work->comm == comm) {
@@ -660,136 +473,7 @@ work_end (struct accel_comm *comm)
         } else
             at = &work->later;
     }
-    all.last_work = at;
+    flight.last_work = at;
     work_unlock ();
 }
 
-/* ---- for the program ---- */
-
-/* With the lock: whether the program may wait for @work. */
-static enum accel_status
-find (const struct accel_work *work, const char *call, struct accel_error *err)
-{
-    const struct accel_work *at = all.works;
-    while (at && at != work)
-        at = at->later;
-    if (!work)
-        return accel_fail_null (err, call, "work");
-    if (!at || at->is_taken)
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "%s: not a work: it was waited for before, or its communicator has ended", call);
-    if (work->process != comm_forks)
-        return accel_fail (err, ACCEL_ERR_INVALID, "%s: another process started this work, before fork()", call);
-    return ACCEL_OK;
-}
-
-/* With the lock: from now on, the caller alone waits for @work. */
-static enum accel_status
-take (struct accel_work *work, const char *call, struct accel_error *err)
-{
-    enum accel_status status = find (work, call, err);
-    if (!status)
-        work->is_taken = true;
-    return status;
-}
-
-/* With the lock: take @work, which is over, from the list.  @return its outcome */
-static enum accel_status
-conclude (struct accel_work *work, struct accel_error *err)
-{
-    enum accel_status status = work->error.code;
-    unlist (work);
-    if (status && err)
-        *err = work->error;
-    free (work);
-    return status;
-}
-
-static void
-finish (struct accel_work *work)
-{
-    while (!work->over)
-        if (work->is_started)
-            finish_request (work->comm->queue, work);
-        else
-            pthread_cond_wait (&work->comm->queue->over, &work_mutex);
-}
-
-enum accel_status
-accel_work_synchronize (struct accel_work *work, struct accel_error *err)
-{
-    work_lock ();
-    enum accel_status status = take (work, __func__, err);
-    if (!status) {
-        finish (work);
-        status = conclude (work, err);
-    }
-    work_unlock ();
-    return status;
-}
-
-/* @param[out] stays  nothing has happened to @work, because of an earlier error where it is */
-static enum accel_status
-wait_in_order (struct accel_work *work, bool *stays, struct accel_error *err)
-{
-    DLDevice device = { 0 };
-    void *stream = NULL;
-    *stays = false;
-    work_lock ();
-    enum accel_status status = find (work, "accel_work_wait", err);
-    bool orders = !status && !work->over && can_order (work->link);
-    if (orders)
-        device = work->site.device;
-    work_unlock ();
-    if (orders) { /* without the lock, because the GPU may be busy; its stream may be one that cannot wait now */
-        status = memory_check (device, err);
-        *stays = status;
-        stream = memory_of (device)->stream ? memory_of (device)->stream (device) : NULL;
-    }
-    if (status)
-        return status;
-    work_lock ();
-    status = take (work, "accel_work_wait", err);
-    while (!status && orders && !work->over && !work->is_started)
-        pthread_cond_wait (&work->comm->queue->over, &work_mutex);
-    if (!status && orders)
-        detach (work->comm->queue, work, stream);
-    else if (!status)
-        finish (work);
-    if (!status && !work->is_detached)
-        status = conclude (work, err);
-    work_unlock ();
-    if (orders)
-        order_streams (device);
-    return status;
-}
-
-enum accel_status
-accel_work_wait (struct accel_work *work, struct accel_error *err)
-{
-    bool stays;
-    return wait_in_order (work, &stays, err);
-}
-
-enum accel_status
-work_finish (struct accel_work *work, struct accel_error *err)
-{
-    bool stays;
-    enum accel_status status = wait_in_order (work, &stays, err);
-    enum accel_status later = stays ? accel_work_synchronize (work, NULL) : ACCEL_OK;
-    (void) later; /* the first of two errors counts */
-    return status;
-}
-
-enum accel_status
-accel_work_test (struct accel_work *work, bool *done, struct accel_error *err)
-{
-    if (!done)
-        return accel_fail_null (err, __func__, "done");
-    work_lock ();
-    enum accel_status status = find (work, __func__, err);
-    if (!status)
-        *done = work->over || (work->is_started && is_finished (work));
-    work_unlock ();
-    return status;
-}

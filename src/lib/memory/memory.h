@@ -102,6 +102,9 @@ struct memory {
     void *(*stream) (DLDevice device);
     /** Queue on @p stream from now on, after what has been queued.  NULL: there are no streams */
     enum accel_status (*set_stream) (DLDevice device, void *stream, struct accel_error *err);
+    /** What is queued on @p after from now on comes after what has been queued on @p before, two streams of @p device.
+     *  Equal: only see whether it can be used now.  NULL: there are no streams */
+    enum accel_status (*order) (DLDevice device, void *before, void *after, struct accel_error *err);
     const struct memory_copy_streams *copy_streams; /* NULL: there are none */
     /** Whether @p address is in memory of this kind.  NULL: it cannot be asked
      *  @param[out] device  which one has it */

@@ -244,6 +244,58 @@ test_act (struct accel *acc)
 }
 
 static void
+begin_together (void *transport)
+{
+    (void) transport;
+    note ('(');
+}
+
+static void
+end_together (void *transport)
+{
+    (void) transport;
+    note (')');
+}
+
+/* A group of starts reaches the engine at its end, as one; the library's own calls that belong together do, too. */
+static void
+test_groups_of_starts (struct accel *acc)
+{
+    struct accel_comm *world = accel_world (acc);
+    const struct comm_site site = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_BARRIER };
+    struct accel_work *works[3];
+    struct comm_coalesced coalesced;
+    try_on (world, true);
+    trial.coalesce_begin = begin_together;
+    trial.coalesce_end = end_together;
+    works[2] = start (world);
+    rank_must (accel_group_begin (world, &err), &err);
+    works[0] = start (world);
+    works[1] = start (world);
+    asked ("s");
+    rank_must (accel_group_end (world, &err), &err);
+    asked ("(ss)");
+    for (int i = 0; i < 3; i++)
+        rank_must (accel_work_wait (works[i], &err), &err);
+    comm_coalesce_begin (&coalesced, world);
+    for (int i = 0; i < 2; i++)
+        rank_must (comm_barrier (world, comm_coalesce_site (&coalesced, &site), &err), &err);
+    rank_must (comm_coalesce_end (&coalesced, ACCEL_OK, &err), &err);
+    asked ("www(ss)ww");
+    rank_must (accel_group_begin (world, &err), &err);
+    rank_must (accel_group_end (world, &err), &err);
+    asked ("");
+    start_status = ACCEL_ERR_PEER;
+    rank_must (accel_group_begin (world, &err), &err);
+    works[0] = start (world);
+    works[1] = start (world);
+    rank_must (accel_group_end (world, &err), &err);
+    asked ("(s)"); /* the second one finds the communicator broken */
+    rank_fails (accel_work_wait (works[1], &err), ACCEL_ERR_PEER, &err, "the trial fails");
+    rank_fails (accel_work_wait (works[0], &err), ACCEL_ERR_PEER, &err, "the trial fails");
+}
+
+static void
 test_start_fails (struct accel *acc)
 {
     struct accel_comm *world = accel_world (acc);
@@ -370,6 +422,7 @@ main (void)
     as_ranks (2, "calls in flight", test_flight);
     as_ranks (2, "communicators end with calls in flight", test_shutdown);
     as_ranks (2, "a function of the library and calls in flight", test_act);
+    as_ranks (2, "groups of starts", test_groups_of_starts);
     as_ranks (2, "a call that cannot be started", test_start_fails);
     as_ranks (2, "a call in flight fails", test_wait_fails);
     as_ranks (2, "one of several calls fails", test_together_fails);

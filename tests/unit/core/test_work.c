@@ -315,6 +315,90 @@ test_signals (struct accel *acc)
     pthread_sigmask (SIG_SETMASK, &before, NULL);
 }
 
+/* ---- groups of starts ---- */
+
+static void
+test_group_rules (struct accel *acc)
+{
+    static const char open[] = "a group of calls is open on this communicator: call accel_group_end() first";
+    struct accel_comm *world = accel_world (acc), *group = make_group (acc);
+    struct accel_work *before, *work, *other;
+    int64_t sum = 1, late = 1, size = accel_comm_size (world);
+    bool done;
+    rank_fails (accel_comm_set_stream (world, &sum, &err), ACCEL_ERR_UNSUPPORTED, &err, "cpu, which has no streams");
+    rank_fails (accel_comm_set_stream (NULL, NULL, &err), ACCEL_ERR_INVALID, &err, "comm is NULL");
+    rank_must (accel_comm_set_stream (world, NULL, &err), &err);
+    rank_fails (accel_group_begin (NULL, &err), ACCEL_ERR_INVALID, &err, "accel_group_begin: comm is NULL");
+    rank_fails (accel_group_end (world, &err), ACCEL_ERR_INVALID, &err, "accel_group_end: no group is open");
+    rank_must (accel_comm_barrier_start (&before, world, &err), &err);
+    rank_must (accel_group_begin (world, &err), &err);
+    rank_fails (accel_group_begin (world, &err), ACCEL_ERR_INVALID, &err, "groups are not nested");
+    rank_must (accel_comm_all_reduce_start (&work, world, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &err), &err);
+    rank_fails (accel_comm_barrier (world, &err), ACCEL_ERR_INVALID, &err, open);
+    rank_fails (accel_reduce_number (acc, &(double){ 1 }, ACCEL_SUM, &err), ACCEL_ERR_INVALID, &err, open);
+    rank_fails (accel_comm_split (&(struct accel_comm *){ NULL }, world, 0, 0, &err), ACCEL_ERR_INVALID, &err, open);
+    rank_fails (accel_work_wait (work, &err), ACCEL_ERR_INVALID, &err, "the work begins at the end of its group");
+    rank_fails (accel_work_synchronize (work, &err), ACCEL_ERR_INVALID, &err, "call accel_group_end() first");
+    rank_fails (accel_work_test (work, &done, &err), ACCEL_ERR_INVALID, &err, "call accel_group_end() first");
+    rank_must (accel_comm_barrier_start (&other, group, &err), &err);
+    rank_must (accel_work_wait (other, &err), &err);
+    rank_must (accel_comm_barrier (group, &err), &err);
+    rank_must (accel_work_wait (before, &err), &err);
+    right (size == 1 || sum == 1, "a call of a group runs before its end");
+    rank_must (accel_group_end (world, &err), &err);
+    rank_fails (accel_group_end (world, &err), ACCEL_ERR_INVALID, &err, "no group is open");
+    rank_must (accel_comm_all_reduce (world, &late, &late, 1, ACCEL_INT64, ACCEL_SUM, &err), &err);
+    right (sum == size && late == size, "a blocking call does not come after a group: %d, %d", (int) sum, (int) late);
+    rank_must (accel_work_wait (work, &err), &err);
+    accel_comm_destroy (group);
+}
+
+/* With groups open on the world and on a part of it, of which nothing has begun. */
+static void
+test_open_group (struct accel *acc)
+{
+    struct accel_comm *world = accel_world (acc), *group = make_group (acc), *part = make_group (acc);
+    static int64_t values[3];
+    struct accel_comm *comms[] = { world, part, group };
+    struct accel_work *works[3];
+    for (int i = 0; i < 3; i++) {
+        values[i] = 1;
+        rank_must (accel_group_begin (comms[i], &err), &err);
+        rank_must (accel_comm_all_reduce_start (&works[i], comms[i], &values[i], &values[i], 1, ACCEL_INT64, ACCEL_SUM,
+                                                &err), &err);
+    }
+    int64_t size = accel_comm_size (world);
+    accel_comm_destroy (group);
+    right (values[2] == size, "a communicator ends without its group: %d", (int) values[2]);
+    accel_close (acc);
+    right (values[0] == size && values[1] == size, "a job ends without its groups: %d, %d", (int) values[0],
+           (int) values[1]);
+    rank_fails (accel_group_end (part, &err), ACCEL_ERR_INVALID, &err, "the job of this group has been closed");
+    rank_fails (accel_group_begin (part, &err), ACCEL_ERR_INVALID, &err, "the job of this group has been closed");
+    accel_comm_destroy (part);
+    _exit (0); /* as_ranks() would close the job */
+}
+
+static void
+test_group_fork (struct accel *acc)
+{
+    struct accel_comm *world = accel_world (acc);
+    struct accel_work *work;
+    rank_must (accel_group_begin (world, &err), &err);
+    rank_must (accel_comm_barrier_start (&work, world, &err), &err);
+    pid_t child = fork ();
+    if (!child) {
+        rank_fails (accel_group_end (world, &err), ACCEL_ERR_INVALID, &err, "this process is a fork");
+        accel_close (acc);
+        _exit (0);
+    }
+    int status = -1;
+    waitpid (child, &status, 0);
+    right (!status, "a child of fork() that ends a group: status %d", status);
+    rank_must (accel_group_end (world, &err), &err);
+    rank_must (accel_work_wait (work, &err), &err);
+}
+
 /* ---- what others learn ---- */
 
 /* A later call takes the place of the record of work in flight, whose end is not that call's. */
@@ -366,6 +450,10 @@ main (void)
     as_ranks (2, "jobs with groups, one after the other", test_reopened);
     as_ranks (2, "a start without memory, or without a thread", test_no_memory);
     as_ranks (2, "signals", test_signals);
+    as_ranks (1, "groups of starts of a process alone", test_group_rules);
+    as_ranks (2, "what an open group allows", test_group_rules);
+    as_ranks (2, "ends with open groups", test_open_group);
+    as_ranks (2, "a child of fork() with an open group", test_group_fork);
     as_ranks (2, "records of work and of other calls", test_ledger);
     return done_testing ();
 }

@@ -14,6 +14,7 @@
 #include "lib/train/reducer/reducer_object.h"
 
 #include "lib/base/error.h"
+#include "lib/comm/wait.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/precision.h"
