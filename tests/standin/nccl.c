@@ -26,6 +26,7 @@ static _Thread_local struct nccl_batch *group; /* between GroupStart and GroupEn
 static _Thread_local unsigned group_depth;
 static _Thread_local bool group_is_bad;
 static char words[NCCL_WORDS]; /* of the process */
+static unsigned long batches;
 
 unsigned
 nccl_random (unsigned below)
@@ -99,6 +100,17 @@ check (const struct ncclComm *comm, const char *name, bool idle)
 }
 
 /* ---- small ones ---- */
+
+/* For tests: what NCCL would have launched; calls of a group are one. */
+API unsigned long standin_nccl_batches (void);
+API unsigned long
+standin_nccl_batches (void)
+{
+    pthread_mutex_lock (&nccl_lock);
+    unsigned long count = batches;
+    pthread_mutex_unlock (&nccl_lock);
+    return count;
+}
 
 API ncclResult_t
 ncclGetVersion (int *version)
@@ -379,6 +391,7 @@ static ncclResult_t
 put (struct nccl_batch *batch)
 {
     struct ncclComm *comm = batch->calls[0].comm;
+    batches++;
     comm->late = batch;
     comm->polls = nccl_random (LATE_POLLS);
     comm->state = ncclInProgress;
@@ -435,6 +448,27 @@ is_valid (const struct nccl_call *call)
            && !(asked->kind >= NCCL_SEND && asked->root == call->comm->rank);
 }
 
+static bool
+overlap (const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    const char *from = a, *other = b;
+    return a && b && from < other + b_bytes && other < from + a_bytes;
+}
+
+/* Calls of a group have no order, so that none may write what another one uses. */
+static void
+check_apart (const struct nccl_batch *batch, const struct nccl_call *call)
+{
+    for (unsigned i = 0; i < batch->count; i++) {
+        const struct nccl_call *other = &batch->calls[i];
+        if (overlap (call->written, nccl_writes (call), other->written, nccl_writes (other))
+            || overlap (call->written, nccl_writes (call), other->read, nccl_reads (other))
+            || overlap (call->read, nccl_reads (call), other->written, nccl_writes (other)))
+            standin_report (&other->site, &call->site,
+                            "%s and %s of one group use the same memory, one of them writing", other->name, call->name);
+    }
+}
+
 /* Where the data is, and that no other call uses it. */
 static void
 aim (struct nccl_call *call, const void *send, void *recv)
@@ -442,6 +476,8 @@ aim (struct nccl_call *call, const void *send, void *recv)
     size_t reads = nccl_reads (call), writes = nccl_writes (call);
     size_t row = call->asked.count * nccl_width ((ncclDataType_t) call->asked.type);
     size_t whole = call->asked.kind == NCCL_REDUCE_SCATTER ? reads : row;
+    call->read = reads ? send : NULL;
+    call->written = writes ? recv : NULL;
     call->send = reads ? standin_range (call->name, send, reads, false, call->stream) : NULL;
     call->recv = writes ? standin_range (call->name, recv, writes, true, call->stream) : NULL;
     call->pieces = (whole + NCCL_CHUNK - 1) / NCCL_CHUNK;
@@ -467,6 +503,7 @@ add (struct ncclComm *comm, const char *name, struct nccl_asked asked, const voi
     if (group->count == NCCL_GROUP)
         standin_report (&call.site, NULL, "%s: the stand-in has groups of %d calls at most", name, NCCL_GROUP);
     aim (&call, send, recv);
+    check_apart (group, &call);
     take_turn (&call);
     group->stream = stream;
     group->calls[group->count++] = call;

@@ -35,7 +35,9 @@ test_expect_success 'planted: a communicator that is at work, or destroyed, or h
     found busy "on a communicator on which something else is in progress" &&
     found destroyed "ncclCommGetAsyncError: the communicator was destroyed" &&
     found registered "a communicator ends with a registered buffer"'
-test_expect_success 'planted: GroupEnd without GroupStart' 'found group "ncclGroupEnd() without ncclGroupStart()" no-place'
+test_expect_success 'planted: GroupEnd without GroupStart, and calls of a group that use the same memory' '
+    found group "ncclGroupEnd() without ncclGroupStart()" no-place &&
+    found apart "ncclSend and ncclRecv of one group use the same memory, one of them writing"'
 test_expect_success 'planted: a configuration that was not initialised is refused' '
     test_exit 2 timeout $patience "$standin/planted_nccl" magic 2>error && grep "result: 4" error'
 
@@ -96,6 +98,11 @@ is_long && test_expect_success '... of 3 ranks, in any order of streams' 'for se
 test_expect_success 'a program captures streams into CUDA graphs: its own, and the one that libaccel uses' '
     by_hand 2 "$port" timeout $patience "$standin/capture" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = 12'
 
+# grouped N: groups of starts, streams of communicators and wrong pointers, with N ranks
+grouped () { by_hand "$1" "$port" timeout $patience "$standin/groups" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((17 * $1)); }
+test_expect_success 'groups of starts, streams of communicators, and pointers of the wrong kind' 'grouped 2 && grouped 1'
+is_long && test_expect_success '... with 3 ranks, in any order of streams' '
+    for seed in $(seq 10); do STANDIN_SEED=$seed grouped 3 || return 1; done'
 # ---- NCCL_COMM_ID ----
 
 # at ADDRESS N [COMMAND...]: N ranks, with rank 0 at the address
@@ -163,6 +170,11 @@ for plan in $plans; do
         failing 2 STANDIN_FAIL=$plan && test $status = 3 && soon "^rank 1: .*status [1-9]*: .*\(NCCL: \|cuda:1: \)" &&
         soon "^rank 0: .*rank 1 "'
 done
+# Each work has the error of the group, which the other rank is told.
+test_expect_success 'rank 1 gets an error of a group of calls, and rank 0 hears of it' '
+    failing 2 STANDIN_FAIL=ncclGroupEnd:1:6 grouped && test $status = 3 &&
+    test "$(grep -c "^rank 1: work [012]: status [1-9]*: .*NCCL: ncclGroupEnd: " out)" = 3 &&
+    test "$(grep -c "^rank 0: work [012]: status [1-9]*: .*rank 1 " out)" = 3'
 test_expect_success 'an error while ranks connect' '
     failing 2 STANDIN_FAIL=ncclCommInitRankConfig:1:2 && test $status = 3 &&
     soon "^rank 1: .*accel_open: engine nccl: NCCL: ncclCommInitRankConfig: unhandled system error" &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank that does everything with engine nccl, and says how it ended, for nccl.sh.
  * usage: nccl_ranks [late | leaves | away | killed | group | started | nested | dies | other-gpu | threads | pins |
- *                    closes] */
+ *                    closes | grouped] */
 #include <config.h>
 
 #include "lib/comm/comm_object.h"
@@ -93,6 +93,26 @@ do_all (struct accel_comm *comm, DLDevice device, const struct memory *memory)
     MUST (memory->read (device, &host, a, sizeof host, &err));
     memory->destroy (device, a);
     memory->destroy (device, b);
+}
+
+/* Three works of a group, each with its outcome. */
+static void
+fail_group (DLDevice device, const struct memory *memory)
+{
+    struct accel_work *all[3];
+    enum accel_status status, first = ACCEL_OK;
+    MUST (accel_group_begin (accel_world (acc), &err));
+    for (int i = 0; i < 3; i++) {
+        float *a = make (memory, device, 1);
+        MUST (accel_comm_all_reduce_start (&all[i], accel_world (acc), a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    }
+    MUST (accel_group_end (accel_world (acc), &err));
+    for (int i = 2; i >= 0; i--) {
+        status = accel_work_synchronize (all[i], &err);
+        printf ("rank %s: work %d: status %d: %s\n", getenv ("RANK"), i, (int) status, status ? err.text : "");
+        first = first ? first : status;
+    }
+    must (first, "a group");
 }
 
 /* The one that does not come, the second time, computes or ends. */
@@ -445,6 +465,8 @@ main (int argc, char **argv)
         run_ahead (device, memory);
     if (!strcmp (what, "threads"))
         order_threads (device, memory);
+    if (!strcmp (what, "grouped"))
+        fail_group (device, memory);
     if (!strcmp (what, "closes"))
         close_early ();
     if (!strcmp (what, "pins"))

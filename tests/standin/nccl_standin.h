@@ -88,6 +88,7 @@ struct nccl_call {
     const char *name;
     struct site site;
     struct nccl_asked asked;
+    const void *read, *written; /* addresses; NULL: nothing is */
     const char *send; /* where they really are */
     char *recv;
     cudaStream_t stream;

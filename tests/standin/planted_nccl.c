@@ -64,7 +64,7 @@ call_all (ncclComm_t comm, float *numbers, cudaStream_t stream)
     go_on (comm, ncclReduce (numbers, numbers, COUNT, ncclFloat32, ncclSum, 1, comm, stream));
     MUST (ncclGroupStart ());
     ncclSend (numbers, 10, ncclFloat32, !rank, comm, stream);
-    ncclRecv (numbers + 100, is ("message") ? 9 : 10, ncclFloat32, !rank, comm, stream);
+    ncclRecv (is ("apart") ? numbers : numbers + 100, is ("message") ? 9 : 10, ncclFloat32, !rank, comm, stream);
     go_on (comm, ncclGroupEnd ());
     if (is ("kinds"))
         go_on (comm, ncclReduce (numbers, numbers, 10, ncclFloat32, ncclSum, 0, comm, stream));

@@ -516,7 +516,7 @@ cudaEventQuery (cudaEvent_t handle)
 {
     BEGIN ("cudaEventQuery");
     struct CUevent_st *event = event_of (handle);
-    bool over = event->done >= event->recorded;
+    bool over = event_is_done (event, event->recorded);
     if (over) {
         clock_join (host_clock, event->clock);
         host_reach (event);

@@ -103,7 +103,7 @@ pass_time (struct CUstream_st *stream, const struct operation *operation)
     switch (operation->kind) {
     case OPERATION_RECORD:
         event->times_ns[operation->ticket % EVENT_TIMES] = stream->time_ns;
-        event->done = operation->ticket;
+        event->done[operation->ticket % EVENT_TIMES] = operation->ticket;
         break;
     case OPERATION_WAIT:
         stream->time_ns = later (stream->time_ns, event->times_ns[operation->ticket % EVENT_TIMES]);
@@ -156,11 +156,17 @@ run (const struct CUstream_st *stream, struct operation *operation)
     return progress;
 }
 
+bool
+event_is_done (const struct CUevent_st *event, uint64_t ticket)
+{
+    return event->done[ticket % EVENT_TIMES] >= ticket;
+}
+
 static bool
 is_ready (const struct CUstream_st *stream)
 {
     const struct operation *head = stream->head;
-    return head && !(head->kind == OPERATION_WAIT && head->event->done < head->ticket);
+    return head && !(head->kind == OPERATION_WAIT && !event_is_done (head->event, head->ticket));
 }
 
 /* @return STANDIN_OVER: there was nothing to do */
@@ -243,7 +249,7 @@ is_over (const struct CUstream_st *stream, const struct CUevent_st *event)
     if (stream)
         return !stream->head;
     if (event)
-        return event->done >= event->recorded;
+        return event_is_done (event, event->recorded);
     for (const struct CUstream_st *s = streams; s; s = s->next)
         if (s->head)
             return false;

@@ -88,8 +88,9 @@ struct CUevent_st {
     struct CUevent_st *next;
     bool is_destroyed;
     int device;
-    uint64_t recorded, done; /* tickets */
-    int64_t times_ns[EVENT_TIMES]; /* when the latest tickets were done */
+    uint64_t recorded;          /* tickets, which streams may do in another order */
+    uint64_t done[EVENT_TIMES]; /* the latest ones */
+    int64_t times_ns[EVENT_TIMES]; /* when */
     clock_row clock;
     struct site destroyed;
 };
@@ -138,6 +139,9 @@ void stream_go (void);
  *  @param address  NULL: all of the block */
 void stream_uses (struct CUstream_st *stream, struct block *block, const void *address, size_t bytes, bool writes,
                   const char *what);
+
+/** Whether the event has happened that has this ticket. */
+bool event_is_done (const struct CUevent_st *event, uint64_t ticket);
 
 /** Wait until the stream is empty, or until the event has happened; NULL for both: until all streams are empty. */
 void queue_wait (struct CUstream_st *stream, struct CUevent_st *event);
