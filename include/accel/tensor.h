@@ -68,7 +68,8 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_tensor_init (struct accel_tensor *tensor, enum accel_dtype dtype, int ndim, const int64_t *shape,
                    struct accel_error *err);
 
-/** Free the memory that the library allocated for @p tensor, and make it empty.  Accepts NULL and empty tensors. */
+/** Free the memory that the library allocated for @p tensor, and make it empty.  On a GPU, after what has been queued
+ *  on the stream of accel_set_stream(); other streams have to be ordered with that.  Accepts NULL and empty tensors. */
 ACCEL_API void accel_tensor_release (struct accel_tensor *tensor);
 
 /** @return the number of elements of @p tensor, on the host or a device: the product of its shape, or 1 if it has no

@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 enum { MOST_GPUS = 64 };
 
@@ -80,10 +81,25 @@ have_event (struct gpu *gpu, cudaEvent_t *event)
     return *event || NOTE (gpu, cudaEventCreateWithFlags, event, cudaEventDisableTiming);
 }
 
+/* Freed memory stays with the pool up to a limit, so that to allocate the same again costs next to nothing; the program
+ * may have set a higher one.  Without pools, cudaMalloc() does. */
+static void
+find_pool (struct gpu *gpu, int device)
+{
+    int has_pools = 0;
+    uint64_t kept = 0, least = GPU_POOL_BYTES;
+    if (!cudaDeviceGetAttribute (&has_pools, cudaDevAttrMemoryPoolsSupported, device) && has_pools
+        && !cudaDeviceGetDefaultMemPool (&gpu->pool, device)
+        && !cudaMemPoolGetAttribute (gpu->pool, cudaMemPoolAttrReleaseThreshold, &kept) && kept < least)
+        cudaMemPoolSetAttribute (gpu->pool, cudaMemPoolAttrReleaseThreshold, &least);
+    cudaGetLastError ();
+}
+
 /* What is there already is of an earlier try, for which there was too little memory. */
 static void
 prepare (struct gpu *gpu)
 {
+    find_pool (gpu, (int) (gpu - gpus));
     bool good = gpu->scratch || NOTE (gpu, cudaMalloc, (void **) &gpu->scratch, CUDA_SCRATCH);
     for (int i = 0; good && i < GPU_STAGES; i++) {
         struct gpu_stage *stage = &gpu->stages[i];
@@ -347,7 +363,92 @@ gpu_owns (const void *address, DLDevice *device)
     return known;
 }
 
-/* Without the lock, as above.  What is pending on the GPU, or a capture, is no reason to keep the memory. */
+/* ---- memory ---- */
+
+/* Memory that waits to be freed. */
+struct gpu_late {
+    struct gpu_late *next;
+    void *memory;
+};
+
+static bool
+is_captured (cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return !cudaStreamIsCapturing (stream, &status) && status != cudaStreamCaptureStatusNone;
+}
+
+/* With the lock, in the order of the stream; if that is being captured, later.  Without memory, never. */
+static cudaError_t
+free_in_order (struct gpu *gpu, void *memory)
+{
+    struct gpu_late *late = is_captured (gpu->stream) ? malloc (sizeof *late) : NULL;
+    if (late) {
+        *late = (struct gpu_late){ .next = gpu->late, .memory = memory };
+        gpu->late = late;
+        return cudaSuccess;
+    }
+    if (is_captured (gpu->stream))
+        return cudaErrorMemoryAllocation;
+    if (gpu->stream == PER_THREAD)
+        follow (gpu);
+    cudaError_t error = cudaFreeAsync (memory, gpu->stream);
+    while (!error && gpu->late) {
+        late = gpu->late;
+        gpu->late = late->next;
+        error = cudaFreeAsync (late->memory, gpu->stream);
+        free (late);
+    }
+    return error || gpu->stream != PER_THREAD ? error : cudaEventRecord (gpu->ordered, PER_THREAD);
+}
+
+/* If there is too little, the pool first gives back what it keeps, also what is freed on the stream by then. */
+static cudaError_t
+allocate (const struct gpu *gpu, void **memory, size_t bytes, cudaStream_t stream)
+{
+    if (!gpu->pool)
+        return cudaMalloc (memory, bytes);
+    cudaError_t error = cudaMallocFromPoolAsync (memory, bytes, gpu->pool, stream);
+    if (error != cudaErrorMemoryAllocation)
+        return error;
+    cudaGetLastError ();
+    error = cudaStreamSynchronize (stream);
+    if (!error)
+        error = cudaMemPoolTrimTo (gpu->pool, 0);
+    return error ? error : cudaMallocFromPoolAsync (memory, bytes, gpu->pool, stream);
+}
+
+/* Without the lock, as above.  Another thread may set another stream meanwhile. */
+void *
+gpu_allocate (const struct visit *visit, size_t bytes)
+{
+    struct gpu *gpu = visit->gpu;
+    void *memory = NULL;
+    pthread_mutex_unlock (&gpu->lock);
+    cudaError_t error = allocate (gpu, &memory, bytes, visit->stream);
+    gpu_lock_again (gpu);
+    if (!error && gpu->pool && gpu->stream != visit->stream)
+        order (gpu, visit->stream, gpu->stream, NULL);
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError (); /* the caller gets the error, and may continue */
+        return NULL;
+    }
+    return gpu_note (gpu, error, gpu->pool ? "cudaMallocFromPoolAsync" : "cudaMalloc") ? memory : NULL;
+}
+
+/* After an error, streams may have been left without the order that they should have. */
+static void
+settle (struct gpu *gpu)
+{
+    pthread_mutex_lock (&gpu->lock);
+    bool is_settled = !gpu->error;
+    pthread_mutex_unlock (&gpu->lock);
+    if (!is_settled)
+        cudaDeviceSynchronize ();
+}
+
+/* What waits for the GPU, without the lock, as above.  What is pending there, or a capture, is no reason to keep the
+ * memory. */
 void
 gpu_free (DLDevice device, void *memory)
 {
@@ -356,18 +457,22 @@ gpu_free (DLDevice device, void *memory)
     if (!memory || device.device_id < 0 || device.device_id >= MOST_GPUS)
         return;
     pthread_once (&once, begin);
+    struct gpu *gpu = &gpus[device.device_id];
     cudaThreadExchangeStreamCaptureMode (&visit.capture_mode);
     cudaError_t error = cudaGetDevice (&visit.before);
     if (!error && visit.before != visit.now)
         error = cudaSetDevice (visit.now);
-    if (!error)
+    if (!error && gpu->pool)
+        settle (gpu);
+    else if (!error)
         error = cudaFree (memory);
+    pthread_mutex_lock (&gpu->lock);
+    if (!error && gpu->pool)
+        error = free_in_order (gpu, memory);
+    gpu_note (gpu, error, gpu->pool ? "cudaFreeAsync" : "cudaFree");
+    pthread_mutex_unlock (&gpu->lock);
     restore (&visit);
     cudaThreadExchangeStreamCaptureMode (&visit.capture_mode);
     if (is_clean)
         cudaGetLastError ();
-    struct gpu *gpu = &gpus[device.device_id];
-    pthread_mutex_lock (&gpu->lock);
-    gpu_note (gpu, error, "cudaFree");
-    pthread_mutex_unlock (&gpu->lock);
 }

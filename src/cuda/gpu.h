@@ -33,6 +33,7 @@ bool gpu_call (DLDevice device, gpu_calls *calls, void *user);
 enum {
     GPU_STAGES = 2, /* pieces of pinned memory, one of which is filled while the other is copied */
     GPU_STAGE_BYTES = 1 << 20,
+    GPU_POOL_BYTES = 256 << 20, /* freed memory that is kept for the next allocations */
 };
 
 struct gpu_stage {
@@ -53,6 +54,9 @@ struct gpu {
     cudaEvent_t ordered; /* what has been queued, if the next operation is on another stream */
     unsigned long last;  /* the number of the thread that queued it, if each thread has a stream */
     struct cublas cublas;
+    cudaMemPool_t pool; /* NULL: it has none */
+    struct gpu_late *late; /* memory that could not be freed, because a stream was being captured */
+    uint64_t peers;     /* set of GPUs that its memory has been opened to, if it could be */
 };
 
 /** An error of cuBLAS, which `call` says. */
@@ -98,8 +102,16 @@ enum accel_status gpu_set_stream (DLDevice device, void *stream, struct accel_er
 enum accel_status gpu_order (DLDevice device, void *before, void *after, struct accel_error *err);
 /** @} */
 
-/** destroy of struct memory: also while nothing else can be done */
+/** Memory for what is queued from now on, within @p visit.
+ *  @return NULL: there is none, which is not an error of the GPU, or the GPU has an error, which is kept */
+void *gpu_allocate (const struct visit *visit, size_t bytes);
+
+/** destroy of struct memory: also while nothing else can be done.  What has been queued may still use it. */
 void gpu_free (DLDevice device, void *memory);
+
+/** copy_from of struct memory */
+enum accel_status gpu_copy_from (DLDevice device, void *to, DLDevice other, const void *from, size_t bytes,
+                                 struct accel_error *err);
 
 /** owns of struct memory */
 bool gpu_owns (const void *address, DLDevice *device);

@@ -26,18 +26,9 @@ static void *
 create (DLDevice device, size_t bytes, bool zeroed)
 {
     VISIT (device);
-    void *memory = NULL;
     size_t whole = bytes / 16 * 16 + 16;
-    if (!gpu || whole < bytes)
-        return NULL;
-    pthread_mutex_unlock (&gpu->lock);
-    cudaError_t error = cudaMalloc (&memory, whole);
-    gpu_lock_again (gpu);
-    if (error == cudaErrorMemoryAllocation) {
-        cudaGetLastError (); /* the caller gets the error, and may continue */
-        return NULL;
-    }
-    if (gpu_note (gpu, error, "cudaMalloc") && zeroed)
+    void *memory = gpu && whole > bytes ? gpu_allocate (&visit, whole) : NULL;
+    if (memory && zeroed)
         NOTE (gpu, cudaMemsetAsync, memory, 0, whole, gpu->stream);
     return memory;
 }
@@ -521,6 +512,7 @@ static const struct memory memory_cuda = {
     .write = write_bytes,
     .copy_tensor = copy_tensor,
     .stream = gpu_stream,
+    .copy_from = gpu_copy_from,
     .set_stream = gpu_set_stream,
     .order = gpu_order,
     .owns = gpu_owns,

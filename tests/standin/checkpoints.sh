@@ -94,9 +94,12 @@ allocations () {
     done
     test "$status" -eq 3 && test "$failed" -ge "$2"
 }
+STANDIN_NO_POOLS=yes
+export STANDIN_NO_POOLS
 test_expect_success 'an allocation on the GPU fails for another reason than a want of memory: the reason is given' \
     'allocations 700 16'
 test_expect_success 'a want of memory on the GPU is one' 'allocations 2 12'
+unset STANDIN_NO_POOLS
 # stopped CALL N ERROR WORDS COMMAND FROM: this call fails while a state, or a model, is loaded
 stopped () {
     test_exit 1 env STANDIN_FAIL="$1:$2:$3" timeout $patience "$checkpoint" cuda "$5" "$scratch/cuda/$6" "$scratch/end" >out &&

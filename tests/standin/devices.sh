@@ -54,7 +54,7 @@ is_long && test_expect_success '... in any order of streams' '
         STANDIN_SEED=$seed timeout $patience "$standin/place" >out && test "$(grep -c ^ok out)" -eq 2 || return 1
     done'
 test_expect_success 'a model that cannot go there, or back, stays as it was' '
-    timeout $patience "$standin/place" errors >out && test "$(grep -c ^ok out)" -eq 10 &&
+    STANDIN_NO_POOLS=yes timeout $patience "$standin/place" errors >out && test "$(grep -c ^ok out)" -eq 10 &&
     timeout $patience "$standin/place" lost >out && test "$(grep -c ^ok out)" -eq 4'
 # learns NAME PROGRAM OPTION...: its lines in NAME.out, without the time, and its model in NAME
 learns () {
@@ -182,10 +182,18 @@ for plan in cudaMemcpyAsync:3:700 cudaLaunchKernel:4:700 cudaMemsetAsync:12:719 
     [ "$call" != cudaLaunchKernel ] || call="a kernel"
     test_expect_success "an error of $plan comes back" "fails $plan 'cuda:0: $call: '"
 done
+# Memory comes from a pool, or, on devices without pools, from cudaMalloc().
+test_expect_success 'an error of the pool comes back, of another kind than a want of memory' '
+    for call in 2 5 9 10; do
+        fails cudaMallocFromPoolAsync:$call:700 "cuda:0: cudaMallocFromPoolAsync: an illegal memory access" || return 1
+    done'
+STANDIN_NO_POOLS=yes
+export STANDIN_NO_POOLS
 test_expect_success 'an error of cudaMalloc comes back' 'fails cudaMalloc:1:2 "cuda:0: cudaMalloc: out of memory (cudaErrorMemoryAllocation)" &&
     fails cudaMalloc:3:2 "cannot allocate" && fails cudaMalloc:12:2 "cannot allocate"'
 test_expect_success 'another error of cudaMalloc is not a want of memory' '
     for call in 3 6 10 11 12; do fails cudaMalloc:$call:700 "cuda:0: cudaMalloc: an illegal memory access" || return 1; done'
+unset STANDIN_NO_POOLS
 if [ -f "$builddir/src/cuda/accel_device_cuda.so" ]; then
     test_expect_success 'the module knows where the CUDA runtime is' '
         readelf -d "$builddir/src/cuda/accel_device_cuda.so" >needs && grep "RUNPATH.*/lib64" needs'

@@ -46,15 +46,20 @@ failing () {
     done
 }
 for call in cudaHostAlloc cudaMemcpyAsync cudaEventRecord cudaStreamWaitEvent cudaEventSynchronize \
-    cudaStreamCreateWithFlags cudaEventCreateWithFlags cudaMalloc; do
+    cudaStreamCreateWithFlags cudaEventCreateWithFlags cudaMallocFromPoolAsync; do
     test_expect_success "an error of $call comes back" "failing $call"
 done
+STANDIN_NO_POOLS=yes
+export STANDIN_NO_POOLS
+test_expect_success 'batches are those of the host without a pool, too, and errors of cudaMalloc come back' '
+    timeout $patience "$loaders" walk >out && failing cudaMalloc'
 test_expect_success 'too little memory on the GPU: the batch comes when there is some' '
     for turn in 2 3 4 5; do
         STANDIN_FAIL=cudaMalloc:$turn:2 timeout $patience "$loaders" fail >out &&
             test "$(grep -c "^# accel_loader_next: cannot allocate [0-9]* bytes on the device for field" out)" -eq 1 &&
             grep "^# 11 batches" out || return 1
     done'
+unset STANDIN_NO_POOLS
 test_expect_success 'too little pinned memory' '
     STANDIN_FAIL=cudaHostAlloc:4:2 timeout $patience "$loaders" fail >out &&
     grep "^# accel_prepare: .*cannot allocate pinned memory for a batch of field .row. (4800 bytes)" out'

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs whose work on a GPU runs on streams of their own: accel_set_stream() orders it with libaccel's.  The
  * stand-in ends the program where an order is missing, even if the result happens to be right.
- * usage: streams [told | untold | change | threads | refused] */
+ * usage: streams [told | untold | change | threads | refused | pool | freed | peers] */
 #include <config.h>
 
 #include "lib/memory/memory.h"
+#include "tests/standin/cuda/standin.h"
 #include "tests/tap.h"
 
 #include <cuda_runtime_api.h>
@@ -24,6 +25,8 @@ static struct {
     __typeof__ (&cudaStreamDestroy) destroy;
     __typeof__ (&cudaMemsetAsync) set;
     __typeof__ (&cudaMemcpyAsync) copy;
+    __typeof__ (&standin_capture) capture;
+    __typeof__ (&standin_count) count;
 } cuda;
 
 static void *
@@ -49,6 +52,8 @@ begin (void)
     *(void **) &cuda.destroy = symbol (module, "cudaStreamDestroy");
     *(void **) &cuda.set = symbol (module, "cudaMemsetAsync");
     *(void **) &cuda.copy = symbol (module, "cudaMemcpyAsync");
+    *(void **) &cuda.capture = symbol (module, "standin_capture");
+    *(void **) &cuda.count = symbol (module, "standin_count");
     x = memory->create (gpu, COUNT * sizeof *x, true);
     y = memory->create (gpu, COUNT * sizeof *y, true);
     result = memory->create (gpu, sizeof *result, true);
@@ -70,6 +75,15 @@ make_stream (void)
     if (cuda.create (&stream, cudaStreamNonBlocking))
         abort ();
     return stream;
+}
+
+static void
+must_read (void *to, const void *from)
+{
+    if (!memory_of (gpu)->read (gpu, to, from, sizeof (float), &err))
+        return;
+    printf ("Bail out! %s\n", err.text);
+    exit (1);
 }
 
 /* Work of the program on @p stream, and of libaccel, in turn; each uses what the other wrote. */
@@ -211,6 +225,119 @@ refused (void)
     ok (accel_get_stream (gpu) == (void *) 1 && work (NULL), "which is not one of the GPU");
 }
 
+/* ---- memory of the pool ---- */
+
+static unsigned long
+count_allocations (void)
+{
+    struct standin_counts counts;
+    cuda.count (&counts);
+    return counts.allocations;
+}
+
+/* Memory is freed in the order of the stream, and what is allocated next costs nothing, as long as there is enough: of
+ * 1 MB, of which @x, @y and scratch memory have little. */
+static void
+pool (void)
+{
+    enum { MOST = 400000, MORE = 600000 };
+    const struct memory *memory = memory_of (gpu);
+    float one = 0, *made;
+    for (int i = 0; i < 5; i++) {
+        unsigned long before = count_allocations ();
+        made = memory->create (gpu, MOST, true);
+        memory->copy (gpu, x, made, COUNT * sizeof *x);
+        memory->destroy (gpu, made);
+        ok (made && count_allocations () - before == !i, "round %d: %lu allocations", i,
+            count_allocations () - before);
+        must_read (&one, x);
+    }
+    made = memory->create (gpu, MORE, false);
+    ok (made, "what was freed is given back before there is too little memory");
+    ok (!memory->create (gpu, MORE, false) && !memory->read (gpu, &one, x, 0, &err), "too little, which is no error");
+    cudaStream_t stream = make_stream ();
+    ok (!accel_set_stream (gpu, stream, &err), "another stream: %s", err.text);
+    memory->zero (gpu, made, MORE);
+    cuda.capture (stream, true);
+    memory->destroy (gpu, made);
+    cuda.capture (stream, false);
+    ok (!memory->create (gpu, MORE, false), "in a capture, memory is not freed");
+    memory->destroy (gpu, memory->create (gpu, 1, false));
+    made = memory->create (gpu, MORE, true);
+    ok (made && work (stream), "but after it");
+    memory->destroy (gpu, made);
+    ok (!accel_set_stream (gpu, NULL, &err), "and back");
+    made = memory->create (gpu, 1, false);
+    setenv ("STANDIN_FAIL", "cudaFreeAsync:1:700", true);
+    memory->destroy (gpu, made);
+    unsetenv ("STANDIN_FAIL");
+    ok (memory->read (gpu, &one, x, sizeof one, &err) && strstr (err.text, "cuda:0: cudaFreeAsync: an illegal memory"),
+        "an error: %s", err.text);
+}
+
+/* ---- two GPUs ---- */
+
+static void
+copy_over (DLDevice from, cudaStream_t from_stream, DLDevice to, cudaStream_t to_stream)
+{
+    const struct memory *memory = memory_of (gpu);
+    struct standin_counts before, after;
+    float one = 0, byte;
+    float *a = memory->create (from, COUNT * sizeof *a, false), *b = memory->create (to, COUNT * sizeof *b, true);
+    memset (&byte, BYTE, sizeof byte);
+    cuda.set_device (from.device_id);
+    cuda.set (a, BYTE, COUNT * sizeof *a, from_stream);
+    cuda.count (&before);
+    enum accel_status status = memory->copy_from (to, b, from, a, COUNT * sizeof *a, &err);
+    cuda.set (a, 0, COUNT * sizeof *a, from_stream);
+    memory->destroy (from, a);
+    cuda.set_device (to.device_id);
+    cuda.copy (b, b + 1, sizeof *b, cudaMemcpyDeviceToDevice, to_stream);
+    cuda.count (&after);
+    status = status ? status : memory->read (to, &one, b + COUNT - 1, sizeof one, &err);
+    ok (!status && !memcmp (&one, &byte, sizeof one) && after.waits == before.waits,
+        "from cuda:%d to cuda:%d, without a wait: %g", from.device_id, to.device_id, (double) one);
+    memory->destroy (to, b);
+    cuda.set_device (0);
+}
+
+/* In each direction, on streams of the program's; then an error of each side. */
+static void
+peers (void)
+{
+    const struct memory *memory = memory_of (gpu);
+    cudaStream_t stream = make_stream ();
+    cuda.set_device (1);
+    cudaStream_t other = make_stream ();
+    cuda.set_device (0);
+    ok (!accel_set_stream (gpu, stream, &err) && !accel_set_stream (second, other, &err), "streams: %s", err.text);
+    for (int i = 0; i < 2; i++) {
+        copy_over (gpu, stream, second, other);
+        copy_over (second, other, gpu, stream);
+    }
+    float *a = memory->create (gpu, sizeof *a, true), *b = memory->create (second, sizeof *b, true);
+    setenv ("STANDIN_FAIL", "cudaMemcpyPeerAsync:1:2", true);
+    ok (memory->copy_from (second, b, gpu, a, sizeof *a, &err) == ACCEL_ERR_NOMEM
+            && strstr (err.text, "cuda:1: cudaMemcpyPeerAsync: out of memory"), "an error: %s", err.text);
+    setenv ("STANDIN_FAIL", "cudaEventRecord:2:1", true); /* the first one was counted with the other plan */
+    ok (memory->copy_from (second, b, gpu, a, sizeof *a, &err) == ACCEL_ERR_SYSTEM
+            && strstr (err.text, "cuda:0: cudaEventRecord: "), "another one: %s", err.text);
+    unsetenv ("STANDIN_FAIL");
+    memory->destroy (gpu, a);
+    memory->destroy (second, b);
+}
+
+/* A stream of the program's uses what libaccel frees, and nothing orders them: the stand-in ends the program. */
+static void
+freed (void)
+{
+    const struct memory *memory = memory_of (gpu);
+    float *made = memory->create (gpu, COUNT * sizeof *x, true), one;
+    must_read (&one, made);
+    cuda.set (made, BYTE, COUNT * sizeof *x, make_stream ());
+    memory->destroy (gpu, made);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -218,7 +345,8 @@ main (int argc, char **argv)
         const char *name;
         void (*run) (void);
     } all[] = { { "told", told }, { "untold", untold }, { "change", change }, { "threads", threads },
-                { "refused", refused } };
+                { "refused", refused }, { "pool", pool }, { "freed", freed },
+                { "peers", peers } };
     if (!memory_of (gpu)) {
         printf ("Bail out! no GPU\n");
         return 1;

@@ -162,14 +162,12 @@ list_indices (struct placed *placed, const struct accel_batch *from, struct acce
     return ACCEL_OK;
 }
 
-/* Begin to copy batch @p from, which the host has. */
+/* Make the fields of @placed like those of @from.  Memory is made on the program's stream, before the copies begin. */
 static enum accel_status
-send (struct device_batches *device_batches, unsigned slot, const struct accel_batch *from, struct accel_error *err)
+make_like (struct device_batches *device_batches, struct placed *placed, const struct accel_batch *from,
+           struct accel_error *err)
 {
-    struct placed *placed = &device_batches->slots[slot];
-    const struct memory_copy_streams *copy_streams = device_batches->memory->copy_streams;
     enum accel_status status = list_indices (placed, from, err);
-    copy_streams->begin (device_batches->copy_stream);
     for (size_t f = 0; f < device_batches->field_count && !status; f++) {
         struct accel_tensor *to = &placed->batch.fields[f];
         const struct accel_tensor *field = &from->fields[f];
@@ -182,7 +180,22 @@ send (struct device_batches *device_batches, unsigned slot, const struct accel_b
         to->dl.ndim = field->dl.ndim;
         to->dl.shape = to->shape;
         memcpy (to->shape, field->shape, sizeof to->shape);
-        copy_streams->copy (device_batches->copy_stream, to->dl.data, field->dl.data, bytes);
+    }
+    return status;
+}
+
+/* Begin to copy batch @p from, which the host has. */
+static enum accel_status
+send (struct device_batches *device_batches, unsigned slot, const struct accel_batch *from, struct accel_error *err)
+{
+    struct placed *placed = &device_batches->slots[slot];
+    const struct memory_copy_streams *copy_streams = device_batches->memory->copy_streams;
+    enum accel_status status = make_like (device_batches, placed, from, err);
+    copy_streams->begin (device_batches->copy_stream);
+    for (size_t f = 0; f < device_batches->field_count && !status; f++) {
+        const DLTensor *field = &from->fields[f].dl;
+        copy_streams->copy (device_batches->copy_stream, placed->batch.fields[f].dl.data, field->data,
+                            accel_tensor_count (field) * accel_dtype_bytes (from->descriptions[f].dtype));
     }
     copy_streams->end (device_batches->copy_stream, slot);
     return status ? status : memory_check (device_batches->device, err);

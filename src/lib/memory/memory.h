@@ -94,6 +94,11 @@ struct memory {
     void (*write) (DLDevice device, void *to, const void *host_from, size_t bytes);
     /** @} */
 
+    /** Copy bytes from memory of @p other, another device of this kind: after what has been queued there, and before
+     *  what is queued there from now on.  NULL: there is no such way */
+    enum accel_status (*copy_from) (DLDevice device, void *to, DLDevice other, const void *from, size_t bytes,
+                                    struct accel_error *err);
+
     /** Copy elements between tensors of one shape and type on one device; strides may differ. */
     void (*copy_tensor) (const DLTensor *to, const DLTensor *from);
 

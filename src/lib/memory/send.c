@@ -31,7 +31,28 @@ download (struct accel_tensor *sent, const DLTensor *tensor, struct accel_error 
     return memory_of (tensor->device)->read (tensor->device, sent->dl.data, memory_data (tensor), bytes, err);
 }
 
-/* By way of the host between two devices. */
+/* Between two devices of one kind, without the host. */
+static enum accel_status
+pass (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to, struct accel_error *err)
+{
+    enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
+    size_t bytes = accel_tensor_count (tensor) * accel_dtype_bytes (dtype);
+    enum accel_status status = memory_allocate (sent, dtype, tensor->ndim, tensor->shape, to, err);
+    if (!status && bytes)
+        status = memory_of (to)->copy_from (to, sent->dl.data, tensor->device, memory_data (tensor), bytes, err);
+    if (status)
+        accel_tensor_release (sent);
+    return status;
+}
+
+static bool
+can_pass (DLDevice from, DLDevice to)
+{
+    const struct memory *memory = memory_of (to);
+    return memory == memory_of (from) && memory->copy_from && from.device_id != to.device_id;
+}
+
+/* By way of the host between two devices of which neither knows the other. */
 enum accel_status
 memory_send (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to, struct accel_error *err)
 {
@@ -41,11 +62,14 @@ memory_send (struct accel_tensor *sent, const DLTensor *tensor, DLDevice to, str
         status = memory_clone (&packed, tensor, err);
         tensor = &packed.dl;
     }
-    if (!status && !tensor_device_is_host (tensor->device)) {
+    bool passes = !status && can_pass (tensor->device, to);
+    if (!status && !passes && !tensor_device_is_host (tensor->device)) {
         status = download (&host, tensor, err);
         tensor = &host.dl;
     }
-    if (!status && !tensor_device_is_host (to)) {
+    if (passes) {
+        status = pass (sent, tensor, to, err);
+    } else if (!status && !tensor_device_is_host (to)) {
         status = upload (sent, tensor, to, err);
     } else if (!status && host.owned_bytes) {
         *sent = host;

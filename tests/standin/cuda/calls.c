@@ -3,7 +3,7 @@
  * N-th call of a function fail; STANDIN_SKIP=NAME lets it do nothing; STANDIN_DEVICES is the number of devices (1), of
  * which CUDA_VISIBLE_DEVICES leaves some; STANDIN_BYTES is the memory of each; STANDIN_CAPABILITY is the compute
  * capability of each, separated by commas, of which the last is that of all further ones; STANDIN_DRIVER is the version
- * of the driver. */
+ * of the driver; with STANDIN_NO_POOLS, devices have no memory pools. */
 #include <config.h>
 
 #include "tests/standin/cuda/standin.h"
@@ -17,6 +17,10 @@
 static _Thread_local cudaError_t last_error;
 static struct CUevent_st *events;
 static size_t bytes_used[MOST_DEVICES];
+/* What is allocated from it is used; what was freed is kept, and is the pool's alone. */
+static struct CUmemPoolHandle_st {
+    uint64_t kept, threshold;
+} pools[MOST_DEVICES];
 static bool has_context[MOST_DEVICES];
 
 struct standin_counts call_counts;
@@ -136,6 +140,15 @@ cudaGetErrorString (cudaError_t error)
     }
 }
 
+/* The host has waited: pools give back what is above their threshold. */
+static void
+shrink_pools (void)
+{
+    for (int i = 0; i < MOST_DEVICES; i++)
+        if (pools[i].kept > pools[i].threshold)
+            pools[i].kept = pools[i].threshold;
+}
+
 /* ---- devices ---- */
 
 /* Words of CUDA_VISIBLE_DEVICES are indices, or names GPU-n and MIG-n, which may be cut where they are clear; the first
@@ -225,6 +238,8 @@ cudaDeviceGetAttribute (int *value, enum cudaDeviceAttr attribute, int device)
         *value = major;
     else if (attribute == cudaDevAttrComputeCapabilityMinor)
         *value = minor;
+    else if (attribute == cudaDevAttrMemoryPoolsSupported)
+        *value = !getenv ("STANDIN_NO_POOLS");
     else
         good = false;
     END (good ? cudaSuccess : cudaErrorInvalidValue);
@@ -266,24 +281,38 @@ cudaDeviceSynchronize (void)
     BEGIN ("cudaDeviceSynchronize");
     call_counts.waits++;
     queue_wait (NULL, NULL);
+    shrink_pools ();
     END (cudaSuccess);
 }
 
 /* ---- memory ---- */
+
+static size_t
+bytes_free (int device)
+{
+    const char *limit = getenv ("STANDIN_BYTES");
+    size_t most = limit ? strtoull (limit, NULL, 10) : (size_t) 8 << 30;
+    size_t taken = bytes_used[device] + pools[device].kept;
+    return most > taken ? most - taken : 0;
+}
+
+/* Of the present device.  @return NULL: @bytes are more than @most */
+static struct block *
+take (size_t bytes, size_t most)
+{
+    has_context[present_device] = true;
+    struct block *block = bytes <= most ? block_make (bytes, present_device) : NULL;
+    if (block)
+        bytes_used[present_device] += bytes;
+    return block;
+}
 
 API cudaError_t
 cudaMalloc (void **memory, size_t bytes)
 {
     BEGIN ("cudaMalloc");
     call_counts.allocations++;
-    has_context[present_device] = true;
-    const char *limit = getenv ("STANDIN_BYTES");
-    size_t most = limit ? strtoull (limit, NULL, 10) : (size_t) 8 << 30;
-    struct block *block = NULL;
-    if (bytes <= most && bytes_used[present_device] <= most - bytes)
-        block = block_make (bytes, present_device);
-    if (block)
-        bytes_used[present_device] += bytes;
+    struct block *block = take (bytes, bytes_free (present_device));
     *memory = block ? block->seen : NULL;
     END (block ? cudaSuccess : cudaErrorMemoryAllocation);
 }
@@ -296,13 +325,102 @@ cudaFree (void *memory)
     struct block *block = memory ? block_of (memory) : NULL;
     if (memory && (!block || block->seen != memory))
         report (NULL, NULL, "cudaFree() of %p, which cudaMalloc() did not return", memory);
-    if (block && !block->real)
+    if (block && (!block->real || block->is_ended))
         report (&block->made, &block->freed, "memory is freed twice; allocated and freed at");
+    if (block && block->is_pooled)
+        report (&block->made, NULL, "cudaFree() of a pool's memory waits for nothing; allocated at");
     queue_wait (NULL, NULL); /* as CUDA does */
     if (block) {
         bytes_used[block->device] -= block->bytes;
         block_free (block);
     }
+    END (cudaSuccess);
+}
+
+/* ---- memory pools ---- */
+
+API cudaError_t
+cudaDeviceGetDefaultMemPool (cudaMemPool_t *pool, int device)
+{
+    BEGIN ("cudaDeviceGetDefaultMemPool");
+    bool good = device >= 0 && device < count_devices () && !getenv ("STANDIN_NO_POOLS");
+    *pool = good ? &pools[device] : NULL;
+    END (good ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+API cudaError_t
+cudaMemPoolGetAttribute (cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
+{
+    BEGIN ("cudaMemPoolGetAttribute");
+    memcpy (value, &pool->threshold, sizeof pool->threshold);
+    END (attribute == cudaMemPoolAttrReleaseThreshold ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+API cudaError_t
+cudaMemPoolSetAttribute (cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
+{
+    BEGIN ("cudaMemPoolSetAttribute");
+    memcpy (&pool->threshold, value, sizeof pool->threshold);
+    END (attribute == cudaMemPoolAttrReleaseThreshold ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+API cudaError_t
+cudaMemPoolSetAccess (cudaMemPool_t pool, const struct cudaMemAccessDesc *given, size_t count)
+{
+    BEGIN ("cudaMemPoolSetAccess");
+    bool good = count == 1 && given->location.type == cudaMemLocationTypeDevice && given->location.id >= 0
+                && given->location.id < count_devices () && pool != &pools[given->location.id];
+    END (good ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+API cudaError_t
+cudaMemPoolTrimTo (cudaMemPool_t pool, size_t bytes)
+{
+    BEGIN ("cudaMemPoolTrimTo");
+    pool->kept = pool->kept < bytes ? pool->kept : bytes;
+    END (cudaSuccess);
+}
+
+/* What the pool keeps is in pieces: of a request that is larger, none of it is used. */
+API cudaError_t
+cudaMallocFromPoolAsync (void **memory, size_t bytes, cudaMemPool_t pool, cudaStream_t handle)
+{
+    BEGIN ("cudaMallocFromPoolAsync");
+    struct CUstream_st *stream = stream_of (handle);
+    if (pool != &pools[present_device] || stream->device != present_device)
+        END (cudaErrorInvalidValue);
+    bool is_kept = bytes <= pool->kept;
+    call_counts.allocations += !is_kept;
+    struct block *block = take (bytes, is_kept ? bytes : bytes_free (present_device));
+    *memory = block ? block->seen : NULL;
+    if (!block)
+        END (cudaErrorMemoryAllocation);
+    pool->kept -= is_kept ? bytes : 0;
+    block->is_pooled = true;
+    stream_uses (stream, block, NULL, bytes, true, "cudaMallocFromPoolAsync()");
+    stream_add (stream, OPERATION_SPEND);
+    stream_go ();
+    END (cudaSuccess);
+}
+
+/* Whoever uses it has to come before; nothing may use it from now on. */
+API cudaError_t
+cudaFreeAsync (void *memory, cudaStream_t handle)
+{
+    BEGIN ("cudaFreeAsync");
+    struct CUstream_st *stream = stream_of (handle);
+    struct block *block = memory ? block_of (memory) : NULL;
+    if (!block || block->seen != memory || !block->is_pooled)
+        report (NULL, NULL, "cudaFreeAsync() of %p, which is not of a pool", memory);
+    if (stream == captured)
+        report (NULL, NULL, "cudaFreeAsync() becomes part of a graph");
+    stream_uses (stream, block, NULL, block->bytes, true, "cudaFreeAsync()");
+    site_note (&block->freed);
+    block->is_ended = true;
+    bytes_used[block->device] -= block->bytes;
+    pools[block->device].kept += block->bytes;
+    stream_add (stream, OPERATION_FREE)->freed = block;
+    stream_go ();
     END (cudaSuccess);
 }
 
@@ -399,6 +517,47 @@ cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cudaMemcpyKind k
     END (cudaSuccess);
 }
 
+/* ---- peers ---- */
+
+API cudaError_t
+cudaDeviceCanAccessPeer (int *can, int device, int peer)
+{
+    BEGIN ("cudaDeviceCanAccessPeer");
+    *can = device != peer;
+    END (device < count_devices () && peer < count_devices () ? cudaSuccess : cudaErrorInvalidDevice);
+}
+
+API cudaError_t
+cudaDeviceEnablePeerAccess (int peer, unsigned flags)
+{
+    static bool enabled[MOST_DEVICES][MOST_DEVICES];
+    BEGIN ("cudaDeviceEnablePeerAccess");
+    if (flags || peer < 0 || peer >= count_devices () || peer == present_device)
+        END (cudaErrorInvalidDevice);
+    bool was = enabled[present_device][peer];
+    enabled[present_device][peer] = true;
+    END (was ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
+}
+
+API cudaError_t
+cudaMemcpyPeerAsync (void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t handle)
+{
+    BEGIN ("cudaMemcpyPeerAsync");
+    struct CUstream_st *stream = stream_of (handle);
+    struct block *source = block_of (from), *target = block_of (to);
+    if (!source || !target || (stream->device != to_device && stream->device != from_device))
+        report (NULL, NULL, "cudaMemcpyPeerAsync() from %p to %p on a stream of device %d", from, to, stream->device);
+    call_counts.copies++;
+    stream_reaches (stream, source, from, bytes, false, from_device, "a copy between devices");
+    stream_reaches (stream, target, to, bytes, true, to_device, "a copy between devices");
+    struct operation *copy = stream_add (stream, OPERATION_COPY);
+    copy->from = real_of (from, bytes);
+    copy->to = real_of (to, bytes);
+    copy->bytes = bytes;
+    stream_go ();
+    END (cudaSuccess);
+}
+
 API cudaError_t
 cudaMemsetAsync (void *to, int byte, size_t bytes, cudaStream_t handle)
 {
@@ -441,6 +600,7 @@ cudaStreamSynchronize (cudaStream_t stream)
     BEGIN ("cudaStreamSynchronize");
     call_counts.waits++;
     queue_wait (stream_of (stream), NULL);
+    shrink_pools ();
     END (cudaSuccess);
 }
 
@@ -530,5 +690,6 @@ cudaEventSynchronize (cudaEvent_t event)
     BEGIN ("cudaEventSynchronize");
     call_counts.waits++;
     queue_wait (NULL, event_of (event));
+    shrink_pools ();
     END (cudaSuccess);
 }

@@ -74,7 +74,8 @@ block_free (struct block *block)
 {
     free (block->real);
     block->real = NULL;
-    site_note (&block->freed);
+    if (!block->is_ended)
+        site_note (&block->freed);
 }
 
 void *

@@ -133,12 +133,19 @@ void
 stream_uses (struct CUstream_st *stream, struct block *block, const void *address, size_t bytes, bool writes,
              const char *what)
 {
+    stream_reaches (stream, block, address, bytes, writes, stream->device, what);
+}
+
+void
+stream_reaches (struct CUstream_st *stream, struct block *block, const void *address, size_t bytes, bool writes,
+                int device, const char *what)
+{
     size_t begin = address ? (size_t) ((const char *) address - block->seen) : 0;
     clock_join (stream->clock, host_clock);
-    if (!block->real)
+    if (!block->real || block->is_ended)
         report (&block->made, &block->freed, "%s uses memory that was freed; allocated and freed at", what);
-    if (block->device != stream->device)
-        report (&block->made, NULL, "%s on a stream of device %d uses memory of device %d", what, stream->device,
+    if (block->device != device)
+        report (&block->made, NULL, "%s on a stream of device %d uses memory of device %d", what, device,
                 block->device);
     struct use use = { .begin = begin, .end = address ? begin + bytes : SIZE_MAX, .writes = writes,
                        .slot = stream->slot, .time = stream->clock[stream->slot] + 1 };

@@ -149,7 +149,8 @@ run (const struct CUstream_st *stream, struct operation *operation)
     case OPERATION_SET: memset (operation->to, operation->byte, operation->bytes); break;
     case OPERATION_RECORD:
     case OPERATION_WAIT:
-    case OPERATION_SPEND: break;
+    case OPERATION_SPEND:
+    case OPERATION_FREE: break;
     case OPERATION_POLL: progress = operation->poll (operation->closure); break;
     }
     pthread_mutex_lock (&standin_lock);
@@ -185,6 +186,8 @@ step (void)
     if (progress != STANDIN_OVER)
         return progress;
     pass_time (chosen, operation);
+    if (operation->kind == OPERATION_FREE)
+        block_free (operation->freed);
     chosen->head = operation->next;
     if (!chosen->head)
         chosen->tail = &chosen->head;

@@ -54,6 +54,8 @@ struct block {
     char *real; /* freed: NULL */
     size_t bytes;
     int device;
+    bool is_pooled; /* of cudaMallocFromPoolAsync() */
+    bool is_ended;  /* of such: cudaFreeAsync() has been called, and what was queued before may still use it */
     struct site made, freed;
     struct use *uses; /* [use_count] */
     size_t use_count, use_room;
@@ -106,6 +108,7 @@ enum operation_kind {
     OPERATION_WAIT,
     OPERATION_POLL, /* again and again, until it is over */
     OPERATION_SPEND, /* only time */
+    OPERATION_FREE,
 };
 struct operation {
     struct operation *next;
@@ -119,6 +122,7 @@ struct operation {
     const void *from;
     size_t bytes;
     int byte;
+    struct block *freed;
     struct CUevent_st *event;
     uint64_t ticket;
     int64_t issued_ns, cost_ns;
@@ -136,7 +140,11 @@ struct operation *stream_add (struct CUstream_st *stream, enum operation_kind ki
 void stream_go (void);
 
 /** Check that whatever was done to these bytes before comes before what is added next to @p stream.
- *  @param address  NULL: all of the block */
+ *  @param address  NULL: all of the block
+ *  @param device   the one that the block has to be of */
+void stream_reaches (struct CUstream_st *stream, struct block *block, const void *address, size_t bytes, bool writes,
+                     int device, const char *what);
+/** The same of the stream's device. */
 void stream_uses (struct CUstream_st *stream, struct block *block, const void *address, size_t bytes, bool writes,
                   const char *what);
 

@@ -74,7 +74,23 @@ struct cudaPointerAttributes {
 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocDefault = 0 };
 
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
+enum cudaDeviceAttr {
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrMemoryPoolsSupported = 115
+};
+typedef struct CUmemPoolHandle_st *cudaMemPool_t;
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
+enum cudaMemLocationType { cudaMemLocationTypeDevice = 1 };
+struct cudaMemLocation {
+    enum cudaMemLocationType type;
+    int id;
+};
+enum cudaMemAccessFlags { cudaMemAccessFlagsProtReadWrite = 3 };
+struct cudaMemAccessDesc {
+    struct cudaMemLocation location;
+    enum cudaMemAccessFlags flags;
+};
 
 cudaError_t cudaGetLastError (void);
 cudaError_t cudaPeekAtLastError (void);
@@ -89,6 +105,17 @@ cudaError_t cudaGetDevice (int *device);
 cudaError_t cudaDeviceSynchronize (void);
 cudaError_t cudaMalloc (void **memory, size_t bytes);
 cudaError_t cudaFree (void *memory);
+cudaError_t cudaDeviceGetDefaultMemPool (cudaMemPool_t *pool, int device);
+cudaError_t cudaMemPoolGetAttribute (cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value);
+cudaError_t cudaMemPoolSetAttribute (cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value);
+cudaError_t cudaMemPoolSetAccess (cudaMemPool_t pool, const struct cudaMemAccessDesc *given, size_t count);
+cudaError_t cudaMemPoolTrimTo (cudaMemPool_t pool, size_t bytes);
+cudaError_t cudaMallocFromPoolAsync (void **memory, size_t bytes, cudaMemPool_t pool, cudaStream_t stream);
+cudaError_t cudaFreeAsync (void *memory, cudaStream_t stream);
+cudaError_t cudaDeviceCanAccessPeer (int *can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess (int peer, unsigned flags);
+cudaError_t cudaMemcpyPeerAsync (void *to, int to_device, const void *from, int from_device, size_t bytes,
+                                 cudaStream_t stream);
 cudaError_t cudaHostAlloc (void **memory, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost (void *memory);
 cudaError_t cudaPointerGetAttributes (struct cudaPointerAttributes *about, const void *address);
