@@ -22,6 +22,8 @@ static cudaStream_t const LEGACY = (cudaStream_t) (uintptr_t) 1, PER_THREAD = (c
 
 /* The driver's cuDevicePrimaryCtxGetState(); NULL: there is none. */
 static int (*context_state) (int device, unsigned *flags, int *active);
+/* The driver's cuPointerGetAttributes(), likewise. */
+static int (*pointer_attributes) (unsigned count, const int *attributes, void **values, unsigned long long address);
 
 static void
 begin (void)
@@ -33,6 +35,8 @@ begin (void)
     void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the runtime has loaded it */
     if (driver)
         *(void **) &context_state = dlsym (driver, "cuDevicePrimaryCtxGetState");
+    if (driver)
+        *(void **) &pointer_attributes = dlsym (driver, "cuPointerGetAttributes");
 }
 
 /* A number that no other thread gets, also after this one; a pthread_t is given out again. */
@@ -345,14 +349,34 @@ visit_context (void)
     return device < count && !cudaSetDevice (device);
 }
 
+/* One call, which makes no context, knows no captures, and leaves the runtime's last error as it is.
+ * @return whether it is on a GPU; -1: unknown */
+static int
+ask_driver (const void *address, DLDevice *device)
+{
+    /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE, _IS_MANAGED and _DEVICE_ORDINAL; CU_MEMORYTYPE_DEVICE */
+    static const int attributes[] = { 2, 8, 9 };
+    enum { ON_DEVICE = 2 };
+    unsigned type = 0, managed = 0;
+    int ordinal = 0;
+    void *values[] = { &type, &managed, &ordinal };
+    if (!pointer_attributes || pointer_attributes (3, attributes, values, (uintptr_t) address))
+        return -1;
+    *device = (DLDevice){ .device_type = kDLCUDA, .device_id = ordinal };
+    return type == ON_DEVICE || managed;
+}
+
 /* Memory that CUDA moves between the host and a GPU is the GPU's.  The program's own last error stays. */
 bool
 gpu_owns (const void *address, DLDevice *device)
 {
+    pthread_once (&once, begin);
+    int answer = ask_driver (address, device);
+    if (answer >= 0)
+        return answer;
     struct cudaPointerAttributes about = { .type = cudaMemoryTypeUnregistered };
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     bool is_clean = cudaPeekAtLastError () == cudaSuccess;
-    pthread_once (&once, begin);
     cudaThreadExchangeStreamCaptureMode (&mode);
     bool known = visit_context () && !cudaPointerGetAttributes (&about, address)
                  && (about.type == cudaMemoryTypeDevice || about.type == cudaMemoryTypeManaged);

@@ -153,128 +153,90 @@ check_pair (struct accel *acc, struct twin *twin)
 
 enum { BUFFER = 60 }; /* elements of a rank */
 
-/* One call on buffers, on the host or on the device: from `send` [ranks, BUFFER] to `recv`, as large. */
-typedef enum accel_status buffer_call (struct accel_work **work, struct accel_comm *comm, float *send, float *recv);
+/* Collectives on buffers, and messages, which cannot be started: from `send` [ranks, BUFFER] to `recv`, as large. */
+enum buffer_call { ALL_REDUCE, ALL_GATHER, BROADCAST, REDUCE_SCATTER, ALL_TO_ALL, MESSAGES, BUFFER_CALLS };
 
+/* What is started works in place, where it can. */
 static enum accel_status
-start_all_reduce (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+start_buffers (struct accel_work **work, struct accel_comm *comm, enum buffer_call call, float *send, float *recv)
 {
-    return accel_comm_all_reduce_start (work, comm, send, recv, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    float *own = recv + (size_t) accel_comm_rank (comm) * BUFFER;
+    switch (call) {
+    case ALL_REDUCE:
+        return accel_comm_all_reduce_start (work, comm, send, recv, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    case ALL_GATHER: return accel_comm_all_gather_start (work, comm, own, recv, BUFFER, ACCEL_FLOAT32, &err);
+    case BROADCAST:
+        return accel_comm_broadcast_start (work, comm, recv, BUFFER, ACCEL_FLOAT32, accel_comm_size (comm) - 1, &err);
+    case REDUCE_SCATTER:
+        return accel_comm_reduce_scatter_start (work, comm, recv, own, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    default: return accel_comm_all_to_all_start (work, comm, send, recv, BUFFER, ACCEL_FLOAT32, &err);
+    }
 }
 
 static enum accel_status
-start_all_gather (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
-{
-    float *own = recv + (size_t) accel_comm_rank (comm) * BUFFER; /* in place */
-    (void) send;
-    return accel_comm_all_gather_start (work, comm, own, recv, BUFFER, ACCEL_FLOAT32, &err);
-}
-
-static enum accel_status
-start_broadcast (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
-{
-    (void) send;
-    return accel_comm_broadcast_start (work, comm, recv, BUFFER, ACCEL_FLOAT32, accel_comm_size (comm) - 1, &err);
-}
-
-static enum accel_status
-start_reduce_scatter (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
-{
-    float *own = recv + (size_t) accel_comm_rank (comm) * BUFFER; /* in place */
-    (void) send;
-    return accel_comm_reduce_scatter_start (work, comm, recv, own, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
-}
-
-static enum accel_status
-start_all_to_all (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
-{
-    return accel_comm_all_to_all_start (work, comm, send, recv, BUFFER, ACCEL_FLOAT32, &err);
-}
-
-static enum accel_status
-call_all_reduce (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
-{
-    (void) work;
-    return accel_comm_all_reduce (comm, send, recv, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
-}
-
-static enum accel_status
-call_all_gather (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
-{
-    (void) work;
-    return accel_comm_all_gather (comm, send, recv, BUFFER, ACCEL_FLOAT32, &err);
-}
-
-static enum accel_status
-call_broadcast (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
-{
-    (void) work, (void) send;
-    return accel_comm_broadcast (comm, recv, BUFFER, ACCEL_FLOAT32, 0, &err);
-}
-
-static enum accel_status
-call_reduce_scatter (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
-{
-    (void) work;
-    return accel_comm_reduce_scatter (comm, send, recv, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
-}
-
-static enum accel_status
-call_all_to_all (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
-{
-    (void) work;
-    return accel_comm_all_to_all (comm, send, recv, BUFFER, ACCEL_FLOAT32, &err);
-}
-
-static enum accel_status
-call_messages (struct accel_work **work, struct accel_comm *comm, float *send, float *recv)
+pass_messages (struct accel_comm *comm, float *send, float *recv)
 {
     int rank = accel_comm_rank (comm), other = rank ^ 1;
     enum accel_status status = ACCEL_OK;
-    (void) work;
     for (int turn = 0; turn < 2 && !status && other < accel_comm_size (comm); turn++)
         status = turn == (rank & 1) ? accel_comm_send (comm, send, BUFFER, ACCEL_FLOAT32, other, &err)
                                     : accel_comm_recv (comm, recv, BUFFER, ACCEL_FLOAT32, other, &err);
     return status;
 }
 
-static const struct {
-    const char *name;
-    buffer_call *call;
-} buffer_calls[] = {
-    { "all-reduce, started", start_all_reduce },
-    { "all-gather, started", start_all_gather },
-    { "broadcast, started", start_broadcast },
-    { "reduce-scatter, started", start_reduce_scatter },
-    { "all-to-all, started", start_all_to_all },
-    { "all-reduce", call_all_reduce },
-    { "all-gather", call_all_gather },
-    { "broadcast", call_broadcast },
-    { "reduce-scatter", call_reduce_scatter },
-    { "all-to-all", call_all_to_all },
-    { "messages", call_messages },
-};
-
-static void
-compare_buffers (struct accel_comm *comm, size_t which)
+static enum accel_status
+call_buffers (struct accel_comm *comm, enum buffer_call call, float *send, float *recv)
 {
-    int64_t shape[] = { accel_comm_size (comm) * BUFFER };
-    struct twin send, recv;
-    twin_make (&send, ACCEL_FLOAT32, 1, shape);
-    twin_make (&recv, ACCEL_FLOAT32, 1, shape);
-    twin_fill (&send, accel_comm_rank (comm), (int) which);
-    twin_fill (&recv, accel_comm_rank (comm), (int) which + 1);
-    for (int device = 0; device < 2; device++) {
-        struct accel_work *work = NULL;
-        struct twin *from = &send, *to = &recv;
-        rank_must (buffer_calls[which].call (&work, comm, device ? from->device.dl.data : from->host.dl.data,
-                                             device ? to->device.dl.data : to->host.dl.data), &err);
-        if (work)
-            rank_must (accel_work_wait (work, &err), &err);
+    switch (call) {
+    case ALL_REDUCE: return accel_comm_all_reduce (comm, send, recv, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    case ALL_GATHER: return accel_comm_all_gather (comm, send, recv, BUFFER, ACCEL_FLOAT32, &err);
+    case BROADCAST: return accel_comm_broadcast (comm, recv, BUFFER, ACCEL_FLOAT32, 0, &err);
+    case REDUCE_SCATTER: return accel_comm_reduce_scatter (comm, send, recv, BUFFER, ACCEL_FLOAT32, ACCEL_SUM, &err);
+    case ALL_TO_ALL: return accel_comm_all_to_all (comm, send, recv, BUFFER, ACCEL_FLOAT32, &err);
+    default: return pass_messages (comm, send, recv);
     }
-    same (&recv.host.dl, &recv.device.dl, buffer_calls[which].name);
-    twin_free (&send);
-    twin_free (&recv);
+}
+
+enum { BLOCKING, STARTED, GROUPED, MANNERS };
+
+/* Each in a manner of its own; in a group, all kinds at once. */
+static void
+compare_buffers (struct accel_comm *comm, int manner)
+{
+    static const char *const manners[] = { "blocking", "started", "in a group" };
+    int64_t shape[] = { accel_comm_size (comm) * BUFFER };
+    int calls = manner == BLOCKING ? BUFFER_CALLS : MESSAGES;
+    struct twin send[BUFFER_CALLS], recv[BUFFER_CALLS];
+    struct accel_work *works[BUFFER_CALLS];
+    char what[40];
+    for (int i = 0; i < calls; i++) {
+        twin_make (&send[i], ACCEL_FLOAT32, 1, shape);
+        twin_make (&recv[i], ACCEL_FLOAT32, 1, shape);
+        twin_fill (&send[i], accel_comm_rank (comm), i);
+        twin_fill (&recv[i], accel_comm_rank (comm), i + 1);
+    }
+    for (int device = 0; device < 2; device++) {
+        if (manner == GROUPED)
+            rank_must (accel_group_begin (comm, &err), &err);
+        for (int i = 0; i < calls; i++) {
+            float *from = device ? send[i].device.dl.data : send[i].host.dl.data;
+            float *to = device ? recv[i].device.dl.data : recv[i].host.dl.data;
+            rank_must (manner == BLOCKING ? call_buffers (comm, (enum buffer_call) i, from, to)
+                                          : start_buffers (&works[i], comm, (enum buffer_call) i, from, to), &err);
+            if (manner == STARTED)
+                rank_must (accel_work_wait (works[i], &err), &err);
+        }
+        if (manner == GROUPED)
+            rank_must (accel_group_end (comm, &err), &err);
+        for (int i = 0; i < calls && manner == GROUPED; i++)
+            rank_must (accel_work_wait (works[i], &err), &err);
+    }
+    for (int i = 0; i < calls; i++) {
+        snprintf (what, sizeof what, "collective %d on buffers, %s", i, manners[manner]);
+        same (&recv[i].host.dl, &recv[i].device.dl, what);
+        twin_free (&send[i]);
+        twin_free (&recv[i]);
+    }
 }
 
 /* Where buffers are is found by their addresses. */
@@ -286,9 +248,9 @@ buffers (struct accel *acc)
     int64_t shape[] = { BUFFER };
     struct twin twin;
     rank_must (accel_comm_split (&group, world, rank % 2, rank, &err), &err);
-    for (size_t i = 0; i < sizeof buffer_calls / sizeof *buffer_calls; i++) {
-        compare_buffers (world, i);
-        compare_buffers (group, i);
+    for (int manner = 0; manner < MANNERS; manner++) {
+        compare_buffers (world, manner);
+        compare_buffers (group, manner);
     }
     accel_comm_destroy (group);
     twin_make (&twin, ACCEL_FLOAT32, 1, shape);

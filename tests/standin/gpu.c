@@ -298,6 +298,7 @@ static struct {
     int (*last_error) (void);
     int (*create_stream) (void **stream, unsigned flags);
     int (*context_state) (int device, unsigned *flags, int *active);
+    int (*pointer_attributes) (unsigned count, const int *attributes, void **values, unsigned long long address);
 } runtime;
 
 /* The module's, which it has loaded. */
@@ -315,6 +316,7 @@ find_runtime (void)
     *(void **) &runtime.last_error = dlsym (module, "cudaGetLastError");
     *(void **) &runtime.create_stream = dlsym (module, "cudaStreamCreateWithFlags");
     *(void **) &runtime.context_state = dlsym (module, "standin_context_state");
+    *(void **) &runtime.pointer_attributes = dlsym (module, "standin_pointer_attributes");
 }
 
 static int
@@ -399,6 +401,15 @@ contexts (void)
     ok (!active, "and the first GPU has no context");
     ok (!send_to (2) && present () == 1, "a thread with one goes back to it");
     ok (!runtime.set (0) && !send_to (1) && present () == 0, "also to the first GPU");
+
+    /* The runtime's answer, and without it the driver's. */
+    const DLDevice device = { .device_type = kDLCUDA, .device_id = 1 };
+    char *data = memory_of (device)->create (device, 32, true);
+    ok (memory_locate (data + 16).device_id == 1 && !memory_locate (&flags).device_type, "where an address is");
+    memcpy (dlsym (driver, "pointer_attributes"), &runtime.pointer_attributes, sizeof runtime.pointer_attributes);
+    setenv ("STANDIN_FAIL", "cudaPointerGetAttributes:1:1", true);
+    ok (memory_locate (data + 16).device_id == 1 && !memory_locate (&flags).device_type, "by one call");
+    memory_of (device)->destroy (device, data);
 }
 
 static void

@@ -340,7 +340,7 @@ refuses (const void *send, void *recv, const char *words)
 static void
 wrong_pointers (void)
 {
-    float *own = make (COUNT, 1), *foreign, *pinned, host[COUNT] = { 1 };
+    float *own = make (COUNT, 1), *foreign, *pinned, *managed, host[COUNT] = { 1 };
     const DLDevice other = { .device_type = kDLCUDA, .device_id = (device.device_id + 1) % 4 };
     foreign = memory_of (other)->create (other, COUNT * sizeof *foreign, true);
     CUDA (cudaHostAlloc ((void **) &pinned, COUNT * sizeof *pinned, cudaHostAllocDefault));
@@ -354,7 +354,16 @@ wrong_pointers (void)
     MUST (accel_comm_all_reduce (world, pinned, host, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
     MUST (accel_comm_all_reduce (world, host, pinned, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
     ok (pinned[COUNT - 1] > (float) (size * size) - 0.5F, "pinned memory: %g", (double) pinned[COUNT - 1]);
-    ok (take (own, COUNT, 1), "what was refused was not done");
+    CUDA (cudaMallocManaged ((void **) &managed, COUNT * sizeof *managed, cudaMemAttachGlobal));
+    for (int i = 0; i < COUNT; i++)
+        managed[i] = 1;
+    MUST (accel_comm_all_reduce (world, managed, managed, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    MUST (accel_comm_all_reduce (world, managed, own, COUNT, ACCEL_FLOAT32, ACCEL_MIN, &err));
+    CUDA (cudaStreamSynchronize ((cudaStream_t) accel_get_stream (device)));
+    ok (managed[COUNT - 1] > (float) size - 0.5F && refuses (managed, host, ", but recv is in host memory"),
+        "managed memory is the GPU's: %g", (double) managed[COUNT - 1]);
+    ok (take (own, COUNT, (float) size), "what was refused was not done");
+    CUDA (cudaFree (managed));
     memory_of (other)->destroy (other, foreign);
     CUDA (cudaFreeHost (pinned));
 }

@@ -330,11 +330,22 @@ cudaFree (void *memory)
     if (block && block->is_pooled)
         report (&block->made, NULL, "cudaFree() of a pool's memory waits for nothing; allocated at");
     queue_wait (NULL, NULL); /* as CUDA does */
-    if (block) {
+    if (block && block->is_managed)
+        block_forget (block);
+    else if (block) {
         bytes_used[block->device] -= block->bytes;
         block_free (block);
     }
     END (cudaSuccess);
+}
+
+API cudaError_t
+cudaMallocManaged (void **memory, size_t bytes, unsigned flags)
+{
+    BEGIN ("cudaMallocManaged");
+    struct block *block = flags == cudaMemAttachGlobal ? block_manage (bytes, present_device) : NULL;
+    *memory = block ? block->seen : NULL;
+    END (block ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 /* ---- memory pools ---- */
@@ -466,13 +477,27 @@ cudaPointerGetAttributes (struct cudaPointerAttributes *about, const void *addre
 {
     BEGIN ("cudaPointerGetAttributes");
     const struct block *block = block_of (address);
-    *about = (struct cudaPointerAttributes){ .type = block                        ? cudaMemoryTypeDevice
+    *about = (struct cudaPointerAttributes){ .type = block && block->is_managed   ? cudaMemoryTypeManaged
+                                                     : block                     ? cudaMemoryTypeDevice
                                                      : pinned_has (address, 1) ? cudaMemoryTypeHost
                                                                                : cudaMemoryTypeUnregistered };
     if (block)
         about->device = block->device;
     has_context[present_device] = true;
     END (cudaSuccess);
+}
+
+API int
+standin_pointer_attributes (unsigned count, const int *attributes, void **values, unsigned long long address)
+{
+    pthread_mutex_lock (&standin_lock);
+    const struct block *block = block_of ((const void *) (uintptr_t) address);
+    bool good = count == 3 && attributes[0] == 2 && attributes[1] == 8 && attributes[2] == 9;
+    *(unsigned *) values[0] = block ? 2 : 0;
+    *(unsigned *) values[1] = block && block->is_managed;
+    *(int *) values[2] = block ? block->device : -2;
+    pthread_mutex_unlock (&standin_lock);
+    return good ? 0 : 1;
 }
 
 /* One side of a copy.  @return where it really is */

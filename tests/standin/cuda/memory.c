@@ -16,7 +16,7 @@
 static const size_t RANGE = (size_t) 1 << 36, ALIGNMENT = 256;
 
 static char *range, *next_seen;
-static struct block *blocks;
+static struct block *blocks, *managed;
 static struct pinned {
     struct pinned *next;
     char *memory;
@@ -38,10 +38,9 @@ struct block *
 block_of (const void *address)
 {
     const char *at = address;
-    if (!range || at < range || at >= range + RANGE)
-        return NULL;
-    for (struct block *block = blocks; block; block = block->next)
-        if (at >= block->seen && at <= block->seen + block->bytes)
+    bool is_seen = range && at >= range && at < range + RANGE;
+    for (struct block *block = is_seen ? blocks : managed; block; block = block->next)
+        if (at >= block->seen && at < block->seen + block->bytes + is_seen)
             return block;
     return NULL;
 }
@@ -76,6 +75,34 @@ block_free (struct block *block)
     block->real = NULL;
     if (!block->is_ended)
         site_note (&block->freed);
+}
+
+struct block *
+block_manage (size_t bytes, int device)
+{
+    struct block *block = calloc (1, sizeof *block);
+    if (!block || !(block->seen = block->real = malloc (bytes + !bytes))) {
+        free (block);
+        return NULL;
+    }
+    block->bytes = bytes;
+    block->device = device;
+    block->is_managed = true;
+    block->next = managed;
+    site_note (&block->made);
+    return managed = block;
+}
+
+void
+block_forget (struct block *block)
+{
+    struct block **at = &managed;
+    while (*at != block)
+        at = &(*at)->next;
+    *at = block->next;
+    free (block->real);
+    free (block->uses);
+    free (block);
 }
 
 void *

@@ -54,6 +54,7 @@ struct block {
     char *real; /* freed: NULL */
     size_t bytes;
     int device;
+    bool is_managed; /* of cudaMallocManaged(): the host may touch it, too */
     bool is_pooled; /* of cudaMallocFromPoolAsync() */
     bool is_ended;  /* of such: cudaFreeAsync() has been called, and what was queued before may still use it */
     struct site made, freed;
@@ -65,6 +66,10 @@ struct block {
 struct block *block_of (const void *address);
 struct block *block_make (size_t bytes, int device);
 void block_free (struct block *block);
+/** One that the host may touch; and its end. @{ */
+struct block *block_manage (size_t bytes, int device);
+void block_forget (struct block *block);
+/** @} */
 
 /** Pinned memory of the host. */
 bool pinned_make (void **memory, size_t bytes);
@@ -197,6 +202,9 @@ __attribute__ ((noreturn, format (printf, 3, 4))) void standin_report (const str
 /** For tests: the driver's cuDevicePrimaryCtxGetState().
  *  @param[out] active  whether there is a context on @p device */
 int standin_context_state (int device, unsigned *flags, int *active);
+
+/** For tests: the driver's cuPointerGetAttributes(), for those that the module asks for. */
+int standin_pointer_attributes (unsigned count, const int *attributes, void **values, unsigned long long address);
 
 /** For tests of CUDA graphs: begin or end a capture of a stream, in the strictest mode. */
 void standin_capture (cudaStream_t stream, bool begins);

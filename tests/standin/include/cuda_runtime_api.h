@@ -79,6 +79,7 @@ enum cudaDeviceAttr {
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMemoryPoolsSupported = 115
 };
+enum { cudaMemAttachGlobal = 1 };
 typedef struct CUmemPoolHandle_st *cudaMemPool_t;
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
 enum cudaMemLocationType { cudaMemLocationTypeDevice = 1 };
@@ -104,6 +105,7 @@ cudaError_t cudaDeviceGetPCIBusId (char *id, int size, int device);
 cudaError_t cudaGetDevice (int *device);
 cudaError_t cudaDeviceSynchronize (void);
 cudaError_t cudaMalloc (void **memory, size_t bytes);
+cudaError_t cudaMallocManaged (void **memory, size_t bytes, unsigned flags);
 cudaError_t cudaFree (void *memory);
 cudaError_t cudaDeviceGetDefaultMemPool (cudaMemPool_t *pool, int device);
 cudaError_t cudaMemPoolGetAttribute (cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value);
