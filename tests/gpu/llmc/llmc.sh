@@ -101,7 +101,7 @@ for arch in 80 90; do
 done
 test_expect_success '... and for float32 and float16' 'compiled 80 FP32 && compiled 80 FP16'
 test_expect_success 'a warning about a line of ours would be found' '
-    sed -n "/^train_gpt2.cu/{p;q}" trainer/ours >one && read -r file line rest <one &&
+    sed -n "/^train_gpt2.cu/{p;q}" trainer/ours >place && read -r file line rest <place &&
     echo "$file:$line:1: warning: of a test" >log && warnings_of_ours log >warnings && grep "of a test" warnings &&
     echo "$file($line): warning #1-D: of a test" >log && warnings_of_ours log >warnings && grep "of a test" warnings &&
     echo "$file:1:1: warning: of a test" >log && warnings_of_ours log >warnings && ! grep . warnings'
@@ -136,5 +136,57 @@ same_batches () {
 for ranks in 1 2 3; do
     test_expect_success "$ranks ranks: the batches of several epochs are those of llm.c, shuffled or not" "
         same_batches $ranks 0 && same_batches $ranks 1"
+done
+
+# ---- what ranks do together, on the stand-in ----
+
+standin=$builddir/tests/standin/.libs
+skipped=
+[ -f "$standin/accel_engine_nccl.so" ] || skipped='no stand-in in this build'
+command -v python3 >/dev/null || skipped='needs python3'
+[ "$(uname -m)" = x86_64 ] || skipped='the program is for x86-64'
+if [ -n "$skipped" ]; then
+    skip_rest "$skipped"
+fi
+umask 022
+mkdir engines && cp "$standin/accel_device_cuda.so" "$standin/accel_engine_nccl.so" engines
+cat >kernels.cu <<'END'
+#include "llmc/cuda_common.h"
+#include "llmc/cuda_utils.cuh"
+#include "llmc/adamw.cuh"
+const void *launched[] = { (void *) adamw_kernel3<float, float>, (void *) copy_and_cast_kernel<float, float> };
+END
+test_expect_success 'ranks.cu is linked with the stand-in, and the kernels that it launches are translated' '
+    "$nvcc" -std=c++17 -O1 -w -DENABLE_FP32 -arch=sm_80 -Itrainer -I"$srcdir/include" -c "$llmc/ranks.cu" -o ranks.o &&
+    $CXX -rdynamic ranks.o -o ranks -L"$standin" -lstandin_cudart -L"$builddir/.libs" -laccel \
+        -Wl,--unresolved-symbols=ignore-all &&
+    "$nvcc" -std=c++17 -O2 -w -fmad=false -DENABLE_FP32 -arch=compute_80 -Itrainer -ptx kernels.cu -o kernels.ptx &&
+    python3 "$srcdir/tests/standin/ptx2c.py" kernels.ptx >kernels.c &&
+    $CC -w -O2 -ffp-contract=off -fno-strict-aliasing -I"$srcdir" -fPIC -shared kernels.c -o libptx.so -L"$standin" \
+        -lstandin_cudart -lm'
+# The update of a tensor runs beside the gathers of those before it, in the same allocation.
+STANDIN_APART=$(sed -n 's/.*\.entry \([A-Za-z0-9_]*\).*/\1/p' kernels.ptx | tr '\n' ' ')
+LD_LIBRARY_PATH=$standin:$LD_LIBRARY_PATH ACCEL_ENGINE_PATH=$scratch/engines STANDIN_DEVICES=4
+export STANDIN_APART LD_LIBRARY_PATH ACCEL_ENGINE_PATH STANDIN_DEVICES
+# same_bits RANKS FOLDER ZERO_STAGE [WORD]: all end with the parameters of one rank
+same_bits () {
+    ranks=$1 name=$2
+    shift 2
+    mkdir -p "$name" && (cd "$name" && by_hand "$ranks" "$port" timeout $patience \
+        env LD_PRELOAD="$scratch/libptx.so" "$scratch/ranks" params "$@" >out) &&
+        for rank in $(seq 0 $((ranks - 1))); do cmp one/params.0 "$name/params.$rank" || return 1; done
+}
+test_expect_success 'one rank' 'same_bits 1 one 0 && test "$(grep -c "^step" one/out)" = 6'
+for stage in 0 1; do
+    for ranks in 2 4; do
+        test_expect_success "$ranks ranks with ZeRO stage $stage end with its bits, in any order of streams" '
+            for seed in 1 2 3 4 5; do
+                STANDIN_SEED=$seed same_bits $ranks run-$ranks-$stage $stage && grep ^step one/out >norms &&
+                    grep ^step run-$ranks-$stage/out | diff norms - || return 1
+            done'
+    done
+    test_expect_success "... also from a checkpoint (stage $stage)" '
+        same_bits 2 saved-$stage $stage save && rm saved-$stage/params.* && same_bits 2 saved-$stage $stage load &&
+            test "$(grep -c ^step saved-$stage/out)" = 3 && ls saved-$stage/DONE_00000003/rank_1.safetensors'
 done
 test_done
