@@ -324,6 +324,35 @@ compare_clipped (void)
     ok (!memcmp (host, there, sizeof host), "the norm of several models: the bits of the CPU");
 }
 
+/* A norm that is not above the limit scales nothing, so a program may ask for the norm alone. */
+static void
+count_norms (void)
+{
+    static const double limits[] = { 0.5, INFINITY };
+    struct standin_counts counts[3] = { 0 };
+    struct run run = { .plan = plans };
+    struct accel_model *model;
+    float norm;
+    MUST (accel_open (&run.acc, &(struct accel_options){ .device_placement = ACCEL_NO }, &err));
+    run.device = accel_device (run.acc);
+    struct accel_tensor data = make (&run, ACCEL_FLOAT32, 6), grad = make (&run, ACCEL_FLOAT32, 6);
+    data.dl.shape = data.shape;
+    grad.dl.shape = grad.shape;
+    MUST (accel_model_create (&model, &(struct accel_parameter){ "w", &data.dl, &grad.dl }, 1, &err));
+    MUST (accel_clip_grad_norm (model, limits[0], &norm, NULL, &err)); /* makes the table */
+    for (size_t i = 0; i < 3 && count_calls; i++) {
+        count_calls (&counts[i]);
+        if (i < 2)
+            MUST (accel_clip_grad_norm (model, limits[i], &norm, NULL, &err));
+    }
+    ok (counts[1].launches - counts[0].launches == counts[2].launches - counts[1].launches + (count_calls ? 1 : 0),
+        "a norm without a limit: one launch less");
+    accel_model_destroy (model);
+    accel_tensor_release (&data);
+    accel_tensor_release (&grad);
+    accel_close (run.acc);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -333,5 +362,6 @@ main (int argc, char **argv)
         if (is_large || plans[i].is_short)
             compare (&plans[i]);
     compare_clipped ();
+    count_norms ();
     return done_testing ();
 }

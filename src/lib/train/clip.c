@@ -217,7 +217,7 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
     /* As torch divides a number by a tensor; and a NaN is not smaller than 1. */
     float factor = 1.0F / (total + 1e-6F) * (float) max_norm;
     factor = factor > 1 ? 1 : factor;
-    for (size_t m = 0; m < clipped->count; m++) {
+    for (size_t m = 0; m < clipped->count && factor != 1; m++) {
         struct accel_model *model = model_of (clipped, m);
         /* If 16-bit gradients are still to be unscaled, factors wait with that. */
         memory_list_scale (&model->lists[LIST_GRADIENTS], model->memory, model->device, factor, model->unscaled);
