@@ -8,29 +8,48 @@
 __global__ void
 scale_kernel (void *__restrict__ values, enum accel_dtype dtype, size_t count, float factor)
 {
-    FOR_EACH (i, count)
-        element_store (values, dtype, i, element_load (values, dtype, i) * factor);
+    change_floats (WHOLE_GRID, values, dtype, count, [=] (float value) { return value * factor; });
 }
 
 __global__ void
 scale_double_kernel (double *__restrict__ values, size_t count, double factor)
 {
-    FOR_EACH (i, count)
-        values[i] *= factor;
+    constexpr unsigned N = PACKED<double>, U = IN_FLIGHT<N>;
+    for_packs<N, U> (WHOLE_GRID, count, is_packed (values, sizeof *values, N), [&] (auto some, size_t i) {
+        pack<double, N> each[some.count];
+        UNROLL for (unsigned u = 0; u < some.count; u++)
+            each[u] = pack_load<N> (values, i + u * PACK_STEP<N>);
+        UNROLL for (unsigned u = 0; u < some.count; u++) {
+            UNROLL for (unsigned k = 0; k < N; k++)
+                each[u].at[k] *= factor;
+            pack_store (values, i + u * PACK_STEP<N>, each[u]);
+        }
+    }, [&] (size_t i) { values[i] *= factor; });
 }
 
 __global__ void
 clamp_kernel (void *__restrict__ values, enum accel_dtype dtype, size_t count, float limit)
 {
-    FOR_EACH (i, count)
-        element_store (values, dtype, i, float_clamp (element_load (values, dtype, i), limit));
+    change_floats (WHOLE_GRID, values, dtype, count, [=] (float value) { return float_clamp (value, limit); });
 }
 
 __global__ void
 add_kernel (float *__restrict__ target, const float *__restrict__ source, size_t count)
 {
-    FOR_EACH (i, count)
-        target[i] += source[i];
+    constexpr unsigned N = PACKED<float>, U = IN_FLIGHT<N>;
+    bool packed = is_packed (target, sizeof *target, N) && is_packed (source, sizeof *source, N);
+    for_packs<N, U> (WHOLE_GRID, count, packed, [&] (auto some, size_t i) {
+        pack<float, N> into[some.count], from[some.count];
+        UNROLL for (unsigned u = 0; u < some.count; u++) {
+            into[u] = pack_load<N> (target, i + u * PACK_STEP<N>);
+            from[u] = pack_load<N> (source, i + u * PACK_STEP<N>);
+        }
+        UNROLL for (unsigned u = 0; u < some.count; u++) {
+            UNROLL for (unsigned k = 0; k < N; k++)
+                into[u].at[k] += from[u].at[k];
+            pack_store (target, i + u * PACK_STEP<N>, into[u]);
+        }
+    }, [&] (size_t i) { target[i] += source[i]; });
 }
 
 /* One atomic for each block that has found something: word is where the byte of bit is. */
@@ -52,11 +71,10 @@ __global__ void
 unscale_kernel (float *__restrict__ values, size_t count, float factor, unsigned *__restrict__ word, unsigned bit)
 {
     bool found = false;
-    FOR_EACH (i, count) {
-        float value = values[i];
+    change_each<float_FLOAT32, float_FLOAT32> (WHOLE_GRID, values, values, count, [&] (float value) {
         found |= float_is_nonfinite (value) != 0;
-        values[i] = value * factor;
-    }
+        return value * factor;
+    });
     tell_found (found, word, bit);
 }
 
@@ -65,8 +83,8 @@ look_kernel (const uint16_t *__restrict__ values, size_t count, uint16_t mask, u
              unsigned bit)
 {
     bool found = false;
-    FOR_EACH (i, count)
-        found |= half_is_nonfinite (values[i], mask) != 0;
+    look_at_each (WHOLE_GRID, values, count,
+                  [&] (size_t, uint16_t value) { found |= half_is_nonfinite (value, mask) != 0; });
     tell_found (found, word, bit);
 }
 
@@ -74,9 +92,13 @@ __global__ void
 find_kernel (const void *__restrict__ values, enum accel_dtype dtype, size_t count, struct cuda_place *place)
 {
     unsigned long long first = ~0ULL;
-    FOR_EACH (i, count)
-        if (first == ~0ULL && float_is_nonfinite (element_load (values, dtype, i)))
-            first = i;
+    with_float (dtype, [&] (auto f) {
+        typedef typename decltype (f)::type type;
+        look_at_each (WHOLE_GRID, (const type *) values, count, [&] (size_t i, type value) {
+            if (float_is_nonfinite (f.widen (value)) && i < first)
+                first = i;
+        });
+    });
     if (first != ~0ULL)
         atomicMin (&place->index, first);
 }
@@ -92,18 +114,19 @@ __global__ void
 widen_kernel (float *__restrict__ to, const void *__restrict__ from, enum accel_dtype dtype, size_t count,
               float factor)
 {
-    FOR_EACH (i, count) {
-        float value = element_load (from, dtype, i);
-        to[i] = factor == 1 ? value : value * factor;
-    }
+    with_float (dtype, [&] (auto f) {
+        typedef decltype (f) type;
+        change_each<float_FLOAT32, type> (WHOLE_GRID, to, (const typename type::type *) from, count,
+                                          [=] (float value) { return factor == 1 ? value : value * factor; });
+    });
 }
 
 __global__ void
 narrow_kernel (void *__restrict__ to, enum accel_dtype dtype, const float *__restrict__ from, size_t count,
                float factor, float limit)
 {
-    FOR_EACH (i, count)
-        element_store (to, dtype, i, float_clamp (factor == 1 ? from[i] : from[i] * factor, limit));
+    narrow_floats (WHOLE_GRID, to, dtype, from, count,
+                   [=] (float value) { return float_clamp (factor == 1 ? value : value * factor, limit); });
 }
 
 __global__ void
@@ -114,29 +137,46 @@ largest_kernel (const float *__restrict__ values, size_t count, unsigned *__rest
     if (threadIdx.x == 0)
         block[0] = 0;
     __syncthreads ();
-    FOR_EACH (i, count) {
-        unsigned size = bits_of (values[i]) & 0x7fffffffU;
+    look_at_each (WHOLE_GRID, values, count, [&] (size_t, float value) {
+        unsigned size = bits_of (value) & 0x7fffffffU;
         most = size > most ? size : most;
-    }
+    });
     atomicMax (&block[0], most);
     __syncthreads ();
     if (threadIdx.x == 0)
         atomicMax (bits, block[0]);
 }
 
-/* In place, too: each thread reads its element before it writes it. */
+/* Rounded before they are divided. */
+template <unsigned N, unsigned U> __device__ static inline void
+divide_rounded (float (&values)[U][N], enum accel_dtype dtype, float divisor)
+{
+    with_float (dtype, [&] (auto f) {
+        UNROLL for (unsigned u = 0; u < U; u++)
+            UNROLL for (unsigned k = 0; k < N; k++)
+                values[u][k] = f.widen (f.narrow (values[u][k])) / divisor;
+    });
+}
+
+/* In place, too: each thread reads its elements before it writes them. */
 __global__ void
 convert_kernel (void *to, enum accel_dtype to_dtype, const void *from, enum accel_dtype from_dtype, size_t count,
                 float divisor)
 {
-    FOR_EACH (i, count) {
-        float value = element_load (from, from_dtype, i);
-        if (divisor != 1) {
-            element_store (to, to_dtype, i, value); /* rounded before it is divided */
-            value = element_load (to, to_dtype, i) / divisor;
-        }
-        element_store (to, to_dtype, i, value);
-    }
+    constexpr unsigned N = PACKED<float>, U = IN_FLIGHT<N>;
+    bool packed = is_packed (to, element_bytes (to_dtype), N) && is_packed (from, element_bytes (from_dtype), N);
+    for_packs<N, U> (WHOLE_GRID, count, packed, [&] (auto some, size_t i) {
+        float values[some.count][N];
+        load_floats (values, from, from_dtype, i);
+        if (divisor != 1)
+            divide_rounded (values, to_dtype, divisor);
+        store_floats (to, to_dtype, i, values);
+    }, [&] (size_t i) {
+        float value[1][1] = { { element_load (from, from_dtype, i) } };
+        if (divisor != 1)
+            divide_rounded (value, to_dtype, divisor);
+        element_store (to, to_dtype, i, value[0][0]);
+    });
 }
 
 extern "C" void

@@ -38,18 +38,14 @@ factor_of (float factor, const float *place)
 
 #define FOR_EACH_BLOCK(block, range) \
     for (unsigned block = (range).begin + blockIdx.x; block < (range).end; block += gridDim.x)
-#define FOR_EACH_OF(i, block, item)                                                              \
-    for (size_t i = (size_t) ((block) - (item).first) * CUDA_BLOCK + threadIdx.x; i < (item).count; \
-         i += (size_t) (item).blocks * CUDA_BLOCK)
+#define TEAM_OF(block, item) ((struct team){ (block) - (item).first, (item).blocks })
 
 __global__ void
 list_zero_kernel (const struct cuda_item *__restrict__ items, struct range range)
 {
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
-        void *values = REACH (item.data);
-        FOR_EACH_OF (i, block, item)
-            element_store (values, item.dtype, i, 0);
+        change_floats (TEAM_OF (block, item), REACH (item.data), item.dtype, item.count, [] (float) { return 0.0F; });
     }
 }
 
@@ -64,18 +60,18 @@ list_unscale_kernel (const struct cuda_item *__restrict__ items, struct range ra
         any[0] = 0;
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
+        const struct team team = TEAM_OF (block, item);
         if (item.dtype == ACCEL_FLOAT32) {
             float *values = (float *) REACH (item.data);
-            FOR_EACH_OF (i, block, item) {
-                float value = values[i];
+            change_each<float_FLOAT32, float_FLOAT32> (team, values, values, item.count, [&] (float value) {
                 found |= float_is_nonfinite (value) != 0;
-                values[i] = value * factor;
-            }
+                return value * factor;
+            });
         } else {
             const uint16_t *values = (const uint16_t *) REACH (item.data);
             uint16_t mask = element_infinity (item.dtype);
-            FOR_EACH_OF (i, block, item)
-                found |= half_is_nonfinite (values[i], mask) != 0;
+            look_at_each (team, values, item.count,
+                          [&] (size_t, uint16_t value) { found |= half_is_nonfinite (value, mask) != 0; });
         }
     }
     __syncthreads ();
@@ -94,14 +90,8 @@ list_norm_kernel (const struct cuda_item *__restrict__ items, struct range range
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
         const void *values = REACH (item.data);
-        double sum = 0;
-        FOR_EACH_OF (i, block, item) {
-            float value = element_load (values, item.dtype, i);
-            if (item.dtype != ACCEL_FLOAT32 && factor != 1)
-                value *= factor;
-            sum = norm_both<KIND> (sum, norm_first<KIND> (value, p));
-        }
-        sum = norm_of_block<KIND> (sum);
+        double sum = norm_of_block<KIND> (
+            norm_of_thread<KIND> (TEAM_OF (block, item), values, item.dtype, item.count, factor, p));
         if (threadIdx.x == 0)
             sums[block] = sum;
         __syncthreads ();
@@ -139,11 +129,10 @@ list_scale_kernel (const struct cuda_item *__restrict__ items, struct range rang
     factor = factor_of (factor, place);
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
-        void *values = REACH (item.data);
         if (item.dtype != ACCEL_FLOAT32 && only_float32)
             continue;
-        FOR_EACH_OF (i, block, item)
-            element_store (values, item.dtype, i, element_load (values, item.dtype, i) * factor);
+        change_floats (TEAM_OF (block, item), REACH (item.data), item.dtype, item.count,
+                       [=] (float value) { return value * factor; });
     }
 }
 
@@ -154,10 +143,9 @@ list_clamp_kernel (const struct cuda_item *__restrict__ items, struct range rang
     float half_limit = limit / factor_of (divisor, place);
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
-        void *values = REACH (item.data);
         float most = item.dtype == ACCEL_FLOAT32 ? limit : half_limit;
-        FOR_EACH_OF (i, block, item)
-            element_store (values, item.dtype, i, float_clamp (element_load (values, item.dtype, i), most));
+        change_floats (TEAM_OF (block, item), REACH (item.data), item.dtype, item.count,
+                       [=] (float value) { return float_clamp (value, most); });
     }
 }
 
@@ -178,19 +166,11 @@ list_update_kernel (const struct cuda_item *__restrict__ items, struct range ran
         return;
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
-        float *parameter = (float *) REACH (item.data), *state0 = REACH (item.state[0]);
-        float *state1 = REACH (item.state[1]), *state2 = REACH (item.state[2]);
-        const void *grad = REACH (item.grad);
-        void *narrow = REACH (item.narrow);
-        FOR_EACH_OF (i, block, item) {
-            float g = element_load (grad, item.grad_dtype, i), value = parameter[i];
-            if (item.grad_dtype != ACCEL_FLOAT32 && step.factor != 1)
-                g *= step.factor;
-            value = rule_step<RULE> (n, value, g, state0, state1, state2, i);
-            parameter[i] = value;
-            if (narrow)
-                element_store (narrow, item.narrow_dtype, i, value);
-        }
+        const struct step_arrays arrays
+            = { (float *) REACH (item.data), REACH (item.grad),      REACH (item.state[0]),
+                REACH (item.state[1]),       REACH (item.state[2]),  REACH (item.narrow),
+                item.grad_dtype,             item.narrow_dtype,      item.count };
+        step_each<RULE> (TEAM_OF (block, item), n, step.factor, arrays);
     }
 }
 
@@ -200,9 +180,8 @@ list_narrow_kernel (const struct cuda_item *__restrict__ items, struct range ran
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
         const float *values = (const float *) REACH (item.data);
-        void *narrow = REACH (item.narrow);
-        FOR_EACH_OF (i, block, item)
-            element_store (narrow, item.narrow_dtype, i, values[i]);
+        narrow_floats (TEAM_OF (block, item), REACH (item.narrow), item.narrow_dtype, values, item.count,
+                       [] (float value) { return value; });
     }
 }
 
@@ -218,10 +197,10 @@ list_largest_kernel (const struct cuda_item *__restrict__ items, struct range ra
         if (threadIdx.x == 0)
             most[0] = 0;
         __syncthreads ();
-        FOR_EACH_OF (i, block, item) {
-            unsigned each = bits_of (values[i]) & 0x7fffffffU;
+        look_at_each (TEAM_OF (block, item), values, item.count, [&] (size_t, float value) {
+            unsigned each = bits_of (value) & 0x7fffffffU;
             mine = each > mine ? each : mine;
-        }
+        });
         atomicMax (&most[0], mine);
         __syncthreads ();
         if (threadIdx.x == 0)
@@ -243,11 +222,9 @@ list_narrow_scaled_kernel (const struct cuda_item *__restrict__ items, struct ra
     FOR_EACH_BLOCK (block, range) {
         const struct cuda_item item = item_of (items, range.items, block);
         const float *values = (const float *) REACH (item.data);
-        void *narrow = REACH (item.narrow);
         float factor = 1 / scale_of_item (item, bits[item.index]), limit = dtype_limit (item.narrow_dtype);
-        FOR_EACH_OF (i, block, item)
-            element_store (narrow, item.narrow_dtype, i,
-                           float_clamp (factor == 1 ? values[i] : values[i] * factor, limit));
+        narrow_floats (TEAM_OF (block, item), REACH (item.narrow), item.narrow_dtype, values, item.count,
+                       [=] (float value) { return float_clamp (factor == 1 ? value : value * factor, limit); });
     }
 }
 

@@ -46,18 +46,52 @@ norm_of_block (double mine)
     return sums[threadIdx.x];
 }
 
+/* @return the sum of a thread.  Packs have 8 elements of any type, which are loaded one by one if they are not aligned:
+ * so the order depends on the number of elements only. */
+template <enum norm_kind KIND> __device__ static inline double
+norm_of_thread (struct team team, const void *values, enum accel_dtype dtype, size_t count, float factor, double p)
+{
+    constexpr unsigned N = 8, U = 2;
+    double sum = 0;
+    if constexpr (KIND == NORM_POWER) { /* pow() takes longer than memory */
+        for_packs<1, 1> (team, count, false, [] (auto, size_t) {}, [&] (size_t i) {
+            float value = element_load (values, dtype, i);
+            sum += norm_first<KIND> (dtype != ACCEL_FLOAT32 && factor != 1 ? value * factor : value, p);
+        });
+        return sum;
+    }
+    with_float (dtype, [&] (auto f) {
+        typedef typename decltype (f)::type type;
+        constexpr unsigned M = PACKED<type> < N ? PACKED<type> : N; /* of an access */
+        const type *from = (const type *) values;
+        bool packed = is_packed (from, sizeof *from, M);
+        auto add = [&] (type bits) {
+            float value = f.widen (bits);
+            if (sizeof bits < sizeof value && factor != 1)
+                value *= factor;
+            sum = norm_both<KIND> (sum, norm_first<KIND> (value, p));
+        };
+        for_packs<N, U> (team, count, true, [&] (auto some, size_t i) {
+            pack<type, M> in[some.count][N / M];
+            UNROLL for (unsigned u = 0; packed && u < some.count; u++)
+                UNROLL for (unsigned m = 0; m < N / M; m++)
+                    in[u][m] = pack_load<M> (from, i + u * PACK_STEP<N> + m * M);
+            UNROLL for (unsigned u = 0; !packed && u < some.count; u++)
+                UNROLL for (unsigned k = 0; k < N; k++)
+                    in[u][k / M].at[k % M] = from[i + u * PACK_STEP<N> + k];
+            UNROLL for (unsigned u = 0; u < some.count; u++)
+                UNROLL for (unsigned k = 0; k < N; k++)
+                    add (in[u][k / M].at[k % M]);
+        }, [&] (size_t i) { add (from[i]); });
+    });
+    return sum;
+}
+
 template <enum norm_kind KIND> __global__ void
 norm_kernel (const void *__restrict__ values, enum accel_dtype dtype, size_t count, float factor, double p,
              double *__restrict__ blocks)
 {
-    double sum = 0;
-    FOR_EACH (i, count) {
-        float value = element_load (values, dtype, i);
-        if (dtype != ACCEL_FLOAT32 && factor != 1)
-            value *= factor;
-        sum = norm_both<KIND> (sum, norm_first<KIND> (value, p));
-    }
-    sum = norm_of_block<KIND> (sum);
+    double sum = norm_of_block<KIND> (norm_of_thread<KIND> (WHOLE_GRID, values, dtype, count, factor, p));
     if (threadIdx.x == 0)
         blocks[blockIdx.x] = sum;
 }

@@ -8,10 +8,20 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #define SHARED(type, name, dimensions) __shared__ type name dimensions
-#define REACH(pointer) (pointer)
+#define REACH(pointer) global_memory (pointer)
+#define ALIGNED(pointer, bytes) (pointer)
+#define UNROLL _Pragma ("unroll")
 #define CHECKS_USES 0
 #define USES(kernel, stream, pointer) ((void) 0)
 #define LAUNCH(kernel, blocks, stream, ...) kernel<<<(blocks), CUDA_BLOCK, 0, (cudaStream_t) (stream)>>> (__VA_ARGS__)
+
+/* For loads and stores of global memory instead of any. */
+template <class T> __device__ __forceinline__ static T *
+global_memory (T *pointer)
+{
+    __builtin_assume (__isGlobal (pointer));
+    return pointer;
+}
 #else
 #include "tests/standin/shim.h"
 #endif
@@ -20,7 +30,7 @@
 
 /* Threads of each block, and how many elements each thread has at least, up to so many blocks; tests have fewer, so
  * that small arrays take loops round, too. */
-enum { CUDA_BLOCK = 256, CUDA_ELEMENTS_EACH = 4 };
+enum { CUDA_BLOCK = 256, CUDA_ELEMENTS_EACH = 16 };
 #ifndef CUDA_MOST_BLOCKS
 #define CUDA_MOST_BLOCKS 2048
 #endif

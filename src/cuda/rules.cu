@@ -17,16 +17,8 @@ update_kernel (struct step step, float *__restrict__ parameter, const void *__re
                float *__restrict__ state0, float *__restrict__ state1, float *__restrict__ state2,
                void *__restrict__ narrow, size_t count)
 {
-    const struct rule_numbers n = step.numbers;
-    FOR_EACH (i, count) {
-        float g = element_load (grad, step.grad_dtype, i), value = parameter[i];
-        if (step.grad_dtype != ACCEL_FLOAT32 && step.factor != 1)
-            g *= step.factor;
-        value = rule_step<RULE> (n, value, g, state0, state1, state2, i);
-        parameter[i] = value;
-        if (narrow)
-            element_store (narrow, step.narrow_dtype, i, value);
-    }
+    step_each<RULE> (WHOLE_GRID, step.numbers, step.factor,
+                     { parameter, grad, state0, state1, state2, narrow, step.grad_dtype, step.narrow_dtype, count });
 }
 
 template <enum rule RULE> static void

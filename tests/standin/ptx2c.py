@@ -76,7 +76,7 @@ def address(op, space, regs, params, size):
     if space == 'shared':
         base = f'{shared[m[1]]}u' if m[1] in shared else f'(uint32_t){reg(m[1])}'
         return f'ptx_shared({base} + ({plus}), {size})'
-    return f'((char *)ptx_at((uint64_t){reg(m[1])} + ({plus}), {size}))'
+    return f'((char *)ptx_aligned((uint64_t){reg(m[1])} + ({plus}), {size}))'
 
 def canon(value, t):  # a card returns one NaN, whatever the operands' payloads were
     return f'ptx_canon({value})' if t == 'f32' else value
@@ -157,6 +157,7 @@ def translate(s, regs, params):
             q = read(args[3].lstrip('!'), 'pred', regs)
             e = f"({e} {dict(zip(('and', 'or', 'xor'), '&|^'))[op[2]]} {'!' if args[3][0] == '!' else ''}{q})"
         return w(e, 'pred') if '|' not in args[0] else die('two results')
+    if head == 'prmt' and op == ['prmt', 'b32']: return w(f"ptx_prmt({r(1)}, {r(2)}, {r(3)})")
     if head == 'selp': return w(f"{read(args[3], 'pred', regs)} ? {r(1)} : {r(2)}")
     if head == 'cvt':
         to, src = op[-2], op[-1]
@@ -194,6 +195,7 @@ def translate(s, regs, params):
 print('''#include "tests/standin/cuda/fibers.h"
 #include "tests/standin/cuda/ptx.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 static inline float ptx_u2f (uint32_t u) { float f; memcpy (&f, &u, 4); return f; }
@@ -212,6 +214,27 @@ static inline double ptx_seed (double d)
     u = d - d == 0 ? u & ~(uint64_t) 0xffffffff : u;
     memcpy (&d, &u, 8);
     return d;
+}
+/* A card ends a kernel for an access that is not aligned to its size. */
+static inline void *ptx_aligned (uint64_t address, unsigned bytes)
+{
+    if (address % bytes) {
+        fprintf (stderr, "standin: a kernel uses %u bytes at %#llx, which is not aligned to them\\n", bytes,
+                 (unsigned long long) address);
+        abort ();
+    }
+    return ptx_at (address, bytes);
+}
+/* Each digit of @how selects one of 8 bytes, or, from 8 on, its sign. */
+static inline uint32_t ptx_prmt (uint32_t a, uint32_t b, uint32_t how)
+{
+    uint64_t both = (uint64_t) b << 32 | a;
+    uint32_t result = 0;
+    for (int i = 0; i < 4; i++, how >>= 4) {
+        uint8_t byte = (uint8_t) (both >> (how & 7) * 8);
+        result |= (uint32_t) (how & 8 ? (byte >> 7) * 0xff : byte) << i * 8;
+    }
+    return result;
 }
 static inline double ptx_u2d (uint64_t u) { double f; memcpy (&f, &u, 8); return f; }
 static inline uint64_t ptx_d2u (double f) { uint64_t u; memcpy (&u, &f, 8); return u; }
@@ -279,7 +302,8 @@ for m in re.finditer(BEGIN + r'\{(.*?)^\}', text, re.S | re.M):
         print(f'void ptx_{name} (void *arg)\n{{')
     for made in sorted(places - {'result'}):
         print(f'    _Alignas (8) char {made}[8];')
+    used = set(re.findall(r'\w+', '\n'.join(body)))
     for t in sorted(set(regs.values())):
-        names = [reg(r) + ' = 0' for r in regs if regs[r] == t and any(re.search(reg(r) + r'\b', b) for b in body)]
+        names = [reg(r) + ' = 0' for r in regs if regs[r] == t and reg(r) in used]
         if names: print(f'    {C[t]} {", ".join(names)};')
     print('    (void) arg;\n' + '\n'.join(body) + '\n}')

@@ -7,6 +7,8 @@
 #include "tests/standin/cuda/fibers.h"
 
 #include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tuple>
 #include <type_traits>
@@ -101,6 +103,20 @@ shim_launch (const char *name, unsigned blocks, unsigned threads, cudaStream_t s
 #define CHECKS_USES 1
 #define USES(kernel, stream, pointer) shim_use (#kernel, (cudaStream_t) (stream), pointer)
 #define REACH(pointer) shim_real (pointer)
+
+/* A card ends a kernel for an access that is not aligned to its size. */
+template <class T> static inline T
+shim_aligned (T pointer, size_t bytes)
+{
+    if ((uintptr_t) pointer % bytes) {
+        fprintf (stderr, "standin: a kernel uses %zu bytes at %p, which is not aligned to them\n", bytes,
+                 (const void *) pointer);
+        abort ();
+    }
+    return pointer;
+}
+#define ALIGNED(pointer, bytes) shim_aligned (pointer, bytes)
+#define UNROLL
 
 #define LAUNCH(kernel, blocks, stream, ...) \
     shim_launch (#kernel, blocks, CUDA_BLOCK, (cudaStream_t) (stream), kernel, __VA_ARGS__)

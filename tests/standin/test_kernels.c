@@ -35,11 +35,16 @@ must (cudaError_t error, const char *what)
 
 /* ---- arrays in both memories ---- */
 
+/* On the device, MARGIN bytes of BEYOND are before and after what the aligned array would have, and not to be changed.
+ * What is not aligned begins up to 3 elements later: by @late for all arrays, or another number for each. */
+enum { MARGIN = 64, BEYOND = 0x5a, EACH_OTHER = 4 };
 struct twin {
     void *host, *device;
+    char *whole;
     enum accel_dtype dtype;
-    size_t count;
+    size_t count, late;
 };
+static int late;
 
 static size_t
 bytes_of (const struct twin *twin)
@@ -79,8 +84,12 @@ fill (struct twin *twin, float largest, float rare)
 static struct twin
 make (enum accel_dtype dtype, size_t count, float largest, float rare)
 {
+    static size_t made;
     struct twin twin = { .dtype = dtype, .count = count, .host = calloc (count + 1, 8) };
-    MUST (cudaMalloc (&twin.device, bytes_of (&twin) / 16 * 16 + 16));
+    twin.late = (late == EACH_OTHER ? made++ * 7 % 4 : (size_t) late) * accel_dtype_bytes (dtype);
+    MUST (cudaMalloc ((void **) &twin.whole, bytes_of (&twin) + 2 * MARGIN));
+    MUST (cudaMemsetAsync (twin.whole, BEYOND, bytes_of (&twin) + 2 * MARGIN, stream));
+    twin.device = twin.whole + MARGIN / 2 + twin.late;
     fill (&twin, largest, rare);
     return twin;
 }
@@ -89,7 +98,7 @@ static void
 drop (struct twin *twin)
 {
     free (twin->host);
-    MUST (cudaFree (twin->device));
+    MUST (cudaFree (twin->whole));
 }
 
 static bool
@@ -102,23 +111,47 @@ is_nan (const void *values, enum accel_dtype dtype, size_t i)
     return isnan (value);
 }
 
+/* Many comparisons in one: how many there were, and how many were wrong. */
+static bool is_many;
+static unsigned many, many_wrong;
+
+__attribute__ ((format (printf, 2, 3))) static void
+tell (bool right, const char *format, ...)
+{
+    va_list arguments;
+    char what[200];
+    va_start (arguments, format);
+    vsnprintf (what, sizeof what, format, arguments);
+    va_end (arguments);
+    many++;
+    many_wrong += !right;
+    if (!is_many)
+        ok (right, "%s", what);
+    else if (!right)
+        diag ("wrong: %s", what);
+}
+
 __attribute__ ((format (printf, 2, 3))) static void
 equal (const struct twin *twin, const char *format, ...)
 {
     va_list arguments;
-    size_t bytes = bytes_of (twin), each = accel_dtype_bytes (twin->dtype), wrong = 0;
-    char *got = malloc (bytes + 1), *wanted = twin->host, what[200];
-    MUST (cudaMemcpyAsync (got, twin->device, bytes, cudaMemcpyDeviceToHost, stream));
+    size_t bytes = bytes_of (twin), each = accel_dtype_bytes (twin->dtype), wrong = 0, whole = bytes + 2 * MARGIN;
+    size_t before = MARGIN / 2 + twin->late;
+    char *read = malloc (whole), *got = read + before, *wanted = twin->host, what[150];
+    MUST (cudaMemcpyAsync (read, twin->whole, whole, cudaMemcpyDeviceToHost, stream));
     MUST (cudaStreamSynchronize (stream));
     for (size_t i = 0; i < twin->count; i++)
         if (memcmp (got + i * each, wanted + i * each, each)
             && !(is_nan (got, twin->dtype, i) && is_nan (wanted, twin->dtype, i)) && !wrong++)
             diag ("element %zu of %zu differs", i, twin->count);
+    for (size_t i = 0; i < whole; i++)
+        if ((i < before || i >= before + bytes) && read[i] != BEYOND && !wrong++)
+            diag ("byte %zu of %zu, beyond the array, was changed", i, whole);
     va_start (arguments, format);
     vsnprintf (what, sizeof what, format, arguments);
     va_end (arguments);
-    ok (!wrong, "%s, %zu of %s", what, twin->count, accel_dtype_name (twin->dtype));
-    free (got);
+    tell (!wrong, "%s, %zu of %s", what, twin->count, accel_dtype_name (twin->dtype));
+    free (read);
 }
 
 /* ---- what each kernel is compared in ---- */
@@ -233,7 +266,7 @@ close_to (const struct twin *twin, const char *name)
     float wanted = *(const float *) twin->host, got;
     MUST (cudaMemcpyAsync (&got, twin->device, sizeof got, cudaMemcpyDeviceToHost, stream));
     MUST (cudaStreamSynchronize (stream));
-    ok (got == wanted || got == nextafterf (wanted, got), "%s: %.9g, wanted %.9g", name, (double) got, (double) wanted);
+    tell (got == wanted || got == nextafterf (wanted, got), "%s: %.9g, wanted %.9g", name, (double) got, (double) wanted);
 }
 
 /* Sums have another order than the processor's, but are made in double and rounded to float32, which gives the same
@@ -271,6 +304,28 @@ norms (void)
     norm (ACCEL_FLOAT32, 0, 2, 0);
 }
 
+/* The sums of blocks, which are in scratch memory, have the same bits wherever an array begins. */
+static void
+norm_order (enum accel_dtype dtype)
+{
+    static double aligned[CUDA_SCRATCH / sizeof (double) / 2], other[sizeof aligned / sizeof *aligned];
+    const size_t count = 40009;
+    struct twin a = make (dtype, count + 3, 3, 1e-3F), result = make (ACCEL_FLOAT32, 1, 0, 0);
+    for (size_t begin = 0; begin < 4; begin++) {
+        size_t each = accel_dtype_bytes (dtype);
+        MUST (cudaMemcpyAsync ((char *) a.device + begin * each, a.host, count * each, cudaMemcpyHostToDevice, stream));
+        cuda_norm ((char *) a.device + begin * each, dtype, count, 1, 2, result.device, scratch, stream);
+        MUST (cudaMemcpyAsync (begin ? other : aligned, scratch, cuda_item_blocks (count) * sizeof *other,
+                               cudaMemcpyDeviceToHost, stream));
+        MUST (cudaStreamSynchronize (stream));
+        if (begin)
+            tell (!memcmp (aligned, other, cuda_item_blocks (count) * sizeof *other),
+                  "sums of blocks of %s that begin %zu late", accel_dtype_name (dtype), begin);
+    }
+    drop (&a);
+    drop (&result);
+}
+
 static void
 find (enum accel_dtype dtype, float rare)
 {
@@ -286,7 +341,7 @@ find (enum accel_dtype dtype, float rare)
     cuda_find_nonfinite (a.device, dtype, size, place, stream);
     MUST (cudaMemcpyAsync (&got, place, sizeof got, cudaMemcpyDeviceToHost, stream));
     MUST (cudaStreamSynchronize (stream));
-    ok (got.index == wanted && (wanted == SIZE_MAX || !memcmp (&got.value, &value, 4) || isnan (value)),
+    tell (got.index == wanted && (wanted == SIZE_MAX || !memcmp (&got.value, &value, 4) || isnan (value)),
         "the first of %s that is not finite: %zu", accel_dtype_name (dtype), wanted);
     MUST (cudaFree (place));
     drop (&a);
@@ -330,7 +385,7 @@ narrow_scaled (enum accel_dtype dtype, float rare)
     MUST (cudaStreamSynchronize (stream));
     for (size_t i = 0; i < size; i++)
         most = fmaxf (most, fabsf (((float *) a.host)[i]));
-    ok (!memcmp (&bits, &most, sizeof bits), "the largest magnitude");
+    tell (!memcmp (&bits, &most, sizeof bits), "the largest magnitude");
     cuda_narrow (b.device, dtype, a.device, size, 1 / scale, true, stream);
     equal (&b, "narrowed with a scale");
     MUST (cudaFree (largest));
@@ -354,7 +409,7 @@ products (size_t n, size_t m, size_t rank, float rare)
         cuda_orthogonalise (p.device, n, rank, j, good_device, stream);
         MUST (cudaMemcpyAsync (&good, good_device, sizeof good, cudaMemcpyDeviceToHost, stream));
         equal (&p, "column made orthogonal");
-        ok (good == wanted, "column %zu of %zu is %s", j, rank, wanted ? "good" : "not");
+        tell (good == wanted, "column %zu of %zu is %s", j, rank, wanted ? "good" : "not");
     }
     memory_host.multiply_transposed (host, q.host, values.host, p.host, n, m, rank);
     cuda_multiply_transposed (q.device, values.device, p.device, n, m, rank, stream);
@@ -507,7 +562,7 @@ list_norms (double p, float rare)
     float total, result;
     lists_make (&lists, HALVES, 0, 1, rare);
     memory_list_norm (&lists.list, &memory_host, host, (struct memory_factor){ .value = 1.0F / 7 }, p, norms.host);
-    ok (cuda_list_norm (&lists.table, 1.0F / 7, NULL, p, norms.device, stream), "norms of p %g", p);
+    tell (cuda_list_norm (&lists.table, 1.0F / 7, NULL, p, norms.device, stream), "norms of p %g", p);
     equal (&norms, "norms of p %g of a list", p);
     if (p == 2 || isinf (p)) {
         memory_host.norm (host, norms.host, ACCEL_FLOAT32, ARRAYS, 1, p, &total);
@@ -623,6 +678,29 @@ all_of_size (void)
     products (3, 1 + size / 5, 2, INFINITY);
 }
 
+/* Around the borders of packs and of what a block has at once; each comparison is not a case of its own. */
+static void
+borders (size_t most)
+{
+    const struct {
+        size_t size;
+        int late;
+    } runs[] = { { 3, 0 },    { 4, EACH_OTHER }, { 15, 0 },         { 16, 1 },   { 17, EACH_OTHER }, { 33, 2 },
+                 { 1024, 3 }, { 4095, 0 },       { 4096, EACH_OTHER }, { 4099, 0 }, { 8209, 1 },        { 30011, 0 } };
+    is_many = true;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs && runs[i].size <= most; i++) {
+        size = runs[i].size;
+        late = runs[i].late;
+        many = many_wrong = 0;
+        all_of_size ();
+        MUST (cudaGetLastError ());
+        ok (!many_wrong, "%zu elements, arrays that begin %s: %u comparisons", size,
+            late == EACH_OTHER ? "anywhere" : late ? "late" : "aligned", many);
+    }
+    is_many = false;
+    late = 0;
+}
+
 int
 main (int argc, char **argv)
 {
@@ -636,6 +714,11 @@ main (int argc, char **argv)
         size = sizes[i];
         all_of_size ();
         MUST (cudaGetLastError ());
+    }
+    if (!only_power) {
+        for (int type = 0; type < ALL; type++)
+            norm_order (floats[type]);
+        borders (most < 1027 ? most : 30011);
     }
     MUST (cudaFree (scratch));
     MUST (cudaStreamDestroy (stream));
