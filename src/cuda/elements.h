@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of arrays of any type of float, by the functions that the processor's loops use: one by one, or in packs that
- * lie together and are one access to memory.  All threads of a kernel take the same branch.
+/* Elements of arrays of any type of float, by the functions that the processor's loops use: one by one, or in packs
+ * that lie together and are one access to memory.  All threads of a kernel take the same branch.
  *
  * Accesses of neighbours have to be neighbours, too, or memory moves bytes for nothing.  So packs of arrays that one
  * kernel goes through together have the same number of elements: 16 bytes of the widest type, fewer of the others. */
@@ -132,16 +132,17 @@ template <unsigned COUNT> struct packs {
 /* The block's threads have packs next to each other; the next ones of each thread begin so many elements later. */
 template <unsigned N> constexpr size_t PACK_STEP = (size_t) CUDA_BLOCK * N;
 
-/* Go through an array in packs of N elements: many (packs<COUNT>, i) for COUNT packs at i, i + PACK_STEP<N> and so on, U
- * at once as long as there are so many, then one; and one (i) for elements without a pack, which are all elements if
+/* Go through an array in packs of N elements: many (packs<COUNT>, i) for COUNT packs at i, i + PACK_STEP<N> and so on,
+ * U at once as long as there are so many, then one; and one (i) for elements without a pack, which are all elements if
  * not @p packed.  Which thread has which depends on @p count, the team and @p packed only. */
 template <unsigned N, unsigned U, class MANY, class ONE> __device__ static inline void
 for_packs (struct team team, size_t count, bool packed, MANY many, ONE one)
 {
-    const size_t tile = PACK_STEP<N> * U, tiles = packed && U > 1 ? count / tile : 0, all = packed ? count / N * N : 0;
+    const size_t step = PACK_STEP<N>, tile = step * U, tiles = packed && U > 1 ? count / tile : 0;
+    const size_t all = packed ? count / N * N : 0;
     for (size_t at = team.block; at < tiles; at += team.blocks)
         many (packs<U> (), at * tile + threadIdx.x * N);
-    for (size_t i = tiles * tile + (team.block * CUDA_BLOCK + threadIdx.x) * N; i < all; i += team.blocks * PACK_STEP<N>)
+    for (size_t i = tiles * tile + (team.block * CUDA_BLOCK + threadIdx.x) * N; i < all; i += team.blocks * step)
         many (packs<1> (), i);
     for (size_t i = all + team.block * CUDA_BLOCK + threadIdx.x; i < count; i += team.blocks * CUDA_BLOCK)
         one (i);

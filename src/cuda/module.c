@@ -289,7 +289,7 @@ orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t
     VISIT (device);
     if (gpu) {
         unsigned *place = (unsigned *) (void *) (gpu->scratch + PLACE);
-        cuda_orthogonalise (columns, rows, rank, j, place, stream);
+        cuda_orthogonalise (columns, rows, rank, j, place, gpu->scratch, stream);
         if (good && !read_pieces (gpu, (char *) &answer, (const char *) place, sizeof answer))
             answer = 0;
     }

@@ -84,8 +84,9 @@ step_each (struct team team, const struct rule_numbers &n, float factor, const s
                   && (STATES < 1 || is_packed (a.state0, sizeof (float), N))
                   && (STATES < 2 || is_packed (a.state1, sizeof (float), N))
                   && (STATES < 3 || is_packed (a.state2, sizeof (float), N));
-    for_packs<N, U> (team, a.count, packed, [&] (auto some, size_t i) { step_packs<RULE, some.count> (n, factor, a, i); },
-                     [&] (size_t i) { step_one<RULE> (n, factor, a, i); });
+    for_packs<N, U> (
+        team, a.count, packed, [&] (auto some, size_t i) { step_packs<RULE, some.count> (n, factor, a, i); },
+        [&] (size_t i) { step_one<RULE> (n, factor, a, i); });
 }
 
 #endif

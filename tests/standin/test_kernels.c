@@ -2,13 +2,15 @@
 /* Kernels give the processor's bits in every type, whatever runs them: the stand-in, as compiled for the host or from
  * nvcc's PTX, or a card.  A NaN is equal to any other.  pow() of a card is not the processor's: norms that need it are
  * compared in a run of their own, which allows the last bit.
- * usage: test_kernels [most-elements [without-power | power]] */
+ * usage: test_kernels [most-elements [without-power | power]], or test_kernels far (only on the stand-in), or
+ * test_kernels huge [elements] (on a card; 2^31 and some by default) */
 #include <config.h>
 
 #include "cuda/kernels.h"
 #include "lib/kernels/floats.h"
 #include "lib/memory/lists.h"
 #include "lib/memory/memory.h"
+#include "tests/standin/huge.h"
 #include "tests/tap.h"
 
 #include <cuda_runtime_api.h>
@@ -266,7 +268,8 @@ close_to (const struct twin *twin, const char *name)
     float wanted = *(const float *) twin->host, got;
     MUST (cudaMemcpyAsync (&got, twin->device, sizeof got, cudaMemcpyDeviceToHost, stream));
     MUST (cudaStreamSynchronize (stream));
-    tell (got == wanted || got == nextafterf (wanted, got), "%s: %.9g, wanted %.9g", name, (double) got, (double) wanted);
+    tell (got == wanted || got == nextafterf (wanted, got), "%s: %.9g, wanted %.9g", name, (double) got,
+          (double) wanted);
 }
 
 /* Sums have another order than the processor's, but are made in double and rounded to float32, which gives the same
@@ -406,7 +409,7 @@ products (size_t n, size_t m, size_t rank, float rare)
     for (size_t j = 0; j < rank; j++) {
         bool wanted;
         memory_host.orthogonalise (host, p.host, n, rank, j, &wanted);
-        cuda_orthogonalise (p.device, n, rank, j, good_device, stream);
+        cuda_orthogonalise (p.device, n, rank, j, good_device, scratch, stream);
         MUST (cudaMemcpyAsync (&good, good_device, sizeof good, cudaMemcpyDeviceToHost, stream));
         equal (&p, "column made orthogonal");
         tell (good == wanted, "column %zu of %zu is %s", j, rank, wanted ? "good" : "not");
@@ -423,6 +426,28 @@ products (size_t n, size_t m, size_t rank, float rare)
     drop (&p);
     drop (&q);
     drop (&error);
+}
+
+/* Products of columns that cancel but for what rounding leaves, so that another order of the sum shows. */
+static void
+columns_that_cancel (size_t rows)
+{
+    struct twin columns = make (ACCEL_FLOAT32, 2 * rows, 3e7F, 0.25F);
+    float *values = columns.host;
+    unsigned *good;
+    bool is_good;
+    for (size_t i = 0; i < rows / 2; i++) {
+        values[2 * (rows - 1 - i)] = values[2 * i];
+        values[2 * (rows - 1 - i) + 1] = -values[2 * i + 1];
+    }
+    MUST (cudaMalloc ((void **) &good, sizeof *good));
+    MUST (cudaMemcpyAsync (columns.device, values, bytes_of (&columns), cudaMemcpyHostToDevice, stream));
+    MUST (cudaStreamSynchronize (stream));
+    memory_host.orthogonalise (host, values, rows, 2, 1, &is_good);
+    cuda_orthogonalise (columns.device, rows, 2, 1, good, scratch, stream);
+    equal (&columns, "columns of %zu that cancel", rows);
+    MUST (cudaFree (good));
+    drop (&columns);
 }
 
 static void
@@ -676,6 +701,7 @@ all_of_size (void)
     }
     products (1 + size / 11, 11, 3, 1e10F);
     products (3, 1 + size / 5, 2, INFINITY);
+    products (5, size / 8 * 4, 3, 0.5F); /* rows of packs */
 }
 
 /* Around the borders of packs and of what a block has at once; each comparison is not a case of its own. */
@@ -705,7 +731,8 @@ int
 main (int argc, char **argv)
 {
     const size_t sizes[] = { 1, 31, 1027, 10007, 300001 };
-    size_t most = argc > 1 ? strtoull (argv[1], NULL, 10) : 1027;
+    bool is_far = argc > 1 && !strcmp (argv[1], "far"), is_huge = argc > 1 && !strcmp (argv[1], "huge");
+    size_t most = is_far || is_huge ? 0 : argc > 1 ? strtoull (argv[1], NULL, 10) : 1027;
     has_power = argc < 3 || !strcmp (argv[2], "power");
     only_power = argc > 2 && has_power;
     MUST (cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking));
@@ -715,9 +742,16 @@ main (int argc, char **argv)
         all_of_size ();
         MUST (cudaGetLastError ());
     }
-    if (!only_power) {
+    if (is_far)
+        far_blocks (stream);
+    else if (is_huge)
+        huge (argc > 2 ? strtoull (argv[2], NULL, 10) : ((size_t) 1 << 31) + 4099, scratch, stream);
+    else if (!only_power) {
         for (int type = 0; type < ALL; type++)
             norm_order (floats[type]);
+        columns_that_cancel (700);   /* of one block */
+        columns_that_cancel (2700);  /* of several */
+        columns_that_cancel (33001); /* whose stretches have more rows than a block has threads */
         borders (most < 1027 ? most : 30011);
     }
     MUST (cudaFree (scratch));

@@ -5,6 +5,7 @@
 #include "lib/kernels/matrix.h"
 
 #include "lib/kernels/arithmetic.h"
+#include "lib/kernels/matrix_element.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,8 +15,13 @@ static double
 product (const float *columns, size_t rows, size_t rank, size_t j, size_t k)
 {
     double sum = 0;
-    for (size_t i = 0; i < rows; i++)
-        sum += (double) columns[i * rank + j] * (double) columns[i * rank + k];
+    size_t stretch = matrix_stretch (rows);
+    for (size_t i = 0; i < rows;) {
+        double part = 0;
+        for (size_t end = rows - i < stretch ? rows : i + stretch; i < end; i++)
+            part += (double) columns[i * rank + j] * (double) columns[i * rank + k];
+        sum += part;
+    }
     return sum;
 }
 
