@@ -248,7 +248,7 @@ others_stay (void)
 static void
 refuse_streams (void)
 {
-    static const char on_captured[] = "a stream is being on_captured into a CUDA graph";
+    static const char on_captured[] = "a stream is being captured into a CUDA graph";
     cudaStream_t stream = make_stream (), foreign;
     struct accel_work *work;
     float *values = make (COUNT, 1);
@@ -267,10 +267,11 @@ refuse_streams (void)
     standin_capture (stream, true);
     ok (accel_comm_all_reduce (world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err) == ACCEL_ERR_SYSTEM
             && strstr (err.text, on_captured) && strstr (err.text, "accel_comm_all_reduce at "),
-        "a on_captured stream: %s", err.text);
+        "a captured stream: %s", err.text);
     ok (size == 1 || (accel_work_wait (work, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, on_captured)),
         "a wait there: %s", err.text);
-    ok (accel_comm_set_stream (world, stream, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, on_captured), "%s", err.text);
+    ok (accel_comm_set_stream (world, stream, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, on_captured), "%s",
+        err.text);
     standin_capture (stream, false);
     MUST (accel_work_wait (work, &err));
     MUST (accel_comm_all_reduce (world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));

@@ -113,7 +113,7 @@ far_scale_and_norm (const struct far *far, cudaStream_t stream)
     }
     cuda_list_scale (&table, 0.5F, NULL, false, stream);
     table.count = 0; /* only sums of blocks, no norm of the few */
-    cuda_list_norm (&table, 1, 1, NULL, stream);
+    cuda_list_norm (&table, 1, NULL, 1, NULL, stream);
     done = !cudaMemcpyAsync (sums, table.sums, sizeof sums, cudaMemcpyDeviceToHost, stream);
     done = far_table_end (&table, stream) && done;
     for (int part = 0; part < 2; part++) {
@@ -145,7 +145,8 @@ far_update (const struct far *far, cudaStream_t stream)
                               .narrow_dtype = narrow.dtype };
     made = made && far_table (&table, &item, far, stream);
     if (made) {
-        cuda_list_update (&table, 0, 1, RULE_SGD_MOMENTUM, &numbers, 0.5F, stream);
+        const struct cuda_list_step step = { .numbers = &numbers, .factor = 0.5F };
+        cuda_list_update (&table, 0, 1, RULE_SGD_MOMENTUM, &step, stream);
         made = far_table_end (&table, stream);
     }
     for (int part = 0; part < 2; part++) {

@@ -90,7 +90,7 @@ test_expect_success 'two ranks on one GPU: the reason, and everything works on C
 # ---- time ----
 
 # timed RANKS CASES [fp16]
-timed () { by_hand "$1" "$port" timeout $patience "$standin/timeline" $3 >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $(($2 * $1)); }
+timed () { by_hand "$1" "$port" timeout $patience "$standin/timeline" ${3-} >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $(($2 * $1)); }
 test_expect_success 'a step of 2 ranks takes the time of the order of DDP' 'timed 2 22'
 test_expect_success '... in fp16 that of one more all-reduce, and no host waits' 'timed 2 4 fp16'
 is_long && test_expect_success '... of 3 ranks, in any order of streams' 'for seed in $(seq 5); do STANDIN_SEED=$seed timed 3 22 || return 1; done'
