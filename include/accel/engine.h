@@ -221,7 +221,8 @@ struct accel_engine {
     enum accel_status (*wait) (void *transport, void *work, struct accel_error *err);
 
     /** Around several start() that belong together, which the engine may then run as one: messages with several ranks,
-     *  or the tensors of one call of the program.  No other function of @p transport is called between them.  What goes
+     *  the tensors of one call of the program, or what it starts in a group (accel_group_begin()).  Except for
+     *  messages, all ranks have the same groups.  No other function of @p transport is called between them.  What goes
      *  wrong is reported by wait().  NULL, both: they make no difference. */
     void (*coalesce_begin) (void *transport);
     void (*coalesce_end) (void *transport);

@@ -92,10 +92,12 @@ find_pool (struct gpu *gpu, int device)
 {
     int has_pools = 0;
     uint64_t kept = 0, least = GPU_POOL_BYTES;
+    cudaMemPool_t pool = NULL;
     if (!cudaDeviceGetAttribute (&has_pools, cudaDevAttrMemoryPoolsSupported, device) && has_pools
-        && !cudaDeviceGetDefaultMemPool (&gpu->pool, device)
-        && !cudaMemPoolGetAttribute (gpu->pool, cudaMemPoolAttrReleaseThreshold, &kept) && kept < least)
-        cudaMemPoolSetAttribute (gpu->pool, cudaMemPoolAttrReleaseThreshold, &least);
+        && !cudaDeviceGetDefaultMemPool (&pool, device))
+        gpu->pool = pool;
+    if (gpu->pool && !cudaMemPoolGetAttribute (pool, cudaMemPoolAttrReleaseThreshold, &kept) && kept < least)
+        cudaMemPoolSetAttribute (pool, cudaMemPoolAttrReleaseThreshold, &least);
     cudaGetLastError ();
 }
 

@@ -313,7 +313,7 @@ take_group (const struct accel_comm *comm)
 {
     struct accel_work *first = NULL, *last = NULL;
     for (struct accel_work *work = flight.works; work; work = work->later) {
-        if (work->comm != comm || !work->is_grouped || work->over || work->process != comm_forks)
+        if (work->comm != comm || !work->is_grouped || work->over)
             continue;
         work->next = NULL;
         if (last) {
