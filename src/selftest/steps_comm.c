@@ -256,9 +256,18 @@ compare_all (struct self *self, const int64_t *recv)
     }
 }
 
-/* All in flight at once, and the last is waited for first. */
+static bool
+start_group (struct self *self, const int64_t *send, int64_t *recv, struct accel_work **work)
+{
+    if (!CALL (self, accel_group_begin (self->world, &self->err)))
+        return false;
+    bool good = start_all (self, send, recv, work);
+    return CALL (self, accel_group_end (self->world, &self->err)) && good;
+}
+
+/* All in flight at once, one by one or as a group, and the last is waited for first. */
 static void
-check_work (struct self *self)
+check_flights (struct self *self, bool is_group)
 {
     struct accel_work *work[FLIGHTS] = { NULL };
     struct buffers b;
@@ -268,7 +277,7 @@ check_work (struct self *self)
         int64_t *send = b.send;
         for (size_t i = 0; i < elements; i++)
             send[i] = (int64_t) piece (self->rank, i);
-        bool good = start_all (self, send, b.recv, work);
+        bool good = is_group ? start_group (self, send, b.recv, work) : start_all (self, send, b.recv, work);
         for (int i = FLIGHTS - 1; i >= 0; i--) {
             if (i == 0 && good && CALL (self, accel_work_test (work[i], &done, &self->err)))
                 expect (self, "whether the first of all is over", true, done);
@@ -279,6 +288,14 @@ check_work (struct self *self)
             compare_all (self, b.recv);
     }
     release_buffers (&b);
+}
+
+static void
+check_work (struct self *self)
+{
+    check_flights (self, false);
+    if (!*self->why)
+        check_flights (self, true);
 }
 
 /* From each rank to the next, and from the last to the first. */

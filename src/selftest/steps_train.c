@@ -373,6 +373,8 @@ accumulate (struct self *self, struct net *net, struct accel_optimizer *optimize
     struct accel_scaler_state scaler;
     double scale = accel_scaler_get_state (self->acc, &scaler) ? (double) scaler.scale : 1;
     expect_near (self, "accel_loss_scale", 0.5 * scale, (double) accel_loss_scale (self->acc), 0);
+    bool is_there = accel_loss_scale_on_device (self->acc);
+    expect (self, "whether the scale is on the device", false, is_there);
     for (int pass = 1; pass <= 2 && !*self->why; pass++) {
         if (!CALL (self, accel_accumulate (self->acc, &self->err, net->model))
             || !CALL (self, accel_backward (self->acc, net->model, 0.5F, backward, net, &self->err))
