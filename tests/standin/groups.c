@@ -9,6 +9,8 @@
 #include "tests/standin/cuda/standin.h"
 #include "tests/tap.h"
 
+#include <accel/train.h>
+
 #include <dlfcn.h>
 #include <string.h>
 
@@ -369,6 +371,33 @@ wrong_pointers (void)
     CUDA (cudaFreeHost (pinned));
 }
 
+/* Buckets are memory of the engine's, which is zeroed for a stream that waits for no other. */
+static void
+make_buckets (void)
+{
+    int64_t shape[] = { COUNT };
+    struct accel_tensor data;
+    struct accel_model *model;
+    DLTensor grad;
+    float zeros[COUNT] = { 0 }, values[COUNT];
+    cudaStream_t stream = make_stream ();
+    MUST (memory_allocate (&data, ACCEL_FLOAT32, 1, shape, device, &err));
+    data.dl.shape = data.shape;
+    memory->zero (device, data.dl.data, sizeof zeros);
+    grad = data.dl;
+    grad.data = NULL;
+    const struct accel_parameter parameter = { "w", &data.dl, &grad };
+    MUST (accel_model_create (&model, &parameter, 1, &err));
+    MUST (accel_set_stream (device, stream, &err));
+    MUST (accel_prepare (acc, &err, model));
+    MUST (memory->read (device, values, grad.data, sizeof values, &err));
+    ok (!memcmp (values, zeros, sizeof zeros), "buckets are zero");
+    accel_model_destroy (model);
+    accel_tensor_release (&data);
+    MUST (accel_set_stream (device, NULL, &err));
+    cudaStreamDestroy (stream);
+}
+
 int
 main (void)
 {
@@ -386,6 +415,7 @@ main (void)
     refuse_streams ();
     several ();
     wrong_pointers ();
+    make_buckets ();
     accel_close (acc);
     return done_testing ();
 }

@@ -367,6 +367,14 @@ pin_memory (void *unused)
 }
 
 static void *
+allocate_memory (void *unused)
+{
+    DLDevice device = accel_device (acc);
+    memory_of (device)->destroy (device, memory_of (device)->create (device, COUNT, false));
+    return unused;
+}
+
+static void *
 free_memory (void *unused)
 {
     memory_of (accel_device (acc))->destroy (accel_device (acc), shared);
@@ -388,14 +396,16 @@ zero_list (void *values)
 }
 
 /* Rank 1 ends, so the call of rank 0 never does by itself.  Its other threads wait for the GPU: CUDA may do that when
- * it pins or frees memory. */
+ * it pins, allocates or frees memory. */
 static void
 pin_in_threads (DLDevice device, const struct memory *memory)
 {
     struct comm_site plain = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
     struct comm_site site = comm_site_on (&plain, device);
     struct accel_work *work;
-    pthread_t threads[3];
+    void *(*const waits[]) (void *) = { pin_memory, allocate_memory, free_memory, zero_list };
+    enum { THREADS = sizeof waits / sizeof *waits };
+    pthread_t threads[THREADS];
     float *a = make (memory, device, 1), *b = make (memory, device, 1), *c = make (memory, device, 1);
     shared = make (memory, device, 1);
     MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
@@ -406,15 +416,15 @@ pin_in_threads (DLDevice device, const struct memory *memory)
     site.work = &work;
     MUST (comm_all_reduce (accel_world (acc), &site, a, a, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
     usleep (100000); /* until it is on the GPU */
-    if (pthread_create (&threads[0], NULL, pin_memory, NULL) || pthread_create (&threads[1], NULL, free_memory, NULL)
-        || pthread_create (&threads[2], NULL, zero_list, c))
-        abort ();
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create (&threads[i], NULL, waits[i], c))
+            abort ();
     usleep (100000); /* until these wait */
     memory->zero (device, b, COUNT * sizeof *b);
-    enum accel_status status = accel_work_wait (work, &err);
-    for (int i = 0; i < 3; i++)
+    enum accel_status status = accel_work_synchronize (work, &err);
+    for (int i = 0; i < THREADS; i++)
         pthread_join (threads[i], NULL);
-    must (status, "accel_work_wait");
+    must (status, "accel_work_synchronize");
 }
 
 /* Rank 1 is gone before NCCL has made a group, so rank 0 closes the job, and the group after it, meanwhile. */

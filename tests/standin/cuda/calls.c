@@ -3,7 +3,8 @@
  * N-th call of a function fail; STANDIN_SKIP=NAME lets it do nothing; STANDIN_DEVICES is the number of devices (1), of
  * which CUDA_VISIBLE_DEVICES leaves some; STANDIN_BYTES is the memory of each; STANDIN_CAPABILITY is the compute
  * capability of each, separated by commas, of which the last is that of all further ones; STANDIN_DRIVER is the version
- * of the driver; with STANDIN_NO_POOLS, devices have no memory pools. */
+ * of the driver; with STANDIN_NO_POOLS, devices have no memory pools; with STANDIN_MALLOC_WAITS, cudaMalloc()
+ * waits for all that is queued. */
 #include <config.h>
 
 #include "tests/standin/cuda/standin.h"
@@ -312,6 +313,8 @@ cudaMalloc (void **memory, size_t bytes)
 {
     BEGIN ("cudaMalloc");
     call_counts.allocations++;
+    if (getenv ("STANDIN_MALLOC_WAITS"))
+        queue_wait (NULL, NULL); /* as CUDA may */
     struct block *block = take (bytes, bytes_free (present_device));
     *memory = block ? block->seen : NULL;
     END (block ? cudaSuccess : cudaErrorMemoryAllocation);
