@@ -113,6 +113,8 @@ ACCEL_API ACCEL_NODISCARD enum accel_status accel_group_begin (struct accel_comm
  * Does not wait for other ranks, except as a start does.  What goes wrong is the outcome of each work.
  *
  * @retval ACCEL_ERR_INVALID  no group is open on @p comm
+ * @retval ACCEL_ERR_SYSTEM, ACCEL_ERR_NOMEM  an earlier error of the GPU, or its stream is being captured into a CUDA
+ *                            graph: the group is still open, and the call may be repeated
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status accel_group_end (struct accel_comm *comm, struct accel_error *err);
 

@@ -131,13 +131,6 @@ note_earlier (struct gpu *gpu)
 
 static _Thread_local bool permits_capture;
 
-void
-gpu_permit_capture (DLDevice device, bool permits)
-{
-    (void) device;
-    permits_capture = permits;
-}
-
 #define CAPTURED "a stream is being captured into a CUDA graph, and libaccel's work cannot be part of one"
 
 /* What is queued on a stream that is being captured becomes part of a CUDA graph, and happens when that is launched:
@@ -219,6 +212,17 @@ forget (struct gpu *gpu, cudaError_t error)
 {
     if (gpu->may_pass && gpu->error == error)
         gpu->error = cudaSuccess;
+}
+
+bool
+gpu_permit_capture (DLDevice device, bool permits)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    permits_capture = permits;
+    if (!permits)
+        return false;
+    VISIT_IN_GRAPH (device);
+    return gpu && !cudaStreamIsCapturing (stream, &status) && status == cudaStreamCaptureStatusActive;
 }
 
 enum accel_status

@@ -88,7 +88,7 @@ void visit_end (struct visit *visit);
 #define VISIT_IN_GRAPH(device) VISIT_AS (device, true)
 
 /** permit_capture of struct memory_live */
-void gpu_permit_capture (DLDevice device, bool permits);
+bool gpu_permit_capture (DLDevice device, bool permits);
 
 /** The error of the GPU that is visited, or why it cannot be. */
 enum accel_status visit_fail (const struct visit *visit, DLDevice device, struct accel_error *err);

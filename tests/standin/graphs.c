@@ -27,6 +27,7 @@ static const struct plan {
     { "SGD", "no", ACCEL_SGD, false, false },
     { "AdamW, scaled losses", "fp16", ACCEL_ADAMW, true, true },
 };
+enum { LAST = sizeof plans / sizeof *plans - 1 };
 
 struct run {
     const struct plan *plan;
@@ -116,7 +117,8 @@ make (struct run *run)
     enum accel_flag captures = run->captures ? ACCEL_YES : ACCEL_NO;
     const struct accel_param_group groups[] = { { .parameters = some, .parameter_count = 1, .lr = 0.02 } };
     const struct accel_optimizer_options options = { .lr = 0.1, .groups = groups, .group_count = 1,
-                                                     .capturable = captures };
+                                                     .capturable = captures,
+                                                     .amsgrad = run->plan->overflows ? ACCEL_YES : ACCEL_DEFAULT };
     const struct accel_scheduler_options cosine = { .schedule = ACCEL_SCHEDULE_COSINE, .total_steps = STEPS };
     for (size_t t = 0; t < TENSORS; t++) {
         struct accel_tensor *both[] = { &run->data[t], &run->grads[t] };
@@ -192,6 +194,86 @@ compare (const struct plan *plan)
     drop (&launched);
 }
 
+/* ---- what else may happen to a step ---- */
+
+/* A model of float16 gradients in a job of fp16, whose memory the library places on the GPU. */
+struct half {
+    struct accel *acc;
+    uint16_t data[4], grads[4];
+    struct accel_tensor tensors[2];
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+};
+
+static void
+half_make (struct half *half, enum accel_flag on_device)
+{
+    const struct accel_grad_scaler scaler = { .on_device = on_device, .init_scale = 1024 };
+    const struct accel_options options = { .mixed_precision = "fp16", .grad_scaler = &scaler };
+    const int64_t shape[] = { 4 };
+    const float values[] = { 0.5F, -2, 1.25F, 3 };
+    *half = (struct half){ .acc = NULL };
+    MUST (accel_open (&half->acc, &options, &err));
+    MUST (accel_convert (values, ACCEL_FLOAT32, half->data, ACCEL_FLOAT16, 4, &err));
+    for (size_t i = 0; i < 2; i++) {
+        MUST (accel_tensor_init (&half->tensors[i], ACCEL_FLOAT16, 1, shape, &err));
+        half->tensors[i].dl.data = i ? half->grads : half->data;
+    }
+    const struct accel_parameter parameter = { "w", &half->tensors[0].dl, &half->tensors[1].dl };
+    const struct accel_optimizer_options adamw = { .lr = 0.1 };
+    MUST (accel_model_create (&half->model, &parameter, 1, &err));
+    MUST (accel_optimizer_create (&half->optimizer, half->model, ACCEL_ADAMW, &adamw, &err));
+    MUST (accel_prepare (half->acc, &err, half->model, half->optimizer));
+}
+
+static void
+half_backward (struct half *half)
+{
+    const float values[] = { 1024 * 0.25F, 1024 * -0.5F, 1024 * 1, 1024 * 0.125F };
+    uint16_t bytes[4];
+    const DLTensor *grad = &half->tensors[1].dl;
+    MUST (accel_convert (values, ACCEL_FLOAT32, bytes, ACCEL_FLOAT16, 4, &err));
+    memory_of (grad->device)->write (grad->device, grad->data, bytes, sizeof bytes);
+    MUST (accel_average_gradients (half->acc, half->model, &err));
+}
+
+/* Steps in a job, one of whose gradients are unscaled there, and the others after the model has left it. */
+static void
+half_train (struct half *half, enum accel_flag on_device, bool closes)
+{
+    half_make (half, on_device);
+    for (int i = 0; i < 3; i++) {
+        half_backward (half);
+        MUST (accel_optimizer_step (half->optimizer, &err));
+    }
+    half_backward (half);
+    MUST (accel_unscale_gradients (half->acc, NULL, &err));
+    if (closes)
+        accel_close (half->acc);
+    else
+        MUST (accel_unwrap_model (half->acc, half->model, &err));
+    MUST (accel_optimizer_step (half->optimizer, &err));
+    MUST (accel_optimizer_step (half->optimizer, &err));
+    if (!closes)
+        accel_close (half->acc);
+}
+
+static void
+leave_job (bool closes)
+{
+    struct half host, there;
+    half_train (&host, ACCEL_NO, closes);
+    half_train (&there, ACCEL_YES, closes);
+    ok (!memcmp (host.data, there.data, sizeof host.data) && accel_optimizer_step_count (there.optimizer) == 5
+            && accel_optimizer_step_count (host.optimizer) == 5,
+        "a model leaves its job, %s: 5 steps: %d", closes ? "which is closed" : "unwrapped",
+        (int) accel_optimizer_step_count (there.optimizer));
+    accel_optimizer_destroy (host.optimizer);
+    accel_model_destroy (host.model);
+    accel_optimizer_destroy (there.optimizer);
+    accel_model_destroy (there.model);
+}
+
 /* A step that was not taken before has no room for what it needs, and a number cannot be read: sentences, and the
  * capture goes on. */
 static void
@@ -199,27 +281,43 @@ refuse (void)
 {
     static const char words[]
         = "a stream is being captured into a CUDA graph, and libaccel's work cannot be part of one";
-    struct run run = { .plan = &plans[0], .captures = true };
+    const struct accel_grad_scaler scaler = { .on_device = ACCEL_YES };
+    const struct accel_options options = { .mixed_precision = "fp16", .grad_scaler = &scaler };
+    const struct accel_param_group no_amsgrad = { .amsgrad = ACCEL_NO };
+    struct run run = { .plan = &plans[LAST], .captures = true };
+    struct accel_optimizer *plain;
     float norm;
-    MUST (accel_open (&run.acc, NULL, &err));
+    MUST (accel_open (&run.acc, &options, &err));
     run.device = accel_device (run.acc);
     run.memory = memory_of (run.device);
     cuda (cudaStreamCreateWithFlags (&run.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     MUST (accel_set_stream (run.device, run.stream, &err));
     make (&run);
+    MUST (accel_optimizer_create (&plain, run.model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 }, &err));
     MUST (accel_backward (run.acc, run.model, 1, backward, &run, &err));
     cuda (cudaStreamBeginCapture (run.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     ok (accel_optimizer_step (run.optimizer, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, words),
         "the first step cannot be captured: %s", err.text);
     cuda (cudaStreamEndCapture (run.stream, &run.graph), "cudaStreamEndCapture");
+    MUST (accel_optimizer_step (run.optimizer, &err)); /* with the gradients of before */
+    MUST (run.memory->read (run.device, run.result[0], run.data[0].dl.data, sizeof run.result[0], &err));
+    ok (fabsf (run.result[0][1] - sinf (0.61F + 100)) < 0.2F, "what was refused can be repeated: %g",
+        (double) run.result[0][1]);
     clip_and_step (&run);
     cudaGraph_t second;
     cuda (cudaStreamBeginCapture (run.stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     ok (accel_clip_grad_norm (run.model, 0.5, &norm, NULL, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, words),
         "nor can a norm that the program asks for: %s", err.text);
     clip_and_step (&run);
+    ok (accel_optimizer_step (plain, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, words)
+            && accel_optimizer_step_count (plain) == 0,
+        "nor a step of another optimizer, without .capturable: %s", err.text);
     cuda (cudaStreamEndCapture (run.stream, &second), "cudaStreamEndCapture");
-    ok (accel_optimizer_step_count (run.optimizer) == 1, "a capture is no step");
+    ok (accel_optimizer_step_count (run.optimizer) == 2, "a capture is no step");
+    ok (accel_optimizer_set_group (run.optimizer, 0, &no_amsgrad, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "amsgrad"),
+        "another rule: %s", err.text);
+    accel_optimizer_destroy (plain);
     cudaGraphDestroy (run.graph);
     cudaGraphDestroy (second);
     drop (&run);
@@ -231,5 +329,7 @@ main (void)
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         compare (&plans[i]);
     refuse ();
+    leave_job (false);
+    leave_job (true);
     return done_testing ();
 }

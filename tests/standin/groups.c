@@ -286,6 +286,28 @@ refuse_streams (void)
     CUDA (cudaSetDevice (device.device_id));
 }
 
+/* A capture begins between the starts of a group and its end. */
+static void
+end_in_capture (void)
+{
+    cudaStream_t stream = make_stream ();
+    struct accel_work *work;
+    float *values;
+    MUST (accel_set_stream (device, stream, &err));
+    values = make (COUNT, 1);
+    MUST (accel_group_begin (world, &err));
+    MUST (accel_comm_all_reduce_start (&work, world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    standin_capture (stream, true);
+    ok (accel_group_end (world, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, "is being captured"),
+        "a group ends in a capture: %s", err.text);
+    standin_capture (stream, false);
+    MUST (accel_group_end (world, &err));
+    MUST (accel_work_wait (work, &err));
+    ok (take (values, COUNT, (float) size), "it ends later");
+    MUST (accel_set_stream (device, NULL, &err));
+    cudaStreamDestroy (stream);
+}
+
 /* Two communicators of the same ranks, and the world, in turn, started and blocking, each on a stream of its own. */
 static void
 several (void)
@@ -413,6 +435,7 @@ main (void)
     own_streams ();
     others_stay ();
     refuse_streams ();
+    end_in_capture ();
     several ();
     wrong_pointers ();
     make_buckets ();

@@ -99,7 +99,7 @@ test_expect_success 'a program captures streams into CUDA graphs: its own, and t
     by_hand 2 "$port" timeout $patience "$standin/capture" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = 12'
 
 # grouped N: groups of starts, streams of communicators and wrong pointers, with N ranks
-grouped () { by_hand "$1" "$port" timeout $patience "$standin/groups" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((19 * $1)); }
+grouped () { by_hand "$1" "$port" timeout $patience "$standin/groups" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((21 * $1)); }
 test_expect_success 'groups of starts, streams of communicators, and pointers of the wrong kind' 'grouped 2 && grouped 1'
 is_long && test_expect_success '... with 3 ranks, in any order of streams' '
     for seed in $(seq 10); do STANDIN_SEED=$seed grouped 3 || return 1; done'

@@ -112,6 +112,8 @@ enum accel_status
 accel_group_end (struct accel_comm *comm, struct accel_error *err)
 {
     enum accel_status status = check_group (comm, __func__, false, err);
+    if (!status && comm->device.device_type == kDLCUDA) /* a capture may have begun since the starts */
+        status = comm_check_stream (comm->device, comm->stream, err);
     if (!status)
         work_group_end (comm);
     return status;

@@ -11,7 +11,7 @@ struct flight flight = { .last_work = &flight.works };
 static bool
 may_enter (const struct work_queue *queue)
 {
-    return !queue->in_engine && !queue->is_coalescing;
+    return !queue->in_engine;
 }
 
 static void
@@ -162,7 +162,6 @@ flight_start (struct work_queue *queue, struct accel_work *work)
     const struct comm_link *link = work->link;
     bool joins = work->joins;
     bool coalesces = joins && link->engine->coalesce_begin;
-    queue->is_coalescing = coalesces;
     if (coalesces) {
         enter (queue);
         link->engine->coalesce_begin (link->transport);
@@ -177,7 +176,6 @@ flight_start (struct work_queue *queue, struct accel_work *work)
         link->engine->coalesce_end (link->transport);
         leave (queue);
     }
-    queue->is_coalescing = false;
 }
 
 bool

@@ -41,7 +41,6 @@ struct work_queue {
     const struct comm_link *started_on;
     unsigned detached;   /* of those in flight */
     bool in_engine;      /* some thread is in the engine because of these */
-    bool is_coalescing;  /* between coalesce_begin() and coalesce_end() of the engine */
     unsigned process;    /* the fork that made it */
     bool has_thread;
     bool stop;           /* end when the queue is empty */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting for what was started: on the host, or on a device whose engine can order streams.  There, what the program
- * queues after accel_work_wait(), or after a blocking call, comes after the work, which is detached: no thread waits
- * for it.  It stays in flight, for the thread of the queue to look at in slices: so a hang there has its name, too. */
+/* Waiting for what was started: on the host, or in the order of a device (work.c). */
 #include <config.h>
 
 #include "lib/comm/wait.h"

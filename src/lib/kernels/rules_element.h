@@ -5,12 +5,20 @@
 #ifndef LIB_KERNELS_RULES_ELEMENT_H
 #define LIB_KERNELS_RULES_ELEMENT_H
 
+#include "lib/kernels/arithmetic.h"
 #include "lib/kernels/bits.h"
 #include "lib/kernels/rules.h"
 
 #include <math.h>
 
 /* ---- numbers of a step ---- */
+
+/* Of callers that may contract: these are functions of their own. */
+#ifdef __CUDACC__
+#define ELEMENT_UNFUSED ELEMENT
+#else
+#define ELEMENT_UNFUSED UNFUSED static inline
+#endif
 
 /* A number of twice the bits, as the sum of two (Dekker, A floating-point technique for extending the available
  * precision, 1971). */
@@ -31,8 +39,8 @@ rule_product (struct rule_pair a, struct rule_pair b)
     return (struct rule_pair){ sum, low - (sum - high) };
 }
 
-/* base^exponent for 0 <= base < 1: rounded as pow() rounds it, with the same bits on GPUs, whose pow() is another. */
-ELEMENT_CALLED double
+/* base^exponent for 0 <= base < 1, within 1 ulp of pow(), with the same bits on GPUs, whose pow() is another. */
+ELEMENT_UNFUSED double
 rule_power (double base, uint64_t exponent)
 {
     struct rule_pair power = { 1, 0 }, square = { base, 0 };
@@ -45,7 +53,7 @@ rule_power (double base, uint64_t exponent)
 }
 
 /* Step @step, from 1 on, of numbers that do not depend on it yet. */
-ELEMENT_CALLED void
+ELEMENT_UNFUSED void
 rule_begin (struct rule_numbers *numbers, const struct rule_pace *pace, uint64_t step)
 {
     double correction = 1.0 - rule_power (pace->beta1, step);

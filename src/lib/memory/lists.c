@@ -113,6 +113,10 @@ memory_list_clip (struct memory_list *list, const struct memory *memory, DLDevic
     float *factor = &norms[list->count];
     if (!memory->lists)
         return false;
-    memory->lists->clip_factor (device, norms, list->count, p, most, factor, pending);
-    return AT_ONCE (scale, (struct memory_factor){ .place = factor }, pending != NULL);
+    memory->lists->clip_factor (device, norms, list->count, p, most, factor, NULL);
+    if (!AT_ONCE (scale, (struct memory_factor){ .place = factor }, pending != NULL))
+        return false;
+    if (pending)
+        memory->lists->clip_factor (device, norms, list->count, p, most, factor, pending);
+    return true;
 }

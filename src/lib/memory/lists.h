@@ -66,8 +66,9 @@ struct memory_live {
     /** A step by gradients was taken, or was skipped if @p found is not 0.  @param last  update the scaler */
     void (*note_found) (DLDevice device, struct scaler_values *scaler, const uint8_t *found, bool last,
                         const struct scaler_factors *host_factors);
-    /** From now on, what this thread queues on @p device may become part of a CUDA graph, or may no longer. */
-    void (*permit_capture) (DLDevice device, bool permits);
+    /** From now on, what this thread queues on @p device may become part of a CUDA graph, or may no longer.
+     *  @return whether the stream is being captured */
+    bool (*permit_capture) (DLDevice device, bool permits);
 };
 
 /** Room for @p room items.  @return false: no memory */

@@ -138,10 +138,11 @@ clip_on_device (const struct clipped *clipped, const struct comm_site *site, flo
     *status = precision_unscale (model, site, err);
     if (*status || is_incomplete (model))
         return true;
-    if (model->unscaled && !model->is_live) /* the host has a factor that 16-bit gradients are to be multiplied by */
+    /* The host may have a factor that 16-bit gradients are still to be multiplied by. */
+    if (model->scale.unscaled && !model->scale.is_live)
         return false;
     struct memory_list *gradients = model_gradients (model);
-    float *pending = model->unscaled ? &model->live->pending : NULL;
+    float *pending = model->scale.unscaled ? &model->live->pending : NULL;
     memory_list_norm (gradients, model->memory, model->device, model_pending (model), p, model->norms);
     if (!memory_list_clip (gradients, model->memory, model->device, model->norms, p, max_norm, pending))
         return false;
@@ -220,11 +221,11 @@ clip_norm (const struct clipped *clipped, const struct comm_site *site, double m
     for (size_t m = 0; m < clipped->count && factor != 1; m++) {
         struct accel_model *model = model_of (clipped, m);
         /* If 16-bit gradients are still to be unscaled, factors wait with that. */
-        memory_list_scale (&model->lists[LIST_GRADIENTS], model->memory, model->device, factor, model->unscaled);
-        if (model->unscaled && model->is_live)
+        memory_list_scale (&model->lists[LIST_GRADIENTS], model->memory, model->device, factor, model->scale.unscaled);
+        if (model->scale.unscaled && model->scale.is_live)
             model->memory->scale (model->device, &model->live->pending, ACCEL_FLOAT32, 1, (double) factor);
-        else if (model->unscaled)
-            model->pending *= factor;
+        else if (model->scale.unscaled)
+            model->scale.pending *= factor;
     }
     return ACCEL_OK;
 }
@@ -241,9 +242,11 @@ accel_clip_grad_norm_at (const char *file, int line, size_t options_size, struct
         return status;
     if (options)
         chosen = *options;
-    MAY_BE_CAPTURED (model);
+    MAY_BE_CAPTURED (model, model_is_capturable (model));
     struct clipped clipped = { model, chosen.others, chosen.other_count + 1 };
-    return clip_norm (&clipped, &site, max_norm, norm, option_or (chosen.norm_type, 2), chosen.error_if_nonfinite, err);
+    status = clip_norm (&clipped, &site, max_norm, norm, option_or (chosen.norm_type, 2), chosen.error_if_nonfinite,
+                        err);
+    return capture_result (&permit, status);
 }
 
 enum accel_status
@@ -254,10 +257,10 @@ accel_clip_grad_value_at (const char *file, int line, struct accel_model *model,
     float scaled, limit = (float) clip_value;
     if (isnan (clip_value) || clip_value < 0)
         return accel_fail (err, ACCEL_ERR_INVALID, "clip_value is %g, but must be at least 0", clip_value);
-    MAY_BE_CAPTURED (model);
+    MAY_BE_CAPTURED (model, model_is_capturable (model));
     enum accel_status status = begin (model, &site, &scaled, err);
     if (!status && !(scaled > 0))
         memory_list_clamp (model_gradients (model), model->memory, model->device, limit,
                            model_pending (model));
-    return status;
+    return capture_result (&permit, status);
 }

@@ -463,6 +463,8 @@ model_fetch (struct accel_model *model, struct accel_error *err)
     accel_model_scale (model, 0); /* reads all */
     enum accel_status status = read_stretches (model, true, err);
     if (!status)
+        status = model_fetch_scale (model, err);
+    if (!status)
         status = read_blocks (model, err);
     if (!status)
         model->placement->fetched = true;

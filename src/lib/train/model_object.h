@@ -33,10 +33,24 @@ struct master {
 /** Lists of tensors, for devices that take many at once. */
 enum list_kind { LIST_GRADIENTS, LIST_NARROWED, LIST_SCALED, LISTS };
 
-/** What fp16 needs on the device, also where the host does not know it. */
+/** Where the gradients of a model are between the scale of a loss and a step. */
+struct model_scale {
+    bool unscaled;    /* since the last step, from scaled_by, which is 0 if no loss has been scaled */
+    bool found_inf;   /* then: a gradient is infinite or NaN on some process */
+    float scaled_by;
+    float pending;    /* what 16-bit gradients are still to be multiplied by */
+    bool is_live;     /* the host knows neither number, nor what was found: they are in struct model_live */
+    uint64_t unscalings; /* so far */
+    bool stepped;        /* an optimizer has since; what it found, until the next backward pass */
+    bool stepped_inf;
+    float stepped_pending;
+    bool stepped_live;
+};
+
+/** What of that is on the device. */
 struct model_live {
-    float pending, scaled_by; /* as in the model; where the scaler is on the device */
-    uint8_t found;            /* what found_inf is read from */
+    float pending, scaled_by;
+    uint8_t found; /* what found_inf is read from, also if the host knows the others */
 };
 
 struct accel_model {
@@ -62,16 +76,7 @@ struct accel_model {
     struct memory_list lists[LISTS];
     float *scales;     /* on the device, [count]: of 8-bit parameters, in their order; NULL: masters have them */
     bool scales_read;  /* masters have them, too */
-    bool unscaled;    /* since the last step, from scaled_by, which is 0 if no loss has been scaled */
-    bool found_inf;   /* then: a gradient is infinite or NaN on some process */
-    float scaled_by;
-    float pending;    /* what 16-bit gradients are still to be multiplied by, if the host knows */
-    bool is_live;     /* it does not: the model's loss was scaled by a number on the device, which has both there */
-    uint64_t unscalings; /* so far */
-    bool stepped;        /* an optimizer has since; what it found, until the next backward pass */
-    bool stepped_inf;
-    float stepped_pending;
-    bool stepped_live;
+    struct model_scale scale;
     /* From here on: made by model_prepare(). */
     struct span *spans; /* in the order in which they are reduced */
     size_t span_count;
@@ -148,6 +153,9 @@ void masters_narrow_scaled (struct accel_model *model);
 /** @return where 16-bit parameter @p index is written from its master in the step itself; NULL: it is not. */
 void *master_target (const struct accel_model *model, size_t index);
 
+/** From now on, the host knows what is on the device of `scale`, for which it waits. */
+enum accel_status model_fetch_scale (struct accel_model *model, struct accel_error *err);
+
 /** The next gradients have not been scaled, nor unscaled. */
 void model_forget_scale (struct accel_model *model);
 
@@ -155,7 +163,7 @@ void model_forget_scale (struct accel_model *model);
 static inline struct memory_factor
 model_pending (const struct accel_model *model)
 {
-    return (struct memory_factor){ model->pending, model->is_live ? &model->live->pending : NULL };
+    return (struct memory_factor){ model->scale.pending, model->scale.is_live ? &model->live->pending : NULL };
 }
 
 /** Set accel_model_set_ddp()'s defaults. */

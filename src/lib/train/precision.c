@@ -45,25 +45,27 @@ open_precision (struct part *part, const struct accel_options *given_options, st
 
 /* ---- where the scaler is ---- */
 
-/* With the first model that needs it there. */
-static struct scaler_values *
-need_live (struct precision *precision)
+/* accel_prepare(): from now on it is on the device, if the program wants that. */
+static enum accel_status
+prepare_precision (struct part *part, struct accel_error *err)
 {
-    DLDevice device = accel_device (precision->part.acc);
+    struct precision *precision = (struct precision *) (void *) part;
+    DLDevice device = accel_device (part->acc);
     const struct memory *memory = precision->scaling && precision->wants_device ? memory_of (device) : NULL;
     if (precision->live || !memory || !memory->live)
-        return precision->live;
+        return ACCEL_OK;
     precision->device = device;
     precision->live = memory->create (device, sizeof *precision->live, true);
-    if (precision->live)
-        memory->write (device, precision->live, &precision->scaler.now, sizeof precision->scaler.now);
-    return precision->live;
+    if (!precision->live)
+        return memory_fail (device, err, "cannot allocate memory for a scaler");
+    memory->write (device, precision->live, &precision->scaler.now, sizeof precision->scaler.now);
+    return ACCEL_OK;
 }
 
 bool
 precision_is_live (const struct accel *acc)
 {
-    return precision_scales (acc) && need_live (precision_of (acc));
+    return precision_scales (acc) && precision_of (acc)->live;
 }
 
 const struct scaler *
@@ -165,15 +167,15 @@ load_precision (struct part *part, const struct accel_state_dict *state, struct 
 void
 precision_save_model (const struct accel_model *model, struct accel_state_dict *state, size_t number)
 {
-    struct model_live now = { model->pending, model->scaled_by, model->found_inf };
-    if (model->is_live && model->memory->read (model->device, &now, model->live, sizeof now, NULL))
+    struct model_live now = { model->scale.pending, model->scale.scaled_by, model->scale.found_inf };
+    if (model->scale.is_live && model->memory->read (model->device, &now, model->live, sizeof now, NULL))
         return;
-    if (!model->unscaled && now.scaled_by == 0)
+    if (!model->scale.unscaled && now.scaled_by == 0)
         return;
     state_dict_set_double (state, (double) now.scaled_by, "scaled_by.%zu", number);
     state_dict_set_double (state, (double) now.pending, "pending.%zu", number);
-    state_dict_set_bool (state, model->unscaled, "unscaled.%zu", number);
-    state_dict_set_bool (state, model->unscaled && now.found, "found_inf.%zu", number);
+    state_dict_set_bool (state, model->scale.unscaled, "unscaled.%zu", number);
+    state_dict_set_bool (state, model->scale.unscaled && now.found, "found_inf.%zu", number);
 }
 
 enum accel_status
@@ -190,22 +192,23 @@ precision_load_model (struct accel_model *model, const struct accel_state_dict *
     if (!status)
         status = state_dict_get_double (state, &pending, err, "pending.%zu", number);
     if (!status)
-        status = state_dict_get_bool (state, &model->unscaled, err, "unscaled.%zu", number);
+        status = state_dict_get_bool (state, &model->scale.unscaled, err, "unscaled.%zu", number);
     if (!status)
-        status = state_dict_get_bool (state, &model->found_inf, err, "found_inf.%zu", number);
-    model->scaled_by = (float) scaled_by;
-    model->pending = (float) pending;
-    model->is_live = !status && precision_is_live (model->object.owner) && model->memory->live;
+        status = state_dict_get_bool (state, &model->scale.found_inf, err, "found_inf.%zu", number);
+    model->scale.scaled_by = (float) scaled_by;
+    model->scale.pending = (float) pending;
+    model->scale.is_live = !status && precision_is_live (model->object.owner) && model->memory->live;
     /* Before gradients are unscaled, their inverse scale is pending on a device. */
-    struct model_live now = { model->unscaled ? model->pending : scaler_inverse_of (model->scaled_by),
-                              model->scaled_by, model->found_inf };
-    if (model->is_live)
+    struct model_live now = { model->scale.unscaled ? model->scale.pending : scaler_inverse_of (model->scale.scaled_by),
+                              model->scale.scaled_by, model->scale.found_inf };
+    if (model->scale.is_live)
         model->memory->write (model->device, model->live, &now, sizeof now);
     return status;
 }
 
 const struct part_kind part_precision = { .size_bytes = sizeof (struct precision), .open = open_precision,
-                                          .close = close_precision, .save = save_precision,
+                                          .prepared = prepare_precision, .close = close_precision,
+                                          .save = save_precision,
                                           .load = load_precision, .file = "scaler" };
 
 enum accel_dtype
@@ -254,25 +257,26 @@ accel_scaler_set_state (struct accel *acc, const struct accel_scaler_state *stat
 enum accel_status
 precision_note_scale (const struct accel *acc, struct accel_model *model, struct accel_error *err)
 {
-    model->stepped = model->is_live = false;
+    model->scale.stepped = model->scale.is_live = false;
     if (!precision_scales (acc))
         return ACCEL_OK;
     const struct precision *precision = precision_of (acc);
     if (!precision_is_live (acc)) {
-        model->scaled_by = precision->scaler.now.scale;
+        model->scale.scaled_by = precision->scaler.now.scale;
         return ACCEL_OK;
     }
     if (model->memory != memory_of (precision->device) || model->device.device_id != precision->device.device_id)
         return accel_fail (err, ACCEL_ERR_INVALID, "the scaler is on the device (.on_device), but a model is not");
     model->memory->live->note_scale (model->device, precision->live, &model->live->scaled_by, &model->live->pending);
-    model->is_live = true;
+    model->scale.is_live = true;
     return ACCEL_OK;
 }
 
 float
 precision_scale_of (const struct accel_model *model)
 {
-    const struct memory_factor scale = { model->scaled_by, model->is_live ? &model->live->scaled_by : NULL };
+    const float *there = model->scale.is_live ? &model->live->scaled_by : NULL;
+    const struct memory_factor scale = { model->scale.scaled_by, there };
     float scaled_by = memory_read_factor (model->memory, model->device, scale);
     return scaled_by > 0 ? scaled_by : precision_read_scaler (model->object.owner)->now.scale;
 }
@@ -280,12 +284,12 @@ precision_scale_of (const struct accel_model *model)
 void
 precision_share (struct accel_model *model, uint64_t stepped_by)
 {
-    if (!model->stepped || stepped_by == model->unscalings || !precision_scales (model->object.owner))
+    if (!model->scale.stepped || stepped_by == model->scale.unscalings || !precision_scales (model->object.owner))
         return;
-    model->unscaled = true;
-    model->found_inf = model->stepped_inf;
-    model->pending = model->stepped_pending;
-    model->is_live = model->stepped_live;
+    model->scale.unscaled = true;
+    model->scale.found_inf = model->scale.stepped_inf;
+    model->scale.pending = model->scale.stepped_pending;
+    model->scale.is_live = model->scale.stepped_live;
 }
 
 enum accel_status
@@ -307,7 +311,7 @@ read_found (struct accel_model *model, struct accel_error *err)
 {
     uint8_t found;
     enum accel_status status = model->memory->read (model->device, &found, &model->live->found, 1, err);
-    model->found_inf = !status && found;
+    model->scale.found_inf = !status && found;
     return status;
 }
 
@@ -321,13 +325,13 @@ unscale (struct accel_model *model, const struct comm_site *site, struct accel_e
     enum accel_status status = ACCEL_OK;
     memory->zero (model->device, found, 1);
     memory_list_unscale (model_gradients (model), memory, model->device, model_pending (model), found);
-    model->unscaled = true;
-    model->unscalings++;
+    model->scale.unscaled = true;
+    model->scale.unscalings++;
     /* Those that have no data left take no part in steps, and averaged gradients are the same without asking. */
     struct comm_site there = comm_site_on (site, model->device);
     if (accel_num_processes (acc) > 1 && !join_steps (acc))
         status = comm_all_reduce (accel_world (acc), &there, found, found, 1, ACCEL_UINT8, ACCEL_MAX, err);
-    return status || model->is_live ? status : read_found (model, err);
+    return status || model->scale.is_live ? status : read_found (model, err);
 }
 
 enum accel_status
@@ -335,22 +339,24 @@ precision_unscale (struct accel_model *model, const struct comm_site *site, stru
 {
     struct accel *acc = model->object.owner;
     enum accel_status status = model_check_gradients (model, err);
-    if (status || model->unscaled || !precision_scales (acc) || accumulation_of (acc)->accumulating)
+    if (status || model->scale.unscaled || !precision_scales (acc) || accumulation_of (acc)->accumulating)
         return status;
-    if (!model->is_live && !(model->scaled_by > 0)) /* no loss of this model was scaled: the present scale counts */
+    /* If no loss of this model was scaled, the present scale counts. */
+    if (!model->scale.is_live && !(model->scale.scaled_by > 0))
         status = precision_note_scale (acc, model, err);
-    if (!status && !model->is_live)
-        model->pending = scaler_inverse_of (model->scaled_by);
+    if (!status && !model->scale.is_live)
+        model->scale.pending = scaler_inverse_of (model->scale.scaled_by);
     return status ? status : unscale (model, site, err);
 }
 
 enum accel_status
 precision_found (struct accel_model *model, bool is_asked, bool *skip, const uint8_t **found, struct accel_error *err)
 {
-    bool is_there = model->unscaled && model->is_live;
-    enum accel_status status = is_there && is_asked ? read_found (model, err) : ACCEL_OK;
-    *found = is_there && !is_asked ? &model->live->found : NULL;
-    *skip = model->unscaled && !*found && model->found_inf;
+    bool is_there = model->scale.unscaled && model->scale.is_live;
+    bool reads = is_there && (is_asked || !precision_is_live (model->object.owner)); /* it has left its job since */
+    enum accel_status status = reads ? read_found (model, err) : ACCEL_OK;
+    *found = is_there && !reads ? &model->live->found : NULL;
+    *skip = model->scale.unscaled && !*found && model->scale.found_inf;
     return status;
 }
 
@@ -362,7 +368,7 @@ update_there (struct accel_model *model)
     const struct precision *precision = precision_of (acc);
     const struct scaler_factors factors = scaler_factors_of (&precision->scaler);
     for (struct accel_model *other = model_first (acc); other; other = model_next (other))
-        if (other != model && other->unscaled && other->is_live)
+        if (other != model && other->scale.unscaled && other->scale.is_live)
             model->memory->live->note_found (model->device, precision->live, &other->live->found, false, &factors);
     model->memory->live->note_found (model->device, precision->live, &model->live->found, true, &factors);
 }
@@ -374,15 +380,15 @@ precision_update (struct accel_model *model)
     /* As in torch the other optimizers' gradients count too, if they have been looked at. */
     bool found = false, scaling = precision_scales (acc);
     for (struct accel_model *other = scaling ? model_first (acc) : NULL; other; other = model_next (other))
-        found = found || (other->unscaled && other->found_inf);
-    if (scaling && model->is_live)
+        found = found || (other->scale.unscaled && other->scale.found_inf);
+    if (scaling && model->scale.is_live)
         update_there (model);
     else if (scaling)
         scaler_update (&precision_of (acc)->scaler, found);
-    model->stepped = model->unscaled;
-    model->stepped_inf = model->found_inf;
-    model->stepped_pending = model->pending;
-    model->stepped_live = model->is_live;
+    model->scale.stepped = model->scale.unscaled;
+    model->scale.stepped_inf = model->scale.found_inf;
+    model->scale.stepped_pending = model->scale.pending;
+    model->scale.stepped_live = model->scale.is_live;
     model_forget_scale (model);
 }
 
@@ -402,7 +408,7 @@ accel_unscale_gradients_at (const char *file, int line, struct accel *acc, struc
     if (!precision_scales (acc) || accumulation_of (acc)->accumulating)
         return ACCEL_OK;
     for (struct accel_model *other = model; other; other = only ? NULL : model_next (other))
-        if (other->unscaled)
+        if (other->scale.unscaled)
             return accel_fail (err, ACCEL_ERR_INVALID,
                                "accel_unscale_gradients at %s:%d: the gradients have already been unscaled since the "
                                "last step (clipping unscales too)",

@@ -159,11 +159,33 @@ accel_model_scale (const struct accel_model *model, size_t index)
     return model->masters[index].scale;
 }
 
+enum accel_status
+model_fetch_scale (struct accel_model *model, struct accel_error *err)
+{
+    struct model_scale *scale = &model->scale;
+    struct model_live live;
+    if (!scale->is_live && !scale->stepped_live)
+        return ACCEL_OK;
+    enum accel_status status = model->memory->read (model->device, &live, model->live, sizeof live, err);
+    if (!status && scale->is_live) {
+        scale->scaled_by = live.scaled_by;
+        scale->pending = scale->unscaled ? live.pending : 1;
+        scale->found_inf = scale->unscaled && live.found;
+        scale->is_live = false;
+    }
+    if (!status && scale->stepped_live) {
+        scale->stepped_pending = live.pending;
+        scale->stepped_inf = live.found;
+        scale->stepped_live = false;
+    }
+    return status;
+}
+
 void
 model_forget_scale (struct accel_model *model)
 {
-    model->unscaled = model->found_inf = false;
-    model->is_live = false;
-    model->scaled_by = 0;
-    model->pending = 1;
+    model->scale.unscaled = model->scale.found_inf = false;
+    model->scale.is_live = false;
+    model->scale.scaled_by = 0;
+    model->scale.pending = 1;
 }

@@ -210,7 +210,7 @@ end_optimizer (struct object *object)
     free (optimizer->states);
     free (optimizer->state_tensors);
     optimizer->model->memory->destroy (optimizer->model->device, optimizer->state_memory);
-    optimizer_live_end (optimizer);
+    optimizer_live_drop (optimizer);
     optimizer_lists_destroy (optimizer);
     optimizer->state_count = 0;
     optimizer_free_groups (optimizer);
@@ -300,25 +300,30 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     const uint8_t *found;
     struct accel_model *model = optimizer->model;
     const struct accel *acc = model->object.owner;
-    MAY_BE_CAPTURED (model);
+    MAY_BE_CAPTURED (model, optimizer->is_capturable);
     if (accumulate_waits (&optimizer->object) || (precision_scales (acc) && accumulation_of (acc)->accumulating))
-        return ACCEL_OK;
+        return permit.is_capturing ? accel_fail (err, ACCEL_ERR_INVALID, "accel_optimizer_step: gradients are being "
+                                                 "accumulated, so there is no step that a CUDA graph could have")
+                                   : ACCEL_OK;
+    enum accel_status status = memory_check (model->device, err); /* before anything changes */
+    if (status)
+        return comm_fail_in (site, status, err);
     precision_share (model, optimizer->stepped_by);
-    enum accel_status status = precision_unscale (model, site, err);
+    status = precision_unscale (model, site, err);
     if (!status)
         status = precision_found (model, optimizer->custom.step, &skip, &found, err);
-    skip = outliers_skip (optimizer) || skip;
+    skip = (!permit.is_capturing && outliers_skip (optimizer)) || skip;
     if (!status && !skip)
         status = change_parameters (optimizer, found, err);
     if (!status && (status = memory_check (model->device, err)))
         comm_fail_in (site, status, err);
     if (!status) {
-        optimizer->stepped_by = model->unscalings;
+        optimizer->stepped_by = model->scale.unscalings;
         precision_update (model);
         optimizer->step_was_skipped = skip;
         model->unstepped = false;
     }
-    return status;
+    return capture_result (&permit, status);
 }
 
 /* A custom optimizer's function may destroy the optimizer, its model or the job: they end when the step does. */
@@ -353,7 +358,7 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
     if (status || accumulate_waits (&optimizer->object))
         return status;
     struct accel_model *model = optimizer->model;
-    MAY_BE_CAPTURED (model);
+    MAY_BE_CAPTURED (model, model_is_capturable (model));
     model->unstepped = false;
     status = model_check_gradients (model, err);
     if (!model->object.owner)

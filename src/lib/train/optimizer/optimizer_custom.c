@@ -20,7 +20,7 @@ update_of (const struct accel_optimizer *optimizer, size_t index)
         .index = index,
         .parameter = &optimizer->model->trained[index],
         .states = optimizer->state_tensors + index * optimizer->state_count,
-        .grad_scale = model_grad_dtype (optimizer->model, index) == ACCEL_FLOAT32 ? 1 : optimizer->model->pending,
+        .grad_scale = model_grad_dtype (optimizer->model, index) == ACCEL_FLOAT32 ? 1 : optimizer->model->scale.pending,
         .lr = optimizer_group_at (optimizer, index)->own.number[GROUP_LR],
         .step = optimizer->step,
         .group = &optimizer_group_at (optimizer, index)->shown,

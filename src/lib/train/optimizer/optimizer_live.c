@@ -6,11 +6,13 @@
 
 #include <stdlib.h>
 
-/* Numbers of the groups that differ are written. */
+/* If some differ, all are written, at once, because the host may have to wait for a second write.  What a step made of
+ * them, it makes anew. */
 void
 optimizer_live_renew (struct accel_optimizer *optimizer)
 {
     const struct accel_model *model = optimizer->model;
+    bool is_new = false;
     for (size_t g = 0; optimizer->live.steps && g < optimizer->group_count; g++) {
         struct optimizer_group *group = &optimizer->groups[g];
         struct rule_group *known = &optimizer->live.known[g];
@@ -19,21 +21,11 @@ optimizer_live_renew (struct accel_optimizer *optimizer)
             continue;
         known->fixed = group->numbers;
         known->pace = group->pace;
-        model->memory->write (model->device, &optimizer_live_groups (optimizer)[g], known,
-                              offsetof (struct rule_group, numbers));
+        is_new = true;
     }
-}
-
-void
-optimizer_live_end (struct accel_optimizer *optimizer)
-{
-    const struct accel_model *model = optimizer->model;
-    struct optimizer_live *live = &optimizer->live;
-    if (live->steps && live->known)
-        optimizer->step = optimizer_steps (optimizer);
-    model->memory->destroy (model->device, live->steps);
-    free (live->known);
-    *live = (struct optimizer_live){ .steps = NULL };
+    if (is_new)
+        model->memory->write (model->device, optimizer_live_groups (optimizer), optimizer->live.known,
+                              optimizer->group_count * sizeof *optimizer->live.known);
 }
 
 /* ---- what the host asks for, and waits for ---- */
@@ -46,6 +38,26 @@ read_steps (const struct accel_optimizer *optimizer)
         (void) !optimizer->model->memory->read (optimizer->model->device, &steps, optimizer->live.steps, sizeof steps,
                                                NULL);
     return steps;
+}
+
+void
+optimizer_live_drop (struct accel_optimizer *optimizer)
+{
+    const struct accel_model *model = optimizer->model;
+    model->memory->destroy (model->device, optimizer->live.steps);
+    free (optimizer->live.known);
+    optimizer->live = (struct optimizer_live){ .steps = NULL };
+}
+
+void
+optimizer_live_end (struct accel_optimizer *optimizer)
+{
+    if (!optimizer->live.steps)
+        return;
+    const struct rule_steps steps = read_steps (optimizer);
+    optimizer->step = steps.count;
+    optimizer->step_was_skipped = optimizer->step_was_skipped || (optimizer->live.may_skip && steps.was_skipped);
+    optimizer_live_drop (optimizer);
 }
 
 uint64_t
@@ -72,20 +84,37 @@ optimizer_skipped (const struct accel_optimizer *optimizer)
 /* ---- CUDA graphs ---- */
 
 struct capture_permit
-capture_permit (const struct accel_model *model)
+capture_permit (struct accel_model *model, bool is_capturable)
 {
-    struct capture_permit permit = { .live = NULL };
-    for (const struct accel_optimizer *of = model ? model->optimizers : NULL; of; of = of->beside)
-        if (of->is_capturable && model->memory->live)
-            permit = (struct capture_permit){ model->memory->live, model->device };
-    if (permit.live)
-        permit.live->permit_capture (permit.device, true);
+    struct capture_permit permit = { .model = model };
+    if (!model || !is_capturable || !model->memory->live)
+        return permit;
+    permit.live = model->memory->live;
+    permit.is_capturing = permit.live->permit_capture (model->device, true);
+    permit.before = model->scale;
     return permit;
+}
+
+enum accel_status
+capture_result (const struct capture_permit *permit, enum accel_status status)
+{
+    if (status && permit->is_capturing)
+        permit->model->scale = permit->before;
+    return status;
 }
 
 void
 capture_forbid (struct capture_permit *permit)
 {
     if (permit->live)
-        permit->live->permit_capture (permit->device, false);
+        permit->live->permit_capture (permit->model->device, false);
+}
+
+bool
+model_is_capturable (const struct accel_model *model)
+{
+    for (const struct accel_optimizer *of = model ? model->optimizers : NULL; of; of = of->beside)
+        if (of->is_capturable)
+            return true;
+    return false;
 }

@@ -24,17 +24,28 @@ enum accel_status optimizer_live_step (struct accel_optimizer *optimizer, const 
 /** The program has changed numbers of groups: replays of a graph go by them from now on. */
 void optimizer_live_renew (struct accel_optimizer *optimizer);
 
-/** From now on, the host counts. */
+/** From now on, the host counts; drop: the optimizer ends. @{ */
 void optimizer_live_end (struct accel_optimizer *optimizer);
+void optimizer_live_drop (struct accel_optimizer *optimizer);
+/** @} */
 
-/** For the rest of a function: what this thread queues for a model with such an optimizer may be captured. */
+/** For the rest of a function: what this thread queues for a model may be captured into a CUDA graph. */
 struct capture_permit {
     const struct memory_live *live; /* NULL: it may not */
-    DLDevice device;
+    struct accel_model *model;
+    struct model_scale before;
+    bool is_capturing;
 };
-struct capture_permit capture_permit (const struct accel_model *model);
+struct capture_permit capture_permit (struct accel_model *model, bool is_capturable);
 void capture_forbid (struct capture_permit *permit);
-#define MAY_BE_CAPTURED(model) \
-    __attribute__ ((cleanup (capture_forbid), unused)) struct capture_permit permit = capture_permit (model)
+#define MAY_BE_CAPTURED(model, is_capturable)                          \
+    __attribute__ ((cleanup (capture_forbid))) struct capture_permit permit \
+        = capture_permit (model, is_capturable)
+
+/** What of that is refused has not been done: the model is as before.  @return @p status */
+enum accel_status capture_result (const struct capture_permit *permit, enum accel_status status);
+
+/** Whether one of its optimizers is. */
+bool model_is_capturable (const struct accel_model *model);
 
 #endif

@@ -20,7 +20,7 @@ create (struct accel_optimizer *optimizer, struct accel_error *err)
     live->steps = model->memory->create (model->device, bytes, true);
     if (!live->known || !live->steps) {
         enum accel_status status = memory_fail (model->device, err, "cannot allocate memory for an optimizer's steps");
-        optimizer_live_end (optimizer);
+        optimizer_live_drop (optimizer);
         return status;
     }
     model->memory->write (model->device, live->steps, &steps, sizeof steps);
@@ -35,7 +35,9 @@ optimizer_live_begin (struct accel_optimizer *optimizer, bool *is_live, struct a
     bool can_be = model->memory->live && !optimizer->custom.step;
     optimizer->live.may_skip = can_be && precision_is_live (model->object.owner);
     *is_live = can_be && (optimizer->is_capturable || optimizer->live.may_skip);
-    if (*is_live && !optimizer->live.steps)
+    if (!*is_live)
+        optimizer_live_end (optimizer);
+    else if (!optimizer->live.steps)
         status = create (optimizer, err);
     if (*is_live && !status)
         optimizer_live_renew (optimizer);

@@ -288,6 +288,12 @@ accel_optimizer_set_group_sized (size_t numbers_size, struct accel_optimizer *op
         snprintf (text, sizeof text, "it was created without %s, which needs memory", lacking);
         return refuse (its->name, err, text);
     }
+    struct optimizer_group changed = *its;
+    changed.own = own;
+    if (optimizer->live.steps && optimizer->kind->begin (&changed) != its->rule)
+        return refuse (its->name, err,
+                       "a capturable optimizer that has taken a step cannot switch amsgrad, centered or momentum on or "
+                       "off, because graphs have the kernel of its rule");
     its->own = own;
     optimizer_live_renew (optimizer);
     return ACCEL_OK;

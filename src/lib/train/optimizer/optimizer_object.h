@@ -208,8 +208,10 @@ static inline uint64_t
 model_latest_step (const struct accel_model *model)
 {
     uint64_t latest = 0;
-    for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
-        latest = optimizer_steps (of) > latest ? optimizer_steps (of) : latest;
+    for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside) {
+        uint64_t steps = optimizer_steps (of);
+        latest = steps > latest ? steps : latest;
+    }
     return latest;
 }
 
