@@ -26,8 +26,8 @@ graph_add (struct operation *operation)
     return operation;
 }
 
-API void
-standin_capture (cudaStream_t stream, bool begins)
+static void
+capture (cudaStream_t stream, bool begins)
 {
     pthread_mutex_lock (&standin_lock);
     if (begins) {
@@ -40,18 +40,27 @@ standin_capture (cudaStream_t stream, bool begins)
     pthread_mutex_unlock (&standin_lock);
 }
 
+/* A graph that is thrown away. */
+API void
+standin_capture (cudaStream_t stream, bool begins)
+{
+    capture (stream, begins);
+    if (!begins)
+        cudaGraphDestroy (graph);
+}
+
 API cudaError_t
 cudaStreamBeginCapture (cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
     (void) mode;
-    standin_capture (stream, true);
+    capture (stream, true);
     return cudaSuccess;
 }
 
 API cudaError_t
 cudaStreamEndCapture (cudaStream_t stream, cudaGraph_t *made)
 {
-    standin_capture (stream, false);
+    capture (stream, false);
     *made = graph;
     return cudaSuccess;
 }

@@ -296,8 +296,8 @@ change_parameters (struct accel_optimizer *optimizer, const uint8_t *found, stru
 static enum accel_status
 step (struct accel_optimizer *optimizer, const struct comm_site *site, struct accel_error *err)
 {
-    bool skip;
-    const uint8_t *found;
+    bool skip = false;
+    const uint8_t *found = NULL;
     struct accel_model *model = optimizer->model;
     const struct accel *acc = model->object.owner;
     MAY_BE_CAPTURED (model, optimizer->is_capturable);
