@@ -56,17 +56,17 @@ ACCEL_API int accel_set_log_level (int level);
  *
  * @param level  an accel_log_level, to which others can be added: ACCEL_LOG_WARNING | ACCEL_LOG_ONCE
  */
-ACCEL_API void accel_log (const struct accel *acc, int level, const char *format, ...) ACCEL_PRINTF (3, 4);
+ACCEL_API void accel_logger_log (const struct accel *acc, int level, const char *format, ...) ACCEL_PRINTF (3, 4);
 
 /**
  * The same on every process, one after the other in the order of ranks.
  *
  * Collective, whatever the processes' levels are.
  */
-#define accel_log_in_order(...) accel_log_in_order_at (ACCEL_HERE, __VA_ARGS__)
+#define accel_logger_log_in_order(...) accel_logger_log_in_order_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API enum accel_status
-accel_log_in_order_at (const char *file, int line, struct accel *acc, struct accel_error *err,
-                       int level, const char *format, ...) ACCEL_PRINTF (6, 7);
+accel_logger_log_in_order_at (const char *file, int line, struct accel *acc, struct accel_error *err,
+                              int level, const char *format, ...) ACCEL_PRINTF (6, 7);
 
 /** A line on standard error that shows the progress of a loop, on local rank 0 of each host only. */
 struct accel_progress;

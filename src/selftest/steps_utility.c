@@ -33,7 +33,7 @@ static void
 check_log (struct self *self)
 {
     int level = accel_set_log_level (ACCEL_LOG_CRITICAL);
-    if (CALL (self, accel_log_in_order (self->acc, &self->err, ACCEL_LOG_DEBUG, "rank %d", self->rank)))
+    if (CALL (self, accel_logger_log_in_order (self->acc, &self->err, ACCEL_LOG_DEBUG, "rank %d", self->rank)))
         expect (self, "accel_set_log_level", ACCEL_LOG_CRITICAL, accel_set_log_level (0));
     accel_set_log_level (level);
 }

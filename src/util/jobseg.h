@@ -65,7 +65,7 @@ enum {
     X (SYNCHRONIZE_RNG_STATE, "accel_synchronize_rng_state") \
     X (LOADER_NEXT, "accel_loader_next") \
     X (FIND_EXECUTABLE_BATCH_SIZE, "accel_find_executable_batch_size") \
-    X (LOG_IN_ORDER, "accel_log_in_order") \
+    X (LOG_IN_ORDER, "accel_logger_log_in_order") \
     X (PROFILE_START, "accel_profile_start") \
     X (PROFILE_STOP, "accel_profile_stop") \
     X (JOIN_END, "accel_join_end") \

@@ -282,8 +282,8 @@ check_log (void)
     open_job ();
     for (int turn = 0; turn < 2; turn++)
         for (int i = turn ? TEXTS - KEPT : 0; i < TEXTS; i++)
-            accel_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_ONCE, "warning %d", i);
-    accel_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_ONCE, "warning %d", 0);
+            accel_logger_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_ONCE, "warning %d", i);
+    accel_logger_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_ONCE, "warning %d", 0);
     accel_close (acc);
 }
 

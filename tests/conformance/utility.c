@@ -60,18 +60,18 @@ check_batch (void)
 static void
 check_log (void)
 {
-    accel_log (acc, ACCEL_LOG_WARNING, "once %d", 1);
-    accel_log (acc, ACCEL_LOG_INFO, "hidden");
-    accel_log (acc, ACCEL_LOG_ERROR | ACCEL_LOG_EVERYWHERE, "everybody");
+    accel_logger_log (acc, ACCEL_LOG_WARNING, "once %d", 1);
+    accel_logger_log (acc, ACCEL_LOG_INFO, "hidden");
+    accel_logger_log (acc, ACCEL_LOG_ERROR | ACCEL_LOG_EVERYWHERE, "everybody");
     for (int i = 0; i < 3; i++)
-        accel_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_ONCE, "again %s", "and again");
-    check (!accel_log_in_order (acc, &err, ACCEL_LOG_CRITICAL, "in turn"), "%s", err.text);
+        accel_logger_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_ONCE, "again %s", "and again");
+    check (!accel_logger_log_in_order (acc, &err, ACCEL_LOG_CRITICAL, "in turn"), "%s", err.text);
     accel_set_log_level (ACCEL_LOG_DEBUG);
     check (accel_set_log_level (0) == ACCEL_LOG_DEBUG, "the level is what was set");
-    accel_log (acc, ACCEL_LOG_DEBUG, "shown");
+    accel_logger_log (acc, ACCEL_LOG_DEBUG, "shown");
     /* levels may differ */
     accel_set_log_level (rank ? ACCEL_LOG_CRITICAL : ACCEL_LOG_INFO);
-    check (!accel_log_in_order (acc, &err, ACCEL_LOG_INFO, "some"), "%s", err.text);
+    check (!accel_logger_log_in_order (acc, &err, ACCEL_LOG_INFO, "some"), "%s", err.text);
 }
 
 static void

@@ -40,7 +40,7 @@ def name_of(parameter):
 def order(name, parameters):
     """What is wrong with the order of the parameters."""
     names = [name_of(one) for one in parameters if one != "..."]
-    if "err" in names and names[-1] != "err" and not (parameters[-1] == "..." or name == "accel_log_in_order"):
+    if "err" in names and names[-1] != "err" and not (parameters[-1] == "..." or name == "accel_logger_log_in_order"):
         yield "err is not last"
     for at, parameter in enumerate(parameters[: len(names)]):
         if (name, names[at]) in MAY:

@@ -111,19 +111,19 @@ class accelerator {
     }
     /** A line of the log on rank 0; with ACCEL_LOG_EVERYWHERE, on every process that calls it. */
     void
-    log (int level, const char *format, ...) const ACCEL_PRINTF (3, 4)
+    logger_log (int level, const char *format, ...) const ACCEL_PRINTF (3, 4)
     {
         va_list args;
         va_start (args, format);
         std::string text = formatted (format, args);
         va_end (args);
-        accel_log (get (), level, "%s", text.c_str ());
+        accel_logger_log (get (), level, "%s", text.c_str ());
     }
     void
-    log_in_order (int level, const std::string &text, site at = site::here ())
+    logger_log_in_order (int level, const std::string &text, site at = site::here ())
     {
         detail::attempt call;
-        call (accel_log_in_order_at (at.file, at.line, get (), call.err (), level, "%s", text.c_str ()));
+        call (accel_logger_log_in_order_at (at.file, at.line, get (), call.err (), level, "%s", text.c_str ()));
     }
 
     void wait_for_everyone (site at = site::here ()) { must (at, accel_wait_for_everyone_at); }

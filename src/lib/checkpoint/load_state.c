@@ -64,7 +64,8 @@ find_newest (struct load *load, const char *folder, struct accel_error *err)
     if (status)
         return status;
     for (size_t i = 0; i < passed.count; i++)
-        accel_log (load->acc, ACCEL_LOG_WARNING, "accel_load_state passes over a checkpoint: %s", passed.items[i]);
+        accel_logger_log (load->acc, ACCEL_LOG_WARNING, "accel_load_state passes over a checkpoint: %s",
+                          passed.items[i]);
     if (!path && passed.count)
         return accel_fail (err, ACCEL_ERR_FORMAT, "no usable checkpoint in %s: %s", folder, passed.items[0]);
     if (!path) /* programs ask for this status, to start from the beginning */
@@ -279,9 +280,9 @@ load_python (const struct load *load, struct accel_error *err)
     for (size_t i = 0; i < left_out.count; i++)
         strbuf_printf (&text, "%s%s", i ? "; " : "", left_out.items[i]);
     if (!status && left_out.count)
-        accel_log (load->acc, ACCEL_LOG_WARNING,
-                   "accel_load_state: %s was saved by Hugging Face Accelerate; not restored: %s", load->found.place,
-                   text.text ? text.text : "some of it");
+        accel_logger_log (load->acc, ACCEL_LOG_WARNING,
+                          "accel_load_state: %s was saved by Hugging Face Accelerate; not restored: %s",
+                          load->found.place, text.text ? text.text : "some of it");
     return status;
 }
 

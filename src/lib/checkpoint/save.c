@@ -126,7 +126,7 @@ save_note (struct save *save, struct accel *acc, const struct comm_site *site, s
 {
     struct checkpoint_part *part = checkpoint_of (acc);
     if (*save->warning)
-        accel_log (acc, ACCEL_LOG_WARNING, "accel_save_state: %s", save->warning);
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "accel_save_state: %s", save->warning);
     enum accel_status status
         = comm_broadcast (accel_world (acc), site, save->folder.place, sizeof save->folder.place, ACCEL_UINT8, 0, err);
     char *latest = status ? NULL : strdup (save->folder.place);

@@ -91,7 +91,7 @@ report (struct save_in_flight *flight)
         return;
     flight->is_reported = true;
     if (*flight->save.warning)
-        accel_log (flight->acc, ACCEL_LOG_WARNING, "accel_save_state_start: %s", flight->save.warning);
+        accel_logger_log (flight->acc, ACCEL_LOG_WARNING, "accel_save_state_start: %s", flight->save.warning);
     if (!flight->status)
         return;
     accel_fail_in (&flight->err, flight->status, "accel_save_state_start at %s:%d", flight->site.file,
@@ -99,7 +99,7 @@ report (struct save_in_flight *flight)
     comm_note_failure (flight->acc->world,
                        JOBSEG_FAILURE | JOBSEG_FAILURE_LOST | (flight->blames ? 0 : JOBSEG_FAILURE_OWN), 0,
                        flight->err.text);
-    accel_log (flight->acc, ACCEL_LOG_ERROR | ACCEL_LOG_EVERYWHERE, "%s", flight->err.text);
+    accel_logger_log (flight->acc, ACCEL_LOG_ERROR | ACCEL_LOG_EVERYWHERE, "%s", flight->err.text);
 }
 
 static void

@@ -102,8 +102,8 @@ accel_check_trigger_at (const char *file, int line, struct accel *acc, bool *fir
 }
 
 enum accel_status
-accel_log_in_order_at (const char *file, int line, struct accel *acc, struct accel_error *err,
-                       int level, const char *format, ...)
+accel_logger_log_in_order_at (const char *file, int line, struct accel *acc, struct accel_error *err,
+                              int level, const char *format, ...)
 {
     const struct comm_site *site = SITE (LOG_IN_ORDER);
     enum accel_status status = ACCEL_OK;

@@ -77,7 +77,7 @@ log_table (const struct accel *acc, const struct comm_site *site, const struct a
                    which == SHAPES ? "shapes" : "element types");
     write_table (items, acc->identity.world_size, which, true, "\n", &text);
     if (!text.failed)
-        accel_log (acc, ACCEL_LOG_ERROR, "%s", text.text);
+        accel_logger_log (acc, ACCEL_LOG_ERROR, "%s", text.text);
 }
 
 static enum accel_status

@@ -160,8 +160,9 @@ loader_save (const struct object *object, struct accel_state_dict *state)
 static void
 begin_anew (const struct accel_loader *loader, struct accel_loader_state *position, const char *why)
 {
-    accel_log (loader->object.owner, ACCEL_LOG_WARNING, "epoch %llu %s: %s", (unsigned long long) position->epoch,
-               is_inside (position) ? "restarts" : "continues over other data than were saved", why);
+    accel_logger_log (loader->object.owner, ACCEL_LOG_WARNING, "epoch %llu %s: %s",
+                      (unsigned long long) position->epoch,
+                      is_inside (position) ? "restarts" : "continues over other data than were saved", why);
     position->position = 0;
     position->seed = loader->options.seed;
     position->has_generator &= has_source (loader) ? STATE_SOURCE | STATE_SEEDS : 0;

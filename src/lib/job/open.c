@@ -212,12 +212,12 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
                       && !comm_link_for (made->world, made->device);
     if (falls_back) {
         made->device = (DLDevice){ .device_type = kDLCPU }; /* where its ranks can work together */
-        accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", made->world->refusal);
+        accel_logger_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", made->world->refusal);
     }
     if (*why && device_memory ()) /* so it is this rank that has none */
-        accel_log (made, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE, "this program computes on CPUs: %s", why);
+        accel_logger_log (made, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE, "this program computes on CPUs: %s", why);
     else if (*why)
-        accel_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", why);
+        accel_logger_log (made, ACCEL_LOG_WARNING, "this program computes on CPUs: %s", why);
     *acc = made;
     return ACCEL_OK;
 error:

@@ -122,7 +122,7 @@ log_write (const struct accel *acc, int level, const char *format, va_list args)
 }
 
 void
-accel_log (const struct accel *acc, int level, const char *format, ...)
+accel_logger_log (const struct accel *acc, int level, const char *format, ...)
 {
     if ((level & LOG_LEVEL) < log_level ()
         || (!(level & ACCEL_LOG_EVERYWHERE) && !accel_is_main_process (acc)))

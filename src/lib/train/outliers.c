@@ -100,12 +100,12 @@ note (struct accel *acc, enum accel_outlier kind, double value, const char *when
     const char *then = its->options.skip_steps ? "; the step is skipped" : "";
     unsigned long long step = optimizer_latest_step (acc) + 1;
     if (is_finite)
-        accel_log (acc, ACCEL_LOG_WARNING,
-                   "step %llu: %s is %g, %.1f standard deviations above %g, the mean of the last %llu%s", step,
-                   names[kind], value, detector->zscore, mean, (unsigned long long) its->options.window, then);
+        accel_logger_log (acc, ACCEL_LOG_WARNING,
+                          "step %llu: %s is %g, %.1f standard deviations above %g, the mean of the last %llu%s", step,
+                          names[kind], value, detector->zscore, mean, (unsigned long long) its->options.window, then);
     else
-        accel_log (acc, ACCEL_LOG_WARNING, "step %llu: %s is %s%s%s%s", step, names[kind],
-                   nonfinite_name ((float) value), *whence ? ": " : "", whence, then);
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "step %llu: %s is %s%s%s%s", step, names[kind],
+                          nonfinite_name ((float) value), *whence ? ": " : "", whence, then);
 }
 
 bool

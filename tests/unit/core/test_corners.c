@@ -303,8 +303,8 @@ test_process (void)
 {
     struct accel there = { .identity = { .rank = 3, .world_size = 4, .local_rank = 1, .local_world_size = 2 } };
     begin_capture ();
-    accel_log (&there, ACCEL_LOG_ERROR, "for the main process");
-    accel_log (&there, ACCEL_LOG_ERROR | ACCEL_LOG_EVERYWHERE, "for all");
+    accel_logger_log (&there, ACCEL_LOG_ERROR, "for the main process");
+    accel_logger_log (&there, ACCEL_LOG_ERROR | ACCEL_LOG_EVERYWHERE, "for all");
     is_text (end_capture (), "ERROR: [RANK 3] for all\n", "log lines of the main process are not written by others");
 }
 

@@ -483,7 +483,7 @@ test_lines (struct accel *acc)
     rank_must (accel_comm_barrier (accel_world (acc), &err), &err);
     if (!accel_process_index (acc))
         nanosleep (&(struct timespec){ .tv_nsec = 200000000 }, NULL);
-    rank_must (accel_log_in_order (acc, &err, ACCEL_LOG_ERROR, "a line"), &err);
+    rank_must (accel_logger_log_in_order (acc, &err, ACCEL_LOG_ERROR, "a line"), &err);
     if (accel_process_index (acc))
         return;
     printf ("printed, ");

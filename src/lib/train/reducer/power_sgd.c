@@ -100,7 +100,7 @@ choose_products (const struct accel_model *model, struct accel *acc)
     const struct memory_products *products = model->ddp.use_cublas ? model->memory->products : NULL;
     if (!products || !products->open (model->device, &err))
         return products;
-    accel_log (acc, ACCEL_LOG_WARNING, "PowerSGD multiplies by libaccel's own kernels: %s", err.text);
+    accel_logger_log (acc, ACCEL_LOG_WARNING, "PowerSGD multiplies by libaccel's own kernels: %s", err.text);
     return NULL;
 }
 
