@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, work, tree, collectives,
  * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, statedict,
- * checkpoint, safetensors, model_file, utility. */
+ * checkpoint, safetensors, model_file, tracker, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -24,6 +24,7 @@
 #include <accel/state.h>
 #include <accel/statedict.h>
 #include <accel/tensor.h>
+#include <accel/tracker.h>
 #include <accel/train.h>
 #include <accel/tree.h>
 #include <accel/utility.h>

@@ -68,7 +68,10 @@ ACCEL_BEGIN_DECLS
        const struct accel_project_configuration *configuration, struct accel_error *err), (acc, configuration, \
        err)) \
     X (accel_register_for_checkpointing, (struct accel *acc, const struct accel_checkpoint_object *object, \
-       struct accel_error *err), (acc, object, err))
+       struct accel_error *err), (acc, object, err)) \
+    X (accel_init_trackers, (struct accel *acc, const char *project_name, const struct accel_value *config, \
+       size_t count, const struct accel_tracker_options *options, struct accel_error *err), (acc, project_name, \
+       config, count, options, err))
 
 #define X(name, parameters, arguments) ACCEL_API ACCEL_NODISCARD enum accel_status (name) parameters;
 ACCEL_PLAIN_MAP (X)

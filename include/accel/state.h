@@ -55,6 +55,8 @@ struct accel_options {
      * that was prepared.  0: not used.  Overridden by the variable ACCELERATE_TOTAL_BATCH_SIZE.
      */
     size_t total_batch_size;
+    /** Trackers for accel_init_trackers(), separated by commas: "csv", "jsonl", "tensorboard", or "all"; NULL: none. */
+    const char *log_with;
 };
 
 /** A process's membership of its job: state, communicator, and everything that was prepared with it. */

@@ -4,6 +4,7 @@
 
 #include "util/text.h"
 
+#include <locale.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,6 +31,17 @@ int
 text_compare (const void *a, const void *b)
 {
     return strcmp (*(char *const *) a, *(char *const *) b);
+}
+
+void
+text_use_point (char *number)
+{
+    const char *point = localeconv ()->decimal_point;
+    char *found = *point ? strstr (number, point) : NULL;
+    if (found) {
+        *found = '.';
+        memmove (found + 1, found + strlen (point), strlen (found + strlen (point)) + 1);
+    }
 }
 
 char *

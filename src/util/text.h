@@ -16,6 +16,9 @@ bool text_is_one_of (const char *text, const char *const *words);
 /** For arrays of char *: in the order of strcmp(). */
 int text_compare (const void *a, const void *b);
 
+/** In a number that printf() has written: a point, whatever the locale of the program has in its place. */
+void text_use_point (char *number);
+
 /** asprintf() and vasprintf() that return the text, for free(); NULL: out of memory. @{ */
 char *text_printf (const char *format, ...) __attribute__ ((format (printf, 1, 2)));
 char *text_vprintf (const char *format, va_list args) __attribute__ ((format (printf, 1, 0)));

@@ -569,6 +569,33 @@ test_schedulers (accelerator &acc)
     ok (acc.loss_scale () == 1, "the factor of the loss");
 }
 
+static accel_status
+count_values (void *user, const accel_value *, std::size_t count, std::int64_t, double, accel_error *)
+{
+    *static_cast<std::size_t *> (user) += count;
+    return ACCEL_OK;
+}
+
+static void
+test_trackers (accelerator &acc)
+{
+    std::size_t values = 0;
+    accel_tracker_calls calls = {};
+    calls.name = "mine";
+    calls.user = &values;
+    calls.log = count_values;
+    acc.init_trackers ("project", {}, tracker_options ().trackers (&calls).tracker_count (1).throughput (false));
+    accel_value value = {};
+    value.key = "loss";
+    acc.log ({ value, value }, 3);
+    acc.log ("loss", 0.5);
+    acc.get_tracker ("mine").log ({ value });
+    if (acc.is_main_process ())
+        ok (throws (ACCEL_ERR_INVALID, "no tracker 'yours'", [&] { acc.get_tracker ("yours"); }), "an unknown tracker");
+    acc.end_training ();
+    ok (values == (acc.is_main_process () ? 4U : 0U), "values of trackers");
+}
+
 /* The exception comes out as it is, and only after everything has been freed. */
 void
 test_exceptions (accelerator &acc)
@@ -612,6 +639,7 @@ main (int argc, char **argv)
         test_groups (acc);
         test_schedulers (acc);
         test_training (acc);
+        test_trackers (acc);
         test_exceptions (acc);
         acc.print ("%s", "");
     } catch (const error &e) {

@@ -11,10 +11,10 @@ import sys
 # These never change.  The library fills them in where the program has them, or both sides have arrays of them.
 FROZEN = """
 accel_error accel_field accel_loader_state accel_object accel_object_list accel_scaler_state accel_scheduler_state
-accel_safetensors_tensor accel_split accel_tensor
+accel_safetensors_tensor accel_split accel_tensor accel_value
 """.split()
 # The library makes them, and programs only read them.
-MADE_BY_LIBRARY = ["accel_load_result", "accel_safetensors_info", "accel_update"]
+MADE_BY_LIBRARY = ["accel_load_result", "accel_safetensors_info", "accel_tracker_run", "accel_update"]
 # Parameters that are always structs of the library.
 OURS = {("accel_dataset_close", "accel_dataset"), ("accel_sampler_create_llmc_sized", "accel_dataset")}
 # Filled in by the library, which test_output() tests; and refused, whatever its size.

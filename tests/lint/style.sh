@@ -10,6 +10,7 @@ src/hosts/peers/job_key.c
 src/launch/output/logfile.c
 src/lib/checkpoint/project_lock.c
 src/lib/checkpoint/shares.c
+src/lib/track/log_file.c
 src/util/io.c
 END
 cd "$srcdir" || exit 99

@@ -29,6 +29,22 @@ class prepared {
     void *raw_;
 };
 
+/** One of the trackers of a job; on ranks but 0, one that does nothing. */
+class tracker {
+  public:
+    explicit tracker (accel_tracker *raw) noexcept : raw_ (raw) {}
+    accel_tracker *get () const noexcept { return raw_; }
+    void
+    log (const std::vector<accel_value> &values, std::int64_t step = -1)
+    {
+        detail::attempt call;
+        call (accel_tracker_log (raw_, values.data (), values.size (), step, call.err ()));
+    }
+
+  private:
+    accel_tracker *raw_;
+};
+
 /** A process's membership in its job. */
 class accelerator {
   public:
@@ -385,6 +401,38 @@ class accelerator {
         call (accel_join_uneven_inputs (get (), even_batches, call.err ()));
         loop ();
         must (at, accel_join_end_at);
+    }
+
+    /* Trackers. */
+    void
+    init_trackers (const std::string &project_name, const std::vector<accel_value> &config = {},
+                   const accel_tracker_options &options = {})
+    {
+        detail::attempt call;
+        call (accel_init_trackers (get (), project_name.c_str (), config.data (), config.size (), &options,
+                                   call.err ()));
+    }
+    /** To all trackers.  @param step  negative: the next one */
+    void
+    log (const std::vector<accel_value> &values, std::int64_t step = -1)
+    {
+        detail::attempt call;
+        call (accel_log (get (), values.data (), values.size (), step, call.err ()));
+    }
+    void
+    log (const std::string &key, double number, std::int64_t step = -1)
+    {
+        detail::attempt call;
+        call (accel_log_number (get (), key.c_str (), number, step, call.err ()));
+    }
+    /** A tracker, owned by the job. */
+    tracker
+    get_tracker (const std::string &name) const
+    {
+        accel_tracker *raw = nullptr;
+        detail::attempt call;
+        call (accel_get_tracker (&raw, get (), name.c_str (), call.err ()));
+        return tracker (raw);
     }
     void end_training (site at = site::here ()) { must (at, accel_end_training_at); }
 

@@ -63,7 +63,7 @@ struct open_options : accel_options {
     ACCEL_SET_ (gradient_accumulation_steps)
     ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (split_batches)
     ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients) ACCEL_SET_FLAG_ (device_placement)
-    ACCEL_SET_ (total_batch_size)
+    ACCEL_SET_ (total_batch_size) ACCEL_SET_ (log_with)
 };
 
 struct safetensors_options : accel_safetensors_options {
@@ -92,6 +92,13 @@ struct grad_scaler : accel_grad_scaler {
     ACCEL_SET_ (init_scale) ACCEL_SET_ (growth_factor) ACCEL_SET_ (backoff_factor)
     ACCEL_SET_ (growth_interval) ACCEL_SET_FLAG_ (enabled)
     ACCEL_SET_FLAG_ (on_device)
+};
+
+struct tracker_options : accel_tracker_options {
+    ACCEL_OPTIONS_ (tracker_options, accel_tracker_options)
+    ACCEL_SET_ (run_name) ACCEL_SET_ (trackers) ACCEL_SET_ (tracker_count) ACCEL_SET_ (queue_bytes)
+    ACCEL_SET_FLAG_ (throughput) ACCEL_SET_ (finish_timeout_ms) ACCEL_SET_ (tokens_per_step)
+    ACCEL_SET_ (flops_per_step) ACCEL_SET_ (peak_flops)
 };
 
 struct project_configuration : accel_project_configuration {

@@ -16,6 +16,7 @@
 #include "lib/state/log.h"
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
+#include "lib/track/track_part.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/outliers.h"
 #include "lib/train/precision.h"
@@ -148,6 +149,7 @@ static const struct part_kind *const parts[] = {
     &part_outliers,
     &part_prepared,
     &part_checkpoint,
+    &part_track,
     NULL,
 };
 
@@ -258,6 +260,7 @@ accel_end_training_at (const char *file, int line, struct accel *acc, struct acc
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_end_training: end accel_join_uneven_inputs with accel_join_end first");
     prepared_stop (acc);
+    track_end (acc);
     struct accel_error own = { 0 };
     uint64_t entered = checkpoint_enter (acc, &site);
     enum accel_status status = checkpoint_leave (acc, &site, entered, save_finish (acc, &site, &own), &own, err);

@@ -7,10 +7,10 @@
 #include "lib/base/error.h"
 #include "lib/memory/memory.h"
 #include "util/array.h"
+#include "util/text.h"
 #include "util/utf8.h"
 
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,18 +166,13 @@ accel_state_dict_set_int64 (struct accel_state_dict *state, const char *name, in
     add_value (state, name, STATE_NUMBER, text);
 }
 
-/* JSON has neither infinities nor NaN, and a point whatever the locale of the program. */
+/* JSON has neither infinities nor NaN. */
 void
 accel_state_dict_set_double (struct accel_state_dict *state, const char *name, double value)
 {
     char text[64];
-    const char *point = localeconv ()->decimal_point;
     snprintf (text, sizeof text, "%.17g", value);
-    char *found = *point ? strstr (text, point) : NULL;
-    if (found) {
-        *found = '.';
-        memmove (found + 1, found + strlen (point), strlen (found + strlen (point)) + 1);
-    }
+    text_use_point (text);
     add_value (state, name, isfinite (value) ? STATE_NUMBER : STATE_TEXT, text);
 }
 

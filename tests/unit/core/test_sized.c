@@ -216,6 +216,15 @@ CALL (safetensors)
     return status;
 }
 CALL (checkpoint_object) { return accel_register_for_checkpointing_sized (size, acc, given, &err); }
+CALL (trackers)
+{
+    return accel_init_trackers_sized (size, sizeof (struct accel_tracker_calls), acc, "p", NULL, 0, given, &err);
+}
+CALL (tracker_calls)
+{
+    struct accel_tracker_options options = { .trackers = given, .tracker_count = 1 };
+    return accel_init_trackers_sized (sizeof options, size, acc, "p", NULL, 0, &options, &err);
+}
 CALL (ddp) { return accel_model_set_ddp_sized (size, model, given, &err); }
 CALL (set_group) { return accel_optimizer_set_group_sized (size, optimizer, 0, given, &err); }
 
@@ -287,6 +296,8 @@ static struct {
     ROW (open, grad_scaler, growth_interval, scaler, .init_scale = 2),
     ROW (set_project_configuration, project_configuration, iteration, project, .project_dir = "x"),
     ROW (register_for_checkpointing, checkpoint_object, user, checkpoint_object, save_nothing, load_nothing, NULL),
+    ROW (init_trackers, tracker_options, flops_per_step, trackers, .run_name = "x"),
+    ROW (init_trackers, tracker_calls, finish, tracker_calls, .name = "x"),
     ROW (save_model, save_model_options, precision, save_model, .max_shard_size = "1GB"),
     ROW (load_model, load_model_options, follow_links, load_model, .strict = ACCEL_NO),
     ROW (safetensors_open, safetensors_options, follow_links, safetensors, .in_memory = true),

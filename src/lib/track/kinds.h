@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The trackers that are built in: a row for each. */
+#ifndef LIB_TRACK_KINDS_H
+#define LIB_TRACK_KINDS_H
+
+#include <accel/tracker.h>
+
+struct tracker_kind {
+    const char *name;
+    bool requires_logging_dir;
+    /** Fill in @p calls, but for the name, with a `user` that its `finish` frees; `start` comes next. */
+    enum accel_status (*create) (struct accel_tracker_calls *calls, struct accel_error *err);
+};
+
+#define TRACKER_MAP(X) \
+    X (csv)            \
+    X (jsonl)          \
+    X (tensorboard)
+
+#define X(name) extern const struct tracker_kind tracker_##name;
+TRACKER_MAP (X)
+#undef X
+
+#endif
