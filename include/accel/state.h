@@ -55,7 +55,8 @@ struct accel_options {
      * that was prepared.  0: not used.  Overridden by the variable ACCELERATE_TOTAL_BATCH_SIZE.
      */
     size_t total_batch_size;
-    /** Trackers for accel_init_trackers(), separated by commas: "csv", "jsonl", "tensorboard", or "all"; NULL: none. */
+    /** Trackers for accel_init_trackers(), separated by commas: "csv", "jsonl", "mlflow", "tensorboard", or "all";
+     *  NULL: none. */
     const char *log_with;
 };
 

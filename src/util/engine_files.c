@@ -142,6 +142,12 @@ engine_files_find_devices (struct engine_files *files)
 }
 
 void
+engine_files_find_trackers (struct engine_files *files)
+{
+    find (files, "accel_tracker_");
+}
+
+void
 engine_files_release (struct engine_files *files)
 {
     for (size_t i = 0; i < files->count; i++) {

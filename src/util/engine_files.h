@@ -38,6 +38,8 @@ struct engine_files {
 void engine_files_find (struct engine_files *files);
 /** The same of code for devices: accel_device_NAME.so. */
 void engine_files_find_devices (struct engine_files *files);
+/** The same of trackers: accel_tracker_NAME.so. */
+void engine_files_find_trackers (struct engine_files *files);
 void engine_files_release (struct engine_files *files);
 #define AUTO_ENGINE_FILES __attribute__ ((cleanup (engine_files_release)))
 

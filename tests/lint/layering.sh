@@ -27,6 +27,7 @@ includes aws files lib config launch hosts hub sagemaker cli
 includes sagemaker files lib launch hosts hub cli
 includes selftest util files lib config launch hosts http hub aws sagemaker cli
 includes cuda util files config launch hosts http hub aws sagemaker cli
+includes mlflow files config launch hosts hub aws sagemaker cli
 includes engines util files lib config launch hosts http hub aws sagemaker cli
 
 # rooms FOLDER LOWEST ... HIGHEST: a room of src/FOLDER includes only rooms before it; src/README.md says what is in them.

@@ -11,6 +11,7 @@ src/launch/output/logfile.c
 src/lib/checkpoint/project_lock.c
 src/lib/checkpoint/shares.c
 src/lib/track/log_file.c
+src/mlflow/unsent.c
 src/util/io.c
 END
 cd "$srcdir" || exit 99

@@ -8,6 +8,7 @@
 struct tracker_kind {
     const char *name;
     bool requires_logging_dir;
+    bool (*is_configured) (void); /* false: "all" leaves it out; NULL: always */
     /** Fill in @p calls, but for the name, with a `user` that its `finish` frees; `start` comes next. */
     enum accel_status (*create) (struct accel_tracker_calls *calls, struct accel_error *err);
 };
@@ -15,6 +16,7 @@ struct tracker_kind {
 #define TRACKER_MAP(X) \
     X (csv)            \
     X (jsonl)          \
+    X (mlflow)         \
     X (tensorboard)
 
 #define X(name) extern const struct tracker_kind tracker_##name;

@@ -95,7 +95,8 @@ is_wanted (const struct track_part *its, int kind, const struct accel_tracker_ru
            struct accel_error *err)
 {
     bool named = its->chosen & UINT32_C (1) << kind, can = run->logging_dir || !kinds[kind]->requires_logging_dir;
-    *wanted = named || (its->all && can);
+    bool configured = !kinds[kind]->is_configured || kinds[kind]->is_configured ();
+    *wanted = named || (its->all && can && configured);
     if (named && !can)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "tracker '%s' needs a logging_dir: call accel_set_project_configuration first",

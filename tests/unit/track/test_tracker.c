@@ -16,6 +16,7 @@ struct seen {
     char text[1 << 16];
     atomic_int failures; /* so many calls of log fail from now on */
     atomic_int tries;
+    atomic_int flush_failures;
     atomic_bool holds;   /* log does not return before this is false */
     bool is_finished;
     pthread_t thread;
@@ -90,6 +91,18 @@ keep (void *user, const struct accel_value *values, size_t count, int64_t step, 
     add_values (seen, values, count);
     add (seen, time > 1.6e9 && time < 1e11 ? ";" : " at an odd time;");
     return ACCEL_OK;
+}
+
+static enum accel_status
+flush (void *user, struct accel_error *why)
+{
+    struct seen *seen = user;
+    if (atomic_load (&seen->flush_failures) <= 0)
+        return ACCEL_OK;
+    add (seen, " full;");
+    atomic_fetch_sub (&seen->flush_failures, 1);
+    strcpy (why->text, "the disk is full");
+    return ACCEL_ERR_SYSTEM;
 }
 
 static void
@@ -193,6 +206,25 @@ test_failures (void)
     is_text (content ("errors"),
              "WARNING: [RANK 0] tracker bad: the server is away; what is logged is kept, and written later\n",
              "two failures in a row are one warning");
+}
+
+/* What a tracker has taken, it keeps in its own memory: that must not grow while it cannot write. */
+static void
+test_flush (void)
+{
+    static struct seen seen;
+    struct accel_tracker_calls calls = calls_for ("mine", &seen);
+    keep_errors ();
+    calls.flush = flush;
+    seen.flush_failures = 2;
+    struct accel *acc = open_with (&calls, 1, NULL);
+    must (accel_log_number (acc, "a", 1, 1, &err));
+    WAIT_UNTIL (atomic_load (&seen.flush_failures) == 1);
+    must (accel_log_number (acc, "b", 2, 2, &err));
+    WAIT_UNTIL (!atomic_load (&seen.flush_failures));
+    accel_close (acc);
+    is_text (seen.text, "start project -; 1 a=1; full; full; 2 b=2;", "a tracker gets no more before it has written");
+    ok (count_of (content ("errors"), "\n") == 1, "one warning");
 }
 
 static void
@@ -420,6 +452,7 @@ main (void)
     test_throughput ();
     test_measured ();
     test_failures ();
+    test_flush ();
     test_memory ();
     test_full ();
     test_deadline ();
