@@ -4,7 +4,7 @@
 
 #include "util/text.h"
 
-#include <locale.h>
+#include <langinfo.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ text_compare (const void *a, const void *b)
 void
 text_use_point (char *number)
 {
-    const char *point = localeconv ()->decimal_point;
+    const char *point = nl_langinfo (RADIXCHAR); /* for several threads, which localeconv() is not */
     char *found = *point ? strstr (number, point) : NULL;
     if (found) {
         *found = '.';

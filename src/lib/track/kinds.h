@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trackers that are built in: a row for each. */
+/* The trackers that are built in: a row for each.  Another one is a file with a struct tracker_kind, a line of
+ * TRACKER_MAP, and an item in accel_tracker(3); one that needs a library is a module, as mlflow is. */
 #ifndef LIB_TRACK_KINDS_H
 #define LIB_TRACK_KINDS_H
 

@@ -86,6 +86,12 @@ test_expect_success 'of a run that was killed, the end is a failure' '
 test_expect_success 'what the server refuses is left out, with a warning' '
     rules "$get" "$create" "$api/runs/log-batch status=400 file=changed" "$update" && "$run" mlflow logs 1 2>err &&
     grep "some values are left out: .*Changing param values is not allowed" err && requests_are 4 && asked 4 >out && grep FINISHED out'
+test_expect_success 'what it only puts off is kept: a server that is busy, or lets no one in' '
+    for status in 401 403 408 429 503; do
+        rules "$get" "$create" "$api/runs/log-batch status=$status file=none" "$update" && "$run" mlflow busy$status 1 2>err &&
+        grep "answered $status" err && ! grep "left out: .*answered" err && grep "train/loss" busy$status/project/mlflow-*.unsent &&
+        grep "\"run_id\":\"0f\"" busy$status/project/mlflow-*.unsent || return 1
+    done'
 test_expect_success 'at most 1000 metrics are in a request' '
     rules "$get" "$create" "$batch" "$update" && "$run" mlflow logs 2500 2>err &&
     cat requests/* | tr , "\n" | grep -c "\"step\"" >count && test "$(cat count)" = 2500 &&
