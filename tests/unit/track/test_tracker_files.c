@@ -5,7 +5,6 @@
 #include "tests/unit/track/tracked.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -117,20 +116,6 @@ test_bytes (void)
         "what a tracker cannot write is a warning");
 }
 
-static void
-test_locale (void)
-{
-    if (!setlocale (LC_NUMERIC, "de_DE.UTF-8") && !setlocale (LC_NUMERIC, "fr_FR.UTF-8")) {
-        skip ("numbers have a point in every locale # no locale with a comma");
-        return;
-    }
-    struct accel *acc = start_run ("csv", "locale");
-    must (accel_log_number (acc, "half", 0.5, 0, &err));
-    accel_close (acc);
-    setlocale (LC_NUMERIC, "C");
-    ok (strstr (content ("locale/metrics.csv"), ",half,0.5\n") != NULL, "numbers have a point in every locale");
-}
-
 /* Between two runs, the end of a killed one. */
 static void
 test_continued (void)
@@ -207,7 +192,6 @@ int
 main (void)
 {
     test_bytes ();
-    test_locale ();
     test_continued ();
     test_killed ();
     test_full_disk ();
