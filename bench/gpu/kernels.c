@@ -273,11 +273,13 @@ make_list (const struct kernel *kernel)
         };
 }
 
+static const struct memory_factor one = { .value = 1 };
+
 static void
 run_list_update (const struct kernel *kernel)
 {
     const struct memory_rule rule = { (enum rule) kernel->number, &numbers };
-    memory->lists->update (gpu, &list, &rule, 1);
+    memory->lists->update (gpu, &list, &rule, one, NULL);
 }
 
 static void
@@ -291,13 +293,13 @@ static void
 run_list_unscale (const struct kernel *kernel)
 {
     (void) kernel;
-    memory_list_unscale (&list, memory, gpu, 0.999F, a.found);
+    memory_list_unscale (&list, memory, gpu, (struct memory_factor){ .value = 0.999F }, a.found);
 }
 
 static void
 run_list_norm (const struct kernel *kernel)
 {
-    memory_list_norm (&list, memory, gpu, 1, kernel->number, a.results);
+    memory_list_norm (&list, memory, gpu, one, kernel->number, a.results);
 }
 
 static void
@@ -311,7 +313,7 @@ static void
 run_list_clamp (const struct kernel *kernel)
 {
     (void) kernel;
-    memory_list_clamp (&list, memory, gpu, 1, 1);
+    memory_list_clamp (&list, memory, gpu, 1, one);
 }
 
 static void
