@@ -29,6 +29,7 @@ TOKEN = re.compile(r"""\s+ | (?P<string>["'][^"']*["']) | (?P<number>(?:0[xX][\d
                      | (?P<name>[A-Za-z_]\w*) | (?P<operator><<=|>>=|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\.\.\.|.)""", re.X | re.S)
 NOT_CALLED = {'if', 'while', 'for', 'switch', 'return', 'sizeof', 'defined', '_Alignof', 'alignof', 'offsetof', 'typeof',
               '__typeof__', 'va_arg', 'va_start', 'va_end', 'static_assert', '_Static_assert', '__attribute__', 'case'}
+DECLARES = re.compile(r'VISIT')  # macros of variables, as in src/cuda/gpu.h
 NOT_DELETED = re.compile(r'(?:return|if|else|for|while|do|switch|case|default|goto|static|typedef|struct|union|enum|'
                          r'AUTO_\w+|va_start|va_end|__attribute__)\b')
 # Whether memory is freed is what the leak sanitizer looks for, in CI.
@@ -141,7 +142,7 @@ class Source:
         if not self.code[bracket + 1:end].strip():
             return
         parts, name = self.split(bracket + 1, end, ','), re.search(r'\w*\s*$', self.code[max(0, bracket - 80):bracket])[0].strip()
-        if any(re.search(r'[;{}]', self.code[a:b]) for a, b in parts):
+        if DECLARES.match(name) or any(re.search(r'[;{}]', self.code[a:b]) for a, b in parts):
             return
         for a, b in parts:
             text = self.code[a:b].strip()
@@ -213,7 +214,8 @@ class Source:
                 value = code[6:].strip()
                 if value and value not in ('0', 'false', 'NULL', 'true', 'ACCEL_OK', 'STATUS_OK'):
                     self.add('return', begin + 6, stop, '0')
-            elif not DECLARATION.match(self.code, begin) and not NOT_DELETED.match(code) and not FREES.match(code):
+            elif not (DECLARATION.match(self.code, begin) or DECLARES.match(code) or NOT_DELETED.match(code)
+                      or FREES.match(code)):
                 self.add('statement', begin, stop + 1, ';')
 
     def heads_of(self, start, end):
