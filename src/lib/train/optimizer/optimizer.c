@@ -366,7 +366,7 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
     if (status)
         return status;
     memory_list_zero (optimizer_gradients (optimizer), model->memory, model->device);
-    return memory_check (model->device, err);
+    return capture_result (&permit, memory_check (model->device, err));
 }
 
 const char *
