@@ -594,11 +594,10 @@ OPTIMIZER = [
     },
 '''.lstrip("\n")), before("src/lib/train/optimizer/optimizer_kinds.c", "/* ---- the table ---- */", '''
 static enum rule
-begin_signsgd (const struct accel_optimizer *optimizer, const struct optimizer_group *group,
-               struct rule_numbers *numbers)
+begin_signsgd (struct optimizer_group *group)
 {
-    (void) optimizer;
-    decouple (begin (group, numbers), numbers);
+    begin (group);
+    decouple (group);
     return RULE_SIGNSGD;
 }
 

@@ -94,7 +94,8 @@ far_table (struct cuda_table *table, struct cuda_item *item, const struct far *f
 static bool
 far_table_end (struct cuda_table *table, cudaStream_t stream)
 {
-    return !cudaStreamSynchronize (stream) & !cudaFree ((void *) table->items);
+    bool done = !cudaStreamSynchronize (stream);
+    return !cudaFree ((void *) table->items) && done;
 }
 
 static void
@@ -138,8 +139,10 @@ far_update (const struct far *far, cudaStream_t stream)
         = { .sign = 1, .decay = 0.25F, .minus_size = -0.5F, .momentum = 0.5F, .fresh = 1 };
     struct far_array parameter, state, grad, narrow;
     struct cuda_table table;
-    bool made = far_make (&parameter, far, ACCEL_FLOAT32) & far_make (&state, far, ACCEL_FLOAT32)
-                & far_make (&grad, far, ACCEL_BFLOAT16) & far_make (&narrow, far, ACCEL_FLOAT16);
+    bool made = far_make (&parameter, far, ACCEL_FLOAT32);
+    made = far_make (&state, far, ACCEL_FLOAT32) && made;
+    made = far_make (&grad, far, ACCEL_BFLOAT16) && made;
+    made = far_make (&narrow, far, ACCEL_FLOAT16) && made;
     struct cuda_item item = { .data = parameter.memory, .grad = grad.memory, .narrow = narrow.memory,
                               .state = { (float *) (void *) state.memory }, .grad_dtype = grad.dtype,
                               .narrow_dtype = narrow.dtype };
@@ -160,7 +163,10 @@ far_update (const struct far *far, cudaStream_t stream)
         update.count = count;
         memory_host.update ((DLDevice){ .device_type = kDLCPU }, &update);
     }
-    bool same = far_drop (&parameter) & far_drop (&state) & far_drop (&grad) & far_drop (&narrow);
+    bool same = far_drop (&parameter);
+    same = far_drop (&state) && same;
+    same = far_drop (&grad) && same;
+    same = far_drop (&narrow) && same;
     if (!made)
         skip ("there is no memory for %zu elements in four arrays", far->count);
     else

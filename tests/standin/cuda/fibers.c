@@ -71,6 +71,9 @@ static void *scheduler_tsan;
  * that the same threads of it have done, in any block. */
 static void *contexts[BLOCKS_APART][MOST_THREADS];
 static unsigned block_count;
+#define BLOCK_PLACE (block_count % BLOCKS_APART)
+#else
+#define BLOCK_PLACE 0
 #endif
 static const char *kernel_name;
 static void (*kernel_body) (void *);
@@ -130,23 +133,29 @@ fiber_main (void)
     abort ();
 }
 
+/* Neighbours among blocks have stacks of their own, as they have contexts: nothing orders what they keep there. */
+static char *stacks_of[BLOCKS_APART][MOST_THREADS];
+
 /* For it, and for those after it. */
 NO_SANITIZE static void
-make_stacks (struct fiber *fiber)
+make_stacks (char **own, size_t room)
 {
     char *stacks = mmap (NULL, (size_t) AT_ONCE * STACK, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED)
         abort ();
-    for (int i = 0; i < AT_ONCE && fiber + i < fibers + MOST_THREADS; i++)
-        fiber[i].stack = stacks + (size_t) i * STACK;
+    for (size_t i = 0; i < AT_ONCE && i < room; i++)
+        own[i] = stacks + i * STACK;
 }
 
 NO_SANITIZE static void
 fiber_start (struct fiber *fiber)
 {
-    if (!fiber->stack)
-        make_stacks (fiber);
+    size_t number = (size_t) (fiber - fibers);
+    char **stack = &stacks_of[BLOCK_PLACE][number];
+    if (!*stack)
+        make_stacks (stack, MOST_THREADS - number);
+    fiber->stack = *stack;
 #ifdef __x86_64__
     /* Not at the same place of each page, or they would all compete for a few lines of the cache. */
     void **top = (void **) (void *) (fiber->stack + STACK - (fiber - fibers) % 64 * 192);
@@ -161,7 +170,7 @@ fiber_start (struct fiber *fiber)
 #endif
     fiber->state = READY;
 #ifdef TSAN
-    void **own = &contexts[block_count % BLOCKS_APART][fiber - fibers];
+    void **own = &contexts[BLOCK_PLACE][number];
     if (!*own)
         *own = __tsan_create_fiber (0);
     fiber->tsan = *own;

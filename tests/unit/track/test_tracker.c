@@ -22,7 +22,7 @@ struct seen {
     pthread_t thread;
 };
 
-static void
+ACCEL_PRINTF (2, 3) static void
 add (struct seen *seen, const char *format, ...)
 {
     size_t length = strlen (seen->text);
