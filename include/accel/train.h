@@ -357,8 +357,9 @@ ACCEL_API float accel_loss_scale (const struct accel *acc);
 
 /**
  * @return where the scale of the loss is on the device, a float, if accel_grad_scaler has `on_device` and the job
- *         scales losses on a GPU; NULL otherwise: accel_backward() passes all of the scale on.  Valid until
- *         accel_close(); written by accel_optimizer_step(), on the stream of accel_set_stream()
+ *         scales losses on a GPU; NULL otherwise: accel_backward() passes all of the scale on.  Made by
+ *         accel_prepare() and valid until accel_close(); written by accel_optimizer_step(), on the stream of
+ *         accel_set_stream()
  */
 ACCEL_API const float *accel_loss_scale_on_device (const struct accel *acc);
 

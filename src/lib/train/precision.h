@@ -15,7 +15,7 @@ struct precision {
     struct scaler scaler; /* if it is on a device: as of the last time that the host has read it */
     bool scaling;      /* the precision scales losses, and the scaler is not disabled */
     bool wants_device; /* the program wants the scaler on the device */
-    struct scaler_values *live; /* there; NULL: it is on the host, or not used yet */
+    struct scaler_values *live; /* there, since accel_prepare(); NULL: it is on the host */
     DLDevice device;
     bool autocast_off; /* accel_autocast_enable() */
 };

@@ -290,7 +290,7 @@ accel_optimizer_set_group_sized (size_t numbers_size, struct accel_optimizer *op
     }
     struct optimizer_group changed = *its;
     changed.own = own;
-    if (optimizer->live.steps && optimizer->kind->begin (&changed) != its->rule)
+    if (optimizer->is_capturable && optimizer->live.steps && optimizer->kind->begin (&changed) != its->rule)
         return refuse (its->name, err,
                        "a capturable optimizer that has taken a step cannot switch amsgrad, centered or momentum on or "
                        "off, because graphs have the kernel of its rule");
