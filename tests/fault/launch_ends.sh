@@ -30,13 +30,20 @@ program sleeps <<'EOF'
 echo $$ >asleep.$RANK
 exec sleep 300
 EOF
-# start OPTION...: and stop the supervisor; its number is in $supervisor
-start_and_stop () {
+program unwilling <<'EOF'
+trap 'echo 1 >told.$RANK; await may_end; exit' TERM
+echo $$ >asleep.$RANK
+while :; do sleep 0.05; done
+EOF
+# start PROGRAM OPTION...: the numbers of its launcher's processes are in $launcher and $supervisor
+start () {
+    ranks=$1 && shift
     rm -f asleep.*
-    "$accelerate" launch "$@" $two ./sleeps 2>err &
+    "$accelerate" launch "$@" $two "$ranks" 2>err &
     launcher=$!
-    await asleep.0 asleep.1 && supervisor=$(pgrep -P $launcher) && kill -STOP "$supervisor"
+    await asleep.0 asleep.1 && supervisor=$(pgrep -P $launcher)
 }
+start_and_stop () { start ./sleeps "$@" && kill -STOP "$supervisor"; }
 if command -v pgrep >/dev/null; then
     test_expect_success 'a supervisor that is stopped does not hold the launcher for ever' '
         start_and_stop --host_timeout 1 && gone $launcher && { wait $launcher; test $? = 1; } &&
@@ -45,6 +52,10 @@ if command -v pgrep >/dev/null; then
     test_expect_success 'nor a signal that ends the job' '
         start_and_stop --host_timeout 3600 && kill -TERM $launcher && gone $launcher && { wait $launcher; test $? = 143; } &&
         gone "$(cat asleep.0)" "$(cat asleep.1)" "$supervisor"'
+    test_expect_success 'nor a stop that comes after the signal' '
+        start ./unwilling --grace 3600 --host_timeout 3600 && kill -TERM $launcher && await told.0 told.1 &&
+        kill -STOP "$supervisor" && sleep 0.5 && echo 1 >may_end && gone $launcher && { wait $launcher; test $? = 143; } &&
+        gone "$supervisor"'
     test_expect_success 'if it is continued in time, nothing happens' '
         start_and_stop --host_timeout 3600 && kill -CONT "$supervisor" && kill -9 "$(cat asleep.1)" &&
         gone $launcher && { wait $launcher; test $? = 137; } && grep "rank 1 (process $(cat asleep.1) on" err'

@@ -46,17 +46,12 @@ stop_self (void)
         kill (0, SIGCONT); /* reaches us too, and so the other ranks */
 }
 
-/* Another process may have stopped the supervisor.  One that runs may be at its end, where SIGCONT would free it from
- * who traces it: the leak sanitizer, which then waits for ever. */
 static void
 pass_on (pid_t supervisor, const siginfo_t *info)
 {
     union sigval value = { .sival_int = info->si_code == SI_KERNEL
                            ? GUARDIAN_SIGNAL_OF_TERMINAL : GUARDIAN_SIGNAL_SENT };
-    struct procfs_stat stat;
     sigqueue (supervisor, info->si_signo, value);
-    if (signals_end_job (info->si_signo) && procfs_read_stat (supervisor, &stat) && stat.state == 'T')
-        kill (supervisor, SIGCONT);
     if (info->si_signo == SIGTSTP)
         stop_self ();
 }
@@ -76,11 +71,15 @@ wait_for_signal (const struct guardian *guardian, siginfo_t *info, int64_t *left
     return has_come;
 }
 
-/* Wait for the supervisor.  It never stops itself; if another process stops it, the ranks are not watched.
+/* Wait for the supervisor.  It never stops itself; if another process stops it, the ranks are not watched.  After a
+ * signal that ends the job, it is continued whenever it has stopped.  SIGCONT is not sent ahead: a stop may still be
+ * under way, and a supervisor at its end would be freed from who traces it, the leak sanitizer, which then waits for
+ * ever.
  * @return its wait status  @param[out] was_stopped  for too long, and was killed */
 static int
 wait_and_pass_on (const struct guardian *guardian, pid_t supervisor, int64_t limit_ms, bool *was_stopped)
 {
+    bool is_ending = false;
     *was_stopped = false;
     for (int64_t left_ms = INT64_MAX;;) {
         int status;
@@ -97,8 +96,12 @@ wait_and_pass_on (const struct guardian *guardian, pid_t supervisor, int64_t lim
             kill (supervisor, SIGKILL);
             left_ms = INT64_MAX;
         }
-        if (wait_for_signal (guardian, &info, &left_ms) && info.si_signo != SIGCHLD)
-            pass_on (supervisor, &info);
+        if (is_ending && left_ms != INT64_MAX)
+            kill (supervisor, SIGCONT);
+        if (!wait_for_signal (guardian, &info, &left_ms) || info.si_signo == SIGCHLD)
+            continue;
+        pass_on (supervisor, &info);
+        is_ending |= signals_end_job (info.si_signo);
     }
 }
 
