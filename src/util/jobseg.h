@@ -22,12 +22,15 @@
 
 #define JOBSEG_MAGIC UINT64_C (0x314c454343414a53)
 enum {
-    JOBSEG_VERSION = 4,
+    JOBSEG_VERSION = 5,
     JOBSEG_LEDGER = 64,    /* latest collectives kept per rank; a power of two */
     JOBSEG_FILES = 32,     /* source files named per rank */
     JOBSEG_FILE_NAME = 64, /* bytes of a file's name, the end of a longer one */
     JOBSEG_BLOB = 256,     /* bytes that a rank tells the others in an exchange, while it opens */
     JOBSEG_MAX_DIMS = 8,   /* of a tensor */
+    JOBSEG_VALUES = 8,     /* numbers that the program logged last, per rank */
+    JOBSEG_VALUE_NAME = 24, /* bytes of such a number's name, cut off where it is longer */
+    JOBSEG_FRAMES = 64,    /* of a rank's stack */
     JOBSEG_MAX_LOCAL = 4096,
 };
 
@@ -158,6 +161,34 @@ struct jobseg_form {
     uint8_t argument; /* enum comm_argument */
 };
 
+/** What is asked of a job's ranks, together. */
+enum jobseg_request {
+    JOBSEG_SAVE = 1,
+    JOBSEG_STOP = 2,
+};
+
+/** What a rank shows of its training, for those who watch.  `version` is odd while the rank writes names and values. */
+struct jobseg_progress {
+    _Atomic uint64_t step;      /* optimizer steps so far, or what the program logged as its step */
+    _Atomic uint64_t step_ns;   /* CLOCK_MONOTONIC at the latest change of `step`; 0: none yet */
+    _Atomic uint64_t waited_ns; /* in calls that communicate, together */
+    _Atomic uint32_t version;
+    uint32_t value_count;
+    struct {
+        char name[JOBSEG_VALUE_NAME];
+        double value;
+    } values[JOBSEG_VALUES]; /* the latest accel_log(), its first numbers */
+};
+
+/** A rank's stack, which it writes itself when a signal asks for it. */
+struct jobseg_stack {
+    _Atomic uint32_t asked; /* how often */
+    _Atomic uint32_t given; /* the latest `asked` that has been answered */
+    _Atomic uint32_t signal; /* which signal asks; 0: this rank cannot */
+    uint32_t count;
+    uint64_t frames[JOBSEG_FRAMES]; /* addresses in the rank's memory, innermost first */
+};
+
 struct jobseg_slot {
     _Atomic uint32_t state;      /* enum jobseg_state */
     _Atomic uint32_t generation; /* the round of opening that this rank is in; all must agree to join */
@@ -179,6 +210,12 @@ struct jobseg_slot {
     struct jobseg_record ledger[JOBSEG_LEDGER];
     unsigned char blobs[2][JOBSEG_BLOB];     /* of the latest two exchanges, by the parity of the round */
     struct jobseg_form forms[JOBSEG_LEDGER]; /* of the records whose `form` is not 0 */
+    struct jobseg_progress progress;
+    struct jobseg_stack stack;
+    _Atomic uint32_t request;    /* enum jobseg_request, together: what this rank alone has been asked for, by signals */
+    _Atomic uint32_t heeds;      /* the same: what its program asks after */
+    _Atomic uint64_t saved_step; /* 1 + the step of the latest complete checkpoint; 0: none */
+    _Atomic uint64_t memory_step; /* the same, of the latest in memory */
 } __attribute__ ((aligned (128)));
 
 struct jobseg_header {
@@ -191,7 +228,11 @@ struct jobseg_header {
     uint32_t slots_offset;
     char job_id[40];
     _Atomic uint32_t ready_generation; /* the generation that all have joined; a futex */
-    uint32_t spare;
+    _Atomic uint32_t request;      /* enum jobseg_request, together: what the whole job has been asked for */
+    int32_t launcher_pid;          /* of the guardian, which signals are for; 0: ranks that no launcher of ours started */
+    uint32_t restarts;             /* of the job so far */
+    int64_t started_s;             /* seconds since the epoch */
+    char program[128];             /* its name and arguments, cut off */
     uint64_t data_offset;          /* first byte after the slots, a multiple of the page size */
     _Atomic uint64_t arena_bytes;  /* the shm engine's: of each rank's arena */
     _Atomic uint64_t arena_offset; /* the shm engine's: of rank 0's arena in the file */
