@@ -212,8 +212,8 @@ struct jobseg_slot {
     struct jobseg_form forms[JOBSEG_LEDGER]; /* of the records whose `form` is not 0 */
     struct jobseg_progress progress;
     struct jobseg_stack stack;
-    _Atomic uint32_t request;    /* enum jobseg_request, together: what this rank alone has been asked for, by signals */
-    _Atomic uint32_t heeds;      /* the same: what its program asks after */
+    _Atomic uint32_t request;    /* enum jobseg_request, together: what signals ask of this rank alone */
+    _Atomic uint32_t handles;    /* the same: which requests its program looks at */
     _Atomic uint64_t saved_step; /* 1 + the step of the latest complete checkpoint; 0: none */
     _Atomic uint64_t memory_step; /* the same, of the latest in memory */
 } __attribute__ ((aligned (128)));
@@ -229,7 +229,7 @@ struct jobseg_header {
     char job_id[40];
     _Atomic uint32_t ready_generation; /* the generation that all have joined; a futex */
     _Atomic uint32_t request;      /* enum jobseg_request, together: what the whole job has been asked for */
-    int32_t launcher_pid;          /* of the guardian, which signals are for; 0: ranks that no launcher of ours started */
+    int32_t launcher_pid;          /* of the guardian, which signals are for; 0: another launcher started the ranks */
     uint32_t restarts;             /* of the job so far */
     int64_t started_s;             /* seconds since the epoch */
     char program[128];             /* its name and arguments, cut off */
