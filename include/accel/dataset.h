@@ -78,6 +78,7 @@ enum accel_token_format {
     ACCEL_TOKENS_UINT32,
     ACCEL_TOKENS_INT32,
     ACCEL_TOKENS_INT64,
+    ACCEL_TOKENS_UINT8, /**< any file: its bytes */
     ACCEL_TOKENS_LLMC, /**< llm.c's files: a header of 256 int32 selects one of the first two, and gives the count */
 };
 

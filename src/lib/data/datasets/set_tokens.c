@@ -21,8 +21,8 @@ static const struct {
     { 20240801, 7, ACCEL_TOKENS_UINT32 },
 };
 
-static const size_t token_bytes[]
-    = { [ACCEL_TOKENS_UINT16] = 2, [ACCEL_TOKENS_UINT32] = 4, [ACCEL_TOKENS_INT32] = 4, [ACCEL_TOKENS_INT64] = 8 };
+static const size_t token_bytes[] = { [ACCEL_TOKENS_UINT16] = 2, [ACCEL_TOKENS_UINT32] = 4, [ACCEL_TOKENS_INT32] = 4,
+                                      [ACCEL_TOKENS_INT64] = 8, [ACCEL_TOKENS_UINT8] = 1 };
 
 /* Convert @p count tokens.  @return not 0 if some token did not fit */
 #define CONVERTER(name, from_type, into_type)                                 \
@@ -44,14 +44,16 @@ CONVERTER (uint16_to_int32, uint16_t, int32_t)
 CONVERTER (uint32_to_int32, uint32_t, int32_t)
 CONVERTER (int32_to_int32, int32_t, int32_t)
 CONVERTER (int64_to_int32, int64_t, int32_t)
+CONVERTER (uint8_to_int32, uint8_t, int32_t)
 CONVERTER (uint16_to_int64, uint16_t, int64_t)
 CONVERTER (uint32_to_int64, uint32_t, int64_t)
 CONVERTER (int32_to_int64, int32_t, int64_t)
 CONVERTER (int64_to_int64, int64_t, int64_t)
+CONVERTER (uint8_to_int64, uint8_t, int64_t)
 
-static uint64_t (*const converters[2][4]) (const unsigned char *from, unsigned char *into, size_t count) = {
-    { uint16_to_int32, uint32_to_int32, int32_to_int32, int64_to_int32 },
-    { uint16_to_int64, uint32_to_int64, int32_to_int64, int64_to_int64 },
+static uint64_t (*const converters[2][5]) (const unsigned char *from, unsigned char *into, size_t count) = {
+    { uint16_to_int32, uint32_to_int32, int32_to_int32, int64_to_int32, uint8_to_int32 },
+    { uint16_to_int64, uint32_to_int64, int32_to_int64, int64_to_int64, uint8_to_int64 },
 };
 
 enum accel_status
