@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ACCEL_BLAS: what only the example gpt uses, for products of matrices, and threads by OpenMP.
+# ACCEL_BLAS: what only the example gpt uses: BLAS for products of matrices, threads by OpenMP, PCRE2 for words.
 AC_DEFUN([ACCEL_BLAS], [
     AC_ARG_WITH([blas],
         [AS_HELP_STRING([--with-blas=auto|yes|no],
@@ -23,4 +23,6 @@ AC_DEFUN([ACCEL_BLAS], [
     AC_SUBST([BLAS_CPPFLAGS])
     AC_SUBST([BLAS_LIBS])
     AC_OPENMP
+    PKG_CHECK_MODULES([PCRE2], [libpcre2-8 >= 10.30], [pcre2_found=yes], [pcre2_found=no])
+    AM_CONDITIONAL([WITH_PCRE2], [test "x$pcre2_found" = xyes])
 ])

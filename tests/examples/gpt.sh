@@ -76,6 +76,27 @@ test_expect_success 'bad input is one sentence' '
     refuses "token [0-9]*, but the model has 64" --vocab_size 64 && refuses "model.safetensors" --model broken &&
     refuses "shape" --model narrow && refuses "config.json" --model nothing && refuses "unknown option" --depth 3 &&
     refuses "steps: expected" --steps many'
+# The sums are those of what the package tokenizers writes: bpe/peer.py.
+bpe=$srcdir/tests/examples/bpe
+[ -x "$builddir/examples/gpt/tokenize" ] || skip_reason='needs libpcre2-dev'
+tokenize () { "$builddir/examples/gpt/tokenize" "$bpe/vocab.json" "$bpe/merges.txt" "$@"; }
+test_expect_success 'tokens are those of the package tokenizers, and become the text again' '
+    while read -r file sum; do
+        tokenize <"$file" >tokens && test "$(cksum <tokens)" = "$sum" &&
+        od -An -tu2 -v -w2 tokens | tokenize --decode | cmp - "$file" || return 1
+    done <<EOF
+$text 4101831711 1082486
+$bpe/hard.txt 4147758973 15804
+EOF'
+test_expect_success 'the model learns tokens' '
+    tokenize <"$text" >text.bin && train 1 learnt --steps 30 --lr 0.01 --data text.bin --format uint16 --vocab_size 600 >log &&
+    sed -n "s/.*  loss \([0-9.]*\)  norm.*/\1/p" log | awk "NR == 1 { first = \$1 } { last = \$1 } END { exit !(last < first - 0.5) }"'
+test_expect_success 'a text or vocabulary that is none is one sentence' '
+    printf "a\377b" | test_exit 1 tokenize 2>err >out && grep "not UTF-8 from byte 1 on" err && [ ! -s out ] &&
+    echo 600 | test_exit 1 tokenize --decode 2>err >out && grep "600 is no token" err &&
+    echo "{" >bad.json && test_exit 1 "$builddir/examples/gpt/tokenize" bad.json "$bpe/merges.txt" 2>err && grep "bad.json:2: " err &&
+    echo "a b c" >bad.txt && test_exit 1 "$builddir/examples/gpt/tokenize" "$bpe/vocab.json" bad.txt 2>err && grep "bad.txt:1: expected two" err'
+skip_reason=
 if python3 -c 'import transformers, torch' 2>/dev/null; then
     test_expect_success 'transformers reads its models' '
         python3 "$srcdir/tests/examples/gpt_peer.py" model1 "$text" >peer &&
