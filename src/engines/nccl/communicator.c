@@ -152,7 +152,6 @@ note_posted (struct operation *operation)
         operation->child->parent = NULL;
         operation->child->is_nccl_busy = true;
     }
-    unlist (operation);
     operation_destroy (operation);
 }
 
@@ -255,7 +254,7 @@ free_operation (struct operation *operation)
 struct operation *
 operation_create (struct communicator *comm, const struct accel_engine_call *call)
 {
-    struct operation *operation = call ? comm->spare : NULL, **at = &comm->operations;
+    struct operation *operation = comm->spare, **at = &comm->operations;
     if (comm->status)
         return NULL;
     if (operation) {
@@ -298,16 +297,12 @@ comm_coalesce_end (struct communicator *comm)
         each->joins = each->next;
 }
 
-/* Events that may still be waited for, after a failure, are not used again. */
+/* Its events may still be waited for; after a failure, nothing is created that would use them again. */
 void
 operation_destroy (struct operation *operation)
 {
     struct communicator *comm = operation->comm;
     unlist (operation);
-    if (!operation->call || comm->status) {
-        free_operation (operation);
-        return;
-    }
     operation->next = comm->spare;
     comm->spare = operation;
 }

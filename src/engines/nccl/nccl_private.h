@@ -141,7 +141,7 @@ struct communicator {
     bool is_coalescing;
     struct operation *group; /* the first of those between coalesce_begin() and coalesce_end(), which wait */
     struct operation *operations;
-    struct operation *spare; /* with events */
+    struct operation *spare; /* most with events */
     struct buffer *buffers;
     enum accel_status status; /* why nothing is done any more */
     bool is_network_error;    /* some other rank may be the reason */
