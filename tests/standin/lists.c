@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of arrays on a GPU: the table of a list is written anew as it changes, and never while the GPU still reads it.
- * Also what is done with one array where a list cannot be had. */
+ * usage: lists [new CALL:N:ERROR | grown CALL:N:ERROR]: a list has an error when it is first used, or when it grows */
 #include <config.h>
 
 #include "lib/memory/lists.h"
@@ -14,7 +14,7 @@ enum { COUNT = 1000, MANY = 100, ROUNDS = 20, LISTS = 40, DELAYS = 3 };
 
 static const struct memory_factor twice = { .value = 2 };
 
-static const DLDevice device = { .device_type = kDLCUDA }, host = { .device_type = kDLCPU };
+static const DLDevice device = { .device_type = kDLCUDA };
 static const struct memory *memory;
 static float values[COUNT];
 
@@ -129,38 +129,52 @@ test_shutdown (void)
     memory->destroy (device, data);
 }
 
+/* A want of memory means that it is done one by one, and may be different the next time; any other error is one of the
+ * GPU, which does nothing any more. */
 static void
-test_scaled (enum accel_dtype dtype)
+test_error (bool is_new, const char *plan)
 {
-    float *data = make (), scale;
-    void *narrow = memory->create (device, COUNT, true);
-    unsigned char on_host[COUNT], on_device[COUNT];
+    struct memory_list list;
+    float *data = make ();
     struct accel_error err;
-    for (int i = 0; i < COUNT; i++)
-        values[i] = sinf ((float) i) * 5000;
-    memory->write (device, data, values, sizeof values);
-    scale = memory->narrow_scaled (device, narrow, dtype, data, COUNT);
-    bool good = !memory->read (device, on_device, narrow, COUNT, &err);
-    ok (good && scale == memory_of (host)->narrow_scaled (host, on_host, dtype, values, COUNT) && scale != 1
-            && !memcmp (on_host, on_device, COUNT),
-        "one array narrowed to %s with a scale, %g, has the host's bits", accel_dtype_name (dtype), (double) scale);
-    memory->destroy (device, narrow);
+    create (&list, MANY);
+    add (&list, data, 1);
+    if (!is_new)
+        memory->lists->scale (device, &list, (struct memory_factor){ .value = 1 }, false);
+    list.items[0].count = COUNT - MANY + 1;
+    while (list.count < MANY)
+        add (&list, data + COUNT - MANY + list.count, 1);
+    setenv ("STANDIN_FAIL", plan, true);
+    bool done = memory->lists->scale (device, &list, twice, false);
+    unsetenv ("STANDIN_FAIL");
+    enum accel_status status = memory_check (device, &err);
+    if (done)
+        ok (status == ACCEL_ERR_SYSTEM && strstr (err.text, "cuda:0: cuda")
+                && !strncmp (strstr (err.text, "cuda:0: ") + 8, plan, strcspn (plan, ":")),
+            "the GPU has an error: %s", err.text);
+    else
+        ok (!status && !count_wrong (data, COUNT, 1)
+                && memory->lists->scale (device, &list, twice, false) && !count_wrong (data, COUNT, 2),
+            "nothing was done, until it is tried again");
+    memory_list_destroy (&list, memory, device);
     memory->destroy (device, data);
 }
 
 int
-main (void)
+main (int argc, char **argv)
 {
     memory = memory_of (device);
     if (!memory) {
         ok (false, "there is a GPU");
         return done_testing ();
     }
+    if (argc > 2) {
+        test_error (!strcmp (argv[1], "new"), argv[2]);
+        return done_testing ();
+    }
     test_overlaps ();
     test_growing ();
     test_changing ();
     test_shutdown ();
-    test_scaled (ACCEL_FLOAT8_E4M3FN);
-    test_scaled (ACCEL_FLOAT8_E5M2);
     return done_testing ();
 }

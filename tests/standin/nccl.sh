@@ -147,10 +147,14 @@ soon () { grep "$1" out >said && cat said && ! grep -E "\(([0-9]{5,}|[5-9][0-9]{
 test_expect_success '3 ranks do everything, also in groups' 'ranks 3 && test "$(grep -c "of 3: done on cuda:" out)" = 3'
 test_expect_success 'a call moves on while the program is elsewhere' '
     rm -f started ended && ranks 2 away && test "$(grep -c "of 2: done on cuda:" out)" = 2'
+# died CALL: a rank that would be killed in it was
+died () { test_exit 137 env RANK=0 "STANDIN_DIE=0:$1:1" timeout $patience "$standin/nccl_table" >out; }
 test_expect_success 'one rank without libaccel: its GPU, its memory, its groups' '
-    timeout $patience "$standin/nccl_table" engines/accel_engine_nccl.so >out && test "$(grep -c ^ok out)" -eq 4 &&
-    test_exit 137 env RANK=0 STANDIN_DIE=0:ncclCommRegister:1 "$standin/nccl_table" engines/accel_engine_nccl.so >out &&
-    test "$(grep -c ^ok out)" -eq 2'
+    timeout $patience "$standin/nccl_table" >out && test "$(grep -c ^ok out)" -eq 9 &&
+    died ncclCommRegister && test "$(grep -c ^ok out)" -eq 4'
+test_expect_success '... it leaves NCCL in good order, and a job without memory in another' '
+    died ncclCommFinalize && died ncclCommDestroy && ! died ncclCommAbort && test "$(grep -c ^ok out)" -eq 9 &&
+    timeout $patience "$standin/nccl_table" memory >out && grep "^ok 1 " out'
 test_expect_success 'a stream for each thread: calls come after what any thread has queued' '
     ranks 2 threads && test "$(grep -c "of 2: done on cuda:" out)" = 2'
 plans='ncclAllReduce:3:2 ncclGroupEnd:1:6 ncclCommSplit:2:2 ncclCommGetAsyncError:9:6 cudaEventQuery:4:700'

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of engine nccl, without libaccel around them and with a job of one rank: what accel/engine.h allows and
- * libaccel does not do.
- * usage: nccl_table MODULE */
+ * libaccel does not do, and memory that ends at each allocation.
+ * usage: nccl_table [memory] */
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "tests/allocators.h"
 #include "tests/tap.h"
 
 #include <accel/engine.h>
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 enum { COUNT = 1000 };
 
-static const struct accel_engine *engine;
+extern const struct accel_engine accel_engine;
+static const struct accel_engine *const engine = &accel_engine;
 static struct accel_error err;
 
 static void
@@ -29,11 +31,17 @@ must (int status, const char *what)
 }
 #define MUST(call) must ((int) (call), #call)
 
-static const struct accel_engine_helpers helpers = { .size = sizeof helpers, .fail = accel_fail };
+static enum accel_status
+look (void *context, const struct accel_engine_call *call, struct accel_error *why)
+{
+    return (void) context, (void) call, (void) why, ACCEL_OK;
+}
+
+static const struct accel_engine_helpers helpers = { .size = sizeof helpers, .fail = accel_fail, .look = look };
 
 /* @param gpu  -1: the rank computes on the processor */
-static void *
-open_job (int local_rank, int gpu)
+static enum accel_status
+try_to_open (void **transport, int local_rank, int gpu)
 {
     struct accel_engine_job job = {
         .size = sizeof job,
@@ -45,10 +53,26 @@ open_job (int local_rank, int gpu)
         .device = { .device_type = gpu < 0 ? kDLCPU : kDLCUDA, .device_id = gpu < 0 ? 0 : gpu },
 
     };
+    enum accel_status status = engine->probe (&job, &err);
+    return status ? status : engine->open (transport, &job, &err);
+}
+
+static void *
+open_job (int local_rank, int gpu)
+{
     void *transport = NULL;
-    MUST (engine->probe (&job, &err));
-    MUST (engine->open (&transport, &job, &err));
+    MUST (try_to_open (&transport, local_rank, gpu));
     return transport;
+}
+
+static struct accel_engine_call
+sum_of (float *memory, int gpu)
+{
+    return (struct accel_engine_call){
+        .helpers = &helpers, .send = memory, .recv = memory, .count = COUNT, .element_bytes = sizeof (float),
+        .kind = ACCEL_ENGINE_ALL_REDUCE, .dtype = ACCEL_FLOAT32, .op = ACCEL_SUM, .root = -1,
+        .device = { .device_type = kDLCUDA, .device_id = gpu }, .stream = (void *) 1,
+    };
 }
 
 static void
@@ -57,14 +81,31 @@ test_gpu (int local_rank, int gpu, int wanted)
     void *transport = open_job (local_rank, gpu), *memory;
     MUST (cudaSetDevice (wanted));
     MUST (cudaMalloc (&memory, COUNT * sizeof (float)));
-    struct accel_engine_call call = {
-        .helpers = &helpers, .send = memory, .recv = memory, .count = COUNT, .element_bytes = sizeof (float),
-        .kind = ACCEL_ENGINE_ALL_REDUCE, .dtype = ACCEL_FLOAT32, .op = ACCEL_SUM, .root = -1,
-        .device = { .device_type = kDLCUDA, .device_id = wanted }, .stream = (void *) 1,
-    };
+    struct accel_engine_call call = sum_of (memory, wanted);
     err.text[0] = '\0';
     ok (!engine->run (transport, &call, &err), "local rank %d, told %d, has cuda:%d: %s", local_rank, gpu, wanted,
         err.text);
+    MUST (cudaFree (memory));
+    engine->close (transport);
+}
+
+/* A thread that works on another GPU, and has not looked at an error of its own. */
+static void
+test_thread (void)
+{
+    void *transport = open_job (0, 2), *memory;
+    int device = -1;
+    MUST (cudaSetDevice (2));
+    MUST (cudaMalloc (&memory, COUNT * sizeof (float)));
+    const struct accel_engine_call call = sum_of (memory, 2);
+    MUST (cudaSetDevice (1));
+    MUST (engine->run (transport, &call, &err));
+    MUST (cudaGetDevice (&device));
+    ok (device == 1 && !cudaPeekAtLastError (), "a call leaves the thread its GPU: %d", device);
+    cudaSetDevice (99);
+    bool awaits = engine->awaits (transport, 1);
+    cudaError_t error = cudaGetLastError ();
+    ok (!awaits && error == cudaErrorInvalidDevice, "and its error: %d", (int) error);
     MUST (cudaFree (memory));
     engine->close (transport);
 }
@@ -87,6 +128,35 @@ test_memory (void)
     engine->close (transport);
 }
 
+/* What allocates fails, and says why. */
+static void
+test_refusals (void)
+{
+    static const struct {
+        const char *variable, *value;
+        size_t bytes;
+        enum accel_status status;
+        const char *words;
+    } cases[] = {
+        { "STANDIN_BYTES", "0", COUNT, ACCEL_ERR_NOMEM,
+          "accel_alloc: cannot allocate 1000 bytes on cuda:0: out of memory" },
+        { "STANDIN_FAIL", "cudaMemsetAsync:1:700", COUNT, ACCEL_ERR_SYSTEM,
+          "accel_alloc: cannot allocate 1000 bytes on cuda:0: an illegal memory access was encountered" },
+        { "STANDIN_BYTES", "8000000000", SIZE_MAX, ACCEL_ERR_NOMEM, "accel_alloc: out of memory" },
+    };
+    void *transport = open_job (0, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        void *memory = transport;
+        err.text[0] = '\0';
+        setenv (cases[i].variable, cases[i].value, true);
+        enum accel_status status = engine->alloc (transport, &memory, cases[i].bytes, &err);
+        unsetenv (cases[i].variable);
+        ok (status == cases[i].status && !memory && !strcmp (err.text, cases[i].words) && !cudaPeekAtLastError (),
+            "%s=%s: %d: %s", cases[i].variable, cases[i].value, (int) status, err.text);
+    }
+    engine->close (transport);
+}
+
 static void
 test_groups (void)
 {
@@ -104,18 +174,63 @@ test_groups (void)
         engine->close (transport);
 }
 
+/* A job that does everything.  @return its first error */
+static enum accel_status
+live (void)
+{
+    const int ranks[] = { 0 };
+    void *transport = NULL, *group = NULL, *memory = NULL, *works[2] = { NULL };
+    enum accel_status status = try_to_open (&transport, 0, 0);
+    if (!status)
+        status = engine->alloc (transport, &memory, COUNT * sizeof (float), &err);
+    if (!status)
+        status = engine->split (transport, 0, 0, &err);
+    if (!status)
+        status = engine->join_group (transport, ranks, 1, 0, 0, &group, &err);
+    const struct accel_engine_call call = sum_of (memory, 0);
+    if (!status)
+        status = engine->run (group, &call, &err);
+    for (int i = 0; i < 2 && !status; i++)
+        status = engine->start (transport, &call, &works[i], &err);
+    for (int i = 0; i < 2; i++)
+        if (works[i] && engine->wait (transport, works[i], status ? NULL : &err))
+            status = status ? status : err.code;
+    if (memory)
+        engine->free (transport, memory);
+    if (group)
+        engine->close (group);
+    if (transport)
+        engine->close (transport);
+    return status;
+}
+
+/* One allocation later fails each time, until all succeed. */
+static void
+test_want (void)
+{
+    enum accel_status status;
+    long turn = 0;
+    do {
+        calls_left = turn++;
+        err.text[0] = '\0';
+        status = live ();
+        calls_left = -1;
+    } while (status == ACCEL_ERR_NOMEM && strstr (err.text, "out of memory") && turn < 100);
+    ok (!status && turn > 8, "%ld allocations fail one after the other: %d: %s", turn - 1, (int) status, err.text);
+}
+
 int
 main (int argc, char **argv)
 {
-    void *module = argc > 1 ? dlopen (argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
-    engine = module ? dlsym (module, ACCEL_ENGINE_SYMBOL) : NULL;
-    if (!engine) {
-        printf ("Bail out! %s\n", dlerror ());
-        return 1;
+    if (argc > 1 && !strcmp (argv[1], "memory")) {
+        test_want ();
+        return done_testing ();
     }
     test_gpu (0, 2, 2);
     test_gpu (6, -1, 2);
+    test_thread ();
     test_memory ();
     test_groups ();
+    test_refusals ();
     return done_testing ();
 }

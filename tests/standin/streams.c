@@ -338,6 +338,55 @@ freed (void)
     memory->destroy (gpu, made);
 }
 
+/* Whether all of x is @value. */
+static bool
+is_all (float value)
+{
+    float *values = malloc (COUNT * sizeof *values);
+    bool good = values && !memory_of (gpu)->read (gpu, values, x, COUNT * sizeof *x, &err);
+    for (int i = 0; good && i < COUNT; i++)
+        good = values[i] == value;
+    free (values);
+    return good;
+}
+
+static void
+set (float *pinned, float value)
+{
+    for (int i = 0; i < COUNT; i++)
+        pinned[i] = value;
+}
+
+/* Copies from pinned memory, which the program writes anew as soon as it may. */
+static void
+copies (void)
+{
+    const struct memory *memory = memory_of (gpu);
+    const struct memory_copy_streams *calls = memory->copy_streams;
+    const size_t bytes = COUNT * sizeof *x;
+    float *pinned = calls->pin (gpu, bytes);
+    struct memory_copy_stream *stream = calls->open (gpu);
+    set (pinned, 5);
+    memory->zero (gpu, x, bytes);
+    calls->begin (stream);
+    calls->copy (stream, x, pinned, bytes);
+    calls->copy (stream, y, pinned, 0);
+    calls->end (stream, 1);
+    calls->follow (stream, 1);
+    memory->scale (gpu, x, ACCEL_FLOAT32, COUNT, 2);
+    calls->wait (stream, 1);
+    set (pinned, 6);
+    ok (is_all (10), "a copy comes after what was queued, and before what follows it");
+    calls->begin (stream);
+    calls->copy (stream, x, pinned, bytes);
+    calls->close (stream);
+    set (pinned, 7);
+    ok (is_all (6), "the end of a stream waits for its copies");
+    calls->unpin (gpu, pinned);
+    calls->close (NULL);
+    calls->unpin (gpu, NULL);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -346,7 +395,7 @@ main (int argc, char **argv)
         void (*run) (void);
     } all[] = { { "told", told }, { "untold", untold }, { "change", change }, { "threads", threads },
                 { "refused", refused }, { "pool", pool }, { "freed", freed },
-                { "peers", peers } };
+                { "peers", peers }, { "copies", copies } };
     if (!memory_of (gpu)) {
         printf ("Bail out! no GPU\n");
         return 1;
