@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of engine nccl, without libaccel around them and with a job of one rank: what accel/engine.h allows and
- * libaccel does not do, and memory that ends at each allocation.
- * usage: nccl_table [memory] */
+ * libaccel does not do, and failures: memory that ends at each allocation, a job that was given up.
+ * usage: nccl_table [fails | unborn] */
 #include <config.h>
 
 #include "lib/base/error.h"
@@ -61,6 +61,7 @@ static void *
 open_job (int local_rank, int gpu)
 {
     void *transport = NULL;
+    err.text[0] = '\0';
     MUST (try_to_open (&transport, local_rank, gpu));
     return transport;
 }
@@ -82,7 +83,6 @@ test_gpu (int local_rank, int gpu, int wanted)
     MUST (cudaSetDevice (wanted));
     MUST (cudaMalloc (&memory, COUNT * sizeof (float)));
     struct accel_engine_call call = sum_of (memory, wanted);
-    err.text[0] = '\0';
     ok (!engine->run (transport, &call, &err), "local rank %d, told %d, has cuda:%d: %s", local_rank, gpu, wanted,
         err.text);
     MUST (cudaFree (memory));
@@ -174,6 +174,52 @@ test_groups (void)
         engine->close (transport);
 }
 
+/* Calls that NCCL has not got yet, and those that come later. */
+static void
+test_giving_up (void)
+{
+    static const char words[] = "this process gave up: it is late";
+    void *transport = open_job (0, 0), *memory, *work;
+    MUST (cudaSetDevice (0));
+    MUST (cudaMalloc (&memory, COUNT * sizeof (float)));
+    const struct accel_engine_call call = sum_of (memory, 0);
+    engine->coalesce_begin (transport);
+    MUST (engine->start (transport, &call, &work, &err));
+    engine->give_up (transport, "it is late");
+    engine->coalesce_end (transport);
+    if (ok (engine->test (transport, work), "a job that was given up has nothing in flight"))
+        ok (engine->wait (transport, work, &err) == ACCEL_ERR_PEER && !strcmp (err.text, words), "%s", err.text);
+    err.text[0] = '\0';
+    ok (engine->run (transport, &call, &err) == ACCEL_ERR_PEER && !strcmp (err.text, words), "a call: %s", err.text);
+    err.text[0] = '\0';
+    ok (engine->split (transport, 0, 0, &err) == ACCEL_ERR_PEER && !strcmp (err.text, words), "a split: %s", err.text);
+    MUST (cudaFree (memory));
+    engine->close (transport);
+}
+
+/* With STANDIN_NO_SPLIT: groups that NCCL is still making are closed, one that was joined, and one that was not. */
+static void
+test_unborn (void)
+{
+    const int ranks[] = { 0 };
+    void *transport = open_job (0, 0), *group, *memory;
+    MUST (cudaSetDevice (0));
+    MUST (cudaMalloc (&memory, COUNT * sizeof (float)));
+    const struct accel_engine_call call = sum_of (memory, 0);
+    MUST (engine->split (transport, 0, 0, &err));
+    MUST (engine->join_group (transport, ranks, 1, 0, 0, &group, &err));
+    engine->close (group);
+    ok (engine->run (transport, &call, &err) == ACCEL_ERR_PEER
+            && !strcmp (err.text, "a group was closed while NCCL was making it"),
+        "a call after a group was closed: %s", err.text);
+    engine->close (transport);
+    transport = open_job (0, 0);
+    MUST (engine->split (transport, 0, 0, &err));
+    engine->close (transport);
+    ok (true, "a job is closed before its group was joined");
+    MUST (cudaFree (memory));
+}
+
 /* A job that does everything.  @return its first error */
 static enum accel_status
 live (void)
@@ -212,18 +258,24 @@ test_want (void)
     long turn = 0;
     do {
         calls_left = turn++;
-        err.text[0] = '\0';
+        err = (struct accel_error){ .text = "as before" };
         status = live ();
         calls_left = -1;
     } while (status == ACCEL_ERR_NOMEM && strstr (err.text, "out of memory") && turn < 100);
-    ok (!status && turn > 8, "%ld allocations fail one after the other: %d: %s", turn - 1, (int) status, err.text);
+    ok (!status && turn > 8 && !strcmp (err.text, "as before"), "%ld allocations fail one after the other: %d: %s",
+        turn - 1, (int) status, err.text);
 }
 
 int
 main (int argc, char **argv)
 {
-    if (argc > 1 && !strcmp (argv[1], "memory")) {
+    if (argc > 1 && !strcmp (argv[1], "fails")) {
         test_want ();
+        test_giving_up ();
+        return done_testing ();
+    }
+    if (argc > 1 && !strcmp (argv[1], "unborn")) {
+        test_unborn ();
         return done_testing ();
     }
     test_gpu (0, 2, 2);
