@@ -88,6 +88,7 @@ jobseg_create (struct jobseg *segment, int world_size, int local_world_size, int
     header->local_world_size = (uint32_t) local_world_size;
     header->first_rank = (uint32_t) first_rank;
     header->data_offset = bytes;
+    header->started_s = time (NULL);
     snprintf (header->job_id, sizeof header->job_id, "%s", job_id);
     header->version = JOBSEG_VERSION;
     header->magic = JOBSEG_MAGIC;

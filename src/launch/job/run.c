@@ -9,6 +9,7 @@
 #include "launch/machine/cgroup.h"
 #include "launch/process/process.h"
 #include "util/cleanup.h"
+#include "util/printable.h"
 
 #include <string.h>
 #include <sys/random.h>
@@ -20,6 +21,30 @@ make_id (struct job *job, struct fail *fail)
     if (getrandom (&number, sizeof number, 0) != sizeof number)
         return fail_set (fail, FAIL_GENERAL, "cannot get random numbers: %s", strerror (errno));
     snprintf (job->id, sizeof job->id, "%016llx", (unsigned long long) number);
+    return 0;
+}
+
+/* For those who watch: the program as the user named it, and its arguments. */
+static int
+describe (struct job *job, struct fail *fail)
+{
+    const struct plan *plan = job->plan;
+    struct jobseg_header *header = job->segment.header;
+    const struct strlist *argv = &plan->processes[0].argv;
+    AUTO_STRBUF struct strbuf words = { 0 };
+    size_t first = 0;
+    for (size_t i = argv->count; i-- > 0;)
+        if (!strcmp (argv->items[i], plan->program))
+            first = i;
+    for (size_t i = first; i < argv->count; i++) {
+        strbuf_add (&words, i > first ? " " : "");
+        shell_word_add (&words, argv->items[i]);
+    }
+    if (words.failed)
+        return fail_nomem (fail);
+    snprintf (header->program, sizeof header->program, "%s", words.text ? words.text : plan->program);
+    header->restarts = (uint32_t) plan->restarts;
+    header->launcher_pid = job->guardian->pid;
     return 0;
 }
 
@@ -40,7 +65,8 @@ prepare (struct job *job, const struct plan *plan, const struct guardian *guardi
             job->ranks[i].streams[j].fd = job->ranks[i].streams[j].log.fd = -1;
     }
     if (output_sinks_init (job->sinks, job->sink_of, fail) || make_id (job, fail) || logs_make_attempt (plan, fail)
-        || jobseg_create (&job->segment, plan->world_size, plan->local_world_size, plan->first_rank, job->id, fail))
+        || jobseg_create (&job->segment, plan->world_size, plan->local_world_size, plan->first_rank, job->id, fail)
+        || describe (job, fail))
         return -1;
     return 0;
 }
