@@ -171,13 +171,15 @@ enum jobseg_request {
 struct jobseg_progress {
     _Atomic uint64_t step;      /* optimizer steps so far, or what the program logged as its step */
     _Atomic uint64_t step_ns;   /* CLOCK_MONOTONIC at the latest change of `step`; 0: none yet */
+    _Atomic uint64_t first_step; /* the first one that was shown, and when: steps since then make a rate */
+    _Atomic uint64_t first_ns;
     _Atomic uint64_t waited_ns; /* in calls that communicate, together */
     _Atomic uint32_t version;
     uint32_t value_count;
     struct {
         char name[JOBSEG_VALUE_NAME];
         double value;
-    } values[JOBSEG_VALUES]; /* the latest accel_log(), its first numbers */
+    } values[JOBSEG_VALUES]; /* of accel_log(), the latest of each name; the first names */
 };
 
 /** A rank's stack, which it writes itself when a signal asks for it. */

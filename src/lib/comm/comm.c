@@ -102,6 +102,8 @@ comm_open (struct accel_comm **comm, struct engine_job *job, struct accel_error 
     }
     made->ledger = &made->own_ledger;
     ledger_open (made->ledger, job->segment.header ? jobseg_slot (&job->segment, job->base.local_rank) : NULL);
+    if (made->ledger->slot)
+        progress_open (made->ledger->slot);
     *comm = made;
     return ACCEL_OK;
 error:
@@ -385,12 +387,14 @@ run_carefully (struct accel_comm *comm, struct accel_engine_call *call, struct a
         return work_start (comm, call, work, err);
     if (!enter (comm, call->site))
         return refuse_thread (comm, call->site, err);
+    uint64_t begin_ns = jobseg_now_ns ();
     if (work_can_order (comm, call->site))
         status = work_run (comm, call, err);
     else {
         work_wait_idle (comm);
         status = comm_execute (comm, call, err);
     }
+    progress_note_wait (comm, begin_ns);
     leave (comm);
     return status;
 }

@@ -30,6 +30,13 @@ struct comm_link {
     bool is_named; /* by the program or its user */
 };
 
+/** Who says what the world's step is, for progress.h. */
+struct comm_progress {
+    const void *counted; /* the optimizer whose steps are; NULL: none yet */
+    const void *other;   /* the one that came last, if it is another */
+    bool is_logged;      /* the program says what the step is */
+};
+
 struct accel_comm {
     struct object object;
     /* What every call reads. */
@@ -56,6 +63,7 @@ struct accel_comm {
     struct watch watch;        /* its source is the world's */
     struct ledger own_ledger;
     struct bootstrap bootstrap; /* of the world */
+    struct comm_progress progress; /* of the world */
     DLDevice device; /* what this rank computes on */
     char refusal[ACCEL_ERROR_TEXT_SIZE]; /* of the world: why there is no engine for its memory */
     struct accel_error broken; /* why, once `is_broken`; written once, with work_lock() */

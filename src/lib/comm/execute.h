@@ -6,6 +6,7 @@
 
 #include "lib/comm/comm_object.h"
 #include "lib/comm/links.h"
+#include "lib/comm/progress.h"
 #include "util/clock.h"
 
 /** Fail with what was said when @p comm broke. */
@@ -84,7 +85,10 @@ comm_run (struct accel_comm *comm, struct accel_engine_call *call, struct ledger
 {
     struct accel_error mine;
     struct jobseg_record *record = comm_note_call (comm, call, entry);
+    const struct jobseg_slot *slot = comm->ledger->slot;
+    uint64_t begin_ns = slot ? atomic_load_explicit (&slot->heartbeat_ns, memory_order_relaxed) : 0; /* just written */
     enum accel_status status = comm->links->engine->run (comm->links->transport, call, &mine);
+    progress_note_wait (comm, begin_ns);
     if (__builtin_expect (status != ACCEL_OK, false))
         return comm_break (comm, status, &mine, err);
     if (record && !ledger_is_shared (comm->ledger))

@@ -5,6 +5,7 @@
 #include "lib/comm/wait.h"
 
 #include "lib/base/error.h"
+#include "lib/comm/progress.h"
 #include "lib/memory/memory.h"
 
 #include <stdlib.h>
@@ -93,11 +94,14 @@ conclude (struct accel_work *work, struct accel_error *err)
 static void
 finish (struct accel_work *work)
 {
+    uint64_t begin_ns = jobseg_now_ns ();
     while (!work->over)
         if (work->is_started)
             flight_finish (work->comm->queue, work);
         else
             pthread_cond_wait (&work->comm->queue->over, &work_mutex);
+    if (!work_is_own_thread (work->comm))
+        progress_note_wait (work->comm, begin_ns);
 }
 
 enum accel_status

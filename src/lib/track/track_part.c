@@ -7,6 +7,8 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
+#include "lib/comm/progress.h"
+#include "lib/state/state_object.h"
 #include "lib/track/kinds.h"
 #include "lib/track/throughput.h"
 #include "lib/track/tracking.h"
@@ -234,6 +236,18 @@ log_values (struct tracking *its, uint32_t targets, struct throughput *throughpu
     tracking_log (its, record);
 }
 
+/* On every rank: each one shows its own. */
+static void
+show_values (struct accel *acc, const struct accel_value *values, size_t count, int64_t step)
+{
+    struct progress_value shown[JOBSEG_VALUES];
+    size_t shown_count = 0;
+    for (size_t i = 0; i < count && shown_count < JOBSEG_VALUES; i++)
+        if (values[i].kind == ACCEL_NUMBER)
+            shown[shown_count++] = (struct progress_value){ values[i].key, values[i].number };
+    progress_log (acc->world, shown, shown_count, step);
+}
+
 enum accel_status
 accel_log (struct accel *acc, const struct accel_value *values, size_t count, int64_t step, struct accel_error *err)
 {
@@ -241,6 +255,8 @@ accel_log (struct accel *acc, const struct accel_value *values, size_t count, in
         return accel_fail_null (err, __func__, "acc");
     struct track_part *its = track_of (acc);
     enum accel_status status = record_check (__func__, values, count, err);
+    if (!status)
+        show_values (acc, values, count, step);
     if (!status && its->running && tracking_is_ours (its->running))
         log_values (its->running, UINT32_MAX, &its->throughput, values, count, step);
     return status;

@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
+#include "lib/comm/progress.h"
 #include "lib/kernels/arithmetic.h"
 #include "lib/kernels/rules_element.h"
 #include "lib/state/state_object.h"
@@ -313,8 +314,11 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     if (!status)
         status = precision_found (model, optimizer->custom.step, &skip, &found, err);
     skip = (!permit.is_capturing && outliers_skip (optimizer)) || skip;
+    uint64_t before = optimizer->step;
     if (!status && !skip)
         status = change_parameters (optimizer, found, err);
+    if (!status && !skip && acc && !permit.is_capturing)
+        progress_count_step (acc->world, optimizer, optimizer->step > before ? optimizer->step : 0);
     if (!status && (status = memory_check (model->device, err)))
         comm_fail_in (site, status, err);
     if (!status) {
