@@ -60,7 +60,7 @@ _accelerate ()
         ;;
     *)
         if ((COMP_CWORD == 1)) || [[ $command == help ]]; then
-            mapfile -t COMPREPLY < <(compgen -W 'completion config env estimate-memory inspect launch merge-weights test to-fsdp2 tpu-config --help --help-all --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'completion config env estimate-memory inspect kill launch merge-weights ps test to-fsdp2 top tpu-config --help --help-all --version' -- "$cur")
             return
         fi
         ;;
@@ -91,6 +91,11 @@ _accelerate ()
         valued=''
         words='@files'
         ;;
+    kill)
+        options='--signal --wait --help --help_all'
+        valued='signal wait'
+        words=''
+        ;;
     launch)
         options='--config_file --quiet --module --no_python --num_machines --machine_rank --main_process_ip --main_process_port --debug --cpu --multi_gpu --dynamo_backend --dynamo_mode --dynamo_use_fullgraph --dynamo_use_dynamic --dynamo_use_regional_compilation --gpu_ids --share_gpus --num_processes --num_cpu_threads_per_process --mixed_precision --deepspeed_config_file --zero_stage --offload_optimizer_device --offload_param_device --offload_optimizer_nvme_path --offload_param_nvme_path --gradient_accumulation_steps --gradient_clipping --zero3_init_flag --zero3_save_16bit_model --deepspeed_hostfile --deepspeed_exclusion_filter --deepspeed_inclusion_filter --deepspeed_multinode_launcher --deepspeed_moe_layer_cls_names --same_network --tee --log_dir --role --rdzv_backend --rdzv_conf --max_restarts --monitor_interval --mpirun_hostfile --fp8_backend --fp8_use_autocast_during_eval --fp8_margin --fp8_interval --fp8_format --fp8_amax_history_len --fp8_amax_compute_algo --fp8_override_linear_precision --fp8_opt_level --fp8_enable_fsdp_float8_all_gather --fp8_pad_inner_dim --fsdp_version --fsdp_offload_params --fsdp_min_num_params --fsdp_sharding_strategy --fsdp_reshard_after_forward --fsdp_auto_wrap_policy --fsdp_transformer_layer_cls_to_wrap --fsdp_backward_prefetch --fsdp_state_dict_type --fsdp_forward_prefetch --fsdp_use_orig_params --fsdp_cpu_ram_efficient_loading --fsdp_sync_module_states --fsdp_activation_checkpointing --fsdp_activation_checkpointing_offload --hosts --hostfile --starter --mpi --interface --host_timeout --job_key_file --megatron_lm_tp_degree --megatron_lm_use_custom_fsdp --megatron_lm_no_load_optim --megatron_lm_eod_mask_loss --megatron_lm_overlap_cpu_optimizer_d2h_h2d --megatron_lm_no_save_optim --megatron_lm_optimizer_cpu_offload --megatron_lm_use_precision_aware_optimizer --megatron_lm_decoder_last_pipeline_num_layers --megatron_lm_pp_degree --megatron_lm_num_micro_batches --megatron_lm_sequence_parallelism --megatron_lm_recompute_activations --megatron_lm_use_distributed_optimizer --megatron_lm_gradient_clipping --megatron_lm_recompute_granularity --megatron_lm_recompute_method --megatron_lm_recompute_num_layers --megatron_lm_attention_backend --megatron_lm_expert_model_parallel_size --megatron_lm_context_parallel_size --megatron_lm_attention_dropout --megatron_lm_hidden_dropout --megatron_lm_attention_softmax_in_fp32 --megatron_lm_expert_tensor_parallel_size --megatron_lm_calculate_per_token_loss --megatron_lm_use_rotary_position_embeddings --tpu --enable_cpu_affinity --use_deepspeed --use_fsdp --use_megatron_lm --use_parallelism_config --parallelism_config_dp_replicate_size --parallelism_config_dp_shard_size --parallelism_config_tp_size --parallelism_config_cp_size --parallelism_config_cp_backend --parallelism_config_cp_comm_strategy --parallelism_config_sp_size --parallelism_config_sp_backend --parallelism_config_sp_seq_length --parallelism_config_sp_seq_length_is_variable --parallelism_config_sp_attn_implementation --detach --tpu_cluster --no_tpu_cluster --tpu_use_sudo --vm --env --main_training_function --downcast_bf16 --aws_access_key_id --aws_secret_access_key --dry_run --explain --json --grace --label --stdin --total_batch_size --no_progress --failure_report --resume --help --help_all'
         valued='config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace label stdin total_batch_size failure_report resume'
@@ -101,6 +106,11 @@ _accelerate ()
         valued=''
         words='@files'
         ;;
+    ps)
+        options='--json --help --help_all'
+        valued=''
+        words=''
+        ;;
     test)
         options='--config_file --main_process_ip --main_process_port --cpu --num_processes --hosts --hostfile --starter --mpi --interface --host_timeout --json --help --help_all'
         valued='config_file main_process_ip main_process_port num_processes hosts hostfile starter mpi interface host_timeout'
@@ -109,6 +119,11 @@ _accelerate ()
     to-fsdp2)
         options='--config_file --overwrite --output_file --help --help_all'
         valued='config_file output_file'
+        words=''
+        ;;
+    top)
+        options='--once --json --help --help_all'
+        valued=''
         words=''
         ;;
     tpu-config)
@@ -237,6 +252,9 @@ _accelerate ()
             ;;
         parallelism_config_sp_attn_implementation)
             mapfile -t COMPREPLY < <(compgen -W 'sdpa flash_attention_2 flash_attention_3' -- "$cur")
+            ;;
+        signal)
+            mapfile -t COMPREPLY < <(compgen -W 'TERM INT HUP QUIT USR1 USR2 CONT TSTP KILL' -- "$cur")
             ;;
         stdin)
             mapfile -t COMPREPLY < <(compgen -W '0 none' -- "$cur")

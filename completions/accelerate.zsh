@@ -49,6 +49,7 @@ _accelerate_value () {
     parallelism_config_cp_comm_strategy) compadd -- allgather alltoall ;;
     parallelism_config_sp_backend) compadd -- deepspeed ;;
     parallelism_config_sp_attn_implementation) compadd -- sdpa flash_attention_2 flash_attention_3 ;;
+    signal) compadd -- TERM INT HUP QUIT USR1 USR2 CONT TSTP KILL ;;
     stdin) compadd -- 0 none ;;
     *) _message 'a value' ;;
     esac
@@ -68,10 +69,13 @@ _accelerate () {
             'env:show details of this installation and this machine'
             'estimate-memory:estimate the memory that a model needs'
             'inspect:show the tensors of a checkpoint, or compare two'
+            'kill:end a running job, or send it a signal'
             'launch:start a program as several processes'
             'merge-weights:join a sharded checkpoint into one safetensors file'
+            'ps:list the running jobs of this user on this machine'
             'test:test libaccel on this machine, or check several hosts'
             'to-fsdp2:convert a configuration file from FSDP 1 to FSDP 2'
+            'top:watch running jobs'
             'tpu-config:run startup commands on all machines of a TPU pod'
             '--help:print help'
             '--help-all:print help with all options'
@@ -277,6 +281,14 @@ _accelerate () {
         valued=()
         free=(@files)
         ;;
+    kill)
+        flags=(
+            '--signal:the signal to send'
+            '--wait:seconds to wait for the job'\''s end'
+        )
+        valued=(signal wait)
+        free=()
+        ;;
     launch)
         flags=(
             '--config_file:configuration file (instead of the default one)'
@@ -434,6 +446,13 @@ _accelerate () {
         valued=()
         free=(@files)
         ;;
+    ps)
+        flags=(
+            '--json:print JSON'
+        )
+        valued=()
+        free=()
+        ;;
     test)
         flags=(
             '--config_file:configuration file (instead of the default one)'
@@ -459,6 +478,14 @@ _accelerate () {
             '--output_file:where to write the converted file'
         )
         valued=(config_file output_file)
+        free=()
+        ;;
+    top)
+        flags=(
+            '--once:print one look and exit'
+            '--json:print JSON'
+        )
+        valued=()
         free=()
         ;;
     tpu-config)

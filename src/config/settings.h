@@ -28,6 +28,11 @@ struct settings {
     bool norms;
     bool verify;
 
+    /* kill and top */
+    char *signal; /* "TERM" */
+    int64_t wait; /* seconds */
+    bool once;
+
     /* estimate-memory */
     char *library_name;
     struct strlist dtypes;

@@ -12,7 +12,8 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-enum { STATE = 3, PARENT = 4, FLAGS = 9, ARG_START = 48, ARG_END = 49, EXIT_CODE = 52 };
+enum { STATE = 3, PARENT = 4, FLAGS = 9, USER = 14, KERNEL = 15, RESIDENT = 24 };
+enum { ARG_START = 48, ARG_END = 49, EXIT_CODE = 52 };
 enum { PF_EXITING = 4 }; /* include/linux/sched.h in the kernel */
 
 ssize_t
@@ -65,6 +66,10 @@ read_stat (pid_t pid, const char *name, struct procfs_stat *stat)
             stat->parent = (pid_t) strtol (at, NULL, 10);
         else if (field == FLAGS)
             stat->is_exiting = strtoul (at, NULL, 10) & PF_EXITING;
+        else if (field == USER || field == KERNEL)
+            stat->cpu_ticks += strtoul (at, NULL, 10);
+        else if (field == RESIDENT)
+            stat->resident_pages = strtoul (at, NULL, 10);
         else if (field == ARG_START)
             stat->arg_start = strtoul (at, NULL, 10);
         else if (field == ARG_END)

@@ -241,6 +241,7 @@ const struct option options[] = {
 #include "config/table/rows_parallelism.h"
 #include "config/table/rows_sagemaker.h"
 #include "config/table/rows_tpu.h"
+#include "config/table/rows_watch.h"
 #include "config/table/rows_weights.h"
 
     { .key = "dry_run", OPT_FLAG (dry_run), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
@@ -257,7 +258,7 @@ const struct option options[] = {
 
     { .key = "json", OPT_FLAG (json), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_INSPECT | COMMAND_TEST
-                  | COMMAND_ESTIMATE_MEMORY,
+                  | COMMAND_ESTIMATE_MEMORY | COMMAND_PS | COMMAND_TOP,
       .properties = PROPERTY_EXTENSION,
       .help = "print JSON",
       .doc = "Print JSON instead of text." },

@@ -35,6 +35,10 @@
              .text = "Reads safetensors files, sharded sets with an index, and distributed checkpoints "
                      "of PyTorch (FSDP), without PyTorch.")
 
+    COMMAND (KILL, kill, "kill", .arguments = "JOB",
+             .summary = "end a running job, or send it a signal",
+             .text = "JOB is the beginning of an id that accelerate ps shows, or its launcher's process.")
+
     COMMAND (LAUNCH, launch, "launch", .arguments = "PROGRAM [arguments]",
              .summary = "start a program as several processes",
              .text = "Everything after PROGRAM is passed to it, options included.")
@@ -45,12 +49,20 @@
              .text = "Reads a distributed checkpoint of PyTorch (FSDP, SHARDED_STATE_DICT) or a sharded set "
                      "of safetensors files, and writes OUTPUT_DIR/model.safetensors. Needs no PyTorch.")
 
+    COMMAND (PS, ps, "ps", .summary = "list the running jobs of this user on this machine")
+
     COMMAND (TEST, test, "test", .summary = "test libaccel on this machine, or check several hosts",
              .text = "Runs every collective and a training loop on all processes, and compares the results "
                      "with those of one process. With --hosts: checks whether a job can run there, and how "
                      "fast the network is.")
 
     COMMAND (TO_FSDP2, to_fsdp2, "to-fsdp2", .summary = "convert a configuration file from FSDP 1 to FSDP 2")
+
+    COMMAND (TOP, top, "top", .arguments = "[JOB]",
+             .summary = "watch running jobs",
+             .text = "Shows what each rank does, its pace, who waits for whom, and the values that the program has "
+                     "logged. JOB is the beginning of an id that accelerate ps shows, or its launcher's process; "
+                     "without it, all jobs of this user on this machine are shown. Press h for the keys.")
 
     COMMAND (TPU_CONFIG, tpu_config, "tpu-config", .summary = "run startup commands on all machines of a TPU pod",
              .text = "Before the first launch on a pod, with gcloud over ssh. The commands come from the options "

@@ -33,16 +33,16 @@ describe (struct job *job, struct fail *fail)
     const struct strlist *argv = &plan->processes[0].argv;
     AUTO_STRBUF struct strbuf words = { 0 };
     size_t first = 0;
-    for (size_t i = argv->count; i-- > 0;)
-        if (!strcmp (argv->items[i], plan->program))
-            first = i;
-    for (size_t i = first; i < argv->count; i++) {
-        strbuf_add (&words, i > first ? " " : "");
+    while (first < argv->count && strcmp (argv->items[first], plan->program) != 0)
+        first++;
+    shell_word_add (&words, plan->program);
+    for (size_t i = first < argv->count ? first + 1 : 1; i < argv->count; i++) { /* else it was found in PATH */
+        strbuf_add_char (&words, ' ');
         shell_word_add (&words, argv->items[i]);
     }
     if (words.failed)
         return fail_nomem (fail);
-    snprintf (header->program, sizeof header->program, "%s", words.text ? words.text : plan->program);
+    snprintf (header->program, sizeof header->program, "%s", words.text);
     header->restarts = (uint32_t) plan->restarts;
     header->launcher_pid = job->guardian->pid;
     return 0;

@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 /* What the kernel shows for jobseg_create()'s memfd, and guardian.c's name for the supervisor. */
 static const char segment_link[] = "/memfd:accel-job (deleted)";
@@ -64,7 +65,9 @@ static void
 read_command_line (pid_t pid, char *text, size_t size)
 {
     ssize_t length = procfs_read (pid, "cmdline", text, size);
-    for (ssize_t i = 0; i + 1 < length; i++)
+    while (length > 0 && !text[length - 1]) /* as where a title for ps has taken the place of the words */
+        length--;
+    for (ssize_t i = 0; i < length; i++)
         if (!text[i])
             text[i] = ' ';
 }
@@ -90,6 +93,7 @@ fill_in (struct watch_job *job, bool is_ours)
     job->world_size = world <= INT32_MAX ? (int) world : job->rank_count;
     job->started_s = header->started_s;
     job->restarts = header->restarts;
+    job->is_supervised = is_ours;
     job->launcher = is_ours ? find_launcher (job->holder, header) : 0;
     copy_text (job->id, sizeof job->id, header->job_id, sizeof header->job_id);
     copy_text (job->program, sizeof job->program, header->program, sizeof header->program);
@@ -287,4 +291,38 @@ watch_job_find (struct watch_job *job, const char *word, struct fail *fail)
     }
     watch_jobs_release (&jobs);
     return found ? 0 : -1;
+}
+
+/* Ranks that mpirun or torchrun has started get their signals through that. */
+static int
+fail_without_launcher (const struct watch_job *job, struct fail *fail)
+{
+    struct procfs_stat stat = { 0 };
+    char name[32] = "";
+    if (job->is_supervised)
+        return fail_set (fail, FAIL_GENERAL, "job %s is already ending: its launcher is gone", job->id);
+    if (procfs_read_stat (job->holder, &stat))
+        procfs_read (stat.parent, "comm", name, sizeof name);
+    name[strcspn (name, "\n")] = '\0';
+    return fail_set (fail, FAIL_GENERAL, "accelerate launch has not started job %s, so send the signal to its "
+                     "launcher: process %d (%s)", job->id, (int) stat.parent, name);
+}
+
+int
+watch_job_signal (const struct watch_job *job, int signal, struct fail *fail)
+{
+    struct procfs_stat stat;
+    if (!job->launcher)
+        return fail_without_launcher (job, fail);
+    int fd = (int) syscall (SYS_pidfd_open, job->launcher, 0);
+    /* The process, and not another one that has got its number meanwhile. */
+    if (fd < 0 || !procfs_read_stat (job->holder, &stat) || stat.parent != job->launcher)
+        fail_set (fail, FAIL_GENERAL, "job %s has just ended", job->id);
+    else if (syscall (SYS_pidfd_send_signal, fd, signal, NULL, 0))
+        fail_set (fail, FAIL_GENERAL, "cannot send a signal to process %d: %s", (int) job->launcher, strerror (errno));
+    else
+        return fd;
+    if (fd >= 0)
+        close (fd);
+    return -1;
 }

@@ -19,6 +19,7 @@ struct watch_job {
     struct jobseg segment; /* for reading and for requests; its memory, which may be much, lives as long as this */
     uint64_t inode;   /* of the segment: one job, one attempt */
     pid_t holder;     /* the supervisor, or the first rank of a job that no launcher of ours has started */
+    bool is_supervised; /* a launcher of ours has started it */
     pid_t launcher;   /* who passes signals on to all ranks, the guardian; 0: there is none, or it has ended */
     int rank_count;   /* on this host; jobseg_slot (&segment, i) has rank first_rank + i */
     int first_rank;
@@ -52,6 +53,14 @@ struct watch_job *watch_jobs_choose (const struct watch_jobs *jobs, const char *
 
 /** Find the one that the user means, and no other.  @param[out] job  to be released, also after a failure */
 int watch_job_find (struct watch_job *job, const char *word, struct fail *fail);
+
+/**
+ * Send @p signal to the launcher of @p job, which passes it on to all ranks.
+ *
+ * @return a descriptor that becomes readable when the launcher has ended, or -1 with @p fail: it has ended before, or
+ *         another launcher has started the ranks, whose process is named
+ */
+int watch_job_signal (const struct watch_job *job, int signal, struct fail *fail);
 
 /** Unmap it.  Accepts {.segment = JOBSEG_NONE}. */
 void watch_job_release (struct watch_job *job);

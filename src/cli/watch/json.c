@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job as JSON, for scripts; accelerate-top(1) documents each field. */
+#include <config.h>
+
+#include "cli/watch/watched.h"
+
+#include "config/text/json_text.h"
+
+#include <math.h>
+
+static json_t *
+number (double value)
+{
+    return isfinite (value) ? json_real (value) : json_null ();
+}
+
+/* Without a value, null. */
+static json_t *
+integer (uint64_t value, bool is_known)
+{
+    return is_known ? json_integer ((json_int_t) value) : json_null ();
+}
+
+static json_t *
+values_json (const struct sample_rank *rank)
+{
+    json_t *values = json_object ();
+    for (uint32_t i = 0; i < rank->value_count; i++) {
+        json_t *name = json_text (rank->values[i].name); /* for its checked bytes */
+        if (name)
+            json_object_set_new (values, json_string_value (name), number (rank->values[i].value));
+        json_decref (name);
+    }
+    return values;
+}
+
+static json_t *
+rank_json (const struct watched *watched, int i)
+{
+    const struct sample_rank *rank = &watched->sample.ranks[i];
+    const struct history_rates *rates = &watched->rates[i];
+    return json_pack ("{s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank->rank, "pid",
+                      integer ((uint64_t) rank->pid, rank->pid > 0), "state", watched_state (watched, i), "doing",
+                      json_text (rank->doing), "step", integer (rank->step, rank->step_ns), "steps_per_second",
+                      number (rates->steps_per_second), "waiting", number (rates->waiting), "awaited",
+                      number (rates->awaited), "waits_for",
+                      integer ((uint64_t) watched->awaits[i], watched->awaits[i] >= 0), "cpu", number (rates->cpu),
+                      "memory_bytes", integer (rank->memory, rank->memory), "values", values_json (rank));
+}
+
+json_t *
+watched_json (const struct watched *watched, bool with_ranks)
+{
+    const struct watch_job *job = &watched->job;
+    int leader = watched_leader (watched);
+    int64_t age = watched_age (watched);
+    json_t *root = json_pack ("{s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:o, s:o}", "job",
+                              json_text (job->id), "program", json_text (job->program), "launcher_pid",
+                              integer ((uint64_t) job->launcher, job->launcher > 0), "started",
+                              integer ((uint64_t) job->started_s, age >= 0), "age_s",
+                              integer ((uint64_t) age, age >= 0),
+                              "restarts", (int) job->restarts, "world_size", job->world_size, "first_rank",
+                              job->first_rank, "local_ranks", job->rank_count, "ranks_alive",
+                              sample_count_alive (&watched->sample), "step",
+                              leader < 0 ? json_null () : integer (watched->sample.ranks[leader].step, true),
+                              "steps_per_second", number (watched_pace (watched)));
+    json_t *ranks = with_ranks ? json_array () : NULL;
+    for (int i = 0; ranks && i < watched->sample.count; i++)
+        json_array_append_new (ranks, rank_json (watched, i));
+    if (ranks)
+        json_object_set_new (root, "ranks", ranks);
+    return root;
+}

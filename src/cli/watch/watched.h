@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs as `accelerate ps` and `accelerate top` see them: found, looked at again and again, shown as text or JSON.
+ *
+ * watched.c reads; show.c, keys.c and json.c only turn what was read into lines, keys into a view, and so on. */
+#ifndef CLI_WATCH_WATCHED_H
+#define CLI_WATCH_WATCHED_H
+
+#include "launch/watch/history.h"
+#include "util/strbuf.h"
+
+#include <jansson.h>
+
+/* ---- watched.c ---- */
+
+/** A job and what its ranks did. */
+struct watched {
+    struct watch_job job;
+    struct sample sample;   /* the latest */
+    struct history history;
+    struct history_rates *rates; /* [rank_count] of the latest sample */
+    bool *awaited;          /* [rank_count] as sample_find_awaited() says */
+    int *awaits;            /* [rank_count] the same */
+};
+
+/** {0} is an empty one. */
+struct watched_list {
+    struct watched *items; /* in the order of watch_jobs */
+    size_t count;
+    int foreign;           /* as in watch_jobs */
+};
+
+/** Which jobs: one, also after a restart, which gives it another id; {0}: all. */
+struct watched_filter {
+    pid_t launcher;
+    uint64_t inode; /* if there is no launcher */
+};
+
+/** Look at all jobs: those that are new are added, those that are over are removed. */
+int watched_refresh (struct watched_list *list, const struct watched_filter *filter, struct fail *fail);
+
+/** In between: who waits for whom.  Takes microseconds. */
+void watched_look (struct watched_list *list);
+
+void watched_release (struct watched_list *list);
+
+/** The rank that is furthest, whose step is its job's; -1: no rank shows steps */
+int watched_leader (const struct watched *watched);
+
+/** Steps per second of that one; NAN: not known */
+double watched_pace (const struct watched *watched);
+
+/** Seconds since it was started; -1: not known */
+int64_t watched_age (const struct watched *watched);
+
+/** What a rank is doing, in one word. */
+const char *watched_state (const struct watched *watched, int i);
+
+/* ---- json.c ---- */
+
+/** @return a new object, NULL without memory  @param with_ranks  with what each rank does */
+json_t *watched_json (const struct watched *watched, bool with_ranks);
+
+/* ---- show.c ---- */
+
+enum view_sort { SORT_RANK, SORT_STEP, SORT_PACE, SORT_WAITING, SORT_AWAITED, SORT_CPU, SORT_MEMORY, SORTS };
+enum view_screen { SCREEN_LIST, SCREEN_RANK, SCREEN_HELP };
+
+/** How a user looks at them. */
+struct view {
+    int columns, lines; /* of the terminal; lines 0: as many as it takes, without a footer */
+    bool is_plain;      /* no escapes */
+    bool is_ascii;      /* the terminal shows no UTF-8 */
+    enum view_sort sort;
+    enum view_screen screen;
+    struct {
+        uint64_t inode; /* of the job */
+        int i;          /* rank i of this host */
+    } chosen;           /* if there is no such rank, the first one that is shown */
+    int first;          /* line of the list that is shown first */
+    uint64_t asked;     /* the job that may be stopped, its inode: the question is open; 0: none is */
+    char message[200];  /* for the last line; "" */
+};
+
+/** The lines that are shown, at most `lines`, each at most `columns` wide.  Scrolls to the chosen row. */
+void view_show (struct view *view, const struct watched_list *list, struct strlist *lines);
+
+/** A duration in words, "0:12:33" or "3d 04:05:06"; "-" if it is negative. */
+void view_add_age (struct strbuf *out, int64_t seconds);
+
+/** A number in few digits, "-" for NAN. */
+void view_add_number (struct strbuf *out, double number);
+
+/* ---- keys.c ---- */
+
+enum { KEY_UP = 0x100, KEY_DOWN, KEY_PAGE_UP, KEY_PAGE_DOWN, KEY_ESCAPE };
+enum view_action { VIEW_STAYS, VIEW_QUITS, VIEW_STOPS /* the job `asked`; the caller sets it to 0 */ };
+
+/** What @p key does: a character or a constant from above. */
+enum view_action view_key (struct view *view, int key, const struct watched_list *list);
+
+/** A rank as a row of the list. */
+struct view_row {
+    const struct watched *watched;
+    int i;
+};
+
+/** All ranks in the order in which they are shown.
+ *  @param[out] rows  to be freed  @return how many, -1 without memory */
+int view_rows (const struct view *view, const struct watched_list *list, struct view_row **rows);
+
+/** @return the index of the chosen one of @p rows */
+int view_find_chosen (const struct view *view, const struct view_row *rows, int count);
+
+/** The job whose segment is @p inode.  @return NULL if it is over */
+const struct watched *watched_find (const struct watched_list *list, uint64_t inode);
+
+#endif

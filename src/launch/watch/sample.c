@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking at a job; see sample.h.  Ranks write while this reads, and a stranger may have written anything. */
+#include <config.h>
+
+#include "launch/watch/sample.h"
+
+#include "util/array.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/envnames.h"
+#include "util/procfs.h"
+
+#include <dirent.h>
+#include <string.h>
+
+/* ---- processes of ranks that have not opened, as those of programs that do not know libaccel ---- */
+
+struct child {
+    pid_t pid;
+    int local_rank; /* -1: its environment does not say */
+};
+
+static int
+read_local_rank (pid_t pid)
+{
+    enum { MOST = 1 << 18 };
+    AUTO_FREE char *text = malloc (MOST);
+    ssize_t length = text ? procfs_read (pid, "environ", text, MOST) : -1;
+    for (const char *at = text; length > 0 && at < text + length; at += strlen (at) + 1)
+        if (!strncmp (at, ENV_LOCAL_RANK "=", sizeof ENV_LOCAL_RANK))
+            return (int) strtol (at + sizeof ENV_LOCAL_RANK, NULL, 10);
+    return -1;
+}
+
+static size_t
+list_children (pid_t pid, struct child **children)
+{
+    char path[64];
+    size_t count = 0;
+    snprintf (path, sizeof path, "/proc/%d/task", (int) pid);
+    DIR *tasks = opendir (path);
+    for (const struct dirent *item; tasks && (item = readdir (tasks));) {
+        char name[64], text[1 << 14], *at = text, *end;
+        snprintf (name, sizeof name, "task/%.20s/children", item->d_name);
+        if (*item->d_name == '.' || procfs_read (pid, name, text, sizeof text) <= 0)
+            continue;
+        for (long child; (child = strtol (at, &end, 10)) > 0 && end > at; at = end) {
+            struct child *added = array_room (children, count, sizeof *added);
+            if (!added)
+                break;
+            *added = (struct child){ (pid_t) child, read_local_rank ((pid_t) child) };
+            count++;
+        }
+    }
+    if (tasks)
+        closedir (tasks);
+    return count;
+}
+
+/* Of children of the supervisor; a single one is the rank whatever it says, as mpirun is. */
+static void
+find_processes (const struct watch_job *job, struct sample *sample)
+{
+    struct child *children = NULL;
+    size_t count = job->is_supervised ? list_children (job->holder, &children) : 0;
+    for (size_t i = 0; i < count; i++) {
+        int local = count == 1 && job->rank_count == 1 ? 0 : children[i].local_rank;
+        if (local >= 0 && local < sample->count && !sample->ranks[local].pid && !sample->ranks[local].has_ended)
+            sample->ranks[local].pid = children[i].pid;
+    }
+    free (children);
+}
+
+/* ---- the segment ---- */
+
+/* The newest record, if it is whole: its rank may be writing it.  @return whether there is one */
+static bool
+read_latest (const struct jobseg_slot *slot, struct jobseg_record *record)
+{
+    return atomic_load (&slot->state) == JOBSEG_READY && !atomic_load (&slot->exited) && jobseg_latest (slot, record)
+           && record->sequence == atomic_load (&slot->ledger_count);
+}
+
+/* Values that a rank is writing right now, and once more if so, are left out. */
+static void
+read_values (const struct jobseg_progress *progress, struct sample_rank *rank)
+{
+    for (int tries = 0; tries < 100; tries++) {
+        uint32_t version = atomic_load_explicit (&progress->version, memory_order_acquire);
+        uint32_t count = progress->value_count;
+        rank->value_count = count < JOBSEG_VALUES ? count : JOBSEG_VALUES;
+        memcpy (rank->values, progress->values, sizeof rank->values);
+        jobseg_fence_reads ();
+        if (!(version & 1) && version == atomic_load_explicit (&progress->version, memory_order_relaxed))
+            break;
+        rank->value_count = 0;
+    }
+    for (uint32_t i = 0; i < rank->value_count; i++)
+        rank->values[i].name[JOBSEG_VALUE_NAME - 1] = '\0';
+}
+
+static void
+read_slot (const struct jobseg_slot *slot, struct sample_rank *rank)
+{
+    struct jobseg_record record;
+    const struct jobseg_progress *progress = &slot->progress;
+    rank->state = atomic_load (&slot->state);
+    rank->has_ended = atomic_load (&slot->exited);
+    rank->wait_status = rank->has_ended ? atomic_load (&slot->wait_status) : -1;
+    rank->step = atomic_load (&progress->step);
+    rank->step_ns = atomic_load (&progress->step_ns);
+    rank->first_step = atomic_load (&progress->first_step);
+    rank->first_ns = atomic_load (&progress->first_ns);
+    rank->waited_ns = atomic_load (&progress->waited_ns);
+    rank->call = read_latest (slot, &record) && !record.done ? record.sequence : 0;
+    read_values (progress, rank);
+    if (!rank->has_ended && rank->state != JOBSEG_EMPTY && atomic_load (&slot->pid_space) == procfs_pid_space ())
+        rank->pid = atomic_load (&slot->pid) > 0 ? atomic_load (&slot->pid) : 0;
+    if (rank->has_ended)
+        jobseg_describe_exit (rank->wait_status, rank->doing, sizeof rank->doing);
+    else
+        jobseg_describe (slot, rank->doing, sizeof rank->doing);
+}
+
+static void
+read_process (struct sample_rank *rank)
+{
+    struct procfs_stat stat;
+    if (!rank->pid || rank->has_ended)
+        return;
+    if (!procfs_read_stat (rank->pid, &stat) || stat.state == 'Z') {
+        rank->has_ended = true; /* of a rank under another launcher, only /proc shows it */
+        snprintf (rank->doing, sizeof rank->doing, "has ended");
+        return;
+    }
+    rank->process_state = stat.state;
+    rank->cpu_ns = stat.cpu_ticks * (1000000000u / (uint64_t) sysconf (_SC_CLK_TCK));
+    rank->memory = stat.resident_pages * (uint64_t) sysconf (_SC_PAGESIZE);
+}
+
+int
+sample_take (struct sample *sample, const struct watch_job *job, struct fail *fail)
+{
+    *sample = (struct sample){ .now_ns = (uint64_t) clock_ns (), .count = job->rank_count };
+    sample->ranks = calloc ((size_t) sample->count, sizeof *sample->ranks);
+    if (!sample->ranks)
+        return fail_nomem (fail);
+    bool all_known = true;
+    for (int i = 0; i < sample->count; i++) {
+        sample->ranks[i].rank = job->first_rank + i;
+        read_slot (jobseg_slot (&job->segment, i), &sample->ranks[i]);
+        all_known &= sample->ranks[i].pid || sample->ranks[i].has_ended;
+    }
+    if (!all_known)
+        find_processes (job, sample);
+    for (int i = 0; i < sample->count; i++)
+        read_process (&sample->ranks[i]);
+    return 0;
+}
+
+void
+sample_release (struct sample *sample)
+{
+    free (sample->ranks);
+    *sample = (struct sample){ 0 };
+}
+
+int
+sample_count_alive (const struct sample *sample)
+{
+    int alive = 0;
+    for (int i = 0; i < sample->count; i++)
+        alive += !sample->ranks[i].has_ended;
+    return alive;
+}
+
+/* ---- who waits for whom ---- */
+
+/* Messages are counted for each partner, not for all members of a communicator. */
+static bool
+is_message (const struct jobseg_record *record)
+{
+    switch (record->call) {
+    case JOBSEG_CALL_SEND:
+    case JOBSEG_CALL_RECV:
+    case JOBSEG_CALL_TENSOR_SEND:
+    case JOBSEG_CALL_TENSOR_RECV:
+    case JOBSEG_CALL_TREE_SEND:
+    case JOBSEG_CALL_TREE_RECV:
+    case JOBSEG_CALL_SEND_OBJECT_LIST:
+    case JOBSEG_CALL_RECV_OBJECT_LIST: return true;
+    default: return false;
+    }
+}
+
+/* @return the number of the latest collective of @comm that @slot has begun; 0: none that is still in its ledger */
+static uint32_t
+find_number (const struct jobseg_slot *slot, uint64_t comm)
+{
+    uint64_t count = atomic_load (&slot->ledger_count);
+    uint32_t generation = atomic_load (&slot->generation);
+    for (uint64_t i = count; i > 0 && count - i < JOBSEG_LEDGER; i--) {
+        struct jobseg_record record = slot->ledger[(i - 1) % JOBSEG_LEDGER];
+        if (record.comm == comm && record.generation == generation && record.number && !is_message (&record))
+            return record.number;
+    }
+    return 0;
+}
+
+/* A rank that has left, or has ended, comes no more. */
+static bool
+may_come (const struct jobseg_slot *slot)
+{
+    return !atomic_load (&slot->exited) && atomic_load (&slot->state) == JOBSEG_READY;
+}
+
+/* For whom @record, in which rank @self is, has to wait. */
+static int
+find_missing (const struct watch_job *job, int self, const struct jobseg_record *record, bool *awaited)
+{
+    int first = AWAITS_NONE;
+    for (int i = 0; i < job->rank_count; i++) {
+        const struct jobseg_slot *slot = jobseg_slot (&job->segment, i);
+        if (i == self || !may_come (slot))
+            continue;
+        uint32_t number = find_number (slot, record->comm);
+        if (number >= record->number || (record->comm && !number))
+            continue; /* it has come, or is not a member */
+        awaited[i] = true;
+        first = first == AWAITS_NONE ? job->first_rank + i : first;
+    }
+    return first;
+}
+
+/* A partner that is in a call of its own may be about to answer. */
+static int
+find_partner (const struct watch_job *job, const struct jobseg_record *record, bool *awaited)
+{
+    struct jobseg_record other;
+    int i = record->root - job->first_rank;
+    if (record->comm || record->root < 0)
+        return AWAITS_NONE;
+    if (i < 0 || i >= job->rank_count)
+        return AWAITS_OTHER_HOSTS;
+    const struct jobseg_slot *slot = jobseg_slot (&job->segment, i);
+    if (!may_come (slot) || (read_latest (slot, &other) && !other.done))
+        return AWAITS_NONE;
+    awaited[i] = true;
+    return record->root;
+}
+
+void
+sample_find_awaited (const struct watch_job *job, bool *awaited, int *awaits)
+{
+    struct jobseg_record record, seen = { 0 };
+    int result = AWAITS_NONE;
+    memset (awaited, 0, (size_t) job->rank_count * sizeof *awaited);
+    for (int i = 0; i < job->rank_count; i++) {
+        awaits[i] = AWAITS_NONE;
+        if (!read_latest (jobseg_slot (&job->segment, i), &record) || record.done || !record.number)
+            continue;
+        if (is_message (&record)) {
+            awaits[i] = find_partner (job, &record, awaited);
+            continue;
+        }
+        if (!seen.number || record.comm != seen.comm || record.number != seen.number) { /* else as the one before */
+            result = find_missing (job, i, &record, awaited);
+            seen = record;
+        }
+        awaits[i] = result;
+    }
+}

@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# accelerate top: what ranks do, who waits for whom, keys on a terminal, which is left as it was.
+. "${srcdir:-.}/tests/testlib.sh"
+
+watched=$builddir/tests/cli/watched
+# begin ARGUMENTS...: launch ranks in the background; sets $launcher
+begin () {
+    "$accelerate" launch --quiet --cpu "$@" >out 2>err &
+    launcher=$!
+    echo "$launcher" >>launchers
+}
+end () {
+    "$accelerate" kill --signal KILL "$launcher" >ended && gone "$launcher"
+}
+# on_terminal ARGUMENTS...: leaves the screen in `screen`, escapes included, and exits as the command does
+on_terminal () {
+    TERM=xterm python3 "$srcdir/tests/cli/on_terminal.py" "$@" >screen
+}
+escape=$(printf '\033')
+# The terminal's own screen, cursor and wrapping are back, and nothing is drawn after that.
+is_restored () {
+    tr -d '\n\r' <screen | grep "$escape\[?7h$escape\[?25h$escape\[?1049l\(the job has ended\)\?\$" >restored
+}
+
+test_expect_success 'a job with a slow rank begins' 'begin --num_processes 3 "$watched" ms=10 slow=2 log=100 && await out'
+launcher=$(cat launchers)
+test_expect_success 'once: the slow rank is the one that the others wait for' '
+    "$accelerate" top $launcher >once && cat once &&
+    grep "^  3 of 3 ranks  step [1-9].*steps/s .*launcher $launcher" once && grep "^  loss 1 .*  lr.x1b\[31m 0.0" once &&
+    grep "^    [01] .* waiting .* in accel_backward at .*watched.c:[0-9]*, waits for rank 2" once &&
+    grep "^    2 .* computing .* computing after accel_backward at .*watched.c:[0-9]*$" once'
+test_expect_success 'as JSON: its share of the time is above that of the others' '
+    "$accelerate" top --json $launcher >json && cat json && grep "\"other_releases\": [0-9]" json && awk "
+        /\"rank\":/ { rank = \$2 + 0 }
+        /\"waiting\":/ { waiting[rank] = \$2 + 0 }
+        /\"awaited\":/ { awaited[rank] = \$2 + 0 }
+        /\"waits_for\": 2/ { waits++ }
+        /\"loss\":/ { loss[rank] = \$2 + 0 }
+        END { exit !(waiting[0] > 0.3 && waiting[1] > 0.3 && waiting[2] < 0.3 && awaited[2] > 0.3 && awaited[0] < 0.3 &&
+                     loss[0] == 1 && loss[2] == 3) }" json'
+test_expect_success 'a rank that was stopped' '
+    pid=$(awk "/\"pid\":/ { pid = \$2 + 0 } END { print pid }" json) && kill -STOP $pid && "$accelerate" top --once $launcher >once &&
+    kill -CONT $pid && cat once && grep "^    2 *$pid stopped .* stopped by a signal after accel_backward" once && end'
+test_expect_success 'a program without libaccel: what /proc knows' '
+    begin --num_processes 2 sh -c "echo \$\$ >pid.\$RANK; while :; do :; done" && await pid.0 pid.1 && "$accelerate" top $launcher >once && cat once &&
+    grep "^    0 *$(cat pid.0) not open .* - .* [1-9][0-9]*% .* [kM]B  not in accel_open() yet" once &&
+    grep "^    1 *$(cat pid.1) not open" once && end'
+test_expect_success 'another job begins' 'begin --num_processes 2 "$watched" ms=10 log=5 && await out'
+launcher=$(sed -n '$p' launchers)
+terminal_test 'keys: help, one rank, sorting, quitting; a terminal that grows' '
+    on_terminal --type h "DOING" --type "\\x1b" "these keys" --type "\\r" "Enter: rank.*s: sort.*Enter: rank" --type "\\r" "rank 0, process" \
+        --type s "Esc: back.*Enter: rank" --type j "by step" --resize 120 "accelerate.c|>  *1 " --type q " PID " "$accelerate" top $launcher &&
+    is_restored && grep -a "sort by the next column" screen && grep -a "loss  *1 " screen'
+terminal_test 'no line is wider than the terminal' '
+    on_terminal --type q "DOING" "$accelerate" top $launcher && tr -d "\r" <screen | sed "s/$escape\[[0-9;]*H/\n/g; s/$escape\[[?0-9;]*[A-Za-z]//g" >lines &&
+    cat lines && grep "^ *>* *0 " lines && awk "length (\$0) > 80 { exit 1 }" lines'
+terminal_test 'signals: the terminal is left as it was' '
+    test_exit 130 on_terminal --type "\\x03" DOING "$accelerate" top $launcher && is_restored'
+terminal_test 'stopping a job: no, then yes; then top ends, too' '
+    on_terminal --type x DOING --type n "y: yes" --type x "y: yes.*Enter: rank" --type y "y: yes.*Enter: rank.*y: yes" "$accelerate" top $launcher &&
+    is_restored && grep -a "the job has ended" screen && { wait $launcher || :; }'
+test_expect_success 'no terminal, or one without a cursor: once' '
+    begin --num_processes 1 "$watched" && await out && TERM=dumb "$accelerate" top $launcher >once && grep DOING once && end'
+test_expect_success 'no such job' '
+    test_exit 1 "$accelerate" top nonsense 2>error && cat error && grep "no running job" error && test_exit 2 "$accelerate" top a b'
+{ xargs kill -KILL <launchers 2>ignored || :; } # of tests that have failed
+test_done
