@@ -5,6 +5,7 @@
 
 # begin ARGUMENTS...: launch ranks in the background; sets $launcher
 begin () {
+    rm -f out
     "$accelerate" launch --quiet --cpu "$@" >out 2>err &
     launcher=$!
     echo "$launcher" >>launchers

@@ -6,6 +6,7 @@
 watched=$builddir/tests/cli/watched
 # begin ARGUMENTS...: launch ranks in the background; sets $launcher
 begin () {
+    rm -f out
     "$accelerate" launch --quiet --cpu "$@" >out 2>err &
     launcher=$!
     echo "$launcher" >>launchers
