@@ -59,7 +59,7 @@ print_json (const struct watched_list *list, struct fail *fail)
     AUTO_STRBUF struct strbuf out = { 0 };
     json_t *root = json_array ();
     for (size_t i = 0; i < list->count; i++)
-        json_array_append_new (root, watched_json (&list->items[i], false));
+        json_array_append_new (root, watched_json (&list->items[i], NULL));
     return json_add (&out, root, JSON_INDENT (2)) ? fail_nomem (fail) : print_text (&out, fail);
 }
 

@@ -90,8 +90,9 @@ print_once (struct top *top, bool json, struct fail *fail)
     if (json) {
         json_t *jobs = json_array ();
         for (size_t i = 0; i < top->list.count; i++)
-            json_array_append_new (jobs, watched_json (&top->list.items[i], true));
-        json_t *root = json_pack ("{s:o, s:i}", "jobs", jobs, "other_releases", top->list.foreign);
+            json_array_append_new (jobs, watched_json (&top->list.items[i], &top->list.gpus));
+        json_t *root = json_pack ("{s:o, s:o, s:i}", "jobs", jobs, "gpus",
+                                  watched_gpus_json (&top->list.gpus), "other_releases", top->list.foreign);
         return json_add (&out, root, JSON_INDENT (2)) ? fail_nomem (fail) : print_text (&out, fail);
     }
     top->view.is_plain = !can_draw ();
@@ -110,6 +111,7 @@ print_once (struct top *top, bool json, struct fail *fail)
 static int
 run_once (struct top *top, bool json, struct fail *fail)
 {
+    watched_gpus_start ();
     if (watched_refresh (&top->list, &top->filter, fail))
         return -1;
     for (int i = 0; top->list.count && i < SAMPLE_MS / LOOK_MS; i++) {
@@ -292,6 +294,7 @@ run_on_terminal (struct top *top, struct fail *fail)
     top->signals = signalfd (-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
     if (top->signals < 0 || tcgetattr (STDIN_FILENO, &top->before))
         return fail_set (fail, FAIL_GENERAL, "cannot use the terminal: %s", strerror (errno));
+    watched_gpus_start ();
     enter (top);
     int status = serve (top, fail);
     leave (top);

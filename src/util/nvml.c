@@ -23,6 +23,11 @@ struct nvml_memory {
     unsigned long long total, free, used;
 };
 
+/* nvmlUtilization_t, in percent */
+struct nvml_use {
+    unsigned int gpu, memory;
+};
+
 /* nvmlPciInfo_t of version 3 */
 struct nvml_pci {
     char short_id[16];
@@ -60,6 +65,8 @@ struct nvml {
     int (*pci) (nvml_device device, struct nvml_pci *pci);
     int (*mig_mode) (nvml_device device, unsigned int *current, unsigned int *pending);
     int (*mig_by_index) (nvml_device device, unsigned int index, nvml_device *part);
+    int (*use) (nvml_device device, struct nvml_use *use);
+    int (*temperature) (nvml_device device, int sensor, unsigned int *degrees);
     nvml_processes processes[2]; /* that compute; that draw */
     nvml_processes processes_1[2];
     int (*ancestor) (nvml_device one, nvml_device other, unsigned int *level);
@@ -67,6 +74,12 @@ struct nvml {
     int (*nvlink_type) (nvml_device device, unsigned int link, unsigned int *type);
     int (*nvlink_pci) (nvml_device device, unsigned int link, struct nvml_pci *pci);
     int (*peer) (nvml_device one, nvml_device other, unsigned int index, unsigned int *status);
+};
+
+/* Those of one GPU. */
+struct process_list {
+    int *count;
+    struct gpu_process *processes; /* [NVML_MOST_PROCESSES] */
 };
 
 /* A GPU as its links are found. */
@@ -113,43 +126,43 @@ check (const struct nvml *nvml, int result, const char *call, struct fail *fail)
 }
 
 static void
-add_process (struct gpu *gpu, unsigned int pid, unsigned long long memory)
+add_process (struct process_list *list, unsigned int pid, unsigned long long memory)
 {
-    int known = gpu->process_count < NVML_MOST_PROCESSES ? gpu->process_count : NVML_MOST_PROCESSES;
+    int known = *list->count < NVML_MOST_PROCESSES ? *list->count : NVML_MOST_PROCESSES;
     for (int i = 0; i < known; i++)
-        if (gpu->processes[i].pid == (int) pid)
+        if (list->processes[i].pid == (int) pid)
             return;
-    if (gpu->process_count < NVML_MOST_PROCESSES)
-        gpu->processes[gpu->process_count] = (struct gpu_process){ .pid = (int) pid, .memory = memory };
-    gpu->process_count++;
+    if (*list->count < NVML_MOST_PROCESSES)
+        list->processes[*list->count] = (struct gpu_process){ .pid = (int) pid, .memory = memory };
+    ++*list->count;
 }
 
 /* Processes that both compute and draw are in both lists. */
 static void
-list_processes (const struct nvml *nvml, nvml_device device, struct gpu *gpu)
+list_processes (const struct nvml *nvml, nvml_device device, struct process_list list)
 {
     enum { ROOM = 128 };
     static union {
         struct nvml_process_1 first[ROOM];
         struct nvml_process later[ROOM];
     } processes;
-    gpu->process_count = -1;
+    *list.count = -1;
     for (int kind = 0; kind < 2; kind++) {
-        nvml_processes list = nvml->processes[kind] ? nvml->processes[kind] : nvml->processes_1[kind];
+        nvml_processes get = nvml->processes[kind] ? nvml->processes[kind] : nvml->processes_1[kind];
         unsigned int count = ROOM;
-        int result = list ? list (device, &count, &processes) : -1;
+        int result = get ? get (device, &count, &processes) : -1;
         if (result && result != NVML_TOO_SMALL)
             continue;
-        gpu->process_count = gpu->process_count < 0 ? 0 : gpu->process_count;
+        *list.count = *list.count < 0 ? 0 : *list.count;
         if (result) {
-            gpu->process_count += (int) count;
+            *list.count += (int) count;
             continue;
         }
         for (unsigned int i = 0; i < count && i < ROOM; i++)
             if (nvml->processes[kind])
-                add_process (gpu, processes.later[i].pid, processes.later[i].memory);
+                add_process (&list, processes.later[i].pid, processes.later[i].memory);
             else
-                add_process (gpu, processes.first[i].pid, processes.first[i].memory);
+                add_process (&list, processes.first[i].pid, processes.first[i].memory);
     }
 }
 
@@ -203,7 +216,7 @@ describe (const struct nvml *nvml, unsigned int index, struct gpu *gpu, struct n
     if (node->has_pci)
         snprintf (gpu->bus, sizeof gpu->bus, "%04x:%02x:%02x.0", node->pci.domain, node->pci.bus, node->pci.device);
     describe_parts (nvml, node->device, gpu);
-    list_processes (nvml, node->device, gpu);
+    list_processes (nvml, node->device, (struct process_list){ &gpu->process_count, gpu->processes });
 }
 
 static bool
@@ -292,6 +305,8 @@ open_nvml (struct nvml *nvml, struct fail *fail)
         { "nvmlSystemGetNVMLVersion", &nvml->version },
         { "nvmlDeviceGetCudaComputeCapability", &nvml->capability },
         { "nvmlDeviceGetPciInfo_v3", &nvml->pci },
+        { "nvmlDeviceGetUtilizationRates", &nvml->use },
+        { "nvmlDeviceGetTemperature", &nvml->temperature },
         { "nvmlDeviceGetMigMode", &nvml->mig_mode },
         { "nvmlDeviceGetMigDeviceHandleByIndex", &nvml->mig_by_index },
         { "nvmlDeviceGetComputeRunningProcesses_v2", &nvml->processes[0] },
@@ -369,4 +384,51 @@ nvml_list (struct gpu *gpus, int most, struct fail *fail)
     int known = answer->count < most ? answer->count : most;
     memcpy (gpus, answer->gpus, (size_t) known * sizeof *gpus);
     return answer->count;
+}
+
+struct nvml *
+nvml_open (struct fail *fail)
+{
+    struct nvml *nvml = calloc (1, sizeof *nvml);
+    if (!nvml) {
+        fail_nomem (fail);
+        return NULL;
+    }
+    if (!open_nvml (nvml, fail) && !check (nvml, nvml->init (), "nvmlInit", fail))
+        return nvml;
+    free (nvml);
+    return NULL;
+}
+
+static void
+measure (const struct nvml *nvml, nvml_device device, struct gpu_load *load)
+{
+    struct nvml_use use;
+    unsigned int degrees;
+    struct nvml_memory memory = { 0 };
+    if (nvml->use && !nvml->use (device, &use))
+        load->use = (int) use.gpu;
+    if (nvml->temperature && !nvml->temperature (device, 0, &degrees))
+        load->temperature = (int) degrees;
+    if (!nvml->memory (device, &memory)) {
+        load->memory = memory.total;
+        load->memory_used = memory.used;
+    }
+    list_processes (nvml, device, (struct process_list){ &load->process_count, load->processes });
+}
+
+int
+nvml_measure (const struct nvml *nvml, struct gpu_load *loads, int most)
+{
+    unsigned int count = 0;
+    if (nvml->count (&count))
+        return 0;
+    int known = (int) count < most ? (int) count : most;
+    for (int i = 0; i < known; i++) {
+        nvml_device device;
+        loads[i] = (struct gpu_load){ .use = -1, .temperature = -1, .process_count = -1 };
+        if (!nvml->by_index ((unsigned int) i, &device))
+            measure (nvml, device, &loads[i]);
+    }
+    return known;
 }

@@ -86,4 +86,28 @@ struct gpu {
  */
 int nvml_list (struct gpu *gpus, int most, struct fail *fail);
 
+/** What a GPU does. */
+struct gpu_load {
+    int use;         /* percent of the last moments in which a kernel ran; -1: unknown */
+    int temperature; /* degrees Celsius; -1: unknown */
+    uint64_t memory; /* bytes; 0: unknown */
+    uint64_t memory_used;
+    int process_count; /* -1: unknown, as in a container */
+    struct gpu_process processes[NVML_MOST_PROCESSES];
+};
+
+struct nvml;
+
+/**
+ * Open NVML in this process, for nvml_measure() again and again.  A broken driver may never return, so this is for a
+ * thread that no other one waits for.  It is never closed.
+ *
+ * @return NULL with @p fail
+ */
+struct nvml *nvml_open (struct fail *fail);
+
+/** What all GPUs do now, in the order of nvml_list().  One thread at a time.
+ *  @return how many @p loads were filled in, at most @p most; 0 if NVML answers with an error */
+int nvml_measure (const struct nvml *nvml, struct gpu_load *loads, int most);
+
 #endif

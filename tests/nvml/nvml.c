@@ -11,6 +11,7 @@
  *     nvlink GPU GPU COUNT
  *     switch GPU COUNT                     NVLinks to switches
  *     peer GPU GPU STATUS                  nvmlGpuP2PStatus_t
+ *     load GPU PERCENT DEGREES             how busy and how hot it is
  *     lost GPU                             it has fallen off the bus
  *     fail CALL RESULT                     that function returns RESULT
  *
@@ -44,7 +45,8 @@ static struct device {
     char bus[32], uuid[96], name[96];
     unsigned long long mib, free;
     int major, minor, parts_count, process_count, switched;
-    bool is_lost;
+    bool is_lost, has_load;
+    unsigned int use, degrees;
     struct part parts[8];
     struct process processes[200];
     int level[MOST], nvlinks[MOST], peer[MOST];
@@ -120,7 +122,11 @@ read_line (const char *line)
         set_both (set_peer, one, other, number);
     else if (sscanf (line, "switch %d %d", &one, &number) == 2)
         devices[one].switched = number;
-    else if (sscanf (line, "lost %d", &one) == 1)
+    else if (sscanf (line, "load %d %d %d", &one, &number, &other) == 3) {
+        devices[one].has_load = true;
+        devices[one].use = (unsigned int) number;
+        devices[one].degrees = (unsigned int) other;
+    } else if (sscanf (line, "lost %d", &one) == 1)
         devices[one].is_lost = true;
     else if (sscanf (line, "fail %63s %d", failures[failure_count].name, &failures[failure_count].result) == 2)
         failure_count++;
@@ -282,6 +288,31 @@ CALL (nvmlDeviceGetMemoryInfo, void *handle, unsigned long long *memory)
     memory[0] = (part ? part->mib : device->mib) << 20;
     memory[1] = (part ? part->mib : device->free) << 20;
     memory[2] = memory[0] - memory[1];
+    return 0;
+}
+
+CALL (nvmlDeviceGetUtilizationRates, void *handle, unsigned int *percent)
+{
+    ENTER (result);
+    struct device *device = find (handle);
+    if (result || !device)
+        return result ? result : INVALID;
+    if (!device->has_load)
+        return UNSUPPORTED;
+    percent[0] = device->use;
+    percent[1] = 1;
+    return 0;
+}
+
+CALL (nvmlDeviceGetTemperature, void *handle, int sensor, unsigned int *degrees)
+{
+    ENTER (result);
+    struct device *device = find (handle);
+    if (result || !device || sensor)
+        return result ? result : INVALID;
+    if (!device->has_load)
+        return UNSUPPORTED;
+    *degrees = device->degrees;
     return 0;
 }
 

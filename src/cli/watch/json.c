@@ -35,21 +35,22 @@ values_json (const struct sample_rank *rank)
 }
 
 static json_t *
-rank_json (const struct watched *watched, int i)
+rank_json (const struct watched *watched, const struct watched_gpus *gpus, int i)
 {
     const struct sample_rank *rank = &watched->sample.ranks[i];
     const struct history_rates *rates = &watched->rates[i];
-    return json_pack ("{s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank->rank, "pid",
+    int gpu = watched_gpu_of (gpus, rank->pid);
+    return json_pack ("{s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank->rank, "pid",
                       integer ((uint64_t) rank->pid, rank->pid > 0), "state", watched_state (watched, i), "doing",
                       json_text (rank->doing), "step", integer (rank->step, rank->step_ns), "steps_per_second",
                       number (rates->steps_per_second), "waiting", number (rates->waiting), "awaited",
                       number (rates->awaited), "waits_for",
                       integer ((uint64_t) watched->awaits[i], watched->awaits[i] >= 0), "cpu", number (rates->cpu),
-                      "memory_bytes", integer (rank->memory, rank->memory), "values", values_json (rank));
+                      "memory_bytes", integer (rank->memory, rank->memory), "gpu", integer ((uint64_t) gpu, gpu >= 0), "values", values_json (rank));
 }
 
 json_t *
-watched_json (const struct watched *watched, bool with_ranks)
+watched_json (const struct watched *watched, const struct watched_gpus *gpus)
 {
     const struct watch_job *job = &watched->job;
     int leader = watched_leader (watched);
@@ -64,10 +65,25 @@ watched_json (const struct watched *watched, bool with_ranks)
                               sample_count_alive (&watched->sample), "step",
                               leader < 0 ? json_null () : integer (watched->sample.ranks[leader].step, true),
                               "steps_per_second", number (watched_pace (watched)));
-    json_t *ranks = with_ranks ? json_array () : NULL;
+    json_t *ranks = gpus ? json_array () : NULL;
     for (int i = 0; ranks && i < watched->sample.count; i++)
-        json_array_append_new (ranks, rank_json (watched, i));
+        json_array_append_new (ranks, rank_json (watched, gpus, i));
     if (ranks)
         json_object_set_new (root, "ranks", ranks);
     return root;
+}
+
+json_t *
+watched_gpus_json (const struct watched_gpus *gpus)
+{
+    json_t *array = json_array ();
+    for (int i = 0; i < gpus->count; i++) {
+        const struct gpu_load *load = &gpus->loads[i];
+        json_array_append_new (array, json_pack ("{s:i, s:o, s:o, s:o, s:o}", "gpu", i, "use_percent",
+                                                 integer ((uint64_t) load->use, load->use >= 0), "temperature",
+                                                 integer ((uint64_t) load->temperature, load->temperature >= 0),
+                                                 "memory_bytes", integer (load->memory, load->memory),
+                                                 "memory_used_bytes", integer (load->memory_used, load->memory)));
+    }
+    return array;
 }

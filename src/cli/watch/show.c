@@ -83,6 +83,7 @@ add_sparkline (struct strbuf *out, const float *numbers, int count, bool is_asci
 
 struct page {
     const struct view *view;
+    const struct watched_gpus *gpus;
     struct strlist *lines;
 };
 
@@ -132,6 +133,27 @@ add_values (struct strbuf *out, const struct page *page, const struct watched *w
     }
 }
 
+/* All of the machine, if there are any. */
+static void
+add_gpus (struct page *page, const struct watched_gpus *gpus)
+{
+    AUTO_STRBUF struct strbuf line = { 0 };
+    for (int i = 0; i < gpus->count; i++) {
+        const struct gpu_load *load = &gpus->loads[i];
+        strbuf_printf (&line, "%sGPU %d", i ? "  " : "", i);
+        if (load->use >= 0)
+            strbuf_printf (&line, " %d%%", load->use);
+        if (load->temperature >= 0)
+            strbuf_printf (&line, " %d C", load->temperature);
+        if (load->memory) {
+            strbuf_add_char (&line, ' ');
+            bytes_add (&line, load->memory_used);
+        }
+    }
+    if (line.text)
+        add_line (page, NULL, &line);
+}
+
 /* Three or four lines about a job. */
 static void
 add_job (struct page *page, const struct watched *watched)
@@ -168,8 +190,9 @@ add_heading (struct page *page)
 {
     AUTO_STRBUF struct strbuf line = { 0 };
     bool is_wide = page->view->columns >= WIDE;
-    strbuf_printf (&line, " %4s%s %-9s %8s %7s %5s %5s %5s%s  %s", "RANK", is_wide ? "     PID" : "", "STATE", "STEP",
-                   "STEP/S", "COMM", "LATE", "CPU", is_wide ? "       MEM" : "", "DOING");
+    strbuf_printf (&line, " %4s%s %-9s %8s %7s %5s %5s %5s%s%s  %s", "RANK", is_wide ? "     PID" : "", "STATE", "STEP",
+                   "STEP/S", "COMM", "LATE", "CPU", is_wide ? "       MEM" : "", page->gpus->count ? " GPU" : "",
+                   "DOING");
     add_line (page, FAINT, &line);
 }
 
@@ -206,6 +229,9 @@ add_rank (struct page *page, const struct watched *watched, int i, bool is_chose
             bytes_add (&memory, rank->memory);
         strbuf_printf (&line, " %9s", memory.text ? memory.text : "-");
     }
+    int gpu = watched_gpu_of (page->gpus, rank->pid);
+    if (page->gpus->count)
+        strbuf_printf (&line, gpu < 0 ? "   -" : " %3d", gpu);
     strbuf_add (&line, "  ");
     add_doing (&line, watched, i);
     add_line (page, is_chosen && page->view->lines ? TITLE : NULL, &line);
@@ -217,6 +243,8 @@ add_list (struct page *page, const struct view_row *rows, int count)
 {
     int chosen = view_find_chosen (page->view, rows, count), chosen_line = 0;
     for (int row = 0; row < count; row++) {
+        if (row == 0)
+            add_gpus (page, page->gpus);
         if (row == 0 || rows[row].watched != rows[row - 1].watched) {
             if (row)
                 add_text (page, NULL, "%s", "");
@@ -336,7 +364,7 @@ void
 view_show (struct view *view, const struct watched_list *list, struct strlist *lines)
 {
     AUTO_STRLIST struct strlist body = { 0 };
-    struct page page = { .view = view, .lines = &body };
+    struct page page = { .view = view, .gpus = &list->gpus, .lines = &body };
     int line = add_body (&page, list), count = (int) body.count;
     int room = !view->lines ? count : view->lines > MARGIN ? view->lines - MARGIN : 0;
     lines->failed |= body.failed;

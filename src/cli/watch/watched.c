@@ -98,6 +98,7 @@ watched_refresh (struct watched_list *list, const struct watched_filter *filter,
         if (is_chosen (&jobs.jobs[i], filter))
             result = add (&made, list, &jobs.jobs[i], fail);
     made.foreign = jobs.foreign;
+    watched_gpus_read (&made.gpus);
     watch_jobs_release (&jobs);
     watched_release (list);
     *list = made;

@@ -6,9 +6,29 @@
 #define CLI_WATCH_WATCHED_H
 
 #include "launch/watch/history.h"
+#include "util/nvml.h"
 #include "util/strbuf.h"
 
 #include <jansson.h>
+
+/* ---- gpus.c ---- */
+
+enum { WATCHED_GPUS = 64 };
+
+/** What the GPUs of this machine do, in NVML's order. */
+struct watched_gpus {
+    int count; /* 0: there are none, or nothing is known of them yet */
+    struct gpu_load loads[WATCHED_GPUS];
+};
+
+/** Begin to ask NVML each second, in a thread. */
+void watched_gpus_start (void);
+
+/** What it said last. */
+void watched_gpus_read (struct watched_gpus *gpus);
+
+/** @return the first GPU that process @p pid uses; -1: none, or that is not known, as in a container */
+int watched_gpu_of (const struct watched_gpus *gpus, pid_t pid);
 
 /* ---- watched.c ---- */
 
@@ -27,6 +47,7 @@ struct watched_list {
     struct watched *items; /* in the order of watch_jobs */
     size_t count;
     int foreign;           /* as in watch_jobs */
+    struct watched_gpus gpus;
 };
 
 /** Which jobs: one, also after a restart, which gives it another id; {0}: all. */
@@ -57,8 +78,12 @@ const char *watched_state (const struct watched *watched, int i);
 
 /* ---- json.c ---- */
 
-/** @return a new object, NULL without memory  @param with_ranks  with what each rank does */
-json_t *watched_json (const struct watched *watched, bool with_ranks);
+/** @return a new object, NULL without memory
+ *  @param gpus  of the list; not NULL: with what each rank does */
+json_t *watched_json (const struct watched *watched, const struct watched_gpus *gpus);
+
+/** @return a new array, NULL without memory */
+json_t *watched_gpus_json (const struct watched_gpus *gpus);
 
 /* ---- show.c ---- */
 

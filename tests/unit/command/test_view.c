@@ -91,6 +91,16 @@ test_list (void)
     char *text = show (&view);
     ok (strstr (text, "    0     800 waiting         12    12.3   50%    3% 150%    1.5 MB  in a"), "a wide one");
     free (text);
+    list.gpus.count = 2;
+    list.gpus.loads[0] = (struct gpu_load){ .use = 93, .temperature = 61, .memory = 80000000000,
+                                            .memory_used = 1500000000, .process_count = 1 };
+    list.gpus.loads[0].processes[0].pid = 801;
+    list.gpus.loads[1] = (struct gpu_load){ .use = -1, .temperature = -1, .process_count = 500 };
+    text = show (&view);
+    ok (!strncmp (text, "GPU 0 93% 61 C 1.5 GB  GPU 1\njob0 ", 34) && strstr (text, "150%    1.5 MB   -  in a")
+        && strstr (text, "MEM GPU  DOING") && strstr (text, " -   0  computing"), "with GPUs");
+    free (text);
+    list.gpus.count = 0;
     list.count = JOBS;
 }
 
@@ -212,13 +222,14 @@ test_scrolling (void)
 {
     struct view view = { .columns = 80, .lines = 7, .is_plain = true };
     make_jobs ();
-    for (int row = 0; row < RANKS * JOBS; row++) {
+    for (int i = 0; i < 2 * RANKS * JOBS - 1; i++) {
         char mark[16];
         char *text = show (&view);
+        int row = i < RANKS * JOBS ? i : 2 * RANKS * JOBS - 2 - i;
         snprintf (mark, sizeof mark, "\n>%4d ", row);
         ok (strstr (text, mark) != NULL, "row %d is in 7 lines", row);
         free (text);
-        view_key (&view, 'j', &list);
+        view_key (&view, row == i && i < RANKS * JOBS - 1 ? 'j' : 'k', &list);
     }
     for (view.lines = 1; view.lines < 4; view.lines++)
         free (show (&view));

@@ -77,6 +77,10 @@ test_awaited (void)
     call (&job, 0, 0, 1, JOBSEG_CALL_SEND, FIRST + 2, false);
     call (&job, 2, 0, 2, JOBSEG_CALL_ALL_REDUCE, -1, true);
     check (&job, "--a-", (int[]){ FIRST + 2, NO, NO, NO }, "the partner of a message");
+    call (&job, 2, 0, 99, JOBSEG_CALL_RECV, 0, true);
+    call (&job, 1, 0, 3, JOBSEG_CALL_ALL_REDUCE, -1, false);
+    check (&job, "a-aa", (int[]){ FIRST + 2, FIRST, NO, NO }, "messages have numbers of their own");
+    call (&job, 1, 0, 3, JOBSEG_CALL_ALL_REDUCE, -1, true);
     call (&job, 0, 0, 1, JOBSEG_CALL_SEND, 0, false);
     check (&job, "----", (int[]){ AWAITS_OTHER_HOSTS, NO, NO, NO }, "a partner on another host");
     jobseg_detach (&job.segment);
@@ -93,6 +97,7 @@ test_sample (void)
     slot->progress.value_count = 2;
     snprintf (slot->progress.values[1].name, JOBSEG_VALUE_NAME, "loss");
     slot->progress.values[1].value = 0.5;
+    memset (slot->progress.values[0].name, 'x', JOBSEG_VALUE_NAME);
     call (&job, 1, 0, 1, JOBSEG_CALL_ALL_REDUCE, -1, false);
     jobseg_mark_exit (&job.segment, 2, 7 << 8);
     atomic_store (&jobseg_slot (&job.segment, 3)->pid, 0);
@@ -101,7 +106,8 @@ test_sample (void)
     const struct sample_rank *rank = &sample.ranks[1];
     ok (rank->rank == FIRST + 1 && rank->pid == getpid () && rank->step == 12 && rank->step_ns == 99 && rank->call == 1
         && rank->memory > 0 && rank->value_count == 2 && !strcmp (rank->values[1].name, "loss")
-        && rank->values[1].value == 0.5 && strstr (rank->doing, "in accel_comm_all_reduce"), "a rank: %s", rank->doing);
+        && rank->values[1].value == 0.5 && strstr (rank->doing, "in accel_comm_all_reduce")
+        && strlen (rank->values[0].name) == JOBSEG_VALUE_NAME - 1, "a rank: %s", rank->doing);
     ok (sample.ranks[2].has_ended && !sample.ranks[2].pid && !strcmp (sample.ranks[2].doing, "exited with status 7"),
         "one that has ended: %s", sample.ranks[2].doing);
     ok (!sample.ranks[3].pid && !sample.ranks[3].has_ended, "one whose process is not known");

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What GPUs do, asked by a thread: NVML takes up to seconds to begin, and with a broken driver for ever. */
+#include <config.h>
+
+#include "cli/watch/watched.h"
+
+#include "util/threads.h"
+
+#include <string.h>
+#include <time.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct watched_gpus latest;
+
+static void *
+serve (void *user)
+{
+    static struct watched_gpus now; /* too large for a stack */
+    struct nvml *nvml = nvml_open (NULL);
+    (void) user;
+    while (nvml) {
+        now.count = nvml_measure (nvml, now.loads, WATCHED_GPUS);
+        pthread_mutex_lock (&lock);
+        latest = now;
+        pthread_mutex_unlock (&lock);
+        nanosleep (&(struct timespec){ .tv_sec = 1 }, NULL);
+    }
+    return NULL;
+}
+
+void
+watched_gpus_start (void)
+{
+    pthread_t thread;
+    if (!thread_start (&thread, serve, NULL))
+        pthread_detach (thread);
+}
+
+void
+watched_gpus_read (struct watched_gpus *gpus)
+{
+    pthread_mutex_lock (&lock);
+    *gpus = latest;
+    pthread_mutex_unlock (&lock);
+}
+
+int
+watched_gpu_of (const struct watched_gpus *gpus, pid_t pid)
+{
+    for (int i = 0; pid > 0 && i < gpus->count; i++)
+        for (int j = 0; j < gpus->loads[i].process_count && j < NVML_MOST_PROCESSES; j++)
+            if (gpus->loads[i].processes[j].pid == pid)
+                return i;
+    return -1;
+}
