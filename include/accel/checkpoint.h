@@ -19,6 +19,8 @@ struct accel_project_configuration {
                                the highest numbers; others are removed with everything in them; 0: all */
     uint64_t iteration;   /**< number of the next checkpoint; accel_load_state() sets it too */
     uint64_t read_only;   /**< not 0: this job only loads from the project, also while another one saves to it */
+    uint64_t memory_checkpoint_every; /**< under `accelerate launch --max_restarts`: after every so many steps, keep
+                               the state in memory, see accel_load_state(); 0: as `--memory_checkpoint_every` says */
 };
 
 /**
@@ -144,6 +146,11 @@ accel_save_state_test_at (const char *file, int line, struct accel *acc, bool *d
  *
  * The default generator of rank r continues that of rank r.  A rank that did not exist when the state was saved
  * continues that of rank 0 if all ranks had the same; otherwise its generator is left as it is.
+ *
+ * If `accelerate launch --max_restarts` has started the ranks again, and they had saved to memory before
+ * (`--memory_checkpoint_every`), the first call loads what they have there, whatever @p input_dir is: no checkpoint of
+ * this job is newer.  If memory has nothing that is complete, the disk is looked at.  Hooks do not run then, and
+ * accel_checkpoint_path() stays as it was.
  *
  * With `accelerate launch --resume`, the variable ACCEL_RESUME_FROM has the path of the newest complete checkpoint that
  * was found for this start of the program, or is empty: accel_load_state (acc, getenv ("ACCEL_RESUME_FROM"), &err).

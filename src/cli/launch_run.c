@@ -33,6 +33,7 @@ struct launch {
     struct io_target report;
     struct report_attempts attempts; /* that have failed */
     const struct option *misplaced; /* of launch, among the program's arguments, or NULL */
+    struct memtier memtier; /* of all starts of the ranks; an agent's is in host_job */
     struct peers *peers; /* launchers that were started by hand on other machines; NULL: there are none */
 };
 
@@ -321,6 +322,25 @@ supervise_part (struct launch *launch)
     return status;
 }
 
+/* Also without --memory_checkpoint_every: the program may set that itself.  Pages come when it saves. */
+static int
+make_memtier (struct launch *launch, struct fail *fail)
+{
+    const struct settings *settings = &launch->config->settings;
+    if (launch->plan.is_external || !settings->max_restarts)
+        return 0;
+    if (launch->host_job) {
+        launch->plan.memtier = launch->host_job->memtier;
+        return 0;
+    }
+    struct fail cause;
+    if (memtier_create (&launch->memtier, &cause))
+        return settings->memory_checkpoint_every
+                   ? fail_set (fail, FAIL_GENERAL, "--memory_checkpoint_every: %s", cause.text) : 0;
+    launch->plan.memtier = &launch->memtier;
+    return 0;
+}
+
 static int
 run_plan (struct launch *launch, struct fail *fail)
 {
@@ -329,7 +349,7 @@ run_plan (struct launch *launch, struct fail *fail)
         && external_launcher_write_environment (&plan->processes[0].env, fail))
         return -1;
     if (report_file_prepare (&launch->report, launch->config->settings.failure_report, true, fail)
-        || logs_make_run (plan, fail)
+        || logs_make_run (plan, fail) || make_memtier (launch, fail)
         || (!launch->host_job && peers_create (&launch->peers, launch->config, plan, fail)))
         return -1;
     if (!launch->config->settings.quiet) {
@@ -355,7 +375,7 @@ static void
 begin (struct launch *launch, struct config *config, const struct host_job *host_job)
 {
     *launch = (struct launch){ .config = config, .host_job = host_job, .port_lock = PORT_LOCK_NONE,
-                               .misplaced = find_misplaced (config->program_args) };
+                               .memtier = MEMTIER_NONE, .misplaced = find_misplaced (config->program_args) };
     if (host_job)
         launch->port_lock = host_job->port_lock;
 }
@@ -390,6 +410,7 @@ done:
     if (status < 0 && host_job)
         status = tell_error (&launch, fail);
     port_lock_release (&launch.port_lock);
+    memtier_release (&launch.memtier);
     peers_destroy (launch.peers);
     plan_release (&launch.plan);
     report_attempts_release (&launch.attempts);

@@ -54,6 +54,7 @@ has_log_dir_in_use (const struct config *config)
 }
 
 CONDITION (has_json_alone, settings->json && !settings->dry_run)
+CONDITION (has_memory_alone, settings->memory_checkpoint_every && !settings->max_restarts)
 CONDITION (has_explain_alone, settings->explain && (!settings->dry_run || settings->json))
 
 static bool
@@ -121,6 +122,8 @@ static const struct {
     { has_bad_tee, { "tee" }, "expected 0 to 3, or comma-separated pairs such as 0:1" },
     { has_log_dir_in_use, { "log_dir" }, "expected a directory, but a file has this name" },
     { has_json_alone, { NULL }, "--json needs --dry_run: it prints the plan" },
+    { has_memory_alone, { "memory_checkpoint_every", "max_restarts" },
+      "memory_checkpoint_every needs max_restarts: it is for ranks that are started again" },
     { has_explain_alone, { NULL }, "--explain needs --dry_run and cannot be combined with --json" },
     { has_tpu_without_python, { "tpu", "no_python" }, "a TPU program must be Python, because torch_xla imports it" },
     { has_multi_gpu_alone, { "multi_gpu", "num_processes" }, "--multi_gpu needs at least 2 processes" },

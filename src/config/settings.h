@@ -243,6 +243,7 @@ struct settings {
     int64_t grace; /* seconds between TERM and KILL */
     char *failure_report;
     char *resume; /* folder of checkpoints */
+    int64_t memory_checkpoint_every; /* steps; 0: never */
 };
 
 #endif

@@ -321,6 +321,15 @@ const struct option options[] = {
              "the variable ACCEL_RESUME_FROM, for accel_load_state(). If there is none, the variable is empty. "
              "Checkpoints that are incomplete or damaged, or whose parameters are not finite, are passed over with a "
              "note; a folder that does not exist gets a warning." },
+
+    { .key = "memory_checkpoint_every", OPT_INT (memory_checkpoint_every, 1, INT64_MAX), .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
+      .env = "ACCELERATE_MEMORY_CHECKPOINT_EVERY", .paths = S | M | T | D | P, .metavar = "N",
+      .help = "steps between checkpoints in memory, for restarts",
+      .doc = "Keep the state of the training in memory after every N steps of the optimizer, so ranks that are started "
+             "again (--max_restarts) lose at most N steps. Programs that use libaccel need no other code than for "
+             "checkpoints on disk: accel_load_state() finds the state. It takes twice its size, on the host of rank 0, "
+             "and is gone when the launcher ends. See accel_checkpoint(3). Other programs ignore it." },
 };
 
 const size_t option_count = sizeof options / sizeof *options;

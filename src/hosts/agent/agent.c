@@ -35,6 +35,7 @@ struct agent {
     struct listener listener;
     struct port_lock port_lock;
     struct agent_child child;
+    struct memtier memtier; /* outlives the launcher, which is another one after each restart */
     struct mpi_proxies proxies;
     int64_t attempt, awaited; /* of WIRE_START_PROXIES: MPI proxies of this attempt that are waited for; 0: none */
     struct net_benchmark benchmark; /* of a check */
@@ -212,6 +213,20 @@ take_reach (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     return 0;
 }
 
+static int
+keep_memtier (struct agent *agent, struct host_job *host_job, struct fail *fail)
+{
+    const struct settings *settings = &agent->spec.config.settings;
+    struct fail cause;
+    if (!settings->max_restarts)
+        return 0;
+    if (!agent->memtier.header && memtier_create (&agent->memtier, &cause))
+        return settings->memory_checkpoint_every
+                   ? fail_set (fail, FAIL_GENERAL, "--memory_checkpoint_every: %s", cause.text) : 0;
+    host_job->memtier = &agent->memtier;
+    return 0;
+}
+
 /* The part is described as if this launcher had been started by hand, with the share besides. */
 static int
 take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
@@ -234,6 +249,8 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
         || config_compute_number (config, "machine_rank", host_job.share.machine, "hosts", fail)
         || config_compute_number (config, "main_process_port", port, "hosts", fail)
         || (address && config_compute (config, "main_process_ip", address, "hosts", fail)))
+        return -1;
+    if (keep_memtier (agent, &host_job, fail))
         return -1;
     listener_close (&agent->listener);
     if (agent_child_start (&agent->child, &agent->spec, &host_job, agent->run, &agent->old_mask, fail))
@@ -421,7 +438,7 @@ int
 agent_serve (host_job_run *run)
 {
     struct agent agent = { .run = run, .listener = LISTENER_NONE, .port_lock = PORT_LOCK_NONE,
-                           .proxies = MPI_PROXIES_NONE };
+                           .memtier = MEMTIER_NONE, .proxies = MPI_PROXIES_NONE };
     agent_child_init (&agent.child);
     signals_block (&agent.signals, &agent.old_mask);
     agent.signal_fd = signalfd (-1, &agent.signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -431,6 +448,7 @@ agent_serve (host_job_run *run)
         serve_once (&agent);
     mpi_proxies_end_daemons (&agent.proxies);
     mpi_proxies_release (&agent.proxies);
+    memtier_release (&agent.memtier);
     listener_close (&agent.listener);
     port_lock_release (&agent.port_lock);
     net_benchmark_stop (&agent.benchmark);

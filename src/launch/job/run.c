@@ -68,6 +68,11 @@ prepare (struct job *job, const struct plan *plan, const struct guardian *guardi
         || jobseg_create (&job->segment, plan->world_size, plan->local_world_size, plan->first_rank, job->id, fail)
         || describe (job, fail))
         return -1;
+    if (plan->memtier) {
+        struct cgroup_limits limits;
+        cgroup_own_limits (&limits);
+        memtier_begin (plan->memtier, plan->local_world_size, plan->restarts, job->id, limits.memory_file);
+    }
     return 0;
 }
 

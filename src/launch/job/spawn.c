@@ -166,7 +166,7 @@ static bool
 is_overridden (const struct strlist *env, const char *item)
 {
     return strlist_variable (env, item) || !strncmp (item, ENV_JOB_SEGMENT "=", sizeof ENV_JOB_SEGMENT)
-           || !strncmp (item, ENV_JOB_ID "=", sizeof ENV_JOB_ID);
+           || !strncmp (item, ENV_JOB_ID "=", sizeof ENV_JOB_ID) || !strncmp (item, ENV_MEMORY "=", sizeof ENV_MEMORY);
 }
 
 /* The launcher's own variables come last and are the same for all ranks; what the plan sets is left out of them. */
@@ -182,13 +182,19 @@ make_environment (struct spawn *spawn, struct fail *fail)
         spawn->segment = NULL;
     if (asprintf (&spawn->id, ENV_JOB_ID "=%s", job->id) < 0)
         spawn->id = NULL;
-    spawn->common = calloc (inherited + 3, sizeof *spawn->common);
-    if (!spawn->segment || !spawn->id || !spawn->common)
+    const struct memtier *memtier = job->plan->memtier;
+    if (memtier
+        && asprintf (&spawn->memory, ENV_MEMORY "=/proc/%d/fd/%d", (int) spawn->launcher, memtier->fd) < 0)
+        spawn->memory = NULL;
+    spawn->common = calloc (inherited + 4, sizeof *spawn->common);
+    if (!spawn->segment || !spawn->id || (memtier && !spawn->memory) || !spawn->common)
         return fail_nomem (fail);
     size_t count = 0;
     if (!job->plan->is_external) { /* the ranks of another launcher are not those of our job */
         spawn->common[count++] = spawn->segment;
         spawn->common[count++] = spawn->id;
+        if (spawn->memory)
+            spawn->common[count++] = spawn->memory;
     }
     for (size_t i = 0; i < inherited; i++)
         if (!is_overridden (env, environ[i]))
@@ -225,6 +231,7 @@ spawn_release (struct spawn *spawn)
     free (spawn->common);
     free (spawn->segment);
     free (spawn->id);
+    free (spawn->memory);
     if (spawn->null >= 0)
         close (spawn->null);
     *spawn = (struct spawn){ .null = -1 };

@@ -25,6 +25,7 @@ struct spawn {
     size_t common_count;
     char *segment;      /* ACCEL_JOB_SEGMENT=... */
     char *id;           /* ACCEL_JOB_ID=... */
+    char *memory;       /* ACCEL_MEMORY=...; NULL: the ranks get none */
     int null;           /* /dev/null */
     bool has_input;     /* the first rank reads our stdin */
     bool terminal;      /* that is one: this rank is in the guardian's process group */

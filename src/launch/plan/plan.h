@@ -8,6 +8,7 @@
 #include "launch/machine/topology.h"
 #include "launch/plan/program.h"
 #include "util/fail.h"
+#include "util/memtier.h"
 #include "util/strbuf.h"
 
 #include <stdint.h>
@@ -57,6 +58,7 @@ struct plan {
     enum plan_label label;
     bool has_no_input; /* no rank reads our standard input */
     int64_t restarts; /* so far */
+    const struct memtier *memtier; /* of all starts; NULL: the ranks have none.  Set after plan_make() */
     char *role;
     struct plan_logs logs;
     struct strlist notes; /* what was assumed, for the user; one line each */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* accel_load_state(): rank 0 finds the checkpoint, the ranks divide its files among themselves to compare checksums,
- * and then each restores what it has. */
+ * and then each restores what it has.  If the launcher has started the ranks again, what they have in memory comes
+ * first: it is forgotten when something newer is on the disk. */
 #include <config.h>
 
 #include <accel/utility.h>
@@ -11,6 +12,7 @@
 #include "lib/checkpoint/files.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/checkpoint/items.h"
+#include "lib/checkpoint/memory_tier.h"
 #include "lib/checkpoint/python_state.h"
 #include "lib/checkpoint/save.h"
 #include "util/cleanup.h"
@@ -25,6 +27,8 @@ struct found {
     uint64_t next;      /* automatic naming: the number of the next checkpoint */
     bool verified;
     bool is_python; /* a folder of Hugging Face Accelerate */
+    bool asks_memory; /* if that has nothing, `failure` is the result */
+    struct accel_error failure; /* why `place` is none */
 };
 
 struct load {
@@ -32,8 +36,10 @@ struct load {
     struct checkpoint_part *part;
     const struct comm_site *site;
     struct found found;
+    struct memory_state memory; /* that is loaded instead of files, if it has processes */
     struct manifest manifest;
     bool with_models;
+    bool is_locked_out; /* rank 0: another job saves to the project */
 };
 
 /* The number after the highest, of complete checkpoints and others, so that the next save replaces none. */
@@ -87,18 +93,39 @@ find (struct load *load, const char *input_dir, struct accel_error *err)
     if (!part->project.automatic_checkpoint_naming)
         return checkpoint_folder_find (load->found.place, input_dir, err);
     enum accel_status status = checkpoint_lock_project (part, err);
-    if (status && status != ACCEL_ERR_SYSTEM) /* if this job cannot save, no other one is in its way */
+    load->is_locked_out = status && status != ACCEL_ERR_SYSTEM; /* if this job cannot save, no other is in its way */
+    if (load->is_locked_out)
         return status;
     if (asprintf (&folder, "%s/" CHECKPOINTS_FOLDER, part->project.project_dir) < 0)
         return folder = NULL, accel_fail_nomem (err);
-    status = input_dir ? checkpoint_folder_find (load->found.place, input_dir, err) : find_newest (load, folder, err);
-    return status ? status : find_next_number (folder, &load->found.next, err);
+    status = find_next_number (folder, &load->found.next, err);
+    if (status)
+        return status;
+    return input_dir ? checkpoint_folder_find (load->found.place, input_dir, err) : find_newest (load, folder, err);
+}
+
+/* If there may be something in memory, it is no failure yet that the disk has nothing; but that another job saves to
+ * the project is. */
+static enum accel_status
+find_anywhere (struct load *load, const char *input_dir, struct accel_error *err)
+{
+    struct found *found = &load->found;
+    found->asks_memory = memory_state_is_possible (load->acc);
+    enum accel_status status = find (load, input_dir, err);
+    if (!status || !found->asks_memory || load->is_locked_out)
+        return status;
+    found->failure = *err;
+    found->failure.code = status;
+    *found->place = '\0';
+    return ACCEL_OK;
 }
 
 /* The ranks divide the files among themselves. */
 static enum accel_status
 verify (struct load *load, struct accel_error *err)
 {
+    if (load->memory.processes)
+        return memory_state_list (&load->memory, accel_num_processes (load->acc), &load->manifest, err);
     enum accel_status status = manifest_read (&load->manifest, load->found.place, err);
     size_t size = (size_t) accel_num_processes (load->acc), rank = (size_t) accel_process_index (load->acc);
     struct io_progress progress;
@@ -172,6 +199,14 @@ count_ranks (const struct manifest *manifest, const char *stem)
     return count;
 }
 
+static enum accel_status
+read_state (const struct load *load, const char *name, struct accel_state_dict *state, bool *found,
+            struct accel_error *err)
+{
+    return load->memory.processes ? memory_state_read (&load->memory, name, state, found, err)
+                                  : checkpoint_read (state, load->found.place, name, &load->manifest, found, err);
+}
+
 /* A part of each rank, from what all ranks saved. */
 static enum accel_status
 load_resharded (const struct load *load, const struct checkpoint_item *item, struct accel_error *err)
@@ -191,7 +226,7 @@ load_resharded (const struct load *load, const struct checkpoint_item *item, str
     for (size_t i = 0; !status && i < count; i++) {
         char name[128];
         snprintf (name, sizeof name, "%s_%zu", kind->file, i);
-        status = checkpoint_read (&states[i], load->found.place, name, &load->manifest, &found, err);
+        status = read_state (load, name, &states[i], &found, err);
     }
     if (!status)
         status = kind->reshard (item->part, states, count, err);
@@ -216,8 +251,7 @@ load_item (const struct load *load, const struct checkpoint_item *item, struct a
     if (is_resharded (load, item))
         return load_resharded (load, item, err);
     state_dict_init (&state);
-    enum accel_status status = checkpoint_read (&state, load->found.place, name_of (load, item, room, sizeof room),
-                                                &load->manifest, &found, err);
+    enum accel_status status = read_state (load, name_of (load, item, room, sizeof room), &state, &found, err);
     if (!status)
         status = checkpoint_item_load (item, found ? &state : NULL, err);
     state_dict_release (&state);
@@ -286,35 +320,70 @@ load_python (const struct load *load, struct accel_error *err)
     return status;
 }
 
+/* Agree on what is loaded.  Collective. */
 static enum accel_status
-load_state (struct load *load, const char *input_dir, struct accel_error *err)
+find_together (struct load *load, const char *input_dir, struct accel_error *err)
 {
     struct accel *acc = load->acc;
-    enum accel_status status = accel_is_main_process (acc) ? find (load, input_dir, err) : ACCEL_OK;
-    load->found.is_python = !status && *load->found.place && checkpoint_is_python (load->found.place);
+    struct found *found = &load->found;
+    enum accel_status status = accel_is_main_process (acc) ? find_anywhere (load, input_dir, err) : ACCEL_OK;
+    found->is_python = !status && *found->place && checkpoint_is_python (found->place);
     status = checkpoint_agree (acc, load->site, status, err);
     if (!status)
-        status = comm_broadcast (accel_world (acc), load->site, &load->found, sizeof load->found, ACCEL_UINT8, 0, err);
-    if (!status && !load->found.is_python)
-        status = checkpoint_agree (acc, load->site, verify (load, err), err);
+        status = comm_broadcast (accel_world (acc), load->site, found, sizeof *found, ACCEL_UINT8, 0, err);
+    if (!status && found->asks_memory)
+        status = memory_state_find (&load->memory, acc, load->site, err);
     if (status)
         return status;
-    status = checkpoint_run_hooks (load->part, ACCEL_BEFORE_LOAD, load->found.place, &load->with_models, err);
-    if (!status)
-        status = load->found.is_python ? load_python (load, err)
-                                       : explain_precision (load, load_items (load, err), err);
-    char *latest = strdup (load->found.place);
-    if (!status && !latest)
-        status = accel_fail_nomem (err);
-    status = checkpoint_agree (acc, load->site, status, err);
+    if (load->memory.processes)
+        found->is_python = false;
+    else if (found->failure.code) { /* the same on all ranks, but only rank 0 was at fault */
+        bool is_main = accel_is_main_process (acc);
+        *err = found->failure;
+        return checkpoint_agree (acc, load->site, is_main ? found->failure.code : ACCEL_OK, err);
+    }
+    return found->is_python ? ACCEL_OK : checkpoint_agree (acc, load->site, verify (load, err), err);
+}
+
+/* From now on, what was loaded is the latest, and what is older or newer in memory does not count. */
+static enum accel_status
+note_loaded (struct load *load, struct accel_error *err)
+{
+    struct checkpoint_part *part = load->part;
+    char *latest = load->memory.processes ? NULL : strdup (load->found.place);
+    enum accel_status status = latest || load->memory.processes ? ACCEL_OK : accel_fail_nomem (err);
+    status = checkpoint_agree (load->acc, load->site, status, err);
     if (status) {
         free (latest);
         return status;
     }
-    free (load->part->latest);
-    load->part->latest = latest;
-    load->part->project.iteration = load->found.next;
+    if (load->memory.processes) {
+        memory_state_keep (&load->memory, load->acc);
+        accel_logger_log (load->acc, ACCEL_LOG_INFO, "accel_load_state: continuing from memory, after step %llu",
+                          (unsigned long long) load->memory.shares->step);
+    } else {
+        memory_tier_forget (load->acc);
+        free (part->latest);
+        part->latest = latest;
+    }
+    part->project.iteration = load->found.next;
     return ACCEL_OK;
+}
+
+static enum accel_status
+load_state (struct load *load, const char *input_dir, struct accel_error *err)
+{
+    enum accel_status status = find_together (load, input_dir, err);
+    if (status)
+        return status;
+    load->with_models = true;
+    if (!load->memory.processes) /* hooks have folders */
+        status = checkpoint_run_hooks (load->part, ACCEL_BEFORE_LOAD, load->found.place, &load->with_models, err);
+    if (!status)
+        status = load->found.is_python ? load_python (load, err)
+                                       : explain_precision (load, load_items (load, err), err);
+    status = checkpoint_agree (load->acc, load->site, status, err);
+    return status ? status : note_loaded (load, err);
 }
 
 enum accel_status
@@ -329,6 +398,8 @@ accel_load_state_at (const char *file, int line, struct accel *acc, const char *
     enum accel_status status = save_finish (acc, &site, &own);
     if (!status)
         status = load_state (&load, input_dir, &own);
+    memory_tier_of (acc)->is_asked = true;
+    memory_state_release (&load.memory);
     manifest_release (&load.manifest);
     return checkpoint_leave (acc, &site, entered, status, &own, err);
 }

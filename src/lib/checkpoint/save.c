@@ -10,6 +10,7 @@
 #include "lib/base/error.h"
 #include "lib/checkpoint/agree.h"
 #include "lib/checkpoint/files.h"
+#include "lib/checkpoint/memory_tier.h"
 #include "lib/train/optimizer/optimizer_object.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -47,7 +48,8 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
     *save = (struct save){ .rank = accel_process_index (acc), .size = accel_num_processes (acc),
                            .folder = CHECKPOINT_NO_FOLDER, .automatic = part->project.automatic_checkpoint_naming,
                            .total_limit = part->project.total_limit, .step = optimizer_latest_step (acc),
-                           .mixed_precision = accel_mixed_precision (acc) };
+                           .mixed_precision = accel_mixed_precision (acc),
+                           .memory_sequence = memory_tier_of (acc)->sequence };
     enum accel_status status = save->rank ? ACCEL_OK : make_folder (save, part, output_dir, err);
     status = checkpoint_agree (acc, site, status, err);
     if (status)
@@ -137,6 +139,8 @@ save_note (struct save *save, struct accel *acc, const struct comm_site *site, s
     free (part->latest);
     part->latest = latest;
     part->project.iteration++;
+    if (save->memory_sequence == memory_tier_of (acc)->sequence) /* nothing in memory is as new */
+        memory_tier_forget (acc);
     return ACCEL_OK;
 }
 

@@ -18,6 +18,7 @@ struct save {
     bool with_models; /* unless hooks said otherwise */
     uint64_t step;       /* that optimizers had taken */
     const char *mixed_precision; /* static */
+    uint64_t memory_sequence; /* of the latest save to memory before it */
     char warning[ACCEL_ERROR_TEXT_SIZE]; /* why the state is kept apart, or an old one was not removed; may be empty */
 };
 

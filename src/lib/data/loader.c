@@ -7,6 +7,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
+#include "lib/data/active.h"
 #include "lib/data/device_batches.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
@@ -378,8 +379,10 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
     if (loader->object.owner && share_is_dealt (loader))
         note = comm_note_begin (accel_world (loader->object.owner), &site, loader->pass.next);
     struct object *job = object_of_job (loader->object.owner);
-    object_pin (job); /* reading calls functions of the program */
+    object_pin (job); /* reading and saving call functions of the program */
     object_pin (&loader->object);
+    if (job)
+        loader_between (loader, loader->object.owner);
     bool more = next_batch (loader, &site, batch, err), loader_gone = object_is_gone (&loader->object);
     if (loader_gone || (job && object_is_gone (job))) {
         more = false;

@@ -8,6 +8,7 @@
 #include "lib/base/sized.h"
 #include "lib/checkpoint/agree.h"
 #include "lib/checkpoint/checkpoint_part.h"
+#include "lib/checkpoint/memory_tier.h"
 #include "lib/checkpoint/save.h"
 #include "lib/comm/comm_object.h"
 #include "lib/data/active.h"
@@ -149,6 +150,7 @@ static const struct part_kind *const parts[] = {
     &part_outliers,
     &part_prepared,
     &part_checkpoint,
+    &part_memory_tier,
     &part_track,
     NULL,
 };

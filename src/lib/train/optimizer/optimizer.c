@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
 #include "lib/comm/progress.h"
+#include "lib/data/active.h"
 #include "lib/kernels/arithmetic.h"
 #include "lib/kernels/rules_element.h"
 #include "lib/state/state_object.h"
@@ -326,6 +327,8 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
         precision_update (model);
         optimizer->step_was_skipped = skip;
         model->unstepped = false;
+        if (acc)
+            loader_note_step (acc);
     }
     return capture_result (&permit, status);
 }

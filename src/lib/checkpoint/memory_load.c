@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding a state in memory, and reading it; see memory_tier.h. */
+#include <config.h>
+
+#include "lib/checkpoint/memory_tier.h"
+
+#include <accel/collectives.h>
+
+#include "files/checksum.h"
+#include "lib/base/error.h"
+#include "lib/checkpoint/agree.h"
+#include "lib/checkpoint/files.h"
+#include "lib/collectives/objects.h"
+#include "lib/state/state_object.h"
+#include "util/cleanup.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 8 << 20 };
+
+/* ---- which state ---- */
+
+/* Each host's first rank says what its host has. */
+static enum accel_status
+list_host (const struct memtier *memtier, struct strbuf *out, struct accel_error *err)
+{
+    for (size_t i = 0; memtier->header && i < memtier->header->entry_count; i++) {
+        const struct memtier_entry *entry = &memtier->header->entries[i];
+        const struct memory_share share
+            = { .restarts = entry->restarts, .sequence = atomic_load (&entry->sequence), .step = entry->step,
+                .index_at = entry->index_at, .index_bytes = entry->index_bytes,
+                .index_checksum = entry->index_checksum, .rank = entry->rank, .processes = entry->processes,
+                .begin = memtier_place (i) };
+        if (share.sequence)
+            strbuf_add_bytes (out, &share, sizeof share);
+    }
+    return out->failed ? accel_fail_nomem (err) : ACCEL_OK;
+}
+
+/* Whether @a and @b belong to one state. */
+static bool
+is_beside (const struct memory_share *a, const struct memory_share *b)
+{
+    return a->restarts == b->restarts && a->sequence == b->sequence && a->step == b->step
+           && a->processes == b->processes;
+}
+
+/* @param[out] owner  the rank that has listed it; may be NULL */
+static const struct memory_share *
+find_share (const struct accel_object_list *all, const struct memory_share *like, uint32_t rank, int *owner)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        const struct memory_share *shares = all->items[i].data;
+        for (size_t j = 0; j < all->items[i].size_bytes / sizeof *shares; j++)
+            if (shares[j].rank == rank && is_beside (&shares[j], like)) {
+                if (owner)
+                    *owner = (int) i;
+                return &shares[j];
+            }
+    }
+    return NULL;
+}
+
+static bool
+is_complete (const struct accel_object_list *all, const struct memory_share *first)
+{
+    for (uint32_t rank = 1; rank < first->processes; rank++)
+        if (!find_share (all, first, rank, NULL))
+            return false;
+    return first->processes > 0 && first->processes <= MEMTIER_COPIES;
+}
+
+static bool
+is_newer (const struct memory_share *a, const struct memory_share *b)
+{
+    return !b || a->restarts > b->restarts || (a->restarts == b->restarts && a->sequence > b->sequence);
+}
+
+/* All ranks know the same and choose the same.  @return its share of rank 0; NULL: there is none */
+static const struct memory_share *
+choose (const struct accel_object_list *all)
+{
+    const struct memory_share *best = NULL;
+    for (size_t i = 0; i < all->count; i++) {
+        const struct memory_share *shares = all->items[i].data;
+        for (size_t j = 0; j < all->items[i].size_bytes / sizeof *shares; j++)
+            if (shares[j].rank == 0 && is_newer (&shares[j], best) && is_complete (all, &shares[j]))
+                best = &shares[j];
+    }
+    return best;
+}
+
+/* ---- what other hosts have ---- */
+
+static enum accel_status
+get_piece (const struct memory_state *state, void *bytes, size_t length, uint64_t at, struct accel_error *err)
+{
+    return memtier_read (state->memtier, bytes, length, at)
+               ? accel_fail_errno (err, "cannot read memory for checkpoints") : ACCEL_OK;
+}
+
+/* From rank @owner to all; of each host that lacks it, one rank keeps it, in the memory that all of them can read. */
+static enum accel_status
+pass_on (struct memory_state *state, struct accel *acc, const struct comm_site *site, uint32_t rank, int owner,
+         const struct memory_share *own, struct accel_error *err)
+{
+    struct memory_share *share = &state->shares[rank];
+    uint64_t from = share->begin, bytes = share->index_at + share->index_bytes;
+    bool is_owner = acc->identity.rank == owner, keeps = !own && acc->identity.local_rank == 0;
+    AUTO_FREE char *piece = malloc (PIECE);
+    enum accel_status status = checkpoint_agree (acc, site, piece ? ACCEL_OK : accel_fail_nomem (err), err), own_status;
+    share->begin = own ? own->begin : memtier_place (MEMTIER_ENTRIES + rank);
+    own_status = status;
+    for (uint64_t at = 0; !status && at < bytes; at += PIECE) {
+        size_t some = bytes - at < PIECE ? (size_t) (bytes - at) : PIECE;
+        if (is_owner && !own_status)
+            own_status = get_piece (state, piece, some, from + at, err);
+        struct accel_error cause;
+        status = comm_broadcast (accel_world (acc), site, piece, some, ACCEL_UINT8, owner, &cause);
+        if (status)
+            *err = cause;
+        else if (keeps && !own_status)
+            own_status = memtier_write (state->memtier, piece, some, share->begin + at)
+                             ? accel_fail_errno (err, "cannot write to memory for checkpoints") : ACCEL_OK;
+    }
+    return status ? status : checkpoint_agree (acc, site, own_status, err);
+}
+
+static enum accel_status
+get_shares (struct memory_state *state, struct accel *acc, const struct comm_site *site,
+            const struct accel_object_list *all, const struct memory_share *first, struct accel_error *err)
+{
+    AUTO_STRBUF struct strbuf here = { 0 };
+    enum accel_status status = list_host (state->memtier, &here, err);
+    struct accel_object host = { here.text, here.length };
+    const struct accel_object_list own = { &host, 1 };
+    int64_t lacks = 0, all_lack;
+    for (uint32_t rank = 0; rank < first->processes; rank++)
+        lacks += !find_share (&own, first, rank, NULL);
+    status = checkpoint_agree (acc, site, status, err);
+    if (!status)
+        status = comm_all_reduce (accel_world (acc), site, &lacks, &all_lack, 1, ACCEL_INT64, ACCEL_MAX, err);
+    for (uint32_t rank = 0; !status && rank < first->processes; rank++) {
+        int owner = 0;
+        state->shares[rank] = *find_share (all, first, rank, &owner);
+        if (all_lack)
+            status = pass_on (state, acc, site, rank, owner, find_share (&own, first, rank, NULL), err);
+    }
+    state->has_copies = all_lack && acc->identity.local_rank == 0;
+    return status;
+}
+
+static enum accel_status
+read_indexes (struct memory_state *state, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (uint32_t i = 0; !status && i < state->processes; i++) {
+        const struct memory_share *share = &state->shares[i];
+        state->indexes[i] = malloc ((size_t) share->index_bytes + 1);
+        if (!state->indexes[i])
+            return accel_fail_nomem (err);
+        status = get_piece (state, state->indexes[i], (size_t) share->index_bytes,
+                            share->begin + share->index_at, err);
+        if (!status && checksum_bytes (state->indexes[i], (size_t) share->index_bytes) != share->index_checksum)
+            status = accel_fail (err, ACCEL_ERR_FORMAT, "the state of rank %u in memory is damaged", share->rank);
+    }
+    return status;
+}
+
+enum accel_status
+memory_state_find (struct memory_state *state, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    AUTO_STRBUF struct strbuf here = { 0 };
+    struct accel_object_list all = { 0 };
+    *state = (struct memory_state){ .memtier = &memory_tier_of (acc)->memtier };
+    bool is_possible = memory_state_is_possible (acc);
+    enum accel_status status = is_possible ? ACCEL_OK
+                                           : accel_fail (err, ACCEL_ERR_INVALID, "this rank has no memory for "
+                                                         "checkpoints, but rank 0 has: start all launchers alike");
+    if (!status && acc->identity.local_rank == 0)
+        status = list_host (state->memtier, &here, err);
+    status = checkpoint_agree (acc, site, status, err);
+    const struct accel_object mine = { here.text, here.length };
+    if (!status)
+        status = comm_gather_objects (accel_world (acc), site, &mine, 1, &all, err);
+    const struct memory_share *first = status ? NULL : choose (&all);
+    if (first) {
+        state->processes = first->processes;
+        state->shares = calloc (first->processes, sizeof *state->shares);
+        state->indexes = calloc (first->processes, sizeof *state->indexes);
+        status = state->shares && state->indexes ? ACCEL_OK : accel_fail_nomem (err);
+        status = checkpoint_agree (acc, site, status, err);
+        if (!status)
+            status = get_shares (state, acc, site, &all, first, err);
+        if (!status)
+            status = checkpoint_agree (acc, site, read_indexes (state, err), err);
+    }
+    accel_object_list_release (&all);
+    return status;
+}
+
+void
+memory_state_release (struct memory_state *state)
+{
+    for (uint32_t i = 0; i < state->processes; i++) {
+        if (state->indexes)
+            free (state->indexes[i]);
+        if (state->has_copies && state->shares[i].begin == memtier_place (MEMTIER_ENTRIES + i))
+            memtier_clear (state->memtier, state->shares[i].begin,
+                           state->shares[i].index_at + state->shares[i].index_bytes);
+    }
+    free (state->indexes);
+    free (state->shares);
+    *state = (struct memory_state){ 0 };
+}
+
+/* ---- what it has ---- */
+
+/* Its checksum was right, so all of it is as it was written. */
+struct cursor {
+    const char *at;
+};
+
+static uint64_t
+take_number (struct cursor *cursor)
+{
+    uint64_t number;
+    memcpy (&number, cursor->at, sizeof number);
+    cursor->at += sizeof number;
+    return number;
+}
+
+static const char *
+take_bytes (struct cursor *cursor, size_t length)
+{
+    const char *bytes = cursor->at;
+    cursor->at += length;
+    return bytes;
+}
+
+struct item {
+    const char *name, *values;
+    size_t name_length, value_length;
+    bool is_there;
+    uint64_t tensors;
+};
+
+static struct item
+take_item (struct cursor *cursor)
+{
+    struct item item;
+    item.name_length = (size_t) take_number (cursor);
+    item.name = take_bytes (cursor, item.name_length);
+    item.value_length = (size_t) take_number (cursor);
+    item.values = take_bytes (cursor, item.value_length);
+    item.is_there = take_number (cursor) != 0;
+    item.tensors = take_number (cursor);
+    return item;
+}
+
+/* The next tensor of an item: into @dict if it is not NULL, its elements into @sum if that is not NULL. */
+static enum accel_status
+take_tensor (const struct memory_state *state, struct cursor *cursor, uint64_t begin, struct accel_state_dict *dict,
+             struct checksum *sum, struct accel_error *err)
+{
+    size_t length = (size_t) take_number (cursor);
+    const char *text = take_bytes (cursor, length);
+    enum safetensors_dtype dtype = (enum safetensors_dtype) take_number (cursor);
+    uint64_t at = begin + take_number (cursor), bytes = take_number (cursor), ndim = take_number (cursor);
+    const char *extents = take_bytes (cursor, (size_t) ndim * sizeof (uint64_t));
+    if (!dict && !sum)
+        return ACCEL_OK;
+    AUTO_FREE char *name = strndup (text, length);
+    AUTO_FREE uint64_t *shape = calloc ((size_t) ndim + 1, sizeof *shape);
+    AUTO_FREE char *elements = sum ? malloc ((size_t) bytes + 1) : NULL;
+    if (!name || !shape || (sum && !elements))
+        return accel_fail_nomem (err);
+    memcpy (shape, extents, (size_t) ndim * sizeof *shape);
+    if (dict)
+        return state_dict_add_stored (dict, name, dtype, (size_t) ndim, shape, at, err);
+    enum accel_status status = get_piece (state, elements, (size_t) bytes, at, err);
+    if (!status)
+        checksum_add (sum, elements, (size_t) bytes);
+    return status;
+}
+
+/* As a file, with a checksum of all its elements. */
+static enum accel_status
+list_item (const struct memory_state *state, struct cursor *cursor, uint64_t begin, bool with_checksums,
+           struct manifest *manifest, struct accel_error *err)
+{
+    AUTO_FREE char *name = NULL;
+    struct checksum sum;
+    enum accel_status status = ACCEL_OK;
+    struct item item = take_item (cursor);
+    uint64_t bytes = item.value_length + item.tensors;
+    checksum_begin (&sum);
+    checksum_add (&sum, item.values, item.value_length);
+    for (uint64_t i = 0; !status && i < item.tensors; i++)
+        status = take_tensor (state, cursor, begin, NULL, with_checksums ? &sum : NULL, err);
+    if (status || !item.is_there)
+        return status;
+    if (asprintf (&name, "%.*s%s", (int) item.name_length, item.name,
+                  item.tensors ? CHECKPOINT_TENSORS : CHECKPOINT_VALUES)
+        < 0)
+        return name = NULL, accel_fail_nomem (err);
+    return manifest_add_file (manifest, name, bytes, checksum_end (&sum)) ? ACCEL_OK : accel_fail_nomem (err);
+}
+
+/* What ranks have in common matters only if there are more of them now (name_of in load_state.c): random numbers, which
+ * are few bytes.  Rank 0 has the models, too. */
+enum accel_status
+memory_state_list (const struct memory_state *state, int size, struct manifest *manifest, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    manifest->processes = state->processes;
+    for (uint32_t rank = 0; rank < state->processes; rank++) {
+        struct cursor cursor = { state->indexes[rank] };
+        for (uint64_t left = take_number (&cursor); !status && left; left--)
+            status = list_item (state, &cursor, state->shares[rank].begin, (uint32_t) size > state->processes, manifest,
+                                err);
+    }
+    return status;
+}
+
+static enum accel_status
+fill (const struct memory_state *state, const struct item *item, struct cursor *cursor, uint64_t begin,
+      struct accel_state_dict *dict, struct accel_error *err)
+{
+    struct source source = { .fd = fcntl (state->memtier->fd, F_DUPFD_CLOEXEC, 0), .path = strdup ("memory"),
+                             .size = memtier_place (MEMTIER_ENTRIES + MEMTIER_COPIES) };
+    enum accel_status status = ACCEL_OK;
+    if (source.fd < 0)
+        status = accel_fail_errno (err, "cannot open memory for checkpoints");
+    else if (!source.path)
+        status = accel_fail_nomem (err);
+    if (!status && item->value_length)
+        status = state_dict_parse (dict, item->values, item->value_length, err);
+    for (uint64_t i = 0; !status && i < item->tensors; i++)
+        status = take_tensor (state, cursor, begin, dict, NULL, err);
+    if (!status)
+        status = state_dict_seal (dict, &source, err);
+    source_close (&source);
+    return status;
+}
+
+enum accel_status
+memory_state_read (const struct memory_state *state, const char *name, struct accel_state_dict *dict, bool *found,
+                   struct accel_error *err)
+{
+    *found = false;
+    for (uint32_t rank = 0; rank < state->processes; rank++) {
+        struct cursor cursor = { state->indexes[rank] };
+        for (uint64_t left = take_number (&cursor); left; left--) {
+            struct item item = take_item (&cursor);
+            *found = item.is_there && strlen (name) == item.name_length && !memcmp (name, item.name, item.name_length);
+            if (*found)
+                return fill (state, &item, &cursor, state->shares[rank].begin, dict, err);
+            for (uint64_t i = 0; i < item.tensors; i++)
+                (void) take_tensor (state, &cursor, 0, NULL, NULL, err);
+        }
+    }
+    return ACCEL_OK;
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Saving to memory; see memory_tier.h.
+ *
+ * The copy that the memory tier gets is the only one: it takes no longer than the copy from which an asynchronous save
+ * writes, so no thread has to write it. */
+#include <config.h>
+
+#include "lib/checkpoint/memory_tier.h"
+
+#include <accel/utility.h>
+
+#include "files/checksum.h"
+#include "lib/base/error.h"
+#include "lib/checkpoint/checkpoint_part.h"
+#include "lib/checkpoint/collected.h"
+#include "lib/data/active.h"
+#include "lib/memory/memory.h"
+#include "lib/state/state_object.h"
+#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/reducer/join_round.h"
+#include "util/cleanup.h"
+#include "util/envnames.h"
+#include "util/parse.h"
+#include "util/procfs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PIECE = 4 << 20,
+    ALIGNMENT = 64,
+    KEPT_FREE = 10,     /* a tenth of what is free */
+    ROOM_STEP = 1 << 20 /* a few digits more in a loader's state are nothing to report */
+};
+
+/* ---- where it is ---- */
+
+/* @return the file; NULL: this job has none */
+static struct memtier *
+look_for (struct memory_tier *memory)
+{
+    const char *path = getenv (ENV_MEMORY), *id = getenv (ENV_JOB_ID);
+    struct fail fail;
+    if (!memory->is_looked_for && path && *path && id && memtier_attach (&memory->memtier, path, id, &fail))
+        accel_logger_log (memory->part.acc, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE, "no checkpoints in memory: %s",
+                          fail.text);
+    memory->is_looked_for = true;
+    return memory->memtier.header ? &memory->memtier : NULL;
+}
+
+static struct memtier_entry *
+entry_of (const struct memory_tier *memory, unsigned buffer)
+{
+    size_t index = (size_t) memory->part.acc->identity.local_rank * MEMTIER_BUFFERS + buffer;
+    struct memtier_header *header = memory->memtier.header;
+    return header && index < header->entry_count ? &header->entries[index] : NULL;
+}
+
+void
+memory_tier_forget (const struct accel *acc)
+{
+    struct memory_tier *memory = memory_tier_of (acc);
+    memory->is_asked = true;
+    (void) look_for (memory);
+    for (unsigned i = 0; i < MEMTIER_BUFFERS; i++) {
+        struct memtier_entry *entry = entry_of (memory, i);
+        if (entry)
+            atomic_store (&entry->sequence, 0);
+    }
+}
+
+bool
+memory_state_is_possible (const struct accel *acc)
+{
+    struct memory_tier *memory = memory_tier_of (acc);
+    const struct memtier *memtier = memory->is_asked ? NULL : look_for (memory);
+    return memtier && memtier->header->restarts > 0;
+}
+
+void
+memory_state_keep (const struct memory_state *state, const struct accel *acc)
+{
+    struct memory_tier *memory = memory_tier_of (acc);
+    memory->is_asked = true;
+    for (unsigned i = 0; i < MEMTIER_BUFFERS; i++) {
+        const struct memtier_entry *entry = entry_of (memory, i);
+        if (entry && entry->restarts == state->shares->restarts
+            && atomic_load (&entry->sequence) == state->shares->sequence)
+            memory->next = (i + 1) % MEMTIER_BUFFERS;
+    }
+}
+
+/* ---- how much there is ---- */
+
+static uint64_t
+number_after (const char *text, const char *key)
+{
+    const char *at = strstr (text, key);
+    return at ? strtoull (at + strlen (key), NULL, 10) : 0;
+}
+
+static bool
+read_beside (const char *file, const char *name, char *text, size_t size)
+{
+    char path[1024];
+    const char *slash = strrchr (file, '/');
+    return slash && (size_t) snprintf (path, sizeof path, "%.*s/%s", (int) (slash - file), file, name) < sizeof path
+           && procfs_read_file (path, text, size) > 0;
+}
+
+/* Pages of files that were not used lately are given back before the limit is reached. */
+static uint64_t
+free_in_group (const char *limit_file)
+{
+    char text[8192];
+    if (procfs_read_file (limit_file, text, sizeof text) <= 0)
+        return UINT64_MAX;
+    uint64_t limit = strtoull (text, NULL, 10);
+    bool is_known = read_beside (limit_file, "memory.current", text, sizeof text)
+                    || read_beside (limit_file, "memory.usage_in_bytes", text, sizeof text);
+    uint64_t used = is_known ? strtoull (text, NULL, 10) : 0;
+    uint64_t files = 0;
+    if (read_beside (limit_file, "memory.stat", text, sizeof text))
+        files = number_after (text, "\ninactive_file ");
+    used = used > files ? used - files : 0;
+    return limit > used ? limit - used : 0;
+}
+
+static uint64_t
+free_memory (const struct memtier_header *header, const char **source)
+{
+    char text[4096];
+    uint64_t group = *header->limit_file ? free_in_group (header->limit_file) : UINT64_MAX, host = UINT64_MAX;
+    if (procfs_read_file ("/proc/meminfo", text, sizeof text) > 0)
+        host = number_after (text, "MemAvailable:") * 1024;
+    *source = group < host ? "the control group of the job" : "this host";
+    return group < host ? group : host;
+}
+
+/* Before pages are touched: a limit that they exceed would kill a process. */
+static enum accel_status
+check_room (struct memory_tier *memory, uint64_t bytes, struct accel_error *err)
+{
+    const char *source;
+    if (bytes <= memory->room)
+        return ACCEL_OK;
+    bytes = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
+    uint64_t more = (bytes - memory->room) * MEMTIER_BUFFERS, left = free_memory (memory->memtier.header, &source);
+    if (more > left - left / KEPT_FREE)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "they take 2 x %llu MiB for this rank, but %s has only %llu MiB left",
+                           (unsigned long long) bytes >> 20, source, (unsigned long long) left >> 20);
+    accel_logger_log (memory->part.acc, ACCEL_LOG_INFO, "checkpoints in memory take 2 x %llu MiB",
+                      (unsigned long long) bytes >> 20);
+    memory->room = bytes;
+    return ACCEL_OK;
+}
+
+/* ---- writing ---- */
+
+static enum accel_status
+put (const struct memtier *memtier, const void *bytes, size_t length, uint64_t at, struct accel_error *err)
+{
+    return memtier_write (memtier, bytes, length, at) ? accel_fail_errno (err, "cannot write to memory for checkpoints")
+                                                      : ACCEL_OK;
+}
+
+static size_t
+bytes_of (const struct state_tensor *tensor)
+{
+    return accel_tensor_count (&tensor->view.dl) * tensor_element_bytes (&tensor->view.dl);
+}
+
+static enum accel_status
+put_tensor (const struct memtier *memtier, const struct state_tensor *tensor, uint64_t at, struct accel_error *err)
+{
+    const DLTensor *dl = &tensor->view.dl;
+    const char *from = memory_data (dl);
+    size_t left = bytes_of (tensor);
+    if (tensor_device_is_host (dl->device))
+        return put (memtier, from, left, at, err);
+    AUTO_FREE char *piece = malloc (left < PIECE ? left + 1 : PIECE);
+    enum accel_status status = piece ? ACCEL_OK : accel_fail_nomem (err);
+    for (size_t some; !status && left; from += some, at += some, left -= some) {
+        some = left < PIECE ? left : PIECE;
+        status = memory_of (dl->device)->read (dl->device, piece, from, some, err);
+        if (!status)
+            status = put (memtier, piece, some, at, err);
+    }
+    return status;
+}
+
+static void
+add_number (struct strbuf *index, uint64_t number)
+{
+    strbuf_add_bytes (index, &number, sizeof number);
+}
+
+static void
+add_text (struct strbuf *index, const char *text, size_t length)
+{
+    add_number (index, length);
+    strbuf_add_bytes (index, text, length);
+}
+
+/* An item is its name, its values as JSON, and its tensors: name, type, place, bytes and shape.
+ * @return where the next tensor may begin */
+static uint64_t
+add_item (struct strbuf *index, const struct collected_item *item, uint64_t at)
+{
+    AUTO_STRBUF struct strbuf values = { 0 };
+    state_dict_write (&item->state, &values);
+    index->failed |= values.failed;
+    add_text (index, item->name, strlen (item->name));
+    add_text (index, values.text, values.length);
+    add_number (index, item->needed || item->state.tensor_count || item->state.value_count);
+    add_number (index, item->state.tensor_count);
+    for (size_t i = 0; i < item->state.tensor_count; i++) {
+        const struct state_tensor *tensor = &item->state.tensors[i];
+        const DLTensor *dl = &tensor->view.dl;
+        add_text (index, tensor->name, strlen (tensor->name));
+        add_number (index, safetensors_from_dl (dl->dtype));
+        add_number (index, at);
+        add_number (index, bytes_of (tensor));
+        add_number (index, (uint64_t) dl->ndim);
+        for (int d = 0; d < dl->ndim; d++)
+            add_number (index, (uint64_t) dl->shape[d]);
+        at += (bytes_of (tensor) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    return at;
+}
+
+static enum accel_status
+put_all (const struct memtier *memtier, const struct collected *collected, const struct strbuf *index, uint64_t begin,
+         struct accel_error *err)
+{
+    uint64_t at = begin;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < collected->count; i++) {
+        const struct accel_state_dict *state = &collected->items[i].state;
+        for (size_t j = 0; !status && j < state->tensor_count; j++) {
+            status = put_tensor (memtier, &state->tensors[j], at, err);
+            at += (bytes_of (&state->tensors[j]) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        }
+    }
+    return status ? status : put (memtier, index->text, index->length, at, err);
+}
+
+static enum accel_status
+write_state (struct memory_tier *memory, const struct collected *collected, struct accel_error *err)
+{
+    const struct accel *acc = memory->part.acc;
+    struct memtier_entry *entry = entry_of (memory, memory->next);
+    AUTO_STRBUF struct strbuf index = { 0 };
+    uint64_t at = 0;
+    if (!entry)
+        return accel_fail (err, ACCEL_ERR_INVALID, "this host has more ranks than its launcher has started");
+    add_number (&index, collected->count);
+    for (size_t i = 0; i < collected->count; i++)
+        at = add_item (&index, &collected->items[i], at);
+    if (index.failed)
+        return accel_fail_nomem (err);
+    enum accel_status status = check_room (memory, at + index.length, err);
+    if (status)
+        return status;
+    atomic_store (&entry->sequence, 0); /* until it is complete */
+    status = put_all (&memory->memtier, collected, &index,
+                      memtier_place ((size_t) (entry - memory->memtier.header->entries)), err);
+    if (status)
+        return status;
+    entry->restarts = memory->memtier.header->restarts;
+    entry->step = optimizer_latest_step (acc);
+    entry->index_at = at;
+    entry->index_bytes = index.length;
+    entry->index_checksum = checksum_bytes (index.text, index.length);
+    entry->rank = (uint32_t) acc->identity.rank;
+    entry->processes = (uint32_t) acc->identity.world_size;
+    atomic_store (&entry->sequence, ++memory->sequence);
+    memory->next = (memory->next + 1) % MEMTIER_BUFFERS;
+    if (acc->segment.header)
+        atomic_store_explicit (&jobseg_slot (&acc->segment, acc->identity.local_rank)->memory_step, entry->step + 1,
+                               memory_order_relaxed);
+    return ACCEL_OK;
+}
+
+/* A hook writes files to the folder of a checkpoint, of which there is none here. */
+static enum accel_status
+check_hooks (const struct checkpoint_part *part, struct accel_error *err)
+{
+    for (size_t i = 0; i < part->hook_count; i++)
+        if (part->hooks[i].event == ACCEL_BEFORE_SAVE)
+            return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "they have no folder for the hooks that run before a save");
+    return ACCEL_OK;
+}
+
+/* The program's loop is between two steps: the loader that it is in is about to give the next batch. */
+static void
+save_between (const struct accel *acc)
+{
+    const struct checkpoint_part *part = checkpoint_of (acc);
+    struct memory_tier *memory = memory_tier_of (acc);
+    struct collected collected = { 0 };
+    struct accel_error err = { 0 };
+    uint64_t every = part->project.memory_checkpoint_every ? part->project.memory_checkpoint_every : memory->every;
+    memory->is_asked = true;
+    if (join_steps (acc)) /* ranks with more data than others make more steps */
+        memory->steps = 0;
+    else
+        memory->steps++;
+    if (!every || memory->is_off || memory->steps < every || !look_for (memory))
+        return;
+    memory->steps = 0;
+    enum accel_status status = check_hooks (part, &err);
+    if (!status)
+        status = collected_make (&collected, acc, true, &err);
+    if (!status)
+        status = write_state (memory, &collected, &err);
+    collected_release (&collected);
+    if (!status)
+        return;
+    memory_tier_forget (acc);
+    memory->is_off = true;
+    accel_logger_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE, "no more checkpoints in memory: %s", err.text);
+}
+
+/* ---- opening and closing ---- */
+
+static enum accel_status
+open_tier (struct part *part, const struct accel_options *options, struct accel_error *err)
+{
+    struct memory_tier *memory = (struct memory_tier *) (void *) part;
+    int64_t every = 0;
+    const char *text = getenv (ENV_MEMORY_EVERY);
+    (void) options;
+    memory->memtier = (struct memtier) MEMTIER_NONE;
+    if (text && *text && parse_int64 (text, 1, INT64_MAX, &every) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of steps from 1 on",
+                           ENV_MEMORY_EVERY, text);
+    memory->every = (uint64_t) every;
+    loader_set_between (part->acc, save_between);
+    return ACCEL_OK;
+}
+
+static void
+close_tier (struct part *part)
+{
+    memtier_release (&((struct memory_tier *) (void *) part)->memtier);
+}
+
+const struct part_kind part_memory_tier = { .size_bytes = sizeof (struct memory_tier), .open = open_tier,
+                                            .close = close_tier };

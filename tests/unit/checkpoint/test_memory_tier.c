@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints in memory: ranks that are started again continue with the same bits, from the newest state that all of
+ * them had completed; and nothing else is ever loaded from there.  The test is the launcher. */
+#include <config.h>
+
+#include "tests/ranks.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+#include "util/memtier.h"
+
+#include <stdatomic.h>
+
+enum { SAMPLES = 64, BATCH = 2, WEIGHTS = 3, EPOCHS = 2, EVERY = 4, LARGE = 16 << 20, PATH_ROOM = 600 };
+
+/* In shared memory: what the test wants of the ranks, and what became of them. */
+static struct plan {
+    int kill_rank, kill_step; /* that rank ends itself after this step; 0: none does */
+    int save_step;            /* to the disk; 0: never */
+    int passes;               /* of a step; 0: one */
+    bool registers_hook, lacks_limit, is_large;
+    uint64_t every; /* in the project configuration */
+    atomic_int loaded_at; /* the step that the ranks continued from; -1: from the beginning */
+    atomic_int at;        /* the step that rank 0 is in */
+    float weights[WEIGHTS];
+    double lr;
+    char progress[32];
+} *plan;
+
+static char project[PATH_ROOM];
+
+/* ---- in ranks ---- */
+
+struct training {
+    struct accel *acc;
+    float weights[WEIGHTS];
+    int64_t shape[1], large_shape[1];
+    DLTensor data, grad;
+    float *large; /* registered, and saved by rank 0 */
+    DLTensor large_data;
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    struct accel_scheduler *scheduler;
+    struct accel_loader *loader;
+    const struct accel_batch *batch;
+    int64_t steps;
+};
+
+static enum accel_status
+read_number (void *user, size_t index, void *const *into, struct accel_error *err)
+{
+    (void) user, (void) err;
+    *(int64_t *) into[0] = (int64_t) index;
+    return ACCEL_OK;
+}
+
+/* With random numbers of each rank. */
+static enum accel_status
+backward (void *user, float scale, struct accel_error *err)
+{
+    struct training *training = user;
+    const int64_t *samples = accel_batch_tensor (training->batch, "number")->data;
+    float *gradient = training->grad.data;
+    (void) err;
+    for (size_t s = 0; s < accel_batch_size (training->batch); s++)
+        for (int i = 0; i < WEIGHTS; i++)
+            gradient[i] += scale * ((float) (samples[s] % (5 + i)) - training->weights[i]
+                                    + (float) accel_generator_uniform (accel_default_generator ()));
+    return ACCEL_OK;
+}
+
+static enum accel_status
+save_steps (void *user, struct accel_state_dict *state, struct accel_error *err)
+{
+    struct training *training = user;
+    (void) err;
+    accel_state_dict_set_int64 (state, "steps", training->steps);
+    if (training->large)
+        accel_state_dict_set_tensor (state, "large", &training->large_data);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+load_steps (void *user, const struct accel_state_dict *state, struct accel_error *err)
+{
+    struct training *training = user;
+    return accel_state_dict_get_int64 (state, "steps", &training->steps, err);
+}
+
+static enum accel_status
+hook (void *user, const char *folder, bool *with_models, struct accel_error *err)
+{
+    (void) user, (void) folder, (void) with_models, (void) err;
+    return ACCEL_OK;
+}
+
+static void
+make_training (struct training *training, struct accel *acc, const struct accel_dataset *numbers)
+{
+    struct accel_error err = { 0 };
+    *training = (struct training){ .acc = acc, .shape = { WEIGHTS }, .large_shape = { LARGE } };
+    training->data = (DLTensor){ .data = training->weights, .device = { kDLCPU, 0 }, .ndim = 1,
+                                 .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .shape = training->shape };
+    training->grad = training->data;
+    training->grad.data = NULL;
+    training->large = plan->is_large ? calloc (LARGE, sizeof *training->large) : NULL;
+    training->large_data = training->data;
+    training->large_data.data = training->large;
+    training->large_data.shape = training->large_shape;
+    const struct accel_parameter parameter = { "weights", &training->data, &training->grad };
+    const struct accel_optimizer_options adam = { .lr = 0.05 };
+    const struct accel_scheduler_options decay = { .schedule = ACCEL_SCHEDULE_STEP, .step_size = 3, .gamma = 0.9 };
+    const struct accel_loader_options loader = { .batch_size = BATCH, .shuffle = true, .seed = 7 };
+    const struct accel_checkpoint_object object = { save_steps, load_steps, training };
+    const struct accel_project_configuration configuration
+        = { .project_dir = project, .automatic_checkpoint_naming = true, .memory_checkpoint_every = plan->every };
+    rank_must (accel_set_seed (acc, 3, true, &err), &err);
+    rank_must (accel_model_create (&training->model, &parameter, 1, &err), &err);
+    rank_must (accel_optimizer_create (&training->optimizer, training->model, ACCEL_ADAMW, &adam, &err), &err);
+    rank_must (accel_scheduler_create (&training->scheduler, training->optimizer, &decay, &err), &err);
+    rank_must (accel_loader_create (&training->loader, numbers, &loader, &err), &err);
+    rank_must (accel_prepare (acc, &err, training->model, training->optimizer, training->scheduler, training->loader),
+               &err);
+    rank_must (accel_set_project_configuration (acc, &configuration, &err), &err);
+    rank_must (accel_register_for_checkpointing (acc, &object, &err), &err);
+    if (plan->registers_hook)
+        rank_must (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, hook, NULL, NULL, &err), &err);
+}
+
+/* One pass of a step.  @return whether it completed the step */
+static bool
+train (struct training *training)
+{
+    struct accel_error err = { 0 };
+    rank_must (accel_accumulate (training->acc, &err), &err);
+    rank_must (accel_backward (training->acc, training->model, 0, backward, training, &err), &err);
+    rank_must (accel_optimizer_step (training->optimizer, &err), &err);
+    rank_must (accel_scheduler_step (training->scheduler, &err), &err);
+    rank_must (accel_optimizer_zero_grad (training->optimizer, &err), &err);
+    return accel_sync_gradients (training->acc);
+}
+
+/* A loader that the body of the loop uses for something else: the state is not taken there. */
+static void
+evaluate (struct accel_loader *loader)
+{
+    struct accel_error err = { 0 };
+    const struct accel_batch *batch;
+    while (accel_loader_next (loader, &batch, &err))
+        ;
+    rank_must (err.code, &err);
+}
+
+static void
+after_step (struct training *training)
+{
+    struct accel_error err = { 0 };
+    int rank = accel_process_index (training->acc);
+    training->steps++;
+    if (!rank)
+        atomic_store (&plan->at, (int) training->steps);
+    if (training->steps == plan->save_step)
+        rank_must (accel_save_state (training->acc, NULL, &err), &err);
+    if (training->steps == plan->kill_step && rank == plan->kill_rank)
+        kill (getpid (), SIGKILL);
+}
+
+static void
+act (struct accel *acc)
+{
+    struct accel_error err = { 0 };
+    struct training training;
+    struct accel_loader *other;
+    const struct accel_field fields[] = { { .name = "number", .dtype = ACCEL_INT64 } };
+    const struct accel_dataset numbers
+        = { .size = SAMPLES, .fields = fields, .field_count = 1, .read = read_number };
+    const struct accel_loader_options plain = { .batch_size = 16 };
+    make_training (&training, acc, &numbers);
+    rank_must (accel_loader_create (&other, &numbers, &plain, &err), &err);
+    rank_must (accel_prepare (acc, &err, other), &err);
+    enum accel_status status = accel_load_state (acc, NULL, &err);
+    right (!status || status == ACCEL_ERR_NOT_FOUND, "loading: %s", err.text);
+    if (!accel_process_index (acc))
+        atomic_store (&plan->loaded_at, status ? -1 : (int) training.steps);
+    while (accel_loader_epoch (training.loader) < EPOCHS) {
+        while (accel_loader_next (training.loader, &training.batch, &err)) {
+            if (!train (&training))
+                continue;
+            evaluate (other);
+            after_step (&training);
+        }
+        if (err.code) /* the other rank was killed */
+            _exit (0);
+    }
+    if (!accel_process_index (acc)) {
+        memcpy (plan->weights, training.weights, sizeof plan->weights);
+        plan->lr = accel_scheduler_lr (training.scheduler);
+    }
+    accel_loader_destroy (other);
+    accel_loader_destroy (training.loader);
+    accel_scheduler_destroy (training.scheduler);
+    accel_optimizer_destroy (training.optimizer);
+    accel_model_destroy (training.model);
+    free (training.large);
+}
+
+/* ---- the launcher ---- */
+
+static struct memtier memtier = MEMTIER_NONE;
+static int64_t restarts;
+static char limit_file[PATH_ROOM];
+
+static void
+become (const struct jobseg *segment, pid_t parent, int rank, int size)
+{
+    struct accel *acc;
+    struct accel_error err = { 0 };
+    char text[64];
+    ranks_become (segment, parent, rank, size);
+    snprintf (text, sizeof text, "/proc/%d/fd/%d", (int) parent, memtier.fd);
+    setenv (ENV_MEMORY, text, 1);
+    setenv (ENV_JOB_ID, "ranks", 1);
+    setenv (ENV_MEMORY_EVERY, "4", 1);
+    if (plan->lacks_limit)
+        unsetenv (ENV_MEMORY_EVERY);
+    const struct accel_options options = { .cpu = true, .gradient_accumulation_steps = (uint32_t) plan->passes };
+    rank_must (accel_open (&acc, &options, &err), &err);
+    act (acc);
+    accel_close (acc);
+    _exit (0);
+}
+
+/* Wait until rank 0 writes to memory for the @saves-th time, and kill it. */
+static void
+kill_while_writing (pid_t pid, uint64_t saves)
+{
+    const struct memtier_entry *entries = memtier.header->entries, *next = &entries[(saves - 1) % MEMTIER_BUFFERS],
+                               *other = &entries[saves % MEMTIER_BUFFERS];
+    while (waitpid (pid, NULL, WNOHANG) == 0)
+        if (atomic_load (&other->sequence) == saves - 1 && other->restarts == (uint64_t) restarts
+            && !atomic_load (&next->sequence)) {
+            kill (pid, SIGKILL);
+            waitpid (pid, NULL, 0);
+            return;
+        }
+}
+
+/* @return whether all ranks that were not killed went well */
+static bool
+start (int size, uint64_t kill_in_save)
+{
+    struct jobseg segment = JOBSEG_NONE;
+    struct fail fail;
+    pid_t pids[RANKS_MOST], parent = getpid ();
+    bool good = true;
+    if (jobseg_create (&segment, size, size, 0, "ranks", &fail))
+        return false;
+    memset (ranks_texts, 0, RANKS_MOST * RANKS_TEXT);
+    memtier_begin (&memtier, size, restarts, "ranks", limit_file);
+    fflush (stdout);
+    for (int rank = 0; rank < size; rank++) {
+        pids[rank] = fork ();
+        if (!pids[rank])
+            become (&segment, parent, rank, size);
+    }
+    if (kill_in_save) {
+        kill_while_writing (pids[0], kill_in_save);
+        jobseg_mark_exit (&segment, 0, SIGKILL);
+        pids[0] = 0;
+    }
+    for (int left = size - (kill_in_save != 0); left > 0; left--) {
+        int status = 0, rank = 0;
+        pid_t pid = waitpid (-1, &status, 0);
+        while (rank < size && pids[rank] != pid)
+            rank++;
+        if (rank == size)
+            continue;
+        jobseg_mark_exit (&segment, rank, status);
+        bool is_expected = (WIFSIGNALED (status) && WTERMSIG (status) == SIGKILL) || kill_in_save || plan->kill_step;
+        good = good && (is_expected || (!status && !*ranks_texts[rank]));
+        if (!is_expected && *ranks_texts[rank])
+            diag ("rank %d: %s", rank, ranks_texts[rank]);
+    }
+    jobseg_detach (&segment);
+    restarts++;
+    return good;
+}
+
+static void
+remove_project (void)
+{
+    char command[PATH_ROOM + 16];
+    snprintf (command, sizeof command, "rm -rf '%s'", project);
+    ok (!system (command), "a new project");
+}
+
+/* A job that is not interrupted, without a launcher before it. */
+static void
+begin (int passes)
+{
+    struct fail fail;
+    memtier_release (&memtier);
+    restarts = 0;
+    *limit_file = '\0';
+    memset (plan, 0, sizeof *plan);
+    plan->passes = passes;
+    remove_project ();
+    ok (!memtier_create (&memtier, &fail), "memory for checkpoints");
+}
+
+struct result {
+    float weights[WEIGHTS];
+    double lr;
+};
+
+static struct result
+undisturbed (int size, int passes)
+{
+    struct result result;
+    begin (passes);
+    ok (start (size, 0), "%d ranks, undisturbed, %d passes per step", size, passes);
+    memcpy (result.weights, plan->weights, sizeof result.weights);
+    result.lr = plan->lr;
+    return result;
+}
+
+static void
+is_same (const struct result *result, const char *what)
+{
+    bool is_equal = !memcmp (result->weights, plan->weights, sizeof plan->weights)
+                    && !memcmp (&result->lr, &plan->lr, sizeof plan->lr);
+    ok (is_equal, "the same bits: %s", what);
+}
+
+static void
+restarted_from (int size, int step, const char *what)
+{
+    plan->kill_step = 0;
+    ok (start (size, 0) && atomic_load (&plan->loaded_at) == step, "%s: from step %d", what, step);
+    if (atomic_load (&plan->loaded_at) != step)
+        diag ("from step %d", atomic_load (&plan->loaded_at));
+}
+
+/* ---- tests ---- */
+
+static void
+test_kills (void)
+{
+    const struct result result = undisturbed (2, 1);
+    static const int kills[] = { 3, 4, 5, 9, 16, 17, 31 };
+    for (size_t i = 0; i < sizeof kills / sizeof *kills; i++) {
+        begin (1);
+        plan->kill_step = kills[i];
+        plan->kill_rank = (int) i % 2;
+        start (2, 0);
+        /* The state of a step is taken when the next batch is asked for. */
+        int from = (kills[i] - 1) / EVERY * EVERY;
+        restarted_from (2, from ? from : -1, "a rank was killed");
+        is_same (&result, "after one kill");
+    }
+    begin (1);
+    for (int step = 6; step < 30; step += 6) {
+        plan->kill_step = step;
+        start (2, 0);
+    }
+    plan->kill_step = 0;
+    ok (start (2, 0), "killed four times");
+    is_same (&result, "after four kills");
+}
+
+static void
+test_passes (void)
+{
+    const struct result result = undisturbed (2, 2);
+    begin (2);
+    plan->kill_step = 6;
+    start (2, 0);
+    restarted_from (2, 4, "two passes per step");
+    is_same (&result, "two passes per step");
+}
+
+/* Rank 0 is killed while it writes: the state before is used. */
+static void
+test_torn (void)
+{
+    const struct result result = undisturbed (2, 1);
+    begin (1);
+    plan->is_large = true;
+    start (2, 3);
+    restarted_from (2, 2 * EVERY, "killed while the third state was written");
+    is_same (&result, "killed while writing");
+}
+
+/* What one rank has completed, and the other has not, is not used: not even if it has another state of this number. */
+static void
+test_incomplete (void)
+{
+    const struct result result = undisturbed (2, 1);
+    begin (1);
+    plan->kill_step = 10;
+    start (2, 0);
+    atomic_store (&memtier.header->entries[MEMTIER_BUFFERS + 1].sequence, 0); /* rank 1's second */
+    restarted_from (2, EVERY, "rank 1 lacks the newest");
+    is_same (&result, "from the older one");
+    begin (1);
+    plan->kill_step = 10;
+    start (2, 0);
+    memtier.header->entries[MEMTIER_BUFFERS + 1].restarts = 5; /* as if from another start */
+    restarted_from (2, EVERY, "rank 1 has one from another start");
+    begin (1);
+    plan->kill_step = 10;
+    start (2, 0);
+    for (int i = 0; i < MEMTIER_BUFFERS; i++)
+        atomic_store (&memtier.header->entries[i].sequence, 0);
+    restarted_from (2, -1, "rank 0 has none");
+}
+
+static void
+test_disk (void)
+{
+    const struct result result = undisturbed (2, 1);
+    begin (1);
+    plan->save_step = 10;
+    plan->kill_step = 11;
+    start (2, 0);
+    restarted_from (2, 10, "the disk is newer");
+    is_same (&result, "from the disk");
+    begin (1);
+    plan->save_step = 10;
+    plan->kill_step = 15;
+    start (2, 0);
+    restarted_from (2, 12, "memory is newer");
+    is_same (&result, "from memory");
+    begin (1);
+    plan->save_step = 10;
+    plan->kill_step = 15;
+    start (2, 0);
+    memtier_release (&memtier);
+    struct fail fail;
+    ok (!memtier_create (&memtier, &fail), "memory is lost");
+    restarted_from (2, 10, "memory is gone");
+    is_same (&result, "from the disk, when memory is gone");
+}
+
+/* The sum over ranks has other rounding errors, and the ranks have other random numbers: only the step is compared. */
+static void
+test_sizes (void)
+{
+    static const int sizes[][2] = { { 2, 1 }, { 1, 2 }, { 4, 2 }, { 2, 4 } };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        begin (1);
+        plan->kill_step = 6;
+        start (sizes[i][0], 0);
+        restarted_from (sizes[i][1], 4, "another number of processes");
+    }
+}
+
+static void
+write_file (const char *name, const char *text)
+{
+    char path[PATH_ROOM + 32];
+    snprintf (path, sizeof path, "%s/%s", scratch_folder (), name);
+    FILE *file = fopen (path, "w");
+    if (!file || fputs (text, file) < 0 || fclose (file))
+        abort ();
+}
+
+static void
+test_refusals (void)
+{
+    begin (1);
+    write_file ("memory.max", "10485760\n");
+    write_file ("memory.current", "9437184\n");
+    snprintf (limit_file, sizeof limit_file, "%s/memory.max", scratch_folder ());
+    plan->kill_step = 10;
+    start (2, 0);
+    restarted_from (2, -1, "no room in the control group");
+    begin (1);
+    write_file ("memory.stat", "anon 1\ninactive_file 8388608\n");
+    snprintf (limit_file, sizeof limit_file, "%s/memory.max", scratch_folder ());
+    plan->kill_step = 10;
+    start (2, 0);
+    restarted_from (2, 8, "room that pages of files take");
+    begin (1);
+    plan->registers_hook = true;
+    plan->kill_step = 10;
+    start (2, 0);
+    restarted_from (2, -1, "a hook needs a folder");
+    begin (1);
+    plan->lacks_limit = true;
+    plan->kill_step = 10;
+    start (2, 0);
+    restarted_from (2, -1, "it was not asked for");
+    begin (1);
+    plan->lacks_limit = true;
+    plan->every = 3;
+    plan->kill_step = 8;
+    start (2, 0);
+    restarted_from (2, 6, "the project configuration asks for it");
+    begin (1);
+    plan->kill_step = 10;
+    start (2, 0);
+    struct memtier other;
+    struct fail fail;
+    char path[64];
+    snprintf (path, sizeof path, "/proc/self/fd/%d", memtier.fd);
+    ok (memtier_attach (&other, path, "another", &fail)
+            && strstr (fail.text, "not memory for checkpoints of job another"),
+        "that of another job is refused");
+    ok (memtier_attach (&other, "/dev/null", "ranks", &fail), "a device is refused");
+}
+
+int
+main (void)
+{
+    ranks_texts = mmap (NULL, RANKS_MOST * RANKS_TEXT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    plan = mmap (NULL, sizeof *plan, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    snprintf (project, sizeof project, "%s/project", scratch_folder ());
+    test_kills ();
+    test_passes ();
+    test_torn ();
+    test_incomplete ();
+    test_disk ();
+    test_sizes ();
+    test_refusals ();
+    memtier_release (&memtier);
+    return done_testing ();
+}
