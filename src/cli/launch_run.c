@@ -21,6 +21,7 @@
 #include "util/io.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { GPU_REPORT_MS = 60000 }; /* for a driver that has to wake GPUs */
 
@@ -41,7 +42,13 @@ static bool
 wants_gpu_locations (const struct settings *settings, const struct topology *topology)
 {
     return topology->gpus_present && !when_on_cpu (settings)
-           && (settings->enable_cpu_affinity || when_gpus_chosen (settings));
+           && (when_bound_near_gpus (settings) || when_gpus_chosen (settings));
+}
+
+static bool
+wants_places (const struct settings *settings)
+{
+    return settings->report_bindings || !strcmp (settings->bind, "core") || !strcmp (settings->bind, "numa");
 }
 
 /* A port is locked only for a job that is really started; a plan for reading does not depend on what happens to
@@ -55,6 +62,10 @@ make_plan (struct launch *launch, struct fail *fail)
     topology_probe (&topology, config->settings.num_cpu_threads_per_process <= 0);
     if (wants_gpu_locations (&config->settings, &topology) && topology_probe_gpu_locations (&topology))
         return fail_nomem (fail);
+    if (wants_places (&config->settings) && topology_probe_places ("", &topology)) {
+        topology_release (&topology);
+        return fail_nomem (fail);
+    }
     if (program_resolve (&program, config, fail)) {
         topology_release (&topology);
         return -1;
@@ -341,6 +352,18 @@ make_memtier (struct launch *launch, struct fail *fail)
     return 0;
 }
 
+/* --report_bindings */
+static void
+print_bindings (const struct plan *plan)
+{
+    for (int i = 0; plan->reports_bindings && i < plan->process_count; i++) {
+        AUTO_STRBUF struct strbuf line = { 0 };
+        plan_print_binding (plan, &plan->processes[i], &line);
+        if (line.text)
+            fprintf (stderr, "accelerate: rank %d: %s\n", plan->processes[i].rank, line.text);
+    }
+}
+
 static int
 run_plan (struct launch *launch, struct fail *fail)
 {
@@ -358,6 +381,7 @@ run_plan (struct launch *launch, struct fail *fail)
         if (plan->logs.run)
             print_note ("the ranks' output is in ", plan->logs.run, "");
     }
+    print_bindings (plan);
     switch (guardian_split (&launch->guardian, launch->config->settings.host_timeout * 1000, fail)) {
     case GUARDIAN_IS_SUPERVISOR: return launch->host_job ? supervise_part (launch) : supervise_plan (launch);
     case GUARDIAN_IS_OVER: return launch->guardian.status;

@@ -18,6 +18,8 @@
 CONDITION (several_machines, settings->num_machines > 1)
 CONDITION (on_cpu, settings->cpu || settings->use_cpu)
 CONDITION (gpus_chosen, settings->gpu_ids && strcmp (settings->gpu_ids, "all"))
+CONDITION (bound_near_gpus, !strcmp (settings->bind, "gpu")
+           || (!strcmp (settings->bind, "auto") && settings->enable_cpu_affinity))
 CONDITION (deepspeed, settings->use_deepspeed)
 CONDITION (tpu, settings->tpu)
 CONDITION (sagemaker, !strcmp (settings->compute_environment, "AMAZON_SAGEMAKER"))

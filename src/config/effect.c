@@ -38,6 +38,7 @@ CONDITION (has_optimizer_elsewhere, settings->use_deepspeed && !settings->deepsp
            && !is_nvme (settings->offload_optimizer_device))
 CONDITION (has_parameters_elsewhere, settings->use_deepspeed && !settings->deepspeed_config_file
            && !is_nvme (settings->offload_param_device))
+CONDITION (has_other_binding, strcmp (settings->bind, "auto") && strcmp (settings->bind, "gpu"))
 CONDITION (has_no_dynamo, !strcmp (settings->dynamo_backend, "no"))
 CONDITION (has_gpus, settings->multi_gpu)
 CONDITION (has_cpus_alone, (when_on_cpu (settings) && mode_path (settings, false) == PATH_SIMPLE)
@@ -63,6 +64,7 @@ static const struct {
     { "fsdp_forward_prefetch", has_fsdp2, "has no effect with fsdp_version: 2" },
     { "fsdp_use_orig_params", has_fsdp2, "has no effect with fsdp_version: 2" },
     { "fsdp_sync_module_states", has_fsdp2, "has no effect with fsdp_version: 2" },
+    { "enable_cpu_affinity", has_other_binding, "has no effect unless bind is auto or gpu" },
     { "zero_stage", has_deepspeed_file, IN_FILE },
     { "gradient_accumulation_steps", has_deepspeed_file, IN_FILE },
     { "gradient_clipping", has_deepspeed_file, IN_FILE },

@@ -74,6 +74,9 @@ struct settings {
     /* more hardware, training paradigms; texts are as Python would write the values */
     bool tpu;
     bool enable_cpu_affinity;
+    char *bind; /* "auto", "none", "core", "numa", "gpu" */
+    bool report_bindings;
+    int64_t only_rank; /* SETTING_AUTO: all */
     bool use_deepspeed;
     bool use_fsdp;
     bool use_megatron_lm;

@@ -174,6 +174,19 @@ if [ -c /dev/full ]; then
             sh -c "[ \$TORCHELASTIC_RESTART_COUNT = 1 ] || { echo words; exit 3; }" >/dev/full 2>err && cat err &&
         grep "bytes of the ranks. output were lost" err && [ "$(wc -l <err)" = 1 ]'
 fi
+test_expect_success '--only_rank: the others are silent, but not in files and in the failure report' '
+    rm -rf logs && printf "#!/bin/sh\necho out \$RANK; echo err \$RANK >&2\n[ \$RANK = 1 ] || exec sleep 300\nexit 3\n" >speaks &&
+    chmod +x speaks && test_exit 3 "$accelerate" launch $two --only_rank 0 --tee 3 --log_dir logs ./speaks >out 2>err && cat out err &&
+    printf "[default0]:out 0\n" >want && cmp out want && ! grep "default1" err && grep "  | err 1\|err 1" err &&
+    grep -x "out 1" logs/*/attempt_0/1/stdout.log && grep -x "err 1" logs/*/attempt_0/1/stderr.log &&
+    test_exit 3 "$accelerate" launch $two --only_rank 0 ./speaks >out 2>err && cat out err && printf "out 0\n" >want &&
+    cmp out want && [ "$(grep -cx "err 1" err)" = 0 ] && grep "err 1" err'
+test_expect_success '--only_rank with much output, to a reader that has gone, and for one rank alone' '
+    "$accelerate" launch $two --only_rank 1 sh -c "head -c 3000000 /dev/zero; echo done >&2" 2>err | wc -c >out &&
+    [ "$(cat out)" = 3000000 ] && grep -x done err && [ "$(wc -l <err)" = 1 ] &&
+    "$accelerate" launch $two --only_rank 1 sh -c "sleep 0.2; echo \$RANK; echo \$RANK; [ \$RANK = 1 ] || echo >survives" | true &&
+    wait_for [ -e survives ] &&
+    "$accelerate" launch --quiet --cpu --num_processes 1 --only_rank 0 echo alone >out && grep -x alone out'
 test_expect_success 'lines of a file that another process has truncated are missed' '
     rm -rf done? logs && printf "#!/bin/sh\n./much\n[ \$RANK = 1 ] || for f in logs/*/*/0/stdout.log; do : >\$f; done\necho 1 >cut\$RANK\n" >cuts &&
     exec 9<>still && chmod +x cuts && { "$accelerate" launch $two --tee 0:1 --log_dir logs ./cuts >still 2>err 9>&- & } && launcher=$! &&

@@ -282,11 +282,31 @@ const struct option options[] = {
              "if several ranks write to a terminal, and no in files and pipes. The lines of different ranks are kept "
              "apart in either case; see OUTPUT." },
 
+    { .key = "only_rank", OPT_INT (only_rank, 0, 999999), .dflt = "all", .words = WORDS ("all"), .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "RANK",
+      .help = "show the output of this rank only",
+      .doc = "Show the output of this rank only, or of all. The output of the others still goes into files "
+             "(--tee, --log_dir), and their last lines into a failure report." },
+
     { .key = "stdin", OPT_TEXT (input), .dflt = "0", .choices = WORDS ("0", "none"), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "RANK",
       .help = "rank that reads standard input",
       .doc = "The rank that reads the launcher's standard input: 0 or none. All other ranks read /dev/null. Rank 0 may "
              "be on another host (--hosts)." },
+
+    { .key = "bind", OPT_TEXT (bind), .dflt = "auto", .choices = WORDS ("auto", "none", "core", "numa", "gpu"),
+      .group = GROUP_OURS, .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
+      .metavar = "WORD",
+      .help = "which CPUs each rank may run on",
+      .doc = "Which CPUs each rank may run on, of those that the launcher may use. core: its share of the cores, all "
+             "in one NUMA node. numa: the CPUs of one NUMA node. gpu: those near its GPU, as with "
+             "--enable_cpu_affinity. none: all. auto: gpu with --enable_cpu_affinity, otherwise none. See PLACEMENT." },
+
+    { .key = "report_bindings", OPT_FLAG (report_bindings), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_EXTENSION,
+      .help = "print CPUs, NUMA node, device and threads of each rank",
+      .doc = "Before the ranks start, print for each of them on standard error the CPUs that it may run on, their "
+             "NUMA node, its device and its number of threads. With --dry_run, the list of ranks has them." },
 
     { .key = "total_batch_size", OPT_INT (total_batch_size, 1, INT64_MAX), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION,

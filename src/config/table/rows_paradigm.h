@@ -8,10 +8,10 @@
 
     { .key = "enable_cpu_affinity", OPT_FLAG (enable_cpu_affinity), .group = GROUP_RESOURCE,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE, .env = "ACCELERATE_CPU_AFFINITY",
-      .spelling = SPELL_ONE_IF_ON, .paths = S | M | T | D,
+      .spelling = SPELL_ONE_IF_ON, .paths = S | M | T | D, .when = when_bound_near_gpus,
       .help = "keep each process on the cores near its GPU",
       .doc = "Let each process run only on the CPUs near its GPU, as far as the launcher may use them. The dry run "
-             "shows them." },
+             "shows them. A --bind other than auto or gpu overrides this." },
 
     { .key = "use_deepspeed", OPT_FLAG (use_deepspeed), .group = GROUP_PARADIGM,
       .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .env = "ACCELERATE_USE_DEEPSPEED",

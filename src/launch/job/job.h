@@ -76,6 +76,7 @@ struct job {
     int alive;
     struct output_sink sinks[JOB_STREAMS]; /* our stdout and stderr */
     struct output_sink *sink_of[JOB_STREAMS]; /* the same one if both are one file: lines stay whole there */
+    struct output_sink discard; /* takes all that hidden ranks write (--only_rank) */
     struct output_pool pool;
     const struct logfile *incomplete; /* a file of the output that could not be written: the first one */
     bool incomplete_is_noted;
@@ -105,6 +106,13 @@ int job_status (const struct job *job);
 uint64_t job_lost_bytes (const struct job *job);
 
 void job_release (struct job *job);
+
+/** Where stream @p which of rank @p rank goes. */
+static inline struct output_sink *
+job_sink (struct job *job, const struct job_rank *rank, int which)
+{
+    return rank->process->is_hidden ? &job->discard : job->sink_of[which];
+}
 
 /* run.c: from a plan to a running job and to its end. */
 

@@ -88,6 +88,8 @@ capture_of (const struct job *job, const struct job_rank *rank, int which)
     bool is_alone = job->count == 1 && !job->plan->is_merged;
     if (rank->process->tee & (which == JOB_OUT ? TEE_OUT : TEE_ERR))
         return CAPTURE_NAMED;
+    if (rank->process->is_hidden)
+        return CAPTURE_PLAIN;
     if (label == PLAN_LABEL_YES
         || (label == PLAN_LABEL_AUTO && !is_alone && job->sink_of[which]->is_terminal))
         return CAPTURE_LABELLED;
@@ -127,9 +129,9 @@ open_stream (struct job *job, struct job_rank *rank, int which, int *end, struct
     enum capture capture = capture_of (job, rank, which);
     int ends[2];
     stream->has_tail = which == JOB_ERR;
-    stream->on_terminal = capture != CAPTURE_NAMED && job->sink_of[which]->is_terminal;
+    stream->on_terminal = capture != CAPTURE_NAMED && job_sink (job, rank, which)->is_terminal;
     stream->keeps_returns = capture == CAPTURE_LABELLED;
-    stream->needs_reader = which == JOB_OUT && capture != CAPTURE_NAMED;
+    stream->needs_reader = which == JOB_OUT && capture != CAPTURE_NAMED && !rank->process->is_hidden;
     stream->may_ask = rank->may_ask;
     if (capture == CAPTURE_NONE)
         return 0;

@@ -20,7 +20,7 @@ stream_of (struct job *job, int number)
 static struct output_sink *
 sink_of (struct job *job, int number)
 {
-    return job->sink_of[number % JOB_STREAMS];
+    return job_sink (job, &job->ranks[number / JOB_STREAMS], number % JOB_STREAMS);
 }
 
 /* Once: a full disk would have a line for each that a rank writes. */

@@ -54,6 +54,7 @@ prepare (struct job *job, const struct plan *plan, const struct guardian *guardi
     *job = (struct job){ .plan = plan, .guardian = guardian, .port_lock = port_lock, .count = plan->process_count,
                          .first_failed = -1, .segment = JOBSEG_NONE };
     output_pool_init (&job->pool, job->count);
+    job->discard = (struct output_sink){ .fd = -1, .own_fd = -1, .broken = true };
     job->oom_kills_before = cgroup_oom_kills ();
     job->ranks = calloc ((size_t) job->count, sizeof *job->ranks);
     if (!job->ranks)

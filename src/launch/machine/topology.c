@@ -65,6 +65,7 @@ probe_cpus (struct topology *topology, bool wants_cores)
     int cores = wants_cores ? count_cores (allowed, bytes, cpus) : cpus;
     free (allowed);
     int quota = wants_cores ? cgroup_cpu_quota () : 0;
+    topology->quota = quota;
     if (quota && quota < cpus)
         cpus = quota;
     topology->cpus = cpus > 1 ? cpus : 1;
@@ -166,6 +167,9 @@ topology_release (struct topology *topology)
     free (topology->gpu_locations);
     topology->gpu_locations = NULL;
     topology->gpu_location_count = 0;
+    free (topology->places);
+    topology->places = NULL;
+    topology->place_count = 0;
 }
 
 void

@@ -18,11 +18,21 @@ struct topology_share {
     int first_rank, ranks; /* of this machine */
 };
 
+/** A logical CPU that the launcher may use. */
+struct topology_place {
+    int cpu;
+    int core; /* the lowest CPU of its core, whether the launcher may use that or not */
+    int node; /* NUMA node; 0 if the kernel knows none */
+};
+
 /** Filled by topology_probe(); by hand in tests.  Texts are not owned. */
 struct topology {
     char host[256];
     int cpus;           /* logical CPUs this process may use, by affinity and by the cgroup's quota; >= 1 */
     int physical_cores; /* of those; >= 1 */
+    int quota;          /* how many CPUs' worth of time the control group allows, rounded up; 0: no limit is known */
+    struct topology_place *places; /* owned: by node, core and CPU, by topology_probe_places() */
+    int place_count;
     char cpu_list[TOPOLOGY_CPU_LIST]; /* those that the affinity allows, "0-3,8"; "" if unknown; may end in ",..." */
     int gpus;           /* NVIDIA devices that a process sees, CUDA_VISIBLE_DEVICES respected */
     int gpus_present;   /* the same, without CUDA_VISIBLE_DEVICES */
@@ -65,6 +75,11 @@ void topology_probe_deepspeed (struct topology *topology);
 
 /** Find out where the GPUs are, which costs a few files of /proc and /sys for each.  @return 0, or -1 without memory */
 int topology_probe_gpu_locations (struct topology *topology);
+
+/** Find out which of the CPUs in `cpu_list` share a core and a NUMA node, which costs a file of /sys per core and node.
+ * @param root  what the paths begin with: "" but in tests
+ * @return 0, or -1 without memory */
+int topology_probe_places (const char *root, struct topology *topology);
 
 void topology_release (struct topology *topology);
 

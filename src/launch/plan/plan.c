@@ -12,6 +12,7 @@
 #include "config/tee.h"
 #include "launch/plan/external_launcher.h"
 #include "launch/plan/gpu_choice.h"
+#include "launch/plan/placement.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/jobseg.h"
@@ -32,6 +33,7 @@ struct draft {
     int local_ranks; /* on this machine, whatever starts them */
     bool on_cpu;
     bool distributed; /* ranks get RANK and similar variables */
+    bool divides_cores; /* --bind core or numa */
 };
 
 int64_t
@@ -144,6 +146,14 @@ set_number (struct strlist *env, const char *name, int64_t value)
     set (env, name, text);
 }
 
+/* How many of this host's ranks there are, as far as we know, whoever starts them. */
+static int
+count_neighbours (const struct draft *draft)
+{
+    int mpi = draft->topology->mpi_local_size;
+    return mpi > draft->local_ranks ? mpi : draft->local_ranks;
+}
+
 /* OMP_NUM_THREADS if it was not chosen: on CPUs the cores are divided among the ranks of this machine, otherwise 1. */
 static void
 set_threads (const struct draft *draft, struct strlist *env)
@@ -160,13 +170,11 @@ set_threads (const struct draft *draft, struct strlist *env)
         set (env, ENV_OMP_NUM_THREADS, given); /* as it is: "4,2" is good OpenMP */
         return;
     }
-    int local = draft->local_ranks, threads = 1;
-    if (draft->topology->mpi_local_size > local)
-        local = draft->topology->mpi_local_size;
+    int local = count_neighbours (draft), threads = 1;
     if (draft->on_cpu || when_on_cpu (draft->settings))
         threads = draft->topology->physical_cores / local;
     set_number (env, ENV_OMP_NUM_THREADS, threads > 1 ? threads : 1);
-    if (threads > 1)
+    if (threads > 1 && !draft->divides_cores)
         strlist_printf (&draft->plan->choices,
                         "OMP_NUM_THREADS is %d: %d cores divided among %d process%s; --num_cpu_threads_per_process "
                         "changes it",
@@ -416,23 +424,68 @@ has_noted (const struct plan *plan, const struct plan_process *process)
     return false;
 }
 
-/* --enable_cpu_affinity */
+static int
+set_cpus (const struct draft *draft, struct plan_process *process, const char *cpus, const char *why,
+          struct fail *fail)
+{
+    struct strlist *notes = &draft->plan->notes;
+    if (why && !has_noted (draft->plan, process)) {
+        if (draft->divides_cores) /* what keeps one rank from it keeps all of them */
+            strlist_printf (notes, "--bind %s has no effect: %s", draft->settings->bind, why);
+        else
+            strlist_printf (notes, "rank %d is not bound to the CPUs near its GPU: %s", process->rank, why);
+    }
+    process->cpus = why ? NULL : strdup (cpus);
+    return why || process->cpus ? 0 : fail_nomem (fail);
+}
+
+/* --bind core and numa: also the number of threads, unless the user has chosen it, or GPUs compute. */
+static int
+bind_to_share (const struct draft *draft, struct plan_process *process, struct fail *fail)
+{
+    const struct topology *topology = draft->topology;
+    struct placement placement;
+    if (count_neighbours (draft) > draft->plan->local_world_size)
+        return set_cpus (draft, process, NULL, "ranks that other launchers start share this machine", fail);
+    const char *why = placement_choose (topology, !strcmp (draft->settings->bind, "numa"), process->local_rank,
+                                        draft->plan->local_world_size, &placement);
+    bool are_given = draft->settings->num_cpu_threads_per_process > 0
+                     || (topology->omp_num_threads && *topology->omp_num_threads
+                         && strcmp (topology->omp_num_threads, "0"));
+    if (!why && !are_given && has_threads (draft->plan) && draft->plan->path != PATH_DEEPSPEED
+        && (draft->on_cpu || when_on_cpu (draft->settings))) {
+        set_number (&process->env, ENV_OMP_NUM_THREADS, placement.threads);
+        if (process->local_rank == 0)
+            strlist_add (&draft->plan->choices, "OMP_NUM_THREADS follows from the cores that each rank is bound to; "
+                         "--num_cpu_threads_per_process changes it");
+    }
+    return set_cpus (draft, process, placement.cpus, why, fail);
+}
+
+/* --bind and --enable_cpu_affinity */
 static int
 bind_process (const struct draft *draft, struct plan_process *process, struct fail *fail)
 {
     char cpus[GPU_CHOICE_CPUS];
-    if (!draft->settings->enable_cpu_affinity || draft->plan->is_external || strncmp (process->device, "cuda:", 5)
-        || !draft->topology->gpus)
+    bool uses_gpu = !strncmp (process->device, "cuda:", 5) && draft->topology->gpus;
+    if (draft->plan->is_external)
         return 0;
-    const char *why = gpu_choice_find_cpus (list_gpus (draft), process->local_rank, draft->topology, cpus);
-    if (why) {
-        if (!has_noted (draft->plan, process))
-            strlist_printf (&draft->plan->notes, "rank %d is not bound to the CPUs near its GPU: %s", process->rank,
-                            why);
+    if (draft->divides_cores)
+        return bind_to_share (draft, process, fail);
+    if (!when_bound_near_gpus (draft->settings) || (!uses_gpu && draft->settings->enable_cpu_affinity))
         return 0;
-    }
-    process->cpus = strdup (cpus);
-    return process->cpus ? 0 : fail_nomem (fail);
+    const char *why = uses_gpu ? gpu_choice_find_cpus (list_gpus (draft), process->local_rank, draft->topology, cpus)
+                               : "it uses none";
+    return set_cpus (draft, process, cpus, why, fail);
+}
+
+/* For --report_bindings. */
+static void
+name_nodes (const struct draft *draft, struct plan_process *process)
+{
+    if (draft->plan->reports_bindings)
+        placement_nodes (draft->topology, process->cpus ? process->cpus : draft->plan->cpus, process->nodes,
+                         sizeof process->nodes);
 }
 
 char *
@@ -530,6 +583,8 @@ fill_process (const struct draft *draft, const struct program *program, const st
     process->local_rank = local_rank;
     process->rank = plan->first_rank + local_rank;
     name_device (draft, process);
+    process->is_hidden = !plan->is_external && draft->settings->only_rank != SETTING_AUTO
+                         && draft->settings->only_rank != process->rank;
     process->tee = plan->is_external ? 0 : tee_of_rank (draft->settings->tee, local_rank);
     for (size_t i = 0; !plan->is_external && i < program->argv.count; i++) {
         strlist_add (&process->argv, program->argv.items[i]);
@@ -577,11 +632,26 @@ fill_processes (const struct draft *draft, const struct program *program, struct
         choose_mig (draft, &plan->processes[i]);
         if (bind_process (draft, &plan->processes[i], fail))
             return -1;
+        name_nodes (draft, &plan->processes[i]);
         if (set_error_file (plan, &plan->processes[i], fail))
             return -1;
         if (plan->processes[i].argv.failed || plan->processes[i].env.failed)
             return fail_nomem (fail);
     }
+    return 0;
+}
+
+static int
+check_only_rank (const struct draft *draft, struct fail *fail)
+{
+    int64_t rank = draft->settings->only_rank;
+    if (rank == SETTING_AUTO)
+        return 0;
+    if (draft->plan->is_external)
+        strlist_add (&draft->plan->notes, "--only_rank has no effect: another launcher starts the ranks");
+    else if (rank >= draft->plan->world_size)
+        return fail_set (fail, FAIL_USAGE, "--only_rank %lld does not exist: the last rank is %d", (long long) rank,
+                         draft->plan->world_size - 1);
     return 0;
 }
 
@@ -610,7 +680,11 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
     plan->is_external = external_launcher_is_wanted (plan->path, settings);
     plan->label = label_of (settings, plan->is_external);
     plan->has_no_input = !strcmp (settings->input, "none");
+    plan->reports_bindings = settings->report_bindings;
     draft.local_ranks = plan->local_world_size;
+    draft.divides_cores = !plan->is_external && (!strcmp (settings->bind, "core") || !strcmp (settings->bind, "numa"));
+    if (check_only_rank (&draft, fail))
+        goto error;
     if (plan->is_external) {
         plan->world_size = plan->local_world_size = 1;
         plan->first_rank = 0;

@@ -23,8 +23,10 @@ struct plan_process {
     struct strlist env; /* NAME=VALUE, to be set over the launcher's own environment, sorted by name; the names are the
                          * same in every process of a plan */
     char *cpus; /* that it may run on, as in plan.cpus; NULL: all of those */
+    char nodes[64]; /* the NUMA nodes of these CPUs, "0"; "" if unknown, and without --report_bindings */
     char device[32]; /* what it computes on, in PyTorch's words: "cpu", "cuda:1" */
     int passed_fd; /* a descriptor that it inherits; 0: none.  Set after plan_make() */
+    bool is_hidden; /* its output is not shown */
     unsigned tee; /* what of its output bears its name and goes into files; bits of config/tee.h */
 };
 
@@ -55,6 +57,7 @@ struct plan {
     int64_t grace_s;
     bool gpus_are_missing; /* processes run on GPUs, and this machine has none */
     bool is_merged; /* the output goes where that of ranks on other hosts goes, too; set after plan_make() */
+    bool reports_bindings; /* also prints nodes and threads of ranks */
     enum plan_label label;
     bool has_no_input; /* no rank reads our standard input */
     int64_t restarts; /* so far */
@@ -99,6 +102,9 @@ char *plan_log_path (const struct plan *plan, const struct plan_process *process
 
 /** Accepts a half-made plan. */
 void plan_release (struct plan *plan);
+
+/** Print where rank @p process runs: "on box, device cpu, CPUs 0-3, NUMA node 0, 4 threads". */
+void plan_print_binding (const struct plan *plan, const struct plan_process *process, struct strbuf *out);
 
 /** Print @p plan as text, or as JSON; the same bytes on every run. */
 void plan_print_text (const struct plan *plan, struct strbuf *out);

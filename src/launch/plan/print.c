@@ -6,6 +6,7 @@
 
 #include "config/tee.h"
 #include "util/cleanup.h"
+#include "util/envnames.h"
 #include "util/printable.h"
 #include "util/utf8.h"
 
@@ -87,6 +88,20 @@ cpus_of (const struct plan *plan, const struct plan_process *process)
     return process->cpus ? process->cpus : *plan->cpus ? plan->cpus : "unknown";
 }
 
+void
+plan_print_binding (const struct plan *plan, const struct plan_process *process, struct strbuf *out)
+{
+    const char *threads = strlist_variable (&process->env, ENV_OMP_NUM_THREADS);
+    strbuf_printf (out, "on %s, device %s%s, CPUs %s", plan->host, process->device,
+                   plan->gpus_are_missing ? " (not found)" : "", cpus_of (plan, process));
+    if (!plan->reports_bindings)
+        return;
+    if (*process->nodes)
+        strbuf_printf (out, ", NUMA node%s %s", strpbrk (process->nodes, ",-") ? "s" : "", process->nodes);
+    if (threads)
+        strbuf_printf (out, ", %s thread%s", threads, strcmp (threads, "1") ? "s" : "");
+}
+
 /* If another launcher starts the ranks, only it knows how many and where; its command says it. */
 static void
 print_ranks (const struct plan *plan, struct strbuf *out)
@@ -103,10 +118,11 @@ print_ranks (const struct plan *plan, struct strbuf *out)
     if (plan->is_external)
         return;
     strbuf_add (out, "\nranks\n");
-    for (int i = 0; i < plan->process_count; i++)
-        strbuf_printf (out, "  %d  on %s, device %s%s, CPUs %s\n", plan->processes[i].rank, plan->host,
-                       plan->processes[i].device, plan->gpus_are_missing ? " (not found)" : "",
-                       cpus_of (plan, &plan->processes[i]));
+    for (int i = 0; i < plan->process_count; i++) {
+        strbuf_printf (out, "  %d  ", plan->processes[i].rank);
+        plan_print_binding (plan, &plan->processes[i], out);
+        strbuf_add_char (out, '\n');
+    }
 }
 
 void
