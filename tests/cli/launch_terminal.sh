@@ -5,6 +5,7 @@
 
 has_terminals || skip_rest "$no_terminals"
 two="--quiet --cpu --num_processes 2"
+each="--label yes" # equal lines of several ranks, too
 escape=$(printf '\033')
 
 # on_terminal ARGUMENTS...: leaves the screen in `screen`, \r and escapes included, and exits as the command does
@@ -36,19 +37,19 @@ EOF
 chmod +x meet is_terminal
 
 test_expect_success 'each line has its rank before it, in a colour of its own' '
-    on_terminal "$accelerate" launch $two sh -c "echo hello; echo; echo oops >&2" &&
+    on_terminal "$accelerate" launch $two $each sh -c "echo hello; echo; echo oops >&2" &&
     grep "^$escape\[36m\[0\]$escape\[0m hello" screen &&
     grep "^$escape\[33m\[1\]$escape\[0m hello" screen &&
     grep "^$escape\[36m\[0\]$escape\[0m oops" screen &&
     plain | sort >got && printf "[0] \n[0] hello\n[0] oops\n[1] \n[1] hello\n[1] oops\n" >want && cmp got want'
 
 test_expect_success 'NO_COLOR' '
-    NO_COLOR=1 on_terminal "$accelerate" launch $two echo hello && ! grep "$escape" screen &&
+    NO_COLOR=1 on_terminal "$accelerate" launch $two $each echo hello && ! grep "$escape" screen &&
     grep "^\[1\] hello" screen &&
-    NO_COLOR= on_terminal "$accelerate" launch $two echo hello && grep "$escape" screen'
+    NO_COLOR= on_terminal "$accelerate" launch $two $each echo hello && grep "$escape" screen'
 
 test_expect_success 'with eleven ranks the lines begin in one column' '
-    on_terminal "$accelerate" launch --quiet --cpu --num_processes 11 echo hello &&
+    on_terminal "$accelerate" launch --quiet --cpu --num_processes 11 $each echo hello &&
     plain >got && grep "^\[ 0\] hello" got && grep "^\[10\] hello" got'
 
 test_expect_success 'lines are never joined' '
@@ -59,14 +60,14 @@ test_expect_success 'lines are never joined' '
     grep -x "\[0\] one half, " got && grep -x "\[1\] a whole line" got && grep -x "\[0\] other half" got'
 
 test_expect_success 'a progress bar overwrites itself, and nothing else' '
-    on_terminal "$accelerate" launch $two sh -c "[ \$RANK = 1 ] || printf \"\\r10 %%\\r20 %%\\r30 %%\\n\"" &&
+    on_terminal "$accelerate" launch $two sh -c "[ \$RANK = 1 ] || printf \"before\\n\\r10 %%\\r20 %%\\r30 %%\\n\"" &&
     plain >got &&
-    printf "[0] 10 %%\r[0] 20 %%\r[0] 30 %%\n" >want && cmp got want'
+    printf "[0] before\n[0] 10 %%\r[0] 20 %%\r[0] 30 %%\n" >want && cmp got want'
 
 test_expect_success 'ranks still have a terminal, as wide as what is left of the line' '
-    on_terminal "$accelerate" launch $two ./is_terminal && plain | sort >got &&
+    on_terminal "$accelerate" launch $two $each ./is_terminal && plain | sort >got &&
     printf "[0] a terminal of 76 columns\n[1] a terminal of 76 columns\n" >want && cmp got want &&
-    on_terminal "$accelerate" launch --quiet --cpu --num_processes 11 ./is_terminal && plain >got &&
+    on_terminal "$accelerate" launch --quiet --cpu --num_processes 11 $each ./is_terminal && plain >got &&
     grep "^\[10\] a terminal of 75 columns" got'
 
 cat >wide <<'EOF'
@@ -79,7 +80,7 @@ while :; do sleep 0.05; done
 EOF
 chmod +x wide
 test_expect_success 'a new size of the terminal reaches all ranks, less their label' '
-    on_terminal --resize 50 "waits(.|\n)*waits" "$accelerate" launch $two ./wide && plain >got && cat got &&
+    on_terminal --resize 50 "waits(.|\n)*waits" "$accelerate" launch $two $each ./wide && plain >got && cat got &&
     grep -x "\[0\] now 24 46" got && grep -x "\[1\] now 24 46" got'
 test_expect_success 'no label: for one rank, with --label no, with label in the file' '
     on_terminal "$accelerate" launch --quiet --cpu --num_processes 1 echo hello && printf "hello\r\n" >want &&
@@ -95,16 +96,66 @@ test_expect_success 'lines are never joined without labels, either, and ranks st
     on_terminal "$accelerate" launch --label no $two ./is_terminal && plain >got &&
     [ "$(grep -cx "a terminal of 80 columns" got)" = 2 ]'
 test_expect_success 'no colours on a terminal that has none' '
-    TERM=dumb on_terminal "$accelerate" launch $two echo hello && ! grep "$escape" screen && grep "^\[1\] hello" screen'
+    TERM=dumb on_terminal "$accelerate" launch $two $each echo hello && ! grep "$escape" screen && grep "^\[1\] hello" screen'
 
 test_expect_success 'a stream that is not a terminal gets the bytes unchanged' '
-    on_terminal --errors err "$accelerate" launch $two sh -c "echo hello >&2; echo out" && grep -x hello err &&
-    plain >got && grep -x "\[1\] out" got && ! grep hello got &&
+    on_terminal --errors err "$accelerate" launch $two sh -c "echo hello >&2; echo out \$RANK" && grep -x hello err &&
+    plain >got && grep -x "\[1\] out 1" got && ! grep hello got &&
     "$accelerate" launch $two ./is_terminal >out && printf "no terminal\nno terminal\n" >want && cmp out want'
 
 test_expect_success '--tee has its own names' '
     on_terminal "$accelerate" launch --log_dir /dev/null --tee 1 $two echo hello && plain >got &&
     grep -x "\[default0\]:hello" got && ! grep "^\[0\]" got'
+
+cat >in_order <<'EOF'
+#!/bin/sh
+# All ranks write what is equal, each writes a line of its own, and then what is equal again; rank 1 alone repeats it.
+echo begin; echo begin
+echo "own $RANK"
+[ $RANK = 0 ] && { echo >first; until [ -e all ]; do sleep 0.05; done; }
+until [ -e first ]; do sleep 0.05; done
+sleep 0.5; [ $RANK = 2 ] && echo >all
+sleep 0.5; echo end
+[ $RANK != 1 ] || echo end
+EOF
+chmod +x in_order
+test_expect_success 'equal lines of several ranks are shown once, all others, and the order of each rank is kept' '
+    on_terminal "$accelerate" launch --quiet --cpu --num_processes 3 ./in_order && plain >got && cat got &&
+    python3 - got <<-"EOF"
+	import re, sys
+	seen = {rank: [] for rank in range(3)}
+	for line in open (sys.argv[1]):
+	    ranks, text = re.fullmatch (r"\[([0-9,-]+)\] (.*)\n", line).groups ()
+	    for part in ranks.split (","):
+	        ends = part.split ("-")
+	        for rank in range (int (ends[0]), int (ends[-1]) + 1):
+	            seen[rank].append (text)
+	for rank in range (3):
+	    expected = ["begin", "begin", "own %d" % rank] + ["end"] * (2 if rank == 1 else 1)
+	    assert seen[rank] == expected, (rank, seen)
+	EOF'
+cat >together <<'EOF'
+#!/bin/sh
+# Each waits for all others, so that all write within the window, or as near to it as the machine allows.
+echo >here$RANK; until [ -e here0 ] && [ -e here1 ] && [ -e here2 ]; do :; done
+echo "all say this"
+sleep 0.5; [ $RANK = 1 ] || printf "two say this
+"
+sleep 0.5; printf "unfinished"; sleep 0.5; echo
+EOF
+chmod +x together
+# On a busy machine, not at the first try.
+says_together () {
+    for try in 1 2 3 4 5; do
+        rm -f here?
+        on_terminal "$accelerate" launch --quiet --cpu --num_processes 3 ./together && plain >got && cat got &&
+            grep -x "\[0-2\] all say this" got && grep -x "\[0,2\] two say this" got &&
+            [ "$(grep -c unfinished got)" = 3 ] && return
+    done
+    return 1
+}
+test_expect_success 'with the ranks before it; what is not a whole line is shown for each rank' '
+    says_together'
 
 cat >fails <<'EOF'
 #!/bin/sh

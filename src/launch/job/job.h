@@ -3,7 +3,7 @@
 #ifndef LAUNCH_JOB_JOB_H
 #define LAUNCH_JOB_JOB_H
 
-#include "launch/output/output.h"
+#include "launch/output/collapse.h"
 #include "launch/plan/plan.h"
 #include "launch/process/guardian.h"
 #include "util/fail.h"
@@ -76,6 +76,7 @@ struct job {
     int alive;
     struct output_sink sinks[JOB_STREAMS]; /* our stdout and stderr */
     struct output_sink *sink_of[JOB_STREAMS]; /* the same one if both are one file: lines stay whole there */
+    struct output_collapse *collapses[JOB_STREAMS]; /* of the sinks; NULL: equal lines are not collapsed */
     struct output_sink discard; /* takes all that hidden ranks write (--only_rank) */
     struct output_pool pool;
     const struct logfile *incomplete; /* a file of the output that could not be written: the first one */

@@ -133,6 +133,9 @@ open_stream (struct job *job, struct job_rank *rank, int which, int *end, struct
     stream->keeps_returns = capture == CAPTURE_LABELLED;
     stream->needs_reader = which == JOB_OUT && capture != CAPTURE_NAMED && !rank->process->is_hidden;
     stream->may_ask = rank->may_ask;
+    stream->local_rank = rank->process->local_rank;
+    if (stream->on_terminal && capture == CAPTURE_LABELLED)
+        stream->collapse = job->collapses[job->sink_of[which] - job->sinks];
     if (capture == CAPTURE_NONE)
         return 0;
     if (name_stream (job, rank, capture, stream, fail))

@@ -101,6 +101,16 @@ is_due (const struct output_stream *stream, int64_t now_ms)
     return output_stream_due (stream) <= now_ms && output_stream_is_idle (stream);
 }
 
+/* @return whether all of it has been */
+static bool
+pass_on_collapsed (struct job *job, int64_t before_ms)
+{
+    bool all = true;
+    for (int i = 0; i < JOB_STREAMS; i++)
+        all &= !job->collapses[i] || output_collapse_pass_on (job->collapses[i], NULL, before_ms);
+    return all;
+}
+
 /* The stream that is in the middle of something comes first, because the others have to wait for it; then each has its
  * turn. */
 void
@@ -123,6 +133,7 @@ relay_balance (struct supervisor *supervisor)
         output_stream_catch_up (stream, sink_of (job, number), now);
         pause_or_go_on (supervisor, number);
     }
+    pass_on_collapsed (job, now - OUTPUT_COLLAPSE_MS);
     tell_of_incomplete (job);
     for (int i = 0; i < JOB_STREAMS; i++) {
         output_sink_drain (&job->sinks[i]);
@@ -130,11 +141,24 @@ relay_balance (struct supervisor *supervisor)
     }
 }
 
+/* A full sink reports when there is room. */
+static int64_t
+collapse_deadline (const struct job *job)
+{
+    int64_t next = INT64_MAX;
+    for (int i = 0; i < JOB_STREAMS; i++) {
+        int64_t due = job->collapses[i] && !output_sink_is_full (&job->sinks[i])
+                      ? output_collapse_due (job->collapses[i]) : INT64_MAX;
+        next = due < next ? due : next;
+    }
+    return next;
+}
+
 int64_t
 relay_deadline (struct supervisor *supervisor, int64_t now_ms)
 {
     struct job *job = supervisor->job;
-    int64_t next = INT64_MAX;
+    int64_t next = collapse_deadline (job);
     for (int i = 0; i < job->count * JOB_STREAMS; i++) {
         const struct output_stream *stream = stream_of (job, i);
         if (output_stream_can_catch_up (stream, sink_of (job, i)) || is_due (stream, now_ms))
@@ -179,6 +203,7 @@ relay_finish (struct supervisor *supervisor)
     bool all = true;
     for (int i = 0; i < job->count * JOB_STREAMS; i++)
         all &= finish_stream (supervisor, i);
+    all &= pass_on_collapsed (job, INT64_MAX);
     tell_of_incomplete (job);
     for (int i = 0; i < JOB_STREAMS; i++) {
         output_sink_drain (&job->sinks[i]);
@@ -214,5 +239,6 @@ relay_count_left (struct supervisor *supervisor)
     for (int i = 0; i < job->count * JOB_STREAMS; i++)
         job->not_passed_on += output_stream_left (stream_of (job, i));
     for (int i = 0; i < JOB_STREAMS; i++)
-        job->not_passed_on += job->sinks[i].count;
+        job->not_passed_on += job->sinks[i].count
+                              + (job->collapses[i] ? output_collapse_left (job->collapses[i]) : 0);
 }

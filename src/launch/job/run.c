@@ -48,6 +48,20 @@ describe (struct job *job, struct fail *fail)
     return 0;
 }
 
+/* Where each line of each rank was asked for (--label yes), it is there. */
+static int
+make_collapses (struct job *job, struct fail *fail)
+{
+    for (int i = 0; i < JOB_STREAMS; i++) {
+        if (!job->sinks[i].is_terminal || job->count == 1 || job->plan->label != PLAN_LABEL_AUTO)
+            continue;
+        job->collapses[i] = output_collapse_create (&job->sinks[i], job->plan->first_rank, job->count);
+        if (!job->collapses[i])
+            return fail_nomem (fail);
+    }
+    return 0;
+}
+
 static int
 prepare (struct job *job, const struct plan *plan, const struct guardian *guardian, int port_lock, struct fail *fail)
 {
@@ -65,7 +79,8 @@ prepare (struct job *job, const struct plan *plan, const struct guardian *guardi
         for (int j = 0; j < JOB_STREAMS; j++)
             job->ranks[i].streams[j].fd = job->ranks[i].streams[j].log.fd = -1;
     }
-    if (output_sinks_init (job->sinks, job->sink_of, fail) || make_id (job, fail) || logs_make_attempt (plan, fail)
+    if (output_sinks_init (job->sinks, job->sink_of, fail) || make_collapses (job, fail) || make_id (job, fail)
+        || logs_make_attempt (plan, fail)
         || jobseg_create (&job->segment, plan->world_size, plan->local_world_size, plan->first_rank, job->id, fail)
         || describe (job, fail))
         return -1;
@@ -133,8 +148,10 @@ job_release (struct job *job)
         free (job->ranks[i].doing);
     }
     free (job->ranks);
-    for (int i = 0; i < JOB_STREAMS; i++)
+    for (int i = 0; i < JOB_STREAMS; i++) {
+        output_collapse_destroy (job->collapses[i]);
         output_sink_release (&job->sinks[i]);
+    }
     jobseg_detach (&job->segment);
     strlist_release (&job->gpu_lines);
     *job = (struct job){ .segment = JOBSEG_NONE };

@@ -4,6 +4,7 @@
 
 #include "launch/output/output.h"
 
+#include "launch/output/collapse.h"
 #include "util/cleanup.h"
 
 #include <poll.h>
@@ -254,11 +255,43 @@ end_labelled (struct output_stream *stream, struct output_sink *sink, char end)
     return true;
 }
 
+/* Whether the line at the beginning of what is ready may wait for equal ones of other ranks. */
+static bool
+may_collapse (const struct output_stream *stream, size_t length, const char *end)
+{
+    return end < stream->text + stream->ready && *end == '\n' && length <= OUTPUT_COLLAPSE_LINE_BYTES
+           && stream->burst <= OUTPUT_COLLAPSE_BURST;
+}
+
+/* At the beginning of a line.  Puts it into the queue, or all that is there onto the sink.
+ * @param[out] has_taken  the line is in the queue
+ * @return false if there is no room */
+static bool
+collapse_line (struct output_stream *stream, bool *has_taken)
+{
+    const char *at = stream->text + stream->start, *end = at, *last = stream->text + stream->ready;
+    while (end < last && !ends_line (*end))
+        end++;
+    size_t length = (size_t) (end - at), ending = 1;
+    if (last - end > 1 && *end == '\r' && end[1] == '\n') {
+        end++;
+        ending++;
+    }
+    *has_taken = may_collapse (stream, length, end) && output_collapse_add (stream->collapse, stream, at, length);
+    stream->start += *has_taken ? length + ending : 0;
+    return *has_taken || output_collapse_pass_on (stream->collapse, stream, INT64_MAX);
+}
+
 static bool
 show_labelled (struct output_stream *stream, struct output_sink *sink)
 {
     while (stream->start < stream->ready) {
         const char *at = stream->text + stream->start, *end = stream->text + stream->ready, *stop = at;
+        bool has_taken = false;
+        if (stream->collapse && sink->unfinished != &stream->line && !collapse_line (stream, &has_taken))
+            return false;
+        if (has_taken)
+            continue;
         if (ends_line (*at)) {
             if (!end_labelled (stream, sink, *at))
                 return false;

@@ -60,6 +60,8 @@ struct output_stream {
     char *prefix;  /* before each line; NULL: lines are passed on unchanged */
     int prefix_columns; /* how wide it is on a terminal */
     size_t prefix_done; /* bytes of it that have been put */
+    struct output_collapse *collapse; /* where its whole lines wait for equal ones; NULL: they do not */
+    int local_rank; /* there */
     bool after_return; /* its last byte was a carriage return */
     bool keeps_returns; /* carriage returns stay what they are, though there is a prefix */
     bool on_terminal;  /* its lines go to one; the same */
