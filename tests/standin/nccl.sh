@@ -118,7 +118,10 @@ test_expect_success 'an NCCL_COMM_ID that is not an address' '
 test_expect_success 'an error that is not one of the address does not blame it' '
     ! STANDIN_FAIL=ncclCommInitRankConfig:1:1 at "127.0.0.1:$(free_port)" 2 &&
     grep "^rank 0: .*accel_open: engine nccl: NCCL: ncclCommInitRankConfig: " out && ! grep "NCCL_COMM_ID" out'
-is_long && test_expect_success 'an NCCL_COMM_ID of another host' '
+test_expect_success 'an NCCL_COMM_ID of another host' '
+    test_exit 1 env NCCL_COMM_ID=192.0.2.1:4711 timeout $patience "$standin/nccl_table" >out &&
+    grep "^Bail out! .*(NCCL_COMM_ID is 192.0.2.1:4711: it must be a free port of this host)" out'
+is_long && test_expect_success '... with 2 ranks' '
     ! at 192.0.2.1:4711 2 && grep "^rank 0: .*(NCCL_COMM_ID is 192.0.2.1:4711: it must be a free port of this host)" out'
 # Ranks that are started by hand, each as on a host of its own.
 test_expect_success 'without an engine for host memory, NCCL_COMM_ID connects no hosts, which is an error' '
@@ -150,11 +153,11 @@ test_expect_success 'a call moves on while the program is elsewhere' '
 # died CALL: a rank that would be killed in it was
 died () { test_exit 137 env RANK=0 "STANDIN_DIE=0:$1:1" timeout $patience "$standin/nccl_table" >out; }
 test_expect_success 'one rank without libaccel: its GPU, its memory, its groups' '
-    timeout $patience "$standin/nccl_table" >out && test "$(grep -c ^ok out)" -eq 9 &&
+    timeout $patience "$standin/nccl_table" >out && test "$(grep -c ^ok out)" -eq 11 &&
     died ncclCommRegister && test "$(grep -c ^ok out)" -eq 4'
 test_expect_success '... it leaves NCCL in good order, and in another one if it lacks memory or gives up' '
-    died ncclCommFinalize && died ncclCommDestroy && ! died ncclCommAbort && test "$(grep -c ^ok out)" -eq 9 &&
-    timeout $patience "$standin/nccl_table" fails >out && test "$(grep -c ^ok out)" -eq 5'
+    died ncclCommFinalize && died ncclCommDestroy && ! died ncclCommAbort && test "$(grep -c ^ok out)" -eq 11 &&
+    timeout $patience "$standin/nccl_table" fails >out && test "$(grep -c ^ok out)" -eq 6'
 test_expect_success 'a stream for each thread: calls come after what any thread has queued' '
     ranks 2 threads && test "$(grep -c "of 2: done on cuda:" out)" = 2'
 plans='ncclAllReduce:3:2 ncclGroupEnd:1:6 ncclCommSplit:2:2 ncclCommGetAsyncError:9:6 cudaEventQuery:4:700'
@@ -213,7 +216,7 @@ test_expect_success 'the host waits for nothing in steps with averages and clipp
 [ "$DEATHS" = 1 ] || echo "# told after ms: $(sort -n told | tr '\n' ' ')"
 test_expect_success 'a job is closed while NCCL still makes a group, and the group after it' '
     STANDIN_NO_SPLIT=yes ranks 2 closes && grep "^rank 0: closed" out &&
-    STANDIN_NO_SPLIT=yes timeout $patience "$standin/nccl_table" unborn >out && test "$(grep -c ^ok out)" -eq 2'
+    STANDIN_NO_SPLIT=yes timeout $patience "$standin/nccl_table" unborn >out && test "$(grep -c ^ok out)" -eq 4'
 export STANDIN_NO_POOLS=yes STANDIN_MALLOC_WAITS=yes
 test_expect_success 'rank 1 is killed while threads of rank 0 wait for its GPU' '
     failing 2 pins && test $status = 137 && soon "^rank 0: accel_work_synchronize.*status.*rank 1 "'
