@@ -60,7 +60,7 @@ _accelerate ()
         ;;
     *)
         if ((COMP_CWORD == 1)) || [[ $command == help ]]; then
-            mapfile -t COMPREPLY < <(compgen -W 'completion config env estimate-memory inspect launch merge-weights test to-fsdp2 tpu-config --help --help-all --version' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W 'completion config env estimate-memory inspect launch merge-weights report test to-fsdp2 tpu-config --help --help-all --version' -- "$cur")
             return
         fi
         ;;
@@ -99,6 +99,11 @@ _accelerate ()
     merge-weights)
         options='--unsafe_serialization --remove_checkpoint_dir --follow_links --help --help_all'
         valued=''
+        words='@files'
+        ;;
+    report)
+        options='--output --help --help_all'
+        valued='output _o'
         words='@files'
         ;;
     test)
@@ -154,6 +159,9 @@ _accelerate ()
         machine_rank | gradient_accumulation_steps | gradient_clipping)
             mapfile -t COMPREPLY < <(compgen -W 'auto' -- "$cur")
             ;;
+        output | deepspeed_config_file | deepspeed_hostfile | mpirun_hostfile | hostfile | job_key_file | sagemaker_inputs_file | sagemaker_metrics_file | command_file | failure_report | resume)
+            _accelerate_files -f
+            ;;
         dynamo_backend)
             mapfile -t COMPREPLY < <(compgen -W 'no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt aot_torchxla_trace_once torchxla_trace_once tvm hpu_backend neuron' -- "$cur")
             ;;
@@ -165,9 +173,6 @@ _accelerate ()
             ;;
         mixed_precision)
             mapfile -t COMPREPLY < <(compgen -W 'no fp16 bf16 fp8' -- "$cur")
-            ;;
-        deepspeed_config_file | deepspeed_hostfile | mpirun_hostfile | hostfile | job_key_file | sagemaker_inputs_file | sagemaker_metrics_file | command_file | failure_report | resume)
-            _accelerate_files -f
             ;;
         offload_optimizer_device | offload_param_device)
             mapfile -t COMPREPLY < <(compgen -W 'none cpu nvme' -- "$cur")

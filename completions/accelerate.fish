@@ -29,6 +29,8 @@ function __accelerate_value --argument-names key current program
             printf '%s\n' NO MULTI_CPU MULTI_XPU MULTI_HPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_NEURON XLA DEEPSPEED FSDP MEGATRON_LM DATA_PARALLEL MODEL_PARALLEL
         case machine_rank gradient_accumulation_steps gradient_clipping
             printf '%s\n' auto
+        case output deepspeed_config_file deepspeed_hostfile mpirun_hostfile hostfile job_key_file sagemaker_inputs_file sagemaker_metrics_file command_file failure_report resume
+            echo @files
         case dynamo_backend
             printf '%s\n' no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt aot_torchxla_trace_once torchxla_trace_once tvm hpu_backend neuron
         case dynamo_mode
@@ -37,8 +39,6 @@ function __accelerate_value --argument-names key current program
             __accelerate_gpus "$current" "$program"
         case mixed_precision
             printf '%s\n' no fp16 bf16 fp8
-        case deepspeed_config_file deepspeed_hostfile mpirun_hostfile hostfile job_key_file sagemaker_inputs_file sagemaker_metrics_file command_file failure_report resume
-            echo @files
         case offload_optimizer_device offload_param_device
             printf '%s\n' none cpu nvme
         case offload_optimizer_nvme_path offload_param_nvme_path log_dir
@@ -116,6 +116,9 @@ function __accelerate_valued
             return 0
         case merge-weights
             string split ' ' ''
+            return 0
+        case report
+            string split ' ' 'output _o'
             return 0
         case test
             string split ' ' 'config_file main_process_ip main_process_port num_processes hosts hostfile starter mpi interface host_timeout'
@@ -461,6 +464,9 @@ function __accelerate_flags
                 --unsafe_serialization\t'refused: pickled files are not written' \
                 --remove_checkpoint_dir\t'remove the checkpoint folder afterwards' \
                 --follow_links\t'accept shards that are symbolic links'
+        case report
+            printf '%s\n' \
+                --output\t'where to write the page'
         case test
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \
@@ -506,6 +512,8 @@ function __accelerate_free
         case inspect
             string split ' ' '@files'
         case merge-weights
+            string split ' ' '@files'
+        case report
             string split ' ' '@files'
     end
 end
@@ -591,6 +599,7 @@ function __accelerate_words
             printf '%s\n' inspect\t'show the tensors of a checkpoint, or compare two'
             printf '%s\n' launch\t'start a program as several processes'
             printf '%s\n' merge-weights\t'join a sharded checkpoint into one safetensors file'
+            printf '%s\n' report\t'make a page of HTML of a run, or of several side by side'
             printf '%s\n' test\t'test libaccel on this machine, or check several hosts'
             printf '%s\n' to-fsdp2\t'convert a configuration file from FSDP 1 to FSDP 2'
             printf '%s\n' tpu-config\t'run startup commands on all machines of a TPU pod'

@@ -21,11 +21,11 @@ _accelerate_value () {
     compute_environment) compadd -- LOCAL_MACHINE AMAZON_SAGEMAKER ;;
     distributed_type) compadd -- NO MULTI_CPU MULTI_XPU MULTI_HPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_NEURON XLA DEEPSPEED FSDP MEGATRON_LM DATA_PARALLEL MODEL_PARALLEL ;;
     machine_rank|gradient_accumulation_steps|gradient_clipping) compadd -- auto ;;
+    output|deepspeed_config_file|deepspeed_hostfile|mpirun_hostfile|hostfile|job_key_file|sagemaker_inputs_file|sagemaker_metrics_file|command_file|failure_report|resume) _files ;;
     dynamo_backend) compadd -- no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt aot_torchxla_trace_once torchxla_trace_once tvm hpu_backend neuron ;;
     dynamo_mode) compadd -- default reduce-overhead max-autotune ;;
     gpu_ids) _accelerate_gpus $1 ;;
     mixed_precision) compadd -- no fp16 bf16 fp8 ;;
-    deepspeed_config_file|deepspeed_hostfile|mpirun_hostfile|hostfile|job_key_file|sagemaker_inputs_file|sagemaker_metrics_file|command_file|failure_report|resume) _files ;;
     offload_optimizer_device|offload_param_device) compadd -- none cpu nvme ;;
     offload_optimizer_nvme_path|offload_param_nvme_path|log_dir) _files -/ ;;
     zero3_init_flag|zero3_save_16bit_model|fp8_enable_fsdp_float8_all_gather|fp8_pad_inner_dim|fp8_use_mxfp8_block_scaling|fsdp_offload_params|fsdp_forward_prefetch|fsdp_use_orig_params|fsdp_cpu_ram_efficient_loading|fsdp_sync_module_states|fsdp_activation_checkpointing|fsdp_activation_checkpointing_offload|megatron_lm_use_custom_fsdp|megatron_lm_no_load_optim|megatron_lm_eod_mask_loss|megatron_lm_overlap_cpu_optimizer_d2h_h2d|megatron_lm_no_save_optim|megatron_lm_optimizer_cpu_offload|megatron_lm_use_precision_aware_optimizer|megatron_lm_sequence_parallelism|megatron_lm_recompute_activations|megatron_lm_use_distributed_optimizer|megatron_lm_attention_backend|megatron_lm_attention_softmax_in_fp32|megatron_lm_calculate_per_token_loss|megatron_lm_use_rotary_position_embeddings|parallelism_config_sp_seq_length_is_variable) compadd -- true false ;;
@@ -72,6 +72,7 @@ _accelerate () {
             'inspect:show the tensors of a checkpoint, or compare two'
             'launch:start a program as several processes'
             'merge-weights:join a sharded checkpoint into one safetensors file'
+            'report:make a page of HTML of a run, or of several side by side'
             'test:test libaccel on this machine, or check several hosts'
             'to-fsdp2:convert a configuration file from FSDP 1 to FSDP 2'
             'tpu-config:run startup commands on all machines of a TPU pod'
@@ -439,6 +440,13 @@ _accelerate () {
             '--follow_links:accept shards that are symbolic links'
         )
         valued=()
+        free=(@files)
+        ;;
+    report)
+        flags=(
+            '--output:where to write the page'
+        )
+        valued=(output _o)
         free=(@files)
         ;;
     test)

@@ -33,6 +33,7 @@ struct launch {
     struct guardian guardian;
     struct io_target report;
     struct report_attempts attempts; /* that have failed */
+    double started_s; /* since 1970 */
     const struct option *misplaced; /* of launch, among the program's arguments, or NULL */
     struct memtier memtier; /* of all starts of the ranks; an agent's is in host_job */
     struct peers *peers; /* launchers that were started by hand on other machines; NULL: there are none */
@@ -122,7 +123,8 @@ static int
 write_report (const struct launch *launch, const struct job *job, const struct fail *error, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf report = { 0 };
-    if (make_report (launch, job, error, &report, fail) || report_put_attempts (&launch->attempts, &report, fail))
+    if (make_report (launch, job, error, &report, fail) || report_put_attempts (&launch->attempts, &report, fail)
+        || report_put_launch (launch->config, launch->started_s, &report, fail))
         return -1;
     return io_target_write (&launch->report, report.text, report.length, fail);
 }
@@ -399,7 +401,8 @@ static void
 begin (struct launch *launch, struct config *config, const struct host_job *host_job)
 {
     *launch = (struct launch){ .config = config, .host_job = host_job, .port_lock = PORT_LOCK_NONE,
-                               .memtier = MEMTIER_NONE, .misplaced = find_misplaced (config->program_args) };
+                               .memtier = MEMTIER_NONE, .started_s = report_time (),
+                               .misplaced = find_misplaced (config->program_args) };
     if (host_job)
         launch->port_lock = host_job->port_lock;
 }

@@ -17,6 +17,7 @@ struct settings {
     char *config_file;
     bool overwrite;
     char *output_file;
+    char *report_output;
     bool quiet;
     bool debug;
 

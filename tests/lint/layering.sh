@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Dependencies run one way: cli -> hosts -> launch -> config -> util, cli -> hub -> http -> util,
+# Dependencies run one way: cli -> hosts -> launch -> config -> util, cli -> report -> util, cli -> hub -> http -> util,
 # cli -> sagemaker -> aws -> http -> util, sagemaker -> config -> util, cli -> files -> util, lib -> files -> util; and a few
 # things have one place only.
 . "${srcdir:-.}/tests/testlib.sh"
@@ -15,20 +15,21 @@ includes () {
     done
 }
 
-includes util files lib config launch hosts http hub aws sagemaker cli
-includes files lib config launch hosts http hub aws sagemaker cli
-includes lib config launch hosts http hub aws sagemaker cli
-includes config files lib launch hosts http hub aws sagemaker cli
-includes launch files lib hosts http hub aws sagemaker cli
-includes hosts files lib http hub aws sagemaker cli
-includes http files lib config launch hosts hub aws sagemaker cli
-includes hub files lib config launch hosts aws sagemaker cli
-includes aws files lib config launch hosts hub sagemaker cli
-includes sagemaker files lib launch hosts hub cli
-includes selftest util files lib config launch hosts http hub aws sagemaker cli
-includes cuda util files config launch hosts http hub aws sagemaker cli
-includes mlflow files config launch hosts hub aws sagemaker cli
-includes engines util files lib config launch hosts http hub aws sagemaker cli
+includes util files lib config launch hosts http hub aws sagemaker report cli
+includes files lib config launch hosts http hub aws sagemaker report cli
+includes lib config launch hosts http hub aws sagemaker report cli
+includes config files lib launch hosts http hub aws sagemaker report cli
+includes launch files lib hosts http hub aws sagemaker report cli
+includes hosts files lib http hub aws sagemaker report cli
+includes http files lib config launch hosts hub aws sagemaker report cli
+includes hub files lib config launch hosts aws sagemaker report cli
+includes aws files lib config launch hosts hub sagemaker report cli
+includes report files lib config launch hosts http hub aws sagemaker cli
+includes sagemaker files lib launch hosts hub report cli
+includes selftest util files lib config launch hosts http hub aws sagemaker report cli
+includes cuda util files config launch hosts http hub aws sagemaker report cli
+includes mlflow files config launch hosts hub aws sagemaker report cli
+includes engines util files lib config launch hosts http hub aws sagemaker report cli
 
 # rooms FOLDER LOWEST ... HIGHEST: a room of src/FOLDER includes only rooms before it; src/README.md says what is in them.
 rooms () {

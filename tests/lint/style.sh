@@ -39,9 +39,9 @@ product=$(find src include -name '*.[ch]' | sort)
          ! awk "/^\}/ { labels = 0 } /^(error|done):/ && labels++ { print FILENAME \":\" FNR }" '"$(echo $product)"' | grep .'
     test_expect_success 'exit statuses have names (util/fail.h)' \
         '! grep -rnE "fail_set \([a-z>.-]+, [0-9]|[^0-9]128 \+|exit \([1-9]" src --include="*.[ch]" | grep -v "^src/selftest/"'
-    test_expect_success 'util, files, config, http, hub and aws do not print' \
+    test_expect_success 'util, files, config, http, hub, aws and report do not print' \
         '! grep -rnE "[ (](stdout|stderr)\)|STDERR_FILENO|(^|[^a-z_])(printf|puts|putchar|perror) \(" \
-             src/util src/files src/config src/http src/hub src/aws src/engines src/cuda --include="*.[ch]"'
+             src/util src/files src/config src/http src/hub src/aws src/report src/engines src/cuda --include="*.[ch]"'
     test_expect_success 'numbers of users are parsed by util/parse.h' \
         '! grep -rnE "[^a-z_](strto[a-z]+|[a-z]*scanf) \(" src/cli src/config --include="*.c" |
              grep -v "^src/cli/estimate/\|^src/config/text/\|^src/config/emit/"'

@@ -144,6 +144,11 @@ const struct option options[] = {
       .help = "where to write the converted file",
       .doc = "Write the converted configuration to this file, as JSON if its name ends in .json." },
 
+    { .key = "output", .letter = 'o', OPT_PATH (report_output), .group = GROUP_GENERAL, .commands = COMMAND_REPORT,
+      .metavar = "FILE", .dflt = "report.html",
+      .help = "where to write the page",
+      .doc = "Write the page to this file. One that exists is replaced." },
+
     { .key = "cpu", OPT_FLAG (cpu), .group = GROUP_HARDWARE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG | COMMAND_TEST,
       .help = "run on CPUs and ignore the default file",
       .doc = "Run on CPUs even if there are GPUs. The default configuration file is ignored, but one given with "

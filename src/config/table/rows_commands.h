@@ -50,6 +50,10 @@
                      "of safetensors files, and writes OUTPUT_DIR/model.safetensors. Needs no PyTorch.")
 
     COMMAND (PS, ps, "ps", .summary = "list the running jobs of this user on this machine")
+    COMMAND (REPORT, report, "report", .arguments = "RUN...", .words = "@files",
+             .summary = "make a page of HTML of a run, or of several side by side",
+             .text = "RUN is the folder of a run with metrics.jsonl of tracker jsonl, or such a file. A profile and "
+                     "the failure report of its launch are taken from the folder, or named after it.")
 
     COMMAND (TEST, test, "test", .summary = "test libaccel on this machine, or check several hosts",
              .text = "Runs every collective and a training loop on all processes, and compares the results "

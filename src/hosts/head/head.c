@@ -414,7 +414,8 @@ write_report (const struct head *head, const struct link *cause, struct fail *fa
     AUTO_STRBUF struct strbuf json = { 0 };
     if (!head->report.path)
         return 0;
-    if (outcome_json (head, cause, &json, fail) || report_put_attempts (&head->attempts, &json, fail))
+    if (outcome_json (head, cause, &json, fail) || report_put_attempts (&head->attempts, &json, fail)
+        || report_put_launch (&head->spec.config, head->started_s, &json, fail))
         return -1;
     return io_target_write (&head->report, json.text, json.length, fail);
 }
@@ -426,7 +427,8 @@ report_error (const struct head *head, const struct fail *error)
     AUTO_STRBUF struct strbuf json = { 0 };
     struct fail unused = { 0 };
     if (head->report.path && !outcome_json_error (head, error, &json, &unused)
-        && !report_put_attempts (&head->attempts, &json, &unused))
+        && !report_put_attempts (&head->attempts, &json, &unused)
+        && !report_put_launch (&head->spec.config, head->started_s, &json, &unused))
         io_target_write (&head->report, json.text, json.length, &unused);
 }
 
@@ -515,7 +517,7 @@ int
 head_run (struct hosts *hosts, struct config *config, struct fail *fail)
 {
     struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms (),
-                         .mpi_launcher = MPI_LAUNCHER_NONE };
+                         .started_s = report_time (), .mpi_launcher = MPI_LAUNCHER_NONE };
     sigset_t signals, old_mask;
     int64_t processes = config->settings.num_processes;
     int status = -1;

@@ -55,6 +55,7 @@ struct head {
     int64_t signal_ns; /* when it came */
     int64_t restarts;
     struct report_attempts attempts; /* that have failed */
+    double started_s; /* since 1970 */
     const char *address; /* for MASTER_ADDR; one of the first link's, or NULL with a single host */
     bool is_reach_asked; /* the other hosts have been told where rank 0 listens */
     struct link *asking; /* SSH may ask the user for this host; NULL: none */

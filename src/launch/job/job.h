@@ -24,7 +24,9 @@ struct job_rank {
     bool may_ask;     /* it reads our standard input, and a user or a program may answer there */
     bool ended;
     bool was_ending;  /* when no rank had been told to end yet; its end could not be seen */
-    int wait_status;  /* once ended */
+    int wait_status;  /* once ended; so are the next two */
+    int64_t peak_bytes; /* of its memory */
+    int64_t cpu_ms;     /* user and system time */
     struct output_stream streams[JOB_STREAMS]; /* its stdout and stderr, where they come through us */
     char *doing;      /* what it was doing when the first one failed or a signal came; NULL: not known */
 };

@@ -13,6 +13,7 @@
 
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 enum { REPEAT_MS = 250 }; /* timeout(1) and similar send a signal to us and to our group: that is one */
@@ -224,9 +225,14 @@ void
 shutdown_reap_rank (struct supervisor *supervisor, int index)
 {
     struct job_rank *rank = &supervisor->job->ranks[index];
+    struct rusage usage;
     int status;
-    if (!rank->ended && waitpid (rank->pid, &status, WNOHANG) == rank->pid)
-        end_rank (supervisor, index, status);
+    if (rank->ended || wait4 (rank->pid, &status, WNOHANG, &usage) != rank->pid)
+        return;
+    rank->peak_bytes = usage.ru_maxrss * INT64_C (1024);
+    rank->cpu_ms = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * INT64_C (1000)
+                   + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
+    end_rank (supervisor, index, status);
 }
 
 /* @return -1: it is not a rank that may end */

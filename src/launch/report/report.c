@@ -451,6 +451,19 @@ begin_json (const char *host, const char *program, int world_size, int exit_stat
     return root;
 }
 
+/* What the ranks that have ended have used. */
+static json_t *
+make_processes (const struct job *job)
+{
+    json_t *processes = json_array ();
+    for (int i = 0; i < job->count; i++)
+        if (job->ranks[i].ended)
+            json_array_append_new (processes, json_pack ("{si sI sf}", "rank", job->ranks[i].process->rank,
+                                                         "peak_memory_bytes", (json_int_t) job->ranks[i].peak_bytes,
+                                                         "cpu_s", (double) job->ranks[i].cpu_ms / 1e3));
+    return processes;
+}
+
 int
 report_json (const struct job *job, struct strbuf *out, struct fail *fail)
 {
@@ -462,6 +475,7 @@ report_json (const struct job *job, struct strbuf *out, struct fail *fail)
         json_object_set_new (root, "ranks", make_others (job));
     json_object_set_new (root, "killed", json_integer (job->killed));
     json_object_set_new (root, "output_bytes_lost", json_integer ((json_int_t) job_lost_bytes (job)));
+    json_object_set_new (root, "processes", make_processes (job));
     if (job->end == JOB_FAILED)
         json_object_set_new (root, "failure", make_failure (job));
     return report_print_json (root, out, fail);

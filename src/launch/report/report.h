@@ -3,6 +3,7 @@
 #ifndef LAUNCH_REPORT_REPORT_H
 #define LAUNCH_REPORT_REPORT_H
 
+#include "config/values.h"
 #include "launch/job/job.h"
 #include "util/fail.h"
 #include "util/io.h"
@@ -30,6 +31,13 @@ void report_attempts_release (struct report_attempts *attempts);
 
 /** Put them into @p json, the report of the whole job. */
 int report_put_attempts (const struct report_attempts *attempts, struct strbuf *json, struct fail *fail);
+
+/** Put into @p json, the report of the whole job, when it began and ended, the settings with their origins (not those
+ * that are secret), and what machine this is.  @param config  may be all zero: then there are no settings */
+int report_put_launch (const struct config *config, double started_s, struct strbuf *json, struct fail *fail);
+
+/** @return seconds since 1970 */
+double report_time (void);
 
 /** What ranks were doing when the job was told to end, of one host or, from the reports of their launchers, of all.
  * {0} is an empty one. */
