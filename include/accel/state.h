@@ -58,6 +58,11 @@ struct accel_options {
     /** Trackers for accel_init_trackers(), separated by commas: "csv", "jsonl", "mlflow", "tensorboard", or "all";
      *  NULL: none. */
     const char *log_with;
+    /**
+     * The real-time signal on which this process shows its stack to accelerate stacks and the launcher's warnings;
+     * 0: the highest one that is free; -1: none.  The handler is not removed: a late signal must not end the process.
+     */
+    int64_t stack_signal;
 };
 
 /** A process's membership of its job: state, communicator, and everything that was prepared with it. */

@@ -243,6 +243,21 @@ jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size)
               JOBSEG_FILE_NAME, jobseg_file (slot, &record), record.line);
 }
 
+/* A rank shows signs of life while it is in a call, and none afterwards: the latest is from the end of its call. */
+int64_t
+jobseg_elapsed_ns (const struct jobseg_slot *slot)
+{
+    struct jobseg_record record;
+    uint64_t now_ns = jobseg_now_ns (), since_ns;
+    if (atomic_load (&slot->state) != JOBSEG_READY)
+        return -1;
+    if (!jobseg_latest (slot, &record) || record.done)
+        since_ns = atomic_load (&slot->heartbeat_ns);
+    else
+        since_ns = record.begun_ns;
+    return since_ns && since_ns <= now_ns ? (int64_t) (now_ns - since_ns) : -1;
+}
+
 void
 jobseg_describe_failure (const struct jobseg_slot *slot, char *text, size_t size)
 {

@@ -139,6 +139,7 @@ struct jobseg_record {
     uint64_t comm;     /* the communicator, the same on all its ranks; 0: the world */
     uint64_t count;    /* elements */
     uint64_t looked_ns; /* CLOCK_MONOTONIC when the rank last found that this call still has to wait; 0: never */
+    uint64_t begun_ns; /* CLOCK_MONOTONIC when the call began */
     uint32_t generation; /* of the program that called; earlier ones of the same rank are still there */
     uint32_t number;   /* 0: no other rank takes part in this call */
     uint32_t line;
@@ -187,6 +188,7 @@ struct jobseg_stack {
     _Atomic uint32_t asked; /* how often */
     _Atomic uint32_t given; /* the latest `asked` that has been answered */
     _Atomic uint32_t signal; /* which signal asks; 0: this rank cannot */
+    _Atomic int32_t thread; /* which of the process's threads is asked, unless the one who asks chooses another */
     uint32_t count;
     uint64_t frames[JOBSEG_FRAMES]; /* addresses in the rank's memory, innermost first */
 };
@@ -299,6 +301,9 @@ const char *jobseg_file (const struct jobseg_slot *slot, const struct jobseg_rec
  * "stopped by a signal after accel_backward at train.c:90", "not in accel_open() yet", "has left (accel_close)".
  */
 void jobseg_describe (const struct jobseg_slot *slot, char *text, size_t size);
+
+/** @return for how many nanoseconds that has been so; -1 if it is not known */
+int64_t jobseg_elapsed_ns (const struct jobseg_slot *slot);
 
 /** Say in words how a call about checkpoints failed: "failed in accel_save_state at train.c:88: ...". */
 void jobseg_describe_failure (const struct jobseg_slot *slot, char *text, size_t size);

@@ -13,6 +13,7 @@
 #include "lib/comm/comm_object.h"
 #include "lib/data/active.h"
 #include "lib/data/generator.h"
+#include "lib/job/stack.h"
 #include "lib/memory/device.h"
 #include "lib/state/log.h"
 #include "lib/state/prepared.h"
@@ -155,10 +156,18 @@ static const struct part_kind *const parts[] = {
     NULL,
 };
 
+/* NULL: there is no segment. */
+static struct jobseg_slot *
+own_slot (const struct jobseg *segment, const struct identity *identity)
+{
+    return segment->header ? jobseg_slot (segment, identity->local_rank) : NULL;
+}
+
 static void
 leave (struct object *object)
 {
     struct accel *acc = (struct accel *) (void *) object;
+    stack_hide (own_slot (&acc->segment, &acc->identity));
     parts_close (acc);
     comm_close (acc->world);
     jobseg_detach (&acc->segment);
@@ -184,6 +193,18 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
     return status ? status : show_transfers (made, err);
 }
 
+/* In a segment of the launcher's before the processes meet, which may be what takes long.
+ * @param is_open  they have met: other launchers' processes have made a segment by then */
+static enum accel_status
+show_stack (const struct accel *acc, const struct jobseg *segment, const struct accel_options *options, bool is_open,
+            struct accel_error *err)
+{
+    struct jobseg_slot *slot = own_slot (segment, &acc->identity);
+    if (!slot && !is_open)
+        return ACCEL_OK;
+    return stack_show (slot, options ? options->stack_signal : 0, err);
+}
+
 static enum accel_status
 open_job (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
@@ -205,11 +226,15 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
     job.base.world_size = identity->world_size;
     job.base.local_rank = identity->local_rank;
     job.base.local_world_size = identity->local_world_size;
+    if (!status)
+        status = show_stack (made, &job.segment, options, false, err);
     if (!status) /* before engines are chosen for it */
         made->device = job.base.device = device_choose (identity->local_rank, made->cpu, why);
     if (!status)
         status = comm_open (&made->world, &job, err);
     made->segment = job.segment;
+    if (!status)
+        status = show_stack (made, &job.segment, options, true, err);
     if (status)
         goto error;
     bool falls_back = made->device.device_type != kDLCPU && identity->world_size > 1
