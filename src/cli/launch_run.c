@@ -228,6 +228,7 @@ run_once (struct job *job, const struct launch *launch, struct fail *fail)
     if (job_run (job, &launch->plan, &launch->guardian, launch->port_lock.fd, observer.peers ? &observer : NULL, fail))
         return -1;
     gpu_report_find (job);
+    report_find_stacks (job);
     print_report (job, launch);
     const struct job_outcome *other = peers_outcome_of_other (launch->peers);
     return other && job->end != JOB_STOPPED ? other->status : job_status (job);
@@ -327,6 +328,7 @@ supervise_part (struct launch *launch)
     if (status == 0) {
         host_job_tell_alive (launch->host_job->agent, GPU_REPORT_MS);
         gpu_report_find (&job);
+        report_find_stacks (&job);
         status = tell_agent (launch, &job, &fail);
     }
     if (status < 0)

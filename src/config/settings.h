@@ -245,6 +245,7 @@ struct settings {
     char *label; /* "auto", "yes" or "no" */
     bool no_progress;
     int64_t grace; /* seconds between TERM and KILL */
+    int64_t stall_timeout; /* seconds without progress until a warning; 0: none */
     char *failure_report;
     char *resume; /* folder of checkpoints */
     int64_t memory_checkpoint_every; /* steps; 0: never */

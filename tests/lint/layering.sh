@@ -47,7 +47,7 @@ rooms () {
     done
 }
 
-rooms launch machine plan process output job report watch
+rooms launch machine plan process output stacks job report watch
 rooms hosts net list mpi agent head peers check
 rooms lib/train reducer optimizer scheduler
 rooms lib/data datasets

@@ -263,7 +263,7 @@ const struct option options[] = {
 
     { .key = "json", OPT_FLAG (json), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH | COMMAND_ENV | COMMAND_CONFIG | COMMAND_INSPECT | COMMAND_TEST
-                  | COMMAND_ESTIMATE_MEMORY | COMMAND_PS | COMMAND_TOP,
+                  | COMMAND_ESTIMATE_MEMORY | COMMAND_PS | COMMAND_STACKS | COMMAND_TOP,
       .properties = PROPERTY_EXTENSION,
       .help = "print JSON",
       .doc = "Print JSON instead of text." },
@@ -279,6 +279,14 @@ const struct option options[] = {
       .help = "seconds between SIGTERM and SIGKILL when ending ranks",
       .doc = "The number of seconds between SIGTERM and SIGKILL for the remaining ranks, after a rank has failed or "
              "the launcher was asked to stop." },
+
+    { .key = "stall_timeout", OPT_INT (stall_timeout, 0, 604800), .dflt = "60", .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
+      .help = "seconds without progress after which a warning shows where the ranks are",
+      .doc = "If ranks have been waiting in calls of libaccel for so many seconds, and those that they are waiting for "
+             "have made no progress for as long, a warning names these ranks and shows the stacks of all ranks. Later "
+             "warnings come after twice the time each. The job continues; libaccel's own timeout (ACCEL_TIMEOUT_MS, "
+             "30 minutes) ends it. 0 turns the warnings off. See accelerate-stacks(1)." },
 
     { .key = "label", OPT_TEXT (label), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "WORD",

@@ -54,6 +54,9 @@
              .summary = "make a page of HTML of a run, or of several side by side",
              .text = "RUN is the folder of a run with metrics.jsonl of tracker jsonl, or such a file. A profile and "
                      "the failure report of its launch are taken from the folder, or named after it.")
+    COMMAND (STACKS, stacks, "stacks", .arguments = "[JOB]", .summary = "show where the ranks of a running job are",
+             .text = "JOB is the beginning of a job's id, or the launcher's process; it can be left out if only one "
+                     "job is running. Equal stacks are shown once. The job continues.")
 
     COMMAND (TEST, test, "test", .summary = "test libaccel on this machine, or check several hosts",
              .text = "Runs every collective and a training loop on all processes, and compares the results "

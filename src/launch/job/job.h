@@ -6,6 +6,7 @@
 #include "launch/output/collapse.h"
 #include "launch/plan/plan.h"
 #include "launch/process/guardian.h"
+#include "launch/stacks/stacks.h"
 #include "util/fail.h"
 #include "util/jobseg.h"
 
@@ -29,6 +30,8 @@ struct job_rank {
     int64_t cpu_ms;     /* user and system time */
     struct output_stream streams[JOB_STREAMS]; /* its stdout and stderr, where they come through us */
     char *doing;      /* what it was doing when the first one failed or a signal came; NULL: not known */
+    int64_t doing_ns; /* for how long; -1: not known */
+    char *frame;      /* in which function of its own, "load (data.c:33)"; NULL: not known */
 };
 
 /** Why a job ended before all ranks had succeeded. */
@@ -97,6 +100,8 @@ struct job {
     bool out_of_grace; /* because their time was over */
     int64_t oom_kills_before;
     struct strlist gpu_lines; /* who uses the GPUs, by gpu_report_find() */
+    struct stacks taken; /* of ranks whose place is of interest, when the first one failed or a signal came */
+    json_t *stacks;      /* those with names, see stacks_finish(), or of the latest warning before; NULL: none */
     bool out_of_memory; /* the kernel caused the first failure, because memory ran out */
     uint64_t not_passed_on; /* bytes of output that were not delivered: the user did not wait for the reader */
     bool has_leftovers;     /* processes of the job that SIGKILL did not end in time */

@@ -146,6 +146,7 @@ job_release (struct job *job)
         for (int j = 0; j < JOB_STREAMS; j++)
             output_stream_release (&job->ranks[i].streams[j]);
         free (job->ranks[i].doing);
+        free (job->ranks[i].frame);
     }
     free (job->ranks);
     for (int i = 0; i < JOB_STREAMS; i++) {
@@ -154,5 +155,7 @@ job_release (struct job *job)
     }
     jobseg_detach (&job->segment);
     strlist_release (&job->gpu_lines);
+    stacks_release (&job->taken);
+    json_decref (job->stacks);
     *job = (struct job){ .segment = JOBSEG_NONE };
 }

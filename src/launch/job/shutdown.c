@@ -16,7 +16,10 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-enum { REPEAT_MS = 250 }; /* timeout(1) and similar send a signal to us and to our group: that is one */
+enum {
+    REPEAT_MS = 250,    /* timeout(1) and similar send a signal to us and to our group: that is one */
+    STOP_STACKS_MS = 50, /* for ranks to show their stacks before they are told to end */
+};
 
 /* A rank that has joined another group may have left its children in its own. */
 static void
@@ -90,9 +93,26 @@ note_doing (struct job *job, int also)
             jobseg_describe_failure (slot, text, sizeof text);
         else
             jobseg_describe (slot, text, sizeof text);
+        job->ranks[i].doing_ns = jobseg_elapsed_ns (slot);
         if (atomic_load (&slot->state) != JOBSEG_EMPTY)
             job->ranks[i].doing = strdup (text);
     }
+}
+
+/* Where the ranks are that have not ended: all of them, or those that are in no call of the library. */
+static void
+take_stacks (struct job *job, bool all, int wait_ms)
+{
+    static const char computing[] = "computing";
+    if (job->taken.count)
+        return;
+    for (int i = 0; i < job->count; i++) {
+        const struct job_rank *rank = &job->ranks[i];
+        bool computes = rank->doing && !strncmp (rank->doing, computing, sizeof computing - 1);
+        if (rank->pid && !rank->ended && (all || computes))
+            stacks_add (&job->taken, &job->segment, i, rank->pid);
+    }
+    stacks_take (&job->taken, wait_ms);
 }
 
 /* Ranks end together if a call about checkpoints fails because of one of them, whose end may be seen later. */
@@ -119,6 +139,8 @@ note_failure (struct supervisor *supervisor, int index)
     if (WIFSIGNALED (failed->wait_status) && WTERMSIG (failed->wait_status) == SIGKILL)
         job->out_of_memory = job->oom_kills_before >= 0 && cgroup_oom_kills () > job->oom_kills_before;
     note_doing (job, index);
+    if (failed->doing && strstr (failed->doing, " timed out after "))
+        take_stacks (job, true, STACKS_WAIT_MS);
 }
 
 /* The kernel closes the files of a process before its end can be seen.  Ranks that fail because of that, here or on
@@ -297,6 +319,8 @@ set_stopped (struct job *job, int signal)
     job->signal = signal;
     job->first_failed = -1;
     note_doing (job, -1);
+    if (signal)
+        take_stacks (job, false, STOP_STACKS_MS);
 }
 
 static void

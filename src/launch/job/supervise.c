@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor: one epoll loop over the ends of ranks (pidfds), signals (a signalfd), the guardian's end and the
- * ranks' output; deadlines are its timeout.  It never polls and never waits for anything that a rank could withhold.
+ * ranks' output; deadlines are its timeout.  It never waits for anything that a rank could withhold, and polls only for
+ * what no event tells: ranks that make no progress (stall.c), eight times in --stall_timeout.
  *
  * pidfds, and not SIGCHLD alone, because epoll reports them in the order in which the ranks ended: when one rank's
  * death makes the others fail within microseconds, it is the first that the report has to name.  See supervisor.h. */
@@ -212,6 +213,8 @@ find_timeout (struct supervisor *supervisor)
         next = supervisor->peers_ms;
     if (supervisor->keepalive_ms < next)
         next = supervisor->keepalive_ms;
+    if (supervisor->stall_ms < next)
+        next = supervisor->stall_ms;
     if (supervisor->phase == PHASE_KILL && supervisor->kill_again_ms < next)
         next = supervisor->kill_again_ms;
     /* The reader may have taken the rest after pass_on_rest() had looked; then there is no event to wait for. */
@@ -234,6 +237,7 @@ supervise (struct supervisor *supervisor)
         advance (supervisor);
         serve_peers (supervisor);
         send_keepalive (supervisor);
+        supervisor->stall_ms = stall_serve (&supervisor->stall, supervisor->job);
         if (supervisor->phase == PHASE_OVER)
             return;
         relay_balance (supervisor);

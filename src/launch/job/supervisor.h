@@ -5,6 +5,7 @@
 #define LAUNCH_JOB_SUPERVISOR_H
 
 #include "launch/job/job.h"
+#include "launch/job/stall.h"
 
 #include <sys/signalfd.h>
 
@@ -35,6 +36,8 @@ struct supervisor {
     int64_t deadline_ms;    /* when to kill the ranks; 0: not stopping, or killed already */
     int64_t peers_ms;       /* when the peers want to be served next */
     int64_t keepalive_ms;   /* when the observer wants the next sign of life */
+    int64_t stall_ms;       /* when to look for a stall next */
+    struct stall stall;
     int64_t stop_ms;        /* when the first signal to stop came; 0: none did */
     int stop_signal;        /* the last such signal; 0 */
     bool is_impatient;      /* with that signal the user asks for an immediate end */

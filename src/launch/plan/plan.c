@@ -670,7 +670,7 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
 {
     const struct settings *settings = &config->settings;
     struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology };
-    *plan = (struct plan){ .grace_s = settings->grace };
+    *plan = (struct plan){ .grace_s = settings->grace, .stall_s = settings->stall_timeout };
     if (when_sagemaker (settings))
         return fail_set (fail, FAIL_GENERAL, "%s is for SageMaker, but the flags choose a launch on this machine: "
                          "leave them out, or choose another --config_file", config->file);

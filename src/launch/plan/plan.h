@@ -55,6 +55,7 @@ struct plan {
     int local_world_size;
     int first_rank;
     int64_t grace_s;
+    int64_t stall_s; /* after which ranks that make no progress are reported; 0: never */
     bool gpus_are_missing; /* processes run on GPUs, and this machine has none */
     bool is_merged; /* the output goes where that of ranks on other hosts goes, too; set after plan_make() */
     bool reports_bindings; /* also prints nodes and threads of ranks */

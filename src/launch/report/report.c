@@ -8,6 +8,7 @@
 #include "launch/job/job.h"
 #include "launch/machine/gpus.h"
 #include "launch/process/process.h"
+#include "launch/stacks/stacks.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 
@@ -29,14 +30,14 @@ enum {
 /* ---- what ranks were doing ---- */
 
 static void
-add_rank (struct rank_activity *activity, int rank, const char *text)
+add_rank (struct rank_activity *activity, struct rank_activity_rank rank)
 {
     if (!array_room (&activity->ranks, activity->count, sizeof *activity->ranks))
         return;
     size_t place = activity->count++;
-    for (; place > 0 && activity->ranks[place - 1].rank > rank; place--)
+    for (; place > 0 && activity->ranks[place - 1].rank > rank.rank; place--)
         activity->ranks[place] = activity->ranks[place - 1];
-    activity->ranks[place] = (struct rank_activity_rank){ .rank = rank, .text = text };
+    activity->ranks[place] = rank;
 }
 
 void
@@ -53,16 +54,22 @@ rank_activity_add (struct rank_activity *activity, const char *json, bool gave_u
     activity->killed += json_integer_value (json_object_get (report, "killed"));
     json_array_foreach (json_object_get (report, "ranks"), index, item) {
         const json_t *rank = json_object_get (item, "rank");
+        const json_t *seconds = json_object_get (item, "seconds");
         const char *text = json_string_value (json_object_get (item, "doing"));
         if (json_is_integer (rank) && text && (gave_up || strncmp (text, words, sizeof words - 1) != 0))
-            add_rank (activity, (int) json_integer_value (rank), text);
+            add_rank (activity, (struct rank_activity_rank){
+                                    .rank = (int) json_integer_value (rank), .text = text,
+                                    .seconds = json_is_real (seconds) ? json_real_value (seconds) : -1,
+                                    .frame = json_string_value (json_object_get (item, "frame")) });
     }
 }
 
 static bool
 is_alike (const struct rank_activity *activity, size_t a, size_t b)
 {
-    return !strcmp (activity->ranks[a].text, activity->ranks[b].text);
+    const char *frame = activity->ranks[a].frame, *other = activity->ranks[b].frame;
+    return !strcmp (activity->ranks[a].text, activity->ranks[b].text)
+           && !strcmp (frame ? frame : "", other ? other : "");
 }
 
 static bool
@@ -74,23 +81,31 @@ is_first (const struct rank_activity *activity, size_t index)
     return true;
 }
 
-/* "2, 4-7" */
+/* "rank 2, 4-7: computing after accel_backward at train.c:90 for 12 s, in load (data.c:33)".  The longest of their
+ * times; short ones say nothing. */
 static void
 put_alike (const struct rank_activity *activity, size_t first, struct strbuf *out)
 {
-    const char *separator = "";
-    for (size_t i = first; i < activity->count; i++) {
-        size_t last = i;
+    AUTO_FREE int *ranks = calloc (activity->count, sizeof *ranks);
+    double seconds = 0;
+    size_t count = 0;
+    for (size_t i = first; ranks && i < activity->count; i++) {
         if (!is_alike (activity, i, first))
             continue;
-        while (last + 1 < activity->count && is_alike (activity, last + 1, first)
-               && activity->ranks[last + 1].rank == activity->ranks[last].rank + 1)
-            last++;
-        strbuf_printf (out, last > i ? "%s%d-%d" : "%s%d", separator, activity->ranks[i].rank,
-                       activity->ranks[last].rank);
-        separator = ", ";
-        i = last;
+        ranks[count++] = activity->ranks[i].rank;
+        seconds = activity->ranks[i].seconds > seconds ? activity->ranks[i].seconds : seconds;
     }
+    out->failed = out->failed || !ranks;
+    strbuf_add (out, "    rank ");
+    stacks_put_ranks (ranks, count, out);
+    strbuf_printf (out, ": %s", activity->ranks[first].text);
+    if (seconds >= 1) {
+        strbuf_add (out, " for ");
+        stacks_put_seconds (seconds, out);
+    }
+    if (activity->ranks[first].frame)
+        strbuf_printf (out, ", in %s", activity->ranks[first].frame);
+    strbuf_add_char (out, '\n');
 }
 
 void
@@ -106,10 +121,16 @@ rank_activity_put (const struct rank_activity *activity, const char *title, stru
             strbuf_add (out, "    ...\n");
             return;
         }
-        strbuf_add (out, "    rank ");
         put_alike (activity, i, out);
-        strbuf_printf (out, ": %s\n", activity->ranks[i].text);
     }
+}
+
+static json_t *
+make_activity (const struct rank_activity_rank *rank)
+{
+    return json_pack ("{si so so so}", "rank", rank->rank, "doing", json_text (rank->text), "seconds",
+                      rank->seconds < 0 ? json_null () : json_real (rank->seconds), "frame",
+                      rank->frame ? json_text (rank->frame) : json_null ());
 }
 
 json_t *
@@ -117,8 +138,7 @@ rank_activity_json (const struct rank_activity *activity)
 {
     json_t *ranks = json_array ();
     for (size_t i = 0; i < activity->count; i++)
-        json_array_append_new (ranks, json_pack ("{si so}", "rank", activity->ranks[i].rank, "doing",
-                                                 json_text (activity->ranks[i].text)));
+        json_array_append_new (ranks, make_activity (&activity->ranks[i]));
     return ranks;
 }
 
@@ -164,20 +184,66 @@ reason_of (const struct job_rank *rank)
     return NULL;
 }
 
+static struct rank_activity_rank
+activity_of (const struct job_rank *rank, const char *text)
+{
+    return (struct rank_activity_rank){
+        .rank = rank->process->rank,
+        .text = text,
+        .seconds = rank->doing_ns < 0 ? -1 : (double) (rank->doing_ns / 1000000) / 1000,
+        .frame = rank->frame,
+    };
+}
+
+static bool
+is_timeout (const char *doing)
+{
+    return doing && strstr (doing, " timed out after ");
+}
+
+/* Whether it is of interest where exactly ranks were: one of them waited in vain. */
+static bool
+has_stacks (const struct job *job)
+{
+    return job->stacks && job->end == JOB_FAILED && is_timeout (job->ranks[job->first_failed].doing);
+}
+
+/* The stack of @rank, if it has shown one; NULL. */
+static json_t *
+stack_of (const struct job *job, const struct job_rank *rank)
+{
+    size_t index;
+    json_t *stack;
+    json_array_foreach (has_stacks (job) ? job->stacks : NULL, index, stack)
+        if (json_integer_value (json_object_get (stack, "rank")) == rank->process->rank
+            && json_array_size (json_object_get (stack, "stack")))
+            return stack;
+    return NULL;
+}
+
 /* What the ranks but the failed one were doing, those that did the same together. */
 static void
 add_others (const struct job *job, const char *title, struct strbuf *out)
 {
     struct rank_activity activity = { 0 };
+    json_t *stacks = json_array ();
     const struct job_rank *failed = job->first_failed >= 0 ? &job->ranks[job->first_failed] : NULL;
     bool has_reason = failed && reason_of (failed);
     for (int i = 0; i < job->count; i++) {
         const char *doing = i != job->first_failed ? job->ranks[i].doing : NULL;
-        bool is_told = doing && has_reason && !strcmp (doing, failed->doing);
-        if (doing)
-            add_rank (&activity, job->ranks[i].process->rank, is_told ? "gave up for the same reason" : doing);
+        json_t *stack = doing ? stack_of (job, &job->ranks[i]) : NULL;
+        bool is_told = doing && has_reason
+                       && (!strcmp (doing, failed->doing) || (has_stacks (job) && is_timeout (doing)));
+        if (stack)
+            json_array_append (stacks, stack);
+        else if (doing)
+            add_rank (&activity, activity_of (&job->ranks[i], is_told ? "gave up for the same reason" : doing));
     }
     rank_activity_put (&activity, title, out);
+    if (json_array_size (stacks) && !activity.count)
+        strbuf_printf (out, "  %s:\n", title);
+    stacks_put (stacks, "    ", out);
+    json_decref (stacks);
     rank_activity_release (&activity);
 }
 
@@ -343,7 +409,7 @@ make_others (const struct job *job)
     struct rank_activity activity = { 0 };
     for (int i = 0; i < job->count; i++)
         if (i != job->first_failed && job->ranks[i].doing)
-            add_rank (&activity, job->ranks[i].process->rank, job->ranks[i].doing);
+            add_rank (&activity, activity_of (&job->ranks[i], job->ranks[i].doing));
     json_t *others = rank_activity_json (&activity);
     rank_activity_release (&activity);
     return others;
@@ -367,6 +433,7 @@ make_failure (const struct job *job)
     json_object_set_new (failure, "gpus", make_texts (&job->gpu_lines));
     add_error_file (job, rank, failure);
     json_object_set_new (failure, "others", make_others (job));
+    json_object_set (failure, "stacks", has_stacks (job) ? job->stacks : json_null ());
     return failure;
 }
 
@@ -539,6 +606,38 @@ report_file_refuse (const struct io_target *report, const char *program, int64_t
     if (report->path && access (report->path, F_OK)
         && !report_json_error (host, program, (int) world_size, error, &json, &unused))
         io_target_write (report, json.text, json.length, &unused);
+}
+
+/* ---- where ranks were ---- */
+
+static struct job_rank *
+find_rank (const struct job *job, const json_t *stack)
+{
+    json_int_t rank = json_integer_value (json_object_get (stack, "rank"));
+    for (int i = 0; i < job->count; i++)
+        if (job->ranks[i].process->rank == rank)
+            return &job->ranks[i];
+    return NULL;
+}
+
+void
+report_find_stacks (struct job *job)
+{
+    size_t index;
+    json_t *stack;
+    if (!job->taken.count)
+        return;
+    json_decref (job->stacks);
+    job->stacks = stacks_resolve (&job->taken);
+    stacks_release (&job->taken);
+    json_array_foreach (job->stacks, index, stack) {
+        struct job_rank *rank = find_rank (job, stack);
+        struct strbuf frame = { 0 };
+        stacks_put_own_frame (stack, &frame);
+        if (rank && frame.length && !rank->frame)
+            rank->frame = strbuf_take (&frame);
+        strbuf_release (&frame);
+    }
 }
 
 /* ---- who holds the memory of GPUs ---- */

@@ -45,6 +45,8 @@ struct rank_activity {
     struct rank_activity_rank {
         int rank;
         const char *text; /* in the JSON that it is from */
+        double seconds;   /* for how long; -1: not known */
+        const char *frame; /* the innermost one that is the program's, "load (data.c:33)"; NULL: not known */
     } *ranks; /* in their order */
     size_t count;
     int64_t killed;  /* processes that did not end when they were asked to */
@@ -99,6 +101,9 @@ int report_file_prepare (struct io_target *report, const char *file, bool is_cer
  * effort: @p error is reported anyway.  @param program  may be NULL */
 void report_file_refuse (const struct io_target *report, const char *program, int64_t world_size,
                          const struct fail *error);
+
+/** Find names for the stacks that were taken, for the report.  May take some seconds, so it is called after the end. */
+void report_find_stacks (struct job *job);
 
 /* Who holds the memory of GPUs, for the report of a job that got none. */
 

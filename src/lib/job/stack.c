@@ -3,8 +3,8 @@
  *
  * The unwinder is that of GCC's runtime, which configure links statically (libgcc_eh) if it can: libunwind, or the
  * shared libgcc_s behind backtrace(), would take 130 to 170 us to load, in each process at each start, because a
- * handler must not load them.  It reads unwind tables and the stack, and takes no lock with glibc 2.35 and later; before that,
- * only the loader's, which a thread may take again that has it. */
+ * handler must not load them.  It reads unwind tables and the stack, and takes no lock with glibc 2.35 and later;
+ * before that, only the loader's, which a thread may take again that has it. */
 #include <config.h>
 
 #include "lib/job/stack.h"
@@ -156,14 +156,4 @@ stack_hide (struct jobseg_slot *slot)
         return;
     atomic_store (&slot->stack.signal, 0);
     show_in (NULL);
-}
-
-/* The library may be unloaded, and a signal that comes then must not find another code where the handler was. */
-static void __attribute__ ((destructor))
-ignore_late (void)
-{
-    struct sigaction action = { .sa_handler = SIG_IGN };
-    sigemptyset (&action.sa_mask);
-    if (is_ours (shown.number))
-        sigaction (shown.number, &action, NULL);
 }

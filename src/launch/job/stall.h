@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks that wait in vain: which ones keep the others waiting, and where all of them are. */
+#ifndef LAUNCH_JOB_STALL_H
+#define LAUNCH_JOB_STALL_H
+
+#include "launch/job/job.h"
+#include "launch/stacks/stacks.h"
+
+/** What is known of a rank since the last look.  All zero at first. */
+struct stall_rank {
+    uint64_t seen;    /* changes whenever the rank makes progress */
+    int64_t since_ms; /* CLOCK_MONOTONIC: when that was first seen */
+    bool is_waiting;  /* in a call, for other ranks */
+    bool is_stopped;  /* by a signal */
+};
+
+/** {0} is one that has seen nothing. */
+struct stall {
+    struct stall_rank *ranks; /* [job->count] */
+    int64_t look_ms;  /* when to look next; INT64_MAX: never again */
+    int64_t looked_ms;
+    int64_t warn_ms;  /* when to warn, again if need be; 0: nothing stalls */
+    int64_t pause_ms; /* until the warning after that */
+    struct stacks stacks;     /* those that `names` is about */
+    struct stack_names names; /* pid 0: no warning is being written */
+    int64_t names_until_ms;
+    struct strbuf text;       /* lines that have not been printed */
+};
+
+/** Look at the ranks of @p job if it is time to.  Never waits for longer than STACKS_WAIT_MS, and that only before a
+ *  warning.  @return when to call it again; INT64_MAX: never */
+int64_t stall_serve (struct stall *stall, struct job *job);
+
+/** No more warnings; one that is being written is given up. */
+void stall_end (struct stall *stall);
+
+#endif

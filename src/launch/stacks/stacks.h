@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where ranks are: their stacks, or what the kernel says about processes that show none.
+ *
+ * It is taken in two steps, because the first must be quick and the second need not: the ranks' addresses and memory
+ * maps are copied; a child process finds names and lines for them, with libdw, which reads whole files and may crash on
+ * one that is damaged.  What ranks have written is checked: it may be anything. */
+#ifndef LAUNCH_STACKS_STACKS_H
+#define LAUNCH_STACKS_STACKS_H
+
+#include "util/jobseg.h"
+#include "util/strbuf.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { STACKS_WAIT_MS = 200 }; /* for a rank to show its stack; one that runs needs some microseconds */
+
+/** A rank, when it was asked. */
+struct stack_rank {
+    struct jobseg_slot *slot;
+    int rank;
+    pid_t pid;         /* 0: not known */
+    bool is_asked;     /* its answer is awaited */
+    uint32_t number;   /* of the question */
+    char doing[640];   /* as jobseg_describe() says it */
+    int64_t elapsed_ns; /* as jobseg_elapsed_ns() */
+    char reason[96];   /* why there is no stack; empty if there is one */
+    char process[160]; /* what the kernel says: "sleeping in pipe_read, 3 threads"; empty: nothing */
+    uint32_t count;
+    uint64_t frames[JOBSEG_FRAMES]; /* addresses inside the calls, innermost first */
+    char *maps;        /* /proc/PID/maps; NULL: not known */
+};
+
+/** All zero: none. */
+struct stacks {
+    struct stack_rank *ranks;
+    int count;
+};
+
+/** Add local rank @p index of @p segment.  @param pid  of its process, if it is known without the slot; 0
+ *  @return false without memory */
+bool stacks_add (struct stacks *stacks, const struct jobseg *segment, int index, pid_t pid);
+
+/** Ask those that were added, and copy what they show within @p wait_ms.  A rank that is stopped, or that does not wait
+ *  for our signal, is not sent any. */
+void stacks_take (struct stacks *stacks, int wait_ms);
+
+void stacks_release (struct stacks *stacks);
+
+/** A child process that finds names. */
+struct stack_names {
+    pid_t pid; /* 0: none */
+    int fd;    /* of its answer, not blocking */
+    struct strbuf answer;
+};
+
+/** Start it.  @return 0, or -1: then stacks_finish() has addresses alone */
+int stacks_start (const struct stacks *stacks, struct stack_names *names);
+
+/** Read what it has said.  @return whether that is all */
+bool stacks_read (struct stack_names *names);
+
+/** End it, in whatever state it is.
+ *
+ * @return an array with an object for each rank: "rank", "pid", "doing", "seconds" (null: not known), "reason" (null:
+ *         there is a stack), "process" and "stack", an array of frames, each with "function", "file", "line" (null:
+ *         not known), "module" and "address", its place in the module.  NULL without memory
+ */
+json_t *stacks_finish (struct stack_names *names, const struct stacks *stacks);
+
+/** The three in one, waiting for no longer than some seconds. */
+json_t *stacks_resolve (const struct stacks *stacks);
+
+/** Append the stacks of @p ranks (see stacks_finish()) as lines that begin with @p indent, equal ones together. */
+void stacks_put (const json_t *ranks, const char *indent, struct strbuf *out);
+
+/** Append the innermost frame that is the program's own, "load (data.c:33)"; nothing if there is none. */
+void stacks_put_own_frame (const json_t *rank, struct strbuf *out);
+
+/** Append "61 s", "5 min", "2 h 10 min". */
+void stacks_put_seconds (double seconds, struct strbuf *out);
+
+/** Append "2, 4-7".  @param ranks  [count], in their order */
+void stacks_put_ranks (const int *ranks, size_t count, struct strbuf *out);
+
+/* symbols.c, for those of this room.  What libdw knows about the memory of a process; NULL everywhere: there is no
+ * libdw. */
+struct stack_symbols;
+struct stack_symbols *stack_symbols_open (const char *maps);
+/** @param[out] function, file  valid until it is closed; NULL: not known  @param[out] line  0: not known */
+void stack_symbols_find (struct stack_symbols *symbols, uint64_t address, const char **function, const char **file,
+                         int *line);
+void stack_symbols_close (struct stack_symbols *symbols);
+
+#endif

@@ -1,0 +1,88 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that make no progress: the launcher names the right one, and its line, for six bugs; and no others.  The long form
+# runs each bug 100 times.
+. "${srcdir:-.}/tests/testlib.sh"
+
+source=$srcdir/tests/fault/stalls.c
+program=$builddir/tests/fault/stalls
+
+# has_warning FILE: a whole one.
+has_warning () { grep -q 'the job continues' "$1"; }
+
+# start BUG FILE OPTION...: in the background.
+start () {
+    bug=$1 file=$2
+    shift 2
+    "$accelerate" launch --cpu --num_processes 3 --grace 2 "$@" "$program" "$bug" >"$file" 2>&1 &
+    launcher=$!
+}
+stop () { kill -TERM $launcher && { wait $launcher; test $? = 143; }; }
+
+# run BUG FILE OPTION...: until the warning has come.
+run () { start "$@" --stall_timeout 1 && wait_for has_warning "$2" && stop; }
+
+# frame RANK FILE: the innermost line of the program's own in the first warning: "stalls.c:31".
+frame () {
+    awk -v rank="$1" '/the job continues/ { exit }
+         /^  ranks? / { split ($0, part, ":"); found = (part[1] " ") ~ ("[ -]" rank "[ ,-]") }
+         found && /^    / && match ($0, /stalls\.c:[0-9]+/) { print substr ($0, RSTART, RLENGTH); exit }' "$2"
+}
+
+# is_right BUG FILE: the rank, and its line.
+is_right () {
+    grep -n "BUG $1 \*/" "$source" | cut -d : -f 1 | sed 's/^/stalls.c:/' >"$2.lines"
+    case $1 in
+    order) grep -q '^accelerate: warning: all ranks are waiting for each other, for ' "$2" ;;
+    *) grep -q '^accelerate: warning: rank 1 has made no progress; ranks 0, 2 have been waiting for ' "$2" ;;
+    esac && frame 1 "$2" >"$2.frame" && test -s "$2.frame" && grep -qxFf "$2.lines" "$2.frame"
+}
+
+turns=1
+! is_long || turns=100
+for bug in skip mutex loop pipe sleep order; do
+    ranks=3
+    test $bug != order || ranks=2
+    test_expect_success "$bug: rank 1 and its line, $turns times of $turns" '
+        for turn in $(seq $turns); do
+            run $bug $bug --num_processes $ranks && is_right $bug $bug || { cat $bug; return 1; }
+        done'
+done
+
+test_expect_success 'warnings come after 1, 1, 2 seconds, and the timeout ends the job with the stacks in the report' '
+    ACCEL_TIMEOUT_MS=5000 test_exit 1 "$accelerate" launch --cpu --num_processes 3 --stall_timeout 1 --failure_report json \
+        "$program" pipe 2>err >out && cat err && test "$(grep -c "the job continues" err)" -ge 2 &&
+    test "$(grep -c "the job continues" err)" -le 3 && grep -q "the next warning comes in 2 s" err &&
+    sed -n "/^  the other ranks/,\$ p" err >others && cat others && grep -A 3 "^    rank 1: computing after" others >stack &&
+    grep -q "^      read (libc)$" stack && grep -q "^      read_batch (stalls.c:" stack &&
+    python3 - <<\EOF
+import json
+stacks = json.load (open ("json"))["failure"]["stacks"]
+(rank,) = [rank for rank in stacks if rank["rank"] == 1]
+frames = [frame["function"] for frame in rank["stack"]]
+assert rank["doing"].startswith ("computing after accel_wait_for_everyone at ") and rank["seconds"] > 4, rank
+assert frames.index ("read_batch") < frames.index ("main") and rank["reason"] is None, frames
+EOF'
+test_expect_success 'a rank that is stopped by a signal is said to be, and goes on' '
+    start stop stopped --stall_timeout 1 && wait_for has_warning stopped && cat stopped &&
+    grep -q "^accelerate: warning: rank 1 is stopped by a signal, until SIGCONT; ranks 0, 2 have been waiting for " stopped &&
+    kill -CONT $(sed -n "s/.*no stack: it is stopped by a signal; process \([0-9]*\): .*/\1/p" stopped | head -n 1) &&
+    { wait $launcher; test $? = 0; } && test "$(grep -c done stopped)" = 3'
+test_expect_success 'no warning while all compute, nor with --stall_timeout 0' '
+    "$accelerate" launch --cpu --num_processes 3 --stall_timeout 1 "$program" compute >out 2>&1 && cat out &&
+    test "$(grep -vc "^done$" out)" = 0 && start pipe never --stall_timeout 0 && sleep 3 && kill -TERM $launcher &&
+    { wait $launcher; test $? = 143; } && cat never && ! grep -q warning never'
+test_expect_success 'the table of a signal has times and the place in the program' '
+    start pipe table && sleep 3 && stop && cat table &&
+    grep -q "^    rank 1: computing after accel_wait_for_everyone at .*stalls.c:[0-9]* for [2-9].* s, in read_batch (stalls.c:" \
+        table && grep -q "^    rank 0, 2: in accel_wait_for_everyone at .* for [2-9].* s$" table'
+
+# More ranks than processors make many short calls, and one of them is stopped for seconds again and again.
+calls=200000
+! is_long || calls=10000000
+many () {
+    "$accelerate" launch --cpu --num_processes 4 --stall_timeout 5 "$program" many "$1" >many 2>&1 &&
+        test "$(grep -c '^done$' many)" = 4 && ! grep -q warning many && grep '^stopped for 2 s, [1-9][0-9]* times$' many
+}
+test_expect_success "no warning in $calls collectives with stops, under load" 'many $calls'
+test_done
