@@ -29,6 +29,8 @@ function __accelerate_value --argument-names key current program
             printf '%s\n' NO MULTI_CPU MULTI_XPU MULTI_HPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_NEURON XLA DEEPSPEED FSDP MEGATRON_LM DATA_PARALLEL MODEL_PARALLEL
         case machine_rank gradient_accumulation_steps gradient_clipping
             printf '%s\n' auto
+        case output deepspeed_config_file deepspeed_hostfile mpirun_hostfile hostfile job_key_file sagemaker_inputs_file sagemaker_metrics_file command_file failure_report resume
+            echo @files
         case dynamo_backend
             printf '%s\n' no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt aot_torchxla_trace_once torchxla_trace_once tvm hpu_backend neuron
         case dynamo_mode
@@ -37,8 +39,6 @@ function __accelerate_value --argument-names key current program
             __accelerate_gpus "$current" "$program"
         case mixed_precision
             printf '%s\n' no fp16 bf16 fp8
-        case deepspeed_config_file deepspeed_hostfile mpirun_hostfile hostfile job_key_file sagemaker_inputs_file sagemaker_metrics_file command_file failure_report resume
-            echo @files
         case offload_optimizer_device offload_param_device
             printf '%s\n' none cpu nvme
         case offload_optimizer_nvme_path offload_param_nvme_path log_dir
@@ -85,8 +85,14 @@ function __accelerate_value --argument-names key current program
             printf '%s\n' deepspeed
         case parallelism_config_sp_attn_implementation
             printf '%s\n' sdpa flash_attention_2 flash_attention_3
+        case signal
+            printf '%s\n' TERM INT HUP QUIT USR1 USR2 CONT TSTP KILL
+        case only_rank
+            printf '%s\n' all
         case stdin
             printf '%s\n' 0 none
+        case bind
+            printf '%s\n' auto none core numa gpu
     end
 end
 
@@ -96,7 +102,7 @@ function __accelerate_valued
             string split ' ' ''
             return 0
         case config
-            string split ' ' 'config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace stall_timeout label stdin total_batch_size failure_report resume'
+            string split ' ' 'config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace stall_timeout label only_rank stdin bind total_batch_size failure_report resume memory_checkpoint_every'
             return 0
         case env
             string split ' ' 'config_file'
@@ -107,11 +113,20 @@ function __accelerate_valued
         case inspect
             string split ' ' ''
             return 0
+        case kill
+            string split ' ' 'signal wait'
+            return 0
         case launch
-            string split ' ' 'config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace stall_timeout label stdin total_batch_size failure_report resume'
+            string split ' ' 'config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace stall_timeout label only_rank stdin bind total_batch_size failure_report resume memory_checkpoint_every'
             return 0
         case merge-weights
             string split ' ' ''
+            return 0
+        case ps
+            string split ' ' ''
+            return 0
+        case report
+            string split ' ' 'output _o'
             return 0
         case stacks
             string split ' ' ''
@@ -121,6 +136,9 @@ function __accelerate_valued
             return 0
         case to-fsdp2
             string split ' ' 'config_file output_file'
+            return 0
+        case top
+            string split ' ' ''
             return 0
         case tpu-config
             string split ' ' 'config_file tpu_name tpu_zone command_file command accelerate_version'
@@ -279,11 +297,14 @@ function __accelerate_flags
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --stall_timeout\t'seconds without progress after which a warning shows where the ranks are' \
                 --label\t'whether each line begins with its rank' \
+                --only_rank\t'show the output of this rank only' \
                 --stdin\t'rank that reads standard input' \
+                --bind\t'which CPUs each rank may run on' \
                 --total_batch_size\t'samples per optimizer step, over all processes' \
                 --no_progress\t'do not show the progress of long saves and loads' \
                 --failure_report\t'write a JSON report of how the job ended' \
-                --resume\t'continue from the newest complete checkpoint in this folder'
+                --resume\t'continue from the newest complete checkpoint in this folder' \
+                --memory_checkpoint_every\t'steps between checkpoints in memory, for restarts'
         case env
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \
@@ -307,6 +328,10 @@ function __accelerate_flags
                 --verify\t'compare all bytes with the checksums' \
                 --follow_links\t'accept shards that are symbolic links' \
                 --json\t'print JSON'
+        case kill
+            printf '%s\n' \
+                --signal\t'the signal to send' \
+                --wait\t'seconds to wait for the job\'s end'
         case launch
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \
@@ -447,16 +472,26 @@ function __accelerate_flags
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
                 --stall_timeout\t'seconds without progress after which a warning shows where the ranks are' \
                 --label\t'whether each line begins with its rank' \
+                --only_rank\t'show the output of this rank only' \
                 --stdin\t'rank that reads standard input' \
+                --bind\t'which CPUs each rank may run on' \
+                --report_bindings\t'print CPUs, NUMA node, device and threads of each rank' \
                 --total_batch_size\t'samples per optimizer step, over all processes' \
                 --no_progress\t'do not show the progress of long saves and loads' \
                 --failure_report\t'write a JSON report of how the job ended' \
-                --resume\t'continue from the newest complete checkpoint in this folder'
+                --resume\t'continue from the newest complete checkpoint in this folder' \
+                --memory_checkpoint_every\t'steps between checkpoints in memory, for restarts'
         case merge-weights
             printf '%s\n' \
                 --unsafe_serialization\t'refused: pickled files are not written' \
                 --remove_checkpoint_dir\t'remove the checkpoint folder afterwards' \
                 --follow_links\t'accept shards that are symbolic links'
+        case ps
+            printf '%s\n' \
+                --json\t'print JSON'
+        case report
+            printf '%s\n' \
+                --output\t'where to write the page'
         case stacks
             printf '%s\n' \
                 --json\t'print JSON'
@@ -479,6 +514,10 @@ function __accelerate_flags
                 --config_file\t'configuration file (instead of the default one)' \
                 --overwrite\t'replace an existing file' \
                 --output_file\t'where to write the converted file'
+        case top
+            printf '%s\n' \
+                --once\t'print one look and exit' \
+                --json\t'print JSON'
         case tpu-config
             printf '%s\n' \
                 --config_file\t'configuration file (instead of the default one)' \
@@ -505,6 +544,8 @@ function __accelerate_free
         case inspect
             string split ' ' '@files'
         case merge-weights
+            string split ' ' '@files'
+        case report
             string split ' ' '@files'
     end
 end
@@ -588,11 +629,15 @@ function __accelerate_words
             printf '%s\n' env\t'show details of this installation and this machine'
             printf '%s\n' estimate-memory\t'estimate the memory that a model needs'
             printf '%s\n' inspect\t'show the tensors of a checkpoint, or compare two'
+            printf '%s\n' kill\t'end a running job, or send it a signal'
             printf '%s\n' launch\t'start a program as several processes'
             printf '%s\n' merge-weights\t'join a sharded checkpoint into one safetensors file'
+            printf '%s\n' ps\t'list the running jobs of this user on this machine'
+            printf '%s\n' report\t'make a page of HTML of a run, or of several side by side'
             printf '%s\n' stacks\t'show where the ranks of a running job are'
             printf '%s\n' test\t'test libaccel on this machine, or check several hosts'
             printf '%s\n' to-fsdp2\t'convert a configuration file from FSDP 1 to FSDP 2'
+            printf '%s\n' top\t'watch running jobs'
             printf '%s\n' tpu-config\t'run startup commands on all machines of a TPU pod'
         case value
             for word in (__accelerate_value $state[2..3] $state[5])

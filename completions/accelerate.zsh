@@ -21,11 +21,11 @@ _accelerate_value () {
     compute_environment) compadd -- LOCAL_MACHINE AMAZON_SAGEMAKER ;;
     distributed_type) compadd -- NO MULTI_CPU MULTI_XPU MULTI_HPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_NEURON XLA DEEPSPEED FSDP MEGATRON_LM DATA_PARALLEL MODEL_PARALLEL ;;
     machine_rank|gradient_accumulation_steps|gradient_clipping) compadd -- auto ;;
+    output|deepspeed_config_file|deepspeed_hostfile|mpirun_hostfile|hostfile|job_key_file|sagemaker_inputs_file|sagemaker_metrics_file|command_file|failure_report|resume) _files ;;
     dynamo_backend) compadd -- no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt aot_torchxla_trace_once torchxla_trace_once tvm hpu_backend neuron ;;
     dynamo_mode) compadd -- default reduce-overhead max-autotune ;;
     gpu_ids) _accelerate_gpus $1 ;;
     mixed_precision) compadd -- no fp16 bf16 fp8 ;;
-    deepspeed_config_file|deepspeed_hostfile|mpirun_hostfile|hostfile|job_key_file|sagemaker_inputs_file|sagemaker_metrics_file|command_file|failure_report|resume) _files ;;
     offload_optimizer_device|offload_param_device) compadd -- none cpu nvme ;;
     offload_optimizer_nvme_path|offload_param_nvme_path|log_dir) _files -/ ;;
     zero3_init_flag|zero3_save_16bit_model|fp8_enable_fsdp_float8_all_gather|fp8_pad_inner_dim|fp8_use_mxfp8_block_scaling|fsdp_offload_params|fsdp_forward_prefetch|fsdp_use_orig_params|fsdp_cpu_ram_efficient_loading|fsdp_sync_module_states|fsdp_activation_checkpointing|fsdp_activation_checkpointing_offload|megatron_lm_use_custom_fsdp|megatron_lm_no_load_optim|megatron_lm_eod_mask_loss|megatron_lm_overlap_cpu_optimizer_d2h_h2d|megatron_lm_no_save_optim|megatron_lm_optimizer_cpu_offload|megatron_lm_use_precision_aware_optimizer|megatron_lm_sequence_parallelism|megatron_lm_recompute_activations|megatron_lm_use_distributed_optimizer|megatron_lm_attention_backend|megatron_lm_attention_softmax_in_fp32|megatron_lm_calculate_per_token_loss|megatron_lm_use_rotary_position_embeddings|parallelism_config_sp_seq_length_is_variable) compadd -- true false ;;
@@ -49,7 +49,10 @@ _accelerate_value () {
     parallelism_config_cp_comm_strategy) compadd -- allgather alltoall ;;
     parallelism_config_sp_backend) compadd -- deepspeed ;;
     parallelism_config_sp_attn_implementation) compadd -- sdpa flash_attention_2 flash_attention_3 ;;
+    signal) compadd -- TERM INT HUP QUIT USR1 USR2 CONT TSTP KILL ;;
+    only_rank) compadd -- all ;;
     stdin) compadd -- 0 none ;;
+    bind) compadd -- auto none core numa gpu ;;
     *) _message 'a value' ;;
     esac
 }
@@ -68,11 +71,15 @@ _accelerate () {
             'env:show details of this installation and this machine'
             'estimate-memory:estimate the memory that a model needs'
             'inspect:show the tensors of a checkpoint, or compare two'
+            'kill:end a running job, or send it a signal'
             'launch:start a program as several processes'
             'merge-weights:join a sharded checkpoint into one safetensors file'
+            'ps:list the running jobs of this user on this machine'
+            'report:make a page of HTML of a run, or of several side by side'
             'stacks:show where the ranks of a running job are'
             'test:test libaccel on this machine, or check several hosts'
             'to-fsdp2:convert a configuration file from FSDP 1 to FSDP 2'
+            'top:watch running jobs'
             'tpu-config:run startup commands on all machines of a TPU pod'
             '--help:print help'
             '--help-all:print help with all options'
@@ -235,13 +242,16 @@ _accelerate () {
             '--grace:seconds between SIGTERM and SIGKILL when ending ranks'
             '--stall_timeout:seconds without progress after which a warning shows where the ranks are'
             '--label:whether each line begins with its rank'
+            '--only_rank:show the output of this rank only'
             '--stdin:rank that reads standard input'
+            '--bind:which CPUs each rank may run on'
             '--total_batch_size:samples per optimizer step, over all processes'
             '--no_progress:do not show the progress of long saves and loads'
             '--failure_report:write a JSON report of how the job ended'
             '--resume:continue from the newest complete checkpoint in this folder'
+            '--memory_checkpoint_every:steps between checkpoints in memory, for restarts'
         )
-        valued=(config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace stall_timeout label stdin total_batch_size failure_report resume)
+        valued=(config_file compute_environment distributed_type num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names rdzv_backend mpirun_hostfile bind-to fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fp8_use_mxfp8_block_scaling fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload fsdp_ignored_modules hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version transformers_version py_version sagemaker_inputs_file sagemaker_metrics_file main_training_function tpu_name tpu_zone command_file commands tpu_vm tpu_env grace stall_timeout label only_rank stdin bind total_batch_size failure_report resume memory_checkpoint_every)
         free=(default update show schema lint get set)
         ;;
     env)
@@ -278,6 +288,14 @@ _accelerate () {
         )
         valued=()
         free=(@files)
+        ;;
+    kill)
+        flags=(
+            '--signal:the signal to send'
+            '--wait:seconds to wait for the job'\''s end'
+        )
+        valued=(signal wait)
+        free=()
         ;;
     launch)
         flags=(
@@ -419,13 +437,17 @@ _accelerate () {
             '--grace:seconds between SIGTERM and SIGKILL when ending ranks'
             '--stall_timeout:seconds without progress after which a warning shows where the ranks are'
             '--label:whether each line begins with its rank'
+            '--only_rank:show the output of this rank only'
             '--stdin:rank that reads standard input'
+            '--bind:which CPUs each rank may run on'
+            '--report_bindings:print CPUs, NUMA node, device and threads of each rank'
             '--total_batch_size:samples per optimizer step, over all processes'
             '--no_progress:do not show the progress of long saves and loads'
             '--failure_report:write a JSON report of how the job ended'
             '--resume:continue from the newest complete checkpoint in this folder'
+            '--memory_checkpoint_every:steps between checkpoints in memory, for restarts'
         )
-        valued=(config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace stall_timeout label stdin total_batch_size failure_report resume)
+        valued=(config_file num_machines machine_rank main_process_ip main_process_port dynamo_backend dynamo_mode gpu_ids num_processes num_cpu_threads_per_process mixed_precision deepspeed_config_file zero_stage offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher deepspeed_moe_layer_cls_names tee _t log_dir role rdzv_backend rdzv_conf max_restarts monitor_interval mpirun_hostfile fp8_backend fp8_margin fp8_interval fp8_format fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim fsdp_version fsdp_offload_params fsdp_min_num_params fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states fsdp_activation_checkpointing fsdp_activation_checkpointing_offload hosts hostfile starter mpi interface host_timeout job_key_file megatron_lm_tp_degree megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss megatron_lm_use_rotary_position_embeddings parallelism_config_dp_replicate_size parallelism_config_dp_shard_size parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable parallelism_config_sp_attn_implementation vm env main_training_function aws_access_key_id aws_secret_access_key grace stall_timeout label only_rank stdin bind total_batch_size failure_report resume memory_checkpoint_every)
         free=()
         ;;
     merge-weights)
@@ -435,6 +457,20 @@ _accelerate () {
             '--follow_links:accept shards that are symbolic links'
         )
         valued=()
+        free=(@files)
+        ;;
+    ps)
+        flags=(
+            '--json:print JSON'
+        )
+        valued=()
+        free=()
+        ;;
+    report)
+        flags=(
+            '--output:where to write the page'
+        )
+        valued=(output _o)
         free=(@files)
         ;;
     stacks)
@@ -469,6 +505,14 @@ _accelerate () {
             '--output_file:where to write the converted file'
         )
         valued=(config_file output_file)
+        free=()
+        ;;
+    top)
+        flags=(
+            '--once:print one look and exit'
+            '--json:print JSON'
+        )
+        valued=()
         free=()
         ;;
     tpu-config)
