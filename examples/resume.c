@@ -13,13 +13,15 @@
  * Each sample that was used is a line in the log: its epoch, the sample, a random number, its loss.  Every few steps
  * the state is saved: the library saves the model, and where the loader and the random numbers are; this program adds
  * how long the log is.  If the program is started again, it cuts the log back to that length, and the log becomes the
- * same as that of a run that was never killed.  SIGUSR1 asks it to save and end. */
+ * same as that of a run that was never killed.
+ *
+ * SIGUSR1, to the launcher or to any process, asks for a checkpoint; SIGTERM and time limits ask for a last one.  All
+ * processes then save, and end, after the same step. */
 #include <accel/accel.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,30 +136,6 @@ begin (struct accel *acc, struct progress *progress, const char *project_dir)
         accel_check (status, &err);
     if (status && progress->log >= 0 && ftruncate (progress->log, 0)) /* there is no checkpoint yet */
         die ("%s: %s", progress->path, strerror (errno));
-}
-
-/* ---- being asked to end ---- */
-
-/* By SIGUSR1, which a batch system can send before a time limit. */
-static volatile sig_atomic_t was_asked;
-
-static void
-take_signal (int number)
-{
-    (void) number;
-    was_asked = 1;
-}
-
-/* Ranks get the signal at different moments, but end after the same step.  Collective. */
-static bool
-must_end (struct accel *acc)
-{
-    struct accel_error err;
-    bool fired;
-    if (was_asked)
-        accel_set_trigger (acc);
-    accel_check (accel_check_trigger (acc, &fired, &err), &err);
-    return fired;
 }
 
 /* ---- what the program was asked ---- */
@@ -344,8 +322,8 @@ main (int argc, char **argv)
     struct training training = { .weights = { 0 } };
     struct accel *acc;
     struct accel_error err;
-    sigaction (SIGUSR1, &(struct sigaction){ .sa_handler = take_signal, .sa_flags = SA_RESTART }, NULL);
-    const struct accel_options job = { .cpu = true, .total_batch_size = (size_t) options.total_batch_size };
+    const struct accel_options job = { .cpu = true, .total_batch_size = (size_t) options.total_batch_size,
+                                       .catch_signals = 1 };
     accel_check (accel_open (&acc, &job, &err), &err);
 
     const struct accel_field fields[] = { { .name = "number", .dtype = ACCEL_INT64 } };
@@ -366,20 +344,24 @@ main (int argc, char **argv)
             log_pass (acc, &training, progress.log, options.log);
             train_pass (acc, &training);
             pause_ms (options.step_ms);
-            bool between = accel_sync_gradients (acc); /* two steps: the state can be continued by any number */
-            ends = between && must_end (acc);
-            if (between && ++steps % options.every == 0 && !ends)
+            if (!accel_sync_gradients (acc)) /* in a step: the state can be continued by any number between two */
+                continue;
+            bool saves = ++steps % options.every == 0, is_asked;
+            accel_check (accel_should_save (acc, &is_asked, &err), &err);
+            if (saves || is_asked)
                 accel_check (accel_save_state (acc, NULL, &err), &err);
+            accel_check (accel_should_stop (acc, &ends, &err), &err);
         }
         if (!ends)
             accel_check (err.code, &err);
     }
-    if (steps)
-        accel_check (accel_save_state (acc, NULL, &err), &err);
     if (ends)
         accel_print (acc, "saved, and ending as asked\n");
-    else
+    else {
+        if (steps)
+            accel_check (accel_save_state (acc, NULL, &err), &err);
         accel_print (acc, "finished %ld epochs\n", options.epochs);
+    }
 
     destroy_training (&training);
     accel_close (acc);

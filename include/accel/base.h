@@ -22,7 +22,8 @@
  *     the bytes that the library does not know are 0; otherwise the call fails with ACCEL_ERR_UNSUPPORTED.  Bindings
  *     for other languages call the _sized functions with the sizes of their own structs, as C's sizeof gives them.
  *  8. The library never prints (except accel_print, accel_logger..., accel_progress...), never exits and installs no
- *     signal handler.  accel_check() does the first two, for programs that call it. */
+ *     signal handler.  accel_check() does the first two, accel_should_save() and accel_should_stop() the last, for
+ *     programs that call them. */
 #ifndef ACCEL_BASE_H
 #define ACCEL_BASE_H
 

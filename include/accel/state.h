@@ -63,6 +63,11 @@ struct accel_options {
      * 0: the highest one that is free; -1: none.  The handler is not removed: a late signal must not end the process.
      */
     int64_t stack_signal;
+    /**
+     * 1: SIGTERM and SIGUSR1 to this process are requests from accel_open() on, for programs that call
+     * accel_should_save() or accel_should_stop() later, once they have loaded their data.  0: from that call on.
+     */
+    uint64_t catch_signals;
 };
 
 /** A process's membership of its job: state, communicator, and everything that was prepared with it. */

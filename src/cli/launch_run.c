@@ -13,11 +13,13 @@
 #include "hosts/peers/peers.h"
 #include "launch/job/job.h"
 #include "launch/job/port_lock.h"
+#include "launch/machine/end_time.h"
 #include "launch/plan/external_launcher.h"
 #include "launch/plan/plan.h"
 #include "launch/process/guardian.h"
 #include "launch/report/report.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/io.h"
 
 #include <stdio.h>
@@ -366,6 +368,17 @@ print_bindings (const struct plan *plan)
         if (line.text)
             fprintf (stderr, "accelerate: rank %d: %s\n", plan->processes[i].rank, line.text);
     }
+/* Of a job on several hosts, the head keeps the time limit. */
+static void
+set_requests (struct launch *launch)
+{
+    const struct settings *settings = &launch->config->settings;
+    bool has_limit = settings->time_limit && !launch->host_job;
+    launch->plan.requests = (struct plan_requests){
+        .stop_ms = has_limit ? clock_ms () + settings->time_limit * 1000 : 0,
+        .ending_ms = end_time_find (settings->grace),
+        .checkpoint_file = settings->checkpoint_file,
+    };
 }
 
 static int
@@ -386,6 +399,7 @@ run_plan (struct launch *launch, struct fail *fail)
             print_note ("the ranks' output is in ", plan->logs.run, "");
     }
     print_bindings (plan);
+    set_requests (launch);
     switch (guardian_split (&launch->guardian, launch->config->settings.host_timeout * 1000, fail)) {
     case GUARDIAN_IS_SUPERVISOR: return launch->host_job ? supervise_part (launch) : supervise_plan (launch);
     case GUARDIAN_IS_OVER: return launch->guardian.status;

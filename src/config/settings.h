@@ -246,6 +246,9 @@ struct settings {
     bool no_progress;
     int64_t grace; /* seconds between TERM and KILL */
     int64_t stall_timeout; /* seconds without progress until a warning; 0: none */
+    int64_t time_limit; /* seconds; 0: none */
+    char *checkpoint_file;
+    int64_t wait; /* seconds for a checkpoint */
     char *failure_report;
     char *resume; /* folder of checkpoints */
     int64_t memory_checkpoint_every; /* steps; 0: never */

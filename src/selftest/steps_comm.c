@@ -477,6 +477,28 @@ check_trigger (struct self *self)
     expect (self, "a trigger that has already been read", 0, fired);
 }
 
+/* Nothing has asked for a checkpoint, unless somebody has just done so: then all ranks know it. */
+static void
+check_requests (struct self *self)
+{
+    bool answer = false;
+    double least, most;
+    for (int round = 0; round < 3; round++) {
+        if (!CALL (self, accel_should_save (self->acc, &answer, &self->err)))
+            return;
+        least = most = answer;
+        if (CALL (self, accel_reduce_number (self->acc, &least, ACCEL_MIN, &self->err))
+            && CALL (self, accel_reduce_number (self->acc, &most, ACCEL_MAX, &self->err)))
+            expect_near (self, "whether to save", least, most, 0);
+        if (!CALL (self, accel_should_stop (self->acc, &answer, &self->err)))
+            return;
+        least = most = answer;
+        if (CALL (self, accel_reduce_number (self->acc, &least, ACCEL_MIN, &self->err))
+            && CALL (self, accel_reduce_number (self->acc, &most, ACCEL_MAX, &self->err)))
+            expect_near (self, "whether to stop", least, most, 0);
+    }
+}
+
 /* Every rank seeds its generators in its own way, and has rank 0's stream afterwards. */
 static void
 check_random (struct self *self)
@@ -534,6 +556,7 @@ const struct step comm_steps[] = {
     { "reduce a number", check_number },
     { "main process first", check_first },
     { "trigger", check_trigger },
+    { "requests to save and to stop", check_requests },
     { "random numbers", check_random },
     { NULL, NULL },
 };

@@ -8,6 +8,7 @@
 enum {
     FAIL_GENERAL = 1,
     FAIL_USAGE = 2,
+    FAIL_STOPPED = 75, /* of a job that has ended before it was done, as it was asked to: EX_TEMPFAIL, "try again" */
     FAIL_CANNOT_EXECUTE = 126,
     FAIL_NOT_FOUND = 127,
     FAIL_BY_SIGNAL = 128, /* plus the signal's number */

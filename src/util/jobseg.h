@@ -104,7 +104,9 @@ enum {
     X (SAVE_STATE_START, "accel_save_state_start") \
     X (SAVE_STATE_WAIT, "accel_save_state_wait") \
     X (SAVE_STATE_TEST, "accel_save_state_test") \
-    X (OUTLIER_LOSS, "accel_outlier_loss")
+    X (OUTLIER_LOSS, "accel_outlier_loss") \
+    X (SHOULD_SAVE, "accel_should_save") \
+    X (SHOULD_STOP, "accel_should_stop")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,
@@ -166,6 +168,7 @@ struct jobseg_form {
 enum jobseg_request {
     JOBSEG_SAVE = 1,
     JOBSEG_STOP = 2,
+    JOBSEG_END = 4, /* of the header: the job has failed, so SIGTERM ends ranks at once */
 };
 
 /** What a rank shows of its training, for those who watch.  `version` is odd while the rank writes names and values. */
@@ -216,10 +219,15 @@ struct jobseg_slot {
     struct jobseg_form forms[JOBSEG_LEDGER]; /* of the records whose `form` is not 0 */
     struct jobseg_progress progress;
     struct jobseg_stack stack;
-    _Atomic uint32_t request;    /* enum jobseg_request, together: what signals ask of this rank alone */
-    _Atomic uint32_t handles;    /* the same: which requests its program looks at */
+    _Atomic uint32_t request;    /* enum jobseg_request, together: what this rank alone has been asked for */
+    _Atomic uint32_t respects;   /* the same: what its program asks after */
     _Atomic uint64_t saved_step; /* 1 + the step of the latest complete checkpoint; 0: none */
     _Atomic uint64_t memory_step; /* the same, of the latest in memory */
+    _Atomic uint64_t votes;      /* on requests: see jobseg_vote() */
+    _Atomic uint32_t agreed;     /* enum jobseg_request, together: what all ranks have agreed that it was asked for */
+    _Atomic uint32_t saves;      /* complete checkpoints so far; written after `saved_step` and `saved_path` */
+    _Atomic uint32_t asked_saves; /* `saves` when the ranks last agreed that they were asked to save */
+    char saved_path[256];        /* of the latest, its end if it is longer */
 } __attribute__ ((aligned (128)));
 
 struct jobseg_header {
@@ -233,7 +241,7 @@ struct jobseg_header {
     char job_id[40];
     _Atomic uint32_t ready_generation; /* the generation that all have joined; a futex */
     _Atomic uint32_t request;      /* enum jobseg_request, together: what the whole job has been asked for */
-    int32_t launcher_pid;          /* of the guardian, which signals are for; 0: another launcher started the ranks */
+    int32_t launcher_pid;          /* of the guardian, which signals are for; 0: ranks of a foreign launcher */
     uint32_t restarts;             /* of the job so far */
     int64_t started_s;             /* seconds since the epoch */
     char program[128];             /* its name and arguments, cut off */

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -137,6 +138,22 @@ procfs_wait_status (pid_t pid, int pidfd, int *wait_status)
 {
     /* Once more: some process may have waited for it in between. */
     return ask_pidfd (pidfd, wait_status) || ask_proc (pid, wait_status) || ask_pidfd (pidfd, wait_status);
+}
+
+bool
+procfs_takes_signal (pid_t pid, int signal)
+{
+    static const char *const lines[] = { "\nSigBlk:\t", "\nSigIgn:\t", "\nSigCgt:\t" };
+    char text[4096];
+    bool is_known = true, takes = false;
+    procfs_read (pid, "status", text, sizeof text);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const char *line = strstr (text, lines[i]);
+        unsigned long long set = line ? strtoull (line + strlen (lines[i]), NULL, 16) : 0;
+        is_known = is_known && line;
+        takes = takes || set >> (signal - 1) & 1;
+    }
+    return takes || !is_known;
 }
 
 uint32_t

@@ -42,6 +42,10 @@ bool procfs_is_ending (pid_t pid);
  * @param pidfd  of it, which Linux 6.15 needs  @return false: not known */
 bool procfs_wait_status (pid_t pid, int pidfd, int *wait_status);
 
+/** Whether process @p pid handles, blocks or ignores @p signal, so that it would not end by it; if that is not known,
+ * yes. */
+bool procfs_takes_signal (pid_t pid, int signal);
+
 /** @return our pid namespace, because process ids mean something only within one; 0: unknown */
 uint32_t procfs_pid_space (void);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <numeric>
@@ -201,6 +202,9 @@ test_control (accelerator &acc)
     ok (ran >= 10, "main process first");
     acc.set_trigger ();
     ok (acc.check_trigger () && !acc.check_trigger (), "trigger");
+    ok (!acc.should_save () && !acc.should_stop (), "nothing was asked for");
+    std::raise (SIGTERM);
+    ok (acc.should_save () && acc.should_stop () && !acc.should_save (), "SIGTERM asks to save and to stop");
     std::vector<std::size_t> tried;
     ok (acc.find_executable_batch_size ([&] (std::size_t size) {
             tried.push_back (size);

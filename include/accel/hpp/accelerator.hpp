@@ -151,6 +151,20 @@ class accelerator {
         must (at, accel_check_trigger_at, &fired);
         return fired;
     }
+    [[nodiscard]] bool
+    should_save (site at = site::here ())
+    {
+        bool save = false;
+        must (at, accel_should_save_at, &save);
+        return save;
+    }
+    [[nodiscard]] bool
+    should_stop (site at = site::here ())
+    {
+        bool stop = false;
+        must (at, accel_should_stop_at, &stop);
+        return stop;
+    }
 
     /* Tensors. */
     tensor

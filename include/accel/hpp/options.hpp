@@ -63,7 +63,7 @@ struct open_options : accel_options {
     ACCEL_SET_ (gradient_accumulation_steps)
     ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (split_batches)
     ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients) ACCEL_SET_FLAG_ (device_placement)
-    ACCEL_SET_ (total_batch_size) ACCEL_SET_ (log_with) ACCEL_SET_ (stack_signal)
+    ACCEL_SET_ (total_batch_size) ACCEL_SET_ (log_with) ACCEL_SET_ (stack_signal) ACCEL_SET_ (catch_signals)
 };
 
 struct safetensors_options : accel_safetensors_options {

@@ -287,6 +287,21 @@ const struct option options[] = {
              "have made no progress for as long, a warning names these ranks and shows the stacks of all ranks. Later "
              "warnings come after twice the time each. The job continues; libaccel's own timeout (ACCEL_TIMEOUT_MS, "
              "30 minutes) ends it. 0 turns the warnings off. See accelerate-stacks(1)." },
+    { .key = "time_limit", OPT_INT (time_limit, 0, 1000000000), .dflt = "0", .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
+      .help = "seconds after which ranks are asked to save and stop",
+      .doc = "The number of seconds after which the ranks are asked to save a checkpoint and to stop, as by SIGTERM to "
+             "the launcher; 0 means no limit. Restarts count, too. See STOPPING." },
+
+    { .key = "checkpoint_file", OPT_PATH (checkpoint_file), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "FILE",
+      .help = "file whose appearance asks ranks for a checkpoint",
+      .doc = "When this file appears, the ranks are asked for a checkpoint, and the file is removed. See STOPPING." },
+
+    { .key = "wait", OPT_INT (wait, 0, 1000000000), .dflt = "600", .group = GROUP_OURS,
+      .commands = COMMAND_CHECKPOINT, .metavar = "SECONDS",
+      .help = "how long to wait for the checkpoint, in seconds",
+      .doc = "The number of seconds to wait until all ranks have saved; 0 means not to wait." },
 
     { .key = "label", OPT_TEXT (label), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "WORD",

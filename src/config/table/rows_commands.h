@@ -3,6 +3,11 @@
  * gives the bit COMMAND_NAME of rows of the option table, and cmd_function is in src/cli/cmd_function.c.  Help, manual
  * and completion list the commands in this order.  After a change: `make regen`. */
 
+    COMMAND (CHECKPOINT, checkpoint, "checkpoint", .arguments = "[JOB]",
+             .summary = "ask a running job for a checkpoint",
+             .text = "JOB is the beginning of a job's id, or the process id of its launcher; it may be left out if "
+                     "there is only one job. Waits until all ranks have saved.")
+
     COMMAND (COMPLETION, completion, "completion", .arguments = "bash|zsh|fish", .words = "bash zsh fish",
              .summary = "print the completion script for a shell",
              .text = "bash: source <(accelerate completion bash), for example in ~/.bashrc; zsh: the same, after "

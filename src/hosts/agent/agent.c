@@ -57,7 +57,7 @@ lose_head (struct agent *agent)
     pipe_close (&agent->head);
     if (!agent->child.pid)
         return;
-    agent_child_kill (&agent->child, SIGTERM);
+    agent_child_fail (&agent->child, SIGTERM);
     agent_child_kill (&agent->child, SIGCONT);
     agent->kill_ms = clock_ms () + agent->spec.config.settings.grace * 1000 + EXTRA_MS;
 }
@@ -264,12 +264,17 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
 /* From the head.  If the ranks have ended in the meantime, it comes too late, and the agent stays: the head may start
  * them again. */
 static void
-take_signal (struct agent *agent, int signal)
+take_signal (struct agent *agent, struct wire_frame *frame)
 {
+    int signal = (int) wire_number (frame);
+    bool of_failure = wire_number (frame);
     if (signal == SIGTSTP || signal == SIGCONT)
         agent->is_stopped = signal == SIGTSTP;
     agent->end_requested = agent->end_requested || signals_end_job (signal);
-    agent_child_kill (&agent->child, signal);
+    if (of_failure)
+        agent_child_fail (&agent->child, signal);
+    else
+        agent_child_kill (&agent->child, signal);
     if (signals_end_job (signal))
         agent_child_kill (&agent->child, SIGCONT); /* another process may have stopped it */
 }
@@ -292,7 +297,7 @@ take_frame (struct agent *agent, struct wire_frame *frame)
     case WIRE_REACH: result = take_reach (agent, frame, &fail); break;
     case WIRE_START_PROXIES: take_start_proxies (agent, frame); break;
     case WIRE_START: result = take_start (agent, frame, &fail); break;
-    case WIRE_SIGNAL: take_signal (agent, (int) wire_number (frame)); break;
+    case WIRE_SIGNAL: take_signal (agent, frame); break;
     case WIRE_SIZE:
         agent->spec.rows = (int) wire_number (frame);
         agent->spec.columns = (int) wire_number (frame);

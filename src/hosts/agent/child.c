@@ -220,6 +220,14 @@ agent_child_kill (const struct agent_child *child, int signal)
 }
 
 void
+agent_child_fail (const struct agent_child *child, int signal)
+{
+    const union sigval value = { .sival_int = GUARDIAN_SIGNAL_OF_FAILURE };
+    if (child->pid && !child->has_ended)
+        sigqueue (child->pid, signal, value);
+}
+
+void
 agent_child_resize (const struct agent_child *child, const struct job_spec *spec)
 {
     struct winsize size = size_of (spec);

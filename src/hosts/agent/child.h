@@ -58,6 +58,9 @@ bool agent_child_is_busy (struct agent_child *child, struct strbuf *out);
 /** Send @p signal to the launcher, if it still runs. */
 void agent_child_kill (const struct agent_child *child, int signal);
 
+/** The same if the job has failed: its ranks end at once, and need not save what they have. */
+void agent_child_fail (const struct agent_child *child, int signal);
+
 /** The head's terminal has another size. */
 void agent_child_resize (const struct agent_child *child, const struct job_spec *spec);
 

@@ -79,15 +79,15 @@ reap (struct head *head)
 
 /* ---- the end of the job ---- */
 
-/* @also_failed  hosts where a rank has failed, too, which are ending the others already */
+/* @of_failure  because a rank or a host has failed; hosts where that was so are ending the others already */
 static void
-tell_all (struct head *head, int signal, bool also_failed)
+tell_all (struct head *head, int signal, bool of_failure)
 {
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
-        if (link->state != LINK_RUNNING || link->pipe.out < 0 || (link->failed_rank >= 0 && !also_failed))
+        if (link->state != LINK_RUNNING || link->pipe.out < 0 || (link->failed_rank >= 0 && of_failure))
             continue;
-        wire_put_frame (&link->pipe.to_write, WIRE_SIGNAL, signal);
+        wire_put_frame (&link->pipe.to_write, WIRE_SIGNAL, signal, of_failure);
         link->end_requested = link->end_requested || (signals_end_job (signal) && link->failed_rank < 0);
     }
 }
@@ -103,18 +103,20 @@ set_limit (struct head *head)
 static void
 broadcast_failure (struct head *head)
 {
-    bool has_failed = false;
+    bool has_failed = false, has_stopped = false;
     if (head->limit_ms != INT64_MAX)
         return;
     for (int i = 0; i < head->count; i++) {
         const struct link *link = &head->links[i];
+        has_stopped = has_stopped || outcome_has_stopped (link);
         has_failed = has_failed || link->state == LINK_LOST || link->failed_rank >= 0
-                     || (link->state == LINK_ENDED && (link->end != WIRE_END_DONE || link->status));
+                     || (link->state == LINK_ENDED && !outcome_has_stopped (link)
+                         && (link->end != WIRE_END_DONE || link->status));
     }
-    if (!has_failed)
-        return;
-    tell_all (head, SIGTERM, false);
-    set_limit (head);
+    if (has_failed)
+        tell_all (head, SIGTERM, true);
+    if (has_failed || has_stopped)
+        set_limit (head);
 }
 
 static bool
@@ -159,7 +161,7 @@ take_signal (struct head *head, int signal)
     }
     if (signal == SIGWINCH)
         tell_size (head);
-    tell_all (head, signal, true);
+    tell_all (head, signal, false);
     if (signal == SIGTSTP)
         stop_self (head);
     if (!signals_end_job (signal))
@@ -181,6 +183,20 @@ take_signals (struct head *head)
 }
 
 /* ---- deadlines ---- */
+
+/* As after SIGTERM.  The end of a Slurm job is one for ranks that respect it, and only their launchers know that, so it
+ * is theirs alone. */
+static void
+keep_time_limit (struct head *head)
+{
+    if (!head->stop_ms || clock_ms () < head->stop_ms || head->phase != HEAD_RUN)
+        return;
+    head->stop_ms = 0;
+    if (head->limit_ms != INT64_MAX)
+        return; /* it ends already */
+    take_signal (head, SIGTERM);
+    head->stop_reason = "at the time limit";
+}
 
 /* Logging in may take longer than a sign of life.
  * A user who is asked something has as much time as SSH gives. */
@@ -214,6 +230,7 @@ static void
 keep_deadlines (struct head *head)
 {
     int64_t now = clock_ms (), interval = head->spec.timeout_ms / BEATS;
+    keep_time_limit (head);
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
         if (now >= link_deadline (head, link))
@@ -242,6 +259,8 @@ find_timeout (const struct head *head)
         until = head->mpi_launcher.until_ms;
     if (head->await_ms && head->await_ms < until)
         until = head->await_ms;
+    if (head->phase == HEAD_RUN && head->stop_ms && head->stop_ms < until)
+        until = head->stop_ms;
     for (int i = 0; i < head->count; i++) {
         int64_t deadline = link_deadline (head, &head->links[i]);
         until = deadline < until ? deadline : until;
@@ -518,6 +537,8 @@ head_run (struct hosts *hosts, struct config *config, struct fail *fail)
 {
     struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms (),
                          .started_s = report_time (), .mpi_launcher = MPI_LAUNCHER_NONE };
+    if (config->settings.time_limit)
+        head.stop_ms = clock_ms () + config->settings.time_limit * 1000;
     sigset_t signals, old_mask;
     int64_t processes = config->settings.num_processes;
     int status = -1;

@@ -16,6 +16,22 @@
 
 enum { LOST_PMIX_SERVER = 195 }; /* PMIX_ERR_LOST_CONNECTION: how Open MPI ends a rank whose mpirun or daemon is gone */
 
+bool
+outcome_has_stopped (const struct link *link)
+{
+    return link->state == LINK_ENDED && link->end == WIRE_END_STOPPED && link->status == FAIL_STOPPED;
+}
+
+/* @return a host whose report says why; NULL: none has */
+static const struct link *
+find_stopped (const struct head *head)
+{
+    for (int i = 0; i < head->count; i++)
+        if (outcome_has_stopped (&head->links[i]))
+            return &head->links[i];
+    return NULL;
+}
+
 /* What a host was told to do is not a failure of its own.  A launcher that has only begun cannot report it. */
 static bool
 is_failure (const struct link *link)
@@ -25,7 +41,8 @@ is_failure (const struct link *link)
     if (link->end_requested && link->end == WIRE_END_ERROR && signals_end_job (link->status - status_of_signal (0)))
         return false;
     return link->state == LINK_ENDED && (link->end == WIRE_END_FAILED || link->end == WIRE_END_ERROR
-                                         || (link->end == WIRE_END_STOPPED && !link->end_requested)
+                                         || (link->end == WIRE_END_STOPPED && !link->end_requested
+                                             && !outcome_has_stopped (link))
                                          || (link->end == WIRE_END_DONE && link->status));
 }
 
@@ -140,7 +157,9 @@ outcome_status (const struct head *head, const struct link *cause)
         return cause->mpi_status ? cause->mpi_status : FAIL_GENERAL;
     if (cause)
         return cause->status ? cause->status : FAIL_GENERAL;
-    return head->signal ? status_of_signal (head->signal) : 0;
+    if (head->signal && !head->stop_reason)
+        return status_of_signal (head->signal);
+    return head->stop_reason || find_stopped (head) ? FAIL_STOPPED : 0;
 }
 
 /* The rank that was the first to end because of MPI.  There is one, or MPI would not be to blame. */
@@ -203,10 +222,27 @@ add_other_ends (const struct head *head, const struct link *cause, struct strbuf
     }
 }
 
+/* What the launchers of all hosts say that their ranks have saved before they ended. */
+static bool
+find_saved_step (const struct head *head, uint64_t *step)
+{
+    for (int i = 0; i < head->count; i++) {
+        json_t *report = head->links[i].json ? json_loads (head->links[i].json, 0, NULL) : NULL;
+        json_t *saved = json_object_get (report, "saved_step");
+        bool is_same = json_is_integer (saved) && (!i || (uint64_t) json_integer_value (saved) == *step);
+        *step = (uint64_t) json_integer_value (saved);
+        json_decref (report);
+        if (!is_same)
+            return false;
+    }
+    return head->count;
+}
+
 void
 outcome_text (const struct head *head, const struct link *cause, struct strbuf *out)
 {
-    const char *name = head->signal ? sigabbrev_np (head->signal) : NULL;
+    uint64_t step;
+    bool is_saved = find_saved_step (head, &step);
     if (cause && cause->state == LINK_LOST)
         strbuf_printf (out, "accelerate: host %s: %s\n", cause->name, cause->why);
     else if (is_due_to_mpi (head, cause)) {
@@ -221,9 +257,10 @@ outcome_text (const struct head *head, const struct link *cause, struct strbuf *
     } else if (head->signal) {
         if (head->sinks[1].is_terminal && (head->signal == SIGINT || head->signal == SIGQUIT))
             strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
-        strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
-    }
-    if (cause || head->signal)
+        report_stop (is_saved ? &step : NULL, head->signal, head->stop_reason, out);
+    } else if (find_stopped (head) && find_stopped (head)->report)
+        strbuf_add (out, find_stopped (head)->report);
+    if (cause || (head->signal && !is_saved))
         add_doing (head, cause, out);
     for (int i = 0; i < head->count; i++)
         if (&head->links[i] != cause && head->links[i].state == LINK_LOST)

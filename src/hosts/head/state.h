@@ -53,6 +53,8 @@ struct head {
     int64_t limit_ms;  /* when all hosts must have ended; INT64_MAX: no limit yet */
     int signal;        /* that ended the job; 0: none */
     int64_t signal_ns; /* when it came */
+    int64_t stop_ms;   /* when the time of the job is over; 0: never, or it is */
+    const char *stop_reason; /* what counts instead of `signal`, which hosts got; static; NULL: nothing */
     int64_t restarts;
     struct report_attempts attempts; /* that have failed */
     double started_s; /* since 1970 */
@@ -77,6 +79,9 @@ int startup_ask_again (struct link *link, const struct hosts *hosts, struct fail
 /** Whether the rank of @p cause ended because mpirun, or its daemon there, did: then mpirun is to blame if it ended by
  * itself. */
 bool outcome_may_be_mpi (const struct head *head, const struct link *cause);
+
+/** Whether the ranks of a host have stopped as they were asked to, not by us: then those of all others do, too. */
+bool outcome_has_stopped (const struct link *link);
 
 /** The host to which the end of the job is due: where a rank failed first, the first that was lost, or where a process
  * of MPI ended that ranks needed; NULL: none. */

@@ -28,7 +28,7 @@ enum wire_type {
     WIRE_REACH,   /* token, port, addresses: which can you reach? */
     WIRE_START_PROXIES, /* attempt, ranks: wait for an MPI proxy for each */
     WIRE_START,   /* address, port, machine, machines, first rank, ranks, world size, restarts */
-    WIRE_SIGNAL,  /* number */
+    WIRE_SIGNAL,  /* number; whether it is sent because the job has failed */
     WIRE_ACK,     /* bytes of output that were passed on */
     WIRE_HEARTBEAT, /* the head's clock, ns; the answer has the agent's, too */
     WIRE_CHECK,   /* enum check_what, and what belongs to it (agent/checks.h) */

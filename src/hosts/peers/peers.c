@@ -24,13 +24,16 @@ static void
 add_stop (const struct peers *peers, const struct job *job, struct strbuf *out)
 {
     const char *name = sigabbrev_np (job->signal);
-    if (!job->signal || job->signal == SIGKILL) {
+    if ((!job->signal && !job->stop_reason) || job->signal == SIGKILL) {
         strbuf_add (out, "accelerate: the launcher on ");
         peers_add_machine (peers->own, peers->machine, out);
         strbuf_add (out, " was killed\n");
         return;
     }
-    strbuf_printf (out, "accelerate: ended by SIG%s on ", name ? name : "?");
+    if (job->stop_reason)
+        strbuf_printf (out, "accelerate: ended %s on ", job->stop_reason);
+    else
+        strbuf_printf (out, "accelerate: ended by SIG%s on ", name ? name : "?");
     peers_add_machine (peers->own, peers->machine, out);
     strbuf_add_char (out, '\n');
 }

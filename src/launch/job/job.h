@@ -38,7 +38,7 @@ struct job_rank {
 enum job_end {
     JOB_DONE,   /* it did not: all ranks exited with status 0 */
     JOB_FAILED, /* a rank failed first, or all of them ended well, but a save was lost */
-    JOB_STOPPED, /* a signal came first */
+    JOB_STOPPED, /* a signal came first, or its time was over, or its ranks were asked to stop and did */
     JOB_ELSEWHERE, /* a failure or a signal on another machine came first */
 };
 
@@ -93,7 +93,8 @@ struct job {
                         * have named another one as the cause, which is first_failed then */
     int64_t failed_ns; /* CLOCK_MONOTONIC; when the first failure was seen, or we were told to end; 0: neither */
     int ending;       /* ranks that were ending then, and have not been reaped: one of them may become first_failed */
-    int signal;       /* of JOB_STOPPED; 0: the launcher was killed, by an unknown signal */
+    int signal;       /* of JOB_STOPPED; 0: the launcher was killed, by an unknown signal, unless there is a reason: */
+    const char *stop_reason; /* of JOB_STOPPED without a signal to us: "at the time limit"; static; NULL: none */
     int status;       /* of JOB_ELSEWHERE */
     const struct fail *error; /* why ranks could not be started; NULL: they were */
     int killed;       /* ranks that had to be killed */
@@ -109,6 +110,12 @@ struct job {
 
 /** The exit status that a job's end leads to; not 0 if output was lost. */
 int job_status (const struct job *job);
+
+/** Whether all ranks have agreed that they were asked to stop. */
+bool job_has_agreed (const struct job *job);
+
+/** Whether they have saved since then.  @param[out] step  the same on all */
+bool job_saved_step (const struct job *job, uint64_t *step);
 
 /** How many bytes of the ranks' output were lost, for whatever reason. */
 uint64_t job_lost_bytes (const struct job *job);

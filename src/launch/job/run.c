@@ -124,7 +124,7 @@ job_status (const struct job *job)
     case JOB_FAILED:
         status = status_of_wait (job->failed_status);
         return status ? status : FAIL_GENERAL; /* the processes went well, but not their last save */
-    case JOB_STOPPED: return status_of_signal (job->signal ? job->signal : SIGKILL);
+    case JOB_STOPPED: return job->stop_reason ? FAIL_STOPPED : status_of_signal (job->signal ? job->signal : SIGKILL);
     case JOB_ELSEWHERE: return job->status ? job->status : FAIL_GENERAL;
     default: return job_lost_bytes (job) ? FAIL_GENERAL : 0;
     }

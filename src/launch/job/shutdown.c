@@ -30,6 +30,13 @@ signal_group (const struct job_rank *rank, int signal)
         kill (rank->pid, signal);
 }
 
+/* Who asks for a checkpoint does not want to end a program that does not know how. */
+static bool
+would_end (const struct job_rank *rank, int signal)
+{
+    return signal == SIGUSR1 && !procfs_takes_signal (rank->pid, signal);
+}
+
 /* A rank that has its own group gets the signal with all its children.  One that is in the guardian's, because it reads
  * the terminal, has got a signal of the terminal already. */
 static void
@@ -38,7 +45,7 @@ signal_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
     const struct job *job = supervisor->job;
     for (int i = 0; i < job->count; i++) {
         const struct job_rank *rank = &job->ranks[i];
-        if (!rank->pid || rank->ended || (!rank->own_group && of_terminal))
+        if (!rank->pid || rank->ended || (!rank->own_group && of_terminal) || would_end (rank, signal))
             continue;
         if (rank->own_group)
             signal_group (rank, signal);
@@ -57,8 +64,9 @@ shutdown_kill_ranks (struct supervisor *supervisor)
     signal_ranks (supervisor, SIGKILL, false);
 }
 
-void
-shutdown_stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
+/* @param signal  0: they have been asked in another way */
+static void
+stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     int64_t grace_s = supervisor->job->plan->grace_s;
     if (grace_s <= 0) {
@@ -66,8 +74,16 @@ shutdown_stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal
         return;
     }
     supervisor->deadline_ms = clock_ms () + grace_s * 1000;
-    signal_ranks (supervisor, signal, of_terminal);
+    if (signal)
+        signal_ranks (supervisor, signal, of_terminal);
     signal_ranks (supervisor, SIGCONT, false); /* a stopped one could not end */
+}
+
+void
+shutdown_fail_ranks (struct supervisor *supervisor)
+{
+    request_end (supervisor->job);
+    stop_ranks (supervisor, SIGTERM, false);
 }
 
 /* What rank @index has failed in, if that was the last that it did; 0: nothing. */
@@ -220,7 +236,7 @@ end_rank (struct supervisor *supervisor, int index, int wait_status)
     }
     note_ending (job);
     note_failure (supervisor, index);
-    shutdown_stop_ranks (supervisor, SIGTERM, false);
+    shutdown_fail_ranks (supervisor);
 }
 
 /* The rank whose save failed comes before those that only missed its files. */
@@ -241,6 +257,23 @@ shutdown_check_saves (struct supervisor *supervisor)
         return;
     job->failed_ns = clock_ns ();
     note_failure (supervisor, failed);
+}
+
+void
+shutdown_note_agreed (struct supervisor *supervisor)
+{
+    struct job *job = supervisor->job;
+    bool has_agreed = job_has_agreed (job), all_succeeded = true;
+    for (int i = 0; i < job->count; i++)
+        all_succeeded = all_succeeded && job->ranks[i].ended && !job->ranks[i].wait_status;
+    if (job->end == JOB_DONE && has_agreed) {
+        job->end = JOB_STOPPED;
+        job->stop_reason = "as a signal to a rank asked";
+    } else if (job->end == JOB_STOPPED && supervisor->has_asked && !has_agreed && all_succeeded) {
+        job->end = JOB_DONE; /* what was asked came after their last step */
+        job->signal = 0;
+        job->stop_reason = NULL;
+    }
 }
 
 void
@@ -333,7 +366,16 @@ stop_job (struct supervisor *supervisor, int signal, bool of_terminal)
         note_ending (job);
     if (job->end == JOB_DONE || (job->end == JOB_FAILED && of_terminal && died_of (job, signal)))
         set_stopped (job, signal);
-    shutdown_stop_ranks (supervisor, signal, of_terminal);
+    supervisor->has_asked = signal == SIGTERM && request_raise (job, JOBSEG_SAVE | JOBSEG_STOP);
+    stop_ranks (supervisor, supervisor->has_asked ? 0 : signal, of_terminal);
+}
+
+void
+shutdown_stop_for (struct supervisor *supervisor, const char *reason)
+{
+    stop_job (supervisor, SIGTERM, false);
+    supervisor->job->signal = 0;
+    supervisor->job->stop_reason = reason;
 }
 
 /* The first signal asks, a later one means that the user is impatient.  If no rank is left to be asked, the first
@@ -362,6 +404,8 @@ shutdown_take_signal (struct supervisor *supervisor, const struct signalfd_sigin
 {
     int signal = (int) info->ssi_signo;
     bool of_terminal = info->ssi_code == SI_QUEUE && info->ssi_int == GUARDIAN_SIGNAL_OF_TERMINAL;
+    if (info->ssi_code == SI_QUEUE && info->ssi_int == GUARDIAN_SIGNAL_OF_FAILURE)
+        request_end (supervisor->job);
     if (signal == SIGCHLD)
         reap_orphans (supervisor);
     else if (signals_end_job (signal))
@@ -369,7 +413,7 @@ shutdown_take_signal (struct supervisor *supervisor, const struct signalfd_sigin
     else if (signal == SIGWINCH) {
         relay_resize (supervisor);
         signal_ranks (supervisor, signal, false); /* what the terminal has sent came before that */
-    } else
+    } else if (signal != SIGUSR1 || !request_raise (supervisor->job, JOBSEG_SAVE))
         signal_ranks (supervisor, signal, of_terminal);
 }
 
@@ -383,7 +427,7 @@ shutdown_for_peers (struct supervisor *supervisor)
     job->end = JOB_ELSEWHERE;
     note_doing (job, -1);
     if (supervisor->phase == PHASE_RANKS)
-        shutdown_stop_ranks (supervisor, SIGTERM, false);
+        shutdown_fail_ranks (supervisor);
 }
 
 void

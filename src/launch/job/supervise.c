@@ -166,6 +166,15 @@ send_keepalive (struct supervisor *supervisor)
         supervisor->keepalive_ms = observer->keepalive (observer);
 }
 
+static void
+serve_requests (struct supervisor *supervisor)
+{
+    const char *stop_reason = NULL;
+    supervisor->request_ms = request_serve (supervisor, clock_ms (), &stop_reason);
+    if (stop_reason)
+        shutdown_stop_for (supervisor, stop_reason);
+}
+
 /* Continue with the next phase as far as nothing has to be waited for. */
 static void
 advance (struct supervisor *supervisor)
@@ -175,6 +184,7 @@ advance (struct supervisor *supervisor)
     if (supervisor->phase == PHASE_RANKS && job->alive == 0) {
         supervisor->deadline_ms = 0;
         shutdown_check_saves (supervisor);
+        shutdown_note_agreed (supervisor);
         enter (supervisor, PHASE_TERMINAL, TERMINAL_WAIT_MS);
     }
     if (supervisor->phase == PHASE_TERMINAL
@@ -215,6 +225,8 @@ find_timeout (struct supervisor *supervisor)
         next = supervisor->keepalive_ms;
     if (supervisor->stall_ms < next)
         next = supervisor->stall_ms;
+    if (supervisor->request_ms < next)
+        next = supervisor->request_ms;
     if (supervisor->phase == PHASE_KILL && supervisor->kill_again_ms < next)
         next = supervisor->kill_again_ms;
     /* The reader may have taken the rest after pass_on_rest() had looked; then there is no event to wait for. */
@@ -238,6 +250,7 @@ supervise (struct supervisor *supervisor)
         serve_peers (supervisor);
         send_keepalive (supervisor);
         supervisor->stall_ms = stall_serve (&supervisor->stall, supervisor->job);
+        serve_requests (supervisor);
         if (supervisor->phase == PHASE_OVER)
             return;
         relay_balance (supervisor);
@@ -250,6 +263,6 @@ void
 supervise_abandon (struct supervisor *supervisor)
 {
     supervisor->job->end = JOB_STOPPED; /* no rank is to blame */
-    shutdown_stop_ranks (supervisor, SIGTERM, false);
+    shutdown_fail_ranks (supervisor);
     supervise (supervisor);
 }

@@ -38,8 +38,11 @@ struct supervisor {
     int64_t keepalive_ms;   /* when the observer wants the next sign of life */
     int64_t stall_ms;       /* when to look for a stall next */
     struct stall stall;
+    int64_t request_ms;     /* when request_serve() wants to be called next */
+    int64_t file_ms;        /* when to look next for the file that asks for a checkpoint */
     int64_t stop_ms;        /* when the first signal to stop came; 0: none did */
     int stop_signal;        /* the last such signal; 0 */
+    bool has_asked;         /* ranks have been asked to stop through the job segment, instead of by that signal */
     bool is_impatient;      /* with that signal the user asks for an immediate end */
     bool guardian_is_lost;
     bool sink_is_watched[JOB_STREAMS];
@@ -102,14 +105,17 @@ void relay_count_left (struct supervisor *supervisor);
 /** Reap rank @p index if it has ended; the first failure ends the job. */
 void shutdown_reap_rank (struct supervisor *supervisor, int index);
 
-/** Ask all ranks to end with @p signal, and set the time when we shall no longer ask.
- * @param of_terminal  the terminal has sent it to the rank in the guardian's process group itself */
-void shutdown_stop_ranks (struct supervisor *supervisor, int signal, bool of_terminal);
+/** The job has failed: end all ranks with SIGTERM, and set the time when they are killed. */
+void shutdown_fail_ranks (struct supervisor *supervisor);
 
 void shutdown_kill_ranks (struct supervisor *supervisor);
 
 /** All ranks have ended.  If none of them failed, but one has lost its last save, that is the failure. */
 void shutdown_check_saves (struct supervisor *supervisor);
+
+/** All ranks have ended.  If they did so because one of them was asked to stop, the job has not come to its end; if
+ * they were done before they learnt of a request, it has. */
+void shutdown_note_agreed (struct supervisor *supervisor);
 
 /** Do what a signal to the launcher, or the end of a child, asks for. */
 void shutdown_take_signal (struct supervisor *supervisor, const struct signalfd_siginfo *info);
@@ -120,8 +126,25 @@ void shutdown_for_peers (struct supervisor *supervisor);
 /** The guardian has ended: no process waits for the job any more, and no other process could end it. */
 void shutdown_lose_guardian (struct supervisor *supervisor);
 
+/** The time of the job is over: the same as after SIGTERM.  @param reason  static, for the report */
+void shutdown_stop_for (struct supervisor *supervisor, const char *reason);
+
 /** Whether the first failure is a rank's death by a signal of the terminal that we have not seen yet.  A
  * terminal signals the ranks itself, and their end may be seen before the guardian has passed the signal on. */
 bool shutdown_may_be_of_terminal (const struct supervisor *supervisor);
+
+/* request.c: what ranks are asked for through the job segment. */
+
+/** Ask all ranks for @p request, enum jobseg_request together.
+ * @return whether any of them asks after it: then it tells the others */
+bool request_raise (struct job *job, uint32_t request);
+
+/** The job has failed: no rank can save any more, so SIGTERM ends it at once. */
+void request_end (struct job *job);
+
+/** Ask for a checkpoint if there is the file that asks for one.
+ * @param[out] stop_reason  of shutdown_stop_for(), if the time has come; otherwise unchanged
+ * @return when to call it again */
+int64_t request_serve (struct supervisor *supervisor, int64_t now_ms, const char **stop_reason);
 
 #endif

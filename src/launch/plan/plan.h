@@ -44,6 +44,13 @@ struct plan_logs {
     bool is_temporary; /* `base` was not given */
 };
 
+/** Who asks the ranks to save or to stop, besides signals.  Times are those of clock_ms(); 0: never. */
+struct plan_requests {
+    int64_t stop_ms;   /* when to save and stop */
+    int64_t ending_ms; /* the same, but only for ranks that respect it; others go on to their end */
+    const char *checkpoint_file; /* whose appearance asks for a checkpoint; NULL: none */
+};
+
 /** All zero is an empty plan. */
 struct plan {
     char *host;
@@ -65,6 +72,7 @@ struct plan {
     const struct memtier *memtier; /* of all starts; NULL: the ranks have none.  Set after plan_make() */
     char *role;
     struct plan_logs logs;
+    struct plan_requests requests; /* set after plan_make() */
     struct strlist notes; /* what was assumed, for the user; one line each */
     struct strlist choices; /* the same, if nothing follows for the user: for --dry_run */
     char *python_note; /* which Python and why, for --dry_run; NULL: none */

@@ -49,8 +49,9 @@ stop_self (void)
 static void
 pass_on (pid_t supervisor, const siginfo_t *info)
 {
-    union sigval value = { .sival_int = info->si_code == SI_KERNEL
-                           ? GUARDIAN_SIGNAL_OF_TERMINAL : GUARDIAN_SIGNAL_SENT };
+    bool of_failure = info->si_code == SI_QUEUE && info->si_value.sival_int == GUARDIAN_SIGNAL_OF_FAILURE;
+    union sigval value = { .sival_int = info->si_code == SI_KERNEL ? GUARDIAN_SIGNAL_OF_TERMINAL
+                           : of_failure ? GUARDIAN_SIGNAL_OF_FAILURE : GUARDIAN_SIGNAL_SENT };
     sigqueue (supervisor, info->si_signo, value);
     if (info->si_signo == SIGTSTP)
         stop_self ();

@@ -48,7 +48,8 @@ int guardian_death_signal (const struct guardian *guardian);
  */
 bool guardian_say (const struct guardian *guardian, const char *text, bool patient);
 
-/** What the value of a signal that the guardian passes on says. */
-enum { GUARDIAN_SIGNAL_SENT, GUARDIAN_SIGNAL_OF_TERMINAL };
+/** What the value of a signal that the guardian passes on says.  Who knows that the job has failed on another host
+ * sends its signal with GUARDIAN_SIGNAL_OF_FAILURE. */
+enum { GUARDIAN_SIGNAL_SENT, GUARDIAN_SIGNAL_OF_TERMINAL, GUARDIAN_SIGNAL_OF_FAILURE };
 
 #endif

@@ -340,19 +340,39 @@ add_failure (const struct job *job, struct strbuf *out)
 }
 
 void
+report_stop (const uint64_t *step, int signal, const char *reason, struct strbuf *out)
+{
+    const char *name = sigabbrev_np (signal);
+    strbuf_add (out, "accelerate: ");
+    if (step)
+        strbuf_printf (out, "saved step %llu on all ranks, then ", (unsigned long long) *step);
+    if (reason)
+        strbuf_printf (out, "ended %s\n", reason);
+    else
+        strbuf_printf (out, "ended by SIG%s\n", name ? name : "?");
+}
+
+static void
+add_stop (const struct job *job, struct strbuf *out)
+{
+    uint64_t step;
+    bool is_saved = job_saved_step (job, &step);
+    if (job->sinks[JOB_ERR].is_terminal && (job->signal == SIGINT || job->signal == SIGQUIT))
+        strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
+    report_stop (is_saved ? &step : NULL, job->signal, job->stop_reason, out);
+    if (!is_saved)
+        add_others (job, "the ranks at that moment", out);
+}
+
+void
 report_text (const struct job *job, struct strbuf *out)
 {
     if (job->end == JOB_FAILED)
         add_failure (job, out);
-    else if (job->end == JOB_STOPPED && !job->signal)
+    else if (job->end == JOB_STOPPED && !job->signal && !job->stop_reason)
         strbuf_add (out, "accelerate: job ended because the launcher was killed\n");
-    else if (job->end == JOB_STOPPED) {
-        const char *name = sigabbrev_np (job->signal);
-        if (job->sinks[JOB_ERR].is_terminal && (job->signal == SIGINT || job->signal == SIGQUIT))
-            strbuf_add_char (out, '\n'); /* after the ^C that the terminal shows */
-        strbuf_printf (out, "accelerate: ended by SIG%s\n", name ? name : "?");
-        add_others (job, "the ranks at that moment", out);
-    }
+    else if (job->end == JOB_STOPPED)
+        add_stop (job, out);
     report_killed (job, out);
 }
 
@@ -511,8 +531,8 @@ begin_json (const char *host, const char *program, int world_size, int exit_stat
     json_object_set_new (root, "world_size", json_integer (world_size));
     json_object_set_new (root, "program", json_text (program ? program : ""));
     json_object_set_new (root, "exit_status", json_integer (exit_status));
-    json_t *rest = json_pack ("{si s[] sn s[] si si sn sn}", "restart_count", 0, "restarts", "signal", "ranks",
-                              "killed", 0, "output_bytes_lost", 0, "failure", "error");
+    json_t *rest = json_pack ("{si s[] sn sn s[] si si sn sn}", "restart_count", 0, "restarts", "signal",
+                              "saved_step", "ranks", "killed", 0, "output_bytes_lost", 0, "failure", "error");
     json_object_update (root, rest);
     json_decref (rest);
     return root;
@@ -535,9 +555,12 @@ int
 report_json (const struct job *job, struct strbuf *out, struct fail *fail)
 {
     const struct plan *plan = job->plan;
+    uint64_t step;
     json_t *root = begin_json (plan->host, plan->program, plan->world_size, job_status (job));
     if (job->end == JOB_STOPPED && job->signal)
         json_object_set_new (root, "signal", json_integer (job->signal));
+    if (job->end == JOB_STOPPED && job_saved_step (job, &step))
+        json_object_set_new (root, "saved_step", json_integer ((json_int_t) step));
     if (job->end == JOB_STOPPED)
         json_object_set_new (root, "ranks", make_others (job));
     json_object_set_new (root, "killed", json_integer (job->killed));

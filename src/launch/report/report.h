@@ -68,6 +68,10 @@ void rank_activity_release (struct rank_activity *activity);
 /** Append the report of @p job as lines of text, the first beginning "accelerate: "; nothing if all went well. */
 void report_text (const struct job *job, struct strbuf *out);
 
+/** Append the line that says how a job was ended from outside.
+ * @param step  that all ranks have saved for it; NULL: none  @param reason  NULL: @p signal */
+void report_stop (const uint64_t *step, int signal, const char *reason, struct strbuf *out);
+
 /** Append how many processes had to be killed, as lines that follow another report. */
 void report_killed (const struct job *job, struct strbuf *out);
 

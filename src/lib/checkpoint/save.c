@@ -11,6 +11,7 @@
 #include "lib/checkpoint/agree.h"
 #include "lib/checkpoint/files.h"
 #include "lib/checkpoint/memory_tier.h"
+#include "lib/state/state_object.h"
 #include "lib/train/optimizer/optimizer_object.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -122,6 +123,21 @@ save_commit (struct save *save, struct accel_error *err)
     return status;
 }
 
+/* For those who watch the job, and for the launcher's report.  A state that is kept apart is none to continue from. */
+static void
+show_saved (const struct save *save, const struct accel *acc)
+{
+    const char *path = save->folder.place;
+    size_t length = strlen (path);
+    if (!acc->segment.header || checkpoint_is_apart (path))
+        return;
+    struct jobseg_slot *slot = jobseg_slot (&acc->segment, acc->identity.local_rank);
+    size_t skip = length < sizeof slot->saved_path ? 0 : length - sizeof slot->saved_path + 1;
+    memcpy (slot->saved_path, path + skip, length - skip + 1);
+    atomic_store (&slot->saved_step, 1 + (save->step ? save->step : atomic_load (&slot->progress.step)));
+    atomic_fetch_add (&slot->saves, 1);
+}
+
 /* Rank 0 alone knows whether the state is kept apart. */
 enum accel_status
 save_note (struct save *save, struct accel *acc, const struct comm_site *site, struct accel_error *err)
@@ -141,6 +157,7 @@ save_note (struct save *save, struct accel *acc, const struct comm_site *site, s
     part->project.iteration++;
     if (save->memory_sequence == memory_tier_of (acc)->sequence) /* nothing in memory is as new */
         memory_tier_forget (acc);
+    show_saved (save, acc);
     return ACCEL_OK;
 }
 

@@ -24,6 +24,7 @@
 #include "lib/train/precision.h"
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/reducer/rank_state.h"
+#include "lib/utility/preemption.h"
 #include "lib/utility/profile.h"
 #include "lib/utility/transfer.h"
 #include "util/envnames.h"
@@ -153,6 +154,7 @@ static const struct part_kind *const parts[] = {
     &part_checkpoint,
     &part_memory_tier,
     &part_track,
+    &part_preemption,
     NULL,
 };
 
@@ -237,6 +239,7 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
         status = show_stack (made, &job.segment, options, true, err);
     if (status)
         goto error;
+    preemption_begin (made);
     bool falls_back = made->device.device_type != kDLCPU && identity->world_size > 1
                       && !comm_link_for (made->world, made->device);
     if (falls_back) {

@@ -1,0 +1,113 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Requests to save and to stop: they come to one rank, or to the launcher, at any moment; all ranks save the same step,
+# and the run that continues has the bits of one that was never asked.
+. "${srcdir:-.}/tests/testlib.sh"
+
+resume=$builddir/examples/resume
+seed=${PREEMPTION_TEST_SEED:-$$}
+samples=240 epochs=3
+total=$((samples * epochs))
+rounds=6
+if is_long; then
+    rounds=100
+fi
+
+# start ARGUMENT...: launch options, then -- and those of the program; its pid in $launcher
+start () {
+    options=
+    while [ "$1" != -- ]; do
+        options="$options $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2086
+    "$accelerate" launch --cpu --num_processes 3 --num_cpu_threads_per_process 1 $options "$resume" \
+        --samples $samples --epochs $epochs --total_batch_size 24 --every 1000 "$@" >run.out 2>run.err &
+    launcher=$!
+}
+has_ended () { ! kill -0 "$launcher" 2>/dev/null; }
+finish () {
+    wait_for has_ended || { kill -9 "$launcher" && return 99; }
+    wait "$launcher"
+}
+has_lines () { has_ended || [ "$(wc -l <"${1:-log}")" -ge "$2" ]; }
+# ranks: their pids
+ranks () {
+    for child in $(pgrep -P "$launcher"); do
+        pgrep -P "$child" -x resume
+    done
+    pgrep -P "$launcher" -x resume
+}
+
+test_expect_success 'a run that is never asked' '
+    start -- --project_dir whole --log whole.log && finish && test "$(wc -l <whole.log)" = $total'
+
+test_expect_success 'SIGUSR1 to the launcher: one checkpoint, and the run goes on' '
+    start -- --project_dir usr --log log --step_ms 10 && wait_for has_lines log 48 && kill -USR1 "$launcher" && finish &&
+    test "$(ls usr/checkpoints | wc -l)" = 2 && cmp log whole.log && ! test -s run.err'
+test_expect_success 'SIGTERM to the launcher: saved on all ranks, ended by SIGTERM' '
+    rm -f log && start --failure_report report.json -- --project_dir term --log log --step_ms 10 &&
+    wait_for has_lines log 48 && kill -TERM "$launcher" && test_exit 143 finish &&
+    grep "^accelerate: saved step [0-9]* on all ranks, then ended by SIGTERM$" run.err && test "$(wc -l <run.err)" = 1 &&
+    step=$(sed "s/.*saved step \([0-9]*\).*/\1/" run.err) && test "$(wc -l <log)" = $((24 * step)) &&
+    grep "\"signal\":15,\"saved_step\":$step," report.json && start -- --project_dir term --log log && finish &&
+    cmp log whole.log'
+test_expect_success 'a time limit: saved, and the status that asks for another start' '
+    rm -f log && start --time_limit 1 --max_restarts 3 -- --project_dir limit --log log --step_ms 50 &&
+    test_exit 75 finish && grep "^accelerate: saved step [0-9]* on all ranks, then ended at the time limit$" run.err &&
+    test "$(wc -l <run.err)" = 1 && start -- --project_dir limit --log log && finish && cmp log whole.log'
+test_expect_success 'the end of a Slurm job, --grace before' '
+    rm -f log && SLURM_JOB_END_TIME=$(($(date +%s) + 7)) && export SLURM_JOB_END_TIME &&
+    start --grace 5 -- --project_dir slurm --log log --step_ms 200 && test_exit 75 finish &&
+    grep "^accelerate: saved step [0-9]* on all ranks, then ended before the end of its Slurm job$" run.err &&
+    unset SLURM_JOB_END_TIME && start -- --project_dir slurm --log log && finish && cmp log whole.log'
+test_expect_success 'programs that do not ask are left alone by it, but not by a time limit' '
+    SLURM_JOB_END_TIME=$(($(date +%s) + 2)) "$accelerate" launch --cpu --num_processes 2 --grace 1 sleep 3 &&
+    test_exit 75 "$accelerate" launch --cpu --num_processes 2 --time_limit 1 sleep 1000 2>err &&
+    grep "^accelerate: ended at the time limit$" err'
+test_expect_success 'a file asks for a checkpoint, and is removed' '
+    rm -f log && start --checkpoint_file ask -- --project_dir file --log log --step_ms 60 && wait_for has_lines log 24 &&
+    : >ask && finish && ! test -e ask && test "$(ls file/checkpoints | wc -l)" = 2 && cmp log whole.log'
+test_expect_success 'SIGUSR1 ends no program that does not know it' '
+    { "$accelerate" launch --cpu --num_processes 2 sh -c "touch up.\$RANK; exec sleep 1" & } && pid=$! &&
+    wait_for test -e up.1 && kill -USR1 $pid && wait $pid'
+test_expect_success 'a rank that fails ends the others at once, although they take SIGTERM for a request' '
+    rm -f log && start -- --project_dir fail --log log --step_ms 60000 && wait_for has_lines log 24 &&
+    kill -SEGV "$(ranks | sed -n 2p)" && test_exit 139 finish && ! grep "had to be killed" run.err'
+
+# Any moment of a run: before accel_open, while the state is loaded, in a step, in a save, when it is done.  Whoever gets
+# the signal before it can be taken ends, and the job fails; nothing is lost then, for nothing was done.
+# attempt NUMBER: until the run is complete
+attempt () {
+    rm -rf log state
+    for turn in 1 2 3 4 5; do
+        before=$(cat log 2>/dev/null | wc -l)
+        start -- --project_dir state --log log --step_ms 2 &&
+            sleep "0.$(printf %03d $((($1 * 7919 + turn * 104729 + seed) % 350)))" || return 1
+        whom=$launcher
+        [ $((turn % 2)) = 0 ] || whom=$(ranks | sed -n "$((($1 + turn) % 3 + 1))p")
+        kill -TERM "${whom:-$launcher}" 2>/dev/null
+        finish
+        status=$?
+        echo "$1.$turn: ${whom:-$launcher} of $launcher, status $status, $(cat log 2>/dev/null | wc -l) lines: $(head -n 1 run.err)"
+        case $status in
+        0) return ;;
+        75 | 143) ;;
+        *) return 1 ;;
+        esac
+        lines=$(cat log 2>/dev/null | wc -l)
+        if step=$(grep "^accelerate: saved step [0-9]* on all ranks, then ended " run.err); then
+            step=${step#*step }
+            [ "$lines" = $((24 * ${step%% *})) ] || return 1
+        elif [ "$lines" != $total ]; then
+            [ "$status" = 143 ] && [ "$lines" = "$before" ] && ! grep "had to be killed" run.err || return 1
+        fi
+    done
+    start -- --project_dir state --log log && finish
+}
+for round in $(seq "$rounds"); do
+    test_expect_success "round $round: the bits of a run that was never asked (seed $seed)" "
+        attempt $round && cmp log whole.log"
+done
+test_done
