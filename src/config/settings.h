@@ -29,7 +29,7 @@ struct settings {
     bool norms;
     bool verify;
 
-    /* kill and top */
+    /* checkpoint, kill and top */
     char *signal; /* "TERM" */
     int64_t wait; /* seconds */
     bool once;
@@ -248,7 +248,6 @@ struct settings {
     int64_t stall_timeout; /* seconds without progress until a warning; 0: none */
     int64_t time_limit; /* seconds; 0: none */
     char *checkpoint_file;
-    int64_t wait; /* seconds for a checkpoint */
     char *failure_report;
     char *resume; /* folder of checkpoints */
     int64_t memory_checkpoint_every; /* steps; 0: never */

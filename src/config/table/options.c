@@ -298,11 +298,6 @@ const struct option options[] = {
       .help = "file whose appearance asks ranks for a checkpoint",
       .doc = "When this file appears, the ranks are asked for a checkpoint, and the file is removed. See STOPPING." },
 
-    { .key = "wait", OPT_INT (wait, 0, 1000000000), .dflt = "600", .group = GROUP_OURS,
-      .commands = COMMAND_CHECKPOINT, .metavar = "SECONDS",
-      .help = "how long to wait for the checkpoint, in seconds",
-      .doc = "The number of seconds to wait until all ranks have saved; 0 means not to wait." },
-
     { .key = "label", OPT_TEXT (label), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "WORD",
       .help = "whether each line begins with its rank",

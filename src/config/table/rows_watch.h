@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of the option table: kill and top; options.c includes them. */
+/* Rows of the option table: checkpoint, kill and top; options.c includes them. */
 
     { .key = "signal", OPT_TEXT (signal), .dflt = "TERM",
       .choices = WORDS ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "CONT", "TSTP", "KILL"),
@@ -11,10 +11,11 @@
              "job: ranks that are still there after the launcher's --grace are killed. KILL ends all at once; the "
              "ranks cannot save anything." },
 
-    { .key = "wait", OPT_INT (wait, 0, 86400), .dflt = "60", .group = GROUP_GENERAL, .commands = COMMAND_KILL,
-      .metavar = "SECONDS",
-      .help = "seconds to wait for the job's end",
-      .doc = "For how many seconds to wait for the end of the job. 0: do not wait." },
+    { .key = "wait", OPT_INT (wait, 0, 86400), .dflt = "600", .group = GROUP_GENERAL,
+      .commands = COMMAND_CHECKPOINT | COMMAND_KILL, .metavar = "SECONDS",
+      .help = "seconds to wait until it is done",
+      .doc = "For how many seconds to wait until all ranks have saved (checkpoint), or for the end of the job (kill). "
+             "0: do not wait." },
 
     { .key = "once", OPT_FLAG (once), .group = GROUP_GENERAL, .commands = COMMAND_TOP,
       .help = "print one look and exit",
