@@ -368,6 +368,8 @@ print_bindings (const struct plan *plan)
         if (line.text)
             fprintf (stderr, "accelerate: rank %d: %s\n", plan->processes[i].rank, line.text);
     }
+}
+
 /* Of a job on several hosts, the head keeps the time limit. */
 static void
 set_requests (struct launch *launch)
