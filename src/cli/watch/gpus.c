@@ -2,7 +2,7 @@
 /* What GPUs do, asked by a thread: NVML takes up to seconds to begin, and with a broken driver for ever. */
 #include <config.h>
 
-#include "cli/watch/watched.h"
+#include "cli/watch/gpus.h"
 
 #include "util/threads.h"
 

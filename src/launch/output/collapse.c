@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* circle: collapse output: a stream's lines go through the queue, and from there to the stream's sink */
+
 enum { WORD_BITS = 64, LABEL_BYTES = 64 };
 
 struct entry {

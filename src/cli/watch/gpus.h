@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the GPUs of this machine do, for those who watch jobs. */
+#ifndef CLI_WATCH_GPUS_H
+#define CLI_WATCH_GPUS_H
+
+#include "util/nvml.h"
+
+#include <sys/types.h>
+
+enum { WATCHED_GPUS = 64 };
+
+/** What the GPUs of this machine do, in NVML's order. */
+struct watched_gpus {
+    int count; /* 0: there are none, or nothing is known of them yet */
+    struct gpu_load loads[WATCHED_GPUS];
+};
+
+/** Begin to ask NVML each second, in a thread. */
+void watched_gpus_start (void);
+
+/** What it said last. */
+void watched_gpus_read (struct watched_gpus *gpus);
+
+/** @return the first GPU that process @p pid uses; -1: none, or that is not known, as in a container */
+int watched_gpu_of (const struct watched_gpus *gpus, pid_t pid);
+
+#endif
