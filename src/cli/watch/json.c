@@ -46,8 +46,8 @@ rank_json (const struct watched *watched, const struct watched_gpus *gpus, int i
                       number (rates->steps_per_second), "waiting", number (rates->waiting), "awaited",
                       number (rates->awaited), "waits_for",
                       integer ((uint64_t) watched->awaits[i], watched->awaits[i] >= 0), "cpu", number (rates->cpu),
-                      "memory_bytes", integer (rank->memory, rank->memory), "gpu", integer ((uint64_t) gpu, gpu >= 0),
-                      "values", values_json (rank));
+                      "memory_bytes", integer (rank->memory, rank->memory), "gpu",
+                      integer ((uint64_t) gpu, gpu >= 0), "values", values_json (rank));
 }
 
 json_t *

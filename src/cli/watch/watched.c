@@ -5,11 +5,14 @@
 #include "cli/watch/watched.h"
 
 #include "util/array.h"
+#include "util/procfs.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
+
+enum { FIND_EVERY = 5 }; /* refreshes */
 
 static void
 release (struct watched *watched)
@@ -86,11 +89,24 @@ is_chosen (const struct watch_job *job, const struct watched_filter *filter)
     return !filter->inode || job->inode == filter->inode;
 }
 
-int
-watched_refresh (struct watched_list *list, const struct watched_filter *filter, struct fail *fail)
+/* Whether all jobs are still there; a job whose ranks have all ended may have started them again. */
+static bool
+is_complete (const struct watched_list *list)
+{
+    struct procfs_stat stat;
+    for (size_t i = 0; i < list->count; i++)
+        if (!procfs_read_stat (list->items[i].job.holder, &stat) || stat.state == 'Z'
+            || !sample_count_alive (&list->items[i].sample))
+            return false;
+    return list->count > 0;
+}
+
+/* @return 0, or -1 with @fail */
+static int
+find (struct watched_list *list, const struct watched_filter *filter, struct fail *fail)
 {
     struct watch_jobs jobs;
-    struct watched_list made = { 0 };
+    struct watched_list made = { .refreshed = list->refreshed };
     if (watch_jobs_find (&jobs, fail))
         return -1;
     int result = 0;
@@ -98,10 +114,19 @@ watched_refresh (struct watched_list *list, const struct watched_filter *filter,
         if (is_chosen (&jobs.jobs[i], filter))
             result = add (&made, list, &jobs.jobs[i], fail);
     made.foreign = jobs.foreign;
-    watched_gpus_read (&made.gpus);
     watch_jobs_release (&jobs);
     watched_release (list);
     *list = made;
+    return result;
+}
+
+int
+watched_refresh (struct watched_list *list, const struct watched_filter *filter, struct fail *fail)
+{
+    int result = 0;
+    if (list->refreshed++ % FIND_EVERY == 0 || !is_complete (list))
+        result = find (list, filter, fail);
+    watched_gpus_read (&list->gpus);
     for (size_t i = 0; i < list->count && !result; i++)
         result = look (&list->items[i], fail);
     return result;

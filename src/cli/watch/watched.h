@@ -26,6 +26,7 @@ struct watched_list {
     struct watched *items; /* in the order of watch_jobs */
     size_t count;
     int foreign;           /* as in watch_jobs */
+    unsigned refreshed;    /* how often */
     struct watched_gpus gpus;
 };
 
@@ -35,7 +36,8 @@ struct watched_filter {
     uint64_t inode; /* if there is no launcher */
 };
 
-/** Look at all jobs: those that are new are added, those that are over are removed. */
+/** Look at all jobs.  Those that are over are removed at once, and every few times new ones are looked for, which takes
+ *  milliseconds. */
 int watched_refresh (struct watched_list *list, const struct watched_filter *filter, struct fail *fail);
 
 /** In between: who waits for whom.  Takes microseconds. */
