@@ -227,7 +227,7 @@ int64_t
 stall_serve (struct stall *stall, struct job *job)
 {
     int64_t now_ms = clock_ms ();
-    if (job->plan->stall_s <= 0 || job->end != JOB_DONE || (!stall->ranks && stall->look_ms))
+    if (job->plan->stall_s <= 0 || job->end != JOB_DONE || !job->alive || (!stall->ranks && stall->look_ms))
         return INT64_MAX;
     if (!stall->look_ms) {
         stall->ranks = calloc ((size_t) job->count, sizeof *stall->ranks);

@@ -141,7 +141,8 @@ static void
 test_doing (void)
 {
     static const char *const reports[] = {
-        "{\"killed\":2,\"ranks\":[{\"rank\":4,\"doing\":\"in b\"},{\"rank\":5,\"doing\":\"in a\"}]}",
+        "{\"killed\":2,\"ranks\":[{\"rank\":4,\"doing\":\"in b\",\"seconds\":12.5,\"frame\":\"f (a.c:3)\"},"
+        "{\"rank\":5,\"doing\":\"in a\"}]}",
         "{\"killed\":0,\"ranks\":[{\"rank\":0,\"doing\":\"in a\"},{\"rank\":1,\"doing\":\"in a\"},"
         "{\"rank\":2,\"doing\":\"in a\"},{\"rank\":3,\"doing\":\"gave up: rank 9 ended\"}]}",
         "{\"ranks\":[{\"rank\":\"x\",\"doing\":\"in x\"},{\"rank\":7}]}", "not JSON", "", NULL };
@@ -152,16 +153,19 @@ test_doing (void)
         rank_activity_add (&failed, reports[i], false);
     }
     rank_activity_put (&doing, "ranks", &text);
-    is_text (text.text, "  ranks:\n    rank 0-2, 5: in a\n    rank 3: gave up: rank 9 ended\n    rank 4: in b\n",
+    is_text (text.text, "  ranks:\n    rank 0-2, 5: in a\n    rank 3: gave up: rank 9 ended\n"
+             "    rank 4: in b for 12 s, in f (a.c:3)\n",
              "ranks of several hosts, those that were doing the same together");
     json_t *json = rank_activity_json (&doing);
     AUTO_FREE char *dumped = json_dumps (json_array_get (json, 4), JSON_COMPACT | JSON_SORT_KEYS);
-    ok (doing.killed == 2 && json_array_size (json) == 6 && !strcmp (dumped, "{\"doing\":\"in b\",\"rank\":4}"),
+    ok (doing.killed == 2 && json_array_size (json) == 6
+        && !strcmp (dumped, "{\"doing\":\"in b\",\"frame\":\"f (a.c:3)\",\"rank\":4,\"seconds\":12.5}"),
         "as JSON, in their order; 2 had to be killed: %s", dumped);
     json_decref (json);
     strbuf_truncate (&text, 0);
     rank_activity_put (&failed, "others", &text);
-    is_text (text.text, "  others:\n    rank 0-2, 5: in a\n    rank 4: in b\n", "those that gave up are left out");
+    is_text (text.text, "  others:\n    rank 0-2, 5: in a\n    rank 4: in b for 12 s, in f (a.c:3)\n",
+             "those that gave up are left out");
     for (int i = 0; i < 17; i++) {
         char report[80];
         snprintf (report, sizeof report, "{\"ranks\":[{\"rank\":%d,\"doing\":\"in %d\"}]}", 16 - i, i);
