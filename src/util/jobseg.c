@@ -254,7 +254,7 @@ jobseg_elapsed_ns (const struct jobseg_slot *slot)
     if (!jobseg_latest (slot, &record) || record.done)
         since_ns = atomic_load (&slot->heartbeat_ns);
     else
-        since_ns = record.begun_ns;
+        since_ns = atomic_load (&slot->begun_ns);
     return since_ns && since_ns <= now_ns ? (int64_t) (now_ns - since_ns) : -1;
 }
 

@@ -141,7 +141,6 @@ struct jobseg_record {
     uint64_t comm;     /* the communicator, the same on all its ranks; 0: the world */
     uint64_t count;    /* elements */
     uint64_t looked_ns; /* CLOCK_MONOTONIC when the rank last found that this call still has to wait; 0: never */
-    uint64_t begun_ns; /* CLOCK_MONOTONIC when the call began */
     uint32_t generation; /* of the program that called; earlier ones of the same rank are still there */
     uint32_t number;   /* 0: no other rank takes part in this call */
     uint32_t line;
@@ -206,6 +205,7 @@ struct jobseg_slot {
     _Atomic uint32_t pid_space;    /* inode of the pid namespace that `pid` belongs to; 0: unknown */
     _Atomic uint32_t failed_generation; /* what `reason` is about; it stays when the rank opens again.  0: none */
     _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC at the latest sign of life */
+    _Atomic uint64_t begun_ns;     /* the same when the latest call began.  Not in its record, which is a cache line */
     _Atomic uint64_t ledger_count; /* records ever written; the newest is ledger[(count - 1) % JOBSEG_LEDGER] */
     _Atomic uint64_t exchanged;    /* generation << 32 | round of the latest exchange */
     _Atomic uint32_t exchange_bell; /* a futex */
@@ -338,11 +338,13 @@ jobseg_now_ns (void)
     return (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec;
 }
 
-/** A sign of life of the rank whose slot this is.  A few nanoseconds. */
-static inline void
+/** A sign of life of the rank whose slot this is.  A few nanoseconds.  @return its time */
+static inline uint64_t
 jobseg_beat (struct jobseg_slot *slot)
 {
-    atomic_store_explicit (&slot->heartbeat_ns, jobseg_now_ns (), memory_order_relaxed);
+    uint64_t now_ns = jobseg_now_ns ();
+    atomic_store_explicit (&slot->heartbeat_ns, now_ns, memory_order_relaxed);
+    return now_ns;
 }
 
 #endif

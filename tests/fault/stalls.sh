@@ -14,6 +14,7 @@ has_warning () { grep -q 'the job continues' "$1"; }
 start () {
     bug=$1 file=$2
     shift 2
+    : >"$file" # now, and not in the background: it may have the warning of an earlier run
     "$accelerate" launch --cpu --num_processes 3 --grace 2 "$@" "$program" "$bug" >"$file" 2>&1 &
     launcher=$!
 }

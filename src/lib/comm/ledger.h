@@ -62,10 +62,8 @@ ledger_write (struct ledger *ledger, const struct comm_site *site, struct ledger
     unsigned file = ledger->files[ledger->latest] == site->file ? ledger->latest : ledger_file (ledger, site->file);
     uint64_t sequence = ++ledger->sequence;
     struct jobseg_record *record = &slot->ledger[(sequence - 1) % JOBSEG_LEDGER];
-    uint64_t now_ns = jobseg_now_ns ();
     *record = (struct jobseg_record){
         .sequence = sequence,
-        .begun_ns = now_ns,
         .generation = ledger->generation,
         .comm = entry.comm,
         .number = entry.number,
@@ -83,7 +81,7 @@ ledger_write (struct ledger *ledger, const struct comm_site *site, struct ledger
     if (site->form)
         ledger_note_form (&slot->forms[(sequence - 1) % JOBSEG_LEDGER], site->form);
     atomic_store_explicit (&slot->ledger_count, sequence, memory_order_release);
-    atomic_store_explicit (&slot->heartbeat_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit (&slot->begun_ns, jobseg_beat (slot), memory_order_relaxed);
     return record;
 }
 
