@@ -99,7 +99,8 @@ hang (const char *bug)
     if (!strcmp (bug, "order"))
         exchange ();
     else if (!strcmp (bug, "compute"))
-        sleep (3); /* all of them */
+        for (unsigned left = 3; left;) /* all of them; a signal that asks for a stack ends a sleep */
+            left = sleep (left);
     else if (accel_comm_rank (accel_world (acc)) == 1) {
         if (!strcmp (bug, "loop"))
             spin ();
