@@ -203,8 +203,9 @@ test_control (accelerator &acc)
     acc.set_trigger ();
     ok (acc.check_trigger () && !acc.check_trigger (), "trigger");
     ok (!acc.should_save () && !acc.should_stop (), "nothing was asked for");
-    std::raise (SIGTERM);
-    ok (acc.should_save () && acc.should_stop () && !acc.should_save (), "SIGTERM asks to save and to stop");
+    std::raise (SIGUSR1);
+    bool saves = acc.should_save ();
+    ok (acc.should_save () != saves && !acc.should_stop (), "SIGUSR1 asks to save once");
     std::vector<std::size_t> tried;
     ok (acc.find_executable_batch_size ([&] (std::size_t size) {
             tried.push_back (size);

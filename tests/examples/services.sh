@@ -32,7 +32,11 @@ while [ $node -lt "$SLURM_JOB_NUM_NODES" ]; do
 done
 exit $status
 END
+script squeue <<'END'
+date -d "${ends-24 hours}" +%Y-%m-%dT%H:%M:%S
+END
 script scontrol <<'END'
+[ "$1" != requeue ] || { echo "$2" >requeued && exit; }
 [ "$*" = 'show hostnames node[1-2]' ] || { echo "scontrol: unexpected: $*" >&2; exit 1; }
 printf 'node1\nnode2\n'
 END
@@ -55,8 +59,7 @@ job () {
 test_expect_success 'the batch script is a script of sh' 'sh -n "$batch" && head -n 1 "$batch" | grep -qx "#!/bin/sh"'
 test_expect_success 'its options for sbatch come before the first command' '
     sed -n "/^[^#]/q; /^#SBATCH/p" "$batch" >options && grep -c "^#SBATCH --" options >count && cat options count &&
-    test "$(cat count)" = "$(grep -c "^#SBATCH" "$batch")" && ! grep "signal" options &&
-    grep -qx "##SBATCH --signal=USR1@[0-9]*" "$batch"'
+    test "$(cat count)" = "$(grep -c "^#SBATCH" "$batch")" && ! grep "signal" options'
 test_expect_success 'outside of a job it says what to do' '
     ! sh "$batch" true 2>err && cat err && grep "submit this file with sbatch" err'
 
@@ -104,11 +107,20 @@ test_expect_success 'SIGUSR1, which Slurm can send before the time limit, reache
 has_steps () {
     [ -e samples ] && test "$(wc -l <samples)" -gt 20
 }
-test_expect_success 'examples/resume saves and ends then, and the next job continues' '
-    RANKS_PER_NODE=2 && export RANKS_PER_NODE && {
+test_expect_success 'examples/resume saves and stops before the time limit, is requeued, and continues' '
+    RANKS_PER_NODE=2 GRACE=5 && export RANKS_PER_NODE GRACE && ends="8 seconds" && export ends &&
+    test_exit 75 job 1 "" --cpu "$builddir/examples/resume" --samples 400 --step_ms 100 --log samples \
+        >out 2>&1 && grep "saved, and ending as asked" out && unset ends &&
+    grep "saved step [0-9]* on all ranks, then ended before the end of" out &&
+    test "$(cat requeued)" = "$job" && test "$(wc -l <samples)" -lt 1200 &&
+    job 1 "" --cpu "$builddir/examples/resume" --samples 400 --log samples >out &&
+    grep "finished 3 epochs" out && sort -u samples | wc -l | grep -x 1200'
+test_expect_success 'SIGTERM: it saves and stops, and the next job continues' '
+    rm -rf samples resume requeued && RANKS_PER_NODE=2 && export RANKS_PER_NODE && {
         job 1 "" --cpu "$builddir/examples/resume" --samples 400 --step_ms 5 --log samples >out 2>&1 &
-    } && wait_for has_steps && kill -USR1 "$(cat pid)" && wait $! && grep "saved, and ending as asked" out &&
-    test "$(wc -l <samples)" -lt 1200 && job 1 "" --cpu "$builddir/examples/resume" --samples 400 --log samples >out &&
+    } && wait_for has_steps && kill -TERM "$(cat pid)" && test_exit 143 wait $! &&
+    grep "saved step [0-9]* on all ranks, then ended by SIGTERM" out && ! test -e requeued &&
+    job 1 "" --cpu "$builddir/examples/resume" --samples 400 --log samples >out &&
     grep "finished 3 epochs" out && sort -u samples | wc -l | grep -x 1200'
 
 # command: the unit's command line with this test's files in place of the installed ones
