@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Requests to save and to stop on two hosts: whoever gets one, all ranks save the same step.
+. "${srcdir:-.}/tests/testlib.sh"
+. "$srcdir/tests/hosts/lab"
+mpirun --version >version 2>&1 || :
+if ! grep -q "Open MPI" version; then
+    skip_rest 'there is no mpirun of Open MPI'
+fi
+ACCEL_ENGINE_PATH=$builddir/src/engines/mpi/.libs
+if [ ! -f "$ACCEL_ENGINE_PATH/accel_engine_mpi.so" ]; then
+    skip_rest 'engine mpi is not built'
+fi
+begin_lab 2 || exit
+allow_leaks_of_mpi || exit
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=/run
+PRTE_MCA_prte_tmpdir_base=/run # of Open MPI 5
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_orte_tmpdir_base PRTE_MCA_prte_tmpdir_base \
+    ACCEL_ENGINE_PATH
+rounds=1
+if is_long; then
+    rounds=8
+fi
+
+# start ARGUMENT...: launch options, then -- and those of the program; the head is process $head
+start () {
+    options=
+    while [ "$1" != -- ]; do
+        options="$options $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2086
+    on host1 "$accelerate" launch --cpu --starter mpirun --hosts host1:1,host2:2 $options "$builddir/examples/resume" \
+        --samples 240 --epochs 3 --total_batch_size 24 --every 1000 --project_dir state "$@" >out 2>err &
+    head=$!
+}
+has_lines () { [ "$(cat log 2>/dev/null | wc -l)" -ge 96 ]; }
+# saved HOW: the report's one line, and the log ends with that step
+saved () {
+    cat err && grep "^accelerate: saved step [0-9]* on all ranks, then ended $1$" err && test "$(wc -l <err)" = 1 &&
+        step=$(sed "s/.*saved step \([0-9]*\).*/\1/" err) && test "$(wc -l <log)" = $((24 * step))
+}
+# continues: from that step, to the log of a run that was never asked
+continues () {
+    start -- --log log && finish 0 && cmp log whole.log && all_clean host1 host2
+}
+
+test_expect_success 'a run that is never asked' '
+    start -- --log whole.log && finish 0 && test "$(wc -l <whole.log)" = 720 && rm -rf state'
+for round in $(seq "$rounds"); do
+    test_expect_success "$round: SIGTERM to a rank of the second host" '
+        rm -rf state log && start -- --log log --step_ms 1$round && wait_for has_lines &&
+        on host2 kill -TERM "$(on host2 pgrep -n -x resume)" && finish 75 && saved "as a signal to a rank asked" &&
+        continues'
+done
+test_expect_success 'SIGTERM to the head' '
+    rm -rf state log && start -- --log log --step_ms 20 && wait_for has_lines && on host1 pkill -TERM -o -x accelerate &&
+    finish 143 && saved "by SIGTERM" && continues'
+test_expect_success 'a time limit' '
+    rm -rf state log && start --time_limit 3 -- --log log --step_ms 200 && finish 75 && saved "at the time limit" &&
+    continues'
+test_expect_success 'a rank that fails ends those of the other host at once' '
+    rm -rf state log && start -- --log log --step_ms 60000 && wait_for test -s log &&
+    on host1 kill -SEGV "$(on host1 pgrep -n -x resume)" && finish 139 && ! grep "had to be killed" err &&
+    all_clean host1 host2'
+test_done
