@@ -174,6 +174,67 @@ test_signals (void)
     end_world ("^C with a rank at the terminal");
 }
 
+/* Ranks that ask for requests get them in the job segment, and no signal. */
+static void
+test_requests (void)
+{
+    static const struct {
+        const char *name;
+        int signal;       /* 0: the time limit, at the same moment */
+        int grace_s;
+        bool ranks_ask, agree, failed;
+        enum job_end end;
+        int number, status;
+        int64_t end_ms;
+        uint32_t request; /* in the segment, at the end */
+        const char *said;
+    } cases[] = {
+        { "SIGTERM", SIGTERM, 30, true, true, false, JOB_STOPPED, SIGTERM, 143, 40, JOBSEG_SAVE | JOBSEG_STOP,
+          "CONT -1000@10 CONT -1001@10 CONT -1002@10 " },
+        { "SIGTERM, and they were done", SIGTERM, 30, true, false, false, JOB_DONE, 0, 0, 40, JOBSEG_SAVE | JOBSEG_STOP,
+          "CONT -1000@10 CONT -1001@10 CONT -1002@10 " },
+        { "SIGTERM without grace", SIGTERM, 0, true, false, false, JOB_STOPPED, SIGTERM, 143, 10,
+          JOBSEG_SAVE | JOBSEG_STOP, "KILL -1000@10 KILL -1001@10 KILL -1002@10 " },
+        { "SIGTERM to ranks that do not ask", SIGTERM, 30, false, false, false, JOB_STOPPED, SIGTERM, 143, 15,
+          JOBSEG_SAVE | JOBSEG_STOP, NULL },
+        { "SIGUSR1", SIGUSR1, 30, true, false, false, JOB_DONE, 0, 0, 40, JOBSEG_SAVE, "" },
+        { "the time limit", 0, 30, true, true, false, JOB_STOPPED, 0, 75, 40, JOBSEG_SAVE | JOBSEG_STOP,
+          "CONT -1000@10 CONT -1001@10 CONT -1002@10 " },
+        { "a failure", 0, 30, true, false, true, JOB_FAILED, 1, 1, 15, JOBSEG_END,
+          "TERM -1000@10 TERM -1002@10 CONT -1000@10 CONT -1002@10 " },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_world ();
+        the_plan.grace_s = cases[i].grace_s;
+        for (int j = 0; j < RANKS; j++) {
+            atomic_store (&jobseg_slot (&the_job.segment, j)->respects,
+                          cases[i].ranks_ask ? JOBSEG_SAVE | JOBSEG_STOP : 0);
+            atomic_store (&jobseg_slot (&the_job.segment, j)->agreed, cases[i].agree ? JOBSEG_SAVE | JOBSEG_STOP : 0);
+        }
+        if (cases[i].failed)
+            at (10, END, 1, 256);
+        else if (cases[i].signal)
+            at (10, SIGNAL, 0, cases[i].signal);
+        else
+            the_plan.requests.stop_ms = BEGIN_MS + 10;
+        end_all (40);
+        run_world ();
+        check (cases[i].name, cases[i].end, cases[i].number, cases[i].end_ms, cases[i].said);
+        ok (job_status (&the_job) == cases[i].status, "%s: status %d", cases[i].name, job_status (&the_job));
+        ok (atomic_load (&the_job.segment.header->request) == cases[i].request, "%s: request %u", cases[i].name,
+            atomic_load (&the_job.segment.header->request));
+        the_plan.requests.stop_ms = 0;
+        end_world (cases[i].name);
+    }
+    make_world ();
+    for (int j = 0; j < RANKS; j++)
+        atomic_store (&jobseg_slot (&the_job.segment, j)->agreed, JOBSEG_STOP);
+    end_all (40);
+    run_world ();
+    ok (the_job.end == JOB_STOPPED && job_status (&the_job) == 75 && the_job.stop_reason, "a signal to a rank");
+    end_world ("a signal to a rank");
+}
+
 /* All ranks die of what the terminal sent, and the guardian passes it on later, or never. */
 static void
 test_terminal (void)
@@ -454,6 +515,7 @@ main (void)
     test_notes ();
     test_unseen ();
     test_signals ();
+    test_requests ();
     test_terminal ();
     test_repeats ();
     test_guardian ();
