@@ -19,7 +19,7 @@ ACCEL_BEGIN_DECLS
  * end, and SIGUSR1 asks for a checkpoint, unless the program handles or ignores that signal; accel_close() undoes it.
  * See accel_options.catch_signals for the time before.
  *
- * Never waits for ranks that are less than one step behind.
+ * Waits for ranks that have not come to the call of the step before, but not for those that are in this step.
  *
  * @param[out] save  the answer
  * @retval ACCEL_ERR_PEER     a process died, or left

@@ -83,8 +83,8 @@ attempt () {
     rm -rf log state
     for turn in 1 2 3 4 5; do
         before=$(cat log 2>/dev/null | wc -l)
-        start -- --project_dir state --log log --step_ms 2 &&
-            sleep "0.$(printf %03d $((($1 * 7919 + turn * 104729 + seed) % 350)))" || return 1
+        start -- --project_dir state --log log --step_ms 8 &&
+            sleep "0.$(printf %03d $((($1 * 7919 + turn * 104729 + seed) % 500)))" || return 1
         whom=$launcher
         [ $((turn % 2)) = 0 ] || whom=$(ranks | sed -n "$((($1 + turn) % 3 + 1))p")
         kill -TERM "${whom:-$launcher}" 2>/dev/null

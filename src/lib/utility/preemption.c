@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accel_should_save() and accel_should_stop(): each call is a round, in which each rank gives its vote, the requests
+/* accel_should_save() and accel_should_stop(): each step has a round, in which each rank gives its vote, the requests
  * that it alone has seen.  A call returns what the votes of the round before come to, which nearly always have been
- * given by then: so no rank waits for one that is less than a round behind, and all ranks get the same answers.
+ * given by then: so no rank waits for one that is less than a round behind, and all ranks get the same answers.  In
+ * programs that call both, accel_should_save() has the round: a second one in the same step would wait for this step's
+ * votes, and so for the slowest rank.
  *
  * Ranks of one host vote in their slots of the job segment.  Those of several have a communicator of their own, on
  * which an all-reduce is in flight from one round to the next. */
@@ -32,6 +34,7 @@ struct preemption {
     struct part part;
     bool takes_signals;
     bool asks_to_save; /* the program calls accel_should_save() */
+    bool has_round;    /* it has, since the latest accel_should_stop() */
     uint32_t pending;  /* what the ranks have agreed on, and a call has not yet passed on; a stop stays */
     uint64_t rounds;   /* begun */
     uint64_t history;  /* own votes */
@@ -267,24 +270,26 @@ accel_should_save_at (const char *file, int line, struct accel *acc, bool *save,
     if (status)
         return status;
     struct preemption *its = preemption_of (acc);
-    its->asks_to_save = true;
+    its->asks_to_save = its->has_round = true;
     *save = its->pending & JOBSEG_SAVE;
     its->pending &= ~(uint32_t) JOBSEG_SAVE;
     return ACCEL_OK;
 }
 
-/* A request may become known in this round, after accel_should_save() has said no in this step: it waits for the next
- * one, so that what is asked for is saved before the end. */
+/* A request may become known in a round of this call, when accel_should_save() has said no for the latest time: it waits
+ * for the next one, so that what is asked for is saved before the end. */
 enum accel_status
 accel_should_stop_at (const char *file, int line, struct accel *acc, bool *stop, struct accel_error *err)
 {
     const struct comm_site *site = SITE (SHOULD_STOP);
     if (!acc || !stop)
         return comm_refuse (site, acc ? "stop is NULL" : "the job is NULL", err);
-    enum accel_status status = run_round (acc, site, JOBSEG_STOP, err);
+    struct preemption *its = preemption_of (acc);
+    enum accel_status status = its->has_round ? ACCEL_OK : run_round (acc, site, JOBSEG_STOP, err);
     if (status)
         return status;
-    const struct preemption *its = preemption_of (acc);
+    its->has_round = false;
+    respect (acc, JOBSEG_STOP);
     *stop = its->pending & JOBSEG_STOP && !(its->asks_to_save && its->pending & JOBSEG_SAVE);
     return ACCEL_OK;
 }
