@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Checkpoints in memory on two hosts: a killed rank of either makes all continue from what each host has kept, with the
+# same log as an undisturbed run; the hosts share no checkpoint on disk.
+. "${srcdir:-.}/tests/testlib.sh"
+. "$srcdir/tests/hosts/lab"
+mpirun --version >version 2>&1 || :
+if ! grep -q "Open MPI" version; then
+    skip_rest 'there is no mpirun of Open MPI'
+fi
+begin_lab 2 || exit
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=/run
+PRTE_MCA_prte_tmpdir_base=/run # of Open MPI 5
+ACCEL_ENGINE_PATH=$builddir/src/engines/mpi/.libs ACCELERATE_LOG_LEVEL=info every=5
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_orte_tmpdir_base PRTE_MCA_prte_tmpdir_base \
+    ACCEL_ENGINE_PATH ACCELERATE_LOG_LEVEL
+resume=$builddir/examples/resume
+
+# start OPTION... -- ARGUMENT...: three ranks, in the background
+start () {
+    options=
+    while [ "$1" != -- ]; do
+        options="$options $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2086 # a list of words
+    on host1 timeout -k 10 $patience "$accelerate" launch --cpu --starter mpirun --hosts host1:2,host2:1 $options \
+        "$resume" --samples 480 --total_batch_size 24 --every 1000000 "$@" >out 2>&1 &
+    head=$!
+}
+# has_started COUNT: the ranks have begun to train as often
+has_started () {
+    [ "$(grep -c 'process(es) x' out)" -ge "$1" ]
+}
+# has_grown: to more than 24 * 2 * every lines since the latest start
+has_grown () {
+    [ "$(wc -l <log)" -ge $(($1 + 48 * every)) ]
+}
+# strike COUNT HOST: kill a rank there, some saves after the COUNT-th start
+strike () {
+    wait_for has_started "$1" && lines=$(wc -l <log) && wait_for has_grown "$lines" &&
+        on "$2" ps -e -o pid=,comm= >ps && victim=$(awk '$2 == "resume" { print $1 }' ps | tail -n 1) &&
+        on "$2" kill -9 "$victim"
+}
+
+test_expect_success 'an undisturbed run' 'start -- --epochs 12 --project_dir plain --log plain.log && finish 0'
+test_expect_success 'ranks of both hosts are killed' '
+    : >log && start --max_restarts 9 --memory_checkpoint_every $every -- --epochs 12 --step_ms 5 --project_dir killed --log log &&
+    strike 1 host1 && strike 2 host2 && strike 3 host1 && finish 0 && all_clean host1 host2'
+test_expect_success 'each time they continue from memory, and the log is that of an undisturbed run' '
+    cat out && [ "$(grep -c "continuing from memory, after step" out)" = 3 ] && cmp log plain.log'
+test_done
