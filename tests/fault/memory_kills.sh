@@ -7,7 +7,7 @@
 resume=$builddir/examples/resume
 seed=${MEMORY_KILLS_SEED:-31} kills=8 every=5 samples=496
 is_long && kills=300
-epochs=$((kills * 5)) # 31 steps each: more than there are between two kills
+epochs=$((kills * 4)) # 31 steps each: more than there are between two kills
 ACCELERATE_LOG_LEVEL=info
 export ACCELERATE_LOG_LEVEL
 
@@ -36,26 +36,26 @@ ranks () {
 has_started () {
     has_ended || [ "$(grep -c "process(es) x" run.out)" -ge "$1" ]
 }
+# draw COUNT FIRST: one of so many numbers, in $drawn
+draw () {
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    drawn=$((seed / 65536 % $1 + $2))
+}
 # strike COUNT: the ranks stand still while the log is measured; then one of them is killed
 strike () {
-    wait_for has_started "$1" && sleep "0.$(random 30 10)" || return 1
-    pids=$(ranks) && [ "$(echo "$pids" | wc -l)" = 2 ] || { has_ended || return 1; return 0; }
+    draw 30 10
+    wait_for has_started "$1" && sleep "0.$drawn" && pids=$(ranks) && [ "$(echo "$pids" | wc -l)" = 2 ] || return 1
+    draw 2 1
     # shellcheck disable=SC2086 # two of them
-    kill -STOP $pids && sleep 0.02 && wc -l <log >>lines && kill -9 "$(echo "$pids" | sed -n "$(random 2 1)p")" &&
-        kill -CONT $pids 2>/dev/null
-    return 0
-}
-# random COUNT FIRST: one of so many numbers
-random () {
-    seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    echo $((seed / 65536 % $1 + $2))
+    kill -STOP $pids && sleep 0.02 && wc -l <log >>lines && kill -9 "$(echo "$pids" | sed -n "${drawn}p")" &&
+        { kill -CONT $pids 2>/dev/null || :; }
 }
 strike_all () {
     : >lines
     struck=0
-    while [ $struck -lt $kills ] && ! has_ended; do
+    while [ $struck -lt $kills ]; do
         struck=$((struck + 1))
-        strike $struck || return 1
+        strike $struck || { tail -n 5 run.out && return 1; }
     done
     wait_for has_started $((struck + 1))
 }

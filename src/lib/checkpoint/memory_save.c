@@ -25,6 +25,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     PIECE = 4 << 20,
@@ -35,6 +36,26 @@ enum {
 
 /* ---- where it is ---- */
 
+static struct memtier_entry *
+entry_of (const struct memory_tier *memory, unsigned buffer)
+{
+    size_t index = (size_t) memory->part.acc->identity.local_rank * MEMTIER_BUFFERS + buffer;
+    struct memtier_header *header = memory->memtier.header;
+    return header && index < header->entry_count ? &header->entries[index] : NULL;
+}
+
+/* A program may have opened another job before: numbers are not used twice. */
+static void
+continue_sequence (struct memory_tier *memory)
+{
+    for (unsigned i = 0; i < MEMTIER_BUFFERS; i++) {
+        const struct memtier_entry *entry = entry_of (memory, i);
+        uint64_t sequence = entry && entry->restarts == memory->memtier.header->restarts
+                                ? atomic_load (&entry->sequence) : 0;
+        memory->sequence = sequence > memory->sequence ? sequence : memory->sequence;
+    }
+}
+
 /* @return the file; NULL: this job has none */
 static struct memtier *
 look_for (struct memory_tier *memory)
@@ -44,16 +65,10 @@ look_for (struct memory_tier *memory)
     if (!memory->is_looked_for && path && *path && id && memtier_attach (&memory->memtier, path, id, &fail))
         accel_logger_log (memory->part.acc, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE, "no checkpoints in memory: %s",
                           fail.text);
+    if (!memory->is_looked_for)
+        continue_sequence (memory);
     memory->is_looked_for = true;
     return memory->memtier.header ? &memory->memtier : NULL;
-}
-
-static struct memtier_entry *
-entry_of (const struct memory_tier *memory, unsigned buffer)
-{
-    size_t index = (size_t) memory->part.acc->identity.local_rank * MEMTIER_BUFFERS + buffer;
-    struct memtier_header *header = memory->memtier.header;
-    return header && index < header->entry_count ? &header->entries[index] : NULL;
 }
 
 void
@@ -306,7 +321,7 @@ save_between (const struct accel *acc)
         memory->steps = 0;
     else
         memory->steps++;
-    if (!every || memory->is_off || memory->steps < every || !look_for (memory))
+    if (!every || memory->is_off || memory->steps < every || memory->process != getpid () || !look_for (memory))
         return;
     memory->steps = 0;
     enum accel_status status = check_hooks (part, &err);
@@ -336,6 +351,7 @@ open_tier (struct part *part, const struct accel_options *options, struct accel_
         return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of steps from 1 on",
                            ENV_MEMORY_EVERY, text);
     memory->every = (uint64_t) every;
+    memory->process = getpid ();
     loader_set_between (part->acc, save_between);
     return ACCEL_OK;
 }

@@ -14,10 +14,13 @@
 #include "lib/state/state_dict.h"
 #include "util/memtier.h"
 
+#include <sys/types.h>
+
 /** What this rank knows of its memory tier. */
 struct memory_tier {
     struct part part;
     struct memtier memtier;
+    pid_t process;       /* whose it is: not that of a fork */
     bool is_looked_for;  /* `memtier` is what the environment has */
     bool is_off;         /* nothing is saved any more: the reason was logged */
     bool is_asked;       /* training has begun: the state to continue from was loaded, or there is none */

@@ -10,17 +10,18 @@
 
 #include <stdatomic.h>
 
-enum { SAMPLES = 64, BATCH = 2, WEIGHTS = 3, EPOCHS = 2, EVERY = 4, LARGE = 16 << 20, PATH_ROOM = 600 };
+enum { SAMPLES = 64, BATCH = 2, WEIGHTS = 3, EPOCHS = 2, EVERY = 4, LARGE = 1 << 20, PATH_ROOM = 600 };
 
 /* In shared memory: what the test wants of the ranks, and what became of them. */
 static struct plan {
     int kill_rank, kill_step; /* that rank ends itself after this step; 0: none does */
     int save_step;            /* to the disk; 0: never */
     int passes;               /* of a step; 0: one */
+    int torn_save;            /* rank 0 ends itself in the middle of this one, which is_large; 0: never */
     bool registers_hook, lacks_limit, is_large;
     uint64_t every; /* in the project configuration */
     atomic_int loaded_at; /* the step that the ranks continued from; -1: from the beginning */
-    atomic_int at;        /* the step that rank 0 is in */
+    atomic_bool is_left;  /* loading left the random numbers of the last rank as they were */
     float weights[WEIGHTS];
     double lr;
     char progress[32];
@@ -29,6 +30,21 @@ static struct plan {
 static char project[PATH_ROOM];
 
 /* ---- in ranks ---- */
+
+ssize_t __real_pwrite (int fd, const void *bytes, size_t length, off_t at);
+ssize_t __wrap_pwrite (int fd, const void *bytes, size_t length, off_t at);
+
+ssize_t
+__wrap_pwrite (int fd, const void *bytes, size_t length, off_t at)
+{
+    static int saves;
+    saves += length == LARGE * sizeof (float);
+    if (length != LARGE * sizeof (float) || saves != plan->torn_save)
+        return __real_pwrite (fd, bytes, length, at);
+    (void) !__real_pwrite (fd, bytes, length / 2, at);
+    kill (getpid (), SIGKILL);
+    return -1;
+}
 
 struct training {
     struct accel *acc;
@@ -156,8 +172,6 @@ after_step (struct training *training)
     struct accel_error err = { 0 };
     int rank = accel_process_index (training->acc);
     training->steps++;
-    if (!rank)
-        atomic_store (&plan->at, (int) training->steps);
     if (training->steps == plan->save_step)
         rank_must (accel_save_state (training->acc, NULL, &err), &err);
     if (training->steps == plan->kill_step && rank == plan->kill_rank)
@@ -177,7 +191,12 @@ act (struct accel *acc)
     make_training (&training, acc, &numbers);
     rank_must (accel_loader_create (&other, &numbers, &plain, &err), &err);
     rank_must (accel_prepare (acc, &err, other), &err);
+    uint8_t before[ACCEL_GENERATOR_STATE_BYTES], after[ACCEL_GENERATOR_STATE_BYTES];
+    accel_generator_get_state (accel_default_generator (), before);
     enum accel_status status = accel_load_state (acc, NULL, &err);
+    accel_generator_get_state (accel_default_generator (), after);
+    if (accel_process_index (acc) == accel_num_processes (acc) - 1)
+        atomic_store (&plan->is_left, !memcmp (before, after, sizeof before));
     right (!status || status == ACCEL_ERR_NOT_FOUND, "loading: %s", err.text);
     if (!accel_process_index (acc))
         atomic_store (&plan->loaded_at, status ? -1 : (int) training.steps);
@@ -229,24 +248,9 @@ become (const struct jobseg *segment, pid_t parent, int rank, int size)
     _exit (0);
 }
 
-/* Wait until rank 0 writes to memory for the @saves-th time, and kill it. */
-static void
-kill_while_writing (pid_t pid, uint64_t saves)
-{
-    const struct memtier_entry *entries = memtier.header->entries, *next = &entries[(saves - 1) % MEMTIER_BUFFERS],
-                               *other = &entries[saves % MEMTIER_BUFFERS];
-    while (waitpid (pid, NULL, WNOHANG) == 0)
-        if (atomic_load (&other->sequence) == saves - 1 && other->restarts == (uint64_t) restarts
-            && !atomic_load (&next->sequence)) {
-            kill (pid, SIGKILL);
-            waitpid (pid, NULL, 0);
-            return;
-        }
-}
-
 /* @return whether all ranks that were not killed went well */
 static bool
-start (int size, uint64_t kill_in_save)
+start (int size)
 {
     struct jobseg segment = JOBSEG_NONE;
     struct fail fail;
@@ -262,12 +266,7 @@ start (int size, uint64_t kill_in_save)
         if (!pids[rank])
             become (&segment, parent, rank, size);
     }
-    if (kill_in_save) {
-        kill_while_writing (pids[0], kill_in_save);
-        jobseg_mark_exit (&segment, 0, SIGKILL);
-        pids[0] = 0;
-    }
-    for (int left = size - (kill_in_save != 0); left > 0; left--) {
+    for (int left = size; left > 0; left--) {
         int status = 0, rank = 0;
         pid_t pid = waitpid (-1, &status, 0);
         while (rank < size && pids[rank] != pid)
@@ -275,7 +274,7 @@ start (int size, uint64_t kill_in_save)
         if (rank == size)
             continue;
         jobseg_mark_exit (&segment, rank, status);
-        bool is_expected = (WIFSIGNALED (status) && WTERMSIG (status) == SIGKILL) || kill_in_save || plan->kill_step;
+        bool is_expected = (WIFSIGNALED (status) && WTERMSIG (status) == SIGKILL) || plan->torn_save || plan->kill_step;
         good = good && (is_expected || (!status && !*ranks_texts[rank]));
         if (!is_expected && *ranks_texts[rank])
             diag ("rank %d: %s", rank, ranks_texts[rank]);
@@ -317,7 +316,7 @@ undisturbed (int size, int passes)
 {
     struct result result;
     begin (passes);
-    ok (start (size, 0), "%d ranks, undisturbed, %d passes per step", size, passes);
+    ok (start (size), "%d ranks, undisturbed, %d passes per step", size, passes);
     memcpy (result.weights, plan->weights, sizeof result.weights);
     result.lr = plan->lr;
     return result;
@@ -335,7 +334,7 @@ static void
 restarted_from (int size, int step, const char *what)
 {
     plan->kill_step = 0;
-    ok (start (size, 0) && atomic_load (&plan->loaded_at) == step, "%s: from step %d", what, step);
+    ok (start (size) && atomic_load (&plan->loaded_at) == step, "%s: from step %d", what, step);
     if (atomic_load (&plan->loaded_at) != step)
         diag ("from step %d", atomic_load (&plan->loaded_at));
 }
@@ -351,7 +350,7 @@ test_kills (void)
         begin (1);
         plan->kill_step = kills[i];
         plan->kill_rank = (int) i % 2;
-        start (2, 0);
+        start (2);
         /* The state of a step is taken when the next batch is asked for. */
         int from = (kills[i] - 1) / EVERY * EVERY;
         restarted_from (2, from ? from : -1, "a rank was killed");
@@ -360,10 +359,10 @@ test_kills (void)
     begin (1);
     for (int step = 6; step < 30; step += 6) {
         plan->kill_step = step;
-        start (2, 0);
+        start (2);
     }
     plan->kill_step = 0;
-    ok (start (2, 0), "killed four times");
+    ok (start (2), "killed four times");
     is_same (&result, "after four kills");
 }
 
@@ -373,20 +372,25 @@ test_passes (void)
     const struct result result = undisturbed (2, 2);
     begin (2);
     plan->kill_step = 6;
-    start (2, 0);
+    start (2);
     restarted_from (2, 4, "two passes per step");
     is_same (&result, "two passes per step");
 }
 
-/* Rank 0 is killed while it writes: the state before is used. */
+/* Rank 0 ends while it writes: the state before is used, also if that is the one from which this start continued. */
 static void
 test_torn (void)
 {
     const struct result result = undisturbed (2, 1);
     begin (1);
     plan->is_large = true;
-    start (2, 3);
-    restarted_from (2, 2 * EVERY, "killed while the third state was written");
+    plan->torn_save = 3;
+    start (2);
+    ok (!atomic_load (&memtier.header->entries[0].sequence), "half a state is none");
+    plan->torn_save = 1;
+    ok (start (2) && atomic_load (&plan->loaded_at) == 2 * EVERY, "killed in the third save: from step %d", 2 * EVERY);
+    plan->torn_save = 0;
+    restarted_from (2, 2 * EVERY, "killed in the first save after that");
     is_same (&result, "killed while writing");
 }
 
@@ -397,18 +401,18 @@ test_incomplete (void)
     const struct result result = undisturbed (2, 1);
     begin (1);
     plan->kill_step = 10;
-    start (2, 0);
+    start (2);
     atomic_store (&memtier.header->entries[MEMTIER_BUFFERS + 1].sequence, 0); /* rank 1's second */
     restarted_from (2, EVERY, "rank 1 lacks the newest");
     is_same (&result, "from the older one");
     begin (1);
     plan->kill_step = 10;
-    start (2, 0);
+    start (2);
     memtier.header->entries[MEMTIER_BUFFERS + 1].restarts = 5; /* as if from another start */
     restarted_from (2, EVERY, "rank 1 has one from another start");
     begin (1);
     plan->kill_step = 10;
-    start (2, 0);
+    start (2);
     for (int i = 0; i < MEMTIER_BUFFERS; i++)
         atomic_store (&memtier.header->entries[i].sequence, 0);
     restarted_from (2, -1, "rank 0 has none");
@@ -421,19 +425,19 @@ test_disk (void)
     begin (1);
     plan->save_step = 10;
     plan->kill_step = 11;
-    start (2, 0);
+    start (2);
     restarted_from (2, 10, "the disk is newer");
     is_same (&result, "from the disk");
     begin (1);
     plan->save_step = 10;
     plan->kill_step = 15;
-    start (2, 0);
+    start (2);
     restarted_from (2, 12, "memory is newer");
     is_same (&result, "from memory");
     begin (1);
     plan->save_step = 10;
     plan->kill_step = 15;
-    start (2, 0);
+    start (2);
     memtier_release (&memtier);
     struct fail fail;
     ok (!memtier_create (&memtier, &fail), "memory is lost");
@@ -441,7 +445,7 @@ test_disk (void)
     is_same (&result, "from the disk, when memory is gone");
 }
 
-/* The sum over ranks has other rounding errors, and the ranks have other random numbers: only the step is compared. */
+/* The sum over ranks has other rounding errors, and the ranks have other random numbers, which new ranks do not get. */
 static void
 test_sizes (void)
 {
@@ -449,8 +453,10 @@ test_sizes (void)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         begin (1);
         plan->kill_step = 6;
-        start (sizes[i][0], 0);
+        start (sizes[i][0]);
         restarted_from (sizes[i][1], 4, "another number of processes");
+        bool is_new = sizes[i][1] > sizes[i][0] && sizes[i][0] > 1;
+        ok (atomic_load (&plan->is_left) == is_new, "%d, then %d processes: random numbers", sizes[i][0], sizes[i][1]);
     }
 }
 
@@ -472,33 +478,33 @@ test_refusals (void)
     write_file ("memory.current", "9437184\n");
     snprintf (limit_file, sizeof limit_file, "%s/memory.max", scratch_folder ());
     plan->kill_step = 10;
-    start (2, 0);
+    start (2);
     restarted_from (2, -1, "no room in the control group");
     begin (1);
     write_file ("memory.stat", "anon 1\ninactive_file 8388608\n");
     snprintf (limit_file, sizeof limit_file, "%s/memory.max", scratch_folder ());
     plan->kill_step = 10;
-    start (2, 0);
+    start (2);
     restarted_from (2, 8, "room that pages of files take");
     begin (1);
     plan->registers_hook = true;
     plan->kill_step = 10;
-    start (2, 0);
+    start (2);
     restarted_from (2, -1, "a hook needs a folder");
     begin (1);
     plan->lacks_limit = true;
     plan->kill_step = 10;
-    start (2, 0);
+    start (2);
     restarted_from (2, -1, "it was not asked for");
     begin (1);
     plan->lacks_limit = true;
     plan->every = 3;
     plan->kill_step = 8;
-    start (2, 0);
+    start (2);
     restarted_from (2, 6, "the project configuration asks for it");
     begin (1);
     plan->kill_step = 10;
-    start (2, 0);
+    start (2);
     struct memtier other;
     struct fail fail;
     char path[64];
