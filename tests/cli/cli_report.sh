@@ -47,7 +47,7 @@ test_expect_success 'records of other forms are left out' '
         "{\"step\":99999999999999999999,\"values\":{\"loss\":1}}" "{\"config\":7}" "$(printf "%0100000d" 0)" "$(printf "[%.0s" $(seq 5000))" && printf "\0\0\n\n" && lines 1; } >forms/metrics.jsonl &&
     page forms 2>error && cat error && grep -x "curve loss forms 2" seen && grep "not valid: 12," error'
 test_expect_success 'a line of 20 MB is left out' '
-    mkdir long && { lines 0 && head -c 20000000 /dev/zero | tr "\0" x && echo && lines 1; } >long/metrics.jsonl &&
+    mkdir long && { lines 0 && printf "{\"step\":1,\"values\":{\"loss\":1,\"text\":\"" && head -c 20000000 /dev/zero | tr "\0" x && echo "\"}}" && lines 2; } >long/metrics.jsonl &&
     page long 2>error && grep -x "curve loss long 2" seen && grep "not valid: 1, .* line 2" error'
 test_expect_success 'an empty file, and one without values' '
     mkdir empty && : >empty/metrics.jsonl && page empty && test ! -s seen && grep "nothing was logged" page.html &&
