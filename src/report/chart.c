@@ -25,7 +25,7 @@ axis_for (const struct extent *extent, bool may_be_log)
     double min = extent->finite ? extent->min : 0, max = extent->finite ? extent->max : 1;
     struct axis axis = { .is_log = may_be_log && min > 0 && max / pow (10, DECADES) >= min };
     if (axis.is_log) {
-        double margin = pow (max / min, 0.04);
+        double margin = exp ((log (max) - log (min)) * 0.04);
         axis.min = min / margin > 0 ? min / margin : min;
         axis.max = max * margin < INFINITY ? max * margin : max;
         return axis;
@@ -46,7 +46,7 @@ double
 axis_place (const struct axis *axis, double value)
 {
     if (axis->is_log)
-        return log (value / axis->min) / log (axis->max / axis->min);
+        return (log (value) - log (axis->min)) / (log (axis->max) - log (axis->min));
     return (value / 2 - axis->min / 2) / (axis->max / 2 - axis->min / 2);
 }
 

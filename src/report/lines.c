@@ -72,7 +72,9 @@ lines_next (struct lines *lines, char **line, size_t *length, struct fail *fail)
         size_t there = lines->end - lines->begin;
         char *newline = memchr (text + searched, '\n', there - searched);
         if (newline || (lines->at_end && (there || lines->is_too_long))) {
-            *length = lines->is_too_long ? 0 : newline ? (size_t) (newline - text) : there;
+            *length = newline ? (size_t) (newline - text) : there;
+            lines->is_too_long = lines->is_too_long || *length > LINE_BYTES;
+            *length = lines->is_too_long ? 0 : *length;
             lines->begin = newline ? (size_t) (newline - lines->buffer) + 1 : lines->end;
             lines->is_whole = newline != NULL;
             lines->number++;

@@ -120,7 +120,8 @@ test_expect_success 'a program that does not exist is reported once, with the ho
 test_expect_success 'all hosts start again after a failure' '
     test_exit 0 launch --failure_report again.json --max_restarts 1 --hosts host1,host2 \
         sh -c "echo \$RANK.\$TORCHELASTIC_RESTART_COUNT; test \$RANK.\$TORCHELASTIC_RESTART_COUNT != 1.0" >out 2>err &&
-    grep "restarting all ranks (1 of 1)" err && grep "\"restart_count\":1,\"restarts\":\[{\"attempt\":0,\"host\":\"host2\"" again.json && grep -x 0.1 out && grep -x 1.1 out
+    grep "restarting all ranks (1 of 1)" err && grep "\"restart_count\":1,\"restarts\":\[{\"attempt\":0,\"host\":\"host2\"" again.json &&
+    grep "\"configuration\":{.*\"max_restarts\":{\"value\":1,\"origin\":\"flag\"" again.json && grep -x 0.1 out && grep -x 1.1 out
 '
 cat >takes_signal <<'END'
 #!/bin/sh

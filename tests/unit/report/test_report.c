@@ -112,6 +112,7 @@ static const struct {
     { 7, 7, false, false, "6.4 6.6 6.8 7 7.2 7.4 7.6" },
     { 0, 0, false, false, "-1 -0.5 0 0.5 1" },
     { -1e308, 1e308, false, false, "-1e+308 -5e+307 0 5e+307 1e+308" },
+    { 1e-300, 1e308, true, true, "1e-300 1e-178 1e-56 1e+66 1e+188" },
     { 5e-324, 5e-324, true, false, NULL },
 };
 
