@@ -85,6 +85,11 @@ test_growing (void)
         add (&list, data + list.count, 1);
     ok (memory->lists->scale (device, &list, twice, false), "that becomes one of %d", (int) MANY);
     ok (!count_wrong (data, 1, 4) && !count_wrong (data + 1, MANY - 1, 2), "which are all changed");
+    list.count--;
+    setenv ("STANDIN_FAIL", "cudaMalloc:1:700", true);
+    ok (memory->lists->scale (device, &list, twice, false) && !count_wrong (data + 1, MANY - 2, 4),
+        "one that is shorter needs no more memory");
+    unsetenv ("STANDIN_FAIL");
     memory_list_destroy (&list, memory, device);
     memory->destroy (device, data);
 }

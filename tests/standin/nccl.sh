@@ -154,10 +154,12 @@ test_expect_success 'a call moves on while the program is elsewhere' '
 died () { test_exit 137 env RANK=0 "STANDIN_DIE=0:$1:1" timeout $patience "$standin/nccl_table" >out; }
 test_expect_success 'one rank without libaccel: its GPU, its memory, its groups' '
     timeout $patience "$standin/nccl_table" >out && test "$(grep -c ^ok out)" -eq 11 &&
-    died ncclCommRegister && test "$(grep -c ^ok out)" -eq 4'
+    died ncclCommRegister && test "$(grep -c ^ok out)" -eq 4 &&
+    test_exit 1 env STANDIN_DEVICES=0 timeout $patience "$standin/nccl_table" >out &&
+    grep "^Bail out! .*: finds no GPU: no CUDA-capable device is detected$" out'
 test_expect_success '... it leaves NCCL in good order, and in another one if it lacks memory or gives up' '
     died ncclCommFinalize && died ncclCommDestroy && ! died ncclCommAbort && test "$(grep -c ^ok out)" -eq 11 &&
-    timeout $patience "$standin/nccl_table" fails >out && test "$(grep -c ^ok out)" -eq 6'
+    timeout $patience "$standin/nccl_table" fails >out && test "$(grep -c ^ok out)" -eq 7'
 test_expect_success 'a stream for each thread: calls come after what any thread has queued' '
     ranks 2 threads && test "$(grep -c "of 2: done on cuda:" out)" = 2'
 plans='ncclAllReduce:3:2 ncclGroupEnd:1:6 ncclCommSplit:2:2 ncclCommGetAsyncError:9:6 cudaEventQuery:4:700'

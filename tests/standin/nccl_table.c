@@ -220,8 +220,11 @@ test_giving_up (void)
         ok (engine->wait (transport, work, &err) == ACCEL_ERR_PEER && !strcmp (err.text, words), "%s", err.text);
     err.text[0] = '\0';
     ok (engine->run (transport, &call, &err) == ACCEL_ERR_PEER && !strcmp (err.text, words), "a call: %s", err.text);
-    err.text[0] = '\0';
-    ok (engine->split (transport, 0, 0, &err) == ACCEL_ERR_PEER && !strcmp (err.text, words), "a split: %s", err.text);
+    for (int64_t group_id = -1; group_id < 1; group_id++) {
+        err.text[0] = '\0';
+        ok (engine->split (transport, group_id, 0, &err) == ACCEL_ERR_PEER && !strcmp (err.text, words), "a split: %s",
+            err.text);
+    }
     MUST (cudaFree (memory));
     engine->close (transport);
 }

@@ -382,6 +382,9 @@ copies (void)
     calls->close (stream);
     set (pinned, 7);
     ok (is_all (6), "the end of a stream waits for its copies");
+    void *nothing = calls->pin (gpu, 0);
+    ok (nothing, "no bytes can be pinned, too");
+    calls->unpin (gpu, nothing);
     calls->unpin (gpu, pinned);
     calls->close (NULL);
     calls->unpin (gpu, NULL);
