@@ -11,6 +11,7 @@
 #include <accel/engine.h>
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -111,6 +112,28 @@ test_thread (void)
     ok (!awaits && error == cudaErrorInvalidDevice, "and its error: %d", (int) error);
     MUST (cudaFree (memory));
     engine->close (transport);
+}
+
+/* What has been started reaches NCCL without further calls. */
+static void
+test_progress (void)
+{
+    void *transport = open_job (0, 0), *memory, *work, *library = dlopen ("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    unsigned long (*count) (void) = NULL;
+    *(void **) &count = library ? dlsym (library, "standin_nccl_batches") : NULL;
+    MUST (!count);
+    MUST (cudaSetDevice (0));
+    MUST (cudaMalloc (&memory, COUNT * sizeof (float)));
+    const struct accel_engine_call call = sum_of (memory, 0);
+    unsigned long before = count ();
+    MUST (engine->start (transport, &call, &work, &err));
+    for (int i = 0; i < 5000 && count () == before; i++)
+        usleep (1000);
+    ok (count () == before + 1, "a call moves on while the program is elsewhere");
+    MUST (engine->wait (transport, work, &err));
+    MUST (cudaFree (memory));
+    engine->close (transport);
+    dlclose (library);
 }
 
 static void
@@ -345,6 +368,7 @@ main (int argc, char **argv)
     test_gpu (0, 2, 2);
     test_gpu (6, -1, 2);
     test_thread ();
+    test_progress ();
     test_memory ();
     test_buffers ();
     test_groups ();
