@@ -15,7 +15,7 @@ open_to (struct gpu *gpu, int device, int other)
         .flags = cudaMemAccessFlagsProtReadWrite,
     };
     int can = 0;
-    if (gpu->peers >> other & 1)
+    if (other < 0 || other >= 64 || gpu->peers >> other & 1) /* one that cannot exist: the copy fails */
         return;
     gpu->peers |= UINT64_C (1) << other;
     if (!cudaDeviceCanAccessPeer (&can, other, device) && can && gpu->pool)
