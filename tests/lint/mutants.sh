@@ -121,6 +121,12 @@ for number, mutant in enumerate(mutants, 10):
     line, column = next((i, row.index(f"/*<{number}*/")) for i, row in enumerate(new.split("\n"), 1) if f"/*<{number}*/" in row)
     assert rewrite.culprits(new, [(line, column + 9)]) == {number}
 assert rewrite.culprits(new, [(4, 5)]) == {mutant.number for mutant in mutants if mutant.old == "1"}
+# What an error of a macro leads to is where the macro is used; a warning leads nowhere.
+spot = next(f"{i}:{row.index('/*<10*/') + 9}" for i, row in enumerate(new.split("\n"), 1) if "/*<10*/" in row)
+files = {"src/f.c": (text, new, "")}
+for kind, wanted in ("error", mutants[:1]), ("warning", []):
+    words = f"src/f.h:1:1: {kind}: x\n  1 | y\nsrc/f.c:{spot}: note: in expansion of macro 'Y'\n"
+    assert lot.complained_of(words, files, mutants) == wanted, (kind, lot.complained_of(words, files, mutants))
 assert [round(x, 1) for x in draw.wilson(36, 40)] == [76.9, 96.0]
 EOF
 test_expect_success 'the lot: seeds, equal chances, what does not compile, and equivalent ones' '

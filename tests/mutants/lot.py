@@ -64,10 +64,13 @@ class Lot:
 
 
 def complained_of(output, files, mutants):
-    """The mutants whose text a compiler, or rewrite(), has found something wrong with."""
+    """The mutants whose text a compiler, or rewrite(), has found something wrong with, also by way of a macro."""
     places, numbers = collections.defaultdict(set), {mutant.number: mutant for mutant in mutants}
-    for file, line, column in re.findall(r'(src/[\w/]+\.[ch]):(\d+):(\d+): error', output):
-        if file in files:
+    is_error = False
+    for file, line, column, kind in re.findall(r'(src/[\w/]+\.[ch]):(\d+):(\d+): (error|warning|note: in expansion)',
+                                               output):
+        is_error = kind == 'error' or (is_error and kind != 'warning')
+        if file in files and is_error:
             places[file].add((int(line), int(column)))
     found = set().union(*(culprits(files[file][1], spots) for file, spots in places.items()))
     return [numbers[number] for number in sorted(found)]
