@@ -145,12 +145,12 @@ sleep 0.5; printf "unfinished"; sleep 0.5; echo
 EOF
 chmod +x together
 says_together () {
-    rm -f here? && on_terminal "$accelerate" launch --quiet --cpu --num_processes 3 ./together && plain >got && cat got &&
-        grep -x "\[0-2\] all say this" got && grep -x "\[0,2\] two say this" got &&
-        [ "$(grep -c unfinished got)" = 3 ]
+    rm -f here?
+    on_terminal "$accelerate" launch --quiet --cpu --num_processes 3 ./together && plain >got && cat got &&
+        grep -x "\[0-2\] all say this" got && grep -x "\[0,2\] two say this" got && [ "$(grep -c unfinished got)" = 3 ]
 }
 test_expect_success 'with the ranks before it; what is not a whole line is shown for each rank' '
-    { says_together || says_together || says_together || says_together || says_together; }' # busy machines need several
+    if says_together; then :; elif says_together; then :; elif says_together; then :; else says_together; fi'
 
 cat >fails <<'EOF'
 #!/bin/sh

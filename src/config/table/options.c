@@ -302,8 +302,8 @@ const struct option options[] = {
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "WORD",
       .help = "whether each line begins with its rank",
       .doc = "Whether each line of the ranks' output begins with the number of its rank, such as [3]. auto means yes "
-             "if several ranks write to a terminal, and no in files and pipes. The lines of different ranks are kept "
-             "apart in either case; see OUTPUT." },
+             "if several ranks write to a terminal, where equal lines of several ranks are shown once, and no in files "
+             "and pipes. The lines of different ranks are kept apart in either case; see OUTPUT." },
 
     { .key = "only_rank", OPT_INT (only_rank, 0, 999999), .dflt = "all", .words = WORDS ("all"), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "RANK",

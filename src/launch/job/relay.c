@@ -135,6 +135,7 @@ relay_balance (struct supervisor *supervisor)
     }
     pass_on_collapsed (job, now - OUTPUT_COLLAPSE_MS);
     tell_of_incomplete (job);
+    status_turn (&supervisor->status, now);
     for (int i = 0; i < JOB_STREAMS; i++) {
         output_sink_drain (&job->sinks[i]);
         watch_sink (supervisor, i);
@@ -158,7 +159,8 @@ int64_t
 relay_deadline (struct supervisor *supervisor, int64_t now_ms)
 {
     struct job *job = supervisor->job;
-    int64_t next = collapse_deadline (job);
+    int64_t next = collapse_deadline (job), status = status_due (&supervisor->status);
+    next = status < next ? status : next;
     for (int i = 0; i < job->count * JOB_STREAMS; i++) {
         const struct output_stream *stream = stream_of (job, i);
         if (output_stream_can_catch_up (stream, sink_of (job, i)) || is_due (stream, now_ms))
@@ -176,6 +178,7 @@ void
 relay_resize (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
+    status_resize (&supervisor->status);
     for (int i = 0; i < job->count * JOB_STREAMS; i++) {
         const struct output_stream *stream = stream_of (job, i);
         if (stream->from_terminal && stream->fd >= 0)
@@ -201,6 +204,7 @@ relay_finish (struct supervisor *supervisor)
 {
     struct job *job = supervisor->job;
     bool all = true;
+    status_end (&supervisor->status);
     for (int i = 0; i < job->count * JOB_STREAMS; i++)
         all &= finish_stream (supervisor, i);
     all &= pass_on_collapsed (job, INT64_MAX);

@@ -413,8 +413,12 @@ shutdown_take_signal (struct supervisor *supervisor, const struct signalfd_sigin
     else if (signal == SIGWINCH) {
         relay_resize (supervisor);
         signal_ranks (supervisor, signal, false); /* what the terminal has sent came before that */
-    } else if (signal != SIGUSR1 || !request_raise (supervisor->job, JOBSEG_SAVE))
-        signal_ranks (supervisor, signal, of_terminal);
+    } else {
+        if (signal == SIGTSTP || signal == SIGCONT)
+            status_stop (&supervisor->status, signal == SIGTSTP);
+        if (signal != SIGUSR1 || !request_raise (supervisor->job, JOBSEG_SAVE))
+            signal_ranks (supervisor, signal, of_terminal);
+    }
 }
 
 void

@@ -241,6 +241,7 @@ void
 supervise (struct supervisor *supervisor)
 {
     struct epoll_event events[256];
+    status_begin (&supervisor->status, supervisor->job);
     for (;;) {
         if (supervisor->deadline_ms && clock_ms () >= supervisor->deadline_ms) {
             supervisor->job->out_of_grace = true;

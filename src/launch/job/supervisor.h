@@ -6,6 +6,7 @@
 
 #include "launch/job/job.h"
 #include "launch/job/stall.h"
+#include "launch/job/status.h"
 
 #include <sys/signalfd.h>
 
@@ -47,6 +48,7 @@ struct supervisor {
     bool guardian_is_lost;
     bool sink_is_watched[JOB_STREAMS];
     unsigned turn;          /* of the stream that is served first */
+    struct status status;
     uint64_t taken;         /* bytes that the readers had taken when we looked last */
 };
 

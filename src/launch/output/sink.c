@@ -4,11 +4,13 @@
 
 #include "launch/output/sink.h"
 
+#include "launch/process/guardian.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
 #include <limits.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -46,7 +48,7 @@ output_sinks_init (struct output_sink sinks[2], struct output_sink *sink_of[2], 
 uint64_t
 output_sink_position (const struct output_sink *sink)
 {
-    return sink->written + sink->count;
+    return sink->written + sink->count - sink->status.bytes;
 }
 
 /* At half of it, so that ranks do not wake up for each few bytes that the reader takes. */
@@ -74,12 +76,21 @@ give_up (struct output_sink *sink, int error)
     sink->count = 0;
 }
 
+static void
+note_seen (const struct output_sink *sink, bool is_seen)
+{
+    if (sink->status.is_seen)
+        atomic_store (sink->status.is_seen, is_seen);
+}
+
 /* A pipe that polls writable takes PIPE_BUF bytes without waiting, unless a rank that shares it is faster; a terminal
  * may have room for a few only.  So we write through a descriptor of our own if we can. */
 void
 output_sink_drain (struct output_sink *sink)
 {
     bool may_wait = sink->may_block && sink->own_fd < 0;
+    if (sink->count)
+        note_seen (sink, false);
     while (!sink->broken && sink->count) {
         struct pollfd ready = { .fd = sink->fd, .events = POLLOUT };
         if (may_wait && poll (&ready, 1, 0) != 1)
@@ -93,8 +104,10 @@ output_sink_drain (struct output_sink *sink)
             sink->first = (sink->first + (size_t) written) % OUTPUT_SINK_BYTES;
             sink->count -= (size_t) written;
             sink->written += (uint64_t) written;
-            if (!sink->count)
+            if (!sink->count) {
                 sink->first = 0; /* what comes next is in one piece */
+                note_seen (sink, sink->status.is_put);
+            }
         } else if (written < 0 && errno == EAGAIN)
             return;
         else if (written < 0 && errno != EINTR)
@@ -110,8 +123,8 @@ has_room (struct output_sink *sink, size_t length)
     return OUTPUT_SINK_BYTES - sink->count >= length;
 }
 
-size_t
-output_sink_put (struct output_sink *sink, const char *bytes, size_t length)
+static size_t
+put (struct output_sink *sink, const char *bytes, size_t length)
 {
     size_t done = 0;
     while (done < length) {
@@ -132,12 +145,57 @@ output_sink_put (struct output_sink *sink, const char *bytes, size_t length)
     return length;
 }
 
+/* While another process group has the terminal, what is at its bottom is that group's. */
+static bool
+is_foreground (const struct output_sink *sink)
+{
+    return tcgetpgrp (sink->fd) == sink->status.group;
+}
+
+static void
+put_status (struct output_sink *sink, const char *text)
+{
+    sink->status.bytes += put (sink, text, strlen (text));
+}
+
+bool
+output_sink_erase_status (struct output_sink *sink)
+{
+    if (sink->status.is_put && !sink->broken && is_foreground (sink)) {
+        if (!has_room (sink, sizeof GUARDIAN_ERASE_STATUS))
+            return false;
+        put_status (sink, GUARDIAN_ERASE_STATUS);
+    }
+    sink->status.is_put = false;
+    return true;
+}
+
+/* The cursor goes back to the beginning of the line: if the terminal becomes narrower and folds it, it can still be
+ * erased as a whole. */
+bool
+output_sink_show_status (struct output_sink *sink, const char *text)
+{
+    if (sink->broken || sink->owner || sink->unfinished || !is_foreground (sink)
+        || !has_room (sink, sizeof GUARDIAN_ERASE_STATUS + strlen (text) + 1) || !output_sink_erase_status (sink))
+        return false;
+    put_status (sink, text);
+    put_status (sink, "\r");
+    sink->status.is_put = true;
+    return true;
+}
+
+size_t
+output_sink_put (struct output_sink *sink, const char *bytes, size_t length)
+{
+    return output_sink_erase_status (sink) ? put (sink, bytes, length) : 0;
+}
+
 bool
 output_sink_put_whole (struct output_sink *sink, const char *bytes, size_t length)
 {
-    if (!sink->broken && !has_room (sink, length))
+    if (!output_sink_erase_status (sink) || (!sink->broken && !has_room (sink, length)))
         return false;
-    output_sink_put (sink, bytes, length);
+    put (sink, bytes, length);
     return true;
 }
 
@@ -159,7 +217,8 @@ bool
 output_sink_say (struct output_sink *sink, const char *line)
 {
     size_t length = strlen (line);
-    if (sink->owner || !output_sink_end_foreign_line (sink, NULL) || (!sink->broken && !has_room (sink, length + 1)))
+    if (sink->owner || !output_sink_end_foreign_line (sink, NULL) || !output_sink_erase_status (sink)
+        || (!sink->broken && !has_room (sink, length + 1)))
         return false;
     output_sink_put (sink, line, length);
     output_sink_put (sink, "\n", 1);

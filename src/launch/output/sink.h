@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { OUTPUT_SINK_BYTES = 64 * 1024 };
 
@@ -25,6 +26,14 @@ struct output_line {
     bool continues; /* its rest is on its way: others wait for it */
 };
 
+/** A line at the bottom of a terminal, after all output.  What is put next erases it. */
+struct output_status {
+    bool is_put;          /* nothing was put after it */
+    pid_t group;          /* draw and erase only while this process group has the terminal */
+    _Atomic int *is_seen; /* 1 while it is what the terminal shows last; NULL: not asked for */
+    uint64_t bytes;       /* put so far for such lines, and to erase them */
+};
+
 struct output_sink {
     int fd;
     int own_fd;        /* the same, which never makes us wait; -1 if there is none */
@@ -37,6 +46,7 @@ struct output_sink {
     size_t first, count;
     uint64_t written;  /* bytes ever */
     uint64_t lost;     /* bytes that were put here and not written, because of `error` */
+    struct output_status status;
     const struct output_stream *owner;      /* has put a part of what must stay together; the others wait */
     const struct output_line *unfinished; /* whose end is still missing at the end of the output; NULL: none */
 };
@@ -51,7 +61,7 @@ int output_sinks_init (struct output_sink sinks[2], struct output_sink *sink_of[
 /** Whether our stdout and stderr are one file. */
 bool output_is_one_file (void);
 
-/** The number of bytes that it has ever taken. */
+/** The number of bytes that it has ever taken, status lines left out. */
 uint64_t output_sink_position (const struct output_sink *sink);
 
 /** Whether it holds so much that ranks should wait. */
@@ -73,6 +83,12 @@ bool output_sink_end_foreign_line (struct output_sink *sink, const struct output
 
 /** Put a line of our own.  @return false if it cannot be taken now: try again later */
 bool output_sink_say (struct output_sink *sink, const char *line);
+
+/** Show @p text, which fits into a line of the terminal, below all output.  @return false if it cannot be shown now */
+bool output_sink_show_status (struct output_sink *sink, const char *text);
+
+/** Erase the status line, if there is one.  @return false if it cannot be erased now */
+bool output_sink_erase_status (struct output_sink *sink);
 
 /** Put the lines of @p text, as far as the sink takes them now; those are removed from it. */
 void output_sink_say_lines (struct output_sink *sink, struct strbuf *text);

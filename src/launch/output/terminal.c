@@ -56,12 +56,25 @@ terminal_open (int ends[2])
     return -1;
 }
 
+bool
+terminal_has_colours (void)
+{
+    const char *no_color = getenv ("NO_COLOR");
+    return !(no_color && *no_color) && terminal_can_erase ();
+}
+
+bool
+terminal_can_erase (void)
+{
+    const char *term = getenv ("TERM");
+    return !term || strcmp (term, "dumb");
+}
+
 char *
 terminal_prefix (int rank, int world_size, bool in_colour, int *columns)
 {
     static const char colours[] = { 6, 3, 2, 5, 4, 1 }; /* cyan, yellow, green, magenta, blue, red */
-    const char *no_color = getenv ("NO_COLOR"), *term = getenv ("TERM");
-    bool is_plain = !in_colour || (no_color && *no_color) || (term && !strcmp (term, "dumb"));
+    bool is_plain = !in_colour || !terminal_has_colours ();
     char last[16], *prefix;
     int digits = snprintf (last, sizeof last, "%d", world_size - 1);
     *columns = digits + 3;

@@ -17,11 +17,17 @@ int terminal_open (int ends[2]);
 /** Give one the size of @p terminal, less @p columns. */
 void terminal_resize (int fd, int terminal, int columns);
 
+/** Whether it has colours, and the user wants them: NO_COLOR is not set or empty. */
+bool terminal_has_colours (void);
+
+/** Whether it can erase lines: TERM says that it is not a dumb one. */
+bool terminal_can_erase (void);
+
 /**
  * What comes before each line of @p rank: "[3] ".  It is padded so that lines of all @p world_size ranks begin in the
  * same column.
  *
- * @param in_colour  unless the variable NO_COLOR is set and not empty, or TERM says that the terminal has none
+ * @param in_colour  if the terminal has colours
  *
  * @param[out] columns  its width on the terminal
  * @return to be freed; NULL without memory

@@ -12,13 +12,16 @@
 
 #include <limits.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
-enum { SLICE_MS = 250 };
+enum { SLICE_MS = 250, STATUS_SLICE_MS = 2, STATUS_SLICES = 250 };
 
 /* The supervisor has a name of its own, so that who kills launchers by name (pkill -9 -f "accelerate launch") leaves it
  * to clean up.  The words of the command line are no longer needed: the plan has copies. */
@@ -46,15 +49,34 @@ stop_self (void)
         kill (0, SIGCONT); /* reaches us too, and so the other ranks */
 }
 
+/* The shell writes where the status line is: the supervisor, which hears of the same signal, erases it before. */
 static void
-pass_on (pid_t supervisor, const siginfo_t *info)
+wait_for_erased_status (const struct guardian *guardian)
+{
+    const struct timespec slice = { .tv_nsec = STATUS_SLICE_MS * 1000000 };
+    for (int i = 0; guardian->status_is_seen && atomic_load (guardian->status_is_seen) && i < STATUS_SLICES; i++)
+        nanosleep (&slice, NULL);
+}
+
+/* What a supervisor that was killed has left on the terminal. */
+static void
+erase_status (const struct guardian *guardian)
+{
+    if (guardian->status_is_seen && atomic_load (guardian->status_is_seen))
+        guardian_say (guardian, GUARDIAN_ERASE_STATUS, false);
+}
+
+static void
+pass_on (const struct guardian *guardian, pid_t supervisor, const siginfo_t *info)
 {
     bool of_failure = info->si_code == SI_QUEUE && info->si_value.sival_int == GUARDIAN_SIGNAL_OF_FAILURE;
     union sigval value = { .sival_int = info->si_code == SI_KERNEL ? GUARDIAN_SIGNAL_OF_TERMINAL
                            : of_failure ? GUARDIAN_SIGNAL_OF_FAILURE : GUARDIAN_SIGNAL_SENT };
     sigqueue (supervisor, info->si_signo, value);
-    if (info->si_signo == SIGTSTP)
+    if (info->si_signo == SIGTSTP) {
+        wait_for_erased_status (guardian);
         stop_self ();
+    }
 }
 
 /* @return whether a signal has come; a supervisor that is stopped is waited for in slices, so that the time in which we
@@ -101,7 +123,7 @@ wait_and_pass_on (const struct guardian *guardian, pid_t supervisor, int64_t lim
             kill (supervisor, SIGCONT);
         if (!wait_for_signal (guardian, &info, &left_ms) || info.si_signo == SIGCHLD)
             continue;
-        pass_on (supervisor, &info);
+        pass_on (guardian, supervisor, &info);
         is_ending |= signals_end_job (info.si_signo);
     }
 }
@@ -176,6 +198,8 @@ guardian_split (struct guardian *guardian, int64_t stopped_ms, struct fail *fail
     if (guardian->pidfd < 0)
         return fail_set (fail, FAIL_GENERAL, "cannot watch processes: pidfd_open: %s (requires Linux 5.3 or newer)",
                          strerror (errno));
+    void *shared = mmap (NULL, sizeof (_Atomic int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    guardian->status_is_seen = shared == MAP_FAILED ? NULL : shared;
     signals_block (&guardian->signals, &guardian->old_mask);
     prctl (PR_SET_CHILD_SUBREAPER, 1); /* not inherited */
     fflush (stdout);
@@ -196,6 +220,8 @@ guardian_split (struct guardian *guardian, int64_t stopped_ms, struct fail *fail
     close (guardian->pidfd);
     guardian->pidfd = -1;
     int status = wait_and_pass_on (guardian, supervisor, stopped_ms, &was_stopped);
+    if (WIFSIGNALED (status))
+        erase_status (guardian);
     if (WIFSIGNALED (status))
         return fail_killed (status, was_stopped ? stopped_ms : 0, fail);
     guardian->status = status_of_wait (status);

@@ -19,6 +19,8 @@ struct guardian {
     int pidfd;         /* supervisor: becomes readable when the guardian has ended */
     sigset_t signals;  /* to take */
     sigset_t old_mask; /* as it was given to us */
+    _Atomic int *status_is_seen; /* both share it: 1 while the terminal shows a status line of the supervisor's, and
+                                  * nothing after it; NULL: there is no memory to share */
     int status;        /* guardian: the exit status that the supervisor has earned */
 };
 
@@ -47,6 +49,9 @@ int guardian_death_signal (const struct guardian *guardian);
  * @return whether all of it was written
  */
 bool guardian_say (const struct guardian *guardian, const char *text, bool patient);
+
+/** What erases the supervisor's status line. */
+#define GUARDIAN_ERASE_STATUS "\r\033[J"
 
 /** What the value of a signal that the guardian passes on says.  Who knows that the job has failed on another host
  * sends its signal with GUARDIAN_SIGNAL_OF_FAILURE. */
