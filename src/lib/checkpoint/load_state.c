@@ -277,7 +277,8 @@ load_items (const struct load *load, struct accel_error *err)
     enum accel_status status = checkpoint_items_make (&items, load->acc, load->with_models, err);
     for (size_t i = 0; !status && i < items.count; i++)
         bytes += checkpoint_bytes (&load->manifest, items.items[i].name);
-    io_progress_begin (&progress, checkpoint_show (load->acc), IO_PROGRESS_LOAD, load->found.place, bytes);
+    io_progress_begin (&progress, checkpoint_show (load->acc), IO_PROGRESS_LOAD,
+                       load->memory.processes ? "checkpoint in memory" : load->found.place, bytes);
     for (size_t i = 0; !status && i < items.count; i++)
         status = load_item (load, &items.items[i], err);
     io_progress_end (&progress, status);

@@ -221,6 +221,7 @@ memory_state_release (struct memory_state *state)
 /* Its checksum was right, so all of it is as it was written. */
 struct cursor {
     const char *at;
+    uint64_t bytes; /* of the tensors so far */
 };
 
 static uint64_t
@@ -270,6 +271,7 @@ take_tensor (const struct memory_state *state, struct cursor *cursor, uint64_t b
     enum safetensors_dtype dtype = (enum safetensors_dtype) take_number (cursor);
     uint64_t at = begin + take_number (cursor), bytes = take_number (cursor), ndim = take_number (cursor);
     const char *extents = take_bytes (cursor, (size_t) ndim * sizeof (uint64_t));
+    cursor->bytes += bytes;
     if (!dict && !sum)
         return ACCEL_OK;
     AUTO_FREE char *name = strndup (text, length);
@@ -295,7 +297,7 @@ list_item (const struct memory_state *state, struct cursor *cursor, uint64_t beg
     struct checksum sum;
     enum accel_status status = ACCEL_OK;
     struct item item = take_item (cursor);
-    uint64_t bytes = item.value_length + item.tensors;
+    uint64_t before = cursor->bytes;
     checksum_begin (&sum);
     checksum_add (&sum, item.values, item.value_length);
     for (uint64_t i = 0; !status && i < item.tensors; i++)
@@ -306,6 +308,7 @@ list_item (const struct memory_state *state, struct cursor *cursor, uint64_t beg
                   item.tensors ? CHECKPOINT_TENSORS : CHECKPOINT_VALUES)
         < 0)
         return name = NULL, accel_fail_nomem (err);
+    uint64_t bytes = item.value_length + cursor->bytes - before;
     return manifest_add_file (manifest, name, bytes, checksum_end (&sum)) ? ACCEL_OK : accel_fail_nomem (err);
 }
 
@@ -317,7 +320,7 @@ memory_state_list (const struct memory_state *state, int size, struct manifest *
     enum accel_status status = ACCEL_OK;
     manifest->processes = state->processes;
     for (uint32_t rank = 0; rank < state->processes; rank++) {
-        struct cursor cursor = { state->indexes[rank] };
+        struct cursor cursor = { .at = state->indexes[rank] };
         for (uint64_t left = take_number (&cursor); !status && left; left--)
             status = list_item (state, &cursor, state->shares[rank].begin, (uint32_t) size > state->processes, manifest,
                                 err);
@@ -352,7 +355,7 @@ memory_state_read (const struct memory_state *state, const char *name, struct ac
 {
     *found = false;
     for (uint32_t rank = 0; rank < state->processes; rank++) {
-        struct cursor cursor = { state->indexes[rank] };
+        struct cursor cursor = { .at = state->indexes[rank] };
         for (uint64_t left = take_number (&cursor); left; left--) {
             struct item item = take_item (&cursor);
             *found = item.is_there && strlen (name) == item.name_length && !memcmp (name, item.name, item.name_length);

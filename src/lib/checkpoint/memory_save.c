@@ -161,7 +161,7 @@ check_room (struct memory_tier *memory, uint64_t bytes, struct accel_error *err)
         return ACCEL_OK;
     bytes = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
     uint64_t more = (bytes - memory->room) * MEMTIER_BUFFERS, left = free_memory (memory->memtier.header, &source);
-    if (more > left - left / KEPT_FREE)
+    if (bytes > memtier_place (1) - memtier_place (0) || more > left - left / KEPT_FREE)
         return accel_fail (err, ACCEL_ERR_NOMEM, "they take 2 x %llu MiB for this rank, but %s has only %llu MiB left",
                            (unsigned long long) bytes >> 20, source, (unsigned long long) left >> 20);
     accel_logger_log (memory->part.acc, ACCEL_LOG_INFO, "checkpoints in memory take 2 x %llu MiB",
