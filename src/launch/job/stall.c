@@ -156,9 +156,11 @@ put_headline (struct stall *stall, const struct job *job, const struct view *vie
             strbuf_printf (out, " %s made no progress; ", count > 1 ? "have" : "has");
         count = put_ranks (stall, job, true, now_ms, out);
         strbuf_printf (out, " %s been waiting for ", count > 1 ? "have" : "has");
-    } else
-        strbuf_printf (out, "all ranks%s are waiting%s, for ", is_everywhere ? "" : " of this host",
-                       is_everywhere ? " for each other" : ", for ranks of other hosts or each other");
+    } else if (is_everywhere)
+        strbuf_add (out, "all ranks are waiting for each other, for ");
+    else
+        strbuf_printf (out, "all ranks on %s are waiting for ranks on other hosts, or for each other, for ",
+                       job->plan->host);
     stacks_put_seconds ((double) view->waited_ms / 1000, out);
     strbuf_add_char (out, '\n');
 }
