@@ -51,7 +51,7 @@ test_expect_success 'a run that is never asked' '
 for round in $(seq "$rounds"); do
     test_expect_success "$round: SIGTERM to a rank of the second host" '
         rm -rf state log && start -- --log log --step_ms 1$round && wait_for has_lines &&
-        on host2 kill -TERM "$(on host2 pgrep -n -x resume)" && finish 75 && saved "as a signal to a rank asked" &&
+        rank=$(on host2 pgrep -n -x resume) && on host2 kill -TERM "$rank" && finish 75 && saved "as a signal to a rank asked" &&
         continues'
 done
 test_expect_success 'SIGTERM to the head' '
@@ -62,6 +62,6 @@ test_expect_success 'a time limit' '
     continues'
 test_expect_success 'a rank that fails ends those of the other host at once' '
     rm -rf state log && start -- --log log --step_ms 60000 && wait_for test -s log &&
-    on host1 kill -SEGV "$(on host1 pgrep -n -x resume)" && finish 139 && ! grep "had to be killed" err &&
+    rank=$(on host1 pgrep -n -x resume) && on host1 kill -SEGV "$rank" && finish 139 && ! grep "had to be killed" err &&
     all_clean host1 host2'
 test_done

@@ -23,19 +23,21 @@ submit () {
     job=$(on host1 sbatch --parsable --nodes=1 --cpus-per-task=2 --output=job.log $options \
         "$srcdir/examples/slurm/job.sbatch" --cpu "$builddir/examples/resume" --log samples --project_dir state "$@")
 }
-state () { on host1 squeue -h -j "$job" -o %T; }
-is_requeued () {
-    [ "$(state)" = PENDING ] && on host1 scontrol show job "$job" | grep -q " Restarts=1 "
+# A job that has ended is forgotten at last.
+is_in () {
+    on host1 scontrol show job "$job" >shown 2>&1 || return 1
+    grep -q " *JobState=$1 " shown
 }
+is_requeued () { is_in PENDING && grep -q " Restarts=1 " shown; }
 # Slurm would wait for two minutes before it starts a requeued job.
 start_again () { on host1 scontrol update JobId="$job" StartTime=now; }
-has_ended () { [ -z "$(state 2>/dev/null)" ] || [ "$(state)" = COMPLETED ]; }
+has_ended () { is_in COMPLETED; }
 has_grown () { [ "$(grep -c "process(es) x" job.log)" = 2 ] && [ "$(wc -l <samples)" -gt $((lines + 32)) ]; }
 has_steps () { [ -e samples ] && test "$(wc -l <samples)" -gt 32; }
 
 test_expect_success 'a signal to one rank: saved on all, requeued, continued' '
     rm -rf samples state job.log && submit -- --step_ms 20 && wait_for has_steps &&
-    rank=$(on host1 pgrep -x resume | tail -n 1) && on host1 kill -TERM "$rank" && wait_for is_requeued &&
+    rank=$(on host1 pgrep -n -x resume) && on host1 kill -TERM "$rank" && wait_for is_requeued &&
     grep "^accelerate: saved step [0-9]* on all ranks, then ended as a signal to a rank asked$" job.log &&
     start_again && wait_for has_ended && cat job.log && grep "^finished 3 epochs$" job.log &&
     test "$(wc -l <samples)" = 3024 && test "$(sort -u samples | wc -l)" = 3024

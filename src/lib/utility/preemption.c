@@ -276,8 +276,8 @@ accel_should_save_at (const char *file, int line, struct accel *acc, bool *save,
     return ACCEL_OK;
 }
 
-/* A request may become known in a round of this call, when accel_should_save() has said no for the latest time: it waits
- * for the next one, so that what is asked for is saved before the end. */
+/* A request may become known in a round of this call, after accel_should_save() has said no: it waits for the next one,
+ * so that what is asked for is saved before the end. */
 enum accel_status
 accel_should_stop_at (const char *file, int line, struct accel *acc, bool *stop, struct accel_error *err)
 {
