@@ -15,7 +15,7 @@ accelerate=$1 rounds=$2
 shift 2
 samples=$(mktemp) || exit 1
 neighbour=
-trap 'rm -f "$samples"; [ -z "$neighbour" ] || kill $neighbour' EXIT
+trap 'rm -f "$samples"; [ -z "$neighbour" ] || kill $neighbour 2>/dev/null' EXIT
 trap 'exit 1' INT TERM HUP
 
 # once BIND PROGRAM...: milliseconds of a launch

@@ -53,11 +53,11 @@ else
     at_a_terminal () { test_skip "$1" 'no pseudo-terminals here'; }
 fi
 at_a_terminal '^C typed at a terminal, 2 ranks' '
-    test_exit 130 "$drive" -p -n 2 -c 3 -- "$accelerate" launch --cpu --num_processes 2 ./rank && nothing_left
+    test_exit 130 "$drive" -p -n 2 -c 3 -- "$accelerate" launch --label yes --cpu --num_processes 2 ./rank && nothing_left
 '
 at_a_terminal '^Z stops nothing if no shell could continue it' '
     printf "#!/bin/sh\necho ready\nsleep 1\n" >short && chmod +x short &&
-    test_exit 0 "$drive" -p -n 2 -c 26 -- "$accelerate" launch --cpu --num_processes 2 ./short && nothing_left
+    test_exit 0 "$drive" -p -n 2 -c 26 -- "$accelerate" launch --label yes --cpu --num_processes 2 ./short && nothing_left
 '
 at_a_terminal '^C typed at a terminal, 1 rank' '
     test_exit 130 "$drive" -p -n 1 -c 3 -- "$accelerate" launch ./rank && nothing_left

@@ -9,7 +9,7 @@ if ! "$drive" -p -- true >/dev/null; then
 fi
 for i in 1 2 3 4 5 6 7 8; do
     test_expect_success "^C is reported as such, try $i" '
-        test_exit 130 "$drive" -p -n 3 -c 3 -- "$accelerate" launch --cpu --num_processes 3 \
+        test_exit 130 "$drive" -p -n 3 -c 3 -- "$accelerate" launch --label yes --cpu --num_processes 3 \
             sh -c "echo ready; exec sleep 300" >out &&
         grep "accelerate: ended by SIGINT" out && ! grep "was killed" out'
 done
