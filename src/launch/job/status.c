@@ -7,7 +7,6 @@
 #include "launch/output/terminal.h"
 #include "util/cleanup.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -156,8 +155,10 @@ static void
 add_rate (const struct status *status, int columns, char text[STATUS_BYTES])
 {
     double rate = find_rate (status);
-    if (rate >= 1)
-        add_part (text, columns, "%.3g steps/s", rate < 1000 ? rate : round (rate));
+    if (rate >= 1000)
+        add_part (text, columns, "%.0f steps/s", rate);
+    else if (rate >= 1)
+        add_part (text, columns, "%.3g steps/s", rate);
     else if (rate > 0)
         add_part (text, columns, "%.3g s/step", 1 / rate);
 }
