@@ -157,6 +157,12 @@ test_expect_success 'one rank without libaccel: its GPU, its memory, its groups'
     died ncclCommRegister && test "$(grep -c ^ok out)" -eq 5 &&
     test_exit 1 env STANDIN_DEVICES=0 timeout $patience "$standin/nccl_table" >out &&
     grep "^Bail out! .*: finds no GPU: no CUDA-capable device is detected$" out'
+test_expect_success '... it makes no context on other GPUs' '
+    echo "int standin_context_state (int, unsigned *, int *);
+        int cuDevicePrimaryCtxGetState (int device, unsigned *flags, int *active)
+        { return standin_context_state (device, flags, active); }" >driver.c &&
+    $CC -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 driver.c &&
+    STANDIN_LIBCUDA=$scratch/libcuda.so.1 timeout $patience "$standin/nccl_table" contexts >out && test "$(grep -c ^ok out)" -eq 2'
 test_expect_success '... it leaves NCCL in good order, and in another one if it lacks memory or gives up' '
     died ncclCommFinalize && died ncclCommDestroy && ! died ncclCommAbort && test "$(grep -c ^ok out)" -eq 12 &&
     timeout $patience "$standin/nccl_table" fails >out && test "$(grep -c ^ok out)" -eq 7'

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of engine nccl, without libaccel around them and with a job of one rank: what accel/engine.h allows and
  * libaccel does not do, and failures: memory that ends at each allocation, a job that was given up.
- * usage: nccl_table [fails | unborn] */
+ * usage: nccl_table [fails | unborn | contexts] */
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "tests/standin/cuda/standin.h"
 #include "tests/tap.h"
 #pragma GCC visibility push(default) /* the stand-ins, compiled with a sanitizer, refer to them, too */
 #include "tests/allocators.h"
@@ -92,6 +93,23 @@ test_gpu (int local_rank, int gpu, int wanted)
     ok (!engine->run (transport, &call, &err), "local rank %d, told %d, has cuda:%d: %s", local_rank, gpu, wanted,
         err.text);
     MUST (cudaFree (memory));
+    engine->close (transport);
+}
+
+/* With a driver that knows which GPUs have a context. */
+static void
+test_contexts (void)
+{
+    unsigned flags;
+    int active = 1, device = -1;
+    void *driver = dlopen (getenv ("STANDIN_LIBCUDA"), RTLD_NOW), *transport = driver ? open_job (0, 2) : NULL;
+    MUST (!transport);
+    MUST (cudaGetDevice (&device));
+    MUST (standin_context_state (0, &flags, &active));
+    ok (device == 2 && !active, "a thread without a context stays on the GPU of the rank: %d", device);
+    MUST (cudaSetDevice (1));
+    ok (!engine->awaits (transport, 0) && !cudaGetDevice (&device) && device == 1,
+        "one with a context goes back to it");
     engine->close (transport);
 }
 
@@ -357,6 +375,10 @@ main (int argc, char **argv)
         test_giving_up ();
         if (!tap_failed) /* else it would hang */
             test_want ();
+        return done_testing ();
+    }
+    if (argc > 1 && !strcmp (argv[1], "contexts")) {
+        test_contexts ();
         return done_testing ();
     }
     if (argc > 1 && !strcmp (argv[1], "unborn")) {

@@ -25,6 +25,7 @@ static struct {
     __typeof__ (&cudaStreamDestroy) destroy;
     __typeof__ (&cudaMemsetAsync) set;
     __typeof__ (&cudaMemcpyAsync) copy;
+    __typeof__ (&cudaThreadExchangeStreamCaptureMode) exchange;
     __typeof__ (&standin_capture) capture;
     __typeof__ (&standin_count) count;
 } cuda;
@@ -52,6 +53,7 @@ begin (void)
     *(void **) &cuda.destroy = symbol (module, "cudaStreamDestroy");
     *(void **) &cuda.set = symbol (module, "cudaMemsetAsync");
     *(void **) &cuda.copy = symbol (module, "cudaMemcpyAsync");
+    *(void **) &cuda.exchange = symbol (module, "cudaThreadExchangeStreamCaptureMode");
     *(void **) &cuda.capture = symbol (module, "standin_capture");
     *(void **) &cuda.count = symbol (module, "standin_count");
     x = memory->create (gpu, COUNT * sizeof *x, true);
@@ -124,6 +126,11 @@ told (void)
     cudaStream_t stream = make_stream ();
     ok (accel_get_stream (gpu) == (void *) 1, "the default stream at the beginning");
     ok (work ((cudaStream_t) 1) && work (NULL), "work on the default stream");
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    cuda.exchange (&mode);
+    memory_of (gpu)->zero (gpu, x, sizeof *x);
+    cuda.exchange (&mode);
+    ok (mode == cudaStreamCaptureModeThreadLocal, "a call leaves the thread its mode of capture: %d", (int) mode);
     ok (!accel_set_stream (gpu, stream, &err) && accel_get_stream (gpu) == (void *) stream, "a stream is set: %s",
         err.text);
     ok (work (stream) && work (stream), "work on it");

@@ -13,7 +13,7 @@ right () {
             test "$(grep -c ^ok out)" -eq "$2" || return 1
     done
 }
-test_expect_success 'work of the program and of libaccel is in order on the stream that is set' 'right told 7'
+test_expect_success 'work of the program and of libaccel is in order on the stream that is set' 'right told 8'
 test_expect_success 'without it, the stand-in finds what is out of order' '
     status=0 &&
     { timeout $patience "$standin/streams" untold >out 2>err || status=$?; } &&
