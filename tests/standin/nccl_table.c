@@ -208,10 +208,14 @@ test_refusals (void)
     } cases[] = {
         { "STANDIN_BYTES", "0", COUNT, ACCEL_ERR_NOMEM,
           "accel_alloc: cannot allocate 1000 bytes on cuda:0: out of memory" },
-        { "STANDIN_FAIL", "cudaMemsetAsync:1:700", COUNT, ACCEL_ERR_SYSTEM,
+        { "STANDIN_FAIL", "cudaMemsetAsync:2:700", COUNT, ACCEL_ERR_SYSTEM,
           "accel_alloc: cannot allocate 1000 bytes on cuda:0: an illegal memory access was encountered" },
         { "STANDIN_BYTES", "8000000000", SIZE_MAX, ACCEL_ERR_NOMEM, "accel_alloc: out of memory" },
     };
+    const struct accel_engine_job job = { .size = sizeof job, .world_size = 1, .helpers = &helpers };
+    setenv ("STANDIN_FAIL", "cudaGetDeviceCount:1:999", true);
+    ok (engine->probe (&job, &err) == ACCEL_ERR_UNSUPPORTED && !cudaPeekAtLastError (), "no GPU: %s", err.text);
+    unsetenv ("STANDIN_FAIL");
     void *transport = open_job (0, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         void *memory = transport;
