@@ -132,7 +132,7 @@ accelerate launch --gpu_ids 1,|0 2
 accelerate launch --gpu_ids=0,1,|2
 bin/accelerate-launch --gpu_ids 0,2,1|1
 accelerate l|launch
-accelerate to|to-fsdp2
+accelerate to-|to-fsdp2
 accelerate m|merge-weights
 accelerate inspect --no|--norms
 accelerate inspect files/not|files/notes.txt
