@@ -13,7 +13,8 @@ int
 main (void)
 {
     int in[2], out[2];
-    struct job_rank rank = { 0 };
+    const struct plan_process process = { 0 };
+    struct job_rank rank = { .process = &process };
     struct job job = { .ranks = &rank, .count = 1 };
     struct supervisor supervisor = { .job = &job, .epoll = -1, .signals = -1 };
     struct output_stream *stream = &rank.streams[JOB_ERR];
