@@ -301,7 +301,7 @@ function __accelerate_flags
                 --json\t'print JSON' \
                 --yes\t'ask nothing; take defaults' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
-                --stall_timeout\t'seconds without progress after which a warning shows where the ranks are' \
+                --stall_timeout\t'seconds without progress until ranks\' stacks are shown' \
                 --time_limit\t'seconds after which ranks are asked to save and stop' \
                 --checkpoint_file\t'file whose appearance asks ranks for a checkpoint' \
                 --label\t'whether each line begins with its rank' \
@@ -478,7 +478,7 @@ function __accelerate_flags
                 --explain\t'with --dry_run: show settings and their origins' \
                 --json\t'print JSON' \
                 --grace\t'seconds between SIGTERM and SIGKILL when ending ranks' \
-                --stall_timeout\t'seconds without progress after which a warning shows where the ranks are' \
+                --stall_timeout\t'seconds without progress until ranks\' stacks are shown' \
                 --time_limit\t'seconds after which ranks are asked to save and stop' \
                 --checkpoint_file\t'file whose appearance asks ranks for a checkpoint' \
                 --label\t'whether each line begins with its rank' \

@@ -282,7 +282,7 @@ const struct option options[] = {
 
     { .key = "stall_timeout", OPT_INT (stall_timeout, 0, 604800), .dflt = "60", .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
-      .help = "seconds without progress after which a warning shows where the ranks are",
+      .help = "seconds without progress until ranks' stacks are shown",
       .doc = "If ranks have been waiting in calls of libaccel for so many seconds, and those that they are waiting for "
              "have made no progress for as long, a warning names these ranks and shows the stacks of all ranks. Later "
              "warnings come after twice the time each. The job continues; libaccel's own timeout (ACCEL_TIMEOUT_MS, "

@@ -381,6 +381,7 @@ drain_sink (struct output_sink *sink)
 #define kill(pid, signal) fake_kill (pid, signal)
 #define getpgid(pid) (pid)
 #define waitpid(pid, status, options) fake_waitpid (pid, status)
+#define wait4(pid, status, options, usage) (*(usage) = (struct rusage){ 0 }, fake_waitpid (pid, status))
 #define waitid(kind, id, info, options) fake_waitid (info)
 #define procfs_is_ending(pid) fake_is_ending (pid)
 #define descendants_reap() (!world.has_left)
@@ -398,6 +399,7 @@ drain_sink (struct output_sink *sink)
 #undef kill
 #undef getpgid
 #undef waitpid
+#undef wait4
 #undef waitid
 #undef procfs_is_ending
 #undef output_sink_drain
