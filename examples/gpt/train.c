@@ -212,15 +212,32 @@ is_over (struct run *run)
     return false;
 }
 
+/* After each step.  @return whether it was the last one: the loss gets no better, or the job was asked to stop */
+static bool
+end_step (struct run *run)
+{
+    struct accel_error err;
+    const struct options *options = &run->options;
+    bool is_last = run->step == options->steps, saves, stops;
+    if (run->step % options->evaluate_every == 0 || is_last)
+        is_last |= is_over (run);
+    accel_check (accel_should_save (run->acc, &saves, &err), &err);
+    if (saves || is_last || run->step % options->save_every == 0)
+        accel_check (accel_save_state (run->acc, NULL, &err), &err);
+    accel_check (accel_should_stop (run->acc, &stops, &err), &err);
+    if (stops)
+        accel_print (run->acc, "saved, and ending as asked\n");
+    return is_last || stops;
+}
+
 static void
 train (struct run *run)
 {
     struct accel_error err;
-    const struct options *options = &run->options;
-    bool ends = false;
+    bool ends = run->step >= run->options.steps;
     double sum = 0, norm;
-    while (!ends && run->step < options->steps) {
-        while (!ends && run->step < options->steps && accel_loader_next (run->train, &run->batch, &err)) {
+    while (!ends) {
+        while (!ends && accel_loader_next (run->train, &run->batch, &err)) {
             bool is_complete = train_pass (run, &norm);
             sum += (double) run->loss / accel_gradient_accumulation_steps (run->acc);
             if (!is_complete)
@@ -230,16 +247,12 @@ train (struct run *run)
             sum = 0;
             run->step++;
             log_step (run, loss, norm);
-            if (run->step % options->evaluate_every == 0 || run->step == options->steps)
-                ends = is_over (run);
-            if (run->step % options->save_every == 0)
-                accel_check (accel_save_state (run->acc, NULL, &err), &err);
+            ends = end_step (run);
         }
-        if (!ends && run->step < options->steps)
+        if (!ends)
             accel_check (err.code, &err);
     }
     accel_loader_end (run->train);
-    accel_check (accel_save_state (run->acc, NULL, &err), &err);
 }
 
 /* Rank 0 continues the prompt. */
