@@ -219,6 +219,13 @@ describe (struct status *status)
 
 /* ---- when ---- */
 
+/* Output that is not at the beginning of a line, or waits for room, comes first. */
+static bool
+has_place (const struct output_sink *sink)
+{
+    return !sink->broken && !sink->unfinished && !sink->owner && !output_sink_is_full (sink);
+}
+
 void
 status_turn (struct status *status, int64_t now_ms)
 {
@@ -238,12 +245,12 @@ status_turn (struct status *status, int64_t now_ms)
     bool has_changed = strcmp (status->text, before) != 0;
     if (!*status->text)
         output_sink_erase_status (sink);
-    else if ((has_changed || !sink->status.is_put) && (has_changed || now_ms >= status->shown_ms + AGAIN_MS)) {
+    else if (has_place (sink) && (has_changed || (!sink->status.is_put && now_ms >= status->shown_ms + AGAIN_MS))) {
         char line[STATUS_BYTES + 16];
         bool is_plain = !terminal_has_colours ();
         snprintf (line, sizeof line, "%s%s%s", is_plain ? "" : "\033[2m", status->text, is_plain ? "" : "\033[0m");
-        if (output_sink_show_status (sink, line))
-            status->shown_ms = now_ms;
+        bool is_shown = output_sink_show_status (sink, line);
+        status->shown_ms = is_shown ? now_ms : now_ms + LOOK_MS - AGAIN_MS; /* another job has the terminal */
     }
 }
 
@@ -253,9 +260,7 @@ status_due (const struct status *status)
     const struct output_sink *sink = status->sink;
     if (!sink || status->is_stopped || sink->broken)
         return INT64_MAX;
-    bool can_show = *status->text && !sink->status.is_put && !sink->unfinished && !sink->owner
-                    && !output_sink_is_full (sink);
-    int64_t again = can_show ? status->shown_ms + AGAIN_MS : INT64_MAX;
+    int64_t again = *status->text && !sink->status.is_put && has_place (sink) ? status->shown_ms + AGAIN_MS : INT64_MAX;
     return again < status->look_ms ? again : status->look_ms;
 }
 
