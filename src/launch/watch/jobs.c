@@ -138,6 +138,8 @@ add_segment (struct watch_jobs *jobs, const char *path, pid_t pid, bool is_ours)
         jobseg_detach (&segment);
         return -1;
     }
+    close (segment.fd); /* or whoever searches would take us for a rank, when the last one has ended, too */
+    segment.fd = -1;
     *job = (struct watch_job){ .segment = segment, .inode = info.st_ino, .holder = pid };
     fill_in (job, is_ours);
     jobs->count++;

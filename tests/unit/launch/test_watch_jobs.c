@@ -165,8 +165,11 @@ test_launcher (void)
     job = find (&jobs);
     ok (job && job->holder == pid && !job->launcher && strstr (job->program, "test_watch_jobs"),
         "ranks under another launcher are a job, too, with their command line: '%s'", job ? job->program : "");
-    watch_jobs_release (&jobs);
     stop (pid);
+    struct watch_jobs later;
+    ok (job && !find (&later), "and none when they have ended, although somebody still watches");
+    watch_jobs_release (&later);
+    watch_jobs_release (&jobs);
     pid = start ("rank", make_job);
     ok (!find (&jobs), "a rank whose supervisor has ended is not");
     watch_jobs_release (&jobs);
