@@ -4,6 +4,7 @@
 
 #include "report/launch.h"
 
+#include "util/fail.h"
 #include "util/jobseg.h"
 
 #include <math.h>
@@ -21,6 +22,8 @@ launch_end (const json_t *report)
         return LAUNCH_STOPPED;
     if (!json_is_integer (status))
         return LAUNCH_UNKNOWN;
+    if (json_integer_value (status) == FAIL_STOPPED)
+        return LAUNCH_STOPPED;
     return json_integer_value (status) ? LAUNCH_FAILED : LAUNCH_DONE;
 }
 
@@ -60,7 +63,10 @@ launch_sentence (const json_t *report, struct strbuf *out)
 {
     const json_t *failure = json_object_get (report, "failure"), *signal = json_object_get (report, "signal");
     const char *error = json_string_value (json_object_get (report, "error"));
+    const json_t *saved = json_object_get (report, "saved_step");
     json_int_t status = json_integer_value (json_object_get (report, "exit_status"));
+    if (json_is_integer (saved) && launch_end (report) == LAUNCH_STOPPED)
+        strbuf_printf (out, "saved step %" JSON_INTEGER_FORMAT " on all ranks, then ", json_integer_value (saved));
     if (json_is_object (failure))
         add_failure (report, failure, out);
     else if (error)
@@ -68,7 +74,9 @@ launch_sentence (const json_t *report, struct strbuf *out)
     else if (json_is_integer (signal)) {
         const char *name = sigabbrev_np ((int) (json_integer_value (signal) & 0x7f));
         strbuf_printf (out, "ended by SIG%s", name ? name : "?");
-    } else if (launch_end (report) == LAUNCH_DONE)
+    } else if (launch_end (report) == LAUNCH_STOPPED)
+        strbuf_add (out, "ended as it was asked to");
+    else if (launch_end (report) == LAUNCH_DONE)
         strbuf_add (out, "all ranks exited with 0");
     else
         strbuf_printf (out, "exit status %" JSON_INTEGER_FORMAT, status);

@@ -198,6 +198,11 @@ static const struct {
 } ends[] = {
     { "{\"exit_status\":0}", LAUNCH_DONE, "all ranks exited with 0" },
     { "{\"exit_status\":7}", LAUNCH_FAILED, "exit status 7" },
+    { "{\"exit_status\":75,\"signal\":null,\"saved_step\":null}", LAUNCH_STOPPED, "ended as it was asked to" },
+    { "{\"exit_status\":75,\"signal\":null,\"saved_step\":0}", LAUNCH_STOPPED,
+      "saved step 0 on all ranks, then ended as it was asked to" },
+    { "{\"exit_status\":143,\"signal\":15,\"saved_step\":9}", LAUNCH_STOPPED,
+      "saved step 9 on all ranks, then ended by SIGTERM" },
     { "{\"exit_status\":130,\"signal\":2}", LAUNCH_STOPPED, "ended by SIGINT" },
     { "{\"exit_status\":127,\"error\":\"no such program\"}", LAUNCH_FAILED, "no such program" },
     { "{\"host\":\"a\",\"failure\":{\"rank\":3,\"pid\":7,\"exit_code\":null,\"signal\":11,\"doing\":\"waiting\"}}",
