@@ -286,6 +286,18 @@ outcome_json_error (const struct head *head, const struct fail *error, struct st
     return put_error (head, host, error, out, fail);
 }
 
+/* Without a failure the job has ended as the head says, which for a launcher is a signal, and has saved what all have. */
+static void
+set_end (const struct head *head, json_t *report)
+{
+    uint64_t step;
+    bool is_saved = find_saved_step (head, &step);
+    json_object_set_new (report, "exit_status", json_integer (outcome_status (head, NULL)));
+    json_object_set_new (report, "saved_step", is_saved ? json_integer ((json_int_t) step) : json_null ());
+    if (head->stop_reason)
+        json_object_set_new (report, "signal", json_null ());
+}
+
 /* The report of one launcher, with the ranks of the others that were told to end. */
 static int
 put_json (const struct head *head, const struct link *cause, const char *json, struct strbuf *out, struct fail *fail)
@@ -299,8 +311,10 @@ put_json (const struct head *head, const struct link *cause, const char *json, s
     }
     find_doing (head, cause, &activity);
     json_object_set_new (report, "ranks", rank_activity_json (&activity));
-    if (!cause)
+    if (!cause) {
         json_object_set_new (report, "killed", json_integer ((json_int_t) activity.killed));
+        set_end (head, report);
+    }
     rank_activity_release (&activity);
     return report_print_json (report, out, fail);
 }

@@ -185,10 +185,45 @@ test_doing (void)
     rank_activity_release (&many);
 }
 
+/* Launchers get SIGTERM from the head when the time of the job is over. */
+static void
+check_end (const char *what, int signal, const char *reason, const char *reports[2], const char *wanted)
+{
+    struct hosts hosts = { .own = "a" };
+    struct link links[2];
+    struct head head = { .hosts = &hosts, .links = links, .count = 2, .signal = signal, .stop_reason = reason,
+                         .mpi_launcher = MPI_LAUNCHER_NONE };
+    AUTO_STRBUF struct strbuf text = { 0 };
+    for (int i = 0; i < 2; i++)
+        links[i] = (struct link){ .name = "b", .state = LINK_ENDED, .end_requested = true, .end = WIRE_END_STOPPED,
+                                  .status = 143, .json = strdup (reports[i]), .failed_rank = -1, .err = -1 };
+    int result = outcome_json (&head, NULL, &text, NULL);
+    json_t *report = json_loads (text.text ? text.text : "", 0, NULL);
+    AUTO_FREE char *end = report ? json_dumps (report, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    ok (!result && end && !strcmp (end, wanted), "%s: %s", what, end ? end : "?");
+    json_decref (report);
+    for (int i = 0; i < 2; i++)
+        free (links[i].json);
+}
+
+static void
+test_ends (void)
+{
+    static const char nine[] = "{\"exit_status\":143,\"saved_step\":9,\"signal\":15}",
+                      none[] = "{\"exit_status\":143,\"saved_step\":null,\"signal\":15}";
+    check_end ("the time limit", SIGTERM, "at the time limit", (const char *[2]){ nine, nine },
+               "{\"exit_status\":75,\"killed\":0,\"ranks\":[],\"saved_step\":9,\"signal\":null}");
+    check_end ("SIGTERM", SIGTERM, NULL, (const char *[2]){ nine, nine },
+               "{\"exit_status\":143,\"killed\":0,\"ranks\":[],\"saved_step\":9,\"signal\":15}");
+    check_end ("one host has not saved", SIGTERM, NULL, (const char *[2]){ nine, none },
+               "{\"exit_status\":143,\"killed\":0,\"ranks\":[],\"saved_step\":null,\"signal\":15}");
+}
+
 int
 main (void)
 {
     test_processes_of_mpi ();
+    test_ends ();
     test_doing ();
     return done_testing ();
 }
