@@ -188,6 +188,7 @@ begin_warning (struct stall *stall, struct job *job, const struct view *view, in
         if (job->ranks[i].pid && !job->ranks[i].ended)
             stacks_add (&stall->stacks, &job->segment, i, job->ranks[i].pid);
     stacks_take (&stall->stacks, STACKS_WAIT_MS);
+    stall->looked_ms = clock_ms ();
     stall->names_until_ms = now_ms + NAMES_MS;
     if (stacks_start (&stall->stacks, &stall->names))
         finish_warning (stall, job);
@@ -235,6 +236,8 @@ stall_serve (struct stall *stall, struct job *job)
         stall->ranks = calloc ((size_t) job->count, sizeof *stall->ranks);
         stall->look_ms = stall->looked_ms = now_ms;
     }
+    if (stall->names.pid)
+        forget_gap (stall, job, now_ms); /* finding names may take longer than what would be one */
     if (stall->names.pid && (stacks_read (&stall->names) || now_ms >= stall->names_until_ms))
         finish_warning (stall, job);
     if (stall->ranks && now_ms >= stall->look_ms) {
