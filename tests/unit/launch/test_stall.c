@@ -49,7 +49,8 @@ say_lines (struct strbuf *text)
 enum { RANKS = 2 };
 static struct plan plan = { .world_size = RANKS, .stall_s = 1 };
 static struct plan_process processes[RANKS] = { { .rank = 0 }, { .rank = 1 } };
-static struct job_rank ranks[RANKS] = { { .process = &processes[0], .pid = 1 }, { .process = &processes[1], .pid = 1 } };
+static struct job_rank ranks[RANKS] = { { .process = &processes[0], .pid = 1 },
+                                        { .process = &processes[1], .pid = 1 } };
 static struct job job = { .plan = &plan, .ranks = ranks, .count = RANKS, .alive = RANKS };
 
 /* Rank 0 waits in a collective, and gives signs of life; rank 1 does not come. */

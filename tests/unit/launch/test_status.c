@@ -17,7 +17,7 @@ static struct guardian guardian = { .status_is_seen = &is_seen };
 static struct plan plan = { .world_size = 1 };
 static struct job_rank rank;
 
-/* A terminal that is nobody's controlling terminal: no group of ours has it.  @return its master; -1: there is none */
+/* A terminal that controls no process: no group of ours has it.  @return its master; -1: there is none */
 static int
 open_terminal (struct output_sink *sink)
 {
@@ -58,7 +58,8 @@ test_background (void)
     is_text (status.text, "1 rank  step 7", "what it would say");
     ok (!is_seen && !job.sinks[JOB_ERR].count, "nothing is drawn while another job has the terminal");
     int64_t due = status_due (&status);
-    ok (due > now && due < now + 1000, "and it is tried again later, not at once: after %lld ms", (long long) (due - now));
+    ok (due > now && due < now + 1000, "and it is tried again later, not at once: after %lld ms",
+        (long long) (due - now));
     status_turn (&status, due - 1);
     ok (status_due (&status) >= due, "waking up earlier does not change that");
     status_turn (&status, due);
