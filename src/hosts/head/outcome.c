@@ -286,7 +286,7 @@ outcome_json_error (const struct head *head, const struct fail *error, struct st
     return put_error (head, host, error, out, fail);
 }
 
-/* Without a failure the job has ended as the head says, which launchers saw as a signal, and has saved what all have. */
+/* Without a failure the job has ended as the head says, which launchers saw as a signal. */
 static void
 set_end (const struct head *head, json_t *report)
 {
