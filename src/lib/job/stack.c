@@ -4,7 +4,10 @@
  * The unwinder is that of GCC's runtime, which configure links statically (libgcc_eh) if it can: libunwind, or the
  * shared libgcc_s behind backtrace(), would take 130 to 170 us to load, in each process at each start, because a
  * handler must not load them.  It reads unwind tables and the stack, and takes no lock with glibc 2.35 and later;
- * before that, only the loader's, which a thread may take again that has it. */
+ * before that, only the loader's, which a thread may take again that has it.
+ *
+ * Assembly such as OpenBLAS's kernels has unwind tables that do not say where the stack pointer is, so the unwinder may
+ * read from an address that is none.  Faults of this thread end the unwinding, with the frames so far. */
 #include <config.h>
 
 #include "lib/job/stack.h"
@@ -13,6 +16,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <ucontext.h>
@@ -25,6 +29,16 @@ static struct {
     int number;       /* of the signal, whose handler stays: a late signal must not kill.  0: there is none yet */
     pid_t process;    /* a child of fork() has our memory, but is not who is asked */
 } shown = { .busy = ATOMIC_FLAG_INIT };
+
+static const int faults[] = { SIGSEGV, SIGBUS };
+enum { FAULTS = sizeof faults / sizeof *faults };
+
+/* Of the thread that unwinds; the others' faults are for the program's handlers. */
+static struct {
+    _Atomic pid_t thread; /* 0: none unwinds */
+    sigjmp_buf way_out;
+    struct sigaction own[FAULTS]; /* the program's */
+} guard;
 
 struct walk {
     struct jobseg_stack *stack;
@@ -61,6 +75,41 @@ add_frame (struct _Unwind_Context *context, void *argument)
 }
 
 static void
+take_fault (int number, siginfo_t *info, void *context)
+{
+    (void) info;
+    (void) context;
+    if (atomic_load (&guard.thread) == gettid ())
+        siglongjmp (guard.way_out, 1);
+    for (int i = 0; i < FAULTS; i++) /* the faulting instruction runs again */
+        if (faults[i] == number)
+            sigaction (number, &guard.own[i], NULL);
+}
+
+/* The caller has `busy`. */
+static void
+unwind (struct walk *walk)
+{
+    struct sigaction action = { .sa_sigaction = take_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+    sigset_t set;
+    sigemptyset (&action.sa_mask);
+    sigemptyset (&set);
+    for (int i = 0; i < FAULTS; i++)
+        sigaddset (&set, faults[i]);
+    pthread_sigmask (SIG_UNBLOCK, &set, NULL); /* a blocked fault kills; the end of `handle` restores the mask */
+    for (int i = 0; i < FAULTS; i++)
+        sigaction (faults[i], NULL, &guard.own[i]);
+    atomic_store (&guard.thread, gettid ());
+    for (int i = 0; i < FAULTS; i++)
+        sigaction (faults[i], &action, NULL);
+    if (!sigsetjmp (guard.way_out, 1))
+        _Unwind_Backtrace (add_frame, walk);
+    for (int i = 0; i < FAULTS; i++)
+        sigaction (faults[i], &guard.own[i], NULL);
+    atomic_store (&guard.thread, 0);
+}
+
+static void
 handle (int number, siginfo_t *info, void *context)
 {
     int saved = errno;
@@ -73,7 +122,7 @@ handle (int number, siginfo_t *info, void *context)
     if (stack && asked != atomic_load (&stack->given)) {
         struct walk walk = { .stack = stack, .interrupted = interrupted_at (context) };
         stack->count = 0;
-        _Unwind_Backtrace (add_frame, &walk);
+        unwind (&walk);
         if (!stack->count && walk.interrupted) /* code without unwind tables */
             stack->frames[stack->count++] = walk.interrupted;
         atomic_store (&stack->given, asked);

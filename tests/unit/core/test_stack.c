@@ -139,11 +139,43 @@ test_waiting (void)
     stack_hide (&slot);
 }
 
+#if defined __x86_64__
+/* As the kernels of OpenBLAS: the unwind table does not know that the stack pointer moves, so the return address is
+ * read where something else is. */
+bool call_from_wrong_table (bool (*function) (void));
+__asm__ (".text\n"
+         ".type call_from_wrong_table, @function\n"
+         "call_from_wrong_table:\n"
+         ".cfi_startproc\n"
+         "push $0x1234\n"
+         "call *%rdi\n"
+         "pop %rcx\n"
+         "ret\n"
+         ".cfi_endproc\n"
+         ".size call_from_wrong_table, . - call_from_wrong_table\n");
+
+static void
+test_wrong_table (void)
+{
+    struct sigaction own = { .sa_handler = take, .sa_flags = (int) SA_RESETHAND }, now;
+    sigaction (SIGSEGV, &own, NULL);
+    ok (!stack_show (&slot, 0, &err) && call_from_wrong_table (ask) && slot.stack.count > 1
+            && slot.stack.frames[slot.stack.count - 1] - (uintptr_t) call_from_wrong_table < 16,
+        "a wrong unwind table ends the stack, not the process");
+    ok (!sigaction (SIGSEGV, NULL, &now) && now.sa_handler == take && call_from_wrong_table (ask),
+        "the program's handler of faults stays, and it can be asked again");
+    stack_hide (&slot);
+}
+#endif
+
 int
 main (void)
 {
     test_frames ();
     test_choice ();
     test_waiting ();
+#if defined __x86_64__
+    test_wrong_table ();
+#endif
     return done_testing ();
 }
