@@ -152,6 +152,16 @@ free_memory (const struct memtier_header *header, const char **source)
     return group < host ? group : host;
 }
 
+/* What a buffer lacks of @bytes.  Its pages stay when the ranks are started again, so they are not asked for twice. */
+static uint64_t
+lack_of (const struct memory_tier *memory, unsigned buffer, uint64_t bytes)
+{
+    const struct memtier_entry *entry = entry_of (memory, buffer);
+    uint64_t has = entry ? entry->index_at + entry->index_bytes : 0;
+    has = has > memory->room ? has : memory->room;
+    return bytes > has ? bytes - has : 0;
+}
+
 /* Before pages are touched: a limit that they exceed would kill a process. */
 static enum accel_status
 check_room (struct memory_tier *memory, uint64_t bytes, struct accel_error *err)
@@ -160,7 +170,9 @@ check_room (struct memory_tier *memory, uint64_t bytes, struct accel_error *err)
     if (bytes <= memory->room)
         return ACCEL_OK;
     bytes = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
-    uint64_t more = (bytes - memory->room) * MEMTIER_BUFFERS, left = free_memory (memory->memtier.header, &source);
+    uint64_t more = 0, left = free_memory (memory->memtier.header, &source);
+    for (unsigned i = 0; i < MEMTIER_BUFFERS; i++)
+        more += lack_of (memory, i, bytes);
     if (bytes > memtier_place (1) - memtier_place (0) || more > left - left / KEPT_FREE)
         return accel_fail (err, ACCEL_ERR_NOMEM, "they take 2 x %llu MiB for this rank, but %s has only %llu MiB left",
                            (unsigned long long) bytes >> 20, source, (unsigned long long) left >> 20);

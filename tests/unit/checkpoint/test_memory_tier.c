@@ -487,6 +487,18 @@ test_refusals (void)
     start (2);
     restarted_from (2, 8, "room that pages of files take");
     begin (1);
+    plan->is_large = true; /* 4 MiB and a few bytes: 2 x 5 MiB, of 12 */
+    write_file ("memory.max", "20971520\n");
+    write_file ("memory.current", "8388608\n");
+    write_file ("memory.stat", "anon 1\n");
+    snprintf (limit_file, sizeof limit_file, "%s/memory.max", scratch_folder ());
+    plan->kill_step = 10;
+    start (2);
+    write_file ("memory.current", "17825792\n"); /* with them */
+    plan->kill_step = 14;
+    start (2);
+    restarted_from (2, 12, "the room that buffers have after a restart");
+    begin (1);
     plan->registers_hook = true;
     plan->kill_step = 10;
     start (2);
