@@ -41,7 +41,7 @@ gpt_read_config (struct gpt_config *config, const char *folder)
     text[length] = 0;
     for (size_t i = 0; i < NUMBERS; i++) {
         char key[32];
-        int *number = (int *) ((char *) config + numbers[i].offset);
+        int *number = (int *) (void *) ((char *) config + numbers[i].offset);
         snprintf (key, sizeof key, "\"%s\"", numbers[i].name);
         const char *found = strstr (text, key);
         if (!found || sscanf (found + strlen (key), " : %d", number) != 1 || *number < 1)
@@ -61,8 +61,8 @@ gpt_write_config (const struct gpt_config *config, const char *folder)
     fputs ("{\n  \"model_type\": \"gpt2\",\n  \"architectures\": [\"GPT2LMHeadModel\"],\n"
            "  \"activation_function\": \"gelu_new\",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n", file);
     for (size_t i = 0; i < NUMBERS; i++)
-        fprintf (file, "  \"%s\": %d%s\n", numbers[i].name, *(const int *) ((const char *) config + numbers[i].offset),
-                 i + 1 < NUMBERS ? "," : "");
+        fprintf (file, "  \"%s\": %d%s\n", numbers[i].name,
+                 *(const int *) (const void *) ((const char *) config + numbers[i].offset), i + 1 < NUMBERS ? "," : "");
     fputs ("}\n", file);
     if (ferror (file) || fclose (file))
         die ("%s: cannot write it", path);

@@ -328,8 +328,8 @@ gpt_next (float *logits, struct gpt *gpt, struct gpt_cache *cache, int32_t token
 {
     struct gpt_tensor *tensors = gpt->tensors;
     int width = gpt->config.n_embd, place = cache->count++;
-    const float *positions = (const float *) tensors[WPE].data.data + (size_t) place * (size_t) width;
-    size_t row = (size_t) width * sizeof (float);
+    size_t before = (size_t) place * (size_t) width, row = (size_t) width * sizeof (float);
+    const float *positions = (const float *) tensors[WPE].data.data + before;
     reserve (gpt, 1, 1);
     float *x = gpt->inputs, *last = gpt->narrow;
     embed (x, tensors[WTE].data.data, positions, &token, 1, 1, width);
@@ -338,8 +338,8 @@ gpt_next (float *logits, struct gpt *gpt, struct gpt_cache *cache, int32_t token
         float *keys = cache->keys + first, *values = cache->values + first;
         layer_norm (last, x, W (LN_1_WEIGHT), W (LN_1_BIAS), 1, width);
         linear (gpt->qkv, last, W (ATTN_WEIGHT), W (ATTN_BIAS), 1, width, 3 * width);
-        memcpy (keys + place * width, gpt->qkv + width, row);
-        memcpy (values + place * width, gpt->qkv + 2 * width, row);
+        memcpy (keys + before, gpt->qkv + width, row);
+        memcpy (values + before, gpt->qkv + 2 * width, row);
         attention_step (gpt->attended, gpt->qkv, keys, values, place + 1, gpt->config.n_head, width);
         linear (last, gpt->attended, W (ATTN_PROJ_WEIGHT), W (ATTN_PROJ_BIAS), 1, width, width);
         add (x, x, last, (size_t) width);

@@ -73,18 +73,19 @@ float cross_entropy (float *dx, float *dwte, const float *x, const float *wte, c
 void embed (float *x, const float *wte, const float *wpe, const int32_t *tokens, int rows, int length, int width);
 void embed_backward (float *dwte, float *dwpe, const float *dx, const int32_t *tokens, int rows, int length, int width);
 
-/** exp (x) to 2 units in the last place, in a form that compilers vectorize; 0 below -87. */
+/** exp (x) to 2 units in the last place, in a form that compilers vectorize; below -87 as at -87, above 88 as at
+ * 88; NaN stays NaN. */
 static inline float
 fast_exp (float x)
 {
     union {
         float number;
-        int32_t bits;
+        uint32_t bits; /* unsigned, because those of NaN overflow */
     } power;
     x = x < -87 ? -87 : x > 88 ? 88 : x;
     float whole = x * 1.44269504f + 12582912.0f; /* rounds, and leaves the integer in the low bits */
     power.number = whole;
-    int32_t exponent = power.bits - 0x4b400000;
+    uint32_t exponent = power.bits - 0x4b400000;
     whole -= 12582912.0f;
     float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
     float value = 1.9875691500e-4f;
@@ -94,7 +95,7 @@ fast_exp (float x)
     value = value * rest + 1.6666665459e-1f;
     value = value * rest + 5.0000001201e-1f;
     value = value * rest * rest + rest + 1;
-    power.bits = (exponent + 127) * (1 << 23);
+    power.bits = (exponent + 127) << 23;
     return value * power.number;
 }
 

@@ -3,6 +3,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,5 +121,9 @@ parse_options (int argc, char **argv)
         die ("--n_embd: %d is not a multiple of --n_head %d", o.config.n_embd, o.config.n_head);
     if (o.length > o.config.n_positions)
         die ("--length: %d is longer than the model's --n_positions %d", o.length, o.config.n_positions);
+    if (o.batch_size > INT_MAX / o.length)
+        die ("--batch_size: %d sequences of %d tokens are too many for a pass", o.batch_size, o.length);
+    if (!*o.prompt)
+        die ("--prompt: expected at least one character");
     return o;
 }

@@ -69,10 +69,13 @@ refuses () {
     test_exit 1 "$gpt" $size $rate --project_dir bad "$@" 2>err && cat err && grep "$words" err && [ "$(wc -l <err)" = 1 ]
 }
 printf 'short' >short
+head -c 2500 "$text" >few
 mkdir -p broken narrow && cp model1/config.json broken/ && sed 's/"n_embd": 32/"n_embd": 64/' model1/config.json >narrow/config.json &&
     cp model1/model.safetensors narrow/
 test_expect_success 'bad input is one sentence' '
-    refuses "few" --data short && refuses "longer than the model" --length 33 && refuses "multiple" --n_embd 33 &&
+    refuses "few" --data short && refuses "few" --data few --batch_size 8 &&
+    refuses "too many" --batch_size 1000000 --length 4000 --n_positions 4000 && refuses "prompt" --prompt "" &&
+    refuses "longer than the model" --length 33 && refuses "multiple" --n_embd 33 &&
     refuses "token [0-9]*, but the model has 64" --vocab_size 64 && refuses "model.safetensors" --model broken &&
     refuses "shape" --model narrow && refuses "config.json" --model nothing && refuses "unknown option" --depth 3 &&
     refuses "steps: expected" --steps many'

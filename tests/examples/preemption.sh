@@ -74,7 +74,7 @@ test_expect_success 'SIGUSR1 ends no program that does not know it' '
     wait_for test -e up.1 && kill -USR1 $pid && wait $pid'
 test_expect_success 'a rank that fails ends the others at once, although they take SIGTERM for a request' '
     rm -f log && start -- --project_dir fail --log log --step_ms 60000 && wait_for has_lines log 24 &&
-    kill -SEGV "$(ranks | sed -n 2p)" && test_exit 139 finish && ! grep "had to be killed" run.err'
+    kill -ABRT "$(ranks | sed -n 2p)" && test_exit 134 finish && ! grep "had to be killed" run.err'
 
 # Any moment of a run: before accel_open, while the state is loaded, in a step, in a save, when it is done.  Whoever gets
 # the signal before it can be taken ends, and the job fails; nothing is lost then, for nothing was done.
