@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "cli/print.h"
 #include "config/load.h"
-#include "launch/watch/jobs.h"
+#include "launch/watch/saves.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/printable.h"
@@ -22,30 +22,6 @@ slot_of (const struct watch_job *job, int index)
     return jobseg_slot (&job->segment, index);
 }
 
-/* The ranks agree, so that one that asks is enough. */
-static int
-check_respected (const struct watch_job *job, struct fail *fail)
-{
-    bool uses_libaccel = false;
-    for (int i = 0; i < job->rank_count; i++) {
-        if (atomic_load (&slot_of (job, i)->respects) & JOBSEG_SAVE)
-            return 0;
-        uses_libaccel = uses_libaccel || atomic_load (&slot_of (job, i)->state) == JOBSEG_READY;
-    }
-    return fail_set (fail, FAIL_GENERAL, "job %s cannot be asked for a checkpoint: %s", job->id,
-                     uses_libaccel ? "its program has not called accel_should_save()"
-                                   : "no rank has opened the job with accel_open()");
-}
-
-static bool
-has_saved (const struct watch_job *job, const uint32_t *before)
-{
-    for (int i = 0; i < job->rank_count; i++)
-        if (atomic_load (&slot_of (job, i)->saves) == before[i])
-            return false;
-    return true;
-}
-
 static bool
 has_ended (const struct watch_job *job)
 {
@@ -59,8 +35,8 @@ static int
 await (const struct watch_job *job, const uint32_t *before, int64_t wait_s, struct fail *fail)
 {
     int64_t until_ms = clock_ms () + wait_s * 1000;
-    while (!has_saved (job, before)) {
-        if (has_ended (job) && !has_saved (job, before))
+    while (!watch_saves_are_complete (job, before)) {
+        if (has_ended (job) && !watch_saves_are_complete (job, before))
             return fail_set (fail, FAIL_GENERAL, "job %s ended before it had saved", job->id);
         if (clock_ms () >= until_ms)
             return fail_set (fail, FAIL_GENERAL, "job %s has not saved within %lld s; it is still asked to", job->id,
@@ -89,11 +65,8 @@ ask (const struct watch_job *job, int64_t wait_s, struct fail *fail)
     AUTO_FREE uint32_t *before = calloc ((size_t) job->rank_count, sizeof *before);
     if (!before)
         return fail_nomem (fail);
-    if (check_respected (job, fail))
-        return -1;
-    for (int i = 0; i < job->rank_count; i++)
-        before[i] = atomic_load (&slot_of (job, i)->saves);
-    atomic_fetch_or (&job->segment.header->request, JOBSEG_SAVE);
+    if (watch_saves_ask (job, before, fail))
+        return fail_prefix (fail, "job %s cannot be asked for a checkpoint", job->id);
     if (!wait_s)
         return 0;
     return await (job, before, wait_s, fail) ? -1 : print_saved (job, fail);

@@ -4,65 +4,10 @@
 
 #include "cli/command.h"
 #include "cli/print.h"
+#include "cli/watch/dump.h"
 #include "config/load.h"
 #include "config/text/json_text.h"
-#include "launch/stacks/stacks.h"
-#include "launch/watch/jobs.h"
 #include "util/cleanup.h"
-#include "util/parse.h"
-#include "util/procfs.h"
-
-#include <dirent.h>
-#include <string.h>
-
-/* LOCAL_RANK in the environment of @pid; -1: it has none. */
-static int
-local_rank_of (pid_t pid)
-{
-    static const char name[] = "LOCAL_RANK=";
-    char text[65536];
-    ssize_t length = procfs_read (pid, "environ", text, sizeof text);
-    for (const char *at = text; at < text + length; at += strlen (at) + 1) {
-        int64_t rank;
-        if (!strncmp (at, name, sizeof name - 1))
-            return parse_int64 (at + sizeof name - 1, 0, JOBSEG_MAX_LOCAL, &rank) == PARSE_OK ? (int) rank : -1;
-    }
-    return -1;
-}
-
-/* Which processes the supervisor has started: those of programs that do not use libaccel are not in the segment. */
-static void
-find_children (pid_t supervisor, pid_t *pids, int count)
-{
-    DIR *dir = opendir ("/proc");
-    for (const struct dirent *item; dir && (item = readdir (dir));) {
-        struct procfs_stat stat;
-        int64_t pid;
-        if (parse_int64 (item->d_name, 1, INT32_MAX, &pid) != PARSE_OK || !procfs_read_stat ((pid_t) pid, &stat)
-            || stat.parent != supervisor)
-            continue;
-        int rank = local_rank_of ((pid_t) pid);
-        if (rank >= 0 && rank < count)
-            pids[rank] = (pid_t) pid;
-    }
-    if (dir)
-        closedir (dir);
-}
-
-static int
-take (const struct watch_job *job, struct stacks *stacks, struct fail *fail)
-{
-    AUTO_FREE pid_t *pids = calloc ((size_t) job->rank_count, sizeof *pids);
-    if (!pids)
-        return fail_nomem (fail);
-    if (job->launcher)
-        find_children (job->holder, pids, job->rank_count);
-    for (int i = 0; i < job->rank_count; i++)
-        if (!stacks_add (stacks, &job->segment, i, pids[i]))
-            return fail_nomem (fail);
-    stacks_take (stacks, STACKS_WAIT_MS);
-    return 0;
-}
 
 static int
 show (const struct watch_job *job, json_t *ranks, bool as_json, struct fail *fail)
@@ -76,9 +21,7 @@ show (const struct watch_job *job, json_t *ranks, bool as_json, struct fail *fai
         if (json_add (&out, root, JSON_INDENT (2)))
             return fail_nomem (fail);
     } else
-        stacks_put (ranks, "", &out);
-    if (!as_json && job->rank_count < job->world_size)
-        strbuf_printf (&out, "%d ranks are on other hosts\n", job->world_size - job->rank_count);
+        dump_put (ranks, job->world_size - job->rank_count, &out);
     return print_text (&out, fail);
 }
 
@@ -95,7 +38,7 @@ cmd_stacks (int argc, char **argv, struct fail *fail)
     if (!status)
         status = watch_job_find (&job, config.words.count ? config.words.items[0] : NULL, fail);
     if (!status)
-        status = take (&job, &stacks, fail);
+        status = dump_take (&job, -1, &stacks, fail);
     if (!status) {
         ranks = stacks_resolve (&stacks);
         status = show (&job, ranks, config.settings.json, fail);

@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/print.h"
+#include "cli/watch/dump.h"
 #include "cli/watch/watched.h"
 #include "config/load.h"
 #include "config/text/json_text.h"
@@ -30,6 +31,7 @@ struct top {
     struct watched_list list;
     struct watched_filter filter;
     struct view view;
+    struct dump dump;      /* what SCREEN_STACKS shows */
     struct termios before;
     sigset_t mask;         /* as it was given to us */
     int signals;           /* a signalfd */
@@ -191,20 +193,53 @@ read_key (void)
 }
 
 static void
-stop_job (struct top *top)
+stop_job (struct top *top, const struct watched *watched)
 {
     struct fail fail;
-    const struct watched *asked = watched_find (&top->list, top->view.asked);
-    top->view.asked = 0;
-    if (!asked) {
-        snprintf (top->view.message, sizeof top->view.message, "The job has ended.");
-        return;
-    }
-    int launcher = watch_job_signal (&asked->job, SIGTERM, &fail);
+    int launcher = watch_job_signal (&watched->job, SIGTERM, &fail);
     snprintf (top->view.message, sizeof top->view.message, "%.190s",
               launcher < 0 ? fail.text : "The job's ranks were asked to end (SIGTERM).");
     if (launcher >= 0)
         close (launcher);
+}
+
+/* That it was asked, the lines of the job show. */
+static void
+ask_save (struct top *top, struct watched *watched)
+{
+    struct fail fail;
+    if (watched_ask_save (watched, &fail))
+        snprintf (top->view.message, sizeof top->view.message, "No checkpoint: %.170s", fail.text);
+}
+
+static void
+dump_stacks (struct top *top, const struct watched *watched)
+{
+    struct fail fail;
+    int only = top->view.before == SCREEN_RANK ? top->view.chosen.i : -1;
+    if (dump_begin (&top->dump, &watched->job, only, &fail)) {
+        snprintf (top->view.message, sizeof top->view.message, "%.190s", fail.text);
+        return;
+    }
+    top->view.screen = SCREEN_STACKS;
+    top->view.stacks = &top->dump.lines;
+    top->view.first = 0;
+}
+
+/* @param inode  of the job that is meant; it may have ended since */
+static void
+act (struct top *top, enum view_action action, uint64_t inode)
+{
+    struct watched *watched = watched_find (&top->list, inode);
+    top->view.asked = 0;
+    if (!watched)
+        snprintf (top->view.message, sizeof top->view.message, "The job has ended.");
+    else if (action == VIEW_STOPS)
+        stop_job (top, watched);
+    else if (action == VIEW_SAVES)
+        ask_save (top, watched);
+    else
+        dump_stacks (top, watched);
 }
 
 /* @return false to quit */
@@ -214,8 +249,10 @@ take_keys (struct top *top)
     for (int key; (key = read_key ()) >= 0;)
         switch (view_key (&top->view, key, &top->list)) {
         case VIEW_QUITS: return false;
-        case VIEW_STOPS: stop_job (top); break;
-        default: break;
+        case VIEW_STAYS: break;
+        case VIEW_STOPS: act (top, VIEW_STOPS, top->view.asked); break;
+        case VIEW_SAVES: act (top, VIEW_SAVES, top->view.chosen.inode); break;
+        case VIEW_DUMPS: act (top, VIEW_DUMPS, top->view.chosen.inode); break;
         }
     return true;
 }
@@ -251,9 +288,10 @@ take_signals (struct top *top)
 static bool
 pause_until (struct top *top, int64_t due_ms)
 {
-    struct pollfd events[] = { { .fd = STDIN_FILENO, .events = POLLIN }, { .fd = top->signals, .events = POLLIN } };
+    struct pollfd events[] = { { .fd = STDIN_FILENO, .events = POLLIN }, { .fd = top->signals, .events = POLLIN },
+                               { .fd = dump_fd (&top->dump), .events = POLLIN } };
     for (int64_t left; (left = due_ms - clock_ms ()) > 0;) {
-        if (poll (events, 2, left < LOOK_MS ? (int) left : LOOK_MS) > 0) {
+        if (poll (events, 3, left < LOOK_MS ? (int) left : LOOK_MS) > 0) {
             bool is_gone = events[0].revents & (POLLHUP | POLLERR | POLLNVAL);
             return !is_gone && (!events[1].revents || take_signals (top)) && (!events[0].revents || take_keys (top));
         }
@@ -272,10 +310,11 @@ serve (struct top *top, struct fail *fail)
             due_ms = clock_ms () + SAMPLE_MS;
             if (watched_refresh (&top->list, &top->filter, fail))
                 return -1;
-            if (top->filter.inode && had_job && !top->list.count)
+            if (top->filter.inode && had_job && !top->list.count && top->view.screen != SCREEN_STACKS)
                 return 1;
             had_job |= top->list.count > 0;
         }
+        dump_turn (&top->dump);
         if (draw (top, fail))
             return -1;
     } while (pause_until (top, due_ms));
@@ -323,5 +362,6 @@ cmd_top (int argc, char **argv, struct fail *fail)
         status = run_on_terminal (&top, fail);
     watched_release (&top.list);
     strlist_release (&top.drawn);
+    dump_release (&top.dump);
     return status;
 }

@@ -14,6 +14,9 @@ begin () {
 end () {
     "$accelerate" kill --signal KILL "$launcher" >ended && gone "$launcher"
 }
+has_memory () {
+    "$accelerate" top --json "$launcher" >json && grep "\"memory_step\": [1-9]" json
+}
 # on_terminal ARGUMENTS...: leaves the screen in `screen`, escapes included, and exits as the command does
 on_terminal () {
     TERM=xterm python3 "$srcdir/tests/cli/on_terminal.py" "$@" >screen
@@ -26,11 +29,14 @@ is_restored () {
 
 test_expect_success 'a job with a slow rank begins' 'begin --num_processes 3 "$watched" ms=10 slow=2 log=100 && await out'
 launcher=$(cat launchers)
+# The latest look may be just when the slow rank has come.
+others_wait () {
+    "$accelerate" top $launcher >once && grep "^    [01] .* waiting .* in accel_backward at .*watched.c:[0-9]*, waits for rank 2" once &&
+    grep "^    2 .* computing .* computing after accel_backward at .*watched.c:[0-9]*$" once
+}
 test_expect_success 'once: the slow rank is the one that the others wait for' '
-    "$accelerate" top $launcher >once && cat once &&
-    grep "^  3 of 3 ranks  step [1-9].*steps/s .*launcher $launcher" once && grep "^  loss 1 .*  lr.x1b\[31m 0.0" once &&
-    grep "^    [01] .* waiting .* in accel_backward at .*watched.c:[0-9]*, waits for rank 2" once &&
-    grep "^    2 .* computing .* computing after accel_backward at .*watched.c:[0-9]*$" once'
+    wait_for others_wait && cat once &&
+    grep "^  3 of 3 ranks  step [1-9].*steps/s .*launcher $launcher" once && grep "^  loss 1 .*  lr.x1b\[31m 0.0" once'
 test_expect_success 'as JSON: its share of the time is above that of the others' '
     "$accelerate" top --json $launcher >json && cat json && grep "\"other_releases\": [0-9]" json && awk "
         /\"rank\":/ { rank = \$2 + 0 }
@@ -56,11 +62,29 @@ terminal_test 'keys: help, one rank, sorting, quitting; a terminal that grows' '
 terminal_test 'no line is wider than the terminal' '
     on_terminal --type q "DOING" "$accelerate" top $launcher && tr -d "\r" <screen | sed "s/$escape\[[0-9;]*H/\n/g; s/$escape\[[?0-9;]*[A-Za-z]//g" >lines &&
     cat lines && grep "^ *>* *0 " lines && awk "length (\$0) > 80 { exit 1 }" lines'
+# Row 2 of the screen is the first line of the stacks: of rank 1 only where it alone was asked.
+again="(.|\\n)*"
+terminal_test 'stacks of a job, then of one rank; a program that cannot be asked for a checkpoint' '
+    on_terminal --type d DOING --type j "rank${again}main .watched.c:" --type n "main .watched.c:" --type j "any other key${again}Enter: rank" \
+        --type "\\r" "any other key${again}Enter: rank" --type d "Esc: back" --type n "Esc: back${again}main .watched.c:" \
+        --type c "any other key${again}any other key${again}Esc: back" \
+        --type q "No checkpoint: its program has not called accel_should_save" "$accelerate" top $launcher &&
+    is_restored && grep -a "$escape\[2;1Hranks* 0.*: .* for " screen && grep -a "$escape\[2;1Hrank 1: .* for " screen'
 terminal_test 'signals: the terminal is left as it was' '
     test_exit 130 on_terminal --type "\\x03" DOING "$accelerate" top $launcher && is_restored'
 terminal_test 'stopping a job: no, then yes; then top ends, too' '
     on_terminal --type x DOING --type n "y: yes" --type x "y: yes.*Enter: rank" --type y "y: yes.*Enter: rank.*y: yes" "$accelerate" top $launcher &&
     is_restored && grep -a "the job has ended" screen && { wait $launcher || :; }'
+test_expect_success 'a job with checkpoints in memory only' '
+    begin --num_processes 2 --max_restarts 1 --memory_checkpoint_every 2 "$builddir/examples/resume" --step_ms 30 --every 1000000 &&
+    wait_for has_memory && cat json && grep "\"saved_step\": null" json && "$accelerate" top $launcher >once && cat once &&
+    grep "steps/s  in memory [1-9]" once'
+launcher=$(sed -n '$p' launchers)
+terminal_test 'a checkpoint is asked for, then saved' '
+    on_terminal --type c DOING --type q "checkpoint asked${again}saved step [1-9]" "$accelerate" top $launcher && is_restored &&
+    saved=$(sed -n "s/.*saved step \([0-9]*\).*/\1/p" screen | tail -n 1) && "$accelerate" top --json $launcher >json && cat json &&
+    grep "\"saved_step\": $saved,\?$" json && "$accelerate" checkpoint $launcher >out && cat out &&
+    grep "checkpoint_1$" out && end'
 test_expect_success 'no terminal, or one without a cursor: once' '
     begin --num_processes 1 "$watched" && await out && TERM=dumb "$accelerate" top $launcher >once && grep DOING once && end'
 test_expect_success 'no such job' '

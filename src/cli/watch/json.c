@@ -54,18 +54,21 @@ json_t *
 watched_json (const struct watched *watched, const struct watched_gpus *gpus)
 {
     const struct watch_job *job = &watched->job;
+    const struct sample *sample = &watched->sample;
     int leader = watched_leader (watched);
     int64_t age = watched_age (watched);
-    json_t *root = json_pack ("{s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:o, s:o}", "job",
+    json_t *root = json_pack ("{s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o}", "job",
                               json_text (job->id), "program", json_text (job->program), "launcher_pid",
                               integer ((uint64_t) job->launcher, job->launcher > 0), "started",
                               integer ((uint64_t) job->started_s, age >= 0), "age_s",
                               integer ((uint64_t) age, age >= 0),
                               "restarts", (int) job->restarts, "world_size", job->world_size, "first_rank",
                               job->first_rank, "local_ranks", job->rank_count, "ranks_alive",
-                              sample_count_alive (&watched->sample), "step",
-                              leader < 0 ? json_null () : integer (watched->sample.ranks[leader].step, true),
-                              "steps_per_second", number (watched_pace (watched)));
+                              sample_count_alive (sample), "step",
+                              leader < 0 ? json_null () : integer (sample->ranks[leader].step, true),
+                              "steps_per_second", number (watched_pace (watched)), "saved_step",
+                              integer (sample->saved_step - 1, sample->saved_step), "memory_step",
+                              integer (sample->memory_step - 1, sample->memory_step));
     json_t *ranks = gpus ? json_array () : NULL;
     for (int i = 0; ranks && i < watched->sample.count; i++)
         json_array_append_new (ranks, rank_json (watched, gpus, i));

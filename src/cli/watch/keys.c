@@ -67,7 +67,7 @@ view_find_chosen (const struct view *view, const struct view_row *rows, int coun
     return 0;
 }
 
-const struct watched *
+struct watched *
 watched_find (const struct watched_list *list, uint64_t inode)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -102,6 +102,21 @@ answer (struct view *view, int key)
     return VIEW_STAYS;
 }
 
+/* Over stacks, which are longer than the screen. */
+static void
+scroll (struct view *view, int key, int page)
+{
+    switch (key) {
+    case KEY_UP:
+    case 'k': view->first--; break;
+    case KEY_DOWN:
+    case 'j': view->first++; break;
+    case KEY_PAGE_UP: view->first -= page; break;
+    case KEY_PAGE_DOWN: view->first += page; break;
+    default: view->screen = view->before;
+    }
+}
+
 enum view_action
 view_key (struct view *view, int key, const struct watched_list *list)
 {
@@ -109,6 +124,10 @@ view_key (struct view *view, int key, const struct watched_list *list)
     if (view->asked)
         return answer (view, key);
     *view->message = '\0';
+    if (view->screen == SCREEN_STACKS) {
+        scroll (view, key, page);
+        return VIEW_STAYS;
+    }
     switch (key) {
     case 'q':
     case 'Q': return VIEW_QUITS;
@@ -121,6 +140,10 @@ view_key (struct view *view, int key, const struct watched_list *list)
         view->screen = view->screen == SCREEN_LIST ? SCREEN_RANK : SCREEN_LIST;
         break;
     case 's': view->sort = (view->sort + 1) % SORTS; break;
+    case 'c': return move (view, 0, list) ? VIEW_SAVES : VIEW_STAYS;
+    case 'd':
+        view->before = view->screen == SCREEN_RANK ? SCREEN_RANK : SCREEN_LIST;
+        return move (view, 0, list) ? VIEW_DUMPS : VIEW_STAYS;
     case 'x': view->asked = move (view, 0, list); break;
     case KEY_UP:
     case 'k': move (view, -1, list); break;

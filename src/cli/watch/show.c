@@ -171,6 +171,12 @@ add_job (struct page *page, const struct watched *watched)
         view_add_number (&facts, watched_pace (watched));
         strbuf_add (&facts, " steps/s");
     }
+    if (watched->saves)
+        strbuf_add (&facts, "  checkpoint asked");
+    else if (watched->sample.saved_step)
+        strbuf_printf (&facts, "  saved step %llu", (unsigned long long) watched->sample.saved_step - 1);
+    if (watched->sample.memory_step)
+        strbuf_printf (&facts, "  in memory %llu", (unsigned long long) watched->sample.memory_step - 1);
     strbuf_add (&facts, "  ");
     view_add_age (&facts, watched_age (watched));
     if (job->launcher)
@@ -294,6 +300,8 @@ add_help (struct page *page)
         "Page Up, Down    move by a screen",
         "Enter            show the chosen rank; Esc: back",
         "s                sort by the next column",
+        "d                the stacks of the chosen job, or of the rank that is shown",
+        "c                ask the chosen job for a checkpoint",
         "x                stop the job of the chosen rank (asks first)",
         "h, ?             these keys",
         "q                quit",
@@ -305,6 +313,16 @@ add_help (struct page *page)
     };
     for (size_t i = 0; i < sizeof help / sizeof *help; i++)
         add_text (page, NULL, "%s", help[i]);
+}
+
+static void
+add_stacks (struct page *page)
+{
+    for (size_t i = 0; i < page->view->stacks->count; i++) {
+        AUTO_STRBUF struct strbuf line = { 0 };
+        strbuf_add (&line, page->view->stacks->items[i]);
+        add_line (page, NULL, &line);
+    }
 }
 
 /* ---- the screen ---- */
@@ -335,8 +353,10 @@ add_footer (struct page *page, const struct watched_list *list)
     else if (*page->view->message)
         add_text (page, STRONG, "%s", page->view->message);
     else
-        add_text (page, FAINT, page->view->screen == SCREEN_LIST ? "Enter: rank  s: sort  x: stop job  h: help  q: quit"
-                                                                 : "Esc: back  q: quit");
+        add_text (page, FAINT, page->view->screen == SCREEN_LIST
+                                   ? "Enter: rank  s: sort  d: stacks  c: checkpoint  x: stop job  h: help  q: quit"
+                               : page->view->screen == SCREEN_STACKS ? "Up, Down: scroll  any other key: back"
+                                                                     : "d: stacks  c: checkpoint  Esc: back  q: quit");
 }
 
 /* @return the line that has to be seen */
@@ -349,6 +369,8 @@ add_body (struct page *page, const struct watched_list *list)
         page->lines->failed = true;
     else if (page->view->screen == SCREEN_HELP)
         add_help (page);
+    else if (page->view->screen == SCREEN_STACKS)
+        add_stacks (page);
     else if (!count)
         add_text (page, NULL, "No job of this user is running on this machine.%s",
                   list->foreign ? "  Jobs from different releases of accelerate are not shown." : "");
@@ -360,6 +382,19 @@ add_body (struct page *page, const struct watched_list *list)
     return line;
 }
 
+/* Stacks as the keys say, the list as far as it takes to see @line. */
+static void
+scroll (struct view *view, int line, int count, int room)
+{
+    int last = count > room ? count - room : 0;
+    if (view->screen == SCREEN_STACKS)
+        view->first = view->first < 0 ? 0 : view->first > last ? last : view->first;
+    else if (line >= view->first + room)
+        view->first = line - room + 1;
+    if (view->screen != SCREEN_STACKS && line < view->first)
+        view->first = line;
+}
+
 void
 view_show (struct view *view, const struct watched_list *list, struct strlist *lines)
 {
@@ -368,10 +403,7 @@ view_show (struct view *view, const struct watched_list *list, struct strlist *l
     int line = add_body (&page, list), count = (int) body.count;
     int room = !view->lines ? count : view->lines > MARGIN ? view->lines - MARGIN : 0;
     lines->failed |= body.failed;
-    if (line >= view->first + room)
-        view->first = line - room + 1;
-    if (line < view->first)
-        view->first = line;
+    scroll (view, line, count, room);
     page.lines = lines;
     if (view->lines)
         add_title (&page, list);

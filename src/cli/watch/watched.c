@@ -4,6 +4,7 @@
 
 #include "cli/watch/watched.h"
 
+#include "launch/watch/saves.h"
 #include "util/array.h"
 #include "util/procfs.h"
 
@@ -23,6 +24,7 @@ release (struct watched *watched)
     free (watched->rates);
     free (watched->awaited);
     free (watched->awaits);
+    free (watched->saves);
 }
 
 void
@@ -76,6 +78,10 @@ look (struct watched *watched, struct fail *fail)
     sample_find_awaited (&watched->job, watched->awaited, watched->awaits);
     history_look (&watched->history, watched->awaited);
     history_add (&watched->history, &watched->sample);
+    if (watched->saves && watch_saves_are_complete (&watched->job, watched->saves)) {
+        free (watched->saves);
+        watched->saves = NULL;
+    }
     for (int i = 0; i < watched->sample.count; i++)
         history_rates (&watched->history, &watched->sample, i, &watched->rates[i]);
     return 0;
@@ -159,6 +165,21 @@ watched_pace (const struct watched *watched)
 {
     int leader = watched_leader (watched);
     return leader < 0 ? (double) NAN : watched->rates[leader].steps_per_second;
+}
+
+int
+watched_ask_save (struct watched *watched, struct fail *fail)
+{
+    uint32_t *before = calloc ((size_t) watched->job.rank_count, sizeof *before);
+    if (!before)
+        return fail_nomem (fail);
+    if (watch_saves_ask (&watched->job, before, fail)) {
+        free (before);
+        return -1;
+    }
+    free (watched->saves);
+    watched->saves = before;
+    return 0;
 }
 
 int64_t

@@ -19,6 +19,7 @@ struct watched {
     struct history_rates *rates; /* [rank_count] of the latest sample */
     bool *awaited;          /* [rank_count] as sample_find_awaited() says */
     int *awaits;            /* [rank_count] the same */
+    uint32_t *saves;        /* of watch_saves_ask(): a checkpoint was asked for; NULL: none is awaited */
 };
 
 /** {0} is an empty one. */
@@ -51,6 +52,9 @@ int watched_leader (const struct watched *watched);
 /** Steps per second of that one; NAN: not known */
 double watched_pace (const struct watched *watched);
 
+/** As watch_saves_ask() does. */
+int watched_ask_save (struct watched *watched, struct fail *fail);
+
 /** Seconds since it was started; -1: not known */
 int64_t watched_age (const struct watched *watched);
 
@@ -69,7 +73,7 @@ json_t *watched_gpus_json (const struct watched_gpus *gpus);
 /* ---- show.c ---- */
 
 enum view_sort { SORT_RANK, SORT_STEP, SORT_PACE, SORT_WAITING, SORT_AWAITED, SORT_CPU, SORT_MEMORY, SORTS };
-enum view_screen { SCREEN_LIST, SCREEN_RANK, SCREEN_HELP };
+enum view_screen { SCREEN_LIST, SCREEN_RANK, SCREEN_HELP, SCREEN_STACKS };
 
 /** How a user looks at them. */
 struct view {
@@ -82,7 +86,9 @@ struct view {
         uint64_t inode; /* of the job */
         int i;          /* rank i of this host */
     } chosen;           /* if there is no such rank, the first one that is shown */
-    int first;          /* line of the list that is shown first */
+    int first;          /* line of the list, or of the stacks, that is shown first */
+    const struct strlist *stacks; /* of SCREEN_STACKS, printable */
+    enum view_screen before; /* SCREEN_STACKS, where any key but those that scroll leads back to */
     uint64_t asked;     /* the job that may be stopped, its inode: the question is open; 0: none is */
     char message[200];  /* for the last line; "" */
 };
@@ -99,7 +105,13 @@ void view_add_number (struct strbuf *out, double number);
 /* ---- keys.c ---- */
 
 enum { KEY_UP = 0x100, KEY_DOWN, KEY_PAGE_UP, KEY_PAGE_DOWN, KEY_ESCAPE };
-enum view_action { VIEW_STAYS, VIEW_QUITS, VIEW_STOPS /* the job `asked`; the caller sets it to 0 */ };
+enum view_action {
+    VIEW_STAYS,
+    VIEW_QUITS,
+    VIEW_STOPS, /* the job `asked`; the caller sets it to 0 */
+    VIEW_SAVES, /* ask the chosen job for a checkpoint */
+    VIEW_DUMPS, /* the chosen job's stacks, or, on SCREEN_RANK, the chosen rank's; the caller sets `screen` */
+};
 
 /** What @p key does: a character or a constant from above. */
 enum view_action view_key (struct view *view, int key, const struct watched_list *list);
@@ -118,6 +130,6 @@ int view_rows (const struct view *view, const struct watched_list *list, struct 
 int view_find_chosen (const struct view *view, const struct view_row *rows, int count);
 
 /** The job whose segment is @p inode.  @return NULL if it is over */
-const struct watched *watched_find (const struct watched_list *list, uint64_t inode);
+struct watched *watched_find (const struct watched_list *list, uint64_t inode);
 
 #endif

@@ -17,8 +17,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-enum { NAMES_WAIT_MS = 10000 }; /* for the child, which may have to read gigabytes */
-
 /* What a frame's address is in: a file, and where in it. */
 struct place {
     char module[512];
@@ -188,7 +186,7 @@ json_t *
 stacks_resolve (const struct stacks *stacks)
 {
     struct stack_names names;
-    int64_t until_ms = clock_ms () + NAMES_WAIT_MS;
+    int64_t until_ms = clock_ms () + STACKS_NAMES_WAIT_MS;
     if (!stacks_start (stacks, &names))
         for (int64_t left; !stacks_read (&names) && (left = until_ms - clock_ms ()) > 0;)
             poll (&(struct pollfd){ .fd = names.fd, .events = POLLIN }, 1, (int) left);

@@ -14,7 +14,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { STACKS_WAIT_MS = 200 }; /* for a rank to show its stack; one that runs needs some microseconds */
+enum {
+    STACKS_WAIT_MS = 200, /* for a rank to show its stack; one that runs needs some microseconds */
+    STACKS_NAMES_WAIT_MS = 10000, /* for names and lines, which may be in gigabytes */
+};
 
 /** A rank, when it was asked. */
 struct stack_rank {

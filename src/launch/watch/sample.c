@@ -138,6 +138,18 @@ read_process (struct sample_rank *rank)
     rank->memory = stat.resident_pages * (uint64_t) sysconf (_SC_PAGESIZE);
 }
 
+/* Ranks that have saved one more than others are about to be followed by them. */
+static void
+read_saved (const struct watch_job *job, struct sample *sample)
+{
+    for (int i = 0; i < job->rank_count; i++) {
+        struct jobseg_slot *slot = jobseg_slot (&job->segment, i);
+        uint64_t saved = atomic_load (&slot->saved_step), in_memory = atomic_load (&slot->memory_step);
+        sample->saved_step = !i || saved < sample->saved_step ? saved : sample->saved_step;
+        sample->memory_step = !i || in_memory < sample->memory_step ? in_memory : sample->memory_step;
+    }
+}
+
 int
 sample_take (struct sample *sample, const struct watch_job *job, struct fail *fail)
 {
@@ -153,6 +165,7 @@ sample_take (struct sample *sample, const struct watch_job *job, struct fail *fa
     }
     if (!all_known)
         find_processes (job, sample);
+    read_saved (job, sample);
     for (int i = 0; i < sample->count; i++)
         read_process (&sample->ranks[i]);
     return 0;

@@ -35,6 +35,8 @@ struct sample {
     uint64_t now_ns; /* CLOCK_MONOTONIC */
     struct sample_rank *ranks; /* [count] */
     int count;
+    uint64_t saved_step;  /* 1 + the step of the latest checkpoint that all ranks have; 0: none */
+    uint64_t memory_step; /* the same, of those in memory */
 };
 
 /** @return 0, or -1 without memory  @param[out] sample  for sample_release(), also after a failure */

@@ -104,6 +104,74 @@ test_list (void)
     list.count = JOBS;
 }
 
+/* The line of a job about checkpoints. */
+static void
+test_saves (void)
+{
+    static uint32_t before[RANKS];
+    static const struct {
+        uint64_t saved_step, memory_step;
+        uint32_t *saves;
+        const char *text;
+    } cases[] = {
+        { 0, 0, NULL, "3 ranks  1:" },
+        { 1, 0, NULL, "3 ranks  saved step 0  1:" },
+        { 0, 0, before, "3 ranks  checkpoint asked  1:" },
+        { 13, 0, before, "3 ranks  checkpoint asked  1:" },
+        { 13, 21, NULL, "3 ranks  saved step 12  in memory 20  1:" },
+        { 0, 21, before, "3 ranks  checkpoint asked  in memory 20  1:" },
+    };
+    struct view view = { .columns = 80, .is_plain = true };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_jobs ();
+        jobs[0].sample.saved_step = cases[i].saved_step;
+        jobs[0].sample.memory_step = cases[i].memory_step;
+        jobs[0].saves = cases[i].saves;
+        char *text = show (&view);
+        ok (strstr (text, cases[i].text) != NULL, "%s", cases[i].text);
+        free (text);
+    }
+}
+
+/* Which keys scroll stacks, how far, and which lead back. */
+static void
+test_stacks (void)
+{
+    static const struct {
+        int key, first;
+        enum view_screen screen;
+    } cases[] = {
+        { KEY_UP, 0, SCREEN_STACKS }, { KEY_DOWN, 1, SCREEN_STACKS }, { 'j', 2, SCREEN_STACKS },
+        { 'k', 1, SCREEN_STACKS }, { KEY_PAGE_DOWN, 3, SCREEN_STACKS }, { KEY_PAGE_DOWN, 4, SCREEN_STACKS },
+        { KEY_DOWN, 4, SCREEN_STACKS }, { KEY_PAGE_UP, 2, SCREEN_STACKS }, { 'q', 0, SCREEN_RANK },
+    };
+    static const char *const texts[]
+        = { "rank 0: one", "two", "three", "four", "five", "six", "seven", "eight", "nine" };
+    AUTO_STRLIST struct strlist stacks = { 0 };
+    struct view view = { .columns = 8, .lines = 7, .is_plain = true, .stacks = &stacks };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        strlist_add (&stacks, texts[i]);
+    make_jobs ();
+    ok (view_key (&view, 'd', &list) == VIEW_DUMPS && view.before == SCREEN_LIST && view.chosen.inode == 1,
+        "of the job");
+    view.screen = SCREEN_RANK;
+    ok (view_key (&view, 'd', &list) == VIEW_DUMPS && view.before == SCREEN_RANK, "of the rank");
+    view.screen = SCREEN_STACKS;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ok (view_key (&view, cases[i].key, &list) == VIEW_STAYS && view.screen == cases[i].screen, "key %d",
+            cases[i].key);
+        char *text = show (&view);
+        if (view.screen == SCREEN_STACKS)
+            ok (view.first == cases[i].first && strstr (text, view.first ? texts[view.first] : "\nrank 0: \ntwo"),
+                "line %d", view.first);
+        free (text);
+    }
+    ok (view_key (&view, 'c', &list) == VIEW_SAVES && view.chosen.inode == 1, "a checkpoint");
+    list.count = 0;
+    ok (view_key (&view, 'c', &list) == VIEW_STAYS && view_key (&view, 'd', &list) == VIEW_STAYS, "of no job");
+    list.count = JOBS;
+}
+
 static void
 test_states (void)
 {
@@ -287,6 +355,8 @@ int
 main (void)
 {
     test_list ();
+    test_saves ();
+    test_stacks ();
     test_states ();
     test_sort ();
     test_keys ();
