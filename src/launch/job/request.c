@@ -40,16 +40,16 @@ request_raise (struct job *job, uint32_t request)
     return !(before & JOBSEG_END) && is_respected (job, request & JOBSEG_STOP ? JOBSEG_STOP : JOBSEG_SAVE);
 }
 
-/* What asks for one checkpoint asks once. */
+/* What asks for one checkpoint asks once, also if it cannot be removed. */
 static void
 look_for_file (struct supervisor *supervisor, int64_t now_ms)
 {
     const char *path = supervisor->job->plan->requests.checkpoint_file;
+    bool is_removed = !unlink (path), stays = !is_removed && errno != ENOENT && !access (path, F_OK);
     supervisor->file_ms = now_ms + FILE_MS;
-    if (!unlink (path))
+    if (is_removed || (stays && !supervisor->file_stays))
         request_raise (supervisor->job, JOBSEG_SAVE);
-    else if (errno != ENOENT && !access (path, F_OK))
-        request_raise (supervisor->job, JOBSEG_SAVE);
+    supervisor->file_stays = stays;
 }
 
 int64_t

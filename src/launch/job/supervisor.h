@@ -41,6 +41,7 @@ struct supervisor {
     struct stall stall;
     int64_t request_ms;     /* when request_serve() wants to be called next */
     int64_t file_ms;        /* when to look next for the file that asks for a checkpoint */
+    bool file_stays;        /* it has asked, but could not be removed */
     int64_t stop_ms;        /* when the first signal to stop came; 0: none did */
     int stop_signal;        /* the last such signal; 0 */
     bool has_asked;         /* ranks have been asked to stop through the job segment, instead of by that signal */

@@ -235,6 +235,31 @@ test_requests (void)
     end_world ("a signal to a rank");
 }
 
+/* @return whether the file at @path asks for a checkpoint at @now */
+static bool
+asks (struct supervisor *its, const char *path, int64_t now)
+{
+    const char *reason = NULL;
+    the_plan.requests.checkpoint_file = path;
+    request_serve (its, now, &reason);
+    return atomic_exchange (&the_job.segment.header->request, 0) == JOBSEG_SAVE;
+}
+
+static void
+test_checkpoint_file (void)
+{
+    static const char folder[] = "/"; /* it cannot be removed */
+    make_world ();
+    struct supervisor its = { .job = &the_job };
+    ok (asks (&its, folder, 1000) && !asks (&its, folder, 2000) && !asks (&its, folder, 3000),
+        "a file that cannot be removed asks for one checkpoint");
+    ok (!asks (&its, "no/such/file", 4000) && asks (&its, folder, 5000), "and for another one when it comes back");
+    the_plan.requests.checkpoint_file = NULL;
+    end_all (40);
+    run_world ();
+    end_world ("a file that asks for checkpoints");
+}
+
 /* All ranks die of what the terminal sent, and the guardian passes it on later, or never. */
 static void
 test_terminal (void)
@@ -516,6 +541,7 @@ main (void)
     test_unseen ();
     test_signals ();
     test_requests ();
+    test_checkpoint_file ();
     test_terminal ();
     test_repeats ();
     test_guardian ();
