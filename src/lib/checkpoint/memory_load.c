@@ -5,6 +5,7 @@
 #include "lib/checkpoint/memory_tier.h"
 
 #include <accel/collectives.h>
+#include <accel/utility.h>
 
 #include "files/checksum.h"
 #include "lib/base/error.h"
@@ -169,17 +170,31 @@ read_indexes (struct memory_state *state, struct accel_error *err)
     return status;
 }
 
+/* Whether all ranks have memory: a host that was started otherwise, or lacks access to it, must not keep the others from
+ * loading what is on the disk.  Collective. */
+static enum accel_status
+ask_all (bool *all_have, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    int64_t has = memory_state_is_possible (acc), least = 0;
+    enum accel_status status = comm_all_reduce (accel_world (acc), site, &has, &least, 1, ACCEL_INT64, ACCEL_MIN, err);
+    if (!status && !has)
+        accel_logger_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE,
+                          "accel_load_state: checkpoints in memory are not used: this rank has none, but rank 0 has");
+    *all_have = least;
+    return status;
+}
+
 enum accel_status
 memory_state_find (struct memory_state *state, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
     AUTO_STRBUF struct strbuf here = { 0 };
     struct accel_object_list all = { 0 };
     *state = (struct memory_state){ .memtier = &memory_tier_of (acc)->memtier };
-    bool is_possible = memory_state_is_possible (acc);
-    enum accel_status status = is_possible ? ACCEL_OK
-                                           : accel_fail (err, ACCEL_ERR_INVALID, "this rank has no memory for "
-                                                         "checkpoints, but rank 0 has: start all launchers alike");
-    if (!status && acc->identity.local_rank == 0)
+    bool all_have;
+    enum accel_status status = ask_all (&all_have, acc, site, err);
+    if (status || !all_have)
+        return status;
+    if (acc->identity.local_rank == 0)
         status = list_host (state->memtier, &here, err);
     status = checkpoint_agree (acc, site, status, err);
     const struct accel_object mine = { here.text, here.length };

@@ -18,7 +18,7 @@ static struct plan {
     int save_step;            /* to the disk; 0: never */
     int passes;               /* of a step; 0: one */
     int torn_save;            /* rank 0 ends itself in the middle of this one, which is_large; 0: never */
-    bool registers_hook, lacks_limit, is_large;
+    bool registers_hook, lacks_limit, lacks_memory, is_large; /* lacks_memory: rank 1 */
     uint64_t every; /* in the project configuration */
     atomic_int loaded_at; /* the step that the ranks continued from; -1: from the beginning */
     atomic_bool is_left;  /* loading left the random numbers of the last rank as they were */
@@ -239,6 +239,8 @@ become (const struct jobseg *segment, pid_t parent, int rank, int size)
     setenv (ENV_MEMORY, text, 1);
     setenv (ENV_JOB_ID, "ranks", 1);
     setenv (ENV_MEMORY_EVERY, "4", 1);
+    if (plan->lacks_memory && rank == 1)
+        unsetenv (ENV_MEMORY);
     if (plan->lacks_limit)
         unsetenv (ENV_MEMORY_EVERY);
     const struct accel_options options = { .cpu = true, .gradient_accumulation_steps = (uint32_t) plan->passes };
@@ -503,6 +505,12 @@ test_refusals (void)
     plan->kill_step = 10;
     start (2);
     restarted_from (2, -1, "a hook needs a folder");
+    begin (1);
+    plan->save_step = 6;
+    plan->kill_step = 10;
+    start (2);
+    plan->lacks_memory = true;
+    restarted_from (2, 6, "a rank without memory, and a state on the disk");
     begin (1);
     plan->lacks_limit = true;
     plan->kill_step = 10;
