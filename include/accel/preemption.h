@@ -19,7 +19,9 @@ ACCEL_BEGIN_DECLS
  * end, and SIGUSR1 asks for a checkpoint, unless the program handles or ignores that signal; accel_close() undoes it.
  * See accel_options.catch_signals for the time before.
  *
- * Waits for ranks that have not come to the call of the step before, but not for those that are in this step.
+ * Waits for ranks that have not come to the call of the step before, but not for those that are in this step.  So all
+ * ranks must call it equally often: while inputs are joined (accel_join_uneven_inputs()), ranks with more data than
+ * others would wait until the timeout.
  *
  * @param[out] save  the answer
  * @retval ACCEL_ERR_PEER     a process died, or left
@@ -30,7 +32,7 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_should_save_at (const char *file, int line, struct accel *acc, bool *save, struct accel_error *err);
 
 /**
- * Whether the job has been asked to stop; once true, it stays so.  As accel_should_save(), also in what it costs.
+ * Whether the job has been asked to stop; once true, it stays so.  Otherwise like accel_should_save().
  *
  * In programs that call accel_should_save(), it is true only when that has returned true for the same request: if
  * accel_should_save() comes first in a step, the step that saves is the last one.
