@@ -56,6 +56,9 @@ int aws_find_credentials (struct aws *aws, struct fail *fail);
  *          they were found. */
 const char *aws_source (const struct aws *aws);
 
+/** @return the URL of the metadata service of EC2 instances, as Amazon's tools find it; a slash may end it */
+const char *aws_instance_endpoint (void);
+
 /** @return "aws", "aws-cn", "aws-us-gov", ...: the second part of an ARN in this region */
 const char *aws_partition (const char *region);
 

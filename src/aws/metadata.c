@@ -117,13 +117,20 @@ source_container (struct aws *aws, struct found *found, struct fail *fail)
 
 /* ---- EC2 ---- */
 
-static int
-instance_url (struct strbuf *url, const char *path, const char *name, struct fail *fail)
+const char *
+aws_instance_endpoint (void)
 {
     const char *base = state_variable ("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     const char *mode = state_variable ("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE");
-    if (!base)
-        base = mode && !strcasecmp (mode, "ipv6") ? "http://[fd00:ec2::254]" : "http://169.254.169.254";
+    if (base)
+        return base;
+    return mode && !strcasecmp (mode, "ipv6") ? "http://[fd00:ec2::254]" : "http://169.254.169.254";
+}
+
+static int
+instance_url (struct strbuf *url, const char *path, const char *name, struct fail *fail)
+{
+    const char *base = aws_instance_endpoint ();
     size_t length = strlen (base);
     while (length && base[length - 1] == '/')
         length--;

@@ -6,6 +6,7 @@
 #include "cli/print.h"
 
 #include "cli/resume.h"
+#include "cli/spot.h"
 #include "config/conditions.h"
 #include "config/effect.h"
 #include "config/explain.h"
@@ -38,6 +39,7 @@ struct launch {
     double started_s; /* since 1970 */
     const struct option *misplaced; /* of launch, among the program's arguments, or NULL */
     struct memtier memtier; /* of all starts of the ranks; an agent's is in host_job */
+    struct spot_watch spot;
     struct peers *peers; /* launchers that were started by hand on other machines; NULL: there are none */
 };
 
@@ -380,6 +382,7 @@ set_requests (struct launch *launch)
         .stop_ms = has_limit ? clock_ms () + settings->time_limit * 1000 : 0,
         .ending_ms = end_time_find (settings->grace),
         .checkpoint_file = settings->checkpoint_file,
+        .notices = launch->spot.notices,
     };
 }
 
@@ -401,6 +404,9 @@ run_plan (struct launch *launch, struct fail *fail)
             print_note ("the ranks' output is in ", plan->logs.run, "");
     }
     print_bindings (plan);
+    if (launch->config->settings.spot_notices
+        && spot_watch_start (&launch->spot, launch->config->settings.spot_notices, fail))
+        return -1;
     set_requests (launch);
     switch (guardian_split (&launch->guardian, launch->config->settings.host_timeout * 1000, fail)) {
     case GUARDIAN_IS_SUPERVISOR: return launch->host_job ? supervise_part (launch) : supervise_plan (launch);
@@ -456,6 +462,7 @@ done:
         status = tell_error (&launch, fail);
     port_lock_release (&launch.port_lock);
     memtier_release (&launch.memtier);
+    spot_watch_end (&launch.spot);
     peers_destroy (launch.peers);
     plan_release (&launch.plan);
     report_attempts_release (&launch.attempts);

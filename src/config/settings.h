@@ -248,6 +248,7 @@ struct settings {
     int64_t stall_timeout; /* seconds without progress until a warning; 0: none */
     int64_t time_limit; /* seconds; 0: none */
     char *checkpoint_file;
+    char *spot_notices;
     char *failure_report;
     char *resume; /* folder of checkpoints */
     int64_t memory_checkpoint_every; /* steps; 0: never */

@@ -298,6 +298,14 @@ const struct option options[] = {
       .help = "file whose appearance asks ranks for a checkpoint",
       .doc = "When this file appears, the ranks are asked for a checkpoint, and the file is removed. See STOPPING." },
 
+    { .key = "spot_notices", OPT_TEXT (spot_notices), .choices = WORDS ("aws", "gcp", "azure"), .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "CLOUD",
+      .help = "cloud whose notice that it takes this machine away asks ranks to save and stop",
+      .doc = "The cloud whose metadata service is asked every 5 s whether this machine is about to be taken away, as "
+             "spot and preemptible machines are: aws, gcp or azure. If it is, the ranks are asked to save a checkpoint "
+             "and to stop, as by SIGTERM to the launcher. By default, no service is asked. For a job on one machine "
+             "only. See STOPPING." },
+
     { .key = "label", OPT_TEXT (label), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "WORD",
       .help = "whether each line begins with its rank",

@@ -8,6 +8,10 @@
 #include "util/clock.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { FILE_MS = 1000 }; /* between two looks at the file that asks for a checkpoint */
@@ -75,6 +79,32 @@ request_serve (struct supervisor *supervisor, int64_t now_ms, const char **stop_
     if (requests->checkpoint_file && supervisor->file_ms < next)
         next = supervisor->file_ms;
     return next;
+}
+
+/* Who watches repeats what it has seen, so a notice that comes while ranks that have failed are started again counts
+ * after that. */
+const char *
+request_take_notice (struct supervisor *supervisor)
+{
+    struct job *job = supervisor->job;
+    char text[PLAN_NOTICE_BYTES], line[PLAN_NOTICE_BYTES + sizeof "accelerate: "];
+    ssize_t length = recv (job->plan->requests.notices, text, sizeof text - 1, MSG_DONTWAIT);
+    if (length < 0)
+        return NULL;
+    if (length == 0) { /* every packet has a first byte */
+        epoll_ctl (supervisor->epoll, EPOLL_CTL_DEL, job->plan->requests.notices, NULL);
+        length = snprintf (text, sizeof text, "%cthe process that watches for spot notices has ended",
+                           PLAN_NOTICE_WARNING);
+    }
+    text[length] = '\0';
+    if (*text == PLAN_NOTICE_WARNING) {
+        snprintf (line, sizeof line, "accelerate: %s", text + 1);
+        output_sink_say (job->sink_of[JOB_ERR], line);
+    } else if (supervisor->phase == PHASE_RANKS && job->end == JOB_DONE && job->alive) {
+        memcpy (job->notice, text + 1, (size_t) length);
+        return job->notice;
+    }
+    return NULL;
 }
 
 bool

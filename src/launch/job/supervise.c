@@ -34,6 +34,14 @@ take_signals (struct supervisor *supervisor)
             shutdown_take_signal (supervisor, &infos[i]);
 }
 
+static void
+take_notice (struct supervisor *supervisor)
+{
+    const char *stop_reason = request_take_notice (supervisor);
+    if (stop_reason)
+        shutdown_stop_for (supervisor, stop_reason);
+}
+
 /* Ends first, in their order, so that the first failure is the first. */
 static void
 take_events (struct supervisor *supervisor, const struct epoll_event *events, int count)
@@ -50,6 +58,8 @@ take_events (struct supervisor *supervisor, const struct epoll_event *events, in
             shutdown_lose_guardian (supervisor);
         else if (about == EVENT_PORT_LOCK)
             port_lock_answer (supervisor->job->port_lock);
+        else if (about == EVENT_NOTICE)
+            take_notice (supervisor);
     }
     if (signals)
         take_signals (supervisor);

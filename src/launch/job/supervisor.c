@@ -29,6 +29,8 @@ supervisor_init (struct supervisor *supervisor, struct job *job, struct fail *fa
         || supervisor_watch (supervisor, supervisor->signals, EPOLLIN, EVENT_SIGNAL, 0)
         || supervisor_watch (supervisor, job->guardian->pidfd, EPOLLIN, EVENT_GUARDIAN, 0)
         || (job->port_lock >= 0 && supervisor_watch (supervisor, job->port_lock, EPOLLIN | EPOLLET, EVENT_PORT_LOCK, 0))
+        || (job->plan->requests.notices
+            && supervisor_watch (supervisor, job->plan->requests.notices, EPOLLIN, EVENT_NOTICE, 0))
         || (peers && supervisor_watch (supervisor, peers->fd, EPOLLIN, EVENT_PEERS, 0))) {
         fail_set (fail, FAIL_GENERAL, "cannot watch processes: %s", strerror (errno));
         supervisor_release (supervisor);

@@ -23,7 +23,8 @@ enum supervise_phase {
 };
 
 /** What an epoll event is about; ranks are numbered from 0, streams and sinks as in job.h, those of rank 0 first. */
-enum { EVENT_RANK = 1, EVENT_STREAM, EVENT_SIGNAL, EVENT_SINK, EVENT_GUARDIAN, EVENT_PORT_LOCK, EVENT_PEERS };
+enum { EVENT_RANK = 1, EVENT_STREAM, EVENT_SIGNAL, EVENT_SINK, EVENT_GUARDIAN, EVENT_PORT_LOCK, EVENT_PEERS,
+       EVENT_NOTICE };
 
 /** One loop's state; made before the first rank is started, so that no signal is missed. */
 struct supervisor {
@@ -129,7 +130,7 @@ void shutdown_for_peers (struct supervisor *supervisor);
 /** The guardian has ended: no process waits for the job any more, and no other process could end it. */
 void shutdown_lose_guardian (struct supervisor *supervisor);
 
-/** The time of the job is over: the same as after SIGTERM.  @param reason  static, for the report */
+/** The time of the job is over: the same as after SIGTERM.  @param reason  for the report; lives as long as the job */
 void shutdown_stop_for (struct supervisor *supervisor, const char *reason);
 
 /** Whether the first failure is a rank's death by a signal of the terminal that we have not seen yet.  A
@@ -149,5 +150,9 @@ void request_end (struct job *job);
  * @param[out] stop_reason  of shutdown_stop_for(), if the time has come; otherwise unchanged
  * @return when to call it again */
 int64_t request_serve (struct supervisor *supervisor, int64_t now_ms, const char **stop_reason);
+
+/** Read one packet of plan_requests.notices, and print it if it is a warning.
+ * @return the reason for shutdown_stop_for(); NULL: there is none */
+const char *request_take_notice (struct supervisor *supervisor);
 
 #endif

@@ -44,11 +44,19 @@ struct plan_logs {
     bool is_temporary; /* `base` was not given */
 };
 
+/** What a packet of plan_requests.notices says, by its first byte; text follows, as long as fits. */
+enum {
+    PLAN_NOTICE_STOP = 's',    /* save and stop; why, as in "ended WHY" */
+    PLAN_NOTICE_WARNING = 'w', /* a line for the user */
+    PLAN_NOTICE_BYTES = 1024,
+};
+
 /** Who asks the ranks to save or to stop, besides signals.  Times are those of clock_ms(); 0: never. */
 struct plan_requests {
     int64_t stop_ms;   /* when to save and stop */
     int64_t ending_ms; /* the same, but only for ranks that respect it; others go on to their end */
     const char *checkpoint_file; /* whose appearance asks for a checkpoint; NULL: none */
+    int notices; /* a socket of packets from a process that watches for the end of this machine; 0: none */
 };
 
 /** All zero is an empty plan. */
