@@ -313,7 +313,8 @@ main (int argc, char **argv)
     accel_check (accel_open (&run.acc, &job, &err), &err);
     accel_check (accel_set_seed (run.acc, (uint64_t) run.options.seed, false, &err), &err);
     accel_check (accel_dataset_open_tokens (&whole, &run.options.data, 1, &tokens, &err), &err);
-    size_t test_size = whole->size / 10, pass = (size_t) run.options.batch_size * (size_t) accel_num_processes (run.acc);
+    size_t test_size = whole->size / 10;
+    size_t pass = (size_t) run.options.batch_size * (size_t) accel_num_processes (run.acc);
     if (test_size < pass) /* one batch for each process; otherwise there is nothing to average, or to train on */
         die ("%s: %zu sequences of %d tokens are too few", run.options.data, whole->size, run.options.length);
     train_set = make_part (&parts[0], whole, 0, whole->size - test_size);

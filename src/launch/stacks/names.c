@@ -16,6 +16,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
+
+enum { KILL_NAPS = 40, KILL_NAP_NS = 5000000 }; /* how long the child may take to end */
 
 /* What a frame's address is in: a file, and where in it. */
 struct place {
@@ -168,11 +171,11 @@ json_t *
 stacks_finish (struct stack_names *names, const struct stacks *stacks)
 {
     json_t *ranks = NULL;
-    int status;
     if (names->pid > 0 && !stacks_read (names))
         kill (names->pid, SIGKILL);
-    if (names->pid > 0)
-        waitpid (names->pid, &status, 0);
+    /* One that waits for a dead file server cannot be killed yet: who reaps orphans takes it. */
+    for (int naps = 0; names->pid > 0 && naps < KILL_NAPS && waitpid (names->pid, NULL, WNOHANG) == 0; naps++)
+        nanosleep (&(struct timespec){ .tv_nsec = KILL_NAP_NS }, NULL);
     if (names->answer.text && !names->answer.failed)
         ranks = json_loads (names->answer.text, 0, NULL);
     strbuf_release (&names->answer);

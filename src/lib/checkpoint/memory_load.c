@@ -170,8 +170,8 @@ read_indexes (struct memory_state *state, struct accel_error *err)
     return status;
 }
 
-/* Whether all ranks have memory: a host that was started otherwise, or lacks access to it, must not keep the others from
- * loading what is on the disk.  Collective. */
+/* Whether all ranks have memory: a host that was started otherwise, or lacks access to it, must not keep the others
+ * from loading what is on the disk.  Collective. */
 static enum accel_status
 ask_all (bool *all_have, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {

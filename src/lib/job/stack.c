@@ -7,7 +7,7 @@
  * before that, only the loader's, which a thread may take again that has it.
  *
  * Assembly such as OpenBLAS's kernels has unwind tables that do not say where the stack pointer is, so the unwinder may
- * read from an address that is none.  Faults of this thread end the unwinding, with the frames so far. */
+ * read from a wrong address.  Faults of this thread end the unwinding, with the frames so far. */
 #include <config.h>
 
 #include "lib/job/stack.h"
