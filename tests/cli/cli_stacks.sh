@@ -7,11 +7,12 @@ program=$builddir/tests/fault/stalls
 stacks () {
     timeout $patience "$accelerate" stacks "$@"
 }
-# start COMMAND...: two ranks; the launcher's process is in $launcher.
+# start COMMAND...: $processes ranks; the launcher's process is in $launcher.
 start () {
-    "$accelerate" launch --cpu --num_processes 2 "$@" >log 2>&1 &
+    "$accelerate" launch --cpu --num_processes $processes "$@" >log 2>&1 &
     launcher=$!
 }
+processes=2
 stop () { kill -TERM $launcher && { wait $launcher; test $? = 143; }; }
 shows () { stacks $launcher >out 2>error && grep -q "$1" out; }
 
@@ -37,6 +38,10 @@ assert own and own[0]["file"].endswith ("stalls.c") and own[0]["line"] > 0 and o
 assert job["ranks"][1]["reason"] is None and job["ranks"][1]["seconds"] > 0, job["ranks"][1]
 assert any (frame["module"].endswith ("libaccel.so.0.0.0") for frame in job["ranks"][0]["stack"]), job["ranks"][0]
 EOF'
+printf '#!/bin/sh\n"$1" ms=10 quiet=1 &\nsleep 0.5\n"$1" steps=2 quiet=1\necho opened\nwait\n' >twice && chmod +x twice
+test_expect_success 'a single process, also after a second program of its rank has opened the job' '
+    processes=1 && start ./twice "$builddir/tests/cli/watched" && wait_for grep -q opened log &&
+    wait_for shows "^  main (watched.c:[0-9]*)$" && stop && processes=2'
 test_expect_success 'a program without libaccel, which reads a pipe' '
     mkfifo fifo && printf "#!/bin/sh\nexec cat \"%s\" 3<>\"%s\"\n" "$PWD/fifo" "$PWD/fifo" >reads && chmod +x reads && start ./reads &&
     wait_for shows "^ranks* .*: not in accel_open() yet$" && wait_for shows "sleeping in " && cat out && stop &&

@@ -32,6 +32,7 @@
 #include "util/precisions.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,6 +196,14 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
     return status ? status : show_transfers (made, err);
 }
 
+/* By another process: this one is a second program of its rank, a child for instance. */
+static bool
+is_in_use (const struct jobseg_slot *slot)
+{
+    pid_t pid = atomic_load (&slot->pid);
+    return atomic_load (&slot->state) == JOBSEG_READY && pid > 0 && pid != getpid () && !kill (pid, 0);
+}
+
 /* In a segment of the launcher's before the processes meet, which may be what takes long.
  * @param is_open  they have met: other launchers' processes have made a segment by then */
 static enum accel_status
@@ -202,7 +211,7 @@ show_stack (const struct accel *acc, const struct jobseg *segment, const struct 
             struct accel_error *err)
 {
     struct jobseg_slot *slot = own_slot (segment, &acc->identity);
-    if (!slot && !is_open)
+    if (!is_open && (!slot || is_in_use (slot)))
         return ACCEL_OK;
     return stack_show (slot, options ? options->stack_signal : 0, err);
 }

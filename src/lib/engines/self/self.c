@@ -9,6 +9,7 @@
 #include "lib/kernels/reduce.h"
 #include "lib/memory/memory.h"
 #include "util/memory.h"
+#include "util/procfs.h"
 
 #include <signal.h>
 #include <string.h>
@@ -43,6 +44,7 @@ self_open (void **transport, struct accel_engine_job *base, struct accel_error *
     }
     if (slot) {
         atomic_store (&slot->pid, getpid ());
+        atomic_store (&slot->pid_space, procfs_pid_space ());
         atomic_store (&slot->generation, atomic_load (&slot->generation) + 1);
         atomic_store (&slot->state, JOBSEG_READY);
     }
