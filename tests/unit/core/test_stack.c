@@ -134,7 +134,12 @@ test_waiting (void)
     pthread_create (&other, NULL, ask_and_write, &waiter);
     ok (read (waiter.pipe[0], &byte, 1) == 1 && byte == 'x', "a read that waits continues");
     pthread_join (other, NULL);
-    ok (atomic_load (&slot.stack.given) == atomic_load (&slot.stack.asked) && slot.stack.count > 1,
+#ifdef __SANITIZE_THREAD__ /* calls handlers later, from elsewhere: only the interrupted address is left */
+    const uint32_t least = 1;
+#else
+    const uint32_t least = 2;
+#endif
+    ok (atomic_load (&slot.stack.given) == atomic_load (&slot.stack.asked) && slot.stack.count >= least,
         "and its stack is shown");
     stack_hide (&slot);
 }
