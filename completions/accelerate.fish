@@ -306,7 +306,7 @@ function __accelerate_flags
                 --stall_timeout\t'seconds without progress until ranks\' stacks are shown' \
                 --time_limit\t'seconds after which ranks are asked to save and stop' \
                 --checkpoint_file\t'file whose appearance asks ranks for a checkpoint' \
-                --spot_notices\t'cloud whose notice that it takes this machine away asks ranks to save and stop' \
+                --spot_notices\t'cloud whose notices ask ranks to save and stop' \
                 --label\t'whether each line begins with its rank' \
                 --only_rank\t'show the output of this rank only' \
                 --stdin\t'rank that reads standard input' \
@@ -484,7 +484,7 @@ function __accelerate_flags
                 --stall_timeout\t'seconds without progress until ranks\' stacks are shown' \
                 --time_limit\t'seconds after which ranks are asked to save and stop' \
                 --checkpoint_file\t'file whose appearance asks ranks for a checkpoint' \
-                --spot_notices\t'cloud whose notice that it takes this machine away asks ranks to save and stop' \
+                --spot_notices\t'cloud whose notices ask ranks to save and stop' \
                 --label\t'whether each line begins with its rank' \
                 --only_rank\t'show the output of this rank only' \
                 --stdin\t'rank that reads standard input' \

@@ -236,15 +236,17 @@ train (struct run *run)
     struct accel_error err;
     bool ends = run->step >= run->options.steps;
     double sum = 0, norm;
+    int passes = 0;
     while (!ends) {
         while (!ends && accel_loader_next (run->train, &run->batch, &err)) {
             bool is_complete = train_pass (run, &norm);
-            sum += (double) run->loss / accel_gradient_accumulation_steps (run->acc);
+            sum += (double) run->loss;
+            passes++; /* fewer in a step that an epoch's end ends early */
             if (!is_complete)
                 continue;
-            double loss = sum / accel_num_processes (run->acc);
+            double loss = sum / (passes * accel_num_processes (run->acc));
             accel_check (accel_reduce_number (run->acc, &loss, ACCEL_SUM, &err), &err);
-            sum = 0;
+            sum = passes = 0;
             run->step++;
             log_step (run, loss, norm);
             ends = end_step (run);

@@ -300,7 +300,7 @@ const struct option options[] = {
 
     { .key = "spot_notices", OPT_TEXT (spot_notices), .choices = WORDS ("aws", "gcp", "azure"), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "CLOUD",
-      .help = "cloud whose notice that it takes this machine away asks ranks to save and stop",
+      .help = "cloud whose notices ask ranks to save and stop",
       .doc = "The cloud whose metadata service is asked every 5 s whether this machine is about to be taken away, as "
              "spot and preemptible machines are: aws, gcp or azure. If it is, the ranks are asked to save a checkpoint "
              "and to stop, as by SIGTERM to the launcher. By default, no service is asked. For a job on one machine "
