@@ -10,8 +10,9 @@ samples=240 epochs=3
 total=$((samples * epochs))
 rounds=6
 if is_long; then
-    rounds=100
+    rounds=20
 fi
+rounds=${ROUNDS:-$rounds}
 
 # start ARGUMENT...: launch options, then -- and those of the program; its pid in $launcher
 start () {

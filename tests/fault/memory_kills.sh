@@ -6,7 +6,8 @@
 
 resume=$builddir/examples/resume
 seed=${MEMORY_KILLS_SEED:-31} kills=8 every=5 samples=496
-is_long && kills=300
+is_long && kills=40
+kills=${KILLS:-$kills}
 epochs=$((kills * 4)) # 31 steps each: more than there are between two kills
 ACCELERATE_LOG_LEVEL=info
 export ACCELERATE_LOG_LEVEL

@@ -40,7 +40,8 @@ is_right () {
 }
 
 turns=1
-! is_long || turns=100
+! is_long || turns=5
+turns=${TURNS:-$turns}
 for bug in skip mutex loop pipe sleep order; do
     ranks=3
     test $bug != order || ranks=2
@@ -80,7 +81,8 @@ test_expect_success 'the table of a signal has times and the place in the progra
 
 # More ranks than processors make many short calls, and one of them is stopped for seconds again and again.
 calls=200000
-! is_long || calls=10000000
+! is_long || calls=1000000
+calls=${CALLS:-$calls}
 many () {
     "$accelerate" launch --cpu --num_processes 4 --stall_timeout 5 "$program" many "$1" >many 2>&1 &&
         test "$(grep -c '^done$' many)" = 4 && ! grep -q warning many && grep '^stopped for 2 s, [1-9][0-9]* times$' many
