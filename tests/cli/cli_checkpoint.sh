@@ -12,7 +12,7 @@ start () {
 steps () {
     rm -rf p log && start "$resume" --project_dir p --log log --every 1000 "$@" && wait_for has_lines
 }
-has_lines () { [ "$(cat log 2>/dev/null | wc -l)" -ge 16 ]; }
+has_lines () { [ -e log ] && [ "$(wc -l <log)" -ge 16 ]; }
 
 test_expect_success 'a job saves, and goes on' '
     steps --step_ms 30 && "$accelerate" checkpoint $launcher >out && cat out &&

@@ -15,7 +15,7 @@ end () {
 }
 # row: our job's, from what ps prints
 row () {
-    "$accelerate" ps >jobs 2>ps_err && awk -F '\t' -v launcher="$launcher" '$2 == launcher' jobs >row
+    "$accelerate" ps >all_jobs 2>ps_err && awk -F '\t' -v launcher="$launcher" '$2 == launcher' all_jobs >row
 }
 # row_has FIELD PATTERN
 row_has () {

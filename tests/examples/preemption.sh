@@ -79,11 +79,12 @@ test_expect_success 'a rank that fails ends the others at once, although they ta
 
 # Any moment of a run: before accel_open, while the state is loaded, in a step, in a save, when it is done.  Whoever gets
 # the signal before it can be taken ends, and the job fails; nothing is lost then, for nothing was done.
+lines_of () { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
 # attempt NUMBER: until the run is complete
 attempt () {
     rm -rf log state
     for turn in 1 2 3 4 5; do
-        before=$(cat log 2>/dev/null | wc -l)
+        before=$(lines_of log)
         start -- --project_dir state --log log --step_ms 8 &&
             sleep "0.$(printf %03d $((($1 * 7919 + turn * 104729 + seed) % 500)))" || return 1
         whom=$launcher
@@ -91,13 +92,13 @@ attempt () {
         kill -TERM "${whom:-$launcher}" 2>/dev/null
         finish
         status=$?
-        echo "$1.$turn: ${whom:-$launcher} of $launcher, status $status, $(cat log 2>/dev/null | wc -l) lines: $(head -n 1 run.err)"
+        echo "$1.$turn: ${whom:-$launcher} of $launcher, status $status, $(lines_of log) lines: $(head -n 1 run.err)"
         case $status in
         0) return ;;
         75 | 143) ;;
         *) return 1 ;;
         esac
-        lines=$(cat log 2>/dev/null | wc -l)
+        lines=$(lines_of log)
         if step=$(grep "^accelerate: saved step [0-9]* on all ranks, then ended " run.err); then
             step=${step#*step }
             [ "$lines" = $((24 * ${step%% *})) ] || return 1

@@ -47,7 +47,7 @@ finish () {
     wait_for has_ended || { kill -9 "$launcher" && return 99; }
     wait "$launcher"
 }
-has_lines () { has_ended || [ "$(cat log 2>/dev/null | wc -l)" -ge 24 ]; }
+has_lines () { has_ended || { [ -e log ] && [ "$(wc -l <log)" -ge 24 ]; }; }
 asked () { has_ended || [ "$(cat requests/* 2>/dev/null | grep -c "$1")" -ge "${2:-1}" ]; }
 # stopped WHAT: saved and ended, as the one line of the report says, because of that notice
 stopped () {

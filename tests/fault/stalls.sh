@@ -84,8 +84,8 @@ calls=200000
 ! is_long || calls=1000000
 calls=${CALLS:-$calls}
 many () {
-    "$accelerate" launch --cpu --num_processes 4 --stall_timeout 5 "$program" many "$1" >many 2>&1 &&
-        test "$(grep -c '^done$' many)" = 4 && ! grep -q warning many && grep '^stopped for 2 s, [1-9][0-9]* times$' many
+    "$accelerate" launch --cpu --num_processes 4 --stall_timeout 5 "$program" many "$1" >calls 2>&1 &&
+        test "$(grep -c '^done$' calls)" = 4 && ! grep -q warning calls && grep '^stopped for 2 s, [1-9][0-9]* times$' calls
 }
 test_expect_success "no warning in $calls collectives with stops, under load" 'many $calls'
 test_done

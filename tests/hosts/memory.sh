@@ -40,7 +40,7 @@ has_grown () {
 # strike COUNT HOST: kill a rank there, some saves after the COUNT-th start
 strike () {
     wait_for has_started "$1" && lines=$(wc -l <log) && wait_for has_grown "$lines" &&
-        on "$2" ps -e -o pid=,comm= >ps && victim=$(awk '$2 == "resume" { print $1 }' ps | tail -n 1) &&
+        on "$2" ps -e -o pid=,comm= >processes && victim=$(awk '$2 == "resume" { print $1 }' processes | tail -n 1) &&
         on "$2" kill -9 "$victim"
 }
 

@@ -35,7 +35,7 @@ start () {
         --samples 240 --epochs 3 --total_batch_size 24 --every 1000 --project_dir state "$@" >out 2>err &
     head=$!
 }
-has_lines () { [ "$(cat log 2>/dev/null | wc -l)" -ge 96 ]; }
+has_lines () { [ -e log ] && [ "$(wc -l <log)" -ge 96 ]; }
 # saved HOW: the report's one line, and the log ends with that step
 saved () {
     cat err && grep "^accelerate: saved step [0-9]* on all ranks, then ended $1$" err && test "$(wc -l <err)" = 1 &&

@@ -29,8 +29,10 @@ is_in () {
     grep -q " *JobState=$1 " shown
 }
 is_requeued () { is_in PENDING && grep -q " Restarts=1 " shown; }
-# Slurm would wait for two minutes before it starts a requeued job.
-start_again () { on host1 scontrol update JobId="$job" StartTime=now; }
+# Slurm would wait for two minutes before it starts a requeued job, and may set that time after we have seen it requeued.
+is_started_again () {
+    on host1 scontrol update JobId="$job" StartTime=now && sleep 1 && ! is_in PENDING
+}
 has_ended () { is_in COMPLETED; }
 has_grown () { [ "$(grep -c "process(es) x" job.log)" = 2 ] && [ "$(wc -l <samples)" -gt $((lines + 32)) ]; }
 has_steps () { [ -e samples ] && test "$(wc -l <samples)" -gt 32; }
@@ -39,7 +41,7 @@ test_expect_success 'a signal to one rank: saved on all, requeued, continued' '
     rm -rf samples state job.log && submit -- --step_ms 20 && wait_for has_steps &&
     rank=$(on host1 pgrep -n -x resume) && on host1 kill -TERM "$rank" && wait_for is_requeued &&
     grep "^accelerate: saved step [0-9]* on all ranks, then ended as a signal to a rank asked$" job.log &&
-    start_again && wait_for has_ended && cat job.log && grep "^finished 3 epochs$" job.log &&
+    wait_for is_started_again && wait_for has_ended && cat job.log && grep "^finished 3 epochs$" job.log &&
     test "$(wc -l <samples)" = 3024 && test "$(sort -u samples | wc -l)" = 3024
 '
 if is_long; then
@@ -47,7 +49,7 @@ test_expect_success 'the time limit: saved before it, requeued, continued' '
     rm -rf samples state job.log && GRACE=30 && export GRACE && submit --time=1 -- --step_ms 250 && patience=120 &&
     wait_for is_requeued &&
     grep "^accelerate: saved step [0-9]* on all ranks, then ended before the end of its Slurm job$" job.log &&
-    lines=$(wc -l <samples) && start_again && wait_for has_grown && sort samples | uniq -d >twice && ! test -s twice &&
+    lines=$(wc -l <samples) && wait_for is_started_again && wait_for has_grown && sort samples | uniq -d >twice && ! test -s twice &&
     on host1 scancel "$job"
 '
 fi
