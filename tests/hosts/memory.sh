@@ -9,6 +9,7 @@ if ! grep -q "Open MPI" version; then
     skip_rest 'there is no mpirun of Open MPI'
 fi
 begin_lab 2 || exit
+allow_leaks_of_mpi || exit
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=/run
 PRTE_MCA_prte_tmpdir_base=/run # of Open MPI 5
 ACCEL_ENGINE_PATH=$builddir/src/engines/mpi/.libs ACCELERATE_LOG_LEVEL=info every=5

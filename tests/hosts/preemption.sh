@@ -62,6 +62,6 @@ test_expect_success 'a time limit' '
     continues'
 test_expect_success 'a rank that fails ends those of the other host at once' '
     rm -rf state log && start -- --log log --step_ms 60000 && wait_for test -s log &&
-    rank=$(on host1 pgrep -n -x resume) && on host1 kill -SEGV "$rank" && finish 139 && ! grep "had to be killed" err &&
+    rank=$(on host1 pgrep -n -x resume) && on host1 kill -ABRT "$rank" && finish 134 && ! grep "had to be killed" err &&
     all_clean host1 host2'
 test_done

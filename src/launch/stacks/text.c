@@ -30,7 +30,7 @@ is_of_library (const json_t *frame)
     static const char *const names[] = {
         "libaccel", "accel_", "libc.so", "libc-", "libm.so", "libpthread", "ld-linux", "libstdc++", "libgcc_s",
         "[vdso]", "libnccl", "libcuda", "libcublas", "libmpi", "libopen-pal", "libopen-rte", "libucp", "libuct",
-        "libgomp",
+        "libgomp", "libasan", "libubsan", "liblsan", "libtsan",
     };
     const char *module = last_part (text_of (frame, "module"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
