@@ -158,9 +158,11 @@ test_contents (void)
     ok (stacks.ranks[0].count == JOBSEG_FRAMES, "of a count that is too large, as many as there is room for");
     json_t *ranks = stacks_resolve (&stacks);
     ok (json_array_size (json_object_get (json_array_get (ranks, 0), "stack")) == JOBSEG_FRAMES, "all of them");
+#ifndef __clang__ /* it writes no .debug_aranges, by which libdw finds the lines of an address */
     if (__real_dlopen ("libdw.so.1", RTLD_NOW))
         ok (!strcmp (word (first_frame (ranks), "function"), "landmark")
             && strstr (word (first_frame (ranks), "file"), "test_stacks.c"), "libdw finds function and file");
+#endif
     stacks_put_own_frame (json_array_get (ranks, 0), &text);
     diag ("%s", text.text ? text.text : "");
     json_decref (ranks);
