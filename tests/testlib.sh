@@ -201,6 +201,14 @@ has_exited () {
     ! kill -0 "$1" 2>/dev/null || grep -q "^[0-9]* ([^)]*) Z" "/proc/$1/stat" 2>/dev/null
 }
 
+# has_libdw: whether functions and lines of stacks have names; needs_libdw: otherwise, skip the rest
+has_libdw () {
+    PATH=$PATH:/sbin ldconfig -p >"$scratch/.libraries" 2>/dev/null && grep -q 'libdw\.so\.1' "$scratch/.libraries"
+}
+needs_libdw () {
+    has_libdw || skip_rest 'needs libdw.so.1 (libdw-dev)'
+}
+
 # patiently MS COMMAND...: with the program's own timeout; where the machine was too busy for it, once more with MS
 patiently () {
     ms=$1 && shift

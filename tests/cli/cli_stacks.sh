@@ -3,6 +3,7 @@
 # accelerate stacks: which job, text, JSON, and ranks that show no stack.
 . "${srcdir:-.}/tests/testlib.sh"
 
+needs_libdw
 program=$builddir/tests/fault/stalls
 stacks () {
     timeout $patience "$accelerate" stacks "$@"

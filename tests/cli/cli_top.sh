@@ -64,12 +64,16 @@ terminal_test 'no line is wider than the terminal' '
     cat lines && grep "^ *>* *0 " lines && awk "length (\$0) > 80 { exit 1 }" lines'
 # Row 2 of the screen is the first line of the stacks: of rank 1 only where it alone was asked.
 again="(.|\\n)*"
+if has_libdw; then
 terminal_test 'stacks of a job, then of one rank; a program that cannot be asked for a checkpoint' '
     on_terminal --type d DOING --type j "rank${again}main .watched.c:" --type n "main .watched.c:" --type j "any other key${again}Enter: rank" \
         --type "\\r" "any other key${again}Enter: rank" --type d "Esc: back" --type n "Esc: back${again}main .watched.c:" \
         --type c "any other key${again}any other key${again}Esc: back" \
         --type q "No checkpoint: its program has not called accel_should_save" "$accelerate" top $launcher &&
     is_restored && grep -a "$escape\[2;1Hranks* 0.*: .* for " screen && grep -a "$escape\[2;1Hrank 1: .* for " screen'
+else
+    test_skip 'stacks of a job, then of one rank; a program that cannot be asked for a checkpoint' 'needs libdw.so.1 (libdw-dev)'
+fi
 terminal_test 'signals: the terminal is left as it was' '
     test_exit 130 on_terminal --type "\\x03" DOING "$accelerate" top $launcher && is_restored'
 terminal_test 'stopping a job: no, then yes; then top ends, too' '

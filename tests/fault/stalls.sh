@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Ranks that make no progress: the launcher names the right one, and its line, for six bugs; and no others.  The long form
-# runs each bug 100 times.
+# runs each bug several times.
 . "${srcdir:-.}/tests/testlib.sh"
+needs_libdw
 
 source=$srcdir/tests/fault/stalls.c
 program=$builddir/tests/fault/stalls

@@ -3,6 +3,7 @@
 # A stall over two hosts: each launcher says what it sees, the one with the rank that is to blame names it.
 . "${srcdir:-.}/tests/testlib.sh"
 . "$srcdir/tests/hosts/lab"
+needs_libdw
 mpirun --version >version 2>&1 || :
 if ! grep -q "Open MPI" version; then
     skip_rest 'there is no mpirun of Open MPI'
