@@ -23,7 +23,7 @@ test_expect_success 'a job saves, and goes on' '
     wait_for test -e p/checkpoints/checkpoint_2 && kill -TERM $launcher && test_exit 143 wait $launcher &&
     grep "^accelerate: saved step [0-9]* on all ranks, then ended by SIGTERM$" run.err'
 test_expect_success 'the wait ends, and so does the job' '
-    steps --step_ms 60000 && test_exit 1 "$accelerate" checkpoint --wait 1 $launcher 2>err && cat err &&
+    steps --step_ms 10000 && test_exit 1 "$accelerate" checkpoint --wait 1 $launcher 2>err && cat err &&
     grep "job [0-9a-f]* has not saved within 1 s; it is still asked to$" err &&
     { { sleep 0.5 && kill -KILL $launcher; } & } && test_exit 1 "$accelerate" checkpoint $launcher 2>err && cat err &&
     grep "job [0-9a-f]* ended before it had saved$" err && test_exit 137 wait $launcher'
