@@ -5,8 +5,11 @@
 . "${srcdir:-.}/tests/testlib.sh"
 checker=$srcdir/tests/cli/report_page.py
 browser=${TEST_BROWSER-$(command -v chromium || command -v chromium-browser || command -v google-chrome)}
-if [ -z "$browser" ] || ! command -v python3 >/dev/null; then
-    skip_rest 'no chromium or no python3'
+if [ -z "$browser" ]; then
+    skip_rest 'there is no chromium'
+fi
+if ! command -v python3 >/dev/null; then
+    skip_rest 'no python3'
 fi
 
 # browse ARGUMENT...: without a sandbox, which root cannot have
