@@ -115,7 +115,7 @@ test_expect_success () {
         echo "ok $test_number - $1"
     else
         echo "not ok $test_number - $1"
-        { cat "$scratch/.output" && show_new_files || :; } | sed 's/^/# /'
+        { cat "$scratch/.output" && show_new_files || :; } | awk '{ print "# " $0 }' # a last line gets its end
         test_failures=$((test_failures + 1))
     fi
 }

@@ -248,14 +248,15 @@ int64_t
 jobseg_elapsed_ns (const struct jobseg_slot *slot)
 {
     struct jobseg_record record;
-    uint64_t now_ns = jobseg_now_ns (), since_ns;
+    uint64_t since_ns, now_ns;
     if (atomic_load (&slot->state) != JOBSEG_READY)
         return -1;
     if (!jobseg_latest (slot, &record) || record.done)
         since_ns = atomic_load (&slot->heartbeat_ns);
     else
         since_ns = atomic_load (&slot->begun_ns);
-    return since_ns && since_ns <= now_ns ? (int64_t) (now_ns - since_ns) : -1;
+    now_ns = jobseg_now_ns (); /* after what it is compared with, and clocks of two processors may differ a little */
+    return !since_ns ? -1 : since_ns < now_ns ? (int64_t) (now_ns - since_ns) : 0;
 }
 
 void

@@ -18,7 +18,7 @@ import sys
 import termios
 import time
 
-DEADLINE = 300
+DEADLINE = 120
 SIGNAL_KEYS = (b"\x03", b"\x1c")
 
 
@@ -64,7 +64,7 @@ def start(command, errors):
 
 
 def watch(controller, name, keys):
-    """@return the screen's bytes once no process has the terminal open, or None"""
+    """@return the screen's bytes, and whether no process has the terminal open any more"""
     screen, errors, until = b"", 0, time.monotonic() + DEADLINE
     while time.monotonic() < until:
         if not select.select([controller], [], [], 1)[0]:
@@ -74,10 +74,10 @@ def watch(controller, name, keys):
         except OSError:  # perhaps between the last look for bytes and the end
             errors += 1
             if errors == 2:
-                return screen
+                return screen, True
         while keys and re.search(keys[0][0].encode(), screen):
             act(controller, name, *keys.pop(0)[1:])
-    return None
+    return screen, False
 
 
 def main():
@@ -90,12 +90,12 @@ def main():
             errors = arguments[1]
             arguments = arguments[2:]
     controller, name, pid = start(arguments, errors)
-    screen = watch(controller, name, keys)
-    if screen is None:
-        os.kill(pid, signal.SIGKILL)
-        sys.exit(99)
+    screen, has_ended = watch(controller, name, keys)
     sys.stdout.buffer.write(screen)
     sys.stdout.flush()
+    if not has_ended:
+        os.kill(pid, signal.SIGKILL)
+        sys.exit(99)
     status = os.waitpid(pid, 0)[1]
     sys.exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 

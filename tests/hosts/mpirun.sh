@@ -97,7 +97,7 @@ test_expect_success 'what mpirun says is the reason if it does not start the MPI
     test_exit 1 on host1 env PATH="$PWD/bin:$PATH" "$accelerate" launch --cpu --starter mpirun \
         --hosts host1,host2 true 2>err &&
     grep "^accelerate: $PWD/bin/mpirun has ended before it started a process for each rank .*: no slots today$" err &&
-    test "$(wc -l <err)" -eq 1 && all_clean host1 host2
+    says_one_line && all_clean host1 host2
 '
 test_expect_success '--starter srun outside of Slurm is refused' '
     test_exit 2 launch --starter srun --hosts host1,host2 true 2>err && grep "needs an allocation of Slurm" err
@@ -106,7 +106,7 @@ test_expect_success 'mpirun does not start processes as root without permission,
     test_exit 1 on host1 env -u OMPI_ALLOW_RUN_AS_ROOT "$accelerate" launch --cpu --starter mpirun \
         --hosts host1,host2 true 2>err &&
     grep "^accelerate: [a-z/]*mpirun starts no processes as root: .*set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_" err &&
-    test "$(wc -l <err)" -eq 1
+    says_one_line
 '
 test_expect_success 'one of several launchers that mpirun has started is not the head of a job' '
     test_exit 2 on host1 timeout -k 10 $patience mpirun -n 2 "$accelerate" launch --cpu --hosts host1,host2 true 2>err &&

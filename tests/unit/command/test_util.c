@@ -499,6 +499,9 @@ test_slots (void)
         slot->file_count = i ? UINT32_MAX : 1;
         is_text (jobseg_file (slot, latest), "?", "a file that is not noted");
     }
+    ok (jobseg_elapsed_ns (slot) == -1, "no sign of life yet: for how long is not known");
+    atomic_store (&slot->heartbeat_ns, jobseg_now_ns () + UINT64_C (1000000000));
+    ok (jobseg_elapsed_ns (slot) == 0, "a sign of life of this moment, by the clock of another processor");
     jobseg_detach (&maker);
 }
 
