@@ -22,6 +22,7 @@
 #include <accel/safetensors.h>
 #include <accel/sampler.h>
 #include <accel/scheduler.h>
+#include <accel/sharding.h>
 #include <accel/state.h>
 #include <accel/statedict.h>
 #include <accel/tensor.h>

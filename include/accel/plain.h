@@ -21,6 +21,8 @@ ACCEL_BEGIN_DECLS
        struct accel_error *err), (model, parameters, count, err)) \
     X (accel_model_set_ddp, (struct accel_model *model, const struct accel_ddp_options *options, \
        struct accel_error *err), (model, options, err)) \
+    X (accel_model_set_sharding, (struct accel_model *model, const struct accel_sharding_options *options, \
+       struct accel_error *err), (model, options, err)) \
     X (accel_optimizer_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
        enum accel_optimizer_kind kind, const struct accel_optimizer_options *options, struct accel_error *err), \
        (optimizer, model, kind, options, err)) \

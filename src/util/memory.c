@@ -40,6 +40,36 @@ memory_discard (void *memory, size_t bytes)
 }
 
 void
+memory_discard_pages (void *memory, size_t bytes)
+{
+    uintptr_t begin = ((uintptr_t) memory + PAGE - 1) / PAGE * PAGE, end = ((uintptr_t) memory + bytes) / PAGE * PAGE;
+    if (begin < end)
+        (void) madvise ((void *) begin, end - begin, MADV_DONTNEED);
+}
+
+void
+memory_use_small_pages (void *memory, size_t bytes)
+{
+    uintptr_t begin = ((uintptr_t) memory + PAGE - 1) / PAGE * PAGE, end = ((uintptr_t) memory + bytes) / PAGE * PAGE;
+    if (begin < end)
+        (void) madvise ((void *) begin, end - begin, MADV_NOHUGEPAGE);
+}
+
+/* Pages that are given back are zero when they are touched again, whatever was there before. */
+void *
+memory_create_sparse (size_t bytes)
+{
+    size_t rounded = (bytes / PAGE + 1) * PAGE;
+    void *memory = NULL;
+    if (bytes > PTRDIFF_MAX - PAGE || posix_memalign (&memory, PAGE, rounded))
+        return NULL;
+    memory_use_small_pages (memory, rounded);
+    if (madvise (memory, rounded, MADV_DONTNEED))
+        memset (memory, 0, rounded);
+    return memory;
+}
+
+void
 memory_change (void *to, const void *from, size_t bytes)
 {
     for (size_t at = 0, some; at < bytes; at += some) {

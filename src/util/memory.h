@@ -19,6 +19,15 @@ void *memory_create (size_t bytes);
 /** The same, with all bytes 0. */
 void *memory_create_zeroed (size_t bytes);
 
+/** Memory of zeros that takes room page by page, as it is written: in small pages.  free() accepts it. */
+void *memory_create_sparse (size_t bytes);
+
+/** Give back the pages that are wholly in @p memory, whose bytes become 0.  @{ */
+void memory_discard_pages (void *memory, size_t bytes);
+/** Let them be small from now on, so that few bytes beside those that are needed take room. */
+void memory_use_small_pages (void *memory, size_t bytes);
+/** @} */
+
 /** What is in @p memory is not needed any more: large parts of it need no room until they are written again. */
 void memory_discard (void *memory, size_t bytes);
 

@@ -169,6 +169,11 @@ struct ddp_options : accel_ddp_options {
     ACCEL_SET_ (use_cublas)
 };
 
+struct sharding_options : accel_sharding_options {
+    ACCEL_OPTIONS_ (sharding_options, accel_sharding_options)
+    ACCEL_SET_ (strategy) ACCEL_SET_ (min_num_params)
+};
+
 struct optimizer_options : accel_optimizer_options {
     ACCEL_OPTIONS_ (optimizer_options, accel_optimizer_options)
     ACCEL_SET_NUMBER_ (lr) ACCEL_SET_NUMBER_ (weight_decay) ACCEL_SET_NUMBER_ (beta1) ACCEL_SET_NUMBER_ (beta2)

@@ -89,6 +89,13 @@ class model {
         detail::attempt call;
         call (accel_model_set_ddp (get (), &options, call.err ()));
     }
+    void
+    set_sharding (const accel_sharding_options &options)
+    {
+        detail::attempt call;
+        call (accel_model_set_sharding (get (), &options, call.err ()));
+    }
+    accel_sharding sharding () const noexcept { return accel_model_sharding (get ()); }
     /** Within a backward pass: this gradient is complete. */
     void
     grad_ready (std::size_t index)

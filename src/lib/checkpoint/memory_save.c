@@ -16,8 +16,8 @@
 #include "lib/data/active.h"
 #include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
-#include "lib/train/optimizer/optimizer_object.h"
 #include "lib/train/reducer/join_round.h"
+#include "lib/train/sharding.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/parse.h"
@@ -316,6 +316,8 @@ check_hooks (const struct checkpoint_part *part, struct accel_error *err)
     for (size_t i = 0; i < part->hook_count; i++)
         if (part->hooks[i].event == ACCEL_BEFORE_SAVE)
             return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "they have no folder for the hooks that run before a save");
+    if (sharding_first (part->part.acc))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "the states of a sharded model's optimizers are divided");
     return ACCEL_OK;
 }
 

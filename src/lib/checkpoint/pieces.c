@@ -57,6 +57,10 @@ add_parameter (struct pieces *pieces, struct accel_model *model, size_t index,
     DLDataType as = accel_dtype_to_dl (options->dtype);
     if (options->precision != ACCEL_SAVE_TRAINED) {
         const DLTensor *master = accel_model_master (model, index);
+        if (!master && model_is_trained (model, index))
+            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                               "the float32 masters of a sharded model are divided: save it with .precision = "
+                               "ACCEL_SAVE_TRAINED");
         tensor = master ? master : tensor;
         bool convert = options->precision == ACCEL_SAVE_AS && convert_can (as, tensor->dtype);
         return add (pieces, name, "", tensor, convert ? as : tensor->dtype, err);

@@ -12,7 +12,7 @@
 #include "lib/checkpoint/files.h"
 #include "lib/checkpoint/memory_tier.h"
 #include "lib/state/state_object.h"
-#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/sharding.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
@@ -61,7 +61,8 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
     if (status)
         return status;
     status = checkpoint_run_hooks (part, ACCEL_BEFORE_SAVE, save->folder.temporary, &save->with_models, err);
-    return checkpoint_agree (acc, site, status, err);
+    status = checkpoint_agree (acc, site, status, err);
+    return status ? status : sharding_collect (acc, site, err);
 }
 
 static enum accel_status

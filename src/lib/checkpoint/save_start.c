@@ -17,6 +17,7 @@
 #include "lib/checkpoint/shares.h"
 #include "lib/comm/comm_object.h"
 #include "lib/state/state_object.h"
+#include "lib/train/sharding.h"
 
 #include <stdlib.h>
 
@@ -203,6 +204,7 @@ start (struct accel *acc, const struct comm_site *site, const char *output_dir, 
     *flight = (struct save_in_flight){ .acc = acc, .site = *site, .share = -1,
                                        .save = { .folder = CHECKPOINT_NO_FOLDER } };
     status = prepare (flight, acc, output_dir, err);
+    sharding_end_collect (acc);
     if (status) {
         release (flight);
         return status;

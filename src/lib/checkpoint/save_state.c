@@ -10,6 +10,7 @@
 #include "lib/checkpoint/collected.h"
 #include "lib/checkpoint/save.h"
 #include "lib/collectives/objects.h"
+#include "lib/train/sharding.h"
 
 static enum accel_status
 write_items (struct save *save, struct accel *acc, struct accel_error *err)
@@ -74,6 +75,7 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
     enum accel_status status = save_finish (acc, &site, &own);
     if (!status)
         status = save_state (&save, acc, &site, output_dir, &own);
+    sharding_end_collect (acc);
     save_end (&save);
     return checkpoint_leave (acc, &site, entered, status, &own, err);
 }

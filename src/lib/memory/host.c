@@ -20,6 +20,13 @@ create (DLDevice device, size_t bytes, bool zeroed)
     return zeroed ? memory_create_zeroed (bytes) : memory_create (bytes);
 }
 
+static void *
+create_sparse (DLDevice device, size_t bytes)
+{
+    (void) device;
+    return memory_create_sparse (bytes);
+}
+
 static void
 destroy (DLDevice device, void *memory)
 {
@@ -189,6 +196,7 @@ const struct memory memory_host = {
     .host = true,
     .threads = true,
     .create = create,
+    .create_sparse = create_sparse,
     .destroy = destroy,
     .copy = copy,
     .zero = zero,

@@ -84,6 +84,8 @@ struct memory {
 
     /** Memory aligned to MEMORY_ALIGNMENT, of at least one byte.  @return NULL: there is none */
     void *(*create) (DLDevice device, size_t bytes, bool zeroed);
+    /** The same, zeroed, but its pages take room only when they are written: util/memory.h.  NULL: there is none */
+    void *(*create_sparse) (DLDevice device, size_t bytes);
     /** Accepts NULL. */
     void (*destroy) (DLDevice device, void *memory);
 

@@ -8,6 +8,7 @@
 #include "lib/comm/coalesce.h"
 #include "lib/state/state_object.h"
 #include "lib/train/precision.h"
+#include "lib/train/sharding.h"
 
 #include <stdlib.h>
 
@@ -34,6 +35,9 @@ accel_local_sgd_begin (struct accel_local_sgd **local_sgd, struct accel *acc, st
     *local_sgd = NULL;
     if (!local_sgd_steps)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: local_sgd_steps is 0", __func__);
+    if (model && sharding_is_on (model))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "%s: processes of a sharded model cannot take steps by themselves", __func__);
     struct accel_local_sgd *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for local SGD");

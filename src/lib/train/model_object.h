@@ -3,7 +3,7 @@
 #ifndef LIB_TRAIN_MODEL_OBJECT_H
 #define LIB_TRAIN_MODEL_OBJECT_H
 
-#include <accel/train.h>
+#include <accel/sharding.h>
 
 #include "lib/base/object.h"
 #include "lib/comm/comm_private.h"
@@ -53,6 +53,13 @@ struct model_live {
     uint8_t found; /* what found_inf is read from, also if the host knows the others */
 };
 
+/** What is divided among processes (sharding.h). */
+struct model_sharding {
+    enum accel_sharding asked;
+    uint64_t min_num_params;
+    int size, rank; /* size > 1: it is, since accel_prepare() */
+};
+
 struct accel_model {
     struct object object;
     size_t count;
@@ -67,6 +74,7 @@ struct accel_model {
     void *array;                /* memory of all parameters, if accel_model_from_array() allocated it, or NULL */
     void **kept;                        /* [count]: memory of gradients that accel_unwrap_model() allocated, or NULL */
     struct accel_ddp_options ddp;       /* no field is 0 that has another default */
+    struct model_sharding sharding;
     struct accel_parameter *trained;    /* [count]: the parameters as optimizers see them, with masters as data */
     struct master *masters;             /* [count] */
     bool widened;                       /* the masters have values */

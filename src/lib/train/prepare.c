@@ -12,6 +12,7 @@
 #include "lib/train/model_object.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer/reducer_object.h"
+#include "lib/train/sharding.h"
 #include "util/hash.h"
 
 #include <stdio.h>
@@ -64,12 +65,14 @@ fingerprint_parameter (const struct accel_model *model, size_t index)
 }
 
 static int64_t
-fingerprint_options (const struct accel_ddp_options *ddp)
+fingerprint_options (const struct accel_model *model)
 {
+    const struct accel_ddp_options *ddp = &model->ddp;
     const double values[] = {
         ddp->bucket_cap_mb, ddp->find_unused_parameters, ddp->broadcast_buffers, ddp->comm_hook,
         ddp->matrix_approximation_rank, ddp->start_iter, ddp->min_compression_rate,
         flag_or (ddp->use_error_feedback, true), flag_or (ddp->warm_start, true), ddp->use_cublas,
+        sharding_wanted (model), (double) model->sharding.min_num_params,
     };
     return (int64_t) hash_bytes (HASH_START, values, sizeof values);
 }
@@ -104,12 +107,12 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to compare %zu parameters", count);
     for (size_t i = 0; i < count; i++)
         mine[i] = fingerprint_parameter (model, i);
-    mine[count] = fingerprint_options (&model->ddp);
+    mine[count] = fingerprint_options (model);
     status = comm_find_difference (comm, site, mine, count + 1, &index, &rank, err);
     free (mine);
     if (!status && index == count)
         status = accel_fail (err, ACCEL_ERR_INVALID,
-                             "the model's accel_ddp_options on rank %d differ from those on rank 0", rank);
+                             "the model's accel_ddp_options or sharding on rank %d differ from those on rank 0", rank);
     else if (!status && index < count)
         status = explain_difference (comm, site, model, index, rank, err);
     return status;
@@ -138,7 +141,8 @@ agree (const struct accel_model *model, struct accel_comm *comm, const struct co
 static enum accel_status
 fill (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
-    enum accel_status status = model_broadcast (model, accel_world (acc), site, 0, err);
+    enum accel_status status = sharding_is_on (model) ? sharding_broadcast (model, accel_world (acc), site, err)
+                                                      : model_broadcast (model, accel_world (acc), site, 0, err);
     if (!status)
         status = precision_broadcast (acc, site, 0, err);
     if (status)
@@ -160,7 +164,7 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
 {
     struct accel_model *model = (struct accel_model *) (void *) object;
     struct accel_comm *comm = accel_world (acc);
-    bool was_placed = model->placement != NULL;
+    bool was_placed = model->placement != NULL, was_sharded = sharding_is_on (model);
     model->target = model_target (model, acc);
     enum accel_status status = model_check_place (model, err);
     if (!status)
@@ -171,8 +175,11 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
         status = agree (model, comm, site, status, err);
     }
     if (!status)
+        status = sharding_begin (model, acc, err);
+    if (!status)
         status = fill (model, acc, site, err);
     if (status) {
+        model->sharding.size = was_sharded ? model->sharding.size : 0;
         if (model->placement && !was_placed)
             model_go_home (model);
         return status;
@@ -182,5 +189,6 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
         model->kept[i] = NULL;
     }
     model_settle (model);
+    sharding_discard (model);
     return ACCEL_OK;
 }

@@ -6,7 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/kernels/dtypes.h"
-#include "lib/train/model_object.h"
+#include "lib/train/sharding.h"
 
 #include <accel/precision.h>
 
@@ -86,6 +86,16 @@ read_scales (struct accel_model *model)
             model->masters[i].scale = scales[next++];
 }
 
+static void
+widen (const struct accel_model *model, size_t index, struct stretch stretch, float scale)
+{
+    enum accel_dtype dtype = dtype_of (model, index);
+    const void *from = memory_at (model->parameters[index].data->data, stretch.from, accel_dtype_bytes (dtype));
+    float *to = memory_at (model->masters[index].tensor.data, stretch.from, sizeof *to);
+    if (stretch.from < stretch.end)
+        model->memory->widen (model->device, to, from, dtype, stretch.end - stretch.from, scale);
+}
+
 void
 accel_model_widen (struct accel_model *model)
 {
@@ -95,8 +105,10 @@ accel_model_widen (struct accel_model *model)
     for (size_t i = 0; i < model->count; i++)
         if (has_master (model, i)) {
             const struct master *master = &model->masters[i];
-            model->memory->widen (model->device, master->tensor.data, model->parameters[i].data->data,
-                                  dtype_of (model, i), accel_tensor_count (&master->tensor), master->scale);
+            struct stretch own[STRETCHES];
+            sharding_stretches (model, i, own);
+            for (int s = 0; s < STRETCHES; s++)
+                widen (model, i, own[s], master->scale);
         }
     model->widened = true;
 }
@@ -136,6 +148,10 @@ accel_model_narrow (struct accel_model *model)
 {
     if (!model)
         return;
+    if (sharding_is_on (model)) { /* no process has all masters: they begin anew from the parameters */
+        model->widened = false;
+        return;
+    }
     masters_need (model);
     memory_list_narrow (model_narrowed (model, false), model->memory, model->device);
     masters_narrow_scaled (model);
@@ -144,7 +160,8 @@ accel_model_narrow (struct accel_model *model)
 DLTensor *
 accel_model_master (struct accel_model *model, size_t index)
 {
-    if (!model || index >= model->count || !model_is_trained (model, index))
+    if (!model || index >= model->count || !model_is_trained (model, index)
+        || (has_master (model, index) && sharding_is_on (model)))
         return NULL;
     masters_need (model);
     return model->trained[index].data;

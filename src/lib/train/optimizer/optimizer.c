@@ -14,6 +14,7 @@
 #include "lib/train/accumulate.h"
 #include "lib/train/outliers.h"
 #include "lib/train/precision.h"
+#include "lib/train/sharding.h"
 #include "util/memory.h"
 
 #include <stdint.h>
@@ -169,7 +170,9 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
     if (status)
         return status;
     optimizer->state_bytes = elements * sizeof (float);
-    optimizer->state_memory = model->memory->create (model->device, optimizer->state_bytes, true);
+    optimizer->state_memory = sharding_is_asked (model)
+                                  ? model->memory->create_sparse (model->device, optimizer->state_bytes)
+                                  : model->memory->create (model->device, optimizer->state_bytes, true);
     if (!optimizer->state_memory)
         return memory_fail (model->device, err, "cannot allocate memory for an optimizer's state");
     char *memory = optimizer->state_memory;
@@ -310,6 +313,9 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     enum accel_status status = memory_check (model->device, err); /* before anything changes */
     if (status)
         return comm_fail_in (site, status, err);
+    status = sharding_check_step (optimizer, err);
+    if (status)
+        return status;
     precision_share (model, optimizer->stepped_by);
     status = precision_unscale (model, site, err);
     if (!status)
@@ -318,6 +324,8 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     uint64_t before = optimizer->step;
     if (!status && !skip)
         status = change_parameters (optimizer, found, err);
+    if (!status && !skip)
+        status = sharding_gather (optimizer, site, err);
     if (!status && !skip && acc && !permit.is_capturing)
         progress_count_step (acc->world, optimizer, optimizer->step > before ? optimizer->step : 0);
     if (!status && (status = memory_check (model->device, err)))

@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include "lib/train/optimizer/optimizer_live.h"
+#include "lib/train/sharding.h"
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
@@ -361,6 +362,10 @@ note (const struct object *object, struct noted_numbers *noted)
 enum accel_status
 optimizer_prepare (struct object *object, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
-    outliers_prepare ((struct accel_optimizer *) (void *) object, acc);
-    return compare_numbers (site, acc, object, note, err);
+    struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) object;
+    outliers_prepare (optimizer, acc);
+    enum accel_status status = compare_numbers (site, acc, object, note, err);
+    if (!status)
+        sharding_discard (optimizer->model);
+    return status;
 }

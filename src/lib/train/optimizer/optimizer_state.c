@@ -6,6 +6,7 @@
 #include "lib/base/error.h"
 #include "lib/state/state_dict.h"
 #include "lib/train/optimizer/optimizer_live.h"
+#include "lib/train/sharding.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -127,6 +128,7 @@ optimizer_load (struct object *object, const struct accel_state_dict *state, str
                                                 "state.%s.%s", optimizer->state_names[j], model->parameters[i].name);
         if (!status)
             status = load_master (optimizer, i, state, err);
+        sharding_discard_parameter (optimizer, i);
     }
     if (!status)
         optimizer_set_steps (optimizer, step);

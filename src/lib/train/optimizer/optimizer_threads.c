@@ -4,13 +4,13 @@
  * fork() and wait somewhere between the steps.  OpenMP would be one more library to link. */
 #include <config.h>
 
-#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/sharding.h"
 #include "util/threads.h"
 
 enum { MIN_ELEMENTS = 1 << 18, MAX_SHARES = 256, LINE = 16 };
 
-/* Elements begin to end - 1 of all parameters that the optimizer changes, one after the other, whatever their group: so
- * threads have equal shares, and a step over many groups costs no more than one over a single group. */
+/* Elements begin to end - 1 of all that this process changes of parameters, one after the other, whatever their group:
+ * so threads have equal shares, and a step over many groups costs no more than one over a single group. */
 struct share {
     const struct accel_optimizer *optimizer;
     size_t begin, end;
@@ -48,14 +48,18 @@ run_share (const struct share *share)
     size_t first = 0;
     for (size_t i = 0; i < model->count && first < share->end; i++) {
         const struct optimizer_group *group = optimizer_group_at (share->optimizer, i);
+        struct stretch own[STRETCHES];
         if (!group)
             continue;
-        size_t count = accel_tensor_count (model->parameters[i].data);
-        size_t from = share->begin > first ? share->begin - first : 0;
-        size_t to = share->end - first < count ? share->end - first : count;
-        first += count;
-        if (from < to)
-            run_stretch (share->optimizer, group, i, from, to);
+        sharding_stretches (model, i, own);
+        for (int s = 0; s < STRETCHES && first < share->end; s++) {
+            size_t count = own[s].end - own[s].from;
+            size_t from = share->begin > first ? share->begin - first : 0;
+            size_t to = share->end - first < count ? share->end - first : count;
+            first += count;
+            if (from < to)
+                run_stretch (share->optimizer, group, i, own[s].from + from, own[s].from + to);
+        }
     }
 }
 
@@ -71,9 +75,12 @@ count_elements (const struct accel_optimizer *optimizer)
 {
     const struct accel_model *model = optimizer->model;
     size_t elements = 0;
-    for (size_t i = 0; i < model->count; i++)
-        if (optimizer_group_at (optimizer, i))
-            elements += accel_tensor_count (model->parameters[i].data);
+    for (size_t i = 0; i < model->count; i++) {
+        struct stretch own[STRETCHES];
+        sharding_stretches (model, i, own);
+        for (int s = 0; s < STRETCHES && optimizer_group_at (optimizer, i); s++)
+            elements += own[s].end - own[s].from;
+    }
     return elements;
 }
 

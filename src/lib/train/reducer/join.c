@@ -9,6 +9,7 @@
 #include "lib/train/precision.h"
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/reducer/reducer_object.h"
+#include "lib/train/sharding.h"
 
 static void
 set_loaders (struct accel *acc, enum accel_flag even_batches)
@@ -28,6 +29,8 @@ accel_join_uneven_inputs (struct accel *acc, enum accel_flag even_batches, struc
         return status;
     if (join_steps (acc))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s has already been called: end it with accel_join_end", __func__);
+    if (sharding_first (acc))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: steps of sharded models need all processes", __func__);
     join_set (acc, true);
     set_loaders (acc, even_batches);
     return ACCEL_OK;

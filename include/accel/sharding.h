@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sharding: what training keeps besides parameters and gradients is divided among the processes. */
+#ifndef ACCEL_SHARDING_H
+#define ACCEL_SHARDING_H
+
+#include <accel/train.h>
+
+ACCEL_BEGIN_DECLS
+
+/** How much is divided: the stages of ZeRO (S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
+ *  Parameter Models", 2020). */
+enum accel_sharding {
+    ACCEL_SHARDING_DEFAULT,   /**< what the launcher was asked for with --use_deepspeed and --zero_stage; else none */
+    ACCEL_SHARDING_NONE,      /**< stage 0: each process has everything */
+    ACCEL_SHARDING_OPTIMIZER, /**< stage 1: the states of optimizers, and the float32 masters of smaller parameters */
+};
+
+/** See accel_model_set_sharding(); equal on all ranks. */
+struct accel_sharding_options {
+    enum accel_sharding strategy; /**< 0: ACCEL_SHARDING_DEFAULT */
+    uint64_t min_num_params;      /**< smaller parameters (elements) are not divided; 0: 1024 for each process */
+};
+
+/**
+ * Divide what optimizers keep of @p model among the processes.  Each parameter is cut into one chunk for each process;
+ * small parameters, and what is left over, all processes keep.  accel_optimizer_step() then is collective: each process
+ * updates its chunks and gets the others'.  Losses and parameters have the same bits as without sharding.
+ *
+ * Call it before accel_prepare(), and best before accel_optimizer_create(), which then takes no memory for the chunks
+ * of others.  Without it, the model has ACCEL_SHARDING_DEFAULT.
+ *
+ * Of the tensors of accel_optimizer_state_tensor() only this process's chunks have values, and accel_model_master() is
+ * NULL for parameters whose master is divided.  accel_save_state() collects the states on rank 0 while it runs: a
+ * checkpoint is the same as without sharding, and is loaded by any number of processes, with sharding or without.
+ *
+ * A sharded model is in host memory, has no 8-bit parameters, and cannot be used with the program's own optimizers,
+ * local SGD, accel_join_uneven_inputs() and checkpoints in memory.
+ *
+ * @param options  copied
+ * @retval ACCEL_ERR_INVALID  an invalid value, or the model is already prepared, or has been with sharding
+ */
+#define accel_model_set_sharding(...)                                                                            \
+    accel_model_set_sharding_sized (sizeof (struct accel_sharding_options), __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
+                                const struct accel_sharding_options *options, struct accel_error *err);
+
+/** @return how @p model has been divided by accel_prepare(); ACCEL_SHARDING_NONE before, and with one process. */
+ACCEL_API enum accel_sharding accel_model_sharding (const struct accel_model *model);
+
+ACCEL_END_DECLS
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sharding of optimizer states and masters; see sharding.h. */
+#include <config.h>
+
+#include "lib/train/sharding.h"
+
+#include <accel/precision.h>
+#include <accel/utility.h>
+
+#include "lib/base/error.h"
+#include "lib/base/sized.h"
+#include "lib/base/tensor.h"
+#include "lib/comm/coalesce.h"
+#include "lib/kernels/dtypes.h"
+#include "lib/state/state_object.h"
+#include "util/envnames.h"
+#include "util/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* A chunk is whole cache lines, and smaller ones than a page would save nothing. */
+enum { LINE = MEMORY_ALIGNMENT / sizeof (float), MIN_CHUNK = 1024 };
+
+/* ---- what is asked for ---- */
+
+enum accel_status
+accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
+                                const struct accel_sharding_options *options, struct accel_error *err)
+{
+    if (!model || !options)
+        return accel_fail_null (err, "accel_model_set_sharding", model ? "options" : "model");
+    struct accel_sharding_options room;
+    enum accel_status status;
+    options = SIZED (options, options_size, room, &status, err);
+    if (status)
+        return status;
+    if ((unsigned) options->strategy > ACCEL_SHARDING_OPTIMIZER)
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'strategy'");
+    if (model->object.owner || sharding_is_on (model))
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_model_set_sharding: the model %s",
+                           model->object.owner ? "is already prepared" : "has been divided among processes");
+    model->sharding.asked = options->strategy;
+    model->sharding.min_num_params = options->min_num_params;
+    return ACCEL_OK;
+}
+
+enum accel_sharding
+accel_model_sharding (const struct accel_model *model)
+{
+    return model && sharding_is_on (model) ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE;
+}
+
+static bool
+is_true (const char *name)
+{
+    const char *text = getenv (name);
+    return text && (!strcasecmp (text, "true") || !strcmp (text, "1"));
+}
+
+/* DeepSpeed's plugin has stage 2 unless it is told otherwise. */
+static long
+stage_of_launcher (void)
+{
+    const char *stage = getenv (ENV_ZERO_STAGE);
+    return !is_true (ENV_USE_DEEPSPEED) ? 0 : stage && *stage ? strtol (stage, NULL, 10) : 2;
+}
+
+enum accel_sharding
+sharding_wanted (const struct accel_model *model)
+{
+    if (model->sharding.asked != ACCEL_SHARDING_DEFAULT)
+        return model->sharding.asked;
+    return stage_of_launcher () > 0 ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE;
+}
+
+bool
+sharding_is_asked (const struct accel_model *model)
+{
+    return model->memory->create_sparse && sharding_wanted (model) != ACCEL_SHARDING_NONE;
+}
+
+/* ---- the ranges ---- */
+
+size_t
+sharding_chunk (const struct accel_model *model, size_t index)
+{
+    size_t size = (size_t) model->sharding.size;
+    if (size < 2)
+        return 0;
+    size_t count = accel_tensor_count (model->parameters[index].data), chunk = count / size / LINE * LINE;
+    return chunk < MIN_CHUNK || count < model->sharding.min_num_params ? 0 : chunk;
+}
+
+void
+sharding_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES])
+{
+    size_t count = accel_tensor_count (model->parameters[index].data), chunk = sharding_chunk (model, index);
+    size_t rank = (size_t) model->sharding.rank, rest = chunk * (size_t) model->sharding.size;
+    if (!chunk) {
+        stretches[0] = (struct stretch){ 0, count };
+        stretches[1] = (struct stretch){ count, count };
+        return;
+    }
+    stretches[0] = (struct stretch){ rank * chunk, (rank + 1) * chunk };
+    stretches[1] = (struct stretch){ rest, count };
+}
+
+/* Of @values of parameter @index, only this process's elements keep their pages. */
+static void
+discard_others (const struct accel_model *model, size_t index, float *values)
+{
+    struct stretch own[STRETCHES];
+    if (!sharding_chunk (model, index) || !values)
+        return;
+    sharding_stretches (model, index, own);
+    memory_discard_pages (values, own[0].from * sizeof *values);
+    memory_discard_pages (values + own[0].end, (own[1].from - own[0].end) * sizeof *values);
+}
+
+static bool
+has_master (const struct accel_model *model, size_t index)
+{
+    return model->trained[index].data != model->parameters[index].data;
+}
+
+void
+sharding_discard_parameter (struct accel_optimizer *optimizer, size_t index)
+{
+    struct accel_model *model = optimizer->model;
+    if (!sharding_is_on (model) || !optimizer_group_at (optimizer, index))
+        return;
+    for (size_t j = 0; j < optimizer->state_count; j++)
+        if (optimizer->state_tensors[index * optimizer->state_count + j])
+            discard_others (model, index, optimizer_state_at (optimizer, index, j)->tensor.data);
+    if (has_master (model, index))
+        discard_others (model, index, model->trained[index].data->data);
+}
+
+void
+sharding_discard (struct accel_model *model)
+{
+    for (struct accel_optimizer *of = model->optimizers; sharding_is_on (model) && of; of = of->beside) {
+        memory_use_small_pages (of->state_memory, of->state_bytes);
+        for (size_t i = 0; i < model->count; i++)
+            sharding_discard_parameter (of, i);
+    }
+}
+
+/* ---- accel_prepare() ---- */
+
+static const char *
+why_not (const struct accel_model *model)
+{
+    if (!memory_of (model->target)->create_sparse)
+        return "only models in host memory can be sharded, and this one is on a GPU";
+    for (size_t i = 0; i < model->count; i++)
+        if (model_is_trained (model, i) && dtype_is_scaled (accel_dtype_from_dl (model->parameters[i].data->dtype)))
+            return "8-bit parameters cannot be sharded: the scale of each is that of all of its elements";
+    return NULL;
+}
+
+/* What the launcher was asked for need not be what a program can do. */
+static enum accel_status
+begin_or_warn (struct accel_model *model, struct accel *acc, bool *is_wanted, struct accel_error *err)
+{
+    bool by_launcher = model->sharding.asked == ACCEL_SHARDING_DEFAULT;
+    const char *why = *is_wanted ? why_not (model) : NULL;
+    if (why && !by_launcher)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why);
+    if (why)
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "zero_stage has no effect: %s", why);
+    else if (*is_wanted && by_launcher && stage_of_launcher () > 1)
+        accel_logger_log (acc, ACCEL_LOG_WARNING,
+                          "zero_stage %ld: the states of optimizers are divided, as in stage 1, but "
+                          "gradients and parameters are not", stage_of_launcher ());
+    *is_wanted = *is_wanted && !why;
+    return ACCEL_OK;
+}
+
+enum accel_status
+sharding_begin (struct accel_model *model, struct accel *acc, struct accel_error *err)
+{
+    int size = accel_num_processes (acc), rank = accel_process_index (acc);
+    bool is_wanted = size > 1 && sharding_wanted (model) != ACCEL_SHARDING_NONE;
+    if (sharding_is_on (model)) {
+        if (model->sharding.size != size || model->sharding.rank != rank)
+            return accel_fail (err, ACCEL_ERR_INVALID,
+                               "accel_prepare: the states of the model's optimizers are divided among %d processes, of "
+                               "which this was rank %d", model->sharding.size, model->sharding.rank);
+        return ACCEL_OK;
+    }
+    enum accel_status status = begin_or_warn (model, acc, &is_wanted, err);
+    if (status || !is_wanted)
+        return status;
+    model->sharding.size = size;
+    model->sharding.rank = rank;
+    for (size_t i = 0; i < model->count; i++)
+        if (has_master (model, i))
+            memory_use_small_pages (model->trained[i].data->data,
+                                    accel_tensor_count (model->trained[i].data) * sizeof (float));
+    return ACCEL_OK;
+}
+
+/* Masters as well, which may say more than the parameters; one after the other, so that few are whole at a time. */
+enum accel_status
+sharding_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
+                    struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < model->count && !status; i++) {
+        const DLTensor *from = model->parameters[i].data, *data = model->trained[i].data;
+        size_t count = accel_tensor_count (data);
+        enum accel_dtype dtype = accel_dtype_from_dl (from->dtype);
+        if (has_master (model, i) && !model->widened && !accel_comm_rank (comm))
+            model->memory->widen (model->device, data->data, from->data, dtype, count, 1);
+        status = comm_broadcast (comm, site, data->data, count * tensor_element_bytes (data), ACCEL_UINT8, 0, err);
+        if (!status && has_master (model, i)) {
+            model->memory->narrow (model->device, from->data, dtype, data->data, count);
+            discard_others (model, i, data->data);
+        }
+    }
+    model->widened = true;
+    return status;
+}
+
+/* ---- steps ---- */
+
+enum accel_status
+sharding_check_step (const struct accel_optimizer *optimizer, struct accel_error *err)
+{
+    const struct accel_model *model = optimizer->model;
+    if (!sharding_is_on (model))
+        return ACCEL_OK;
+    if (!model->object.owner)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_optimizer_step: the optimizer's states are divided among %d "
+                           "processes: prepare the model again", model->sharding.size);
+    if (optimizer->custom.step)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "accel_optimizer_step: a custom optimizer sees whole parameters, but the model is sharded");
+    return ACCEL_OK;
+}
+
+enum accel_status
+sharding_gather (struct accel_optimizer *optimizer, const struct comm_site *site, struct accel_error *err)
+{
+    const struct accel_model *model = optimizer->model;
+    enum accel_status status = ACCEL_OK;
+    struct comm_coalesced coalesced;
+    if (!sharding_is_on (model))
+        return ACCEL_OK;
+    struct accel_comm *world = accel_world (model->object.owner);
+    comm_coalesce_begin (&coalesced, world);
+    for (size_t i = 0; i < model->count && !status; i++) {
+        size_t chunk = optimizer_group_at (optimizer, i) ? sharding_chunk (model, i) : 0;
+        const DLTensor *data = model->parameters[i].data;
+        enum accel_dtype dtype = accel_dtype_from_dl (data->dtype);
+        const void *own = memory_at (data->data, chunk * (size_t) model->sharding.rank, accel_dtype_bytes (dtype));
+        if (chunk)
+            status = comm_all_gather (world, comm_coalesce_site (&coalesced, site), own, data->data, chunk, dtype, err);
+    }
+    return comm_coalesce_end (&coalesced, status, err);
+}
+
+/* ---- checkpoints ---- */
+
+struct accel_model *
+sharding_first (const struct accel *acc)
+{
+    struct accel_model *model = model_first (acc);
+    while (model && !sharding_is_on (model))
+        model = model_next (model);
+    return model;
+}
+
+/* Rank 0 gets the others' chunks of @values. */
+static enum accel_status
+collect (const struct accel_model *model, size_t index, float *values, const struct comm_site *site,
+         struct accel_error *err)
+{
+    struct accel_comm *world = accel_world (model->object.owner);
+    size_t chunk = sharding_chunk (model, index), rank = (size_t) model->sharding.rank;
+    enum accel_status status = ACCEL_OK;
+    if (!chunk || !values)
+        return ACCEL_OK;
+    if (rank)
+        return comm_send (world, site, values + rank * chunk, chunk, ACCEL_FLOAT32, 0, err);
+    for (int from = 1; from < model->sharding.size && !status; from++)
+        status = comm_recv (world, site, values + (size_t) from * chunk, chunk, ACCEL_FLOAT32, from, err);
+    return status;
+}
+
+static enum accel_status
+collect_optimizer (struct accel_optimizer *optimizer, const struct comm_site *site, struct accel_error *err)
+{
+    struct accel_model *model = optimizer->model;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = 0; i < model->count && !status; i++) {
+        if (!optimizer_group_at (optimizer, i))
+            continue;
+        for (size_t j = 0; j < optimizer->state_count && !status; j++)
+            if (optimizer->state_tensors[i * optimizer->state_count + j])
+                status = collect (model, i, optimizer_state_at (optimizer, i, j)->tensor.data, site, err);
+        if (!status && has_master (model, i))
+            status = collect (model, i, model->trained[i].data->data, site, err);
+    }
+    return status;
+}
+
+enum accel_status
+sharding_collect (struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (struct accel_model *model = model_first (acc); model && !status; model = model_next (model)) {
+        if (sharding_is_on (model))
+            masters_need (model);
+        for (struct accel_optimizer *of = model->optimizers; sharding_is_on (model) && of && !status; of = of->beside)
+            if (of->object.owner == acc)
+                status = collect_optimizer (of, site, err);
+    }
+    return status;
+}
+
+void
+sharding_end_collect (struct accel *acc)
+{
+    for (struct accel_model *model = model_first (acc); model; model = model_next (model))
+        sharding_discard (model);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sharding by ranges: the states of optimizers and the masters have room for all elements in the address space of each
+ * process, but only the pages of its own elements are touched.  So no code needs to know where a chunk is stored. */
+#ifndef LIB_TRAIN_SHARDING_H
+#define LIB_TRAIN_SHARDING_H
+
+#include <accel/sharding.h>
+
+#include "lib/train/optimizer/optimizer_object.h"
+
+/** Elements from to end - 1 of a parameter. */
+struct stretch {
+    size_t from, end;
+};
+
+/** A process has at most two stretches of a parameter: its chunk, and what is behind the last process's chunk. */
+enum { STRETCHES = 2 };
+
+static inline bool
+sharding_is_on (const struct accel_model *model)
+{
+    return model->sharding.size > 1;
+}
+
+/** @return the elements of each process's chunk of parameter @p index; 0: all have all of it */
+size_t sharding_chunk (const struct accel_model *model, size_t index);
+
+/** The elements of parameter @p index whose states this process has; without sharding, all are in the first stretch. */
+void sharding_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES]);
+
+/** @return whether a model that is not prepared yet may become sharded. */
+bool sharding_is_asked (const struct accel_model *model);
+
+/** @return the strategy for comparing ranks; see accel_sharding_options */
+enum accel_sharding sharding_wanted (const struct accel_model *model);
+
+/** accel_prepare() of a model, after it was compared: whether it is divided from now on.
+ *  @retval ACCEL_ERR_UNSUPPORTED  it cannot be
+ *  @retval ACCEL_ERR_INVALID      it has been, among other processes */
+enum accel_status sharding_begin (struct accel_model *model, struct accel *acc, struct accel_error *err);
+
+/** Copy the parameters of rank 0 to all; masters keep this process's elements.  Collective. */
+enum accel_status sharding_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
+                                      struct accel_error *err);
+
+/** Give back the memory of others' elements: of one parameter's states and master, or of all.  @{ */
+void sharding_discard_parameter (struct accel_optimizer *optimizer, size_t index);
+void sharding_discard (struct accel_model *model);
+/** @} */
+
+/** Whether @p optimizer can take a step. */
+enum accel_status sharding_check_step (const struct accel_optimizer *optimizer, struct accel_error *err);
+
+/** After a step: get the parameters that others have changed.  Collective. */
+enum accel_status sharding_gather (struct accel_optimizer *optimizer, const struct comm_site *site,
+                                   struct accel_error *err);
+
+/** @return a sharded model of @p acc; NULL: there is none */
+struct accel_model *sharding_first (const struct accel *acc);
+
+/** Before a save: rank 0 gets all states and masters.  Collective.  Then: it gives them back.  @{ */
+enum accel_status sharding_collect (struct accel *acc, const struct comm_site *site, struct accel_error *err);
+void sharding_end_collect (struct accel *acc);
+/** @} */
+
+#endif

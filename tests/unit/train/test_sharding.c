@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sharding: the bits of training without it, checkpoints that are the same files, and memory for a share of the states.
+ */
+#include <config.h>
+
+#include "lib/train/sharding.h"
+#include "tests/ranks.h"
+#include "tests/scratch.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+enum { PARAMETERS = 3, STEPS = 4, PAGE = 4096 };
+
+/* Too small for chunks; chunks and a rest; a matrix whose chunks are many pages. */
+static const int64_t shapes[PARAMETERS][2] = { { 7, 1 }, { 3, 5003 }, { 512, 300 } };
+
+struct way {
+    const char *name;
+    enum accel_dtype dtype;
+    enum accel_optimizer_kind kind;
+    const char *precision;
+    bool in_background; /* the save */
+    unsigned threads;
+};
+
+static const struct way *way;
+static enum accel_sharding strategy;
+static uint64_t least; /* elements of a parameter that is divided */
+static const char *from, *to; /* folders; NULL: nothing is loaded */
+static struct accel_error err;
+
+struct net {
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    DLTensor data[PARAMETERS], grad[PARAMETERS];
+    int64_t shape[PARAMETERS][2];
+    struct accel *acc;
+    int step;
+};
+
+/* How many bytes of this process's memory at @memory have pages. */
+static size_t
+resident (const void *memory, size_t bytes)
+{
+    uintptr_t begin = (uintptr_t) memory / PAGE * PAGE, pages = ((uintptr_t) memory + bytes - begin + PAGE - 1) / PAGE;
+    unsigned char *marks = calloc (pages + 1, 1);
+    size_t count = 0;
+    right (marks && !mincore ((void *) begin, pages * PAGE, marks), "mincore");
+    for (size_t i = 0; marks && i < pages; i++)
+        count += marks[i] & 1;
+    free (marks);
+    return count * PAGE;
+}
+
+static void
+make (struct net *net, struct accel *acc)
+{
+    static const char *const names[] = { "bias", "odd", "matrix" };
+    struct accel_parameter parameters[PARAMETERS];
+    const struct accel_sharding_options sharding = { .strategy = strategy, .min_num_params = least };
+    const struct accel_optimizer_options options = {
+        .lr = 0.05, .weight_decay = 0.01, .threads = way->threads,
+        .momentum = way->kind == ACCEL_SGD ? 0.9 : 0,
+        .initial_accumulator_value = way->kind == ACCEL_ADAGRAD ? 0.5 : 0,
+        .groups = (struct accel_param_group[]){ { .min_ndim = 2, .lr = 0.02 } }, .group_count = 1,
+    };
+    *net = (struct net){ .acc = acc };
+    memcpy (net->shape, shapes, sizeof shapes);
+    for (int i = 0; i < PARAMETERS; i++) {
+        net->data[i] = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = i ? 2 : 1, .shape = net->shape[i],
+                                   .dtype = accel_dtype_to_dl (way->dtype) };
+        net->grad[i] = net->data[i];
+        parameters[i] = (struct accel_parameter){ names[i], &net->data[i], &net->grad[i] };
+    }
+    rank_must (accel_model_create (&net->model, parameters, PARAMETERS, &err), &err);
+    rank_must (accel_model_set_sharding (net->model, &sharding, &err), &err);
+    rank_must (accel_optimizer_create (&net->optimizer, net->model, way->kind, &options, &err), &err);
+    size_t has = resident (net->optimizer->state_memory, net->optimizer->state_bytes);
+    right (strategy != ACCEL_SHARDING_OPTIMIZER || way->kind == ACCEL_ADAGRAD || !has,
+           "before accel_prepare, states have %zu bytes", has);
+    rank_must (accel_prepare (acc, &err, net->optimizer, net->model), &err);
+}
+
+static void
+end (struct net *net)
+{
+    accel_optimizer_destroy (net->optimizer);
+    accel_model_destroy (net->model);
+}
+
+static void
+put (const DLTensor *tensor, size_t i, float value)
+{
+    uint16_t bits;
+    memcpy (&bits, (char *) &value + 2, sizeof bits); /* little-endian bfloat16 */
+    if (way->dtype == ACCEL_FLOAT32)
+        ((float *) tensor->data)[i] = value;
+    else
+        ((uint16_t *) tensor->data)[i] = bits;
+}
+
+/* Gradients differ between ranks, elements and steps. */
+static enum accel_status
+backward (void *user, float scale, struct accel_error *error)
+{
+    struct net *net = user;
+    int rank = accel_process_index (net->acc);
+    (void) error;
+    for (int i = 0; i < PARAMETERS; i++)
+        for (size_t j = 0; j < accel_tensor_count (&net->grad[i]); j++)
+            put (&net->grad[i], j, scale * ((float) ((j * 7 + (size_t) (rank + net->step * 3)) % 32) / 16 - 1));
+    return ACCEL_OK;
+}
+
+static void
+train (struct net *net, int steps)
+{
+    for (int i = 0; i < steps; i++) {
+        rank_must (accel_backward (net->acc, net->model, 1, backward, net, &err), &err);
+        rank_must (accel_optimizer_step (net->optimizer, &err), &err);
+        rank_must (accel_optimizer_zero_grad (net->optimizer, &err), &err);
+        net->step++;
+    }
+}
+
+static void
+save (struct net *net, const char *folder)
+{
+    char path[512];
+    snprintf (path, sizeof path, "%s/%s", scratch_folder (), folder);
+    if (!way->in_background) {
+        rank_must (accel_save_state (net->acc, path, &err), &err);
+        return;
+    }
+    rank_must (accel_save_state_start (net->acc, path, &err), &err);
+    rank_must (accel_save_state_wait (net->acc, &err), &err);
+}
+
+/* Of each parameter one chunk, the rest, and at most two pages more at each end. */
+static void
+check_memory (const struct net *net, const char *when)
+{
+    const struct accel_optimizer *optimizer = net->optimizer;
+    size_t most = 0, size = (size_t) accel_num_processes (net->acc);
+    for (int i = 0; i < PARAMETERS; i++) {
+        size_t chunk = sharding_chunk (net->model, (size_t) i), count = accel_tensor_count (&net->data[i]);
+        right ((chunk > 0) == (i > 0) && chunk * size <= count, "parameter %d has chunks of %zu", i, chunk);
+        most += optimizer->state_count * ((count - chunk * (size - 1)) * sizeof (float) + 4 * PAGE);
+    }
+    size_t has = resident (optimizer->state_memory, optimizer->state_bytes);
+    right (has <= most, "%s, %zu of %zu bytes of states have pages; expected at most %zu", when, has,
+           optimizer->state_bytes, most);
+    for (int i = 1; i < PARAMETERS && way->dtype != ACCEL_FLOAT32; i++) {
+        size_t chunk = sharding_chunk (net->model, (size_t) i), count = accel_tensor_count (&net->data[i]);
+        most = (count - chunk * (size - 1)) * sizeof (float) + 4 * PAGE;
+        has = resident (net->model->trained[i].data->data, count * sizeof (float));
+        right (has <= most, "%s, %zu bytes of a master have pages; expected at most %zu", when, has, most);
+        right (!accel_model_master (net->model, (size_t) i), "the program gets a master with holes");
+    }
+}
+
+static void
+run (struct accel *acc)
+{
+    struct net net;
+    char path[512];
+    make (&net, acc);
+    bool is_on = strategy == ACCEL_SHARDING_OPTIMIZER && accel_num_processes (acc) > 1;
+    right (accel_model_sharding (net.model) == (is_on ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE), "how");
+    if (is_on)
+        check_memory (&net, "after accel_prepare");
+    if (from) {
+        snprintf (path, sizeof path, "%s/%s", scratch_folder (), from);
+        rank_must (accel_load_state (acc, path, &err), &err);
+    } else
+        train (&net, STEPS);
+    if (is_on)
+        check_memory (&net, from ? "after a load" : "after steps");
+    save (&net, to);
+    if (is_on)
+        check_memory (&net, "after a save");
+    for (int i = 0; i < PARAMETERS; i++) { /* checkpoints have those of rank 0 */
+        size_t bytes = accel_tensor_count (&net.data[i]) * accel_dtype_bytes (way->dtype);
+        char *others = malloc (bytes + 1);
+        memcpy (others, net.data[i].data, bytes);
+        rank_must (accel_comm_broadcast (accel_world (acc), others, bytes, ACCEL_UINT8, 0, &err), &err);
+        right (!memcmp (others, net.data[i].data, bytes), "parameter %d is not that of rank 0", i);
+        free (others);
+    }
+    end (&net);
+}
+
+static void
+job (int ranks, const char *what, enum accel_sharding its, const char *load, const char *folder)
+{
+    char name[200];
+    strategy = its;
+    from = load;
+    to = folder;
+    snprintf (name, sizeof name, "%s: %s", way->name, what);
+    as_ranks (ranks, name, run);
+}
+
+/* @return whether the two folders have the same file @name */
+static bool
+is_same (const char *a, const char *b, const char *name)
+{
+    char path[2][600];
+    FILE *file[2];
+    long size = 0;
+    bool same = true;
+    for (int i = 0; i < 2; i++) {
+        snprintf (path[i], sizeof path[i], "%s/%s/%s", scratch_folder (), i ? b : a, name);
+        file[i] = fopen (path[i], "rb");
+    }
+    for (int c = 0; file[0] && file[1] && c != EOF && same; size++) {
+        c = getc (file[0]);
+        same = c == getc (file[1]);
+    }
+    same = same && file[0] && file[1] && size > 100;
+    for (int i = 0; i < 2; i++)
+        if (file[i])
+            fclose (file[i]);
+    return same;
+}
+
+static void
+compare (const char *a, const char *b)
+{
+    ok (is_same (a, b, "optimizer.safetensors"), "%s: states and masters in %s and %s", way->name, a, b);
+    ok (is_same (a, b, "model.safetensors"), "%s: parameters in %s and %s", way->name, a, b);
+}
+
+static void
+test_bits (const struct way *its, int ranks, int others)
+{
+    way = its;
+    setenv (ENV_MIXED_PRECISION, way->precision, 1);
+    job (ranks, "without sharding", ACCEL_SHARDING_NONE, NULL, "plain");
+    job (ranks, "sharded", ACCEL_SHARDING_OPTIMIZER, NULL, "sharded");
+    compare ("plain", "sharded");
+    job (ranks, "sharded, loads a checkpoint", ACCEL_SHARDING_OPTIMIZER, "plain", "again");
+    compare ("plain", "again");
+    job (others, "sharded among others", ACCEL_SHARDING_OPTIMIZER, "sharded", "others");
+    compare ("sharded", "others");
+    job (1, "one process", ACCEL_SHARDING_OPTIMIZER, "sharded", "one");
+    compare ("sharded", "one");
+    setenv (ENV_MIXED_PRECISION, "no", 1);
+}
+
+/* ---- what is refused ---- */
+
+static enum accel_status
+custom_step (void *user, const struct accel_update *update, struct accel_error *error)
+{
+    (void) user;
+    (void) update;
+    (void) error;
+    return ACCEL_OK;
+}
+
+static void
+refuse (struct accel *acc)
+{
+    struct net net;
+    struct accel_local_sgd *local_sgd;
+    struct accel_optimizer *custom;
+    const struct accel_custom_optimizer functions = { .step = custom_step, .lr = 0.1 };
+    const struct accel_save_model_options masters = { .precision = ACCEL_SAVE_MASTERS };
+    const struct accel_sharding_options none = { .strategy = ACCEL_SHARDING_NONE }, wrong = { .strategy = 99 };
+    char path[512];
+    make (&net, acc);
+    snprintf (path, sizeof path, "%s/weights", scratch_folder ());
+    rank_fails (accel_model_set_sharding (net.model, &none, &err), ACCEL_ERR_INVALID, &err, "already prepared");
+    rank_fails (accel_local_sgd_begin (&local_sgd, acc, net.model, 2, true, &err), ACCEL_ERR_UNSUPPORTED, &err,
+                "by themselves");
+    rank_fails (accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err), ACCEL_ERR_UNSUPPORTED, &err, "all processes");
+    rank_fails (accel_save_model (acc, net.model, path, &masters, &err), ACCEL_ERR_UNSUPPORTED, &err,
+                "ACCEL_SAVE_TRAINED");
+    rank_must (accel_optimizer_create_custom (&custom, net.model, &functions, &err), &err);
+    rank_must (accel_prepare (acc, &err, custom), &err);
+    rank_must (accel_backward (acc, net.model, 1, backward, &net, &err), &err);
+    rank_fails (accel_optimizer_step (custom, &err), ACCEL_ERR_UNSUPPORTED, &err, "custom optimizer");
+    accel_optimizer_destroy (custom);
+    rank_must (accel_unwrap_model (acc, net.model, &err), &err);
+    rank_fails (accel_optimizer_step (net.optimizer, &err), ACCEL_ERR_INVALID, &err, "prepare the model again");
+    rank_fails (accel_model_set_sharding (net.model, &none, &err), ACCEL_ERR_INVALID, &err, "has been divided");
+    rank_fails (accel_model_set_sharding (net.model, &wrong, &err), ACCEL_ERR_INVALID, &err, "'strategy'");
+    rank_must (accel_prepare (acc, &err, net.model), &err);
+    train (&net, 1);
+    end (&net);
+}
+
+static void
+refuse_eight_bits (struct accel *acc)
+{
+    static int64_t shape[] = { 9000 };
+    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT8_E4M3FN) };
+    DLTensor grad = data;
+    struct accel_parameter parameter = { "w", &data, &grad };
+    struct accel_model *model;
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_OPTIMIZER };
+    grad.dtype = accel_dtype_to_dl (ACCEL_FLOAT32);
+    rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
+    rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
+    rank_fails (accel_prepare (acc, &err, model), ACCEL_ERR_UNSUPPORTED, &err, "8-bit");
+    right (accel_model_sharding (model) == ACCEL_SHARDING_NONE, "it is divided all the same");
+    accel_model_destroy (model);
+}
+
+/* Rank 1 has another strategy. */
+static void
+differ (struct accel *acc)
+{
+    static int64_t shape[] = { 9000 };
+    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    DLTensor grad = data;
+    struct accel_parameter parameter = { "w", &data, &grad };
+    struct accel_model *model;
+    const struct accel_sharding_options sharding
+        = { .strategy = accel_process_index (acc) ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE };
+    rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
+    rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
+    rank_fails (accel_prepare (acc, &err, model), ACCEL_ERR_INVALID, &err, "sharding on rank 1");
+    accel_model_destroy (model);
+}
+
+/* The second of three parameters has 15009 elements. */
+static void
+divide_large_ones (struct accel *acc)
+{
+    struct net net;
+    make (&net, acc);
+    for (size_t i = 0; i < PARAMETERS; i++) {
+        bool is_whole = i == 0 || (i == 1 && least > 15009);
+        right (!sharding_chunk (net.model, i) == is_whole, "chunks of %zu", sharding_chunk (net.model, i));
+    }
+    train (&net, 1);
+    end (&net);
+}
+
+/* ---- what the launcher was asked for ---- */
+
+static enum accel_sharding expected;
+
+static void
+by_launcher (struct accel *acc)
+{
+    struct net net;
+    make (&net, acc);
+    right (accel_model_sharding (net.model) == expected, "strategy %d", (int) accel_model_sharding (net.model));
+    end (&net);
+}
+
+static void
+test_launcher (void)
+{
+    static const struct {
+        const char *use, *stage;
+        enum accel_sharding wanted;
+    } cases[] = { { "true", "1", ACCEL_SHARDING_OPTIMIZER }, { "true", "0", ACCEL_SHARDING_NONE },
+                  { "true", "3", ACCEL_SHARDING_OPTIMIZER }, { "true", "", ACCEL_SHARDING_OPTIMIZER },
+                  { "false", "1", ACCEL_SHARDING_NONE }, { "", "1", ACCEL_SHARDING_NONE } };
+    strategy = ACCEL_SHARDING_DEFAULT;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv (ENV_USE_DEEPSPEED, cases[i].use, 1);
+        setenv (ENV_ZERO_STAGE, cases[i].stage, 1);
+        expected = cases[i].wanted;
+        diag ("DeepSpeed '%s', stage '%s'", cases[i].use, cases[i].stage);
+        as_ranks (2, "what the launcher was asked for", by_launcher);
+    }
+    unsetenv (ENV_USE_DEEPSPEED);
+    unsetenv (ENV_ZERO_STAGE);
+}
+
+int
+main (void)
+{
+    static const struct way ways[] = {
+        { "AdamW", ACCEL_FLOAT32, ACCEL_ADAMW, "no", false, 1 },
+        { "SGD", ACCEL_FLOAT32, ACCEL_SGD, "no", true, 3 },
+        { "Adagrad", ACCEL_FLOAT32, ACCEL_ADAGRAD, "no", false, 2 },
+        { "AdamW of bfloat16", ACCEL_BFLOAT16, ACCEL_ADAMW, "no", false, 1 },
+        { "Lion of bfloat16", ACCEL_BFLOAT16, ACCEL_LION, "no", true, 1 },
+        { "fp16", ACCEL_FLOAT32, ACCEL_ADAMW, "fp16", false, 1 },
+    };
+    (void) scratch_folder ();
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        test_bits (&ways[i], 2 + (int) i % 3, 4 - (int) i % 3);
+    way = &ways[3];
+    strategy = ACCEL_SHARDING_OPTIMIZER;
+    as_ranks (2, "what a sharded model cannot do", refuse);
+    as_ranks (2, "8-bit parameters", refuse_eight_bits);
+    as_ranks (2, "another strategy on another rank", differ);
+    for (least = 15009; least <= 15010; least++)
+        as_ranks (3, "min_num_params", divide_large_ones);
+    least = 0;
+    test_launcher ();
+    return done_testing ();
+}
