@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What sharding costs and saves; under accelerate launch:
  *
- *   bench_shard steps PARAMETERS STEPS             AdamW steps of one model without and with sharding, in turns
- *   bench_shard memory PARAMETERS none|optimizer   what all processes together have in memory after some steps
+ *   bench_shard steps PARAMETERS STEPS   AdamW steps of one model in each of these ways, in turns
+ *   bench_shard memory PARAMETERS WAY    what all processes together have in memory after some steps
+ *
+ * WAY: none; optimizer, whose states are divided; or shared, for which there is one copy of the parameters, too.
  *
  * A model has eight matrices.  A step is the average of its gradients, which are in the library's memory, and AdamW. */
 #include <config.h>
@@ -14,7 +16,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { TENSORS = 8, WARM_UP = 3 };
+enum { TENSORS = 8, WARM_UP = 3, WAYS = 3 };
+
+static const char *const ways[WAYS] = { "none", "optimizer", "shared" };
 
 static struct accel_error err;
 
@@ -27,11 +31,12 @@ struct trained {
 };
 
 static void
-make (struct trained *trained, struct accel *acc, int64_t parameters, enum accel_sharding strategy)
+make (struct trained *trained, struct accel *acc, int64_t parameters, int way)
 {
     static const char *const names[TENSORS] = { "a", "b", "c", "d", "e", "f", "g", "h" };
     struct accel_parameter all[TENSORS];
-    const struct accel_sharding_options sharding = { .strategy = strategy };
+    const struct accel_sharding_options sharding = { .strategy = way ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE,
+                                                     .share_parameters = way == 2 };
     *trained = (struct trained){ .shape = { parameters / TENSORS / 256, 256 } };
     for (int i = 0; i < TENSORS; i++) {
         trained->data[i] = trained->grad[i]
@@ -79,31 +84,33 @@ compare (const void *a, const void *b)
 static void
 run_steps (struct accel *acc, int64_t parameters, int steps)
 {
-    struct trained both[2];
+    struct trained all[WAYS];
     double *ratios = calloc ((size_t) steps, sizeof *ratios);
-    for (int i = 0; i < 2; i++) {
-        make (&both[i], acc, parameters, i ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE);
-        both[i].times = calloc ((size_t) steps, sizeof (double));
+    for (int i = 0; i < WAYS; i++) {
+        make (&all[i], acc, parameters, i);
+        all[i].times = calloc ((size_t) steps, sizeof (double));
     }
     for (int s = -WARM_UP; s < steps; s++)
-        for (int turn = 0; turn < 2; turn++) {
-            struct trained *now = &both[turn ^ (s & 1)];
+        for (int turn = 0; turn < WAYS; turn++) {
+            struct trained *now = &all[(turn + s + WAYS) % WAYS];
             double ms = step (now, acc);
             if (s >= 0)
                 now->times[s] = ms;
         }
-    for (int s = 0; s < steps; s++)
-        ratios[s] = both[1].times[s] / both[0].times[s];
-    qsort (ratios, (size_t) steps, sizeof *ratios, compare);
-    for (int i = 0; i < 2; i++)
-        qsort (both[i].times, (size_t) steps, sizeof (double), compare);
-    if (accel_is_main_process (acc))
-        printf ("%d processes, %lld parameters: a step takes %.3f ms, sharded %.3f ms, ratio %.2f (%.2f to %.2f)\n",
-                accel_num_processes (acc), (long long) parameters, both[0].times[steps / 2], both[1].times[steps / 2],
-                ratios[steps / 2], ratios[steps / 10], ratios[steps - 1 - steps / 10]);
+    for (int i = 0; i < WAYS; i++) {
+        for (int s = 0; s < steps; s++)
+            ratios[s] = all[i].times[s] / all[0].times[s];
+        qsort (ratios, (size_t) steps, sizeof *ratios, compare);
+        double ratio = ratios[steps / 2], least = ratios[steps / 10], most = ratios[steps - 1 - steps / 10];
+        memcpy (ratios, all[i].times, (size_t) steps * sizeof *ratios);
+        qsort (ratios, (size_t) steps, sizeof *ratios, compare);
+        if (accel_is_main_process (acc))
+            printf ("%d processes, %lld parameters, %s: a step takes %.3f ms, %.2f (%.2f to %.2f) times that of none\n",
+                    accel_num_processes (acc), (long long) parameters, ways[i], ratios[steps / 2], ratio, least, most);
+    }
     free (ratios);
-    end (&both[0]);
-    end (&both[1]);
+    for (int i = 0; i < WAYS; i++)
+        end (&all[i]);
 }
 
 /* Memory that processes share counts once for all of them. */
@@ -122,19 +129,18 @@ own_mib (void)
 }
 
 static void
-run_memory (struct accel *acc, int64_t parameters, enum accel_sharding strategy)
+run_memory (struct accel *acc, int64_t parameters, int way)
 {
     struct trained trained;
     double before = own_mib (), mib;
-    make (&trained, acc, parameters, strategy);
+    make (&trained, acc, parameters, way);
     for (int s = 0; s < WARM_UP; s++)
         (void) step (&trained, acc);
     mib = own_mib () - before;
     accel_check (accel_comm_all_reduce (accel_world (acc), &mib, &mib, 1, ACCEL_FLOAT64, ACCEL_SUM, &err), &err);
     if (accel_is_main_process (acc))
         printf ("%d processes, %lld parameters, %s: %.0f MiB in all, %.1f bytes for each parameter\n",
-                accel_num_processes (acc), (long long) parameters, strategy == ACCEL_SHARDING_NONE ? "not sharded" : "sharded",
-                mib, mib * 1048576 / (double) parameters);
+                accel_num_processes (acc), (long long) parameters, ways[way], mib, mib * 1048576 / (double) parameters);
     end (&trained);
 }
 
@@ -142,8 +148,11 @@ int
 main (int argc, char **argv)
 {
     struct accel *acc;
-    if (argc != 4) {
-        fprintf (stderr, "usage: bench_shard steps PARAMETERS STEPS | memory PARAMETERS none|optimizer\n");
+    int way = 0;
+    while (argc == 4 && way < WAYS && strcmp (argv[3], ways[way]))
+        way++;
+    if (argc != 4 || (way == WAYS && !strcmp (argv[1], "memory"))) {
+        fprintf (stderr, "usage: bench_shard steps PARAMETERS STEPS | memory PARAMETERS none|optimizer|shared\n");
         return 2;
     }
     long long parameters = strtoll (argv[2], NULL, 10);
@@ -151,7 +160,7 @@ main (int argc, char **argv)
     if (!strcmp (argv[1], "steps"))
         run_steps (acc, parameters, (int) strtol (argv[3], NULL, 10));
     else
-        run_memory (acc, parameters, strcmp (argv[3], "none") ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE);
+        run_memory (acc, parameters, way);
     accel_close (acc);
     return 0;
 }

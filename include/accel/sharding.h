@@ -19,6 +19,8 @@ enum accel_sharding {
 struct accel_sharding_options {
     enum accel_sharding strategy; /**< 0: ACCEL_SHARDING_DEFAULT */
     uint64_t min_num_params;      /**< smaller parameters (elements) are not divided; 0: 1024 for each process */
+    bool share_parameters;        /**< one copy of the parameters for all processes of a host, if the job has only one:
+                                       see below */
 };
 
 /**
@@ -28,6 +30,13 @@ struct accel_sharding_options {
  *
  * Call it before accel_prepare(), and best before accel_optimizer_create(), which then takes no memory for the chunks
  * of others.  Without it, the model has ACCEL_SHARDING_DEFAULT.
+ *
+ * With `share_parameters`, accel_prepare() moves the trained parameters to memory that all processes have in common,
+ * and no process has another copy: `data` of their tensors changes, and a process must not write to them outside of
+ * accel_optimizer_step() and loads, which write the same values in all processes.  The program's memory stays its own,
+ * must stay valid and writable, holds nothing meanwhile, and gets the values back in accel_unwrap_model(),
+ * accel_free_memory(), accel_close() or accel_model_destroy().  Where processes have no memory in common, they have
+ * copies as without it.
  *
  * Of the tensors of accel_optimizer_state_tensor() only this process's chunks have values, and accel_model_master() is
  * NULL for parameters whose master is divided.  accel_save_state() collects the states on rank 0 while it runs: a

@@ -171,7 +171,7 @@ struct ddp_options : accel_ddp_options {
 
 struct sharding_options : accel_sharding_options {
     ACCEL_OPTIONS_ (sharding_options, accel_sharding_options)
-    ACCEL_SET_ (strategy) ACCEL_SET_ (min_num_params)
+    ACCEL_SET_ (strategy) ACCEL_SET_ (min_num_params) ACCEL_SET_ (share_parameters)
 };
 
 struct optimizer_options : accel_optimizer_options {

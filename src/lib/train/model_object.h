@@ -57,7 +57,15 @@ struct model_live {
 struct model_sharding {
     enum accel_sharding asked;
     uint64_t min_num_params;
+    bool shares; /* if it can */
     int size, rank; /* size > 1: it is, since accel_prepare() */
+};
+
+/** Where parameters are while the processes of a host share them (shared_parameters.h). */
+struct shared_parameters {
+    void *memory; /* NULL: they do not */
+    size_t bytes;
+    void **places; /* [count]: the program's memory */
 };
 
 struct accel_model {
@@ -75,6 +83,7 @@ struct accel_model {
     void **kept;                        /* [count]: memory of gradients that accel_unwrap_model() allocated, or NULL */
     struct accel_ddp_options ddp;       /* no field is 0 that has another default */
     struct model_sharding sharding;
+    struct shared_parameters shared;
     struct accel_parameter *trained;    /* [count]: the parameters as optimizers see them, with masters as data */
     struct master *masters;             /* [count] */
     bool widened;                       /* the masters have values */

@@ -13,6 +13,7 @@
 #include "lib/train/precision.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/sharding.h"
+#include "lib/train/shared_parameters.h"
 #include "util/hash.h"
 
 #include <stdio.h>
@@ -72,7 +73,7 @@ fingerprint_options (const struct accel_model *model)
         ddp->bucket_cap_mb, ddp->find_unused_parameters, ddp->broadcast_buffers, ddp->comm_hook,
         ddp->matrix_approximation_rank, ddp->start_iter, ddp->min_compression_rate,
         flag_or (ddp->use_error_feedback, true), flag_or (ddp->warm_start, true), ddp->use_cublas,
-        sharding_wanted (model), (double) model->sharding.min_num_params,
+        sharding_wanted (model), (double) model->sharding.min_num_params, model->sharding.shares,
     };
     return (int64_t) hash_bytes (HASH_START, values, sizeof values);
 }
@@ -175,10 +176,11 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
         status = agree (model, comm, site, status, err);
     }
     if (!status)
-        status = sharding_begin (model, acc, err);
+        status = sharding_begin (model, acc, site, err);
     if (!status)
         status = fill (model, acc, site, err);
     if (status) {
+        shared_end (model);
         model->sharding.size = was_sharded ? model->sharding.size : 0;
         if (model->placement && !was_placed)
             model_go_home (model);

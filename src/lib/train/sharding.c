@@ -4,6 +4,8 @@
 
 #include "lib/train/sharding.h"
 
+#include "lib/train/shared_parameters.h"
+
 #include <accel/precision.h>
 #include <accel/utility.h>
 
@@ -43,6 +45,7 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
                            model->object.owner ? "is already prepared" : "has been divided among processes");
     model->sharding.asked = options->strategy;
     model->sharding.min_num_params = options->min_num_params;
+    model->sharding.shares = options->share_parameters;
     return ACCEL_OK;
 }
 
@@ -98,13 +101,10 @@ sharding_stretches (const struct accel_model *model, size_t index, struct stretc
 {
     size_t count = accel_tensor_count (model->parameters[index].data), chunk = sharding_chunk (model, index);
     size_t rank = (size_t) model->sharding.rank, rest = chunk * (size_t) model->sharding.size;
-    if (!chunk) {
-        stretches[0] = (struct stretch){ 0, count };
-        stretches[1] = (struct stretch){ count, count };
-        return;
-    }
-    stretches[0] = (struct stretch){ rank * chunk, (rank + 1) * chunk };
-    stretches[1] = (struct stretch){ rest, count };
+    stretches[0] = chunk ? (struct stretch){ rank * chunk, (rank + 1) * chunk } : (struct stretch){ 0, count };
+    stretches[1] = chunk ? (struct stretch){ rest, count } : (struct stretch){ count, count };
+    if (rank && shared_is_on (model)) /* what all would change alike is there once, so rank 0 does */
+        stretches[chunk ? 1 : 0] = (struct stretch){ count, count };
 }
 
 /* Of @values of parameter @index, only this process's elements keep their pages. */
@@ -179,8 +179,8 @@ begin_or_warn (struct accel_model *model, struct accel *acc, bool *is_wanted, st
     return ACCEL_OK;
 }
 
-enum accel_status
-sharding_begin (struct accel_model *model, struct accel *acc, struct accel_error *err)
+static enum accel_status
+begin (struct accel_model *model, struct accel *acc, struct accel_error *err)
 {
     int size = accel_num_processes (acc), rank = accel_process_index (acc);
     bool is_wanted = size > 1 && sharding_wanted (model) != ACCEL_SHARDING_NONE;
@@ -203,6 +203,15 @@ sharding_begin (struct accel_model *model, struct accel *acc, struct accel_error
     return ACCEL_OK;
 }
 
+enum accel_status
+sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    enum accel_status status = begin (model, acc, err);
+    if (status || !sharding_is_on (model) || !model->sharding.shares)
+        return status;
+    return shared_begin (model, acc, site, err);
+}
+
 /* Masters as well, which may say more than the parameters; one after the other, so that few are whole at a time. */
 enum accel_status
 sharding_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
@@ -215,7 +224,8 @@ sharding_broadcast (struct accel_model *model, struct accel_comm *comm, const st
         enum accel_dtype dtype = accel_dtype_from_dl (from->dtype);
         if (has_master (model, i) && !model->widened && !accel_comm_rank (comm))
             model->memory->widen (model->device, data->data, from->data, dtype, count, 1);
-        status = comm_broadcast (comm, site, data->data, count * tensor_element_bytes (data), ACCEL_UINT8, 0, err);
+        if (has_master (model, i) || !shared_is_on (model) || !model_is_trained (model, i))
+            status = comm_broadcast (comm, site, data->data, count * tensor_element_bytes (data), ACCEL_UINT8, 0, err);
         if (!status && has_master (model, i)) {
             model->memory->narrow (model->device, from->data, dtype, data->data, count);
             discard_others (model, i, data->data);
@@ -227,8 +237,9 @@ sharding_broadcast (struct accel_model *model, struct accel_comm *comm, const st
 
 /* ---- steps ---- */
 
+/* Parameters that are shared must not change while another process still reads them, or has a pass to go. */
 enum accel_status
-sharding_check_step (const struct accel_optimizer *optimizer, struct accel_error *err)
+sharding_begin_step (const struct accel_optimizer *optimizer, const struct comm_site *site, struct accel_error *err)
 {
     const struct accel_model *model = optimizer->model;
     if (!sharding_is_on (model))
@@ -239,7 +250,7 @@ sharding_check_step (const struct accel_optimizer *optimizer, struct accel_error
     if (optimizer->custom.step)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "accel_optimizer_step: a custom optimizer sees whole parameters, but the model is sharded");
-    return ACCEL_OK;
+    return shared_is_on (model) ? comm_barrier (accel_world (model->object.owner), site, err) : ACCEL_OK;
 }
 
 enum accel_status
@@ -251,6 +262,8 @@ sharding_gather (struct accel_optimizer *optimizer, const struct comm_site *site
     if (!sharding_is_on (model))
         return ACCEL_OK;
     struct accel_comm *world = accel_world (model->object.owner);
+    if (shared_is_on (model))
+        return comm_barrier (world, site, err);
     comm_coalesce_begin (&coalesced, world);
     for (size_t i = 0; i < model->count && !status; i++) {
         size_t chunk = optimizer_group_at (optimizer, i) ? sharding_chunk (model, i) : 0;

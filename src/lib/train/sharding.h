@@ -34,10 +34,11 @@ bool sharding_is_asked (const struct accel_model *model);
 /** @return the strategy for comparing ranks; see accel_sharding_options */
 enum accel_sharding sharding_wanted (const struct accel_model *model);
 
-/** accel_prepare() of a model, after it was compared: whether it is divided from now on.
+/** accel_prepare() of a model, after it was compared: whether it is divided from now on.  Collective.
  *  @retval ACCEL_ERR_UNSUPPORTED  it cannot be
  *  @retval ACCEL_ERR_INVALID      it has been, among other processes */
-enum accel_status sharding_begin (struct accel_model *model, struct accel *acc, struct accel_error *err);
+enum accel_status sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site,
+                                  struct accel_error *err);
 
 /** Copy the parameters of rank 0 to all; masters keep this process's elements.  Collective. */
 enum accel_status sharding_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
@@ -48,8 +49,9 @@ void sharding_discard_parameter (struct accel_optimizer *optimizer, size_t index
 void sharding_discard (struct accel_model *model);
 /** @} */
 
-/** Whether @p optimizer can take a step. */
-enum accel_status sharding_check_step (const struct accel_optimizer *optimizer, struct accel_error *err);
+/** Before a step: whether @p optimizer can take it.  Collective if parameters are shared. */
+enum accel_status sharding_begin_step (const struct accel_optimizer *optimizer, const struct comm_site *site,
+                                       struct accel_error *err);
 
 /** After a step: get the parameters that others have changed.  Collective. */
 enum accel_status sharding_gather (struct accel_optimizer *optimizer, const struct comm_site *site,

@@ -311,7 +311,7 @@ static struct {
     ROW (model_from_structs, struct_layout, dtype, layout, .stride_bytes = 0),
     ROW (model_create, parameter, grad, parameter, .name = "w", .data = &tensors[0].dl),
     ROW (model_set_ddp, ddp_options, use_error_feedback, ddp, .bucket_cap_mb = 1),
-    ROW (model_set_sharding, sharding_options, min_num_params, sharding, .strategy = ACCEL_SHARDING_NONE),
+    ROW (model_set_sharding, sharding_options, share_parameters, sharding, .strategy = ACCEL_SHARDING_NONE),
     ROW (loader_create, dataset, read_many, dataset, 4, &number, 1, sample_is_index),
     ROW (loader_create, loader_options, synchronize_rng, loader, .batch_size = 2),
     ROW (loader_create, batch_sampler, user, batches, .length = 1, .batch_size = 1, .next = next_batch),

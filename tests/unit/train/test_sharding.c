@@ -9,6 +9,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 enum { PARAMETERS = 3, STEPS = 4, PAGE = 4096 };
@@ -23,6 +24,7 @@ struct way {
     const char *precision;
     bool in_background; /* the save */
     unsigned threads;
+    bool shares; /* the parameters */
 };
 
 static const struct way *way;
@@ -59,7 +61,8 @@ make (struct net *net, struct accel *acc)
 {
     static const char *const names[] = { "bias", "odd", "matrix" };
     struct accel_parameter parameters[PARAMETERS];
-    const struct accel_sharding_options sharding = { .strategy = strategy, .min_num_params = least };
+    const struct accel_sharding_options sharding = { .strategy = strategy, .min_num_params = least,
+                                                     .share_parameters = way->shares };
     const struct accel_optimizer_options options = {
         .lr = 0.05, .weight_decay = 0.01, .threads = way->threads,
         .momentum = way->kind == ACCEL_SGD ? 0.9 : 0,
@@ -161,6 +164,38 @@ check_memory (const struct net *net, const char *when)
     }
 }
 
+/* Whether @memory is in a file that processes share. */
+static bool
+is_shared (const void *memory)
+{
+    char line[512];
+    bool found = false;
+    FILE *maps = fopen ("/proc/self/maps", "r");
+    while (maps && fgets (line, sizeof line, maps)) {
+        char *rest;
+        uintptr_t begin = strtoul (line, &rest, 16), end = strtoul (rest + 1, NULL, 16);
+        if ((uintptr_t) memory >= begin && (uintptr_t) memory < end)
+            found = strstr (line, "memfd:accel-parameters");
+    }
+    if (maps)
+        fclose (maps);
+    return found;
+}
+
+/* The program's memory has the values again, whatever the other processes do then. */
+static void
+check_return (struct net *net)
+{
+    size_t bytes = accel_tensor_count (&net->data[2]) * accel_dtype_bytes (way->dtype);
+    char *before = malloc (bytes + 1);
+    memcpy (before, net->data[2].data, bytes);
+    rank_must (accel_comm_barrier (accel_world (net->acc), &err), &err);
+    rank_must (accel_unwrap_model (net->acc, net->model, &err), &err);
+    right (!is_shared (net->data[2].data), "it is still shared");
+    right (!memcmp (net->data[2].data, before, bytes), "the program's memory has other values");
+    free (before);
+}
+
 static void
 run (struct accel *acc)
 {
@@ -181,6 +216,9 @@ run (struct accel *acc)
     save (&net, to);
     if (is_on)
         check_memory (&net, "after a save");
+    right (accel_world (acc) && (!is_on || is_shared (net.data[2].data) == way->shares), "in which memory");
+    if (way->shares)
+        check_return (&net);
     for (int i = 0; i < PARAMETERS; i++) { /* checkpoints have those of rank 0 */
         size_t bytes = accel_tensor_count (&net.data[i]) * accel_dtype_bytes (way->dtype);
         char *others = malloc (bytes + 1);
@@ -342,6 +380,75 @@ divide_large_ones (struct accel *acc)
     end (&net);
 }
 
+/* Two tied parameters, a buffer in the memory of one, and memory of the program, some of it before the first page. */
+static void
+share_tied (struct accel *acc)
+{
+    enum { ROWS = 5000 };
+    static float values[ROWS + 16], gradient[2][ROWS];
+    static int64_t shape[] = { ROWS };
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_OPTIMIZER, .share_parameters = true };
+    const struct accel_optimizer_options options = { .lr = 1 };
+    DLTensor data[3], grad[2];
+    struct accel_model *model;
+    struct accel_optimizer *sgd;
+    for (int i = 0; i < ROWS + 16; i++)
+        values[i] = (float) (accel_process_index (acc) ? -1 : i);
+    for (int i = 0; i < 3; i++)
+        data[i] = (DLTensor){ .data = values + 8, .device = { kDLCPU, 0 }, .ndim = 1,
+                              .shape = shape, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    for (int i = 0; i < 2; i++) {
+        grad[i] = data[i];
+        grad[i].data = gradient[i];
+        for (int j = 0; j < ROWS; j++)
+            gradient[i][j] = (float) i;
+    }
+    struct accel_parameter parameters[]
+        = { { "input", &data[0], &grad[0] }, { "output", &data[1], &grad[1] }, { "seen", &data[2], NULL } };
+    rank_must (accel_model_create (&model, parameters, 3, &err), &err);
+    rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
+    rank_must (accel_optimizer_create (&sgd, model, ACCEL_SGD, &options, &err), &err);
+    rank_must (accel_prepare (acc, &err, model, sgd), &err);
+    right (is_shared (data[0].data) && data[0].data == data[1].data && data[0].data == data[2].data, "not tied");
+    rank_must (accel_average_gradients (acc, model, &err), &err);
+    rank_must (accel_optimizer_step (sgd, &err), &err);
+    for (int i = 0; i < ROWS; i++)
+        right (((float *) data[2].data)[i] == (float) (i + 8 - 1), "element %d is %g", i, ((float *) data[2].data)[i]);
+    rank_must (accel_comm_barrier (accel_world (acc), &err), &err);
+    accel_model_destroy (model);
+    accel_optimizer_destroy (sgd);
+    for (int i = 0; i < ROWS + 16; i++) {
+        float own = (float) (accel_process_index (acc) ? -1 : i);
+        float wanted = i < 8 || i >= ROWS + 8 ? own : (float) (i - 1);
+        right (values[i] == wanted, "after the end, number %d is %g", i, (double) values[i]);
+    }
+}
+
+/* Rank 1 cannot open rank 0's file: all have copies, and the same results. */
+static void
+share_in_vain (struct accel *acc)
+{
+    struct net net;
+    int own[64], count = 0;
+    struct rlimit limit, few;
+    getrlimit (RLIMIT_NOFILE, &limit);
+    few = limit;
+    while (accel_process_index (acc) == 1 && count < 64 && (own[count] = dup (0)) >= 0) {
+        few.rlim_cur = (rlim_t) own[count++] + 1;
+        if (count == 4)
+            setrlimit (RLIMIT_NOFILE, &few);
+    }
+    make (&net, acc);
+    setrlimit (RLIMIT_NOFILE, &limit);
+    while (count)
+        close (own[--count]);
+    right (!is_shared (net.data[2].data), "it is shared");
+    right (accel_model_sharding (net.model) == ACCEL_SHARDING_OPTIMIZER, "it is not divided");
+    train (&net, STEPS);
+    save (&net, "vain");
+    end (&net);
+}
+
 /* ---- what the launcher was asked for ---- */
 
 static enum accel_sharding expected;
@@ -380,12 +487,14 @@ int
 main (void)
 {
     static const struct way ways[] = {
-        { "AdamW", ACCEL_FLOAT32, ACCEL_ADAMW, "no", false, 1 },
-        { "SGD", ACCEL_FLOAT32, ACCEL_SGD, "no", true, 3 },
-        { "Adagrad", ACCEL_FLOAT32, ACCEL_ADAGRAD, "no", false, 2 },
-        { "AdamW of bfloat16", ACCEL_BFLOAT16, ACCEL_ADAMW, "no", false, 1 },
-        { "Lion of bfloat16", ACCEL_BFLOAT16, ACCEL_LION, "no", true, 1 },
-        { "fp16", ACCEL_FLOAT32, ACCEL_ADAMW, "fp16", false, 1 },
+        { "AdamW", ACCEL_FLOAT32, ACCEL_ADAMW, "no", false, 1, false },
+        { "SGD", ACCEL_FLOAT32, ACCEL_SGD, "no", true, 3, false },
+        { "Adagrad", ACCEL_FLOAT32, ACCEL_ADAGRAD, "no", false, 2, false },
+        { "AdamW of bfloat16", ACCEL_BFLOAT16, ACCEL_ADAMW, "no", false, 1, false },
+        { "Lion of bfloat16", ACCEL_BFLOAT16, ACCEL_LION, "no", true, 1, false },
+        { "fp16", ACCEL_FLOAT32, ACCEL_ADAMW, "fp16", false, 1, false },
+        { "AdamW, parameters shared", ACCEL_FLOAT32, ACCEL_ADAMW, "no", false, 1, true },
+        { "SGD of bfloat16, parameters shared", ACCEL_BFLOAT16, ACCEL_SGD, "no", true, 2, true },
     };
     (void) scratch_folder ();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
@@ -398,6 +507,12 @@ main (void)
     for (least = 15009; least <= 15010; least++)
         as_ranks (3, "min_num_params", divide_large_ones);
     least = 0;
+    way = &ways[6];
+    as_ranks (3, "tied parameters that are shared", share_tied);
+    job (3, "without sharding", ACCEL_SHARDING_NONE, NULL, "plain");
+    strategy = ACCEL_SHARDING_OPTIMIZER;
+    as_ranks (3, "no memory in common", share_in_vain);
+    compare ("plain", "vain");
     test_launcher ();
     return done_testing ();
 }

@@ -313,7 +313,7 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     enum accel_status status = memory_check (model->device, err); /* before anything changes */
     if (status)
         return comm_fail_in (site, status, err);
-    status = sharding_check_step (optimizer, err);
+    status = sharding_begin_step (optimizer, site, err);
     if (status)
         return status;
     precision_share (model, optimizer->stepped_by);

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parameters that the processes of a host share; see shared_parameters.h.  Rank 0 makes the file, and the others open it
+ * through /proc, so it is gone when the last of them is. */
+#include <config.h>
+
+#include "lib/train/shared_parameters.h"
+
+#include <accel/utility.h>
+
+#include "lib/base/error.h"
+#include "lib/base/tensor.h"
+#include "lib/state/state_object.h"
+#include "util/cleanup.h"
+#include "util/memory.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+/* What rank 0 says of its file.  Its first cache line has the token: another host may have a file of the same path. */
+struct offer {
+    uint64_t token, bytes;
+    int32_t pid, fd; /* -1: there is none */
+};
+
+static size_t
+bytes_of (const DLTensor *tensor)
+{
+    return accel_tensor_count (tensor) * tensor_element_bytes (tensor);
+}
+
+static size_t
+room_of (const struct accel_model *model, size_t index)
+{
+    return (bytes_of (model->parameters[index].data) + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+}
+
+/* @return the first trained parameter in the memory of @index, which may be tied to it; the model's count: none */
+static size_t
+first_of (const struct accel_model *model, void *const *places, size_t index)
+{
+    size_t first = 0;
+    while (first < model->count
+           && (!model_is_trained (model, first) || places[first] != places[index]
+               || room_of (model, first) != room_of (model, index)))
+        first++;
+    return first;
+}
+
+/* Reserved, because memory that is missing when it is touched is a signal. */
+static int
+make_file (size_t bytes)
+{
+    int fd = memfd_create ("accel-parameters", MFD_CLOEXEC), result = fd < 0;
+    while (!result && (result = fallocate (fd, 0, 0, (off_t) bytes)) && errno == EINTR)
+        result = 0;
+    if (fd >= 0 && result) {
+        close (fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static void *
+map (int fd, size_t bytes)
+{
+    struct stat info;
+    if (fd < 0 || fstat (fd, &info) || (uint64_t) info.st_size != bytes)
+        return NULL;
+    void *memory = mmap (NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* @param[out] memory  NULL: the processes cannot share */
+static enum accel_status
+map_together (struct accel *acc, const struct comm_site *site, size_t bytes, void **memory, struct accel_error *err)
+{
+    int rank = accel_process_index (acc);
+    char path[64];
+    struct offer offer = { .pid = (int32_t) getpid (), .bytes = bytes, .fd = -1 };
+    AUTO_CLOSE int fd = rank ? -1 : make_file (bytes);
+    uint64_t *mine = map (fd, bytes);
+    if (mine && getrandom (&offer.token, sizeof offer.token, 0) == sizeof offer.token) {
+        *mine = offer.token;
+        offer.fd = fd;
+    }
+    *memory = NULL;
+    enum accel_status status = comm_broadcast (accel_world (acc), site, &offer, sizeof offer, ACCEL_UINT8, 0, err);
+    snprintf (path, sizeof path, "/proc/%d/fd/%d", (int) offer.pid, (int) offer.fd);
+    if (!status && rank && offer.fd >= 0) {
+        fd = open (path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+        mine = map (fd, bytes);
+    }
+    int64_t good = mine && offer.fd >= 0 && *mine == offer.token, all = 0;
+    if (!status)
+        status = comm_all_reduce (accel_world (acc), site, &good, &all, 1, ACCEL_INT64, ACCEL_MIN, err);
+    if (mine && (status || !all))
+        munmap (mine, bytes);
+    else
+        *memory = mine;
+    if (!status && !all)
+        accel_logger_log (acc, ACCEL_LOG_INFO, "parameters are not shared: %s",
+                          offer.fd < 0 ? "there is not enough memory" : "the processes have no memory in common");
+    return status;
+}
+
+/* Rank 0's values; whoever has left the barrier that follows sees them. */
+static void
+move_all (struct accel_model *model, bool is_first)
+{
+    char *at = (char *) model->shared.memory + MEMORY_ALIGNMENT;
+    for (size_t i = 0; i < model->count; i++) {
+        if (first_of (model, model->shared.places, i) != i)
+            continue;
+        DLTensor *data = model->parameters[i].data;
+        void *from = data->data;
+        if (is_first)
+            model->memory->copy (model->device, at, from, bytes_of (data));
+        memory_discard_pages (from, bytes_of (data));
+        data->data = at;
+        at += room_of (model, i);
+    }
+    for (size_t i = 0; i < model->count; i++) { /* what is tied stays tied, also if it is not trained */
+        size_t first = first_of (model, model->shared.places, i);
+        if (first < model->count)
+            model->parameters[i].data->data = model->parameters[first].data->data;
+    }
+}
+
+enum accel_status
+shared_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    struct shared_parameters *shared = &model->shared;
+    void **places = calloc (model->count, sizeof *places);
+    size_t bytes = MEMORY_ALIGNMENT;
+    if (!places)
+        return accel_fail_nomem (err);
+    for (size_t i = 0; i < model->count; i++)
+        places[i] = model->parameters[i].data->data;
+    for (size_t i = 0; i < model->count; i++)
+        if (first_of (model, places, i) == i)
+            bytes += room_of (model, i);
+    enum accel_status status = map_together (acc, site, bytes, &shared->memory, err);
+    if (status || !shared->memory) {
+        free (places);
+        return status;
+    }
+    shared->bytes = bytes;
+    shared->places = places;
+    move_all (model, !accel_process_index (acc));
+    status = comm_barrier (accel_world (acc), site, err);
+    if (status)
+        shared_end (model);
+    return status;
+}
+
+void
+shared_end (struct accel_model *model)
+{
+    struct shared_parameters *shared = &model->shared;
+    for (size_t i = 0; shared->memory && i < model->count; i++) {
+        DLTensor *data = model->parameters[i].data;
+        const void *from = data->data;
+        bool is_first = first_of (model, shared->places, i) == i;
+        data->data = shared->places[i];
+        if (is_first)
+            model->memory->copy (model->device, data->data, from, bytes_of (data));
+    }
+    if (shared->memory)
+        munmap (shared->memory, shared->bytes);
+    free (shared->places);
+    *shared = (struct shared_parameters){ 0 };
+}

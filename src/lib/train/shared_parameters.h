@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One copy of a model's parameters for all processes of a host: in an anonymous file that all of them map. */
+#ifndef LIB_TRAIN_SHARED_PARAMETERS_H
+#define LIB_TRAIN_SHARED_PARAMETERS_H
+
+#include "lib/train/model_object.h"
+
+/**
+ * Move the trained parameters of a model to shared memory, with the values of rank 0.  The pages of the program's
+ * memory are given back.  If the processes cannot map the same memory, or it does not have enough room, nothing is done and a
+ * line of the log says why.  Collective.
+ */
+enum accel_status shared_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site,
+                                 struct accel_error *err);
+
+/** Move the values back.  Accepts a model that does not share.  Not collective: no other process may change the values
+ *  meanwhile, for which steps wait for all. */
+void shared_end (struct accel_model *model);
+
+static inline bool
+shared_is_on (const struct accel_model *model)
+{
+    return model->shared.memory;
+}
+
+#endif
