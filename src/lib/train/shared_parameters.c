@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters that the processes of a host share; see shared_parameters.h.  Rank 0 makes the file, and the others open it
- * through /proc, so it is gone when the last of them is. */
+/* Parameters that the processes of a host share; see shared_parameters.h.  Rank 0 makes the file, and the others open
+ * it through /proc, so it is gone when the last of them is. */
 #include <config.h>
 
 #include "lib/train/shared_parameters.h"

@@ -7,8 +7,8 @@
 
 /**
  * Move the trained parameters of a model to shared memory, with the values of rank 0.  The pages of the program's
- * memory are given back.  If the processes cannot map the same memory, or it does not have enough room, nothing is done and a
- * line of the log says why.  Collective.
+ * memory are given back.  If the processes cannot map the same memory, or it does not have enough room, nothing is done
+ * and a line of the log says why.  Collective.
  */
 enum accel_status shared_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site,
                                  struct accel_error *err);
