@@ -10,7 +10,7 @@ ACCEL_BEGIN_DECLS
 /** How much is divided: the stages of ZeRO (S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
  *  Parameter Models", 2020). */
 enum accel_sharding {
-    ACCEL_SHARDING_DEFAULT,   /**< what the launcher was asked for with --use_deepspeed and --zero_stage; else none */
+    ACCEL_SHARDING_DEFAULT,   /**< what the launcher was asked for: --use_deepspeed, --use_fsdp; else none */
     ACCEL_SHARDING_NONE,      /**< stage 0: each process has everything */
     ACCEL_SHARDING_OPTIMIZER, /**< stage 1: the states of optimizers, and the float32 masters of smaller parameters */
 };

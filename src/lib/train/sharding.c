@@ -62,12 +62,23 @@ is_true (const char *name)
     return text && (!strcasecmp (text, "true") || !strcmp (text, "1"));
 }
 
-/* DeepSpeed's plugin has stage 2 unless it is told otherwise. */
+/* How much the launcher was asked to divide, as a stage of ZeRO.  DeepSpeed's plugin has stage 2 unless it is told
+ * otherwise, and FSDP divides everything. */
 static long
 stage_of_launcher (void)
 {
-    const char *stage = getenv (ENV_ZERO_STAGE);
-    return !is_true (ENV_USE_DEEPSPEED) ? 0 : stage && *stage ? strtol (stage, NULL, 10) : 2;
+    const char *stage = getenv (ENV_ZERO_STAGE), *strategy = getenv (ENV_FSDP_STRATEGY);
+    if (is_true (ENV_USE_DEEPSPEED))
+        return stage && *stage ? strtol (stage, NULL, 10) : 2;
+    if (!is_true (ENV_USE_FSDP))
+        return 0;
+    return strategy && (!strcmp (strategy, "NO_SHARD") || !strcmp (strategy, "3")) ? 0 : 3;
+}
+
+static const char *
+name_of_launcher (void)
+{
+    return is_true (ENV_USE_DEEPSPEED) ? "--use_deepspeed" : "--use_fsdp";
 }
 
 enum accel_sharding
@@ -158,6 +169,9 @@ why_not (const struct accel_model *model)
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i) && dtype_is_scaled (accel_dtype_from_dl (model->parameters[i].data->dtype)))
             return "8-bit parameters cannot be sharded: the scale of each is that of all of its elements";
+    for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
+        if (of->custom.step)
+            return "a model with a custom optimizer cannot be sharded: it changes whole parameters";
     return NULL;
 }
 
@@ -170,11 +184,11 @@ begin_or_warn (struct accel_model *model, struct accel *acc, bool *is_wanted, st
     if (why && !by_launcher)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why);
     if (why)
-        accel_logger_log (acc, ACCEL_LOG_WARNING, "zero_stage has no effect: %s", why);
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "%s has no effect: %s", name_of_launcher (), why);
     else if (*is_wanted && by_launcher && stage_of_launcher () > 1)
         accel_logger_log (acc, ACCEL_LOG_WARNING,
-                          "zero_stage %ld: the states of optimizers are divided, as in stage 1, but "
-                          "gradients and parameters are not", stage_of_launcher ());
+                          "%s: the states of optimizers are divided, gradients and parameters are not",
+                          name_of_launcher ());
     *is_wanted = *is_wanted && !why;
     return ACCEL_OK;
 }

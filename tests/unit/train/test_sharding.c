@@ -349,6 +349,35 @@ refuse_eight_bits (struct accel *acc)
     accel_model_destroy (model);
 }
 
+/* Asked for by the program, or by the launcher alone. */
+static void
+refuse_custom (struct accel *acc)
+{
+    static int64_t shape[] = { 9000 };
+    const struct accel_custom_optimizer functions = { .step = custom_step, .lr = 0.1 };
+    for (int by_launcher = 0; by_launcher < 2; by_launcher++) {
+        DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                          .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+        DLTensor grad = data;
+        struct accel_parameter parameter = { "w", &data, &grad };
+        const struct accel_sharding_options sharding
+            = { .strategy = by_launcher ? ACCEL_SHARDING_DEFAULT : ACCEL_SHARDING_OPTIMIZER };
+        struct accel_model *model;
+        struct accel_optimizer *custom;
+        setenv (ENV_USE_FSDP, "true", 1);
+        rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
+        rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
+        rank_must (accel_optimizer_create_custom (&custom, model, &functions, &err), &err);
+        if (by_launcher)
+            rank_must (accel_prepare (acc, &err, model), &err);
+        else
+            rank_fails (accel_prepare (acc, &err, model), ACCEL_ERR_UNSUPPORTED, &err, "whole parameters");
+        right (accel_model_sharding (model) == ACCEL_SHARDING_NONE, "it is divided all the same");
+        accel_optimizer_destroy (custom);
+        accel_model_destroy (model);
+    }
+}
+
 /* Rank 1 has another strategy. */
 static void
 differ (struct accel *acc)
@@ -466,21 +495,27 @@ static void
 test_launcher (void)
 {
     static const struct {
-        const char *use, *stage;
+        const char *deepspeed, *stage, *fsdp, *strategy;
         enum accel_sharding wanted;
-    } cases[] = { { "true", "1", ACCEL_SHARDING_OPTIMIZER }, { "true", "0", ACCEL_SHARDING_NONE },
-                  { "true", "3", ACCEL_SHARDING_OPTIMIZER }, { "true", "", ACCEL_SHARDING_OPTIMIZER },
-                  { "false", "1", ACCEL_SHARDING_NONE }, { "", "1", ACCEL_SHARDING_NONE } };
+    } cases[] = { { "true", "1", "", "", ACCEL_SHARDING_OPTIMIZER }, { "true", "0", "", "", ACCEL_SHARDING_NONE },
+                  { "true", "3", "", "", ACCEL_SHARDING_OPTIMIZER }, { "true", "", "", "", ACCEL_SHARDING_OPTIMIZER },
+                  { "false", "1", "", "", ACCEL_SHARDING_NONE }, { "", "1", "", "", ACCEL_SHARDING_NONE },
+                  { "", "", "true", "FULL_SHARD", ACCEL_SHARDING_OPTIMIZER },
+                  { "", "", "true", "NO_SHARD", ACCEL_SHARDING_NONE }, { "", "", "1", "3", ACCEL_SHARDING_NONE },
+                  { "", "", "", "FULL_SHARD", ACCEL_SHARDING_NONE } };
+    const char *const names[] = { ENV_USE_DEEPSPEED, ENV_ZERO_STAGE, ENV_USE_FSDP, ENV_FSDP_STRATEGY };
     strategy = ACCEL_SHARDING_DEFAULT;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        setenv (ENV_USE_DEEPSPEED, cases[i].use, 1);
-        setenv (ENV_ZERO_STAGE, cases[i].stage, 1);
+        const char *const values[] = { cases[i].deepspeed, cases[i].stage, cases[i].fsdp, cases[i].strategy };
+        for (int j = 0; j < 4; j++) {
+            diag ("%s='%s'", names[j], values[j]);
+            setenv (names[j], values[j], 1);
+        }
         expected = cases[i].wanted;
-        diag ("DeepSpeed '%s', stage '%s'", cases[i].use, cases[i].stage);
         as_ranks (2, "what the launcher was asked for", by_launcher);
     }
-    unsetenv (ENV_USE_DEEPSPEED);
-    unsetenv (ENV_ZERO_STAGE);
+    for (int j = 0; j < 4; j++)
+        unsetenv (names[j]);
 }
 
 int
@@ -503,6 +538,7 @@ main (void)
     strategy = ACCEL_SHARDING_OPTIMIZER;
     as_ranks (2, "what a sharded model cannot do", refuse);
     as_ranks (2, "8-bit parameters", refuse_eight_bits);
+    as_ranks (2, "a custom optimizer", refuse_custom);
     as_ranks (2, "another strategy on another rank", differ);
     for (least = 15009; least <= 15010; least++)
         as_ranks (3, "min_num_params", divide_large_ones);
