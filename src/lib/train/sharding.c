@@ -22,9 +22,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* A chunk is whole cache lines, and smaller ones than a page would save nothing. */
-enum { LINE = MEMORY_ALIGNMENT / sizeof (float), MIN_CHUNK = 1024 };
-
 /* ---- what is asked for ---- */
 
 enum accel_status
@@ -95,28 +92,7 @@ sharding_is_asked (const struct accel_model *model)
     return model->memory->create_sparse && sharding_wanted (model) != ACCEL_SHARDING_NONE;
 }
 
-/* ---- the ranges ---- */
-
-size_t
-sharding_chunk (const struct accel_model *model, size_t index)
-{
-    size_t size = (size_t) model->sharding.size;
-    if (size < 2)
-        return 0;
-    size_t count = accel_tensor_count (model->parameters[index].data), chunk = count / size / LINE * LINE;
-    return chunk < MIN_CHUNK || count < model->sharding.min_num_params ? 0 : chunk;
-}
-
-void
-sharding_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES])
-{
-    size_t count = accel_tensor_count (model->parameters[index].data), chunk = sharding_chunk (model, index);
-    size_t rank = (size_t) model->sharding.rank, rest = chunk * (size_t) model->sharding.size;
-    stretches[0] = chunk ? (struct stretch){ rank * chunk, (rank + 1) * chunk } : (struct stretch){ 0, count };
-    stretches[1] = chunk ? (struct stretch){ rest, count } : (struct stretch){ count, count };
-    if (rank && shared_is_on (model)) /* what all would change alike is there once, so rank 0 does */
-        stretches[chunk ? 1 : 0] = (struct stretch){ count, count };
-}
+/* ---- memory ---- */
 
 /* Of @values of parameter @index, only this process's elements keep their pages. */
 static void

@@ -7,26 +7,7 @@
 #include <accel/sharding.h>
 
 #include "lib/train/optimizer/optimizer_object.h"
-
-/** Elements from to end - 1 of a parameter. */
-struct stretch {
-    size_t from, end;
-};
-
-/** A process has at most two stretches of a parameter: its chunk, and what is behind the last process's chunk. */
-enum { STRETCHES = 2 };
-
-static inline bool
-sharding_is_on (const struct accel_model *model)
-{
-    return model->sharding.size > 1;
-}
-
-/** @return the elements of each process's chunk of parameter @p index; 0: all have all of it */
-size_t sharding_chunk (const struct accel_model *model, size_t index);
-
-/** The elements of parameter @p index whose states this process has; without sharding, all are in the first stretch. */
-void sharding_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES]);
+#include "lib/train/stretches.h"
 
 /** @return whether a model that is not prepared yet may become sharded. */
 bool sharding_is_asked (const struct accel_model *model);

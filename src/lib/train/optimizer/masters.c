@@ -6,7 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/kernels/dtypes.h"
-#include "lib/train/sharding.h"
+#include "lib/train/stretches.h"
 
 #include <accel/precision.h>
 

@@ -4,7 +4,8 @@
  * fork() and wait somewhere between the steps.  OpenMP would be one more library to link. */
 #include <config.h>
 
-#include "lib/train/sharding.h"
+#include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/stretches.h"
 #include "util/threads.h"
 
 enum { MIN_ELEMENTS = 1 << 18, MAX_SHARES = 256, LINE = 16 };

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which elements of a parameter this process has the states of. */
+#ifndef LIB_TRAIN_STRETCHES_H
+#define LIB_TRAIN_STRETCHES_H
+
+#include "lib/train/model_object.h"
+
+/** Elements from to end - 1 of a parameter. */
+struct stretch {
+    size_t from, end;
+};
+
+/** A process has at most two stretches of a parameter: its chunk, and what is behind the last process's chunk. */
+enum { STRETCHES = 2 };
+
+static inline bool
+sharding_is_on (const struct accel_model *model)
+{
+    return model->sharding.size > 1;
+}
+
+/** @return the elements of each process's chunk of parameter @p index; 0: all have all of it */
+size_t sharding_chunk (const struct accel_model *model, size_t index);
+
+/** The elements of parameter @p index whose states this process has; without sharding, all are in the first stretch. */
+void sharding_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES]);
+
+#endif
