@@ -36,6 +36,7 @@ await (const struct watch_job *job, const uint32_t *before, int64_t wait_s, stru
 {
     int64_t until_ms = clock_ms () + wait_s * 1000;
     while (!watch_saves_are_complete (job, before)) {
+        watch_job_ask (job);
         if (has_ended (job) && !watch_saves_are_complete (job, before))
             return fail_set (fail, FAIL_GENERAL, "job %s ended before it had saved", job->id);
         if (clock_ms () >= until_ms)
@@ -80,8 +81,10 @@ cmd_checkpoint (int argc, char **argv, struct fail *fail)
     int status = config_load_command (&config, COMMAND_CHECKPOINT, argc, argv, 1, fail);
     if (!status)
         status = watch_job_find (&job, config.words.count ? config.words.items[0] : NULL, fail);
-    if (!status)
+    if (!status) {
+        watch_job_await (&job, WATCH_JOB_WAIT_MS);
         status = ask (&job, config.settings.wait, fail);
+    }
     watch_job_release (&job);
     return status;
 }

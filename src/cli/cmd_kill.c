@@ -49,6 +49,8 @@ add_ends (const struct watch_job *job, struct strbuf *line)
         if (!is_first)
             continue;
         char how[80] = "was killed with its launcher";
+        if (job->hosts)
+            snprintf (how, sizeof how, "has ended in a way that its host has not said");
         if (ended)
             jobseg_describe_exit (status, how, sizeof how);
         if (count == 1)
@@ -93,6 +95,7 @@ run (const struct settings *settings, const char *word, struct fail *fail)
     struct watch_job job;
     int number = number_of (settings->signal), result = -1;
     if (!watch_job_find (&job, word, fail)) {
+        watch_job_await (&job, WATCH_JOB_WAIT_MS); /* hosts that were asked say how their ranks end */
         AUTO_CLOSE int launcher = watch_job_signal (&job, number, fail);
         result = launcher < 0 ? -1 : 0;
         if (!result && settings->wait && (number == SIGKILL || signals_end_job (number)))

@@ -67,7 +67,7 @@ int
 cmd_ps (int argc, char **argv, struct fail *fail)
 {
     AUTO_CONFIG struct config config = { 0 };
-    struct watched_list list = { 0 };
+    struct watched_list list = { .is_patient = true };
     int status = config_load_command (&config, COMMAND_PS, argc, argv, 0, fail);
     if (!status)
         status = watched_refresh (&list, &(struct watched_filter){ 0 }, fail);

@@ -114,6 +114,7 @@ static int
 run_once (struct top *top, bool json, struct fail *fail)
 {
     watched_gpus_start ();
+    top->list.is_patient = true;
     if (watched_refresh (&top->list, &top->filter, fail))
         return -1;
     for (int i = 0; top->list.count && i < SAMPLE_MS / LOOK_MS; i++) {

@@ -404,6 +404,8 @@ run_plan (struct launch *launch, struct fail *fail)
             print_note ("the ranks' output is in ", plan->logs.run, "");
     }
     print_bindings (plan);
+    if (!*plan->job_id && job_make_id (plan->job_id, fail))
+        return -1;
     if (launch->config->settings.spot_notices
         && spot_watch_start (&launch->spot, launch->config->settings.spot_notices, fail))
         return -1;
@@ -436,6 +438,7 @@ static int
 prepare_part (struct launch *launch, struct fail *fail)
 {
     launch->plan.is_merged = launch->host_job->share.machines > 1;
+    snprintf (launch->plan.job_id, sizeof launch->plan.job_id, "%s", launch->host_job->job_id);
     if (mpi_proxies_apply (launch->host_job->proxies, &launch->plan, fail))
         return -1;
     return launch->host_job->restarts ? plan_set_restarts (&launch->plan, launch->host_job->restarts, fail) : 0;

@@ -65,6 +65,8 @@ job_spec_fill (struct job_spec *spec, const struct config *config, struct fail *
     if (!spec->folder)
         return fail_set (fail, FAIL_GENERAL, "cannot find the name of the current folder: %s", strerror (errno));
     describe_terminal (spec);
+    if (job_make_id (spec->job_id, fail))
+        return -1;
     return spec->arguments.failed || spec->environment.failed ? fail_nomem (fail) : 0;
 }
 
@@ -121,6 +123,7 @@ job_spec_put (struct strbuf *out, const struct job_spec *spec)
     wire_put_number (out, spec->timeout_ms);
     wire_put_text (out, spec->proxies);
     wire_put_number (out, spec->host);
+    wire_put_text (out, spec->job_id);
     wire_end (out, begin);
 }
 
@@ -173,6 +176,8 @@ job_spec_take (struct job_spec *spec, struct wire_frame *frame, struct fail *fai
     spec->timeout_ms = wire_number (frame);
     spec->proxies = copy (wire_text (frame), &failed);
     spec->host = wire_number (frame);
+    const char *job_id = wire_text (frame);
+    snprintf (spec->job_id, sizeof spec->job_id, "%s", job_id ? job_id : "");
     if (failed || spec->arguments.failed || spec->environment.failed) {
         fail_nomem (fail);
         goto error;

@@ -6,6 +6,7 @@
 
 #include "config/values.h"
 #include "hosts/net/wire.h"
+#include "launch/job/job.h"
 
 /** What the agent should know about the head besides. */
 struct job_spec {
@@ -20,6 +21,7 @@ struct job_spec {
     int64_t timeout_ms;  /* after which a side that is not heard of is lost */
     char *proxies;       /* where the agent listens for MPI proxies; NULL: there are none */
     int64_t host;        /* number of the agent's host, from 0 */
+    char job_id[PLAN_JOB_ID_BYTES];
 };
 
 /** Set rows and columns to the size that the terminal has now. */

@@ -7,6 +7,9 @@
  * rank, through which ranks meet and see each other; after them lies room that the shm engine sizes and lays out for
  * itself (data_offset).
  *
+ * The head of a job on several hosts makes one, too, with a slot for each rank of all hosts.  No rank opens it: the
+ * head copies into it what the hosts say, for those who watch the job.
+ *
  * A rank writes its own slot only; the launcher writes the exit fields when it has reaped the rank.  Everything that
  * another process reads is atomic.  Readers may be processes of other builds: version and sizes are in the header. */
 #ifndef UTIL_JOBSEG_H
@@ -22,7 +25,7 @@
 
 #define JOBSEG_MAGIC UINT64_C (0x314c454343414a53)
 enum {
-    JOBSEG_VERSION = 5,
+    JOBSEG_VERSION = 6,
     JOBSEG_LEDGER = 64,    /* latest collectives kept per rank; a power of two */
     JOBSEG_FILES = 32,     /* source files named per rank */
     JOBSEG_FILE_NAME = 64, /* bytes of a file's name, the end of a longer one */
@@ -31,6 +34,8 @@ enum {
     JOBSEG_VALUES = 8,     /* numbers that the program logged last, per rank */
     JOBSEG_VALUE_NAME = 24, /* bytes of such a number's name, cut off where it is longer */
     JOBSEG_FRAMES = 64,    /* of a rank's stack */
+    JOBSEG_HOST_NAME = 64, /* bytes of a host's name, cut off */
+    JOBSEG_DOING = 384,    /* bytes of what a rank is doing, in words */
     JOBSEG_MAX_LOCAL = 4096,
 };
 
@@ -195,6 +200,27 @@ struct jobseg_stack {
     uint64_t frames[JOBSEG_FRAMES]; /* addresses in the rank's memory, innermost first */
 };
 
+/** What becomes of a host, as its head sees it. */
+enum jobseg_host {
+    JOBSEG_HOST_RUNS,
+    JOBSEG_HOST_ENDED, /* its ranks have */
+    JOBSEG_HOST_LOST,
+};
+
+/** In the segment of a head: what only a rank's host knows.  `version` is odd while the head writes. */
+struct jobseg_told {
+    _Atomic uint32_t version;
+    _Atomic uint32_t host_state; /* enum jobseg_host */
+    _Atomic uint64_t count; /* answers of the host so far */
+    _Atomic uint64_t ns;    /* CLOCK_MONOTONIC of the head when the host has answered last; 0: it has not */
+    uint64_t cpu_ns;        /* of the rank's process */
+    uint64_t memory;        /* bytes that are resident */
+    uint8_t process_state;  /* as in /proc; 0: not known */
+    uint8_t is_remote;      /* the host is not the head's */
+    char host[JOBSEG_HOST_NAME]; /* as the user named it */
+    char doing[JOBSEG_DOING];
+};
+
 struct jobseg_slot {
     _Atomic uint32_t state;      /* enum jobseg_state */
     _Atomic uint32_t generation; /* the round of opening that this rank is in; all must agree to join */
@@ -228,6 +254,7 @@ struct jobseg_slot {
     _Atomic uint32_t saves;      /* complete checkpoints so far; written after `saved_step` and `saved_path` */
     _Atomic uint32_t asked_saves; /* `saves` when the ranks last agreed that they were asked to save */
     char saved_path[256];        /* of the latest, its end if it is longer */
+    struct jobseg_told told;     /* in the segment of a head */
 } __attribute__ ((aligned (128)));
 
 struct jobseg_header {
@@ -238,11 +265,13 @@ struct jobseg_header {
     uint32_t local_world_size;
     uint32_t first_rank; /* global rank of local rank 0; a host's ranks are consecutive */
     uint32_t slots_offset;
-    char job_id[40];
+    char job_id[40];               /* a dot and the number of the restart follow the job's id after a restart */
     _Atomic uint32_t ready_generation; /* the generation that all have joined; a futex */
     _Atomic uint32_t request;      /* enum jobseg_request, together: what the whole job has been asked for */
-    int32_t launcher_pid;          /* of the guardian, which signals are for; 0: ranks of a foreign launcher */
+    int32_t launcher_pid;          /* of the guardian or head, which signals are for; 0: of a foreign launcher */
     uint32_t restarts;             /* of the job so far */
+    uint32_t hosts;                /* of the job, if its head has made this segment; 0: its ranks use it */
+    int32_t bell;                  /* then: a descriptor of the head, a pipe; each byte asks for what ranks do now */
     int64_t started_s;             /* seconds since the epoch */
     char program[128];             /* its name and arguments, cut off */
     uint64_t data_offset;          /* first byte after the slots, a multiple of the page size */

@@ -39,10 +39,11 @@ test_expect_success 'the pace does not count from steps of another kind' '
     row_has 5 "[0-9]|[0-9][.][0-9]*|1[0-9][.0-9]*" && end'
 test_expect_success 'a program without libaccel has no steps' '
     begin --num_processes 3 sleep 1000 && wait_for row_has 3 3/3 && cat row && row_has 4 - && row_has 5 - && row_has 7 "sleep 1000" && end'
-test_expect_success 'after a restart: another id, the same launcher' '
-    begin --num_processes 1 --max_restarts 3 sh -c "echo \$TORCHELASTIC_RESTART_COUNT >>starts; [ \$TORCHELASTIC_RESTART_COUNT = 2 ] || exit 1; sleep 1000" &&
-    wait_for grep 2 starts && "$accelerate" ps --json >json && sed -n "/\"launcher_pid\": $launcher,/,/}/p" json >ours && cat ours &&
-    grep "\"restarts\": 2" ours && end'
+test_expect_success 'after a restart: the same id, the same launcher' '
+    begin --num_processes 1 --max_restarts 3 sh -c "echo \$TORCHELASTIC_RESTART_COUNT >>starts; until [ -e go ]; do sleep 0.1; done; [ \$TORCHELASTIC_RESTART_COUNT = 2 ] || exit 1; sleep 1000" &&
+    await starts && row && id=$(cut -f1 row) && touch go &&
+    wait_for grep 2 starts && "$accelerate" ps --json >json && sed -n "/\"job\": \"$id\",/,/}/p" json >ours && cat row ours &&
+    grep "\"launcher_pid\": $launcher," ours && grep "\"restarts\": 2" ours && end'
 test_expect_success 'ranks of another launcher' '
     port=$(free_port) && { by_hand 2 $port "$builddir/tests/cli/watched" steps=300 port=$port >hand 2>&1 & } && starter=$! && await hand &&
     "$accelerate" ps >jobs 2>ignored && cat jobs && grep "	-	2/2	[1-9][0-9]*	.*watched steps=300 port=$port" jobs && { wait $starter || :; } &&

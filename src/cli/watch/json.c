@@ -39,9 +39,10 @@ rank_json (const struct watched *watched, const struct watched_gpus *gpus, int i
 {
     const struct sample_rank *rank = &watched->sample.ranks[i];
     const struct history_rates *rates = &watched->rates[i];
-    int gpu = watched_gpu_of (gpus, rank->pid);
-    return json_pack ("{s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank->rank, "pid",
-                      integer ((uint64_t) rank->pid, rank->pid > 0), "state", watched_state (watched, i), "doing",
+    int gpu = rank->is_remote ? -1 : watched_gpu_of (gpus, rank->pid);
+    return json_pack ("{s:i, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank->rank,
+                      "pid", integer ((uint64_t) rank->pid, rank->pid > 0), "host",
+                      *rank->host ? json_text (rank->host) : json_null (), "state", watched_state (watched, i), "doing",
                       json_text (rank->doing), "step", integer (rank->step, rank->step_ns), "steps_per_second",
                       number (rates->steps_per_second), "waiting", number (rates->waiting), "awaited",
                       number (rates->awaited), "waits_for",
@@ -57,12 +58,13 @@ watched_json (const struct watched *watched, const struct watched_gpus *gpus)
     const struct sample *sample = &watched->sample;
     int leader = watched_leader (watched);
     int64_t age = watched_age (watched);
-    json_t *root = json_pack ("{s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o}", "job",
+    json_t *root = json_pack ("{s:o, s:o, s:o, s:o, s:o, s:i, s:o, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o}", "job",
                               json_text (job->id), "program", json_text (job->program), "launcher_pid",
                               integer ((uint64_t) job->launcher, job->launcher > 0), "started",
                               integer ((uint64_t) job->started_s, age >= 0), "age_s",
                               integer ((uint64_t) age, age >= 0),
-                              "restarts", (int) job->restarts, "world_size", job->world_size, "first_rank",
+                              "restarts", (int) job->restarts, "hosts",
+                              integer ((uint64_t) job->hosts, job->hosts), "world_size", job->world_size, "first_rank",
                               job->first_rank, "local_ranks", job->rank_count, "ranks_alive",
                               sample_count_alive (sample), "step",
                               leader < 0 ? json_null () : integer (sample->ranks[leader].step, true),

@@ -15,6 +15,7 @@ enum {
     WIDE = 110,      /* columns from which a process's number and memory are shown */
     SPARK_LIST = 12, /* characters of a sparkline, each a second */
     SPARK_RANK = 60,
+    HOST = 10,       /* columns of a host's name */
     MARGIN = 2,      /* lines above and below the list: title and footer */
 };
 
@@ -183,6 +184,8 @@ add_job (struct page *page, const struct watched *watched)
         strbuf_printf (&facts, "  launcher %d", (int) job->launcher);
     if (job->restarts)
         strbuf_printf (&facts, "  restarts %u", job->restarts);
+    if (job->hosts)
+        strbuf_printf (&facts, "  %d host%s", job->hosts, job->hosts > 1 ? "s" : "");
     if (job->world_size > job->rank_count)
         strbuf_printf (&facts, "  (of %d ranks on all hosts, those of this one)", job->world_size);
     add_line (page, NULL, &facts);
@@ -192,13 +195,13 @@ add_job (struct page *page, const struct watched *watched)
 }
 
 static void
-add_heading (struct page *page)
+add_heading (struct page *page, const struct watch_job *job)
 {
     AUTO_STRBUF struct strbuf line = { 0 };
     bool is_wide = page->view->columns >= WIDE;
-    strbuf_printf (&line, " %4s%s %-9s %8s %7s %5s %5s %5s%s%s  %s", "RANK", is_wide ? "     PID" : "", "STATE", "STEP",
-                   "STEP/S", "COMM", "LATE", "CPU", is_wide ? "       MEM" : "", page->gpus->count ? " GPU" : "",
-                   "DOING");
+    strbuf_printf (&line, " %4s%s %-9s %8s %7s %5s %5s %5s%s%s%s  %s", "RANK", is_wide ? "     PID" : "", "STATE",
+                   "STEP", "STEP/S", "COMM", "LATE", "CPU", is_wide ? "       MEM" : "",
+                   page->gpus->count ? " GPU" : "", job->hosts ? "  HOST      " : "", "DOING");
     add_line (page, FAINT, &line);
 }
 
@@ -210,6 +213,19 @@ add_doing (struct strbuf *out, const struct watched *watched, int i)
         strbuf_printf (out, ", waits for rank %d", watched->awaits[i]);
     else if (watched->awaits[i] == AWAITS_OTHER_HOSTS)
         strbuf_add (out, ", waits for another host");
+}
+
+/* As many characters of its name as the column has. */
+static void
+add_host (struct strbuf *out, const char *host)
+{
+    AUTO_STRBUF struct strbuf name = { 0 };
+    printable_add (&name, host);
+    const char *begin = name.text ? name.text : "", *at = begin;
+    int column = 0;
+    for (; *at && column < HOST; column++)
+        utf8_next (&at);
+    strbuf_printf (out, "  %.*s%*s", (int) (at - begin), begin, HOST - column, "");
 }
 
 static void
@@ -235,9 +251,11 @@ add_rank (struct page *page, const struct watched *watched, int i, bool is_chose
             bytes_add (&memory, rank->memory);
         strbuf_printf (&line, " %9s", memory.text ? memory.text : "-");
     }
-    int gpu = watched_gpu_of (page->gpus, rank->pid);
+    int gpu = rank->is_remote ? -1 : watched_gpu_of (page->gpus, rank->pid);
     if (page->gpus->count)
         strbuf_printf (&line, gpu < 0 ? "   -" : " %3d", gpu);
+    if (watched->job.hosts)
+        add_host (&line, rank->host);
     strbuf_add (&line, "  ");
     add_doing (&line, watched, i);
     add_line (page, is_chosen && page->view->lines ? TITLE : NULL, &line);
@@ -255,7 +273,7 @@ add_list (struct page *page, const struct view_row *rows, int count)
             if (row)
                 add_text (page, NULL, "%s", "");
             add_job (page, rows[row].watched);
-            add_heading (page);
+            add_heading (page, &rows[row].watched->job);
         }
         if (row == chosen)
             chosen_line = (int) page->lines->count;
@@ -272,7 +290,7 @@ add_one (struct page *page, const struct view_row *row)
     float numbers[SPARK_RANK];
     AUTO_STRBUF struct strbuf doing = { 0 };
     add_job (page, watched);
-    add_heading (page);
+    add_heading (page, &watched->job);
     add_rank (page, watched, row->i, false);
     add_text (page, NULL, "%s", "");
     strbuf_printf (&doing, "rank %d, process %d: ", rank->rank, (int) rank->pid);

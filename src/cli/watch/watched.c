@@ -70,9 +70,13 @@ add (struct watched_list *list, struct watched_list *before, struct watch_job *j
 }
 
 static int
-look (struct watched *watched, struct fail *fail)
+look (struct watched *watched, bool is_patient, struct fail *fail)
 {
     sample_release (&watched->sample);
+    if (is_patient)
+        watch_job_await (&watched->job, WATCH_JOB_WAIT_MS);
+    else
+        watch_job_ask (&watched->job); /* for the next look */
     if (sample_take (&watched->sample, &watched->job, fail))
         return -1;
     sample_find_awaited (&watched->job, watched->awaited, watched->awaits);
@@ -112,7 +116,7 @@ static int
 find (struct watched_list *list, const struct watched_filter *filter, struct fail *fail)
 {
     struct watch_jobs jobs;
-    struct watched_list made = { .refreshed = list->refreshed };
+    struct watched_list made = { .refreshed = list->refreshed, .is_patient = list->is_patient };
     if (watch_jobs_find (&jobs, fail))
         return -1;
     int result = 0;
@@ -134,7 +138,7 @@ watched_refresh (struct watched_list *list, const struct watched_filter *filter,
         result = find (list, filter, fail);
     watched_gpus_read (&list->gpus);
     for (size_t i = 0; i < list->count && !result; i++)
-        result = look (&list->items[i], fail);
+        result = look (&list->items[i], list->is_patient, fail);
     return result;
 }
 
@@ -193,6 +197,8 @@ const char *
 watched_state (const struct watched *watched, int i)
 {
     const struct sample_rank *rank = &watched->sample.ranks[i];
+    if (rank->is_silent)
+        return "no answer";
     if (rank->has_ended)
         return rank->wait_status > 0 ? WIFSIGNALED (rank->wait_status) ? "killed" : "failed" : "ended";
     if (rank->process_state == 'T' || rank->process_state == 't')

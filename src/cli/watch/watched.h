@@ -28,6 +28,7 @@ struct watched_list {
     size_t count;
     int foreign;           /* as in watch_jobs */
     unsigned refreshed;    /* how often */
+    bool is_patient;       /* hosts of a job are waited for, as far as WATCH_JOB_WAIT_MS */
     struct watched_gpus gpus;
 };
 

@@ -232,7 +232,8 @@ static int
 take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
 {
     struct config *config = &agent->spec.config;
-    struct host_job host_job = { .port_lock = agent->port_lock, .proxies = &agent->proxies };
+    struct host_job host_job = { .port_lock = agent->port_lock, .proxies = &agent->proxies,
+                                 .job_id = agent->spec.job_id };
     const char *address = wire_text (frame);
     int64_t port = wire_number (frame);
     host_job.share.machine = (int) wire_number (frame);
@@ -305,6 +306,10 @@ take_frame (struct agent *agent, struct wire_frame *frame)
         break;
     case WIRE_UNREAD: agent_child_lose_reader (&agent->child); break;
     case WIRE_IN: agent_child_feed (&agent->child, frame->at, frame->left); break;
+    case WIRE_SAMPLE:
+        agent_watch_answer (&agent->child.watch, agent->child.worker, (uint32_t) wire_number (frame),
+                            &agent->head.to_write);
+        break;
     case WIRE_ACK: agent->child.unread -= wire_number (frame); break;
     case WIRE_HEARTBEAT: answer_heartbeat (agent, frame); break;
     case WIRE_CHECK:

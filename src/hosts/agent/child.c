@@ -501,6 +501,7 @@ finish (struct agent_child *child, struct strbuf *out)
     }
     while (has_more_to_say (child) && read_said (child, out))
         ;
+    agent_watch_end (&child->watch, out);
     if (!child->end.length)
         make_end (child);
     if (out)

@@ -4,6 +4,7 @@
 #define HOSTS_AGENT_CHILD_H
 
 #include "hosts/agent/host_job.h"
+#include "hosts/agent/watch.h"
 #include "hosts/job_spec.h"
 #include "hosts/net/wire.h"
 
@@ -44,6 +45,7 @@ struct agent_child {
     struct strbuf end;    /* its WIRE_END, which follows the last output */
     int64_t unread; /* bytes that the head has not passed on yet */
     bool lacks_reader; /* no process reads its standard output */
+    struct agent_watch watch;
 };
 
 void agent_child_init (struct agent_child *child);

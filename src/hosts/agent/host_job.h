@@ -16,6 +16,7 @@ struct host_job {
     struct topology_share share;
     struct port_lock port_lock; /* of the job's port, on the host of rank 0 */
     int64_t restarts;   /* so far */
+    const char *job_id; /* of the whole job */
     const struct memtier *memtier; /* that the agent keeps from start to start; NULL: none */
     const struct mpi_proxies *proxies; /* of the ranks; NULL or empty: they are not processes of MPI */
     int agent;          /* where to write frames WIRE_FAILED and WIRE_END */

@@ -25,7 +25,7 @@ enum {
     QUICK_BEATS = 20, QUICK_HEARTBEAT_MS = 25, /* at first */
     BEATS = 5,          /* in the time after which a host is lost */
     FDS_OF_LINK = 3,
-    FDS_OF_HEAD = 5,
+    FDS_OF_HEAD = 6,
 };
 
 /* ---- what the links bring ---- */
@@ -252,7 +252,8 @@ keep_deadlines (struct head *head)
 static int
 find_timeout (const struct head *head)
 {
-    int64_t now = clock_ms (), until = head->heartbeat_ms;
+    int64_t now = clock_ms (), until = head->heartbeat_ms, watch_ms = head_watch_deadline (&head->watch);
+    until = watch_ms < until ? watch_ms : until;
     if (head->phase == HEAD_START_MPI && head->mpi_start_ms < until)
         until = head->mpi_start_ms;
     if (head->phase == HEAD_CONNECT && head->mpi_launcher.until_ms && head->mpi_launcher.until_ms < until)
@@ -282,6 +283,7 @@ fill_fds (const struct head *head, struct pollfd *fds)
     }
     fds[1 + LINK_STREAMS] = (struct pollfd){ .fd = head->mpi_launcher.out, .events = POLLIN };
     fds[2 + LINK_STREAMS] = (struct pollfd){ .fd = input_fd (&head->input, &head->links[0]), .events = POLLIN };
+    fds[3 + LINK_STREAMS] = (struct pollfd){ .fd = head->watch.bell[0], .events = POLLIN };
     for (int i = 0; i < head->count; i++) {
         const struct link *link = &head->links[i];
         struct pollfd *at = &fds[FDS_OF_HEAD + FDS_OF_LINK * i];
@@ -327,6 +329,7 @@ pass_on (struct head *head)
 static void
 turn (struct head *head, struct pollfd *fds)
 {
+    head_watch_turn (&head->watch, &HEAD_LINKS (head));
     pass_on (head);
     fill_fds (head, fds);
     int count = poll (fds, (nfds_t) (FDS_OF_HEAD + FDS_OF_LINK * head->count), find_timeout (head));
@@ -355,6 +358,8 @@ run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
         if (head->phase < HEAD_RUN)
             turn (head, fds);
     }
+    if (head->phase == HEAD_RUN)
+        head_watch_begin (&head->watch, &head->spec, head->restarts, head->hosts, &HEAD_LINKS (head));
     while (head->phase == HEAD_RUN && !have_all_ended (head)) {
         turn (head, fds);
         broadcast_failure (head);
@@ -526,6 +531,7 @@ release (struct head *head)
         output_sink_release (&head->sinks[i]);
     if (head->signal_fd >= 0)
         close (head->signal_fd);
+    head_watch_end (&head->watch);
     io_target_release (&head->report);
     report_attempts_release (&head->attempts);
     head->spec.config = (struct config){ 0 };
@@ -536,7 +542,8 @@ int
 head_run (struct hosts *hosts, struct config *config, struct fail *fail)
 {
     struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms (),
-                         .started_s = report_time (), .mpi_launcher = MPI_LAUNCHER_NONE };
+                         .started_s = report_time (), .mpi_launcher = MPI_LAUNCHER_NONE,
+                         .watch = HEAD_WATCH_NONE };
     if (config->settings.time_limit)
         head.stop_ms = clock_ms () + config->settings.time_limit * 1000;
     sigset_t signals, old_mask;

@@ -270,6 +270,15 @@ take_mpi_ended (struct link *link, struct wire_frame *frame)
 }
 
 static void
+take_answer (struct link *link, void (*take) (struct link *link, struct wire_frame *frame), struct wire_frame *frame)
+{
+    if (take)
+        take (link, frame);
+    else
+        link_lose (link, "the agent there has sent something unknown");
+}
+
+static void
 take_frame (struct link *link, struct wire_frame *frame)
 {
     const char *refusal;
@@ -300,13 +309,9 @@ take_frame (struct link *link, struct wire_frame *frame)
         link->failed_rank = (int) wire_number (frame);
         break;
     case WIRE_END: take_end (link, frame); break;
-    case WIRE_CHECKED:
-        if (link->take_checked) {
-            link->take_checked (link, frame);
-            break;
-        }
-        /* fall through */
-    default: link_lose (link, "the agent there has sent something unknown");
+    case WIRE_CHECKED: take_answer (link, link->take_checked, frame); break;
+    case WIRE_SAMPLED: take_answer (link, link->take_sampled, frame); break;
+    default: take_answer (link, NULL, frame);
     }
 }
 

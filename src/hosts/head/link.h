@@ -7,6 +7,7 @@
 #include "hosts/list/hosts.h"
 #include "hosts/net/wire.h"
 #include "launch/output/sink.h"
+#include "util/jobseg.h"
 
 #include <sys/types.h>
 
@@ -74,6 +75,12 @@ struct link {
 
     /* What to do with WIRE_CHECKED; NULL: refuse it. */
     void (*take_checked) (struct link *link, struct wire_frame *frame);
+
+    /* The same for WIRE_SAMPLED, where it goes, and which ranks are there. */
+    void (*take_sampled) (struct link *link, struct wire_frame *frame);
+    const struct jobseg *watched;
+    int first_rank, ranks;
+    bool is_sampled; /* no answer is due */
 };
 
 /** A link that does not run yet. */

@@ -5,6 +5,7 @@
 #define HOSTS_HEAD_STATE_H
 
 #include "hosts/head/link.h"
+#include "hosts/head/watch.h"
 #include "hosts/job_spec.h"
 #include "hosts/mpi/mpi.h"
 #include "hosts/root_cause.h"
@@ -43,6 +44,7 @@ struct head {
     struct output_sink *sink_of[LINK_STREAMS];
     bool has_reader; /* of standard output, as far as the agents know */
     struct input input;
+    struct head_watch watch;
     int signal_fd;
     struct mpi_launcher mpi_launcher;
     int64_t mpi_start_ms; /* when all MPI proxies must have come */

@@ -35,6 +35,7 @@ enum wire_type {
     WIRE_SIZE,    /* rows and columns of the head's terminal; a WIRE_SIGNAL follows */
     WIRE_IN,      /* standard input of rank 0; nothing: its end */
     WIRE_UNREAD,  /* no process reads what ranks write to standard output */
+    WIRE_SAMPLE,  /* enum jobseg_request, together: ask the ranks for that, and say what they do */
 
     /* between launchers that were started by hand: from machine 0's ... */
     WIRE_WELCOME, /* version, host name */
@@ -59,6 +60,8 @@ enum wire_type {
     WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
     WIRE_CHECKED,   /* the answer to WIRE_CHECK */
     WIRE_TAKEN,     /* bytes of WIRE_IN that were passed on */
+    WIRE_SAMPLED,   /* what the ranks do (samples.h): the answer to WIRE_SAMPLE, and before the WIRE_END of an attempt
+                     * that was watched */
 
     /* from the launcher below an agent, to it alone */
     WIRE_ALIVE,   /* its process; in how many ms it will write again, at most */

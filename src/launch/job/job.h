@@ -74,7 +74,7 @@ struct job {
     const struct guardian *guardian;
     const struct job_observer *observer; /* NULL: none */
     int port_lock;          /* of the job's port, for port_lock_answer(); -1: none */
-    char id[17];            /* random */
+    char id[40];            /* of this start, as the job segment has it */
     struct jobseg segment;
     struct job_rank *ranks; /* [plan->process_count] */
     int count;
@@ -108,6 +108,9 @@ struct job {
     uint64_t not_passed_on; /* bytes of output that were not delivered: the user did not wait for the reader */
     bool has_leftovers;     /* processes of the job that SIGKILL did not end in time */
 };
+
+/** Choose the id of a job, at random. */
+int job_make_id (char id[PLAN_JOB_ID_BYTES], struct fail *fail);
 
 /** The exit status that a job's end leads to; not 0 if output was lost. */
 int job_status (const struct job *job);

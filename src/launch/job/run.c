@@ -14,14 +14,24 @@
 #include <string.h>
 #include <sys/random.h>
 
-static int
-make_id (struct job *job, struct fail *fail)
+int
+job_make_id (char id[PLAN_JOB_ID_BYTES], struct fail *fail)
 {
     uint64_t number;
     if (getrandom (&number, sizeof number, 0) != sizeof number)
         return fail_set (fail, FAIL_GENERAL, "cannot get random numbers: %s", strerror (errno));
-    snprintf (job->id, sizeof job->id, "%016llx", (unsigned long long) number);
+    snprintf (id, PLAN_JOB_ID_BYTES, "%016llx", (unsigned long long) number);
     return 0;
+}
+
+/* What is left of an earlier start must not take this one for its own. */
+static void
+name_attempt (struct job *job)
+{
+    char restart[24] = "";
+    if (job->plan->restarts)
+        snprintf (restart, sizeof restart, ".%lld", (long long) job->plan->restarts);
+    snprintf (job->id, sizeof job->id, "%.16s%.20s", job->plan->job_id, restart);
 }
 
 /* For those who watch: the program as the user named it, and its arguments. */
@@ -67,6 +77,7 @@ prepare (struct job *job, const struct plan *plan, const struct guardian *guardi
 {
     *job = (struct job){ .plan = plan, .guardian = guardian, .port_lock = port_lock, .count = plan->process_count,
                          .first_failed = -1, .segment = JOBSEG_NONE };
+    name_attempt (job);
     output_pool_init (&job->pool, job->count);
     job->discard = (struct output_sink){ .fd = -1, .own_fd = -1, .broken = true };
     job->oom_kills_before = cgroup_oom_kills ();
@@ -79,7 +90,7 @@ prepare (struct job *job, const struct plan *plan, const struct guardian *guardi
         for (int j = 0; j < JOB_STREAMS; j++)
             job->ranks[i].streams[j].fd = job->ranks[i].streams[j].log.fd = -1;
     }
-    if (output_sinks_init (job->sinks, job->sink_of, fail) || make_collapses (job, fail) || make_id (job, fail)
+    if (output_sinks_init (job->sinks, job->sink_of, fail) || make_collapses (job, fail)
         || logs_make_attempt (plan, fail)
         || jobseg_create (&job->segment, plan->world_size, plan->local_world_size, plan->first_rank, job->id, fail)
         || describe (job, fail))

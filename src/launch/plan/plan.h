@@ -59,6 +59,8 @@ struct plan_requests {
     int notices; /* a socket of packets from a process that watches for the end of this machine; 0: none */
 };
 
+enum { PLAN_JOB_ID_BYTES = 17 };
+
 /** All zero is an empty plan. */
 struct plan {
     char *host;
@@ -77,6 +79,7 @@ struct plan {
     enum plan_label label;
     bool has_no_input; /* no rank reads our standard input */
     int64_t restarts; /* so far */
+    char job_id[PLAN_JOB_ID_BYTES]; /* the same for all starts and hosts; set after plan_make() */
     const struct memtier *memtier; /* of all starts; NULL: the ranks have none.  Set after plan_make() */
     char *role;
     struct plan_logs logs;

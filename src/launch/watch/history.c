@@ -54,8 +54,8 @@ history_add (struct history *history, const struct sample *sample)
         const struct sample_rank *rank = &sample->ranks[i];
         struct history_point *point = &its->points[history->samples % HISTORY_POINTS];
         *point = (struct history_point){
-            .now_ns = sample->now_ns, .step = rank->step, .step_ns = rank->step_ns, .cpu_ns = rank->cpu_ns,
-            .waited_ns = waited_so_far (its, rank, sample->now_ns), .looks = its->looks, .awaited = its->awaited,
+            .now_ns = rank->now_ns, .step = rank->step, .step_ns = rank->step_ns, .cpu_ns = rank->cpu_ns,
+            .waited_ns = waited_so_far (its, rank, rank->now_ns), .looks = its->looks, .awaited = its->awaited,
         };
         for (uint32_t j = 0; j < JOBSEG_VALUES; j++)
             point->values[j] = j < rank->value_count ? (float) rank->values[j].value : NAN;
@@ -116,6 +116,8 @@ history_rates (const struct history *history, const struct sample *sample, int i
     const struct history_point *latest = point_before (history, i, 0), *before = point_before (history, i, 1);
     if (!latest)
         return;
+    for (uint64_t back = 2; before && before->now_ns == latest->now_ns; back++)
+        before = point_before (history, i, back); /* its host has not said anything since */
     for (uint64_t span = SHORT_NS; span <= LONG_NS && isnan (rates->steps_per_second); span += LONG_NS - SHORT_NS) {
         const struct history_point *old = point_within (history, i, span);
         rates->steps_per_second = pace (old->step, old->step_ns, latest->step, latest->step_ns, sample->now_ns);

@@ -6,6 +6,7 @@
 
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/parse.h"
 #include "util/procfs.h"
 #include "util/strbuf.h"
@@ -94,8 +95,10 @@ fill_in (struct watch_job *job, bool is_ours)
     job->started_s = header->started_s;
     job->restarts = header->restarts;
     job->is_supervised = is_ours;
-    job->launcher = is_ours ? find_launcher (job->holder, header) : 0;
+    job->hosts = is_ours ? 0 : (int) (header->hosts % INT32_MAX);
+    job->launcher = job->hosts ? job->holder : is_ours ? find_launcher (job->holder, header) : 0;
     copy_text (job->id, sizeof job->id, header->job_id, sizeof header->job_id);
+    job->id[strcspn (job->id, ".")] = '\0'; /* the number of the restart */
     copy_text (job->program, sizeof job->program, header->program, sizeof header->program);
     if (!*job->program)
         read_command_line (job->holder, job->program, sizeof job->program);
@@ -109,11 +112,13 @@ cannot_shrink (int fd)
     return seals >= 0 && (seals & F_SEAL_SHRINK);
 }
 
-/* The segment at @path, which process @pid holds.  What is not one is left out.  @return 0, or -1 without memory */
+/* Descriptor @holder_fd of process @pid.  What is not a segment is left out.  @return 0, or -1 without memory */
 static int
-add_segment (struct watch_jobs *jobs, const char *path, pid_t pid, bool is_ours)
+add_segment (struct watch_jobs *jobs, pid_t pid, int holder_fd, bool is_ours)
 {
+    char path[64];
     struct stat info;
+    snprintf (path, sizeof path, "/proc/%d/fd/%d", (int) pid, holder_fd);
     struct jobseg segment = JOBSEG_NONE;
     if (stat (path, &info) || !S_ISREG (info.st_mode) || has_segment (jobs, info.st_ino))
         return 0;
@@ -129,7 +134,9 @@ add_segment (struct watch_jobs *jobs, const char *path, pid_t pid, bool is_ours)
         jobs->foreign++;
         return 0;
     }
-    if (!is_ours && segment.header->launcher_pid > 0) { /* a rank of a job whose supervisor has it, too, or has ended */
+    bool is_head = segment.header->hosts > 0 && own_number (pid) == segment.header->launcher_pid;
+    /* A rank of a job whose supervisor has it, too, or has ended. */
+    if (!is_ours && !is_head && segment.header->launcher_pid > 0) {
         jobseg_detach (&segment);
         return 0;
     }
@@ -140,7 +147,7 @@ add_segment (struct watch_jobs *jobs, const char *path, pid_t pid, bool is_ours)
     }
     close (segment.fd); /* or whoever searches would take us for a rank, when the last one has ended, too */
     segment.fd = -1;
-    *job = (struct watch_job){ .segment = segment, .inode = info.st_ino, .holder = pid };
+    *job = (struct watch_job){ .segment = segment, .inode = info.st_ino, .holder = pid, .holder_fd = holder_fd };
     fill_in (job, is_ours);
     jobs->count++;
     return 0;
@@ -160,8 +167,7 @@ search_process (struct watch_jobs *jobs, pid_t pid)
             continue;
         if (is_ours < 0)
             is_ours = is_supervisor (pid);
-        snprintf (path, sizeof path, "/proc/%d/fd/%.20s", (int) pid, item->d_name);
-        result = add_segment (jobs, path, pid, is_ours);
+        result = add_segment (jobs, pid, (int) strtol (item->d_name, NULL, 10), is_ours);
     }
     if (dir)
         closedir (dir);
@@ -173,6 +179,35 @@ compare (const void *one, const void *other)
 {
     const struct watch_job *a = one, *b = other;
     return (a->holder > b->holder) - (a->holder < b->holder);
+}
+
+/* The agent of the head's own host is below the head. */
+static bool
+is_part_of (const struct watch_job *job, const struct watch_job *head)
+{
+    enum { GENERATIONS = 4 }; /* supervisor, guardian, agent, head */
+    struct procfs_stat stat;
+    pid_t pid = job->holder;
+    for (int i = 0; i < GENERATIONS && pid > 1 && pid != head->holder; i++)
+        pid = procfs_read_stat (pid, &stat) ? stat.parent : 0;
+    return head->hosts && !job->hosts && pid == head->holder;
+}
+
+/* A head shows all of its job. */
+static void
+remove_parts (struct watch_jobs *jobs)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < jobs->count; i++) {
+        bool is_part = false;
+        for (size_t j = 0; j < jobs->count; j++)
+            is_part = is_part || is_part_of (&jobs->jobs[i], &jobs->jobs[j]);
+        if (!is_part)
+            jobs->jobs[kept++] = jobs->jobs[i];
+        else
+            watch_job_release (&jobs->jobs[i]);
+    }
+    jobs->count = kept;
 }
 
 int
@@ -196,7 +231,60 @@ watch_jobs_find (struct watch_jobs *jobs, struct fail *fail)
     }
     if (jobs->count)
         qsort (jobs->jobs, jobs->count, sizeof *jobs->jobs, compare);
+    remove_parts (jobs);
     return 0;
+}
+
+int
+watch_job_of (struct watch_job *job, pid_t supervisor)
+{
+    struct watch_jobs jobs = { 0 };
+    int result = search_process (&jobs, supervisor) || !jobs.count ? -1 : 0;
+    *job = (struct watch_job){ .segment = JOBSEG_NONE };
+    if (!result) {
+        *job = jobs.jobs[0];
+        jobs.jobs[0].segment = (struct jobseg) JOBSEG_NONE;
+    }
+    watch_jobs_release (&jobs);
+    return result;
+}
+
+/* ---- asking a head ---- */
+
+/* What can be written to is a pipe, and the head never stops reading it. */
+void
+watch_job_ask (const struct watch_job *job)
+{
+    char path[64];
+    struct stat info;
+    if (!job->hosts)
+        return;
+    snprintf (path, sizeof path, "/proc/%d/fd/%d", (int) job->holder, (int) job->segment.header->bell);
+    AUTO_CLOSE int fd = open (path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && !fstat (fd, &info) && S_ISFIFO (info.st_mode) && write (fd, "", 1) < 0)
+        return; /* full: it has been asked */
+}
+
+static bool
+have_answered (const struct watch_job *job, uint64_t since_ns)
+{
+    for (int i = 0; i < job->rank_count; i++) {
+        const struct jobseg_told *told = &jobseg_slot (&job->segment, i)->told;
+        if (atomic_load (&told->ns) < since_ns && atomic_load (&told->host_state) == JOBSEG_HOST_RUNS)
+            return false;
+    }
+    return true;
+}
+
+void
+watch_job_await (const struct watch_job *job, int wait_ms)
+{
+    uint64_t since_ns = (uint64_t) clock_ns ();
+    int64_t until_ms = clock_ms () + wait_ms;
+    while (job->hosts && !have_answered (job, since_ns) && clock_ms () < until_ms) {
+        watch_job_ask (job); /* again: what answers may have begun after it was asked */
+        nanosleep (&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    }
 }
 
 void
@@ -266,6 +354,10 @@ watch_jobs_choose (const struct watch_jobs *jobs, const char *word, struct fail 
     for (size_t i = 0; word && *word && i < jobs->count; i++) {
         if (strncmp (jobs->jobs[i].id, word, strlen (word)))
             continue;
+        if (found && !strcmp (found->id, jobs->jobs[i].id)) { /* hosts in containers that this process sees into */
+            found = jobs->jobs[i].hosts ? &jobs->jobs[i] : found;
+            continue;
+        }
         if (found) {
             char what[96];
             snprintf (what, sizeof what, "'%.40s' is the beginning of several jobs", word);
@@ -310,6 +402,15 @@ fail_without_launcher (const struct watch_job *job, struct fail *fail)
                      "launcher: process %d (%s)", job->id, (int) stat.parent, name);
 }
 
+static bool
+holds_segment (const struct watch_job *job)
+{
+    char path[64];
+    struct stat info;
+    snprintf (path, sizeof path, "/proc/%d/fd/%d", (int) job->holder, job->holder_fd);
+    return !stat (path, &info) && info.st_ino == job->inode;
+}
+
 int
 watch_job_signal (const struct watch_job *job, int signal, struct fail *fail)
 {
@@ -318,7 +419,8 @@ watch_job_signal (const struct watch_job *job, int signal, struct fail *fail)
         return fail_without_launcher (job, fail);
     int fd = (int) syscall (SYS_pidfd_open, job->launcher, 0);
     /* The process, and not another one that has got its number meanwhile. */
-    if (fd < 0 || !procfs_read_stat (job->holder, &stat) || stat.parent != job->launcher)
+    if (fd < 0 || !(job->hosts ? holds_segment (job) : procfs_read_stat (job->holder, &stat)
+                                                       && stat.parent == job->launcher))
         fail_set (fail, FAIL_GENERAL, "job %s has just ended", job->id);
     else if (syscall (SYS_pidfd_send_signal, fd, signal, NULL, 0))
         fail_set (fail, FAIL_GENERAL, "cannot send a signal to process %d: %s", (int) job->launcher, strerror (errno));

@@ -122,6 +122,48 @@ read_slot (const struct jobseg_slot *slot, struct sample_rank *rank)
         jobseg_describe (slot, rank->doing, sizeof rank->doing);
 }
 
+/* What the head has been told; if it writes for longer than that takes, nothing. */
+static void
+read_told (const struct jobseg_told *told, struct sample_rank *rank, struct jobseg_told *copy)
+{
+    for (int tries = 0; tries < 1000; tries++) {
+        uint32_t version = atomic_load_explicit (&told->version, memory_order_acquire);
+        memcpy (copy, told, sizeof *copy);
+        jobseg_fence_reads ();
+        if (!(version & 1) && version == atomic_load_explicit (&told->version, memory_order_relaxed))
+            break;
+        copy->ns = 0;
+    }
+    copy->host[JOBSEG_HOST_NAME - 1] = copy->doing[JOBSEG_DOING - 1] = '\0';
+    rank->now_ns = copy->ns;
+    rank->is_remote = copy->is_remote;
+    memcpy (rank->host, copy->host, sizeof rank->host);
+}
+
+static void
+read_slot_of_head (const struct jobseg_slot *slot, struct sample_rank *rank, uint64_t now_ns)
+{
+    struct jobseg_told told;
+    read_told (&slot->told, rank, &told);
+    double age_s = (double) (now_ns > told.ns ? now_ns - told.ns : 0) / 1e9;
+    rank->pid = rank->has_ended ? 0 : atomic_load (&slot->pid);
+    rank->cpu_ns = told.cpu_ns;
+    rank->memory = told.memory;
+    rank->process_state = (char) told.process_state;
+    rank->has_ended = rank->has_ended || told.process_state == 'Z' || told.host_state == JOBSEG_HOST_ENDED;
+    rank->is_silent = told.host_state == JOBSEG_HOST_LOST
+                      || (told.host_state == JOBSEG_HOST_RUNS && age_s * 1000 > SAMPLE_SILENCE_MS);
+    if (told.host_state == JOBSEG_HOST_LOST)
+        snprintf (rank->doing, sizeof rank->doing, "host %s is lost", told.host);
+    else if (rank->is_silent && !told.ns)
+        snprintf (rank->doing, sizeof rank->doing, "host %s has not answered yet", told.host);
+    else if (rank->is_silent)
+        snprintf (rank->doing, sizeof rank->doing, "host %s has not answered for %.0f s; before: %.256s", told.host,
+                  age_s, told.doing);
+    else
+        memcpy (rank->doing, told.doing, sizeof rank->doing);
+}
+
 static void
 read_process (struct sample_rank *rank)
 {
@@ -159,14 +201,18 @@ sample_take (struct sample *sample, const struct watch_job *job, struct fail *fa
         return fail_nomem (fail);
     bool all_known = true;
     for (int i = 0; i < sample->count; i++) {
-        sample->ranks[i].rank = job->first_rank + i;
-        read_slot (jobseg_slot (&job->segment, i), &sample->ranks[i]);
-        all_known &= sample->ranks[i].pid || sample->ranks[i].has_ended;
+        struct sample_rank *rank = &sample->ranks[i];
+        rank->rank = job->first_rank + i;
+        rank->now_ns = sample->now_ns;
+        read_slot (jobseg_slot (&job->segment, i), rank);
+        if (job->hosts)
+            read_slot_of_head (jobseg_slot (&job->segment, i), rank, sample->now_ns);
+        all_known &= rank->pid || rank->has_ended || job->hosts;
     }
     if (!all_known)
         find_processes (job, sample);
     read_saved (job, sample);
-    for (int i = 0; i < sample->count; i++)
+    for (int i = 0; i < sample->count && !job->hosts; i++)
         read_process (&sample->ranks[i]);
     return 0;
 }
@@ -189,9 +235,8 @@ sample_count_alive (const struct sample *sample)
 
 /* ---- who waits for whom ---- */
 
-/* Messages are counted for each partner, not for all members of a communicator. */
-static bool
-is_message (const struct jobseg_record *record)
+bool
+sample_is_message (const struct jobseg_record *record)
 {
     switch (record->call) {
     case JOBSEG_CALL_SEND:
@@ -214,7 +259,7 @@ find_number (const struct jobseg_slot *slot, uint64_t comm)
     uint32_t generation = atomic_load (&slot->generation);
     for (uint64_t i = count; i > 0 && count - i < JOBSEG_LEDGER; i--) {
         struct jobseg_record record = slot->ledger[(i - 1) % JOBSEG_LEDGER];
-        if (record.comm == comm && record.generation == generation && record.number && !is_message (&record))
+        if (record.comm == comm && record.generation == generation && record.number && !sample_is_message (&record))
             return record.number;
     }
     return 0;
@@ -272,7 +317,7 @@ sample_find_awaited (const struct watch_job *job, bool *awaited, int *awaits)
         awaits[i] = AWAITS_NONE;
         if (!read_latest (jobseg_slot (&job->segment, i), &record) || record.done || !record.number)
             continue;
-        if (is_message (&record)) {
+        if (sample_is_message (&record)) {
             awaits[i] = find_partner (job, &record, awaited);
             continue;
         }

@@ -5,12 +5,16 @@
 
 #include "launch/watch/jobs.h"
 
-enum { SAMPLE_TEXT = 384 };
+enum { SAMPLE_SILENCE_MS = 3500 }; /* after which a host that is asked each second does not answer */
 
 /** What is known of a rank. */
 struct sample_rank {
     int rank;
-    pid_t pid;            /* in our namespace; 0: not known */
+    uint64_t now_ns;      /* CLOCK_MONOTONIC when it was so; 0: its host has not said yet */
+    pid_t pid;            /* in our namespace, or that of its host; 0: not known */
+    char host[JOBSEG_HOST_NAME]; /* of a job on several hosts; "" */
+    bool is_remote;       /* its process is on another host */
+    bool is_silent;       /* its host does not say what it does */
     uint32_t state;       /* enum jobseg_state, or what a stranger has put there */
     bool has_ended;
     int wait_status;      /* of an end, as waitpid() reports it; -1: not known */
@@ -28,7 +32,7 @@ struct sample_rank {
         char name[JOBSEG_VALUE_NAME];
         double value;
     } values[JOBSEG_VALUES];
-    char doing[SAMPLE_TEXT]; /* in words */
+    char doing[JOBSEG_DOING]; /* in words */
 };
 
 struct sample {
@@ -45,6 +49,9 @@ void sample_release (struct sample *sample);
 
 /** @return how many of the ranks have not ended */
 int sample_count_alive (const struct sample *sample);
+
+/** Whether @p record is of a message: those are counted for each partner, not for all members of a communicator. */
+bool sample_is_message (const struct jobseg_record *record);
 
 enum { AWAITS_NONE = -1, AWAITS_OTHER_HOSTS = -2 };
 

@@ -27,6 +27,7 @@ watch_saves_ask (const struct watch_job *job, uint32_t *before, struct fail *fai
     for (int i = 0; i < job->rank_count; i++)
         before[i] = atomic_load (&jobseg_slot (&job->segment, i)->saves);
     atomic_fetch_or (&job->segment.header->request, JOBSEG_SAVE);
+    watch_job_ask (job);
     return 0;
 }
 

@@ -35,7 +35,7 @@ make_jobs (void)
             ranks[j][i] = (struct sample_rank){ .rank = 3 * j + i, .pid = 800 + i, .state = JOBSEG_READY };
             rates[j][i] = (struct history_rates){ NAN, NAN, NAN, NAN };
             awaits[j][i] = AWAITS_NONE;
-            snprintf (ranks[j][i].doing, SAMPLE_TEXT, "computing");
+            snprintf (ranks[j][i].doing, JOBSEG_DOING, "computing");
         }
     }
 }
@@ -72,7 +72,7 @@ test_list (void)
     ranks[0].step = 12, ranks[0].step_ns = 1;
     jobs[0].rates[0] = (struct history_rates){ 12.345, 0.5, 0.031, 1.5 };
     ranks[0].call = 1, jobs[0].awaits[0] = 2;
-    snprintf (ranks[0].doing, SAMPLE_TEXT, "in a\033[31mb");
+    snprintf (ranks[0].doing, JOBSEG_DOING, "in a\033[31mb");
     ranks[0].value_count = 1, ranks[0].values[0].value = 0.25;
     snprintf (ranks[0].values[0].name, JOBSEG_VALUE_NAME, "lo\tss");
     ranks[1].process_state = 'T';

@@ -150,7 +150,7 @@ test_garbage (void)
         history_add (&history, &sample);
         for (int i = 0; i < RANKS; i++) {
             history_rates (&history, &sample, i, &rates);
-            taken += rates.waiting < 0 || rates.waiting > 1 || strlen (sample.ranks[i].doing) >= SAMPLE_TEXT
+            taken += rates.waiting < 0 || rates.waiting > 1 || strlen (sample.ranks[i].doing) >= JOBSEG_DOING
                      || history_values (&history, i, 0, numbers, HISTORY_POINTS) > HISTORY_POINTS;
         }
         sample_release (&sample);
@@ -183,6 +183,7 @@ pass_second (struct history *history, struct sample *sample, uint64_t steps, uin
 {
     struct sample_rank *rank = sample->ranks;
     sample->now_ns += SECOND;
+    rank->now_ns = sample->now_ns;
     rank->step += steps;
     if (steps)
         rank->step_ns = sample->now_ns - ago_ms * 1000000;
@@ -193,7 +194,7 @@ static void
 test_history (void)
 {
     struct watch_job job = { .rank_count = 1 };
-    struct sample_rank rank = { .step = 1000 };
+    struct sample_rank rank = { .now_ns = 1000 * SECOND, .step = 1000 };
     struct sample sample = { .now_ns = 1000 * SECOND, .ranks = &rank, .count = 1 };
     struct history history;
     bool awaited = true, not_awaited = false;

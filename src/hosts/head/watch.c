@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeping a segment for those who watch; see watch.h. */
+#include <config.h>
+
+#include "hosts/head/watch.h"
+
+#include "hosts/samples.h"
+#include "util/clock.h"
+#include "util/printable.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { PAUSE_MS = 1000 }; /* between two questions, at least */
+
+static void
+take_sampled (struct link *link, struct wire_frame *frame)
+{
+    const struct samples_place place = { .segment = link->watched, .first_rank = link->first_rank,
+                                         .ranks = link->ranks, .offset_ns = link->offset_ns };
+    link->is_sampled = true;
+    samples_take (frame, &place);
+}
+
+static void
+describe (struct jobseg_header *header, const struct job_spec *spec, int64_t restarts, int hosts)
+{
+    AUTO_STRBUF struct strbuf words = { 0 };
+    shell_word_add (&words, spec->config.program);
+    for (size_t i = 0; i < spec->arguments.count; i++) {
+        strbuf_add_char (&words, ' ');
+        shell_word_add (&words, spec->arguments.items[i]);
+    }
+    snprintf (header->program, sizeof header->program, "%s", words.text ? words.text : "");
+    header->restarts = (uint32_t) restarts;
+    header->launcher_pid = getpid ();
+    header->hosts = (uint32_t) hosts;
+}
+
+void
+head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t restarts, const struct hosts *hosts,
+                  const struct links *links)
+{
+    int world_size = hostlist_world_size (&hosts->list);
+    head_watch_end (watch);
+    if (jobseg_create (&watch->segment, world_size, world_size, 0, spec->job_id, NULL))
+        return;
+    if (pipe2 (watch->bell, O_CLOEXEC | O_NONBLOCK)) {
+        head_watch_end (watch);
+        return;
+    }
+    describe (watch->segment.header, spec, restarts, links->count);
+    for (int i = 0; i < links->count; i++) {
+        struct link *link = links_at (links, i);
+        const struct hostlist_host *host = &hosts->list.hosts[i];
+        link->watched = &watch->segment;
+        link->take_sampled = take_sampled;
+        link->first_rank = host->first_rank;
+        link->ranks = host->ranks;
+        link->is_sampled = true;
+        for (int rank = 0; rank < host->ranks; rank++) {
+            struct jobseg_told *told = &jobseg_slot (&watch->segment, host->first_rank + rank)->told;
+            snprintf (told->host, sizeof told->host, "%s", link->name);
+            told->is_remote = !hosts_is_own (hosts, link->name);
+        }
+    }
+    watch->segment.header->bell = watch->bell[1]; /* last: before, no process can ask */
+}
+
+static void
+note_state (const struct head_watch *watch, const struct link *link)
+{
+    uint32_t state = link->state == LINK_ENDED ? JOBSEG_HOST_ENDED
+                     : link->state == LINK_LOST ? JOBSEG_HOST_LOST : JOBSEG_HOST_RUNS;
+    for (int i = 0; i < link->ranks; i++)
+        atomic_store (&jobseg_slot (&watch->segment, link->first_rank + i)->told.host_state, state);
+}
+
+static bool
+is_asked (const struct head_watch *watch)
+{
+    char bytes[64];
+    bool is_asked = false;
+    while (watch->bell[0] >= 0 && read (watch->bell[0], bytes, sizeof bytes) > 0)
+        is_asked = true;
+    return is_asked;
+}
+
+void
+head_watch_turn (struct head_watch *watch, const struct links *links)
+{
+    if (!watch->segment.header)
+        return;
+    for (int i = 0; i < links->count; i++)
+        note_state (watch, links_at (links, i));
+    watch->is_wanted = is_asked (watch) || watch->is_wanted;
+    if (clock_ms () < head_watch_deadline (watch))
+        return;
+    watch->is_wanted = false;
+    watch->asked_ms = clock_ms ();
+    uint32_t request = atomic_exchange (&watch->segment.header->request, 0);
+    for (int i = 0; i < links->count; i++) {
+        struct link *link = links_at (links, i);
+        if (link->state != LINK_RUNNING || link->pipe.out < 0 || (!link->is_sampled && !request))
+            continue;
+        link->is_sampled = false;
+        /* Ranks agree on requests, so one host gets them: those of a slower one would take them for another. */
+        wire_put_frame (&link->pipe.to_write, WIRE_SAMPLE, request);
+        request = 0;
+    }
+}
+
+int64_t
+head_watch_deadline (const struct head_watch *watch)
+{
+    return !watch->is_wanted ? INT64_MAX : watch->asked_ms ? watch->asked_ms + PAUSE_MS : 0;
+}
+
+void
+head_watch_end (struct head_watch *watch)
+{
+    jobseg_detach (&watch->segment);
+    for (int i = 0; i < 2; i++)
+        if (watch->bell[i] >= 0)
+            close (watch->bell[i]);
+    *watch = (struct head_watch) HEAD_WATCH_NONE;
+}
