@@ -353,7 +353,7 @@ int
 cmd_top (int argc, char **argv, struct fail *fail)
 {
     AUTO_CONFIG struct config config = { 0 };
-    struct top top = { .view.is_ascii = !shows_utf8 () };
+    struct top top = { .view.is_ascii = !shows_utf8 (), .dump = DUMP_NONE };
     int status = config_load_command (&config, COMMAND_TOP, argc, argv, 1, fail);
     if (!status)
         status = choose (&top, config.words.count ? config.words.items[0] : NULL, fail);

@@ -272,6 +272,9 @@ struct jobseg_header {
     uint32_t restarts;             /* of the job so far */
     uint32_t hosts;                /* of the job, if its head has made this segment; 0: its ranks use it */
     int32_t bell;                  /* then: a descriptor of the head, a pipe; each byte asks for what ranks do now */
+    int32_t answers;               /* and a file, in which hosts show stacks: struct places_answer */
+    _Atomic uint32_t stacks_asked; /* how often these were asked for */
+    _Atomic int32_t stacks_only;   /* of which rank; -1: of all */
     int64_t started_s;             /* seconds since the epoch */
     char program[128];             /* its name and arguments, cut off */
     uint64_t data_offset;          /* first byte after the slots, a multiple of the page size */

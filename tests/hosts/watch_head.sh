@@ -39,7 +39,8 @@ test_expect_success 'hosts are asked only for those who watch' '
     pid=$(cut -f2 jobs) && on host1 "$builddir/tests/hosts/told" $pid >before && sleep 3 &&
     on host1 "$builddir/tests/hosts/told" $pid >after && cat before after && grep -q "[1-9]" before && cmp before after'
 test_expect_success 'a host that does not answer is reported, and holds up nothing' '
-    hosts cut host2 && at_head top --once >once && hosts heal host2 && cat once && grep "3 of 3 ranks .* 2 hosts" once &&
+    hosts cut host2 && at_head top --once >once && at_head stacks >places && hosts heal host2 && cat once places &&
+    grep "^rank 2: host host2 has not answered for " places && grep "^  no stack: its host has not shown it$" places && grep "3 of 3 ranks .* 2 hosts" once &&
     grep "^    0 .* not open .*  host1  .*not in accel_open() yet" once &&
     grep "^    2 .* no answer .*  host2  .*host host2 has not answered for [0-9]* s; before: not in accel_open() yet" once'
 answers () { at_head top --json >json && test "$(value state)" = "\"not open\" \"not open\" \"not open\" "; }
@@ -54,12 +55,22 @@ mpirun --version >version 2>&1 || :
 grep -q "Open MPI" version || skip_rest 'there is no mpirun of Open MPI'
 shows () { at_head top --json >json && test "$(value waits_for)" = "2 2 null " && ! grep "\"step[a-z_]*\": null" json; }
 test_expect_success 'steps, values, and who waits for a rank of another host' '
-    begin --starter mpirun "$builddir/tests/cli/watched" ms=200 slow=2 log=5 quiet=1 && wait_for shows && cat json &&
-    test "$(value loss)" = "1.0 2.0 3.0 " && at_head ps >jobs && cat jobs && grep "	3/3	[1-9][0-9]*	[0-9.]*	" jobs && end_job'
+    begin --starter mpirun "$builddir/tests/cli/watched" ms=60 slow=2 log=5 quiet=1 && wait_for shows && cat json &&
+    test "$(value loss)" = "1.0 2.0 3.0 " && at_head ps >jobs && cat jobs && grep "	3/3	[1-9][0-9]*	[0-9.]*	" jobs'
+if has_libdw; then
+shows_lines () { at_head stacks >places && grep "^ranks 0-1: in accel_backward at " places; }
+test_expect_success 'stacks of all hosts' '
+    wait_for shows_lines && at_head stacks --json >json && cat places && grep "^rank 2: computing after accel_[a-z_]* at " places &&
+    test "$(grep -c "^  main (watched.c:[0-9]*)$" places)" = 2 && grep "^  nanosleep (libc)$" places &&
+    test "$(value rank)$(value host)" = "0 1 2 \"host1\" \"host1\" \"host2\" "'
+fi
+test_expect_success 'the job ends' 'end_job'
+if is_long; then
 has_step () { at_head ps >jobs && grep "	3/3	[1-9]" jobs; }
 test_expect_success 'a checkpoint of all ranks' '
     begin --starter mpirun "$builddir/examples/resume" --project_dir p --log log --every 1000 --step_ms 50 --total_batch_size 12 && wait_for has_step &&
     at_head checkpoint >said && cat said && grep "^saved step [1-9][0-9]*: .*/p/checkpoints/checkpoint_0$" said && at_head top --once >once && cat once &&
     grep " saved step [1-9]" once && ls p/checkpoints >saved && test "$(cat saved)" = checkpoint_0 &&
     at_head kill "$(cut -f1 jobs)" && all_clean host1 host2'
+fi
 test_done

@@ -288,6 +288,13 @@ answer_heartbeat (struct agent *agent, struct wire_frame *frame)
 }
 
 static void
+take_stacks (struct agent *agent, struct wire_frame *frame)
+{
+    uint32_t number = (uint32_t) wire_number (frame);
+    agent_watch_take_stacks (&agent->child.watch, agent->child.worker, number, (int) wire_number (frame));
+}
+
+static void
 take_frame (struct agent *agent, struct wire_frame *frame)
 {
     struct fail fail = { 0 };
@@ -310,6 +317,7 @@ take_frame (struct agent *agent, struct wire_frame *frame)
         agent_watch_answer (&agent->child.watch, agent->child.worker, (uint32_t) wire_number (frame),
                             &agent->head.to_write);
         break;
+    case WIRE_STACKS: take_stacks (agent, frame); break;
     case WIRE_ACK: agent->child.unread -= wire_number (frame); break;
     case WIRE_HEARTBEAT: answer_heartbeat (agent, frame); break;
     case WIRE_CHECK:

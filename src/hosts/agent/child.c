@@ -248,6 +248,7 @@ agent_child_poll (const struct agent_child *child, struct pollfd fds[AGENT_CHILD
     fds[AGENT_CHILD_STREAMS + 1] = (struct pollfd){ .fd = child->has_ended ? -1 : child->pidfd, .events = POLLIN };
     fds[AGENT_CHILD_STREAMS + 2] = (struct pollfd){ .fd = child->fed < child->input.length ? child->in : -1,
                                                     .events = POLLOUT };
+    fds[AGENT_CHILD_STREAMS + 3] = (struct pollfd){ .fd = agent_watch_fd (&child->watch), .events = POLLIN };
 }
 
 /* When its unfinished line is passed on. */
@@ -263,11 +264,12 @@ due_of (const struct agent_stream *stream)
 int64_t
 agent_child_deadline (const struct agent_child *child)
 {
+    int64_t watch_ms = agent_watch_deadline (&child->watch);
     int64_t until = child->pid && !child->has_ended ? child->alive_ms : INT64_MAX;
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++)
         if (due_of (&child->streams[i]) < until)
             until = due_of (&child->streams[i]);
-    return until;
+    return watch_ms < until ? watch_ms : until;
 }
 
 /* If the reader has gone, the rest is dropped, and the head need not know. */
@@ -520,6 +522,7 @@ agent_child_take (struct agent_child *child, const struct pollfd fds[AGENT_CHILD
     int64_t now = clock_ms ();
     if (!child->pid)
         return;
+    agent_watch_turn (&child->watch, out);
     if (fds[AGENT_CHILD_STREAMS + 2].revents && child->in >= 0)
         feed (child, out);
     for (int i = 0; i < AGENT_CHILD_STREAMS; i++) {

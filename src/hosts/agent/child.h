@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
-enum { AGENT_CHILD_STREAMS = 2, AGENT_CHILD_FDS = AGENT_CHILD_STREAMS + 3 };
+enum { AGENT_CHILD_STREAMS = 2, AGENT_CHILD_FDS = AGENT_CHILD_STREAMS + 4 };
 
 /** Output on its way to the head, in whole lines as far as possible. */
 struct agent_stream {

@@ -311,6 +311,7 @@ take_frame (struct link *link, struct wire_frame *frame)
     case WIRE_END: take_end (link, frame); break;
     case WIRE_CHECKED: take_answer (link, link->take_checked, frame); break;
     case WIRE_SAMPLED: take_answer (link, link->take_sampled, frame); break;
+    case WIRE_STACKED: take_answer (link, link->take_stacked, frame); break;
     default: take_answer (link, NULL, frame);
     }
 }

@@ -76,9 +76,11 @@ struct link {
     /* What to do with WIRE_CHECKED; NULL: refuse it. */
     void (*take_checked) (struct link *link, struct wire_frame *frame);
 
-    /* The same for WIRE_SAMPLED, where it goes, and which ranks are there. */
+    /* The same for WIRE_SAMPLED and WIRE_STACKED, where they go, and which ranks are there. */
     void (*take_sampled) (struct link *link, struct wire_frame *frame);
+    void (*take_stacked) (struct link *link, struct wire_frame *frame);
     const struct jobseg *watched;
+    int answers;
     int first_rank, ranks;
     bool is_sampled; /* no answer is due */
 };

@@ -5,11 +5,15 @@
 #include "hosts/head/watch.h"
 
 #include "hosts/samples.h"
+#include "launch/watch/places.h"
+#include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/printable.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { PAUSE_MS = 1000 }; /* between two questions, at least */
@@ -21,6 +25,30 @@ take_sampled (struct link *link, struct wire_frame *frame)
                                          .ranks = link->ranks, .offset_ns = link->offset_ns };
     link->is_sampled = true;
     samples_take (frame, &place);
+}
+
+/* From @end on.  A memfd can always become shorter. */
+static void
+empty (int file, off_t end)
+{
+    if (ftruncate (file, end))
+        return;
+}
+
+/* Readers look at whole answers only, so one that comes too late for its question does no harm. */
+static void
+take_stacked (struct link *link, struct wire_frame *frame)
+{
+    struct places_answer answer = { .number = (uint32_t) wire_number (frame), .first_rank = (uint32_t) link->first_rank,
+                                    .ranks = (uint32_t) link->ranks };
+    const char *text = wire_text (frame);
+    answer.length = text ? (uint32_t) strlen (text) : 0;
+    AUTO_STRBUF struct strbuf bytes = { 0 };
+    strbuf_add_bytes (&bytes, &answer, sizeof answer);
+    strbuf_add (&bytes, text ? text : "");
+    off_t end = lseek (link->answers, 0, SEEK_END);
+    if (end >= 0 && !bytes.failed && pwrite (link->answers, bytes.text, bytes.length, end) != (ssize_t) bytes.length)
+        empty (link->answers, end);
 }
 
 static void
@@ -46,7 +74,8 @@ head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t
     head_watch_end (watch);
     if (jobseg_create (&watch->segment, world_size, world_size, 0, spec->job_id, NULL))
         return;
-    if (pipe2 (watch->bell, O_CLOEXEC | O_NONBLOCK)) {
+    watch->answers = memfd_create ("accel-stacks", MFD_CLOEXEC);
+    if (pipe2 (watch->bell, O_CLOEXEC | O_NONBLOCK) || watch->answers < 0) {
         head_watch_end (watch);
         return;
     }
@@ -55,7 +84,9 @@ head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t
         struct link *link = links_at (links, i);
         const struct hostlist_host *host = &hosts->list.hosts[i];
         link->watched = &watch->segment;
+        link->answers = watch->answers;
         link->take_sampled = take_sampled;
+        link->take_stacked = take_stacked;
         link->first_rank = host->first_rank;
         link->ranks = host->ranks;
         link->is_sampled = true;
@@ -65,6 +96,7 @@ head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t
             told->is_remote = !hosts_is_own (hosts, link->name);
         }
     }
+    watch->segment.header->answers = watch->answers;
     watch->segment.header->bell = watch->bell[1]; /* last: before, no process can ask */
 }
 
@@ -87,6 +119,28 @@ is_asked (const struct head_watch *watch)
     return is_asked;
 }
 
+/* Which part of the ranks that a question is about runs on the host of @link. */
+static void
+ask_for_stacks (struct link *link, uint32_t number, int only)
+{
+    if (link->state != LINK_RUNNING || link->pipe.out < 0
+        || (only >= 0 && (only < link->first_rank || only >= link->first_rank + link->ranks)))
+        return;
+    wire_put_frame (&link->pipe.to_write, WIRE_STACKS, number, only < 0 ? -1 : only - link->first_rank);
+}
+
+static void
+pass_on_question (struct head_watch *watch, const struct links *links)
+{
+    uint32_t number = atomic_load (&watch->segment.header->stacks_asked);
+    if (number == watch->number)
+        return;
+    watch->number = number;
+    empty (watch->answers, 0);
+    for (int i = 0; i < links->count; i++)
+        ask_for_stacks (links_at (links, i), number, atomic_load (&watch->segment.header->stacks_only));
+}
+
 void
 head_watch_turn (struct head_watch *watch, const struct links *links)
 {
@@ -95,6 +149,7 @@ head_watch_turn (struct head_watch *watch, const struct links *links)
     for (int i = 0; i < links->count; i++)
         note_state (watch, links_at (links, i));
     watch->is_wanted = is_asked (watch) || watch->is_wanted;
+    pass_on_question (watch, links);
     if (clock_ms () < head_watch_deadline (watch))
         return;
     watch->is_wanted = false;
@@ -124,5 +179,7 @@ head_watch_end (struct head_watch *watch)
     for (int i = 0; i < 2; i++)
         if (watch->bell[i] >= 0)
             close (watch->bell[i]);
+    if (watch->answers >= 0)
+        close (watch->answers);
     *watch = (struct head_watch) HEAD_WATCH_NONE;
 }

@@ -12,11 +12,13 @@
 struct head_watch {
     struct jobseg segment;
     int bell[2];       /* a pipe; -1: the job cannot be watched */
+    int answers;       /* a file, for stacks; -1: none */
     bool is_wanted;    /* a process has asked */
     int64_t asked_ms;  /* when the hosts were asked last; 0: not yet */
+    uint32_t number;   /* of the question for stacks that was passed on last */
 };
 
-#define HEAD_WATCH_NONE { .segment = JOBSEG_NONE, .bell = { -1, -1 } }
+#define HEAD_WATCH_NONE { .segment = JOBSEG_NONE, .bell = { -1, -1 }, .answers = -1 }
 
 /** The ranks start.  If there is no segment for whatever reason, the job cannot be watched, and runs. */
 void head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t restarts,

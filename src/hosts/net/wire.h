@@ -36,6 +36,7 @@ enum wire_type {
     WIRE_IN,      /* standard input of rank 0; nothing: its end */
     WIRE_UNREAD,  /* no process reads what ranks write to standard output */
     WIRE_SAMPLE,  /* enum jobseg_request, together: ask the ranks for that, and say what they do */
+    WIRE_STACKS,  /* number of the question, local rank (-1: all): their stacks */
 
     /* between launchers that were started by hand: from machine 0's ... */
     WIRE_WELCOME, /* version, host name */
@@ -62,6 +63,7 @@ enum wire_type {
     WIRE_TAKEN,     /* bytes of WIRE_IN that were passed on */
     WIRE_SAMPLED,   /* what the ranks do (samples.h): the answer to WIRE_SAMPLE, and before the WIRE_END of an attempt
                      * that was watched */
+    WIRE_STACKED,   /* number of the question; JSON, as stacks_finish() makes it, NULL if it is too long */
 
     /* from the launcher below an agent, to it alone */
     WIRE_ALIVE,   /* its process; in how many ms it will write again, at most */

@@ -279,10 +279,13 @@ have_answered (const struct watch_job *job, uint64_t since_ns)
 void
 watch_job_await (const struct watch_job *job, int wait_ms)
 {
+    enum { AGAIN_MS = 1000 }; /* an agent may have known nothing of its ranks yet */
     uint64_t since_ns = (uint64_t) clock_ns ();
-    int64_t until_ms = clock_ms () + wait_ms;
+    int64_t until_ms = clock_ms () + wait_ms, ask_ms = 0;
     while (job->hosts && !have_answered (job, since_ns) && clock_ms () < until_ms) {
-        watch_job_ask (job); /* again: what answers may have begun after it was asked */
+        if (clock_ms () >= ask_ms)
+            watch_job_ask (job);
+        ask_ms = clock_ms () >= ask_ms ? clock_ms () + AGAIN_MS : ask_ms;
         nanosleep (&(struct timespec){ .tv_nsec = 10000000 }, NULL);
     }
 }
