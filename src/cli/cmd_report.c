@@ -11,6 +11,7 @@
 #include "util/io.h"
 
 #include <inttypes.h>
+#include <sys/stat.h>
 
 /* What was passed over is on the page, too. */
 static int
@@ -26,6 +27,24 @@ note_skipped (const struct runs *runs, struct fail *fail)
         if (text.failed)
             return fail_nomem (fail);
         print_note ("", runs->items[i].metrics_path, text.text);
+    }
+    return 0;
+}
+
+/* A page that takes the place of what it is made of would be the last one. */
+static int
+check_output (const struct runs *runs, const char *output, struct fail *fail)
+{
+    struct stat page, input;
+    if (stat (output, &page))
+        return 0; /* a new file */
+    for (size_t i = 0; i < runs->count; i++) {
+        const struct run *run = &runs->items[i];
+        const char *paths[] = { run->metrics_path, run->profile_path, run->launch_path };
+        for (size_t j = 0; j < sizeof paths / sizeof *paths; j++)
+            if (paths[j] && !stat (paths[j], &input) && input.st_dev == page.st_dev && input.st_ino == page.st_ino)
+                return fail_set (fail, FAIL_GENERAL, "%s would be overwritten, but the report reads it; name another "
+                                 "file with -o", paths[j]);
     }
     return 0;
 }
@@ -52,6 +71,8 @@ cmd_report (int argc, char **argv, struct fail *fail)
         status = io_check_writable (config.settings.report_output, fail);
     if (!status)
         status = runs_read (&runs, &config.words, fail);
+    if (!status)
+        status = check_output (&runs, config.settings.report_output, fail);
     if (!status)
         status = note_skipped (&runs, fail);
     if (!status)

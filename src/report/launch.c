@@ -63,6 +63,7 @@ launch_sentence (const json_t *report, struct strbuf *out)
 {
     const json_t *failure = json_object_get (report, "failure"), *signal = json_object_get (report, "signal");
     const char *error = json_string_value (json_object_get (report, "error"));
+    const char *reason = json_string_value (json_object_get (report, "stop_reason"));
     const json_t *saved = json_object_get (report, "saved_step");
     json_int_t status = json_integer_value (json_object_get (report, "exit_status"));
     if (json_is_integer (saved) && launch_end (report) == LAUNCH_STOPPED)
@@ -74,7 +75,9 @@ launch_sentence (const json_t *report, struct strbuf *out)
     else if (json_is_integer (signal)) {
         const char *name = sigabbrev_np ((int) (json_integer_value (signal) & 0x7f));
         strbuf_printf (out, "ended by SIG%s", name ? name : "?");
-    } else if (launch_end (report) == LAUNCH_STOPPED)
+    } else if (launch_end (report) == LAUNCH_STOPPED && reason)
+        strbuf_printf (out, "ended %s", reason);
+    else if (launch_end (report) == LAUNCH_STOPPED)
         strbuf_add (out, "ended as it was asked to");
     else if (launch_end (report) == LAUNCH_DONE)
         strbuf_add (out, "all ranks exited with 0");

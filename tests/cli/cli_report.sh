@@ -64,6 +64,8 @@ test_expect_success 'what cannot be read is one line' '
     test_exit 1 "$accelerate" report loop 2>error && cat error && grep "cannot open loop/metrics.jsonl" error &&
     mkdir pipe && mkfifo pipe/metrics.jsonl && test_exit 1 timeout 60 "$accelerate" report pipe 2>error && grep "not a regular file" error &&
     test_exit 2 "$accelerate" report 2>error && grep "no run to report" error &&
+    cp one/metrics.jsonl mine.jsonl && ln mine.jsonl same && test_exit 1 "$accelerate" report mine.jsonl -o same 2>error &&
+    grep "^accelerate: mine.jsonl would be overwritten" error && cmp mine.jsonl one/metrics.jsonl &&
     test_exit 1 "$accelerate" report -o nowhere/page.html one 2>error && cat error && [ "$(wc -l <error)" = 1 ]'
 
 # hostile: a page of texts that would like to be more

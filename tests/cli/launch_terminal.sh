@@ -190,7 +190,7 @@ test_expect_success 'what all ranks say of a failure stands once in the report' 
 line=$(grep -n 'accel_wait_for_everyone' "$srcdir/tests/cli/hangs.c" | tail -n 1 | cut -d: -f1)
 first=$(grep -n 'accel_wait_for_everyone' "$srcdir/tests/cli/hangs.c" | head -n 1 | cut -d: -f1)
 # Rank 0 has the terminal and dies of ^C itself; on a busy machine the others notice before the launcher does.
-where="^    rank 1.*\\(accel_wait_for_everyone at .*hangs.c:$line\\|gave up: rank 0 was killed\\)"
+where="^    ranks* 1.*\\(accel_wait_for_everyone at .*hangs.c:$line\\|gave up: rank 0 was killed\\)"
 test_expect_success '^C on a job that hangs shows where each rank is' '
     test_exit 130 on_terminal --type "\x03" hangs "$accelerate" launch --cpu --num_processes 3 "$hangs" && plain >got &&
     grep "^accelerate: ended by SIGINT" got && grep "^  the ranks at that moment:" got &&
@@ -201,6 +201,6 @@ test_expect_success '^\ does too' '
     grep "^accelerate: ended by SIGQUIT" got && grep "$where" got'
 test_expect_success 'SIGTERM does too, and in the JSON' '
     { "$accelerate" launch --cpu --num_processes 3 --failure_report r.json "$hangs" >out 2>err & } && pid=$! &&
-    wait_for grep -q hangs out && kill $pid && test_exit 143 wait $pid && grep "^    rank 1-2: .*hangs.c:$line" err &&
+    wait_for grep -q hangs out && kill $pid && test_exit 143 wait $pid && grep "^    ranks 1-2: .*hangs.c:$line" err &&
     grep "\"ranks\":\[{\"rank\":0,.*\"rank\":2,\"doing\":\"[^\"]*hangs.c:$line" r.json'
 test_done

@@ -65,8 +65,9 @@ test_expect_success 'the end of a Slurm job, --grace before' '
     unset SLURM_JOB_END_TIME && start -- --project_dir slurm --log log && finish && cmp log whole.log'
 test_expect_success 'programs that do not ask are left alone by it, but not by a time limit' '
     SLURM_JOB_END_TIME=$(($(date +%s) + 2)) "$accelerate" launch --cpu --num_processes 2 --grace 1 sleep 3 &&
-    test_exit 75 "$accelerate" launch --cpu --num_processes 2 --time_limit 1 sleep 1000 2>err &&
-    grep "^accelerate: ended at the time limit$" err'
+    test_exit 75 "$accelerate" launch --cpu --num_processes 2 --time_limit 1 --failure_report report.json sleep 1000 2>err &&
+    grep "^accelerate: ended at the time limit$" err && grep "\"saved_step\":null,\"stop_reason\":\"at the time limit\"" report.json &&
+    "$accelerate" report report.json -o page.html && grep "ended at the time limit" page.html'
 test_expect_success 'a file asks for a checkpoint, and is removed' '
     rm -f log && start --checkpoint_file ask -- --project_dir file --log log --step_ms 60 && wait_for has_lines log 24 &&
     : >ask && finish && ! test -e ask && test "$(ls file/checkpoints | wc -l)" = 2 && cmp log whole.log'

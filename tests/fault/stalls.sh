@@ -78,7 +78,7 @@ test_expect_success 'no warning while all compute, nor with --stall_timeout 0' '
 test_expect_success 'the table of a signal has times and the place in the program' '
     start pipe table && sleep 3 && stop && cat table &&
     grep -q "^    rank 1: computing after accel_wait_for_everyone at .*stalls.c:[0-9]* for [2-9].* s, in read_batch (stalls.c:" \
-        table && grep -q "^    rank 0, 2: in accel_wait_for_everyone at .* for [2-9].* s$" table'
+        table && grep -q "^    ranks 0, 2: in accel_wait_for_everyone at .* for [2-9].* s$" table'
 
 # More ranks than processors make many short calls, and one of them is stopped for seconds again and again.
 calls=200000

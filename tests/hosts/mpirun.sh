@@ -154,8 +154,8 @@ begin_training () {
 test_expect_success 'after SIGTERM, the report says what the ranks of all hosts were doing, and which was stopped' '
     begin_training && on host2 kill -STOP "$(cat up.2)" && on host1 pkill -TERM -f "[-]-hosts host1:1" && finish 143 &&
     grep -x "accelerate: ended by SIGTERM" err && test "$(grep -c -x "  the ranks at that moment:" err)" -eq 1 &&
-    grep -E "^    rank 2: stopped by a signal (in|after) " err && grep -E "^    rank 0(, 1|-1)?: (computing|in) " err &&
-    grep -E "^    rank (0-|0, )?1: (computing|in) " err && all_clean host1 host2
+    grep -E "^    rank 2: stopped by a signal (in|after) " err && grep -E "^    ranks? 0(, 1|-1)?: (computing|in) " err &&
+    grep -E "^    ranks? (0-|0, )?1: (computing|in) " err && all_clean host1 host2
 '
 is_long && test_expect_success 'a rank of another host for which ranks waited in vain is named, and that it was stopped' '
     ACCEL_TIMEOUT_MS=20000 && export ACCEL_TIMEOUT_MS && begin_training host1:2,host2:1 && on host2 kill -STOP "$(cat up.2)" &&

@@ -50,16 +50,16 @@ test_expect_success 'a run that is never asked' '
     start -- --log whole.log && finish 0 && test "$(wc -l <whole.log)" = 720 && rm -rf state'
 for round in $(seq "$rounds"); do
     test_expect_success "$round: SIGTERM to a rank of the second host" '
-        rm -rf state log && start -- --log log --step_ms 1$round && wait_for has_lines &&
+        rm -rf state log && start --failure_report report.json -- --log log --step_ms 1$round && wait_for has_lines &&
         rank=$(on host2 pgrep -n -x resume) && on host2 kill -TERM "$rank" && finish 75 && saved "as a signal to a rank asked" &&
-        continues'
+        grep "\"stop_reason\":\"as a signal to a rank asked\"" report.json && continues'
 done
 test_expect_success 'SIGTERM to the head' '
     rm -rf state log && start -- --log log --step_ms 20 && wait_for has_lines && on host1 pkill -TERM -o -x accelerate &&
     finish 143 && saved "by SIGTERM" && continues'
 test_expect_success 'a time limit' '
-    rm -rf state log && start --time_limit 3 -- --log log --step_ms 200 && finish 75 && saved "at the time limit" &&
-    continues'
+    rm -rf state log && start --time_limit 3 --failure_report report.json -- --log log --step_ms 200 && finish 75 && saved "at the time limit" &&
+    grep "\"stop_reason\":\"at the time limit\"" report.json && continues'
 test_expect_success 'a rank that fails ends those of the other host at once' '
     rm -rf state log && start -- --log log --step_ms 60000 && wait_for test -s log &&
     rank=$(on host1 pgrep -n -x resume) && on host1 kill -ABRT "$rank" && finish 134 && ! grep "had to be killed" err &&

@@ -32,7 +32,7 @@ struct watched_list {
     struct watched_gpus gpus;
 };
 
-/** Which jobs: one, also after a restart, which gives it another id; {0}: all. */
+/** Which jobs: one, also after a restart, which gives it another segment; {0}: all. */
 struct watched_filter {
     pid_t launcher;
     uint64_t inode; /* if there is no launcher */

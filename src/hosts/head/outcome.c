@@ -286,6 +286,16 @@ outcome_json_error (const struct head *head, const struct fail *error, struct st
     return put_error (head, host, error, out, fail);
 }
 
+/* The first host, whose report this is, may have been told to stop because of another one. */
+static void
+copy_stop_reason (const struct link *stopped, json_t *report)
+{
+    json_t *its = stopped && stopped->json ? json_loads (stopped->json, 0, NULL) : NULL;
+    if (its)
+        json_object_set (report, "stop_reason", json_object_get (its, "stop_reason"));
+    json_decref (its);
+}
+
 /* Without a failure the job has ended as the head says, which launchers saw as a signal. */
 static void
 set_end (const struct head *head, json_t *report)
@@ -294,8 +304,11 @@ set_end (const struct head *head, json_t *report)
     bool is_saved = find_saved_step (head, &step);
     json_object_set_new (report, "exit_status", json_integer (outcome_status (head, NULL)));
     json_object_set_new (report, "saved_step", is_saved ? json_integer ((json_int_t) step) : json_null ());
-    if (head->stop_reason)
+    if (head->stop_reason) {
         json_object_set_new (report, "signal", json_null ());
+        json_object_set_new (report, "stop_reason", json_string (head->stop_reason));
+    } else if (!head->signal)
+        copy_stop_reason (find_stopped (head), report);
 }
 
 /* The report of one launcher, with the ranks of the others that were told to end. */

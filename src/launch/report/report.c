@@ -81,7 +81,7 @@ is_first (const struct rank_activity *activity, size_t index)
     return true;
 }
 
-/* "rank 2, 4-7: computing after accel_backward at train.c:90 for 12 s, in load (data.c:33)".  The longest of their
+/* "ranks 2, 4-7: computing after accel_backward at train.c:90 for 12 s, in load (data.c:33)".  The longest of their
  * times; short ones say nothing. */
 static void
 put_alike (const struct rank_activity *activity, size_t first, struct strbuf *out)
@@ -96,7 +96,7 @@ put_alike (const struct rank_activity *activity, size_t first, struct strbuf *ou
         seconds = activity->ranks[i].seconds > seconds ? activity->ranks[i].seconds : seconds;
     }
     out->failed = out->failed || !ranks;
-    strbuf_add (out, "    rank ");
+    strbuf_printf (out, "    rank%s ", count > 1 ? "s" : "");
     stacks_put_ranks (ranks, count, out);
     strbuf_printf (out, ": %s", activity->ranks[first].text);
     if (seconds >= 1) {
@@ -531,8 +531,9 @@ begin_json (const char *host, const char *program, int world_size, int exit_stat
     json_object_set_new (root, "world_size", json_integer (world_size));
     json_object_set_new (root, "program", json_text (program ? program : ""));
     json_object_set_new (root, "exit_status", json_integer (exit_status));
-    json_t *rest = json_pack ("{si s[] sn sn s[] si si sn sn}", "restart_count", 0, "restarts", "signal",
-                              "saved_step", "ranks", "killed", 0, "output_bytes_lost", 0, "failure", "error");
+    json_t *rest = json_pack ("{si s[] sn sn sn s[] si si sn sn}", "restart_count", 0, "restarts", "signal",
+                              "saved_step", "stop_reason", "ranks", "killed", 0, "output_bytes_lost", 0, "failure",
+                              "error");
     json_object_update (root, rest);
     json_decref (rest);
     return root;
@@ -561,6 +562,8 @@ report_json (const struct job *job, struct strbuf *out, struct fail *fail)
         json_object_set_new (root, "signal", json_integer (job->signal));
     if (job->end == JOB_STOPPED && job_saved_step (job, &step))
         json_object_set_new (root, "saved_step", json_integer ((json_int_t) step));
+    if (job->end == JOB_STOPPED && job->stop_reason)
+        json_object_set_new (root, "stop_reason", json_text (job->stop_reason));
     if (job->end == JOB_STOPPED)
         json_object_set_new (root, "ranks", make_others (job));
     json_object_set_new (root, "killed", json_integer (job->killed));

@@ -153,7 +153,7 @@ test_doing (void)
         rank_activity_add (&failed, reports[i], false);
     }
     rank_activity_put (&doing, "ranks", &text);
-    is_text (text.text, "  ranks:\n    rank 0-2, 5: in a\n    rank 3: gave up: rank 9 ended\n"
+    is_text (text.text, "  ranks:\n    ranks 0-2, 5: in a\n    rank 3: gave up: rank 9 ended\n"
              "    rank 4: in b for 12 s, in f (a.c:3)\n",
              "ranks of several hosts, those that were doing the same together");
     json_t *json = rank_activity_json (&doing);
@@ -164,7 +164,7 @@ test_doing (void)
     json_decref (json);
     strbuf_truncate (&text, 0);
     rank_activity_put (&failed, "others", &text);
-    is_text (text.text, "  others:\n    rank 0-2, 5: in a\n    rank 4: in b for 12 s, in f (a.c:3)\n",
+    is_text (text.text, "  others:\n    ranks 0-2, 5: in a\n    rank 4: in b for 12 s, in f (a.c:3)\n",
              "those that gave up are left out");
     for (int i = 0; i < 17; i++) {
         char report[80];
@@ -212,7 +212,8 @@ test_ends (void)
     static const char nine[] = "{\"exit_status\":143,\"saved_step\":9,\"signal\":15}",
                       none[] = "{\"exit_status\":143,\"saved_step\":null,\"signal\":15}";
     check_end ("the time limit", SIGTERM, "at the time limit", (const char *[2]){ nine, nine },
-               "{\"exit_status\":75,\"killed\":0,\"ranks\":[],\"saved_step\":9,\"signal\":null}");
+               "{\"exit_status\":75,\"killed\":0,\"ranks\":[],\"saved_step\":9,\"signal\":null,"
+               "\"stop_reason\":\"at the time limit\"}");
     check_end ("SIGTERM", SIGTERM, NULL, (const char *[2]){ nine, nine },
                "{\"exit_status\":143,\"killed\":0,\"ranks\":[],\"saved_step\":9,\"signal\":15}");
     check_end ("one host has not saved", SIGTERM, NULL, (const char *[2]){ nine, none },

@@ -85,7 +85,8 @@ test_others (void)
     for (int i = 0; i < job.count; i++)
         ranks[i].doing = doings[i] ? strdup (doings[i]) : NULL;
     check_text ("  it was: a\n", true, "what the failed rank was doing");
-    check_text ("    rank 0, 2, 4-6: a\n    rank 3, 8: b\n", true, "what the others were doing, neighbours as ranges");
+    check_text ("    ranks 0, 2, 4-6: a\n    ranks 3, 8: b\n", true,
+                "what the others were doing, neighbours as ranges");
     release_job ();
     make_job (4, 256);
     ranks[1].doing = strdup ("a");
