@@ -49,6 +49,8 @@
 #define ENV_JOB_ID "ACCEL_JOB_ID"           /* marks every process of a job, whatever started it */
 #define ENV_MEMORY "ACCEL_MEMORY"           /* path of the memory tier (memtier.h), in the same way */
 #define ENV_MEMORY_EVERY "ACCELERATE_MEMORY_CHECKPOINT_EVERY" /* steps from one save there to the next */
+#define ENV_STACK_SIGNAL "ACCEL_STACK_SIGNAL" /* with which Python's faulthandler is asked for a traceback */
+#define ENV_STACK_FD "ACCEL_STACK_FD"       /* where it writes that */
 #define ENV_ENGINE "ACCEL_ENGINE"           /* engine by name */
 #define ENV_ENGINE_PATH "ACCEL_ENGINE_PATH" /* folders of engine modules, separated by colons */
 #define ENV_TIMEOUT_MS "ACCEL_TIMEOUT_MS"   /* longest wait for a peer */

@@ -45,6 +45,25 @@ procfs_read (pid_t pid, const char *name, char *text, size_t size)
 }
 
 void
+procfs_read_whole (pid_t pid, const char *name, struct strbuf *out)
+{
+    char path[64], piece[16384];
+    snprintf (path, sizeof path, "/proc/%d/%s", (int) pid, name);
+    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
+    for (ssize_t got; fd >= 0 && (got = read (fd, piece, sizeof piece)) > 0;)
+        strbuf_add_bytes (out, piece, (size_t) got);
+}
+
+bool
+procfs_has_signal (pid_t pid, const char *file, const char *name, int signal)
+{
+    char text[4096];
+    procfs_read (pid, file, text, sizeof text);
+    const char *at = strstr (text, name);
+    return at && strtoull (at + strlen (name), NULL, 16) >> (signal - 1) & 1;
+}
+
+void
 procfs_own_path (char *path, size_t size)
 {
     ssize_t length = readlink ("/proc/self/exe", path, size - 1);

@@ -3,6 +3,8 @@
 #ifndef UTIL_PROCFS_H
 #define UTIL_PROCFS_H
 
+#include "util/strbuf.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +19,12 @@ bool procfs_read_line (const char *path, char *line, size_t size);
 
 /** The beginning of /proc/PID/NAME, as procfs_read_file() does. */
 ssize_t procfs_read (pid_t pid, const char *name, char *text, size_t size);
+
+/** Append /proc/PID/NAME as far as it can be read. */
+void procfs_read_whole (pid_t pid, const char *name, struct strbuf *out);
+
+/** @return whether the bit of @p signal is set in the mask called @p name, "SigCgt:", of /proc/PID/FILE, a status */
+bool procfs_has_signal (pid_t pid, const char *file, const char *name, int signal);
 
 /** The path of the file that this process executes; empty if it is not known. */
 void procfs_own_path (char *path, size_t size);

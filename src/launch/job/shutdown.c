@@ -115,7 +115,8 @@ note_doing (struct job *job, int also)
     }
 }
 
-/* Where the ranks are that have not ended: all of them, or those that are in no call of the library. */
+/* Where the ranks are that have not ended: all of them, or those that are in no call of the library, or do not use it
+ * but show where they are. */
 static void
 take_stacks (struct job *job, bool all, int wait_ms)
 {
@@ -124,7 +125,8 @@ take_stacks (struct job *job, bool all, int wait_ms)
         return;
     for (int i = 0; i < job->count; i++) {
         const struct job_rank *rank = &job->ranks[i];
-        bool computes = rank->doing && !strncmp (rank->doing, computing, sizeof computing - 1);
+        bool computes = rank->doing ? !strncmp (rank->doing, computing, sizeof computing - 1)
+                                    : stacks_has_python (rank->pid);
         if (rank->pid && !rank->ended && (all || computes))
             stacks_add (&job->taken, &job->segment, i, rank->pid);
     }

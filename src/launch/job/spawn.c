@@ -117,6 +117,7 @@ struct child {
     const struct rlimit *descriptors; /* NULL: as ours */
     const cpu_set_t *cpus; /* NULL: as ours */
     size_t cpus_bytes;
+    char *file_number; /* where to write the number of the file for tracebacks; NULL: it gets none */
     volatile int error;
 };
 
@@ -136,6 +137,25 @@ extern __typeof__ (clone) __clone;
 #define dup2(from, to) ((int) syscall (SYS_dup3, from, to, 0))
 #endif
 
+/* For Python; see stacks/python.c.  Without a file, the variable says where people see it.  Python writes at the end,
+ * because who reads cuts off what was there. */
+ON_FOREIGN_STACK static void
+make_traceback_file (char *number)
+{
+    char digits[12];
+    int count = 0, fd = (int) syscall (SYS_memfd_create, STACKS_FILE, 0);
+    if (fd < 0)
+        fd = 2;
+    else
+        fcntl (fd, F_SETFL, O_APPEND);
+    do
+        digits[count++] = (char) ('0' + fd % 10);
+    while (fd /= 10);
+    while (count)
+        *number++ = digits[--count];
+    *number = '\0';
+}
+
 ON_FOREIGN_STACK static int
 run_child (void *argument)
 {
@@ -152,6 +172,8 @@ run_child (void *argument)
     }
     if (child->passed)
         fcntl (child->passed, F_SETFD, 0); /* of its own copy of our descriptors */
+    if (child->file_number)
+        make_traceback_file (child->file_number);
     if (child->descriptors)
         setrlimit (RLIMIT_NOFILE, child->descriptors);
     if (child->cpus)
@@ -166,7 +188,9 @@ static bool
 is_overridden (const struct strlist *env, const char *item)
 {
     return strlist_variable (env, item) || !strncmp (item, ENV_JOB_SEGMENT "=", sizeof ENV_JOB_SEGMENT)
-           || !strncmp (item, ENV_JOB_ID "=", sizeof ENV_JOB_ID) || !strncmp (item, ENV_MEMORY "=", sizeof ENV_MEMORY);
+           || !strncmp (item, ENV_JOB_ID "=", sizeof ENV_JOB_ID) || !strncmp (item, ENV_MEMORY "=", sizeof ENV_MEMORY)
+           || !strncmp (item, ENV_STACK_SIGNAL "=", sizeof ENV_STACK_SIGNAL)
+           || !strncmp (item, ENV_STACK_FD "=", sizeof ENV_STACK_FD);
 }
 
 /* The launcher's own variables come last and are the same for all ranks; what the plan sets is left out of them. */
@@ -186,13 +210,15 @@ make_environment (struct spawn *spawn, struct fail *fail)
     if (memtier
         && asprintf (&spawn->memory, ENV_MEMORY "=/proc/%d/fd/%d", (int) spawn->launcher, memtier->fd) < 0)
         spawn->memory = NULL;
-    spawn->common = calloc (inherited + 4, sizeof *spawn->common);
+    snprintf (spawn->signal, sizeof spawn->signal, ENV_STACK_SIGNAL "=%d", STACKS_SIGNAL);
+    spawn->common = calloc (inherited + 5, sizeof *spawn->common);
     if (!spawn->segment || !spawn->id || (memtier && !spawn->memory) || !spawn->common)
         return fail_nomem (fail);
     size_t count = 0;
     if (!job->plan->is_external) { /* the ranks of another launcher are not those of our job */
         spawn->common[count++] = spawn->segment;
         spawn->common[count++] = spawn->id;
+        spawn->common[count++] = spawn->signal;
         if (spawn->memory)
             spawn->common[count++] = spawn->memory;
     }
@@ -242,9 +268,12 @@ spawn_context_init (struct spawn_context *context, const struct spawn *spawn, st
 {
     size_t own = spawn->job->plan->processes[0].env.count;
     *context = (struct spawn_context){ .spawn = spawn };
-    context->envp = malloc ((own + spawn->common_count + 1) * sizeof *context->envp);
+    snprintf (context->file, sizeof context->file, ENV_STACK_FD "=");
+    context->envp = malloc ((own + spawn->common_count + 2) * sizeof *context->envp);
     if (!context->envp)
         return fail_nomem (fail);
+    if (!spawn->job->plan->is_external)
+        context->envp[own++] = context->file;
     memcpy (context->envp + own, spawn->common, (spawn->common_count + 1) * sizeof *context->envp);
     void *stack = mmap (NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (stack == MAP_FAILED) {
@@ -327,6 +356,7 @@ spawn_rank (struct spawn_context *context, int index, struct fail *fail)
         .descriptors = spawn->limits.is_raised ? &spawn->limits.given : NULL,
         .cpus = process->cpus ? cpus : NULL,
         .cpus_bytes = sizeof cpus,
+        .file_number = job->plan->is_external ? NULL : context->file + sizeof ENV_STACK_FD,
     };
     int result = start (context, rank, &child, fail);
     for (int i = 0; i < JOB_STREAMS; i++)

@@ -26,6 +26,7 @@ struct spawn {
     char *segment;      /* ACCEL_JOB_SEGMENT=... */
     char *id;           /* ACCEL_JOB_ID=... */
     char *memory;       /* ACCEL_MEMORY=...; NULL: the ranks get none */
+    char signal[32];    /* ACCEL_STACK_SIGNAL=... */
     int null;           /* /dev/null */
     bool has_input;     /* the first rank reads our stdin */
     bool terminal;      /* that is one: this rank is in the guardian's process group */
@@ -37,7 +38,8 @@ struct spawn {
 /** What a thread needs to start ranks, one after the other. */
 struct spawn_context {
     const struct spawn *spawn;
-    const char **envp; /* room for a rank's own variables, then the common ones */
+    const char **envp; /* room for a rank's own variables, then `file`, then the common ones */
+    char file[32];     /* ACCEL_STACK_FD=..., as its process finds the number */
     void *stack;       /* of the child until it has called exec */
 };
 

@@ -663,6 +663,8 @@ report_find_stacks (struct job *job)
         if (rank && frame.length && !rank->frame)
             rank->frame = strbuf_take (&frame);
         strbuf_release (&frame);
+        if (rank && rank->frame && !rank->doing)
+            rank->doing = strdup (json_string_value (json_object_get (stack, "doing")));
     }
 }
 

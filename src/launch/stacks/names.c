@@ -95,14 +95,15 @@ static json_t *
 make_rank (const struct stack_rank *rank, bool with_names, json_t *others)
 {
     struct stack_symbols *symbols = NULL;
-    json_t *stack = json_array ();
+    json_t *stack = rank->traceback ? stack_python_parse (rank->traceback) : json_array ();
+    const char *reason = rank->traceback && !json_array_size (stack) ? "Python shows no function" : rank->reason;
     for (uint32_t i = 0; i < rank->count; i++)
         json_array_append_new (stack, make_frame (rank, rank->frames[i], with_names, &symbols, others));
     stack_symbols_close (symbols);
     return json_pack ("{si si so so so so so}", "rank", rank->rank, "pid", (int) rank->pid, "doing",
                       json_text (rank->doing), "seconds",
                       rank->elapsed_ns < 0 ? json_null () : json_real ((double) (rank->elapsed_ns / 1000000) / 1000),
-                      "reason", text_or_null (rank->reason), "process", text_or_null (rank->process), "stack", stack);
+                      "reason", text_or_null (reason), "process", text_or_null (rank->process), "stack", stack);
 }
 
 static json_t *

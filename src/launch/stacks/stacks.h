@@ -11,6 +11,7 @@
 #include "util/strbuf.h"
 
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -18,6 +19,11 @@ enum {
     STACKS_WAIT_MS = 200, /* for a rank to show its stack; one that runs needs some microseconds */
     STACKS_NAMES_WAIT_MS = 10000, /* for names and lines, which may be in gigabytes */
 };
+
+/** What the launcher gives to each rank, for Python: see python.c.  libaccel takes the highest free signal, which this
+ * one is not unless the program uses that. */
+#define STACKS_SIGNAL (SIGRTMAX - 1)
+#define STACKS_FILE "accel-traceback"
 
 /** A rank, when it was asked. */
 struct stack_rank {
@@ -33,6 +39,9 @@ struct stack_rank {
     uint32_t count;
     uint64_t frames[JOBSEG_FRAMES]; /* addresses inside the calls, innermost first */
     char *maps;        /* /proc/PID/maps; NULL: not known */
+    int file;          /* of its traceback, while that is awaited; -1 */
+    bool has_file;     /* and no other process may use it */
+    char *traceback;   /* what Python has written, instead of addresses; NULL */
 };
 
 /** All zero: none. */
@@ -44,6 +53,9 @@ struct stacks {
 /** Add local rank @p index of @p segment.  @param pid  of its process, if it is known without the slot; 0
  *  @return false without memory */
 bool stacks_add (struct stacks *stacks, const struct jobseg *segment, int index, pid_t pid);
+
+/** @return whether the program of @p pid shows where it is though it does not use libaccel */
+bool stacks_has_python (pid_t pid);
 
 /** Ask those that were added, and copy what they show within @p wait_ms.  A rank that is stopped, or that does not wait
  *  for our signal, is not sent any. */
@@ -68,7 +80,7 @@ bool stacks_read (struct stack_names *names);
  *
  * @return an array with an object for each rank: "rank", "pid", "doing", "seconds" (null: not known), "reason" (null:
  *         there is a stack), "process" and "stack", an array of frames, each with "function", "file", "line" (null:
- *         not known), "module" and "address", its place in the module.  NULL without memory
+ *         not known), "module" and "address", its place in the module (both null in Python).  NULL without memory
  */
 json_t *stacks_finish (struct stack_names *names, const struct stacks *stacks);
 
@@ -86,6 +98,16 @@ void stacks_put_seconds (double seconds, struct strbuf *out);
 
 /** Append "2, 4-7".  @param ranks  [count], in their order */
 void stacks_put_ranks (const int *ranks, size_t count, struct strbuf *out);
+
+/* python.c, for those of this room. */
+/** @return whether Python shows its tracebacks, in `file` */
+bool stack_python_find (struct stack_rank *rank);
+/** Ask it, as soon as no other process does.  @return whether its answer is there */
+bool stack_python_copy (struct stack_rank *rank);
+/** Nothing is awaited any more. */
+void stack_python_end (struct stack_rank *rank);
+/** @return frames as stacks_finish() has them; none if @p text is not a traceback */
+json_t *stack_python_parse (const char *text);
 
 /* symbols.c, for those of this room.  What libdw knows about the memory of a process; NULL everywhere: there is no
  * libdw. */

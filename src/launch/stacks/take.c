@@ -24,7 +24,8 @@ stacks_add (struct stacks *stacks, const struct jobseg *segment, int index, pid_
     struct stack_rank *rank = array_room (&stacks->ranks, (size_t) stacks->count, sizeof *stacks->ranks);
     if (!rank)
         return false;
-    *rank = (struct stack_rank){ .slot = slot, .rank = (int) segment->header->first_rank + index, .pid = pid };
+    *rank = (struct stack_rank){ .slot = slot, .rank = (int) segment->header->first_rank + index, .pid = pid,
+                                 .file = -1 };
     bool is_near = atomic_load (&slot->pid_space) == procfs_pid_space ();
     if (atomic_load (&slot->state) != JOBSEG_EMPTY && is_near)
         rank->pid = atomic_load (&slot->pid); /* of a script's child, if the script is what was started */
@@ -32,16 +33,6 @@ stacks_add (struct stacks *stacks, const struct jobseg *segment, int index, pid_
         snprintf (rank->reason, sizeof rank->reason, "it is in another container");
     stacks->count++;
     return true;
-}
-
-/* Bit @signal of the mask called @name in /proc/PID/FILE. */
-static bool
-has_signal (pid_t pid, const char *file, const char *name, int signal)
-{
-    char text[4096];
-    procfs_read (pid, file, text, sizeof text);
-    const char *at = strstr (text, name);
-    return at && strtoull (at + strlen (name), NULL, 16) >> (signal - 1) & 1;
 }
 
 static bool
@@ -53,38 +44,41 @@ is_of_same_user (pid_t pid)
     return !stat (path, &info) && info.st_uid == geteuid ();
 }
 
-/* Whatever the slot says, no signal is sent that its process does not expect: that would end it. */
 static const char *
-why_not_asked (const struct stack_rank *rank, int signal, pid_t thread)
+find_hindrance (const struct stack_rank *rank)
 {
     struct procfs_stat stat;
-    char file[64];
     if (rank->pid <= 0 || !procfs_read_stat (rank->pid, &stat) || stat.state == 'Z')
         return "its process has ended";
     if (stat.state == 'T' || stat.state == 't')
         return stat.state == 'T' ? "it is stopped by a signal" : "it is stopped by a debugger";
+    return NULL;
+}
+
+/* Whatever the slot says, no signal is sent that its process does not expect: that would end it. */
+static const char *
+why_not_asked (const struct stack_rank *rank, int signal, pid_t thread)
+{
+    char file[64];
     if (!signal)
         return atomic_load (&rank->slot->state) == JOBSEG_EMPTY ? "its program has not called accel_open()"
                                                                 : "its program does not show it";
     snprintf (file, sizeof file, "task/%d/status", (int) thread);
     if (signal < SIGRTMIN || signal > SIGRTMAX || !is_of_same_user (rank->pid)
-        || !has_signal (rank->pid, "status", "SigCgt:", signal))
+        || !procfs_has_signal (rank->pid, "status", "SigCgt:", signal))
         return "its process has no handler for the signal that asks for it";
-    return has_signal (rank->pid, file, "SigBlk:", signal) ? "it blocks the signal that asks for it" : NULL;
+    return procfs_has_signal (rank->pid, file, "SigBlk:", signal) ? "it blocks the signal that asks for it" : NULL;
 }
 
 static char *
 read_maps (pid_t pid)
 {
-    char path[64], piece[16384];
     struct strbuf text = { 0 };
-    snprintf (path, sizeof path, "/proc/%d/maps", (int) pid);
-    AUTO_CLOSE int fd = open (path, O_RDONLY | O_CLOEXEC);
-    for (ssize_t got; fd >= 0 && (got = read (fd, piece, sizeof piece)) > 0;)
-        strbuf_add_bytes (&text, piece, (size_t) got);
+    procfs_read_whole (pid, "maps", &text);
     return text.length ? strbuf_take (&text) : NULL;
 }
 
+/* Of a Python program that also uses libaccel, its own lines say more than the interpreter's. */
 static void
 ask (struct stack_rank *rank)
 {
@@ -93,7 +87,11 @@ ask (struct stack_rank *rank)
     pid_t thread = atomic_load (&stack->thread);
     if (*rank->reason)
         return;
-    const char *why = why_not_asked (rank, signal, thread);
+    const char *why = find_hindrance (rank);
+    rank->is_asked = !why && stack_python_find (rank);
+    if (rank->is_asked)
+        return;
+    why = why ? why : why_not_asked (rank, signal, thread);
     rank->maps = why ? NULL : read_maps (rank->pid); /* now: it may end as soon as it has answered */
     if (!why) {
         rank->number = atomic_fetch_add (&stack->asked, 1) + 1;
@@ -198,7 +196,7 @@ stacks_take (struct stacks *stacks, int wait_ms)
         is_late = clock_ms () >= until_ms;
         for (int i = 0; i < stacks->count; i++) {
             struct stack_rank *rank = &stacks->ranks[i];
-            bool answered = rank->is_asked && copy (rank);
+            bool answered = rank->is_asked && (rank->file >= 0 ? stack_python_copy (rank) : copy (rank));
             rank->is_asked = rank->is_asked && !answered;
             awaited -= answered;
         }
@@ -211,14 +209,19 @@ stacks_take (struct stacks *stacks, int wait_ms)
             snprintf (rank->reason, sizeof rank->reason, "it did not show its stack within %d ms", wait_ms);
         if (*rank->reason)
             describe_process (rank);
+        if (rank->traceback && atomic_load (&rank->slot->state) == JOBSEG_EMPTY)
+            snprintf (rank->doing, sizeof rank->doing, "in Python");
+        stack_python_end (rank);
     }
 }
 
 void
 stacks_release (struct stacks *stacks)
 {
-    for (int i = 0; i < stacks->count; i++)
+    for (int i = 0; i < stacks->count; i++) {
         free (stacks->ranks[i].maps);
+        free (stacks->ranks[i].traceback);
+    }
     free (stacks->ranks);
     *stacks = (struct stacks){ 0 };
 }

@@ -23,10 +23,27 @@ text_of (const json_t *object, const char *key)
     return text ? text : "";
 }
 
+/* A frame in which the file is all that is known of where it is. */
+static bool
+is_python (const json_t *frame)
+{
+    return !*text_of (frame, "module") && *text_of (frame, "file");
+}
+
+/* <frozen runpy> and the like, Python's own library, installed packages. */
+static bool
+is_of_python_library (const json_t *frame)
+{
+    const char *file = text_of (frame, "file");
+    return *file == '<' || strstr (file, "/lib/python3") || strstr (file, "/site-packages/");
+}
+
 /* Whether a frame is of a library that the program calls, not of the program: of ours, the C library, the drivers. */
 static bool
 is_of_library (const json_t *frame)
 {
+    if (is_python (frame))
+        return is_of_python_library (frame);
     static const char *const names[] = {
         "libaccel", "accel_", "libc.so", "libc-", "libm.so", "libpthread", "ld-linux", "libstdc++", "libgcc_s",
         "[vdso]", "libnccl", "libcuda", "libcublas", "libmpi", "libopen-pal", "libopen-rte", "libucp", "libuct",
@@ -69,6 +86,10 @@ put_function (const json_t *frame, struct strbuf *out)
     bool is_ours = !strncmp (name, "accel_", strlen ("accel_"));
     size_t length = strcspn (name, "@");
     char text[256];
+    if (is_python (frame)) {
+        printable_add (out, name);
+        return;
+    }
     if (is_ours && at && (!strcmp (at, "_at") || !strcmp (at, "_sized")))
         length = (size_t) (at - name);
     if (is_of_library (frame))
@@ -97,7 +118,7 @@ put_frame (const json_t *frame, struct strbuf *out)
 {
     const json_t *line = json_object_get (frame, "line");
     const char *module = last_part (text_of (frame, "module")), *file = text_of (frame, "file");
-    bool has_line = json_is_integer (line) && *file && !is_of_library (frame);
+    bool has_line = json_is_integer (line) && *file && (is_python (frame) || !is_of_library (frame));
     if (!*text_of (frame, "function")) {
         printable_add (out, module);
         strbuf_printf (out, "+%s", text_of (frame, "address"));
