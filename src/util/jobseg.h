@@ -333,6 +333,13 @@ jobseg_fence_reads (void)
 #endif
 }
 
+/** Between saying that something is being written, and writing it: on ARM a store may overtake one that releases. */
+static inline void
+jobseg_fence_writes (void)
+{
+    jobseg_fence_reads (); /* orders stores, too */
+}
+
 /** @return the name of @p record's file, "?" if it was not kept; valid as long as the mapping. */
 const char *jobseg_file (const struct jobseg_slot *slot, const struct jobseg_record *record);
 

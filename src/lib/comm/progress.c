@@ -22,6 +22,7 @@ progress_open (struct jobseg_slot *slot)
     struct jobseg_progress *its = &slot->progress;
     uint32_t version = atomic_load (&its->version) | 1; /* an earlier program may have been killed meanwhile */
     atomic_store (&its->version, version);
+    jobseg_fence_writes ();
     its->value_count = 0;
     atomic_store (&its->step, 0);
     atomic_store (&its->step_ns, 0);
@@ -94,6 +95,7 @@ progress_log (struct accel_comm *world, const struct progress_value *values, siz
     }
     if (!count || !atomic_compare_exchange_strong (&its->version, &version, version + 1))
         return;
+    jobseg_fence_writes ();
     for (size_t i = 0; i < count; i++)
         put (its, &values[i]);
     atomic_store_explicit (&its->version, version + 2, memory_order_release);
