@@ -54,6 +54,7 @@
 #define ENV_ENGINE "ACCEL_ENGINE"           /* engine by name */
 #define ENV_ENGINE_PATH "ACCEL_ENGINE_PATH" /* folders of engine modules, separated by colons */
 #define ENV_TIMEOUT_MS "ACCEL_TIMEOUT_MS"   /* longest wait for a peer */
+#define ENV_STALL_TIMEOUT_MS "ACCEL_STALL_TIMEOUT_MS" /* after which ranks without a launcher say who holds them up */
 #define ENV_CHECK_GRADIENTS "ACCEL_CHECK_GRADIENTS" /* gradients that are infinite or NaN are errors */
 #define ENV_NO_PROGRESS "ACCEL_NO_PROGRESS" /* no lines about saves and loads that take long */
 #define ENV_RESUME_FROM "ACCEL_RESUME_FROM" /* the checkpoint to continue from */

@@ -8,6 +8,9 @@ needs_libdw
 source=$srcdir/tests/fault/stalls.c
 program=$builddir/tests/fault/stalls
 
+ACCEL_STALL_TIMEOUT_MS=1000 # of ranks that no launcher watches
+export ACCEL_STALL_TIMEOUT_MS
+
 # has_warning FILE: a whole one.
 has_warning () { grep -q 'the job continues' "$1"; }
 
@@ -37,7 +40,7 @@ is_right () {
     case $1 in
     order) grep -q '^accelerate: warning: all ranks are waiting for each other, for ' "$2" ;;
     *) grep -q '^accelerate: warning: rank 1 has made no progress; ranks 0, 2 have been waiting for ' "$2" ;;
-    esac && frame 1 "$2" >"$2.frame" && test -s "$2.frame" && grep -qxFf "$2.lines" "$2.frame"
+    esac && ! grep -q "WARNING: " "$2" && frame 1 "$2" >"$2.frame" && test -s "$2.frame" && grep -qxFf "$2.lines" "$2.frame"
 }
 
 turns=1
@@ -79,6 +82,25 @@ test_expect_success 'the table of a signal has times and the place in the progra
     start pipe table && sleep 3 && stop && cat table &&
     grep -q "^    rank 1: computing after accel_wait_for_everyone at .*stalls.c:[0-9]* for [2-9].* s, in read_batch (stalls.c:" \
         table && grep -q "^    ranks 0, 2: in accel_wait_for_everyone at .* for [2-9].* s$" table'
+
+# by_themselves RANKS BUG: ranks that no launcher watches, until they have said twice what is wrong.
+says_twice () { test "$(grep -c "^WARNING: " themselves)" -ge 2; }
+by_themselves () {
+    ranks=$1
+    : >themselves
+    by_hand "$ranks" "$(free_port)" "$program" "$2" >themselves 2>&1 &
+    starter=$!
+    wait_for says_twice && cat themselves && kill $(pgrep -P $starter) && { wait $starter; test $? = 143; }
+}
+# waits A B WHERE DOING: rank A for rank B
+waits () {
+    grep -q "^WARNING: \[RANK $1\] rank $1 has been waiting for [0-9]* s in $3 at .*stalls.c:[0-9]*, for rank $2 ($4 at .*stalls.c:[0-9]* \
+for [0-9]* s)$" themselves
+}
+test_expect_success 'ranks without a launcher say it themselves, the first one of those that wait' '
+    by_themselves 3 pipe && waits 0 1 accel_wait_for_everyone "computing after accel_wait_for_everyone" &&
+    ! grep "RANK [12]" themselves && by_themselves 2 order &&
+    { waits 0 1 accel_comm_recv "in accel_comm_recv" || waits 1 0 accel_comm_recv "in accel_comm_recv"; }'
 
 # More ranks than processors make many short calls, and one of them is stopped for seconds again and again.
 calls=200000

@@ -170,6 +170,8 @@ comm_watch (struct accel_comm *comm, const int *ranks, uint32_t timeout_ms)
     watch->source = comm->parent ? comm->parent->watch.source : comm->bootstrap.source;
     watch->generation = comm->parent ? comm->parent->watch.generation : comm->bootstrap.generation;
     watch->bootstrap = &comm->bootstrap;
+    if (comm->parent)
+        watch->warning = comm->parent->watch.warning;
     if (comm->parent) {
         watch->members = calloc ((size_t) comm->size, sizeof *watch->members);
         for (int i = 0; watch->members && i < comm->size; i++)

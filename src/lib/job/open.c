@@ -36,20 +36,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DEFAULT_STALL_MS = 60000 }; /* as of --stall_timeout */
+
+/* @param[in,out] value  stays if the variable is not set */
+static enum accel_status
+read_ms (const char *name, uint32_t least, uint32_t *value, struct accel_error *err)
+{
+    const char *text = getenv (name);
+    int64_t number = *value;
+    if (text && parse_int64 (text, least, UINT32_MAX, &number) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "environment: %s='%.40s' is not a number of milliseconds from %u to %u", name, text, least,
+                           UINT32_MAX);
+    *value = (uint32_t) number;
+    return ACCEL_OK;
+}
+
 static enum accel_status
 read_timeout (const struct accel_options *options, uint32_t *timeout_ms, struct accel_error *err)
 {
     *timeout_ms = options && options->timeout_ms ? options->timeout_ms : DEFAULT_TIMEOUT_MS;
-    const char *text = getenv (ENV_TIMEOUT_MS);
-    int64_t number;
-    if ((options && options->timeout_ms) || !text)
-        return ACCEL_OK;
-    if (parse_int64 (text, 1, UINT32_MAX, &number) != PARSE_OK)
-        return accel_fail (err, ACCEL_ERR_INVALID,
-                           "environment: %s='%.40s' is not a number of milliseconds from 1 to %u", ENV_TIMEOUT_MS, text,
-                           UINT32_MAX);
-    *timeout_ms = (uint32_t) number;
-    return ACCEL_OK;
+    return options && options->timeout_ms ? ACCEL_OK : read_ms (ENV_TIMEOUT_MS, 1, timeout_ms, err);
+}
+
+static void
+say_wait (void *acc, const char *text)
+{
+    accel_logger_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE, "%s", text);
+}
+
+/* A launcher that has made the segment sees all its ranks, and was told when to speak. */
+static enum accel_status
+warn_of_waits (struct accel *acc, struct accel_error *err)
+{
+    uint32_t after_ms = DEFAULT_STALL_MS;
+    enum accel_status status = read_ms (ENV_STALL_TIMEOUT_MS, 0, &after_ms, err);
+    if (!status && after_ms && !(acc->segment.header && acc->segment.header->launcher_pid))
+        acc->world->watch.warning
+            = (struct watch_warning){ .say = say_wait, .context = acc, .after_ms = after_ms };
+    return status;
 }
 
 /* @return the engines to try; NULL: any.  An empty variable counts as unset. */
@@ -246,6 +271,8 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
     made->segment = job.segment;
     if (!status)
         status = show_stack (made, &job.segment, options, true, err);
+    if (!status)
+        status = warn_of_waits (made, err);
     if (status)
         goto error;
     preemption_begin (made);

@@ -12,6 +12,8 @@
 
 #include <stdio.h>
 
+enum { SIGN_OF_LIFE_MS = 3000, NS = 1000000000 }; /* waiting ranks give one each 50 ms, as far as they get a processor */
+
 static bool
 is_pair (const struct accel_engine_call *call)
 {
@@ -213,6 +215,105 @@ look_at_partner (struct watch *watch, const struct accel_engine_call *call, stru
     return ACCEL_OK;
 }
 
+/* ---- waits that take long, where no launcher says it ---- */
+
+/* In this call, and alive: it waits for others itself. */
+static bool
+waits_too (const struct watch *watch, const struct accel_engine_call *call, int rank)
+{
+    struct watch_entry entry;
+    bool found;
+    uint64_t beat = atomic_load (&watch_slot (watch, rank)->heartbeat_ns);
+    return watch_find (watch, call, rank, &entry, &found) == WATCH_IN
+           && beat + UINT64_C (1000000) * SIGN_OF_LIFE_MS > jobseg_now_ns ();
+}
+
+/* Whether this rank waits for @rank, which has done nothing for as long as that is too long. */
+static bool
+is_held_up_by (const struct watch *watch, const struct accel_engine_call *call, int rank)
+{
+    const struct jobseg_slot *slot = watch_slot (watch, rank);
+    uint64_t after_ns = UINT64_C (1000000) * watch->warning.after_ms, step_ns = atomic_load (&slot->progress.step_ns);
+    int64_t elapsed_ns = jobseg_elapsed_ns (slot);
+    if (is_pair (call) ? rank != call->root : !is_awaited (watch, call, rank) || waits_too (watch, call, rank))
+        return false;
+    return (elapsed_ns < 0 || (uint64_t) elapsed_ns >= after_ns) && step_ns + after_ns <= jobseg_now_ns ();
+}
+
+/* The same without ledgers, by what the engine sees of messages. */
+static bool
+is_away (const struct watch *watch, const struct accel_engine_call *call, int rank)
+{
+    void *transport;
+    const struct accel_engine *engine = engine_of (watch, call, &transport);
+    if (is_pair (call))
+        return rank == call->root;
+    return rank != watch->rank && engine && engine->awaits && engine_knows (engine) && engine->awaits (transport, rank);
+}
+
+static void
+list_held_up_by (const struct watch *watch, const struct accel_engine_call *call, char *text, size_t size)
+{
+    char did[160];
+    size_t length = 0;
+    *text = '\0';
+    for (int rank = 0; rank < watch->size && length < size; rank++) {
+        if (watch->source ? !is_held_up_by (watch, call, rank) : !is_away (watch, call, rank))
+            continue;
+        length += (size_t) snprintf (text + length, size - length, "%srank %d", length ? ", " : "",
+                                     watch_world_rank (watch, rank));
+        if (!watch->source || length >= size)
+            continue;
+        int64_t elapsed_ns = jobseg_elapsed_ns (watch_slot (watch, rank));
+        jobseg_describe (watch_slot (watch, rank), did, sizeof did);
+        length += (size_t) snprintf (text + length, size - length, elapsed_ns < 0 ? " (%s)" : " (%s for %lld s)", did,
+                                     (long long) elapsed_ns / NS);
+    }
+}
+
+/* The first one of those that wait speaks for all; without ledgers, where an engine does not know who waits, the first
+ * two do, one of which waits.  Of a pair, the other one need not wait. */
+static bool
+is_spokesman (const struct watch *watch, const struct accel_engine_call *call)
+{
+    int others = 0;
+    for (int rank = 0; rank < watch->rank && !is_pair (call); rank++)
+        others += watch->source ? waits_too (watch, call, rank) : !is_away (watch, call, rank);
+    void *transport;
+    const struct accel_engine *engine = engine_of (watch, call, &transport);
+    bool knows = watch->source || (engine && engine->awaits && engine_knows (engine));
+    return others <= !knows;
+}
+
+/* A rank that was stopped meanwhile, or got no processor, begins anew. */
+static void
+warn (struct watch *watch, const struct accel_engine_call *call)
+{
+    char held_up_by[ACCEL_ERROR_TEXT_SIZE], site[160], text[2 * ACCEL_ERROR_TEXT_SIZE];
+    int64_t now_ms = (int64_t) (jobseg_now_ns () / 1000000);
+    bool is_new = call->sequence != watch->wait.sequence || now_ms - watch->wait.looked_ms > SIGN_OF_LIFE_MS;
+    watch->wait.looked_ms = now_ms;
+    if (is_new) {
+        watch->wait.sequence = call->sequence;
+        watch->wait.since_ms = now_ms;
+        watch->wait.pause_ms = watch->warning.after_ms;
+        watch->wait.next_ms = now_ms + watch->wait.pause_ms;
+    }
+    if (now_ms < watch->wait.next_ms)
+        return;
+    list_held_up_by (watch, call, held_up_by, sizeof held_up_by);
+    if (!*held_up_by && watch->source)
+        return; /* whom it waits for makes progress elsewhere */
+    watch->wait.next_ms = now_ms + watch->wait.pause_ms;
+    watch->wait.pause_ms *= 2;
+    watch_describe_site (call->site, site, sizeof site);
+    snprintf (text, sizeof text, "rank %d has been waiting for %lld s in %s, for %s",
+              watch_world_rank (watch, watch->rank), (long long) (now_ms - watch->wait.since_ms) / 1000, site,
+              *held_up_by ? held_up_by : "other ranks");
+    if (is_spokesman (watch, call))
+        watch->warning.say (watch->warning.context, text);
+}
+
 /* ---- what engines call ---- */
 
 /* A later call may have taken the place of the record. */
@@ -232,15 +333,20 @@ enum accel_status
 watch_look (void *context, const struct accel_engine_call *call, struct accel_error *err)
 {
     struct watch *watch = context;
-    if (!watch->source)
-        return ACCEL_OK;
-    struct jobseg_slot *own = watch->source->own;
-    jobseg_beat (own);
-    note_look (own, call);
-    if (is_pair (call))
-        return look_at_partner (watch, call, err);
-    enum accel_status status = compare (watch, call, err);
-    return status ? status : look_for_dead (watch, call, err);
+    enum accel_status status = ACCEL_OK;
+    if (watch->source) {
+        jobseg_beat (watch->source->own);
+        note_look (watch->source->own, call);
+    }
+    if (watch->source && is_pair (call))
+        status = look_at_partner (watch, call, err);
+    else if (watch->source) {
+        status = compare (watch, call, err);
+        status = status ? status : look_for_dead (watch, call, err);
+    }
+    if (!status && watch->warning.say)
+        warn (watch, call);
+    return status;
 }
 
 /* Those who have not come; if all have, those who have not left. */

@@ -25,6 +25,13 @@ struct watch_source {
     } peers[];
 };
 
+/** Who is told of waits that take long.  All zero: no one, because a launcher watches the ranks, or need not be. */
+struct watch_warning {
+    void (*say) (void *context, const char *text); /* "rank 0 has been waiting for 61 s in ...", any thread */
+    void *context;
+    uint32_t after_ms; /* the first time; later ones come after twice the time each */
+};
+
 /** One communicator's view.  All zero: a process alone, which never waits. */
 struct watch {
     struct accel_engine_helpers helpers; /* what its engine gets; the context is this struct */
@@ -46,6 +53,11 @@ struct watch {
         uint64_t since_ns;
         int rounds;
     } cycle; /* senders that seem to wait for each other */
+    struct watch_warning warning; /* the same for all communicators of a job */
+    struct {
+        uint64_t sequence; /* of the call that waits */
+        int64_t since_ms, looked_ms, next_ms, pause_ms; /* CLOCK_MONOTONIC; the last is until the warning after that */
+    } wait;
 };
 
 /** Fill in `helpers`, but for exchange(), and their context; the other fields are the caller's. */
