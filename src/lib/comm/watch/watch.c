@@ -12,7 +12,10 @@
 
 #include <stdio.h>
 
-enum { SIGN_OF_LIFE_MS = 3000, NS = 1000000000 }; /* waiting ranks give one each 50 ms, as far as they get a processor */
+enum {
+    SIGN_OF_LIFE_MS = 3000, /* waiting ranks give one each 50 ms, as far as they get a processor */
+    NS = 1000000000,
+};
 
 static bool
 is_pair (const struct accel_engine_call *call)
