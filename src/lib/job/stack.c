@@ -7,7 +7,8 @@
  * before that, only the loader's, which a thread may take again that has it.
  *
  * Assembly such as OpenBLAS's kernels has unwind tables that do not say where the stack pointer is, so the unwinder may
- * read from a wrong address.  Faults of this thread end the unwinding, with the frames so far. */
+ * read from a wrong address.  So it runs in a child that shares our memory, as after vfork(), but not our handlers: a
+ * fault ends the child, with the frames so far, and neither handlers nor other threads of the program are touched. */
 #include <config.h>
 
 #include "lib/job/stack.h"
@@ -16,9 +17,10 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 #include <unwind.h>
@@ -29,16 +31,6 @@ static struct {
     int number;       /* of the signal, whose handler stays: a late signal must not kill.  0: there is none yet */
     pid_t process;    /* a child of fork() has our memory, but is not who is asked */
 } shown = { .busy = ATOMIC_FLAG_INIT };
-
-static const int faults[] = { SIGSEGV, SIGBUS };
-enum { FAULTS = sizeof faults / sizeof *faults };
-
-/* Of the thread that unwinds; the others' faults are for the program's handlers. */
-static struct {
-    _Atomic pid_t thread; /* 0: none unwinds */
-    sigjmp_buf way_out;
-    struct sigaction own[FAULTS]; /* the program's */
-} guard;
 
 struct walk {
     struct jobseg_stack *stack;
@@ -74,39 +66,77 @@ add_frame (struct _Unwind_Context *context, void *argument)
     return _URC_NO_REASON;
 }
 
-static void
-take_fault (int number, siginfo_t *info, void *context)
+/* The child shares the stack, too, on which the frames of this function stay: no function returns in it that was called
+ * before.  Its end sends no SIGCHLD, and no wait() of the program sees it.
+ * @return 0 in the child; -1: there is none */
+static inline __attribute__ ((always_inline)) long
+split (void)
 {
-    (void) info;
-    (void) context;
-    if (atomic_load (&guard.thread) == gettid ())
-        siglongjmp (guard.way_out, 1);
-    for (int i = 0; i < FAULTS; i++) /* the faulting instruction runs again */
-        if (faults[i] == number)
-            sigaction (number, &guard.own[i], NULL);
+    const long flags = CLONE_VM | CLONE_VFORK;
+#if defined __x86_64__
+    long result;
+    register long child_tid __asm__ ("r10") = 0, tls __asm__ ("r8") = 0;
+    __asm__ volatile ("syscall" : "=a" (result) : "0" ((long) SYS_clone), "D" (flags), "S" (0L), "d" (0L),
+                      "r" (child_tid), "r" (tls) : "rcx", "r11", "memory");
+    return result;
+#elif defined __aarch64__
+    register long number __asm__ ("x8") = SYS_clone, result __asm__ ("x0") = flags, stack __asm__ ("x1") = 0;
+    register long parent_tid __asm__ ("x2") = 0, tls __asm__ ("x3") = 0, child_tid __asm__ ("x4") = 0;
+    __asm__ volatile ("svc 0" : "+r" (result) : "r" (number), "r" (stack), "r" (parent_tid), "r" (tls),
+                      "r" (child_tid) : "memory");
+    return result;
+#else
+    return -(flags != 0);
+#endif
 }
 
-/* The caller has `busy`. */
-static void
-unwind (struct walk *walk)
+/* Not _exit(), in which sanitizers look for leaks. */
+static _Noreturn void
+end_child (int number)
 {
-    struct sigaction action = { .sa_sigaction = take_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+    (void) number;
+    for (;;)
+        syscall (SYS_exit_group, 0);
+}
+
+/* The thread sanitizer would note these handlers as the parent's. */
+#ifdef __SANITIZE_THREAD__
+extern __typeof__ (sigaction) __sigaction;
+#define sigaction_of_child __sigaction
+#else
+#define sigaction_of_child sigaction
+#endif
+
+/* Without what the address sanitizer puts around variables: after a fault it would stay on the parent's stack. */
+static __attribute__ ((noinline, no_sanitize_address)) _Noreturn void
+unwind_in_child (struct walk *walk)
+{
+    struct sigaction action = { .sa_handler = end_child, .sa_flags = SA_ONSTACK };
     sigset_t set;
     sigemptyset (&action.sa_mask);
     sigemptyset (&set);
-    for (int i = 0; i < FAULTS; i++)
-        sigaddset (&set, faults[i]);
-    pthread_sigmask (SIG_UNBLOCK, &set, NULL); /* a blocked fault kills; the end of `handle` restores the mask */
-    for (int i = 0; i < FAULTS; i++)
-        sigaction (faults[i], NULL, &guard.own[i]);
-    atomic_store (&guard.thread, gettid ());
-    for (int i = 0; i < FAULTS; i++)
-        sigaction (faults[i], &action, NULL);
-    if (!sigsetjmp (guard.way_out, 1))
-        _Unwind_Backtrace (add_frame, walk);
-    for (int i = 0; i < FAULTS; i++)
-        sigaction (faults[i], &guard.own[i], NULL);
-    atomic_store (&guard.thread, 0);
+    sigaddset (&set, SIGSEGV);
+    sigaddset (&set, SIGBUS);
+    sigaction_of_child (SIGSEGV, &action, NULL);
+    sigaction_of_child (SIGBUS, &action, NULL);
+    pthread_sigmask (SIG_UNBLOCK, &set, NULL); /* a blocked fault kills, and a dumped core takes the parent with it */
+    _Unwind_Backtrace (add_frame, walk);
+    end_child (0);
+}
+
+/* The caller has `busy`.  No signal may run a handler of the program's in the child. */
+static __attribute__ ((noinline)) void
+unwind (struct walk *walk)
+{
+    sigset_t all, before;
+    sigfillset (&all);
+    pthread_sigmask (SIG_SETMASK, &all, &before);
+    long child = split ();
+    if (!child)
+        unwind_in_child (walk);
+    while (child > 0 && waitpid ((pid_t) child, NULL, __WCLONE) < 0 && errno == EINTR)
+        continue;
+    pthread_sigmask (SIG_SETMASK, &before, NULL);
 }
 
 static void

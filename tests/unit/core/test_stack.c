@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct jobseg_slot slot;
@@ -144,6 +145,46 @@ test_waiting (void)
     stack_hide (&slot);
 }
 
+static atomic_bool has_done;
+static int changes, took_child;
+
+static void *
+look_at_handlers (void *unused)
+{
+    struct sigaction now;
+    while (!atomic_load (&has_done))
+        changes += sigaction (SIGSEGV, NULL, &now) || now.sa_handler != take;
+    return unused;
+}
+
+static void
+note_child (int number)
+{
+    (void) number;
+    took_child++;
+}
+
+/* What the process has is not touched: its threads go on meanwhile, and it may wait for children. */
+static void
+test_process (void)
+{
+    struct sigaction own = { .sa_handler = take };
+    pthread_t other;
+    int answers = 0;
+    sigaction (SIGSEGV, &own, NULL);
+    sigaction (SIGCHLD, &(struct sigaction){ .sa_handler = note_child }, NULL);
+    bool is_shown = !stack_show (&slot, 0, &err);
+    pthread_create (&other, NULL, look_at_handlers, NULL);
+    for (int i = 0; i < 2000; i++)
+        answers += ask ();
+    atomic_store (&has_done, true);
+    pthread_join (other, NULL);
+    ok (is_shown && answers == 2000 && !changes, "no other thread sees another handler of faults meanwhile");
+    ok (!took_child && waitpid (-1, NULL, WNOHANG | __WALL) == -1 && errno == ECHILD, "nor a child");
+    sigaction (SIGSEGV, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+    stack_hide (&slot);
+}
+
 #if defined __x86_64__
 /* As the kernels of OpenBLAS: the unwind table does not know that the stack pointer moves, so the return address is
  * read where something else is. */
@@ -179,6 +220,7 @@ main (void)
     test_frames ();
     test_choice ();
     test_waiting ();
+    test_process ();
 #if defined __x86_64__
     test_wrong_table ();
 #endif
