@@ -10,6 +10,39 @@
 
 ACCEL_BEGIN_DECLS
 
+/** A row of a table for accel_model_set_file_names(). */
+struct accel_file_name {
+    const char *ours;   /**< a name in the model, where each `*` is any text; NULL: a tensor that the model lacks */
+    const char *theirs; /**< its name in files, with as many `*`: the same texts, in the same order */
+    bool transposed;    /**< a matrix [rows, columns] of the model is [columns, rows] in files */
+};
+
+/**
+ * Set the names and layouts that accel_save_model() and accel_load_model() use for the parameters of @p model, whose
+ * own names stay as they are, also in checkpoints:
+ *
+ *   const struct accel_file_name rows[] = {
+ *       { "blocks.*.out", "transformer.h.*.attn.c_proj.weight", .transposed = true },
+ *       { "*", "transformer.*" },
+ *       { "*", "*" },
+ *       { NULL, "h.*.attn.bias" },
+ *   };
+ *
+ * The first row whose `ours` matches a parameter says how it is saved.  When it is loaded, all rows that match are
+ * tried in their order, until the file has the tensor: so files may have one of several names.  A parameter that no row
+ * matches keeps its own name.  A tensor that matches a row without `ours` is neither loaded nor unexpected.
+ *
+ * @param rows  [count]; copied, and replace those of a former call; with 0, the files have the model's names again
+ * @retval ACCEL_ERR_INVALID  a row without `theirs`, with different numbers of `*` or more than 8, or whose `ours`
+ *                            matches no parameter, or one to be transposed that is not a matrix; two parameters
+ *                            that would be saved under one name.  Nothing has changed
+ */
+#define accel_model_set_file_names(...)                                                  \
+    accel_model_set_file_names_sized (sizeof (struct accel_file_name), __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_model_set_file_names_sized (size_t row_size, struct accel_model *model, const struct accel_file_name *rows,
+                                  size_t count, struct accel_error *err);
+
 /** Which numbers accel_save_model() writes. */
 enum accel_save_precision {
     ACCEL_SAVE_TRAINED, /**< parameters and buffers as they are, in their own types */
@@ -70,9 +103,10 @@ struct accel_load_result {
  * Load parameters and buffers of @p model from a safetensors file, an index or a directory, as accel_safetensors_open()
  * finds them.  Collective: all ranks read, and a failure on one is returned by all.
  *
- * Floats are converted to the type of the parameter.  Of parameters of fewer than 32 bits, the masters are loaded, and
- * the parameters rounded from them.  Other types and all shapes must be equal.  Everything is checked before the model
- * is changed; after an error while reading, it is undefined.
+ * Names and layouts are those of accel_model_set_file_names().  Floats are converted to the type of the parameter.  Of
+ * parameters of fewer than 32 bits, the masters are loaded, and the parameters rounded from them.  Other types and all
+ * shapes must be equal.  Everything is checked before the model is changed; after an error while reading, it is
+ * undefined.
  *
  * A tied parameter is loaded under any of its names.
  *

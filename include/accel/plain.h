@@ -23,6 +23,8 @@ ACCEL_BEGIN_DECLS
        struct accel_error *err), (model, options, err)) \
     X (accel_model_set_sharding, (struct accel_model *model, const struct accel_sharding_options *options, \
        struct accel_error *err), (model, options, err)) \
+    X (accel_model_set_file_names, (struct accel_model *model, const struct accel_file_name *rows, size_t count, \
+       struct accel_error *err), (model, rows, count, err)) \
     X (accel_optimizer_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
        enum accel_optimizer_kind kind, const struct accel_optimizer_options *options, struct accel_error *err), \
        (optimizer, model, kind, options, err)) \

@@ -406,6 +406,9 @@ test_training (accelerator &acc)
     net.set_ddp (ddp_options ().bucket_cap_mb (1));
     net.set_sharding (sharding_options ().strategy (ACCEL_SHARDING_NONE).min_num_params (1));
     ok (net.sharding () == ACCEL_SHARDING_NONE, "sharding");
+    const accel_file_name names[] = { { "w", "weight", true }, { "v", "value", false } };
+    net.set_file_names ({ names, 1 });
+    ok (throws (ACCEL_ERR_INVALID, "'v' matches no parameter", [&] { net.set_file_names (names); }), "names in files");
     ok (throws (ACCEL_ERR_INVALID, "no memory", [&] { (void) net.grad<float> ("w"); }), "a gradient without memory");
     optimizer adam (net, ACCEL_ADAM, optimizer_options ().lr (0.1));
     scheduler half = scheduler::lambda (adam, [] (std::uint64_t step) { return std::pow (0.5, double (step)); },

@@ -96,6 +96,13 @@ class model {
         call (accel_model_set_sharding (get (), &options, call.err ()));
     }
     accel_sharding sharding () const noexcept { return accel_model_sharding (get ()); }
+    /** How accelerator::save_model() and load_model() name and lay out the parameters. */
+    void
+    set_file_names (span<const accel_file_name> rows)
+    {
+        detail::attempt call;
+        call (accel_model_set_file_names (get (), rows.data (), rows.size (), call.err ()));
+    }
     /** Within a backward pass: this gradient is complete. */
     void
     grad_ready (std::size_t index)

@@ -12,8 +12,11 @@
 #include "lib/checkpoint/pieces.h"
 #include "lib/formats/convert.h"
 #include "lib/formats/safetensors_object.h"
+#include "lib/kernels/matrix.h"
 #include "lib/memory/memory.h"
+#include "lib/train/file_names.h"
 #include "util/cleanup.h"
+#include "util/memory.h"
 #include "util/suggest.h"
 
 #include <accel/precision.h>
@@ -33,6 +36,7 @@ struct load {
     bool strict;
     struct accel_safetensors *file;
     size_t *tensor_of; /* [parameters] in the file; SIZE_MAX: none */
+    bool *transposed;  /* [parameters] */
     size_t *same_as;   /* [parameters] */
     struct names missing, unexpected;
 };
@@ -61,6 +65,31 @@ is_scale (const struct load *load, size_t index)
            && convert_can (load->file->infos[found].dl_dtype, accel_dtype_to_dl (ACCEL_FLOAT32));
 }
 
+/* Under the first of its names that the file has, or records. */
+static void
+find (struct load *load, size_t parameter, bool recorded)
+{
+    const char *name;
+    size_t *found = &load->tensor_of[parameter];
+    for (size_t i = 0; *found == SIZE_MAX; i++) {
+        name = file_names_get (load->model, parameter, i, &load->transposed[parameter]);
+        if (!name)
+            break;
+        *found = recorded ? find_recorded (load, name) : weights_find (&load->file->weights, name);
+    }
+}
+
+/* A tied parameter is loaded under any of its names, as that one lies. */
+static void
+find_tied (struct load *load, size_t parameter)
+{
+    for (size_t j = 0; j < load->model->count && load->tensor_of[parameter] == SIZE_MAX; j++)
+        if (load->same_as[j] == load->same_as[parameter]) {
+            load->tensor_of[parameter] = load->tensor_of[j];
+            load->transposed[parameter] = load->transposed[j];
+        }
+}
+
 static enum accel_status
 match (struct load *load, struct accel_error *err)
 {
@@ -68,29 +97,29 @@ match (struct load *load, struct accel_error *err)
     size_t count = load->model->count;
     AUTO_FREE bool *used = calloc (weights->count + 1, sizeof *used);
     load->tensor_of = calloc (count, sizeof *load->tensor_of);
+    load->transposed = calloc (count, sizeof *load->transposed);
     load->same_as = calloc (count, sizeof *load->same_as);
     load->missing.all = calloc (count, sizeof *load->missing.all);
     load->unexpected.all = calloc (weights->count + 1, sizeof *load->unexpected.all);
-    if (!used || !load->tensor_of || !load->same_as || !load->missing.all || !load->unexpected.all)
+    if (!used || !load->tensor_of || !load->transposed || !load->same_as || !load->missing.all || !load->unexpected.all)
         return accel_fail_nomem (err);
     pieces_find_tied (load->model, load->same_as);
-    for (size_t i = 0; i < count; i++) {
-        const char *name = load->model->parameters[i].name;
-        size_t found = weights_find (weights, name);
-        found = found == SIZE_MAX ? find_recorded (load, name) : found;
-        load->tensor_of[i] = found;
-        if (found != SIZE_MAX)
-            used[found] = true;
+    for (size_t i = 0; i < count; i++)
+        load->tensor_of[i] = SIZE_MAX;
+    for (int recorded = 0; recorded < 2; recorded++) {
+        for (size_t i = 0; i < count; i++)
+            find (load, i, recorded);
+        for (size_t i = 0; i < count; i++)
+            find_tied (load, i);
     }
-    for (size_t i = 0; i < count; i++) /* a tied parameter is loaded under any of its names */
-        for (size_t j = 0; j < count && load->tensor_of[i] == SIZE_MAX; j++)
-            if (load->same_as[j] == load->same_as[i])
-                load->tensor_of[i] = load->tensor_of[j];
+    for (size_t i = 0; i < count; i++)
+        if (load->tensor_of[i] != SIZE_MAX)
+            used[load->tensor_of[i]] = true;
     for (size_t i = 0; i < count; i++)
         if (load->tensor_of[i] == SIZE_MAX)
             load->missing.all[load->missing.count++] = load->model->parameters[i].name;
     for (size_t i = 0; i < weights->count; i++)
-        if (!used[i] && !is_scale (load, i))
+        if (!used[i] && !is_scale (load, i) && !file_names_ignore (load->model, load->file->infos[i].name))
             load->unexpected.all[load->unexpected.count++] = load->file->infos[i].name;
     return ACCEL_OK;
 }
@@ -148,14 +177,14 @@ check_tensor (const struct load *load, size_t parameter, struct accel_error *err
     AUTO_STRBUF struct strbuf theirs = { 0 };
     bool same = info->ndim == tensor->ndim;
     for (int i = 0; i < tensor->ndim && same; i++)
-        same = info->shape[i] == tensor->shape[i];
+        same = info->shape[i] == tensor->shape[load->transposed[parameter] ? 1 - i : i];
     if (!same) {
         add_shape (&ours, tensor->ndim, tensor->shape);
         add_shape (&theirs, info->ndim, info->shape);
         return accel_fail (err, ACCEL_ERR_INVALID,
-                           "%s: tensor '%.80s' has shape %.80s, but the parameter '%.80s' has %.80s", info->path,
+                           "%s: tensor '%.80s' has shape %.80s, but the parameter '%.80s' has %.80s%s", info->path,
                            info->name, theirs.text ? theirs.text : "?", load->model->parameters[parameter].name,
-                           ours.text ? ours.text : "?");
+                           ours.text ? ours.text : "?", load->transposed[parameter] ? ", transposed" : "");
     }
     if (!convert_can (tensor->dtype, info->dl_dtype))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: tensor '%.80s' is %s and cannot be converted to %s", info->path,
@@ -184,6 +213,24 @@ read_scale (const struct load *load, size_t index, float *scale, struct accel_er
     return accel_safetensors_read (load->file, found, NULL, NULL, &into, err);
 }
 
+/* By a copy in memory of the host. */
+static enum accel_status
+read_transposed (const struct load *load, size_t index, const DLTensor *into, struct accel_error *err)
+{
+    size_t element = convert_element_bytes (into->dtype), bytes = accel_tensor_count (into) * element;
+    AUTO_FREE char *copy = memory_create (2 * bytes + 1);
+    if (!copy)
+        return accel_fail_nomem (err);
+    DLTensor theirs = { .data = copy, .device = { kDLCPU, 0 }, .ndim = 2, .dtype = into->dtype,
+                        .shape = (int64_t[]){ into->shape[1], into->shape[0] } };
+    enum accel_status status = accel_safetensors_read (load->file, index, NULL, NULL, &theirs, err);
+    if (status)
+        return status;
+    matrix_transpose (copy + bytes, copy, (size_t) theirs.shape[0], (size_t) theirs.shape[1], element);
+    memory_of (into->device)->write (into->device, memory_data (into), copy + bytes, bytes);
+    return memory_check (into->device, err);
+}
+
 static enum accel_status
 read_tensor (const struct load *load, size_t parameter, struct accel_error *err)
 {
@@ -192,7 +239,9 @@ read_tensor (const struct load *load, size_t parameter, struct accel_error *err)
     const DLTensor *into = master ? master : load->model->parameters[parameter].data;
     float scale;
     enum accel_status status = read_scale (load, index, &scale, err);
-    if (!status)
+    if (!status && load->transposed[parameter])
+        status = read_transposed (load, index, into, err);
+    else if (!status)
         status = accel_safetensors_read (load->file, index, NULL, NULL, into, err);
     if (!status && scale != 1 && accel_dtype_from_dl (into->dtype) == ACCEL_FLOAT32)
         memory_of (into->device)->scale (into->device, memory_data (into), ACCEL_FLOAT32, accel_tensor_count (into),
@@ -293,6 +342,7 @@ accel_load_model_at (const char *file, int line, size_t options_size, struct acc
         status = checkpoint_agree (acc, &site, read_all (&load, &own), &own);
     accel_safetensors_close (load.file);
     free (load.tensor_of);
+    free (load.transposed);
     free (load.same_as);
     free (load.missing.all);
     free (load.unexpected.all);

@@ -8,6 +8,7 @@
 #include "lib/base/tensor.h"
 #include "lib/formats/convert.h"
 #include "lib/kernels/dtypes.h"
+#include "lib/train/file_names.h"
 #include "util/cleanup.h"
 
 #include <accel/precision.h>
@@ -52,9 +53,12 @@ static enum accel_status
 add_parameter (struct pieces *pieces, struct accel_model *model, size_t index,
                const struct accel_save_model_options *options, struct accel_error *err)
 {
-    const char *name = model->parameters[index].name;
+    bool transposed;
+    const char *name = file_names_get (model, index, 0, &transposed);
     const DLTensor *tensor = model->parameters[index].data;
+    struct piece *piece = &pieces->all[pieces->count];
     DLDataType as = accel_dtype_to_dl (options->dtype);
+    enum accel_status status;
     if (options->precision != ACCEL_SAVE_TRAINED) {
         const DLTensor *master = accel_model_master (model, index);
         if (!master && model_is_trained (model, index))
@@ -63,10 +67,13 @@ add_parameter (struct pieces *pieces, struct accel_model *model, size_t index,
                                "ACCEL_SAVE_TRAINED");
         tensor = master ? master : tensor;
         bool convert = options->precision == ACCEL_SAVE_AS && convert_can (as, tensor->dtype);
-        return add (pieces, name, "", tensor, convert ? as : tensor->dtype, err);
-    }
-    enum accel_status status = add (pieces, name, "", tensor, tensor->dtype, err);
-    if (status || !dtype_is_scaled (accel_dtype_from_dl (tensor->dtype)))
+        status = add (pieces, name, "", tensor, convert ? as : tensor->dtype, err);
+    } else
+        status = add (pieces, name, "", tensor, tensor->dtype, err);
+    piece->transposed = transposed;
+    for (int i = 0; i < 2 && transposed; i++)
+        piece->turned[i] = tensor->shape[1 - i];
+    if (status || options->precision != ACCEL_SAVE_TRAINED || !dtype_is_scaled (accel_dtype_from_dl (tensor->dtype)))
         return status;
     pieces->scales[index] = accel_model_scale (model, index);
     DLTensor scale = { .data = &pieces->scales[index],

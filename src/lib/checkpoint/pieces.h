@@ -14,6 +14,8 @@
 struct piece {
     char *name;
     DLTensor from; /* where its numbers are */
+    bool transposed;
+    int64_t turned[2];    /* then the shape in the file */
     DLDataType to; /* what they become in the file */
 };
 

@@ -14,7 +14,9 @@
 #include "lib/checkpoint/pieces.h"
 #include "lib/formats/convert.h"
 #include "lib/formats/safetensors_object.h"
+#include "lib/kernels/matrix.h"
 #include "lib/memory/memory.h"
+#include "lib/train/file_names.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 #include "util/memory.h"
@@ -176,6 +178,16 @@ write_converted (void *user, const void *bytes, size_t length, struct accel_erro
 }
 
 static enum accel_status
+append (void *user, const void *bytes, size_t length, struct accel_error *err)
+{
+    char **end = user;
+    (void) err;
+    memcpy (*end, bytes, length);
+    *end += length;
+    return ACCEL_OK;
+}
+
+static enum accel_status
 write_piece (struct safetensors_writer *writer, size_t index, const struct piece *piece, void *block,
              struct accel_error *err)
 {
@@ -184,6 +196,27 @@ write_piece (struct safetensors_writer *writer, size_t index, const struct piece
         return safetensors_write_tensor (writer, index, &piece->from, SIZE_MAX, err);
     size_t most = BLOCK_BYTES / convert_element_bytes (writing.to) * convert_element_bytes (writing.from);
     return memory_read_pieces (&piece->from, most, write_converted, &writing, err);
+}
+
+/* From a transposed copy in memory of the host. */
+static enum accel_status
+write_transposed (struct safetensors_writer *writer, size_t index, const struct piece *piece, void *block,
+                  struct accel_error *err)
+{
+    size_t element = convert_element_bytes (piece->from.dtype);
+    AUTO_FREE char *copy = memory_create (2 * accel_tensor_count (&piece->from) * element + 1);
+    char *end = copy;
+    if (!copy)
+        return accel_fail_nomem (err);
+    enum accel_status status = memory_read_pieces (&piece->from, SIZE_MAX, append, &end, err);
+    struct piece turned = { .from = piece->from, .to = piece->to };
+    turned.from.shape = (int64_t *) piece->turned;
+    turned.from.device = (DLDevice){ kDLCPU, 0 };
+    turned.from.byte_offset = 0;
+    turned.from.data = end;
+    if (!status)
+        matrix_transpose (end, copy, (size_t) piece->turned[1], (size_t) piece->turned[0], element);
+    return status ? status : write_piece (writer, index, &turned, block, err);
 }
 
 /* What a file needs, in the order of the model. */
@@ -208,14 +241,17 @@ describe (const struct save *save, size_t number, struct shard *shard)
         shard->entries[shard->count] = (struct safetensors_entry){ .name = piece->name,
                                                                    .dtype = safetensors_from_dl (piece->to),
                                                                    .ndim = (size_t) piece->from.ndim,
-                                                                   .shape = piece->from.shape };
+                                                                   .shape = piece->transposed ? piece->turned
+                                                                                             : piece->from.shape };
         shard->pieces[shard->count++] = piece;
     }
-    for (size_t i = 0; i < pieces->parameters; i++)
+    for (size_t i = 0; i < pieces->parameters; i++) {
+        bool transposed;
         if (pieces->same_as[i] != i && save->shard_of[pieces->piece_of[i]] == number)
             shard->metadata[shard->pairs++] = (struct safetensors_pair){
-                (char *) save->model->parameters[i].name, pieces->all[pieces->piece_of[i]].name
+                (char *) file_names_get (save->model, i, 0, &transposed), pieces->all[pieces->piece_of[i]].name
             };
+    }
 }
 
 static enum accel_status
@@ -240,7 +276,8 @@ write_shard (const struct save *save, size_t number, struct accel_error *err)
     }
     for (size_t i = 0; i < shard.count && !status; i++) {
         size_t index = safetensors_writer_order (writer, i);
-        status = write_piece (writer, index, shard.pieces[index], block, err);
+        const struct piece *piece = shard.pieces[index];
+        status = (piece->transposed ? write_transposed : write_piece) (writer, index, piece, block, err);
     }
     if (!status)
         status = safetensors_writer_commit (writer, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PowerSGD's products; see matrix.h. */
+/* PowerSGD's products, and transposes; see matrix.h. */
 #include <config.h>
 
 #include "lib/kernels/matrix.h"
@@ -79,4 +79,17 @@ matrix_expand (float *values, float *error, const float *p, const float *q, size
             if (error)
                 error[at] = isfinite (before - sum) ? before - sum : 0;
         }
+}
+
+/* In squares: what is read of one, and what is written, fits into the nearest cache. */
+void
+matrix_transpose (void *to, const void *from, size_t rows, size_t columns, size_t element_bytes)
+{
+    enum { SIDE = 32 };
+    for (size_t top = 0; top < rows; top += SIDE)
+        for (size_t left = 0; left < columns; left += SIDE)
+            for (size_t i = top; i < rows && i < top + SIDE; i++)
+                for (size_t j = left; j < columns && j < left + SIDE; j++)
+                    memcpy ((char *) to + (j * rows + i) * element_bytes,
+                            (const char *) from + (i * columns + j) * element_bytes, element_bytes);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small products of matrices in float32, row by row: what PowerSGD computes. */
+/* Small products of matrices in float32, row by row: what PowerSGD computes; and transposes. */
 #ifndef LIB_KERNELS_MATRIX_H
 #define LIB_KERNELS_MATRIX_H
 
@@ -19,5 +19,8 @@ void matrix_expand (float *values, float *error, const float *p, const float *q,
  *  their space is only rounding errors: it becomes 0.
  *  @return whether it is neither 0 nor full of NaN and infinity */
 bool matrix_orthogonalise (float *columns, size_t rows, size_t rank, size_t j);
+
+/** The transpose of [rows, columns].  @param to  [columns, rows], other memory; elements of any size */
+void matrix_transpose (void *to, const void *from, size_t rows, size_t columns, size_t element_bytes);
 
 #endif

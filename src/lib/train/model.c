@@ -8,6 +8,7 @@
 #include "lib/base/sized.h"
 #include "lib/base/tensor.h"
 #include "lib/kernels/dtypes.h"
+#include "lib/train/file_names.h"
 #include "lib/train/model_device.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "util/cleanup.h"
@@ -134,6 +135,7 @@ end_model (struct object *object)
     model->memory->destroy (model->device, model->live);
     model->memory->destroy (model->device, model->norms);
     free (model->host_norms);
+    file_names_destroy (model->file_names);
     free (model->owned);
     free (model->kept);
     free (model->parameters);

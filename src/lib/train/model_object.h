@@ -77,6 +77,7 @@ struct accel_model {
     DLDevice target;             /* while it is compared: where it will be */
     struct accel_optimizer *optimizers; /* the latest; the next is `beside` it */
     struct accel_parameter *parameters; /* [count]; names are ours */
+    struct file_names *file_names;      /* NULL: files have the same names */
     void **owned;                       /* [count]: memory of parameters that we allocated, or NULL */
     struct accel_tensor *views; /* [2 * count]: the tensors, if accel_model_from_...() made them, or NULL */
     void *array;                /* memory of all parameters, if accel_model_from_array() allocated it, or NULL */
