@@ -16,7 +16,8 @@ struct accel_project_configuration {
     bool automatic_checkpoint_naming; /**< save to project_dir/checkpoints/checkpoint_<iteration>; from its first load
                                or save to its end, no other job can do that */
     uint64_t total_limit; /**< with automatic naming: keep only this many checkpoints, the one just saved and those with
-                               the highest numbers; others are removed with everything in them; 0: all */
+                               the highest numbers, and the best (accel_note_metric()); others are removed with everything
+                               in them; 0: all */
     uint64_t iteration;   /**< number of the next checkpoint; accel_load_state() sets it too */
     uint64_t read_only;   /**< not 0: this job only loads from the project, also while another one saves to it */
     uint64_t memory_checkpoint_every; /**< under `accelerate launch --max_restarts`: after every so many steps, keep
@@ -192,6 +193,26 @@ struct accel_checkpoint_object {
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_register_for_checkpointing_sized (size_t object_size, struct accel *acc,
                                         const struct accel_checkpoint_object *object, struct accel_error *err);
+
+/**
+ * Note a number by which checkpoints are compared, such as the loss of an evaluation: the lower the better.  Call it
+ * with the same number on all ranks, then save: with automatic naming, the next checkpoint after the lowest number is
+ * the best one, which total_limit neither counts nor removes, until one with a lower number is saved.  All this is a
+ * part of the state, so a resumed job continues it.  Nothing is sent.
+ *
+ *   accel_note_metric (acc, loss, &since_best, &err);
+ *   accel_save_state (acc, NULL, &err);
+ *   if (since_best == patience)
+ *       ...                                  end early
+ *
+ * @param value            NaN is never the best
+ * @param[out] since_best  how many numbers have been noted after the best one; 0: this one is the best.  May be NULL
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_note_metric (struct accel *acc, double value, uint64_t *since_best, struct accel_error *err);
+
+/** @return the folder of the best checkpoint, or NULL if there is none; owned by @p acc, until the next call. */
+ACCEL_API const char *accel_best_checkpoint_path (const struct accel *acc);
 
 /** When a hook runs. */
 enum accel_state_event {

@@ -521,6 +521,16 @@ class accelerator {
         call (accel_load_state_at (at.file, at.line, get (), input_dir, call.err ()));
     }
     const char *checkpoint_path () const noexcept { return accel_checkpoint_path (get ()); }
+    /** @return how many numbers were noted since the best */
+    std::uint64_t
+    note_metric (double value)
+    {
+        std::uint64_t since_best = 0;
+        detail::attempt call;
+        call (accel_note_metric (get (), value, &since_best, call.err ()));
+        return since_best;
+    }
+    const char *best_checkpoint_path () const noexcept { return accel_best_checkpoint_path (get ()); }
     void
     register_for_checkpointing (checkpoint_object object)
     {

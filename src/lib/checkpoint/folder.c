@@ -399,7 +399,7 @@ checkpoint_folder_end (struct checkpoint_folder *folder)
 }
 
 enum accel_status
-checkpoint_folder_limit (const char *place, uint64_t limit, struct accel_error *err)
+checkpoint_folder_limit (const char *place, uint64_t limit, uint64_t best, struct accel_error *err)
 {
     char parent[PATH_MAX], path[PATH_MAX];
     struct checkpoint_list list;
@@ -414,7 +414,8 @@ checkpoint_folder_limit (const char *place, uint64_t limit, struct accel_error *
         if (checkpoint_number (entry->name) == UINT64_MAX || checkpoint_is_apart (entry->name) != apart
             || (entry->reason && !apart) || entry->is_python
             || (size_t) snprintf (path, sizeof path, "%s/%s", parent, entry->name) >= sizeof path
-            || !strcmp (path, place) || (!apart && ++kept <= limit))
+            || !strcmp (path, place)
+            || (!apart && (checkpoint_number (entry->name) == best || ++kept <= limit)))
             continue;
         status = remove_checkpoint (path, err);
     }

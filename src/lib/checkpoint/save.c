@@ -9,6 +9,7 @@
 #include "files/checkpoints.h"
 #include "lib/base/error.h"
 #include "lib/checkpoint/agree.h"
+#include "lib/checkpoint/best.h"
 #include "lib/checkpoint/files.h"
 #include "lib/checkpoint/memory_tier.h"
 #include "lib/state/state_object.h"
@@ -51,6 +52,7 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
                            .total_limit = part->project.total_limit, .step = optimizer_latest_step (acc),
                            .mixed_precision = accel_mixed_precision (acc),
                            .memory_sequence = memory_tier_of (acc)->sequence };
+    save->best = save->automatic ? best_begin_save (acc, part->project.iteration) : BEST_NONE;
     enum accel_status status = save->rank ? ACCEL_OK : make_folder (save, part, output_dir, err);
     status = checkpoint_agree (acc, site, status, err);
     if (status)
@@ -118,8 +120,8 @@ save_commit (struct save *save, struct accel_error *err)
                   "files were put into the folder that was replaced, which is kept beside it as %.255s",
                   strrchr (save->folder.kept, '/') + 1);
     struct accel_error cause;
-    if (!status && save->automatic && checkpoint_folder_limit (save->folder.place, save->total_limit, &cause)
-        && !*save->warning)
+    if (!status && save->automatic
+        && checkpoint_folder_limit (save->folder.place, save->total_limit, save->best, &cause) && !*save->warning)
         snprintf (save->warning, sizeof save->warning, "%s", cause.text);
     return status;
 }

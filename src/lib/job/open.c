@@ -7,6 +7,7 @@
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
 #include "lib/checkpoint/agree.h"
+#include "lib/checkpoint/best.h"
 #include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/memory_tier.h"
 #include "lib/checkpoint/save.h"
@@ -177,6 +178,7 @@ static const struct part_kind *const parts[] = {
     &part_power_sgd,
     &part_outliers,
     &part_prepared,
+    &part_best,
     &part_checkpoint,
     &part_memory_tier,
     &part_track,

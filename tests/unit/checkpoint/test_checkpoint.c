@@ -369,11 +369,11 @@ damage (const char *name, long at)
 }
 
 static void
-configure (struct accel *acc, uint64_t total_limit)
+configure (struct accel *acc, const char *project, uint64_t total_limit)
 {
     struct accel_error err = { 0 };
     char path[600];
-    snprintf (path, sizeof path, "%s/project", folder);
+    snprintf (path, sizeof path, "%s/%s", folder, project);
     const struct accel_project_configuration configuration
         = { .project_dir = path, .automatic_checkpoint_naming = true, .total_limit = total_limit };
     rank_must (accel_set_project_configuration (acc, &configuration, &err), &err);
@@ -388,7 +388,7 @@ rotate (struct accel *acc)
     int rank = accel_process_index (acc);
     precision = "no";
     make_world (&world, acc, precision);
-    configure (acc, 2);
+    configure (acc, "project", 2);
     const struct accel_project_configuration *project = accel_get_project_configuration (acc);
     right (!strcmp (project->project_dir, project->logging_dir), "the folder for logs");
     rank_fails (accel_load_state (acc, NULL, &err), ACCEL_ERR_NOT_FOUND, &err, "no checkpoint in");
@@ -418,10 +418,46 @@ rotate (struct accel *acc)
     if (!rank) /* one letter of a text in the header, which is valid all the same */
         damage ("project/checkpoints/checkpoint_3/model.safetensors", sizeof "........{\"__metadata__\":{\"format\":");
     rank_fails (accel_load_state (acc, path, &err), ACCEL_ERR_FORMAT, &err, "the checksum of its header");
-    configure (acc, 0);
+    configure (acc, "project", 0);
     for (int i = 0; i < 3; i++)
         rank_must (accel_save_state (acc, NULL, &err), &err);
     rank_fails (accel_save_state (acc, NULL, &err), ACCEL_ERR_INVALID, &err, "checkpoint_3 already exists");
+    end_world (&world);
+}
+
+/* The best stays beside the newest two, also after a restart, until there is a better one. */
+static void
+keep_best (struct accel *acc)
+{
+    static const double metrics[] = { NAN, 5, 3, 4, 6, 7, 2, 8 };
+    static const uint64_t wanted[] = { 1, 0, 0, 1, 2, 3, 0, 1 };
+    struct world world;
+    struct accel_error err = { 0 };
+    uint64_t since;
+    make_world (&world, acc, "no");
+    configure (acc, "best", 2);
+    right (!accel_best_checkpoint_path (acc), "a best checkpoint of none");
+    for (int i = 0; i < 8; i++) {
+        rank_must (accel_note_metric (acc, metrics[i], &since, &err), &err);
+        right (since == wanted[i], "%d since the best after %d", (int) since, i);
+        rank_must (accel_save_state (acc, NULL, &err), &err);
+        const char *best = accel_best_checkpoint_path (acc);
+        right (i ? best && strstr (best, i < 2 ? "/checkpoint_1" : i < 6 ? "/checkpoint_2" : "/checkpoint_6") : !best,
+               "the best after %d: %s", i, best);
+        if (i == 4)
+            rank_must (accel_load_state (acc, NULL, &err), &err); /* what it knows is in the state */
+    }
+    right (!there ("best/checkpoints/checkpoint_0") && !there ("best/checkpoints/checkpoint_2")
+               && there ("best/checkpoints/checkpoint_5") && there ("best/checkpoints/checkpoint_6")
+               && there ("best/checkpoints/checkpoint_7"),
+           "not the newest and the best");
+    rank_must (accel_wait_for_everyone (acc, &err), &err);
+    for (int i = 0; i < 3; i++)
+        rank_must (accel_save_state (acc, NULL, &err), &err);
+    right (there ("best/checkpoints/checkpoint_6") && !there ("best/checkpoints/checkpoint_8")
+               && there ("best/checkpoints/checkpoint_9") && there ("best/checkpoints/checkpoint_10"),
+           "not the newest two and the best");
+    rank_fails (accel_note_metric (NULL, 1, NULL, &err), ACCEL_ERR_INVALID, &err, "acc is NULL");
     end_world (&world);
 }
 
@@ -576,6 +612,7 @@ main (void)
 {
     folder = scratch_enter ();
     as_ranks (2, "automatic naming", rotate);
+    as_ranks (2, "the best checkpoint", keep_best);
     as_ranks (2, "names of the program's own", name_by_hand);
     as_ranks (2, "one folder again and again", replace);
     as_ranks (2, "hooks, and objects that do not fit", hook);

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which checkpoint of the job is the best, by accel_note_metric(). */
+#ifndef LIB_CHECKPOINT_BEST_H
+#define LIB_CHECKPOINT_BEST_H
+
+#include "lib/state/part.h"
+
+#define BEST_NONE UINT64_MAX
+
+struct best_part {
+    struct part part;
+    bool noted;          /* a metric, which was not NaN */
+    double value;        /* the best one */
+    uint64_t since_best; /* metrics noted after it */
+    bool is_next;        /* the next checkpoint is the best one */
+    uint64_t checkpoint; /* its number, unless it is the next; BEST_NONE: there is none */
+    char *path;          /* what accel_best_checkpoint_path() has returned */
+};
+
+extern const struct part_kind part_best;
+
+/** A checkpoint with automatic naming gets @p number.  @return the number of the best one now, or BEST_NONE */
+uint64_t best_begin_save (const struct accel *acc, uint64_t number);
+
+#endif
