@@ -16,8 +16,8 @@ struct accel_project_configuration {
     bool automatic_checkpoint_naming; /**< save to project_dir/checkpoints/checkpoint_<iteration>; from its first load
                                or save to its end, no other job can do that */
     uint64_t total_limit; /**< with automatic naming: keep only this many checkpoints, the one just saved and those with
-                               the highest numbers, and the best (accel_note_metric()); others are removed with everything
-                               in them; 0: all */
+                               the highest numbers, and the best (accel_note_metric()); others are removed with all
+                               that is in them; 0: all */
     uint64_t iteration;   /**< number of the next checkpoint; accel_load_state() sets it too */
     uint64_t read_only;   /**< not 0: this job only loads from the project, also while another one saves to it */
     uint64_t memory_checkpoint_every; /**< under `accelerate launch --max_restarts`: after every so many steps, keep

@@ -72,6 +72,18 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_dataset_from_arrays (struct accel_dataset **dataset, const struct accel_field *fields, const void *const *arrays,
                            size_t field_count, size_t size, struct accel_error *err);
 
+/**
+ * The samples from @p first on of another data set, as one of their own: one part to train on, one to evaluate with.
+ *
+ * @param dataset  not a stream; the struct is copied, and what it points to must live as long as the subset
+ * @param size     samples
+ * @retval ACCEL_ERR_INVALID  a stream, or samples that @p dataset does not have
+ */
+#define accel_dataset_subset(...) accel_dataset_subset_sized (sizeof (struct accel_dataset), __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_dataset_subset_sized (size_t dataset_size, struct accel_dataset **subset, const struct accel_dataset *dataset,
+                            size_t first, size_t size, struct accel_error *err);
+
 /** How a token file stores its tokens, in little-endian order. */
 enum accel_token_format {
     ACCEL_TOKENS_UINT16, /**< as written by nanoGPT */

@@ -50,6 +50,8 @@ ACCEL_BEGIN_DECLS
        row_count, err)) \
     X (accel_model_from_structs, (struct accel_model **model, const void *structs, size_t count, \
        const struct accel_struct_layout *layout, struct accel_error *err), (model, structs, count, layout, err)) \
+    X (accel_dataset_subset, (struct accel_dataset **subset, const struct accel_dataset *dataset, size_t first, \
+       size_t size, struct accel_error *err), (subset, dataset, first, size, err)) \
     X (accel_dataset_open_tokens, (struct accel_dataset **dataset, const char *const *paths, size_t count, \
        const struct accel_tokens_options *options, struct accel_error *err), (dataset, paths, count, options, err)) \
     X (accel_dataset_open_csv, (struct accel_dataset **dataset, const char *path, \

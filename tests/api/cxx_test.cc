@@ -332,6 +332,7 @@ test_loaders ()
     const accel_field fields[] = { field ("v", ACCEL_FLOAT32) };
     const void *const arrays[] = { rows.data () };
     dataset plain = dataset::from_arrays (fields, arrays, 3);
+    ok (plain.subset (1, 2).size () == 2, "a part of a data set");
     float into = 0;
     void *const where[] = { &into };
     plain.read (2, where);

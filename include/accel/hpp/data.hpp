@@ -224,6 +224,12 @@ class dataset {
             throw error (ACCEL_ERR_INVALID, "there are not as many arrays as fields");
         return make (accel_dataset_from_arrays, fields.data (), arrays.data (), fields.size (), size);
     }
+    /** The samples from @p first on; *this must outlive them. */
+    dataset
+    subset (std::size_t first, std::size_t size) const
+    {
+        return make (ACCEL_CALL_ (accel_dataset_subset), get (), first, size);
+    }
     /** @param paths  files, or glob(7) patterns */
     static dataset
     open_tokens (const std::vector<std::string> &paths, const accel_tokens_options &options)

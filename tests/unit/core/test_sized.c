@@ -227,6 +227,13 @@ CALL (tracker_calls)
 }
 CALL (ddp) { return accel_model_set_ddp_sized (size, model, given, &err); }
 CALL (sharding) { return accel_model_set_sharding_sized (size, model, given, &err); }
+CALL (subset)
+{
+    struct accel_dataset *made = NULL;
+    enum accel_status status = accel_dataset_subset_sized (size, &made, given, 0, 2, &err);
+    accel_dataset_close (made);
+    return status;
+}
 CALL (file_names) { return accel_model_set_file_names_sized (size, model, given, 1, &err); }
 CALL (set_group) { return accel_optimizer_set_group_sized (size, optimizer, 0, given, &err); }
 
@@ -314,6 +321,7 @@ static struct {
     ROW (model_set_ddp, ddp_options, use_error_feedback, ddp, .bucket_cap_mb = 1),
     ROW (model_set_sharding, sharding_options, share_parameters, sharding, .strategy = ACCEL_SHARDING_NONE),
     ROW (model_set_file_names, file_name, transposed, file_names, .ours = "*", .theirs = "*"),
+    ROW (dataset_subset, dataset, read_many, subset, 4, &number, 1, sample_is_index),
     ROW (loader_create, dataset, read_many, dataset, 4, &number, 1, sample_is_index),
     ROW (loader_create, loader_options, synchronize_rng, loader, .batch_size = 2),
     ROW (loader_create, batch_sampler, user, batches, .length = 1, .batch_size = 1, .next = next_batch),

@@ -13,6 +13,40 @@
 
 /* ---- arrays ---- */
 
+/* The last two of three samples. */
+static void
+test_subset (const struct accel_dataset *whole)
+{
+    struct accel_dataset *set, alone = *whole, stream = { .fields = whole->fields, .field_count = 2 };
+    float row[2], rows[2][2];
+    int64_t label, labels[2];
+    ok (!accel_dataset_subset (&set, whole, 1, 2, &err) && set->size == 2 && set->field_count == 2
+            && set->fields[1].dtype == ACCEL_INT64,
+        "subset: a data set");
+    ok (!set->read (set->user, 1, (void *[]){ row, &label }, &err) && row[0] == 4 && label == 9, "subset: a sample");
+    ok (!set->read_many (set->user, (int64_t[]){ 1, 0 }, 2, (void *[]){ rows, labels }, &err) && rows[0][0] == 4
+            && rows[1][0] == 2 && labels[1] == 8,
+        "subset: many samples");
+    ok (set->read (set->user, 2, (void *[]){ row, &label }, &err) == ACCEL_ERR_INVALID
+            && set->read_many (set->user, (int64_t[]){ 0, -1 }, 2, (void *[]){ rows, labels }, &err)
+                   == ACCEL_ERR_INVALID,
+        "subset: no others: %s", err.text);
+    accel_dataset_close (set);
+    MUST (accel_dataset_subset (&set, whole, 0, 2, &err));
+    ok (set->read (set->user, 2, (void *[]){ row, &label }, &err) == ACCEL_ERR_INVALID
+            && set->read_many (set->user, (int64_t[]){ 0, 2 }, 2, (void *[]){ rows, labels }, &err)
+                   == ACCEL_ERR_INVALID,
+        "subset: none of those after it");
+    accel_dataset_close (set);
+    alone.read_many = NULL;
+    ok (!accel_dataset_subset (&set, &alone, 3, 0, &err) && !set->read_many && !set->size, "subset: of no samples");
+    accel_dataset_close (set);
+    is_refused ("subset", accel_dataset_subset (&set, whole, 2, 2, &err), &set,
+                "2 samples from 2 on are more than the data set of 3 has");
+    is_refused ("subset", accel_dataset_subset (&set, whole, SIZE_MAX, 2, &err), &set, "the data set of 3 has");
+    is_refused ("subset", accel_dataset_subset (&set, &stream, 0, 0, &err), &set, "a stream has no subsets");
+}
+
 static void
 test_arrays (void)
 {
@@ -43,6 +77,7 @@ test_arrays (void)
     ok (!set->read_many (set->user, neighbours, 2, (void *[]){ rows, labels }, &err) && rows[1][1] == 33
             && rows[2][0] == 0,
         "arrays: two neighbours, and not the one after them");
+    test_subset (set);
     errno = 5;
     accel_dataset_close (set);
     ok (errno == 5, "closing leaves errno");

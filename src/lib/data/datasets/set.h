@@ -41,6 +41,8 @@ struct set {
     struct accel_field *fields; /* dataset.fields, with names of our own */
     struct set_table *tables;   /* [field_count]; not used by all */
     struct source sources[2];
+    struct accel_dataset whole; /* of a subset: what its samples are read from, those from `first` on */
+    size_t first;
     void **owned; /* [owned_count] memory to free */
     size_t owned_count;
     /* Of token files; see set_tokens.h. */
