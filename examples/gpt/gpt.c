@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2: its tensors, and the way through its layers and back. */
+/* GPT-2: its tensors, the way through its layers and back, and how it writes. */
 #include "gpt.h"
 #include "layers.h"
 
@@ -8,117 +8,90 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TRY(call) accel_check ((call), &err)
+static struct accel_error err;
+
 /* ---- tensors ---- */
 
-struct kind {
+/* All that there is to know of a tensor: its sizes, in widths, and the deviation of its first values. */
+static const struct kind {
     const char *name;
-    int rows, columns; /* in widths; 0: no such dimension */
+    int rows, columns; /* 0: no such dimension */
+    enum { ZEROS, ONES, NORMAL, RESIDUAL /* smaller, before a sum with what went in */ } init;
+} kinds[GPT_KINDS] = {
+    [WTE] = { "wte.weight", 0, 1, NORMAL }, /* vocab_size rows */
+    [WPE] = { "wpe.weight", 0, 1, NORMAL }, /* n_positions rows */
+    [LN_F_WEIGHT] = { "ln_f.weight", 1, 0, ONES },
+    [LN_F_BIAS] = { "ln_f.bias", 1, 0, ZEROS },
+    [LN_1_WEIGHT] = { "ln_1.weight", 1, 0, ONES },
+    [LN_1_BIAS] = { "ln_1.bias", 1, 0, ZEROS },
+    [ATTN_WEIGHT] = { "attn.c_attn.weight", 1, 3, NORMAL },
+    [ATTN_BIAS] = { "attn.c_attn.bias", 3, 0, ZEROS },
+    [ATTN_PROJ_WEIGHT] = { "attn.c_proj.weight", 1, 1, RESIDUAL },
+    [ATTN_PROJ_BIAS] = { "attn.c_proj.bias", 1, 0, ZEROS },
+    [LN_2_WEIGHT] = { "ln_2.weight", 1, 0, ONES },
+    [LN_2_BIAS] = { "ln_2.bias", 1, 0, ZEROS },
+    [FC_WEIGHT] = { "mlp.c_fc.weight", 1, 4, NORMAL },
+    [FC_BIAS] = { "mlp.c_fc.bias", 4, 0, ZEROS },
+    [MLP_PROJ_WEIGHT] = { "mlp.c_proj.weight", 4, 1, RESIDUAL },
+    [MLP_PROJ_BIAS] = { "mlp.c_proj.bias", 1, 0, ZEROS },
 };
 
-static const struct kind block_kinds[GPT_BLOCK_TENSORS] = {
-    [LN_1_WEIGHT] = { "ln_1.weight", 1, 0 },
-    [LN_1_BIAS] = { "ln_1.bias", 1, 0 },
-    [ATTN_WEIGHT] = { "attn.c_attn.weight", 1, 3 },
-    [ATTN_BIAS] = { "attn.c_attn.bias", 3, 0 },
-    [ATTN_PROJ_WEIGHT] = { "attn.c_proj.weight", 1, 1 },
-    [ATTN_PROJ_BIAS] = { "attn.c_proj.bias", 1, 0 },
-    [LN_2_WEIGHT] = { "ln_2.weight", 1, 0 },
-    [LN_2_BIAS] = { "ln_2.bias", 1, 0 },
-    [FC_WEIGHT] = { "mlp.c_fc.weight", 1, 4 },
-    [FC_BIAS] = { "mlp.c_fc.bias", 4, 0 },
-    [MLP_PROJ_WEIGHT] = { "mlp.c_proj.weight", 4, 1 },
-    [MLP_PROJ_BIAS] = { "mlp.c_proj.bias", 1, 0 },
+/* Files have the names that transformers writes; the GPT-2 of its authors has them without "transformer.", and masks
+ * which are not weights.  The last layer's weights are those of the first: wte. */
+static const struct accel_file_name file_names[] = {
+    { "*", "transformer.*", false }, { "*", "*", false }, { NULL, "*.attn.bias", false },
+    { NULL, "*.attn.masked_bias", false }, { NULL, "lm_head.weight", false },
 };
 
-static struct gpt_tensor *
-block_tensor (const struct gpt *gpt, int layer, int kind)
+static void *
+allocate (size_t count, size_t bytes)
 {
-    return &gpt->tensors[GPT_MODEL_TENSORS + layer * GPT_BLOCK_TENSORS + kind];
-}
-
-static const float *
-weight_of (const struct gpt *gpt, int layer, int kind)
-{
-    return block_tensor (gpt, layer, kind)->data.data;
-}
-
-static float *
-grad_of (const struct gpt *gpt, int layer, int kind)
-{
-    return block_tensor (gpt, layer, kind)->grad.data;
+    void *memory = calloc (count, bytes);
+    return memory ? memory : (die ("no memory for %zu x %zu bytes", count, bytes), NULL);
 }
 
 static void
-describe (struct gpt_tensor *tensor, const char *name, int64_t rows, int64_t columns)
+initialize (struct gpt_tensor *tensor, const struct kind *kind, int layers, struct accel_generator *generator)
 {
-    snprintf (tensor->name, sizeof tensor->name, "transformer.%s", name);
-    tensor->shape[0] = rows;
-    tensor->shape[1] = columns;
-    tensor->data = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = columns ? 2 : 1, .shape = tensor->shape,
-                               .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
-    tensor->grad = tensor->data;
+    float *values = tensor->data.dl.data;
+    size_t count = accel_tensor_count (&tensor->data.dl);
+    double deviation = kind->init == RESIDUAL ? 0.02 / sqrt (2.0 * layers) : 0.02;
+    if (kind->init >= NORMAL)
+        TRY (accel_generator_fill_normal (generator, values, count, ACCEL_FLOAT32, 0, deviation, &err));
+    for (size_t i = 0; i < count && kind->init == ONES; i++)
+        values[i] = 1;
 }
 
 void
-gpt_create (struct gpt *gpt, const struct gpt_config *config)
+gpt_create (struct gpt *gpt, const struct gpt_config *config, struct accel_generator *generator)
 {
-    struct accel_error err;
     size_t count = GPT_MODEL_TENSORS + (size_t) config->n_layer * GPT_BLOCK_TENSORS;
-    int64_t width = config->n_embd;
-    *gpt = (struct gpt){ .config = *config, .tensor_count = count };
-    gpt->tensors = calloc (count, sizeof *gpt->tensors);
-    struct accel_parameter *parameters = calloc (count, sizeof *parameters);
-    if (!gpt->tensors || !parameters) {
-        fputs ("gpt: out of memory\n", stderr);
-        exit (EXIT_FAILURE);
-    }
-    describe (&gpt->tensors[WTE], "wte.weight", config->vocab_size, width);
-    describe (&gpt->tensors[WPE], "wpe.weight", config->n_positions, width);
-    describe (&gpt->tensors[LN_F_WEIGHT], "ln_f.weight", width, 0);
-    describe (&gpt->tensors[LN_F_BIAS], "ln_f.bias", width, 0);
-    for (int layer = 0; layer < config->n_layer; layer++)
-        for (int i = 0; i < GPT_BLOCK_TENSORS; i++) {
-            char name[sizeof block_tensor (gpt, 0, 0)->name - sizeof "transformer."];
-            snprintf (name, sizeof name, "h.%d.%s", layer, block_kinds[i].name);
-            describe (block_tensor (gpt, layer, i), name, block_kinds[i].rows * width, block_kinds[i].columns * width);
-        }
-    for (size_t i = 0; i < count; i++)
-        parameters[i] = (struct accel_parameter){ gpt->tensors[i].name, &gpt->tensors[i].data, &gpt->tensors[i].grad };
-    accel_check (accel_model_create (&gpt->model, parameters, count, &err), &err);
-    free (parameters);
-}
-
-static size_t
-size_of (const struct gpt_tensor *tensor)
-{
-    return (size_t) tensor->shape[0] * (size_t) (tensor->shape[1] ? tensor->shape[1] : 1);
-}
-
-size_t
-gpt_parameters (const struct gpt *gpt)
-{
-    size_t sum = 0;
-    for (size_t i = 0; i < gpt->tensor_count; i++)
-        sum += size_of (&gpt->tensors[i]);
-    return sum;
-}
-
-void
-gpt_initialize (struct gpt *gpt, struct accel_generator *generator)
-{
-    struct accel_error err;
-    for (size_t i = 0; i < gpt->tensor_count; i++) {
+    struct accel_parameter *parameters = allocate (count, sizeof *parameters);
+    const struct kind **kind_of = allocate (count, sizeof *kind_of);
+    *gpt = (struct gpt){ .config = *config, .tensor_count = count,
+                         .tensors = allocate (count, sizeof *gpt->tensors) };
+    for (size_t i = 0; i < count; i++) {
         struct gpt_tensor *tensor = &gpt->tensors[i];
-        float *values = tensor->data.data;
-        bool is_residual = strstr (tensor->name, "c_proj.weight");
-        double deviation = is_residual ? 0.02 / sqrt (2.0 * gpt->config.n_layer) : 0.02;
-        if (tensor->shape[1])
-            accel_check (accel_generator_fill_normal (generator, values, size_of (tensor), ACCEL_FLOAT32, 0, deviation,
-                                                      &err), &err);
+        int layer = ((int) i - GPT_MODEL_TENSORS) / GPT_BLOCK_TENSORS;
+        const struct kind *kind = kind_of[i] = &kinds[(int) i - layer * GPT_BLOCK_TENSORS];
+        int64_t rows = i == WTE ? config->vocab_size : i == WPE ? config->n_positions : kind->rows * config->n_embd;
+        const int64_t shape[] = { rows, kind->columns * config->n_embd };
+        if (i < GPT_MODEL_TENSORS)
+            snprintf (tensor->name, sizeof tensor->name, "%s", kind->name);
         else
-            for (size_t j = 0; j < size_of (tensor); j++)
-                values[j] = strstr (tensor->name, "weight") ? 1 : 0;
+            snprintf (tensor->name, sizeof tensor->name, "h.%d.%s", layer, kind->name);
+        TRY (accel_tensor_init (&tensor->data, ACCEL_FLOAT32, kind->columns ? 2 : 1, shape, &err));
+        TRY (accel_tensor_init (&tensor->grad, ACCEL_FLOAT32, kind->columns ? 2 : 1, shape, &err));
+        parameters[i] = (struct accel_parameter){ tensor->name, &tensor->data.dl, &tensor->grad.dl };
+        gpt->parameters += accel_tensor_count (&tensor->data.dl);
     }
+    TRY (accel_model_create (&gpt->model, parameters, count, &err));
+    TRY (accel_model_set_file_names (gpt->model, file_names, sizeof file_names / sizeof *file_names, &err));
+    for (size_t i = 0; i < count; i++)
+        initialize (&gpt->tensors[i], kind_of[i], config->n_layer, generator);
+    free (kind_of);
+    free (parameters);
 }
 
 void
@@ -127,6 +100,7 @@ gpt_destroy (struct gpt *gpt)
     accel_model_destroy (gpt->model);
     free (gpt->tensors);
     free (gpt->memory);
+    free (gpt->keys);
 }
 
 /* ---- through the layers, and back ---- */
@@ -136,55 +110,47 @@ reserve (struct gpt *gpt, int batch, int length)
 {
     if (gpt->memory && batch == gpt->batch && length == gpt->length)
         return;
-    size_t layers = (size_t) gpt->config.n_layer, rows = (size_t) batch * (size_t) length;
+    size_t layers = (size_t) gpt->config.n_layer, rows = (size_t) batch * (size_t) length, count = 0;
     size_t narrow = rows * (size_t) gpt->config.n_embd;
     const struct {
         float **at;
         size_t count;
-    } parts[] = {
-        { &gpt->inputs, (layers + 1) * narrow },
-        { &gpt->middles, layers * narrow },
-        { &gpt->qkv, layers * 3 * narrow },
-        { &gpt->attended, layers * narrow },
-        { &gpt->norms, layers * rows * (size_t) gpt->config.n_head },
-        { &gpt->hidden, layers * 4 * narrow },
-        { &gpt->wide, 4 * narrow },
-        { &gpt->wide_grad, 4 * narrow },
-        { &gpt->narrow, narrow },
-        { &gpt->narrow_grad, narrow },
-        { &gpt->grad, narrow },
-    };
-    size_t count = 0, used = 0;
+    } parts[] = { { &gpt->inputs, (layers + 1) * narrow }, { &gpt->middles, layers * narrow },
+                  { &gpt->qkv, layers * 3 * narrow }, { &gpt->attended, layers * narrow },
+                  { &gpt->norms, layers * rows * (size_t) gpt->config.n_head }, { &gpt->hidden, layers * 4 * narrow },
+                  { &gpt->wide, 4 * narrow }, { &gpt->wide_grad, 4 * narrow }, { &gpt->narrow, narrow },
+                  { &gpt->narrow_grad, narrow }, { &gpt->grad, narrow } };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         count += parts[i].count;
     free (gpt->memory);
-    gpt->memory = malloc (count * sizeof *gpt->memory);
-    if (!gpt->memory) {
-        fprintf (stderr, "gpt: no memory for batches of %d x %d tokens: %zu MiB\n", batch, length,
-                 count * sizeof *gpt->memory >> 20);
-        exit (EXIT_FAILURE);
-    }
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; used += parts[i++].count)
-        *parts[i].at = gpt->memory + used;
+    float *next = gpt->memory = allocate (count, sizeof *gpt->memory);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; next += parts[i++].count)
+        *parts[i].at = next;
     gpt->batch = batch;
     gpt->length = length;
 }
 
-/* What a block keeps of its pass. */
-struct kept {
+/* What a block has, and what it keeps of its pass. */
+struct block {
+    const struct gpt_tensor *tensors;
     float *input, *middle, *output, *qkv, *attended, *norms, *hidden;
+    struct attention shape;
+    int rows, width;
+    size_t narrow; /* elements: rows * width */
 };
 
-static struct kept
-kept_of (const struct gpt *gpt, int layer)
+static struct block
+block_of (const struct gpt *gpt, int layer)
 {
     size_t rows = (size_t) gpt->batch * (size_t) gpt->length, narrow = rows * (size_t) gpt->config.n_embd;
     size_t at = (size_t) layer;
-    return (struct kept){ .input = gpt->inputs + at * narrow, .middle = gpt->middles + at * narrow,
-                          .output = gpt->inputs + (at + 1) * narrow, .qkv = gpt->qkv + at * 3 * narrow,
-                          .attended = gpt->attended + at * narrow,
-                          .norms = gpt->norms + at * rows * (size_t) gpt->config.n_head,
-                          .hidden = gpt->hidden + at * 4 * narrow };
+    return (struct block){ .tensors = gpt->tensors + layer * GPT_BLOCK_TENSORS, .input = gpt->inputs + at * narrow,
+                           .middle = gpt->middles + at * narrow, .output = gpt->inputs + (at + 1) * narrow,
+                           .qkv = gpt->qkv + at * 3 * narrow, .attended = gpt->attended + at * narrow,
+                           .norms = gpt->norms + at * rows * (size_t) gpt->config.n_head,
+                           .hidden = gpt->hidden + at * 4 * narrow, .rows = (int) rows, .width = gpt->config.n_embd,
+                           .shape = { gpt->batch, gpt->length, gpt->config.n_head, gpt->config.n_embd },
+                           .narrow = narrow };
 }
 
 /* to = x + y */
@@ -196,109 +162,95 @@ add (float *to, const float *x, const float *y, size_t count)
         to[i] = x[i] + y[i];
 }
 
-static struct attention
-attention_shape (const struct gpt *gpt)
+#define W(kind) ((const float *) b.tensors[kind].data.dl.data)
+#define G(kind) ((float *) b.tensors[kind].grad.dl.data)
+
+/* Of the text that is written, the one new token, whose keys and values join the others. */
+static void
+attend_text (struct gpt *gpt, const struct block *b, int layer)
 {
-    return (struct attention){ gpt->batch, gpt->length, gpt->config.n_head, gpt->config.n_embd };
+    size_t width = (size_t) b->width, first = (size_t) layer * (size_t) gpt->config.n_positions * width;
+    size_t place = first + (size_t) gpt->count * width;
+    memcpy (gpt->keys + place, b->qkv + width, width * sizeof *gpt->keys);
+    memcpy (gpt->values + place, b->qkv + 2 * width, width * sizeof *gpt->values);
+    attention_step (b->attended, b->qkv, gpt->keys + first, gpt->values + first, gpt->count + 1, gpt->config.n_head,
+                    b->width);
 }
 
 static void
-forward_block (struct gpt *gpt, int layer)
+forward_block (struct gpt *gpt, int layer, bool writes)
 {
-    int rows = gpt->batch * gpt->length, width = gpt->config.n_embd;
-    size_t narrow = (size_t) rows * (size_t) width;
-    struct kept kept = kept_of (gpt, layer);
-    struct attention shape = attention_shape (gpt);
-#define W(kind) weight_of (gpt, layer, kind)
-    layer_norm (gpt->narrow, kept.input, W (LN_1_WEIGHT), W (LN_1_BIAS), rows, width);
-    linear (kept.qkv, gpt->narrow, W (ATTN_WEIGHT), W (ATTN_BIAS), rows, width, 3 * width);
-    attention (kept.attended, kept.norms, kept.qkv, &shape);
-    linear (gpt->narrow, kept.attended, W (ATTN_PROJ_WEIGHT), W (ATTN_PROJ_BIAS), rows, width, width);
-    add (kept.middle, kept.input, gpt->narrow, narrow);
-    layer_norm (gpt->narrow, kept.middle, W (LN_2_WEIGHT), W (LN_2_BIAS), rows, width);
-    linear (kept.hidden, gpt->narrow, W (FC_WEIGHT), W (FC_BIAS), rows, width, 4 * width);
-    gelu (gpt->wide, kept.hidden, 4 * narrow);
-    linear (gpt->narrow, gpt->wide, W (MLP_PROJ_WEIGHT), W (MLP_PROJ_BIAS), rows, 4 * width, width);
-    add (kept.output, kept.middle, gpt->narrow, narrow);
+    const struct block b = block_of (gpt, layer);
+    layer_norm (gpt->narrow, b.input, W (LN_1_WEIGHT), W (LN_1_BIAS), b.rows, b.width);
+    linear (b.qkv, gpt->narrow, W (ATTN_WEIGHT), W (ATTN_BIAS), b.rows, b.width, 3 * b.width);
+    if (writes)
+        attend_text (gpt, &b, layer);
+    else
+        attention (b.attended, b.norms, b.qkv, &b.shape);
+    linear (gpt->narrow, b.attended, W (ATTN_PROJ_WEIGHT), W (ATTN_PROJ_BIAS), b.rows, b.width, b.width);
+    add (b.middle, b.input, gpt->narrow, b.narrow);
+    layer_norm (gpt->narrow, b.middle, W (LN_2_WEIGHT), W (LN_2_BIAS), b.rows, b.width);
+    linear (b.hidden, gpt->narrow, W (FC_WEIGHT), W (FC_BIAS), b.rows, b.width, 4 * b.width);
+    gelu (gpt->wide, b.hidden, 4 * b.narrow);
+    linear (gpt->narrow, gpt->wide, W (MLP_PROJ_WEIGHT), W (MLP_PROJ_BIAS), b.rows, 4 * b.width, b.width);
+    add (b.output, b.middle, gpt->narrow, b.narrow);
 }
 
 /* gpt->grad: of the block's output, then of its input.  What is cheap to compute was not kept. */
 static void
 backward_block (struct gpt *gpt, int layer)
 {
-    int rows = gpt->batch * gpt->length, width = gpt->config.n_embd;
-    size_t narrow = (size_t) rows * (size_t) width;
-    struct kept kept = kept_of (gpt, layer);
-    struct attention shape = attention_shape (gpt);
-#define G(kind) grad_of (gpt, layer, kind)
-    gelu (gpt->wide, kept.hidden, 4 * narrow);
-    linear_backward (gpt->wide_grad, G (MLP_PROJ_WEIGHT), G (MLP_PROJ_BIAS), gpt->grad, gpt->wide,
-                     W (MLP_PROJ_WEIGHT), rows, 4 * width, width);
-    gelu_backward (gpt->wide_grad, kept.hidden, 4 * narrow);
-    layer_norm (gpt->narrow, kept.middle, W (LN_2_WEIGHT), W (LN_2_BIAS), rows, width);
-    linear_backward (gpt->narrow_grad, G (FC_WEIGHT), G (FC_BIAS), gpt->wide_grad, gpt->narrow, W (FC_WEIGHT), rows,
-                     width, 4 * width);
-    layer_norm_backward (gpt->grad, G (LN_2_WEIGHT), G (LN_2_BIAS), gpt->narrow_grad, kept.middle, W (LN_2_WEIGHT),
-                         rows, width);
-    linear_backward (gpt->narrow_grad, G (ATTN_PROJ_WEIGHT), G (ATTN_PROJ_BIAS), gpt->grad, kept.attended,
-                     W (ATTN_PROJ_WEIGHT), rows, width, width);
-    attention_backward (gpt->wide_grad, gpt->narrow_grad, kept.qkv, kept.norms, &shape);
-    layer_norm (gpt->narrow, kept.input, W (LN_1_WEIGHT), W (LN_1_BIAS), rows, width);
+    const struct block b = block_of (gpt, layer);
+    gelu (gpt->wide, b.hidden, 4 * b.narrow);
+    linear_backward (gpt->wide_grad, G (MLP_PROJ_WEIGHT), G (MLP_PROJ_BIAS), gpt->grad, gpt->wide, W (MLP_PROJ_WEIGHT),
+                     b.rows, 4 * b.width, b.width);
+    gelu_backward (gpt->wide_grad, b.hidden, 4 * b.narrow);
+    layer_norm (gpt->narrow, b.middle, W (LN_2_WEIGHT), W (LN_2_BIAS), b.rows, b.width);
+    linear_backward (gpt->narrow_grad, G (FC_WEIGHT), G (FC_BIAS), gpt->wide_grad, gpt->narrow, W (FC_WEIGHT), b.rows,
+                     b.width, 4 * b.width);
+    layer_norm_backward (gpt->grad, G (LN_2_WEIGHT), G (LN_2_BIAS), gpt->narrow_grad, b.middle, W (LN_2_WEIGHT), b.rows,
+                         b.width);
+    linear_backward (gpt->narrow_grad, G (ATTN_PROJ_WEIGHT), G (ATTN_PROJ_BIAS), gpt->grad, b.attended,
+                     W (ATTN_PROJ_WEIGHT), b.rows, b.width, b.width);
+    attention_backward (gpt->wide_grad, gpt->narrow_grad, b.qkv, b.norms, &b.shape);
+    layer_norm (gpt->narrow, b.input, W (LN_1_WEIGHT), W (LN_1_BIAS), b.rows, b.width);
     linear_backward (gpt->narrow_grad, G (ATTN_WEIGHT), G (ATTN_BIAS), gpt->wide_grad, gpt->narrow, W (ATTN_WEIGHT),
-                     rows, width, 3 * width);
-    layer_norm_backward (gpt->grad, G (LN_1_WEIGHT), G (LN_1_BIAS), gpt->narrow_grad, kept.input, W (LN_1_WEIGHT),
-                         rows, width);
+                     b.rows, b.width, 3 * b.width);
+    layer_norm_backward (gpt->grad, G (LN_1_WEIGHT), G (LN_1_BIAS), gpt->narrow_grad, b.input, W (LN_1_WEIGHT), b.rows,
+                         b.width);
 }
 
 /* The gradients of the tensors from @p first on are complete.  A failure is also the status of accel_backward(). */
 static void
 report (struct gpt *gpt, size_t first, size_t count)
 {
-    struct accel_error err;
-    for (size_t i = 0; i < count; i++)
-        (void) accel_grad_ready (gpt->model, first + i, &err);
+    for (size_t i = first; i < first + count; i++)
+        (void) accel_grad_ready (gpt->model, i, &err);
 }
 
-/* @return gpt->narrow, the rows that logits are computed from */
-static const float *
-forward (struct gpt *gpt, const int32_t *tokens, int batch, int length)
+float
+gpt_loss (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int batch, int length, float scale)
 {
-    struct gpt_tensor *tensors = gpt->tensors;
-    int rows = batch * length, width = gpt->config.n_embd;
     reserve (gpt, batch, length);
-    embed (gpt->inputs, tensors[WTE].data.data, tensors[WPE].data.data, tokens, rows, length, width);
+    const struct block b = { .tensors = gpt->tensors }; /* for the model's own tensors */
+    const struct block last = block_of (gpt, gpt->config.n_layer);
+    embed (gpt->inputs, W (WTE), W (WPE), tokens, last.rows, length, last.width);
     for (int layer = 0; layer < gpt->config.n_layer; layer++)
-        forward_block (gpt, layer);
-    layer_norm (gpt->narrow, kept_of (gpt, gpt->config.n_layer).input, tensors[LN_F_WEIGHT].data.data,
-                tensors[LN_F_BIAS].data.data, rows, width);
-    return gpt->narrow;
-}
-
-float
-gpt_loss (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int batch, int length)
-{
-    const float *last = forward (gpt, tokens, batch, length);
-    return cross_entropy (NULL, NULL, last, gpt->tensors[WTE].data.data, labels, batch * length, gpt->config.n_embd,
-                          gpt->config.vocab_size, 1);
-}
-
-float
-gpt_learn (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int batch, int length, float scale)
-{
-    struct gpt_tensor *tensors = gpt->tensors;
-    int rows = batch * length, width = gpt->config.n_embd;
-    const float *last = forward (gpt, tokens, batch, length);
-    float loss = cross_entropy (gpt->narrow_grad, tensors[WTE].grad.data, last, tensors[WTE].data.data, labels, rows,
-                                width, gpt->config.vocab_size, scale);
-    memset (gpt->grad, 0, (size_t) rows * (size_t) width * sizeof *gpt->grad);
-    layer_norm_backward (gpt->grad, tensors[LN_F_WEIGHT].grad.data, tensors[LN_F_BIAS].grad.data, gpt->narrow_grad,
-                         kept_of (gpt, gpt->config.n_layer).input, tensors[LN_F_WEIGHT].data.data, rows, width);
+        forward_block (gpt, layer, false);
+    layer_norm (gpt->narrow, last.input, W (LN_F_WEIGHT), W (LN_F_BIAS), last.rows, last.width);
+    float loss = cross_entropy (scale > 0 ? gpt->narrow_grad : NULL, G (WTE), gpt->narrow, W (WTE), labels, last.rows,
+                                last.width, gpt->config.vocab_size, scale);
+    if (!(scale > 0))
+        return loss;
+    memset (gpt->grad, 0, last.narrow * sizeof *gpt->grad);
+    layer_norm_backward (gpt->grad, G (LN_F_WEIGHT), G (LN_F_BIAS), gpt->narrow_grad, last.input, W (LN_F_WEIGHT),
+                         last.rows, last.width);
     report (gpt, LN_F_WEIGHT, 2);
     for (int layer = gpt->config.n_layer; layer-- > 0;) {
         backward_block (gpt, layer);
-        report (gpt, (size_t) (block_tensor (gpt, layer, 0) - tensors), GPT_BLOCK_TENSORS);
+        report (gpt, (size_t) (GPT_MODEL_TENSORS + layer * GPT_BLOCK_TENSORS), GPT_BLOCK_TENSORS);
     }
-    embed_backward (tensors[WTE].grad.data, tensors[WPE].grad.data, gpt->grad, tokens, rows, length, width);
+    embed_backward (G (WTE), G (WPE), gpt->grad, tokens, last.rows, length, last.width);
     report (gpt, WTE, 2);
     return loss;
 }
@@ -306,56 +258,26 @@ gpt_learn (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int ba
 /* ---- one token after the other ---- */
 
 void
-gpt_cache_create (struct gpt_cache *cache, const struct gpt *gpt)
+gpt_next (float *logits, struct gpt *gpt, int32_t token)
 {
-    size_t count = (size_t) gpt->config.n_layer * (size_t) gpt->config.n_positions * (size_t) gpt->config.n_embd;
-    *cache = (struct gpt_cache){ .keys = malloc (2 * count * sizeof *cache->keys) };
-    if (!cache->keys) {
-        fputs ("gpt: no memory for keys and values\n", stderr);
-        exit (EXIT_FAILURE);
-    }
-    cache->values = cache->keys + count;
-}
-
-void
-gpt_cache_destroy (struct gpt_cache *cache)
-{
-    free (cache->keys);
-}
-
-void
-gpt_next (float *logits, struct gpt *gpt, struct gpt_cache *cache, int32_t token)
-{
-    struct gpt_tensor *tensors = gpt->tensors;
-    int width = gpt->config.n_embd, place = cache->count++;
-    size_t before = (size_t) place * (size_t) width, row = (size_t) width * sizeof (float);
-    const float *positions = (const float *) tensors[WPE].data.data + before;
+    const struct block b = { .tensors = gpt->tensors };
+    int width = gpt->config.n_embd;
+    size_t count = (size_t) gpt->config.n_layer * (size_t) gpt->config.n_positions * (size_t) width;
     reserve (gpt, 1, 1);
-    float *x = gpt->inputs, *last = gpt->narrow;
-    embed (x, tensors[WTE].data.data, positions, &token, 1, 1, width);
-    for (int layer = 0; layer < gpt->config.n_layer; layer++) {
-        size_t first = (size_t) layer * (size_t) gpt->config.n_positions * (size_t) width;
-        float *keys = cache->keys + first, *values = cache->values + first;
-        layer_norm (last, x, W (LN_1_WEIGHT), W (LN_1_BIAS), 1, width);
-        linear (gpt->qkv, last, W (ATTN_WEIGHT), W (ATTN_BIAS), 1, width, 3 * width);
-        memcpy (keys + before, gpt->qkv + width, row);
-        memcpy (values + before, gpt->qkv + 2 * width, row);
-        attention_step (gpt->attended, gpt->qkv, keys, values, place + 1, gpt->config.n_head, width);
-        linear (last, gpt->attended, W (ATTN_PROJ_WEIGHT), W (ATTN_PROJ_BIAS), 1, width, width);
-        add (x, x, last, (size_t) width);
-        layer_norm (last, x, W (LN_2_WEIGHT), W (LN_2_BIAS), 1, width);
-        linear (gpt->hidden, last, W (FC_WEIGHT), W (FC_BIAS), 1, width, 4 * width);
-        gelu (gpt->wide, gpt->hidden, 4 * (size_t) width);
-        linear (last, gpt->wide, W (MLP_PROJ_WEIGHT), W (MLP_PROJ_BIAS), 1, 4 * width, width);
-        add (x, x, last, (size_t) width);
-    }
-    layer_norm (last, x, tensors[LN_F_WEIGHT].data.data, tensors[LN_F_BIAS].data.data, 1, width);
-    matmul (logits, 1, gpt->config.vocab_size, width, (struct matrix){ last, width, false },
-            (struct matrix){ tensors[WTE].data.data, width, true }, 0);
+    if (!gpt->keys)
+        gpt->keys = allocate (2 * count, sizeof *gpt->keys);
+    gpt->values = gpt->keys + count;
+    embed (gpt->inputs, W (WTE), W (WPE) + (size_t) gpt->count * (size_t) width, &token, 1, 1, width);
+    for (int layer = 0; layer < gpt->config.n_layer; layer++)
+        forward_block (gpt, layer, true);
+    gpt->count++;
+    layer_norm (gpt->narrow, block_of (gpt, gpt->config.n_layer).input, W (LN_F_WEIGHT), W (LN_F_BIAS), 1, width);
+    matmul (logits, 1, gpt->config.vocab_size, width, (struct matrix){ gpt->narrow, width, false },
+            (struct matrix){ W (WTE), width, true }, 0);
 }
 
 struct candidate {
-    float logit;
+    float logit; /* then the exponential */
     int32_t token;
 };
 
@@ -367,33 +289,25 @@ compare_candidates (const void *a, const void *b)
 }
 
 int32_t
-gpt_choose (float *logits, int vocab, const struct gpt_choice *choice, struct accel_generator *generator)
+gpt_choose (const float *logits, const struct options *options, struct accel_generator *generator)
 {
-    struct candidate *candidates = malloc ((size_t) vocab * sizeof *candidates);
-    float sum = 0, kept = 0;
-    int count = choice->top_k > 0 && choice->top_k < vocab ? choice->top_k : vocab;
-    if (!candidates) {
-        fputs ("gpt: out of memory\n", stderr);
-        exit (EXIT_FAILURE);
-    }
+    int vocab = options->config.vocab_size, count = 0, chosen = 0;
+    int most = options->temperature <= 0 ? 1 : options->top_k > 0 && options->top_k < vocab ? options->top_k : vocab;
+    struct candidate *all = allocate ((size_t) vocab, sizeof *all);
+    float sum = 0, kept = 0, share = options->top_p > 0 ? (float) options->top_p : 1;
     for (int i = 0; i < vocab; i++)
-        candidates[i] = (struct candidate){ logits[i], i };
-    qsort (candidates, (size_t) vocab, sizeof *candidates, compare_candidates);
-    for (int i = 0; i < count; i++)
-        sum += logits[i] = expf ((candidates[i].logit - candidates[0].logit)
-                                 / (choice->temperature > 0 ? choice->temperature : 1));
-    if (choice->temperature <= 0)
-        count = 1;
-    for (int i = 0; i < count; i++) {
-        kept += logits[i];
-        if (choice->top_p > 0 && kept >= choice->top_p * sum)
-            count = i + 1;
-    }
+        all[i] = (struct candidate){ logits[i], i };
+    qsort (all, (size_t) vocab, sizeof *all, compare_candidates);
+    for (int i = most; i-- > 0;)
+        sum += all[i].logit = expf ((all[i].logit - all[0].logit)
+                                    / (options->temperature > 0 ? (float) options->temperature : 1));
+    do
+        kept += all[count++].logit;
+    while (count < most && kept < share * sum);
     float left = kept * accel_generator_uniform (generator);
-    int chosen = 0;
-    while (chosen < count - 1 && left >= logits[chosen])
-        left -= logits[chosen++];
-    int32_t token = candidates[chosen].token;
-    free (candidates);
+    while (chosen < count - 1 && left >= all[chosen].logit)
+        left -= all[chosen++].logit;
+    int32_t token = all[chosen].token;
+    free (all);
     return token;
 }

@@ -11,80 +11,70 @@ struct gpt_config {
     int vocab_size, n_positions, n_embd, n_layer, n_head;
 };
 
-/** Tensors of a block, then those of the model. */
-enum {
-    LN_1_WEIGHT, LN_1_BIAS, ATTN_WEIGHT, ATTN_BIAS, ATTN_PROJ_WEIGHT, ATTN_PROJ_BIAS,
-    LN_2_WEIGHT, LN_2_BIAS, FC_WEIGHT, FC_BIAS, MLP_PROJ_WEIGHT, MLP_PROJ_BIAS, GPT_BLOCK_TENSORS,
+/** What the command line says; the table in options.c explains each. */
+struct options {
+    struct gpt_config config;
+    const char *data, *eval_data, *format, *model, *save, *project_dir, *prompt;
+    int length, batch_size, total_batch_size, tokens_per_step, steps, warmup_steps, seed, evaluate_every;
+    int evaluation_batches, patience, save_every, sample, top_k;
+    double lr, weight_decay, max_grad_norm, temperature, top_p, peak_tflops;
 };
-enum { WTE, WPE, LN_F_WEIGHT, LN_F_BIAS, GPT_MODEL_TENSORS };
+
+/** A mistake ends the process with a sentence.  @{ */
+struct options parse_options (int argc, char **argv);
+void write_config (const struct options *options, const char *folder);
+void die (const char *format, ...) __attribute__ ((format (printf, 1, 2), noreturn));
+/** @} */
+
+/** Kinds of tensors: those of the model, then those of each block. */
+enum {
+    WTE, WPE, LN_F_WEIGHT, LN_F_BIAS, GPT_MODEL_TENSORS,
+    LN_1_WEIGHT = GPT_MODEL_TENSORS, LN_1_BIAS, ATTN_WEIGHT, ATTN_BIAS, ATTN_PROJ_WEIGHT, ATTN_PROJ_BIAS,
+    LN_2_WEIGHT, LN_2_BIAS, FC_WEIGHT, FC_BIAS, MLP_PROJ_WEIGHT, MLP_PROJ_BIAS, GPT_KINDS,
+    GPT_BLOCK_TENSORS = GPT_KINDS - GPT_MODEL_TENSORS,
+};
 
 struct gpt_tensor {
-    char name[48];
-    int64_t shape[2];
-    DLTensor data, grad; /* their memory is the library's */
+    char name[40];
+    struct accel_tensor data, grad; /* their memory is the library's */
 };
 
 /** A model, and what the latest pass through it left for its way back. */
 struct gpt {
     struct gpt_config config;
-    struct gpt_tensor *tensors; /* those of the model first, then block by block */
-    size_t tensor_count;
+    struct gpt_tensor *tensors; /* [tensor_count] those of the model first, then block by block */
+    size_t tensor_count, parameters;
     struct accel_model *model;
-    int batch, length;  /* for which there is memory below; rows = batch * length */
+    int batch, length; /* for which there is memory below; rows = batch * length */
     float *memory;
-    float *inputs;      /* [n_layer + 1] [rows, n_embd]: of each block, and the last one's output */
-    float *middles;     /* [n_layer] [rows, n_embd]: between attention and mlp */
-    float *qkv;         /* [n_layer] [rows, 3 n_embd] */
-    float *attended;    /* [n_layer] [rows, n_embd] */
-    float *norms;       /* [n_layer] [batch, n_head, length] */
-    float *hidden;      /* [n_layer] [rows, 4 n_embd]: before the activation */
-    float *wide, *wide_grad;     /* [rows, 4 n_embd] */
-    float *narrow, *narrow_grad; /* [rows, n_embd] */
-    float *grad;                 /* [rows, n_embd] */
+    float *inputs;   /* [n_layer + 1] [rows, n_embd]: of each block, and the last one's output */
+    float *middles;  /* [n_layer] [rows, n_embd]: between attention and mlp */
+    float *qkv;      /* [n_layer] [rows, 3 n_embd] */
+    float *attended; /* [n_layer] [rows, n_embd] */
+    float *norms;    /* [n_layer] [batch, n_head, length] */
+    float *hidden;   /* [n_layer] [rows, 4 n_embd]: before the activation */
+    float *wide, *wide_grad;            /* [rows, 4 n_embd] */
+    float *narrow, *narrow_grad, *grad; /* [rows, n_embd] */
+    float *keys, *values; /* [n_layer] [n_positions, n_embd] of the text so far; NULL: no text is written */
+    int count;            /* its tokens */
 };
 
-/** Describe a model to the library: its memory is zeroed.  gpt_initialize() or accel_load_model() fill it. */
-void gpt_create (struct gpt *gpt, const struct gpt_config *config);
-
-/** As GPT-2 did: normal with deviation 0.02, smaller in front of residual connections. */
-void gpt_initialize (struct gpt *gpt, struct accel_generator *generator);
-
-/** How many numbers the model has. */
-size_t gpt_parameters (const struct gpt *gpt);
-
-/** @return the mean loss of predicting @p labels [batch, length] from @p tokens, which must be below vocab_size */
-float gpt_loss (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int batch, int length);
-
-/** The same, and adds the gradients, times @p scale, to those of the tensors.  Each is reported to the library when it
- * is complete, so that averages over processes begin meanwhile. */
-float gpt_learn (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int batch, int length, float scale);
-
+/** Describe a model to the library, which has its memory, and fill it as GPT-2 did. */
+void gpt_create (struct gpt *gpt, const struct gpt_config *config, struct accel_generator *generator);
 void gpt_destroy (struct gpt *gpt);
 
-/** config.json in @p folder, as `transformers` has it.  A failure ends the process with a sentence.  @{ */
-void gpt_read_config (struct gpt_config *config, const char *folder);
-void gpt_write_config (const struct gpt_config *config, const char *folder);
-/** @} */
+/**
+ * The mean loss of predicting @p labels [batch, length] from @p tokens, which must be below vocab_size.
+ *
+ * @param scale  the gradients, times this, are added to those of the tensors, and each is reported to the library when
+ *               it is complete, so that averages over processes begin meanwhile; 0: there are none
+ */
+float gpt_loss (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int batch, int length, float scale);
 
-/** Keys and values of the tokens so far. */
-struct gpt_cache {
-    int count;
-    float *keys, *values; /* [n_layer] [n_positions, n_embd] */
-};
+/** Add @p token to the text.  @param[out] logits  [vocab_size] of what follows */
+void gpt_next (float *logits, struct gpt *gpt, int32_t token);
 
-void gpt_cache_create (struct gpt_cache *cache, const struct gpt *gpt);
-void gpt_cache_destroy (struct gpt_cache *cache);
-
-/** @param[out] logits  [vocab_size] of what follows @p token, which is added to the cache */
-void gpt_next (float *logits, struct gpt *gpt, struct gpt_cache *cache, int32_t token);
-
-/** How to choose among tokens: temperature 0 takes the most likely one. */
-struct gpt_choice {
-    float temperature;
-    int top_k;   /* 0: all */
-    float top_p; /* 0: all */
-};
-
-int32_t gpt_choose (float *logits, int vocab, const struct gpt_choice *choice, struct accel_generator *generator);
+/** @return what follows, by temperature (0: the most likely one), top_k and top_p of @p options */
+int32_t gpt_choose (const float *logits, const struct options *options, struct accel_generator *generator);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of the GPT example; see options.h. */
-#include "options.h"
+/* The command line of the GPT example, and config.json as `transformers` reads and writes it. */
+#include "gpt.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -8,6 +8,52 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum kind { TEXT, COUNT, NUMBER, MODEL /* a count of config.json */ };
+
+#define AT(field) offsetof (struct options, field)
+static const struct row {
+    const char *name;
+    enum kind kind;
+    size_t at;
+    const char *value; /* by default */
+    double min, max;
+    const char *help;
+} rows[] = {
+    { "data", TEXT, AT (data), EXAMPLE_DATA "/shakespeare.txt", 0, 0, "a text, or tokens; several files: 'train_*.bin'" },
+    { "eval_data", TEXT, AT (eval_data), NULL, 0, 0, "the same to evaluate with; none: the last tenth of --data" },
+    { "format", TEXT, AT (format), "bytes", 0, 0, "of both: bytes, uint16 (nanoGPT), uint32 or llmc" },
+    { "model", TEXT, AT (model), NULL, 0, 0, "folder with config.json and model.safetensors to begin with" },
+    { "save", TEXT, AT (save), NULL, 0, 0, "folder for the model at the end" },
+    { "project_dir", TEXT, AT (project_dir), "gpt", 0, 0, "folder for checkpoints and logs; a run continues from it" },
+    { "vocab_size", MODEL, AT (config.vocab_size), "256", 2, 1e7, "tokens" },
+    { "n_positions", MODEL, AT (config.n_positions), "256", 1, 1e6, "longest sequence" },
+    { "n_embd", MODEL, AT (config.n_embd), "128", 1, 1e5, "width" },
+    { "n_layer", MODEL, AT (config.n_layer), "4", 1, 1000, "blocks" },
+    { "n_head", MODEL, AT (config.n_head), "4", 1, 1000, "heads of attention" },
+    { "length", COUNT, AT (length), "128", 1, 1e6, "tokens of a training sequence" },
+    { "batch_size", COUNT, AT (batch_size), "4", 1, 1e6, "sequences per pass and process" },
+    { "total_batch_size", COUNT, AT (total_batch_size), "16", 1, 1e6, "sequences per step" },
+    { "tokens_per_step", COUNT, AT (tokens_per_step), "0", 0, 2e9, "tokens per step, in place of total_batch_size" },
+    { "steps", COUNT, AT (steps), "1000", 0, 1e9, "steps in all" },
+    { "warmup_steps", COUNT, AT (warmup_steps), "100", 0, 1e9, "steps until the full rate" },
+    { "lr", NUMBER, AT (lr), "1e-3", 0, 100, "learning rate" },
+    { "weight_decay", NUMBER, AT (weight_decay), "0.1", 0, 100, "of matrices" },
+    { "max_grad_norm", NUMBER, AT (max_grad_norm), "1", 0, 1e9, "larger gradients are clipped" },
+    { "seed", COUNT, AT (seed), "1", 0, INT_MAX, "of weights, data and samples" },
+    { "evaluate_every", COUNT, AT (evaluate_every), "100", 1, 1e9, "steps" },
+    { "evaluation_batches", COUNT, AT (evaluation_batches), "16", 1, 1e9, "of each process" },
+    { "patience", COUNT, AT (patience), "0", 0, 1e9, "evaluations without a better loss until the end; 0: any" },
+    { "save_every", COUNT, AT (save_every), "100", 1, 1e9, "steps" },
+    { "peak_tflops", NUMBER, AT (peak_tflops), "0", 0, 1e6, "of a process's processors, for MFU; 0: not known" },
+    { "sample", COUNT, AT (sample), "200", 0, 1e9, "tokens to write at the end" },
+    { "prompt", TEXT, AT (prompt), "", 0, 0, "what they continue: a text; numbers, unless tokens are bytes" },
+    { "temperature", NUMBER, AT (temperature), "0.8", 0, 100, "0: always the most likely token" },
+    { "top_k", COUNT, AT (top_k), "40", 0, 1e9, "only so many likely tokens; 0: all" },
+    { "top_p", NUMBER, AT (top_p), "0.95", 0, 1, "only so much probability; 0: all" },
+};
+enum { ROWS = sizeof rows / sizeof *rows };
 
 void
 die (const char *format, ...)
@@ -21,109 +67,118 @@ die (const char *format, ...)
     exit (EXIT_FAILURE);
 }
 
-/* One row for each option; exactly one of the three pointers is set. */
-struct row {
-    const char *name, *help;
-    const char **text;
-    int *count;
-    double *number;
-    double min, max;
-};
-
+/* @param where  for messages: what stands before the name */
 static void
-show_help (const struct row *rows, size_t count)
+set (struct options *options, const struct row *row, const char *where, const char *text)
 {
-    puts ("usage: gpt [--OPTION VALUE] ...");
-    for (size_t i = 0; i < count; i++)
-        if (rows[i].text)
-            printf ("  --%-20s %s [%s]\n", rows[i].name, rows[i].help, *rows[i].text ? *rows[i].text : "none");
-        else if (rows[i].count)
-            printf ("  --%-20s %s [%d]\n", rows[i].name, rows[i].help, *rows[i].count);
-        else
-            printf ("  --%-20s %s [%g]\n", rows[i].name, rows[i].help, *rows[i].number);
-    exit (EXIT_SUCCESS);
-}
-
-static void
-take (const struct row *row, const char *text)
-{
-    char *end;
-    if (!text)
-        die ("--%s: missing value", row->name);
-    if (row->text) {
-        *row->text = text;
+    char *end, *at = (char *) options + row->at;
+    if (row->kind == TEXT) {
+        memcpy (at, &text, sizeof text);
         return;
     }
     errno = 0;
-    double value = row->count ? (double) strtol (text, &end, 10) : strtod (text, &end);
+    double value = row->kind == NUMBER ? strtod (text, &end) : (double) strtol (text, &end, 10);
+    int count = (int) (value >= row->min && value <= row->max ? value : 0);
     if (end == text || *end || errno || !(value >= row->min && value <= row->max))
-        die ("--%s: expected a %snumber from %g to %g, got '%s'", row->name, row->count ? "whole " : "", row->min,
-             row->max, text);
-    if (row->count)
-        *row->count = (int) value;
+        die ("%s%s: expected a %snumber from %g to %g, got '%s'", where, row->name, row->kind == NUMBER ? "" : "whole ",
+             row->min, row->max, text);
+    if (row->kind == NUMBER)
+        memcpy (at, &value, sizeof value);
     else
-        *row->number = value;
+        memcpy (at, &count, sizeof count);
+}
+
+static FILE *
+open_config (char path[PATH_MAX], const char *folder, const char *mode)
+{
+    snprintf (path, PATH_MAX, "%s/config.json", folder);
+    FILE *file = fopen (path, mode);
+    return file ? file : (die ("%s: cannot be opened", path), NULL);
+}
+
+static void
+read_config (struct options *options)
+{
+    static const char *const only[][2] = { { "activation_function", "\"gelu_new\"" }, { "tie_word_embeddings", "true" } };
+    char path[PATH_MAX], where[PATH_MAX + 2], text[16384], key[40], word[40];
+    FILE *file = open_config (path, options->model, "r");
+    text[fread (text, 1, sizeof text - 1, file)] = 0;
+    fclose (file);
+    snprintf (where, sizeof where, "%s: ", path);
+    for (size_t i = 0; i < ROWS; i++) {
+        snprintf (key, sizeof key, "\"%s\"", rows[i].name);
+        const char *found = rows[i].kind == MODEL ? strstr (text, key) : NULL;
+        if (rows[i].kind == MODEL && (!found || sscanf (found + strlen (key), " : %39[^],} \t\r\n]", word) != 1))
+            die ("%sexpected a number \"%s\"", where, rows[i].name);
+        if (found)
+            set (options, &rows[i], where, word);
+    }
+    for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
+        snprintf (key, sizeof key, "\"%s\"", only[i][0]);
+        const char *found = strstr (text, key);
+        if (found && sscanf (found + strlen (key), " : %39[^],} \t\r\n]", word) == 1 && strcmp (word, only[i][1]))
+            die ("%s%s: expected %s, got %s", where, only[i][0], only[i][1], word);
+    }
+}
+
+void
+write_config (const struct options *options, const char *folder)
+{
+    char path[PATH_MAX];
+    FILE *file = open_config (path, folder, "w");
+    fputs ("{\n  \"model_type\": \"gpt2\",\n  \"architectures\": [\"GPT2LMHeadModel\"],\n"
+           "  \"activation_function\": \"gelu_new\",\n", file);
+    for (size_t i = 0; i < ROWS; i++)
+        if (rows[i].kind == MODEL)
+            fprintf (file, "  \"%s\": %d,\n", rows[i].name, *(const int *) ((const char *) options + rows[i].at));
+    fputs ("  \"bos_token_id\": null,\n  \"eos_token_id\": null\n}\n", file);
+    if (ferror (file) || fclose (file))
+        die ("%s: cannot be written", path);
+}
+
+static void
+check (struct options *o)
+{
+    const struct gpt_config *c = &o->config;
+    double width = c->n_embd, parameters = (c->vocab_size + c->n_positions + c->n_layer * (12 * width + 13) + 2) * width;
+    double memory = (double) sysconf (_SC_PHYS_PAGES) * (double) sysconf (_SC_PAGESIZE);
+    if (c->n_embd % c->n_head)
+        die ("n_embd: %d is not a multiple of n_head %d", c->n_embd, c->n_head);
+    if (16 * parameters > memory) /* with gradients and the states of AdamW */
+        die ("%.3g parameters need %.0f GiB, but there are %.0f", parameters, 16 * parameters / (1 << 30),
+             memory / (1 << 30));
+    if (o->length > c->n_positions)
+        die ("--length: %d is longer than the model's n_positions %d", o->length, c->n_positions);
+    if (o->batch_size > INT_MAX / o->length)
+        die ("--batch_size: %d sequences of %d tokens are too many for a pass", o->batch_size, o->length);
+    if (o->tokens_per_step % o->length)
+        die ("--tokens_per_step: %d is not a multiple of --length %d", o->tokens_per_step, o->length);
+    if (o->tokens_per_step)
+        o->total_batch_size = o->tokens_per_step / o->length;
 }
 
 struct options
 parse_options (int argc, char **argv)
 {
-    static struct options o = { .config = { 256, 256, 128, 4, 4 }, .data = EXAMPLE_DATA "/shakespeare.txt",
-                                .format = "bytes", .project_dir = "gpt", .length = 128, .batch_size = 4,
-                                .total_batch_size = 16, .steps = 1000, .warmup_steps = 100, .seed = 1,
-                                .evaluate_every = 100, .evaluation_batches = 16, .save_every = 100, .sample = 200,
-                                .lr = 1e-3, .weight_decay = 0.1, .max_grad_norm = 1, .temperature = 0.8, .top_k = 40,
-                                .top_p = 0.95, .prompt = "\n" };
-    const struct row rows[] = {
-        { "data", "a text, or a file of tokens", .text = &o.data },
-        { "format", "of the data: bytes, uint16, uint32 or llmc", .text = &o.format },
-        { "model", "folder with config.json and model.safetensors to begin with", .text = &o.model },
-        { "save", "folder for the model at the end", .text = &o.save },
-        { "project_dir", "folder for checkpoints and logs, from which a run continues", .text = &o.project_dir },
-        { "vocab_size", "tokens", .count = &o.config.vocab_size, .min = 2, .max = 1e7 },
-        { "n_positions", "longest sequence", .count = &o.config.n_positions, .min = 1, .max = 1e6 },
-        { "n_embd", "width", .count = &o.config.n_embd, .min = 1, .max = 1e5 },
-        { "n_layer", "blocks", .count = &o.config.n_layer, .min = 1, .max = 1000 },
-        { "n_head", "heads of attention", .count = &o.config.n_head, .min = 1, .max = 1000 },
-        { "length", "tokens of a training sequence", .count = &o.length, .min = 1, .max = 1e6 },
-        { "batch_size", "sequences per pass and process", .count = &o.batch_size, .min = 1, .max = 1e6 },
-        { "total_batch_size", "sequences per step", .count = &o.total_batch_size, .min = 1, .max = 1e6 },
-        { "steps", "steps in all", .count = &o.steps, .max = 1e9 },
-        { "warmup_steps", "steps until the full rate", .count = &o.warmup_steps, .max = 1e9 },
-        { "lr", "learning rate", .number = &o.lr, .min = 0, .max = 100 },
-        { "weight_decay", "of matrices", .number = &o.weight_decay, .max = 100 },
-        { "max_grad_norm", "larger gradients are clipped", .number = &o.max_grad_norm, .max = 1e9 },
-        { "seed", "of weights, data and samples", .count = &o.seed, .max = 2147483647 },
-        { "evaluate_every", "steps", .count = &o.evaluate_every, .min = 1, .max = 1e9 },
-        { "evaluation_batches", "of each process", .count = &o.evaluation_batches, .min = 1, .max = 1e9 },
-        { "patience", "evaluations without a better loss until the end; 0: any", .count = &o.patience, .max = 1e9 },
-        { "save_every", "steps", .count = &o.save_every, .min = 1, .max = 1e9 },
-        { "sample", "tokens to write at the end", .count = &o.sample, .max = 1e9 },
-        { "prompt", "what they continue, if tokens are bytes", .text = &o.prompt },
-        { "temperature", "0: always the most likely token", .number = &o.temperature, .max = 100 },
-        { "top_k", "only so many likely tokens; 0: all", .count = &o.top_k, .max = 1e9 },
-        { "top_p", "only so much probability", .number = &o.top_p, .max = 1 },
-    };
-    size_t count = sizeof rows / sizeof *rows;
+    struct options options;
+    for (size_t i = 0; i < ROWS; i++)
+        set (&options, &rows[i], "", rows[i].value);
     for (int i = 1; i < argc; i += 2) {
         size_t row = 0;
-        if (!strcmp (argv[i], "--help"))
-            show_help (rows, count);
-        while (row < count && (strncmp (argv[i], "--", 2) || strcmp (argv[i] + 2, rows[row].name)))
+        for (; !strcmp (argv[i], "--help") && row < ROWS; row++)
+            printf ("  --%-20s %s [%s]\n", rows[row].name, rows[row].help, rows[row].value ? rows[row].value : "none");
+        if (row)
+            exit (EXIT_SUCCESS);
+        while (row < ROWS && (strncmp (argv[i], "--", 2) || strcmp (argv[i] + 2, rows[row].name)))
             row++;
-        if (row == count)
+        if (row == ROWS)
             die ("unknown option '%s'; see --help", argv[i]);
-        take (&rows[row], argv[i + 1]);
+        if (i + 1 == argc)
+            die ("%s: missing value", argv[i]);
+        set (&options, &rows[row], "--", argv[i + 1]);
     }
-    if (o.model)
-        gpt_read_config (&o.config, o.model);
-    if (o.config.n_embd % o.config.n_head)
-        die ("--n_embd: %d is not a multiple of --n_head %d", o.config.n_embd, o.config.n_head);
-    if (o.length > o.config.n_positions)
-        die ("--length: %d is longer than the model's --n_positions %d", o.length, o.config.n_positions);
-    if (o.batch_size > INT_MAX / o.length)
-        die ("--batch_size: %d sequences of %d tokens are too many for a pass", o.batch_size, o.length);
-    if (!*o.prompt)
-        die ("--prompt: expected at least one character");
-    return o;
+    if (options.model)
+        read_config (&options);
+    check (&options);
+    return options;
 }

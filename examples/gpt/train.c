@@ -3,96 +3,148 @@
  *
  *   accelerate launch --num_processes 2 examples/gpt/gpt [--data FILE] [--steps N] ...   (see --help)
  *
- * A token is a byte, unless the data are token files.  The last tenth of the data is for evaluation.  A step has
- * --total_batch_size sequences, in as many passes as the number of processes needs: steps are the same on any number.
- * Started again, a run continues from its latest checkpoint in --project_dir, also on another number of processes. */
+ * A token is a byte, unless the data are token files.  A step has --total_batch_size sequences, in as many passes as the
+ * number of processes needs, and an epoch has whole steps: they are the same on any number.  Started again, a run
+ * continues from its latest checkpoint in --project_dir, also on another number of processes. */
 #include "gpt.h"
-#include "options.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-/* ---- data ---- */
+#define TRY(call) accel_check ((call), &err)
+static struct accel_error err;
 
-/* The samples of @p whole from `first` on. */
-struct part {
-    const struct accel_dataset *whole;
-    size_t first;
-};
-
-static enum accel_status
-read_part (void *user, size_t index, void *const *into, struct accel_error *err)
-{
-    const struct part *part = user;
-    return part->whole->read (part->whole->user, part->first + index, into, err);
-}
-
-static struct accel_dataset
-make_part (struct part *part, const struct accel_dataset *whole, size_t first, size_t size)
-{
-    *part = (struct part){ whole, first };
-    return (struct accel_dataset){ .size = size, .fields = whole->fields, .field_count = whole->field_count,
-                                   .read = read_part, .user = part };
-}
-
-/* ---- training ---- */
-
-/* Everything that is trained, and what this program adds to checkpoints. */
+/* Everything that is trained. */
 struct run {
     struct options options;
     struct accel *acc;
     struct gpt gpt;
+    struct accel_dataset *data[2], *parts[2]; /* what was opened, and what is trained on and evaluated with */
+    struct accel_loader *loaders[2];
     struct accel_optimizer *optimizer;
     struct accel_scheduler *scheduler;
-    struct accel_loader *train, *test;
     const struct accel_batch *batch;
-    float loss; /* of this pass */
-    int64_t step, best_step;
-    double best_loss;
+    float loss;                        /* of this pass */
+    double step_tokens, step_flops;    /* of all processes */
+    double began;                      /* seconds, when step `first` had been made */
+    int64_t first;
 };
+enum { TRAIN, TEST };
 
-static enum accel_status
-save_run (void *user, struct accel_state_dict *state, struct accel_error *err)
+static double
+now (void)
 {
-    const struct run *run = user;
-    (void) err;
-    accel_state_dict_set_int64 (state, "step", run->step);
-    accel_state_dict_set_int64 (state, "best_step", run->best_step);
-    accel_state_dict_set_double (state, "best_loss", run->best_loss);
-    return ACCEL_OK;
+    struct timespec time;
+    clock_gettime (CLOCK_MONOTONIC, &time);
+    return (double) time.tv_sec + 1e-9 * (double) time.tv_nsec;
 }
 
-static enum accel_status
-load_run (void *user, const struct accel_state_dict *state, struct accel_error *err)
+/* ---- data ---- */
+
+static struct accel_dataset *
+open_tokens (const struct options *options, const char *path)
 {
-    struct run *run = user;
-    enum accel_status status = accel_state_dict_get_int64 (state, "step", &run->step, err);
-    status = status ? status : accel_state_dict_get_int64 (state, "best_step", &run->best_step, err);
-    return status ? status : accel_state_dict_get_double (state, "best_loss", &run->best_loss, err);
+    static const struct {
+        const char *name;
+        enum accel_token_format format;
+    } formats[] = { { "bytes", ACCEL_TOKENS_UINT8 }, { "uint16", ACCEL_TOKENS_UINT16 },
+                    { "uint32", ACCEL_TOKENS_UINT32 }, { "llmc", ACCEL_TOKENS_LLMC } };
+    struct accel_tokens_options tokens = { .labels = true, .sequence_length = (size_t) options->length };
+    struct accel_dataset *data;
+    size_t i = 0;
+    while (i < sizeof formats / sizeof *formats && strcmp (formats[i].name, options->format))
+        i++;
+    if (i == sizeof formats / sizeof *formats)
+        die ("--format: expected bytes, uint16, uint32 or llmc, got '%s'", options->format);
+    tokens.format = formats[i].format;
+    TRY (accel_dataset_open_tokens (&data, &path, 1, &tokens, &err));
+    return data;
+}
+
+/* Whole steps to train on; the last tenth, and what is left, to evaluate with, unless that has its own file. */
+static void
+open_data (struct run *run)
+{
+    const struct options *o = &run->options;
+    struct accel_dataset *all = run->data[TRAIN] = open_tokens (o, o->data);
+    size_t size = o->eval_data ? all->size : all->size - all->size / 10, step = (size_t) o->total_batch_size;
+    size_t pass = (size_t) o->batch_size * (size_t) accel_num_processes (run->acc);
+    size -= size % step;
+    run->data[TEST] = o->eval_data ? open_tokens (o, o->eval_data) : NULL;
+    if (!size)
+        die ("%s: %zu sequences of %d tokens are too few for a step of %zu", o->data, all->size, o->length, step);
+    TRY (accel_dataset_subset (&run->parts[TRAIN], all, 0, size, &err));
+    TRY (o->eval_data ? accel_dataset_subset (&run->parts[TEST], run->data[TEST], 0, run->data[TEST]->size, &err)
+                      : accel_dataset_subset (&run->parts[TEST], all, size, all->size - size, &err));
+    if (run->parts[TEST]->size < pass) /* one batch for each process; otherwise there is nothing to average */
+        die ("%s: %zu sequences of %d tokens are too few to evaluate %zu at a time",
+             o->eval_data ? o->eval_data : o->data, run->parts[TEST]->size, o->length, pass);
 }
 
 static const int32_t *
 field_of (const struct run *run, const struct accel_batch *batch, const char *name)
 {
-    const DLTensor *tensor = accel_batch_tensor (batch, name);
-    const int32_t *tokens = tensor->data;
-    size_t count = accel_batch_size (batch) * (size_t) run->options.length;
-    for (size_t i = 0; i < count; i++)
+    const int32_t *tokens = accel_batch_tensor (batch, name)->data;
+    for (size_t i = 0; i < accel_batch_size (batch) * (size_t) run->options.length; i++)
         if (tokens[i] < 0 || tokens[i] >= run->options.config.vocab_size)
             die ("%s: token %d, but the model has %d", run->options.data, (int) tokens[i],
                  run->options.config.vocab_size);
     return tokens;
 }
 
+static float
+loss_of (struct run *run, const struct accel_batch *batch, float scale)
+{
+    return gpt_loss (&run->gpt, field_of (run, batch, "input_ids"), field_of (run, batch, "labels"),
+                     (int) accel_batch_size (batch), run->options.length, scale);
+}
+
+/* ---- training ---- */
+
+static void
+begin (struct run *run)
+{
+    const struct options *o = &run->options;
+    const struct accel_param_group matrices = { .min_ndim = 2, .weight_decay = accel_exactly (o->weight_decay) };
+    const struct accel_optimizer_options adamw = { .lr = accel_exactly (o->lr), .beta2 = 0.95, .groups = &matrices,
+                                                   .group_count = 1, .weight_decay = ACCEL_ZERO };
+    const struct accel_scheduler_options cosine
+        = { .schedule = ACCEL_SCHEDULE_COSINE, .warmup_from_one = true,
+            .warmup_steps = (uint64_t) (o->warmup_steps < o->steps ? o->warmup_steps : o->steps),
+            .total_steps = (uint64_t) (o->steps ? o->steps : 1), .final_fraction = 0.1, .split_batches = true };
+    const struct accel_loader_options loader = { .batch_size = (size_t) o->batch_size, .drop_last = true, .workers = 1,
+                                                 .shuffle = true, .seed = (uint64_t) o->seed };
+    const struct accel_loader_options test_loader = { .batch_size = (size_t) o->batch_size, .drop_last = true };
+    const struct accel_project_configuration project
+        = { .project_dir = o->project_dir, .automatic_checkpoint_naming = true, .total_limit = 2 };
+    run->step_tokens = (double) o->total_batch_size * o->length;
+    run->step_flops = run->step_tokens * (6.0 * (double) run->gpt.parameters
+                                          + 12.0 * o->config.n_layer * o->config.n_embd * o->length);
+    const struct accel_tracker_options tracking
+        = { .tokens_per_step = run->step_tokens, .flops_per_step = run->step_flops,
+            .peak_flops = o->peak_tflops * 1e12 * accel_num_processes (run->acc) };
+    TRY (accel_optimizer_create (&run->optimizer, run->gpt.model, ACCEL_ADAMW, &adamw, &err));
+    TRY (accel_scheduler_create (&run->scheduler, run->optimizer, &cosine, &err));
+    TRY (accel_loader_create (&run->loaders[TRAIN], run->parts[TRAIN], &loader, &err));
+    TRY (accel_loader_create (&run->loaders[TEST], run->parts[TEST], &test_loader, &err));
+    TRY (accel_prepare (run->acc, &err, run->gpt.model, run->optimizer, run->scheduler, run->loaders[TRAIN],
+                        run->loaders[TEST]));
+    TRY (accel_set_project_configuration (run->acc, &project, &err));
+    TRY (accel_init_trackers (run->acc, "gpt", NULL, 0, &tracking, &err));
+    enum accel_status status = accel_load_state (run->acc, getenv ("ACCEL_RESUME_FROM"), &err);
+    TRY (status == ACCEL_ERR_NOT_FOUND ? ACCEL_OK : status);
+    run->first = (int64_t) accel_optimizer_step_count (run->optimizer);
+    run->began = now ();
+}
+
 static enum accel_status
-backward (void *user, float scale, struct accel_error *err)
+backward (void *user, float scale, struct accel_error *why)
 {
     struct run *run = user;
-    (void) err;
-    run->loss = gpt_learn (&run->gpt, field_of (run, run->batch, "input_ids"), field_of (run, run->batch, "labels"),
-                           (int) accel_batch_size (run->batch), run->options.length, scale);
+    (void) why;
+    run->loss = loss_of (run, run->batch, scale);
     return ACCEL_OK;
 }
 
@@ -100,131 +152,59 @@ backward (void *user, float scale, struct accel_error *err)
 static double
 evaluate (struct run *run)
 {
-    struct accel_error err;
     struct accel_evaluation *evaluation;
     const struct accel_batch *batch;
-    double sum = 0, count = 0;
-    accel_check (accel_evaluate_begin (&evaluation, run->acc, run->test, &err), &err);
-    while (count < run->options.evaluation_batches && accel_loader_next (run->test, &batch, &err)) {
-        sum += (double) gpt_loss (&run->gpt, field_of (run, batch, "input_ids"), field_of (run, batch, "labels"),
-                                  (int) accel_batch_size (batch), run->options.length);
-        count++;
-    }
-    accel_check (err.code, &err);
+    double sums[2] = { 0 }; /* losses, batches */
+    TRY (accel_evaluate_begin (&evaluation, run->acc, run->loaders[TEST], &err));
+    for (; sums[1] < run->options.evaluation_batches && accel_loader_next (run->loaders[TEST], &batch, &err); sums[1]++)
+        sums[0] += (double) loss_of (run, batch, 0);
+    TRY (err.code);
     accel_evaluate_end (evaluation);
-    accel_check (accel_reduce_number (run->acc, &sum, ACCEL_SUM, &err), &err);
-    accel_check (accel_reduce_number (run->acc, &count, ACCEL_SUM, &err), &err);
-    return sum / count;
+    for (int i = 0; i < 2; i++)
+        TRY (accel_reduce_number (run->acc, &sums[i], ACCEL_SUM, &err));
+    return sums[0] / sums[1];
 }
 
 static void
-make_run (struct run *run, const struct accel_dataset *train, const struct accel_dataset *test)
+show_step (const struct run *run, int64_t step, double loss, double norm)
 {
-    struct accel_error err;
-    const struct options *options = &run->options;
-    const struct accel_param_group matrices
-        = { .min_ndim = 2, .weight_decay = options->weight_decay > 0 ? options->weight_decay : ACCEL_ZERO };
-    const struct accel_optimizer_options adamw
-        = { .lr = options->lr > 0 ? options->lr : ACCEL_ZERO, .beta2 = 0.95, .weight_decay = ACCEL_ZERO,
-            .groups = &matrices, .group_count = 1 };
-    const struct accel_scheduler_options cosine
-        = { .schedule = ACCEL_SCHEDULE_COSINE, .warmup_steps = (uint64_t) options->warmup_steps,
-            .warmup_from_one = true, .total_steps = (uint64_t) (options->steps ? options->steps : 1),
-            .final_fraction = 0.1, .split_batches = true };
-    const struct accel_loader_options loader
-        = { .batch_size = (size_t) options->batch_size, .shuffle = true, .seed = (uint64_t) options->seed,
-            .drop_last = true, .workers = 1 };
-    const struct accel_loader_options test_loader = { .batch_size = (size_t) options->batch_size, .drop_last = true };
-    gpt_create (&run->gpt, &options->config);
-    gpt_initialize (&run->gpt, accel_default_generator ());
-    if (options->model)
-        accel_check (accel_load_model (run->acc, run->gpt.model, options->model, NULL, NULL, &err), &err);
-    accel_check (accel_optimizer_create (&run->optimizer, run->gpt.model, ACCEL_ADAMW, &adamw, &err), &err);
-    accel_check (accel_scheduler_create (&run->scheduler, run->optimizer, &cosine, &err), &err);
-    accel_check (accel_loader_create (&run->train, train, &loader, &err), &err);
-    accel_check (accel_loader_create (&run->test, test, &test_loader, &err), &err);
-    accel_check (accel_prepare (run->acc, &err, run->gpt.model, run->optimizer, run->scheduler, run->train, run->test),
-                 &err);
-}
-
-/* Where to save, what to log, and where an earlier run had come to. */
-static void
-begin (struct run *run)
-{
-    struct accel_error err;
-    const struct options *options = &run->options;
-    const struct accel_project_configuration project
-        = { .project_dir = options->project_dir, .automatic_checkpoint_naming = true, .total_limit = 2 };
-    const struct accel_checkpoint_object object = { .save = save_run, .load = load_run, .user = run };
-    double tokens = (double) options->total_batch_size * options->length;
-    const struct accel_tracker_options tracking
-        = { .tokens_per_step = tokens, .flops_per_step = 6 * tokens * (double) gpt_parameters (&run->gpt) };
-    accel_check (accel_set_project_configuration (run->acc, &project, &err), &err);
-    accel_check (accel_register_for_checkpointing (run->acc, &object, &err), &err);
-    accel_check (accel_init_trackers (run->acc, "gpt", NULL, 0, &tracking, &err), &err);
-    enum accel_status status = accel_load_state (run->acc, getenv ("ACCEL_RESUME_FROM"), &err);
-    if (status != ACCEL_ERR_NOT_FOUND)
-        accel_check (status, &err);
-}
-
-/* @return whether a step was completed */
-static bool
-train_pass (struct run *run, double *norm)
-{
-    struct accel_error err;
-    float length = 0;
-    accel_check (accel_accumulate (run->acc, &err), &err);
-    accel_check (accel_backward (run->acc, run->gpt.model, 0, backward, run, &err), &err);
-    bool is_complete = accel_sync_gradients (run->acc);
-    if (is_complete)
-        accel_check (accel_clip_grad_norm (run->gpt.model, run->options.max_grad_norm, &length, NULL, &err), &err);
-    accel_check (accel_optimizer_step (run->optimizer, &err), &err);
-    accel_check (accel_scheduler_step (run->scheduler, &err), &err);
-    accel_check (accel_optimizer_zero_grad (run->optimizer, &err), &err);
-    *norm = (double) length;
-    return is_complete;
-}
-
-static void
-log_step (struct run *run, double loss, double norm)
-{
-    struct accel_error err;
     const struct accel_value values[] = { { .key = "loss", .number = loss }, { .key = "grad_norm", .number = norm },
                                           { .key = "lr", .number = accel_optimizer_lr (run->optimizer) } };
-    accel_check (accel_log (run->acc, values, sizeof values / sizeof *values, run->step, &err), &err);
-    accel_print (run->acc, "step %5lld of %d  loss %.6f  norm %.3f\n", (long long) run->step, run->options.steps, loss,
-                 norm);
+    double rate = (double) (step - run->first) / (now () - run->began);
+    double left = (double) (run->options.steps - step) / rate, peak = run->options.peak_tflops * 1e12;
+    char mfu[32] = "";
+    if (peak > 0)
+        snprintf (mfu, sizeof mfu, "  mfu %.1f%%",
+                  100 * rate * run->step_flops / peak / accel_num_processes (run->acc));
+    TRY (accel_log (run->acc, values, sizeof values / sizeof *values, step, &err));
+    accel_print (run->acc, "step %5lld of %d  loss %.6f  norm %.3f  %.0f tokens/s%s  %.0f:%02d left\n",
+                 (long long) step, run->options.steps, loss, norm, rate * run->step_tokens, mfu,
+                 (left - (double) ((int) left % 60)) / 60, (int) left % 60);
 }
 
-/* Evaluate.  @return whether the loss has not become better for too long */
+/* @return whether this was the last step: the loss gets no better, or the job was asked to stop */
 static bool
-is_over (struct run *run)
+end_step (struct run *run, double loss, double norm)
 {
-    struct accel_error err;
-    double loss = evaluate (run);
-    accel_check (accel_log_number (run->acc, "evaluation_loss", loss, run->step, &err), &err);
-    accel_print (run->acc, "step %5lld of %d  evaluation loss %.6f\n", (long long) run->step, run->options.steps, loss);
-    if (run->best_step && !(loss < run->best_loss))
-        return run->options.patience
-               && run->step - run->best_step >= (int64_t) run->options.patience * run->options.evaluate_every;
-    run->best_loss = loss;
-    run->best_step = run->step;
-    return false;
-}
-
-/* After each step.  @return whether it was the last one: the loss gets no better, or the job was asked to stop */
-static bool
-end_step (struct run *run)
-{
-    struct accel_error err;
-    const struct options *options = &run->options;
-    bool is_last = run->step == options->steps, saves, stops;
-    if (run->step % options->evaluate_every == 0 || is_last)
-        is_last |= is_over (run);
-    accel_check (accel_should_save (run->acc, &saves, &err), &err);
-    if (saves || is_last || run->step % options->save_every == 0)
-        accel_check (accel_save_state (run->acc, NULL, &err), &err);
-    accel_check (accel_should_stop (run->acc, &stops, &err), &err);
+    const struct options *o = &run->options;
+    int64_t step = (int64_t) accel_optimizer_step_count (run->optimizer);
+    bool is_last = step == o->steps, saves, stops;
+    uint64_t since_best;
+    TRY (accel_reduce_number (run->acc, &loss, ACCEL_SUM, &err));
+    show_step (run, step, loss / accel_num_processes (run->acc), norm);
+    TRY (accel_should_save (run->acc, &saves, &err));
+    if (step % o->evaluate_every == 0 || is_last) {
+        loss = evaluate (run);
+        TRY (accel_note_metric (run->acc, loss, &since_best, &err));
+        TRY (accel_log_number (run->acc, "evaluation_loss", loss, step, &err));
+        accel_print (run->acc, "step %5lld of %d  evaluation loss %.6f%s\n", (long long) step, o->steps, loss,
+                     since_best ? "" : ", the best");
+        is_last |= o->patience && since_best >= (uint64_t) o->patience;
+        saves |= !since_best;
+    }
+    if (saves || is_last || step % o->save_every == 0)
+        TRY (accel_save_state (run->acc, NULL, &err));
+    TRY (accel_should_stop (run->acc, &stops, &err));
     if (stops)
         accel_print (run->acc, "saved, and ending as asked\n");
     return is_last || stops;
@@ -233,112 +213,108 @@ end_step (struct run *run)
 static void
 train (struct run *run)
 {
-    struct accel_error err;
-    bool ends = run->step >= run->options.steps;
-    double sum = 0, norm;
-    int passes = 0;
+    double loss = 0; /* of the passes of this step */
+    float norm;
+    bool ends = run->first >= run->options.steps;
     while (!ends) {
-        while (!ends && accel_loader_next (run->train, &run->batch, &err)) {
-            bool is_complete = train_pass (run, &norm);
-            sum += (double) run->loss;
-            passes++; /* fewer in a step that an epoch's end ends early */
-            if (!is_complete)
-                continue;
-            double loss = sum / (passes * accel_num_processes (run->acc));
-            accel_check (accel_reduce_number (run->acc, &loss, ACCEL_SUM, &err), &err);
-            sum = passes = 0;
-            run->step++;
-            log_step (run, loss, norm);
-            ends = end_step (run);
+        while (!ends && accel_loader_next (run->loaders[TRAIN], &run->batch, &err)) {
+            TRY (accel_accumulate (run->acc, &err));
+            TRY (accel_backward (run->acc, run->gpt.model, 0, backward, run, &err));
+            loss += (double) run->loss / accel_gradient_accumulation_steps (run->acc);
+            bool is_step = accel_sync_gradients (run->acc);
+            if (is_step)
+                TRY (accel_clip_grad_norm (run->gpt.model, run->options.max_grad_norm, &norm, NULL, &err));
+            TRY (accel_optimizer_step (run->optimizer, &err));
+            TRY (accel_scheduler_step (run->scheduler, &err));
+            TRY (accel_optimizer_zero_grad (run->optimizer, &err));
+            if (is_step) {
+                ends = end_step (run, loss, (double) norm);
+                loss = 0;
+            }
         }
-        if (!ends)
-            accel_check (err.code, &err);
+        TRY (ends ? ACCEL_OK : err.code);
     }
-    accel_loader_end (run->train);
+    accel_loader_end (run->loaders[TRAIN]);
 }
 
-/* Rank 0 continues the prompt. */
+/* ---- the end ---- */
+
+/* @return the next token of the prompt, -1 after its end */
+static long
+take_token (const char **prompt, bool is_text)
+{
+    char *end;
+    if (!**prompt)
+        return -1;
+    if (is_text)
+        return (unsigned char) *(*prompt)++;
+    long token = strtol (*prompt, &end, 10);
+    if (end == *prompt)
+        die ("--prompt: expected numbers of tokens, got '%s'", *prompt);
+    *prompt = end + strspn (end, " ");
+    return token;
+}
+
+/* Rank 0 continues the prompt; if there is none, a line's end, or the last token, which ends GPT-2's texts. */
 static void
 write_text (struct run *run)
 {
-    struct accel_error err;
+    const struct options *o = &run->options;
+    bool is_text = !strcmp (o->format, "bytes");
+    const char *prompt = o->prompt;
+    float *logits = malloc ((size_t) o->config.vocab_size * sizeof *logits);
     struct accel_generator *generator;
-    struct gpt_cache cache;
-    int vocab = run->options.config.vocab_size, limit = run->options.config.n_positions;
-    const char *prompt = run->options.prompt;
-    float *logits = malloc ((size_t) vocab * sizeof *logits);
-    const struct gpt_choice choice
-        = { (float) run->options.temperature, run->options.top_k, (float) run->options.top_p };
-    if (!logits || accel_generator_create (&generator, (uint64_t) run->options.seed, &err))
-        die ("out of memory");
-    gpt_cache_create (&cache, &run->gpt);
-    for (int i = 0; i < run->options.sample && cache.count < limit; i++) {
-        int32_t token = i < (int) strlen (prompt) ? (unsigned char) prompt[i]
-                                                   : gpt_choose (logits, vocab, &choice, generator);
-        if (token >= vocab)
-            die ("--prompt: '%c' is no token of the model", (char) token);
-        printf (strcmp (run->options.format, "bytes") ? "%d " : "%c", (int) token);
-        gpt_next (logits, &run->gpt, &cache, token);
+    TRY (accel_generator_create (&generator, (uint64_t) o->seed, &err));
+    for (int i = 0; logits && i < o->sample && i < o->config.n_positions; i++) {
+        long token = take_token (&prompt, is_text);
+        if (token == -1)
+            token = i ? gpt_choose (logits, o, generator) : is_text ? '\n' : o->config.vocab_size - 1;
+        if (token < 0 || token >= o->config.vocab_size)
+            die ("--prompt: token %ld, but the model has %d", token, o->config.vocab_size);
+        printf (is_text ? "%c" : "%d ", (int) token);
+        gpt_next (logits, &run->gpt, (int32_t) token);
     }
     putchar ('\n');
-    gpt_cache_destroy (&cache);
     accel_generator_destroy (generator);
     free (logits);
-}
-
-static enum accel_token_format
-parse_format (const char *name)
-{
-    static const struct {
-        const char *name;
-        enum accel_token_format format;
-    } formats[] = { { "bytes", ACCEL_TOKENS_UINT8 }, { "uint16", ACCEL_TOKENS_UINT16 },
-                    { "uint32", ACCEL_TOKENS_UINT32 }, { "llmc", ACCEL_TOKENS_LLMC } };
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (!strcmp (name, formats[i].name))
-            return formats[i].format;
-    die ("--format: expected bytes, uint16, uint32 or llmc, got '%s'", name);
 }
 
 int
 main (int argc, char **argv)
 {
     static struct run run;
-    struct accel_error err;
-    struct accel_dataset *whole, train_set, test_set;
-    struct part parts[2];
+    const struct options *o = &run.options;
     run.options = parse_options (argc, argv);
-    const struct accel_tokens_options tokens = { .format = parse_format (run.options.format), .labels = true,
-                                                 .sequence_length = (size_t) run.options.length };
-    const struct accel_options job = { .cpu = true, .total_batch_size = (size_t) run.options.total_batch_size,
-                                       .log_with = "jsonl" };
-    accel_check (accel_open (&run.acc, &job, &err), &err);
-    accel_check (accel_set_seed (run.acc, (uint64_t) run.options.seed, false, &err), &err);
-    accel_check (accel_dataset_open_tokens (&whole, &run.options.data, 1, &tokens, &err), &err);
-    size_t test_size = whole->size / 10;
-    size_t pass = (size_t) run.options.batch_size * (size_t) accel_num_processes (run.acc);
-    if (test_size < pass) /* one batch for each process; otherwise there is nothing to average, or to train on */
-        die ("%s: %zu sequences of %d tokens are too few", run.options.data, whole->size, run.options.length);
-    train_set = make_part (&parts[0], whole, 0, whole->size - test_size);
-    test_set = make_part (&parts[1], whole, whole->size - test_size, test_size);
-    make_run (&run, &train_set, &test_set);
+    const struct accel_options job
+        = { .cpu = true, .total_batch_size = (size_t) o->total_batch_size, .log_with = "jsonl" };
+    TRY (accel_open (&run.acc, &job, &err));
+    open_data (&run);
+    TRY (accel_set_seed (run.acc, (uint64_t) o->seed, false, &err));
+    gpt_create (&run.gpt, &o->config, accel_default_generator ());
+    if (o->model)
+        TRY (accel_load_model (run.acc, run.gpt.model, o->model, NULL, NULL, &err));
     begin (&run);
     accel_print (run.acc, "%.2f million parameters, %d process(es), %u passes per step\n",
-                 (double) gpt_parameters (&run.gpt) / 1e6, accel_num_processes (run.acc),
+                 (double) run.gpt.parameters / 1e6, accel_num_processes (run.acc),
                  accel_gradient_accumulation_steps (run.acc));
     train (&run);
-    if (run.options.save)
-        accel_check (accel_save_model (run.acc, run.gpt.model, run.options.save, NULL, &err), &err);
-    if (accel_is_main_process (run.acc) && run.options.save)
-        gpt_write_config (&run.options.config, run.options.save);
+    if (accel_best_checkpoint_path (run.acc))
+        accel_print (run.acc, "the best checkpoint: %s\n", accel_best_checkpoint_path (run.acc));
+    if (o->save)
+        TRY (accel_save_model (run.acc, run.gpt.model, o->save, NULL, &err));
+    if (o->save && accel_is_main_process (run.acc))
+        write_config (o, o->save);
     if (accel_is_main_process (run.acc))
         write_text (&run);
-    accel_check (accel_end_training (run.acc, &err), &err);
+    TRY (accel_end_training (run.acc, &err));
     accel_scheduler_destroy (run.scheduler);
     accel_optimizer_destroy (run.optimizer);
-    accel_loader_destroy (run.train);
-    accel_loader_destroy (run.test);
-    accel_dataset_close (whole);
+    for (int i = 0; i < 2; i++) {
+        accel_loader_destroy (run.loaders[i]);
+        accel_dataset_close (run.parts[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        accel_dataset_close (run.data[i]);
     gpt_destroy (&run.gpt);
     accel_close (run.acc);
     return 0;

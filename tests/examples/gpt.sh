@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # examples/gpt: it trains as PyTorch does, the same on any number of processes, also killed and resumed; transformers
-# reads its models.  gpt_peer.py has made gpt.golden, from the weights that test 1 begins with.
+# reads its models, and it reads those of transformers.  gpt_peer.py has made gpt.golden, from the weights that test 1
+# begins with; gpt_tiny.py has made gpt_tiny/, and what transformers computes with it.
 . "${srcdir:-.}/tests/testlib.sh"
 
 gpt=$builddir/examples/gpt/gpt
@@ -61,26 +62,118 @@ test_expect_success 'and on another number of processes with the same losses' '
     sed -n "/^step *$(cat first) of/,\$p" log1 >rest && near 1e-5 rest log'
 skip_reason=
 
+test_expect_success 'each step shows how fast it is and how long the rest will take' '
+    train 1 speed --steps 2 --peak_tflops 0.1 >log && cat log &&
+    grep "^step  *2 of 2  loss .* [0-9]* tokens/s  mfu [0-9.]*%  0:00 left$" log'
+# Nothing is learnt with this rate, so the first evaluation stays the best.
+test_expect_success 'the best checkpoint stays besides the last ones, and a loss that gets no better ends the run' '
+    train 1 best --steps 20 --lr 100 --weight_decay 0 --evaluate_every 1 --save_every 1 --patience 5 >log && cat log &&
+    best=$(sed -n "s/^the best checkpoint: //p" log) && [ -f "$best/model.safetensors" ] &&
+    [ "$(ls best/checkpoints | wc -l)" = 3 ] && number=$(sed -n "s/^step  *\([0-9]*\) of.*, the best$/\1/p" log | tail -1) &&
+    [ "$best" = "best/checkpoints/checkpoint_$((number - 1))" ] && grep "^step  *$((number + 5)) of" log &&
+    ! grep "^step  *$((number + 6)) of" log'
+test_expect_success 'a step may be a number of tokens; an epoch has whole steps' '
+    head -c 1500 "$text" >some && train 1 whole --data some --tokens_per_step 256 --steps 10 --lr 0 >log && near 1e-4 log log &&
+    grep "4 passes per step" log && sed -n "s/^step *[0-9]* of .*  loss \([0-9.]*\)  norm.*/\1/p" log >losses &&
+    awk "{ sum[int ((NR - 1) / 5)] += \$1 } END { exit !(NR == 10 && (sum[0] - sum[1]) ^ 2 < 1e-7) }" losses'
+
 test_expect_success 'it writes text: the same again, if asked' '
-    train 1 text --steps 0 --warmup_steps 0 --model model1 --sample 30 --prompt "ROMEO:" >one && grep "^ROMEO:" one &&
-    train 1 text2 --steps 0 --warmup_steps 0 --model model1 --sample 30 --prompt "ROMEO:" >two && diff one two'
+    for folder in one two; do
+        train 1 text$folder --steps 0 --warmup_steps 0 --model model1 --sample 30 --prompt "ROMEO:" >$folder || return 1
+    done && grep "^ROMEO:" one && diff one two && [ "$(wc -c <one)" -gt 30 ]'
+
+# wide: ASCII becomes tokens of 16 bits, as nanoGPT has them; llmc: after a header of 256 int32, for 3201 tokens
+wide () { tr '\n' '\001' | LC_ALL=C sed 's/./&\x00/g' | tr '\001' '\n'; }
+llmc () { printf '\210\330\064\001\001\000\000\000\201\014\000\000' && head -c 1012 /dev/zero && wide; }
+test_expect_success 'files of nanoGPT and llm.c are the same tokens as a text; several files, and one to evaluate with' '
+    head -c 6401 "$text" >both && wide <both >both.bin && head -c 3201 both | llmc >half_1.llmc &&
+    tail -c 3201 both | llmc >half_2.llmc &&
+    train 1 uint8 --data both --eval_data both --steps 5 >log && grep " evaluation loss" log >evaluation &&
+    train 1 uint16 --data both.bin --eval_data both.bin --format uint16 --steps 5 >other && near 1e-6 log other &&
+    grep " evaluation loss" other | diff evaluation - &&
+    train 1 llmc --data "half_*.llmc" --eval_data half_1.llmc --format llmc --steps 5 >other && near 1e-6 log other'
+
+# agrees: two files of logits differ by less than 1e-4
+agrees () {
+    [ "$(wc -w <"$1")" = "$(wc -w <"$2")" ] && paste -d " " "$1" "$2" | awk '
+        { for (i = 1; i <= NF / 2; i++) { difference = $i - $(i + NF / 2)
+              if (difference > 1e-4 || difference < -1e-4) bad = 1 } }
+        END { exit bad || !NR }'
+}
+tiny=$srcdir/tests/examples/gpt_tiny
+tokens='1 5 19 0 7 7 3 12 11 2'
+test_expect_success 'a model as the Hub has GPT-2 gives the logits that it gives in transformers' '
+    "$builddir/tests/examples/gpt_logits" --length 8 --model "$tiny" --prompt "$tokens" >logits && agrees logits "$tiny/logits"'
+test_expect_success 'and is saved with the names that transformers writes' '
+    head -c 1000 "$text" | LC_ALL=C tr "\000-\377" "[\001*]" >small && "$gpt" --data small --length 8 --total_batch_size 4 --steps 0 --sample 0 --project_dir tiny --model "$tiny" --save tiny.model >log &&
+    tr , "\n" <tiny.model/model.safetensors | grep -a "transformer.h.1.attn.c_attn.weight" >/dev/null &&
+    ! grep -a "[.]attn.bias" tiny.model/model.safetensors &&
+    "$builddir/tests/examples/gpt_logits" --length 8 --model tiny.model --prompt "$tokens" >resaved && diff logits resaved'
+
 # refuses WORDS OPTION...: with one line that has these words
 refuses () {
     words=$1
     shift
-    test_exit 1 "$gpt" $size $rate --project_dir bad "$@" 2>err && cat err && grep "$words" err && [ "$(wc -l <err)" = 1 ]
+    test_exit 1 "$gpt" $size $rate --steps 0 --project_dir bad "$@" 2>err && cat err && grep -e "$words" err && [ "$(wc -l <err)" = 1 ]
 }
 printf 'short' >short
 head -c 2500 "$text" >few
-mkdir -p broken narrow && cp model1/config.json broken/ && sed 's/"n_embd": 32/"n_embd": 64/' model1/config.json >narrow/config.json &&
-    cp model1/model.safetensors narrow/
+# config NAME EXPRESSION: a folder with the model, and config.json changed by this expression of sed
+config () {
+    mkdir -p "$1" && sed "$2" model1/config.json >"$1/config.json" && cp model1/model.safetensors "$1/"
+}
+config width 's/"n_embd": 32/"n_embd": 64/'
+config layers 's/"n_layer": 2/"n_layer": 3/'
+config fewer 's/"n_layer": 2/"n_layer": 1/'
+config vocabulary 's/"vocab_size": 256/"vocab_size": 300/'
+config context 's/"n_positions": 32/"n_positions": 16/'
+config absurd 's/"n_embd": 32/"n_embd": 99999999999999999999/'
+config huge 's/"n_embd": 32/"n_embd": 98304/; s/"n_layer": 2/"n_layer": 1000/'
+config negative 's/"n_layer": 2/"n_layer": -2/'
+config word 's/"n_head": 2/"n_head": "two"/'
+config heads 's/"n_head": 2/"n_head": 5/'
+config without '/n_head/d'
+config relu 's/gelu_new/relu/'
+config lost 's/x/x/' && rm lost/model.safetensors
+config damaged 's/x/x/' && head -c 3000 model1/model.safetensors >damaged/model.safetensors
 test_expect_success 'bad input is one sentence' '
-    refuses "few" --data short && refuses "few" --data few --batch_size 8 &&
-    refuses "too many" --batch_size 1000000 --length 4000 --n_positions 4000 && refuses "prompt" --prompt "" &&
-    refuses "longer than the model" --length 33 && refuses "multiple" --n_embd 33 &&
-    refuses "token [0-9]*, but the model has 64" --vocab_size 64 && refuses "model.safetensors" --model broken &&
-    refuses "shape" --model narrow && refuses "config.json" --model nothing && refuses "unknown option" --depth 3 &&
-    refuses "steps: expected" --steps many'
+    while IFS="|" read -r words options; do
+        refuses "$words" $options || return 1
+    done <<EOF
+short: 0 sequences of 32 tokens are too few|--data short
+few: 14 sequences of 32 tokens are too few to evaluate 16|--data few --batch_size 16
+few: 78 sequences of 32 tokens are too few for a step of 100|--data few --total_batch_size 100
+nothing.bin|--data nothing.bin
+few: not an llm.c|--data few --format llmc
+--format: expected bytes, uint16|--format words
+too many|--batch_size 1000000 --length 4000 --n_positions 4000
+longer than the model|--length 33
+longer than the model|--model context
+not a multiple of --length|--tokens_per_step 33
+not a multiple|--n_embd 33
+token [0-9]*, but the model has 64|--vocab_size 64 --steps 1
+width/model.safetensors: tensor .* has shape .* but the parameter|--model width
+layers does not fit the model: 12 parameters are missing|--model layers
+fewer does not fit the model: 12 unexpected tensors|--model fewer
+vocabulary/model.safetensors: tensor .*wte.weight. has shape .256, 32., but the parameter .* has .300, 32.|--model vocabulary
+absurd/config.json: n_embd: expected a whole number from 1 to 100000, got|--model absurd
+parameters need [0-9]* GiB, but there are|--model huge
+negative/config.json: n_layer: expected|--model negative
+word/config.json: n_head: expected|--model word
+n_embd: 32 is not a multiple of n_head 5|--model heads
+without/config.json: expected a number "n_head"|--model without
+relu/config.json: activation_function: expected "gelu_new", got "relu"|--model relu
+nothing/config.json: cannot be opened|--model nothing
+lost: .*model.safetensors|--model lost
+damaged/model.safetensors|--model damaged
+unknown option|--depth 3
+steps: expected|--steps many
+--top_p: expected a number from 0 to 1, got .2.|--top_p 2
+--steps: missing value|--steps
+EOF'
+test_expect_success 'so is a prompt that is none' '
+    refuses "token 999, but the model has 256" --model model1 --sample 3 --format uint16 --data both.bin --prompt 999 &&
+    refuses "expected numbers of tokens, got .x" --model model1 --sample 3 --format uint16 --data both.bin --prompt x'
 # The sums are those of what the package tokenizers writes: bpe/peer.py.
 bpe=$srcdir/tests/examples/bpe
 [ -x "$builddir/examples/gpt/tokenize" ] || skip_reason='needs libpcre2-dev'
@@ -105,7 +198,9 @@ skip_reason=
 if python3 -c 'import transformers, torch' 2>/dev/null; then
     test_expect_success 'transformers reads its models' '
         python3 "$srcdir/tests/examples/gpt_peer.py" model1 "$text" >peer &&
-        train 1 peers --steps 50 --model model1 >log && near 1e-4 peer log'
+        train 1 peers --steps 50 --model model1 >log && near 1e-4 peer log &&
+        python3 "$srcdir/tests/examples/gpt_tiny.py" model1 $tokens >theirs &&
+        "$builddir/tests/examples/gpt_logits" --length 8 --model model1 --prompt "$tokens" >ours && agrees ours theirs'
 else
     test_skip 'transformers reads its models' 'needs Python packages transformers and torch'
 fi

@@ -30,6 +30,7 @@ def rate (step):
 def train (model, text):
     count = (len (text) - 1) // LENGTH
     count -= count // 10
+    count -= count % BATCH
     order = torch.randperm (count, generator=torch.Generator ().manual_seed (SEED)).tolist ()
     groups = [{ "params": [p for p in model.parameters () if (p.ndim > 1) == decays], "weight_decay": decay }
               for decays, decay in ((True, DECAY), (False, 0))]

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The logits of a model of examples/gpt after each of some tokens: for gpt.sh, which compares them with transformers'.
+ *
+ *   gpt_logits --model FOLDER --prompt "TOKEN ..." */
+#include "examples/gpt/gpt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int
+main (int argc, char **argv)
+{
+    struct accel_error err;
+    struct accel *acc;
+    struct gpt gpt;
+    struct options options = parse_options (argc, argv);
+    accel_check (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err), &err);
+    gpt_create (&gpt, &options.config, accel_default_generator ());
+    accel_check (accel_load_model (acc, gpt.model, options.model, NULL, NULL, &err), &err);
+    float *logits = malloc ((size_t) options.config.vocab_size * sizeof *logits);
+    for (char *end, *next = (char *) options.prompt; logits && *next; next = end) {
+        gpt_next (logits, &gpt, (int32_t) strtol (next, &end, 10));
+        for (int i = 0; i < options.config.vocab_size; i++)
+            printf ("%.6f%c", (double) logits[i], i + 1 < options.config.vocab_size ? ' ' : '\n');
+    }
+    free (logits);
+    gpt_destroy (&gpt);
+    accel_close (acc);
+    return 0;
+}
