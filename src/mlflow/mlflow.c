@@ -5,6 +5,7 @@
 
 #include "lib/track/module.h"
 #include "mlflow/unsent.h"
+#include "util/base64.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/text.h"
@@ -52,21 +53,6 @@ variable (const char *name)
     return text && *text ? strdup (text) : NULL;
 }
 
-static void
-add_base64 (struct strbuf *out, const char *text)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *at = (const unsigned char *) text;
-    for (size_t left = strlen (text); left;) {
-        size_t taken = left < 3 ? left : 3;
-        uint32_t bits = (uint32_t) at[0] << 16 | (taken > 1 ? (uint32_t) at[1] << 8 : 0) | (taken > 2 ? at[2] : 0);
-        for (size_t i = 0; i < 4; i++)
-            strbuf_add_char (out, i <= taken ? digits[bits >> (18 - 6 * i) & 63] : '=');
-        at += taken;
-        left -= taken;
-    }
-}
-
 /* As by MLflow: a name and a password come before a token. */
 static void
 read_credentials (struct mlflow_server *server)
@@ -76,7 +62,7 @@ read_credentials (struct mlflow_server *server)
     if (user && password) {
         strbuf_printf (&both, "%s:%s", user, password);
         strbuf_add (&header, "Authorization: Basic ");
-        add_base64 (&header, both.text ? both.text : "");
+        base64_add (&header, both.text, both.length);
         server->header = strbuf_take (&header);
     } else
         server->token = variable ("MLFLOW_TRACKING_TOKEN");

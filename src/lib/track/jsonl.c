@@ -4,20 +4,26 @@
  *   {"config":{"lr":0.001,"model":"mlp"}}
  *   {"step":10,"time":1764345600.25,"values":{"loss":0.5}}
  *
- * JSON has no infinities and no NaN: these are the strings "Infinity", "-Infinity" and "NaN". */
+ * JSON has no infinities and no NaN: these are the strings "Infinity", "-Infinity" and "NaN".  An image is
+ * {"png":"..."}, a file in base64. */
 #include <config.h>
 
 #include "lib/track/histogram.h"
 #include "lib/track/kinds.h"
 #include "lib/track/log_file.h"
+#include "lib/track/png.h"
 
 #include "lib/base/error.h"
+#include "util/base64.h"
 #include "util/cleanup.h"
 #include "util/utf8.h"
 
+#include <accel/utility.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+
+enum { MOST_IMAGE = 4000000 /* bytes of a file; larger ones would make lines that are slow to read */ };
 
 static enum accel_status
 start (void *user, const struct accel_tracker_run *run, struct accel_error *err)
@@ -62,13 +68,45 @@ add_histogram (struct strbuf *out, const struct accel_value *value)
     strbuf_add (out, "]}");
 }
 
+/* @param[out] made  where a file is made of pixels  @return the file; NULL: it is left out, with a warning */
+static const void *
+file_of (const struct accel_value *image, struct strbuf *made, size_t *length)
+{
+    if (image->channels)
+        png_add (made, image);
+    *length = image->channels ? made->length : image->count;
+    if (*length <= MOST_IMAGE)
+        return image->channels ? made->text : image->data;
+    accel_logger_log (NULL, ACCEL_LOG_WARNING | ACCEL_LOG_ONCE, "tracker jsonl writes images of at most %d MB: '%s' is "
+                      "left out", MOST_IMAGE / 1000000, image->key);
+    return NULL;
+}
+
+/* @return whether it was added */
+static bool
+add_image (struct strbuf *out, const struct accel_value *value, const char *between)
+{
+    AUTO_STRBUF struct strbuf made = { 0 };
+    size_t length;
+    const void *file = file_of (value, &made, &length);
+    out->failed = out->failed || made.failed;
+    if (!file)
+        return false;
+    strbuf_add (out, between);
+    add_string (out, value->key);
+    strbuf_add (out, ":{\"png\":\"");
+    base64_add (out, file, length);
+    strbuf_add (out, "\"}");
+    return true;
+}
+
 static void
 add_values (struct strbuf *out, const struct accel_value *values, size_t count)
 {
     const char *between = "{";
     for (size_t i = 0; i < count; i++) {
         if (values[i].kind == ACCEL_IMAGE) {
-            log_warn_unable ("jsonl", &values[i]);
+            between = add_image (out, &values[i], between) ? "," : between;
             continue;
         }
         strbuf_add (out, between);

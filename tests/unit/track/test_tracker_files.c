@@ -65,6 +65,7 @@ without_times (const char *text, const char *before, char end)
 static void
 log_all_kinds (const char *log_with)
 {
+    static const char large[4000001];
     float samples[] = { 0, 1, 1, NAN, 64 };
     struct accel_value config[] = { { .key = "lr", .number = 0.001 },
                                     { .key = "model", .kind = ACCEL_TEXT, .text = "mlp" } };
@@ -73,11 +74,13 @@ log_all_kinds (const char *log_with)
         { .key = "odd, \"key\"", .kind = ACCEL_TEXT, .text = "two\nlines, \"\xc3\xa9\xff\"" },
         { .key = "weights", .kind = ACCEL_HISTOGRAM, .data = samples, .count = 5 },
         { .key = "picture", .kind = ACCEL_IMAGE, .data = "abc", .width = 1, .height = 1, .channels = 3 },
+        { .key = "large", .kind = ACCEL_IMAGE, .data = large, .count = sizeof large },
+        { .key = "file", .kind = ACCEL_IMAGE, .data = "\x89PNG\r", .count = 5 },
     };
     struct accel *acc = open_tracked (log_with);
     must (accel_init_trackers (acc, "kinds", config, 2,
                                &(struct accel_tracker_options){ .run_name = "one", .throughput = ACCEL_NO }, &err));
-    must (accel_log (acc, values, 4, 3, &err));
+    must (accel_log (acc, values, 6, 3, &err));
     must (accel_log_number (acc, "big", 1e300 * 1e10, 4, &err));
     must (accel_log_number (acc, "small", -5e-324, 5, &err));
     must (accel_log_number (acc, "none", NAN, 6, &err));
@@ -95,7 +98,9 @@ test_bytes (void)
              "{\"step\":3,\"time\":T,\"values\":{\"loss\":0.1,"
              "\"odd, \\\"key\\\"\":\"two\\nlines, \\\"\\u00e9\\u00ff\\\"\","
              "\"weights\":{\"count\":4,\"min\":0,\"max\":64,\"sum\":66,\"bins\":[1,2,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,"
-             "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1]}}}\n"
+             "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1]},"
+             "\"picture\":{\"png\":\"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAAFElEQVR4AQABAP7/AAEDAPz/YWJjAk4B"
+             "J7X5xVwAAAAASUVORK5CYII=\"},\"file\":{\"png\":\"iVBORw0=\"}}}\n"
              "{\"step\":4,\"time\":T,\"values\":{\"big\":\"Infinity\"}}\n"
              "{\"step\":5,\"time\":T,\"values\":{\"small\":-4.94065645841247e-324}}\n"
              "{\"step\":6,\"time\":T,\"values\":{\"none\":\"NaN\"}}\n"
@@ -110,9 +115,9 @@ test_bytes (void)
             && strstr (rows, ",big,inf\n5,") && strstr (rows, ",none,nan\n"),
         "CSV: a row for each value, with quotes where they are needed");
     const char *said = content ("errors");
-    ok (count_of (said, "\n") == 3 && strstr (said, "tracker csv cannot write histograms: 'weights' is left out")
+    ok (count_of (said, "\n") == 5 && strstr (said, "tracker csv cannot write histograms: 'weights' is left out")
             && strstr (said, "tracker csv cannot write images: 'picture'")
-            && strstr (said, "tracker jsonl cannot write images: 'picture'"),
+            && strstr (said, "tracker jsonl writes images of at most 4 MB: 'large' is left out"),
         "what a tracker cannot write is a warning");
 }
 
