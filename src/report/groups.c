@@ -11,9 +11,9 @@
 #include <strings.h>
 
 const char *const group_titles[GROUP_COUNT] = {
-    [GROUP_LOSS] = "Loss",           [GROUP_RATE] = "Learning rate",  [GROUP_THROUGHPUT] = "Throughput",
-    [GROUP_SCALE] = "Scaling of loss", [GROUP_GRADIENT] = "Gradients", [GROUP_MEMORY] = "Memory",
-    [GROUP_OTHER] = "Other values",
+    [GROUP_LOSS] = "Loss", [GROUP_RATE] = "Learning rate",    [GROUP_THROUGHPUT] = "Throughput",
+    [GROUP_TIME] = "Time", [GROUP_SCALE] = "Scaling of loss", [GROUP_GRADIENT] = "Gradients",
+    [GROUP_MEMORY] = "Memory", [GROUP_OTHER] = "Other values",
 };
 
 /* The first row that fits counts.  A short word must be a whole one: "lr" is not in "alright". */
@@ -26,7 +26,7 @@ static const struct {
     { "scaler", false, GROUP_SCALE },        { "scale", true, GROUP_SCALE },
     { "per_second", false, GROUP_THROUGHPUT }, { "per_sec", false, GROUP_THROUGHPUT },
     { "throughput", false, GROUP_THROUGHPUT }, { "mfu", true, GROUP_THROUGHPUT },
-    { "tflops", false, GROUP_THROUGHPUT },   { "time", true, GROUP_THROUGHPUT },
+    { "tflops", false, GROUP_THROUGHPUT },   { "time", true, GROUP_TIME },
     { "learning_rate", false, GROUP_RATE },  { "lr", true, GROUP_RATE },
     { "grad", false, GROUP_GRADIENT },       { "memory", false, GROUP_MEMORY },
     { "mem", true, GROUP_MEMORY },           { "rss", true, GROUP_MEMORY },

@@ -8,6 +8,7 @@ enum group {
     GROUP_LOSS,
     GROUP_RATE, /* the learning rate */
     GROUP_THROUGHPUT,
+    GROUP_TIME,
     GROUP_SCALE, /* of the loss, for fp16 */
     GROUP_GRADIENT,
     GROUP_MEMORY,

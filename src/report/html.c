@@ -28,6 +28,15 @@ html_text (struct strbuf *out, const char *text)
     }
 }
 
+/* 1e-09 is 1e-9. */
+static void
+shorten_exponent (char *text)
+{
+    char *zero = strchr (text, 'e');
+    if (zero && zero[2] == '0')
+        memmove (zero + 2, zero + 3, strlen (zero + 3) + 1);
+}
+
 void
 html_number (struct strbuf *out, double value)
 {
@@ -43,6 +52,7 @@ html_number (struct strbuf *out, double value)
         value /= pow (1000, power);
     snprintf (text, sizeof text, "%.4g", value);
     text_use_point (text);
+    shorten_exponent (text);
     strbuf_add (out, *text == '-' ? "−" : "");
     strbuf_add (out, text + (*text == '-'));
     if (power >= 1 && power <= 5)

@@ -5,6 +5,7 @@
 #include "report/metrics.h"
 
 #include "report/lines.h"
+#include "report/png.h"
 #include "util/array.h"
 
 #include <math.h>
@@ -85,6 +86,65 @@ add_string (struct metrics *metrics, const char *key, int64_t step, const char *
     return add_text (metrics, key, step, text);
 }
 
+/* @return whether @p object is a histogram */
+static bool
+read_histogram (const json_t *object, struct histogram *histogram)
+{
+    const json_t *min = json_object_get (object, "min"), *max = json_object_get (object, "max");
+    const json_t *bins = json_object_get (object, "bins");
+    double sum = json_number_value (json_object_get (object, "sum"));
+    *histogram = (struct histogram){ .min = json_number_value (min), .max = json_number_value (max),
+                                     .bin_count = json_array_size (bins) };
+    bool is_valid = json_is_number (min) && json_is_number (max) && histogram->min <= histogram->max
+                    && isfinite (histogram->max - histogram->min) && histogram->bin_count
+                    && histogram->bin_count <= SNAPSHOT_BINS;
+    for (size_t i = 0; is_valid && i < histogram->bin_count; i++) {
+        double samples = json_number_value (json_array_get (bins, i));
+        is_valid = json_is_number (json_array_get (bins, i)) && samples >= 0 && samples < 1e18;
+        histogram->bins[i] = (float) samples;
+        histogram->count += samples;
+    }
+    double mean = sum / histogram->count;
+    histogram->mean = isfinite (mean) ? fmin (fmax (mean, histogram->min), histogram->max) : NAN;
+    return is_valid;
+}
+
+static int
+add_histogram (struct metrics *metrics, const char *key, int64_t step, const struct histogram *histogram)
+{
+    struct histogram *copy = malloc (sizeof *copy);
+    if (!copy)
+        return -1;
+    *copy = *histogram;
+    const struct snapshot snapshot = { .step = step, .histogram = copy };
+    return snapshots_add (&metrics->histograms, key, HISTOGRAMS_KEPT, snapshot) ? 0 : -1;
+}
+
+static int
+add_image (struct metrics *metrics, const char *key, int64_t step, const json_t *png)
+{
+    struct snapshot snapshot = { .step = step };
+    if (!png_is_valid (json_string_value (png), json_string_length (png), &snapshot.width, &snapshot.height)) {
+        metrics->images_bad++;
+        return 0;
+    }
+    snapshot.png = strdup (json_string_value (png));
+    return snapshot.png && snapshots_add (&metrics->images, key, IMAGES_KEPT, snapshot) ? 0 : -1;
+}
+
+static int
+add_object (struct metrics *metrics, const char *key, int64_t step, const json_t *object)
+{
+    struct histogram histogram;
+    const json_t *png = json_object_get (object, "png");
+    if (json_is_string (png))
+        return add_image (metrics, key, step, png);
+    if (read_histogram (object, &histogram))
+        return add_histogram (metrics, key, step, &histogram);
+    metrics->values_bad++;
+    return 0;
+}
+
 static int
 add_values (struct metrics *metrics, int64_t step, const json_t *values)
 {
@@ -99,7 +159,7 @@ add_values (struct metrics *metrics, int64_t step, const json_t *values)
         else if (json_is_string (value))
             result = add_string (metrics, key, step, json_string_value (value));
         else
-            metrics->histograms += json_is_object (value);
+            result = add_object (metrics, key, step, value);
         if (result)
             return -1;
     }
@@ -172,6 +232,8 @@ metrics_release (struct metrics *metrics)
         free (metrics->texts[i].key);
         free (metrics->texts[i].text);
     }
+    snapshots_release (&metrics->histograms);
+    snapshots_release (&metrics->images);
     free (metrics->series);
     free (metrics->texts);
     json_decref (metrics->config);

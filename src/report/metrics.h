@@ -4,6 +4,7 @@
 #define REPORT_METRICS_H
 
 #include "report/series.h"
+#include "report/snapshots.h"
 #include "util/fail.h"
 
 #include <jansson.h>
@@ -25,10 +26,11 @@ struct metrics {
     uint64_t starts;       /* how often a configuration was stored: once by each start of the run that has one */
     struct metrics_text *texts; /* [text_count], the first ones */
     size_t text_count;
+    struct snapshot_list histograms, images;
     double begin_s, end_s; /* since 1970, of the first and the last record; 0: none */
     uint64_t records;
     uint64_t skipped, first_skipped;  /* lines that are not valid, and the number of the first one */
-    uint64_t histograms, keys_left, texts_left; /* what is not in the report */
+    uint64_t keys_left, texts_left, images_bad, values_bad; /* what is not in the report */
 };
 
 /** Lines that are not valid are counted and passed over.  @param[out] metrics  for metrics_release(), also after a

@@ -24,7 +24,7 @@ static void
 add_head (const struct runs *runs, struct strbuf *out)
 {
     strbuf_add (out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
                      "style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n"
                      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
                      "<meta name=\"color-scheme\" content=\"light dark\">\n"
@@ -46,6 +46,8 @@ page_add (const struct runs *runs, struct strbuf *out)
     section_failures (runs, out);
     section_restarts (runs, out);
     section_curves (runs, out);
+    section_histograms (runs, out);
+    section_images (runs, out);
     section_profiles (runs, out);
     section_processes (runs, out);
     section_config (runs, out);

@@ -200,6 +200,17 @@ common_length (char *const *paths, size_t count)
     }
 }
 
+/* @return how many of the runs before it have the same file or folder */
+static size_t
+count_before (char *const *paths, size_t run)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < run; i++)
+        count += !strcmp (paths[i], paths[run]);
+    return count;
+}
+
+/* By what their paths do not have in common; a run that is named twice is "a" and "a (2)". */
 static int
 name_runs (struct runs *runs, struct fail *fail)
 {
@@ -211,9 +222,13 @@ name_runs (struct runs *runs, struct fail *fail)
     if (paths.failed)
         return fail_nomem (fail);
     size_t common = common_length (paths.items, paths.count);
-    for (size_t i = 0; i < runs->count; i++)
-        if (!(runs->items[i].name = strdup (paths.items[i] + common)))
+    for (size_t i = 0; i < runs->count; i++) {
+        size_t before = count_before (paths.items, i);
+        const char *name = paths.items[i] + common;
+        runs->items[i].name = before ? text_printf ("%s (%zu)", name, before + 1) : strdup (name);
+        if (!runs->items[i].name)
             return fail_nomem (fail);
+    }
     return 0;
 }
 

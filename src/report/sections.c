@@ -10,6 +10,7 @@
 #include "report/launch.h"
 #include "util/cleanup.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,20 +35,25 @@ section_name (const struct runs *runs, size_t run, struct strbuf *out)
 
 /* ---- facts of a run: one tile each, or columns if there are several runs ---- */
 
-/* The last value of the first key of a group. */
-static void
-add_last (const struct run *run, enum group group, struct strbuf *out)
+/* @return the first key of a group with values; NULL: there is none */
+static const struct series *
+first_of (const struct run *run, enum group group)
 {
-    for (size_t i = 0; i < run->metrics.count; i++) {
-        const struct series *series = &run->metrics.series[i];
-        if (group_of (series->key) != group || !series->count)
-            continue;
-        html_number (out, series->points[series->count - 1].value);
-        strbuf_add (out, "<small>");
-        html_text (out, series->key);
-        strbuf_add (out, "</small>");
-        return;
-    }
+    for (size_t i = 0; i < run->metrics.count; i++)
+        if (group_of (run->metrics.series[i].key) == group && run->metrics.series[i].count)
+            return &run->metrics.series[i];
+    return NULL;
+}
+
+/* @param word  what it is of the values of @p key */
+static void
+add_value (double value, const char *word, const char *key, struct strbuf *out)
+{
+    strbuf_add (out, isfinite (value) ? "<span>" : "<span class=\"warn\">");
+    html_number (out, value);
+    strbuf_printf (out, "</span><small>%s ", word);
+    html_text (out, key);
+    strbuf_add (out, "</small>");
 }
 
 static void
@@ -89,13 +95,19 @@ fact_step (const struct run *run, struct strbuf *out)
 static void
 fact_loss (const struct run *run, struct strbuf *out)
 {
-    add_last (run, GROUP_LOSS, out);
+    const struct series *series = first_of (run, GROUP_LOSS);
+    if (series)
+        add_value (series->points[series->count - 1].value, "last", series->key, out);
 }
 
+/* The last one would often be that of a step that saved or evaluated. */
 static void
 fact_throughput (const struct run *run, struct strbuf *out)
 {
-    add_last (run, GROUP_THROUGHPUT, out);
+    const struct series *series = first_of (run, GROUP_THROUGHPUT);
+    struct point means[3];
+    if (series && series_means (series, series->points[0].step, series->points[series->count - 1].step, 1, means))
+        add_value (means[0].value, "mean", series->key, out);
 }
 
 /* When it began and how long it took: the launch, or from the first record to the last. */
@@ -170,19 +182,34 @@ add_tiles (const struct run *run, struct strbuf *out)
     strbuf_add (out, "</dl>\n");
 }
 
+/* Whether the fact is known of any run. */
+static bool
+is_known (const struct runs *runs, const struct fact *fact, struct strbuf *out)
+{
+    AUTO_STRBUF struct strbuf value = { 0 };
+    for (size_t r = 0; r < runs->count; r++)
+        fact->add (&runs->items[r], &value);
+    out->failed = out->failed || value.failed;
+    return value.length;
+}
+
 static void
 add_runs (const struct runs *runs, struct strbuf *out)
 {
-    strbuf_add (out, "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr>"
+    bool known[FACTS];
+    strbuf_add (out, "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows runs\"><thead><tr>"
                      "<th scope=\"col\">Run</th>");
     for (size_t i = 0; i < FACTS; i++)
-        strbuf_printf (out, "<th scope=\"col\">%s</th>", facts[i].title);
+        if ((known[i] = is_known (runs, &facts[i], out)))
+            strbuf_printf (out, "<th scope=\"col\">%s</th>", facts[i].title);
     strbuf_add (out, "</tr></thead><tbody>\n");
     for (size_t r = 0; r < runs->count; r++) {
         strbuf_add (out, "<tr><th scope=\"row\">");
         section_name (runs, r, out);
         strbuf_add (out, "</th>");
         for (size_t i = 0; i < FACTS; i++) {
+            if (!known[i])
+                continue;
             strbuf_add (out, "<td>");
             facts[i].add (&runs->items[r], out);
             strbuf_add (out, "</td>");

@@ -14,6 +14,10 @@ void section_curves (const struct runs *runs, struct strbuf *out);
 void section_profiles (const struct runs *runs, struct strbuf *out);
 void section_processes (const struct runs *runs, struct strbuf *out);
 
+/* sections_snapshots.c */
+void section_histograms (const struct runs *runs, struct strbuf *out);
+void section_images (const struct runs *runs, struct strbuf *out);
+
 /* sections_tables.c */
 void section_config (const struct runs *runs, struct strbuf *out);
 void section_environment (const struct runs *runs, struct strbuf *out);

@@ -218,7 +218,12 @@ add_notes (const struct run *run, struct strbuf *out)
         strbuf_add (out, "</li>\n");
     }
     add_left_out (run->profile.skipped, "events of the profile left out because they are not valid", out);
-    add_left_out (run->metrics.histograms, "histograms, which are not drawn", out);
+    add_left_out (run->metrics.values_bad, "values left out because they are neither numbers, texts, "
+                  "histograms nor images", out);
+    add_left_out (run->metrics.images_bad, "images left out because they are not files in PNG, or larger than 4 MB",
+                  out);
+    add_left_out (run->metrics.images.left, "more images", out);
+    add_left_out (run->metrics.histograms.left, "histograms of further keys", out);
     add_left_out (run->metrics.texts_left, "more texts", out);
     add_left_out (run->metrics.keys_left, "values of further keys, which were left out", out);
 }

@@ -52,9 +52,38 @@ test_expect_success 'a line of 20 MB is left out' '
 test_expect_success 'an empty file, and one without values' '
     mkdir empty && : >empty/metrics.jsonl && page empty && test ! -s seen && grep "nothing was logged" page.html &&
     page empty one && grep -x "curve loss one 4" seen'
-test_expect_success 'texts, truth values and histograms' '
+test_expect_success 'texts, truth values, and values that are nothing of it' '
     mkdir kinds && echo "{\"step\":1,\"values\":{\"said\":\"a <b>text</b>\",\"is\":true,\"grad\":{\"count\":3}}}" >kinds/metrics.jsonl && page kinds &&
-    grep "a &lt;b&gt;text" page.html && grep -x "curve is kinds 1" seen && grep "histograms, which are not drawn: 1" page.html'
+    grep "a &lt;b&gt;text" page.html && grep -x "curve is kinds 1" seen && grep "neither numbers, texts, histograms nor images: 1" page.html'
+
+# histogram MIN MAX BINS: as a tracker writes it
+histogram () {
+    printf '{"count":9,"min":%s,"max":%s,"sum":4.5,"bins":[%s]}' "$1" "$2" "$3"
+}
+test_expect_success 'histograms: columns, their means, a restart, and two runs with the same axes' '
+    mkdir hist other && for step in 0 10 20 30 20; do
+        echo "{\"step\":$step,\"values\":{\"w\":$(histogram -1 1 0,0,9),\"same\":$(histogram 2 2 9,0)}}" || return 1
+    done >hist/metrics.jsonl && echo "{\"step\":40,\"values\":{\"w\":$(histogram -3 0 1,1,1)}}" >other/metrics.jsonl &&
+    page hist && printf "histograms w hist 3\nhistograms same hist 3\n" | diff - seen && grep "class=\"cells h6 s0\"" page.html &&
+    page hist other && grep -x "histograms w other 1" seen && grep "class=\"cells h6 s1\"" page.html && ! grep "not valid\|left out" page.html'
+test_expect_success 'histograms that are not valid are left out' '
+    mkdir wrong && { for bad in "$(histogram 1 0 1)" "$(histogram 0 1 -1)" "$(histogram 0 1 "")" "$(histogram 0 1 "\"1\"")" "$(histogram 0 1e999 1)" \
+            "$(histogram -1.7e308 1.7e308 1)" "$(histogram 0 1 1e30)" "$(histogram 0 "\"NaN\"" 1)" "$(histogram 0 1 "$(printf "0,%.0s" $(seq 64))1")" "[1]" null; do
+        echo "{\"step\":1,\"values\":{\"w\":$bad,\"n\":1}}" || return 1
+    done && echo "{\"step\":2,\"values\":{\"empty\":$(histogram 0 0 0,0)}}"; } >wrong/metrics.jsonl &&
+    page wrong 2>error && cat error && [ "$(grep -c "^histograms" seen)" = 1 ] && grep -x "curve n wrong 1" seen &&
+    grep "histograms nor images: 10" page.html && grep "not valid: 1, the first is line 5" error'
+test_expect_success 'an image: as a data URI, of those that are PNG; few of many, and a note' '
+    python3 "$checker" make many 0.0006 150 && page many && [ "$(grep -c "^image sample 40 40$" seen)" = 3 ] && ! grep "left out\|more images" page.html &&
+    mkdir pictures && png=$(sed -n "s/.*\"png\":\"\([^\"]*\)\".*/\1/p" many/metrics.jsonl | sed 1q) && test -n "$png" &&
+    for step in $(seq 40); do echo "{\"step\":$step,\"values\":{\"x\":{\"png\":\"$png\"}}}" || return 1; done >pictures/metrics.jsonl &&
+    for bad in "" iVBORw0KGgo= "$png$png" "$png\\\" onload=\\\"alert(1)" "x$png" "<img>" /etc/passwd "$(printf "%s" "$png" | sed "s/AAAA/AAAB/")"; do
+        echo "{\"step\":41,\"values\":{\"bad\":{\"png\":\"$bad\"},\"other\":{\"png\":7}}}" || return 1
+    done >>pictures/metrics.jsonl &&
+    page pictures && [ "$(grep -c "^image " seen)" -le 8 ] && grep "of 40 shown" page.html && ! grep onload page.html &&
+    grep "images left out because they are not files in PNG, or larger than 4 MB: 8<" page.html && grep "histograms nor images: 8<" page.html'
+test_expect_success 'a run that is named twice has two names' '
+    ln -s one link && page one link one/metrics.jsonl && printf "curve loss %s 4\n" one "one (2)" "one (3)" >wanted && grep "^curve loss" seen | diff wanted -'
 
 test_expect_success 'what cannot be read is one line' '
     test_exit 1 "$accelerate" report nowhere 2>error && cat error && grep "^accelerate: cannot read nowhere: No such file" error &&
@@ -71,15 +100,16 @@ test_expect_success 'what cannot be read is one line' '
 # hostile: a page of texts that would like to be more
 hostile='</script><script>alert(1)</script><img src=x onerror=alert(2)>"'"'"'`&lt;'
 json=$(printf '%s' "$hostile" | sed 's/"/\\"/g')
+png=$(sed -n 's/.*"png":"\([^"]*\)".*/\1/p' many/metrics.jsonl | sed 1q)
 test_expect_success 'no text of a file is anything but text: names, keys, values, configuration, failure, profile' '
     name=$(printf "%s" "$hostile" | tr / _) && mkdir "$name" &&
-    printf "{\"config\":{\"%s\":\"%s\",\"nested\":{\"%s\":[\"%s\"]}}}\n{\"step\":0,\"values\":{\"%s\":1,\"text %s\":\"%s\"}}\n" \
-        "$json" "$json" "$json" "$json" "$json" "$json" "$json" >"$name/metrics.jsonl" &&
+    printf "{\"config\":{\"%s\":\"%s\",\"nested\":{\"%s\":[\"%s\"]}}}\n{\"step\":0,\"values\":{\"%s\":1,\"text %s\":\"%s\",\"hist %s\":$(histogram 0 1 1),\"image %s\":{\"png\":\"%s\"}}}\n" \
+        "$json" "$json" "$json" "$json" "$json" "$json" "$json" "$json" "$json" "$png" >"$name/metrics.jsonl" &&
     printf "{\"host\":\"%s\",\"program\":\"%s\",\"exit_status\":1,\"restarts\":[{\"attempt\":0,\"error\":\"%s\"}],\"failure\":{\"rank\":0,\"pid\":1,\"exit_code\":1,\"doing\":\"%s\",\"error\":\"%s\",\"stderr\":[\"%s\"],\"traceback\":[\"%s\"],\"gpus\":[\"%s\"],\"others\":[{\"rank\":1,\"doing\":\"%s\"}]},\"environment\":{\"%s\":\"%s\"},\"configuration\":{\"%s\":{\"value\":\"%s\",\"origin\":\"%s\"}}}\n" \
         "$json" "$json" "$json" "$json" "$json" "$json" "$json" "$json" "$json" "$json" "$json" "$json" "$json" "$json" >"$name/launch.json" &&
     printf "[\n{\"ph\":\"X\",\"pid\":0,\"tid\":1,\"ts\":0,\"dur\":5,\"name\":\"%s\",\"cat\":\"collective\",\"args\":{\"at\":\"%s\"}}\n]\n" "$json" "$json" >"$name/profile.json" &&
     page "$name" && [ "$(grep -c "^curve " seen)" = 1 ] && [ "$(grep -o "&lt;img src=x" page.html | wc -l)" -gt 20 ] &&
-    ! grep -i "<img" page.html && page "$name" one && ! grep -i "<img" page.html'
+    ! grep -i "<img src=x" page.html && grep "alt=\"image &lt;/script&gt;" page.html && page "$name" one && ! grep -i "<img src=x" page.html'
 
 # ---- launch and profile ----
 
@@ -128,7 +158,7 @@ test_expect_success 'damaged files' '
     cat >damage.py <<END &&
 import json, random, subprocess, sys
 random.seed (7)
-sources = [open (name, "rb").read () for name in ("two/metrics.jsonl", "job/launch.json", "profile.json")]
+sources = [open (name, "rb").read () for name in ("two/metrics.jsonl", "hist/metrics.jsonl", "many/metrics.jsonl", "job/launch.json", "profile.json")]
 for turn in range (200):
     data = bytearray (random.choice (sources))
     for _ in range (random.randrange (1, 8)):

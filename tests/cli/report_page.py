@@ -3,10 +3,12 @@
 """Checks pages of accelerate report: report_page.py check PAGE | png FILE COLOUR... | make FOLDER
 
 check: the page is well-formed, asks for nothing outside, has only tags and attributes of ours, and prints what is on it:
-       "curve KEY RUN POINTS" for each curve, "restarts KEY COUNT", "odd KEY COUNT".
+       "curve KEY RUN POINTS" for each curve, "restarts KEY COUNT", "odd KEY COUNT", "histograms KEY RUN COUNT",
+       "image KEY WIDTH HEIGHT".
 png:   how many pixels of a screenshot have about each colour, as "COLOUR PIXELS".
 make:  a run with a curve for each group, for screenshots.
 """
+import base64
 import html.parser
 import json
 import math
@@ -16,11 +18,12 @@ import struct
 import sys
 import zlib
 
-VOID = {"meta", "path"}  # those of ours that have no end
+VOID = {"meta", "path", "img"}  # those of ours that have no end
 TAGS = set("html head meta title style body header main section h1 h2 h3 p dl div dt dd b i small pre code table thead "
-           "tbody tr th td figure figcaption span svg path script details summary ul li".split())
+           "tbody tr th td figure figcaption span svg path img script details summary ul li".split())
 ATTRIBUTES = set("lang charset http-equiv content name class id style tabindex scope role title d aria-label aria-hidden "
-                 "aria-labelledby viewbox preserveaspectratio data-x data-y data-run data-from data-to".split())
+                 "aria-labelledby viewbox preserveaspectratio data-x data-y data-run data-from data-to src alt width "
+                 "height".split())
 
 
 class Page(html.parser.HTMLParser):
@@ -28,6 +31,7 @@ class Page(html.parser.HTMLParser):
         super().__init__()
         self.open, self.ids, self.key, self.lines = [], [], None, []
         self.labels, self.marks, self.odd, self.text = [], {}, {}, ""
+        self.histograms, self.images = [], []
 
     def handle_starttag(self, tag, attrs):
         names = [name for name, _ in attrs]
@@ -41,6 +45,10 @@ class Page(html.parser.HTMLParser):
             self.text = ""
         if tag == "path":
             self.add_path(attributes)
+        if tag == "img":
+            kind, data = attributes["src"].split(",")
+            assert kind == "data:image/png;base64" and base64.b64decode(data, validate=True)[:4] == b"\x89PNG"
+            self.images.append((self.key, attributes["width"], attributes["height"]))
         if tag not in VOID or (tag == "path" and not self.get_starttag_text().endswith("/>")):
             self.open.append(tag)
 
@@ -57,13 +65,17 @@ class Page(html.parser.HTMLParser):
 
     def add_path(self, attributes):
         kind = attributes["class"].split()[0]
+        if kind == "cells":
+            assert re.fullmatch(r"(M[\d.]+ [\d.]+h[\d.]+v\d+h-[\d.]+z)+", attributes["d"]), attributes["d"][:80]
+            return
         assert re.fullmatch(r"([ML]-?[\d.e-]+ -?[\d.e-]+(h0\.01|[VH]1000)?)*", attributes["d"]), attributes["d"][:80]
         if kind == "line":
             xs, ys = attributes["data-x"].split(" "), attributes["data-y"].split(" ")
             assert len(xs) == len(ys) and [int(x) for x in xs] == sorted({int(x) for x in xs})
             drawn = len(re.findall("[ML]", attributes["d"]))
             assert drawn == sum(map(math.isfinite, map(float, ys)))
-            self.lines.append((self.key, attributes["data-run"], drawn))
+            means = attributes["class"].startswith("line centre")
+            (self.histograms if means else self.lines).append((self.key, attributes["data-run"], len(xs) if means else drawn))
         elif kind in ("mark", "odd"):
             counts = self.marks if kind == "mark" else self.odd
             counts[self.key] = counts.get(self.key, 0) + attributes["d"].count("M")
@@ -81,6 +93,10 @@ def check(path):
     assert text.count("<script>") == 1 and "default-src 'none'" in text
     for key, run, points in page.lines:
         print("curve", key, run, points)
+    for key, run, count in page.histograms:
+        print("histograms", key, run, count)
+    for key, width, height in page.images:
+        print("image", key, width, height)
     for name, counts in (("restarts", page.marks), ("odd", page.odd)):
         for key, count in sorted(counts.items()):
             print(name, key, count)
@@ -136,6 +152,12 @@ def make(folder, rate="0.0006", steps="2000"):
         noise = (noise * 1103515245 + 12345) % (1 << 31)
         return noise / (1 << 31) - .5
 
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    rows = b"".join(b"\0" + b"\x12\xab\x34" * 40 for _ in range(40))
+    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 40, 40, 8, 2, 0, 0, 0)) \
+        + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
     with open(os.path.join(folder, "metrics.jsonl"), "w", encoding="utf-8") as file:
         file.write(json.dumps({"config": {"lr": rate, "model": "gpt2-124M", "batch": 32}}, separators=(",", ":")) + "\n")
         for step in range(steps):
@@ -148,6 +170,9 @@ def make(folder, rate="0.0006", steps="2000"):
                 values["eval/loss"] = 3.1 + 8 * math.exp(-step / 150 * rate / .0006)
                 values["loss_scale"] = 65536 / 2 ** (step // 600)
                 values["gpu_memory_gb"] = 61 + random()
+                bins = [round(1000 * math.exp(-((bin - 31.5) / 8) ** 2)) for bin in range(64)]
+                values["weights"] = {"count": sum(bins), "min": -1 - step, "max": 1 + step, "sum": 0, "bins": bins}
+                values["sample"] = {"png": base64.b64encode(png).decode()}
             record = {"step": step, "time": 1764345600 + step * .25, "values": values}
             file.write(json.dumps(record, separators=(",", ":")) + "\n")
 

@@ -6,6 +6,7 @@
 #include "report/groups.h"
 #include "report/html.h"
 #include "report/launch.h"
+#include "report/plot.h"
 #include "report/profile.h"
 #include "report/series.h"
 #include "tests/tap.h"
@@ -149,7 +150,7 @@ static const struct {
     { "tokens_per_second", GROUP_THROUGHPUT }, { "mfu", GROUP_THROUGHPUT },
     { "grad_norm", GROUP_GRADIENT },       { "gpu_memory", GROUP_MEMORY },
     { "member", GROUP_OTHER },             { "accuracy", GROUP_OTHER },
-    { "", GROUP_OTHER },
+    { "time/step_ms", GROUP_TIME },        { "", GROUP_OTHER },
 };
 
 static const struct {
@@ -157,7 +158,7 @@ static const struct {
     const char *text;
 } numbers[] = {
     { 0, "0" },           { 0.5, "0.5" },        { -2.25, "−2.25" },    { 1234.5, "1234" },     { 12345, "12.35k" },
-    { 2.5e6, "2.5M" },    { 1e-7, "1e-07" },     { 1e300, "1e+300" },   { INFINITY, "∞" },      { NAN, "NaN" },
+    { 2.5e6, "2.5M" },    { 1e-7, "1e-7" },     { 1e300, "1e+300" },   { INFINITY, "∞" },      { NAN, "NaN" },
 };
 
 static const struct {
