@@ -29,8 +29,6 @@ call_pin (void *user, cudaStream_t stream, const char **call)
     cudaError_t error = cudaSuccess;
     (void) stream;
     TRY (cudaHostAlloc, &pinned->memory, pinned->bytes, cudaHostAllocDefault);
-    if (error)
-        pinned->memory = NULL;
     if (error == cudaErrorMemoryAllocation) {
         cudaGetLastError ();
         error = cudaSuccess;

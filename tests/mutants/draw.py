@@ -29,12 +29,13 @@ TOKEN = re.compile(r"""\s+ | (?P<string>["'][^"']*["']) | (?P<number>(?:0[xX][\d
                      | (?P<name>[A-Za-z_]\w*) | (?P<operator><<=|>>=|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\.\.\.|.)""", re.X | re.S)
 NOT_CALLED = {'if', 'while', 'for', 'switch', 'return', 'sizeof', 'defined', '_Alignof', 'alignof', 'offsetof', 'typeof',
               '__typeof__', 'va_arg', 'va_start', 'va_end', 'static_assert', '_Static_assert', '__attribute__', 'case'}
-DECLARES = re.compile(r'VISIT')  # macros of variables, as in src/cuda/gpu.h
+DECLARES = re.compile(r'VISIT|DEVICE_GUARD')  # macros of variables, as in src/cuda/gpu.h
 NOT_DELETED = re.compile(r'(?:return|if|else|for|while|do|switch|case|default|goto|static|typedef|struct|union|enum|'
                          r'AUTO_\w+|va_start|va_end|__attribute__)\b')
+UNUSED = re.compile(r'\(void\) \w+(?:, \(void\) \w+)*$')  # says to the compiler that parameters are not used
 # Whether memory is freed is what the leak sanitizer looks for, in CI.
 FREES = re.compile(r'(?:free|json_decref|\w+_(?:free|destroy))\s*\(')
-SAME_BOTH_WAYS = re.compile(r'(?:str(?:n|case|ncase)?cmp|memcmp|json_equal)$')  # as far as equality goes
+SAME_BOTH_WAYS = re.compile(r'(?:str(?:n|case|ncase)?cmp|memcmp|json_equal|is_same_gpu|calloc)$')  # as far as equality goes
 RULES = 'relation', 'arithmetic', 'logic', 'constant', 'condition', 'argument', 'statement', 'error path', 'return'
 
 
@@ -54,7 +55,10 @@ class Source:
                 continue
 
     def add(self, rule, start, end, new):
-        """The text from start to end may become new."""
+        """The text from start to end may become new; but what declares variables cannot be written twice."""
+        begin = max(self.code.rfind(stop, 0, start) for stop in ';{}') + 1
+        if DECLARES.match(self.code[begin:end].lstrip()):
+            return
         while start < end and self.code[start].isspace():
             start += 1
         while start < end and self.text[end - 1].isspace():
@@ -215,7 +219,7 @@ class Source:
                 if value and value not in ('0', 'false', 'NULL', 'true', 'ACCEL_OK', 'STATUS_OK'):
                     self.add('return', begin + 6, stop, '0')
             elif not (DECLARATION.match(self.code, begin) or DECLARES.match(code) or NOT_DELETED.match(code)
-                      or FREES.match(code)):
+                      or FREES.match(code) or UNUSED.match(code)):
                 self.add('statement', begin, stop + 1, ';')
 
     def heads_of(self, start, end):

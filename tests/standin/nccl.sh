@@ -153,8 +153,8 @@ test_expect_success 'a call moves on while the program is elsewhere' '
 # died CALL: a rank that would be killed in it was
 died () { test_exit 137 env RANK=0 "STANDIN_DIE=0:$1:1" timeout $patience "$standin/nccl_table" >out; }
 test_expect_success 'one rank without libaccel: its GPU, its memory, its groups' '
-    timeout $patience "$standin/nccl_table" >out && test "$(grep -c ^ok out)" -eq 13 &&
-    died ncclCommRegister && test "$(grep -c ^ok out)" -eq 5 &&
+    timeout $patience "$standin/nccl_table" >out && test "$(grep -c ^ok out)" -eq 14 &&
+    died ncclCommRegister && test "$(grep -c ^ok out)" -eq 6 &&
     test_exit 1 env STANDIN_DEVICES=0 timeout $patience "$standin/nccl_table" >out &&
     grep "^Bail out! .*: finds no GPU: no CUDA-capable device is detected$" out'
 test_expect_success '... it makes no context on other GPUs' '
@@ -163,8 +163,11 @@ test_expect_success '... it makes no context on other GPUs' '
         { return standin_context_state (device, flags, active); }" >driver.c &&
     $CC -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 driver.c &&
     STANDIN_LIBCUDA=$scratch/libcuda.so.1 timeout $patience "$standin/nccl_table" contexts >out && test "$(grep -c ^ok out)" -eq 2'
+test_expect_success 'what it asks of NCCL, how long it waits, and what it says and leaves after each failure' '
+    timeout $patience "$standin/nccl_script" >out && test "$(grep -c ^ok out)" -eq 121 &&
+    timeout $patience "$standin/nccl_jobs" >out && test "$(grep -c ^ok out)" -eq 109'
 test_expect_success '... it leaves NCCL in good order, and in another one if it lacks memory or gives up' '
-    died ncclCommFinalize && died ncclCommDestroy && ! died ncclCommAbort && test "$(grep -c ^ok out)" -eq 13 &&
+    died ncclCommFinalize && died ncclCommDestroy && ! died ncclCommAbort && test "$(grep -c ^ok out)" -eq 14 &&
     timeout $patience "$standin/nccl_table" fails >out && test "$(grep -c ^ok out)" -eq 7'
 test_expect_success 'a stream for each thread: calls come after what any thread has queued' '
     ranks 2 threads && test "$(grep -c "of 2: done on cuda:" out)" = 2'

@@ -14,6 +14,7 @@
 #include <accel/engine.h>
 
 #include <cuda_runtime_api.h>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -134,10 +135,23 @@ test_thread (void)
     engine->close (transport);
 }
 
+static int
+count_threads (void)
+{
+    int count = 0;
+    DIR *folder = opendir ("/proc/self/task");
+    while (folder && readdir (folder))
+        count++;
+    if (folder)
+        closedir (folder);
+    return count;
+}
+
 /* What has been started reaches NCCL without further calls. */
 static void
 test_progress (void)
 {
+    int threads = count_threads ();
     void *transport = open_job (0, 0), *memory, *work, *library = dlopen ("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
     unsigned long (*count) (void) = NULL;
     *(void **) &count = library ? dlsym (library, "standin_nccl_batches") : NULL;
@@ -153,6 +167,9 @@ test_progress (void)
     MUST (engine->wait (transport, work, &err));
     MUST (cudaFree (memory));
     engine->close (transport);
+    for (int i = 0; i < 5000 && count_threads () != threads; i++)
+        usleep (1000);
+    ok (count_threads () == threads, "the thread that does it ends with the job");
     dlclose (library);
 }
 

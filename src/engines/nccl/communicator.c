@@ -29,17 +29,11 @@ await_stream (const struct communicator *comm)
 {
     cudaEvent_t event;
     int64_t end = now_ms () + CAUSE_MS;
-    cudaError_t error = cudaEventCreateWithFlags (&event, cudaEventDisableTiming);
-    gpu_forget (error);
-    if (error)
+    if (cudaEventCreateWithFlags (&event, cudaEventDisableTiming))
         return;
-    error = cudaEventRecord (event, comm->stream);
-    while (!error && (error = cudaEventQuery (event)) == cudaErrorNotReady && now_ms () < end) {
-        gpu_forget (error);
-        error = cudaSuccess;
+    bool is_recorded = !cudaEventRecord (event, comm->stream);
+    while (is_recorded && cudaEventQuery (event) == cudaErrorNotReady && now_ms () < end)
         usleep (PAUSE_US);
-    }
-    gpu_forget (error);
     cudaEventDestroy (event);
 }
 
@@ -51,7 +45,6 @@ end_comm (struct communicator *comm)
         nccl.CommAbort (comm->nccl_comm);
         comm->nccl_comm = NULL;
     }
-    comm->is_nccl_busy = false;
     await_stream (comm);
 }
 
@@ -94,23 +87,20 @@ comm_fail (struct communicator *comm, enum accel_status status, const char *form
     end_operations (comm);
 }
 
-bool
+void
 comm_check (struct communicator *comm, ncclResult_t result, const char *call)
 {
     if (!result || result == ncclInProgress)
-        return true;
+        return;
     const char *words = nccl.GetLastError && comm->nccl_comm ? nccl.GetLastError (comm->nccl_comm) : "";
-    if (!comm->status)
-        comm->is_network_error = result == ncclRemoteError || result == ncclSystemError;
+    comm->is_network_error = result == ncclRemoteError || result == ncclSystemError;
     comm_fail (comm, ACCEL_ERR_SYSTEM, "NCCL: %s: %s%s%.200s%s", call, nccl.GetErrorString (result), *words ? ": " : "",
                words, *words ? "" : " (NCCL_DEBUG=WARN says more)");
-    return false;
 }
 
 bool
 comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call)
 {
-    gpu_forget (error);
     if (error)
         comm_fail (comm, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
                    "cuda:%d: %s: %s (%s)", engine.gpu, call, cudaGetErrorString (error), cudaGetErrorName (error));
@@ -132,10 +122,9 @@ static void
 unlist (const struct operation *operation)
 {
     struct operation **at = &operation->comm->operations;
-    while (*at && *at != operation)
+    while (*at != operation)
         at = &(*at)->next;
-    if (*at)
-        *at = operation->next;
+    *at = operation->next;
 }
 
 /* NCCL has put it on the stream. */
@@ -160,13 +149,13 @@ static bool
 ask (struct communicator *comm)
 {
     ncclResult_t state = ncclInProgress;
-    ncclResult_t result = nccl.CommGetAsyncError (comm->nccl_comm, &state);
-    if (!comm_check (comm, result, "ncclCommGetAsyncError"))
+    struct operation *posted;
+    comm_check (comm, nccl.CommGetAsyncError (comm->nccl_comm, &state), "ncclCommGetAsyncError");
+    if (comm->status)
         return true;
     if (state == ncclInProgress)
         return false;
     comm->is_nccl_busy = false;
-    struct operation *posted;
     comm_check (comm, state, "asynchronous error");
     while (!comm->status && (posted = find_first (comm, OPERATION_IS_POSTED)))
         note_posted (posted);
@@ -192,23 +181,20 @@ post (struct operation *operation)
     comm_check (comm, result, name);
 }
 
-/* NCCL writes where a communicator will be before it says whether it could make it. */
-static bool
-is_connected (const struct communicator *comm)
-{
-    return !comm->parent && comm->nccl_comm;
-}
-
+/* What NCCL has to make first moves on as well: there may be no thread that does it.  NCCL writes where a communicator
+ * will be before it says whether it could make it. */
 bool
 comm_progress (struct communicator *comm)
 {
     while (!comm->status) {
+        if (comm->parent)
+            comm_progress (comm->parent);
         if (comm->is_nccl_busy && !ask (comm))
             return false;
-        struct operation *operation = comm->status ? NULL : find_first (comm, OPERATION_WAITS);
+        struct operation *operation = find_first (comm, OPERATION_WAITS);
         if (!operation || (comm->is_coalescing && operation == comm->group))
             return true;
-        if (!is_connected (comm))
+        if (comm->parent)
             return false;
         post (operation);
     }
@@ -219,7 +205,7 @@ bool
 comm_await_nccl (struct communicator *comm, int64_t ms)
 {
     int64_t end = now_ms () + ms;
-    while (!comm->status && (!comm_progress (comm) || !is_connected (comm))) {
+    while (!comm->status && (!comm_progress (comm) || comm->parent)) {
         if (now_ms () >= end)
             return false;
         pthread_mutex_unlock (&engine.lock);
@@ -288,12 +274,12 @@ comm_coalesce_begin (struct communicator *comm)
     comm->group = NULL;
 }
 
-/* What has begun is at the end of the list, unless a failure has ended it. */
+/* What has begun is at the end of the list; after a failure, nothing comes of it. */
 void
 comm_coalesce_end (struct communicator *comm)
 {
     comm->is_coalescing = false;
-    for (struct operation *each = comm->status ? NULL : comm->group; each; each = each->next)
+    for (struct operation *each = comm->group; each; each = each->next)
         each->joins = each->next;
 }
 
@@ -314,9 +300,7 @@ operation_is_over (struct operation *operation)
     comm_progress (comm);
     if (operation->state == OPERATION_RUNS) {
         cudaError_t error = cudaEventQuery (operation->done);
-        if (error == cudaErrorNotReady)
-            gpu_forget (error);
-        else if (comm_check_cuda (comm, error, "a collective"))
+        if (error != cudaErrorNotReady && comm_check_cuda (comm, error, "a collective"))
             operation->state = OPERATION_IS_OVER;
     }
     return operation->state == OPERATION_IS_OVER;
@@ -325,7 +309,7 @@ operation_is_over (struct operation *operation)
 /* ---- communicators ---- */
 
 enum accel_status
-comm_create (struct communicator **made, const struct accel_engine_helpers *helpers, int size, int rank,
+comm_create (struct communicator **made, const struct accel_engine_helpers *helpers, int rank,
              uint32_t timeout_ms, struct accel_error *err)
 {
     struct communicator *comm = *made = calloc (1, sizeof *comm);
@@ -333,7 +317,6 @@ comm_create (struct communicator **made, const struct accel_engine_helpers *help
         return helpers->fail (err, ACCEL_ERR_NOMEM, "engine nccl: out of memory");
     cudaError_t error = cudaStreamCreateWithFlags (&comm->stream, cudaStreamNonBlocking);
     if (error) {
-        gpu_forget (error);
         free (comm);
         *made = NULL;
         return helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
@@ -341,7 +324,6 @@ comm_create (struct communicator **made, const struct accel_engine_helpers *help
                               cudaGetErrorString (error), cudaGetErrorName (error));
     }
     comm->helpers = helpers;
-    comm->size = size;
     comm->rank = rank;
     comm->timeout_ms = timeout_ms;
     comm->next = engine.comms;
@@ -353,15 +335,13 @@ comm_create (struct communicator **made, const struct accel_engine_helpers *help
 static void
 leave (struct communicator *comm)
 {
-    if (comm->status || !comm->nccl_comm)
+    if (!comm->nccl_comm || !comm_await_nccl (comm, CLOSE_MS))
         return;
-    if (!comm_await_nccl (comm, CLOSE_MS)
-        || !comm_check (comm, nccl.CommFinalize (comm->nccl_comm), "ncclCommFinalize"))
-        return;
-
+    comm_check (comm, nccl.CommFinalize (comm->nccl_comm), "ncclCommFinalize");
     comm->is_nccl_busy = true;
-    if (!comm_await_nccl (comm, CLOSE_MS) || !comm_check (comm, nccl.CommDestroy (comm->nccl_comm), "ncclCommDestroy"))
+    if (!comm_await_nccl (comm, CLOSE_MS))
         return;
+    comm_check (comm, nccl.CommDestroy (comm->nccl_comm), "ncclCommDestroy");
     comm->nccl_comm = NULL;
 }
 

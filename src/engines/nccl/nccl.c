@@ -123,13 +123,11 @@ engine_start (void *transport, const struct accel_engine_call *call, void **work
         operation_destroy (operation);
         operation = NULL;
     }
-    if (operation && !comm_progress (comm))
+    if (!comm_progress (comm))
         progress_thread_wake ();
-    enum accel_status status = operation ? ACCEL_OK : fail_as_comm (comm, err);
-    bool is_network_error = comm->is_network_error;
     unlock ();
     *work = operation;
-    return status && is_network_error ? fail_with_cause (comm, call, err) : status;
+    return operation ? ACCEL_OK : fail_with_cause (comm, call, err);
 }
 
 static bool
@@ -148,16 +146,14 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     struct communicator *comm = transport;
     struct operation *operation = work;
     const struct accel_engine_call *call = operation->call;
-    unsigned turns = 0, pause = PAUSE_US;
     DEVICE_GUARD;
     lock ();
-    while (!advance (comm, operation)) {
+    for (int turn = 0; !advance (comm, operation); turn++) {
         unlock ();
-        if (turns++ < YIELDS)
+        if (turn < YIELDS)
             sched_yield ();
         else
-            usleep (pause);
-        pause = pause * 2 < PAUSE_MOST_US ? pause + pause / 4 : PAUSE_MOST_US;
+            usleep (PAUSE_MOST_US);
         lock ();
     }
     enum accel_status status = comm->status;
@@ -194,17 +190,20 @@ engine_order (void *transport, void *work, void *stream, struct accel_error *err
     struct operation *operation = work;
     DEVICE_GUARD;
     lock ();
-    while (operation->state < OPERATION_RUNS && !advance (comm, operation) && operation->state < OPERATION_RUNS) {
+    while (operation->state < OPERATION_RUNS && !advance (comm, operation)) {
         unlock ();
         usleep (PAUSE_US);
         lock ();
     }
-    enum accel_status status = comm->status ? fail_as_comm (comm, err) : ACCEL_OK;
-    cudaError_t error = status ? cudaSuccess : cudaStreamWaitEvent ((cudaStream_t) stream, operation->done, 0);
+    enum accel_status status = ACCEL_OK;
+    cudaError_t error = cudaSuccess;
+    if (comm->status)
+        status = fail_as_comm (comm, err);
+    else
+        error = cudaStreamWaitEvent ((cudaStream_t) stream, operation->done, 0);
     unlock ();
     if (!error)
         return status;
-    gpu_forget (error);
     return comm->helpers->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: cudaStreamWaitEvent: %s (%s)", engine.gpu,
                                 cudaGetErrorString (error), cudaGetErrorName (error));
 }
@@ -263,14 +262,13 @@ _Static_assert (sizeof (struct hello) <= 256, "exchange() takes 256 bytes");
 static uint64_t
 find_host (void)
 {
-    char boot[64] = "";
+    char boot[64];
     uint64_t hash = UINT64_C (0xcbf29ce484222325);
     FILE *file = fopen ("/proc/sys/kernel/random/boot_id", "re");
-    if (file && !fgets (boot, sizeof boot, file))
-        *boot = '\0';
+    const char *line = file ? fgets (boot, sizeof boot, file) : NULL;
     if (file)
         fclose (file);
-    for (const char *c = boot; *c; c++)
+    for (const char *c = line; c && *c; c++)
         hash = (hash ^ (unsigned char) *c) * UINT64_C (0x100000001b3);
     return hash;
 }
@@ -326,7 +324,7 @@ check_hellos (const struct accel_engine_job *job, const struct hello *all, struc
 static enum accel_status
 meet (const struct accel_engine_job *job, ncclUniqueId *id, struct accel_error *err)
 {
-    struct hello own = { .host = 0 };
+    struct hello own = { .bus = "" };
     say_hello (job, &own);
     struct hello *all = calloc ((size_t) job->world_size, sizeof *all);
     if (!all)
@@ -367,7 +365,7 @@ connect_together (struct communicator *comm, const struct accel_engine_job *job,
         if (status)
             return status;
         goes_on = false;
-        for (int rank = 0; rank < job->world_size && !comm->status; rank++) {
+        for (int rank = 0; rank < job->world_size; rank++) {
             if (all[rank] == FAILED)
                 return job->helpers->fail (err, ACCEL_ERR_PEER, "accel_open: NCCL does not start on rank %d", rank);
             goes_on = goes_on || all[rank] == CONNECTS;
@@ -380,7 +378,7 @@ static enum accel_status
 connect_ranks (struct communicator *comm, const struct accel_engine_job *job, const ncclUniqueId *id,
                struct accel_error *err)
 {
-    char *all = calloc ((size_t) job->world_size, 1);
+    char *all = malloc ((size_t) job->world_size);
     if (!all)
         return job->helpers->fail (err, ACCEL_ERR_NOMEM, "accel_open: out of memory");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -426,9 +424,11 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
         return status;
     struct communicator *comm;
     lock ();
-    status = comm_create (&comm, job->helpers, job->world_size, job->rank, job->timeout_ms, err);
+    status = comm_create (&comm, job->helpers, job->rank, job->timeout_ms, err);
     unlock ();
-    if (!status)
+    if (comm)
+        comm->size = job->world_size;
+    if (comm)
         status = connect_ranks (comm, job, &id, err);
     if (status && comm)
         destroy (comm);
@@ -441,7 +441,9 @@ engine_open (void **transport, struct accel_engine_job *job, struct accel_error 
 static void
 await_connection (struct communicator *comm)
 {
-    if (comm->parent && !comm_await_nccl (comm->parent, CLOSE_MS) && comm->parent)
+    if (comm->parent)
+        comm_await_nccl (comm->parent, CLOSE_MS);
+    if (comm->parent)
         comm_fail (comm->parent, ACCEL_ERR_PEER, "a group was closed while NCCL was making it");
 }
 
@@ -484,7 +486,7 @@ engine_split (void *transport, int64_t group_id, int rank, struct accel_error *e
     DEVICE_GUARD;
     lock ();
     if (group_id >= 0)
-        status = comm_create (&child, comm->helpers, 0, rank, comm->timeout_ms, err);
+        status = comm_create (&child, comm->helpers, rank, comm->timeout_ms, err);
     struct operation *operation = status ? NULL : operation_create (comm, NULL);
     if (operation) {
         operation->child = child;
@@ -566,7 +568,6 @@ engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *
         if (error)
             give_back (buffer);
     }
-    gpu_forget (error);
     if (error) {
         free (buffer);
         return comm->helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,

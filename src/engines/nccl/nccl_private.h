@@ -89,14 +89,11 @@ bool gpu_choose (const struct accel_engine_job *job, struct accel_error *err);
 /** A name of the GPU that no other of the host has. */
 void gpu_name (char *bus, size_t size);
 
-/** Of CUDA's last errors, take @p error, which is known; any other is the program's. */
-void gpu_forget (cudaError_t error);
-
 /** A thread's present device, before it was this process's GPU; and whether its calls end captures of the program's
  *  into CUDA graphs, which ours do not. */
 struct device_guard {
     int before;
-    bool is_clean; /* there was no error of the program's: what NCCL leaves is taken away */
+    bool is_clean; /* there was no error of the program's: what our calls and NCCL's leave is taken away */
     enum cudaStreamCaptureMode capture_mode;
 };
 struct device_guard gpu_guard (void);
@@ -165,9 +162,9 @@ struct nccl_engine {
 };
 extern struct nccl_engine engine;
 
-/** @param[out] comm  NULL on failure */
-enum accel_status comm_create (struct communicator **comm, const struct accel_engine_helpers *helpers, int size,
-                               int rank, uint32_t timeout_ms, struct accel_error *err);
+/** Whose size is to be set.  @param[out] comm  NULL on failure */
+enum accel_status comm_create (struct communicator **comm, const struct accel_engine_helpers *helpers, int rank,
+                               uint32_t timeout_ms, struct accel_error *err);
 void comm_destroy (struct communicator *comm);
 
 /* All with the lock, on the GPU. */
@@ -177,8 +174,9 @@ bool comm_progress (struct communicator *comm);
 /** The first failure: nothing is done any more. */
 __attribute__ ((format (printf, 3, 4))) void comm_fail (struct communicator *comm, enum accel_status status,
                                                         const char *format, ...);
-/** comm_fail() with NCCL's words.  @return whether it succeeded or still runs */
-bool comm_check (struct communicator *comm, ncclResult_t result, const char *call);
+/** comm_fail() with NCCL's words, unless it succeeded or still runs. */
+void comm_check (struct communicator *comm, ncclResult_t result, const char *call);
+/** @return whether all is well */
 bool comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call);
 /** Wait until NCCL has finished its last call, for @p ms at most; lets go of the lock.  @return whether it has */
 bool comm_await_nccl (struct communicator *comm, int64_t ms);

@@ -28,6 +28,13 @@ reduction_of (enum accel_op op, enum accel_dtype dtype)
     }
 }
 
+/* Of a call between GroupStart and GroupEnd, which may be in progress since an earlier one. */
+static ncclResult_t
+in_group (ncclResult_t result)
+{
+    return result == ncclInProgress ? ncclSuccess : result;
+}
+
 /* Between GroupStart and GroupEnd: without it, ranks that send to each other would wait for ever. */
 static ncclResult_t
 exchange_all (const struct communicator *comm, const struct accel_engine_call *call)
@@ -38,12 +45,11 @@ exchange_all (const struct communicator *comm, const struct accel_engine_call *c
         return result;
     for (int i = 1; !result && i < comm->size; i++) {
         int to = (comm->rank + i) % comm->size, from = (comm->rank + comm->size - i) % comm->size;
-        result = nccl.Send ((const char *) call->send + (size_t) to * row, row, ncclInt8, to, comm->nccl_comm,
-                            comm->stream);
-        if (!result || result == ncclInProgress)
-            result = nccl.Recv ((char *) call->recv + (size_t) from * row, row, ncclInt8, from, comm->nccl_comm,
-                                comm->stream);
-        result = result == ncclInProgress ? ncclSuccess : result;
+        result = in_group (nccl.Send ((const char *) call->send + (size_t) to * row, row, ncclInt8, to,
+                                      comm->nccl_comm, comm->stream));
+        if (!result)
+            result = in_group (nccl.Recv ((char *) call->recv + (size_t) from * row, row, ncclInt8, from,
+                                          comm->nccl_comm, comm->stream));
     }
     ncclResult_t end = nccl.GroupEnd ();
     return result ? result : end;
@@ -113,8 +119,7 @@ operation_post (const struct operation *operation, const char **name)
     if (result)
         return result;
     for (const struct operation *next = operation; next && !result; operation = next) {
-        result = post_one (operation, name);
-        result = result == ncclInProgress ? ncclSuccess : result;
+        result = in_group (post_one (operation, name));
         next = operation->joins ? operation->next : NULL;
     }
     ncclResult_t end = nccl.GroupEnd ();

@@ -79,7 +79,7 @@ gpu_choose (const struct accel_engine_job *job, struct accel_error *err)
     int count = 0;
     cudaError_t error = cudaGetDeviceCount (&count);
     if (error || count < 1) {
-        gpu_forget (error);
+        cudaGetLastError (); /* no guard takes it: there may be no device */
         job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "finds no GPU: %s",
                             error ? cudaGetErrorString (error) : "none is visible");
         return false;
@@ -97,13 +97,6 @@ gpu_name (char *bus, size_t size)
 {
     if (cudaDeviceGetPCIBusId (bus, (int) size, engine.gpu))
         *bus = '\0';
-}
-
-void
-gpu_forget (cudaError_t error)
-{
-    if (error && cudaPeekAtLastError () == error)
-        cudaGetLastError ();
 }
 
 struct device_guard

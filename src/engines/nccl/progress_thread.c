@@ -57,9 +57,11 @@ progress_thread_end (void)
 {
     pthread_mutex_lock (&engine.lock);
     bool joins = engine.progress.is_there && !engine.comms;
-    engine.progress.must_end = engine.progress.must_end || joins;
-    engine.progress.is_there = engine.progress.is_there && !joins;
-    pthread_cond_signal (&engine.progress.wake);
+    if (joins) {
+        engine.progress.must_end = true;
+        engine.progress.is_there = false;
+        pthread_cond_signal (&engine.progress.wake);
+    }
     pthread_mutex_unlock (&engine.lock);
     if (joins)
         pthread_join (engine.progress.thread, NULL);

@@ -305,6 +305,7 @@ take (size_t bytes, size_t most)
     struct block *block = bytes <= most ? block_make (bytes, present_device) : NULL;
     if (block)
         bytes_used[present_device] += bytes;
+    call_counts.resources += block != NULL;
     return block;
 }
 
@@ -337,6 +338,7 @@ cudaFree (void *memory)
         block_forget (block);
     else if (block) {
         bytes_used[block->device] -= block->bytes;
+        call_counts.resources--;
         block_free (block);
     }
     END (cudaSuccess);
@@ -432,6 +434,7 @@ cudaFreeAsync (void *memory, cudaStream_t handle)
     site_note (&block->freed);
     block->is_ended = true;
     bytes_used[block->device] -= block->bytes;
+    call_counts.resources--;
     pools[block->device].kept += block->bytes;
     stream_add (stream, OPERATION_FREE)->freed = block;
     stream_go ();
@@ -445,7 +448,9 @@ cudaHostAlloc (void **memory, size_t bytes, unsigned flags)
     BEGIN ("cudaHostAlloc");
     call_counts.allocations++;
     queue_wait (NULL, NULL); /* as CUDA may */
-    END (pinned_make (memory, bytes) ? cudaSuccess : cudaErrorMemoryAllocation);
+    bool good = pinned_make (memory, bytes);
+    call_counts.resources += good;
+    END (good ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 API cudaError_t
@@ -455,6 +460,7 @@ cudaFreeHost (void *memory)
     queue_wait (NULL, NULL);
     if (memory && !pinned_free (memory))
         report (NULL, NULL, "cudaFreeHost() of %p, which cudaHostAlloc() did not return", memory);
+    call_counts.resources -= memory != NULL;
     END (cudaSuccess);
 }
 
@@ -611,6 +617,7 @@ cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned flags)
     (void) flags;
     BEGIN ("cudaStreamCreateWithFlags");
     *stream = stream_make (present_device);
+    call_counts.resources++;
     END (cudaSuccess);
 }
 
@@ -619,6 +626,7 @@ cudaStreamDestroy (cudaStream_t stream)
 {
     BEGIN ("cudaStreamDestroy");
     stream_destroy (stream_of (stream));
+    call_counts.resources--;
     END (cudaSuccess);
 }
 
@@ -655,6 +663,7 @@ cudaEventCreateWithFlags (cudaEvent_t *event, unsigned flags)
     made->device = present_device;
     made->next = events;
     *event = events = made;
+    call_counts.resources++;
     END (cudaSuccess);
 }
 
@@ -665,6 +674,7 @@ cudaEventDestroy (cudaEvent_t handle)
     struct CUevent_st *event = event_of (handle);
     event->is_destroyed = true;
     site_note (&event->destroyed);
+    call_counts.resources--;
     END (cudaSuccess);
 }
 

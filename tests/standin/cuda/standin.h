@@ -218,6 +218,7 @@ void standin_spend (cudaStream_t handle, int64_t ns);
 struct standin_counts {
     unsigned long launches, copies, fills, waits; /* of the host, which it waits for a stream, an event or a device */
     unsigned long allocations;
+    unsigned long resources; /* streams, events and memory that exist now */
 };
 extern struct standin_counts call_counts;
 void standin_count (struct standin_counts *counts);
