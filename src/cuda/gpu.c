@@ -233,9 +233,10 @@ visit_fail (const struct visit *visit, DLDevice device, struct accel_error *err)
     struct gpu *gpu = &gpus[device.device_id];
     cudaError_t error = visit->gpu ? gpu->error : visit->error;
     const char *call = visit->gpu ? gpu->call : visit->call;
-    if (visit->gpu)
+    if (visit->gpu) {
+        cudaGetLastError (); /* else the end of the visit would note it again */
         forget (gpu, error);
-    else {
+    } else {
         pthread_mutex_lock (&gpu->lock);
         forget (gpu, error);
         pthread_mutex_unlock (&gpu->lock);
@@ -412,14 +413,15 @@ is_captured (cudaStream_t stream)
 static cudaError_t
 free_in_order (struct gpu *gpu, void *memory)
 {
-    struct gpu_late *late = is_captured (gpu->stream) ? malloc (sizeof *late) : NULL;
-    if (late) {
+    struct gpu_late *late;
+    if (is_captured (gpu->stream)) {
+        late = malloc (sizeof *late);
+        if (!late)
+            return cudaErrorMemoryAllocation;
         *late = (struct gpu_late){ .next = gpu->late, .memory = memory };
         gpu->late = late;
         return cudaSuccess;
     }
-    if (is_captured (gpu->stream))
-        return cudaErrorMemoryAllocation;
     if (gpu->stream == PER_THREAD)
         follow (gpu);
     cudaError_t error = cudaFreeAsync (memory, gpu->stream);
