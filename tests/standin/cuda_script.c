@@ -10,6 +10,7 @@
 #include "lib/memory/memory.h"
 #include "tests/standin/cuda/standin.h"
 
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,22 @@ __wrap_pthread_mutex_unlock (pthread_mutex_t *mutex)
         say ("not locked: ");
     say (") ");
     return __real_pthread_mutex_unlock (mutex);
+}
+
+/* ---- libraries ---- */
+
+static bool lacks_libraries;
+
+void *__real_dlopen (const char *name, int flags);
+void *__wrap_dlopen (const char *name, int flags);
+
+void *
+__wrap_dlopen (const char *name, int flags)
+{
+    char missing[64];
+    snprintf (missing, sizeof missing, "no-%s", name);
+    say ("dlopen %s %d; ", name, flags & (RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL));
+    return __real_dlopen (lacks_libraries ? missing : name, flags);
 }
 
 /* ---- CUDA ---- */
@@ -265,6 +282,26 @@ do_stream (const struct memory *memory)
     memory->zero (gpu, a, 16);
 }
 
+/* While a stream is captured: what is freed waits, and only what the thread has permitted is queued. */
+static void
+do_capture (const struct memory *memory)
+{
+    memory->set_stream (gpu, made_stream, &err);
+    void *first = memory->create (gpu, 16, false), *second = memory->create (gpu, 16, false);
+    cudaSetDevice (1);
+    standin_capture (made_stream, true);
+    memory->destroy (gpu, first);
+    memory->zero (gpu, a, 16);
+    enum accel_status status = memory->read (gpu, NULL, NULL, 0, &err);
+    say ("[%d %s] ", (int) status, err.text);
+    say ("[%d] ", memory->live->permit_capture (gpu, true));
+    memory->zero (gpu, a, 16);
+    say ("[%d] ", memory->live->permit_capture (gpu, false));
+    standin_capture (made_stream, false);
+    cudaSetDevice (0);
+    memory->destroy (gpu, second);
+}
+
 /* The thread's own stream. */
 static void
 do_threads (const struct memory *memory)
@@ -346,6 +383,13 @@ do_products (const struct memory *memory)
 }
 
 static void
+do_without_library (const struct memory *memory)
+{
+    lacks_libraries = true;
+    do_products (memory);
+}
+
+static void
 do_owns (const struct memory *memory)
 {
     DLDevice device = { .device_id = -1 };
@@ -382,6 +426,7 @@ static const struct {
     { "write", do_write, false, false, NULL, cudaErrorMemoryAllocation },
     { "copy_from", do_copy_from, false, false, NULL, cudaErrorMemoryAllocation },
     { "stream", do_stream, false, false, NULL, cudaErrorMemoryAllocation },
+    { "capture", do_capture, false, false, NULL, cudaErrorMemoryAllocation },
     { "threads", do_threads, false, true, NULL, cudaErrorIllegalAddress },
     { "pin", do_copies, false, false, NULL, cudaErrorMemoryAllocation },
     { "pin, other errors", do_copies, false, false, NULL, cudaErrorIllegalAddress },
@@ -390,6 +435,7 @@ static const struct {
     { "lists, other errors", do_lists, false, false, NULL, cudaErrorIllegalAddress },
     { "numbers", do_numbers, false, false, NULL, cudaErrorIllegalAddress },
     { "products", do_products, false, false, NULL, cudaErrorMemoryAllocation },
+    { "products without cuBLAS", do_without_library, false, false, NULL, cudaErrorMemoryAllocation },
     { "owns", do_owns, false, true, NULL, cudaErrorIllegalAddress },
     { "choose", do_choose, false, false, NULL, cudaErrorIllegalAddress },
 };

@@ -315,7 +315,10 @@ test_looks (void)
 {
     struct communicator *comm = open_stuck ();
     void *work = stuck_works[1];
+    clock_us += 1000000 - clock_us % 1000000;
     ok (!test_after (comm, work, 0) && !test_after (comm, work, 49) && !looks, "no look within 50 ms");
+    clock_us += 999;
+    ok (!accel_engine.test (comm, work) && !looks, "also if one nanosecond is missing");
     ok (!test_after (comm, work, 1) && looks == 1 && looked_at == &stuck_calls[0], "one after 50, at the oldest call");
     ok (!test_after (comm, work, 49) && looks == 1 && !test_after (comm, work, 1) && looks == 2, "and after 100");
     ok (!test_after (comm, work, 1001) && looks == 3, "the program was away for more than a second");

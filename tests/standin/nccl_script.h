@@ -109,7 +109,7 @@ int
 __wrap_clock_gettime (clockid_t id, struct timespec *now)
 {
     int64_t us = id == CLOCK_MONOTONIC ? clock_us : 0;
-    *now = (struct timespec){ .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 };
+    *now = (struct timespec){ .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 + 999 };
     return 0;
 }
 

@@ -31,8 +31,8 @@ await_stream (const struct communicator *comm)
     int64_t end = now_ms () + CAUSE_MS;
     if (cudaEventCreateWithFlags (&event, cudaEventDisableTiming))
         return;
-    bool is_recorded = !cudaEventRecord (event, comm->stream);
-    while (is_recorded && cudaEventQuery (event) == cudaErrorNotReady && now_ms () < end)
+    cudaEventRecord (event, comm->stream); /* one that was not recorded counts as over */
+    while (cudaEventQuery (event) == cudaErrorNotReady && now_ms () < end)
         usleep (PAUSE_US);
     cudaEventDestroy (event);
 }
