@@ -337,15 +337,19 @@ test_group_failures (void)
         accel_engine.join_group (comm, ranks, 2, 0, i, &groups[i], &err);
     }
     ok (wakes == 2, "a thread is to pass on what a group waits for: %d", wakes);
-    accel_engine.start (groups[1], &call, &work, &err);
-    ok (wakes == 3, "and its calls");
     void *memory;
     int64_t before = clock_us;
     *said = '\0';
     ok (!accel_engine.alloc (groups[1], &memory, 16, &err) && is_ms (before, 2000),
         "memory for a group that is not there");
     is_text (said, "MemAlloc 32; ", "is not registered");
+    accel_engine.start (groups[1], &call, &work, &err);
+    ok (wakes == 3, "and its calls");
     accel_engine.give_up (groups[0], "first");
+    before = clock_us;
+    void *more;
+    ok (!accel_engine.alloc (groups[0], &more, 16, &err) && clock_us == before, "a group that is lost is not waited for");
+    accel_engine.free (groups[0], more);
     async_error = ncclRemoteError;
     looks_until_failure = 2;
     is_error (accel_engine.wait (groups[1], work, &err), "rank 1 is %% dead",
