@@ -113,7 +113,8 @@ class Source:
                 self.add('logic', start, end, '!!')
             elif match.lastgroup == 'number' and before not in ('case', '.') and self.is_value(tokens, place):
                 if before != '-' or token != '1':  # -2 says what -1 says
-                    self.add('constant', start, end, f'({token} + 1)')
+                    if before != '(' or tokens[place - 2].group() != 'calloc':  # one more is not used
+                        self.add('constant', start, end, f'({token} + 1)')
                     self.add('constant', start, end, '' if before == 'return' else f'({token} - 1)')
             elif token in ('true', 'false') and before != 'case':
                 self.add('constant', start, end, 'false' if token == 'true' else 'true')

@@ -248,6 +248,8 @@ do_copy (const struct memory *memory)
 {
     memory->copy (gpu, a, b, 8);
     memory->zero (gpu, b, 16);
+    memory->copy (gpu, a, b, 0);
+    memory->zero (gpu, b, 0);
 }
 
 /* Three pieces, of which the last one is smaller. */
@@ -268,6 +270,8 @@ static void
 do_copy_from (const struct memory *memory)
 {
     enum accel_status status = memory->copy_from (gpu, a, other, there, 64, &err);
+    say ("[%d %s] ", (int) status, err.text);
+    status = memory->copy_from ((DLDevice){ kDLCUDA, 64 }, a, other, there, 64, &err);
     say ("[%d %s] ", (int) status, err.text);
 }
 

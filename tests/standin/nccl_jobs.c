@@ -239,7 +239,8 @@ test_splits (void)
     void *group = NULL, *work;
     struct accel_engine_call call = sum ();
     ok (!accel_engine.make_group (comm, 2, &group_id, &err) && group_id == 1, "a group has the number of its rank");
-    ok (!accel_engine.split (comm, -5, 5, &err) && !strcmp (said, "Split @0 -1 5; "), "a rank in no group: %s", said);
+    ok (!accel_engine.split (comm, -5, 5, &err) && !strcmp (said, "Split @0 -1 5; ") && !events,
+        "a rank in no group: %s", said);
     *said = '\0';
     busy_for = -1;
     ok (!accel_engine.split (comm, 7, 2, &err) && !strcmp (said, "Split @0 7 2; "), "NCCL is busy with it: %s", said);
@@ -348,7 +349,8 @@ test_group_failures (void)
     accel_engine.give_up (groups[0], "first");
     before = clock_us;
     void *more;
-    ok (!accel_engine.alloc (groups[0], &more, 16, &err) && clock_us == before, "a group that is lost is not waited for");
+    ok (!accel_engine.alloc (groups[0], &more, 16, &err) && clock_us == before,
+        "a group that is lost is not waited for");
     accel_engine.free (groups[0], more);
     async_error = ncclRemoteError;
     looks_until_failure = 2;
@@ -372,6 +374,24 @@ test_group_failures (void)
     is_error (accel_engine.run (comm, &call, &err), "NCCL: asynchronous error: an error (NCCL_DEBUG=WARN says more)",
               "an error while a group is closed is the one that is told");
     close_job (comm, "");
+}
+
+/* A group that NCCL is still making outlives its parent. */
+static void
+test_outlived (void)
+{
+    struct communicator *comm = open_job (0, 2);
+    const int ranks[] = { 0, 1 };
+    struct accel_engine_call call = sum ();
+    void *group;
+    busy_for = -1;
+    accel_engine.split (comm, 0, 0, &err);
+    accel_engine.join_group (comm, ranks, 2, 0, 0, &group, &err);
+    accel_engine.close (comm);
+    is_error (accel_engine.run (group, &call, &err), "the job was closed while NCCL was busy",
+              "a group whose parent was closed");
+    ok (err.code == ACCEL_ERR_PEER, "it is not to blame");
+    close_job (group, "Abort @1; ");
 }
 
 /* Groups that were never joined end with their parent. */
@@ -514,6 +534,7 @@ main (void)
     test_failing_splits ();
     test_lost_groups ();
     test_group_failures ();
+    test_outlived ();
     test_unjoined ();
     cudaFree (buffer);
     return done_testing ();

@@ -34,12 +34,12 @@ static const struct {
     { SUMS (UINT8, 1), "ReduceScatter @0 0 4096 2 1 0; " },
     { SUMS (INT32, 4), "ReduceScatter @0 0 4096 2 2 0; " },
     { SUMS (INT64, 8), "ReduceScatter @0 0 4096 2 4 0; " },
-    { FLOATS (ALL_GATHER, SUM, -1), "AllGather @0 0 4096 12 0; " },
-    { FLOATS (BROADCAST, SUM, 1), "Broadcast @0 4096 4096 12 0 1; " },
-    { FLOATS (SEND, SUM, 2), "Send @0 0 12 0 2; " },
-    { FLOATS (RECV, SUM, 2), "Recv @0 4096 12 0 2; " },
+    { FLOATS (ALL_GATHER, SUM, -1), "AllGather @0 0 4096 12 1; " },
+    { FLOATS (BROADCAST, SUM, 1), "Broadcast @0 4096 4096 12 1 1; " },
+    { FLOATS (SEND, SUM, 2), "Send @0 0 12 1 2; " },
+    { FLOATS (RECV, SUM, 2), "Recv @0 4096 12 1 2; " },
     { FLOATS (ALL_TO_ALL, SUM, -1),
-      "GroupStart; Send @0 24 12 0 2; Recv @0 4096 12 0 0; Send @0 0 12 0 0; Recv @0 4120 12 0 2; GroupEnd; " },
+      "GroupStart; Send @0 24 12 1 2; Recv @0 4096 12 1 0; Send @0 0 12 1 0; Recv @0 4120 12 1 2; GroupEnd; " },
     { ACCEL_ENGINE_ALL_REDUCE, ACCEL_FLOAT32, ACCEL_SUM, 0, 4, -1, "" },
 };
 enum { CALLS = sizeof calls / sizeof *calls, ALL_TO_ALL = CALLS - 2 };
@@ -73,6 +73,7 @@ test_calls (void)
     cudaMemcpyAsync (bytes, buffer + RECV, sizeof bytes, cudaMemcpyDeviceToHost, (cudaStream_t) 1);
     cudaStreamSynchronize ((cudaStream_t) 1);
     ok (bytes[11] == 2 && bytes[12] == 1 && bytes[23] == 1 && bytes[24] == 2, "what stays on the rank is copied");
+    ok (events == 2, "events are used again: %d", events);
     cudaStream_t stream;
     struct accel_engine_call queued = call_at (0);
     cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
@@ -103,18 +104,18 @@ test_failing_calls (void)
           "AllReduce @0 0 4096 3 7 0; Abort @0; ", 100 },
         { "ReduceScatter", "x", 8, 1, 1, "NCCL: ncclReduceScatter: an error: x",
           "ReduceScatter @0 0 4096 2 8 0; Abort @0; ", 0 },
-        { "AllGather", "x", 15, 1, 1, "NCCL: ncclAllGather: an error: x", "AllGather @0 0 4096 12 0; Abort @0; ", 0 },
-        { "Broadcast", "x", 16, 1, 1, "NCCL: ncclBroadcast: an error: x", "Broadcast @0 4096 4096 12 0 1; Abort @0; ",
+        { "AllGather", "x", 15, 1, 1, "NCCL: ncclAllGather: an error: x", "AllGather @0 0 4096 12 1; Abort @0; ", 0 },
+        { "Broadcast", "x", 16, 1, 1, "NCCL: ncclBroadcast: an error: x", "Broadcast @0 4096 4096 12 1 1; Abort @0; ",
           0 },
-        { "Send", "x", 17, 1, 1, "NCCL: ncclSend: an error: x", "Send @0 0 12 0 2; Abort @0; ", 0 },
-        { "Recv", "x", 18, 1, 1, "NCCL: ncclRecv: an error: x", "Recv @0 4096 12 0 2; Abort @0; ", 0 },
+        { "Send", "x", 17, 1, 1, "NCCL: ncclSend: an error: x", "Send @0 0 12 1 2; Abort @0; ", 0 },
+        { "Recv", "x", 18, 1, 1, "NCCL: ncclRecv: an error: x", "Recv @0 4096 12 1 2; Abort @0; ", 0 },
         { "GroupStart", "x", ALL_TO_ALL, 1, 1, "NCCL: ncclGroupEnd: an error: x", "GroupStart; Abort @0; ", 0 },
         { "Send", "x", ALL_TO_ALL, 1, 4, "NCCL: ncclGroupEnd: an error: x",
-          "GroupStart; Send @0 24 12 0 2; GroupEnd; Abort @0; ", 0 },
+          "GroupStart; Send @0 24 12 1 2; GroupEnd; Abort @0; ", 0 },
         { "Recv", "x", ALL_TO_ALL, 1, 4, "NCCL: ncclGroupEnd: an error: x",
-          "GroupStart; Send @0 24 12 0 2; Recv @0 4096 12 0 0; GroupEnd; Abort @0; ", 0 },
+          "GroupStart; Send @0 24 12 1 2; Recv @0 4096 12 1 0; GroupEnd; Abort @0; ", 0 },
         { "GroupEnd", "x", ALL_TO_ALL, 1, 4, "NCCL: ncclGroupEnd: an error: x",
-          "GroupStart; Send @0 24 12 0 2; Recv @0 4096 12 0 0; Send @0 0 12 0 0; Recv @0 4120 12 0 2; "
+          "GroupStart; Send @0 24 12 1 2; Recv @0 4096 12 1 0; Send @0 0 12 1 0; Recv @0 4120 12 1 2; "
           "GroupEnd; Abort @0; ",
           0 },
         { "cudaMemcpyAsync", "x", ALL_TO_ALL, 1, 700, "NCCL: ncclGroupEnd: an error: x", "Abort @0; ", 0 },
@@ -147,7 +148,7 @@ test_failing_calls (void)
         if (!strncmp (cases[i].name, "cuda", 4) && cases[i].result == 2)
             wanted = ACCEL_ERR_NOMEM;
         bool good = status == wanted && !strcmp (said, cases[i].said) && looks == cases[i].looks
-                    && clock_us - before == looks * 10000;
+                    && clock_us - before == looks * 10000 && !wakes;
         if (!is_error (status, cases[i].text, cases[i].name) || !good)
             ok (false, "%s: '%s', '%s', %d looks", cases[i].name, said, err.text, looks);
         memcpy (first, err.text, sizeof first);
@@ -221,15 +222,15 @@ test_coalesced (void)
         const char *text, *said;
     } cases[] = {
         { NULL, 0, 0, "",
-          "GroupStart; AllReduce @0 0 4096 3 7 0; Broadcast @0 4096 4096 12 0 1; AllReduce @0 0 4096 3 7 2; "
+          "GroupStart; AllReduce @0 0 4096 3 7 0; Broadcast @0 4096 4096 12 1 1; AllReduce @0 0 4096 3 7 2; "
           "GroupEnd; " },
         { "GroupStart", 1, 4, "NCCL: ncclGroupStart: an error: x", "GroupStart; Abort @0; " },
         { "AllReduce", 1, 4, "NCCL: ncclAllReduce: an error: x",
           "GroupStart; AllReduce @0 0 4096 3 7 0; GroupEnd; Abort @0; " },
         { "Broadcast", 1, 4, "NCCL: ncclBroadcast: an error: x",
-          "GroupStart; AllReduce @0 0 4096 3 7 0; Broadcast @0 4096 4096 12 0 1; GroupEnd; Abort @0; " },
+          "GroupStart; AllReduce @0 0 4096 3 7 0; Broadcast @0 4096 4096 12 1 1; GroupEnd; Abort @0; " },
         { "GroupEnd", 1, 4, "NCCL: ncclGroupEnd: an error: x",
-          "GroupStart; AllReduce @0 0 4096 3 7 0; Broadcast @0 4096 4096 12 0 1; AllReduce @0 0 4096 3 7 2; GroupEnd; "
+          "GroupStart; AllReduce @0 0 4096 3 7 0; Broadcast @0 4096 4096 12 1 1; AllReduce @0 0 4096 3 7 2; GroupEnd; "
           "Abort @0; " },
     };
     static const int parts[] = { 0, 16, 2 };
@@ -259,7 +260,7 @@ test_coalesced (void)
             accel_engine.coalesce_begin (transport);
             accel_engine.coalesce_end (transport);
             accel_engine.run (transport, &three[1], &err);
-            ok (!strcmp (said + strlen (cases[i].said), "AllReduce @0 0 4096 3 7 0; Broadcast @0 4096 4096 12 0 1; "),
+            ok (!strcmp (said + strlen (cases[i].said), "AllReduce @0 0 4096 3 7 0; Broadcast @0 4096 4096 12 1 1; "),
                 "calls after it are not of a group, nor after an empty one: %s", said);
         }
         close_job (transport, cases[i].name ? "" : IN_ORDER);
@@ -281,7 +282,7 @@ test_before_group (void)
     accel_engine.coalesce_begin (comm);
     busy_for = 0;
     accel_engine.start (comm, &three[2], &works[2], &err);
-    is_text (said, "AllReduce @0 0 4096 3 7 0; Broadcast @0 4096 4096 12 0 1; ", "calls from before a group");
+    is_text (said, "AllReduce @0 0 4096 3 7 0; Broadcast @0 4096 4096 12 1 1; ", "calls from before a group");
     busy_for = -1;
     accel_engine.coalesce_end (comm);
     ok (wakes == 3, "a group that goes on wakes a thread: %d", wakes);
@@ -370,8 +371,10 @@ test_oldest (void)
     busy_for = -1;
     accel_engine.split (comm, -1, 0, &err);
     accel_engine.start (comm, &first, &works[0], &err);
-    ok (!test_after (comm, works[0], 0) && !test_after (comm, works[0], 50) && looked_at == &first,
-        "a split is no call");
+    clock_us += 60000;
+    looks = 0;
+    ok (!test_after (comm, works[0], 0) && !looks && !test_after (comm, works[0], 50) && looks && looked_at == &first,
+        "a split is no call, and the time of a call begins anew");
     busy_for = 0;
     accel_engine.wait (comm, works[0], &err);
     close_job (comm, IN_ORDER);

@@ -217,7 +217,7 @@ await (cudaEvent_t event)
     X (cudaDeviceGetPCIBusId, (void) 0, (char *id, int size, int device), (id, size, device))      \
     X (cudaStreamCreateWithFlags, streams += flags == cudaStreamNonBlocking ? 1 : 99,              \
        (cudaStream_t *stream, unsigned flags), (stream, flags))                                    \
-    X (cudaStreamDestroy, streams--, (cudaStream_t stream), (stream))                              \
+    X (cudaStreamDestroy, streams -= !!stream, (cudaStream_t stream), (stream))                              \
     X (cudaEventCreateWithFlags, events += flags == cudaEventDisableTiming ? 1 : 99,               \
        (cudaEvent_t *event, unsigned flags), (event, flags))                                       \
     X (cudaEventDestroy, events--, (cudaEvent_t event), (event))                                   \
@@ -366,12 +366,12 @@ fake_CommGetAsyncError (ncclComm_t comm, ncclResult_t *state)
 {
     if (locks_held != 1 || !comm)
         say ("without the lock: Ask; ");
-    if (async_error)
-        *state = async_error;
-    else
-        *state = busy_for ? ncclInProgress : ncclSuccess;
+    int result = planned ("Ask");
+    if (result)
+        return (ncclResult_t) result;
+    *state = async_error ? async_error : busy_for ? ncclInProgress : ncclSuccess;
     busy_for -= busy_for > 0;
-    return (ncclResult_t) planned ("Ask");
+    return ncclSuccess;
 }
 
 #define FAKE_OF_COMM(name)                  \

@@ -157,7 +157,7 @@ ask (struct communicator *comm)
         return false;
     comm->is_nccl_busy = false;
     comm_check (comm, state, "asynchronous error");
-    while (!comm->status && (posted = find_first (comm, OPERATION_IS_POSTED)))
+    while ((posted = find_first (comm, OPERATION_IS_POSTED)))
         note_posted (posted);
     return true;
 }
@@ -262,7 +262,7 @@ operation_create (struct communicator *comm, const struct accel_engine_call *cal
     while (*at)
         at = &(*at)->next;
     *at = operation;
-    if (comm->is_coalescing && !comm->group)
+    if (!comm->group) /* comm_coalesce_begin() has cleared it */
         comm->group = operation;
     return operation;
 }
@@ -351,7 +351,7 @@ forget_buffers (struct communicator *comm)
     while (comm->buffers) {
         struct buffer *buffer = comm->buffers;
         comm->buffers = buffer->next;
-        if (buffer->handle && comm->nccl_comm && comm_await_nccl (comm, CLOSE_MS))
+        if (buffer->handle && comm_await_nccl (comm, CLOSE_MS))
             nccl.CommDeregister (comm->nccl_comm, buffer->handle);
         free (buffer);
     }

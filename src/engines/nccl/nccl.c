@@ -497,15 +497,12 @@ engine_split (void *transport, int64_t group_id, int rank, struct accel_error *e
         child->origin = child->parent = comm;
         child->group_id = group_id;
     }
-    if (!status && !operation) {
-        status = fail_as_comm (comm, err);
-        if (child)
-            comm_destroy (child);
-    } else if (!status && !comm_progress (comm)) {
+    if (operation && !comm_progress (comm))
         progress_thread_wake ();
-    } else if (!status && comm->status) {
+    if (!operation && child)
+        comm_destroy (child);
+    if (comm->status)
         status = fail_as_comm (comm, err);
-    }
     unlock ();
     return status;
 }
@@ -611,7 +608,7 @@ engine_free (void *transport, void *memory)
     struct buffer *buffer = *at;
     if (buffer) {
         *at = buffer->next;
-        if (buffer->handle && comm->nccl_comm && comm_await_nccl (comm, CLOSE_MS))
+        if (buffer->handle && comm_await_nccl (comm, CLOSE_MS))
             nccl.CommDeregister (comm->nccl_comm, buffer->handle);
     }
     unlock ();

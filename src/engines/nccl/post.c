@@ -45,10 +45,10 @@ exchange_all (const struct communicator *comm, const struct accel_engine_call *c
         return result;
     for (int i = 1; !result && i < comm->size; i++) {
         int to = (comm->rank + i) % comm->size, from = (comm->rank + comm->size - i) % comm->size;
-        result = in_group (nccl.Send ((const char *) call->send + (size_t) to * row, row, ncclInt8, to,
+        result = in_group (nccl.Send ((const char *) call->send + (size_t) to * row, row, ncclUint8, to,
                                       comm->nccl_comm, comm->stream));
         if (!result)
-            result = in_group (nccl.Recv ((char *) call->recv + (size_t) from * row, row, ncclInt8, from,
+            result = in_group (nccl.Recv ((char *) call->recv + (size_t) from * row, row, ncclUint8, from,
                                           comm->nccl_comm, comm->stream));
     }
     ncclResult_t end = nccl.GroupEnd ();
@@ -81,16 +81,16 @@ call_nccl (const struct communicator *comm, const struct accel_engine_call *call
         return nccl.ReduceScatter (call->send, call->recv, call->count, type, op, comm->nccl_comm, comm->stream);
     case ACCEL_ENGINE_ALL_GATHER:
         *name = "ncclAllGather";
-        return nccl.AllGather (call->send, call->recv, bytes, ncclInt8, comm->nccl_comm, comm->stream);
+        return nccl.AllGather (call->send, call->recv, bytes, ncclUint8, comm->nccl_comm, comm->stream);
     case ACCEL_ENGINE_BROADCAST:
         *name = "ncclBroadcast";
-        return nccl.Broadcast (call->recv, call->recv, bytes, ncclInt8, call->root, comm->nccl_comm, comm->stream);
+        return nccl.Broadcast (call->recv, call->recv, bytes, ncclUint8, call->root, comm->nccl_comm, comm->stream);
     case ACCEL_ENGINE_SEND:
         *name = "ncclSend";
-        return nccl.Send (call->send, bytes, ncclInt8, call->root, comm->nccl_comm, comm->stream);
+        return nccl.Send (call->send, bytes, ncclUint8, call->root, comm->nccl_comm, comm->stream);
     case ACCEL_ENGINE_RECV:
         *name = "ncclRecv";
-        return nccl.Recv (call->recv, bytes, ncclInt8, call->root, comm->nccl_comm, comm->stream);
+        return nccl.Recv (call->recv, bytes, ncclUint8, call->root, comm->nccl_comm, comm->stream);
     default: *name = "ncclGroupEnd"; return all_to_all (comm, call);
     }
 }
