@@ -4,7 +4,11 @@
  * It is one sparse memfd, which the launcher makes for as many starts of the ranks as there will be, and which ranks
  * open as /proc/PID/fd/N of it, like the job segment.  So it has no name, and is gone with its last process, whichever
  * process is killed.  It begins with a table.  Each rank of the host has two buffers behind it and writes to them in
- * turn, so that a rank that is killed while it writes leaves the one that it wrote before. */
+ * turn, so that a rank that is killed while it writes leaves the one that it wrote before.
+ *
+ * If another host keeps copies (hosts/agent/copies.h), each rank has two more, for saves that the hosts have agreed to
+ * keep: the newest of which all have copies, and the one that is being copied.  The file then also has the copies that
+ * this host keeps of the ranks of the host before it, two of each. */
 #ifndef UTIL_MEMTIER_H
 #define UTIL_MEMTIER_H
 
@@ -15,9 +19,12 @@
 #include <stdint.h>
 
 enum {
-    MEMTIER_BUFFERS = 2,
-    MEMTIER_ENTRIES = MEMTIER_BUFFERS * JOBSEG_MAX_LOCAL,
-    MEMTIER_COPIES = 1 << 16, /* of what other hosts have, by rank, while a state is loaded */
+    MEMTIER_BUFFERS = 4,        /* of each rank, at most */
+    MEMTIER_BUFFERS_ALONE = 2,  /* if no other host has copies */
+    MEMTIER_COPY_BUFFERS = 2,   /* of each rank of the host before this one */
+    MEMTIER_OWN = MEMTIER_BUFFERS * JOBSEG_MAX_LOCAL,
+    MEMTIER_ENTRIES = MEMTIER_OWN + MEMTIER_COPY_BUFFERS * JOBSEG_MAX_LOCAL,
+    MEMTIER_LOADED = 1 << 16, /* what other hosts have, by rank, while a state is loaded */
 };
 
 /** What is in a buffer. */
@@ -26,17 +33,25 @@ struct memtier_entry {
     uint64_t restarts;         /* which start that was */
     uint64_t step;             /* that optimizers had taken */
     uint64_t index_at, index_bytes, index_checksum; /* of what says what is where, in the buffer */
+    uint64_t checksum;         /* of the bytes before the index */
     uint32_t rank, processes;  /* who saved it, of how many */
 };
 
 struct memtier_header {
     uint64_t magic;
     uint32_t version;
-    uint32_t entry_count;  /* of those that were ever in use */
+    uint32_t entry_count;  /* of local ranks, those that were ever in use */
+    uint32_t copy_count;   /* the same of copies */
+    uint32_t rank_count;   /* local ranks of the present start */
     uint64_t restarts;     /* of the job so far */
     char job_id[40];       /* of the present start */
     char limit_file[512];  /* of the control group that limits the memory of the job; empty: none does */
-    struct memtier_entry entries[MEMTIER_ENTRIES]; /* two of each local rank */
+    _Atomic uint32_t buffers; /* of each rank: MEMTIER_BUFFERS or MEMTIER_BUFFERS_ALONE */
+    _Atomic uint32_t saves;   /* completed here, ever; a futex for those who wait for the next */
+    _Atomic uint64_t kept[2]; /* by memtier_number(); 0: none.  Ranks leave these as they are: the newest save of which
+                               * all hosts have copies, or which was loaded; and the one that is being copied */
+    _Atomic uint64_t forgotten; /* this save and older ones do not count: the disk is newer */
+    struct memtier_entry entries[MEMTIER_ENTRIES]; /* of local ranks; from MEMTIER_OWN on, copies */
 };
 
 struct memtier {
@@ -56,7 +71,22 @@ void memtier_begin (const struct memtier *memtier, int local_world_size, int64_t
 /** Open the one at @p path, if it is of @p job_id.  @return 0 or -1 */
 int memtier_attach (struct memtier *memtier, const char *path, const char *job_id, struct fail *fail);
 
-/** @return where the buffer of entry @p index begins in the file; from MEMTIER_ENTRIES on, the copies. */
+/** @return a number that grows from save to save, also over starts of the ranks. */
+static inline uint64_t
+memtier_number (uint64_t restarts, uint64_t sequence)
+{
+    return restarts << 40 | sequence;
+}
+
+/** @return that of what @p entry has; 0: nothing complete */
+static inline uint64_t
+memtier_number_of (const struct memtier_entry *entry)
+{
+    uint64_t sequence = atomic_load (&entry->sequence);
+    return sequence ? memtier_number (entry->restarts, sequence) : 0;
+}
+
+/** @return where the buffer of entry @p index begins in the file; from MEMTIER_ENTRIES on, that of a rank elsewhere. */
 static inline uint64_t
 memtier_place (size_t index)
 {
@@ -67,6 +97,9 @@ memtier_place (size_t index)
 int memtier_write (const struct memtier *memtier, const void *bytes, size_t length, uint64_t at);
 int memtier_read (const struct memtier *memtier, void *bytes, size_t length, uint64_t at);
 /** @} */
+
+/** @return how many bytes may still be put into memory.  @param[out] source  what limits them, for people */
+uint64_t memtier_free_bytes (const struct memtier *memtier, const char **source);
 
 /** Give the pages of a buffer back. */
 void memtier_clear (const struct memtier *memtier, uint64_t at, uint64_t length);

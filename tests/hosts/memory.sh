@@ -51,4 +51,38 @@ test_expect_success 'ranks of both hosts are killed' '
     strike 1 host1 && strike 2 host2 && strike 3 host1 && finish 0 && all_clean host1 host2'
 test_expect_success 'each time they continue from memory, and the log is that of an undisturbed run' '
     cat out && [ "$(grep -c "continuing from memory, after step" out)" = 3 ] && cmp log plain.log'
+is_long || skip_rest 'only in the long form'
+seed=${MEMORY_KILLS_SEED:-31} kills=${KILLS:-20} every=2
+# draw COUNT: a number from 1 to COUNT, in $drawn
+draw () {
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    drawn=$((seed / 65536 % $1 + 1))
+}
+# resumed COUNT: the ranks have loaded their state as often
+resumed () {
+    [ "$(grep -c "^INFO: .RANK 0. checkpoints in memory take" out)" -ge "$1" ]
+}
+# Any of the three ranks, at any time after the first save of a start.
+strike_any () {
+    draw 99
+    wait_for resumed "$1" && sleep "0.$drawn" && draw 3 || return 1
+    case $drawn in
+    1) on host1 pkill -9 -o -x resume ;;
+    2) on host1 pkill -9 -n -x resume ;;
+    3) on host2 pkill -9 -x resume ;;
+    esac
+}
+strike_all () {
+    struck=0
+    while [ $struck -lt "$kills" ]; do
+        struck=$((struck + 1))
+        strike_any $struck || { tail -n 5 out && return 1; }
+    done
+}
+test_expect_success "$kills random kills on two hosts" '
+    start -- --epochs $((4 * kills)) --project_dir undisturbed --log plain.log && finish 0 && : >log &&
+    start --max_restarts 1000 --memory_checkpoint_every $every -- --epochs $((4 * kills)) --step_ms 5 --project_dir random \
+        --log log && strike_all && finish 0 && all_clean host1 host2'
+test_expect_success 'each time they continue from memory, and the log is that of an undisturbed run' '
+    cat out && [ "$(grep -c "^INFO: .*continuing from memory, after step" out)" = "$kills" ] && cmp log plain.log'
 test_done

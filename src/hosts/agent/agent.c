@@ -6,6 +6,7 @@
 
 #include "hosts/agent/checks.h"
 #include "hosts/agent/child.h"
+#include "hosts/agent/copies.h"
 #include "hosts/job_spec.h"
 #include "hosts/mpi/mpi.h"
 #include "hosts/net/address.h"
@@ -32,10 +33,12 @@ struct agent {
     host_job_run *run;
     struct job_spec spec;
     bool has_job;
+    bool is_ip_given, is_port_given; /* by the user; otherwise both are found by each start of the ranks */
     struct listener listener;
     struct port_lock port_lock;
     struct agent_child child;
     struct memtier memtier; /* outlives the launcher, which is another one after each restart */
+    struct copies copies;   /* of it */
     struct mpi_proxies proxies;
     int64_t attempt, awaited; /* of WIRE_START_PROXIES: MPI proxies of this attempt that are waited for; 0: none */
     struct net_benchmark benchmark; /* of a check */
@@ -98,6 +101,24 @@ set_variables_of_host (struct config *config, bool is_first)
     config->settings.quiet = config->settings.quiet || !is_first; /* notes once */
 }
 
+/* Which processes would run here, and where the host before this one finds us. */
+static int
+tell_ready (struct agent *agent, int64_t ranks, struct fail *fail)
+{
+    const struct settings *settings = &agent->spec.config.settings;
+    AUTO_STRLIST struct strlist addresses = { 0 };
+    if (settings->max_restarts && copies_listen (&agent->copies, fail))
+        return -1;
+    if (settings->max_restarts)
+        address_list (&addresses, settings->interface);
+    size_t begin = wire_begin (&agent->head.to_write, WIRE_READY);
+    wire_put_number (&agent->head.to_write, ranks);
+    wire_put_number (&agent->head.to_write, agent->copies.port);
+    wire_put_list (&agent->head.to_write, &addresses);
+    wire_end (&agent->head.to_write, begin);
+    return addresses.failed ? fail_nomem (fail) : 0;
+}
+
 static int
 take_job (struct agent *agent, struct wire_frame *frame, struct fail *fail)
 {
@@ -106,6 +127,8 @@ take_job (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     if (agent->has_job || job_spec_take (spec, frame, fail))
         return agent->has_job ? fail_set (fail, FAIL_GENERAL, "the head has sent a second job") : -1;
     agent->has_job = true;
+    agent->is_ip_given = config_origin (&spec->config, "main_process_ip").kind != ORIGIN_DEFAULT;
+    agent->is_port_given = config_origin (&spec->config, "main_process_port").kind != ORIGIN_DEFAULT;
     if (take_environment (&spec->environment, fail))
         return -1;
     if (chdir (spec->folder))
@@ -118,8 +141,7 @@ take_job (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     topology_probe (&topology, false);
     if (spec->proxies && mpi_proxies_listen (&agent->proxies, spec->proxies, fail))
         return -1;
-    wire_put_frame (&agent->head.to_write, WIRE_READY, plan_world_size (&alone, topology.gpus));
-    return 0;
+    return tell_ready (agent, plan_world_size (&alone, topology.gpus), fail);
 }
 
 static void
@@ -164,6 +186,9 @@ take_listen (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     struct config *config = &agent->spec.config;
     struct topology topology;
     AUTO_STRLIST struct strlist addresses = { 0 };
+    if ((!agent->is_ip_given && config_reset (config, option_find ("main_process_ip"), fail))
+        || (!agent->is_port_given && config_reset (config, option_find ("main_process_port"), fail)))
+        return -1; /* the host of an earlier start may be gone */
     config->settings.num_processes = wire_number (frame);
     config->settings.num_machines = 1;
     topology_probe (&topology, false);
@@ -227,6 +252,24 @@ keep_memtier (struct agent *agent, struct host_job *host_job, struct fail *fail)
     return 0;
 }
 
+/* @return 0 also if there is no other host: then the state is kept here alone */
+static int
+start_copies (struct agent *agent, const struct host_job *host_job, struct wire_frame *frame, struct fail *fail)
+{
+    struct copies_next next = { .first = memtier_number ((uint64_t) host_job->restarts, 1),
+                                .is_first = !host_job->share.machine };
+    next.name = wire_text (frame);
+    next.port = (int) wire_number (frame);
+    wire_list (frame, &next.addresses);
+    next.key = wire_text (frame);
+    int result = next.addresses.failed ? fail_nomem (fail) : 0;
+    copies_stop (&agent->copies);
+    if (!result && host_job->memtier && next.name && next.key && next.port)
+        result = copies_start (&agent->copies, host_job->memtier, &next, fail);
+    strlist_release (&next.addresses);
+    return result;
+}
+
 /* The part is described as if this launcher had been started by hand, with the share besides. */
 static int
 take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
@@ -251,7 +294,7 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
         || config_compute_number (config, "main_process_port", port, "hosts", fail)
         || (address && config_compute (config, "main_process_ip", address, "hosts", fail)))
         return -1;
-    if (keep_memtier (agent, &host_job, fail))
+    if (keep_memtier (agent, &host_job, fail) || start_copies (agent, &host_job, frame, fail))
         return -1;
     listener_close (&agent->listener);
     if (agent_child_start (&agent->child, &agent->spec, &host_job, agent->run, &agent->old_mask, fail))
@@ -456,7 +499,7 @@ int
 agent_serve (host_job_run *run)
 {
     struct agent agent = { .run = run, .listener = LISTENER_NONE, .port_lock = PORT_LOCK_NONE,
-                           .memtier = MEMTIER_NONE, .proxies = MPI_PROXIES_NONE };
+                           .memtier = MEMTIER_NONE, .copies = COPIES_NONE, .proxies = MPI_PROXIES_NONE };
     agent_child_init (&agent.child);
     signals_block (&agent.signals, &agent.old_mask);
     agent.signal_fd = signalfd (-1, &agent.signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -466,6 +509,7 @@ agent_serve (host_job_run *run)
         serve_once (&agent);
     mpi_proxies_end_daemons (&agent.proxies);
     mpi_proxies_release (&agent.proxies);
+    copies_release (&agent.copies);
     memtier_release (&agent.memtier);
     listener_close (&agent.listener);
     port_lock_release (&agent.port_lock);

@@ -396,40 +396,31 @@ await_mpi_launcher (struct head *head, struct pollfd *fds)
     show_mpi_launcher (head);
 }
 
+/* A host that has refused its part would again. */
 static bool
 may_restart (const struct head *head, const struct link *cause)
 {
-    return cause && cause->state == LINK_ENDED && (cause->end == WIRE_END_FAILED || cause == head->mpi)
-           && !head->signal && head->restarts < head->spec.config.settings.max_restarts;
+    if (!cause || head->signal || head->restarts >= head->spec.config.settings.max_restarts)
+        return false;
+    bool has_failed = cause->state == LINK_ENDED && (cause->end == WIRE_END_FAILED || cause == head->mpi);
+    return (has_failed || (cause->state == LINK_LOST && !cause->status)) && survivors_are_enough (head);
 }
 
-/* @return false if a host is lost, or its agent is: nothing can start there again */
-static bool
-begin_again (struct head *head, const struct link *cause)
+/* @param[out] text  which hosts are left out  @return 0, or -1 with @fail */
+static int
+begin_again (struct head *head, const struct link *cause, struct strbuf *text, struct fail *fail)
 {
     AUTO_STRBUF struct strbuf json = { 0 };
-    for (int i = 0; i < head->count; i++)
-        if (head->links[i].state == LINK_LOST || !head->links[i].pid)
-            return false;
     if (outcome_json (head, cause, &json, NULL))
         strbuf_truncate (&json, 0);
     report_attempts_add (&head->attempts, &json);
-    for (int i = 0; i < head->count; i++) {
-        struct link *link = &head->links[i];
-        free (link->report);
-        free (link->json);
-        link->report = link->json = NULL;
-        link->state = LINK_READY;
-        link->end_requested = false;
-        link->failed_ns = link->mpi_ns = 0;
-        link->failed_rank = -1;
-        link->status = 0;
-    }
+    if (survivors_go_on (head, text, fail))
+        return -1;
     input_restart (&head->input, &head->links[0]);
     head->restarts++;
     head->limit_ms = INT64_MAX;
     head->phase = HEAD_CONNECT;
-    return true;
+    return 0;
 }
 
 static int
@@ -469,13 +460,14 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
         bool again = may_restart (head, cause);
         if (cause || head->signal)
             mpi_launcher_hurry (&head->mpi_launcher);
-        AUTO_STRBUF struct strbuf report = { 0 };
+        AUTO_STRBUF struct strbuf report = { 0 }, left_out = { 0 };
         if (!head->spec.config.settings.quiet)
             outcome_text (head, cause, &report);
-        again = again && begin_again (head, cause);
+        if (again && begin_again (head, cause, &left_out, fail))
+            return -1;
         if (again && !head->spec.config.settings.quiet)
-            strbuf_printf (&report, "accelerate: restarting all ranks (%lld of %lld)\n", (long long) head->restarts,
-                           (long long) head->spec.config.settings.max_restarts);
+            strbuf_printf (&report, "accelerate: restarting all ranks (%lld of %lld)%s\n", (long long) head->restarts,
+                           (long long) head->spec.config.settings.max_restarts, left_out.text ? left_out.text : "");
         output_sink_say_lines (head->sink_of[1], &report);
         if (again)
             continue;
@@ -504,8 +496,9 @@ static int
 start_links (struct head *head, struct fail *fail)
 {
     const struct hostlist *list = &head->hosts->list;
-    head->links = calloc (list->count, sizeof *head->links);
-    head->failures = calloc (HEAD_FAILURES (list->count), sizeof *head->failures);
+    head->most = list->all > list->count ? list->all : list->count;
+    head->links = calloc (head->most, sizeof *head->links);
+    head->failures = calloc (HEAD_FAILURES (head->most), sizeof *head->failures);
     if (!head->links || !head->failures)
         return fail_nomem (fail);
     head->count = (int) list->count;
@@ -560,7 +553,7 @@ head_run (struct hosts *hosts, struct config *config, struct fail *fail)
     if (!fill_job_spec (&head, config, fail) && !output_sinks_init (head.sinks, head.sink_of, fail)
         && !start_links (&head, fail)) {
         head.has_reader = !head.sink_of[0]->broken; /* do not wait for what a closed stream loses */
-        AUTO_FREE struct pollfd *fds = calloc ((size_t) (FDS_OF_HEAD + FDS_OF_LINK * head.count), sizeof *fds);
+        AUTO_FREE struct pollfd *fds = calloc (FDS_OF_HEAD + FDS_OF_LINK * head.most, sizeof *fds);
         status = fds ? run_all (&head, fds, fail) : fail_nomem (fail);
     }
     if (status < 0)

@@ -198,6 +198,16 @@ take_hello (struct link *link, struct wire_frame *frame)
 }
 
 static void
+take_ready (struct link *link, struct wire_frame *frame)
+{
+    link->ranks_found = wire_number (frame);
+    link->copies_port = (int) wire_number (frame);
+    strlist_release (&link->copies_addresses);
+    wire_list (frame, &link->copies_addresses);
+    link->state = LINK_READY;
+}
+
+static void
 take_listening (struct link *link, struct wire_frame *frame)
 {
     free (link->token);
@@ -284,10 +294,7 @@ take_frame (struct link *link, struct wire_frame *frame)
     const char *refusal;
     switch (frame->type) {
     case WIRE_HELLO: take_hello (link, frame); break;
-    case WIRE_READY:
-        link->ranks_found = wire_number (frame);
-        link->state = LINK_READY;
-        break;
+    case WIRE_READY: take_ready (link, frame); break;
     case WIRE_REFUSED:
         link->status = (int) wire_number (frame);
         refusal = wire_text (frame);
@@ -443,6 +450,7 @@ link_release (struct link *link)
     strbuf_release (&link->said);
     strbuf_release (&link->output.bytes);
     strlist_release (&link->addresses);
+    strlist_release (&link->copies_addresses);
     free (link->host);
     free (link->version);
     free (link->token);
@@ -500,6 +508,15 @@ kill_carrier (const struct link *link)
 {
     if (link->pid)
         kill (link->pid, SIGKILL);
+}
+
+void
+link_end (struct link *link)
+{
+    kill_carrier (link);
+    if (link->pid)
+        waitpid (link->pid, NULL, 0);
+    link_release (link);
 }
 
 void

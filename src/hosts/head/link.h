@@ -51,6 +51,8 @@ struct link {
     int64_t input_taken; /* bytes of input that the agent has passed on */
 
     int64_t ranks_found; /* of LINK_READY */
+    int copies_port;     /* the same: where the host before it connects; 0: nowhere */
+    struct strlist copies_addresses;
     int port;            /* of LINK_LISTENING */
     char *token;
     struct strlist addresses;
@@ -137,6 +139,9 @@ const char *links_find_address (const struct links *links, const struct link **w
 /** Close all, and wait for the processes that carry them: agents end when their connection does, and with them those.
  *  @param signal_fd  for SIGCHLD; -1: none */
 void links_close (const struct links *links, int signal_fd);
+
+/** End the process that carries the connection, at once, and release the link. */
+void link_end (struct link *link);
 
 void link_release (struct link *link);
 

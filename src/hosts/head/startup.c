@@ -107,14 +107,19 @@ divide (struct head *head, struct fail *fail)
     return hostlist_divide (list, processes, fail);
 }
 
-static void
-ask_for_port (struct head *head)
+static int
+ask_for_port (struct head *head, struct fail *fail)
 {
+    struct listener random;
+    if (listener_draw_token (&random, fail))
+        return -1;
+    memcpy (head->copies_key, random.token, sizeof head->copies_key);
     head->phase = HEAD_ADDRESS;
     head->is_reach_asked = false;
     for (int i = 0; i < head->count; i++)
         head->links[i].state = LINK_READY;
     wire_put_frame (&head->links[0].pipe.to_write, WIRE_LISTEN, hostlist_world_size (&head->hosts->list));
+    return 0;
 }
 
 /* Each agent waits for the MPI proxies of its ranks. */
@@ -141,8 +146,8 @@ await_mpi_proxies (struct head *head, struct fail *fail)
         have_all = have_all && head->links[i].proxies_are_ready;
     }
     if (have_all)
-        ask_for_port (head);
-    else if (!head->mpi_launcher.pid)
+        return ask_for_port (head, fail);
+    if (!head->mpi_launcher.pid)
         return mpi_launcher_fail (&head->mpi_launcher, head->hosts,
                                   "has ended before it started a process for each rank", fail);
     else if (clock_ms () >= head->mpi_start_ms)
@@ -168,6 +173,17 @@ choose_address (const struct head *head, struct fail *fail)
     return NULL;
 }
 
+/* Where copies of checkpoints in memory go: to the next host, and from the last to the first. */
+static void
+put_next (const struct head *head, int index, struct strbuf *out)
+{
+    const struct link *next = &head->links[(index + 1) % head->count];
+    wire_put_text (out, next->name);
+    wire_put_number (out, head->count > 1 ? next->copies_port : 0);
+    wire_put_list (out, &next->copies_addresses);
+    wire_put_text (out, head->copies_key);
+}
+
 static void
 start_host (struct head *head, int index)
 {
@@ -183,6 +199,7 @@ start_host (struct head *head, int index)
     wire_put_number (out, host->ranks);
     wire_put_number (out, hostlist_world_size (&head->hosts->list));
     wire_put_number (out, head->restarts);
+    put_next (head, index, out);
     wire_end (out, begin);
     link_heartbeat (link);
     link->state = LINK_RUNNING;
@@ -240,9 +257,7 @@ startup_advance (struct head *head, struct fail *fail)
         head->asking = NULL;
         if (divide (head, fail))
             return -1;
-        if (!head->spec.proxies)
-            ask_for_port (head);
-        else if (ask_for_mpi_proxies (head, fail))
+        if (head->spec.proxies ? ask_for_mpi_proxies (head, fail) : ask_for_port (head, fail))
             return -1;
     }
     if (head->phase == HEAD_START_MPI && await_mpi_proxies (head, fail))

@@ -8,6 +8,7 @@
 #include "hosts/head/watch.h"
 #include "hosts/job_spec.h"
 #include "hosts/mpi/mpi.h"
+#include "hosts/net/address.h"
 #include "hosts/root_cause.h"
 #include "launch/report/report.h"
 #include "util/io.h"
@@ -36,6 +37,7 @@ struct head {
     struct job_spec spec;
     struct io_target report; /* of --failure_report; no path: none was asked for */
     struct link *links; /* [count], in the order of hosts->list */
+    size_t most;        /* how many links there is room for: all hosts that were named */
     struct failure *failures; /* [HEAD_FAILURES (count)], of outcome_find(): of hosts, then of their processes of MPI */
     struct link *mpi; /* of outcome_find(): its process of MPI is to blame, and no rank; NULL: none */
     int count;
@@ -61,12 +63,21 @@ struct head {
     struct report_attempts attempts; /* that have failed */
     double started_s; /* since 1970 */
     const char *address; /* for MASTER_ADDR; one of the first link's, or NULL with a single host */
+    char copies_key[ADDRESS_TOKEN_BYTES]; /* for copies of checkpoints in memory, in this start of the ranks */
     bool is_reach_asked; /* the other hosts have been told where rank 0 listens */
     struct link *asking; /* SSH may ask the user for this host; NULL: none */
 };
 
 /** Do what can be done before the ranks start.  @return 0, or -1 with @p fail set: the job cannot start */
 int startup_advance (struct head *head, struct fail *fail);
+
+/** Whether the ranks can start again if the lost hosts are left out. */
+bool survivors_are_enough (const struct head *head);
+
+/** Leave the lost hosts out, and divide the ranks among the others and those that had none.
+ *  @param[out] text  what that means, for the line that says that the ranks start again
+ *  @return 0, or -1 with @p fail */
+int survivors_go_on (struct head *head, struct strbuf *text, struct fail *fail);
 
 /** How long a connection, or the start of mpirun, may take. */
 int64_t startup_connect_ms (const struct job_spec *spec);

@@ -390,21 +390,55 @@ hostlist_is_complete (const struct hostlist *list, int64_t num_processes)
     return has_all || num_processes;
 }
 
+static size_t
+count_all (const struct hostlist *list)
+{
+    return list->all > list->count ? list->all : list->count;
+}
+
 static void
 keep_used (struct hostlist *list)
 {
     size_t kept = 0;
     int rank = 0;
+    list->all = count_all (list);
     for (size_t i = 0; i < list->count; i++) {
-        if (!list->hosts[i].ranks) {
-            free (list->hosts[i].name);
+        struct hostlist_host host = list->hosts[i];
+        if (!host.ranks)
             continue;
-        }
-        list->hosts[kept] = list->hosts[i];
+        list->hosts[i] = list->hosts[kept];
+        list->hosts[kept] = host;
         list->hosts[kept].first_rank = rank;
         rank += list->hosts[kept++].ranks;
     }
     list->count = kept;
+}
+
+bool
+hostlist_can_lose (const struct hostlist *list, const bool *is_lost, int64_t num_processes)
+{
+    int64_t slots = 0;
+    bool has_other = false;
+    for (size_t i = 0; i < count_all (list); i++) {
+        if (i < list->count && is_lost[i])
+            continue;
+        slots += list->hosts[i].slots;
+        has_other = has_other || !list->hosts[i].slots;
+    }
+    return has_other || slots >= (num_processes ? num_processes : 1);
+}
+
+void
+hostlist_lose (struct hostlist *list, const bool *is_lost)
+{
+    size_t all = count_all (list), kept = 0;
+    for (size_t i = 0; i < all; i++) {
+        if (i < list->count && is_lost[i])
+            free (list->hosts[i].name);
+        else
+            list->hosts[kept++] = list->hosts[i];
+    }
+    list->count = list->all = kept;
 }
 
 /* @return how many slots there are on hosts whose numbers are known; @others: on how many they are not */
@@ -459,7 +493,7 @@ hostlist_world_size (const struct hostlist *list)
 void
 hostlist_release (struct hostlist *list)
 {
-    for (size_t i = 0; i < list->count; i++)
+    for (size_t i = 0; i < count_all (list); i++)
         free (list->hosts[i].name);
     free (list->hosts);
     free (list->buckets);

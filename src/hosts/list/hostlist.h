@@ -24,6 +24,7 @@ struct hostlist_host {
 struct hostlist {
     struct hostlist_host *hosts; /* in the order in which they were first named; no name twice */
     size_t count, capacity;
+    size_t all; /* with those to which hostlist_divide() has given no process, which are after the others; 0: none */
     uint32_t *buckets; /* [2 * capacity], by the names' hashes: a host's index + 1, or 0 */
 };
 
@@ -56,12 +57,18 @@ bool hostlist_is_complete (const struct hostlist *list, int64_t num_processes);
  * Decide how many processes run on each host, and their ranks.
  *
  * Without @p num_processes (0), every slot gets one.  With it, hosts with slots are filled in their order; what is left
- * is divided evenly among the others, of which the first get one more.  Hosts without a process are removed, and
+ * is divided evenly among the others, of which the first get one more.  Hosts without a process are set aside, and
  * no host can be added any more.
  *
  * @return 0, or -1 with @p fail set; an unknown number of slots counts as 1
  */
 int hostlist_divide (struct hostlist *list, int64_t num_processes, struct fail *fail);
+
+/** Whether hostlist_divide() would succeed without the hosts for which @p is_lost, [list->count]. */
+bool hostlist_can_lose (const struct hostlist *list, const bool *is_lost, int64_t num_processes);
+
+/** Remove these hosts, and count those that were set aside again: call hostlist_divide() next. */
+void hostlist_lose (struct hostlist *list, const bool *is_lost);
 
 int hostlist_world_size (const struct hostlist *list);
 

@@ -59,6 +59,17 @@ address_listen (int port)
 }
 
 int
+address_port (int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    if (getsockname (fd, (struct sockaddr *) &address, &length))
+        return 0;
+    return ntohs (address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *) &address)->sin6_port
+                                                : ((struct sockaddr_in *) &address)->sin_port);
+}
+
+int
 listener_open (struct listener *listener, int port, struct fail *fail)
 {
     if (listener_draw_token (listener, fail))

@@ -14,6 +14,9 @@ enum { ADDRESS_TOKEN_BYTES = 33 }; /* 32 hexadecimal digits and the terminating 
 /** Listen at @p port on all addresses of this host.  @return a descriptor that does not block, or -1 with errno */
 int address_listen (int port);
 
+/** @return the port of a socket; 0: it has none */
+int address_port (int fd);
+
 /** Listens on all addresses of this host, and tells who connects a random token: so no host takes another program, or
  * itself, for this host. */
 struct listener {

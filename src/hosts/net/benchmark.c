@@ -148,17 +148,6 @@ serve (int listener, const struct net_benchmark *benchmark, pid_t parent)
     _exit (0);
 }
 
-static int
-port_of (int fd)
-{
-    struct sockaddr_storage address;
-    socklen_t length = sizeof address;
-    if (getsockname (fd, (struct sockaddr *) &address, &length))
-        return 0;
-    return ntohs (address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *) &address)->sin6_port
-                                                : ((struct sockaddr_in *) &address)->sin_port);
-}
-
 int
 net_benchmark_start (struct net_benchmark *benchmark, struct fail *fail)
 {
@@ -171,7 +160,7 @@ net_benchmark_start (struct net_benchmark *benchmark, struct fail *fail)
     }
     memcpy (benchmark->token, listener.token, sizeof benchmark->token);
     memcpy (benchmark->key, key.token, sizeof benchmark->key);
-    benchmark->port = port_of (listener.fd);
+    benchmark->port = address_port (listener.fd);
     benchmark->pid = fork ();
     if (benchmark->pid == 0)
         serve (listener.fd, benchmark, parent);

@@ -27,7 +27,8 @@ enum wire_type {
     WIRE_LISTEN,  /* number of processes; find a port for rank 0 and listen there */
     WIRE_REACH,   /* token, port, addresses: which can you reach? */
     WIRE_START_PROXIES, /* attempt, ranks: wait for an MPI proxy for each */
-    WIRE_START,   /* address, port, machine, machines, first rank, ranks, world size, restarts */
+    WIRE_START,   /* address, port, machine, machines, first rank, ranks, world size, restarts; of the next host for
+                   * copies of checkpoints in memory: name, port (0: there is none), addresses, key */
     WIRE_SIGNAL,  /* number; whether it is sent because the job has failed */
     WIRE_ACK,     /* bytes of output that were passed on */
     WIRE_HEARTBEAT, /* the head's clock, ns; the answer has the agent's, too */
@@ -46,7 +47,8 @@ enum wire_type {
 
     /* from the agent */
     WIRE_HELLO,     /* version, host name */
-    WIRE_READY,     /* how many processes this host would run: one for each GPU, or 1 */
+    WIRE_READY,     /* how many processes this host would run: one for each GPU, or 1; for copies of checkpoints in
+                     * memory: port (0: there will be none), addresses */
     WIRE_REFUSED,   /* exit status, message: nothing was started */
     WIRE_PROXIES_READY, /* all MPI proxies have come */
     WIRE_LISTENING, /* token, port, addresses */
@@ -67,6 +69,13 @@ enum wire_type {
 
     /* from the launcher below an agent, to it alone */
     WIRE_ALIVE,   /* its process; in how many ms it will write again, at most */
+
+    /* from host to host, which copy checkpoints in memory (agent/copies.c) */
+    WIRE_COPY_ROUND, /* number of the save, number of the one before */
+    WIRE_COPY_SHARE, /* local rank, parts of struct memtier_entry */
+    WIRE_COPY_PART,  /* bytes of it */
+    WIRE_COPY_SHARE_END, /* whether it is whole */
+    WIRE_COPY_DONE,  /* number of the save, whether the copies of all hosts so far are whole */
 
     /* from an MPI proxy */
     WIRE_MPI_PROXY, /* attempt, rank of MPI, its parent process, variables */

@@ -23,20 +23,33 @@ enum { PIECE = 8 << 20 };
 
 /* ---- which state ---- */
 
-/* Each host's first rank says what its host has. */
-static enum accel_status
-list_host (const struct memtier *memtier, struct strbuf *out, struct accel_error *err)
+static void
+list_entries (const struct memtier_header *header, size_t begin, size_t end, struct strbuf *out)
 {
-    for (size_t i = 0; memtier->header && i < memtier->header->entry_count; i++) {
-        const struct memtier_entry *entry = &memtier->header->entries[i];
+    for (size_t i = begin; i < end; i++) {
+        const struct memtier_entry *entry = &header->entries[i];
         const struct memory_share share
             = { .restarts = entry->restarts, .sequence = atomic_load (&entry->sequence), .step = entry->step,
                 .index_at = entry->index_at, .index_bytes = entry->index_bytes,
-                .index_checksum = entry->index_checksum, .rank = entry->rank, .processes = entry->processes,
-                .begin = memtier_place (i) };
+                .index_checksum = entry->index_checksum, .checksum = entry->checksum, .rank = entry->rank,
+                .processes = entry->processes, .begin = memtier_place (i) };
         if (share.sequence)
             strbuf_add_bytes (out, &share, sizeof share);
     }
+}
+
+/* Each host's first rank says what its host has: of its own ranks, and copies.  A share of no processes says which
+ * states do not count any more. */
+static enum accel_status
+list_host (const struct memtier *memtier, struct strbuf *out, struct accel_error *err)
+{
+    const struct memtier_header *header = memtier->header;
+    if (!header)
+        return ACCEL_OK;
+    const struct memory_share forgotten = { .sequence = atomic_load (&header->forgotten) };
+    strbuf_add_bytes (out, &forgotten, sizeof forgotten);
+    list_entries (header, 0, header->entry_count, out);
+    list_entries (header, MEMTIER_OWN, MEMTIER_OWN + header->copy_count, out);
     return out->failed ? accel_fail_nomem (err) : ACCEL_OK;
 }
 
@@ -55,7 +68,7 @@ find_share (const struct accel_object_list *all, const struct memory_share *like
     for (size_t i = 0; i < all->count; i++) {
         const struct memory_share *shares = all->items[i].data;
         for (size_t j = 0; j < all->items[i].size_bytes / sizeof *shares; j++)
-            if (shares[j].rank == rank && is_beside (&shares[j], like)) {
+            if (shares[j].processes && shares[j].rank == rank && is_beside (&shares[j], like)) {
                 if (owner)
                     *owner = (int) i;
                 return &shares[j];
@@ -70,7 +83,7 @@ is_complete (const struct accel_object_list *all, const struct memory_share *fir
     for (uint32_t rank = 1; rank < first->processes; rank++)
         if (!find_share (all, first, rank, NULL))
             return false;
-    return first->processes > 0 && first->processes <= MEMTIER_COPIES;
+    return first->processes > 0 && first->processes <= MEMTIER_LOADED;
 }
 
 static bool
@@ -79,18 +92,119 @@ is_newer (const struct memory_share *a, const struct memory_share *b)
     return !b || a->restarts > b->restarts || (a->restarts == b->restarts && a->sequence > b->sequence);
 }
 
+/* @return the newest state that no host counts any more, by memtier_number() */
+static uint64_t
+find_forgotten (const struct accel_object_list *all)
+{
+    uint64_t newest = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        const struct memory_share *shares = all->items[i].data;
+        bool has_list = all->items[i].size_bytes >= sizeof *shares;
+        newest = has_list && shares->sequence > newest ? shares->sequence : newest;
+    }
+    return newest;
+}
+
 /* All ranks know the same and choose the same.  @return its share of rank 0; NULL: there is none */
 static const struct memory_share *
 choose (const struct accel_object_list *all)
 {
     const struct memory_share *best = NULL;
+    uint64_t forgotten = find_forgotten (all);
     for (size_t i = 0; i < all->count; i++) {
         const struct memory_share *shares = all->items[i].data;
         for (size_t j = 0; j < all->items[i].size_bytes / sizeof *shares; j++)
-            if (shares[j].rank == 0 && is_newer (&shares[j], best) && is_complete (all, &shares[j]))
+            if (shares[j].processes && shares[j].rank == 0
+                && memtier_number (shares[j].restarts, shares[j].sequence) > forgotten && is_newer (&shares[j], best)
+                && is_complete (all, &shares[j]))
                 best = &shares[j];
     }
     return best;
+}
+
+/* ---- whether it is whole ---- */
+
+/* @return whether the bytes before the index, and the index, are as they were written */
+static bool
+is_undamaged (const struct memtier *memtier, const struct memory_share *share, char *piece)
+{
+    struct checksum sum;
+    const uint64_t ends[] = { share->index_at, share->index_at + share->index_bytes };
+    const uint64_t expected[] = { share->checksum, share->index_checksum };
+    uint64_t at = 0;
+    for (int i = 0; i < 2; i++) {
+        checksum_begin (&sum);
+        for (size_t some; at < ends[i]; at += some) {
+            some = ends[i] - at < PIECE ? (size_t) (ends[i] - at) : PIECE;
+            if (memtier_read (memtier, piece, some, share->begin + at))
+                return false;
+            checksum_add (&sum, piece, some);
+        }
+        if (checksum_end (&sum) != expected[i])
+            return false;
+    }
+    return true;
+}
+
+/* The ranks of a host divide its shares of this state among them.  What is damaged is dropped, copies like originals,
+ * so that another host's is used, or another state.  @param[out] dropped  how many */
+static enum accel_status
+check_shares (const struct memtier *memtier, const struct accel *acc, const struct memory_share *first,
+              int64_t *dropped, struct accel_error *err)
+{
+    AUTO_STRBUF struct strbuf here = { 0 };
+    AUTO_FREE char *piece = malloc (PIECE);
+    const struct identity *identity = &acc->identity;
+    enum accel_status status = piece ? list_host (memtier, &here, err) : accel_fail_nomem (err);
+    const struct memory_share *shares = (const void *) here.text;
+    size_t turn = 0;
+    for (size_t i = 0; !status && i < here.length / sizeof *shares; i++) {
+        if (!shares[i].processes || !is_beside (&shares[i], first)
+            || (int) (turn++ % (size_t) identity->local_world_size) != identity->local_rank
+            || is_undamaged (memtier, &shares[i], piece))
+            continue;
+        size_t entry = (size_t) (shares[i].begin / memtier_place (0)) - 1;
+        atomic_store (&memtier->header->entries[entry].sequence, 0);
+        ++*dropped;
+        accel_logger_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE,
+                          "accel_load_state: what memory has of rank %u after step %llu is damaged%s, and not used",
+                          shares[i].rank, (unsigned long long) shares[i].step,
+                          entry < MEMTIER_OWN ? "" : " in the copy");
+    }
+    return status;
+}
+
+/* What each host's first rank lists.  Collective. */
+static enum accel_status
+list_all (const struct memtier *memtier, struct accel *acc, const struct comm_site *site, struct accel_object_list *all,
+          struct accel_error *err)
+{
+    AUTO_STRBUF struct strbuf here = { 0 };
+    enum accel_status status = acc->identity.local_rank ? ACCEL_OK : list_host (memtier, &here, err);
+    status = checkpoint_agree (acc, site, status, err);
+    const struct accel_object mine = { here.text, here.length };
+    return status ? status : comm_gather_objects (accel_world (acc), site, &mine, 1, all, err);
+}
+
+/* The newest state that is complete and undamaged.  Collective.
+ * @param[out] first  its share of rank 0, in @all; NULL: there is none */
+static enum accel_status
+find_undamaged (const struct memtier *memtier, struct accel *acc, const struct comm_site *site,
+                struct accel_object_list *all, const struct memory_share **first, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (int64_t dropped = 1, own; !status && dropped;) {
+        own = dropped = 0;
+        accel_object_list_release (all);
+        status = list_all (memtier, acc, site, all, err);
+        *first = status ? NULL : choose (all);
+        if (!*first)
+            return status;
+        status = checkpoint_agree (acc, site, check_shares (memtier, acc, *first, &own, err), err);
+        if (!status)
+            status = comm_all_reduce (accel_world (acc), site, &own, &dropped, 1, ACCEL_INT64, ACCEL_MAX, err);
+    }
+    return status;
 }
 
 /* ---- what other hosts have ---- */
@@ -145,9 +259,12 @@ get_shares (struct memory_state *state, struct accel *acc, const struct comm_sit
         status = comm_all_reduce (accel_world (acc), site, &lacks, &all_lack, 1, ACCEL_INT64, ACCEL_MAX, err);
     for (uint32_t rank = 0; !status && rank < first->processes; rank++) {
         int owner = 0;
+        const struct memory_share *mine = find_share (&own, first, rank, NULL);
         state->shares[rank] = *find_share (all, first, rank, &owner);
         if (all_lack)
-            status = pass_on (state, acc, site, rank, owner, find_share (&own, first, rank, NULL), err);
+            status = pass_on (state, acc, site, rank, owner, mine, err);
+        else
+            state->shares[rank].begin = mine->begin; /* which differs from the owner's if one of them is a copy */
     }
     state->has_copies = all_lack && acc->identity.local_rank == 0;
     return status;
@@ -187,21 +304,15 @@ ask_all (bool *all_have, struct accel *acc, const struct comm_site *site, struct
 enum accel_status
 memory_state_find (struct memory_state *state, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
-    AUTO_STRBUF struct strbuf here = { 0 };
     struct accel_object_list all = { 0 };
+    const struct memory_share *first = NULL;
     *state = (struct memory_state){ .memtier = &memory_tier_of (acc)->memtier };
     bool all_have;
     enum accel_status status = ask_all (&all_have, acc, site, err);
     if (status || !all_have)
         return status;
-    if (acc->identity.local_rank == 0)
-        status = list_host (state->memtier, &here, err);
-    status = checkpoint_agree (acc, site, status, err);
-    const struct accel_object mine = { here.text, here.length };
-    if (!status)
-        status = comm_gather_objects (accel_world (acc), site, &mine, 1, &all, err);
-    const struct memory_share *first = status ? NULL : choose (&all);
-    if (first) {
+    status = find_undamaged (state->memtier, acc, site, &all, &first, err);
+    if (!status && first) {
         state->processes = first->processes;
         state->shares = calloc (first->processes, sizeof *state->shares);
         state->indexes = calloc (first->processes, sizeof *state->indexes);
@@ -348,7 +459,7 @@ fill (const struct memory_state *state, const struct item *item, struct cursor *
       struct accel_state_dict *dict, struct accel_error *err)
 {
     struct source source = { .fd = fcntl (state->memtier->fd, F_DUPFD_CLOEXEC, 0), .path = strdup ("memory"),
-                             .size = memtier_place (MEMTIER_ENTRIES + MEMTIER_COPIES) };
+                             .size = memtier_place (MEMTIER_ENTRIES + MEMTIER_LOADED) };
     enum accel_status status = ACCEL_OK;
     if (source.fd < 0)
         status = accel_fail_errno (err, "cannot open memory for checkpoints");

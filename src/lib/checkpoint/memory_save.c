@@ -20,8 +20,8 @@
 #include "lib/train/sharding.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
+#include "util/futex.h"
 #include "util/parse.h"
-#include "util/procfs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,6 @@
 enum {
     PIECE = 4 << 20,
     ALIGNMENT = 64,
-    KEPT_FREE = 10,     /* a tenth of what is free */
     ROOM_STEP = 1 << 20 /* a few digits more in a loader's state are nothing to report */
 };
 
@@ -44,13 +43,39 @@ entry_of (const struct memory_tier *memory, unsigned buffer)
     return header && index < header->entry_count ? &header->entries[index] : NULL;
 }
 
+/* The buffer for the next save: neither the latest nor one that the hosts keep; of the others, the oldest of those that
+ * have pages already. */
+static struct memtier_entry *
+choose_entry (const struct memory_tier *memory)
+{
+    const struct memtier_header *header = memory->memtier.header;
+    struct memtier_entry *best = NULL;
+    unsigned buffers = atomic_load (&header->buffers);
+    for (unsigned i = 0; i < buffers; i++) {
+        struct memtier_entry *entry = entry_of (memory, i);
+        uint64_t number = entry ? memtier_number_of (entry) : 0;
+        bool is_kept = number == memory->latest;
+        for (unsigned j = 0; j < 2 && buffers > MEMTIER_BUFFERS_ALONE; j++)
+            is_kept = is_kept || number == atomic_load (&header->kept[j]);
+        if (!entry || (number && is_kept))
+            continue;
+        bool is_better = !best || (entry->index_bytes && (!best->index_bytes || number < memtier_number_of (best)));
+        best = is_better ? entry : best;
+    }
+    return best;
+}
+
 /* A program may have opened another job before: numbers are not used twice. */
 static void
 continue_sequence (struct memory_tier *memory)
 {
+    const struct memtier_header *header = memory->memtier.header;
+    uint64_t forgotten = header ? atomic_load (&header->forgotten) : 0;
+    if (header && forgotten > memtier_number (header->restarts, 0))
+        memory->sequence = forgotten - memtier_number (header->restarts, 0);
     for (unsigned i = 0; i < MEMTIER_BUFFERS; i++) {
         const struct memtier_entry *entry = entry_of (memory, i);
-        uint64_t sequence = entry && entry->restarts == memory->memtier.header->restarts
+        uint64_t sequence = entry && entry->restarts == header->restarts
                                 ? atomic_load (&entry->sequence) : 0;
         memory->sequence = sequence > memory->sequence ? sequence : memory->sequence;
     }
@@ -76,12 +101,13 @@ memory_tier_forget (const struct accel *acc)
 {
     struct memory_tier *memory = memory_tier_of (acc);
     memory->is_asked = true;
-    (void) look_for (memory);
-    for (unsigned i = 0; i < MEMTIER_BUFFERS; i++) {
-        struct memtier_entry *entry = entry_of (memory, i);
-        if (entry)
-            atomic_store (&entry->sequence, 0);
-    }
+    const struct memtier *memtier = look_for (memory);
+    if (!memtier)
+        return;
+    uint64_t number = memtier_number (memtier->header->restarts, memory->sequence);
+    uint64_t before = atomic_load (&memtier->header->forgotten);
+    while (before < number && !atomic_compare_exchange_weak (&memtier->header->forgotten, &before, number))
+        ;
 }
 
 bool
@@ -96,61 +122,16 @@ void
 memory_state_keep (const struct memory_state *state, const struct accel *acc)
 {
     struct memory_tier *memory = memory_tier_of (acc);
+    struct memtier_header *header = memory->memtier.header;
     memory->is_asked = true;
-    for (unsigned i = 0; i < MEMTIER_BUFFERS; i++) {
-        const struct memtier_entry *entry = entry_of (memory, i);
-        if (entry && entry->restarts == state->shares->restarts
-            && atomic_load (&entry->sequence) == state->shares->sequence)
-            memory->next = (i + 1) % MEMTIER_BUFFERS;
-    }
+    memory->latest = memtier_number (state->shares->restarts, state->shares->sequence);
+    if (atomic_load (&header->buffers) == MEMTIER_BUFFERS_ALONE)
+        return;
+    atomic_store (&header->kept[0], memory->latest); /* on each host, until all have copies of something newer */
+    atomic_store (&header->kept[1], 0);
 }
 
 /* ---- how much there is ---- */
-
-static uint64_t
-number_after (const char *text, const char *key)
-{
-    const char *at = strstr (text, key);
-    return at ? strtoull (at + strlen (key), NULL, 10) : 0;
-}
-
-static bool
-read_beside (const char *file, const char *name, char *text, size_t size)
-{
-    char path[1024];
-    const char *slash = strrchr (file, '/');
-    return slash && (size_t) snprintf (path, sizeof path, "%.*s/%s", (int) (slash - file), file, name) < sizeof path
-           && procfs_read_file (path, text, size) > 0;
-}
-
-/* Pages of files that were not used lately are given back before the limit is reached. */
-static uint64_t
-free_in_group (const char *limit_file)
-{
-    char text[8192];
-    if (procfs_read_file (limit_file, text, sizeof text) <= 0)
-        return UINT64_MAX;
-    uint64_t limit = strtoull (text, NULL, 10);
-    bool is_known = read_beside (limit_file, "memory.current", text, sizeof text)
-                    || read_beside (limit_file, "memory.usage_in_bytes", text, sizeof text);
-    uint64_t used = is_known ? strtoull (text, NULL, 10) : 0;
-    uint64_t files = 0;
-    if (read_beside (limit_file, "memory.stat", text, sizeof text))
-        files = number_after (text, "\ninactive_file ");
-    used = used > files ? used - files : 0;
-    return limit > used ? limit - used : 0;
-}
-
-static uint64_t
-free_memory (const struct memtier_header *header, const char **source)
-{
-    char text[4096];
-    uint64_t group = *header->limit_file ? free_in_group (header->limit_file) : UINT64_MAX, host = UINT64_MAX;
-    if (procfs_read_file ("/proc/meminfo", text, sizeof text) > 0)
-        host = number_after (text, "MemAvailable:") * 1024;
-    *source = group < host ? "the control group of the job" : "this host";
-    return group < host ? group : host;
-}
 
 /* What a buffer lacks of @bytes.  Its pages stay when the ranks are started again, so they are not asked for twice. */
 static uint64_t
@@ -162,22 +143,44 @@ lack_of (const struct memory_tier *memory, unsigned buffer, uint64_t bytes)
     return bytes > has ? bytes - has : 0;
 }
 
-/* Before pages are touched: a limit that they exceed would kill a process. */
+static uint64_t
+lack_of_all (const struct memory_tier *memory, unsigned buffers, uint64_t bytes)
+{
+    uint64_t lack = 0;
+    for (unsigned i = 0; i < buffers; i++)
+        lack += lack_of (memory, i, bytes);
+    return lack;
+}
+
+/* Before pages are touched: a limit that they exceed would kill a process.  Without room for what other hosts copy,
+ * states are kept here alone. */
 static enum accel_status
 check_room (struct memory_tier *memory, uint64_t bytes, struct accel_error *err)
 {
     const char *source;
+    struct memtier_header *header = memory->memtier.header;
     if (bytes <= memory->room)
         return ACCEL_OK;
     bytes = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
-    uint64_t more = 0, left = free_memory (memory->memtier.header, &source);
-    for (unsigned i = 0; i < MEMTIER_BUFFERS; i++)
-        more += lack_of (memory, i, bytes);
-    if (bytes > memtier_place (1) - memtier_place (0) || more > left - left / KEPT_FREE)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "they take 2 x %llu MiB for this rank, but %s has only %llu MiB left",
-                           (unsigned long long) bytes >> 20, source, (unsigned long long) left >> 20);
-    accel_logger_log (memory->part.acc, ACCEL_LOG_INFO, "checkpoints in memory take 2 x %llu MiB",
-                      (unsigned long long) bytes >> 20);
+    uint64_t left = memtier_free_bytes (&memory->memtier, &source);
+    unsigned buffers = atomic_load (&header->buffers);
+    bool fits_alone = bytes <= memtier_place (1) - memtier_place (0)
+                      && lack_of_all (memory, MEMTIER_BUFFERS_ALONE, bytes) <= left;
+    if (!fits_alone)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "they take %d x %llu MiB for this rank, but %s has only %llu MiB left",
+                           MEMTIER_BUFFERS_ALONE, (unsigned long long) bytes >> 20, source,
+                           (unsigned long long) left >> 20);
+    if (buffers > MEMTIER_BUFFERS_ALONE && lack_of_all (memory, buffers, bytes) > left) {
+        accel_logger_log (memory->part.acc, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE, "no copies of checkpoints in "
+                          "memory on another host: with them, they take %u x %llu MiB for this rank, but %s has only "
+                          "%llu MiB left", buffers, (unsigned long long) bytes >> 20, source,
+                          (unsigned long long) left >> 20);
+        atomic_store (&header->buffers, buffers = MEMTIER_BUFFERS_ALONE);
+    }
+    bool is_alone = buffers == MEMTIER_BUFFERS_ALONE;
+    accel_logger_log (memory->part.acc, ACCEL_LOG_INFO, "checkpoints in memory take %s%u x %llu MiB%s",
+                      is_alone ? "" : "up to ", buffers, (unsigned long long) bytes >> 20,
+                      is_alone ? "" : " here, and half of that on another host");
     memory->room = bytes;
     return ACCEL_OK;
 }
@@ -197,23 +200,36 @@ bytes_of (const struct state_tensor *tensor)
     return accel_tensor_count (&tensor->view.dl) * tensor_element_bytes (&tensor->view.dl);
 }
 
-static enum accel_status
-put_tensor (const struct memtier *memtier, const struct state_tensor *tensor, uint64_t at, struct accel_error *err)
+static size_t
+padded (size_t bytes)
 {
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* What was written last is still in the processor's cache when the checksum reads it. */
+static enum accel_status
+put_tensor (const struct memtier *memtier, const struct state_tensor *tensor, uint64_t at, struct checksum *sum,
+            struct accel_error *err)
+{
+    static const char zeros[ALIGNMENT];
     const DLTensor *dl = &tensor->view.dl;
     const char *from = memory_data (dl);
-    size_t left = bytes_of (tensor);
-    if (tensor_device_is_host (dl->device))
-        return put (memtier, from, left, at, err);
-    AUTO_FREE char *piece = malloc (left < PIECE ? left + 1 : PIECE);
-    enum accel_status status = piece ? ACCEL_OK : accel_fail_nomem (err);
-    for (size_t some; !status && left; from += some, at += some, left -= some) {
-        some = left < PIECE ? left : PIECE;
-        status = memory_of (dl->device)->read (dl->device, piece, from, some, err);
+    size_t bytes = bytes_of (tensor), rest = padded (bytes) - bytes;
+    bool is_host = tensor_device_is_host (dl->device);
+    AUTO_FREE char *piece = is_host ? NULL : malloc (bytes < PIECE ? bytes + 1 : PIECE);
+    enum accel_status status = is_host || piece ? ACCEL_OK : accel_fail_nomem (err);
+    for (size_t done = 0, some; !status && done < bytes; done += some) {
+        some = bytes - done < PIECE ? bytes - done : PIECE;
+        const char *next = is_host ? from + done : piece;
+        if (!is_host)
+            status = memory_of (dl->device)->read (dl->device, piece, from + done, some, err);
         if (!status)
-            status = put (memtier, piece, some, at, err);
+            status = put (memtier, next, some, at + done, err);
+        if (!status)
+            checksum_add (sum, next, some);
     }
-    return status;
+    checksum_add (sum, zeros, rest);
+    return status || !rest ? status : put (memtier, zeros, rest, at + bytes, err);
 }
 
 static void
@@ -251,35 +267,52 @@ add_item (struct strbuf *index, const struct collected_item *item, uint64_t at)
         add_number (index, (uint64_t) dl->ndim);
         for (int d = 0; d < dl->ndim; d++)
             add_number (index, (uint64_t) dl->shape[d]);
-        at += (bytes_of (tensor) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        at += padded (bytes_of (tensor));
     }
     return at;
 }
 
 static enum accel_status
 put_all (const struct memtier *memtier, const struct collected *collected, const struct strbuf *index, uint64_t begin,
-         struct accel_error *err)
+         struct checksum *sum, struct accel_error *err)
 {
     uint64_t at = begin;
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; i < collected->count; i++) {
         const struct accel_state_dict *state = &collected->items[i].state;
         for (size_t j = 0; !status && j < state->tensor_count; j++) {
-            status = put_tensor (memtier, &state->tensors[j], at, err);
-            at += (bytes_of (&state->tensors[j]) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            status = put_tensor (memtier, &state->tensors[j], at, sum, err);
+            at += padded (bytes_of (&state->tensors[j]));
         }
     }
     return status ? status : put (memtier, index->text, index->length, at, err);
 }
 
+static void
+publish (struct memory_tier *memory, struct memtier_entry *entry)
+{
+    const struct accel *acc = memory->part.acc;
+    struct memtier_header *header = memory->memtier.header;
+    entry->restarts = header->restarts;
+    entry->step = optimizer_latest_step (acc);
+    entry->rank = (uint32_t) acc->identity.rank;
+    entry->processes = (uint32_t) acc->identity.world_size;
+    atomic_store (&entry->sequence, ++memory->sequence);
+    memory->latest = memtier_number_of (entry);
+    atomic_fetch_add (&header->saves, 1);
+    futex_wake (&header->saves);
+    if (acc->segment.header)
+        atomic_store_explicit (&jobseg_slot (&acc->segment, acc->identity.local_rank)->memory_step, entry->step + 1,
+                               memory_order_relaxed);
+}
+
 static enum accel_status
 write_state (struct memory_tier *memory, const struct collected *collected, struct accel_error *err)
 {
-    const struct accel *acc = memory->part.acc;
-    struct memtier_entry *entry = entry_of (memory, memory->next);
     AUTO_STRBUF struct strbuf index = { 0 };
+    struct checksum sum;
     uint64_t at = 0;
-    if (!entry)
+    if (!entry_of (memory, 0))
         return accel_fail (err, ACCEL_ERR_INVALID, "this host has more ranks than its launcher has started");
     add_number (&index, collected->count);
     for (size_t i = 0; i < collected->count; i++)
@@ -289,23 +322,18 @@ write_state (struct memory_tier *memory, const struct collected *collected, stru
     enum accel_status status = check_room (memory, at + index.length, err);
     if (status)
         return status;
+    struct memtier_entry *entry = choose_entry (memory);
     atomic_store (&entry->sequence, 0); /* until it is complete */
+    checksum_begin (&sum);
     status = put_all (&memory->memtier, collected, &index,
-                      memtier_place ((size_t) (entry - memory->memtier.header->entries)), err);
+                      memtier_place ((size_t) (entry - memory->memtier.header->entries)), &sum, err);
     if (status)
         return status;
-    entry->restarts = memory->memtier.header->restarts;
-    entry->step = optimizer_latest_step (acc);
     entry->index_at = at;
     entry->index_bytes = index.length;
     entry->index_checksum = checksum_bytes (index.text, index.length);
-    entry->rank = (uint32_t) acc->identity.rank;
-    entry->processes = (uint32_t) acc->identity.world_size;
-    atomic_store (&entry->sequence, ++memory->sequence);
-    memory->next = (memory->next + 1) % MEMTIER_BUFFERS;
-    if (acc->segment.header)
-        atomic_store_explicit (&jobseg_slot (&acc->segment, acc->identity.local_rank)->memory_step, entry->step + 1,
-                               memory_order_relaxed);
+    entry->checksum = checksum_end (&sum);
+    publish (memory, entry);
     return ACCEL_OK;
 }
 

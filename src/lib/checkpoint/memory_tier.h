@@ -4,7 +4,9 @@
  *
  * Saves use no collectives.  Each rank saves after the same steps and counts its saves; a state is used if all ranks
  * have completed the save of this number.  Ranks that average gradients are at most one save apart, and each keeps its
- * latest two, so there always is one that all have.  If there is none, the disk has to do. */
+ * latest two, so there always is one that all have.  If a host is gone, what another one has copied has to be as new as
+ * what the others still have: so ranks leave the saves that the hosts agree on (`kept` of the tier's header).  Nothing
+ * is loaded whose checksums are wrong.  If there is no whole state, the disk has to do. */
 #ifndef LIB_CHECKPOINT_MEMORY_TIER_H
 #define LIB_CHECKPOINT_MEMORY_TIER_H
 
@@ -27,8 +29,8 @@ struct memory_tier {
     uint64_t every;      /* as the launcher says; 0: never */
     uint64_t steps;      /* since the latest save */
     uint64_t sequence;   /* of the latest save in this start of the ranks; 0: none */
+    uint64_t latest;     /* memtier_number() of the latest save, or of what was loaded; 0: neither */
     uint64_t room;       /* bytes that each buffer has or gets without asking again */
-    unsigned next;       /* which buffer */
 };
 
 extern const struct part_kind part_memory_tier;
@@ -39,12 +41,13 @@ memory_tier_of (const struct accel *acc)
     return (struct memory_tier *) (void *) part_find (acc, &part_memory_tier);
 }
 
-/** Something newer is on the disk, or was loaded from there: forget what this rank has in memory. */
+/** Something newer is on the disk, or was loaded from there: forget what ranks have saved in memory so far, also copies
+ *  of it that are on their way. */
 void memory_tier_forget (const struct accel *acc);
 
 /** One rank's part of a state in memory. */
 struct memory_share {
-    uint64_t restarts, sequence, step, index_at, index_bytes, index_checksum;
+    uint64_t restarts, sequence, step, index_at, index_bytes, index_checksum, checksum;
     uint32_t rank, processes; /* that saved it */
     uint64_t begin;           /* in the file */
 };

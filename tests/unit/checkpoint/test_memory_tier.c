@@ -420,6 +420,117 @@ test_incomplete (void)
     restarted_from (2, -1, "rank 0 has none");
 }
 
+/* ---- damage, and copies of other hosts ---- */
+
+/* The place of the latest save of @p rank. */
+static size_t
+newest_of (int rank)
+{
+    size_t best = (size_t) rank * MEMTIER_BUFFERS;
+    for (size_t i = best; i < ((size_t) rank + 1) * MEMTIER_BUFFERS; i++)
+        if (memtier_number_of (&memtier.header->entries[i]) > memtier_number_of (&memtier.header->entries[best]))
+            best = i;
+    return best;
+}
+
+static void
+flip (size_t entry, uint64_t at)
+{
+    char byte;
+    if (memtier_read (&memtier, &byte, 1, memtier_place (entry) + at))
+        abort ();
+    byte = (char) (byte ^ 4);
+    if (memtier_write (&memtier, &byte, 1, memtier_place (entry) + at))
+        abort ();
+}
+
+/* As if @p rank were one of the host before ours, of which we have a copy. */
+static size_t
+copy (size_t entry, int rank)
+{
+    static char bytes[64 * 1024];
+    struct memtier_header *header = memtier.header;
+    size_t place = MEMTIER_OWN + (size_t) rank * MEMTIER_COPY_BUFFERS;
+    size_t length = (size_t) (header->entries[entry].index_at + header->entries[entry].index_bytes);
+    if (length > sizeof bytes || memtier_read (&memtier, bytes, length, memtier_place (entry))
+        || memtier_write (&memtier, bytes, length, memtier_place (place)))
+        abort ();
+    header->entries[place] = header->entries[entry];
+    header->copy_count = (uint32_t) (rank + 1) * MEMTIER_COPY_BUFFERS;
+    return place;
+}
+
+static void
+interrupt (void)
+{
+    begin (1);
+    plan->kill_step = 10;
+    start (2);
+}
+
+static void
+test_damage (void)
+{
+    const struct result result = undisturbed (2, 1);
+    interrupt ();
+    flip (newest_of (0), 1);
+    restarted_from (2, EVERY, "an element is damaged");
+    is_same (&result, "from the state before");
+    interrupt ();
+    flip (newest_of (1), memtier.header->entries[newest_of (1)].index_at + 9);
+    restarted_from (2, EVERY, "what says what is where is damaged");
+    is_same (&result, "from the state before");
+    interrupt ();
+    size_t from = newest_of (0);
+    copy (from, 0);
+    flip (from, 1);
+    restarted_from (2, 2 * EVERY, "an original is damaged, but not its copy");
+    is_same (&result, "from the copy");
+    interrupt ();
+    from = newest_of (0);
+    flip (copy (from, 0), 1);
+    atomic_store (&memtier.header->entries[from].sequence, 0);
+    restarted_from (2, EVERY, "a copy is damaged, and its original is gone");
+    is_same (&result, "from the state before");
+}
+
+/* Copies that a host did not get to forget, because its ranks had ended, are older than the disk. */
+static void
+test_forgotten (void)
+{
+    begin (1);
+    plan->save_step = 10;
+    plan->kill_step = 11;
+    start (2);
+    for (int rank = 0; rank < 2; rank++) {
+        struct memtier_entry *entry = &memtier.header->entries[copy ((size_t) rank * MEMTIER_BUFFERS + 1, rank)];
+        entry->restarts = 0;
+        atomic_store (&entry->sequence, 2);
+    }
+    restarted_from (2, 10, "copies are older than the disk");
+}
+
+/* Until all hosts have copies of something newer, ranks leave what they have agreed on. */
+static void
+test_kept (void)
+{
+    const struct result result = undisturbed (2, 1);
+    for (int sequence = 2; sequence > 0; sequence--) {
+        begin (1);
+        atomic_store (&memtier.header->buffers, MEMTIER_BUFFERS);
+        atomic_store (&memtier.header->kept[0], memtier_number (0, 1));
+        atomic_store (&memtier.header->kept[1], memtier_number (0, 2));
+        plan->kill_step = 30;
+        start (2);
+        for (size_t i = 0; i < MEMTIER_BUFFERS; i++)
+            if (atomic_load (&memtier.header->entries[i].sequence) > (uint64_t) sequence)
+                atomic_store (&memtier.header->entries[i].sequence, 0);
+        restarted_from (2, EVERY * sequence, "a save that was kept");
+        is_same (&result, "from what was kept");
+        ok (atomic_load (&memtier.header->kept[0]) == memtier_number (0, (uint64_t) sequence), "it is still kept");
+    }
+}
+
 static void
 test_disk (void)
 {
@@ -545,6 +656,9 @@ main (void)
     test_passes ();
     test_torn ();
     test_incomplete ();
+    test_damage ();
+    test_forgotten ();
+    test_kept ();
     test_disk ();
     test_sizes ();
     test_refusals ();

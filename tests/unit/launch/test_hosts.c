@@ -182,6 +182,44 @@ test_division (void)
     hostlist_release (&mixed);
 }
 
+/* Some hosts are gone; others that had no process take their place. */
+static void
+test_losses (void)
+{
+    static const struct {
+        const char *text;
+        int processes;
+        bool lost[3];
+        const char *expected; /* "!": too few are left */
+    } cases[] = {
+        { "a:2,b:1,c:1", 0, { false, true }, "a=0+2 c=2+1" },
+        { "a:2,b:2,c:2,d:2", 4, { true }, "b=0+2 c=2+2" },
+        { "a:2,b:2,c:1,d:1", 4, { true, true }, "!" },
+        { "a:2,b:2", 4, { true }, "!" },
+        { "a,b,c", 6, { true }, "b=0+3 c=3+3" },
+        { "a:1", 0, { true }, "!" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hostlist list = { 0 };
+        struct fail fail = { 0 };
+        AUTO_STRBUF struct strbuf out = { 0 };
+        bool good = !hostlist_add_text (&list, cases[i].text, &fail)
+                    && !hostlist_divide (&list, cases[i].processes, &fail);
+        if (!hostlist_can_lose (&list, cases[i].lost, cases[i].processes))
+            strbuf_add (&out, "!");
+        else {
+            hostlist_lose (&list, cases[i].lost);
+            good = good && !hostlist_divide (&list, cases[i].processes, &fail);
+        }
+        for (size_t j = 0; good && (!out.text || *out.text != '!') && j < list.count; j++)
+            strbuf_printf (&out, "%s%s=%d+%d", j ? " " : "", list.hosts[j].name, list.hosts[j].first_rank,
+                           list.hosts[j].ranks);
+        ok (good && !strcmp (out.text, cases[i].expected), "%s with %d processes, some lost: %s", cases[i].text,
+            cases[i].processes, out.text ? out.text : fail.text);
+        hostlist_release (&list);
+    }
+}
+
 static const char *const *variables; /* name, value, ..., NULL */
 
 static char *
@@ -596,6 +634,7 @@ main (void)
     test_files ();
     test_many ();
     test_division ();
+    test_losses ();
     test_allocations ();
     test_tasks ();
     test_wire ();

@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process that copies checkpoints in memory to the next host; see copies.h.
+ *
+ * Two threads: one sends, the other receives from the host before and passes on what belongs to the round.  A round is
+ * WIRE_COPY_ROUND, which goes once around the ring, the shares of each host, and WIRE_COPY_DONE, which follows the
+ * shares of each host and so comes back to the first host when all have theirs.  What is copied is used only if it is
+ * whole: ranks overwrite a save that was named after they had left it, which the sender notices. */
+#include <config.h>
+
+#include "hosts/agent/copies.h"
+
+#include "hosts/net/address.h"
+#include "hosts/net/channel.h"
+#include "hosts/net/wire.h"
+#include "launch/process/process.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/futex.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    PIECE = 1 << 20,
+    ROUNDS = 4,           /* that wait to be passed on; there are never more than two */
+    CONNECT_MS = 3000,    /* for one address */
+    CONNECT_TRIES = 5, PAUSE_MS = 1000,
+    GREETING_S = 5,       /* of who connects */
+    WAIT_MS = 5000,       /* between looks for a save, without a wake-up */
+    LAST_WORDS_S = 30,    /* after the ring has broken: usually, the job is ending */
+    FARTHEST = 64,        /* saves between the newest and the one that is named, at most */
+};
+
+/* What goes around. */
+struct round {
+    enum wire_type type; /* WIRE_COPY_ROUND or WIRE_COPY_DONE */
+    uint64_t number;     /* of the save, by memtier_number() */
+    uint64_t kept;       /* of WIRE_COPY_ROUND: the save before, of which all have copies; 0: none */
+    bool is_whole;       /* of WIRE_COPY_DONE: all hosts so far have sent theirs, and got them */
+};
+
+struct ring {
+    const struct memtier *memtier;
+    const struct copies_next *next;
+    struct channel_key key;
+    int listener;
+    int out;                /* the connection to the next host */
+    struct channel to_next;
+    pthread_mutex_t lock;
+    pthread_cond_t has_come;
+    struct round rounds[ROUNDS];
+    size_t round_count;
+    struct { /* what is being received */
+        size_t entry;       /* that gets it */
+        uint64_t bytes, done;
+        struct memtier_entry parts;
+        bool is_stored;
+        bool is_whole;      /* all of this round so far */
+    } share;
+};
+
+/* A line for the user, by way of SSH's standard error.  One process or the other may end the job meanwhile. */
+__attribute__ ((format (printf, 2, 3))) static void
+complain (const struct ring *ring, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start (arguments, format);
+    vsnprintf (text, sizeof text, format, arguments);
+    va_end (arguments);
+    dprintf (2, "no copies of checkpoints in memory %s: %s\n", ring->next->name, text);
+}
+
+/* ---- bytes ---- */
+
+/* The ring has broken.  That is news only if the job continues. */
+static _Noreturn void
+give_up (const struct ring *ring)
+{
+    sleep (LAST_WORDS_S);
+    complain (ring, "the connection has ended");
+    _exit (FAIL_GENERAL);
+}
+
+static bool
+send_all (int fd, const char *bytes, size_t length)
+{
+    while (length) {
+        ssize_t put = send (fd, bytes, length, MSG_NOSIGNAL);
+        if (put < 0 && errno != EINTR)
+            return false;
+        bytes += put > 0 ? put : 0;
+        length -= put > 0 ? (size_t) put : 0;
+    }
+    return true;
+}
+
+static void
+prepare_socket (int fd, int limit_s)
+{
+    int on = 1;
+    const struct timeval limit = { .tv_sec = limit_s };
+    fcntl (fd, F_SETFL, 0);
+    setsockopt (fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt (fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt (fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
+
+/* ---- to the next host ---- */
+
+/* @return whether an answer came; who does not know the key cannot read what follows */
+static bool
+greet (struct ring *ring, int fd)
+{
+    AUTO_STRBUF struct strbuf out = { 0 }, in = { 0 }, frame = { 0 };
+    char bytes[256];
+    prepare_socket (fd, GREETING_S);
+    channel_init (&ring->to_next, false, &out);
+    if (out.failed || !send_all (fd, out.text, out.length))
+        return false;
+    strbuf_truncate (&out, 0);
+    while (!channel_is_open (&ring->to_next)) {
+        size_t used;
+        ssize_t got = recv (fd, bytes, sizeof bytes, 0);
+        if (got <= 0)
+            return false;
+        strbuf_add_bytes (&in, bytes, (size_t) got);
+        if (in.failed || channel_next (&ring->to_next, &ring->key, in.text, in.length, &out, &frame, &used) < 0)
+            return false;
+        strbuf_drop (&in, used);
+    }
+    return !out.failed && send_all (fd, out.text, out.length);
+}
+
+static bool
+connect_to (struct ring *ring, const char *address)
+{
+    int error = 0, fd = address_begin_connect (address, ring->next->port, clock_ms () + CONNECT_MS);
+    socklen_t length = sizeof error;
+    struct pollfd connected = { .fd = fd, .events = POLLOUT };
+    if (fd < 0)
+        return false;
+    if (poll (&connected, 1, CONNECT_MS) == 1 && !getsockopt (fd, SOL_SOCKET, SO_ERROR, &error, &length) && !error
+        && greet (ring, fd)) {
+        ring->out = fd;
+        return true;
+    }
+    close (fd);
+    return false;
+}
+
+static void
+connect_next (struct ring *ring)
+{
+    const struct strlist *addresses = &ring->next->addresses;
+    const struct timespec pause = { .tv_sec = PAUSE_MS / 1000, .tv_nsec = PAUSE_MS % 1000 * 1000000 };
+    for (int i = 0; i < CONNECT_TRIES; i++) {
+        for (size_t j = 0; j < addresses->count; j++)
+            if (connect_to (ring, addresses->items[j]))
+                return;
+        nanosleep (&pause, NULL);
+    }
+    complain (ring, "cannot connect to port %d at %s%s; is there a firewall between the hosts?", ring->next->port,
+              addresses->count ? addresses->items[0] : "any address", addresses->count > 1 ? ", ..." : "");
+    _exit (FAIL_GENERAL);
+}
+
+static void
+send_frame (struct ring *ring, const struct strbuf *frame)
+{
+    AUTO_STRBUF struct strbuf sealed = { 0 };
+    channel_put (&ring->to_next, frame->text, frame->length, &sealed);
+    if (frame->failed || sealed.failed || !send_all (ring->out, sealed.text, sealed.length))
+        give_up (ring);
+}
+
+#define send_numbers(ring, type, ...) \
+    do { \
+        AUTO_STRBUF struct strbuf frame = { 0 }; \
+        wire_put_frame (&frame, type, __VA_ARGS__); \
+        send_frame (ring, &frame); \
+    } while (0)
+
+/* The newest save of local rank @p rank, or the one of this @p number.  @return NULL: it has none */
+static const struct memtier_entry *
+find_entry (const struct memtier_header *header, uint32_t rank, uint64_t number)
+{
+    const struct memtier_entry *best = NULL;
+    for (size_t i = rank * MEMTIER_BUFFERS; i < (rank + 1) * (size_t) MEMTIER_BUFFERS; i++) {
+        uint64_t found = memtier_number_of (&header->entries[i]);
+        if (found && (number ? found == number : !best || found > memtier_number_of (best)))
+            best = &header->entries[i];
+    }
+    return best;
+}
+
+/* @return the newest save that all ranks of this host have completed; 0: there is none */
+static uint64_t
+find_newest (const struct memtier_header *header)
+{
+    uint64_t newest = UINT64_MAX;
+    for (uint32_t rank = 0; rank < header->rank_count; rank++) {
+        const struct memtier_entry *entry = find_entry (header, rank, 0);
+        uint64_t number = entry ? memtier_number_of (entry) : 0;
+        newest = number < newest ? number : newest;
+    }
+    return header->rank_count ? newest : 0;
+}
+
+/* @return whether all ranks of this host have @p number, which they will have unless it has been overwritten */
+static bool
+await_save (struct memtier_header *header, uint64_t number)
+{
+    for (;;) {
+        uint32_t saves = atomic_load (&header->saves), have = 0;
+        bool is_past = false;
+        if (atomic_load (&header->buffers) == MEMTIER_BUFFERS_ALONE)
+            _exit (FAIL_GENERAL); /* a rank has no room for what is kept, and has said so */
+        for (uint32_t rank = 0; rank < header->rank_count; rank++) {
+            const struct memtier_entry *newest = find_entry (header, rank, 0);
+            bool has_it = find_entry (header, rank, number);
+            have += has_it;
+            is_past = is_past || (!has_it && newest && memtier_number_of (newest) > number);
+        }
+        if (is_past || have == header->rank_count)
+            return !is_past;
+        futex_wait (&header->saves, saves, WAIT_MS);
+    }
+}
+
+/* @return whether it was sent whole */
+static bool
+send_share (struct ring *ring, uint32_t rank, uint64_t number)
+{
+    const struct memtier_header *header = ring->memtier->header;
+    const struct memtier_entry *entry = find_entry (header, rank, number);
+    if (!entry)
+        return false;
+    const struct memtier_entry parts = *entry;
+    const uint64_t begin = memtier_place ((size_t) (entry - header->entries));
+    const uint64_t bytes = parts.index_at + parts.index_bytes;
+    if (memtier_number_of (entry) != number)
+        return false;
+    AUTO_FREE char *piece = malloc (PIECE);
+    bool is_whole = piece;
+    send_numbers (ring, WIRE_COPY_SHARE, rank, (int64_t) parts.restarts, (int64_t) parts.sequence, (int64_t) parts.step,
+                  (int64_t) parts.index_at, (int64_t) parts.index_bytes, (int64_t) parts.index_checksum,
+                  (int64_t) parts.checksum, parts.rank, parts.processes);
+    for (uint64_t at = 0, some; is_whole && at < bytes; at += some) {
+        AUTO_STRBUF struct strbuf frame = { 0 };
+        some = bytes - at < PIECE ? bytes - at : PIECE;
+        is_whole = !memtier_read (ring->memtier, piece, some, begin + at) && memtier_number_of (entry) == number;
+        size_t mark = wire_begin (&frame, WIRE_COPY_PART);
+        strbuf_add_bytes (&frame, piece, some);
+        wire_end (&frame, mark);
+        if (is_whole)
+            send_frame (ring, &frame);
+    }
+    send_numbers (ring, WIRE_COPY_SHARE_END, is_whole);
+    return is_whole;
+}
+
+/* Ranks leave these saves as they are, from now on. */
+static void
+keep (const struct ring *ring, uint64_t kept, uint64_t number)
+{
+    struct memtier_header *header = ring->memtier->header;
+    if (kept)
+        atomic_store (&header->kept[0], kept);
+    atomic_store (&header->kept[1], number);
+}
+
+static bool
+send_round (struct ring *ring, uint64_t number, uint64_t kept)
+{
+    struct memtier_header *header = ring->memtier->header;
+    send_numbers (ring, WIRE_COPY_ROUND, (int64_t) number, (int64_t) kept);
+    bool is_whole = await_save (header, number);
+    for (uint32_t rank = 0; is_whole && rank < header->rank_count; rank++)
+        is_whole = send_share (ring, rank, number);
+    return is_whole;
+}
+
+static struct round
+take_round (struct ring *ring)
+{
+    pthread_mutex_lock (&ring->lock);
+    while (!ring->round_count)
+        pthread_cond_wait (&ring->has_come, &ring->lock);
+    struct round round = ring->rounds[0];
+    memmove (&ring->rounds[0], &ring->rounds[1], --ring->round_count * sizeof round);
+    pthread_mutex_unlock (&ring->lock);
+    return round;
+}
+
+/* On the first host.  If ranks overwrite a save before its name has come to all hosts, a later one is named: at first
+ * the next, then one after more and more. */
+static _Noreturn void
+lead (struct ring *ring)
+{
+    struct memtier_header *header = ring->memtier->header;
+    uint64_t kept = 0, last = 0, ahead = 0;
+    for (;;) {
+        uint32_t saves = atomic_load (&header->saves);
+        uint64_t newest = find_newest (header);
+        if (newest <= last) {
+            futex_wait (&header->saves, saves, WAIT_MS);
+            continue;
+        }
+        last = newest + ahead;
+        keep (ring, kept, last);
+        struct round done = { .is_whole = send_round (ring, last, kept) };
+        send_numbers (ring, WIRE_COPY_DONE, (int64_t) last, done.is_whole);
+        while ((done = take_round (ring)).type != WIRE_COPY_DONE)
+            ;
+        ahead = done.is_whole ? ahead / 2 : ahead < FARTHEST ? 2 * ahead + 1 : ahead;
+        kept = done.is_whole ? last : kept;
+    }
+}
+
+static _Noreturn void
+follow (struct ring *ring)
+{
+    bool is_whole = false;
+    for (;;) {
+        const struct round round = take_round (ring);
+        if (round.type == WIRE_COPY_ROUND)
+            is_whole = send_round (ring, round.number, round.kept);
+        else
+            send_numbers (ring, WIRE_COPY_DONE, (int64_t) round.number, round.is_whole && is_whole);
+    }
+}
+
+/* Nothing is connected before something was saved. */
+static _Noreturn void
+run_sender (struct ring *ring)
+{
+    struct memtier_header *header = ring->memtier->header;
+    for (uint32_t saves; saves = atomic_load (&header->saves), find_newest (header) < ring->next->first;)
+        futex_wait (&header->saves, saves, WAIT_MS);
+    connect_next (ring);
+    if (ring->next->is_first)
+        lead (ring);
+    follow (ring);
+}
+
+/* ---- from the host before ---- */
+
+static void
+pass_on (struct ring *ring, const struct round *round)
+{
+    pthread_mutex_lock (&ring->lock);
+    if (ring->round_count == ROUNDS)
+        give_up (ring);
+    ring->rounds[ring->round_count++] = *round;
+    pthread_cond_signal (&ring->has_come);
+    pthread_mutex_unlock (&ring->lock);
+}
+
+/* Of the two places of a rank, the one that does not have what is kept. */
+static size_t
+choose_place (const struct memtier_header *header, size_t rank)
+{
+    size_t first = MEMTIER_OWN + rank * MEMTIER_COPY_BUFFERS;
+    uint64_t number = memtier_number_of (&header->entries[first]);
+    return number && number == atomic_load (&header->kept[0]) ? first + 1 : first;
+}
+
+/* Without room for one, no round would ever be complete. */
+static void
+check_room (const struct ring *ring, uint64_t bytes)
+{
+    const char *source;
+    const struct memtier_entry *entry = &ring->memtier->header->entries[ring->share.entry];
+    uint64_t has = entry->index_at + entry->index_bytes, lack = bytes > has ? bytes - has : 0;
+    uint64_t left = memtier_free_bytes (ring->memtier, &source);
+    if (lack <= left)
+        return;
+    dprintf (2, "no copies of checkpoints in memory of another host: they take %llu MiB more, but %s has only %llu MiB "
+             "left\n", (unsigned long long) lack >> 20, source, (unsigned long long) left >> 20);
+    _exit (FAIL_GENERAL);
+}
+
+/* @return false if that cannot be a share */
+static bool
+take_share (struct ring *ring, struct wire_frame *frame)
+{
+    struct memtier_header *header = ring->memtier->header;
+    struct memtier_entry *parts = &ring->share.parts;
+    uint64_t rank = (uint64_t) wire_number (frame);
+    parts->restarts = (uint64_t) wire_number (frame);
+    atomic_store (&parts->sequence, (uint64_t) wire_number (frame));
+    parts->step = (uint64_t) wire_number (frame);
+    parts->index_at = (uint64_t) wire_number (frame);
+    parts->index_bytes = (uint64_t) wire_number (frame);
+    parts->index_checksum = (uint64_t) wire_number (frame);
+    parts->checksum = (uint64_t) wire_number (frame);
+    parts->rank = (uint32_t) wire_number (frame);
+    parts->processes = (uint32_t) wire_number (frame);
+    if (frame->failed || rank >= JOBSEG_MAX_LOCAL || parts->index_at + parts->index_bytes > memtier_place (0))
+        return false;
+    ring->share.entry = choose_place (header, rank);
+    ring->share.bytes = parts->index_at + parts->index_bytes;
+    ring->share.done = 0;
+    ring->share.is_stored = true;
+    check_room (ring, ring->share.bytes);
+    atomic_store (&header->entries[ring->share.entry].sequence, 0); /* until it is complete */
+    header->copy_count = (rank + 1) * MEMTIER_COPY_BUFFERS > header->copy_count
+                             ? (uint32_t) (rank + 1) * MEMTIER_COPY_BUFFERS : header->copy_count;
+    return true;
+}
+
+static bool
+take_part (struct ring *ring, const struct wire_frame *frame)
+{
+    uint64_t at = ring->share.done;
+    ring->share.done += frame->left;
+    if (ring->share.done > ring->share.bytes)
+        return false;
+    if (ring->share.is_stored
+        && memtier_write (ring->memtier, frame->at, frame->left, memtier_place (ring->share.entry) + at))
+        ring->share.is_stored = false;
+    return true;
+}
+
+static void
+take_share_end (struct ring *ring, struct wire_frame *frame)
+{
+    struct memtier_entry *entry = &ring->memtier->header->entries[ring->share.entry];
+    const struct memtier_entry *parts = &ring->share.parts;
+    bool is_whole = wire_number (frame) && ring->share.is_stored && ring->share.done == ring->share.bytes;
+    if (!is_whole) {
+        ring->share.is_whole = false;
+        return;
+    }
+    entry->restarts = parts->restarts;
+    entry->step = parts->step;
+    entry->index_at = parts->index_at;
+    entry->index_bytes = parts->index_bytes;
+    entry->index_checksum = parts->index_checksum;
+    entry->checksum = parts->checksum;
+    entry->rank = parts->rank;
+    entry->processes = parts->processes;
+    atomic_store (&entry->sequence, atomic_load (&parts->sequence));
+}
+
+/* The saves are kept at once, before the sender comes to it. */
+static void
+take_begin (struct ring *ring, struct wire_frame *frame)
+{
+    struct round round = { .type = WIRE_COPY_ROUND };
+    round.number = (uint64_t) wire_number (frame);
+    round.kept = (uint64_t) wire_number (frame);
+    ring->share.is_whole = true;
+    if (ring->next->is_first)
+        return;
+    keep (ring, round.kept, round.number);
+    pass_on (ring, &round);
+}
+
+static void
+take_done (struct ring *ring, struct wire_frame *frame)
+{
+    struct round round = { .type = WIRE_COPY_DONE };
+    round.number = (uint64_t) wire_number (frame);
+    round.is_whole = wire_number (frame) && ring->share.is_whole;
+    pass_on (ring, &round);
+}
+
+/* @return whether it was something that belongs here */
+static bool
+take_frame (struct ring *ring, const struct strbuf *bytes)
+{
+    struct wire_frame frame;
+    size_t used;
+    if (wire_next (bytes->text, bytes->length, &frame, &used) != 1)
+        return false;
+    switch (frame.type) {
+    case WIRE_COPY_ROUND: take_begin (ring, &frame); break;
+    case WIRE_COPY_SHARE: return take_share (ring, &frame);
+    case WIRE_COPY_PART: return take_part (ring, &frame);
+    case WIRE_COPY_SHARE_END: take_share_end (ring, &frame); break;
+    case WIRE_COPY_DONE: take_done (ring, &frame); break;
+    default: return false;
+    }
+    return !frame.failed;
+}
+
+/* One connection, until it ends.  @return whether it was that of the host before */
+static bool
+receive (struct ring *ring, int fd)
+{
+    AUTO_STRBUF struct strbuf in = { 0 }, out = { 0 }, frame = { 0 };
+    AUTO_FREE char *bytes = malloc (PIECE);
+    struct channel channel;
+    enum channel_result result;
+    prepare_socket (fd, GREETING_S);
+    channel_init (&channel, true, &out);
+    while (bytes) {
+        size_t used, taken = 0;
+        ssize_t got = recv (fd, bytes, PIECE, 0);
+        if (got <= 0)
+            break;
+        strbuf_add_bytes (&in, bytes, (size_t) got);
+        do {
+            bool is_known = channel.has_opened;
+            result = channel_next (&channel, &ring->key, in.text + taken, in.length - taken, &out, &frame, &used);
+            taken += used;
+            if (result < 0 || (result == CHANNEL_FRAME && !take_frame (ring, &frame)))
+                return channel.has_opened;
+            if (channel.has_opened && !is_known)
+                prepare_socket (fd, 0);
+        } while (result == CHANNEL_FRAME);
+        strbuf_drop (&in, taken);
+        if (in.failed || out.failed || (out.length && !send_all (fd, out.text, out.length)))
+            break;
+        strbuf_truncate (&out, 0);
+    }
+    return channel.has_opened;
+}
+
+static void *
+run_receiver (void *argument)
+{
+    struct ring *ring = argument;
+    for (;;) {
+        struct pollfd waiting = { .fd = ring->listener, .events = POLLIN };
+        poll (&waiting, 1, -1);
+        int fd = accept4 (ring->listener, NULL, NULL, SOCK_CLOEXEC);
+        bool was_ours = fd >= 0 && receive (ring, fd);
+        if (fd >= 0)
+            close (fd);
+        if (was_ours)
+            give_up (ring);
+    }
+}
+
+/* ---- the process ---- */
+
+/* Standard input, output and error stay, too. */
+static void
+close_others (int one, int other)
+{
+    unsigned low = (unsigned) (one < other ? one : other), high = (unsigned) (one < other ? other : one);
+    if (low > 3)
+        close_range (3, low - 1, 0);
+    if (high > low + 1)
+        close_range (low + 1, high - 1, 0);
+    close_range (high + 1, ~0U, 0);
+}
+
+static _Noreturn void
+run (const struct copies *copies, const struct memtier *memtier, const struct copies_next *next, pid_t agent)
+{
+    struct ring ring = { .memtier = memtier, .next = next, .listener = copies->listener, .out = -1,
+                         .lock = PTHREAD_MUTEX_INITIALIZER, .has_come = PTHREAD_COND_INITIALIZER };
+    pthread_t receiver;
+    int nothing = open ("/dev/null", O_RDWR | O_CLOEXEC);
+    prctl (PR_SET_PDEATHSIG, SIGKILL);
+    prctl (PR_SET_NAME, "accel-copies");
+    for (int fd = 0; fd < 2; fd++) /* the head's connection, which must not stay open because of us */
+        dup2 (nothing, fd);
+    close_others (copies->listener, memtier->fd);
+    ring.key.length = strlen (next->key);
+    memcpy (ring.key.bytes, next->key, ring.key.length);
+    if (getppid () != agent || pthread_create (&receiver, NULL, run_receiver, &ring))
+        _exit (FAIL_GENERAL);
+    run_sender (&ring);
+}
+
+int
+copies_listen (struct copies *copies, struct fail *fail)
+{
+    copies->listener = address_listen (0);
+    if (copies->listener < 0)
+        return fail_set (fail, FAIL_GENERAL, "cannot listen for copies of checkpoints in memory: %s", strerror (errno));
+    copies->port = address_port (copies->listener);
+    return 0;
+}
+
+int
+copies_start (struct copies *copies, const struct memtier *memtier, const struct copies_next *next, struct fail *fail)
+{
+    pid_t agent = getpid ();
+    if (strlen (next->key) < CHANNEL_KEY_LEAST || strlen (next->key) > CHANNEL_KEY_MOST || sodium_init () < 0)
+        return fail_set (fail, FAIL_GENERAL, "the head has sent no key for copies of checkpoints in memory");
+    copies_stop (copies);
+    atomic_store (&memtier->header->buffers, MEMTIER_BUFFERS);
+    copies->pid = fork ();
+    if (copies->pid == 0)
+        run (copies, memtier, next, agent);
+    if (copies->pid > 0)
+        return 0;
+    copies->pid = 0;
+    return status_fail_start (errno, fail);
+}
+
+void
+copies_stop (struct copies *copies)
+{
+    if (copies->pid) {
+        kill (copies->pid, SIGKILL);
+        while (waitpid (copies->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    copies->pid = 0;
+}
+
+void
+copies_release (struct copies *copies)
+{
+    copies_stop (copies);
+    if (copies->listener >= 0)
+        close (copies->listener);
+    *copies = (struct copies) COPIES_NONE;
+}
