@@ -21,7 +21,7 @@ static const struct row {
     double min, max;
     const char *help;
 } rows[] = {
-    { "data", TEXT, AT (data), EXAMPLE_DATA "/shakespeare.txt", 0, 0, "a text, or tokens; several files: 'train_*.bin'" },
+    { "data", TEXT, AT (data), EXAMPLE_DATA "/shakespeare.txt", 0, 0, "a text, or tokens; many: 'train_*.bin'" },
     { "eval_data", TEXT, AT (eval_data), NULL, 0, 0, "the same to evaluate with; none: the last tenth of --data" },
     { "format", TEXT, AT (format), "bytes", 0, 0, "of both: bytes, uint16 (nanoGPT), uint32 or llmc" },
     { "model", TEXT, AT (model), NULL, 0, 0, "folder with config.json and model.safetensors to begin with" },
@@ -96,29 +96,33 @@ open_config (char path[PATH_MAX], const char *folder, const char *mode)
     return file ? file : (die ("%s: cannot be opened", path), NULL);
 }
 
+/* @return whether the text of a config.json has this key; with a value that is one word */
+static bool
+find_word (char word[40], const char *text, const char *name)
+{
+    char key[40];
+    snprintf (key, sizeof key, "\"%s\"", name);
+    const char *found = strstr (text, key);
+    return found && sscanf (found + strlen (key), " : %39[^],} \t\r\n]", word) == 1;
+}
+
 static void
 read_config (struct options *options)
 {
-    static const char *const only[][2] = { { "activation_function", "\"gelu_new\"" }, { "tie_word_embeddings", "true" } };
-    char path[PATH_MAX], where[PATH_MAX + 2], text[16384], key[40], word[40];
+    char path[PATH_MAX], where[PATH_MAX + 2], text[16384], word[40];
     FILE *file = open_config (path, options->model, "r");
     text[fread (text, 1, sizeof text - 1, file)] = 0;
     fclose (file);
     snprintf (where, sizeof where, "%s: ", path);
-    for (size_t i = 0; i < ROWS; i++) {
-        snprintf (key, sizeof key, "\"%s\"", rows[i].name);
-        const char *found = rows[i].kind == MODEL ? strstr (text, key) : NULL;
-        if (rows[i].kind == MODEL && (!found || sscanf (found + strlen (key), " : %39[^],} \t\r\n]", word) != 1))
+    for (size_t i = 0; i < ROWS; i++)
+        if (rows[i].kind == MODEL && !find_word (word, text, rows[i].name))
             die ("%sexpected a number \"%s\"", where, rows[i].name);
-        if (found)
+        else if (rows[i].kind == MODEL)
             set (options, &rows[i], where, word);
-    }
-    for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
-        snprintf (key, sizeof key, "\"%s\"", only[i][0]);
-        const char *found = strstr (text, key);
-        if (found && sscanf (found + strlen (key), " : %39[^],} \t\r\n]", word) == 1 && strcmp (word, only[i][1]))
-            die ("%s%s: expected %s, got %s", where, only[i][0], only[i][1], word);
-    }
+    if (find_word (word, text, "activation_function") && strcmp (word, "\"gelu_new\""))
+        die ("%sactivation_function: expected \"gelu_new\", got %s", where, word);
+    if (find_word (word, text, "tie_word_embeddings") && strcmp (word, "true"))
+        die ("%stie_word_embeddings: expected true, got %s", where, word);
 }
 
 void
@@ -140,7 +144,8 @@ static void
 check (struct options *o)
 {
     const struct gpt_config *c = &o->config;
-    double width = c->n_embd, parameters = (c->vocab_size + c->n_positions + c->n_layer * (12 * width + 13) + 2) * width;
+    double width = c->n_embd, block = (12 * width + 13) * width;
+    double parameters = (c->vocab_size + c->n_positions + 2) * width + c->n_layer * block;
     double memory = (double) sysconf (_SC_PHYS_PAGES) * (double) sysconf (_SC_PAGESIZE);
     if (c->n_embd % c->n_head)
         die ("n_embd: %d is not a multiple of n_head %d", c->n_embd, c->n_head);
