@@ -125,7 +125,7 @@ static const char page_style[] =
     ".rows thead th{white-space:nowrap;text-align:right}\n"
     ".rows thead th:first-child,.rows thead .text,.config thead th{text-align:left}\n"
     ".rows tbody th{overflow-wrap:anywhere;min-width:90px}\n"
-    ".runs tbody th{min-width:min(45vw,260px)}\n"
+    ".long tbody th{min-width:min(45vw,260px)}\n"
     ".rows tbody td:not(.text){white-space:nowrap}\n"
     ".rows tbody td:last-child:nth-child(2):not(.text){text-align:left;white-space:normal;overflow-wrap:anywhere}\n"
     ".config{table-layout:auto}\n"

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CHARTS = 240 };
+enum { MOST_CHARTS = 240, LONG_NAME = 20 /* characters that need a wider column */ };
 
 void
 section_begin (const char *id, const char *title, struct strbuf *out)
@@ -122,13 +122,22 @@ find_times (const struct run *run, double *begin, double *end)
     *end = run->metrics.end_s;
 }
 
+/* Whether the run has logged before its launch, which has continued another one. */
+static bool
+is_continued (const struct run *run, double begin)
+{
+    return run->metrics.begin_s > 0 && run->metrics.begin_s < begin;
+}
+
 static void
 fact_duration (const struct run *run, struct strbuf *out)
 {
     double begin, end;
     find_times (run, &begin, &end);
-    if (begin > 0 && end > begin)
+    if (begin > 0 && end > begin) {
         launch_duration (end - begin, out);
+        strbuf_add (out, is_continued (run, begin) ? "<small>of the last launch</small>" : "");
+    }
 }
 
 static void
@@ -137,7 +146,7 @@ fact_start (const struct run *run, struct strbuf *out)
     double begin, end;
     find_times (run, &begin, &end);
     if (begin > 0)
-        launch_time (begin, out);
+        launch_time (is_continued (run, begin) ? run->metrics.begin_s : begin, out);
 }
 
 /* As the launcher counted them, or as often as steps went back. */
@@ -196,9 +205,11 @@ is_known (const struct runs *runs, const struct fact *fact, struct strbuf *out)
 static void
 add_runs (const struct runs *runs, struct strbuf *out)
 {
-    bool known[FACTS];
-    strbuf_add (out, "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows runs\"><thead><tr>"
-                     "<th scope=\"col\">Run</th>");
+    bool known[FACTS], is_long = false;
+    for (size_t r = 0; r < runs->count; r++)
+        is_long = is_long || strlen (runs->items[r].name) > LONG_NAME;
+    strbuf_printf (out, "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows%s\"><thead><tr>"
+                   "<th scope=\"col\">Run</th>", is_long ? " long" : "");
     for (size_t i = 0; i < FACTS; i++)
         if ((known[i] = is_known (runs, &facts[i], out)))
             strbuf_printf (out, "<th scope=\"col\">%s</th>", facts[i].title);

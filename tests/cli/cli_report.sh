@@ -120,6 +120,8 @@ test_expect_success 'the report of a launch: exit, restarts, settings with origi
     grep "<tr><th scope=\"row\">mixed_precision</th><td class=\"text\">bf16<small>job.yaml:1</small></td></tr>" page.html &&
     grep "<tr><th scope=\"row\">num_processes</th><td class=\"text\">2<small>flag</small></td></tr>" page.html &&
     grep "<th scope=\"row\">system</th><td class=\"text\">Linux" page.html && [ "$(grep -c "<th scope=\"row\">rank [01]</th><td class=\"bar\">" page.html)" = 2 ]'
+test_expect_success 'a run that has begun before its launch' '
+    grep "<dt>Started</dt><dd>2025-11-28 16:00 UTC" page.html && grep "<dt>Duration</dt><dd>.*<small>of the last launch" page.html'
 test_expect_success 'memory of ranks is theirs' '
     "$accelerate" launch --cpu --num_processes 2 --failure_report job/launch.json python3 -c "
 import os
