@@ -100,7 +100,7 @@ read_histogram (const json_t *object, struct histogram *histogram)
                     && histogram->bin_count <= SNAPSHOT_BINS;
     for (size_t i = 0; is_valid && i < histogram->bin_count; i++) {
         double samples = json_number_value (json_array_get (bins, i));
-        is_valid = json_is_number (json_array_get (bins, i)) && samples >= 0 && samples < 1e18;
+        is_valid = json_is_number (json_array_get (bins, i)) && samples >= 0 && samples <= 1e15;
         histogram->bins[i] = (float) samples;
         histogram->count += samples;
     }
