@@ -35,9 +35,13 @@ test_expect_success 'the ranks of all hosts, and no others, also of programs wit
     test "$(value rank)$(value host)" = "0 1 2 \"host1\" \"host1\" \"host2\" " && test "$(value hosts)$(value world_size)" = "2 3 " &&
     test "$(value state)" = "\"not open\" \"not open\" \"not open\" " && ! grep "\"pid\": null" json && at_head ps >jobs && cat jobs &&
     test "$(wc -l <jobs)" = 1 && grep "^[0-9a-f]*	[1-9][0-9]*	3/3	-	" jobs'
-test_expect_success 'hosts are asked only for those who watch' '
-    pid=$(cut -f2 jobs) && on host1 "$builddir/tests/hosts/told" $pid >before && sleep 3 &&
-    on host1 "$builddir/tests/hosts/told" $pid >after && cat before after && grep -q "[1-9]" before && cmp before after'
+# What was asked for last may still be on its way on a busy machine.
+is_quiet () {
+    pid=$(cut -f2 jobs) && on host1 "$builddir/tests/hosts/told" "$pid" >before && sleep 3 &&
+        on host1 "$builddir/tests/hosts/told" "$pid" >after && cat before after && grep -q "[1-9]" before && cmp before after
+}
+becomes_quiet () { is_quiet || is_quiet || is_quiet; }
+test_expect_success 'hosts are asked only for those who watch' 'becomes_quiet'
 test_expect_success 'a host that does not answer is reported, and holds up nothing' '
     hosts cut host2 && at_head top --once >once && at_head stacks >places && hosts heal host2 && cat once places &&
     grep "^rank 2: host host2 has not answered for " places && grep "^  no stack: its host has not shown it$" places && grep "3 of 3 ranks .* 2 hosts" once &&

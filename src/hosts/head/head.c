@@ -364,6 +364,7 @@ run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
         turn (head, fds);
         broadcast_failure (head);
     }
+    head_watch_turn (&head->watch, &HEAD_LINKS (head)); /* it shows the end */
     return 0;
 }
 

@@ -85,6 +85,7 @@ struct link {
     int answers;
     int first_rank, ranks;
     bool is_sampled; /* no answer is due */
+    enum jobseg_host shown;
 };
 
 /** A link that does not run yet. */

@@ -90,6 +90,7 @@ head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t
         link->first_rank = host->first_rank;
         link->ranks = host->ranks;
         link->is_sampled = true;
+        link->shown = JOBSEG_HOST_RUNS;
         for (int rank = 0; rank < host->ranks; rank++) {
             struct jobseg_told *told = &jobseg_slot (&watch->segment, host->first_rank + rank)->told;
             snprintf (told->host, sizeof told->host, "%s", link->name);
@@ -100,12 +101,16 @@ head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t
     watch->segment.header->bell = watch->bell[1]; /* last: before, no process can ask */
 }
 
+/* Before the ranks are started again, the segment is that of those that have ended. */
 static void
-note_state (const struct head_watch *watch, const struct link *link)
+note_state (const struct head_watch *watch, struct link *link)
 {
-    uint32_t state = link->state == LINK_ENDED ? JOBSEG_HOST_ENDED
-                     : link->state == LINK_LOST ? JOBSEG_HOST_LOST : JOBSEG_HOST_RUNS;
-    for (int i = 0; i < link->ranks; i++)
+    enum jobseg_host state = link->state == LINK_RUNNING ? JOBSEG_HOST_RUNS
+                             : link->state == LINK_LOST  ? JOBSEG_HOST_LOST
+                                                         : JOBSEG_HOST_ENDED;
+    bool is_known = state == link->shown;
+    link->shown = state;
+    for (int i = 0; i < link->ranks && !is_known; i++)
         atomic_store (&jobseg_slot (&watch->segment, link->first_rank + i)->told.host_state, state);
 }
 
