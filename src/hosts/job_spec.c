@@ -4,6 +4,7 @@
 
 #include "hosts/job_spec.h"
 
+#include "launch/job/job.h"
 #include "launch/output/sink.h"
 #include "util/cleanup.h"
 

@@ -6,7 +6,7 @@
 
 #include "config/values.h"
 #include "hosts/net/wire.h"
-#include "launch/job/job.h"
+#include "launch/plan/plan.h"
 
 /** What the agent should know about the head besides. */
 struct job_spec {
