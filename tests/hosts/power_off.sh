@@ -8,7 +8,9 @@ mpirun --version >version 2>&1 || :
 if ! grep -q "Open MPI" version; then
     skip_rest 'there is no mpirun of Open MPI'
 fi
-begin_lab 4 || exit
+hosts=3
+is_long && hosts=4
+begin_lab $hosts || exit
 allow_leaks_of_mpi || exit
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=/run
 PRTE_MCA_prte_tmpdir_base=/run # of Open MPI 5
@@ -63,6 +65,12 @@ test_expect_success 'another host of the list takes the place of one that is los
     train 1 && on host3 pkill -9 -x resume && train 2 && hosts off host2 && train 3 && on host4 pkill -9 -o -x resume &&
     finish 0 && all_clean host1 host3 host4 &&
     grep "restarting all ranks (2 of 3), without host2, with host4$" out && continued 3'
+test_expect_success 'if that one cannot be reached, the next does' '
+    hosts up 4 && hosts off host4 && : >log &&
+    start host2,host3,host4,host1 --num_processes 2 --max_restarts 3 -- --step_ms 10 --project_dir next --log log &&
+    train 1 && hosts off host2 && finish 0 && all_clean host1 host3 &&
+    grep "restarting all ranks (1 of 3), without host2, with host4$" out &&
+    grep "restarting all ranks (2 of 3), without host4, with host1$" out && continued 1'
 test_expect_success 'without a host for the ranks that were asked for, the job ends' '
     hosts up 4 && : >log &&
     start host2:2,host3:1,host1:1 --num_processes 4 --max_restarts 3 -- --step_ms 10 --project_dir few --log log &&

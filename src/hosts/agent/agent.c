@@ -192,6 +192,7 @@ take_listen (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     config->settings.num_processes = wire_number (frame);
     config->settings.num_machines = 1;
     topology_probe (&topology, false);
+    listener_close (&agent->listener);
     port_lock_release (&agent->port_lock);
     if (port_lock_for_job (&agent->port_lock, &topology, config, fail))
         return -1;

@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,6 +40,7 @@ enum {
     GREETING_S = 5,       /* of who connects */
     WAIT_MS = 5000,       /* between looks for a save, without a wake-up */
     LAST_WORDS_S = 30,    /* after the ring has broken: usually, the job is ending */
+    NICE = 10,            /* where processors are few, ranks come first */
     FARTHEST = 64,        /* saves between the newest and the one that is named, at most */
 };
 
@@ -569,6 +571,7 @@ run (const struct copies *copies, const struct memtier *memtier, const struct co
     int nothing = open ("/dev/null", O_RDWR | O_CLOEXEC);
     prctl (PR_SET_PDEATHSIG, SIGKILL);
     prctl (PR_SET_NAME, "accel-copies");
+    setpriority (PRIO_PROCESS, 0, getpriority (PRIO_PROCESS, 0) + NICE);
     for (int fd = 0; fd < 2; fd++) /* the head's connection, which must not stay open because of us */
         dup2 (nothing, fd);
     close_others (copies->listener, memtier->fd);

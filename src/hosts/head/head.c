@@ -448,28 +448,59 @@ report_error (const struct head *head, const struct fail *error)
         io_target_write (&head->report, json.text, json.length, &unused);
 }
 
+/* Say what became of an attempt, and whether another one follows, which then is prepared.
+ * @param[out] again  whether it does  @return 0, or -1 with @fail */
+static int
+end_attempt (struct head *head, const struct link *cause, bool *again, struct fail *fail)
+{
+    const struct settings *settings = &head->spec.config.settings;
+    AUTO_STRBUF struct strbuf report = { 0 }, left_out = { 0 };
+    *again = may_restart (head, cause);
+    if (cause || head->signal)
+        mpi_launcher_hurry (&head->mpi_launcher);
+    if (!settings->quiet)
+        outcome_text (head, cause, &report);
+    if (*again && begin_again (head, cause, &left_out, fail))
+        return -1;
+    if (*again && !settings->quiet)
+        strbuf_printf (&report, "accelerate: restarting all ranks (%lld of %lld)%s\n", (long long) head->restarts,
+                       (long long) settings->max_restarts, left_out.text ? left_out.text : "");
+    output_sink_say_lines (head->sink_of[1], &report);
+    return 0;
+}
+
+/* A host that is lost while ranks are being started again, and none runs yet.  @return NULL: it is something else */
+static struct link *
+find_lost_again (const struct head *head)
+{
+    struct link *lost = NULL;
+    for (int i = 0; head->restarts && i < head->count; i++) {
+        struct link *link = &head->links[i];
+        if (link->state == LINK_RUNNING || link->state == LINK_ENDED)
+            return NULL;
+        lost = !lost && link->state == LINK_LOST ? link : lost;
+    }
+    return lost;
+}
+
 /* @return the exit status, or -1 with @fail */
 static int
 run_all (struct head *head, struct pollfd *fds, struct fail *fail)
 {
     for (;;) {
-        if (run_attempt (head, fds, fail))
+        struct link *cause;
+        bool again;
+        if (run_attempt (head, fds, fail)) {
+            cause = find_lost_again (head);
+            if (!may_restart (head, cause))
+                return -1;
+        } else {
+            await_mpi_launcher (head, fds);
+            finish_output (head, fds);
+            cause = outcome_find (head);
+        }
+        if (end_attempt (head, cause, &again, fail))
             return -1;
-        await_mpi_launcher (head, fds);
-        finish_output (head, fds);
-        struct link *cause = outcome_find (head);
-        bool again = may_restart (head, cause);
-        if (cause || head->signal)
-            mpi_launcher_hurry (&head->mpi_launcher);
-        AUTO_STRBUF struct strbuf report = { 0 }, left_out = { 0 };
-        if (!head->spec.config.settings.quiet)
-            outcome_text (head, cause, &report);
-        if (again && begin_again (head, cause, &left_out, fail))
-            return -1;
-        if (again && !head->spec.config.settings.quiet)
-            strbuf_printf (&report, "accelerate: restarting all ranks (%lld of %lld)%s\n", (long long) head->restarts,
-                           (long long) head->spec.config.settings.max_restarts, left_out.text ? left_out.text : "");
-        output_sink_say_lines (head->sink_of[1], &report);
         if (again)
             continue;
         finish_output (head, fds);
