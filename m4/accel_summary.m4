@@ -19,6 +19,7 @@ AC_DEFUN([ACCEL_SUMMARY], [
     ACCEL_SUMMARY_LINE([HTTP], [$curl_state], [--with-curl=auto|yes|no])
     ACCEL_SUMMARY_LINE([archives], [$archive_state], [--with-archive=auto|yes|no])
     ACCEL_SUMMARY_LINE([BLAS in examples], [$blas_state], [--with-blas=auto|yes|no])
+    ACCEL_SUMMARY_LINE([oneDNN in examples], [$dnnl_state], [--with-dnnl=auto|yes|no])
     ACCEL_SUMMARY_LINE([MPI comparison], [$mpi_bench], [MPICC=...])
     ACCEL_SUMMARY_LINE([werror], [$enable_werror], [--enable-werror])
     ACCEL_SUMMARY_LINE([sanitizer], [$enable_sanitizer], [--enable-sanitizer=address,undefined|thread])

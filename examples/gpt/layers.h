@@ -1,28 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layers of a transformer, forward and backward, in float32.  Matrices are row-major; a row is a token, and there
+/* The layers of a transformer, forward and backward, in float32; matmul_set_dtype() chooses the type of weights.  Matrices are row-major; a row is a token, and there
  * are `rows` of them.  Backward functions add to the gradients of parameters, and write those of their inputs. */
 #ifndef GPT_LAYERS_H
 #define GPT_LAYERS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/** A factor of a product. */
-struct matrix {
-    const float *at;
-    int stride;      /* from one row to the next, in elements */
-    bool transposed; /* the transpose of what lies there */
-};
-
-/** c [rows, columns] = a [rows, depth] b [depth, columns] + beta c, by all threads. */
-void matmul (float *c, int rows, int columns, int depth, struct matrix a, struct matrix b, float beta);
-
 /** y [rows, out] = x [rows, in] weight [in, out] + bias */
-void linear (float *y, const float *x, const float *weight, const float *bias, int rows, int in, int out);
+void linear (float *y, const float *x, const void *weight, const float *bias, int rows, int in, int out);
 
-/** @param dx  may be NULL */
-void linear_backward (float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *weight,
+void linear_backward (float *dx, float *dweight, float *dbias, const float *dy, const float *x, const void *weight,
                       int rows, int in, int out);
 
 void layer_norm (float *y, const float *x, const float *weight, const float *bias, int rows, int width);
@@ -44,14 +32,14 @@ struct attention {
 
 /**
  * Causal self-attention.  No matrix of length x length is kept: rows are treated in blocks, and the backward pass
- * computes them again from @p norm.
+ * computes them again from @p norms.
  *
  * @param y     [batch * length, width]
- * @param norm  [batch, heads, length]: the logarithm of each row's sum of exponentials
+ * @param norms [batch, heads, length]: the logarithm of each row's sum of exponentials
  * @param qkv   [batch * length, 3 * width]: queries, keys, values
  */
-void attention (float *y, float *norm, const float *qkv, const struct attention *shape);
-void attention_backward (float *dqkv, const float *dy, const float *qkv, const float *norm,
+void attention (float *y, float *norms, const float *qkv, const struct attention *shape);
+void attention_backward (float *dqkv, const float *dy, const float *qkv, const float *norms,
                          const struct attention *shape);
 
 /** Attention of one new token.  @param keys, values  [count, width]: those of all tokens so far, the new one last */
@@ -66,11 +54,15 @@ void attention_step (float *y, const float *query, const float *keys, const floa
  * @param dwte   [vocab, width], added to
  * @param scale  of the gradients
  */
-float cross_entropy (float *dx, float *dwte, const float *x, const float *wte, const int32_t *labels, int rows,
+float cross_entropy (float *dx, float *dwte, const float *x, const void *wte, const int32_t *labels, int rows,
                      int width, int vocab, float scale);
 
-/** x [rows, width] = wte [tokens] + wpe [0 .. length - 1] */
-void embed (float *x, const float *wte, const float *wpe, const int32_t *tokens, int rows, int length, int width);
+/** logits [rows, vocab] = x wte^T */
+void logits_of (float *logits, const float *x, const void *wte, int rows, int width, int vocab);
+
+/** x [rows, width] = wte [tokens] + wpe [first .. first + length - 1] */
+void embed (float *x, const void *wte, const void *wpe, const int32_t *tokens, int rows, int first, int length,
+            int width);
 void embed_backward (float *dwte, float *dwpe, const float *dx, const int32_t *tokens, int rows, int length, int width);
 
 /** exp (x) to 2 units in the last place, in a form that compilers vectorize; below -87 as at -87, above 88 as at
