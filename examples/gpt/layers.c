@@ -16,7 +16,7 @@ enum { QUERIES = 64, /* rows of attention that are in memory at a time */
 static const float EPSILON = 1e-5f; /* of layer_norm */
 
 /* Loops over elements are compiled for several instruction sets; the program chooses when it starts. */
-#if defined __x86_64__ && defined __linux__ && !defined __SANITIZE_THREAD__ && !defined __SANITIZE_ADDRESS__
+#if defined __x86_64__ && defined __GLIBC__ && !defined __SANITIZE_THREAD__
 #define VECTORIZED __attribute__ ((target_clones ("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define VECTORIZED
@@ -196,12 +196,13 @@ softmax_backward (float *row, float *grad, int count, float norm)
         grad[j] = row[j] * (grad[j] - sum);
 }
 
-/* One head of one sequence; @p at: where its columns are in [batch * length, width]. */
+/* One head of one sequence. */
 struct head {
-    struct matrix queries, keys, values;
+    const float *queries;
+    struct matrix keys, values;
     int size;
     float scale;
-    size_t at, in_qkv;
+    size_t at; /* where its columns are in [batch * length, width] */
 };
 
 static struct head
@@ -209,10 +210,9 @@ head_of (const float *qkv, const struct attention *shape, int number)
 {
     int sequence = number / shape->heads, width = shape->width, size = width / shape->heads;
     size_t row = (size_t) sequence * (size_t) shape->length, column = (size_t) (number % shape->heads * size);
-    size_t in_qkv = row * 3 * (size_t) width + column;
-    return (struct head){ plain (qkv + in_qkv, 3 * width), plain (qkv + in_qkv + width, 3 * width),
-                          plain (qkv + in_qkv + 2 * width, 3 * width), size, 1 / sqrtf ((float) size),
-                          row * (size_t) width + column, in_qkv };
+    const float *queries = qkv + row * 3 * (size_t) width + column;
+    return (struct head){ queries, plain (queries + width, 3 * width), plain (queries + 2 * width, 3 * width), size,
+                          1 / sqrtf ((float) size), row * (size_t) width + column };
 }
 
 /* Some rows, which see the keys up to their own; the first one sees @p before others.  @param scores  for work */
@@ -239,7 +239,8 @@ attention (float *y, float *norms, const float *qkv, const struct attention *sha
         struct head head = head_of (qkv, shape, i);
         for (int first = 0; first < shape->length; first += QUERIES)
             attend (y + head.at + (size_t) first * (size_t) shape->width, shape->width,
-                    norms + (size_t) i * (size_t) shape->length + first, &head, from_row (head.queries, first), first,
+                    norms + (size_t) i * (size_t) shape->length + first, &head,
+                    plain (head.queries + (size_t) first * 3 * (size_t) shape->width, 3 * shape->width), first,
                     min (QUERIES, shape->length - first), scores);
         free (scores);
     }
@@ -264,7 +265,8 @@ attend_backward (float *dqkv, const float *dy, const float *norms, const struct 
 {
     int keys = before + rows, stride = 3 * width;
     float *grads = scores + (size_t) rows * (size_t) keys, beta = is_last ? 0 : 1;
-    struct matrix queries = from_row (head->queries, before), from = plain (dy, width);
+    size_t block = (size_t) before * (size_t) stride;
+    struct matrix queries = plain (head->queries + block, stride), from = plain (dy, width);
     multiply (scores, keys, rows, keys, head->size, head->scale, queries, transposed (head->keys), 0);
     multiply (grads, keys, rows, keys, head->size, 1, from, transposed (head->values), 0);
     for (int i = 0; i < rows; i++) {
@@ -273,7 +275,7 @@ attend_backward (float *dqkv, const float *dy, const float *norms, const struct 
         memset (scores + end, 0, (size_t) (rows - i - 1) * sizeof *scores);
         memset (grads + end, 0, (size_t) (rows - i - 1) * sizeof *grads);
     }
-    multiply (dqkv + (size_t) before * (size_t) stride, stride, rows, head->size, keys, head->scale,
+    multiply (dqkv + block, stride, rows, head->size, keys, head->scale,
               plain (grads, keys), head->keys, 0);
     multiply (dqkv + width, stride, keys, head->size, rows, head->scale, transposed (plain (grads, keys)), queries,
               beta);
@@ -289,7 +291,7 @@ attention_backward (float *dqkv, const float *dy, const float *qkv, const float 
         float *scores = allocate (2 * (size_t) QUERIES * (size_t) length * sizeof *scores);
         struct head head = head_of (qkv, shape, i);
         for (int first = last; first >= 0; first -= QUERIES)
-            attend_backward (dqkv + head.in_qkv, dy + head.at + (size_t) first * (size_t) shape->width,
+            attend_backward (dqkv + (head.queries - qkv), dy + head.at + (size_t) first * (size_t) shape->width,
                              norms + (size_t) i * (size_t) length + first, &head, first,
                              min (QUERIES, length - first), first == last, shape->width, scores);
         free (scores);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layers of a transformer, forward and backward, in float32; matmul_set_dtype() chooses the type of weights.  Matrices are row-major; a row is a token, and there
- * are `rows` of them.  Backward functions add to the gradients of parameters, and write those of their inputs. */
+/* The layers of a transformer, forward and backward, in float32, but for matrices of weights (matmul.h).  A row is a
+ * token.  Backward functions add to the gradients of parameters, and write those of their inputs. */
 #ifndef GPT_LAYERS_H
 #define GPT_LAYERS_H
 
@@ -9,23 +9,18 @@
 
 /** y [rows, out] = x [rows, in] weight [in, out] + bias */
 void linear (float *y, const float *x, const void *weight, const float *bias, int rows, int in, int out);
-
 void linear_backward (float *dx, float *dweight, float *dbias, const float *dy, const float *x, const void *weight,
                       int rows, int in, int out);
 
+/** The backward function adds to @p dx. */
 void layer_norm (float *y, const float *x, const float *weight, const float *bias, int rows, int width);
-
-/** Adds to @p dx. */
 void layer_norm_backward (float *dx, float *dweight, float *dbias, const float *dy, const float *x,
                           const float *weight, int rows, int width);
 
-/** GPT-2's: with tanh. */
+/** GPT-2's: with tanh.  On the way back, @p dy becomes the gradient of @p x. */
 void gelu (float *y, const float *x, size_t count);
-
-/** In place: @p dy becomes the gradient of @p x. */
 void gelu_backward (float *dy, const float *x, size_t count);
 
-/** What attention is about. */
 struct attention {
     int batch, length, heads, width; /* a head has width / heads columns */
 };
@@ -34,9 +29,9 @@ struct attention {
  * Causal self-attention.  No matrix of length x length is kept: rows are treated in blocks, and the backward pass
  * computes them again from @p norms.
  *
- * @param y     [batch * length, width]
- * @param norms [batch, heads, length]: the logarithm of each row's sum of exponentials
- * @param qkv   [batch * length, 3 * width]: queries, keys, values
+ * @param y      [batch * length, width]
+ * @param norms  [batch, heads, length]: the logarithm of each row's sum of exponentials
+ * @param qkv    [batch * length, 3 * width]: queries, keys, values
  */
 void attention (float *y, float *norms, const float *qkv, const struct attention *shape);
 void attention_backward (float *dqkv, const float *dy, const float *qkv, const float *norms,
@@ -46,19 +41,13 @@ void attention_backward (float *dqkv, const float *dy, const float *qkv, const f
 void attention_step (float *y, const float *query, const float *keys, const float *values, int count, int heads,
                      int width);
 
-/**
- * The mean over @p rows of -log softmax (x wte^T) [label].  Logits are in memory for a few rows at a time only, so the
- * gradients are computed at once.
- *
- * @param dx     [rows, width], written; NULL: only the loss
- * @param dwte   [vocab, width], added to
- * @param scale  of the gradients
- */
-float cross_entropy (float *dx, float *dwte, const float *x, const void *wte, const int32_t *labels, int rows,
-                     int width, int vocab, float scale);
-
 /** logits [rows, vocab] = x wte^T */
 void logits_of (float *logits, const float *x, const void *wte, int rows, int width, int vocab);
+
+/** @return the mean of -log softmax (logits) [label].  Only a few rows of logits are in memory at a time, so gradients,
+ * times @p scale, are computed at once.  @param dx  NULL: only the loss */
+float cross_entropy (float *dx, float *dwte, const float *x, const void *wte, const int32_t *labels, int rows,
+                     int width, int vocab, float scale);
 
 /** x [rows, width] = wte [tokens] + wpe [first .. first + length - 1] */
 void embed (float *x, const void *wte, const void *wpe, const int32_t *tokens, int rows, int first, int length,

@@ -31,16 +31,14 @@ allocate (size_t bytes)
 void *
 scratch (int number, size_t bytes)
 {
-    static struct {
-        void *memory;
-        size_t bytes;
-    } kept[SCRATCH_COUNT];
-    if (kept[number].bytes < bytes) {
-        free (kept[number].memory);
-        kept[number].memory = allocate (bytes);
-        kept[number].bytes = bytes;
+    static void *kept[SCRATCH_COUNT];
+    static size_t sizes[SCRATCH_COUNT];
+    if (sizes[number] < bytes) {
+        free (kept[number]);
+        kept[number] = allocate (bytes);
+        sizes[number] = bytes;
     }
-    return kept[number].memory;
+    return kept[number];
 }
 
 struct matrix
@@ -86,7 +84,8 @@ factor (const float *at, int rows, int columns)
     return convert (plain (at, columns), (size_t) rows * (size_t) columns, SCRATCH_FACTOR);
 }
 
-struct matrix
+/* The same matrix without its first rows. */
+static struct matrix
 from_row (struct matrix m, int row)
 {
     m.at = (const float *) m.at + (size_t) row * (m.transposed ? 1 : (size_t) m.stride);
@@ -119,21 +118,10 @@ multiply (float *c, int stride, int rows, int columns, int depth, float scale, s
 
 #ifdef WITH_DNNL
 static void
-expect (dnnl_status_t status)
+expect (bool failed)
 {
-    if (status)
-        die ("oneDNN: status %d", (int) status);
-}
-
-static dnnl_memory_desc_t
-describe (int rows, int columns, struct matrix m)
-{
-    dnnl_memory_desc_t made;
-    const dnnl_dims_t size = { rows, columns };
-    const dnnl_dims_t strides = { m.transposed ? 1 : m.stride, m.transposed ? m.stride : 1 };
-    expect (dnnl_memory_desc_init_by_strides (&made, 2, size, m.dtype == ACCEL_BFLOAT16 ? dnnl_bf16 : dnnl_f32,
-                                              strides));
-    return made;
+    if (failed)
+        die ("oneDNN failed to multiply");
 }
 
 /* c = a b + beta c, by all threads.  oneDNN keeps the code that it generates for each shape. */
@@ -142,31 +130,29 @@ multiply_bfloat16 (float *c, int rows, int columns, int depth, struct matrix a, 
 {
     static dnnl_engine_t engine;
     static dnnl_stream_t stream;
-    const void *const memory[] = { a.at, b.at, c };
-    const dnnl_memory_desc_t shapes[] = { describe (rows, depth, a), describe (depth, columns, b),
-                                          describe (rows, columns, plain (c, columns)) };
+    const struct matrix matrices[] = { a, b, plain (c, columns) };
+    const dnnl_dims_t sizes[] = { { rows, depth }, { depth, columns }, { rows, columns } };
     dnnl_exec_arg_t arguments[] = { { DNNL_ARG_SRC, NULL }, { DNNL_ARG_WEIGHTS, NULL }, { DNNL_ARG_DST, NULL } };
+    dnnl_memory_desc_t shapes[3];
     dnnl_post_ops_t sum;
     dnnl_primitive_attr_t attributes;
     dnnl_matmul_desc_t product;
     dnnl_primitive_desc_t implementation;
     dnnl_primitive_t primitive;
-    if (!engine) {
-        expect (dnnl_engine_create (&engine, dnnl_cpu, 0));
-        expect (dnnl_stream_create (&stream, engine, dnnl_stream_default_flags));
+    expect (!engine && (dnnl_engine_create (&engine, dnnl_cpu, 0) || dnnl_stream_create (&stream, engine, 0)));
+    for (int i = 0; i < 3; i++) {
+        const struct matrix *m = &matrices[i];
+        const dnnl_dims_t strides = { m->transposed ? 1 : m->stride, m->transposed ? m->stride : 1 };
+        dnnl_data_type_t type = m->dtype == ACCEL_BFLOAT16 ? dnnl_bf16 : dnnl_f32;
+        expect (dnnl_memory_desc_init_by_strides (&shapes[i], 2, sizes[i], type, strides)
+                || dnnl_memory_create (&arguments[i].memory, &shapes[i], engine, (void *) m->at));
     }
-    expect (dnnl_post_ops_create (&sum));
-    if (beta != 0)
-        expect (dnnl_post_ops_append_sum (sum, beta));
-    expect (dnnl_primitive_attr_create (&attributes));
-    expect (dnnl_primitive_attr_set_post_ops (attributes, sum));
-    expect (dnnl_matmul_desc_init (&product, &shapes[0], &shapes[1], NULL, &shapes[2]));
-    expect (dnnl_primitive_desc_create (&implementation, &product, attributes, engine, NULL));
-    expect (dnnl_primitive_create (&primitive, implementation));
-    for (int i = 0; i < 3; i++)
-        expect (dnnl_memory_create (&arguments[i].memory, &shapes[i], engine, (void *) memory[i]));
-    expect (dnnl_primitive_execute (primitive, stream, 3, arguments));
-    expect (dnnl_stream_wait (stream));
+    expect (dnnl_post_ops_create (&sum) || (beta != 0 && dnnl_post_ops_append_sum (sum, beta))
+            || dnnl_primitive_attr_create (&attributes) || dnnl_primitive_attr_set_post_ops (attributes, sum)
+            || dnnl_matmul_desc_init (&product, &shapes[0], &shapes[1], NULL, &shapes[2])
+            || dnnl_primitive_desc_create (&implementation, &product, attributes, engine, NULL)
+            || dnnl_primitive_create (&primitive, implementation)
+            || dnnl_primitive_execute (primitive, stream, 3, arguments) || dnnl_stream_wait (stream));
     for (int i = 0; i < 3; i++)
         dnnl_memory_destroy (arguments[i].memory);
     dnnl_primitive_destroy (primitive);
@@ -214,10 +200,11 @@ matmul (float *c, int rows, int columns, int depth, struct matrix a, struct matr
 #else
         int threads = 1, own = 0;
 #endif
-        int whole = rows < columns ? columns : rows;
-        int begin = (int) ((int64_t) whole * own / threads), count = (int) ((int64_t) whole * (own + 1) / threads) - begin;
+        int64_t whole = rows < columns ? columns : rows;
+        int begin = (int) (whole * own / threads), count = (int) (whole * (own + 1) / threads) - begin;
         if (count && rows < columns)
-            multiply (c + begin, columns, rows, count, depth, 1, a, transposed (from_row (transposed (b), begin)), beta);
+            multiply (c + begin, columns, rows, count, depth, 1, a, transposed (from_row (transposed (b), begin)),
+                      beta);
         else if (count)
             multiply (c + (size_t) begin * (size_t) columns, columns, count, columns, depth, 1, from_row (a, begin), b,
                       beta);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of matrices: in float32 by BLAS, in bfloat16 by oneDNN.  Matrices are row-major. */
+/* Products of row-major matrices: in float32 by BLAS, in bfloat16 by oneDNN. */
 #ifndef GPT_MATMUL_H
 #define GPT_MATMUL_H
 
@@ -22,19 +22,11 @@ plain (const float *at, int stride)
 static inline struct matrix
 transposed (struct matrix m)
 {
-    m.transposed = !m.transposed;
-    return m;
+    return (struct matrix){ m.at, m.stride, !m.transposed, m.dtype };
 }
 
-/** @return the same matrix without its first rows; float32 */
-struct matrix from_row (struct matrix m, int row);
-
-/**
- * Set the type of weights: float32, or bfloat16.  If there is oneDNN, and the processor has instructions for it, factors
- * of bfloat16 weights are rounded to bfloat16, too, and sums are float32; else products are float32.
- *
- * @return the type of products, as a word
- */
+/** Set the type of weights: float32 or bfloat16.  If oneDNN and the processor have bfloat16 products, all factors are
+ * rounded to bfloat16, and sums are float32; else products are float32.  @return the type of products, as a word */
 const char *matmul_set_dtype (enum accel_dtype dtype);
 
 /** @return the weights at @p at, [any, columns] */
@@ -43,7 +35,7 @@ struct matrix weights (const void *at, int columns);
 /** @return element @p index of the weights at @p at */
 float weight_at (const void *at, size_t index);
 
-/** @return the matrix at @p at, [rows, columns], as products need it.  Valid until the next call */
+/** @return the matrix at @p at, [rows, columns], as products need it; valid until the next call */
 struct matrix factor (const float *at, int rows, int columns);
 
 /** c [rows, columns] = a [rows, depth] b [depth, columns] + beta c, by all threads; without gaps between rows. */
@@ -53,10 +45,8 @@ void matmul (float *c, int rows, int columns, int depth, struct matrix a, struct
 void multiply (float *c, int stride, int rows, int columns, int depth, float scale, struct matrix a, struct matrix b,
                float beta);
 
-/** @return memory, or the process ends with a sentence */
+/** @return memory, which scratch() keeps for the next call: fresh pages would take as long as a product. */
 void *allocate (size_t bytes);
-
-/** @return memory that the next call with the same number may move: fresh pages would take as long as a product */
 enum { SCRATCH_A, SCRATCH_B, SCRATCH_FACTOR, SCRATCH_LOGITS, SCRATCH_ROWS, SCRATCH_COUNT };
 void *scratch (int number, size_t bytes);
 

@@ -9,14 +9,14 @@ gpt=$builddir/examples/gpt/gpt
 text=$srcdir/examples/data/shakespeare.txt
 size="--data $text --n_embd 32 --n_layer 2 --n_head 2 --n_positions 32 --length 32"
 rate="--warmup_steps 5 --evaluate_every 1000 --evaluation_batches 2 --sample 0"
-steps=20
+steps=20 precision=no
 is_long && steps=100
 # train PROCESSES FOLDER OPTION...
 train () {
     processes=$1 folder=$2
     shift 2
-    "$accelerate" launch --cpu --num_processes "$processes" --num_cpu_threads_per_process 1 "$gpt" $size $rate \
-        --total_batch_size 8 --batch_size 2 --project_dir "$folder" "$@"
+    "$accelerate" launch --cpu --mixed_precision "$precision" --num_processes "$processes" --num_cpu_threads_per_process 1 \
+        "$gpt" $size $rate --total_batch_size 8 --batch_size 2 --project_dir "$folder" "$@"
 }
 # near BOUND A B: equal steps, losses that differ by less than BOUND times the first one
 near () {
@@ -34,6 +34,17 @@ for processes in 1 2 4; do
     test_expect_success "$processes process(es) train" '
         train $processes on$processes --steps $steps --save model$processes >log$processes && near 1e-5 log1 log$processes'
 done
+# Twice: with the products that this processor has, and with float32 products.
+precision=bf16
+test_expect_success 'bfloat16 weights: losses near those of PyTorch, alike on 2 processes' '
+    train 1 narrow --steps 50 --save narrow.model >log.narrow && near 1e-3 "$srcdir/tests/examples/gpt.golden" log.narrow &&
+    grep -q "\"dtype\":\"BF16\"" narrow.model/model.safetensors && train 2 narrow2 --steps 50 >log && near 1e-3 log.narrow log &&
+    DNNL_MAX_CPU_ISA=AVX2 train 1 wide --steps 50 --sample 30 >log && grep "float32 products" log && near 1e-3 log.narrow log &&
+    ! cmp log.narrow log'
+precision=fp16
+test_expect_success 'other precisions are refused' '
+    test_exit 1 train 1 bad --steps 1 2>err && grep "mixed_precision: expected no or bf16" err'
+precision=no
 is_thread_sanitized && skip_reason='OpenMP waits in ways that the sanitizer does not see'
 test_expect_success 'two threads learn what one does; the same again gives the same bits' '
     for folder in threads again; do

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How fast are the products of a GPT, without the rest?  Those of examples/gpt/matmul.c, with the shapes of one step.
+ *
+ *   bench_products VOCAB LAYERS WIDTH ROWS no|bf16
+ *
+ * Prints the type of the products, the kernel that BLAS chose, and GFLOP/s: the median of some steps. */
+#include "../../examples/gpt/matmul.h"
+#include "../../examples/gpt/options.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void
+die (const char *format, ...)
+{
+    va_list args;
+    va_start (args, format);
+    vfprintf (stderr, format, args);
+    va_end (args);
+    exit (EXIT_FAILURE);
+}
+
+#ifdef WITH_OPENBLAS
+char *openblas_get_corename (void);
+#endif
+
+enum { STEPS = 5, LOGIT_ROWS = 256 };
+
+static double
+now (void)
+{
+    struct timespec time;
+    clock_gettime (CLOCK_MONOTONIC, &time);
+    return (double) time.tv_sec + (double) time.tv_nsec * 1e-9;
+}
+
+static int
+compare (const void *a, const void *b)
+{
+    return (*(const double *) a > *(const double *) b) - (*(const double *) a < *(const double *) b);
+}
+
+/* Forward, and both products of the way back; no factor has to be converted.  @return operations */
+static double
+layer (void **memory, int rows, int in, int out)
+{
+    struct matrix x = weights (memory[0], in), weight = weights (memory[1], out), grad = weights (memory[2], out);
+    matmul (memory[3], rows, out, in, x, weight, 0);
+    matmul (memory[3], rows, in, out, grad, transposed (weight), 0);
+    matmul (memory[3], in, out, rows, transposed (x), grad, 1);
+    return 6.0 * rows * in * out;
+}
+
+int
+main (int argc, char **argv)
+{
+    if (argc != 6)
+        die ("usage: bench_products VOCAB LAYERS WIDTH ROWS no|bf16\n");
+    int vocab = atoi (argv[1]), layers = atoi (argv[2]), width = atoi (argv[3]), rows = atoi (argv[4]);
+    const char *name = matmul_set_dtype (strcmp (argv[5], "bf16") ? ACCEL_FLOAT32 : ACCEL_BFLOAT16), *kernel = "none";
+    size_t columns = (size_t) (4 * width > LOGIT_ROWS ? 4 * width : LOGIT_ROWS);
+    size_t largest = columns * (size_t) (vocab > rows ? vocab : rows);
+    double speeds[STEPS];
+    void *memory[4];
+    for (int i = 0; i < 4; i++)
+        if (!(memory[i] = calloc (largest, sizeof (float))))
+            die ("out of memory\n");
+    for (int step = -1; step < STEPS; step++) {
+        double begin = now (), operations = 0;
+        for (int i = 0; i < layers; i++)
+            operations += layer (memory, rows, width, 3 * width) + layer (memory, rows, width, width)
+                          + layer (memory, rows, width, 4 * width) + layer (memory, rows, 4 * width, width);
+        for (int i = 0; i < rows; i += LOGIT_ROWS)
+            operations += layer (memory, rows < LOGIT_ROWS ? rows : LOGIT_ROWS, width, vocab);
+        if (step >= 0)
+            speeds[step] = operations / (now () - begin) * 1e-9;
+    }
+    qsort (speeds, STEPS, sizeof *speeds, compare);
+#ifdef WITH_OPENBLAS
+    kernel = openblas_get_corename ();
+#endif
+    printf ("%s %s %.0f\n", name, kernel, speeds[STEPS / 2]);
+    for (int i = 0; i < 4; i++)
+        free (memory[i]);
+    return 0;
+}
