@@ -3,6 +3,7 @@
  *
  *   accelerate launch --num_processes 2 examples/gpt/gpt [--data FILE] [--steps N] ...   (see --help)
  *
+ * With --mixed_precision bf16 of accelerate launch, matrices are bfloat16, with float32 masters.
  * A token is a byte, unless the data are token files.  A step has --total_batch_size sequences, in as many passes as
  * the number of processes needs, and an epoch has whole steps: they are the same on any number.  Started again, a run
  * continues from its latest checkpoint in --project_dir, also on another number of processes. */
