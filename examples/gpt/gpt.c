@@ -45,17 +45,17 @@ static const struct accel_file_name file_names[] = {
 };
 
 static void *
-allocate (size_t count, size_t bytes)
+zeroed (size_t count, size_t bytes)
 {
     void *memory = calloc (count, bytes);
     return memory ? memory : (die ("no memory for %zu x %zu bytes", count, bytes), NULL);
 }
 
 static void
-initialize (struct gpt_tensor *tensor, const struct kind *kind, int layers, struct accel_generator *generator)
+initialize (const DLTensor *master, const struct kind *kind, int layers, struct accel_generator *generator)
 {
-    float *values = tensor->data.dl.data;
-    size_t count = accel_tensor_count (&tensor->data.dl);
+    float *values = master->data;
+    size_t count = accel_tensor_count (master);
     double deviation = kind->init == RESIDUAL ? 0.02 / sqrt (2.0 * layers) : 0.02;
     if (kind->init >= NORMAL)
         TRY (accel_generator_fill_normal (generator, values, count, ACCEL_FLOAT32, 0, deviation, &err));
@@ -64,13 +64,14 @@ initialize (struct gpt_tensor *tensor, const struct kind *kind, int layers, stru
 }
 
 void
-gpt_create (struct gpt *gpt, const struct gpt_config *config, struct accel_generator *generator)
+gpt_create (struct gpt *gpt, const struct gpt_config *config, enum accel_dtype dtype,
+            struct accel_generator *generator)
 {
     size_t count = GPT_MODEL_TENSORS + (size_t) config->n_layer * GPT_BLOCK_TENSORS;
-    struct accel_parameter *parameters = allocate (count, sizeof *parameters);
-    const struct kind **kind_of = allocate (count, sizeof *kind_of);
+    struct accel_parameter *parameters = zeroed (count, sizeof *parameters);
+    const struct kind **kind_of = zeroed (count, sizeof *kind_of);
     *gpt = (struct gpt){ .config = *config, .tensor_count = count,
-                         .tensors = allocate (count, sizeof *gpt->tensors) };
+                         .tensors = zeroed (count, sizeof *gpt->tensors) };
     for (size_t i = 0; i < count; i++) {
         struct gpt_tensor *tensor = &gpt->tensors[i];
         int layer = ((int) i - GPT_MODEL_TENSORS) / GPT_BLOCK_TENSORS;
@@ -81,15 +82,17 @@ gpt_create (struct gpt *gpt, const struct gpt_config *config, struct accel_gener
             snprintf (tensor->name, sizeof tensor->name, "%s", kind->name);
         else
             snprintf (tensor->name, sizeof tensor->name, "h.%d.%s", layer, kind->name);
-        TRY (accel_tensor_init (&tensor->data, ACCEL_FLOAT32, kind->columns ? 2 : 1, shape, &err));
-        TRY (accel_tensor_init (&tensor->grad, ACCEL_FLOAT32, kind->columns ? 2 : 1, shape, &err));
+        int ndim = kind->columns ? 2 : 1;
+        TRY (accel_tensor_init (&tensor->data, ndim == 2 ? dtype : ACCEL_FLOAT32, ndim, shape, &err));
+        TRY (accel_tensor_init (&tensor->grad, ACCEL_FLOAT32, ndim, shape, &err));
         parameters[i] = (struct accel_parameter){ tensor->name, &tensor->data.dl, &tensor->grad.dl };
         gpt->parameters += accel_tensor_count (&tensor->data.dl);
     }
     TRY (accel_model_create (&gpt->model, parameters, count, &err));
     TRY (accel_model_set_file_names (gpt->model, file_names, sizeof file_names / sizeof *file_names, &err));
     for (size_t i = 0; i < count; i++)
-        initialize (&gpt->tensors[i], kind_of[i], config->n_layer, generator);
+        initialize (accel_model_master (gpt->model, i), kind_of[i], config->n_layer, generator);
+    accel_model_narrow (gpt->model);
     free (kind_of);
     free (parameters);
 }
@@ -123,7 +126,7 @@ reserve (struct gpt *gpt, int batch, int length)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         count += parts[i].count;
     free (gpt->memory);
-    float *next = gpt->memory = allocate (count, sizeof *gpt->memory);
+    float *next = gpt->memory = zeroed (count, sizeof *gpt->memory);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; next += parts[i++].count)
         *parts[i].at = next;
     gpt->batch = batch;
@@ -162,7 +165,7 @@ add (float *to, const float *x, const float *y, size_t count)
         to[i] = x[i] + y[i];
 }
 
-#define W(kind) ((const float *) b.tensors[kind].data.dl.data)
+#define W(kind) ((const void *) b.tensors[kind].data.dl.data)
 #define G(kind) ((float *) b.tensors[kind].grad.dl.data)
 
 /* Of the text that is written, the one new token, whose keys and values join the others. */
@@ -234,7 +237,7 @@ gpt_loss (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int bat
     reserve (gpt, batch, length);
     const struct block b = { .tensors = gpt->tensors }; /* for the model's own tensors */
     const struct block last = block_of (gpt, gpt->config.n_layer);
-    embed (gpt->inputs, W (WTE), W (WPE), tokens, last.rows, length, last.width);
+    embed (gpt->inputs, W (WTE), W (WPE), tokens, last.rows, 0, length, last.width);
     for (int layer = 0; layer < gpt->config.n_layer; layer++)
         forward_block (gpt, layer, false);
     layer_norm (gpt->narrow, last.input, W (LN_F_WEIGHT), W (LN_F_BIAS), last.rows, last.width);
@@ -265,15 +268,14 @@ gpt_next (float *logits, struct gpt *gpt, int32_t token)
     size_t count = (size_t) gpt->config.n_layer * (size_t) gpt->config.n_positions * (size_t) width;
     reserve (gpt, 1, 1);
     if (!gpt->keys)
-        gpt->keys = allocate (2 * count, sizeof *gpt->keys);
+        gpt->keys = zeroed (2 * count, sizeof *gpt->keys);
     gpt->values = gpt->keys + count;
-    embed (gpt->inputs, W (WTE), W (WPE) + (size_t) gpt->count * (size_t) width, &token, 1, 1, width);
+    embed (gpt->inputs, W (WTE), W (WPE), &token, 1, gpt->count, 1, width);
     for (int layer = 0; layer < gpt->config.n_layer; layer++)
         forward_block (gpt, layer, true);
     gpt->count++;
     layer_norm (gpt->narrow, block_of (gpt, gpt->config.n_layer).input, W (LN_F_WEIGHT), W (LN_F_BIAS), 1, width);
-    matmul (logits, 1, gpt->config.vocab_size, width, (struct matrix){ gpt->narrow, width, false },
-            (struct matrix){ W (WTE), width, true }, 0);
+    logits_of (logits, gpt->narrow, W (WTE), 1, width, gpt->config.vocab_size);
 }
 
 struct candidate {
@@ -293,7 +295,7 @@ gpt_choose (const float *logits, const struct options *options, struct accel_gen
 {
     int vocab = options->config.vocab_size, count = 0, chosen = 0;
     int most = options->temperature <= 0 ? 1 : options->top_k > 0 && options->top_k < vocab ? options->top_k : vocab;
-    struct candidate *all = allocate ((size_t) vocab, sizeof *all);
+    struct candidate *all = zeroed ((size_t) vocab, sizeof *all);
     float sum = 0, kept = 0, share = options->top_p > 0 ? (float) options->top_p : 1;
     for (int i = 0; i < vocab; i++)
         all[i] = (struct candidate){ logits[i], i };

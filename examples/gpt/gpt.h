@@ -15,7 +15,7 @@ struct gpt_config {
 struct options {
     struct gpt_config config;
     const char *data, *eval_data, *format, *model, *save, *project_dir, *prompt;
-    int length, batch_size, total_batch_size, tokens_per_step, steps, warmup_steps, seed, evaluate_every;
+    int length, batch_size, total_batch_size, tokens_per_step, steps, warmup_steps, shard, seed, evaluate_every;
     int evaluation_batches, patience, save_every, sample, top_k;
     double lr, weight_decay, max_grad_norm, temperature, top_p, peak_tflops;
 };
@@ -60,7 +60,8 @@ struct gpt {
 };
 
 /** Describe a model to the library, which has its memory, and fill it as GPT-2 did. */
-void gpt_create (struct gpt *gpt, const struct gpt_config *config, struct accel_generator *generator);
+void gpt_create (struct gpt *gpt, const struct gpt_config *config, enum accel_dtype dtype,
+                 struct accel_generator *generator);
 void gpt_destroy (struct gpt *gpt);
 
 /**

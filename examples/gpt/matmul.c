@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of matrices; see matmul.h. */
 #include "matmul.h"
-#include "options.h"
+#include "gpt.h"
 
 #include <stdlib.h>
 #ifdef _OPENMP

@@ -41,6 +41,7 @@ static const struct row {
     { "lr", NUMBER, AT (lr), "1e-3", 0, 100, "learning rate" },
     { "weight_decay", NUMBER, AT (weight_decay), "0.1", 0, 100, "of matrices" },
     { "max_grad_norm", NUMBER, AT (max_grad_norm), "1", 0, 1e9, "larger gradients are clipped" },
+    { "shard", COUNT, AT (shard), "0", 0, 1, "1: divide AdamW's states, and share the parameters on a host" },
     { "seed", COUNT, AT (seed), "1", 0, INT_MAX, "of weights, data and samples" },
     { "evaluate_every", COUNT, AT (evaluate_every), "100", 1, 1e9, "steps" },
     { "evaluation_batches", COUNT, AT (evaluation_batches), "16", 1, 1e9, "of each process" },

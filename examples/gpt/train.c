@@ -8,6 +8,7 @@
  * the number of processes needs, and an epoch has whole steps: they are the same on any number.  Started again, a run
  * continues from its latest checkpoint in --project_dir, also on another number of processes. */
 #include "gpt.h"
+#include "matmul.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,9 @@ begin (struct run *run)
     const struct accel_tracker_options tracking
         = { .tokens_per_step = run->step_tokens, .flops_per_step = run->step_flops,
             .peak_flops = o->peak_tflops * 1e12 * accel_num_processes (run->acc) };
+    const struct accel_sharding_options shard = { .strategy = ACCEL_SHARDING_OPTIMIZER, .share_parameters = true };
+    if (o->shard)
+        TRY (accel_model_set_sharding (run->gpt.model, &shard, &err));
     TRY (accel_optimizer_create (&run->optimizer, run->gpt.model, ACCEL_ADAMW, &adamw, &err));
     TRY (accel_scheduler_create (&run->scheduler, run->optimizer, &cosine, &err));
     TRY (accel_loader_create (&run->loaders[TRAIN], run->parts[TRAIN], &loader, &err));
@@ -289,14 +293,15 @@ main (int argc, char **argv)
     const struct accel_options job
         = { .cpu = true, .total_batch_size = (size_t) o->total_batch_size, .log_with = "jsonl" };
     TRY (accel_open (&run.acc, &job, &err));
+    const char *products = matmul_set_dtype (accel_autocast (run.acc));
     open_data (&run);
     TRY (accel_set_seed (run.acc, (uint64_t) o->seed, false, &err));
-    gpt_create (&run.gpt, &o->config, accel_default_generator ());
+    gpt_create (&run.gpt, &o->config, accel_autocast (run.acc), accel_default_generator ());
     if (o->model)
         TRY (accel_load_model (run.acc, run.gpt.model, o->model, NULL, NULL, &err));
     begin (&run);
-    accel_print (run.acc, "%.2f million parameters, %d process(es), %u passes per step\n",
-                 (double) run.gpt.parameters / 1e6, accel_num_processes (run.acc),
+    accel_print (run.acc, "%.2f million parameters, %s products, %d process(es), %u passes per step\n",
+                 (double) run.gpt.parameters / 1e6, products, accel_num_processes (run.acc),
                  accel_gradient_accumulation_steps (run.acc));
     train (&run);
     if (accel_best_checkpoint_path (run.acc))

@@ -34,6 +34,11 @@ for processes in 1 2 4; do
     test_expect_success "$processes process(es) train" '
         train $processes on$processes --steps $steps --save model$processes >log$processes && near 1e-5 log1 log$processes'
 done
+test_expect_success 'with sharding, 2 processes have the same bits; without it, it continues' '
+    train 2 sharded --shard 1 --steps $steps --save sharded.model >log && cmp sharded.model/model.safetensors model2/model.safetensors &&
+    train 2 half.sharded --shard 1 --steps $((steps / 2)) --warmup_steps 2 >log &&
+    train 2 half.sharded --steps $steps --warmup_steps 2 --save half.model >log && grep "step  *$steps of" log &&
+    test -s half.model/model.safetensors'
 # Twice: with the products that this processor has, and with float32 products.
 precision=bf16
 test_expect_success 'bfloat16 weights: losses near those of PyTorch, alike on 2 processes' '

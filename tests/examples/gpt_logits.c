@@ -15,7 +15,7 @@ main (int argc, char **argv)
     struct gpt gpt;
     struct options options = parse_options (argc, argv);
     accel_check (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err), &err);
-    gpt_create (&gpt, &options.config, accel_default_generator ());
+    gpt_create (&gpt, &options.config, ACCEL_FLOAT32, accel_default_generator ());
     accel_check (accel_load_model (acc, gpt.model, options.model, NULL, NULL, &err), &err);
     float *logits = malloc ((size_t) options.config.vocab_size * sizeof *logits);
     for (char *end, *next = (char *) options.prompt; logits && *next; next = end) {
