@@ -325,7 +325,8 @@ supervise_part (struct launch *launch)
 {
     struct job job;
     struct fail fail = { 0 };
-    const struct job_observer observer = { .failed = host_job_tell_failure, .fd = launch->host_job->agent,
+    const struct job_observer observer = { .failed = host_job_tell_failure, .noticed = host_job_tell_notice,
+                                           .fd = launch->host_job->agent,
                                            .keepalive = host_job_keepalive, .above = launch->host_job->agent_pid,
                                            .silence_ms = launch->config->settings.host_timeout * 1000 };
     int status = job_run (&job, &launch->plan, &launch->guardian, launch->port_lock.fd, &observer, &fail);
@@ -407,7 +408,8 @@ run_plan (struct launch *launch, struct fail *fail)
     if (!*plan->job_id && job_make_id (plan->job_id, fail))
         return -1;
     if (launch->config->settings.spot_notices
-        && spot_watch_start (&launch->spot, launch->config->settings.spot_notices, fail))
+        && spot_watch_start (&launch->spot, launch->config->settings.spot_notices,
+                             launch->host_job ? plan->host : NULL, fail))
         return -1;
     set_requests (launch);
     switch (guardian_split (&launch->guardian, launch->config->settings.host_timeout * 1000, fail)) {

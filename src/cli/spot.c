@@ -34,6 +34,7 @@ enum {
 
 struct watcher {
     const struct cloud *cloud;
+    const char *host; /* NULL: "this machine" */
     struct http *http;
     enum http_trouble trouble; /* of the last request */
     struct strbuf token;       /* of AWS: the header of a session; empty: none */
@@ -245,6 +246,8 @@ static void
 warn (const struct watcher *watcher, const struct fail *fail)
 {
     AUTO_STRBUF struct strbuf text = { 0 };
+    if (watcher->host)
+        strbuf_printf (&text, "host %s: ", watcher->host);
     strbuf_printf (&text, "cannot ask %s for spot notices (asked again every %d s): ", watcher->cloud->shown,
                    INTERVAL_MS / 1000);
     printable_add (&text, fail->text);
@@ -263,7 +266,8 @@ watch (struct watcher *watcher)
     bool has_warned = false;
     do {
         AUTO_STRBUF struct strbuf text = { 0 };
-        strbuf_printf (&text, "because this machine will be taken away (%s spot notice", watcher->cloud->shown);
+        strbuf_printf (&text, "because %s will be taken away (%s spot notice",
+                       watcher->host ? watcher->host : "this machine", watcher->cloud->shown);
         watcher->trouble = HTTP_FINE;
         int result = !watcher->http && http_open (&watcher->http, &http, &fail)
                          ? -1 : watcher->cloud->ask (watcher, &text, &fail);
@@ -300,9 +304,9 @@ be_watcher (struct watcher *watcher, pid_t parent)
 }
 
 int
-spot_watch_start (struct spot_watch *watch, const char *cloud, struct fail *fail)
+spot_watch_start (struct spot_watch *watch, const char *cloud, const char *host, struct fail *fail)
 {
-    struct watcher watcher = { .cloud = clouds };
+    struct watcher watcher = { .cloud = clouds, .host = host };
     int sockets[2];
     while (strcmp (watcher.cloud->name, cloud) != 0)
         watcher.cloud++;

@@ -16,8 +16,9 @@ struct spot_watch {
     int notices; /* see plan_requests */
 };
 
-/** Before guardian_split(), in the process that becomes the guardian.  @param cloud  "aws", "gcp" or "azure" */
-int spot_watch_start (struct spot_watch *watch, const char *cloud, struct fail *fail);
+/** Before guardian_split(), in the process that becomes the guardian.
+ *  @param cloud  "aws", "gcp" or "azure"  @param host  of several, for messages; NULL: there is one */
+int spot_watch_start (struct spot_watch *watch, const char *cloud, const char *host, struct fail *fail);
 
 /** End it, and wait for that; in other processes than its owner, only close the socket. */
 void spot_watch_end (struct spot_watch *watch);

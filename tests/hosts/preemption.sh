@@ -50,18 +50,33 @@ test_expect_success 'a run that is never asked' '
     start -- --log whole.log && finish 0 && test "$(wc -l <whole.log)" = 720 && rm -rf state'
 for round in $(seq "$rounds"); do
     test_expect_success "$round: SIGTERM to a rank of the second host" '
-        rm -rf state log && start --failure_report report.json -- --log log --step_ms 1$round && wait_for has_lines &&
+        rm -rf state log && start --failure_report report.json -- --log log --step_ms 20$round && wait_for has_lines &&
         rank=$(on host2 pgrep -n -x resume) && on host2 kill -TERM "$rank" && finish 75 && saved "as a signal to a rank asked" &&
         grep "\"stop_reason\":\"as a signal to a rank asked\"" report.json && continues'
 done
 test_expect_success 'SIGTERM to the head' '
-    rm -rf state log && start -- --log log --step_ms 20 && wait_for has_lines && on host1 pkill -TERM -o -x accelerate &&
+    rm -rf state log && start -- --log log --step_ms 200 && wait_for has_lines && on host1 pkill -TERM -o -x accelerate &&
     finish 143 && saved "by SIGTERM" && continues'
 test_expect_success 'a time limit' '
-    rm -rf state log && start --time_limit 3 --failure_report report.json -- --log log --step_ms 200 && finish 75 && saved "at the time limit" &&
-    grep "\"stop_reason\":\"at the time limit\"" report.json && continues'
+    for limit in 3 8 20; do
+        rm -rf state log && start --time_limit $limit --failure_report report.json -- --log log --step_ms 1000 && finish 75 || return 1
+        ! grep -q "saved step" err || break # else the ranks had not met by then
+    done && saved "at the time limit" && grep "\"stop_reason\":\"at the time limit\"" report.json && continues'
 test_expect_success 'a rank that fails ends those of the other host at once' '
     rm -rf state log && start -- --log log --step_ms 60000 && wait_for test -s log &&
     rank=$(on host1 pgrep -n -x resume) && on host1 kill -ABRT "$rank" && finish 134 && ! grep "had to be killed" err &&
     all_clean host1 host2'
+. "$srcdir/tests/http/serve"
+# A host's metadata service is at an address of its own; host1 has none here.
+test_expect_success 'a spot notice of one host' '
+    mkdir -p metadata && printf "/computeMetadata/v1/instance/preempted file=answer\n" >metadata/.rules && printf FALSE >metadata/answer &&
+    { on host2 "$builddir/tests/http/server" metadata 1 & } && server=$! && await metadata/.port &&
+    GCE_METADATA_HOST=127.0.0.1:$(cat metadata/.port) && export GCE_METADATA_HOST && rm -rf state log &&
+    start --spot_notices gcp -- --log log --step_ms 200 && wait_for has_lines && printf TRUE >metadata/answer && finish 75 && cat err &&
+    grep "^accelerate: host host1: cannot ask GCP for spot notices (asked again every 5 s): " err &&
+    grep "^accelerate: saved step [0-9]* on all ranks, then ended because host2 will be taken away (GCP spot notice)$" err &&
+    step=$(sed -n "s/.*saved step \([0-9]*\).*/\1/p" err) && test "$(wc -l <log)" = $((24 * step)) &&
+    test_exit 75 on host1 "$accelerate" launch --cpu --hosts host1:1,host2:2 --spot_notices gcp sleep 1000 2>err && cat err &&
+    grep "^accelerate: ended because host2 will be taken away (GCP spot notice)$" err && on host2 pkill -x server &&
+    { wait $server || :; } && continues'
 test_done

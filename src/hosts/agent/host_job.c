@@ -30,6 +30,16 @@ host_job_tell_failure (const struct job *job, const struct job_observer *observe
     tell (observer->fd, &frame);
 }
 
+void
+host_job_tell_notice (const struct job_observer *observer, const char *why)
+{
+    AUTO_STRBUF struct strbuf frame = { 0 };
+    size_t begin = wire_begin (&frame, WIRE_NOTICE);
+    wire_put_text (&frame, why);
+    wire_end (&frame, begin);
+    tell (observer->fd, &frame);
+}
+
 /* An agent that does not read must not hold the loop. */
 bool
 host_job_tell_alive (int agent, int64_t silence_ms)

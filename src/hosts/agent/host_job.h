@@ -29,6 +29,9 @@ typedef int host_job_run (struct config *config, const struct host_job *host_job
 /** A job_observer's function: tell the agent at once. */
 void host_job_tell_failure (const struct job *job, const struct job_observer *observer);
 
+/** A job_observer's function: the head has all ranks save and stop, and reports why. */
+void host_job_tell_notice (const struct job_observer *observer, const char *why);
+
 /** Tell the agent that this process does its work, and does not go silent for more than @p silence_ms.
  *  @return whether it has not read the last signs, either */
 bool host_job_tell_alive (int agent, int64_t silence_ms);

@@ -184,7 +184,25 @@ take_signals (struct head *head)
 
 /* ---- deadlines ---- */
 
-/* As after SIGTERM.  The end of a Slurm job is one for ranks that respect it, and only their launchers know that, so it
+/* As after SIGTERM, unless the job ends already. */
+static void
+stop_for (struct head *head, const char *reason)
+{
+    if (head->limit_ms != INT64_MAX)
+        return;
+    take_signal (head, SIGTERM);
+    head->stop_reason = reason;
+}
+
+static void
+take_notices (struct head *head)
+{
+    for (int i = 0; i < head->count && head->phase == HEAD_RUN; i++)
+        if (head->links[i].notice)
+            stop_for (head, head->links[i].notice);
+}
+
+/* The end of a Slurm job is one for ranks that respect it, and only their launchers know that, so it
  * is theirs alone. */
 static void
 keep_time_limit (struct head *head)
@@ -192,10 +210,7 @@ keep_time_limit (struct head *head)
     if (!head->stop_ms || clock_ms () < head->stop_ms || head->phase != HEAD_RUN)
         return;
     head->stop_ms = 0;
-    if (head->limit_ms != INT64_MAX)
-        return; /* it ends already */
-    take_signal (head, SIGTERM);
-    head->stop_reason = "at the time limit";
+    stop_for (head, "at the time limit");
 }
 
 /* Logging in may take longer than a sign of life.
@@ -231,6 +246,7 @@ keep_deadlines (struct head *head)
 {
     int64_t now = clock_ms (), interval = head->spec.timeout_ms / BEATS;
     keep_time_limit (head);
+    take_notices (head);
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
         if (now >= link_deadline (head, link))

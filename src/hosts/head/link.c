@@ -315,6 +315,10 @@ take_frame (struct link *link, struct wire_frame *frame)
         link->failed_ns = wire_number (frame) - link->offset_ns;
         link->failed_rank = (int) wire_number (frame);
         break;
+    case WIRE_NOTICE:
+        if (!link->notice) /* it is repeated */
+            link->notice = copy (wire_text (frame));
+        break;
     case WIRE_END: take_end (link, frame); break;
     case WIRE_CHECKED: take_answer (link, link->take_checked, frame); break;
     case WIRE_SAMPLED: take_answer (link, link->take_sampled, frame); break;
@@ -457,6 +461,7 @@ link_release (struct link *link)
     free (link->reached);
     free (link->report);
     free (link->json);
+    free (link->notice);
     free (link->mpi_why);
 }
 

@@ -64,6 +64,7 @@ struct link {
     bool end_requested; /* to end its ranks */
     int64_t failed_ns; /* our clock; when a rank failed there, or the host was lost; 0: neither */
     int failed_rank;  /* -1: none */
+    char *notice;     /* why all ranks are to save and stop, as in "ended WHY"; NULL: there is no reason */
     enum wire_end end; /* of LINK_ENDED */
     int status;
     char *report, *json;

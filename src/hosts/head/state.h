@@ -58,7 +58,7 @@ struct head {
     int signal;        /* that ended the job; 0: none */
     int64_t signal_ns; /* when it came */
     int64_t stop_ms;   /* when the time of the job is over; 0: never, or it is */
-    const char *stop_reason; /* what counts instead of `signal`, which hosts got; static; NULL: nothing */
+    const char *stop_reason; /* what counts instead of `signal`, which hosts got; static, or a link's; NULL: nothing */
     int64_t restarts;
     struct report_attempts attempts; /* that have failed */
     double started_s; /* since 1970 */

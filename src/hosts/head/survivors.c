@@ -46,7 +46,8 @@ prepare_link (struct link *link)
 {
     free (link->report);
     free (link->json);
-    link->report = link->json = NULL;
+    free (link->notice);
+    link->report = link->json = link->notice = NULL;
     link->state = LINK_READY;
     link->end_requested = false;
     link->failed_ns = link->mpi_ns = 0;

@@ -60,6 +60,7 @@ enum wire_type {
     WIRE_ERR_PART,  /* the same */
     WIRE_MPI_ENDED, /* the agent's clock, ns; whether a daemon has ended; its exit status, 0: not known; text */
     WIRE_FAILED,    /* the agent's clock, ns; rank: the first failure on this host, at once */
+    WIRE_NOTICE,    /* text: why all ranks are to save and stop, as in "ended WHY"; it may come again */
     WIRE_END,       /* enum wire_end, exit status, report as text, as JSON: the launcher on this host has ended */
     WIRE_CHECKED,   /* the answer to WIRE_CHECK */
     WIRE_TAKEN,     /* bytes of WIRE_IN that were passed on */

@@ -61,6 +61,8 @@ struct job_peers {
 struct job_observer {
     /* Of the first failure on this machine, and again if it turns out to be that of another rank; may be NULL. */
     void (*failed) (const struct job *job, const struct job_observer *observer);
+    /* Of what asks all ranks of all machines to stop, and why, as in "ended WHY".  NULL: those here stop. */
+    void (*noticed) (const struct job_observer *observer, const char *why);
     int fd; /* the observer's own */
     struct job_peers *peers; /* NULL: there are no other machines */
     /* Called by the supervisor's loop again and again; returns when to call it next.  NULL: no such calls. */

@@ -38,7 +38,10 @@ static void
 take_notice (struct supervisor *supervisor)
 {
     const char *stop_reason = request_take_notice (supervisor);
-    if (stop_reason)
+    const struct job_observer *observer = supervisor->job->observer;
+    if (stop_reason && observer && observer->noticed)
+        observer->noticed (observer, stop_reason);
+    else if (stop_reason)
         shutdown_stop_for (supervisor, stop_reason);
 }
 

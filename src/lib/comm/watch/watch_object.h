@@ -25,8 +25,8 @@ struct watch_source {
     } peers[];
 };
 
-/** Who is told of waits that take long.  All zero: no process is, because a launcher watches the ranks,
- * or no warnings were asked for. */
+/** Where warnings of waits that take long go.  All zero: nowhere, because a launcher watches the ranks, or no warnings
+ * were asked for. */
 struct watch_warning {
     void (*say) (void *context, const char *text); /* "rank 0 has been waiting for 61 s in ...", any thread */
     void *context;
