@@ -547,10 +547,14 @@ test_failure (void)
     struct job job = { .ranks = ranks, .count = 3, .first_failed = 1, .failed_ns = 77 };
     struct play play;
     begin (&play, "a");
-    const struct job_observer observer = { host_job_tell_failure, play.to };
+    const struct job_observer observer = { .failed = host_job_tell_failure, .fd = play.to };
     host_job_tell_failure (&job, &observer);
     link_read (&play.link);
     ok (play.link.failed_rank == 5 && play.link.failed_ns == 77, "the rank that failed first is named, and when");
+    host_job_tell_notice (&observer, "because a will be taken away");
+    host_job_tell_notice (&observer, "because it really will");
+    link_read (&play.link);
+    is_text (play.link.notice, "because a will be taken away", "and why all are to stop, once");
     end (&play);
 }
 
