@@ -488,7 +488,6 @@ gpu_free (DLDevice device, void *memory)
     bool is_clean = cudaPeekAtLastError () == cudaSuccess;
     if (!memory || device.device_id < 0 || device.device_id >= MOST_GPUS)
         return;
-    pthread_once (&once, begin);
     struct gpu *gpu = &gpus[device.device_id];
     cudaThreadExchangeStreamCaptureMode (&visit.capture_mode);
     cudaError_t error = cudaGetDevice (&visit.before);

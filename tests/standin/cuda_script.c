@@ -11,6 +11,7 @@
 #include "tests/standin/cuda/standin.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@
 #include <unistd.h>
 
 enum { COUNT = 256, THINGS = 64, WORDS = 8192 };
+
+#define HUGE_SIZE ((size_t) INT_MAX + 1)
 
 extern const struct device_module accel_device;
 static const DLDevice gpu = { .device_type = kDLCUDA, .device_id = 1 }, other = { .device_type = kDLCUDA };
@@ -114,7 +117,7 @@ __wrap_pthread_mutex_unlock (pthread_mutex_t *mutex)
 
 /* ---- libraries ---- */
 
-static bool lacks_libraries;
+static bool lacks_libraries, has_driver;
 
 void *__real_dlopen (const char *name, int flags);
 void *__wrap_dlopen (const char *name, int flags);
@@ -125,7 +128,20 @@ __wrap_dlopen (const char *name, int flags)
     char missing[64];
     snprintf (missing, sizeof missing, "no-%s", name);
     say ("dlopen %s %d; ", name, flags & (RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL));
-    return __real_dlopen (lacks_libraries ? missing : name, flags);
+    return __real_dlopen (has_driver ? NULL : lacks_libraries ? missing : name, has_driver ? RTLD_NOW : flags);
+}
+
+void *__real_dlsym (void *library, const char *name);
+void *__wrap_dlsym (void *library, const char *name);
+
+/* The driver's functions, of which the second one is missing. */
+void *
+__wrap_dlsym (void *library, const char *name)
+{
+    if (!has_driver)
+        return __real_dlsym (library, name);
+    say ("dlsym %s; ", name);
+    return strcmp (name, "cuDevicePrimaryCtxGetState") ? NULL : (void *) (uintptr_t) standin_context_state;
 }
 
 /* ---- CUDA ---- */
@@ -384,6 +400,10 @@ do_products (const struct memory *memory)
         return;
     say ("[%d] ", memory->products->multiply (gpu, x, x + 64, y, 4, 3, 2));
     say ("[%d] ", memory->products->multiply_transposed (gpu, y, x + 64, x, 4, 3, 2));
+    const size_t sizes[][3] = { { 0, 3, 2 }, { 4, 0, 2 }, { 4, 3, 0 }, { HUGE_SIZE, 3, 2 }, { 4, HUGE_SIZE, 2 },
+                                { 4, 3, HUGE_SIZE } };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        say ("[%d] ", memory->products->multiply (gpu, x, x + 64, y, sizes[i][0], sizes[i][1], sizes[i][2]));
 }
 
 static void
@@ -400,6 +420,29 @@ do_owns (const struct memory *memory)
     bool owns = memory->owns (a + 1, &device);
     say ("[%d %d] ", owns, (int) device.device_id);
     say ("[%d] ", memory->owns (bytes, &device));
+}
+
+/* A thread whose device has no context takes one that has. */
+static void *
+ask (void *owned)
+{
+    DLDevice device = { .device_id = -1 };
+    bool owns = accel_device.memory->owns (owned, &device);
+    say ("[%d %d] ", owns, (int) device.device_id);
+    return NULL;
+}
+
+static void
+do_contexts (const struct memory *memory)
+{
+    pthread_t thread;
+    has_driver = true;
+    void *made = memory->create (gpu, 16, false);
+    if (pthread_create (&thread, NULL, ask, made) || pthread_join (thread, NULL))
+        abort ();
+    memory->destroy (gpu, made);
+    if (pthread_create (&thread, NULL, ask, bytes) || pthread_join (thread, NULL))
+        abort ();
 }
 
 static void
@@ -441,6 +484,7 @@ static const struct {
     { "products", do_products, false, false, NULL, cudaErrorMemoryAllocation },
     { "products without cuBLAS", do_without_library, false, false, NULL, cudaErrorMemoryAllocation },
     { "owns", do_owns, false, true, NULL, cudaErrorIllegalAddress },
+    { "contexts", do_contexts, true, false, NULL, cudaErrorIllegalAddress },
     { "choose", do_choose, false, false, NULL, cudaErrorIllegalAddress },
 };
 

@@ -360,7 +360,7 @@ test_group_failures (void)
               "one that has failed keeps its own");
     *said = '\0';
     accel_engine.free (groups[1], memory);
-    is_text (said, "MemFree; ", "memory of it");
+    is_text (said, "Wait; MemFree; ", "memory of it");
     accel_engine.close (groups[1]);
     accel_engine.close (groups[0]);
     close_job (comm, "");
@@ -374,6 +374,26 @@ test_group_failures (void)
     is_error (accel_engine.run (comm, &call, &err), "NCCL: asynchronous error: an error (NCCL_DEBUG=WARN says more)",
               "an error while a group is closed is the one that is told");
     close_job (comm, "");
+}
+
+/* Groups are joined in any order. */
+static void
+test_order_of_groups (void)
+{
+    struct communicator *comm = open_job (0, 2);
+    const int ranks[] = { 0, 1 };
+    struct accel_engine_call call = sum ();
+    void *groups[2];
+    for (int64_t i = 0; i < 2; i++)
+        accel_engine.split (comm, i, 0, &err);
+    for (int64_t i = 0; i < 2; i++)
+        accel_engine.join_group (comm, ranks, 2, 0, i, &groups[i], &err);
+    *said = '\0';
+    ok (!accel_engine.run (groups[0], &call, &err), "%s", err.text);
+    is_text (said, "AllReduce @1 0 4096 3 7 0; ", "the group with that number");
+    accel_engine.close (groups[1]);
+    accel_engine.close (groups[0]);
+    close_job (comm, IN_ORDER);
 }
 
 /* A group that NCCL is still making outlives its parent. */
@@ -534,6 +554,7 @@ main (void)
     test_failing_splits ();
     test_lost_groups ();
     test_group_failures ();
+    test_order_of_groups ();
     test_outlived ();
     test_unjoined ();
     cudaFree (buffer);

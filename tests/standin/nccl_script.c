@@ -70,6 +70,7 @@ test_calls (void)
     cudaMemsetAsync (buffer + RECV, 2, RECV, (cudaStream_t) 1);
     const struct accel_engine_call call = call_at (ALL_TO_ALL);
     accel_engine.run (transport, &call, &err);
+    ok (copied == ((struct communicator *) transport)->stream, "on the stream of the call,");
     cudaMemcpyAsync (bytes, buffer + RECV, sizeof bytes, cudaMemcpyDeviceToHost, (cudaStream_t) 1);
     cudaStreamSynchronize ((cudaStream_t) 1);
     ok (bytes[11] == 2 && bytes[12] == 1 && bytes[23] == 1 && bytes[24] == 2, "what stays on the rank is copied");
@@ -499,25 +500,61 @@ test_allocations (void)
         int result;
         bool lacks_alloc;
     } cases[] = {
-        { 0, NULL, "MemAlloc 16; Register @0 16; ", "Deregister @0; MemFree; ", 0, false },
-        { 15, NULL, "MemAlloc 16; Register @0 16; ", "Deregister @0; MemFree; ", 0, false },
-        { 16, NULL, "MemAlloc 32; Register @0 32; ", "Deregister @0; MemFree; ", 0, false },
-        { 100, NULL, "MemAlloc 112; Register @0 112; ", "Deregister @0; MemFree; ", 0, false },
-        { 100, "MemAlloc", "MemAlloc 112; Register @0 112; ", "Deregister @0; ", 1, false },
-        { 100, "Register", "MemAlloc 112; Register @0 112; ", "MemFree; ", 3, false },
-        { 100, NULL, "Register @0 112; ", "Deregister @0; ", 0, true },
+        { 0, NULL, "MemAlloc 16; Register @0 16; ", "Deregister @0; Wait; MemFree; ", 0, false },
+        { 15, NULL, "MemAlloc 16; Register @0 16; ", "Deregister @0; Wait; MemFree; ", 0, false },
+        { 16, NULL, "MemAlloc 32; Register @0 32; ", "Deregister @0; Wait; MemFree; ", 0, false },
+        { 100, NULL, "MemAlloc 112; Register @0 112; ", "Deregister @0; Wait; MemFree; ", 0, false },
+        { 100, "MemAlloc", "MemAlloc 112; Register @0 112; ", "Deregister @0; Free; ", 1, false },
+        { 100, "Register", "MemAlloc 112; Register @0 112; ", "Wait; MemFree; ", 3, false },
+        { 100, NULL, "Register @0 112; ", "Deregister @0; Free; ", 0, true },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct communicator *comm = open_job (0, 2);
         void *memory = NULL;
+        filled = awaited = NULL;
         if (cases[i].lacks_alloc)
             nccl.MemAlloc = NULL;
         let_fail (cases[i].plan, 1, cases[i].result);
         enum accel_status status = accel_engine.alloc (comm, &memory, cases[i].bytes, &err);
-        ok (!status && memory && !strcmp (said, cases[i].said), "%zu bytes: '%s'", cases[i].bytes, said);
+        ok (!status && memory && !strcmp (said, cases[i].said) && filled == (void *) 1 && awaited == (void *) 1,
+            "%zu bytes: '%s'", cases[i].bytes, said);
         *said = '\0';
+        int64_t before = clock_us;
         accel_engine.free (comm, memory);
-        is_text (said, cases[i].freed, "and their end");
+        ok (!strcmp (said, cases[i].freed) && clock_us == before, "and their end: '%s'", said);
+        close_job (comm, IN_ORDER);
+    }
+}
+
+static void
+test_failing_allocations (void)
+{
+    static const struct {
+        const char *plan, *text, *said;
+        int result;
+        bool lacks_alloc;
+        enum accel_status status;
+    } cases[] = {
+        { "cudaMemsetAsync",
+          "accel_alloc: cannot allocate 100 bytes on cuda:1: an illegal memory access was encountered",
+          "MemAlloc 112; Wait; MemFree; ", 700, false, ACCEL_ERR_SYSTEM },
+        { "cudaStreamSynchronize", "accel_alloc: cannot allocate 100 bytes on cuda:1: unknown error",
+          "MemAlloc 112; Wait; MemFree; ", 999, false, ACCEL_ERR_SYSTEM },
+        { "cudaMemsetAsync", "accel_alloc: cannot allocate 100 bytes on cuda:1: out of memory", "Free; ", 2, true,
+          ACCEL_ERR_NOMEM },
+        { "cudaMalloc", "accel_alloc: cannot allocate 100 bytes on cuda:1: out of memory", "", 2, true,
+          ACCEL_ERR_NOMEM },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct communicator *comm = open_job (0, 2);
+        void *memory = comm;
+        if (cases[i].lacks_alloc)
+            nccl.MemAlloc = NULL;
+        let_fail (cases[i].plan, 1, cases[i].result);
+        enum accel_status status = accel_engine.alloc (comm, &memory, 100, &err);
+        is_error (status, cases[i].text, cases[i].plan);
+        if (status != cases[i].status || memory || strcmp (said, cases[i].said))
+            ok (false, "%d: '%s'", (int) status, said);
         close_job (comm, IN_ORDER);
     }
 }
@@ -552,9 +589,26 @@ test_free_in_use (void)
     before = clock_us;
     *said = '\0';
     accel_engine.free (comm, memory);
-    ok (clock_us == before && !strcmp (said, "MemFree; "), "nothing is waited for after a failure: %s", said);
+    ok (clock_us == before && !strcmp (said, "Wait; MemFree; "), "nothing is waited for after a failure: %s", said);
     accel_engine.wait (comm, work, &err);
     close_job (comm, "");
+}
+
+/* While NCCL ends what it was doing. */
+static void
+test_free_busy (void)
+{
+    struct communicator *comm = open_job (0, 2);
+    void *memory;
+    accel_engine.alloc (comm, &memory, 16, &err);
+    comm->is_nccl_busy = true;
+    busy_for = 10;
+    *said = '\0';
+    int64_t before = clock_us;
+    accel_engine.free (comm, memory);
+    ok (clock_us - before == 500 && !strcmp (said, "Deregister @0; Wait; MemFree; "),
+        "freed when NCCL has time: %s", said);
+    close_job (comm, IN_ORDER);
 }
 
 static void
@@ -590,7 +644,9 @@ main (void)
     test_order ();
     test_cause ();
     test_allocations ();
+    test_failing_allocations ();
     test_free_in_use ();
+    test_free_busy ();
     test_other_gpu ();
     cudaFree (buffer);
     return done_testing ();

@@ -195,6 +195,7 @@ __wrap_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, void
 /* ---- CUDA ---- */
 
 static int events, streams; /* that exist; many more, with wrong flags */
+static cudaStream_t filled, copied, awaited; /* the last ones */
 static cudaStream_t recorded, delayed; /* the first of which an event was recorded, and the last that waits for one */
 
 static enum standin_progress
@@ -213,7 +214,6 @@ await (cudaEvent_t event)
 }
 
 #define CUDA_CALLS(X)                                                                              \
-    X (cudaGetDeviceCount, (void) 0, (int *count), (count))                                        \
     X (cudaDeviceGetPCIBusId, (void) 0, (char *id, int size, int device), (id, size, device))      \
     X (cudaStreamCreateWithFlags, streams += flags == cudaStreamNonBlocking ? 1 : 99,              \
        (cudaStream_t *stream, unsigned flags), (stream, flags))                                    \
@@ -227,12 +227,14 @@ await (cudaEvent_t event)
     X (cudaStreamWaitEvent, (events += 99 * flags, delayed = stream),                              \
        (cudaStream_t stream, cudaEvent_t event, unsigned flags), (stream, event, flags))           \
     X (cudaMalloc, (void) 0, (void **memory, size_t bytes), (memory, bytes))                       \
-    X (cudaMemsetAsync, (void) 0,                                                                  \
+    X (cudaMemsetAsync, filled = stream,                                                                  \
        (void *to, int byte, size_t bytes, cudaStream_t stream), (to, byte, bytes, stream))         \
-    X (cudaMemcpyAsync, (void) 0,                                                                  \
+    X (cudaMemcpyAsync, copied = stream,                                                                  \
        (void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream),  \
        (to, from, bytes, kind, stream))                                                            \
-    X (cudaStreamSynchronize, (void) 0, (cudaStream_t stream), (stream))
+    X (cudaStreamSynchronize, awaited = stream, (cudaStream_t stream), (stream))                   \
+    X (cudaDeviceSynchronize, say ("Wait; "), (void), ())                                          \
+    X (cudaFree, say ("Free; "), (void *memory), (memory))
 #define X(name, effect, parameters, arguments)                                   \
     cudaError_t __real_##name parameters;                                        \
     cudaError_t __wrap_##name parameters;                                        \
@@ -245,6 +247,18 @@ await (cudaEvent_t event)
     }
 CUDA_CALLS (X)
 #undef X
+
+cudaError_t __real_cudaGetDeviceCount (int *count);
+cudaError_t __wrap_cudaGetDeviceCount (int *count);
+
+/* What it leaves after an error says nothing. */
+cudaError_t
+__wrap_cudaGetDeviceCount (int *count)
+{
+    cudaError_t error = (cudaError_t) planned ("cudaGetDeviceCount");
+    *count = 3;
+    return error ? call_fail (error) : __real_cudaGetDeviceCount (count);
+}
 
 /* ---- NCCL ---- */
 
@@ -415,7 +429,7 @@ static ncclResult_t
 fake_MemFree (void *memory)
 {
     say ("MemFree; ");
-    return cudaFree (memory) ? ncclUnhandledCudaError : ncclSuccess;
+    return __real_cudaFree (memory) ? ncclUnhandledCudaError : ncclSuccess;
 }
 
 static ncclResult_t

@@ -493,11 +493,11 @@ engine_split (void *transport, int64_t group_id, int rank, struct accel_error *e
         operation->color = group_id < 0 ? NCCL_SPLIT_NOCOLOR : (int) group_id;
         operation->key = rank;
     }
-    if (operation && child) {
+    if (child) {
         child->origin = child->parent = comm;
         child->group_id = group_id;
     }
-    if (operation && !comm_progress (comm))
+    if (!comm_progress (comm))
         progress_thread_wake ();
     if (!operation && child)
         comm_destroy (child);
@@ -588,7 +588,7 @@ static void
 await_operations (struct communicator *comm)
 {
     int64_t end = now_ms () + CLOSE_MS;
-    while (!comm->status && find_oldest (comm) && now_ms () < end) {
+    while (find_oldest (comm) && now_ms () < end) {
         unlock ();
         usleep (PAUSE_US);
         lock ();

@@ -19,14 +19,14 @@ static enum accel_status
 load (void *library, const struct accel_engine_helpers *helpers, struct accel_error *err)
 {
     struct nccl found = { 0 };
-    int version = 0;
+    int version = VERSION_LEAST;
 #define X(name) *(void **) &found.name = dlsym (library, "nccl" #name);
     NCCL_NEEDED (X)
     NCCL_OPTIONAL (X)
 #undef X
     if (found.GetVersion && found.GetVersion (&version))
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "cannot use libnccl.so.2: ncclGetVersion() fails");
-    if (found.GetVersion && version < VERSION_LEAST)
+    if (version < VERSION_LEAST)
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "needs NCCL 2.18 or newer, but libnccl.so.2 is version %d",
                               version);
 #define X(name)      \
@@ -34,9 +34,9 @@ load (void *library, const struct accel_engine_helpers *helpers, struct accel_er
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "cannot use libnccl.so.2: it lacks nccl" #name "()");
     NCCL_NEEDED (X)
 #undef X
-    if (!found.MemAlloc || !found.MemFree)
+    if (!found.MemFree)
         found.MemAlloc = NULL;
-    if (!found.CommRegister || !found.CommDeregister)
+    if (!found.CommDeregister)
         found.CommRegister = NULL;
     nccl = found;
     return ACCEL_OK;
