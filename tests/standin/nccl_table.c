@@ -153,7 +153,8 @@ test_progress (void)
 {
     int threads = count_threads ();
     enum { STARTS = 12 }; /* most of which wait for those before them */
-    void *transport = open_job (0, 0), *memory, *works[STARTS], *library = dlopen ("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    void *transport = open_job (0, 0), *memory, *works[STARTS];
+    void *library = dlopen ("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
     unsigned long (*count) (void) = NULL;
     *(void **) &count = library ? dlsym (library, "standin_nccl_batches") : NULL;
     MUST (!count);
