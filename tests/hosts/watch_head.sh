@@ -14,7 +14,7 @@ export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_orte_tmpdi
 # begin ARGUMENT...: two ranks on host1, where the head is, and one on host2
 begin () {
     rm -f out err
-    on host1 timeout -k 10 "$patience" "$accelerate" launch --cpu --host_timeout 120 --hosts host1:2,host2:1 "$@" >out 2>err &
+    on host1 timeout -k 10 $((4 * patience)) "$accelerate" launch --cpu --host_timeout 120 --hosts host1:2,host2:1 "$@" >out 2>err &
     head=$!
 }
 # at_head COMMAND ARGUMENT...: a command of ours there
