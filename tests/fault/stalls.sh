@@ -97,7 +97,7 @@ says_twice () { test "$(grep -c "^WARNING: " themselves)" -ge 2; }
 by_themselves () {
     ranks=$1
     : >themselves
-    by_hand "$ranks" "$(free_port)" "$program" "$2" >themselves 2>&1 &
+    sh "$srcdir/tests/hand.sh" "$ranks" "$(free_port)" "$program" "$2" >themselves 2>&1 &
     starter=$!
     wait_for says_twice && cat themselves && kill $(pgrep -P $starter) && { wait $starter; test $? = 143; }
 }
