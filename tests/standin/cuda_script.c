@@ -286,6 +286,8 @@ do_read (const struct memory *memory)
 {
     enum accel_status status = memory->read (gpu, bytes, a, sizeof bytes - 5, &err);
     say ("[%d %s] ", (int) status, err.text);
+    status = memory->read (gpu, bytes, a, 1 << 20, &err); /* one piece */
+    say ("[%d] ", (int) status);
 }
 
 static void
@@ -330,6 +332,8 @@ do_capture (const struct memory *memory)
     say ("[%d] ", memory->live->permit_capture (gpu, true));
     memory->zero (gpu, a, 16);
     say ("[%d] ", memory->live->permit_capture (gpu, false));
+    status = memory->order (gpu, NULL, made_stream, &err);
+    say ("[%d %s] ", (int) status, err.text);
     standin_capture (made_stream, false);
     cudaSetDevice (0);
     memory->destroy (gpu, second);
