@@ -380,8 +380,9 @@ const struct option options[] = {
       .help = "steps between checkpoints in memory, for restarts",
       .doc = "Keep the state of the training in memory after every N steps of the optimizer, so ranks that are started "
              "again (--max_restarts) lose at most N steps. Programs that use libaccel need no other code than for "
-             "checkpoints on disk: accel_load_state() finds the state. It takes twice its size, on the host of rank 0, "
-             "and is gone when the launcher ends. See accel_checkpoint(3). Other programs ignore it." },
+             "checkpoints on disk: accel_load_state() finds the state. It takes twice its size, and is gone when the "
+             "launcher ends; with --hosts, each host also has a copy for the host before it. See accel_checkpoint(3). "
+             "Other programs ignore it." },
 };
 
 const size_t option_count = sizeof options / sizeof *options;
