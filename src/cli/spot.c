@@ -330,7 +330,7 @@ spot_watch_start (struct spot_watch *watch, const char *cloud, const char *host,
 void
 spot_watch_end (struct spot_watch *watch)
 {
-    if (watch->pid && watch->owner == getpid ()) {
+    if (watch->pid && watch->owner == getpid () && !waitpid (watch->pid, NULL, WNOHANG)) {
         kill (watch->pid, SIGKILL);
         while (waitpid (watch->pid, NULL, 0) < 0 && errno == EINTR)
             ;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { HUGE_PAGE_BYTES = 2 << 20, PAGE = 4096, NEAR = 32, VECTORS_BYTES = 256 };
 
@@ -39,29 +40,35 @@ memory_discard (void *memory, size_t bytes)
         (void) madvise ((void *) begin, end - begin, MADV_DONTNEED);
 }
 
+/* Advice about the pages that are wholly in a range.  They may be larger than those that copies are cut at. */
+static void
+advise (void *memory, size_t bytes, int advice)
+{
+    uintptr_t page = (uintptr_t) sysconf (_SC_PAGESIZE);
+    uintptr_t begin = ((uintptr_t) memory + page - 1) / page * page, end = ((uintptr_t) memory + bytes) / page * page;
+    if (begin < end)
+        (void) madvise ((void *) begin, end - begin, advice);
+}
+
 void
 memory_discard_pages (void *memory, size_t bytes)
 {
-    uintptr_t begin = ((uintptr_t) memory + PAGE - 1) / PAGE * PAGE, end = ((uintptr_t) memory + bytes) / PAGE * PAGE;
-    if (begin < end)
-        (void) madvise ((void *) begin, end - begin, MADV_DONTNEED);
+    advise (memory, bytes, MADV_DONTNEED);
 }
 
 void
 memory_use_small_pages (void *memory, size_t bytes)
 {
-    uintptr_t begin = ((uintptr_t) memory + PAGE - 1) / PAGE * PAGE, end = ((uintptr_t) memory + bytes) / PAGE * PAGE;
-    if (begin < end)
-        (void) madvise ((void *) begin, end - begin, MADV_NOHUGEPAGE);
+    advise (memory, bytes, MADV_NOHUGEPAGE);
 }
 
 /* Pages that are given back are zero when they are touched again, whatever was there before. */
 void *
 memory_create_sparse (size_t bytes)
 {
-    size_t rounded = (bytes / PAGE + 1) * PAGE;
+    size_t page = (size_t) sysconf (_SC_PAGESIZE), rounded = (bytes / page + 1) * page;
     void *memory = NULL;
-    if (bytes > PTRDIFF_MAX - PAGE || posix_memalign (&memory, PAGE, rounded))
+    if (bytes > PTRDIFF_MAX - page || posix_memalign (&memory, page, rounded))
         return NULL;
     memory_use_small_pages (memory, rounded);
     if (madvise (memory, rounded, MADV_DONTNEED))

@@ -295,6 +295,7 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
         || config_compute_number (config, "main_process_port", port, "hosts", fail)
         || (address && config_compute (config, "main_process_ip", address, "hosts", fail)))
         return -1;
+    agent->spec.host = host_job.share.machine; /* hosts before it may have been lost: rank 0 has the input */
     if (keep_memtier (agent, &host_job, fail) || start_copies (agent, &host_job, frame, fail))
         return -1;
     listener_close (&agent->listener);

@@ -410,7 +410,8 @@ take_share (struct ring *ring, struct wire_frame *frame)
     parts->checksum = (uint64_t) wire_number (frame);
     parts->rank = (uint32_t) wire_number (frame);
     parts->processes = (uint32_t) wire_number (frame);
-    if (frame->failed || rank >= JOBSEG_MAX_LOCAL || parts->index_at + parts->index_bytes > memtier_place (0))
+    if (frame->failed || rank >= JOBSEG_MAX_LOCAL || parts->index_at > memtier_place (0)
+        || parts->index_bytes > memtier_place (0) - parts->index_at || parts->rank >= parts->processes)
         return false;
     ring->share.entry = choose_place (header, rank);
     ring->share.bytes = parts->index_at + parts->index_bytes;
@@ -612,7 +613,7 @@ copies_start (struct copies *copies, const struct memtier *memtier, const struct
 void
 copies_stop (struct copies *copies)
 {
-    if (copies->pid) {
+    if (copies->pid && !waitpid (copies->pid, NULL, WNOHANG)) { /* not if another has waited for it */
         kill (copies->pid, SIGKILL);
         while (waitpid (copies->pid, NULL, 0) < 0 && errno == EINTR)
             ;

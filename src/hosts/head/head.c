@@ -188,7 +188,7 @@ take_signals (struct head *head)
 static void
 stop_for (struct head *head, const char *reason)
 {
-    if (head->limit_ms != INT64_MAX)
+    if (head->limit_ms != INT64_MAX || have_all_ended (head))
         return;
     take_signal (head, SIGTERM);
     head->stop_reason = reason;

@@ -48,7 +48,8 @@ prepare_link (struct link *link)
     free (link->json);
     free (link->notice);
     link->report = link->json = link->notice = NULL;
-    link->state = LINK_READY;
+    if (link->state > LINK_READY) /* a host that is about to be reached still has no job */
+        link->state = LINK_READY;
     link->end_requested = false;
     link->failed_ns = link->mpi_ns = 0;
     link->failed_rank = -1;

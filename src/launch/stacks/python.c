@@ -79,7 +79,8 @@ stack_python_copy (struct stack_rank *rank)
     struct stat info;
     if (!rank->has_file) {
         rank->has_file = !flock (rank->file, LOCK_EX | LOCK_NB);
-        if (rank->has_file && !ftruncate (rank->file, 0))
+        /* It may have ended, or unregistered the handler, while another was asking. */
+        if (rank->has_file && stacks_has_python (rank->pid) && !ftruncate (rank->file, 0))
             syscall (SYS_tgkill, rank->pid, rank->pid, STACKS_SIGNAL);
         return false;
     }

@@ -19,6 +19,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+enum { OWN_ID = 16 }; /* digits of an id that a launcher has made */
+
 /* What the kernel shows for jobseg_create()'s memfd, and guardian.c's name for the supervisor. */
 static const char segment_link[] = "/memfd:accel-job (deleted)";
 static const char supervisor_name[] = "accel-job";
@@ -98,7 +100,8 @@ fill_in (struct watch_job *job, bool is_ours)
     job->hosts = is_ours ? 0 : (int) (header->hosts % INT32_MAX);
     job->launcher = job->hosts ? job->holder : is_ours ? find_launcher (job->holder, header) : 0;
     copy_text (job->id, sizeof job->id, header->job_id, sizeof header->job_id);
-    job->id[strcspn (job->id, ".")] = '\0'; /* the number of the restart */
+    if (strspn (job->id, "0123456789abcdef") == OWN_ID && job->id[OWN_ID] == '.')
+        job->id[OWN_ID] = '\0'; /* what follows is the number of the restart */
     copy_text (job->program, sizeof job->program, header->program, sizeof header->program);
     if (!*job->program)
         read_command_line (job->holder, job->program, sizeof job->program);

@@ -65,14 +65,26 @@ load_best (struct part *part, const struct accel_state_dict *state, struct accel
 const struct part_kind part_best = { .size_bytes = sizeof (struct best_part), .open = open_best, .close = close_best,
                                      .save = save_best, .load = load_best, .file = "best" };
 
-uint64_t
+struct best_choice
 best_begin_save (const struct accel *acc, uint64_t number)
 {
     struct best_part *best = best_of (acc);
+    struct best_choice choice = { .former = best->checkpoint, .is_new = best->is_next };
     if (best->is_next)
         best->checkpoint = number;
     best->is_next = false;
-    return best->checkpoint;
+    choice.checkpoint = best->checkpoint;
+    return choice;
+}
+
+void
+best_cancel_save (const struct accel *acc, struct best_choice choice)
+{
+    struct best_part *best = best_of (acc);
+    if (!choice.is_new)
+        return;
+    best->checkpoint = choice.former;
+    best->is_next = true;
 }
 
 enum accel_status

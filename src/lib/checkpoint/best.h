@@ -19,7 +19,16 @@ struct best_part {
 
 extern const struct part_kind part_best;
 
-/** A checkpoint with automatic naming gets @p number.  @return the number of the best one now, or BEST_NONE */
-uint64_t best_begin_save (const struct accel *acc, uint64_t number);
+/** What a save means for the best checkpoint.  All zero: nothing. */
+struct best_choice {
+    uint64_t checkpoint; /* number of the best one when it is complete, or BEST_NONE */
+    uint64_t former;     /* the same before */
+    bool is_new;         /* this save is the best one */
+};
+
+/** A checkpoint with automatic naming gets @p number.  @return for best_cancel_save(), if it comes to nothing @{ */
+struct best_choice best_begin_save (const struct accel *acc, uint64_t number);
+void best_cancel_save (const struct accel *acc, struct best_choice choice);
+/** @} */
 
 #endif

@@ -15,6 +15,7 @@
 #include "lib/kernels/matrix.h"
 #include "lib/memory/memory.h"
 #include "lib/train/file_names.h"
+#include "lib/train/sharding.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
 #include "util/suggest.h"
@@ -239,6 +240,10 @@ read_tensor (const struct load *load, size_t parameter, struct accel_error *err)
     const DLTensor *into = master ? master : load->model->parameters[parameter].data;
     float scale;
     enum accel_status status = read_scale (load, index, &scale, err);
+    if (!status && scale != 1 && sharding_is_on (load->model))
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                             "%s: 8-bit tensors cannot be loaded into a sharded model: load it before accel_prepare",
+                             load->path);
     if (!status && load->transposed[parameter])
         status = read_transposed (load, index, into, err);
     else if (!status)

@@ -51,12 +51,15 @@ choose_entry (const struct memory_tier *memory)
     const struct memtier_header *header = memory->memtier.header;
     struct memtier_entry *best = NULL;
     unsigned buffers = atomic_load (&header->buffers);
+    uint64_t kept[2]; /* the newer one first: it becomes the older one of the next round */
+    kept[1] = atomic_load (&header->kept[1]);
+    kept[0] = atomic_load (&header->kept[0]);
     for (unsigned i = 0; i < buffers; i++) {
         struct memtier_entry *entry = entry_of (memory, i);
         uint64_t number = entry ? memtier_number_of (entry) : 0;
         bool is_kept = number == memory->latest;
         for (unsigned j = 0; j < 2 && buffers > MEMTIER_BUFFERS_ALONE; j++)
-            is_kept = is_kept || number == atomic_load (&header->kept[j]);
+            is_kept = is_kept || number == kept[j];
         if (!entry || (number && is_kept))
             continue;
         bool is_better = !best || (entry->index_bytes && (!best->index_bytes || number < memtier_number_of (best)));

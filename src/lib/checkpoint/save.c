@@ -52,7 +52,9 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
                            .total_limit = part->project.total_limit, .step = optimizer_latest_step (acc),
                            .mixed_precision = accel_mixed_precision (acc),
                            .memory_sequence = memory_tier_of (acc)->sequence };
-    save->best = save->automatic ? best_begin_save (acc, part->project.iteration) : BEST_NONE;
+    save->best = (struct best_choice){ .checkpoint = BEST_NONE };
+    if (save->automatic)
+        save->best = best_begin_save (acc, part->project.iteration);
     enum accel_status status = save->rank ? ACCEL_OK : make_folder (save, part, output_dir, err);
     status = checkpoint_agree (acc, site, status, err);
     if (status)
@@ -121,7 +123,7 @@ save_commit (struct save *save, struct accel_error *err)
                   strrchr (save->folder.kept, '/') + 1);
     struct accel_error cause;
     if (!status && save->automatic
-        && checkpoint_folder_limit (save->folder.place, save->total_limit, save->best, &cause) && !*save->warning)
+        && checkpoint_folder_limit (save->folder.place, save->total_limit, save->best.checkpoint, &cause) && !*save->warning)
         snprintf (save->warning, sizeof save->warning, "%s", cause.text);
     return status;
 }
@@ -155,6 +157,8 @@ save_note (struct save *save, struct accel *acc, const struct comm_site *site, s
         status = accel_fail_nomem (err);
     if (status)
         return status;
+    if (checkpoint_is_apart (save->folder.place))
+        best_cancel_save (acc, save->best);
     free (part->latest);
     part->latest = latest;
     part->project.iteration++;

@@ -4,6 +4,7 @@
 #define LIB_CHECKPOINT_SAVE_H
 
 #include "files/manifest.h"
+#include "lib/checkpoint/best.h"
 #include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/folder.h"
 #include "lib/comm/comm_private.h"
@@ -15,7 +16,7 @@ struct save {
     struct manifest manifest; /* of the files of this rank; then on rank 0 of all */
     bool automatic;           /* as configured when it began */
     uint64_t total_limit;
-    uint64_t best; /* number of the checkpoint that is kept whatever the limit; BEST_NONE: there is none */
+    struct best_choice best; /* the checkpoint that is kept whatever the limit */
     bool with_models; /* unless hooks said otherwise */
     uint64_t step;       /* that optimizers had taken */
     const char *mixed_precision; /* static */

@@ -164,8 +164,10 @@ save_finish (struct accel *acc, const struct comm_site *site, struct accel_error
     enum accel_status status = agree (flight, acc, site, err);
     if (!status)
         status = save_note (&flight->save, acc, site, err);
-    else
+    else {
+        best_cancel_save (acc, flight->save.best);
         accel_fail_in (err, status, "the save started at %s:%d", flight->site.file, flight->site.line);
+    }
     release (flight);
     return status;
 }
@@ -206,6 +208,7 @@ start (struct accel *acc, const struct comm_site *site, const char *output_dir, 
     status = prepare (flight, acc, output_dir, err);
     sharding_end_collect (acc);
     if (status) {
+        best_cancel_save (acc, flight->save.best);
         release (flight);
         return status;
     }

@@ -75,6 +75,8 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
     enum accel_status status = save_finish (acc, &site, &own);
     if (!status)
         status = save_state (&save, acc, &site, output_dir, &own);
+    if (status)
+        best_cancel_save (acc, save.best);
     sharding_end_collect (acc);
     save_end (&save);
     return checkpoint_leave (acc, &site, entered, status, &own, err);

@@ -111,14 +111,15 @@ extern __typeof__ (sigaction) __sigaction;
 static __attribute__ ((noinline, no_sanitize_address)) _Noreturn void
 unwind_in_child (struct walk *walk)
 {
+    static const int faults[] = { SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP, SIGSYS };
     struct sigaction action = { .sa_handler = end_child, .sa_flags = SA_ONSTACK };
     sigset_t set;
     sigemptyset (&action.sa_mask);
     sigemptyset (&set);
-    sigaddset (&set, SIGSEGV);
-    sigaddset (&set, SIGBUS);
-    sigaction_of_child (SIGSEGV, &action, NULL);
-    sigaction_of_child (SIGBUS, &action, NULL);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        sigaddset (&set, faults[i]);
+        sigaction_of_child (faults[i], &action, NULL);
+    }
     pthread_sigmask (SIG_UNBLOCK, &set, NULL); /* a blocked fault kills, and a dumped core takes the parent with it */
     _Unwind_Backtrace (add_frame, walk);
     end_child (0);

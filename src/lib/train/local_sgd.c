@@ -37,7 +37,8 @@ accel_local_sgd_begin (struct accel_local_sgd **local_sgd, struct accel *acc, st
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: local_sgd_steps is 0", __func__);
     if (model && sharding_is_on (model))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "%s: processes of a sharded model cannot take steps by themselves", __func__);
+                           "%s: processes of a sharded model cannot take steps by themselves%s", __func__,
+                           sharding_hint (model));
     struct accel_local_sgd *made = calloc (1, sizeof *made);
     if (!made)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for local SGD");

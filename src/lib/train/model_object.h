@@ -57,7 +57,8 @@ struct model_live {
 struct model_sharding {
     enum accel_sharding asked;
     uint64_t min_num_params;
-    bool shares; /* if it can */
+    bool shares;     /* if it can */
+    bool has_shared; /* so states of small parameters are rank 0's */
     int size, rank; /* size > 1: it is, since accel_prepare() */
 };
 

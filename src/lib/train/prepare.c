@@ -181,6 +181,7 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
         status = fill (model, acc, site, err);
     if (status) {
         shared_end (model);
+        model->widened = model->widened && !sharding_is_on (model);
         model->sharding.size = was_sharded ? model->sharding.size : 0;
         if (model->placement && !was_placed)
             model_go_home (model);

@@ -4,6 +4,7 @@
 
 #include "lib/train/sharding.h"
 
+#include "lib/train/reducer/join_round.h"
 #include "lib/train/shared_parameters.h"
 
 #include <accel/precision.h>
@@ -92,6 +93,15 @@ sharding_is_asked (const struct accel_model *model)
     return model->memory->create_sparse && sharding_wanted (model) != ACCEL_SHARDING_NONE;
 }
 
+const char *
+sharding_hint (const struct accel_model *model)
+{
+    bool by_launcher = model->sharding.asked == ACCEL_SHARDING_DEFAULT;
+    return !by_launcher               ? ""
+           : is_true (ENV_USE_DEEPSPEED) ? " (--use_deepspeed has sharded it: set ACCEL_SHARDING_NONE)"
+                                         : " (--use_fsdp has sharded it: set ACCEL_SHARDING_NONE)";
+}
+
 /* ---- memory ---- */
 
 /* Of @values of parameter @index, only this process's elements keep their pages. */
@@ -138,8 +148,10 @@ sharding_discard (struct accel_model *model)
 /* ---- accel_prepare() ---- */
 
 static const char *
-why_not (const struct accel_model *model)
+why_not (const struct accel_model *model, const struct accel *acc)
 {
+    if (join_steps (acc))
+        return "models cannot be sharded between accel_join_uneven_inputs and accel_join_end";
     if (!memory_of (model->target)->create_sparse)
         return "only models in host memory can be sharded, and this one is on a GPU";
     for (size_t i = 0; i < model->count; i++)
@@ -156,7 +168,7 @@ static enum accel_status
 begin_or_warn (struct accel_model *model, struct accel *acc, bool *is_wanted, struct accel_error *err)
 {
     bool by_launcher = model->sharding.asked == ACCEL_SHARDING_DEFAULT;
-    const char *why = *is_wanted ? why_not (model) : NULL;
+    const char *why = *is_wanted ? why_not (model, acc) : NULL;
     if (why && !by_launcher)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why);
     if (why)
@@ -175,6 +187,7 @@ begin (struct accel_model *model, struct accel *acc, struct accel_error *err)
     int size = accel_num_processes (acc), rank = accel_process_index (acc);
     bool is_wanted = size > 1 && sharding_wanted (model) != ACCEL_SHARDING_NONE;
     if (sharding_is_on (model)) {
+        model->widened = false; /* no process has whole masters, but all have the parameters */
         if (model->sharding.size != size || model->sharding.rank != rank)
             return accel_fail (err, ACCEL_ERR_INVALID,
                                "accel_prepare: the states of the model's optimizers are divided among %d processes, of "
@@ -199,7 +212,12 @@ sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_
     enum accel_status status = begin (model, acc, err);
     if (status || !sharding_is_on (model) || !model->sharding.shares)
         return status;
-    return shared_begin (model, acc, site, err);
+    status = shared_begin (model, acc, site, err);
+    if (!status && !shared_is_on (model) && model->sharding.has_shared) /* rank 0 has the states of what was whole */
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: the processes have shared the parameters of the "
+                             "model before, and cannot share them now");
+    model->sharding.has_shared |= shared_is_on (model);
+    return status;
 }
 
 /* Masters as well, which may say more than the parameters; one after the other, so that few are whole at a time. */
@@ -221,7 +239,7 @@ sharding_broadcast (struct accel_model *model, struct accel_comm *comm, const st
             discard_others (model, i, data->data);
         }
     }
-    model->widened = true;
+    model->widened = !status;
     return status;
 }
 
@@ -239,7 +257,8 @@ sharding_begin_step (const struct accel_optimizer *optimizer, const struct comm_
                            "processes: prepare the model again", model->sharding.size);
     if (optimizer->custom.step)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "accel_optimizer_step: a custom optimizer sees whole parameters, but the model is sharded");
+                           "accel_optimizer_step: a custom optimizer sees whole parameters, but the model is sharded%s",
+                           sharding_hint (model));
     return shared_is_on (model) ? comm_barrier (accel_world (model->object.owner), site, err) : ACCEL_OK;
 }
 

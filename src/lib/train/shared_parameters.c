@@ -45,9 +45,26 @@ first_of (const struct accel_model *model, void *const *places, size_t index)
     size_t first = 0;
     while (first < model->count
            && (!model_is_trained (model, first) || places[first] != places[index]
-               || room_of (model, first) != room_of (model, index)))
+               || bytes_of (model->parameters[first].data) != bytes_of (model->parameters[index].data)))
         first++;
     return first;
+}
+
+/* Whether a tensor has a part of a trained one, or more than it: neither could move without the other. */
+static bool
+overlaps (const struct accel_model *model)
+{
+    for (size_t i = 0; i < model->count; i++) {
+        const DLTensor *a = model->parameters[i].data;
+        for (size_t j = 0; j < model->count; j++) {
+            const DLTensor *b = model->parameters[j].data;
+            const char *begin = a->data, *other = b->data;
+            bool is_same = begin == other && bytes_of (a) == bytes_of (b);
+            if (model_is_trained (model, j) && !is_same && begin < other + bytes_of (b) && other < begin + bytes_of (a))
+                return true;
+        }
+    }
+    return false;
 }
 
 /* Reserved, because memory that is missing when it is touched is a signal. */
@@ -76,7 +93,8 @@ map (int fd, size_t bytes)
 
 /* @param[out] memory  NULL: the processes cannot share */
 static enum accel_status
-map_together (struct accel *acc, const struct comm_site *site, size_t bytes, void **memory, struct accel_error *err)
+map_together (struct accel *acc, const struct comm_site *site, bool may, size_t bytes, void **memory,
+              struct accel_error *err)
 {
     int rank = accel_process_index (acc);
     char path[64];
@@ -94,7 +112,7 @@ map_together (struct accel *acc, const struct comm_site *site, size_t bytes, voi
         fd = open (path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
         mine = map (fd, bytes);
     }
-    int64_t good = mine && offer.fd >= 0 && *mine == offer.token, all = 0;
+    int64_t good = may && mine && offer.fd >= 0 && *mine == offer.token, all = 0;
     if (!status)
         status = comm_all_reduce (accel_world (acc), site, &good, &all, 1, ACCEL_INT64, ACCEL_MIN, err);
     if (mine && (status || !all))
@@ -103,24 +121,36 @@ map_together (struct accel *acc, const struct comm_site *site, size_t bytes, voi
         *memory = mine;
     if (!status && !all)
         accel_logger_log (acc, ACCEL_LOG_INFO, "parameters are not shared: %s",
-                          offer.fd < 0 ? "there is not enough memory" : "the processes have no memory in common");
+                          !may           ? "some overlap"
+                          : offer.fd < 0 ? "there is not enough memory"
+                                         : "the processes have no memory in common");
     return status;
 }
 
-/* Rank 0's values; whoever has left the barrier that follows sees them. */
+/* The values of all that are moved go to the shared memory, or back to the program's. */
 static void
-move_all (struct accel_model *model, bool is_first)
+copy_all (const struct accel_model *model, bool back)
 {
     char *at = (char *) model->shared.memory + MEMORY_ALIGNMENT;
     for (size_t i = 0; i < model->count; i++) {
         if (first_of (model, model->shared.places, i) != i)
             continue;
-        DLTensor *data = model->parameters[i].data;
-        void *from = data->data;
-        if (is_first)
-            model->memory->copy (model->device, at, from, bytes_of (data));
-        memory_discard_pages (from, bytes_of (data));
-        data->data = at;
+        void *own = model->shared.places[i];
+        model->memory->copy (model->device, back ? own : at, back ? at : own, bytes_of (model->parameters[i].data));
+        at += room_of (model, i);
+    }
+}
+
+/* The program's memory needs no room from now on. */
+static void
+move_all (struct accel_model *model)
+{
+    char *at = (char *) model->shared.memory + MEMORY_ALIGNMENT;
+    for (size_t i = 0; i < model->count; i++) {
+        if (first_of (model, model->shared.places, i) != i)
+            continue;
+        memory_discard_pages (model->shared.places[i], bytes_of (model->parameters[i].data));
+        model->parameters[i].data->data = at;
         at += room_of (model, i);
     }
     for (size_t i = 0; i < model->count; i++) { /* what is tied stays tied, also if it is not trained */
@@ -128,6 +158,14 @@ move_all (struct accel_model *model, bool is_first)
         if (first < model->count)
             model->parameters[i].data->data = model->parameters[first].data->data;
     }
+}
+
+static void
+release (struct shared_parameters *shared)
+{
+    munmap (shared->memory, shared->bytes);
+    free (shared->places);
+    *shared = (struct shared_parameters){ 0 };
 }
 
 enum accel_status
@@ -143,17 +181,20 @@ shared_begin (struct accel_model *model, struct accel *acc, const struct comm_si
     for (size_t i = 0; i < model->count; i++)
         if (first_of (model, places, i) == i)
             bytes += room_of (model, i);
-    enum accel_status status = map_together (acc, site, bytes, &shared->memory, err);
+    enum accel_status status = map_together (acc, site, !overlaps (model), bytes, &shared->memory, err);
     if (status || !shared->memory) {
         free (places);
         return status;
     }
     shared->bytes = bytes;
     shared->places = places;
-    move_all (model, !accel_process_index (acc));
+    if (!accel_process_index (acc))
+        copy_all (model, false);
     status = comm_barrier (accel_world (acc), site, err);
     if (status)
-        shared_end (model);
+        release (shared);
+    else
+        move_all (model);
     return status;
 }
 
@@ -161,16 +202,10 @@ void
 shared_end (struct accel_model *model)
 {
     struct shared_parameters *shared = &model->shared;
-    for (size_t i = 0; shared->memory && i < model->count; i++) {
-        DLTensor *data = model->parameters[i].data;
-        const void *from = data->data;
-        bool is_first = first_of (model, shared->places, i) == i;
-        data->data = shared->places[i];
-        if (is_first)
-            model->memory->copy (model->device, data->data, from, bytes_of (data));
-    }
-    if (shared->memory)
-        munmap (shared->memory, shared->bytes);
-    free (shared->places);
-    *shared = (struct shared_parameters){ 0 };
+    if (!shared->memory)
+        return;
+    copy_all (model, true);
+    for (size_t i = 0; i < model->count; i++)
+        model->parameters[i].data->data = shared->places[i];
+    release (shared);
 }

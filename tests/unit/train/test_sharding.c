@@ -453,6 +453,56 @@ share_tied (struct accel *acc)
     }
 }
 
+/* Trained, given back, and prepared again: the parameters are the same, and those of a further step on all ranks. */
+static void
+prepare_again (struct accel *acc)
+{
+    struct net net;
+    make (&net, acc);
+    train (&net, STEPS);
+    for (int i = 0; i < PARAMETERS; i++) {
+        size_t bytes = accel_tensor_count (&net.data[i]) * accel_dtype_bytes (way->dtype);
+        char *before = malloc (bytes + 1), *others = malloc (bytes + 1);
+        memcpy (before, net.data[i].data, bytes);
+        rank_must (accel_unwrap_model (acc, net.model, &err), &err);
+        rank_must (accel_prepare (acc, &err, net.model), &err);
+        right (!memcmp (before, net.data[i].data, bytes), "parameter %d has other values", i);
+        train (&net, 1);
+        right (memcmp (before, net.data[i].data, bytes), "parameter %d does not change any more", i);
+        memcpy (others, net.data[i].data, bytes);
+        rank_must (accel_comm_broadcast (accel_world (acc), others, bytes, ACCEL_UINT8, 0, &err), &err);
+        right (!memcmp (others, net.data[i].data, bytes), "parameter %d is not that of rank 0", i);
+        free (before);
+        free (others);
+    }
+    end (&net);
+}
+
+/* A buffer is the middle of a parameter: neither moves. */
+static void
+share_overlap (struct accel *acc)
+{
+    enum { ROWS = 5000 };
+    static float values[ROWS], gradient[ROWS];
+    static int64_t shape[] = { ROWS }, part[] = { 10 };
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_OPTIMIZER, .share_parameters = true };
+    DLTensor data = { .data = values, .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    DLTensor grad = data, view = data;
+    struct accel_parameter parameters[] = { { "all", &data, &grad }, { "part", &view, NULL } };
+    struct accel_model *model;
+    grad.data = gradient;
+    view.data = values + 2000;
+    view.shape = part;
+    values[2000] = 7;
+    rank_must (accel_model_create (&model, parameters, 2, &err), &err);
+    rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
+    rank_must (accel_prepare (acc, &err, model), &err);
+    right (data.data == values && view.data == values + 2000 && values[2000] == 7, "it has moved");
+    right (accel_model_sharding (model) == ACCEL_SHARDING_OPTIMIZER, "it is not divided");
+    accel_model_destroy (model);
+}
+
 /* Rank 1 cannot open rank 0's file: all have copies, and the same results. */
 static void
 share_in_vain (struct accel *acc)
@@ -543,7 +593,11 @@ main (void)
     for (least = 15009; least <= 15010; least++)
         as_ranks (3, "min_num_params", divide_large_ones);
     least = 0;
+    for (way = ways; way < ways + sizeof ways / sizeof *ways; way++)
+        if (!strcmp (way->precision, "no"))
+            as_ranks (2, "prepared again", prepare_again);
     way = &ways[6];
+    as_ranks (2, "tensors that overlap", share_overlap);
     as_ranks (3, "tied parameters that are shared", share_tied);
     job (3, "without sharding", ACCEL_SHARDING_NONE, NULL, "plain");
     strategy = ACCEL_SHARDING_OPTIMIZER;

@@ -294,10 +294,15 @@ warn (struct watch *watch, const struct accel_engine_call *call)
 {
     char held_up_by[ACCEL_ERROR_TEXT_SIZE], site[160], text[2 * ACCEL_ERROR_TEXT_SIZE];
     int64_t now_ms = (int64_t) (jobseg_now_ns () / 1000000);
-    bool is_new = call->sequence != watch->wait.sequence || now_ms - watch->wait.looked_ms > SIGN_OF_LIFE_MS;
+    bool is_same = call->sequence == watch->wait.sequence && call->number == watch->wait.number
+                   && (int) call->kind == watch->wait.kind && call->root == watch->wait.root;
+    bool is_new = !is_same || now_ms - watch->wait.looked_ms > SIGN_OF_LIFE_MS;
     watch->wait.looked_ms = now_ms;
     if (is_new) {
         watch->wait.sequence = call->sequence;
+        watch->wait.number = call->number;
+        watch->wait.kind = (int) call->kind;
+        watch->wait.root = call->root;
         watch->wait.since_ms = now_ms;
         watch->wait.pause_ms = watch->warning.after_ms;
         watch->wait.next_ms = now_ms + watch->wait.pause_ms;

@@ -324,6 +324,8 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     uint64_t before = optimizer->step;
     if (!status && !skip)
         status = change_parameters (optimizer, found, err);
+    if (status && sharding_is_on (model)) /* the others wait in what follows */
+        return comm_fail_in (site, status, err);
     if (!status && !skip)
         status = sharding_gather (optimizer, site, err);
     if (!status && !skip && acc && !permit.is_capturing)

@@ -30,7 +30,8 @@ accel_join_uneven_inputs (struct accel *acc, enum accel_flag even_batches, struc
     if (join_steps (acc))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s has already been called: end it with accel_join_end", __func__);
     if (sharding_first (acc))
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: steps of sharded models need all processes", __func__);
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: steps of sharded models need all processes%s", __func__,
+                           sharding_hint (sharding_first (acc)));
     join_set (acc, true);
     set_loaders (acc, even_batches);
     return ACCEL_OK;
