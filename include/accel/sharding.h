@@ -42,8 +42,8 @@ struct accel_sharding_options {
  * NULL for parameters whose master is divided.  accel_save_state() collects the states on rank 0 while it runs: a
  * checkpoint is the same as without sharding, and is loaded by any number of processes, with sharding or without.
  *
- * A sharded model is in host memory, shares no tensor with another model, has no 8-bit parameters, and cannot be used with the program's own optimizers,
- * local SGD, accel_join_uneven_inputs() and checkpoints in memory.
+ * A sharded model is in host memory, shares no tensor with another model, has no 8-bit parameters, and cannot be used
+ * with the program's own optimizers, local SGD, accel_join_uneven_inputs() and checkpoints in memory.
  *
  * @param options  copied
  * @retval ACCEL_ERR_INVALID  an invalid value, or the model is already prepared, or has been with sharding

@@ -123,7 +123,8 @@ save_commit (struct save *save, struct accel_error *err)
                   strrchr (save->folder.kept, '/') + 1);
     struct accel_error cause;
     if (!status && save->automatic
-        && checkpoint_folder_limit (save->folder.place, save->total_limit, save->best.checkpoint, &cause) && !*save->warning)
+        && checkpoint_folder_limit (save->folder.place, save->total_limit, save->best.checkpoint, &cause)
+        && !*save->warning)
         snprintf (save->warning, sizeof save->warning, "%s", cause.text);
     return status;
 }

@@ -214,8 +214,8 @@ sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_
         return status;
     status = shared_begin (model, acc, site, err);
     if (!status && !shared_is_on (model) && model->sharding.has_shared) /* rank 0 has the states of what was whole */
-        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: the processes have shared the parameters of the "
-                             "model before, and cannot share them now");
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                             "accel_prepare: the processes have shared the parameters before, and cannot now");
     model->sharding.has_shared |= shared_is_on (model);
     return status;
 }
