@@ -63,6 +63,7 @@ static _Thread_local int locks_held;
 
 int __real_pthread_mutex_lock (pthread_mutex_t *mutex);
 int __real_pthread_mutex_unlock (pthread_mutex_t *mutex);
+#pragma GCC visibility push(default) /* the linker has libraries call what is wrapped, too */
 int __wrap_pthread_mutex_lock (pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_unlock (pthread_mutex_t *mutex);
 
