@@ -135,7 +135,8 @@ write_config (const struct options *options, const char *folder)
            "  \"activation_function\": \"gelu_new\",\n", file);
     for (size_t i = 0; i < ROWS; i++)
         if (rows[i].kind == MODEL)
-            fprintf (file, "  \"%s\": %d,\n", rows[i].name, *(const int *) ((const void *) ((const char *) options + rows[i].at)));
+            fprintf (file, "  \"%s\": %d,\n", rows[i].name,
+                     *(const int *) ((const void *) ((const char *) options + rows[i].at)));
     fputs ("  \"bos_token_id\": null,\n  \"eos_token_id\": null\n}\n", file);
     if (ferror (file) || fclose (file))
         die ("%s: cannot be written", path);

@@ -26,18 +26,18 @@ value () {
     sed -n "s/^ *\"$1\": \(.*[^,]\),*$/\1/p" json | tr '\n' ' '
 }
 end_job () {
-    at_head ps >jobs && at_head kill "$(cut -f1 jobs)" >said && cat said && grep "has ended: each rank was killed by signal 15 (SIGTERM)$" said &&
+    at_head ps >jobs.out && at_head kill "$(cut -f1 jobs.out)" >said && cat said && grep "has ended: each rank was killed by signal 15 (SIGTERM)$" said &&
         wait_for grep "^accelerate: ended by SIGTERM$" err && all_clean host1 host2
 }
 
 test_expect_success 'the ranks of all hosts, and no others, also of programs without libaccel' '
     begin sh -c "echo >begun.\$RANK; sleep 1000" && await begun.0 begun.1 begun.2 && at_head top --json >json && cat json &&
     test "$(value rank)$(value host)" = "0 1 2 \"host1\" \"host1\" \"host2\" " && test "$(value hosts)$(value world_size)" = "2 3 " &&
-    test "$(value state)" = "\"not open\" \"not open\" \"not open\" " && ! grep "\"pid\": null" json && at_head ps >jobs && cat jobs &&
-    test "$(wc -l <jobs)" = 1 && grep "^[0-9a-f]*	[1-9][0-9]*	3/3	-	" jobs'
+    test "$(value state)" = "\"not open\" \"not open\" \"not open\" " && ! grep "\"pid\": null" json && at_head ps >jobs.out && cat jobs.out &&
+    test "$(wc -l <jobs.out)" = 1 && grep "^[0-9a-f]*	[1-9][0-9]*	3/3	-	" jobs.out'
 # What was asked for last may still be on its way on a busy machine.
 is_quiet () {
-    pid=$(cut -f2 jobs) && on host1 "$builddir/tests/hosts/told" "$pid" >before && sleep 3 &&
+    pid=$(cut -f2 jobs.out) && on host1 "$builddir/tests/hosts/told" "$pid" >before && sleep 3 &&
         on host1 "$builddir/tests/hosts/told" "$pid" >after && cat before after && grep -q "[1-9]" before && cmp before after
 }
 becomes_quiet () { is_quiet || is_quiet || is_quiet; }
@@ -60,7 +60,7 @@ grep -q "Open MPI" version || skip_rest 'there is no mpirun of Open MPI'
 shows () { at_head top --json >json && test "$(value waits_for)" = "2 2 null " && ! grep "\"step[a-z_]*\": null" json; }
 test_expect_success 'steps, values, and who waits for a rank of another host' '
     begin --starter mpirun "$builddir/tests/cli/watched" ms=60 slow=2 log=5 quiet=1 && wait_for shows && cat json &&
-    test "$(value loss)" = "1.0 2.0 3.0 " && at_head ps >jobs && cat jobs && grep "	3/3	[1-9][0-9]*	[0-9.]*	" jobs'
+    test "$(value loss)" = "1.0 2.0 3.0 " && at_head ps >jobs.out && cat jobs.out && grep "	3/3	[1-9][0-9]*	[0-9.]*	" jobs.out'
 if has_libdw; then
 shows_lines () { at_head stacks >places && grep "^ranks 0-1: in accel_backward at " places; }
 test_expect_success 'stacks of all hosts' '
@@ -70,11 +70,11 @@ test_expect_success 'stacks of all hosts' '
 fi
 test_expect_success 'the job ends' 'end_job'
 if is_long; then
-has_step () { at_head ps >jobs && grep "	3/3	[1-9]" jobs; }
+has_step () { at_head ps >jobs.out && grep "	3/3	[1-9]" jobs.out; }
 test_expect_success 'a checkpoint of all ranks' '
     begin --starter mpirun "$builddir/examples/resume" --project_dir p --log log --every 1000 --step_ms 50 --total_batch_size 12 && wait_for has_step &&
     at_head checkpoint >said && cat said && grep "^saved step [1-9][0-9]*: .*/p/checkpoints/checkpoint_0$" said && at_head top --once >once && cat once &&
     grep " saved step [1-9]" once && ls p/checkpoints >saved && test "$(cat saved)" = checkpoint_0 &&
-    at_head kill "$(cut -f1 jobs)" && all_clean host1 host2'
+    at_head kill "$(cut -f1 jobs.out)" && all_clean host1 host2'
 fi
 test_done
