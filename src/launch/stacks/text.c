@@ -82,9 +82,10 @@ find_end (const json_t *stack)
 static void
 put_function (const json_t *frame, struct strbuf *out)
 {
+    static const char interceptor[] = "interceptor_"; /* what sanitizers call the C library's functions */
     const char *name = text_of (frame, "function"), *at = strrchr (name, '_');
     bool is_ours = !strncmp (name, "accel_", strlen ("accel_"));
-    size_t length = strcspn (name, "@");
+    size_t length = strcspn (name, is_of_library (frame) ? "@." : "@"); /* of "read.part.0", too */
     char text[256];
     if (is_python (frame)) {
         printable_add (out, name);
@@ -92,11 +93,14 @@ put_function (const json_t *frame, struct strbuf *out)
     }
     if (is_ours && at && (!strcmp (at, "_at") || !strcmp (at, "_sized")))
         length = (size_t) (at - name);
-    if (is_of_library (frame))
-        while (*name == '_' && length > 1) {
+    if (is_of_library (frame)) {
+        for (; *name == '_' && length > 1; length--)
             name++;
-            length--;
+        if (!strncmp (name, interceptor, strlen (interceptor)) && length > strlen (interceptor)) {
+            name += strlen (interceptor);
+            length -= strlen (interceptor);
         }
+    }
     snprintf (text, sizeof text, "%.*s", (int) length, name);
     printable_add (out, text);
 }
