@@ -10,6 +10,8 @@ text=$srcdir/examples/data/shakespeare.txt
 size="--data $text --n_embd 32 --n_layer 2 --n_head 2 --n_positions 32 --length 32"
 rate="--warmup_steps 5 --evaluate_every 1000 --evaluation_batches 2 --sample 0"
 steps=20 precision=no
+OMP_NUM_THREADS=1 # OpenMP's threads wait in ways that the thread sanitizer does not see
+! is_thread_sanitized || export OMP_NUM_THREADS
 is_long && steps=100
 # train PROCESSES FOLDER OPTION...
 train () {
