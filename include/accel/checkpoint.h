@@ -9,6 +9,13 @@
 
 ACCEL_BEGIN_DECLS
 
+/** How accel_save_state() writes models and optimizers: StateDictType of PyTorch. */
+enum accel_state_dict_type {
+    ACCEL_STATE_DICT_DEFAULT, /**< with `--use_fsdp`, as FSDP_STATE_DICT_TYPE says; else ACCEL_STATE_DICT_FULL */
+    ACCEL_STATE_DICT_FULL,    /**< rank 0 writes them whole, and collects what is divided: accel_sharding(3) */
+    ACCEL_STATE_DICT_SHARDED, /**< each rank writes what it has, at the same time, and nothing is collected */
+};
+
 /** ProjectConfiguration of Hugging Face Accelerate.  0 is each field's default. */
 struct accel_project_configuration {
     const char *project_dir; /**< where checkpoints are put by automatic naming; NULL: there is none */
@@ -22,13 +29,14 @@ struct accel_project_configuration {
     uint64_t read_only;   /**< not 0: this job only loads from the project, also while another one saves to it */
     uint64_t memory_checkpoint_every; /**< under `accelerate launch --max_restarts`: after every so many steps, keep
                                the state in memory, see accel_load_state(); 0: as `--memory_checkpoint_every` says */
+    uint64_t state_dict_type; /**< an enum accel_state_dict_type, for the next saves; any of them is loaded */
 };
 
 /**
  * Set the project configuration of @p acc, which is empty before.
  *
  * @param configuration  copied; the same on all ranks
- * @retval ACCEL_ERR_INVALID  automatic naming without a project_dir
+ * @retval ACCEL_ERR_INVALID  automatic naming without a project_dir; an unknown state_dict_type
  */
 #define accel_set_project_configuration(...)                                                                \
     accel_set_project_configuration_sized (sizeof (struct accel_project_configuration), __VA_ARGS__)

@@ -618,6 +618,19 @@ dcp_read_tensor (struct dcp_folder *folder, size_t index, void *array, struct ac
     return status ? accel_fail_in (err, status, "tensor '%.80s'", tensor->name) : ACCEL_OK;
 }
 
+enum accel_status
+dcp_read_chunk (struct dcp_folder *folder, const struct dcp_tensor *tensor, struct dcp_chunk *chunk, uint64_t at,
+                void *bytes, size_t length, struct accel_error *err)
+{
+    enum accel_status status = open_file (folder, chunk->file, err);
+    if (!status && !chunk->elements)
+        status = torch_tensor_find (&folder->sources[chunk->file], chunk->begin, chunk->end, tensor->dtype,
+                                    tensor->ndim, chunk->sizes, &chunk->elements, err);
+    if (!status)
+        status = source_read (&folder->sources[chunk->file], chunk->elements + at, bytes, length, err);
+    return status ? accel_fail_in (err, status, "tensor '%.80s'", tensor->name) : ACCEL_OK;
+}
+
 void
 dcp_close (struct dcp_folder *folder)
 {

@@ -15,6 +15,7 @@ struct dcp_chunk {
     const uint64_t *sizes;    /* [ndim] */
     size_t file;              /* index in dcp.files */
     uint64_t begin, end;      /* bytes of that file: an archive of torch.save */
+    uint64_t elements;        /* byte of that file where its elements begin; 0: not looked for yet */
 };
 
 struct dcp_tensor {
@@ -59,6 +60,10 @@ enum accel_status dcp_open (struct dcp_folder *folder, const char *path, struct 
 
 /** Put all elements of dcp.tensors[@p index] into @p array, row-major. @param array  [tensor->bytes] */
 enum accel_status dcp_read_tensor (struct dcp_folder *folder, size_t index, void *array, struct accel_error *err);
+
+/** Read @p length bytes of the elements of a chunk, row-major, from byte @p at of these on.  Compares no CRC. */
+enum accel_status dcp_read_chunk (struct dcp_folder *folder, const struct dcp_tensor *tensor, struct dcp_chunk *chunk,
+                                  uint64_t at, void *bytes, size_t length, struct accel_error *err);
 
 /** Preserve errno; also after the functions above failed. @{ */
 void dcp_close (struct dcp_folder *folder);

@@ -60,6 +60,10 @@ manifest_take_files (struct manifest *to, struct manifest *from)
     for (size_t i = 0; i < from->count; i++)
         to->files[to->count++] = from->files[i];
     from->count = 0;
+    if (!to->nonfinite) {
+        to->nonfinite = from->nonfinite;
+        from->nonfinite = NULL;
+    }
     return true;
 }
 

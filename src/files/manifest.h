@@ -46,7 +46,8 @@ struct manifest_file *manifest_add_file (struct manifest *manifest, const char *
 /** Add a tensor to a file.  @return whether there was memory. */
 bool manifest_add_tensor (struct manifest_file *file, const char *name, uint64_t checksum);
 
-/** Move all files of @p from to the end of @p to.  @return whether there was memory. */
+/** Move all files of @p from to the end of @p to, and what is not finite, unless @p to has that.  @return whether
+ *  there was memory. */
 bool manifest_take_files (struct manifest *to, struct manifest *from);
 
 /** @return the file of this name; NULL: there is none. */

@@ -288,30 +288,31 @@ torch_check_byte_order (const struct zip *zip, const struct zip_entry *pickle, c
                                    : ACCEL_OK;
 }
 
+/* Find the tensor in an archive, and its elements; it must have the type and the sizes that are expected. */
 static enum accel_status
-read_archive (const struct zip *zip, const struct source *source, enum safetensors_dtype dtype,
-              const struct torch_place *place, void *array, struct accel_error *err)
+find_elements (const struct zip *zip, const struct source *source, enum safetensors_dtype dtype, int ndim,
+               const uint64_t *sizes, struct torch_tensor *tensor, const struct zip_entry **elements,
+               struct accel_error *err)
 {
-    struct torch_tensor tensor;
     const struct zip_entry *pickle = torch_find_pickle (zip);
     if (!pickle)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: not an archive of torch.save: it lacks data.pkl", source->path);
-    enum accel_status status = read_pickle (&tensor, pickle, source, err);
+    enum accel_status status = read_pickle (tensor, pickle, source, err);
     if (!status)
         status = torch_check_byte_order (zip, pickle, source, err);
     if (status)
         return status;
-    bool fits = tensor.dtype == dtype && tensor.ndim == place->ndim;
-    for (int i = 0; fits && i < tensor.ndim; i++)
-        fits = tensor.sizes[i] == place->sizes[i];
+    bool fits = tensor->dtype == dtype && tensor->ndim == ndim;
+    for (int i = 0; fits && i < ndim; i++)
+        fits = tensor->sizes[i] == sizes[i];
     if (!fits)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: '%.80s' at byte %llu has another shape or type than the "
                            "metadata says", source->path, pickle->name, (unsigned long long) pickle->begin);
-    const struct zip_entry *elements = torch_find_entry (zip, pickle, "data/", tensor.key);
-    if (!elements)
+    *elements = torch_find_entry (zip, pickle, "data/", tensor->key);
+    if (!*elements)
         return accel_fail (err, ACCEL_ERR_FORMAT, "%s: the storage '%.60s' is missing in its archive", source->path,
-                           tensor.key);
-    return read_elements (&tensor, elements, source, place, array, err);
+                           tensor->key);
+    return ACCEL_OK;
 }
 
 enum accel_status
@@ -319,9 +320,31 @@ torch_tensor_read (const struct source *source, uint64_t begin, uint64_t end, en
                    const struct torch_place *place, void *array, struct accel_error *err)
 {
     struct zip zip;
+    struct torch_tensor tensor;
+    const struct zip_entry *elements;
     enum accel_status status = zip_read (&zip, source, begin, end, err);
     if (!status)
-        status = read_archive (&zip, source, dtype, place, array, err);
+        status = find_elements (&zip, source, dtype, place->ndim, place->sizes, &tensor, &elements, err);
+    if (!status)
+        status = read_elements (&tensor, elements, source, place, array, err);
+    zip_release (&zip);
+    return status;
+}
+
+enum accel_status
+torch_tensor_find (const struct source *source, uint64_t begin, uint64_t end, enum safetensors_dtype dtype, int ndim,
+                   const uint64_t *sizes, uint64_t *elements, struct accel_error *err)
+{
+    struct zip zip;
+    struct torch_tensor tensor;
+    const struct zip_entry *entry;
+    enum accel_status status = zip_read (&zip, source, begin, end, err);
+    if (!status)
+        status = find_elements (&zip, source, dtype, ndim, sizes, &tensor, &entry, err);
+    if (!status && (tensor.offset || !torch_tensor_is_contiguous (&tensor) || entry->size < tensor.reach))
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: '%.80s' is not contiguous", source->path, entry->name);
+    if (!status)
+        *elements = entry->begin;
     zip_release (&zip);
     return status;
 }
@@ -416,6 +439,15 @@ const struct pickle_name torch_metadata_names[] = {
     DTYPE_ROWS,
     { 0 },
 };
+
+const char *
+torch_dtype_name (enum safetensors_dtype dtype)
+{
+    const struct pickle_name *row = torch_metadata_names;
+    while (row->module && (row->id != (int) dtype || strcmp (row->module, "torch")))
+        row++;
+    return row->name;
+}
 
 enum safetensors_dtype
 torch_dtype (const struct pickle_value *value)

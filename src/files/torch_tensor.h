@@ -99,6 +99,20 @@ enum accel_status torch_tensor_read (const struct source *source, uint64_t begin
                                      enum safetensors_dtype dtype, const struct torch_place *place, void *array,
                                      struct accel_error *err);
 
+/**
+ * Find where the elements of such a tensor are in the file, row-major and without gaps; others are
+ * ACCEL_ERR_UNSUPPORTED.  The CRC is not compared.
+ *
+ * @param sizes          [ndim], which the tensor must have, as it must have @p dtype
+ * @param[out] elements  byte of @p source
+ */
+enum accel_status torch_tensor_find (const struct source *source, uint64_t begin, uint64_t end,
+                                     enum safetensors_dtype dtype, int ndim, const uint64_t *sizes, uint64_t *elements,
+                                     struct accel_error *err);
+
+/** @return what torch calls an element type, without "torch."; NULL: torch does not have it; static */
+const char *torch_dtype_name (enum safetensors_dtype dtype);
+
 /** @return bytes of an element; 0 for types of less than a byte. */
 size_t torch_dtype_bytes (enum safetensors_dtype dtype);
 

@@ -106,6 +106,7 @@ struct project_configuration : accel_project_configuration {
     ACCEL_SET_ (project_dir) ACCEL_SET_ (logging_dir) ACCEL_SET_ (automatic_checkpoint_naming)
     ACCEL_SET_ (total_limit) ACCEL_SET_ (iteration) ACCEL_SET_ (read_only)
     ACCEL_SET_ (memory_checkpoint_every)
+    ACCEL_SET_ (state_dict_type)
 };
 
 struct loader_options : accel_loader_options {

@@ -11,9 +11,12 @@
 #include "lib/state/state_object.h"
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/envnames.h"
+#include "util/parse.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static void
 forget_project (struct checkpoint_part *its)
@@ -83,6 +86,8 @@ accel_set_project_configuration_sized (size_t configuration_size, struct accel *
     if (configuration->automatic_checkpoint_naming && (!configuration->project_dir || !*configuration->project_dir))
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "accel_set_project_configuration: automatic_checkpoint_naming needs project_dir");
+    if (configuration->state_dict_type > ACCEL_STATE_DICT_SHARDED)
+        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'state_dict_type'");
     return configure (checkpoint_of (acc), configuration, err);
 }
 
@@ -159,6 +164,20 @@ checkpoint_lock_project (struct checkpoint_part *part, struct accel_error *err)
     enum accel_status status = checkpoint_folder_make_parents (path, err);
     path[strlen (path) - 1] = '\0';
     return status ? status : project_lock_take (&part->lock, path, err);
+}
+
+/* PyTorch's names, or their numbers. */
+bool
+checkpoint_is_sharded (const struct checkpoint_part *part)
+{
+    static const char *const sharded[] = { "SHARDED_STATE_DICT", "3", "LOCAL_STATE_DICT", "2" };
+    const char *type = getenv (ENV_FSDP_STATE_DICT), *is_used = getenv (ENV_USE_FSDP);
+    bool is_asked = false, is_on;
+    if (part->project.state_dict_type != ACCEL_STATE_DICT_DEFAULT)
+        return part->project.state_dict_type == ACCEL_STATE_DICT_SHARDED;
+    for (size_t i = 0; type && i < sizeof sharded / sizeof *sharded; i++)
+        is_asked = is_asked || !strcasecmp (type, sharded[i]);
+    return is_asked && is_used && parse_bool (is_used, &is_on) == PARSE_OK && is_on;
 }
 
 /* Hooks are in the order of their handles, and may remove themselves and others while they run. */

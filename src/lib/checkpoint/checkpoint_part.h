@@ -60,6 +60,9 @@ checkpoint_show (const struct accel *acc)
  * @retval ACCEL_ERR_SYSTEM   its folder cannot be created or written to */
 enum accel_status checkpoint_lock_project (struct checkpoint_part *part, struct accel_error *err);
 
+/** @return whether each rank saves its share of models and optimizers; see accel_project_configuration */
+bool checkpoint_is_sharded (const struct checkpoint_part *part);
+
 /** Run the hooks for a save or a load of @p folder. */
 enum accel_status checkpoint_run_hooks (const struct checkpoint_part *part, enum accel_state_event event,
                                         const char *folder, bool *with_models, struct accel_error *err);

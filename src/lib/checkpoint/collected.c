@@ -11,10 +11,11 @@
 #include <stdlib.h>
 
 static enum accel_status
-collect (struct collected *collected, struct checkpoint_item *from, struct accel_error *err)
+collect (struct collected *collected, struct checkpoint_item *from, bool in_shares, struct accel_error *err)
 {
     struct collected_item *item = &collected->items[collected->count++];
     state_dict_init (&item->state);
+    item->state.in_shares = in_shares;
     item->needed = !from->part;
     enum accel_status status = checkpoint_item_save (from, &item->state, err);
     item->name = from->name;
@@ -27,17 +28,20 @@ collect (struct collected *collected, struct checkpoint_item *from, struct accel
 }
 
 enum accel_status
-collected_make (struct collected *collected, const struct accel *acc, bool with_models, struct accel_error *err)
+collected_make (struct collected *collected, const struct accel *acc, bool with_models, bool in_shares,
+                struct accel_error *err)
 {
     struct checkpoint_items items;
-    *collected = (struct collected){ 0 };
+    *collected = (struct collected){ .rank = accel_process_index (acc) };
     enum accel_status status = checkpoint_items_make (&items, acc, with_models, err);
     collected->items = status ? NULL : calloc (items.count + 1, sizeof *collected->items);
     if (!status && !collected->items)
         status = accel_fail_nomem (err);
-    for (size_t i = 0; !status && i < items.count; i++)
-        if (items.items[i].mine)
-            status = collect (collected, &items.items[i], err);
+    for (size_t i = 0; !status && i < items.count; i++) {
+        bool is_share = in_shares && items.items[i].has_shares;
+        if (items.items[i].mine || is_share)
+            status = collect (collected, &items.items[i], is_share, err);
+    }
     checkpoint_items_release (&items);
     return status;
 }
@@ -78,7 +82,8 @@ collected_write (const struct collected *collected, const char *folder, struct m
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; !status && i < collected->count; i++) {
         const struct collected_item *item = &collected->items[i];
-        status = checkpoint_write (&item->state, folder, item->name, item->needed, manifest, err);
+        status = checkpoint_write (&item->state, folder, item->name, item->needed, collected->rank, manifest,
+                                   err);
     }
     return status;
 }

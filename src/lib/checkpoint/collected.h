@@ -18,11 +18,14 @@ struct collected {
     struct collected_item *items; /* [count] */
     size_t count;
     uint64_t bytes; /* of all tensors */
+    int rank;
 };
 
-/** Ask each item of @p acc that this rank saves.  @param[out] collected  for collected_release(), also on failure */
+/** Ask each item of @p acc that this rank saves.
+ *  @param in_shares  all ranks save models and optimizers: each its share of what is divided
+ *  @param[out] collected  for collected_release(), also on failure */
 enum accel_status collected_make (struct collected *collected, const struct accel *acc, bool with_models,
-                                  struct accel_error *err);
+                                  bool in_shares, struct accel_error *err);
 
 /** Copy all tensors that are in memory of others to @p snapshot, so that these may change. */
 enum accel_status collected_copy (struct collected *collected, struct snapshot *snapshot, struct accel_error *err);

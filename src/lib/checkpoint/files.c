@@ -7,10 +7,12 @@
 #include "files/checksum.h"
 #include "files/safetensors_writer.h"
 #include "lib/base/error.h"
+#include "lib/checkpoint/nonfinite.h"
+#include "lib/checkpoint/sharded.h"
 #include "lib/formats/safetensors_object.h"
-#include "lib/kernels/floats.h"
 #include "util/cleanup.h"
 #include "util/io.h"
+#include "util/text.h"
 #include "util/utf8.h"
 
 #include <dirent.h>
@@ -29,33 +31,15 @@ enum { PIECE = 1 << 20 };
 struct hashing {
     struct checksum running;
     uint64_t *sums; /* [number of tensors] */
-    const struct state_tensor *tensor; /* that is being written */
-    size_t at;                         /* its elements so far */
-    char nonfinite[160];               /* the first trained tensor that is not finite; empty: none so far */
+    struct nonfinite nonfinite;
 };
-
-/* Whole elements, while they are in the cache. */
-static void
-look_for_nonfinite (struct hashing *hashing, const void *bytes, size_t length)
-{
-    const struct state_tensor *tensor = hashing->tensor;
-    size_t count = length / tensor_element_bytes (&tensor->view.dl);
-    float value = 0;
-    if (!tensor->is_trained || *hashing->nonfinite)
-        return;
-    size_t element = floats_find_nonfinite (bytes, accel_dtype_from_dl (tensor->view.dl.dtype), count, &value);
-    if (element != SIZE_MAX)
-        snprintf (hashing->nonfinite, sizeof hashing->nonfinite, "'%.100s' is %s at element %zu", tensor->name,
-                  nonfinite_name (value), hashing->at + element);
-    hashing->at += count;
-}
 
 static void
 hash_piece (void *user, size_t index, const void *bytes, size_t length)
 {
     struct hashing *hashing = user;
     (void) index;
-    look_for_nonfinite (hashing, bytes, length);
+    nonfinite_look (&hashing->nonfinite, bytes, length);
     checksum_add (&hashing->running, bytes, length);
 }
 
@@ -107,8 +91,7 @@ write_all (const struct accel_state_dict *state, const struct safetensors_plan *
     for (size_t place = 0; !status && place < state->tensor_count; place++) {
         size_t index = safetensors_writer_order (writer, place);
         checksum_begin (&hashing->running);
-        hashing->tensor = &state->tensors[index];
-        hashing->at = 0;
+        nonfinite_begin (&hashing->nonfinite, &state->tensors[index], 0);
         status = safetensors_write_tensor (writer, index, &state->tensors[index].view.dl, PIECE, err);
         hashing->sums[index] = checksum_end (&hashing->running);
     }
@@ -138,7 +121,7 @@ write_tensors (const struct accel_state_dict *state, const char *path, struct ma
     const struct safetensors_plan plan = { .entries = entries, .count = count, .metadata = &metadata, .pairs = 1,
                                            .in_place = true, .piece = hash_piece, .user = &hashing };
     enum accel_status status = write_all (state, &plan, &hashing, path, err);
-    if (!status && *hashing.nonfinite && !manifest->nonfinite && !(manifest->nonfinite = strdup (hashing.nonfinite)))
+    if (!status && !nonfinite_note (&hashing.nonfinite, manifest))
         status = accel_fail_nomem (err);
     return status ? status : note_tensors (state, sums, path, manifest, err);
 }
@@ -163,10 +146,24 @@ write_values (const struct accel_state_dict *state, const char *path, struct man
                : accel_fail_nomem (err);
 }
 
+/* The tensors that this rank has; values are the same on all ranks, and rank 0 writes them. */
+static enum accel_status
+write_share (const struct accel_state_dict *state, const char *folder, const char *name, int rank,
+             struct manifest *manifest, struct accel_error *err)
+{
+    AUTO_FREE char *values = text_printf ("%s/%s" CHECKPOINT_VALUES, folder, name);
+    if (!values)
+        return accel_fail_nomem (err);
+    enum accel_status status = sharded_write (state, folder, name, rank, manifest, err);
+    return status || rank || !state->value_count ? status : write_values (state, values, manifest, err);
+}
+
 enum accel_status
-checkpoint_write (const struct accel_state_dict *state, const char *folder, const char *name, bool needed,
+checkpoint_write (const struct accel_state_dict *state, const char *folder, const char *name, bool needed, int rank,
                   struct manifest *manifest, struct accel_error *err)
 {
+    if (state->in_shares)
+        return write_share (state, folder, name, rank, manifest, err);
     AUTO_FREE char *tensors = NULL;
     AUTO_FREE char *values = NULL;
     enum accel_status status = ACCEL_OK;
@@ -320,25 +317,30 @@ checkpoint_read (struct accel_state_dict *state, const char *folder, const char 
         return values = NULL, accel_fail_nomem (err);
     const struct manifest_file *tensor_file = manifest_find_file (manifest, tensors);
     const struct manifest_file *value_file = manifest_find_file (manifest, values);
-    *found = tensor_file || value_file;
-    if (value_file)
+    status = sharded_read (state, folder, name, manifest, found, err);
+    *found = *found || tensor_file || value_file;
+    if (!status && value_file)
         status = read_values (state, folder, value_file, err);
     if (!status && tensor_file)
         status = manifest_open_file (&source, folder, tensor_file->name, err);
     return status || !tensor_file ? status : state_dict_open (state, &source, err);
 }
 
+/* @return whether @file is one of those of an object: NAME with an end, or in a folder NAME */
+static bool
+is_of (const char *file, const char *name)
+{
+    size_t length = strlen (name);
+    const char *end = file + length;
+    return !strncmp (file, name, length)
+           && (*end == '/' || !strcmp (end, CHECKPOINT_TENSORS) || !strcmp (end, CHECKPOINT_VALUES));
+}
+
 uint64_t
 checkpoint_bytes (const struct manifest *manifest, const char *name)
 {
-    static const char *const ends[] = { CHECKPOINT_TENSORS, CHECKPOINT_VALUES };
-    size_t length = strlen (name);
     uint64_t bytes = 0;
     for (size_t i = 0; i < manifest->count; i++)
-        for (size_t e = 0; e < sizeof ends / sizeof *ends; e++) {
-            const char *file = manifest->files[i].name;
-            if (!strncmp (file, name, length) && !strcmp (file + length, ends[e]))
-                bytes += manifest->files[i].bytes;
-        }
+        bytes += is_of (manifest->files[i].name, name) ? manifest->files[i].bytes : 0;
     return bytes;
 }

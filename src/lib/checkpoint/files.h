@@ -15,9 +15,10 @@
  * @param folder  that is being written
  * @param name    of the files, without their ends
  * @param needed  write a file even if @p state is empty
+ * @param rank    this process's; if @p state is saved `in_shares`, all ranks write what they have (sharded.h)
  */
 enum accel_status checkpoint_write (const struct accel_state_dict *state, const char *folder, const char *name,
-                                    bool needed, struct manifest *manifest, struct accel_error *err);
+                                    bool needed, int rank, struct manifest *manifest, struct accel_error *err);
 
 /** @return whether @p name in @p folder, a descriptor, is not a file of a checkpoint: ".", "..", or a regular file with
  *          a name that NFS gives to a removed file that a process still has open. */

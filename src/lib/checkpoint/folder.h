@@ -13,6 +13,7 @@ struct checkpoint_folder {
     char temporary[PATH_MAX]; /* beside it; empty: there is none */
     char kept[PATH_MAX];      /* what was at the place, and was not removed because others had put files into it while
                                * the checkpoint was written; empty: there is none */
+    bool is_sharded;          /* each rank writes its share of models and optimizers */
     int lock;                 /* rank 0: held as long as the temporary folder is in use, so that no process takes it for
                                * a remainder of a process that was killed; -1: none */
 };

@@ -82,6 +82,7 @@ add_objects (struct checkpoint_items *items, const struct accel *acc, enum objec
             return false;
         item->object = object;
         item->mine = accel_is_main_process (acc);
+        item->has_shares = floor == OBJECT_MODEL || floor == OBJECT_OPTIMIZER;
     }
     return true;
 }

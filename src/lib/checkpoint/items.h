@@ -17,6 +17,7 @@ struct checkpoint_item {
     struct part *part;
     const struct accel_checkpoint_object *custom;
     bool mine; /* this rank saves it */
+    bool has_shares; /* or each rank saves its share: a model, or an optimizer */
 };
 
 struct checkpoint_items {

@@ -13,6 +13,7 @@
 #include "lib/checkpoint/files.h"
 #include "lib/collectives/objects.h"
 #include "lib/state/state_object.h"
+#include "lib/state/state_runs.h"
 #include "util/cleanup.h"
 
 #include <fcntl.h>
@@ -395,7 +396,8 @@ take_tensor (const struct memory_state *state, struct cursor *cursor, uint64_t b
     size_t length = (size_t) take_number (cursor);
     const char *text = take_bytes (cursor, length);
     enum safetensors_dtype dtype = (enum safetensors_dtype) take_number (cursor);
-    uint64_t at = begin + take_number (cursor), bytes = take_number (cursor), ndim = take_number (cursor);
+    uint64_t at = begin + take_number (cursor), bytes = take_number (cursor),
+             from = take_number (cursor), ndim = take_number (cursor);
     const char *extents = take_bytes (cursor, (size_t) ndim * sizeof (uint64_t));
     cursor->bytes += bytes;
     if (!dict && !sum)
@@ -407,7 +409,7 @@ take_tensor (const struct memory_state *state, struct cursor *cursor, uint64_t b
         return accel_fail_nomem (err);
     memcpy (shape, extents, (size_t) ndim * sizeof *shape);
     if (dict)
-        return state_dict_add_stored (dict, name, dtype, (size_t) ndim, shape, at, err);
+        return state_dict_add_run (dict, name, dtype, (size_t) ndim, shape, from, bytes, at, err);
     enum accel_status status = get_piece (state, elements, (size_t) bytes, at, err);
     if (!status)
         checksum_add (sum, elements, (size_t) bytes);
@@ -454,42 +456,52 @@ memory_state_list (const struct memory_state *state, int size, struct manifest *
     return status;
 }
 
+/* What a rank has of an item; the values are the same on all ranks that have it. */
 static enum accel_status
-fill (const struct memory_state *state, const struct item *item, struct cursor *cursor, uint64_t begin,
-      struct accel_state_dict *dict, struct accel_error *err)
+take_share (const struct memory_state *state, const struct item *item, struct cursor *cursor, uint64_t begin,
+            struct accel_state_dict *dict, struct accel_error *err)
 {
-    struct source source = { .fd = fcntl (state->memtier->fd, F_DUPFD_CLOEXEC, 0), .path = strdup ("memory"),
-                             .size = memtier_place (MEMTIER_ENTRIES + MEMTIER_LOADED) };
     enum accel_status status = ACCEL_OK;
-    if (source.fd < 0)
-        status = accel_fail_errno (err, "cannot open memory for checkpoints");
-    else if (!source.path)
-        status = accel_fail_nomem (err);
-    if (!status && item->value_length)
+    if (item->value_length && !dict->value_count)
         status = state_dict_parse (dict, item->values, item->value_length, err);
     for (uint64_t i = 0; !status && i < item->tensors; i++)
         status = take_tensor (state, cursor, begin, dict, NULL, err);
+    return status;
+}
+
+static enum accel_status
+seal (const struct memory_state *state, struct accel_state_dict *dict, struct accel_error *err)
+{
+    struct source source = { .fd = fcntl (state->memtier->fd, F_DUPFD_CLOEXEC, 0), .path = strdup ("memory"),
+                             .size = memtier_place (MEMTIER_ENTRIES + MEMTIER_LOADED) };
+    enum accel_status status = source.fd < 0   ? accel_fail_errno (err, "cannot open memory for checkpoints")
+                               : source.path ? ACCEL_OK
+                                             : accel_fail_nomem (err);
     if (!status)
-        status = state_dict_seal (dict, &source, err);
+        status = state_dict_seal_runs (dict, &source, err);
     source_close (&source);
     return status;
 }
 
+/* Of a model that is divided, and its optimizers, each rank has a share. */
 enum accel_status
 memory_state_read (const struct memory_state *state, const char *name, struct accel_state_dict *dict, bool *found,
                    struct accel_error *err)
 {
+    enum accel_status status = ACCEL_OK;
     *found = false;
     for (uint32_t rank = 0; rank < state->processes; rank++) {
         struct cursor cursor = { .at = state->indexes[rank] };
-        for (uint64_t left = take_number (&cursor); left; left--) {
+        for (uint64_t left = take_number (&cursor); !status && left; left--) {
             struct item item = take_item (&cursor);
-            *found = item.is_there && strlen (name) == item.name_length && !memcmp (name, item.name, item.name_length);
-            if (*found)
-                return fill (state, &item, &cursor, state->shares[rank].begin, dict, err);
-            for (uint64_t i = 0; i < item.tensors; i++)
+            bool is_it = item.is_there && strlen (name) == item.name_length
+                         && !memcmp (name, item.name, item.name_length);
+            *found = *found || is_it;
+            if (is_it)
+                status = take_share (state, &item, &cursor, state->shares[rank].begin, dict, err);
+            for (uint64_t i = 0; !is_it && i < item.tensors; i++)
                 (void) take_tensor (state, &cursor, 0, NULL, NULL, err);
         }
     }
-    return ACCEL_OK;
+    return status || !*found ? status : seal (state, dict, err);
 }

@@ -248,7 +248,24 @@ add_text (struct strbuf *index, const char *text, size_t length)
     strbuf_add_bytes (index, text, length);
 }
 
-/* An item is its name, its values as JSON, and its tensors: name, type, place, bytes and shape.
+/* Its name, type, place, bytes, the first of these in a larger tensor, and the shape of that. */
+static void
+add_tensor (struct strbuf *index, const struct state_tensor *tensor, uint64_t at)
+{
+    const DLTensor *dl = &tensor->view.dl;
+    int ndim = tensor->is_stretch ? tensor->ndim : dl->ndim;
+    const int64_t *shape = tensor->is_stretch ? tensor->shape : dl->shape;
+    add_text (index, tensor->name, strlen (tensor->name));
+    add_number (index, safetensors_from_dl (dl->dtype));
+    add_number (index, at);
+    add_number (index, bytes_of (tensor));
+    add_number (index, tensor->from * tensor_element_bytes (dl));
+    add_number (index, (uint64_t) ndim);
+    for (int d = 0; d < ndim; d++)
+        add_number (index, (uint64_t) shape[d]);
+}
+
+/* An item is its name, its values as JSON, and its tensors.
  * @return where the next tensor may begin */
 static uint64_t
 add_item (struct strbuf *index, const struct collected_item *item, uint64_t at)
@@ -261,16 +278,8 @@ add_item (struct strbuf *index, const struct collected_item *item, uint64_t at)
     add_number (index, item->needed || item->state.tensor_count || item->state.value_count);
     add_number (index, item->state.tensor_count);
     for (size_t i = 0; i < item->state.tensor_count; i++) {
-        const struct state_tensor *tensor = &item->state.tensors[i];
-        const DLTensor *dl = &tensor->view.dl;
-        add_text (index, tensor->name, strlen (tensor->name));
-        add_number (index, safetensors_from_dl (dl->dtype));
-        add_number (index, at);
-        add_number (index, bytes_of (tensor));
-        add_number (index, (uint64_t) dl->ndim);
-        for (int d = 0; d < dl->ndim; d++)
-            add_number (index, (uint64_t) dl->shape[d]);
-        at += padded (bytes_of (tensor));
+        add_tensor (index, &item->state.tensors[i], at);
+        at += padded (bytes_of (&item->state.tensors[i]));
     }
     return at;
 }
@@ -347,8 +356,6 @@ check_hooks (const struct checkpoint_part *part, struct accel_error *err)
     for (size_t i = 0; i < part->hook_count; i++)
         if (part->hooks[i].event == ACCEL_BEFORE_SAVE)
             return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "they have no folder for the hooks that run before a save");
-    if (sharding_first (part->part.acc))
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "the states of a sharded model's optimizers are divided");
     return ACCEL_OK;
 }
 
@@ -371,7 +378,7 @@ save_between (const struct accel *acc)
     memory->steps = 0;
     enum accel_status status = check_hooks (part, &err);
     if (!status)
-        status = collected_make (&collected, acc, true, &err);
+        status = collected_make (&collected, acc, true, sharding_first (acc), &err);
     if (!status)
         status = write_state (memory, &collected, &err);
     collected_release (&collected);

@@ -6,7 +6,8 @@
  * have completed the save of this number.  Ranks that average gradients are at most one save apart, and each keeps its
  * latest two, so there always is one that all have.  If a host is gone, what another one has copied has to be as new as
  * what the others still have: so ranks leave the saves that the hosts agree on (`kept` of the tier's header).  Nothing
- * is loaded whose checksums are wrong.  If there is no whole state, the disk has to do. */
+ * is loaded whose checksums are wrong.  If there is no whole state, the disk has to do.  Of a sharded model, each rank
+ * saves its share. */
 #ifndef LIB_CHECKPOINT_MEMORY_TIER_H
 #define LIB_CHECKPOINT_MEMORY_TIER_H
 

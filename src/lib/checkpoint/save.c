@@ -12,6 +12,7 @@
 #include "lib/checkpoint/best.h"
 #include "lib/checkpoint/files.h"
 #include "lib/checkpoint/memory_tier.h"
+#include "lib/checkpoint/sharded.h"
 #include "lib/state/state_object.h"
 #include "lib/train/sharding.h"
 #include "util/cleanup.h"
@@ -60,13 +61,18 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
     if (status)
         return status;
     int lock = save->folder.lock;
+    save->folder.is_sharded = checkpoint_is_sharded (part); /* as rank 0 says */
     status = comm_broadcast (accel_world (acc), site, &save->folder, sizeof save->folder, ACCEL_UINT8, 0, err);
     save->folder.lock = lock;
     if (status)
         return status;
     status = checkpoint_run_hooks (part, ACCEL_BEFORE_SAVE, save->folder.temporary, &save->with_models, err);
     status = checkpoint_agree (acc, site, status, err);
-    return status ? status : sharding_collect (acc, site, err);
+    if (status || !save->folder.is_sharded)
+        return status ? status : sharding_collect (acc, site, err);
+    for (struct accel_model *model = model_first (acc); model; model = model_next (model))
+        masters_need (model);
+    return ACCEL_OK;
 }
 
 static enum accel_status
@@ -100,9 +106,9 @@ keep_apart (struct save *save, struct accel_error *err)
     enum accel_status status = checkpoint_folder_keep_apart (&save->folder, err);
     if (!status)
         snprintf (save->warning, sizeof save->warning,
-                  "parameter %s on rank 0 after step %llu: the state is kept apart as %.255s, and earlier checkpoints "
-                  "stay", save->manifest.nonfinite, (unsigned long long) save->step,
-                  strrchr (save->folder.place, '/') + 1);
+                  "parameter %s%s after step %llu: the state is kept apart as %.255s, and earlier checkpoints stay",
+                  save->manifest.nonfinite, save->folder.is_sharded ? "" : " on rank 0",
+                  (unsigned long long) save->step, strrchr (save->folder.place, '/') + 1);
     return status;
 }
 
@@ -110,7 +116,11 @@ keep_apart (struct save *save, struct accel_error *err)
 enum accel_status
 save_commit (struct save *save, struct accel_error *err)
 {
-    enum accel_status status = checkpoint_add_others (save->folder.temporary, &save->manifest, err);
+    enum accel_status status = ACCEL_OK;
+    if (save->folder.is_sharded)
+        status = sharded_finish (save->folder.temporary, save->size, &save->manifest, err);
+    if (!status)
+        status = checkpoint_add_others (save->folder.temporary, &save->manifest, err);
     if (!status)
         status = write_manifest (save, err);
     if (!status)

@@ -184,7 +184,7 @@ prepare (struct save_in_flight *flight, struct accel *acc, const char *output_di
     if (save->rank)
         status = share_begin (&flight->share, save->folder.temporary, save->rank, err);
     if (!status)
-        status = collected_make (&flight->collected, acc, save->with_models, err);
+        status = collected_make (&flight->collected, acc, save->with_models, save->folder.is_sharded, err);
     if (!status)
         status = collected_copy (&flight->collected, &checkpoint_of (acc)->snapshot, err);
     return checkpoint_agree (acc, &flight->site, status, err);
@@ -243,7 +243,7 @@ accel_save_state_reserve (struct accel *acc, struct accel_error *err)
     if (part->flight)
         return ACCEL_OK;
     struct accel_error own = { 0 };
-    enum accel_status status = collected_make (&collected, acc, true, &own);
+    enum accel_status status = collected_make (&collected, acc, true, checkpoint_is_sharded (part), &own);
     if (!status)
         status = collected_reserve (&collected, &part->snapshot, &own);
     collected_release (&collected);

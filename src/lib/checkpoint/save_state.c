@@ -17,7 +17,7 @@ write_items (struct save *save, struct accel *acc, struct accel_error *err)
 {
     struct collected collected;
     struct io_progress progress;
-    enum accel_status status = collected_make (&collected, acc, save->with_models, err);
+    enum accel_status status = collected_make (&collected, acc, save->with_models, save->folder.is_sharded, err);
     io_progress_begin (&progress, checkpoint_show (acc), IO_PROGRESS_SAVE, save->folder.place, collected.bytes);
     if (!status)
         status = collected_write (&collected, save->folder.temporary, &save->manifest, err);

@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/memory/memory.h"
+#include "lib/state/state_runs.h"
 #include "util/array.h"
 #include "util/text.h"
 #include "util/utf8.h"
@@ -41,6 +42,7 @@ state_dict_release (struct accel_state_dict *state)
     free (state->values);
     free (state->tensors);
     safetensors_release (&state->header);
+    state_runs_destroy (state->runs);
     source_close (&state->source);
     state_dict_init (state);
 }
@@ -226,6 +228,27 @@ void
 state_dict_add_tensor (struct accel_state_dict *state, const char *name, const DLTensor *tensor)
 {
     set_tensor (state, name, true, tensor);
+}
+
+void
+state_dict_add_stretch (struct accel_state_dict *state, const char *name, const DLTensor *tensor, size_t from,
+                        size_t end)
+{
+    size_t before = state->tensor_count;
+    set_tensor (state, name, true, tensor);
+    if (state->tensor_count == before)
+        return;
+    struct state_tensor *added = &state->tensors[before];
+    added->is_stretch = true;
+    added->from = from;
+    added->ndim = tensor->ndim;
+    for (int i = 0; i < tensor->ndim; i++)
+        added->shape[i] = tensor->shape[i];
+    added->view.shape[0] = (int64_t) (end - from);
+    added->view.dl.ndim = 1;
+    added->view.dl.shape = added->view.shape;
+    added->view.dl.strides = NULL;
+    added->view.dl.byte_offset += from * tensor_element_bytes (tensor);
 }
 
 void

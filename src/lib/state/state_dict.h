@@ -22,7 +22,13 @@ struct state_tensor {
     struct tensor_view view; /* whose memory is the owner's, or */
     void *owned;             /* ours; may be NULL */
     bool is_trained;         /* a parameter or its master: training is over if it is not finite */
+    bool is_stretch;         /* only some elements, of a larger tensor: `view` has one dimension */
+    size_t from;             /* then: the first of them, row-major */
+    int ndim;                /* of the larger tensor */
+    int64_t shape[ACCEL_MAX_DIMS];
 };
+
+struct state_runs;
 
 struct accel_state_dict {
     struct state_value *values; /* [value_count] */
@@ -31,7 +37,9 @@ struct accel_state_dict {
     size_t tensor_count, tensor_room;
     struct accel_error failure; /* the first of the setters' */
     bool failed;
+    bool in_shares; /* each rank saves what it has: of what is divided among ranks, stretches */
     /* Of one that is loaded. */
+    struct state_runs *runs; /* where the elements of its tensors are, in pieces (state_runs.h); NULL: in `source` */
     struct source source;
     struct safetensors header;
     uint64_t data; /* where tensors begin in the file; 0: there is none, or `begin` counts from the file's beginning */
@@ -73,6 +81,17 @@ enum accel_status state_dict_add_stored (struct accel_state_dict *state, const c
 enum accel_status state_dict_seal (struct accel_state_dict *state, struct source *source, struct accel_error *err);
 /** @} */
 
+/**
+ * Read elements @p from to @p end - 1 of a stored tensor to their places in @p into, which has its shape and type.
+ */
+enum accel_status state_dict_read_stretch (const struct accel_state_dict *state, const char *name,
+                                           const DLTensor *into, size_t from, size_t end, struct accel_error *err);
+
+/** Add elements @p from to @p end - 1 of @p tensor, for a state dict that is saved `in_shares`.  The same name may be
+ *  there once for each stretch. */
+void state_dict_add_stretch (struct accel_state_dict *state, const char *name, const DLTensor *tensor, size_t from,
+                             size_t end);
+
 /** accel_state_dict_set_tensor() for one of many, whose name is known to be unique. */
 void state_dict_add_tensor (struct accel_state_dict *state, const char *name, const DLTensor *tensor);
 
@@ -93,6 +112,8 @@ void state_dict_mark_trained (struct accel_state_dict *state);
 /** The same as the functions above and accel_state_dict_..., with printf()'s arguments for the name.  @{ */
 void state_dict_set_tensor (struct accel_state_dict *state, const DLTensor *tensor, const char *format, ...)
     ACCEL_PRINTF (3, 4);
+void state_dict_set_stretch (struct accel_state_dict *state, const DLTensor *tensor, size_t from, size_t end,
+                             const char *format, ...) ACCEL_PRINTF (5, 6);
 void state_dict_set_double (struct accel_state_dict *state, double value, const char *format, ...)
     ACCEL_PRINTF (3, 4);
 void state_dict_set_uint64 (struct accel_state_dict *state, uint64_t value, const char *format, ...)
@@ -100,6 +121,9 @@ void state_dict_set_uint64 (struct accel_state_dict *state, uint64_t value, cons
 void state_dict_set_bool (struct accel_state_dict *state, bool value, const char *format, ...) ACCEL_PRINTF (3, 4);
 enum accel_status state_dict_get_tensor (const struct accel_state_dict *state, DLTensor *into, struct accel_error *err,
                                          const char *format, ...) ACCEL_PRINTF (4, 5);
+enum accel_status state_dict_get_stretch (const struct accel_state_dict *state, const DLTensor *into, size_t from,
+                                          size_t end, struct accel_error *err, const char *format, ...)
+    ACCEL_PRINTF (6, 7);
 enum accel_status state_dict_get_double (const struct accel_state_dict *state, double *value, struct accel_error *err,
                                          const char *format, ...) ACCEL_PRINTF (4, 5);
 enum accel_status state_dict_get_uint64 (const struct accel_state_dict *state, uint64_t *value,

@@ -28,6 +28,15 @@ state_dict_set_tensor (struct accel_state_dict *state, const DLTensor *tensor, c
 }
 
 void
+state_dict_set_stretch (struct accel_state_dict *state, const DLTensor *tensor, size_t from, size_t end,
+                        const char *format, ...)
+{
+    AUTO_FREE char *name = NULL;
+    PRINT_NAME (name);
+    state_dict_add_stretch (state, name, tensor, from, end);
+}
+
+void
 state_dict_set_double (struct accel_state_dict *state, double value, const char *format, ...)
 {
     AUTO_FREE char *name = NULL;
@@ -58,6 +67,15 @@ state_dict_get_tensor (const struct accel_state_dict *state, DLTensor *into, str
     AUTO_FREE char *name = NULL;
     PRINT_NAME (name);
     return name ? accel_state_dict_get_tensor (state, name, into, err) : accel_fail_nomem (err);
+}
+
+enum accel_status
+state_dict_get_stretch (const struct accel_state_dict *state, const DLTensor *into, size_t from, size_t end,
+                        struct accel_error *err, const char *format, ...)
+{
+    AUTO_FREE char *name = NULL;
+    PRINT_NAME (name);
+    return name ? state_dict_read_stretch (state, name, into, from, end, err) : accel_fail_nomem (err);
 }
 
 enum accel_status

@@ -7,6 +7,7 @@
 #include "files/json_reader.h"
 #include "lib/base/error.h"
 #include "lib/memory/memory.h"
+#include "lib/state/state_runs.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/parse.h"
@@ -288,14 +289,34 @@ state_dict_check (const struct accel_state_dict *state, const char *name, const 
 
 struct stored {
     const struct accel_state_dict *state;
-    uint64_t begin; /* of a tensor in the file */
+    const struct safetensors_tensor *tensor;
+    uint64_t begin; /* byte of the tensor */
 };
 
 static enum accel_status
 read_stored (void *user, size_t at, void *bytes, size_t length, struct accel_error *err)
 {
     const struct stored *stored = user;
-    return source_read (&stored->state->source, stored->begin + at, bytes, length, err);
+    const struct accel_state_dict *state = stored->state;
+    uint64_t begin = stored->begin + at;
+    return state->runs ? state_runs_read (state->runs, &state->source, stored->tensor, begin, bytes, length, err)
+                       : source_read (&state->source, stored->tensor->begin + state->data + begin, bytes, length, err);
+}
+
+/* Elements @from to @end - 1 of the stored tensor, to their places. */
+static enum accel_status
+read_elements (const struct accel_state_dict *state, const char *name, const DLTensor *into, size_t from, size_t end,
+               struct accel_error *err)
+{
+    size_t bytes = tensor_element_bytes (into);
+    int64_t count = (int64_t) (end - from);
+    DLTensor part = *into;
+    struct stored stored = { state, safetensors_find (&state->header, name), from * bytes };
+    part.ndim = 1;
+    part.shape = &count;
+    part.strides = NULL;
+    part.byte_offset += from * bytes;
+    return memory_write_pieces (&part, read_stored, &stored, err);
 }
 
 enum accel_status
@@ -315,8 +336,15 @@ accel_state_dict_get_tensor (const struct accel_state_dict *state, const char *n
         status = state_dict_check (state, name, into, err);
     if (status)
         return status;
-    struct stored stored = { state, state->data + safetensors_find (&state->header, name)->begin };
-    return memory_write_pieces (into, read_stored, &stored, err);
+    return read_elements (state, name, into, 0, accel_tensor_count (into), err);
+}
+
+enum accel_status
+state_dict_read_stretch (const struct accel_state_dict *state, const char *name, const DLTensor *into, size_t from,
+                         size_t end, struct accel_error *err)
+{
+    enum accel_status status = state_dict_check (state, name, into, err);
+    return status || from == end ? status : read_elements (state, name, into, from, end, err);
 }
 
 enum accel_status

@@ -5,7 +5,7 @@
 
 #include "lib/base/error.h"
 #include "lib/state/state_dict.h"
-#include "lib/train/model_object.h"
+#include "lib/train/stretches.h"
 
 #include <accel/precision.h>
 
@@ -29,6 +29,25 @@ is_alias (const struct accel_model *model, size_t index)
     return found;
 }
 
+static void
+save_parameter (const struct accel_model *model, size_t index, struct accel_state_dict *state)
+{
+    const struct accel_parameter *parameter = &model->parameters[index];
+    bool is_trained = model_is_trained (model, index);
+    struct stretch own[STRETCHES];
+    int count = 1;
+    if (state->in_shares)
+        count = sharding_saved (model, index, is_trained, accel_tensor_count (parameter->data), own);
+    for (int i = 0; i < count; i++) {
+        if (state->in_shares)
+            state_dict_add_stretch (state, parameter->name, parameter->data, own[i].from, own[i].end);
+        else
+            state_dict_add_tensor (state, parameter->name, parameter->data);
+        if (is_trained)
+            state_dict_mark_trained (state);
+    }
+}
+
 void
 model_save (const struct object *object, struct accel_state_dict *state)
 {
@@ -36,9 +55,7 @@ model_save (const struct object *object, struct accel_state_dict *state)
     for (size_t i = 0; i < model->count; i++) {
         if (is_alias (model, i))
             continue;
-        state_dict_add_tensor (state, model->parameters[i].name, model->parameters[i].data);
-        if (model_is_trained (model, i))
-            state_dict_mark_trained (state);
+        save_parameter (model, i, state);
         float scale = accel_model_scale (model, i);
         if (scale != 1)
             state_dict_set_double (state, (double) scale, "scale.%s", model->parameters[i].name);

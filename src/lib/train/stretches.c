@@ -30,3 +30,19 @@ sharding_stretches (const struct accel_model *model, size_t index, struct stretc
     if (rank && shared_is_on (model)) /* what all would change alike is there once, so rank 0 does */
         stretches[chunk ? 1 : 0] = (struct stretch){ count, count };
 }
+
+int
+sharding_saved (const struct accel_model *model, size_t index, bool is_divided, size_t count,
+                struct stretch stretches[STRETCHES])
+{
+    size_t chunk = is_divided ? sharding_chunk (model, index) : 0, rest = chunk * (size_t) model->sharding.size;
+    bool is_first = accel_is_main_process (model->object.owner);
+    int own = 0;
+    if (chunk) {
+        size_t begin = chunk * (size_t) model->sharding.rank;
+        stretches[own++] = (struct stretch){ begin, begin + chunk };
+    }
+    if (is_first && (!chunk || rest < count))
+        stretches[own++] = (struct stretch){ chunk ? rest : 0, count };
+    return own;
+}

@@ -25,4 +25,14 @@ size_t sharding_chunk (const struct accel_model *model, size_t index);
 /** The elements of parameter @p index whose states this process has; without sharding, all are in the first stretch. */
 void sharding_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES]);
 
+/**
+ * What this process writes of a tensor with @p count elements if each writes its share: its chunk; rank 0 also what all
+ * have.
+ *
+ * @param is_divided  the tensor is one of what is divided with parameter @p index
+ * @return how many stretches: none to STRETCHES
+ */
+int sharding_saved (const struct accel_model *model, size_t index, bool is_divided, size_t count,
+                    struct stretch stretches[STRETCHES]);
+
 #endif

@@ -10,7 +10,8 @@
 
 #include <stdatomic.h>
 
-enum { SAMPLES = 64, BATCH = 2, WEIGHTS = 3, EPOCHS = 2, EVERY = 4, LARGE = 1 << 20, PATH_ROOM = 600 };
+enum { SAMPLES = 64, BATCH = 2, WEIGHTS = 3, MANY_WEIGHTS = 5003, EPOCHS = 2, EVERY = 4, LARGE = 1 << 20 };
+enum { PATH_ROOM = 600 };
 
 /* In shared memory: what the test wants of the ranks, and what became of them. */
 static struct plan {
@@ -19,6 +20,7 @@ static struct plan {
     int passes;               /* of a step; 0: one */
     int torn_save;            /* rank 0 ends itself in the middle of this one, which is_large; 0: never */
     bool registers_hook, lacks_limit, lacks_memory, is_large; /* lacks_memory: rank 1 */
+    bool is_sharded; /* a model of MANY_WEIGHTS, of which some are compared */
     uint64_t every; /* in the project configuration */
     atomic_int loaded_at; /* the step that the ranks continued from; -1: from the beginning */
     atomic_bool is_left;  /* loading left the random numbers of the last rank as they were */
@@ -48,7 +50,7 @@ __wrap_pwrite (int fd, const void *bytes, size_t length, off_t at)
 
 struct training {
     struct accel *acc;
-    float weights[WEIGHTS];
+    float weights[MANY_WEIGHTS];
     int64_t shape[1], large_shape[1];
     DLTensor data, grad;
     float *large; /* registered, and saved by rank 0 */
@@ -78,8 +80,8 @@ backward (void *user, float scale, struct accel_error *err)
     float *gradient = training->grad.data;
     (void) err;
     for (size_t s = 0; s < accel_batch_size (training->batch); s++)
-        for (int i = 0; i < WEIGHTS; i++)
-            gradient[i] += scale * ((float) (samples[s] % (5 + i)) - training->weights[i]
+        for (int64_t i = 0; i < training->shape[0]; i++)
+            gradient[i] += scale * ((float) (samples[s] % (5 + i % WEIGHTS)) - training->weights[i]
                                     + (float) accel_generator_uniform (accel_default_generator ()));
     return ACCEL_OK;
 }
@@ -113,7 +115,8 @@ static void
 make_training (struct training *training, struct accel *acc, const struct accel_dataset *numbers)
 {
     struct accel_error err = { 0 };
-    *training = (struct training){ .acc = acc, .shape = { WEIGHTS }, .large_shape = { LARGE } };
+    *training = (struct training){ .acc = acc, .large_shape = { LARGE } };
+    training->shape[0] = plan->is_sharded ? MANY_WEIGHTS : WEIGHTS;
     training->data = (DLTensor){ .data = training->weights, .device = { kDLCPU, 0 }, .ndim = 1,
                                  .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .shape = training->shape };
     training->grad = training->data;
@@ -131,6 +134,9 @@ make_training (struct training *training, struct accel *acc, const struct accel_
         = { .project_dir = project, .automatic_checkpoint_naming = true, .memory_checkpoint_every = plan->every };
     rank_must (accel_set_seed (acc, 3, true, &err), &err);
     rank_must (accel_model_create (&training->model, &parameter, 1, &err), &err);
+    const struct accel_sharding_options sharding
+        = { .strategy = plan->is_sharded ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE };
+    rank_must (accel_model_set_sharding (training->model, &sharding, &err), &err);
     rank_must (accel_optimizer_create (&training->optimizer, training->model, ACCEL_ADAMW, &adam, &err), &err);
     rank_must (accel_scheduler_create (&training->scheduler, training->optimizer, &decay, &err), &err);
     rank_must (accel_loader_create (&training->loader, numbers, &loader, &err), &err);
@@ -211,7 +217,8 @@ act (struct accel *acc)
             _exit (0);
     }
     if (!accel_process_index (acc)) {
-        memcpy (plan->weights, training.weights, sizeof plan->weights);
+        for (int64_t i = 0; i < WEIGHTS; i++)
+            plan->weights[i] = training.weights[i * (training.shape[0] - 1) / (WEIGHTS - 1)];
         plan->lr = accel_scheduler_lr (training.scheduler);
     }
     accel_loader_destroy (other);
@@ -574,6 +581,39 @@ test_sizes (void)
 }
 
 static void
+begin_sharded (void)
+{
+    begin (1);
+    plan->is_sharded = true;
+}
+
+/* Each rank has its share in its own buffer. */
+static void
+test_sharded (void)
+{
+    static const int kills[] = { 9, 18 }, sizes[][2] = { { 2, 1 }, { 2, 3 }, { 3, 2 } };
+    struct result result;
+    begin_sharded ();
+    ok (start (2), "a sharded model, undisturbed");
+    memcpy (result.weights, plan->weights, sizeof result.weights);
+    result.lr = plan->lr;
+    for (int i = 0; i < 2; i++) {
+        begin_sharded ();
+        plan->kill_step = kills[i];
+        plan->kill_rank = i;
+        start (2);
+        restarted_from (2, (kills[i] - 1) / EVERY * EVERY, "a sharded model");
+        is_same (&result, "of a sharded model");
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        begin_sharded ();
+        plan->kill_step = 6;
+        start (sizes[i][0]);
+        restarted_from (sizes[i][1], 4, "shares of another number of processes");
+    }
+}
+
+static void
 write_file (const char *name, const char *text)
 {
     char path[PATH_ROOM + 32];
@@ -661,6 +701,7 @@ main (void)
     test_kept ();
     test_disk ();
     test_sizes ();
+    test_sharded ();
     test_refusals ();
     memtier_release (&memtier);
     return done_testing ();

@@ -30,6 +30,35 @@ save_group (const struct optimizer_group *group, struct accel_state_dict *state)
         state_dict_set_bool (state, group->own.flag[i], "group.%s.%s", group->name, group_flag_name (i));
 }
 
+/* Whether its states are divided as the parameters are: those of a custom optimizer have any shape. */
+static bool
+is_divided (const struct accel_optimizer *optimizer)
+{
+    return !optimizer->custom.step;
+}
+
+/* @param prefix, what  "state." and "exp_avg", or "" and "master" */
+static void
+save_tensor (const struct accel_optimizer *optimizer, size_t index, const DLTensor *tensor, const char *prefix,
+             const char *what, struct accel_state_dict *state)
+{
+    const struct accel_model *model = optimizer->model;
+    const char *name = model->parameters[index].name;
+    bool is_master = tensor == model->trained[index].data;
+    struct stretch own[STRETCHES];
+    int count = 1;
+    if (state->in_shares)
+        count = sharding_saved (model, index, is_divided (optimizer), accel_tensor_count (tensor), own);
+    for (int i = 0; i < count; i++) {
+        if (state->in_shares)
+            state_dict_set_stretch (state, tensor, own[i].from, own[i].end, "%s%s.%s", prefix, what, name);
+        else
+            state_dict_set_tensor (state, tensor, "%s%s.%s", prefix, what, name);
+        if (is_master)
+            state_dict_mark_trained (state);
+    }
+}
+
 void
 optimizer_save (const struct object *object, struct accel_state_dict *state)
 {
@@ -40,15 +69,12 @@ optimizer_save (const struct object *object, struct accel_state_dict *state)
     for (size_t i = 0; i < optimizer->group_count; i++)
         save_group (&optimizer->groups[i], state);
     for (size_t i = 0; i < model->count; i++) {
-        const char *name = model->parameters[i].name;
         for (size_t j = 0; j < optimizer->state_count; j++)
             if (optimizer->state_tensors[i * optimizer->state_count + j])
-                state_dict_set_tensor (state, &optimizer_state_at (optimizer, i, j)->tensor, "state.%s.%s",
-                                       optimizer->state_names[j], name);
-        if (model->widened && master_of (optimizer, i)) {
-            state_dict_set_tensor (state, master_of (optimizer, i), "master.%s", name);
-            state_dict_mark_trained (state);
-        }
+                save_tensor (optimizer, i, &optimizer_state_at (optimizer, i, j)->tensor, "state.",
+                             optimizer->state_names[j], state);
+        if (model->widened && master_of (optimizer, i))
+            save_tensor (optimizer, i, master_of (optimizer, i), "", "master", state);
     }
 }
 
@@ -83,6 +109,23 @@ load_group (const struct accel_optimizer *optimizer, struct optimizer_group *gro
     return status;
 }
 
+/* What this process has of it. */
+static enum accel_status
+load_tensor (const struct accel_optimizer *optimizer, size_t index, DLTensor *tensor, const char *prefix,
+             const char *what, const struct accel_state_dict *state, struct accel_error *err)
+{
+    const struct accel_model *model = optimizer->model;
+    const char *name = model->parameters[index].name;
+    struct stretch own[STRETCHES];
+    enum accel_status status = ACCEL_OK;
+    if (!is_divided (optimizer) || !sharding_chunk (model, index))
+        return state_dict_get_tensor (state, tensor, err, "%s%s.%s", prefix, what, name);
+    sharding_stretches (model, index, own);
+    for (int i = 0; i < STRETCHES && !status; i++)
+        status = state_dict_get_stretch (state, tensor, own[i].from, own[i].end, err, "%s%s.%s", prefix, what, name);
+    return status;
+}
+
 /* Parameters that had masters when they were saved get these; others have been widened from the parameters. */
 static enum accel_status
 load_master (struct accel_optimizer *optimizer, size_t index, const struct accel_state_dict *state,
@@ -96,7 +139,7 @@ load_master (struct accel_optimizer *optimizer, size_t index, const struct accel
     bool fits = (size_t) snprintf (known, sizeof known, "master.%s", name) < sizeof known;
     if (fits && !accel_state_dict_has (state, known))
         return ACCEL_OK;
-    return state_dict_get_tensor (state, master, err, "master.%s", name);
+    return load_tensor (optimizer, index, master, "", "master", state, err);
 }
 
 static enum accel_status
@@ -124,8 +167,8 @@ optimizer_load (struct object *object, const struct accel_state_dict *state, str
     for (size_t i = 0; !status && i < model->count; i++) {
         for (size_t j = 0; !status && j < optimizer->state_count; j++)
             if (optimizer->state_tensors[i * optimizer->state_count + j])
-                status = state_dict_get_tensor (state, &optimizer_state_at (optimizer, i, j)->tensor, err,
-                                                "state.%s.%s", optimizer->state_names[j], model->parameters[i].name);
+                status = load_tensor (optimizer, i, &optimizer_state_at (optimizer, i, j)->tensor, "state.",
+                                      optimizer->state_names[j], state, err);
         if (!status)
             status = load_master (optimizer, i, state, err);
         sharding_discard_parameter (optimizer, i);
