@@ -22,6 +22,14 @@ show
 test_expect_success 'the same while saves are written in the background' '
     all_good 3 "$kills" ranks-async $rounds "$seed"'
 show
+sharded=${ROUNDS:-5}
+! is_long || sharded=${ROUNDS:-100}
+test_expect_success "$sharded kills of ranks that write their shares; another number of processes loads them" '
+    all_good 3 "$kills" ranks-sharded $sharded "$seed"'
+show
+test_expect_success 'the same while shares are written in the background' '
+    all_good 3 "$kills" ranks-sharded-async $sharded "$seed"'
+show
 test_expect_success "$rounds kills of launchers at random calls of their ranks; no process is left" '
     all_good 2 "$kills" launcher "$accelerate" $rounds "$seed"'
 show

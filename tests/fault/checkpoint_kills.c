@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints while ranks and launchers are killed, and while the power is lost: the newest complete one always loads.
  *
- *   checkpoint_kills ranks|ranks-async [KILLS [SEED]]      ranks are killed at random calls to the file system
+ *   checkpoint_kills ranks|ranks-async|ranks-sharded|ranks-sharded-async [KILLS [SEED]]
+ *                                                          ranks are killed at random calls to the file system
  *   checkpoint_kills launcher ACCELERATE [KILLS [SEED]]    a launcher is, by SIGKILL or SIGTERM
  *   checkpoint_kills rank FILE                             what that launcher starts
  *
- * With -async, saves are written in the background; every second launcher's ranks do so, too. */
+ * With -sharded, the model is divided among the ranks, each writes its share, and one process without sharding loads
+ * what is there.  With -async, saves are written in the background; every second launcher's ranks do so, too. */
 #include <config.h>
 
 #include "tests/fault/checkpoint_world.h"
@@ -320,7 +322,8 @@ main (int argc, char **argv)
     ranks_texts = mmap (NULL, RANKS_MOST * RANKS_TEXT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared = mmap (NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     scratch_folder ();
-    in_background = argc > 1 && !strcmp (argv[1], "ranks-async");
+    in_background = argc > 1 && strstr (argv[1], "-async");
+    is_sharded = argc > 1 && strstr (argv[1], "-sharded");
     disk_end = die;
     if (launcher) {
         prctl (PR_SET_CHILD_SUBREAPER, 1);

@@ -30,9 +30,12 @@ static char project[PATH_ROOM]; /* where checkpoints are */
 struct world {
     struct accel_model *model;
     int64_t shape[1];
-    DLTensor tensors[2];
+    DLTensor tensors[2], gradients[2];
     float weights[2][WEIGHTS];
 };
+
+/* The model is divided among the ranks, and each writes its share. */
+static bool is_sharded;
 
 static void
 make_world (struct world *world, struct accel *acc)
@@ -43,12 +46,19 @@ make_world (struct world *world, struct accel *acc)
     for (int i = 0; i < 2; i++) {
         world->tensors[i] = (DLTensor){ .data = world->weights[i], .device = { kDLCPU, 0 }, .ndim = 1,
                                         .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .shape = world->shape };
-        parameters[i] = (struct accel_parameter){ i ? "second" : "first", &world->tensors[i], NULL };
+        world->gradients[i] = world->tensors[i];
+        world->gradients[i].data = NULL;
+        parameters[i] = (struct accel_parameter){ i ? "second" : "first", &world->tensors[i],
+                                                  is_sharded ? &world->gradients[i] : NULL };
     }
+    const struct accel_sharding_options sharding
+        = { .strategy = is_sharded ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE };
     rank_must (accel_model_create (&world->model, parameters, 2, &err), &err);
+    rank_must (accel_model_set_sharding (world->model, &sharding, &err), &err);
     rank_must (accel_prepare (acc, &err, world->model), &err);
     const struct accel_project_configuration configuration
-        = { .project_dir = project, .automatic_checkpoint_naming = true, .total_limit = LIMIT };
+        = { .project_dir = project, .automatic_checkpoint_naming = true, .total_limit = LIMIT,
+            .state_dict_type = is_sharded ? ACCEL_STATE_DICT_SHARDED : ACCEL_STATE_DICT_DEFAULT };
     rank_must (accel_set_project_configuration (acc, &configuration, &err), &err);
 }
 
