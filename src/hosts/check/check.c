@@ -441,7 +441,7 @@ check_port (struct check *check, struct fail *fail)
     if (check_is_lost (&check->items[0]))
         return 0;
     first->state = LINK_GREETED; /* until it says where it listens */
-    wire_put_frame (&first->pipe.to_write, WIRE_LISTEN, check->count);
+    link_ask_for_port (first, check->count);
     if (run_step (check, has_port, check->limit_ms, fail))
         return -1;
     if (first->state != LINK_LISTENING) {

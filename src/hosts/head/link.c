@@ -207,9 +207,19 @@ take_ready (struct link *link, struct wire_frame *frame)
     link->state = LINK_READY;
 }
 
+/* If ranks start again while a question is on its way, its answer is not that to the next one. */
+static bool
+is_latest_answer (struct link *link)
+{
+    link->answers_due -= link->answers_due > 0;
+    return !link->answers_due;
+}
+
 static void
 take_listening (struct link *link, struct wire_frame *frame)
 {
+    if (!is_latest_answer (link))
+        return;
     free (link->token);
     strlist_release (&link->addresses);
     link->token = copy (wire_text (frame));
@@ -222,6 +232,8 @@ static void
 take_reached (struct link *link, struct wire_frame *frame)
 {
     size_t count = frame->left / 8;
+    if (!is_latest_answer (link))
+        return;
     free (link->reached);
     link->reached = calloc (count + 1, sizeof *link->reached);
     link->reached_count = link->reached ? count : 0;
@@ -468,12 +480,21 @@ link_release (struct link *link)
 /* ---- all hosts ---- */
 
 void
+link_ask_for_port (struct link *link, int64_t processes)
+{
+    wire_put_frame (&link->pipe.to_write, WIRE_LISTEN, processes);
+    link->answers_due++;
+}
+
+void
 links_ask_who_reaches (const struct links *links)
 {
     const struct link *first = links->first;
     for (int i = 1; i < links->count; i++) {
-        struct strbuf *out = &links_at (links, i)->pipe.to_write;
+        struct link *link = links_at (links, i);
+        struct strbuf *out = &link->pipe.to_write;
         size_t begin = wire_begin (out, WIRE_REACH);
+        link->answers_due++;
         wire_put_text (out, first->token);
         wire_put_number (out, first->port);
         wire_put_list (out, &first->addresses);

@@ -53,6 +53,7 @@ struct link {
     int64_t ranks_found; /* of LINK_READY */
     int copies_port;     /* the same: where the host before it connects; 0: nowhere */
     struct strlist copies_addresses;
+    int answers_due;     /* to WIRE_LISTEN and WIRE_REACH; all but the last belong to an earlier start of the ranks */
     int port;            /* of LINK_LISTENING */
     char *token;
     struct strlist addresses;
@@ -130,6 +131,9 @@ links_at (const struct links *links, int i)
 {
     return (void *) ((char *) links->first + (size_t) i * links->stride);
 }
+
+/** Ask the first host where rank 0 can listen, for a job of @p processes. */
+void link_ask_for_port (struct link *link, int64_t processes);
 
 /** Send all but the first where that one listens. */
 void links_ask_who_reaches (const struct links *links);

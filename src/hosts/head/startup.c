@@ -53,16 +53,7 @@ fail_link (const struct link *link, struct fail *fail)
     return fail_set (fail, link->status ? link->status : FAIL_GENERAL, "host %s: %s", link->name, link->why);
 }
 
-/* @return whether all agents know what they would run */
-static bool
-are_all (const struct head *head, enum link_state state)
-{
-    for (int i = 0; i < head->count; i++)
-        if (head->links[i].state != state)
-            return false;
-    return true;
-}
-
+/* @return whether an agent does not know yet what it would run */
 static bool
 is_connecting (const struct head *head)
 {
@@ -118,7 +109,7 @@ ask_for_port (struct head *head, struct fail *fail)
     head->is_reach_asked = false;
     for (int i = 0; i < head->count; i++)
         head->links[i].state = LINK_READY;
-    wire_put_frame (&head->links[0].pipe.to_write, WIRE_LISTEN, hostlist_world_size (&head->hosts->list));
+    link_ask_for_port (&head->links[0], hostlist_world_size (&head->hosts->list));
     return 0;
 }
 
@@ -251,8 +242,8 @@ startup_advance (struct head *head, struct fail *fail)
     if (head->phase == HEAD_CONNECT) {
         if (connect_all (head, fail))
             return -1;
-        /* At a restart, the MPI launcher of the attempt before may still run. */
-        if (!are_all (head, LINK_READY) || !mpi_launcher_end (&head->mpi_launcher))
+        /* At a restart, the MPI launcher of the attempt before may still run, and agents answer what was asked then. */
+        if (is_connecting (head) || !mpi_launcher_end (&head->mpi_launcher))
             return 0;
         head->asking = NULL;
         if (divide (head, fail))

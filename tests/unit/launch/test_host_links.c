@@ -456,7 +456,7 @@ test_startup (void)
     struct hostlist_host items[2] = { { .name = (char *) "a" }, { .name = (char *) "b" } };
     struct hosts hosts = { .list = { .hosts = items, .count = 2 } };
     struct link links[3] = { { .name = "a" }, { .name = "b" }, { .name = "of no host" } };
-    struct head head = { .hosts = &hosts, .links = links, .count = 2 };
+    struct head head = { .hosts = &hosts, .links = links, .count = 2, .mpi_launcher = MPI_LAUNCHER_NONE };
     struct fail fail = { 0 };
     for (int i = 0; i < 2; i++) {
         begin (&plays[i], items[i].name);
@@ -489,6 +489,46 @@ test_startup (void)
         plays[i].link = links[i];
         end (&plays[i]);
     }
+}
+
+static void
+put_listening (struct play *play, const char *token, int port)
+{
+    size_t start = wire_begin (&play->sent, WIRE_LISTENING);
+    wire_put_text (&play->sent, token);
+    wire_put_number (&play->sent, port);
+    wire_put_list (&play->sent, &(const struct strlist){ 0 });
+    wire_end (&play->sent, start);
+    deliver_all (play);
+}
+
+/* The other host was lost before the first one said where it listens. */
+static void
+test_late_answer (void)
+{
+    struct play play;
+    struct hostlist_host item = { .name = (char *) "a", .slots = 1 };
+    struct hosts hosts = { .list = { .hosts = &item, .count = 1 } };
+    begin (&play, "a");
+    play.link.state = LINK_READY;
+    play.link.pid = getpid ();
+    struct head head = { .hosts = &hosts, .links = &play.link, .count = 1, .mpi_launcher = MPI_LAUNCHER_NONE };
+    struct fail fail = { 0 };
+    AUTO_STRBUF struct strbuf text = { 0 };
+    bool is_asked = !startup_advance (&head, &fail) && head.phase == HEAD_ADDRESS;
+    head.phase = HEAD_CONNECT;
+    is_asked = is_asked && !survivors_go_on (&head, &text, &fail);
+    put_listening (&play, "early", 1);
+    ok (is_asked && !startup_advance (&head, &fail) && head.phase == HEAD_ADDRESS && play.link.state == LINK_READY,
+        "an answer that comes between two starts of the ranks does not hold up the second one");
+    head.phase = HEAD_CONNECT;
+    is_asked = !survivors_go_on (&head, &text, &fail) && !startup_advance (&head, &fail);
+    put_listening (&play, "early", 1);
+    ok (is_asked && play.link.state == LINK_READY, "one that comes after the next question is not its answer");
+    put_listening (&play, "late", 2);
+    ok (play.link.state == LINK_LISTENING && play.link.port == 2 && !strcmp (play.link.token, "late"),
+        "which comes afterwards");
+    end (&play);
 }
 
 /* Whether two hosts get the order to end their ranks, where the first one is in this state. */
@@ -573,6 +613,7 @@ main (void)
     test_mpirun ();
     test_addresses ();
     test_startup ();
+    test_late_answer ();
     test_spread ();
     test_failure ();
     return done_testing ();
