@@ -253,22 +253,19 @@ keep_memtier (struct agent *agent, struct host_job *host_job, struct fail *fail)
     return 0;
 }
 
-/* @return 0 also if there is no other host: then the state is kept here alone */
+/* Without another host, the state is kept here alone. */
 static int
 start_copies (struct agent *agent, const struct host_job *host_job, struct wire_frame *frame, struct fail *fail)
 {
     struct copies_next next = { .first = memtier_number ((uint64_t) host_job->restarts, 1),
                                 .is_first = !host_job->share.machine };
-    next.name = wire_text (frame);
+    const char *name = wire_text (frame);
+    next.name = strdup (name ? name : "");
     next.port = (int) wire_number (frame);
     wire_list (frame, &next.addresses);
-    next.key = wire_text (frame);
-    int result = next.addresses.failed ? fail_nomem (fail) : 0;
-    copies_stop (&agent->copies);
-    if (!result && host_job->memtier && next.name && next.key && next.port)
-        result = copies_start (&agent->copies, host_job->memtier, &next, fail);
-    strlist_release (&next.addresses);
-    return result;
+    const char *key = wire_text (frame);
+    next.key = strdup (key ? key : "");
+    return copies_start (&agent->copies, host_job->memtier, &next, fail);
 }
 
 /* The part is described as if this launcher had been started by hand, with the share besides. */
@@ -476,6 +473,7 @@ serve_once (struct agent *agent)
         mpi_proxies_accept (&agent->proxies);
         check_mpi_proxies (agent);
     }
+    copies_keep (&agent->copies, &agent->memtier);
     agent_child_take (&agent->child, &fds[CHILD], agent->is_lost ? NULL : &agent->head.to_write);
     keep_deadlines (agent);
     if (!agent->is_lost && (agent->head.to_write.failed || !pipe_flush (&agent->head)))

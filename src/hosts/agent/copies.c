@@ -37,9 +37,10 @@ enum {
     ROUNDS = 4,           /* that wait to be passed on; there are never more than two */
     CONNECT_MS = 3000,    /* for one address */
     CONNECT_TRIES = 5, PAUSE_MS = 1000,
-    GREETING_S = 5,       /* of who connects */
+    GREETING_MS = 5000,   /* of who connects, from the first byte to the last */
     WAIT_MS = 5000,       /* between looks for a save, without a wake-up */
-    LAST_WORDS_S = 30,    /* after the ring has broken: usually, the job is ending */
+    AGAIN_TRIES = 30,     /* after the ring has broken: usually, the job is ending */
+    SILENCE_S = 30, PROBES = 3, /* after which a connection whose other side has vanished is broken */
     NICE = 10,            /* where processors are few, ranks come first */
     FARTHEST = 64,        /* saves between the newest and the one that is named, at most */
 };
@@ -56,6 +57,7 @@ struct ring {
     const struct memtier *memtier;
     const struct copies_next *next;
     struct channel_key key;
+    bool is_again;          /* it was broken before */
     int listener;
     int out;                /* the connection to the next host */
     struct channel to_next;
@@ -86,13 +88,12 @@ complain (const struct ring *ring, const char *format, ...)
 
 /* ---- bytes ---- */
 
-/* The ring has broken.  That is news only if the job continues. */
+/* The ring has broken.  Both connections end with this process, so its neighbours notice; copies_keep() starts another
+ * one. */
 static _Noreturn void
-give_up (const struct ring *ring)
+give_up (void)
 {
-    sleep (LAST_WORDS_S);
-    complain (ring, "the connection has ended");
-    _exit (FAIL_GENERAL);
+    _exit (FAIL_STOPPED);
 }
 
 static bool
@@ -109,14 +110,33 @@ send_all (int fd, const char *bytes, size_t length)
 }
 
 static void
-prepare_socket (int fd, int limit_s)
+set_option (int fd, int level, int option, int value)
 {
-    int on = 1;
-    const struct timeval limit = { .tv_sec = limit_s };
+    setsockopt (fd, level, option, &value, sizeof value);
+}
+
+static void
+prepare_socket (int fd)
+{
     fcntl (fd, F_SETFL, 0);
-    setsockopt (fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt (fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    set_option (fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option (fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option (fd, IPPROTO_TCP, TCP_KEEPIDLE, SILENCE_S / PROBES);
+    set_option (fd, IPPROTO_TCP, TCP_KEEPINTVL, SILENCE_S / PROBES);
+    set_option (fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
+    set_option (fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENCE_S * 1000);
+}
+
+/* recv(), until @until_ms at most; 0: no limit */
+static ssize_t
+receive_until (int fd, char *bytes, size_t size, int64_t until_ms)
+{
+    int64_t left = until_ms ? until_ms - clock_ms () : 0;
+    const struct timeval limit = { .tv_sec = left / 1000, .tv_usec = left % 1000 * 1000 };
+    if (until_ms && left <= 0)
+        return -1;
     setsockopt (fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    return recv (fd, bytes, size, 0);
 }
 
 /* ---- to the next host ---- */
@@ -127,14 +147,15 @@ greet (struct ring *ring, int fd)
 {
     AUTO_STRBUF struct strbuf out = { 0 }, in = { 0 }, frame = { 0 };
     char bytes[256];
-    prepare_socket (fd, GREETING_S);
+    int64_t until_ms = clock_ms () + GREETING_MS;
+    prepare_socket (fd);
     channel_init (&ring->to_next, false, &out);
     if (out.failed || !send_all (fd, out.text, out.length))
         return false;
     strbuf_truncate (&out, 0);
     while (!channel_is_open (&ring->to_next)) {
         size_t used;
-        ssize_t got = recv (fd, bytes, sizeof bytes, 0);
+        ssize_t got = receive_until (fd, bytes, sizeof bytes, until_ms);
         if (got <= 0)
             return false;
         strbuf_add_bytes (&in, bytes, (size_t) got);
@@ -167,14 +188,20 @@ connect_next (struct ring *ring)
 {
     const struct strlist *addresses = &ring->next->addresses;
     const struct timespec pause = { .tv_sec = PAUSE_MS / 1000, .tv_nsec = PAUSE_MS % 1000 * 1000000 };
-    for (int i = 0; i < CONNECT_TRIES; i++) {
+    for (int i = 0; i < (ring->is_again ? AGAIN_TRIES : CONNECT_TRIES); i++) {
+        if (ring->is_again)
+            nanosleep (&pause, NULL);
         for (size_t j = 0; j < addresses->count; j++)
             if (connect_to (ring, addresses->items[j]))
                 return;
-        nanosleep (&pause, NULL);
+        if (!ring->is_again)
+            nanosleep (&pause, NULL);
     }
-    complain (ring, "cannot connect to port %d at %s%s; is there a firewall between the hosts?", ring->next->port,
-              addresses->count ? addresses->items[0] : "any address", addresses->count > 1 ? ", ..." : "");
+    if (ring->is_again)
+        complain (ring, "the connection has ended, and cannot be made again");
+    else
+        complain (ring, "cannot connect to port %d at %s%s; is there a firewall between the hosts?", ring->next->port,
+                  addresses->count ? addresses->items[0] : "any address", addresses->count > 1 ? ", ..." : "");
     _exit (FAIL_GENERAL);
 }
 
@@ -184,7 +211,7 @@ send_frame (struct ring *ring, const struct strbuf *frame)
     AUTO_STRBUF struct strbuf sealed = { 0 };
     channel_put (&ring->to_next, frame->text, frame->length, &sealed);
     if (frame->failed || sealed.failed || !send_all (ring->out, sealed.text, sealed.length))
-        give_up (ring);
+        give_up ();
 }
 
 #define send_numbers(ring, type, ...) \
@@ -312,7 +339,9 @@ static _Noreturn void
 lead (struct ring *ring)
 {
     struct memtier_header *header = ring->memtier->header;
-    uint64_t kept = 0, last = 0, ahead = 0;
+    uint64_t kept = atomic_load (&header->kept[0]), last = 0, ahead = 0;
+    if (kept < ring->next->first)
+        kept = 0; /* of an earlier start of the ranks, which know better */
     for (;;) {
         uint32_t saves = atomic_load (&header->saves);
         uint64_t newest = find_newest (header);
@@ -345,16 +374,41 @@ follow (struct ring *ring)
 }
 
 /* Nothing is connected before something was saved. */
+static void
+await_first_save (struct memtier_header *header, uint64_t first)
+{
+    for (uint32_t saves; saves = atomic_load (&header->saves), find_newest (header) < first;)
+        futex_wait (&header->saves, saves, WAIT_MS);
+}
+
 static _Noreturn void
 run_sender (struct ring *ring)
 {
-    struct memtier_header *header = ring->memtier->header;
-    for (uint32_t saves; saves = atomic_load (&header->saves), find_newest (header) < ring->next->first;)
-        futex_wait (&header->saves, saves, WAIT_MS);
+    await_first_save (ring->memtier->header, ring->next->first);
     connect_next (ring);
     if (ring->next->is_first)
         lead (ring);
     follow (ring);
+}
+
+/* ---- what is not needed any more ---- */
+
+/* What an earlier start of the ranks has left where no save and no copy of this one will overwrite it. */
+static void
+clear_stale (const struct memtier *memtier)
+{
+    struct memtier_header *header = memtier->header;
+    const unsigned buffers = atomic_load (&header->buffers);
+    for (size_t i = 0; i < MEMTIER_ENTRIES; i++) {
+        struct memtier_entry *entry = &header->entries[i];
+        bool was_used = i < MEMTIER_OWN ? i < header->entry_count : i - MEMTIER_OWN < header->copy_count;
+        bool is_ranks = i < (size_t) header->rank_count * MEMTIER_BUFFERS && i % MEMTIER_BUFFERS < buffers;
+        if (!was_used || is_ranks || entry->restarts >= header->restarts)
+            continue;
+        atomic_store (&entry->sequence, 0);
+        entry->index_at = entry->index_bytes = 0;
+        memtier_clear (memtier, memtier_place (i), memtier_place (1) - memtier_place (0));
+    }
 }
 
 /* ---- from the host before ---- */
@@ -364,7 +418,7 @@ pass_on (struct ring *ring, const struct round *round)
 {
     pthread_mutex_lock (&ring->lock);
     if (ring->round_count == ROUNDS)
-        give_up (ring);
+        give_up ();
     ring->rounds[ring->round_count++] = *round;
     pthread_cond_signal (&ring->has_come);
     pthread_mutex_unlock (&ring->lock);
@@ -466,6 +520,8 @@ take_begin (struct ring *ring, struct wire_frame *frame)
     round.number = (uint64_t) wire_number (frame);
     round.kept = (uint64_t) wire_number (frame);
     ring->share.is_whole = true;
+    if (round.kept >= ring->next->first)
+        clear_stale (ring->memtier);
     if (ring->next->is_first)
         return;
     keep (ring, round.kept, round.number);
@@ -508,22 +564,20 @@ receive (struct ring *ring, int fd)
     AUTO_FREE char *bytes = malloc (PIECE);
     struct channel channel;
     enum channel_result result;
-    prepare_socket (fd, GREETING_S);
+    int64_t until_ms = clock_ms () + GREETING_MS;
+    prepare_socket (fd);
     channel_init (&channel, true, &out);
     while (bytes) {
         size_t used, taken = 0;
-        ssize_t got = recv (fd, bytes, PIECE, 0);
+        ssize_t got = receive_until (fd, bytes, PIECE, channel.has_opened ? 0 : until_ms);
         if (got <= 0)
             break;
         strbuf_add_bytes (&in, bytes, (size_t) got);
         do {
-            bool is_known = channel.has_opened;
             result = channel_next (&channel, &ring->key, in.text + taken, in.length - taken, &out, &frame, &used);
             taken += used;
             if (result < 0 || (result == CHANNEL_FRAME && !take_frame (ring, &frame)))
                 return channel.has_opened;
-            if (channel.has_opened && !is_known)
-                prepare_socket (fd, 0);
         } while (result == CHANNEL_FRAME);
         strbuf_drop (&in, taken);
         if (in.failed || out.failed || (out.length && !send_all (fd, out.text, out.length)))
@@ -545,7 +599,7 @@ run_receiver (void *argument)
         if (fd >= 0)
             close (fd);
         if (was_ours)
-            give_up (ring);
+            give_up ();
     }
 }
 
@@ -564,10 +618,11 @@ close_others (int one, int other)
 }
 
 static _Noreturn void
-run (const struct copies *copies, const struct memtier *memtier, const struct copies_next *next, pid_t agent)
+run (const struct copies *copies, const struct memtier *memtier, bool is_again, pid_t agent)
 {
-    struct ring ring = { .memtier = memtier, .next = next, .listener = copies->listener, .out = -1,
-                         .lock = PTHREAD_MUTEX_INITIALIZER, .has_come = PTHREAD_COND_INITIALIZER };
+    const struct copies_next *next = &copies->next;
+    struct ring ring = { .memtier = memtier, .next = next, .is_again = is_again, .listener = copies->listener,
+                         .out = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .has_come = PTHREAD_COND_INITIALIZER };
     pthread_t receiver;
     int nothing = open ("/dev/null", O_RDWR | O_CLOEXEC);
     prctl (PR_SET_PDEATHSIG, SIGKILL);
@@ -576,9 +631,16 @@ run (const struct copies *copies, const struct memtier *memtier, const struct co
     for (int fd = 0; fd < 2; fd++) /* the head's connection, which must not stay open because of us */
         dup2 (nothing, fd);
     close_others (copies->listener, memtier->fd);
+    if (getppid () != agent)
+        _exit (FAIL_GENERAL);
+    if (!next->port) {
+        await_first_save (memtier->header, next->first);
+        clear_stale (memtier);
+        _exit (EXIT_SUCCESS);
+    }
     ring.key.length = strlen (next->key);
     memcpy (ring.key.bytes, next->key, ring.key.length);
-    if (getppid () != agent || pthread_create (&receiver, NULL, run_receiver, &ring))
+    if (pthread_create (&receiver, NULL, run_receiver, &ring))
         _exit (FAIL_GENERAL);
     run_sender (&ring);
 }
@@ -593,21 +655,57 @@ copies_listen (struct copies *copies, struct fail *fail)
     return 0;
 }
 
-int
-copies_start (struct copies *copies, const struct memtier *memtier, const struct copies_next *next, struct fail *fail)
+static int
+start (struct copies *copies, const struct memtier *memtier, bool is_again, struct fail *fail)
 {
     pid_t agent = getpid ();
-    if (strlen (next->key) < CHANNEL_KEY_LEAST || strlen (next->key) > CHANNEL_KEY_MOST || sodium_init () < 0)
-        return fail_set (fail, FAIL_GENERAL, "the head has sent no key for copies of checkpoints in memory");
-    copies_stop (copies);
-    atomic_store (&memtier->header->buffers, MEMTIER_BUFFERS);
     copies->pid = fork ();
     if (copies->pid == 0)
-        run (copies, memtier, next, agent);
+        run (copies, memtier, is_again, agent);
     if (copies->pid > 0)
         return 0;
     copies->pid = 0;
     return status_fail_start (errno, fail);
+}
+
+static void
+release_next (struct copies_next *next)
+{
+    free (next->name);
+    free (next->key);
+    strlist_release (&next->addresses);
+    *next = (struct copies_next){ 0 };
+}
+
+int
+copies_start (struct copies *copies, const struct memtier *memtier, struct copies_next *next, struct fail *fail)
+{
+    copies_stop (copies);
+    copies->next = *next;
+    *next = (struct copies_next){ 0 };
+    const char *key = copies->next.key;
+    if (copies->next.addresses.failed || !copies->next.name || !key)
+        return fail_nomem (fail);
+    if (copies->next.port
+        && (strlen (key) < CHANNEL_KEY_LEAST || strlen (key) > CHANNEL_KEY_MOST || sodium_init () < 0))
+        return fail_set (fail, FAIL_GENERAL, "the head has sent no key for copies of checkpoints in memory");
+    if (!memtier)
+        return 0;
+    uint32_t buffers = copies->next.port ? MEMTIER_BUFFERS : MEMTIER_BUFFERS_ALONE;
+    uint32_t before = atomic_exchange (&memtier->header->buffers, buffers);
+    bool has_copies = before > MEMTIER_BUFFERS_ALONE || memtier->header->copy_count;
+    return copies->next.port || has_copies ? start (copies, memtier, false, fail) : 0;
+}
+
+void
+copies_keep (struct copies *copies, const struct memtier *memtier)
+{
+    int status = 0;
+    if (!copies->pid || waitpid (copies->pid, &status, WNOHANG) != copies->pid)
+        return;
+    copies->pid = 0;
+    if (WIFSIGNALED (status) || WEXITSTATUS (status) == FAIL_STOPPED)
+        (void) start (copies, memtier, true, NULL); /* without it, there are no copies any more */
 }
 
 void
@@ -619,6 +717,7 @@ copies_stop (struct copies *copies)
             ;
     }
     copies->pid = 0;
+    release_next (&copies->next);
 }
 
 void
