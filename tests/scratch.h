@@ -82,6 +82,23 @@ scratch_read (const char *path, char *bytes, size_t room)
     return length;
 }
 
+/** @return how many bytes two files have if they are the same; -1 if they are not, or if one cannot be read */
+__attribute__ ((unused)) static long
+scratch_same (const char *a, const char *b)
+{
+    FILE *files[] = { fopen (a, "rb"), fopen (b, "rb") };
+    bool same = files[0] && files[1];
+    long size = -1;
+    for (int c = 0; same && c != EOF; size++) {
+        c = getc (files[0]);
+        same = c == getc (files[1]) && !ferror (files[0]) && !ferror (files[1]);
+    }
+    for (int i = 0; i < 2; i++)
+        if (files[i])
+            fclose (files[i]);
+    return same ? size : -1;
+}
+
 __attribute__ ((unused)) static bool
 path_exists (const char *path)
 {

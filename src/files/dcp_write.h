@@ -30,7 +30,7 @@ struct dcp_box {
  *  @return how many elements it has */
 uint64_t dcp_next_box (struct dcp_box *box, uint64_t from, uint64_t end);
 
-/** Append what is before the elements of a box in its archive, and what is behind them.
+/** Append what comes before the elements of a box in its archive, and what comes after them.
  *  @param crc  crc32_add() of the elements; lengths do not depend on it  @{ */
 void dcp_archive_head (struct strbuf *out, const struct dcp_box *box, uint32_t crc);
 void dcp_archive_tail (struct strbuf *out, const struct dcp_box *box, uint32_t crc);

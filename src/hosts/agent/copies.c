@@ -189,13 +189,11 @@ connect_next (struct ring *ring)
     const struct strlist *addresses = &ring->next->addresses;
     const struct timespec pause = { .tv_sec = PAUSE_MS / 1000, .tv_nsec = PAUSE_MS % 1000 * 1000000 };
     for (int i = 0; i < (ring->is_again ? AGAIN_TRIES : CONNECT_TRIES); i++) {
-        if (ring->is_again)
+        if (i || ring->is_again)
             nanosleep (&pause, NULL);
         for (size_t j = 0; j < addresses->count; j++)
             if (connect_to (ring, addresses->items[j]))
                 return;
-        if (!ring->is_again)
-            nanosleep (&pause, NULL);
     }
     if (ring->is_again)
         complain (ring, "the connection has ended, and cannot be made again");

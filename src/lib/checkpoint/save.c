@@ -71,7 +71,8 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
     if (status || !save->folder.is_sharded)
         return status ? status : sharding_collect (acc, site, err);
     for (struct accel_model *model = model_first (acc); model; model = model_next (model))
-        masters_need (model);
+        if (sharding_is_on (model))
+            masters_need (model);
     return ACCEL_OK;
 }
 

@@ -247,7 +247,7 @@ struct lists {
     size_t count;
 };
 
-/* A list was synced by its rank before that said that it is complete. */
+/* A rank writes its list before it reports that it is done. */
 static enum accel_status
 take_box (struct lists *lists, const char *text, size_t length, size_t *at)
 {

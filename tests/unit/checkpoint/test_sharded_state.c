@@ -179,22 +179,10 @@ size_of (const char *folder, const char *name)
 static bool
 is_same (const char *a, const char *b, const char *name)
 {
-    char path[600];
-    FILE *file[2];
-    bool same = size_of (a, name) == size_of (b, name) && size_of (a, name) > 100;
-    for (int i = 0; i < 2; i++) {
-        snprintf (path, sizeof path, "%s/%s", in_scratch (i ? b : a), name);
-        file[i] = fopen (path, "rb");
-    }
-    for (int c = 0; file[0] && file[1] && c != EOF && same;) {
-        c = getc (file[0]);
-        same = c == getc (file[1]);
-    }
-    same = same && file[0] && file[1];
+    char path[2][600];
     for (int i = 0; i < 2; i++)
-        if (file[i])
-            fclose (file[i]);
-    return same;
+        snprintf (path[i], sizeof path[i], "%s/%s", in_scratch (i ? b : a), name);
+    return scratch_same (path[0], path[1]) > 100;
 }
 
 static void

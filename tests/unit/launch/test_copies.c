@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HOSTS = 2, RANKS = 2, PATIENCE_MS = 20000, PAUSE_US = 20000, BYTES = 64 * 1024, INDEX_BYTES = 8 };
+enum { HOSTS = 2, RANKS = 2, PATIENCE_MS = 60000, PAUSE_US = 20000, BYTES = 64 * 1024, INDEX_BYTES = 8 };
 
 /* One host, and its agent. */
 struct host {

@@ -246,22 +246,9 @@ static bool
 is_same (const char *a, const char *b, const char *name)
 {
     char path[2][600];
-    FILE *file[2];
-    long size = 0;
-    bool same = true;
-    for (int i = 0; i < 2; i++) {
-        snprintf (path[i], sizeof path[i], "%s/%s/%s", scratch_folder (), i ? b : a, name);
-        file[i] = fopen (path[i], "rb");
-    }
-    for (int c = 0; file[0] && file[1] && c != EOF && same; size++) {
-        c = getc (file[0]);
-        same = c == getc (file[1]);
-    }
-    same = same && file[0] && file[1] && size > 100;
     for (int i = 0; i < 2; i++)
-        if (file[i])
-            fclose (file[i]);
-    return same;
+        snprintf (path[i], sizeof path[i], "%s/%s/%s", scratch_folder (), i ? b : a, name);
+    return scratch_same (path[0], path[1]) > 100;
 }
 
 static void
