@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process that copies checkpoints in memory to the next host; see copies.h.
  *
- * Two threads: one sends, the other receives from the host before and passes on what belongs to the round.  A round is
+ * One thread sends, another receives from the host before and passes on what belongs to the round.  A round is
  * WIRE_COPY_ROUND, which goes once around the ring, the shares of each host, and WIRE_COPY_DONE, which follows the
  * shares of each host and so comes back to the first host when all have theirs.  What is copied is used only if it is
  * whole: ranks overwrite a save that was named after they had left it, which the sender notices. */
@@ -37,7 +37,7 @@ enum {
     ROUNDS = 4,           /* that wait to be passed on; there are never more than two */
     CONNECT_MS = 3000,    /* for one address */
     CONNECT_TRIES = 5, PAUSE_MS = 1000,
-    GREETING_MS = 5000,   /* of who connects, from the first byte to the last */
+    GREETING_MS = 5000,   /* of who connects, from the first byte to WIRE_COPY_HELLO */
     WAIT_MS = 5000,       /* between looks for a save, without a wake-up */
     AGAIN_TRIES = 30,     /* after the ring has broken: usually, the job is ending */
     SILENCE_S = 30, PROBES = 3, /* after which a connection whose other side has vanished is broken */
@@ -166,6 +166,22 @@ greet (struct ring *ring, int fd)
     return !out.failed && send_all (fd, out.text, out.length);
 }
 
+static void
+send_frame (struct ring *ring, const struct strbuf *frame)
+{
+    AUTO_STRBUF struct strbuf sealed = { 0 };
+    channel_put (&ring->to_next, frame->text, frame->length, &sealed);
+    if (frame->failed || sealed.failed || !send_all (ring->out, sealed.text, sealed.length))
+        give_up ();
+}
+
+#define send_numbers(ring, type, ...) \
+    do { \
+        AUTO_STRBUF struct strbuf frame = { 0 }; \
+        wire_put_frame (&frame, type, __VA_ARGS__); \
+        send_frame (ring, &frame); \
+    } while (0)
+
 static bool
 connect_to (struct ring *ring, const char *address)
 {
@@ -177,10 +193,22 @@ connect_to (struct ring *ring, const char *address)
     if (poll (&connected, 1, CONNECT_MS) == 1 && !getsockopt (fd, SOL_SOCKET, SO_ERROR, &error, &length) && !error
         && greet (ring, fd)) {
         ring->out = fd;
+        send_numbers (ring, WIRE_COPY_HELLO, 0);
         return true;
     }
     close (fd);
     return false;
+}
+
+/* The next host answers a greeting and sends nothing else, so whatever comes is the end.  A sender that waits for a
+ * round would not notice. */
+static void *
+run_watcher (void *argument)
+{
+    struct pollfd ended = { .fd = *(const int *) argument, .events = POLLIN };
+    while (poll (&ended, 1, -1) < 1)
+        ;
+    give_up ();
 }
 
 static void
@@ -202,22 +230,6 @@ connect_next (struct ring *ring)
                   addresses->count ? addresses->items[0] : "any address", addresses->count > 1 ? ", ..." : "");
     _exit (FAIL_GENERAL);
 }
-
-static void
-send_frame (struct ring *ring, const struct strbuf *frame)
-{
-    AUTO_STRBUF struct strbuf sealed = { 0 };
-    channel_put (&ring->to_next, frame->text, frame->length, &sealed);
-    if (frame->failed || sealed.failed || !send_all (ring->out, sealed.text, sealed.length))
-        give_up ();
-}
-
-#define send_numbers(ring, type, ...) \
-    do { \
-        AUTO_STRBUF struct strbuf frame = { 0 }; \
-        wire_put_frame (&frame, type, __VA_ARGS__); \
-        send_frame (ring, &frame); \
-    } while (0)
 
 /* The newest save of local rank @p rank, or the one of this @p number.  @return NULL: it has none */
 static const struct memtier_entry *
@@ -382,8 +394,11 @@ await_first_save (struct memtier_header *header, uint64_t first)
 static _Noreturn void
 run_sender (struct ring *ring)
 {
+    pthread_t watcher;
     await_first_save (ring->memtier->header, ring->next->first);
     connect_next (ring);
+    if (pthread_create (&watcher, NULL, run_watcher, &ring->out))
+        give_up ();
     if (ring->next->is_first)
         lead (ring);
     follow (ring);
@@ -544,6 +559,7 @@ take_frame (struct ring *ring, const struct strbuf *bytes)
     if (wire_next (bytes->text, bytes->length, &frame, &used) != 1)
         return false;
     switch (frame.type) {
+    case WIRE_COPY_HELLO: break;
     case WIRE_COPY_ROUND: take_begin (ring, &frame); break;
     case WIRE_COPY_SHARE: return take_share (ring, &frame);
     case WIRE_COPY_PART: return take_part (ring, &frame);

@@ -72,6 +72,7 @@ enum wire_type {
     WIRE_ALIVE,   /* its process; in how many ms it will write again, at most */
 
     /* from host to host, which copy checkpoints in memory (agent/copies.c) */
+    WIRE_COPY_HELLO, /* 0: proves that the key is known, as the first round may be long in coming */
     WIRE_COPY_ROUND, /* number of the save, number of the one before */
     WIRE_COPY_SHARE, /* local rank, parts of struct memtier_entry */
     WIRE_COPY_PART,  /* bytes of it */

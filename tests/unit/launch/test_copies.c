@@ -109,9 +109,10 @@ begin (int host_count, int rank_count)
     }
 }
 
-/* A stranger greets for as long as it can, byte by byte.  @return its process */
+/* A stranger greets byte by byte, one in each second, for as long as it can or until it has sent @most.
+ * @return its process */
 static pid_t
-begin_to_greet (int port)
+begin_to_greet (int port, size_t most)
 {
     struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons ((uint16_t) port),
                               .sin_addr.s_addr = htonl (INADDR_LOOPBACK) };
@@ -123,7 +124,7 @@ begin_to_greet (int port)
         struct channel channel;
         struct strbuf greeting = { 0 };
         channel_init (&channel, false, &greeting);
-        for (size_t i = 0; i < greeting.length && send (fd, &greeting.text[i], 1, MSG_NOSIGNAL) == 1; i++)
+        for (size_t i = 0; i < greeting.length && i < most && send (fd, &greeting.text[i], 1, MSG_NOSIGNAL) == 1; i++)
             sleep (1);
         _exit (0);
     }
@@ -147,21 +148,40 @@ has_copy (int rank, uint64_t number)
     return false;
 }
 
+/* One host has saved and waits for the other, which has not. */
+static void
+test_unfinished_ring (void)
+{
+    begin (HOSTS, RANKS);
+    save (1);
+    for (int64_t until = clock_ms () + PATIENCE_MS; !atomic_load (&hosts[0].memtier.header->kept[1]);
+         usleep (PAUSE_US))
+        if (clock_ms () > until)
+            give_up ("host 0 does not connect");
+    kill (hosts[1].copies.pid, SIGKILL);
+    ok (is_copied (memtier_number (restarts, 1)), "a ring that breaks before it is complete is made again");
+}
+
 static void
 test_ring (void)
 {
-    pid_t stranger = begin_to_greet (hosts[1].copies.port);
+    /* The second one stays until host 0 would have lost patience with host 1, were it taken for a stranger. */
+    pid_t stranger = begin_to_greet (hosts[1].copies.port, SIZE_MAX), other = begin_to_greet (hosts[1].copies.port, 2);
+    restarts = 1;
     begin (HOSTS, RANKS);
-    ok (is_copied (1), "a stranger who never ends its greeting does not keep the hosts from copying");
+    pid_t first = hosts[0].copies.pid, second = hosts[1].copies.pid;
+    ok (is_copied (memtier_number (restarts, 1)) && hosts[0].copies.pid == first && hosts[1].copies.pid == second,
+        "strangers who are slow to greet do not keep the hosts from copying");
     uint64_t kept = atomic_load (&hosts[0].memtier.header->kept[0]);
     ok (has_copy (0, kept) && has_copy (1, kept), "the next host has what the ranks have saved");
     kill (stranger, SIGKILL);
     waitpid (stranger, NULL, 0);
+    waitpid (other, NULL, 0);
     for (int i = 0; i < HOSTS; i++) {
         pid_t pid = hosts[i].copies.pid;
         if (pid > 0)
             kill (pid, SIGKILL);
-        ok (is_copied (kept = sequence + 1) && hosts[i].copies.pid != pid,
+        ok (is_copied (memtier_number (restarts, sequence + 1)) && hosts[i].copies.pid != pid,
             "a ring that breaks at host %d is made again", i);
     }
 }
@@ -185,14 +205,14 @@ test_stale (void)
 {
     struct memtier_header *header = hosts[0].memtier.header;
     const size_t own = MEMTIER_BUFFERS, copy = MEMTIER_OWN + MEMTIER_COPY_BUFFERS; /* of the second rank */
-    restarts = 1;
+    restarts = 2;
     bool had = has_entry (own) && has_entry (copy);
     begin (HOSTS, 1);
     ok (had && has_entry (own) && has_entry (copy), "another start can load what the one before has saved");
     ok (is_copied (memtier_number (restarts, 1)) && is_copied (memtier_number (restarts, sequence + 1))
             && !has_entry (own) && !has_entry (copy),
         "when it has saved and copied something itself, the rest is released");
-    restarts = 2;
+    restarts = 3;
     int64_t before = blocks_of (&hosts[0]);
     copies_stop (&hosts[1].copies);
     begin (1, 1);
@@ -217,6 +237,7 @@ main (void)
         if (memtier_create (&hosts[i].memtier, &fail) || copies_listen (&hosts[i].copies, &fail))
             give_up (fail.text);
     }
+    test_unfinished_ring ();
     test_ring ();
     test_stale ();
     for (int i = 0; i < HOSTS; i++) {
