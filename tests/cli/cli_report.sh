@@ -155,13 +155,15 @@ test_expect_success 'a profile that was cut off, and two for one run' '
 test_expect_success 'a failure report that is not one' '
     echo "{\"host\":" >bad.json && test_exit 1 "$accelerate" report one bad.json 2>error && cat error && grep "bad.json:2: not a failure report" error'
 
-# 200 random files: never more than one line, never a page that is not well-formed.
+# Random files: never more than one line, never a page that is not well-formed.
+turns=40
+! is_long || turns=400
 test_expect_success 'damaged files' '
     cat >damage.py <<END &&
 import json, random, subprocess, sys
 random.seed (7)
 sources = [open (name, "rb").read () for name in ("two/metrics.jsonl", "hist/metrics.jsonl", "many/metrics.jsonl", "job/launch.json", "profile.json")]
-for turn in range (200):
+for turn in range ($turns):
     data = bytearray (random.choice (sources))
     for _ in range (random.randrange (1, 8)):
         data[random.randrange (len (data))] = random.choice (b"{}[]\",:0e-<\x00\xff")

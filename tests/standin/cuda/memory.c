@@ -16,7 +16,8 @@
 static const size_t RANGE = (size_t) 1 << 36, ALIGNMENT = 256;
 
 static char *range, *next_seen;
-static struct block *blocks, *managed;
+static struct block **blocks, *managed; /* blocks: by address, as none is given out again */
+static size_t block_count;
 static struct pinned {
     struct pinned *next;
     char *memory;
@@ -39,10 +40,35 @@ block_of (const void *address)
 {
     const char *at = address;
     bool is_seen = range && at >= range && at < range + RANGE;
-    for (struct block *block = is_seen ? blocks : managed; block; block = block->next)
-        if (at >= block->seen && at < block->seen + block->bytes + is_seen)
+    for (struct block *block = is_seen ? NULL : managed; block; block = block->next)
+        if (at >= block->seen && at < block->seen + block->bytes)
             return block;
+    size_t low = 0, high = is_seen ? block_count : 0; /* it is none before low and none from high on */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        struct block *block = blocks[middle];
+        if (at >= block->seen && at <= block->seen + block->bytes)
+            return block;
+        if (at < block->seen)
+            high = middle;
+        else
+            low = middle + 1;
+    }
     return NULL;
+}
+
+/* @return false: there is no memory */
+static bool
+add (struct block *block)
+{
+    if ((block_count & (block_count - 1)) == 0) { /* the room that there is, is full */
+        struct block **more = realloc (blocks, (block_count ? 2 * block_count : 1) * sizeof *blocks);
+        if (!more)
+            return false;
+        blocks = more;
+    }
+    blocks[block_count++] = block;
+    return true;
 }
 
 struct block *
@@ -51,7 +77,9 @@ block_make (size_t bytes, int device)
     struct block *block = calloc (1, sizeof *block);
     size_t whole = (bytes / ALIGNMENT + 2) * ALIGNMENT;
     if (!block || !range_make () || whole > (size_t) (range + RANGE - next_seen)
-        || !(block->real = malloc (bytes + !bytes))) {
+        || !(block->real = malloc (bytes + !bytes)) || !add (block)) {
+        if (block)
+            free (block->real);
         free (block);
         return NULL;
     }
@@ -61,10 +89,8 @@ block_make (size_t bytes, int device)
     block->seen = next_seen;
     block->bytes = bytes;
     block->device = device;
-    block->next = blocks;
     next_seen += whole;
     site_note (&block->made);
-    blocks = block;
     return block;
 }
 
