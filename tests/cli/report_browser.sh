@@ -73,18 +73,18 @@ dom () {
 }
 
 # One start of the browser is for all of these.
-"$accelerate" report -o page.html first second && add moved.html <<'END' && dom moved.html && grep -o '<title>.*</title>' dom.html >title
-    const move = (kind, place) => {
-        const plot = document.querySelector(kind), box = plot.querySelector("svg").getBoundingClientRect();
-        plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width * place, clientY: box.top + 9 }));
-        const tip = [...plot.querySelector(".tip").querySelectorAll("div")].map((it) => it.textContent).join(", ");
-        return kind + ": " + tip + "; " + plot.querySelectorAll("div.dot").length + " dots. ";
-    };
-    document.title = move(".plot", 0.5) + move(".heat", 1) + "width " + document.documentElement.scrollWidth + ", images "
-        + [...document.images].map((it) => it.naturalWidth).join();
-END
 test_expect_success 'the pointer shows step and values of all runs' '
-    cat title && grep "\.plot: step [0-9,]*, first [0-9.]*, second [0-9.]*; 2 dots" title'
+    "$accelerate" report -o page.html first second && add moved.html <<END &&
+        const move = (kind, place) => {
+            const plot = document.querySelector(kind), box = plot.querySelector("svg").getBoundingClientRect();
+            plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width * place, clientY: box.top + 9 }));
+            const tip = [...plot.querySelector(".tip").querySelectorAll("div")].map((it) => it.textContent).join(", ");
+            return kind + ": " + tip + "; " + plot.querySelectorAll("div.dot").length + " dots. ";
+        };
+        document.title = move(".plot", 0.5) + move(".heat", 1) + "width " + document.documentElement.scrollWidth + ", images "
+            + [...document.images].map((it) => it.naturalWidth).join();
+END
+    dom moved.html && grep -o "<title>.*</title>" dom.html >title && cat title && grep "\.plot: step [0-9,]*, first [0-9.]*, second [0-9.]*; 2 dots" title'
 test_expect_success 'also of histograms' 'cat title && grep "\.heat: step 100, 0; " title'
 test_expect_success 'the page may show its images' 'grep "images 40,40,40,40,40,40<" title'
 test_expect_success 'no page is wider than the window' '

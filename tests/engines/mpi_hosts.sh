@@ -15,9 +15,9 @@ in_hier_reduce () {
 }
 test_expect_success 'large all-reduces on 2 hosts of 2 ranks have the bits of a reduction in the order of ranks' '
     in_hier_reduce 4 "2 2" 4 "70 calls" calls'
-test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_hier_reduce 4 "2 1 1" 2 "33 calls" several'
+is_long && test_expect_success 'and so have those in flight, on hosts of 2, 1 and 1 ranks' 'in_hier_reduce 4 "2 1 1" 2 "33 calls" several'
 test_expect_success 'reduce-scatters, too, on hosts of 2, 1 and 2 ranks' 'in_hier_reduce 5 "2 1 2" 4 "68 calls" scatter'
-test_expect_success 'large broadcasts and all-gathers, on hosts of 1, 2 and 1 ranks' 'in_hier_reduce 4 "1 2 1" 2 "66 calls" copies'
+is_long && test_expect_success 'large broadcasts and all-gathers, on hosts of 1, 2 and 1 ranks' 'in_hier_reduce 4 "1 2 1" 2 "66 calls" copies'
 test_expect_success 'the same where ranks of other hosts are between those of a host' '
     in_hier_reduce 4 "a b a b" 4 "66 calls" copies && in_hier_reduce 5 "a b b a b" 5 "68 calls" scatter'
 test_expect_success 'groups share memory as well, and give it back' 'in_hier_reduce 4 "2 2" 4 "105 calls, groups do so, too" groups'

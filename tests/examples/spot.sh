@@ -82,13 +82,13 @@ test_expect_success 'AWS: a notice: saved on all ranks, and the run that continu
     wait_for has_lines && rules "$session" "$action unless=TOKEN1 status=401" "$action file=notice" &&
     stopped "AWS spot notice: terminate at 2026-11-28T22:00:00Z" && grep "\"saved_step\":$step," report.json && nothing_left &&
     rules "$session" && start aws --project_dir aws --log log && finish && cmp log whole.log'
-test_expect_success 'AWS: a session that has expired is begun again' '
+is_long && test_expect_success 'AWS: a session that has expired is begun again' '
     rules "$session" && { watch_without_stop aws "$action" 3 & } && own=$! && wait_for test -e requests/2 &&
     rules "/latest/api/token match=PUT_ file=token2" "$action unless=TOKEN2 status=401" && wait $own && ! test -s run.err &&
     cat requests/* | grep "^X-aws-ec2-metadata-token: TOKEN2" && test "$(cat requests/* | grep -c ^PUT)" = 1'
-test_expect_success 'AWS: an answer that makes no sense is one warning' '
+is_long && test_expect_success 'AWS: an answer that makes no sense is one warning' '
     rules "$session" "$action file=garbage" && watch_without_stop aws "$action" 3 && one_warning "the answer is not valid JSON" && nothing_left'
-test_expect_success 'AWS: a server that fails, and one that hangs, hold up nothing' '
+is_long && test_expect_success 'AWS: a server that fails, and one that hangs, hold up nothing' '
     rules "$session" "$action status=503" && watch_without_stop aws "$action" 2 && one_warning "the answer has status 503" &&
     rules "$session delay=600000" && watch_without_stop aws "PUT " 2 && one_warning "" && nothing_left'
 test_expect_success 'a server that is missing is one warning' '
@@ -122,7 +122,7 @@ test_expect_success 'whichever process of the launcher is killed, none is left' 
         pid=$launcher && { test $victim = guardian || pid=$(pgrep -P "$launcher" -x accel-job); } &&
         children=$(pgrep -P "$launcher") && kill -9 "$pid" && { finish || :; } && gone $children && nothing_left || return 1
     done'
-test_expect_success 'the process that asks is killed: a warning, and the job ends well' '
+is_long && test_expect_success 'the process that asks is killed: a warning, and the job ends well' '
     rules "$session" && rm -f go && { "$accelerate" launch --cpu --num_processes 2 --spot_notices aws sh -c \
         "until [ -e go ]; do sleep 0.1; done" 2>run.err & } && launcher=$! && wait_for pgrep -P $launcher -x accel-spot &&
     kill -9 $(pgrep -P $launcher -x accel-spot) && wait_for test -s run.err && : >go && finish &&
@@ -138,7 +138,7 @@ test_expect_success 'GCP: no notice, and one' '
     rules "$preempted match=Metadata-Flavor:_Google file=false" && watch_without_stop gcp "$preempted" && ! test -s run.err &&
     rm -f log && start gcp --project_dir gcp --log log --step_ms 200 && wait_for has_lines &&
     rules "$preempted match=Metadata-Flavor:_Google file=true" && stopped "GCP spot notice" && nothing_left'
-test_expect_success 'GCP: another answer, as of another cloud' '
+is_long && test_expect_success 'GCP: another answer, as of another cloud' '
     rules "$preempted file=garbage" && watch_without_stop gcp "$preempted" && one_warning "the answer is neither TRUE nor FALSE" &&
     rules && watch_without_stop gcp "$preempted" && one_warning "the answer has status 404"'
 test_expect_success 'Azure: no notice, one of another kind, one for another machine, and one for this' '
