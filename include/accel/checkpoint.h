@@ -219,7 +219,9 @@ accel_register_for_checkpointing_sized (size_t object_size, struct accel *acc,
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_note_metric (struct accel *acc, double value, uint64_t *since_best, struct accel_error *err);
 
-/** @return the folder of the best checkpoint, or NULL if there is none; owned by @p acc, until the next call. */
+/** @return the folder of the best complete checkpoint, or NULL if there is none; owned by @p acc, until the next call.
+ *  One that accel_save_state_start() writes is complete when a call about saves has said so, and until the next save,
+ *  total_limit also keeps the best one before it. */
 ACCEL_API const char *accel_best_checkpoint_path (const struct accel *acc);
 
 /** When a hook runs. */

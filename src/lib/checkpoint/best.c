@@ -34,6 +34,13 @@ close_best (struct part *part)
     free (((struct best_part *) (void *) part)->path);
 }
 
+static uint64_t
+find_complete (const struct best_part *best)
+{
+    return best->is_in_flight ? best->former : best->checkpoint;
+}
+
+/* In memory, a state is also saved before the best one is on the disk. */
 static void
 save_best (const struct part *part, struct accel_state_dict *state)
 {
@@ -42,7 +49,9 @@ save_best (const struct part *part, struct accel_state_dict *state)
         return;
     accel_state_dict_set_double (state, "value", best->value);
     state_dict_add_uint64 (state, "since_best", best->since_best);
-    state_dict_add_uint64 (state, "checkpoint", best->checkpoint);
+    state_dict_add_uint64 (state, "checkpoint", find_complete (best));
+    if (best->is_next || best->is_in_flight)
+        state_dict_add_uint64 (state, "is_next", 1);
 }
 
 static enum accel_status
@@ -50,7 +59,7 @@ load_best (struct part *part, const struct accel_state_dict *state, struct accel
 {
     struct best_part *best = (struct best_part *) (void *) part;
     enum accel_status status = ACCEL_OK;
-    best->noted = best->is_next = false;
+    best->noted = best->is_next = best->is_in_flight = false;
     best->since_best = 0;
     best->checkpoint = BEST_NONE;
     if (!state)
@@ -59,6 +68,7 @@ load_best (struct part *part, const struct accel_state_dict *state, struct accel
     status = status ? status : state_dict_read_uint64 (state, "since_best", &best->since_best, err);
     status = status ? status : state_dict_read_uint64 (state, "checkpoint", &best->checkpoint, err);
     best->noted = !status;
+    best->is_next = !status && accel_state_dict_has (state, "is_next");
     return status;
 }
 
@@ -87,6 +97,20 @@ best_cancel_save (const struct accel *acc, struct best_choice choice)
     best->is_next = true;
 }
 
+void
+best_begin_flight (const struct accel *acc, struct best_choice choice)
+{
+    struct best_part *best = best_of (acc);
+    best->is_in_flight = choice.is_new;
+    best->former = choice.former;
+}
+
+void
+best_end_flight (const struct accel *acc)
+{
+    best_of (acc)->is_in_flight = false;
+}
+
 enum accel_status
 accel_note_metric (struct accel *acc, double value, uint64_t *since_best, struct accel_error *err)
 {
@@ -108,11 +132,12 @@ const char *
 accel_best_checkpoint_path (const struct accel *acc)
 {
     struct best_part *best = acc ? best_of (acc) : NULL;
-    if (!best || best->checkpoint == BEST_NONE)
+    uint64_t number = best ? find_complete (best) : BEST_NONE;
+    if (number == BEST_NONE)
         return NULL;
     free (best->path);
     if (asprintf (&best->path, "%s/" CHECKPOINTS_FOLDER "/" CHECKPOINT_PREFIX "%llu",
-                  accel_get_project_configuration (acc)->project_dir, (unsigned long long) best->checkpoint)
+                  accel_get_project_configuration (acc)->project_dir, (unsigned long long) number)
         < 0)
         best->path = NULL;
     return best->path;

@@ -14,6 +14,8 @@ struct best_part {
     uint64_t since_best; /* metrics noted after it */
     bool is_next;        /* the next checkpoint is the best one */
     uint64_t checkpoint; /* its number, unless it is the next; BEST_NONE: there is none */
+    bool is_in_flight;   /* that one is being written in the background; until it is complete, the best is `former` */
+    uint64_t former;
     char *path;          /* what accel_best_checkpoint_path() has returned */
 };
 
@@ -30,5 +32,10 @@ struct best_choice {
 struct best_choice best_begin_save (const struct accel *acc, uint64_t number);
 void best_cancel_save (const struct accel *acc, struct best_choice choice);
 /** @} */
+
+/** What is saved begins to be written in the background; its own state is that of a complete one. */
+void best_begin_flight (const struct accel *acc, struct best_choice choice);
+/** It is complete, or best_cancel_save() follows. */
+void best_end_flight (const struct accel *acc);
 
 #endif

@@ -399,7 +399,7 @@ checkpoint_folder_end (struct checkpoint_folder *folder)
 }
 
 enum accel_status
-checkpoint_folder_limit (const char *place, uint64_t limit, uint64_t best, struct accel_error *err)
+checkpoint_folder_limit (const char *place, uint64_t limit, const uint64_t best[2], struct accel_error *err)
 {
     char parent[PATH_MAX], path[PATH_MAX];
     struct checkpoint_list list;
@@ -411,11 +411,12 @@ checkpoint_folder_limit (const char *place, uint64_t limit, uint64_t best, struc
     enum accel_status status = checkpoint_list_read (&list, parent, err);
     for (size_t i = 0; !status && i < list.count; i++) {
         const struct checkpoint_entry *entry = &list.entries[i];
-        if (checkpoint_number (entry->name) == UINT64_MAX || checkpoint_is_apart (entry->name) != apart
+        uint64_t number = checkpoint_number (entry->name);
+        if (number == UINT64_MAX || checkpoint_is_apart (entry->name) != apart
             || (entry->reason && !apart) || entry->is_python
             || (size_t) snprintf (path, sizeof path, "%s/%s", parent, entry->name) >= sizeof path
             || !strcmp (path, place)
-            || (!apart && (checkpoint_number (entry->name) == best || ++kept <= limit)))
+            || (!apart && (number == best[0] || number == best[1] || ++kept <= limit)))
             continue;
         status = remove_checkpoint (path, err);
     }

@@ -50,9 +50,10 @@ void checkpoint_folder_end (struct checkpoint_folder *folder);
  * the others that are kept apart are removed instead.
  *
  * @param limit  0: keep all
- * @param best   the number of one that stays besides them; BEST_NONE: there is none
+ * @param best   the numbers of two that stay besides them; BEST_NONE: there is none
  */
-enum accel_status checkpoint_folder_limit (const char *place, uint64_t limit, uint64_t best, struct accel_error *err);
+enum accel_status checkpoint_folder_limit (const char *place, uint64_t limit, const uint64_t best[2],
+                                           struct accel_error *err);
 
 /**
  * Find what is to be loaded for @p path: that folder; or, if a save was killed while it replaced it, and the file

@@ -133,8 +133,9 @@ save_commit (struct save *save, struct accel_error *err)
                   "files were put into the folder that was replaced, which is kept beside it as %.255s",
                   strrchr (save->folder.kept, '/') + 1);
     struct accel_error cause;
+    const uint64_t best[] = { save->best.checkpoint, save->keeps_former ? save->best.former : BEST_NONE };
     if (!status && save->automatic
-        && checkpoint_folder_limit (save->folder.place, save->total_limit, save->best.checkpoint, &cause)
+        && checkpoint_folder_limit (save->folder.place, save->total_limit, best, &cause)
         && !*save->warning)
         snprintf (save->warning, sizeof save->warning, "%s", cause.text);
     return status;

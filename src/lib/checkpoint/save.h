@@ -17,6 +17,7 @@ struct save {
     bool automatic;           /* as configured when it began */
     uint64_t total_limit;
     struct best_choice best; /* the checkpoint that is kept whatever the limit */
+    bool keeps_former;       /* and the one before: until the program hears of the end of this save, it is the best */
     bool with_models; /* unless hooks said otherwise */
     uint64_t step;       /* that optimizers had taken */
     const char *mixed_precision; /* static */

@@ -161,6 +161,7 @@ save_finish (struct accel *acc, const struct comm_site *site, struct accel_error
     if (!join (flight))
         return accel_fail (err, ACCEL_ERR_INVALID, "this process is a fork of the one that started a save");
     part->flight = NULL;
+    best_end_flight (acc);
     enum accel_status status = agree (flight, acc, site, err);
     if (!status)
         status = save_note (&flight->save, acc, site, err);
@@ -212,6 +213,8 @@ start (struct accel *acc, const struct comm_site *site, const char *output_dir, 
         release (flight);
         return status;
     }
+    flight->save.keeps_former = true;
+    best_begin_flight (acc, flight->save.best);
     part->flight = flight;
     part->close_flight = close_flight;
     flight->background = background_start (write_state, report_at_exit, flight);

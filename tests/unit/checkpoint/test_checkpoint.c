@@ -461,6 +461,41 @@ keep_best (struct accel *acc)
     end_world (&world);
 }
 
+static bool
+is_best (struct accel *acc, const char *name)
+{
+    const char *best = accel_best_checkpoint_path (acc);
+    return best ? !strcmp (strrchr (best, '/') + 1, name) : !*name;
+}
+
+/* In the background, the next best takes the place of the one before when the program hears that it is complete. */
+static void
+keep_best_in_flight (struct accel *acc)
+{
+    static const char *const steps[] = { "", "checkpoint_0", "checkpoint_1" };
+    struct world world;
+    struct accel_error err = { 0 };
+    make_world (&world, acc, "no");
+    configure (acc, "flight", 1);
+    for (int i = 0; i < 2; i++) {
+        rank_must (accel_note_metric (acc, 2 - i, NULL, &err), &err);
+        rank_must (accel_save_state_start (acc, NULL, &err), &err);
+        right (is_best (acc, steps[i]), "while save %d is in flight", i);
+        for (int waited = 0; waited < 10000 && !there ("flight/checkpoints/checkpoint_%d", i); waited++)
+            usleep (1000);
+        right (is_best (acc, steps[i]) && (!i || there ("flight/checkpoints/checkpoint_0")),
+               "when save %d has been written, and the program does not know", i);
+        rank_must (accel_save_state_wait (acc, &err), &err);
+        right (is_best (acc, steps[i + 1]), "after save %d", i);
+    }
+    right (there ("flight/checkpoints/checkpoint_0"), "the best before is removed too early");
+    rank_must (accel_wait_for_everyone (acc, &err), &err);
+    rank_must (accel_save_state (acc, NULL, &err), &err);
+    right (!there ("flight/checkpoints/checkpoint_0") && there ("flight/checkpoints/checkpoint_1"),
+           "the best before is not removed");
+    end_world (&world);
+}
+
 /* Names of the program's own, which look like ours: total_limit does not apply to them. */
 static void
 name_by_hand (struct accel *acc)
@@ -613,6 +648,7 @@ main (void)
     folder = scratch_enter ();
     as_ranks (2, "automatic naming", rotate);
     as_ranks (2, "the best checkpoint", keep_best);
+    as_ranks (2, "the best checkpoint, in the background", keep_best_in_flight);
     as_ranks (2, "names of the program's own", name_by_hand);
     as_ranks (2, "one folder again and again", replace);
     as_ranks (2, "hooks, and objects that do not fit", hook);

@@ -17,6 +17,8 @@ enum { PATH_ROOM = 600 };
 static struct plan {
     int kill_rank, kill_step; /* that rank ends itself after this step; 0: none does */
     int save_step;            /* to the disk; 0: never */
+    int metric_step;          /* a number is noted, the only one; 0: never */
+    atomic_bool has_best;     /* of the latest save to the disk */
     int passes;               /* of a step; 0: one */
     int torn_save;            /* rank 0 ends itself in the middle of this one, which is_large; 0: never */
     bool registers_hook, lacks_limit, lacks_memory, is_large; /* lacks_memory: rank 1 */
@@ -178,8 +180,13 @@ after_step (struct training *training)
     struct accel_error err = { 0 };
     int rank = accel_process_index (training->acc);
     training->steps++;
-    if (training->steps == plan->save_step)
+    if (training->steps == plan->metric_step)
+        rank_must (accel_note_metric (training->acc, 1, NULL, &err), &err);
+    if (training->steps == plan->save_step) {
         rank_must (accel_save_state (training->acc, NULL, &err), &err);
+        if (!rank)
+            atomic_store (&plan->has_best, accel_best_checkpoint_path (training->acc));
+    }
     if (training->steps == plan->kill_step && rank == plan->kill_rank)
         kill (getpid (), SIGKILL);
 }
@@ -425,6 +432,19 @@ test_incomplete (void)
     for (int i = 0; i < MEMTIER_BUFFERS; i++)
         atomic_store (&memtier.header->entries[i].sequence, 0);
     restarted_from (2, -1, "rank 0 has none");
+}
+
+/* A number is noted, and the ranks are started again before the checkpoint that it makes the best one. */
+static void
+test_best (void)
+{
+    begin (1);
+    plan->metric_step = EVERY - 1;
+    plan->kill_step = EVERY + 2;
+    start (2);
+    plan->save_step = EVERY + 3;
+    restarted_from (2, EVERY, "killed between a number and the save");
+    ok (atomic_load (&plan->has_best), "the next checkpoint is the best one");
 }
 
 /* ---- damage, and copies of other hosts ---- */
@@ -696,6 +716,7 @@ main (void)
     test_passes ();
     test_torn ();
     test_incomplete ();
+    test_best ();
     test_damage ();
     test_forgotten ();
     test_kept ();
