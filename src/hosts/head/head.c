@@ -364,6 +364,18 @@ turn (struct head *head, struct pollfd *fds)
     keep_deadlines (head);
 }
 
+static void
+begin_watch (struct head *head)
+{
+    struct fail fail = { 0 };
+    AUTO_STRBUF struct strbuf line = { 0 };
+    if (!head_watch_begin (&head->watch, &head->spec, head->restarts, head->hosts, &HEAD_LINKS (head), &fail))
+        return;
+    strbuf_printf (&line, "note: accelerate top, ps and stacks cannot see this job: %s", fail.text);
+    if (line.text && !head->restarts)
+        output_sink_say (head->sink_of[1], line.text);
+}
+
 /* Until the job cannot start, or has ended everywhere.  @return 0, or -1 with @fail */
 static int
 run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
@@ -375,7 +387,7 @@ run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
             turn (head, fds);
     }
     if (head->phase == HEAD_RUN)
-        head_watch_begin (&head->watch, &head->spec, head->restarts, head->hosts, &HEAD_LINKS (head));
+        begin_watch (head);
     while (head->phase == HEAD_RUN && !have_all_ended (head)) {
         turn (head, fds);
         broadcast_failure (head);

@@ -87,6 +87,7 @@ struct link {
     int answers;
     int first_rank, ranks;
     bool is_sampled; /* no answer is due */
+    uint32_t stacks_due; /* number of the question for stacks that waits for an answer; 0: none does */
     enum jobseg_host shown;
 };
 

@@ -10,6 +10,7 @@
 #include "util/clock.h"
 #include "util/printable.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,13 +36,16 @@ empty (int file, off_t end)
         return;
 }
 
-/* Readers look at whole answers only, so one that comes too late for its question does no harm. */
+/* Each host answers a question once, so that no agent can fill our memory. */
 static void
 take_stacked (struct link *link, struct wire_frame *frame)
 {
     struct places_answer answer = { .number = (uint32_t) wire_number (frame), .first_rank = (uint32_t) link->first_rank,
                                     .ranks = (uint32_t) link->ranks };
     const char *text = wire_text (frame);
+    if (frame->failed || !link->stacks_due || answer.number != link->stacks_due)
+        return;
+    link->stacks_due = 0;
     answer.length = text ? (uint32_t) strlen (text) : 0;
     AUTO_STRBUF struct strbuf bytes = { 0 };
     strbuf_add_bytes (&bytes, &answer, sizeof answer);
@@ -66,18 +70,21 @@ describe (struct jobseg_header *header, const struct job_spec *spec, int64_t res
     header->hosts = (uint32_t) hosts;
 }
 
-void
+int
 head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t restarts, const struct hosts *hosts,
-                  const struct links *links)
+                  const struct links *links, struct fail *fail)
 {
     int world_size = hostlist_world_size (&hosts->list);
     head_watch_end (watch);
-    if (jobseg_create (&watch->segment, world_size, world_size, 0, spec->job_id, NULL))
-        return;
+    if (world_size > JOBSEG_MAX_LOCAL)
+        return fail_set (fail, FAIL_GENERAL, "it has %d ranks, and they show %d at most", world_size, JOBSEG_MAX_LOCAL);
+    if (jobseg_create (&watch->segment, world_size, world_size, 0, spec->job_id, fail))
+        return -1;
     watch->answers = memfd_create ("accel-stacks", MFD_CLOEXEC);
     if (pipe2 (watch->bell, O_CLOEXEC | O_NONBLOCK) || watch->answers < 0) {
+        fail_set (fail, FAIL_GENERAL, "%s", strerror (errno));
         head_watch_end (watch);
-        return;
+        return -1;
     }
     describe (watch->segment.header, spec, restarts, links->count);
     for (int i = 0; i < links->count; i++) {
@@ -90,6 +97,7 @@ head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t
         link->first_rank = host->first_rank;
         link->ranks = host->ranks;
         link->is_sampled = true;
+        link->stacks_due = 0;
         link->shown = JOBSEG_HOST_RUNS;
         for (int rank = 0; rank < host->ranks; rank++) {
             struct jobseg_told *told = &jobseg_slot (&watch->segment, host->first_rank + rank)->told;
@@ -99,6 +107,7 @@ head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t
     }
     watch->segment.header->answers = watch->answers;
     watch->segment.header->bell = watch->bell[1]; /* last: before, no process can ask */
+    return 0;
 }
 
 /* Before the ranks are started again, the segment is that of those that have ended. */
@@ -131,6 +140,7 @@ ask_for_stacks (struct link *link, uint32_t number, int only)
     if (link->state != LINK_RUNNING || link->pipe.out < 0
         || (only >= 0 && (only < link->first_rank || only >= link->first_rank + link->ranks)))
         return;
+    link->stacks_due = number;
     wire_put_frame (&link->pipe.to_write, WIRE_STACKS, number, only < 0 ? -1 : only - link->first_rank);
 }
 

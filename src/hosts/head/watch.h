@@ -20,9 +20,9 @@ struct head_watch {
 
 #define HEAD_WATCH_NONE { .segment = JOBSEG_NONE, .bell = { -1, -1 }, .answers = -1 }
 
-/** The ranks start.  If there is no segment for whatever reason, the job cannot be watched, and runs. */
-void head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t restarts,
-                       const struct hosts *hosts, const struct links *links);
+/** The ranks start.  @return 0, or -1 with @p fail: the job cannot be watched, and runs */
+int head_watch_begin (struct head_watch *watch, const struct job_spec *spec, int64_t restarts,
+                      const struct hosts *hosts, const struct links *links, struct fail *fail);
 
 /** Ask the hosts, if a process wants it and it is time to. */
 void head_watch_turn (struct head_watch *watch, const struct links *links);

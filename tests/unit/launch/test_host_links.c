@@ -7,6 +7,7 @@
 #include "hosts/head/head.c"
 #include "hosts/head/state.h"
 #include "hosts/agent/host_job.h"
+#include "launch/watch/places.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
@@ -531,6 +532,47 @@ test_late_answer (void)
     end (&play);
 }
 
+static void
+put_stacks (struct play *play, uint32_t number, const char *text)
+{
+    size_t start = wire_begin (&play->sent, WIRE_STACKED);
+    wire_put_number (&play->sent, number);
+    wire_put_text (&play->sent, text);
+    wire_end (&play->sent, start);
+    deliver_all (play);
+}
+
+static void
+test_watch (void)
+{
+    struct play play;
+    struct fail fail = { 0 };
+    struct hostlist_host item = { .name = (char *) "a", .slots = JOBSEG_MAX_LOCAL + 1, .ranks = JOBSEG_MAX_LOCAL + 1 };
+    struct hosts hosts = { .list = { .hosts = &item, .count = 1 } };
+    struct job_spec spec = { .config.program = (char *) "program" };
+    struct head_watch watch = HEAD_WATCH_NONE;
+    begin (&play, "a");
+    const struct links links = { &play.link, sizeof play.link, 1 };
+    ok (head_watch_begin (&watch, &spec, 0, &hosts, &links, &fail) && strstr (fail.text, "it has 4097 ranks"),
+        "a job that has too many ranks to be watched is reported: %s", fail.text);
+    item.slots = item.ranks = 2;
+    play.link.state = LINK_RUNNING;
+    bool began = !head_watch_begin (&watch, &spec, 0, &hosts, &links, &fail);
+    put_stacks (&play, 1, "not asked for");
+    ok (began && lseek (watch.answers, 0, SEEK_END) == 0, "an answer without a question is not kept");
+    atomic_store (&watch.segment.header->stacks_only, -1);
+    atomic_store (&watch.segment.header->stacks_asked, 7);
+    head_watch_turn (&watch, &links);
+    put_stacks (&play, 6, "of an earlier question");
+    put_stacks (&play, 7, "stacks");
+    off_t end_of_one = lseek (watch.answers, 0, SEEK_END);
+    put_stacks (&play, 7, "stacks");
+    ok (end_of_one == (off_t) (sizeof (struct places_answer) + strlen ("stacks"))
+            && lseek (watch.answers, 0, SEEK_END) == end_of_one, "a host answers each question once");
+    head_watch_end (&watch);
+    end (&play);
+}
+
 /* Whether two hosts get the order to end their ranks, where the first one is in this state. */
 static int
 told_after (enum link_state state, enum wire_end how, int status, int failed_rank)
@@ -614,6 +656,7 @@ main (void)
     test_addresses ();
     test_startup ();
     test_late_answer ();
+    test_watch ();
     test_spread ();
     test_failure ();
     return done_testing ();
