@@ -69,7 +69,7 @@ put_values (struct strbuf *out, const struct sample_rank *rank)
 }
 
 static void
-put_rank (struct strbuf *out, const struct jobseg_slot *slot, const struct sample_rank *rank)
+put_rank (struct strbuf *out, const struct jobseg_slot *slot, const struct sample_rank *rank, struct jobseg_gpu gpu)
 {
     char saved_path[sizeof slot->saved_path];
     bool is_gone = rank->has_ended && !atomic_load (&slot->exited);
@@ -86,6 +86,10 @@ put_rank (struct strbuf *out, const struct jobseg_slot *slot, const struct sampl
     wire_put_number (out, (int64_t) rank->waited_ns);
     wire_put_number (out, (int64_t) rank->cpu_ns);
     wire_put_number (out, (int64_t) rank->memory);
+    wire_put_number (out, gpu.number);
+    wire_put_number (out, gpu.use);
+    wire_put_number (out, gpu.temperature);
+    wire_put_number (out, (int64_t) gpu.memory_used);
     wire_put_number (out, atomic_load (&slot->respects));
     wire_put_number (out, atomic_load (&slot->saves));
     wire_put_number (out, (int64_t) atomic_load (&slot->saved_step));
@@ -97,7 +101,7 @@ put_rank (struct strbuf *out, const struct jobseg_slot *slot, const struct sampl
 }
 
 void
-samples_put (struct strbuf *out, const struct watch_job *job)
+samples_put (struct strbuf *out, const struct watch_job *job, const struct watched_gpus *gpus)
 {
     struct sample sample = { 0 };
     bool is_taken = job && !sample_take (&sample, job, NULL);
@@ -105,7 +109,7 @@ samples_put (struct strbuf *out, const struct watch_job *job)
     wire_put_number (out, is_taken ? sample.count : 0);
     for (int i = 0; is_taken && i < sample.count; i++) {
         wire_put_number (out, sample.ranks[i].rank);
-        put_rank (out, jobseg_slot (&job->segment, i), &sample.ranks[i]);
+        put_rank (out, jobseg_slot (&job->segment, i), &sample.ranks[i], watched_gpu_of (gpus, sample.ranks[i].pid));
     }
     wire_end (out, begin);
     sample_release (&sample);
@@ -184,6 +188,10 @@ take_rank (struct wire_frame *frame, struct jobseg_slot *slot, int64_t offset_ns
     atomic_store (&progress->waited_ns, (uint64_t) wire_number (frame));
     told->cpu_ns = (uint64_t) wire_number (frame);
     told->memory = (uint64_t) wire_number (frame);
+    told->gpu.number = (int32_t) wire_number (frame);
+    told->gpu.use = (int32_t) wire_number (frame);
+    told->gpu.temperature = (int32_t) wire_number (frame);
+    told->gpu.memory_used = (uint64_t) wire_number (frame);
     atomic_store (&slot->respects, (uint32_t) wire_number (frame));
     uint32_t saves = (uint32_t) wire_number (frame);
     atomic_store (&slot->saved_step, (uint64_t) wire_number (frame));

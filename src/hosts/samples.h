@@ -4,10 +4,12 @@
 #define HOSTS_SAMPLES_H
 
 #include "hosts/net/wire.h"
+#include "launch/watch/gpus.h"
 #include "launch/watch/sample.h"
 
-/** Append a frame WIRE_SAMPLED about the ranks of @p job; NULL: none can be looked at. */
-void samples_put (struct strbuf *out, const struct watch_job *job);
+/** Append a frame WIRE_SAMPLED about the ranks of @p job; NULL: none can be looked at.
+ *  @param gpus  of this host */
+void samples_put (struct strbuf *out, const struct watch_job *job, const struct watched_gpus *gpus);
 
 /** Where ranks of a host are in the segment of the head. */
 struct samples_place {

@@ -25,7 +25,7 @@
 
 #define JOBSEG_MAGIC UINT64_C (0x314c454343414a53)
 enum {
-    JOBSEG_VERSION = 6,
+    JOBSEG_VERSION = 7,
     JOBSEG_LEDGER = 64,    /* latest collectives kept per rank; a power of two */
     JOBSEG_FILES = 32,     /* source files named per rank */
     JOBSEG_FILE_NAME = 64, /* bytes of a file's name, the end of a longer one */
@@ -207,6 +207,13 @@ enum jobseg_host {
     JOBSEG_HOST_LOST,
 };
 
+/** What a GPU does, as struct gpu_load says it. */
+struct jobseg_gpu {
+    int32_t number;       /* 1 + its index on its host; 0: none, or that is not known */
+    int32_t use, temperature;
+    uint64_t memory_used; /* bytes; 0: unknown */
+};
+
 /** In the segment of a head: what only a rank's host knows.  `version` is odd while the head writes. */
 struct jobseg_told {
     _Atomic uint32_t version;
@@ -215,6 +222,7 @@ struct jobseg_told {
     _Atomic uint64_t ns;    /* CLOCK_MONOTONIC of the head when the host has answered last; 0: it has not */
     uint64_t cpu_ns;        /* of the rank's process */
     uint64_t memory;        /* bytes that are resident */
+    struct jobseg_gpu gpu;  /* that it uses */
     uint8_t process_state;  /* as in /proc; 0: not known */
     uint8_t is_remote;      /* the host is not the head's */
     char host[JOBSEG_HOST_NAME]; /* as the user named it */

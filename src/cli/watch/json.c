@@ -39,16 +39,20 @@ rank_json (const struct watched *watched, const struct watched_gpus *gpus, int i
 {
     const struct sample_rank *rank = &watched->sample.ranks[i];
     const struct history_rates *rates = &watched->rates[i];
-    int gpu = rank->is_remote ? -1 : watched_gpu_of (gpus, rank->pid);
-    return json_pack ("{s:i, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", rank->rank,
-                      "pid", integer ((uint64_t) rank->pid, rank->pid > 0), "host",
+    struct jobseg_gpu gpu = watched_rank_gpu (gpus, rank);
+    return json_pack ("{s:i, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank",
+                      rank->rank, "pid", integer ((uint64_t) rank->pid, rank->pid > 0), "host",
                       *rank->host ? json_text (rank->host) : json_null (), "state", watched_state (watched, i), "doing",
                       json_text (rank->doing), "step", integer (rank->step, rank->step_ns), "steps_per_second",
                       number (rates->steps_per_second), "waiting", number (rates->waiting), "awaited",
                       number (rates->awaited), "waits_for",
                       integer ((uint64_t) watched->awaits[i], watched->awaits[i] >= 0), "cpu", number (rates->cpu),
                       "memory_bytes", integer (rank->memory, rank->memory), "gpu",
-                      integer ((uint64_t) gpu, gpu >= 0), "values", values_json (rank));
+                      integer ((uint64_t) gpu.number - 1, gpu.number > 0), "gpu_use_percent",
+                      integer ((uint64_t) gpu.use, gpu.number && gpu.use >= 0), "gpu_temperature",
+                      integer ((uint64_t) gpu.temperature, gpu.number && gpu.temperature >= 0),
+                      "gpu_memory_used_bytes", integer (gpu.memory_used, gpu.memory_used), "values",
+                      values_json (rank));
 }
 
 json_t *

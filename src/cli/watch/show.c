@@ -85,6 +85,7 @@ add_sparkline (struct strbuf *out, const float *numbers, int count, bool is_asci
 struct page {
     const struct view *view;
     const struct watched_gpus *gpus;
+    bool has_gpus; /* of the job that is shown: it has the column */
     struct strlist *lines;
 };
 
@@ -134,6 +135,20 @@ add_values (struct strbuf *out, const struct page *page, const struct watched *w
     }
 }
 
+static void
+add_gpu (struct strbuf *line, int index, int use, int temperature, uint64_t memory_used, bool has_memory)
+{
+    strbuf_printf (line, "%sGPU %d", line->length ? "  " : "", index);
+    if (use >= 0)
+        strbuf_printf (line, " %d%%", use);
+    if (temperature >= 0)
+        strbuf_printf (line, " %d C", temperature);
+    if (has_memory) {
+        strbuf_add_char (line, ' ');
+        bytes_add (line, memory_used);
+    }
+}
+
 /* All of the machine, if there are any. */
 static void
 add_gpus (struct page *page, const struct watched_gpus *gpus)
@@ -141,18 +156,34 @@ add_gpus (struct page *page, const struct watched_gpus *gpus)
     AUTO_STRBUF struct strbuf line = { 0 };
     for (int i = 0; i < gpus->count; i++) {
         const struct gpu_load *load = &gpus->loads[i];
-        strbuf_printf (&line, "%sGPU %d", i ? "  " : "", i);
-        if (load->use >= 0)
-            strbuf_printf (&line, " %d%%", load->use);
-        if (load->temperature >= 0)
-            strbuf_printf (&line, " %d C", load->temperature);
-        if (load->memory) {
-            strbuf_add_char (&line, ' ');
-            bytes_add (&line, load->memory_used);
-        }
+        add_gpu (&line, i, load->use, load->temperature, load->memory_used, load->memory);
     }
     if (line.text)
         add_line (page, NULL, &line);
+}
+
+/* Those that ranks on other hosts use: a line for each host, whose ranks follow each other. */
+static void
+add_gpus_of_hosts (struct page *page, const struct sample *sample)
+{
+    AUTO_STRBUF struct strbuf line = { 0 };
+    for (int i = 0; i < sample->count; i++) {
+        const struct sample_rank *rank = &sample->ranks[i];
+        bool is_shown = !rank->is_remote || !rank->gpu.number;
+        for (int j = i; !is_shown && j > 0 && !strcmp (sample->ranks[j - 1].host, rank->host); j--)
+            is_shown = sample->ranks[j - 1].gpu.number == rank->gpu.number;
+        if (!is_shown && !line.length) {
+            strbuf_add (&line, "  ");
+            printable_add (&line, rank->host);
+        }
+        if (!is_shown)
+            add_gpu (&line, rank->gpu.number - 1, rank->gpu.use, rank->gpu.temperature, rank->gpu.memory_used,
+                     rank->gpu.memory_used);
+        if (line.length && (i + 1 == sample->count || strcmp (sample->ranks[i + 1].host, rank->host) != 0)) {
+            add_line (page, NULL, &line);
+            strbuf_truncate (&line, 0);
+        }
+    }
 }
 
 /* Three or four lines about a job. */
@@ -192,16 +223,28 @@ add_job (struct page *page, const struct watched *watched)
     add_values (&values, page, watched);
     if (values.text)
         add_line (page, NULL, &values);
+    add_gpus_of_hosts (page, &watched->sample);
+}
+
+static bool
+shows_gpus (const struct page *page, const struct sample *sample)
+{
+    bool any = page->gpus->count;
+    for (int i = 0; i < sample->count && !any; i++)
+        any = watched_rank_gpu (page->gpus, &sample->ranks[i]).number;
+    return any;
 }
 
 static void
-add_heading (struct page *page, const struct watch_job *job)
+add_heading (struct page *page, const struct watched *watched)
 {
+    const struct watch_job *job = &watched->job;
     AUTO_STRBUF struct strbuf line = { 0 };
     bool is_wide = page->view->columns >= WIDE;
+    page->has_gpus = shows_gpus (page, &watched->sample);
     strbuf_printf (&line, " %4s%s %-9s %8s %7s %5s %5s %5s%s%s%s  %s", "RANK", is_wide ? "     PID" : "", "STATE",
                    "STEP", "STEP/S", "COMM", "LATE", "CPU", is_wide ? "       MEM" : "",
-                   page->gpus->count ? " GPU" : "", job->hosts ? "  HOST      " : "", "DOING");
+                   page->has_gpus ? " GPU" : "", job->hosts ? "  HOST      " : "", "DOING");
     add_line (page, FAINT, &line);
 }
 
@@ -251,9 +294,9 @@ add_rank (struct page *page, const struct watched *watched, int i, bool is_chose
             bytes_add (&memory, rank->memory);
         strbuf_printf (&line, " %9s", memory.text ? memory.text : "-");
     }
-    int gpu = rank->is_remote ? -1 : watched_gpu_of (page->gpus, rank->pid);
-    if (page->gpus->count)
-        strbuf_printf (&line, gpu < 0 ? "   -" : " %3d", gpu);
+    int gpu = watched_rank_gpu (page->gpus, rank).number;
+    if (page->has_gpus)
+        strbuf_printf (&line, gpu ? " %3d" : "   -", gpu - 1);
     if (watched->job.hosts)
         add_host (&line, rank->host);
     strbuf_add (&line, "  ");
@@ -273,7 +316,7 @@ add_list (struct page *page, const struct view_row *rows, int count)
             if (row)
                 add_text (page, NULL, "%s", "");
             add_job (page, rows[row].watched);
-            add_heading (page, &rows[row].watched->job);
+            add_heading (page, rows[row].watched);
         }
         if (row == chosen)
             chosen_line = (int) page->lines->count;
@@ -290,7 +333,7 @@ add_one (struct page *page, const struct view_row *row)
     float numbers[SPARK_RANK];
     AUTO_STRBUF struct strbuf doing = { 0 };
     add_job (page, watched);
-    add_heading (page, &watched->job);
+    add_heading (page, watched);
     add_rank (page, watched, row->i, false);
     add_text (page, NULL, "%s", "");
     strbuf_printf (&doing, "rank %d, process %d: ", rank->rank, (int) rank->pid);

@@ -171,6 +171,12 @@ watched_pace (const struct watched *watched)
     return leader < 0 ? (double) NAN : watched->rates[leader].steps_per_second;
 }
 
+struct jobseg_gpu
+watched_rank_gpu (const struct watched_gpus *gpus, const struct sample_rank *rank)
+{
+    return rank->is_remote ? rank->gpu : watched_gpu_of (gpus, rank->pid);
+}
+
 int
 watched_ask_save (struct watched *watched, struct fail *fail)
 {

@@ -5,7 +5,7 @@
 #ifndef CLI_WATCH_WATCHED_H
 #define CLI_WATCH_WATCHED_H
 
-#include "cli/watch/gpus.h"
+#include "launch/watch/gpus.h"
 #include "launch/watch/history.h"
 #include "util/strbuf.h"
 
@@ -52,6 +52,9 @@ int watched_leader (const struct watched *watched);
 
 /** Steps per second of that one; NAN: not known */
 double watched_pace (const struct watched *watched);
+
+/** The GPU that a rank uses, on its host; of number 0: none, or that is not known. */
+struct jobseg_gpu watched_rank_gpu (const struct watched_gpus *gpus, const struct sample_rank *rank);
 
 /** As watch_saves_ask() does. */
 int watched_ask_save (struct watched *watched, struct fail *fail);

@@ -20,13 +20,26 @@ find_job (struct agent_watch *watch, pid_t supervisor)
     return watch->supervisor;
 }
 
+static void
+put_samples (const struct agent_watch *watch, const struct watch_job *job, struct strbuf *out)
+{
+    static struct watched_gpus gpus; /* too large for a stack */
+    if (watch->asks_gpus)
+        watched_gpus_read (&gpus);
+    samples_put (out, job, &gpus);
+}
+
+/* NVML is asked from the first question on, so that answer does not have it yet. */
 void
 agent_watch_answer (struct agent_watch *watch, pid_t supervisor, uint32_t request, struct strbuf *out)
 {
     bool is_found = find_job (watch, supervisor);
+    if (!watch->asks_gpus)
+        watched_gpus_start ();
+    watch->asks_gpus = true;
     if (request && is_found)
         atomic_fetch_or (&watch->job.segment.header->request, request);
-    samples_put (out, is_found ? &watch->job : NULL);
+    put_samples (watch, is_found ? &watch->job : NULL, out);
 }
 
 /* ---- stacks ---- */
@@ -93,7 +106,7 @@ agent_watch_end (struct agent_watch *watch, struct strbuf *out)
         return;
     json_decref (finish_stacks (watch));
     if (out)
-        samples_put (out, &watch->job);
+        put_samples (watch, &watch->job, out);
     watch_job_release (&watch->job);
     watch->supervisor = 0;
 }

@@ -9,6 +9,7 @@
 
 struct agent_watch {
     struct watch_job job;
+    bool asks_gpus;   /* NVML is asked what GPUs do */
     pid_t supervisor; /* of it; 0: nothing has been asked for since the ranks were started */
     struct stacks stacks;     /* that were asked for */
     struct stack_names names;

@@ -149,6 +149,7 @@ read_slot_of_head (const struct jobseg_slot *slot, struct sample_rank *rank, uin
     rank->pid = rank->has_ended ? 0 : atomic_load (&slot->pid);
     rank->cpu_ns = told.cpu_ns;
     rank->memory = told.memory;
+    rank->gpu = told.gpu;
     rank->process_state = (char) told.process_state;
     rank->has_ended = rank->has_ended || told.process_state == 'Z' || told.host_state == JOBSEG_HOST_ENDED;
     rank->is_silent = told.host_state == JOBSEG_HOST_LOST

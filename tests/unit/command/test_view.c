@@ -101,6 +101,17 @@ test_list (void)
         && strstr (text, "MEM GPU  DOING") && strstr (text, " -   0  computing"), "with GPUs");
     free (text);
     list.gpus.count = 0;
+    for (int i = 0; i < RANKS; i++) {
+        snprintf (ranks[i].host, sizeof ranks[i].host, i ? "b" : "a");
+        ranks[i].is_remote = i;
+    }
+    ranks[1].gpu = (struct jobseg_gpu){ .number = 2, .use = 97, .temperature = 64, .memory_used = 84500000000 };
+    ranks[2].gpu = ranks[1].gpu;
+    jobs[0].job.hosts = 2;
+    text = show (&view);
+    ok (strstr (text, "ss 0.25 \n  b  GPU 1 97% 64 C 84.5 GB\n RANK") && strstr (text, "1.5 MB   -  a ")
+        && strstr (text, " -   1  b"), "with GPUs of another host");
+    free (text);
     list.count = JOBS;
 }
 

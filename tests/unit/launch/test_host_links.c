@@ -7,11 +7,13 @@
 #include "hosts/head/head.c"
 #include "hosts/head/state.h"
 #include "hosts/agent/host_job.h"
+#include "hosts/samples.h"
 #include "launch/watch/places.h"
 #include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/procfs.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -542,6 +544,24 @@ put_stacks (struct play *play, uint32_t number, const char *text)
     deliver_all (play);
 }
 
+/* The agent's answer: its first rank is this process, which uses the second GPU. */
+static void
+put_sampled (struct play *play)
+{
+    static struct watched_gpus gpus = { .count = 2 };
+    struct watch_job job = { .segment = JOBSEG_NONE, .rank_count = 2, .holder = getpid () };
+    if (jobseg_create (&job.segment, 2, 2, 0, "job", NULL))
+        exit (99);
+    atomic_store (&jobseg_slot (&job.segment, 0)->state, JOBSEG_READY);
+    atomic_store (&jobseg_slot (&job.segment, 0)->pid, getpid ());
+    atomic_store (&jobseg_slot (&job.segment, 0)->pid_space, procfs_pid_space ());
+    gpus.loads[1] = (struct gpu_load){ .use = 97, .temperature = 64, .memory = 80 << 20, .memory_used = 70 << 20,
+                                       .process_count = 1, .processes = { { .pid = getpid () } } };
+    samples_put (&play->sent, &job, &gpus);
+    deliver_all (play);
+    jobseg_detach (&job.segment);
+}
+
 static void
 test_watch (void)
 {
@@ -569,6 +589,12 @@ test_watch (void)
     put_stacks (&play, 7, "stacks");
     ok (end_of_one == (off_t) (sizeof (struct places_answer) + strlen ("stacks"))
             && lseek (watch.answers, 0, SEEK_END) == end_of_one, "a host answers each question once");
+    put_sampled (&play);
+    struct jobseg_told *told[] = { &jobseg_slot (&watch.segment, 0)->told, &jobseg_slot (&watch.segment, 1)->told };
+    ok (told[0]->gpu.number == 2 && told[0]->gpu.use == 97 && told[0]->gpu.temperature == 64
+            && told[0]->gpu.memory_used == 70 << 20 && told[0]->count == 1 && told[1]->count == 1
+            && !told[1]->gpu.number,
+        "what the GPU of a rank does comes with what the rank does");
     head_watch_end (&watch);
     end (&play);
 }

@@ -2,7 +2,7 @@
 /* What GPUs do, asked by a thread: NVML takes up to seconds to begin, and with a broken driver for ever. */
 #include <config.h>
 
-#include "cli/watch/gpus.h"
+#include "launch/watch/gpus.h"
 
 #include "util/threads.h"
 
@@ -44,12 +44,15 @@ watched_gpus_read (struct watched_gpus *gpus)
     pthread_mutex_unlock (&lock);
 }
 
-int
+struct jobseg_gpu
 watched_gpu_of (const struct watched_gpus *gpus, pid_t pid)
 {
-    for (int i = 0; pid > 0 && i < gpus->count; i++)
-        for (int j = 0; j < gpus->loads[i].process_count && j < NVML_MOST_PROCESSES; j++)
-            if (gpus->loads[i].processes[j].pid == pid)
-                return i;
-    return -1;
+    for (int i = 0; pid > 0 && i < gpus->count; i++) {
+        const struct gpu_load *load = &gpus->loads[i];
+        for (int j = 0; j < load->process_count && j < NVML_MOST_PROCESSES; j++)
+            if (load->processes[j].pid == pid)
+                return (struct jobseg_gpu){ .number = i + 1, .use = load->use, .temperature = load->temperature,
+                                            .memory_used = load->memory ? load->memory_used : 0 };
+    }
+    return (struct jobseg_gpu){ .number = 0 };
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the GPUs of this machine do, for those who watch jobs. */
-#ifndef CLI_WATCH_GPUS_H
-#define CLI_WATCH_GPUS_H
+#ifndef LAUNCH_WATCH_GPUS_H
+#define LAUNCH_WATCH_GPUS_H
 
+#include "util/jobseg.h"
 #include "util/nvml.h"
 
 #include <sys/types.h>
@@ -21,7 +22,7 @@ void watched_gpus_start (void);
 /** What it said last. */
 void watched_gpus_read (struct watched_gpus *gpus);
 
-/** @return the first GPU that process @p pid uses; -1: none, or that is not known, as in a container */
-int watched_gpu_of (const struct watched_gpus *gpus, pid_t pid);
+/** @return the first GPU that process @p pid uses; of number 0: none, or that is not known, as in a container */
+struct jobseg_gpu watched_gpu_of (const struct watched_gpus *gpus, pid_t pid);
 
 #endif
