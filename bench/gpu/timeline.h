@@ -23,6 +23,8 @@ static const struct timeline_way {
     bool waits;   /* the host, for each layer */
     bool is_late; /* rank 1, before a layer */
     bool clips;
+    bool finds_unused; /* rank 1 does not use the layer that comes last */
+    bool joins;        /* between accel_join_uneven_inputs() and accel_join_end() */
 } timeline_ways[] = {
     { .name = "all is queued at once" },
     { .name = "the host waits for each layer", .waits = true },
@@ -30,6 +32,9 @@ static const struct timeline_way {
     { .name = "the host waits, and rank 1 is late", .waits = true, .is_late = true },
     { .name = "clipping and a step of AdamW behind it", .clips = true },
     { .name = "gradients are averaged in bfloat16", .hook = ACCEL_COMM_HOOK_BF16 },
+    { .name = "find_unused_parameters, one more all-reduce", .finds_unused = true },
+    { .name = "accel_join_uneven_inputs()", .joins = true },
+    { .name = "accel_join_uneven_inputs(), and rank 1 is late", .joins = true, .is_late = true },
     { .name = "averages after the pass (ACCEL_OVERLAP_NEVER)", .overlap = ACCEL_OVERLAP_NEVER },
 };
 enum { TIMELINE_WAYS = sizeof timeline_ways / sizeof *timeline_ways };
@@ -67,6 +72,8 @@ timeline_backward (void *user, float scale, struct accel_error *why)
         line->spend (timeline_stream, line->times.layer_ns);
         if (line->way->waits && cudaStreamSynchronize (timeline_stream))
             return ACCEL_ERR_SYSTEM;
+        if (!i && line->way->finds_unused && line->layers > 1 && accel_process_index (line->acc) == 1)
+            continue;
         status = accel_grad_ready (line->model, i, why);
     }
     return status;
@@ -90,19 +97,27 @@ timeline_make (struct timeline *line)
         snprintf (names[i], sizeof names[i], "l%zu", i);
         parameters[i] = (struct accel_parameter){ names[i], &line->data[i].dl, &line->grad[i].dl };
     }
-    const struct accel_ddp_options ddp = { .bucket_cap_mb = 1e-6, .overlap = line->way->overlap,
-                                           .comm_hook = line->way->hook };
+    const struct accel_ddp_options ddp = {
+        .bucket_cap_mb = 1e-6,
+        .overlap = line->way->overlap,
+        .comm_hook = line->way->hook,
+        .find_unused_parameters = line->way->finds_unused,
+    };
     MUST (accel_model_create (&line->model, parameters, line->layers, &err));
     MUST (accel_model_set_ddp (line->model, &ddp, &err));
     MUST (accel_optimizer_create (&line->optimizer, line->model, ACCEL_ADAMW, NULL, &err));
     MUST (accel_prepare (line->acc, &err, line->model, line->optimizer));
     if (line->model->span_count != line->layers)
         must (ACCEL_ERR_INVALID, "a bucket for each layer");
+    if (line->way->joins)
+        MUST (accel_join_uneven_inputs (line->acc, ACCEL_DEFAULT, &err));
 }
 
 static inline void
 timeline_end (struct timeline *line)
 {
+    if (line->way->joins)
+        MUST (accel_join_end (line->acc, &err));
     accel_optimizer_destroy (line->optimizer);
     accel_model_destroy (line->model);
     for (size_t i = 0; i < line->layers; i++) {
@@ -139,6 +154,8 @@ timeline_expect (const struct timeline_way *way, size_t layers, const struct tim
     }
     if (way->overlap == ACCEL_OVERLAP_NEVER)
         reduced = computed + (int64_t) layers * times->reduce_ns;
+    if (way->finds_unused)
+        reduced += times->reduce_ns;
     return reduced + (way->clips ? times->tail_ns : 0);
 }
 

@@ -319,10 +319,11 @@ typedef enum accel_status (*accel_backward_function) (void *user, float scale, s
 /**
  * Called within the program's backward pass: the gradient of parameter @p index is complete and will not be touched
  * until accel_backward() returns.  When all gradients of a bucket are complete, they are averaged while the pass
- * continues: on a GPU behind what the program has queued on its stream by now, without a wait of the host.  The order
- * of the calls does not affect the result.  From the first of these calls to the end of an averaged pass, no collective
- * may be called on the world: ACCEL_ERR_INVALID.  On groups (accel_comm_split()) the program may call any, as tensor
- * parallelism does.
+ * continues: on a GPU behind what the program has queued on its stream by now, without a wait of the host; but between
+ * accel_join_uneven_inputs() and its end, the call that completes the first bucket waits until the other processes
+ * average as well.  The order of the calls does not affect the result.  From the first of these calls to the end of an
+ * averaged pass, no collective may be called on the world: ACCEL_ERR_INVALID.  On groups (accel_comm_split()) the
+ * program may call any, as tensor parallelism does.
  *
  * If a pass reports no gradients, all are averaged at its end.  If it reports some, it must report all, unless
  * `find_unused_parameters` is set.  Then those that were not reported count as zeros on this process; gradients that no

@@ -91,6 +91,9 @@ void cuda_note_found (struct scaler_values *scaler, const uint8_t *found, bool l
                       const struct scaler_factors *factors, void *stream);
 /** @} */
 
+/** @p bytes, zeros if @p from is NULL, unless *@p flag is not 0. */
+void cuda_copy_unless (void *to, const void *from, size_t bytes, const uint8_t *flag, void *stream);
+
 void cuda_scale (void *values, enum accel_dtype dtype, size_t count, double factor, void *stream);
 void cuda_clamp (void *values, enum accel_dtype dtype, size_t count, float limit, void *stream);
 void cuda_add (float *target, const float *source, size_t count, void *stream);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of a step that the host does not know: how many steps there were, and the scale of losses.  One block each,
- * beside which the rest of a step is long. */
+/* Numbers that the host does not know: how many steps there were, and the scale of losses, with one block each, beside
+ * which the rest of a step is long; and marks, on which copies depend. */
+#include "cuda/elements.h"
 #include "cuda/kernels.h"
 #include "cuda/portable.h"
 #include "lib/kernels/rules_element.h"
@@ -46,6 +47,36 @@ note_found_kernel (struct scaler_values *__restrict__ scaler, const uint8_t *__r
         scaler_change (scaler, &factors, (int) scaler->found_inf);
         scaler->found_inf = 0;
     }
+}
+
+/* In packs of words where both arrays begin at a multiple of a pack. */
+__global__ void
+copy_unless_kernel (uint8_t *__restrict__ to, const uint8_t *__restrict__ from, size_t bytes,
+                    const uint8_t *__restrict__ flag)
+{
+    constexpr unsigned N = PACKED<uint32_t>, U = IN_FLIGHT<N>;
+    uint32_t *into = (uint32_t *) to;
+    const uint32_t *out = (const uint32_t *) from;
+    bool packed = is_packed (to, 1, sizeof *into * N) && is_packed (from, 1, sizeof *out * N);
+    size_t words = packed ? bytes / sizeof *into : 0, done = words * sizeof *into;
+    if (*flag)
+        return;
+    for_packs<N, U> (WHOLE_GRID, words, true, [&] (auto some, size_t i) {
+        pack<uint32_t, N> in[some.count] = {};
+        UNROLL for (unsigned u = 0; from && u < some.count; u++)
+            in[u] = pack_load<N> (out, i + u * PACK_STEP<N>);
+        UNROLL for (unsigned u = 0; u < some.count; u++)
+            pack_store (into, i + u * PACK_STEP<N>, in[u]);
+    }, [&] (size_t i) { into[i] = from ? out[i] : 0; });
+    FOR_EACH (i, bytes - done)
+        to[done + i] = from ? from[done + i] : 0;
+}
+
+extern "C" void
+cuda_copy_unless (void *to, const void *from, size_t bytes, const uint8_t *flag, void *stream)
+{
+    LAUNCH (copy_unless_kernel, cuda_blocks (bytes / sizeof (uint32_t) + 1), stream, (uint8_t *) to,
+            (const uint8_t *) from, bytes, flag);
 }
 
 extern "C" void

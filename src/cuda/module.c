@@ -49,6 +49,14 @@ zero (DLDevice device, void *to, size_t bytes)
         NOTE (gpu, cudaMemsetAsync, to, 0, bytes, stream);
 }
 
+static void
+copy_unless (DLDevice device, void *to, const void *from, size_t bytes, const uint8_t *flag)
+{
+    VISIT (device);
+    if (gpu && bytes)
+        cuda_copy_unless (to, from, bytes, flag, stream);
+}
+
 static struct gpu_stage *
 take_stage (struct gpu *gpu)
 {
@@ -510,6 +518,7 @@ static const struct memory memory_cuda = {
     .zero = zero,
     .read = read_bytes,
     .write = write_bytes,
+    .copy_unless = copy_unless,
     .copy_tensor = copy_tensor,
     .stream = gpu_stream,
     .copy_from = gpu_copy_from,

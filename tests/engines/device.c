@@ -383,7 +383,7 @@ struct way {
     struct accel_ddp_options ddp;
     int optimizer;
     double norm_type;
-    bool own_gradients, infinite, unwraps, reports;
+    bool own_gradients, infinite, unwraps, reports, joins, resumes;
 };
 
 struct training {
@@ -392,8 +392,19 @@ struct training {
     struct twin data[PARAMETERS], grads[PARAMETERS];
     struct accel_model *models[2]; /* on the host, on the device */
     struct accel_optimizer *optimizers[2];
-    int which, step;
+    int which, step, pass;
 };
+
+/* By all ranks, unless a state is loaded, which has such parameters of rank 0 only; by rank 0; by rank 0 in the first
+ * of two passes that are averaged; by rank 1 in the second one.  In the first, there is something in such a gradient
+ * all the same, which another rank's use makes 0. */
+static bool
+is_unused (const struct training *training, int rank, int i)
+{
+    return training->way->ddp.find_unused_parameters
+           && ((i == training->step % 2 && !training->way->resumes) || (i == 2 && rank == 0)
+               || (i == 3 && rank == 0 && !training->pass) || (i == PARAMETERS - 1 && rank == 1 && training->pass));
+}
 
 /* Gradients are of the program: here, made on the host and written to where they belong. */
 static enum accel_status
@@ -405,7 +416,8 @@ backward (void *user, float scale, struct accel_error *error)
     (void) error;
     for (size_t i = PARAMETERS; i-- > 0;) {
         const struct accel_parameter *parameter = &model->parameters[i];
-        if (!parameter->grad || (training->way->ddp.find_unused_parameters && (int) i == training->step % 2))
+        bool unused = is_unused (training, rank, (int) i);
+        if (!parameter->grad || (unused && training->pass))
             continue;
         size_t count = accel_tensor_count (parameter->grad);
         float *values = calloc (count, sizeof *values);
@@ -419,7 +431,7 @@ backward (void *user, float scale, struct accel_error *error)
         model->memory->write (model->device, parameter->grad->data, bytes, count * accel_dtype_bytes (dtype));
         free (values);
         free (bytes);
-        if (training->way->ddp.find_unused_parameters || training->way->reports)
+        if (!unused && (training->way->ddp.find_unused_parameters || training->way->reports))
             rank_must (accel_grad_ready (model, i, &err), &err);
     }
     return ACCEL_OK;
@@ -463,10 +475,20 @@ make (struct training *training)
     }
     for (int which = 0; which < 2; which++) {
         rank_must (accel_model_create (&training->models[which], parameters[which], PARAMETERS, &err), &err);
-        rank_must (accel_model_set_ddp (training->models[which], &way->ddp, &err), &err);
+        struct accel_ddp_options ddp = way->ddp;
+        if (way->joins && accel_process_index (training->acc) == 1)
+            ddp.overlap = ACCEL_OVERLAP_NEVER; /* each rank may choose */
+        rank_must (accel_model_set_ddp (training->models[which], &ddp, &err), &err);
         training->optimizers[which] = make_optimizer (way, training->models[which]);
         rank_must (accel_prepare (training->acc, &err, training->models[which], training->optimizers[which]), &err);
     }
+}
+
+static void
+resume (struct accel *acc)
+{
+    rank_must (accel_save_state (acc, "state", &err), &err);
+    rank_must (accel_load_state (acc, "state", &err), &err);
 }
 
 static void
@@ -478,9 +500,14 @@ run_step (struct training *training, int which)
     double norm_type = way->norm_type == 3 && getenv ("DEVICE_WITHOUT_POWER") ? 1 : way->norm_type;
     float norm = 0;
     training->which = which;
-    for (int pass = 0; pass < 2; pass++) {
+    training->pass = 0;
+    for (int *pass = &training->pass; *pass < 2; ++*pass) {
         rank_must (accel_accumulate (training->acc, &err, model), &err);
+        if (way->ddp.find_unused_parameters)
+            rank_must (accel_trigger_sync_in_backward (training->acc, model, &err), &err);
         rank_must (accel_backward (training->acc, model, 0, backward, training, &err), &err);
+        if (way->resumes && !*pass)
+            resume (training->acc);
     }
     if (training->step % 2)
         rank_must (accel_clip_grad_norm (model, 0.5, &norm,
@@ -530,7 +557,12 @@ train (struct accel *acc)
     struct accel_scaler_state before, after;
     make (&training);
     compare_training (&training);
-    for (training.step = 0; training.step < (order ? FEW_STEPS : STEPS); training.step++) {
+    int steps = order ? FEW_STEPS : STEPS;
+    if (present_way->joins)
+        rank_must (accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err), &err);
+    if (present_way->joins && accel_process_index (acc) == 0)
+        steps--;
+    for (training.step = 0; training.step < steps; training.step++) {
         bool scales = accel_scaler_get_state (acc, &before);
         run_step (&training, 0);
         accel_scaler_get_state (acc, &after);
@@ -541,6 +573,9 @@ train (struct accel *acc)
         right (!scales || before.scale == after.scale, "%s, step %d: the scale", training.way->name, training.step);
         compare_training (&training);
     }
+    if (present_way->joins)
+        rank_must (accel_join_end (acc, &err), &err);
+    compare_training (&training);
     for (int which = 0; which < 2; which++) {
         accel_optimizer_destroy (training.optimizers[which]);
         accel_model_destroy (training.models[which]);
@@ -567,6 +602,16 @@ static const struct way ways[] = {
       .ddp = { .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .matrix_approximation_rank = 2, .start_iter = 1 } },
     { .name = "unused parameters and buffers", .precision = "no", .norm_type = 2, .own_gradients = true,
       .ddp = { .find_unused_parameters = true, .broadcast_buffers = true, .overlap = ACCEL_OVERLAP_ALWAYS } },
+    { .name = "unused parameters, gradients of the library", .precision = "no", .norm_type = 2,
+      .ddp = { .find_unused_parameters = true, .bucket_cap_mb = 0.05, .comm_hook = ACCEL_COMM_HOOK_BF16 } },
+    { .name = "unused parameters, resumed", .precision = "no", .norm_type = 2, .resumes = true,
+      .ddp = { .find_unused_parameters = true } },
+    { .name = "unused parameters, PowerSGD from the second pass", .precision = "no", .norm_type = 2,
+      .ddp = { .find_unused_parameters = true, .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .start_iter = 1 } },
+    { .name = "rank 0 has less data", .precision = "no", .norm_type = 2, .reports = true, .joins = true,
+      .ddp = { .bucket_cap_mb = 0.05 } },
+    { .name = "rank 0 has less data, and all have unused parameters", .precision = "no", .norm_type = 2, .joins = true,
+      .ddp = { .find_unused_parameters = true, .bucket_cap_mb = 0.05 } },
     { .name = "unwrapped", .precision = "no", .norm_type = 2, .unwraps = true },
 };
 

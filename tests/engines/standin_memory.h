@@ -93,6 +93,12 @@ standin_zero (DLDevice device, void *to, size_t bytes)
     memory_host.zero (device, at (device, to), bytes);
 }
 
+static void
+standin_copy_unless (DLDevice device, void *to, const void *from, size_t bytes, const uint8_t *flag)
+{
+    memory_host.copy_unless (device, at (device, to), at (device, from), bytes, at (device, flag));
+}
+
 static enum accel_status
 standin_read (DLDevice device, void *to, const void *from, size_t bytes, struct accel_error *err)
 {
@@ -244,6 +250,7 @@ static const struct memory memory_standin = {
     .zero = standin_zero,
     .read = standin_read,
     .write = standin_write,
+    .copy_unless = standin_copy_unless,
     .copy_tensor = standin_copy_tensor,
     .stream = standin_stream_of,
     .scale = standin_scale,

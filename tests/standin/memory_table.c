@@ -43,6 +43,18 @@ zero (const struct memory *memory, DLDevice device, float *const *at)
 }
 
 static double
+copy_unless (const struct memory *memory, DLDevice device, float *const *at)
+{
+    const uint8_t marks[] = { 0, 1 }, *mark = (const uint8_t *) at[3];
+    memory->write (device, at[3], marks, sizeof marks);
+    memory->copy_unless (device, at[1], at[0], FEWER * sizeof (float), mark);
+    memory->copy_unless (device, at[2], NULL, FEWER * sizeof (float), mark);
+    memory->copy_unless (device, at[0], NULL, FEWER * sizeof (float), mark + 1);
+    memory->copy_unless (device, at[0], at[1], 0, mark);
+    return 0;
+}
+
+static double
 copy_tensor (const struct memory *memory, DLDevice device, float *const *at)
 {
     int64_t shape[] = { ROWS, COLUMNS }, strides[] = { 1, ROWS };
@@ -268,6 +280,7 @@ static const struct {
     USE (expand, 0),      USE (orthogonalise, 0), USE (list_zero, 7),
     USE (list_unscale, 7), USE (list_norm, 7),   USE (list_scale, 7),
     USE (list_clamp, 7),  USE (list_narrow, 0),  USE (list_update, 0),
+    USE (copy_unless, 0),
 #undef USE
 };
 enum { USES = sizeof uses / sizeof *uses };

@@ -224,30 +224,36 @@ die_behind (DLDevice device, const struct memory *memory)
     MUST (comm_all_reduce (accel_world (acc), &plain, &number, &number, 1, ACCEL_INT64, ACCEL_SUM, &err));
 }
 
+static bool uses_all;
+
 static enum accel_status
-report_gradient (void *user, float scale, struct accel_error *why)
+report_gradients (void *user, float scale, struct accel_error *why)
 {
+    enum accel_status status = uses_all ? accel_grad_ready (user, 1, why) : ACCEL_OK;
     (void) scale;
-    return accel_grad_ready (user, 0, why);
+    return status ? status : accel_grad_ready (user, 0, why);
 }
 
-/* Rank 1 begins its step once rank 0 has returned from three: the host waits for no average, norm or number. */
+/* Rank 1 begins its step once rank 0 has returned from three: the host waits for no average, norm or number.
+ * @param how  "unused": rank 1 does not use one of two parameters */
 static void
-run_ahead (DLDevice device, const struct memory *memory)
+run_ahead (DLDevice device, const struct memory *memory, const char *how)
 {
+    const struct accel_ddp_options ddp = { .find_unused_parameters = !strcmp (how, "unused"), .bucket_cap_mb = 1e-6 };
     int64_t shape[] = { COUNT };
-    struct accel_tensor data, grad;
+    struct accel_tensor tensors[4];
+    struct accel_parameter parameters[] = { { "p", &tensors[0].dl, &tensors[1].dl },
+                                            { "q", &tensors[2].dl, &tensors[3].dl } };
     struct accel_model *model;
     struct accel_optimizer *optimizer;
-    MUST (accel_tensor_init (&data, ACCEL_FLOAT32, 1, shape, &err));
-    grad = data;
-    data.dl.shape = data.shape;
-    grad.dl.shape = grad.shape;
-    data.dl.device = grad.dl.device = device;
-    data.dl.data = make (memory, device, 1);
-    grad.dl.data = make (memory, device, 1);
-    const struct accel_parameter parameter = { "p", &data.dl, &grad.dl };
-    MUST (accel_model_create (&model, &parameter, 1, &err));
+    uses_all = !ddp.find_unused_parameters || !accel_process_index (acc);
+    for (int i = 0; i < 4; i++) {
+        MUST (accel_tensor_init (&tensors[i], ACCEL_FLOAT32, 1, shape, &err));
+        tensors[i].dl.device = device;
+        tensors[i].dl.data = make (memory, device, 1);
+    }
+    MUST (accel_model_create (&model, parameters, 2, &err));
+    MUST (accel_model_set_ddp (model, &ddp, &err));
     MUST (accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err));
     MUST (accel_prepare (acc, &err, model, optimizer));
     for (int step = 0; step < 4; step++) {
@@ -255,7 +261,7 @@ run_ahead (DLDevice device, const struct memory *memory)
             usleep (1000);
         if (step == 1 && accel_process_index (acc) == 1 && access ("ahead", F_OK))
             must (ACCEL_ERR_TIMEOUT, "rank 0 waits on the host");
-        MUST (accel_backward (acc, model, 0, report_gradient, model, &err));
+        MUST (accel_backward (acc, model, 0, report_gradients, model, &err));
         MUST (accel_clip_grad_norm (model, 1, NULL, NULL, &err));
         MUST (accel_optimizer_step (optimizer, &err));
         MUST (accel_optimizer_zero_grad (optimizer, &err));
@@ -263,8 +269,8 @@ run_ahead (DLDevice device, const struct memory *memory)
     fclose (fopen ("ahead", "w"));
     accel_optimizer_destroy (optimizer);
     accel_model_destroy (model);
-    memory->destroy (device, data.dl.data);
-    memory->destroy (device, grad.dl.data);
+    for (int i = 0; i < 4; i++)
+        memory->destroy (device, tensors[i].dl.data);
 }
 
 /* The same with a group that NCCL is still making (STANDIN_NO_SPLIT): the error is one of its parent.
@@ -472,7 +478,7 @@ main (int argc, char **argv)
     if (!strcmp (what, "behind"))
         die_behind (device, memory);
     if (!strcmp (what, "ahead"))
-        run_ahead (device, memory);
+        run_ahead (device, memory, argc > 2 ? argv[2] : "whole");
     if (!strcmp (what, "threads"))
         order_threads (device, memory);
     if (!strcmp (what, "grouped"))

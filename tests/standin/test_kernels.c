@@ -241,6 +241,28 @@ add (void)
     drop (&b);
 }
 
+/* From one array, from none, or not at all, because of a byte that is one of several. */
+static void
+copy_unless (enum accel_dtype dtype)
+{
+    struct twin a = make (dtype, size, 1, 0), b = make (dtype, size, 1, 0);
+    struct twin marks = make (ACCEL_FLOAT8_E5M2, 3, 0, 0);
+    const uint8_t *mark = marks.device;
+    MUST (cudaMemsetAsync (marks.device, 0, 3, stream));
+    MUST (cudaMemsetAsync (marks.device, 1, 1, stream));
+    cuda_copy_unless (a.device, NULL, bytes_of (&a), mark, stream);
+    equal (&a, "not copied");
+    memory_host.copy_unless (host, a.host, b.host, bytes_of (&a), (const uint8_t[]){ 0 });
+    cuda_copy_unless (a.device, b.device, bytes_of (&a), mark + 1, stream);
+    equal (&a, "copied");
+    memory_host.copy_unless (host, b.host, NULL, bytes_of (&b), (const uint8_t[]){ 0 });
+    cuda_copy_unless (b.device, NULL, bytes_of (&b), mark + 2, stream);
+    equal (&b, "zeros");
+    drop (&a);
+    drop (&b);
+    drop (&marks);
+}
+
 /* One value is not finite, or none.  The byte is one of four; its neighbours stay. */
 static void
 unscale (enum accel_dtype dtype, float rare, size_t place)
@@ -682,6 +704,9 @@ all_of_size (void)
     updates ();
     all_lists ();
     add ();
+    copy_unless (ACCEL_FLOAT8_E4M3FN);
+    copy_unless (ACCEL_FLOAT16);
+    copy_unless (ACCEL_FLOAT32);
     simple (ACCEL_FLOAT64);
     layouts (ACCEL_FLOAT64, 7, 1 + size / 7);
     for (int to = 0; to < ALL; to++) {

@@ -49,6 +49,15 @@ zero (DLDevice device, void *to, size_t bytes)
         memset (to, 0, bytes);
 }
 
+static void
+copy_unless (DLDevice device, void *to, const void *from, size_t bytes, const uint8_t *flag)
+{
+    if (!*flag && from)
+        copy (device, to, from, bytes);
+    else if (!*flag)
+        zero (device, to, bytes);
+}
+
 static enum accel_status
 read_bytes (DLDevice device, void *to, const void *from, size_t bytes, struct accel_error *err)
 {
@@ -202,6 +211,7 @@ const struct memory memory_host = {
     .zero = zero,
     .read = read_bytes,
     .write = copy,
+    .copy_unless = copy_unless,
     .copy_tensor = tensor_copy,
     .scale = scale,
     .clamp = clamp,

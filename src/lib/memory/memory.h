@@ -96,6 +96,10 @@ struct memory {
     void (*write) (DLDevice device, void *to, const void *host_from, size_t bytes);
     /** @} */
 
+    /** Copy bytes within the device, or zeros if @p from is NULL, unless the byte at @p flag is not 0.
+     *  @param flag  on the device: the host does not know it */
+    void (*copy_unless) (DLDevice device, void *to, const void *from, size_t bytes, const uint8_t *flag);
+
     /** Copy bytes from memory of @p other, another device of this kind: after what has been queued there, and before
      *  what is queued there from now on.  NULL: there is no such way */
     enum accel_status (*copy_from) (DLDevice device, void *to, DLDevice other, const void *from, size_t bytes,

@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer/reducer_object.h"
+#include "lib/train/reducer/unused.h"
 #include "util/cleanup.h"
 
 #include <stdio.h>
@@ -92,7 +93,7 @@ is_saved (const struct accel_model *model, size_t index)
 static void
 save_gradients (const struct part *part, struct accel_state_dict *state)
 {
-    for (const struct accel_model *model = model_first (part->acc); model; model = model_next (model)) {
+    for (struct accel_model *model = model_first (part->acc); model; model = model_next (model)) {
         size_t number = rank_state_number (model);
         char used[64];
         if (!model->unstepped)
@@ -103,6 +104,7 @@ save_gradients (const struct part *part, struct accel_state_dict *state)
                                        model->parameters[i].name);
         precision_save_model (model, state, number);
         snprintf (used, sizeof used, "used.%zu", number);
+        unused_fetch (model, NULL); /* an error is the gradients', too */
         if (model->reducer->mask)
             accel_state_dict_set_bytes (state, used, model->reducer->used, model->count);
     }
@@ -151,7 +153,7 @@ load_model_gradients (struct accel_model *model, const struct accel_state_dict *
     for (size_t i = 0; count && !found && i < states[0].header.count; i++)
         found = !strncmp (states[0].header.tensors[i].name, first, strlen (first));
     model->unstepped = found;
-    memset (model->reducer->used, 0, model->count);
+    unused_forget (model);
     for (size_t i = 0; !status && i < model->count; i++)
         if (is_saved (model, i) && found)
             status = load_gradient (model, i, states, count, err);

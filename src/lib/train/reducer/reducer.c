@@ -19,6 +19,7 @@
 #include "lib/train/accumulate.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer/join_round.h"
+#include "lib/train/reducer/unused.h"
 #include "util/threads.h"
 
 #include <stdlib.h>
@@ -47,17 +48,15 @@ reducer_create (struct accel_model *model, struct accel *acc, struct accel_error
     reducer->ready = calloc (model->count, 1);
     reducer->used = calloc (model->count, 1);
     reducer->started = calloc (model->span_count + 1, sizeof (struct accel_work *));
-    if (model->ddp.find_unused_parameters)
-        reducer->mask = calloc (model->count, 1);
-    if (!reducer->ready || !reducer->used || !reducer->started || (model->ddp.find_unused_parameters && !reducer->mask))
+    if (!reducer->ready || !reducer->used || !reducer->started)
         goto error;
     if (pthread_mutex_init (&reducer->lock, NULL))
         goto error;
     reducer->lock_made = true;
-    if (reducer->size == 1)
-        return ACCEL_OK;
-    enum accel_status status = hook_make (model, acc, err);
-    return status ? status : power_sgd_make (model, acc, err);
+    enum accel_status status = unused_make (model, acc, err);
+    if (!status && reducer->size > 1)
+        status = hook_make (model, acc, err);
+    return status || reducer->size == 1 ? status : power_sgd_make (model, acc, err);
 error:
     return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to average %zu gradients", model->count);
 }
@@ -74,32 +73,10 @@ reducer_destroy (struct accel_model *model)
         pthread_mutex_destroy (&reducer->lock);
     free (reducer->ready);
     free (reducer->used);
-    free (reducer->mask);
+    unused_free (model);
     free (reducer->started);
     free (reducer);
     model->reducer = NULL;
-}
-
-/* Find what no process has used since the last average; such gradients stay as they are.  What others have used is zero
- * here, unless it was. */
-static enum accel_status
-agree_on_unused (struct accel_model *model, size_t s, struct accel_error *err)
-{
-    struct reducer *reducer = model->reducer;
-    const struct span *span = &model->spans[s];
-    size_t length = span->end - span->begin;
-    unsigned char *mask = reducer->mask + span->begin;
-    /* In between may be gradients of other buckets: what was agreed about them stays, the others' turn comes. */
-    FOR_GRADIENTS_OF (model, s, i)
-        reducer->mask[i] = reducer->used[i];
-    enum accel_status status
-        = comm_all_reduce (reducer->comm, reducer->site, mask, mask, length, ACCEL_UINT8, ACCEL_MAX, err);
-    if (status)
-        return status;
-    FOR_GRADIENTS_OF (model, s, i)
-        if (!reducer->used[i] && reducer->mask[i])
-            model->memory->zero (model->device, model->parameters[i].grad->data, model_grad_bytes (model, i));
-    return ACCEL_OK;
 }
 
 /* The parts of a bucket that a rank has used, each stretch of neighbours at once. */
@@ -157,7 +134,7 @@ reduce_span (struct accel_model *model, size_t s, struct accel_error *err)
     struct span *span = &model->spans[s];
     enum accel_status status = announce (model, err);
     if (!status && reducer->mask)
-        status = agree_on_unused (model, s, err);
+        status = unused_agree (model, s, err);
     if (status)
         return status;
     if (power_sgd_is_due (model))
@@ -182,7 +159,7 @@ order_started (struct accel_model *model, struct accel_error *err)
 {
     struct reducer *reducer = model->reducer;
     struct accel_error first = { 0 }, why;
-    for (size_t s = 0; reducer->is_ordered && s < model->span_count; s++) {
+    for (size_t s = 0; reducer->is_ordered && s <= model->span_count; s++) {
         struct accel_work *work = reducer->started[s];
         reducer->started[s] = NULL;
         if (!work)
@@ -191,6 +168,8 @@ order_started (struct accel_model *model, struct accel_error *err)
             first = first.code ? first : why;
             continue;
         }
+        if (s == model->span_count) /* the marks */
+            continue;
         hook_finish (model, s);
         if (model->spans[s].scattered)
             span_copy (model, s, NULL, true);
@@ -212,6 +191,21 @@ finish_started (struct accel_model *model, enum accel_status status, struct acce
     return status;
 }
 
+/* The same for all that is left.  @live: this process has data */
+static enum accel_status
+start_rest (struct accel_model *model, bool live, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    enum accel_status status = reducer->mask && live ? unused_set_aside (model, err) : ACCEL_OK;
+    for (; reducer->next < model->span_count && !status; reducer->next++)
+        status = start_span (model, reducer->next, err);
+    if (!status && reducer->mask)
+        status = unused_start (model, err);
+    status = finish_started (model, status, err);
+    unused_end (model, !status);
+    return status;
+}
+
 /* @live: this process has data */
 static enum accel_status
 reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
@@ -219,11 +213,10 @@ reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
     struct reducer *reducer = model->reducer;
     int root = 0;
     enum accel_status status = announce (model, err);
-    for (; reducer->next < model->span_count && !status; reducer->next++)
-        status = reducer->is_ordered ? start_span (model, reducer->next, err)
-                                     : reduce_span (model, reducer->next, err);
     if (reducer->is_ordered)
-        status = finish_started (model, status, err);
+        status = status ? finish_started (model, status, err) : start_rest (model, live, err);
+    for (; reducer->next < model->span_count && !status; reducer->next++)
+        status = reduce_span (model, reducer->next, err);
     if (!status)
         power_sgd_count (model);
     if (!status && model->ddp.broadcast_buffers) {
@@ -233,9 +226,9 @@ reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
     }
     /* Passes that follow in the same step add to averages, which are alike on all ranks. */
     if (live && reducer->mask && accumulation_of (model->object.owner)->accumulating)
-        memcpy (reducer->used, reducer->mask, model->count);
+        unused_keep (model);
     else
-        memset (reducer->used, 0, model->count);
+        unused_forget (model);
     return status;
 }
 
@@ -266,13 +259,26 @@ reduce_complete (void *user)
     pthread_mutex_unlock (&reducer->lock);
 }
 
+/* Before the first, the host may have to hear from the others: none of the program's collectives is meant. */
+static void
+start_complete (struct accel_model *model)
+{
+    struct reducer *reducer = model->reducer;
+    if (!is_next_complete (model))
+        return;
+    comm_reserve (reducer->comm, false); /* until the end of the report */
+    announce (model, &reducer->error);
+    for (; !reducer->error.code && is_next_complete (model); reducer->next++)
+        start_span (model, reducer->next, &reducer->error);
+}
+
 /* Reducing what is left when the pass ends needs no thread.  Without one, all is reduced then. */
 static void
 overlap (struct accel_model *model)
 {
     struct reducer *reducer = model->reducer;
-    for (; reducer->is_ordered && !reducer->error.code && is_next_complete (model); reducer->next++)
-        start_span (model, reducer->next, &reducer->error);
+    if (reducer->is_ordered && model->ddp.overlap != ACCEL_OVERLAP_NEVER)
+        start_complete (model);
     if (reducer->is_ordered || reducer->busy || !reducer->overlap || !is_next_complete (model)
         || (!reducer->overlapped && reducer->next + 1 == model->span_count))
         return;
@@ -280,15 +286,13 @@ overlap (struct accel_model *model)
     reducer->busy = reducer->overlapped = reducer->overlap;
 }
 
-/* Whether buckets are reduced on a device that orders them itself.  A rank may be in accel_join_end(), and has to be
- * told first, or have used other parameters; PowerSGD asks for numbers on the way. */
+/* Whether buckets are reduced on a device that orders them itself.  All ranks find the same, also those that overlap
+ * nothing: what they tell each other about unused parameters depends on it. */
 static bool
 can_be_ordered (const struct accel_model *model)
 {
     const struct reducer *reducer = model->reducer;
-    return !reducer->mask && model->ddp.comm_hook != ACCEL_COMM_HOOK_POWER_SGD
-           && model->ddp.overlap != ACCEL_OVERLAP_NEVER && reducer->size > 1
-           && !join_steps (model->object.owner) && work_can_order (reducer->comm, &reducer->there);
+    return !power_sgd_is_due (model) && reducer->size > 1 && work_can_order (reducer->comm, &reducer->there);
 }
 
 void
@@ -306,6 +310,8 @@ reducer_begin (struct accel_model *model, const struct comm_site *site, bool red
     reducer->announced = reducer->stop = reducer->overlapped = reducer->busy = false;
     reducer->reported = reducer->next = 0;
     reducer->error.code = ACCEL_OK;
+    if (reduces && !reducer->is_ordered) /* for the thread that may average beside this one */
+        unused_fetch (model, &reducer->error);
     reducer->open = true;
 }
 
@@ -332,12 +338,12 @@ report (struct accel_model *model, size_t index, struct accel_error *err)
         return ACCEL_OK;
     if (model->memory->stream) /* orders what this thread has queued before what the queue's thread will */
         model->memory->stream (model->device);
-    /* Whether something is in flight or not: programs must not depend on it. */
-    comm_reserve (reducer->comm, true);
     ptrdiff_t s = model->span_of[index];
     if (s != NO_SPAN)
         model->spans[s].pending--;
     overlap (model);
+    /* Whether something is in flight or not: programs must not depend on it. */
+    comm_reserve (reducer->comm, true);
     return ACCEL_OK;
 }
 
@@ -429,10 +435,10 @@ enum accel_status
 reducer_shadow (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
     clear_gradients (model);
+    unused_forget (model);
     reducer_begin (model, site, true);
     model->reducer->open = false;
     model->reducer->announced = true; /* accel_join_end() has done so */
-    memset (model->reducer->used, 0, model->count);
     enum accel_status status = reduce_rest (model, false, err);
     clear_gradients (model); /* the others' average is not for this process's next step */
     return status;

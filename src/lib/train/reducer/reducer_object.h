@@ -17,7 +17,7 @@ struct reducer {
     bool overlap; /* reduce while the backward pass runs */
     pthread_mutex_t lock;
     bool lock_made;
-    struct accel_work **started; /* [span_count]: works in flight on the device; NULL: none can be */
+    struct accel_work **started; /* [span_count + 1]: works in flight on the device, and of the marks; NULL: none is */
     struct accel_work work; /* which reduces what is complete */
     bool overlapped;  /* it was started in this pass */
     bool busy;        /* it is queued or running, and will see what becomes complete */
@@ -31,6 +31,9 @@ struct reducer {
     unsigned char *ready; /* [count]: reported in this pass */
     unsigned char *used;  /* [count]: or in one since gradients were last averaged */
     unsigned char *mask;  /* [count]: used by any process; NULL without find_unused_parameters */
+    uint8_t *marks;       /* the same on the device, and then [count] ones; NULL in host memory */
+    bool has_marks;       /* what others have used in earlier passes of the step is there, and not in `used` */
+    void *aside;          /* on the device: what gradients hold that this process has not used, during an average */
     bool announced;   /* to accel_join_end(); by whoever reduces, without the lock: not beside what has one */
     const struct comm_site *site;
     struct comm_site there;   /* the same for buffers on the model's device */
