@@ -518,8 +518,6 @@ hold_lock (void *is_held)
     return NULL;
 }
 
-int __real_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, void *(*run) (void *), void *user);
-
 static void
 test_fork (void)
 {
@@ -539,6 +537,26 @@ test_fork (void)
     __real_pthread_mutex_unlock (&engine.lock);
 }
 #endif
+
+/* The last job ends, and another one needs a thread before the thread of the first has ended: that one ends, and is the
+ * one that is waited for. */
+static void
+test_threads (void)
+{
+    fake_nccl ();
+    has_threads = true;
+    pthread_mutex_lock (&engine.lock);
+    progress_thread_wake ();
+    pthread_t first = engine.progress.thread;
+    pthread_mutex_unlock (&engine.lock);
+    after_unlock = progress_thread_wake;
+    progress_thread_end ();
+    ok (wakes == 2 && engine.progress.is_there && !pthread_equal (first, engine.progress.thread),
+        "a thread for a job that is opened while that of the last one ends: %d", wakes);
+    progress_thread_end ();
+    ok (!engine.progress.is_there, "which ends, too");
+    has_threads = false;
+}
 
 int
 main (void)
@@ -561,6 +579,7 @@ main (void)
     test_order_of_groups ();
     test_outlived ();
     test_unjoined ();
+    test_threads ();
     cudaFree (buffer);
     return done_testing ();
 }

@@ -157,7 +157,7 @@ struct nccl_engine {
     struct {
         pthread_t thread;
         pthread_cond_t wake;
-        bool is_there, must_end;
+        bool is_there; /* `thread` is to go on */
     } progress; /* see progress_thread.c */
 };
 extern struct nccl_engine engine;

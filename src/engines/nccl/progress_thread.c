@@ -19,12 +19,20 @@ progress_all (void)
     return done;
 }
 
+/* With the lock.  Another thread may have taken the place of this one, for a job that was opened since the last one was
+ * closed: then this one ends all the same. */
+static bool
+is_current (void)
+{
+    return engine.progress.is_there && pthread_equal (engine.progress.thread, pthread_self ());
+}
+
 static void *
 run (void *unused)
 {
     DEVICE_GUARD;
     pthread_mutex_lock (&engine.lock);
-    while (!engine.progress.must_end) {
+    while (is_current ()) {
         if (progress_all ()) {
             pthread_cond_wait (&engine.progress.wake, &engine.lock);
             continue;
@@ -45,7 +53,6 @@ progress_thread_wake (void)
     if (!engine.progress.is_there) {
         sigfillset (&every);
         pthread_sigmask (SIG_SETMASK, &every, &before);
-        engine.progress.must_end = false;
         engine.progress.is_there = !pthread_create (&engine.progress.thread, NULL, run, NULL);
         pthread_sigmask (SIG_SETMASK, &before, NULL);
     }
@@ -57,12 +64,12 @@ progress_thread_end (void)
 {
     pthread_mutex_lock (&engine.lock);
     bool joins = engine.progress.is_there && !engine.comms;
+    pthread_t thread = engine.progress.thread;
     if (joins) {
-        engine.progress.must_end = true;
         engine.progress.is_there = false;
         pthread_cond_signal (&engine.progress.wake);
     }
     pthread_mutex_unlock (&engine.lock);
     if (joins)
-        pthread_join (engine.progress.thread, NULL);
+        pthread_join (thread, NULL);
 }
