@@ -293,30 +293,31 @@ static void
 warn (struct watch *watch, const struct accel_engine_call *call)
 {
     char held_up_by[ACCEL_ERROR_TEXT_SIZE], site[160], text[2 * ACCEL_ERROR_TEXT_SIZE];
+    struct watch_wait *wait = &watch->waits[call->device.device_type > kDLCPU];
     int64_t now_ms = (int64_t) (jobseg_now_ns () / 1000000);
-    bool is_same = call->sequence == watch->wait.sequence && call->number == watch->wait.number
-                   && (int) call->kind == watch->wait.kind && call->root == watch->wait.root;
-    bool is_new = !is_same || now_ms - watch->wait.looked_ms > SIGN_OF_LIFE_MS;
-    watch->wait.looked_ms = now_ms;
+    bool is_same = call->sequence == wait->sequence && call->number == wait->number
+                   && (int) call->kind == wait->kind && call->root == wait->root;
+    bool is_new = !is_same || now_ms - wait->looked_ms > SIGN_OF_LIFE_MS;
+    wait->looked_ms = now_ms;
     if (is_new) {
-        watch->wait.sequence = call->sequence;
-        watch->wait.number = call->number;
-        watch->wait.kind = (int) call->kind;
-        watch->wait.root = call->root;
-        watch->wait.since_ms = now_ms;
-        watch->wait.pause_ms = watch->warning.after_ms;
-        watch->wait.next_ms = now_ms + watch->wait.pause_ms;
+        wait->sequence = call->sequence;
+        wait->number = call->number;
+        wait->kind = (int) call->kind;
+        wait->root = call->root;
+        wait->since_ms = now_ms;
+        wait->pause_ms = watch->warning.after_ms;
+        wait->next_ms = now_ms + wait->pause_ms;
     }
-    if (now_ms < watch->wait.next_ms)
+    if (now_ms < wait->next_ms)
         return;
     list_held_up_by (watch, call, held_up_by, sizeof held_up_by);
     if (!*held_up_by && watch->source)
         return; /* whom it waits for makes progress elsewhere */
-    watch->wait.next_ms = now_ms + watch->wait.pause_ms;
-    watch->wait.pause_ms *= 2;
+    wait->next_ms = now_ms + wait->pause_ms;
+    wait->pause_ms *= 2;
     watch_describe_site (call->site, site, sizeof site);
     snprintf (text, sizeof text, "rank %d has been waiting for %lld s in %s, for %s",
-              watch_world_rank (watch, watch->rank), (long long) (now_ms - watch->wait.since_ms) / 1000, site,
+              watch_world_rank (watch, watch->rank), (long long) (now_ms - wait->since_ms) / 1000, site,
               *held_up_by ? held_up_by : "other ranks");
     if (is_spokesman (watch, call))
         watch->warning.say (watch->warning.context, text);

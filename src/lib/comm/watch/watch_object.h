@@ -55,12 +55,12 @@ struct watch {
         int rounds;
     } cycle; /* senders that seem to wait for each other */
     struct watch_warning warning; /* the same for all communicators of a job */
-    struct {
+    struct watch_wait {
         uint64_t sequence; /* of the call that waits; 0 without a ledger */
         uint32_t number;   /* the same, of its kind and root */
         int kind, root;
         int64_t since_ms, looked_ms, next_ms, pause_ms; /* CLOCK_MONOTONIC; the last is until the warning after that */
-    } wait;
+    } waits[2]; /* on the host; on a device, where another thread looks at what stays in flight */
 };
 
 /** Fill in `helpers`, but for exchange(), and their context; the other fields are the caller's. */
