@@ -7,7 +7,10 @@
 
 ACCEL_BEGIN_DECLS
 
-enum { ACCEL_MESH_NAME_SIZE = 32 /**< bytes of a dimension's name, with the 0 */ };
+enum {
+    ACCEL_MESH_NAME_SIZE = 32, /**< bytes of a dimension's name, with the 0 */
+    ACCEL_GROUP_ID_BYTES = 64, /**< bytes of a group's id */
+};
 
 /**
  * Split @p comm: processes with the same colour form a group.  Collective over @p comm.
@@ -26,7 +29,47 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_comm_split_at (const char *file, int line, struct accel_comm **group, struct accel_comm *comm, int colour,
                      int key, struct accel_error *err);
 
-/** Free a group made by accel_comm_split(), without waiting.  Accepts NULL; does nothing to the world. */
+/**
+ * Choose an id with which @p size processes of @p comm can make a group.  One of them calls this, and the program
+ * brings the id to the others, by whatever means it has: a message, a file, the store of torch.distributed.  For
+ * programs whose other processes do not take part, as accel_comm_split() demands.  Not collective, sends nothing.
+ *
+ * With engine shm, the id has memory for the group, which only accel_close() releases.
+ *
+ * @param[out] id  [ACCEL_GROUP_ID_BYTES] bytes, for one group
+ * @retval ACCEL_ERR_UNSUPPORTED  an engine of this job makes groups with all ranks only, such as nccl
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_get_id (struct accel_comm *comm, int size, unsigned char *id, struct accel_error *err);
+
+/**
+ * Make the group of @p id.  Each of its members calls this, in any order and at any time: it does not wait.  The first
+ * collective on the group does.
+ *
+ * Different threads may use groups made in this way at the same time; each group, and the making of groups, is for one
+ * thread at a time.  Otherwise they are like those of accel_comm_split().
+ *
+ * @param[out] group  for accel_comm_destroy()
+ * @param id          [ACCEL_GROUP_ID_BYTES] bytes, from accel_comm_get_id() on the same communicator in another process
+ * @param ranks       [size], in @p comm: rank i of the group is ranks[i].  The same on all members
+ * @param size        that for which the id was made
+ * @retval ACCEL_ERR_INVALID  an id of another communicator or size, or this process is not one of @p ranks
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_comm_from_id (struct accel_comm **group, struct accel_comm *comm, const unsigned char *id, const int *ranks,
+                    int size, struct accel_error *err);
+
+/**
+ * Give up @p comm: calls and work in flight on it, on other threads too, end within a second with ACCEL_ERR_PEER, as
+ * do those of its other processes, whose messages have the reason.  Like every failure, that of a group breaks this
+ * process's membership of the world too.  Nothing is freed.  Any thread.  Does not wait.  Accepts NULL.
+ *
+ * @param reason  a clause for messages: "the user pressed q"; NULL: that this was called
+ */
+ACCEL_API void accel_comm_abort (struct accel_comm *comm, const char *reason);
+
+/** Free a group made by accel_comm_split() or accel_comm_from_id(), without waiting.  Accepts NULL; does nothing to the
+ *  world. */
 ACCEL_API void accel_comm_destroy (struct accel_comm *comm);
 
 /** All processes, arranged as a grid with named dimensions such as "dp" and "tp". */

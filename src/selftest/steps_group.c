@@ -4,6 +4,8 @@
 
 #include "selftest/selftest.h"
 
+#include <stdlib.h>
+
 /* The sum of the ranks that @comm has. */
 static long long
 sum_of (struct self *self, struct accel_comm *comm)
@@ -47,8 +49,35 @@ check_mesh (struct self *self)
     accel_mesh_destroy (mesh);
 }
 
+/* Even and odd ranks again; the first of each brings the id to the others. */
+static void
+check_invited (struct self *self)
+{
+    struct accel_comm *group = NULL, *by_colour = NULL;
+    unsigned char id[ACCEL_GROUP_ID_BYTES];
+    int *ranks = calloc ((size_t) self->size, sizeof *ranks), count = 0;
+    long long wanted = 0;
+    for (int r = self->rank % 2; ranks && r < self->size; r += 2) {
+        wanted += r;
+        ranks[count++] = r;
+    }
+    if (!ranks || !CALL (self, accel_comm_split (&by_colour, self->world, self->rank % 2, self->rank, &self->err))) {
+        free (ranks);
+        return;
+    }
+    if (self->rank < 2)
+        CALL (self, accel_comm_get_id (self->world, count, id, &self->err));
+    CALL (self, accel_comm_broadcast (by_colour, id, sizeof id, ACCEL_UINT8, 0, &self->err));
+    if (CALL (self, accel_comm_from_id (&group, self->world, id, ranks, count, &self->err)))
+        expect (self, "the sum of an invited group", wanted, sum_of (self, group));
+    accel_comm_destroy (group);
+    accel_comm_destroy (by_colour);
+    free (ranks);
+}
+
 const struct step group_steps[] = {
     { "groups by colour", check_split },
+    { "groups by id", check_invited },
     { "groups of a mesh", check_mesh },
     { NULL, NULL },
 };

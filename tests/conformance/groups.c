@@ -92,6 +92,48 @@ check_mesh (struct rank *self, int rows, int columns)
     accel_mesh_destroy (mesh);
 }
 
+/* Groups that their members alone make: of the first two ranks, of each rank with the last one, and of one rank.  The
+ * first brings the id to the others, which ranks outside take no part in. */
+static void
+check_invited (struct rank *self)
+{
+    struct accel_error err;
+    for (int first = 0; first < self->size; first++) {
+        int ranks[] = { first, self->size - 1 }, size = first == self->size - 1 ? 1 : 2;
+        unsigned char id[ACCEL_GROUP_ID_BYTES];
+        struct accel_comm *group, *second;
+        if (self->rank != first && self->rank != self->size - 1)
+            continue;
+        if (self->rank == first)
+            must (self, accel_comm_get_id (self->comm, size, id, &err), &err, "id");
+        if (size == 2 && self->rank == first)
+            must (self, accel_comm_send (self->comm, id, sizeof id, ACCEL_UINT8, self->size - 1, &err), &err, "send");
+        else if (size == 2)
+            must (self, accel_comm_recv (self->comm, id, sizeof id, ACCEL_UINT8, first, &err), &err, "recv");
+        must_refuse (self, accel_comm_from_id (&group, self->comm, id, ranks, 3, &err), &err, "from_id", "size is 3");
+        ranks[0] = -1;
+        must_refuse (self, accel_comm_from_id (&group, self->comm, id, ranks, size, &err), &err, "from_id",
+                     "ranks must be");
+        ranks[0] = first;
+        must (self, accel_comm_from_id (&group, self->comm, id, ranks, size, &err), &err, "from_id");
+        use (self, group, ranks, size, first);
+        int own = accel_comm_rank (group);
+        must (self, accel_comm_get_id (group, 1, id, &err), &err, "id in a group");
+        must_refuse (self, accel_comm_from_id (&second, self->comm, id, &self->rank, 1, &err), &err, "from_id",
+                     "not an id");
+        must (self, accel_comm_from_id (&second, group, id, &own, 1, &err), &err, "from_id in a group");
+        use (self, second, &self->rank, 1, 3);
+        accel_comm_destroy (second);
+        accel_comm_destroy (group);
+    }
+    unsigned char nothing[ACCEL_GROUP_ID_BYTES] = { 0 };
+    struct accel_comm *group;
+    must_refuse (self, accel_comm_from_id (&group, self->comm, nothing, &self->rank, 1, &err), &err, "from_id",
+                 "not an id");
+    must_refuse (self, accel_comm_get_id (self->comm, self->size + 1, nothing, &err), &err, "get_id", "must be");
+    must_refuse (self, accel_comm_get_id (NULL, 1, nothing, &err), &err, "get_id", "NULL");
+}
+
 static void
 refuse (struct rank *self)
 {
@@ -121,5 +163,6 @@ suite_groups (struct rank *self)
     for (int rows = 1; rows <= self->size; rows++)
         if (self->size % rows == 0)
             check_mesh (self, rows, self->size / rows);
+    check_invited (self);
     refuse (self);
 }

@@ -488,6 +488,36 @@ act_start_in_group (struct job *job, struct accel_error *err)
     return status;
 }
 
+/* While the others compute: what the victim has in flight ends nevertheless. */
+static enum accel_status
+act_give_up (struct job *job, struct accel_error *err)
+{
+    struct accel_work *work;
+    enum accel_status status = accel_comm_barrier_start (&work, job->comm, err);
+    if (status)
+        return status;
+    pause_ms (100); /* most likely, the thread of the work waits by now */
+    accel_comm_abort (job->comm, "the user pressed q");
+    status = accel_work_wait (work, err);
+    if (!strstr (err->text, "the user pressed q"))
+        wrong (job, "work after accel_comm_abort: %s", err->text);
+    meet_come ("up", job->rank);
+    return status;
+}
+
+/* The victim has come to the first barrier, but to no other. */
+static enum accel_status
+act_barriers_when_given_up (struct job *job, struct accel_error *err)
+{
+    struct accel_work *work;
+    meet_come ("up", job->rank);
+    meet_wait ("up", job->size, job->rank);
+    enum accel_status status = accel_comm_barrier_start (&work, job->comm, err);
+    if (!status)
+        status = accel_work_wait (work, err);
+    return status ? status : accel_comm_barrier (job->comm, err);
+}
+
 static const struct scenario {
     const char *name;
     act *victim; /* NULL: it closes */
@@ -587,6 +617,8 @@ static const struct scenario {
       { "counts differ in accel_comm_all_reduce_start", NULL, "9 on %v", "8 on rank" } },
     { "work-blocks", act_reduce, act_start, true, false, 0, ACCEL_ERR_PEER,
       { "accel_comm_all_reduce (float32 x 8)", NULL, "accel_comm_all_reduce_start (float32 x 8)", "%v" } },
+    { "work-aborted", act_give_up, act_barriers_when_given_up, false, false, 0, ACCEL_ERR_PEER,
+      { "%v gave up: the user pressed q", NULL, "accel_comm_barrier", NULL } },
     { "work-late", act_late, act_start, false, false, 1000, ACCEL_ERR_TIMEOUT,
       { "timed out after ", NULL, "%v (computing after accel_comm_all_reduce", "accel_comm_all_reduce_start" } },
     { "late", act_late, act_reduce, false, false, 1000, ACCEL_ERR_TIMEOUT,

@@ -5,6 +5,7 @@
 
 #include <accel/hpp/base.hpp>
 
+#include <array>
 #include <vector>
 
 namespace accelerate {
@@ -54,6 +55,8 @@ class work {
     };
     std::unique_ptr<accel_work, waiter> own_;
 };
+
+using group_id = std::array<unsigned char, ACCEL_GROUP_ID_BYTES>;
 
 /** A communicator that this object does not own: the world, or a dimension of a mesh. */
 class communicator {
@@ -243,6 +246,25 @@ class communicator {
     /** Processes of one colour make a group; those of a negative colour get an empty one. */
     group split (int colour, int key = 0, site at = site::here ());
 
+    /** An id for a group of @p size processes, to be brought to the others of them. */
+    group_id
+    get_id (int size)
+    {
+        group_id id;
+        detail::attempt call;
+        call (accel_comm_get_id (raw_, size, id.data (), call.err ()));
+        return id;
+    }
+    /** The group of @p id, which only its members make: rank i of it is @p ranks[i] here. */
+    group from_id (const group_id &id, span<const int> ranks);
+
+    /** Give up: what is in flight fails, here and on the other processes. */
+    void
+    abort (const char *reason = nullptr)
+    {
+        accel_comm_abort (raw_, reason);
+    }
+
   private:
     template <class F>
     static work
@@ -280,6 +302,15 @@ communicator::split (int colour, int key, site at)
     accel_comm *raw = nullptr;
     detail::attempt call;
     call (accel_comm_split_at (at.file, at.line, &raw, raw_, colour, key, call.err ()));
+    return group (raw);
+}
+
+inline group
+communicator::from_id (const group_id &id, span<const int> ranks)
+{
+    accel_comm *raw = nullptr;
+    detail::attempt call;
+    call (accel_comm_from_id (&raw, raw_, id.data (), ranks.data (), int (ranks.size ()), call.err ()));
     return group (raw);
 }
 

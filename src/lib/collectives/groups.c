@@ -8,6 +8,7 @@
 #include "lib/collectives/tensors.h"
 #include "lib/comm/comm_object.h"
 #include "lib/comm/links.h"
+#include "lib/comm/member.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 
@@ -61,19 +62,11 @@ static enum accel_status
 join (struct accel_comm *comm, const struct comm_site *site, const struct members *members, const int64_t *group_ids,
       struct accel_comm **group, struct accel_error *err)
 {
-    struct accel_comm *made = comm_create (comm, members->index, members->count);
-    if (!made)
-        return comm_no_memory (site, err);
-    made->id = id_of_group (comm, members);
-    made->ledger = comm->ledger;
-    enum accel_status status = comm_join_group (made, members->ranks, group_ids, err);
-    if (!status && !comm_watch (made, members->ranks, comm->watch.timeout_ms))
-        status = comm_no_memory (site, err);
-    if (status)
-        comm_close (made);
-    else
-        *group = made;
-    return status;
+    const struct comm_members all = {
+        .ranks = members->ranks, .count = members->count, .index = members->index, .id = id_of_group (comm, members),
+    };
+    enum accel_status status = comm_join (group, comm, &all, group_ids, err);
+    return status == ACCEL_ERR_NOMEM ? comm_no_memory (site, err) : status;
 }
 
 /* An engine may wait for ranks that are in no group, which the watch of a group does not know: so all must have come

@@ -107,6 +107,8 @@ shm_wait_for (struct shm *shm, int rank, const struct accel_engine_call *call, i
         enum accel_status status = helpers->look (helpers->context, call, err);
         if (status || has_come (post, shm->step))
             return status;
+        if (shm_has_failed (shm, shm->rank)) /* this process has given up, on another thread */
+            return helpers->peer_failed (helpers->context, call, shm->rank, err);
         if (now >= *deadline_ms)
             return helpers->timed_out (helpers->context, call, err);
         sleep_on (shm, rank, post, *deadline_ms - now < SHM_SLICE_MS ? *deadline_ms - now : SHM_SLICE_MS);
