@@ -77,6 +77,8 @@ make_plan (struct launch *launch, struct fail *fail)
     }
     if (mode_is_deepspeed_launcher (&config->settings))
         topology_probe_deepspeed (&topology);
+    if (when_accel_on_cpu (&config->settings))
+        topology_probe_torch (&topology);
     int result = mode_is_mpirun (&config->settings) ? topology_probe_mpi (&topology, fail) : 0;
     topology.share = launch->host_job ? &launch->host_job->share : NULL;
     if (result == 0 && !config->settings.dry_run && !launch->host_job)

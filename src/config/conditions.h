@@ -17,6 +17,8 @@
 
 CONDITION (several_machines, settings->num_machines > 1)
 CONDITION (on_cpu, settings->cpu || settings->use_cpu)
+CONDITION (accel_on_cpu, !strcmp (settings->cpu_backend, "accel"))
+CONDITION (cpu_backend_chosen, strcmp (settings->cpu_backend, "auto"))
 CONDITION (gpus_chosen, settings->gpu_ids && strcmp (settings->gpu_ids, "all"))
 CONDITION (bound_near_gpus, !strcmp (settings->bind, "gpu")
            || (!strcmp (settings->bind, "auto") && settings->enable_cpu_affinity))

@@ -242,6 +242,7 @@ struct settings {
     bool json;
     bool yes;
     char *input; /* "0" or "none" */
+    char *cpu_backend; /* "auto", "accel" or "gloo" */
     char *label; /* "auto", "yes" or "no" */
     bool no_progress;
     int64_t grace; /* seconds between TERM and KILL */

@@ -340,6 +340,15 @@ const struct option options[] = {
       .doc = "Before the ranks start, print for each of them on standard error the CPUs that it may run on, their "
              "NUMA node, its device and its number of threads. With --dry_run, the list of ranks has them." },
 
+    { .key = "cpu_backend", OPT_TEXT (cpu_backend), .dflt = "auto", .choices = WORDS ("auto", "accel", "gloo"),
+      .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE | PROPERTY_EXTENSION | PROPERTY_FROM_ENV, .env = "ACCEL_CPU_BACKEND",
+      .paths = S | M | T | D, .when = when_cpu_backend_chosen, .metavar = "WORD",
+      .help = "what PyTorch programs communicate with on CPUs",
+      .doc = "What carries the collectives of PyTorch programs on CPUs: gloo, PyTorch's own, or accel, which is "
+             "libaccel. With accel, programs that ask for gloo, or name no backend, get libaccel without a change; see "
+             "accelerate-torch(7). auto is gloo in this release. Other programs ignore it." },
+
     { .key = "total_batch_size", OPT_INT (total_batch_size, 1, INT64_MAX), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
       .env = "ACCELERATE_TOTAL_BATCH_SIZE", .paths = S | M | T | D | P, .metavar = "N",

@@ -29,7 +29,8 @@
       .doc = "Whether the ranks are processes of MPI, which libaccel needs on several hosts. The launcher then also "
              "starts mpirun (with srun as the starter: srun --mpi=pmix, or the SLURM_MPI_TYPE of the environment), "
              "which gives each rank the variables with which MPI_Init() finds the others. auto means yes if there are "
-             "several hosts and the file of the program names libaccel or a library of MPI." },
+             "several hosts, and --cpu_backend is accel or the file of the program names libaccel or a library of "
+             "MPI." },
 
     { .key = "interface", OPT_TEXT (interface), HOSTS_ROW, .metavar = "NAME",
       .help = "network interface of the first host for MASTER_ADDR",

@@ -4,6 +4,7 @@
 
 #include "hosts/list/starter.h"
 
+#include "config/conditions.h"
 #include "launch/machine/executable.h"
 #include "launch/machine/topology.h"
 #include "util/cleanup.h"
@@ -84,6 +85,8 @@ static bool
 program_uses_mpi (const struct config *config)
 {
     AUTO_FREE char *found = NULL;
+    if (when_accel_on_cpu (&config->settings))
+        return true;
     if (!config->program || config->settings.module)
         return false;
     if (uses_mpi (config->program))

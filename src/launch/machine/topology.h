@@ -52,6 +52,7 @@ struct topology {
     char folder[4096];           /* the current one, "" if it has no name */
     char mpi_program[4096];      /* mpirun or mpiexec, by topology_probe_mpi(); "": none */
     char deepspeed_program[4096]; /* by topology_probe_deepspeed() */
+    char torch_package[4096];     /* that Python finds accel_torch in, by topology_probe_torch(); "": none */
     bool lacks_p2p; /* several GPUs that an old driver does not let reach each other */
     bool nccl_p2p_is_chosen; /* NCCL_P2P_DISABLE is in the environment */
     bool nccl_ib_is_chosen;  /* NCCL_IB_DISABLE is */
@@ -72,6 +73,9 @@ int topology_probe_mpi (struct topology *topology, struct fail *fail);
 
 /** Find DeepSpeed's own launcher in PATH. */
 void topology_probe_deepspeed (struct topology *topology);
+
+/** Find the Python package accel_torch that belongs to this command. */
+void topology_probe_torch (struct topology *topology);
 
 /** Find out where the GPUs are, which costs a few files of /proc and /sys for each.  @return 0, or -1 without memory */
 int topology_probe_gpu_locations (struct topology *topology);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launchers of others: where deepspeed is, which mpirun there is, and whose, since the two families spell their
- * options differently; see topology.h. */
+/* Software of others: where deepspeed is, which mpirun there is, and whose, since the two families spell their options
+ * differently; and our package for Python; see topology.h. */
 #include <config.h>
 
 #include "launch/machine/topology.h"
@@ -8,6 +8,7 @@
 #include "launch/machine/executable.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/procfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,6 +55,27 @@ topology_probe_deepspeed (struct topology *topology)
 {
     if (!find ("deepspeed", topology->deepspeed_program, sizeof topology->deepspeed_program))
         memcpy (topology->deepspeed_program, "deepspeed", sizeof "deepspeed"); /* the start will report it */
+}
+
+/* Seen from this binary: in a build folder, and in an installation that was moved. */
+void
+topology_probe_torch (struct topology *topology)
+{
+    static const char *const places[] = { "python/package", "../share/accelerate/python" };
+    enum { SIZE = sizeof topology->torch_package };
+    char folder[SIZE - 128], test[SIZE + 64];
+    procfs_own_path (folder, sizeof folder);
+    char *slash = strrchr (folder, '/');
+    for (size_t i = 0; slash && i <= sizeof places / sizeof *places; i++) {
+        if (i < sizeof places / sizeof *places)
+            snprintf (topology->torch_package, SIZE, "%.*s/%s", (int) (slash - folder), folder, places[i]);
+        else
+            snprintf (topology->torch_package, SIZE, "%s", TORCH_PACKAGE_FOLDER);
+        snprintf (test, sizeof test, "%s/accel_torch/__init__.py", topology->torch_package);
+        if (!access (test, R_OK))
+            return;
+    }
+    *topology->torch_package = '\0';
 }
 
 /* Start @program so that its answer comes through a pipe. @return 0, or an errno */

@@ -239,19 +239,26 @@ set_deepspeed_fields (const struct draft *draft, struct strlist *env)
     set (env, ENV_DEEPSPEED_FIELDS, fields.text ? fields.text : "");
 }
 
+/* Where Python finds modules: DeepSpeed's in the current folder, as in Accelerate, and ours. */
 static void
-set_deepspeed (const struct draft *draft, struct strlist *env)
+set_python_path (const struct draft *draft, struct strlist *env)
 {
     AUTO_STRBUF struct strbuf path = { 0 };
-    const char *old = draft->topology->python_path;
+    const struct topology *topology = draft->topology;
+    const char *old = topology->python_path;
+    bool is_deepspeed = draft->plan->path == PATH_DEEPSPEED;
+    if (!is_deepspeed && !*topology->torch_package)
+        return;
     for (size_t length; old && *old; old += length + (old[length] == ':')) {
         length = strcspn (old, ":");
         if (length)
-            strbuf_printf (&path, "%.*s:", (int) length, old);
+            strbuf_printf (&path, "%s%.*s", path.length ? ":" : "", (int) length, old);
     }
-    strbuf_add (&path, draft->topology->folder);
+    if (*topology->torch_package)
+        strbuf_printf (&path, "%s%s", path.length ? ":" : "", topology->torch_package);
+    if (is_deepspeed)
+        strbuf_printf (&path, "%s%s", path.length ? ":" : "", topology->folder);
     set (env, ENV_PYTHONPATH, path.text ? path.text : "");
-    set_deepspeed_fields (draft, env);
 }
 
 /* As in Accelerate: DeepSpeed's own launcher and TPUs decide for themselves. */
@@ -283,8 +290,9 @@ static void
 set_common (const struct draft *draft, struct strlist *env)
 {
     const struct plan *plan = draft->plan;
+    set_python_path (draft, env);
     if (plan->path == PATH_DEEPSPEED)
-        set_deepspeed (draft, env);
+        set_deepspeed_fields (draft, env);
     if (has_threads (plan))
         set_threads (draft, env);
     set_nccl (draft, env);

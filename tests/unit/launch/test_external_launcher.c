@@ -89,6 +89,7 @@ test_environment (void)
         const char *flags, *lines, *python_path;
         bool lacks_p2p, has_p2p, has_ib;
         const char *wanted; /* a variable, or !NAME */
+        const char *package; /* where accel_torch is; NULL: nowhere */
     } cases[] = {
         { "--use_deepspeed", "", ":/a::/b:", false, false, false, "PYTHONPATH=/a:/b:/home" },
         { "--use_deepspeed", "", NULL, false, false, false, "PYTHONPATH=/home" },
@@ -108,6 +109,14 @@ test_environment (void)
         { "--cpu", "", NULL, true, false, false, "!NCCL_P2P_DISABLE" },
         { "--multi_gpu --main_process_ip h", "", NULL, false, false, false, "MASTER_ADDR=127.0.0.1" },
         { "--cpu --main_process_ip h", "", NULL, false, false, false, "MASTER_ADDR=h" },
+        { "--cpu", "", NULL, false, false, false, "!ACCEL_CPU_BACKEND" },
+        { "--cpu --cpu_backend auto", "", NULL, false, false, false, "!ACCEL_CPU_BACKEND" },
+        { "--cpu --cpu_backend gloo", "", NULL, false, false, false, "ACCEL_CPU_BACKEND=gloo" },
+        { "--cpu", "cpu_backend: accel\n", NULL, false, false, false, "ACCEL_CPU_BACKEND=accel" },
+        { "--cpu --cpu_backend accel", "", "/a", false, false, false, "!PYTHONPATH" },
+        { "--cpu --cpu_backend accel", "", NULL, false, false, false, "PYTHONPATH=/p", "/p" },
+        { "--cpu --cpu_backend accel", "", ":/a::/b:", false, false, false, "PYTHONPATH=/a:/b:/p", "/p" },
+        { "--use_deepspeed --cpu_backend accel", "", "/a", false, false, false, "PYTHONPATH=/a:/p:/home", "/p" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct topology topology = { .host = "box", .cpus = 4, .physical_cores = 4, .gpus = 4, .gpus_present = 4,
@@ -116,6 +125,8 @@ test_environment (void)
                                      .nccl_ib_is_chosen = cases[i].has_ib };
         struct fail fail = { 0 };
         struct plan plan;
+        if (cases[i].package)
+            snprintf (topology.torch_package, sizeof topology.torch_package, "%s", cases[i].package);
         if (!ok (!plan_for (&plan, cases[i].flags, cases[i].lines, &topology, &fail), "%s %s", cases[i].flags,
                  fail.text))
             continue;
@@ -173,7 +184,8 @@ int
 main (void)
 {
     const char *folder = scratch_enter ();
-    static const char *const unwanted[] = { "OMP_NUM_THREADS", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE" };
+    static const char *const unwanted[] = { "OMP_NUM_THREADS", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE",
+                                           "ACCEL_CPU_BACKEND" };
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
         unsetenv (unwanted[i]);
     test_words ();
