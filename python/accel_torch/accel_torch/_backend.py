@@ -1,0 +1,645 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process group: torch.distributed's collectives as calls of libaccel."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+
+from . import _complex, _messages
+from ._job import Job
+from ._lane import Function, Lane, fetch, meet
+from ._library import errors, fail, library
+from ._site import call_site
+from ._tensors import (
+    Tensor,
+    are_even,
+    as_rows,
+    back,
+    check_rows,
+    copy_back,
+    dense,
+    joined,
+    single,
+    split_rows,
+    spread,
+    units,
+)
+from ._types import BITWISE, DTYPES, OPS, REDUCIBLE
+from ._work import After, DoneWork, FlightWork, ManyWork, Started, Waiter, for_caller
+
+RedOpType = dist.ReduceOp.RedOpType
+# One call of libaccel: its name, and its arguments after the communicator.
+Call = tuple[str, tuple[int, ...]]
+
+
+def _is_sync(opts: Any) -> bool:
+    """Whether the caller waits at once.  Older versions of torch do not say."""
+    return not getattr(opts, "asyncOp", True)
+
+
+def _red_op(opts: Any, timeout: Any = None) -> Any:
+    """The reduction, of options or given in place of them."""
+    if opts is None:
+        return RedOpType.SUM
+    op = getattr(opts, "reduceOp", opts)
+    return getattr(op, "op", op)
+
+
+def _root(opts: Any) -> int:
+    return opts if isinstance(opts, int) else opts.rootRank
+
+
+class Collectives:
+    """What a process group and a backend of torch have in common here."""
+
+    _comm: int
+    _rank: int
+    _size: int
+
+    def _set_up(
+        self, store: dist.Store, rank: int, size: int, timeout: timedelta, job: Job, comm: int, ranks: Sequence[int]
+    ) -> None:
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._job = job
+        self._comm = comm
+        self._world_ranks = list(ranks)
+        self._library = library()
+        self._waiter = Waiter()
+        self._steps: Optional[Lane] = None
+        self._messages: Optional[_messages.Messages] = None
+        self._gathered: Optional[list[dist.Work]] = None  # between start_coalescing() and end_coalescing()
+        self._barriers = 0
+        self._splits = 0
+        self._lock = threading.Lock()
+        self.set_timeout(timeout)
+        job.groups.add(self)
+
+    # ---- calls ----
+
+    def _run(self, sync: bool, calls: Sequence[Call], tensors: Any, keep: Any = None, after: After = None) -> dist.Work:
+        """Make calls of libaccel, one after the other.
+
+        tensors: the result;  keep: all that must stay until the end;  after: what is left to do then
+        """
+        file, line = call_site()
+        if sync and self._timeout_s is None and self._gathered is None:
+            for name, args in calls:
+                status = getattr(self._library, name)(file, line, self._comm, *args, errors.pointer)
+                if status:
+                    raise fail(status)
+            if after is not None:
+                after()
+            return DoneWork(tensors)
+        handles: list[ctypes.c_void_p] = []
+        try:
+            for name, args in calls:
+                handle = ctypes.c_void_p()
+                start = getattr(self._library, name + "_start")
+                status = start(file, line, handle, self._comm, *args, errors.pointer)
+                if status:
+                    raise fail(status)
+                handles.append(handle)
+        except BaseException:
+            if handles:
+                Started(handles, tensors, keep, None, self._waiter).attend()
+            raise
+        return self._note(FlightWork(Started(handles, tensors, keep, after, self._waiter), self._timeout_s))
+
+    def _run_steps(self, sync: bool, function: Function, tensors: Any) -> dist.Work:
+        """Run what takes several calls, each of which depends on the one before."""
+        with self._lock:
+            if self._steps is None:
+                self._steps = Lane(lambda: self._meet("steps", range(self._size)))
+        waits = sync and self._gathered is None
+        return self._note(self._steps.run(function, tensors, waits, self._timeout_s))
+
+    def _note(self, work: dist.Work) -> dist.Work:
+        if self._gathered is not None:
+            self._gathered.append(work)
+        return work
+
+    def _meet(self, key: str, ranks: Sequence[int]) -> int:
+        """Make a communicator of members of this group."""
+        first = self._rank == ranks[0]
+        members = [self._world_ranks[rank] for rank in ranks]
+        return meet(self._store, f"accel/{key}", self._job.world, members, first, self._wait_s)
+
+    # ---- collectives ----
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        tensor = single(tensors) if isinstance(tensors, Tensor) or len(tensors) == 1 else None
+        sync, op = _is_sync(opts), _red_op(opts)
+        number = OPS.get(op)
+        if tensor is None:
+            return for_caller(self._reduce_list(tensors, sync, op))
+        if number is None or tensor.dtype not in REDUCIBLE or tensor.is_sparse:
+            return for_caller(_complex.all_reduce(self, tensor, sync, op))
+        source = dense(tensor)
+        pointer = source.data_ptr()
+        call = ("comm_all_reduce", (pointer, pointer, source.numel(), DTYPES[source.dtype], number))
+        return for_caller(self._run(sync, (call,), [tensor], source, back(tensor, source)))
+
+    def _reduce_list(self, tensors: Sequence[Tensor], sync: bool, op: Any) -> dist.Work:
+        """Several tensors in place of one count as those of several ranks."""
+        if op not in (RedOpType.SUM, RedOpType.MIN, RedOpType.MAX, RedOpType.PRODUCT) or not tensors:
+            raise ValueError(f"accel: {len(tensors)} tensors cannot be reduced by {op}")
+        combine = {
+            RedOpType.SUM: torch.add,
+            RedOpType.MIN: torch.minimum,
+            RedOpType.MAX: torch.maximum,
+            RedOpType.PRODUCT: torch.mul,
+        }[op]
+        total = dense(tensors[0]).clone()
+        for tensor in tensors[1:]:
+            if tensor.shape != total.shape or tensor.dtype != total.dtype:
+                raise ValueError("accel: invalid tensor size or type: all must have the same")
+            total = combine(total, tensor.detach())
+
+        def after() -> None:
+            for tensor in tensors:
+                copy_back(tensor, total)
+
+        pointer = total.data_ptr()
+        call = ("comm_all_reduce", (pointer, pointer, total.numel(), DTYPES[total.dtype], OPS[op]))
+        return self._run(sync, (call,), list(tensors), total, after)
+
+    def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> dist.Work:
+        op = _red_op(opts)
+        if any(tensor.dtype not in REDUCIBLE or tensor.is_sparse for tensor in tensors) or op not in OPS:
+            return for_caller(ManyWork([self.allreduce([tensor], opts) for tensor in tensors]))
+        sources = [dense(tensor) for tensor in tensors]
+        calls = [
+            ("comm_all_reduce", (source.data_ptr(), source.data_ptr(), source.numel(), DTYPES[source.dtype], OPS[op]))
+            for source in sources
+        ]
+
+        def after() -> None:
+            for tensor, source in zip(tensors, sources):
+                if source is not tensor:
+                    copy_back(tensor, source)
+
+        return for_caller(self._run(_is_sync(opts), calls, list(tensors), sources, after))
+
+    def allreduce_sparse(self, tensors: Any, opts: Any = None) -> dist.Work:
+        return for_caller(_complex.all_reduce(self, single(tensors), _is_sync(opts), _red_op(opts)))
+
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        root = _root(opts)
+        parts = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        if not 0 <= root < self._size:
+            raise ValueError(f"accel: invalid root rank: {root}")
+        sources = [dense(tensor) for tensor in parts]
+        calls = [("comm_broadcast", (source.data_ptr(), *units(source), root)) for source in sources]
+        is_dense = all(source is tensor for source, tensor in zip(sources, parts))
+
+        def after() -> None:
+            for tensor, source in zip(parts, sources):
+                copy_back(tensor, source)
+
+        return for_caller(self._run(_is_sync(opts), calls, parts, sources, None if is_dense else after))
+
+    def reduce(self, tensors: Any, opts: Any, op: Any = None, timeout: Any = None) -> dist.Work:
+        tensor, root = single(tensors), _root(opts)
+        red_op = _red_op(op if isinstance(opts, int) else opts)
+        if not 0 <= root < self._size:
+            raise ValueError(f"accel: invalid root rank: {root}")
+        sync = _is_sync(opts)
+        if red_op not in OPS or tensor.dtype not in REDUCIBLE:
+            target = tensor if self._rank == root else tensor.detach().clone()
+            return for_caller(_complex.all_reduce(self, target, sync, red_op))
+        source = dense(tensor)
+        target = source if self._rank == root else torch.empty_like(source)
+        args = (source.data_ptr(), target.data_ptr(), source.numel(), DTYPES[source.dtype], OPS[red_op])
+        after = back(tensor, source) if self._rank == root else None
+        return for_caller(self._run(sync, (("comm_all_reduce", args),), [tensor], (source, target), after))
+
+    # ---- gathering ----
+
+    def _gather_rows(self, sync: bool, rows: Sequence[Tensor], tensor: Tensor, result: Any) -> dist.Work:
+        """The tensor of each rank to that row; rows may differ in their sizes.  No rows: nobody looks at them."""
+        source = dense(tensor)
+        if rows and not are_even(rows, source.numel()):
+            return self._gather_uneven(sync, rows, source, result)
+        place = as_rows(rows) if rows else None
+        target = torch.empty((self._size, source.numel()), dtype=source.dtype) if place is None else place
+
+        def after() -> None:
+            for row, part in zip(rows, target):
+                copy_back(row, part)
+
+        call = ("comm_all_gather", (source.data_ptr(), target.data_ptr(), *units(source)))
+        return self._run(sync, (call,), result, (source, target), after if place is None else None)
+
+    def _gather_uneven(self, sync: bool, rows: Sequence[Tensor], source: Tensor, result: Any) -> dist.Work:
+        if rows[self._rank].numel() != source.numel():
+            raise ValueError(
+                f"accel: the output for rank {self._rank} has {rows[self._rank].numel()} elements, but its input "
+                f"{source.numel()}"
+            )
+        targets = [dense(row) for row in rows]
+        copy_back(targets[self._rank], source)
+        calls = [("comm_broadcast", (target.data_ptr(), *units(target), root)) for root, target in enumerate(targets)]
+
+        def after() -> None:
+            for row, target in zip(rows, targets):
+                if row is not target:
+                    copy_back(row, target)
+
+        return self._run(sync, calls, result, (source, targets), after)
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        if isinstance(inputs, Tensor):
+            outputs, inputs = [outputs], [inputs]
+        if len(inputs) != 1 or len(outputs) != 1:
+            raise ValueError(f"accel: requires a single input and output list, got {len(inputs)} and {len(outputs)}")
+        (rows,), (tensor,) = outputs, inputs
+        check_rows(rows, self._size, tensor, "the output")
+        return for_caller(self._gather_rows(_is_sync(opts), rows, tensor, outputs))
+
+    def _gather_single(self, sync: bool, output: Tensor, tensor: Tensor) -> dist.Work:
+        if output.numel() != tensor.numel() * self._size or output.dtype != tensor.dtype:
+            raise ValueError(
+                f"accel: the output must have {self._size} times the elements of the input and its type, got "
+                f"{tuple(output.shape)} of {output.dtype} for {tuple(tensor.shape)} of {tensor.dtype}"
+            )
+        source, target = dense(tensor), dense(output)
+        call = ("comm_all_gather", (source.data_ptr(), target.data_ptr(), *units(source)))
+        return self._run(sync, (call,), [output], (source, target), back(output, target))
+
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> dist.Work:
+        return for_caller(self._gather_single(_is_sync(opts), output, tensor))
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+        sync = _is_sync(opts)
+        return for_caller(ManyWork([self._gather_single(sync, *pair) for pair in zip(outputs, inputs)]))
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+        works = []
+        for index, tensor in enumerate(inputs):
+            rows = [row[index] for row in outputs]
+            check_rows(rows, self._size, tensor, "the output")
+            works.append(self._gather_rows(_is_sync(opts), rows, tensor, rows))
+        return for_caller(ManyWork(works))
+
+    def gather(
+        self, outputs: Any, inputs: Any, opts: Any = None, root: Any = None, timeout: Any = None
+    ) -> dist.Work:
+        if isinstance(inputs, Tensor):
+            outputs, inputs = [outputs] if outputs else [], [inputs]
+        tensor, destination = single(inputs), opts.rootRank if hasattr(opts, "rootRank") else int(root or opts or 0)
+        if not 0 <= destination < self._size:
+            raise ValueError(f"accel: invalid root rank: {destination}")
+        rows: Sequence[Tensor] = ()
+        if self._rank == destination:
+            if len(outputs) != 1:
+                raise ValueError("accel: requires a single-element output list containing a list of tensors")
+            rows = outputs[0]
+            check_rows(rows, self._size, tensor, "the output")
+            if not are_even(rows, tensor.numel()):
+                raise ValueError("accel: the outputs of gather must have the size of the input")
+        elif outputs:
+            raise ValueError("accel: requires empty output on non-root")
+        return for_caller(self._gather_rows(_is_sync(opts), rows, tensor, outputs))
+
+    def gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> dist.Work:
+        rows: Sequence[Tensor] = ()
+        if self._rank == opts.rootRank:
+            check_rows([output], 1, tensor, "the output")
+            target = dense(output)
+            work = self._gather_single(_is_sync(opts), target, tensor)
+            if target is output:
+                return for_caller(work)
+            work.wait()
+            copy_back(output, target)
+            return for_caller(DoneWork([output]))
+        return for_caller(self._gather_rows(_is_sync(opts), rows, tensor, []))
+
+    gather_into_tensor = gather_single
+
+    # ---- scattering ----
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any, root: Any = None, timeout: Any = None) -> dist.Work:
+        if isinstance(outputs, Tensor):
+            outputs, inputs = [outputs], [inputs] if inputs else []
+        output, source_rank = single(outputs), opts.rootRank if hasattr(opts, "rootRank") else int(root or opts or 0)
+        if not 0 <= source_rank < self._size:
+            raise ValueError(f"accel: invalid root rank: {source_rank}")
+        if self._rank == source_rank:
+            if len(inputs) != 1:
+                raise ValueError("accel: requires a single-element input list containing a list of tensors")
+            check_rows(inputs[0], self._size, output, "the input")
+            if not are_even(inputs[0], output.numel()):
+                raise ValueError("accel: invalid tensor size: the inputs of scatter must have the size of the output")
+            flat = joined(inputs[0])
+        else:
+            if inputs:
+                raise ValueError("accel: requires empty input on non-root")
+            flat = torch.empty(self._size * output.numel(), dtype=output.dtype)
+        count, dtype = units(flat)
+        if self._rank == source_rank and flat is inputs[0][0]:
+            count *= self._size
+        own = inputs[0][self._rank] if self._rank == source_rank else flat.view(self._size, -1)[self._rank]
+        call = ("comm_broadcast", (flat.data_ptr(), count, dtype, source_rank))
+        return for_caller(
+            self._run(_is_sync(opts), (call,), [output], (flat, inputs), lambda: copy_back(output, own))
+        )
+
+    def _scatter_single(self, sync: bool, op: Any, output: Tensor, tensor: Tensor) -> dist.Work:
+        if tensor.numel() != output.numel() * self._size or output.dtype != tensor.dtype:
+            raise ValueError(
+                f"accel: the input must have {self._size} times the elements of the output and its type, got "
+                f"{tuple(tensor.shape)} of {tensor.dtype} for {tuple(output.shape)} of {output.dtype}"
+            )
+        if op not in OPS or tensor.dtype not in REDUCIBLE:
+            copy = dense(tensor).detach().clone()
+            return _complex.reduce_scatter(self, copy, output, sync, op, self._rank * output.numel())
+        source, target = dense(tensor), dense(output)
+        args = (source.data_ptr(), target.data_ptr(), target.numel(), DTYPES[target.dtype], OPS[op])
+        after = back(output, target)
+        return self._run(sync, (("comm_reduce_scatter", args),), [output], (source, target), after)
+
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> dist.Work:
+        return for_caller(self._scatter_single(_is_sync(opts), _red_op(opts), output, tensor))
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+        sync, op = _is_sync(opts), _red_op(opts)
+        return for_caller(ManyWork([self._scatter_single(sync, op, *pair) for pair in zip(outputs, inputs)]))
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        if isinstance(outputs, Tensor):
+            outputs, inputs = [outputs], [inputs]
+        output, sync, op = single(outputs), _is_sync(opts), _red_op(opts)
+        (rows,) = inputs
+        check_rows(rows, self._size, output, "the input")
+        if rows[self._rank].numel() != output.numel():
+            raise ValueError("accel: the output of reduce_scatter must have the size of the input for this rank")
+        flat = torch.cat([dense(row).detach().reshape(-1) for row in rows])
+        if are_even(rows, output.numel()):
+            return for_caller(self._scatter_single(sync, op, output, flat))
+        before = sum(row.numel() for row in rows[: self._rank])
+        return for_caller(_complex.reduce_scatter(self, flat, output, sync, op, before))
+
+    # ---- exchanging ----
+
+    def all_to_all_single(
+        self, output: Tensor, tensor: Tensor, output_splits: Any = (), input_splits: Any = (), opts: Any = None
+    ) -> dist.Work:
+        sync = _is_sync(opts)
+        if output.dtype != tensor.dtype:
+            raise ValueError(f"accel: tensors are not of equal type: {output.dtype}, {tensor.dtype}")
+        receives = split_rows(output, output_splits, self._size, "the output")
+        sends = split_rows(tensor, input_splits, self._size, "the input")
+        source, target = dense(tensor), dense(output)
+        if output_splits or input_splits:
+            after = back(output, target)
+            return for_caller(_complex.exchange(self, sync, source, sends, target, receives, [output], after))
+        if source.numel() != target.numel():
+            raise RuntimeError("accel: without split sizes, input and output must have the same number of elements")
+        if source.data_ptr() == target.data_ptr():
+            source = source.clone()
+        count, dtype = units(source)
+        call = ("comm_all_to_all", (source.data_ptr(), target.data_ptr(), count // self._size, dtype))
+        return for_caller(self._run(sync, (call,), [output], (source, target), back(output, target)))
+
+    alltoall_base = all_to_all_single
+
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
+        check_rows(outputs, self._size, inputs[0], "the output")
+        check_rows(inputs, self._size, inputs[0], "the input")
+        source = torch.cat([dense(row).detach().reshape(-1) for row in inputs])
+        receives = [row.numel() for row in outputs]
+        target = torch.empty(sum(receives), dtype=source.dtype)
+        sends = [row.numel() for row in inputs]
+
+        def after() -> None:
+            spread(target, outputs)
+
+        work = _complex.exchange(self, _is_sync(opts), source, sends, target, receives, list(outputs), after)
+        return for_caller(work)
+
+    # ---- messages ----
+
+    def _need_messages(self) -> _messages.Messages:
+        with self._lock:
+            if self._messages is None:
+                self._messages = _messages.Messages(self._store, self._rank, self._size, self._meet, self._wait_s)
+        return self._messages
+
+    def send(self, tensors: Any, to: int, tag: int = 0) -> dist.Work:
+        waits = _messages.caller_waits("send") and self._gathered is None
+        return for_caller(self._note(self._need_messages().send(single(tensors), to, tag, waits, self._timeout_s)))
+
+    def recv(self, tensors: Any, source: int, tag: int = 0) -> dist.Work:
+        waits = _messages.caller_waits("recv") and self._gathered is None
+        return for_caller(self._note(self._need_messages().recv(single(tensors), source, tag, waits, self._timeout_s)))
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
+        return for_caller(self._note(self._need_messages().recv_any(single(tensors), tag, self._timeout_s)))
+
+    recvAnysource = recv_anysource
+
+    # ---- waiting ----
+
+    def barrier(self, opts: Any = None, timeout: Any = None) -> dist.Work:
+        return for_caller(self._run(_is_sync(opts), (("comm_barrier", ()),), []))
+
+    def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
+        """A barrier in which rank 0 says who did not come."""
+        wait_s = timeout.total_seconds() if timeout else self._wait_s
+        self._barriers += 1
+        key = f"accel/barrier/{self._barriers}"
+        if self._rank:
+            self._store.set(f"{key}/{self._rank}", b"1")
+            text = fetch(self._store, f"{key}/all", wait_s).decode()
+            if text:
+                raise RuntimeError(text)
+            return
+        text = _messages.missing(self._store, key, self._size, wait_s, wait_all_ranks)
+        self._store.set(f"{key}/all", text.encode())
+        if text:
+            raise RuntimeError(text)
+
+    def start_coalescing(self, device: Any = None) -> None:
+        self._gathered = []
+
+    _start_coalescing = start_coalescing
+
+    def end_coalescing(self, device: Any = None) -> dist.Work:
+        works, self._gathered = self._gathered or [], None
+        return ManyWork(works)
+
+    _end_coalescing = end_coalescing
+
+    # ---- the end ----
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Of later calls.  A wait longer than that of the job, which libaccel has, ends with the latter."""
+        self._timeout = timeout
+        self._wait_s = timeout.total_seconds()
+        self._timeout_s = self._wait_s if self._wait_s * 1000 < self._job.timeout_ms else None
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self.set_timeout(timeout)
+
+    def _add_ephemeral_timeout(self, timeout: timedelta) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        """Wait for what is in flight, and leave."""
+        if self not in self._job.groups:
+            return
+        self._job.groups.discard(self)
+        if self._messages is not None:
+            self._messages.stop()
+        if self._steps is not None:
+            self._steps.stop()
+        self._waiter.stop()
+        if self._comm != self._job.world:
+            self._library.comm_destroy(self._comm)
+        else:
+            self._job.close()
+
+    def is_busy(self) -> bool:
+        """Whether threads of this group wait for other ranks."""
+        lanes = [lane for lane in (self._steps, self._messages) if lane is not None]
+        return self._waiter.is_busy() or any(lane.is_busy() for lane in lanes)
+
+    def abort(self) -> None:
+        """End what is in flight, here and on the other ranks, with an error."""
+        if self._job.is_open():
+            self._library.comm_abort(self._comm, b"the program called abort()")
+        self.shutdown()
+
+
+class AccelProcessGroup(Collectives, dist.ProcessGroup):
+    """A process group whose ranks are those of one communicator of libaccel."""
+
+    def __init__(
+        self, store: dist.Store, rank: int, size: int, timeout: timedelta, job: Job, comm: int, ranks: Sequence[int]
+    ) -> None:
+        dist.ProcessGroup.__init__(self, rank, size)
+        self._set_up(store, rank, size, timeout, job, comm, ranks)
+        self._name = ""
+        self._description = "undefined"
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+    getRank = rank
+    getSize = size
+
+    def name(self) -> str:
+        return "accel"
+
+    getBackendName = name
+    _get_backend_name = name
+
+    def get_group_store(self) -> dist.Store:
+        return self._store
+
+    def _get_backend(self, device: torch.device) -> AccelProcessGroup:
+        if torch.device(device).type != "cpu":
+            raise RuntimeError(f"No backend type associated with device type {torch.device(device).type}")
+        return self
+
+    get_backend = _get_backend
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    @property
+    def supports_splitting(self) -> bool:
+        return True
+
+    @property
+    def supports_coalescing(self) -> bool:
+        return False
+
+    def _has_hooks(self) -> bool:
+        return False
+
+    def _wait_for_pending_works(self) -> None:
+        pass
+
+    def _enable_collectives_timing(self) -> None:
+        pass
+
+    def _set_sequence_number_for_group(self) -> None:
+        pass
+
+    def _get_sequence_number_for_group(self) -> int:
+        return 0
+
+    def eager_connect_single_device(self, device: Any = None) -> None:
+        pass
+
+    def perform_nocolor_split(self, device: Any = None) -> None:
+        pass
+
+    # ---- names ----
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+
+    _set_group_name = setGroupName
+    group_name = property(getGroupName)
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = description
+
+    _set_group_desc = setGroupDesc
+    group_desc = property(getGroupDesc)
+
+    # ---- groups of this group ----
+
+    def split_group(
+        self,
+        new_ranks: Sequence[int],
+        timeout: Optional[timedelta] = None,
+        opts: Any = None,
+        group_name: Optional[str] = None,
+        group_desc: Optional[str] = None,
+        device_types: Any = None,
+    ) -> Optional[AccelProcessGroup]:
+        """The group of these ranks; None for others.  All ranks of this group call it."""
+        self._splits += 1
+        ranks = list(new_ranks)
+        if self._rank not in ranks:
+            return None
+        name = group_name or f"{self._name}:split:{self._splits}:{ranks[0]}"
+        store = dist.PrefixStore(f"{name}/", self._store)
+        members = [self._world_ranks[rank] for rank in ranks]
+        index = ranks.index(self._rank)
+        wait = timeout or self._timeout
+        comm = meet(store, "accel/group", self._job.world, members, index == 0, wait.total_seconds())
+        made = AccelProcessGroup(store, index, len(ranks), wait, self._job, comm, members)
+        made.setGroupName(name)
+        made.setGroupDesc(group_desc or "undefined")
+        return made

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job that this process is a member of: accel_open() for the default process group, accel_close() at its end."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import weakref
+from typing import Any, Optional
+
+from ._library import Options, errors, fail, library
+
+
+class Job:
+    """What accel_open() gives; one at a time in a process."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        options = Options(cpu=True, timeout_ms=timeout_ms)
+        acc = ctypes.c_void_p()
+        status = library().open_sized(ctypes.sizeof(Options), 0, 0, acc, ctypes.byref(options), errors.pointer)
+        if status:
+            raise fail(status)
+        self.acc: Optional[ctypes.c_void_p] = acc
+        self.process = os.getpid()
+        self.timeout_ms = timeout_ms
+        self.rank: int = library().process_index(acc)
+        self.size: int = library().num_processes(acc)
+        self.world: int = library().world(acc)
+        self.groups: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._share()
+
+    def _share(self) -> None:
+        """Let several threads use communicators from now on: the first work that is started makes libaccel do that."""
+        work = ctypes.c_void_p()
+        status = library().comm_barrier_start(b"accel_torch", 0, work, self.world, errors.pointer)
+        status = status or library().work_wait(work, errors.pointer)
+        if status:
+            raise fail(status)
+
+    def is_open(self) -> bool:
+        return self.acc is not None and self.process == os.getpid()
+
+    def close(self) -> None:
+        """Leave, after the groups of this job."""
+        if not self.is_open():
+            return
+        for group in list(self.groups):
+            if group._comm != self.world:
+                group.shutdown()
+        acc, self.acc = self.acc, None
+        library().close(acc)
+
+
+_job: Optional[Job] = None
+_lock = threading.Lock()
+
+
+def open_job(rank: int, size: int, timeout_ms: int) -> Job:
+    """Join the job; the one of a former default group is left first.
+
+    Raises AccelError if libaccel cannot connect the processes, RuntimeError if it counts them differently than torch.
+    """
+    global _job
+    with _lock:
+        if _job is not None:
+            _job.close()
+        _job = None
+        job = Job(timeout_ms)
+        if (job.rank, job.size) != (rank, size):
+            job.close()
+            raise RuntimeError(
+                f"accel_torch: the environment says rank {job.rank} of {job.size}, but init_process_group() has rank "
+                f"{rank} of {size}"
+            )
+        _job = job
+        return job
+
+
+def current_job() -> Job:
+    if _job is None or not _job.is_open():
+        raise RuntimeError("accel_torch: the default process group is not one of accel")
+    return _job
+
+
+@atexit.register
+def _leave() -> None:
+    """If calls are still in flight, as after an error, the end of the process says so: libaccel sees it."""
+    if _job is None or not _job.is_open() or any(group.is_busy() for group in _job.groups):
+        return
+    for group in list(_job.groups):
+        group.shutdown()
+    _job.close()

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes: what takes more than one call of libaccel, and messages between two ranks.
+
+A lane has a communicator of its own, on which it runs functions one after the other.  All members of the lane run the
+same functions in the same order.  A caller that waits runs its function itself if nothing is before it; all others are
+run by the thread of the lane.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+import torch.distributed as dist
+
+from ._library import library
+from ._work import DoneWork, Flight, FlightWork
+
+# A function gets the communicator.  Its result is the rank from which a message came, where that was open.
+Function = Callable[[int], Optional[int]]
+
+
+class Task(Flight):
+    """A function that waits for its turn, or runs."""
+
+    __slots__ = ("event", "function")
+
+    def __init__(self, function: Function, tensors: Any) -> None:
+        super().__init__(tensors)
+        self.function: Optional[Function] = function
+        self.event = threading.Event()
+
+    def run(self, comm: Callable[[], int]) -> None:
+        assert self.function is not None
+        try:
+            source = self.function(comm())
+            self.source = -1 if source is None else source
+        except BaseException as error:  # noqa: BLE001: it is the outcome of the call
+            self.error = error
+        self.function = None
+        self.event.set()
+        self.end()
+
+    def finish(self) -> None:
+        self.event.wait()
+        self.done = True
+
+    def is_over(self) -> bool:
+        return self.event.is_set()
+
+
+class Lane:
+    """See above.  `make` makes the communicator; it may wait for other members."""
+
+    def __init__(self, make: Callable[[], int]) -> None:
+        self._make = make
+        self._comm: Optional[int] = None
+        self._queue: deque[Task] = deque()
+        self._busy = False
+        self._stop = False
+        self._changed = threading.Condition()
+        self._thread: Optional[threading.Thread] = None
+
+    def comm(self) -> int:
+        if self._comm is None:
+            self._comm = self._make()
+        return self._comm
+
+    def run(self, function: Function, tensors: Any, waits: bool, timeout_s: Optional[float] = None) -> dist.Work:
+        """Run `function`, now if the caller waits."""
+        task = Task(function, tensors)
+        with self._changed:
+            is_next = waits and timeout_s is None and not self._busy and not self._queue
+            if is_next:
+                self._busy = True
+            else:
+                self._queue.append(task)
+                self._need_thread()
+                self._changed.notify_all()
+        if not is_next:
+            return FlightWork(task, timeout_s)
+        task.run(self.comm)
+        with self._changed:
+            self._busy = False
+            self._changed.notify_all()
+        if task.error is not None:
+            raise task.error
+        return DoneWork(tensors, task.source)
+
+    def _need_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="accel_torch lane", daemon=True)
+            self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                while not self._stop and (self._busy or not self._queue):
+                    self._changed.wait()
+                if not self._queue:
+                    return
+                task = self._queue.popleft()
+                self._busy = True
+            task.run(self.comm)
+            del task
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+
+    def is_busy(self) -> bool:
+        return self._busy or bool(self._queue)
+
+    def stop(self) -> None:
+        """Wait until all that was queued has run, and free the communicator."""
+        with self._changed:
+            self._stop = True
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        if self._comm is not None:
+            library().comm_destroy(self._comm)
+            self._comm = None
+
+
+def meet(store: dist.Store, key: str, parent: int, ranks: Sequence[int], is_first: bool, timeout_s: float) -> int:
+    """A communicator of `ranks` of `parent`, whose id its first member brings to the others in `store`."""
+    if is_first:
+        identity = library().get_id(parent, len(ranks))
+        if len(ranks) > 1:
+            store.set(key, identity)
+    else:
+        identity = fetch(store, key, timeout_s)
+    return library().from_id(parent, identity, ranks)
+
+
+def fetch(store: dist.Store, key: str, timeout_s: float) -> bytes:
+    """store.get(), without keeping other threads from using the store meanwhile."""
+    deadline, pause = time.monotonic() + timeout_s, 1e-4
+    while not store.check([key]):
+        if time.monotonic() >= deadline:
+            raise dist.DistStoreError(f"accel: no other rank came within {timeout_s:.0f} s (key {key} of the store)")
+        time.sleep(pause)
+        pause = min(pause * 2, 5e-3)
+    return store.get(key)

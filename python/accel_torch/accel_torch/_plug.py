@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that ask for gloo get libaccel, if `accelerate launch --cpu_backend accel` has started them.
+
+torch keeps the names that a program has given: get_backend() is still "gloo".  Only what serves the CPU is replaced, in
+torch's table of devices and backends (BackendConfig), which each new process group reads.
+
+All ranks have to choose alike, so the ranks of the default group tell each other in its store what keeps them from
+libaccel.  If one of them has a reason, all use gloo, and rank 0 prints that reason.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+
+from ._library import UNSUPPORTED, AccelError, LibraryMissing, library
+
+ASKED = "ACCEL_CPU_BACKEND"  # set by the launcher
+_OWNER = "ACCEL_TORCH_PROCESS"  # the process that is the rank; its children get the variable, too
+# What MPI's launchers give each rank; the launcher passes it on if ranks are processes of MPI.
+_MPI = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_RANK")
+
+_is_off = False  # the default group has gloo, so other groups have, too
+_was_replaced = False  # by the latest BackendConfig
+
+
+def install() -> None:
+    """From now on, new process groups have libaccel in place of gloo on CPUs.  Does nothing if nobody asked for it."""
+    if os.environ.get(ASKED) != "accel" or not dist.is_available():
+        return
+    os.environ.setdefault(_OWNER, str(os.getpid()))
+    _show_stacks()
+    c10d = dist.distributed_c10d
+    config = c10d.BackendConfig
+    if getattr(config, "is_accel_torch", False):
+        return
+
+    class BackendConfig(config):  # type: ignore[misc, valid-type]
+        is_accel_torch = True
+
+        def __init__(self, backend: str) -> None:
+            super().__init__(backend)
+            global _was_replaced
+            _was_replaced = _replace(self.device_backend_map)
+
+    BackendConfig.__qualname__ = config.__qualname__
+    BackendConfig.__module__ = config.__module__
+    c10d.BackendConfig = BackendConfig
+    if hasattr(dist, "BackendConfig"):
+        dist.BackendConfig = BackendConfig
+    dist.Backend.register_backend("accel", create, extended_api=True, devices=["cpu"])
+
+
+def _show_stacks() -> None:
+    """Let `accelerate stacks` and the launcher's warnings ask this rank for its Python lines."""
+    number, file = os.environ.get("ACCEL_STACK_SIGNAL"), os.environ.get("ACCEL_STACK_FD")
+    if number and file and os.environ[_OWNER] == str(os.getpid()):
+        try:
+            faulthandler.register(int(number), file=int(file))
+        except (OSError, RuntimeError, ValueError):
+            pass  # without the file, the interpreter's own stack is shown
+
+
+def _replace(devices: dict[str, str]) -> bool:
+    """gloo of the CPU becomes libaccel.  Gloo is also listed for devices that the machine does not have."""
+    if _is_off or devices.get("cpu") != "gloo":
+        return False
+    others = {device: name for device, name in devices.items() if device != "cpu" and _is_present(device, name)}
+    if others:
+        return False
+    devices.clear()
+    devices["cpu"] = "accel"
+    return True
+
+
+def _is_present(device: str, name: str) -> bool:
+    return name != "gloo" or (device == "cuda" and torch.cuda.is_available())
+
+
+def create(options: Any, _unused: Any) -> dist.ProcessGroup:
+    """A group for torch's _DistributedBackendOptions: of libaccel or, for the default group, of gloo."""
+    from ._group import create as create_group
+
+    is_default = not options.global_ranks_in_group
+    if not is_default or not _was_replaced:
+        return create_group(options)
+    reason = _agree(options, "begin", _own_reason(options.group_rank, options.group_size))
+    group: Optional[dist.ProcessGroup] = None
+    if not reason:
+        try:
+            group = create_group(options)
+        except AccelError as error:
+            if error.status != UNSUPPORTED:
+                raise
+            reason = str(error)
+        reason = _agree(options, "opened", reason)
+    if not reason and group is not None:
+        return group
+    if group is not None:
+        group.shutdown()
+    return _create_gloo(options, reason)
+
+
+def _own_reason(rank: int, size: int) -> str:
+    """Why this process cannot be a rank of libaccel's; "" if it can."""
+    environment = os.environ
+    if environment.get(_OWNER) != str(os.getpid()):
+        return "the process was started by a rank, and is not one"
+    if "ACCEL_JOB_SEGMENT" not in environment:
+        return "the process was not started by accelerate launch"
+    named = environment.get("RANK", "0"), environment.get("WORLD_SIZE", "1")
+    if named != (str(rank), str(size)):
+        return f"the launcher started rank {named[0]} of {named[1]}, but the process group has rank {rank} of {size}"
+    if environment.get("LOCAL_WORLD_SIZE", "1") != named[1] and not any(name in environment for name in _MPI):
+        return "ranks on several hosts need MPI, which did not start them (see --mpi of accelerate launch)"
+    try:
+        library()
+    except LibraryMissing as error:
+        return str(error)
+    return ""
+
+
+def _agree(options: Any, step: str, reason: str) -> str:
+    """What all ranks have in common: the first reason of any of them, or ""."""
+    store, rank, size = options.store, options.group_rank, options.group_size
+    store.set(f"accel_torch/{step}/{rank}", reason.encode())
+    if rank == 0:
+        reasons = [store.get(f"accel_torch/{step}/{i}") for i in range(size)]
+        store.set(f"accel_torch/{step}", next((text for text in reasons if text), b""))
+    return store.get(f"accel_torch/{step}").decode()
+
+
+def _create_gloo(options: Any, reason: str) -> dist.ProcessGroup:
+    global _is_off
+    _is_off = True
+    if options.group_rank == 0:
+        print(f"accel_torch: note: gloo is used in place of accel: {reason}", file=sys.stderr, flush=True)
+    group: dist.ProcessGroup = options.process_group
+    gloo = dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, timeout=options.timeout)
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
+    return group

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What torch.distributed waits for: calls in flight, their Work objects and futures.
+
+A flight is what one call has begun.  Whoever needs its end first waits for it: the thread that calls Work.wait(), or,
+if somebody asked for a future or dropped the Work object, the waiter thread of the group.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+from ._library import TIMEOUT, AccelError, errors, fail, library
+
+After = Optional[Callable[[], None]]
+
+_ending = threading.Lock()  # around `done` and `gates` of all flights; never held while waiting
+
+
+class Flight:
+    """What one call has begun: its end, result, error and futures.  Kinds of flights differ in how one waits."""
+
+    __slots__ = ("done", "error", "gates", "source", "tensors")
+
+    def __init__(self, tensors: Any) -> None:
+        self.tensors = tensors  # the result
+        self.gates: list[torch.futures.Future[Any]] = []  # what the futures of callers wait for
+        self.error: Optional[BaseException] = None
+        self.done = False
+        self.source = -1  # of a message from any rank: whose it was
+
+    def finish(self) -> None:
+        """Wait for the end; whatever the outcome, `done` is set.  Any thread."""
+        raise NotImplementedError
+
+    def is_over(self) -> bool:
+        """Whether finish() would return at once."""
+        raise NotImplementedError
+
+    def attend(self) -> None:
+        """Let another thread call finish(), because this one may not."""
+
+    def end(self) -> None:
+        """Set `done` and open the gates: callbacks of futures run here."""
+        with _ending:
+            self.done = True
+            gates, self.gates = self.gates, []
+        for gate in gates:
+            gate.set_result(None)
+
+    def _outcome(self, _gate: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.tensors
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """The outcome, as what then() returns: set_exception() would give C++, such as DDP's reducer, the exception as a
+        value, and it crashes.
+        """
+        gate: torch.futures.Future[Any] = torch.futures.Future()
+        outcome = gate.then(self._outcome)
+        with _ending:
+            is_done = self.done
+            if not is_done:
+                self.gates.append(gate)
+        if is_done:
+            gate.set_result(None)
+        else:
+            self.attend()
+        return outcome
+
+    def wait_until(self, deadline: float, text: str) -> None:
+        """finish(), or AccelError at `deadline`, in the time of time.monotonic(); the flight goes on then."""
+        pause = 1e-5
+        while not self.is_over():
+            if time.monotonic() >= deadline:
+                raise AccelError(TIMEOUT, text)
+            time.sleep(pause)
+            pause = min(pause * 2, 1e-3)
+        self.finish()
+
+
+class Started(Flight):
+    """Work that libaccel has started, the tensors that it uses, and what is left to do after it."""
+
+    __slots__ = ("after", "handles", "keep", "waiting", "waiter")
+
+    def __init__(
+        self, handles: Sequence[ctypes.c_void_p], tensors: Any, keep: Any, after: After, waiter: Waiter
+    ) -> None:
+        super().__init__(tensors)
+        self.handles = handles
+        self.keep = keep  # all that is read or written until the end
+        self.after = after
+        self.waiter = waiter
+        self.waiting = threading.Lock()  # held by the thread that waits
+
+    def finish(self) -> None:
+        with self.waiting:
+            if self.done:
+                return
+            wait = library().work_wait
+            for handle in self.handles:
+                status = wait(handle, errors.pointer)
+                if status and self.error is None:
+                    self.error = fail(status)
+            if self.error is None and self.after is not None:
+                try:
+                    self.after()
+                except BaseException as error:  # noqa: BLE001: it is the outcome of the call
+                    self.error = error
+            self.keep = self.after = None
+            self.done = True
+        self.end()
+
+    def is_over(self) -> bool:
+        if self.done:
+            return True
+        if not self.waiting.acquire(blocking=False):
+            return self.done  # another thread waits for it
+        try:
+            over = ctypes.c_bool()
+            test = library().work_test
+            return self.done or all(
+                not test(handle, ctypes.byref(over), None) and over.value for handle in self.handles
+            )
+        finally:
+            self.waiting.release()
+
+    def attend(self) -> None:
+        self.waiter.put(self)
+
+
+class Waiter:
+    """A thread that waits for flights of one group, in the order in which they end; made by the first."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Optional[Flight]] = queue.SimpleQueue()
+        self._thread: Optional[threading.Thread] = None
+        self._lock = threading.Lock()
+        self._waits = False
+
+    def is_busy(self) -> bool:
+        return self._waits or not self._queue.empty()
+
+    def put(self, flight: Flight) -> None:
+        self._queue.put(flight)
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._serve, name="accel_torch waiter", daemon=True)
+                    self._thread.start()
+
+    def _serve(self) -> None:
+        while (flight := self._queue.get()) is not None:
+            self._waits = True
+            flight.finish()
+            del flight
+            self._waits = False
+
+    def stop(self) -> None:
+        """Wait until all that was put has ended."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+
+class FlightWork(dist.Work):
+    """The Work of a flight.
+
+    timeout_s: of the process group, if it is shorter than libaccel's.
+    """
+
+    def __init__(self, flight: Flight, timeout_s: Optional[float] = None) -> None:
+        super().__init__()
+        self._flight = flight
+        self._timeout_s = timeout_s
+        self._begin = time.monotonic() if timeout_s is not None else 0.0
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        flight = self._flight
+        own = timeout.total_seconds() if timeout else 0
+        if own > 0:
+            flight.wait_until(time.monotonic() + own, f"wait() timed out after {own * 1000:.0f} ms")
+        elif self._timeout_s is not None:
+            text = f"timed out after {self._timeout_s * 1000:.0f} ms, the timeout of the process group"
+            flight.wait_until(self._begin + self._timeout_s, text)
+        elif not flight.done:
+            flight.finish()
+        if flight.error is not None:
+            raise flight.error
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        if not self._flight.is_over():
+            return False
+        self._flight.finish()
+        return True
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._flight.error is None
+
+    def exception(self) -> Optional[BaseException]:
+        return self._flight.error
+
+    def result(self) -> Any:
+        self.wait()
+        return _flat(self._flight.tensors)
+
+    def source_rank(self) -> int:
+        return self._flight.source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        return self._flight.get_future()
+
+    def __del__(self) -> None:
+        flight = self._flight
+        if not flight.done:  # its tensors have to stay
+            flight.attend()
+
+
+class DoneWork(dist.Work):
+    """The Work of a call that ended before it returned."""
+
+    def __init__(self, tensors: Any, source: int = -1) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._source = source
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        pass
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+    def result(self) -> Any:
+        return _flat(self._tensors)
+
+    def source_rank(self) -> int:
+        return self._source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(self._tensors)
+        return future
+
+
+class ManyWork(FlightWork):
+    """The Work of several calls, which were made between start_coalescing() and end_coalescing()."""
+
+    class _All(Flight):
+        __slots__ = ("works",)
+
+        def __init__(self, works: Sequence[dist.Work]) -> None:
+            super().__init__([tensor for work in works for tensor in _tensors_of(work)])
+            self.works = works
+
+        def finish(self) -> None:
+            for work in self.works:
+                try:
+                    work.wait()
+                except BaseException as error:  # noqa: BLE001
+                    self.error = self.error or error
+            self.end()
+
+        def is_over(self) -> bool:
+            return all(work.is_completed() for work in self.works)
+
+        def attend(self) -> None:
+            threading.Thread(target=self.finish, daemon=True).start()
+
+    def __init__(self, works: Sequence[dist.Work]) -> None:
+        super().__init__(ManyWork._All(works))
+
+    def __del__(self) -> None:
+        pass  # the works of the single calls see to their tensors
+
+
+def _tensors_of(work: dist.Work) -> list[torch.Tensor]:
+    return _flat(work._flight.tensors if isinstance(work, FlightWork) else work._tensors)  # type: ignore[attr-defined]
+
+
+def _flat(tensors: Any) -> list[torch.Tensor]:
+    return [tensor for part in tensors for tensor in (part if isinstance(part, (list, tuple)) else [part])]
+
+
+# Versions of torch before 2.9 may forget the Python part of a Work object that its C++ code was given.
+FORGETS = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9)
+_C10D = vars(dist.distributed_c10d)
+
+
+def for_caller(work: dist.Work) -> dist.Work:
+    """The Work to return to the caller of the caller, which may be C++ code: then one that is C++, too."""
+    if not FORGETS or sys._getframe(2).f_globals is _C10D:
+        return work
+    return c10d._create_work_from_future(work.get_future())
