@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every call of torch.distributed, with accel and with gloo: the results are the same.
+
+collectives.py [NAME...]: only the checks with these names.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+import accel_torch  # noqa: F401
+
+REDUCED = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64)
+MOVED = (*REDUCED, torch.bool, torch.int16, torch.complex64, torch.complex128)
+
+dist.init_process_group("accel", timeout=timedelta(seconds=60))
+rank, size = dist.get_rank(), dist.get_world_size()
+gloo = dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
+accel = dist.group.WORLD
+checks = {}
+
+
+def check(function):
+    checks[function.__name__] = function
+    return function
+
+
+def same(what, first, second):
+    first, second = list(first), list(second)
+    assert len(first) == len(second), what
+    for a, b in zip(first, second):
+        assert a.dtype == b.dtype and torch.equal(a, b), f"{what}: accel has {a}, gloo {b}"
+
+
+def both(what, call, *, exact=True):
+    """call (group) -> tensors"""
+    with_accel = [tensor.clone() for tensor in call(accel)]
+    with_gloo = call(gloo)
+    if exact:
+        same(what, with_accel, with_gloo)
+    else:
+        for a, b in zip(with_accel, with_gloo):
+            torch.testing.assert_close(a, b)
+
+
+def sample(shape, dtype, seed=0, of=rank):
+    """What a rank has: small whole numbers, so that sums are exact in every order."""
+    generator = torch.Generator().manual_seed(100 * of + seed)
+    return torch.randint(0, 4, shape if isinstance(shape, tuple) else (shape,), generator=generator).to(dtype)
+
+
+def wait(work, is_async):
+    if is_async:
+        work.wait()
+        assert work.is_completed()
+
+
+@check
+def all_reduce():
+    ops = dist.ReduceOp
+    for dtype in REDUCED:
+        for op in (ops.SUM, ops.PRODUCT, ops.MIN, ops.MAX):
+            for is_async in (False, True):
+
+                def call(group):
+                    tensor = sample((3, 5), dtype)
+                    wait(dist.all_reduce(tensor, op, group, is_async), is_async)
+                    return [tensor]
+
+                both(f"all_reduce {dtype} {op}", call)
+    for dtype in (torch.int32, torch.uint8, torch.int64):
+        for op in (ops.BAND, ops.BOR, ops.BXOR):
+
+            def call(group):
+                tensor = sample((3, 5), dtype)
+                wait(dist.all_reduce(tensor, op, group, True), True)
+                return [tensor]
+
+            both(f"all_reduce {dtype} {op}", call)
+    for dtype in (torch.complex64, torch.complex128):
+
+        def call(group):
+            tensor = torch.complex(sample(4, torch.float64), sample(4, torch.float64, 1)).to(dtype)
+            dist.all_reduce(tensor, group=group)
+            return [tensor]
+
+        both(f"all_reduce {dtype}", call)
+    average = torch.full((4,), float(rank))
+    dist.all_reduce(average, ops.AVG)
+    assert torch.equal(average, torch.full((4,), (size - 1) / 2)), average
+
+
+@check
+def strides():
+    def call(group):
+        tensor = sample((4, 6), torch.float32)
+        part = tensor[:, ::2]
+        dist.all_reduce(part, group=group)
+        dist.broadcast(tensor.t(), 1 % size, group=group)
+        rows = [torch.zeros(3, 4).t() for _ in range(size)]
+        dist.all_gather(rows, sample((4, 3), torch.float32, 1), group=group)
+        return [tensor, *rows]
+
+    if size > 1:  # gloo refuses such tensors in some calls
+        tensor = sample((4, 6), torch.float32)
+        wanted = tensor.clone()
+        rest = wanted[:, ::2].contiguous()
+        dist.all_reduce(rest, group=gloo)
+        wanted[:, ::2] = rest
+        dist.all_reduce(tensor[:, ::2])
+        assert torch.equal(tensor, wanted)
+        dist.broadcast(tensor.t(), 1)
+        copy = wanted.t().contiguous()
+        dist.broadcast(copy, 1, group=gloo)
+        assert torch.equal(tensor.t(), copy)
+
+
+@check
+def moves():
+    """Gloo has fewer types in some of these calls."""
+    for dtype in MOVED:
+        all_ranks = [sample((2, 3), dtype, of=i) for i in range(size)]
+        for is_async in (False, True):
+            for root in range(size):
+                tensor = sample((2, 3), dtype)
+                wait(dist.broadcast(tensor, root, async_op=is_async), is_async)
+                same(f"broadcast {dtype}", [tensor], [all_ranks[root]])
+                rows = [torch.zeros(2, 3, dtype=dtype) for _ in range(size)] if rank == root else None
+                wait(dist.gather(sample((2, 3), dtype), rows, root, async_op=is_async), is_async)
+                if rank == root:
+                    same(f"gather {dtype}", rows, all_ranks)
+                own = torch.zeros(2, 3, dtype=dtype)
+                parts = [sample((2, 3), dtype, i) for i in range(size)] if rank == root else None
+                wait(dist.scatter(own, parts, root, async_op=is_async), is_async)
+                same(f"scatter {dtype}", [own], [sample((2, 3), dtype, rank, of=root)])
+            rows = [torch.zeros(2, 3, dtype=dtype) for _ in range(size)]
+            wait(dist.all_gather(rows, sample((2, 3), dtype), async_op=is_async), is_async)
+            same(f"all_gather {dtype}", rows, all_ranks)
+            flat = torch.zeros(2 * size, 3, dtype=dtype)
+            wait(dist.all_gather_into_tensor(flat, sample((2, 3), dtype), async_op=is_async), is_async)
+            same(f"all_gather_into_tensor {dtype}", [flat], [torch.cat(all_ranks)])
+
+
+@check
+def scatters():
+    for dtype in REDUCED:
+        for is_async in (False, True):
+            flat = torch.cat([sample(4, dtype, i) for i in range(size)])
+            total = flat.clone()
+            dist.all_reduce(total, group=gloo)
+            own = torch.zeros(4, dtype=dtype)
+            wait(dist.reduce_scatter_tensor(own, flat, async_op=is_async), is_async)
+            same("reduce_scatter_tensor", [own], [total.view(size, 4)[rank]])
+            own.zero_()
+            wait(dist.reduce_scatter(own, list(flat.clone().view(size, 4)), async_op=is_async), is_async)
+            same("reduce_scatter", [own], [total.view(size, 4)[rank]])
+    parts = [sample(i + 1, torch.int32, i) for i in range(size)]
+    wanted = parts[rank].clone()
+    for i, part in enumerate(parts):
+        total = part.clone()
+        dist.all_reduce(total, group=gloo)
+        if i == rank:
+            wanted = total
+    own = torch.zeros(rank + 1, dtype=torch.int32)
+    dist.reduce_scatter(own, parts)
+    same("reduce_scatter of different sizes", [own], [wanted])
+
+
+@check
+def reduces():
+    for root in range(size):
+        for op in (dist.ReduceOp.SUM, dist.ReduceOp.BXOR):
+            tensor, total = sample(5, torch.int64), sample(5, torch.int64)
+            before = tensor.clone()
+            dist.reduce(tensor, root, op)
+            dist.all_reduce(total, op, group=gloo)
+            same("reduce", [tensor], [total if rank == root else before])
+
+
+@check
+def uneven():
+    def call(group):
+        sends = [sample((1 + (rank + i) % 3, 2), torch.float32, i) for i in range(size)]
+        receives = [torch.zeros(1 + (rank + i) % 3, 2) for i in range(size)]
+        flat = torch.zeros(sum(t.size(0) for t in receives), 2)
+        for is_async in (False, True):
+            work = dist.all_to_all_single(
+                flat, torch.cat(sends), [t.size(0) for t in receives], [t.size(0) for t in sends], group, is_async
+            )
+            wait(work, is_async)
+        even = torch.zeros(size * 2, 3)
+        dist.all_to_all_single(even, sample((size * 2, 3), torch.float32), group=group)
+        return [flat, even]
+
+    both("all_to_all_single", call)
+    sends = [sample(1 + (rank + i) % 3, torch.int64, i) for i in range(size)]
+    receives = [torch.zeros(1 + (rank + i) % 3, dtype=torch.int64) for i in range(size)]
+    flat = torch.zeros(sum(len(t) for t in receives), dtype=torch.int64)
+    for is_async in (False, True):
+        wait(dist.all_to_all(receives, sends, async_op=is_async), is_async)
+    dist.all_to_all_single(flat, torch.cat(sends), [len(t) for t in receives], [len(t) for t in sends], gloo)
+    same("all_to_all", [torch.cat(receives)], [flat])
+    rows = [torch.full((i + 1,), -1.0) for i in range(size)]
+    dist.all_gather(rows, torch.full((rank + 1,), float(rank)))
+    same("all_gather of different sizes", rows, [torch.full((i + 1,), float(i)) for i in range(size)])
+
+
+@check
+def coalesced():
+    tensors = [sample(i + 1, torch.float32, i) for i in range(3)]
+    wanted = [t.clone() for t in tensors]
+    with dist.distributed_c10d._coalescing_manager(async_ops=True) as manager:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    manager.wait()
+    for tensor in wanted:
+        dist.all_reduce(tensor, group=gloo)
+    same("coalesced", tensors, wanted)
+
+
+@check
+def sparse():
+    def call(group):
+        indices = torch.tensor([[rank % 3, 3]])
+        tensor = torch.sparse_coo_tensor(indices, sample((2, 2), torch.float32), (5, 2))
+        dist.all_reduce(tensor, group=group)
+        return [tensor.to_dense()]
+
+    both("sparse", call)
+
+
+@check
+def messages():
+    if size == 1:
+        return
+    right, left = (rank + 1) % size, (rank - 1) % size
+    for dtype in MOVED:
+        own, got = sample(7, dtype), torch.zeros(7, dtype=dtype)
+        # Both directions at once, and tags out of order.
+        works = [dist.isend(own, right, tag=5), dist.isend(own + 1 if dtype != torch.bool else own, right, tag=6)]
+        second = torch.zeros(7, dtype=dtype)
+        dist.recv(second, left, tag=6)
+        assert dist.recv(got, left, tag=5) == left
+        for work in works:
+            work.wait()
+        same(f"messages {dtype}", [got], [sample(7, dtype, of=left)])
+    operations = [dist.P2POp(dist.isend, own, right), dist.P2POp(dist.irecv, got, left)]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    same("a batch", [got], [sample(7, dtype, of=left)])
+    if rank == 0:
+        seen = set()
+        for _ in range(size - 1):
+            number = torch.zeros(1, dtype=torch.int64)
+            source = dist.recv(number)
+            assert number.item() == source * 10, (number, source)
+            seen.add(source)
+        assert seen == set(range(1, size)), seen
+    else:
+        dist.send(torch.tensor([rank * 10]), 0)
+
+
+@check
+def objects():
+    everything = [None] * size
+    dist.all_gather_object(everything, {"rank": rank, "text": "x" * rank})
+    assert everything == [{"rank": i, "text": "x" * i} for i in range(size)], everything
+    one = ["a", 3] if rank == 0 else [None, None]
+    dist.broadcast_object_list(one, 0)
+    assert one == ["a", 3], one
+    gathered = [None] * size if rank == 0 else None
+    dist.gather_object(rank, gathered, 0)
+    assert rank or gathered == list(range(size)), gathered
+    mine = [None]
+    dist.scatter_object_list(mine, [f"for {i}" for i in range(size)] if rank == 0 else [None] * size, 0)
+    assert mine == [f"for {rank}"], mine
+
+
+@check
+def groups():
+    """torch calls the maker of a group on its members alone."""
+    for round_ in range(2):
+        for first in range(size):
+            members = sorted({first, size - 1})
+            group = dist.new_group(members)
+            if rank in members:
+                tensor = torch.tensor([float(rank)])
+                dist.all_reduce(tensor, group=group)
+                assert tensor.item() == sum(members), (members, tensor)
+                dist.broadcast(tensor, first, group=group)
+            if round_:
+                dist.destroy_process_group(group)
+    halves = [list(range(size // 2)), list(range(size // 2, size))] if size > 1 else [[0]]
+    own, _ = dist.new_subgroups_by_enumeration(halves)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor, group=own)
+    assert tensor.item() == dist.get_world_size(own)
+    if hasattr(accel, "split_group"):
+        part = accel.split_group(halves[-1], group_name="part")
+        assert (part is None) == (rank not in halves[-1])
+        if part is not None:
+            tensor = torch.ones(1)
+            part.allreduce([tensor]).wait()
+            assert tensor.item() == len(halves[-1]), tensor
+
+
+@check
+def futures():
+    tensor = torch.full((1000,), float(rank))
+    work = dist.all_reduce(tensor, async_op=True)
+    then = work.get_future().then(lambda future: future.value()[0] * 2)
+    assert torch.equal(then.wait(), torch.full((1000,), float(size * (size - 1))))
+    work.wait()
+    assert work.get_future().wait()[0] is not None and work.is_success() and work.exception() is None
+    # What nobody waits for stays alive until it is over.
+    for _ in range(20):
+        dist.all_reduce(torch.ones(10000), async_op=True)
+    works = [dist.all_reduce(torch.ones(100), async_op=True) for _ in range(20)]
+    for work in reversed(works):
+        work.wait()
+        assert torch.equal(work.result()[0], torch.full((100,), float(size)))
+
+
+@check
+def barriers():
+    dist.barrier()
+    dist.barrier(async_op=True).wait()
+    accel.monitored_barrier(timedelta(seconds=60))
+    if size > 1:
+        try:
+            if rank != 1:
+                accel.monitored_barrier(timedelta(seconds=0.2))
+            else:
+                accel._barriers += 1
+        except RuntimeError as error:
+            assert "1 failed to pass monitoredBarrier" in str(error), error
+        else:
+            assert rank == 1
+
+
+@check
+def refusals():
+    """Wrong arguments are errors of this rank that break nothing."""
+    for wrong in (
+        lambda: dist.all_reduce(torch.zeros(2, dtype=torch.int16)),
+        lambda: dist.all_reduce(torch.zeros(2), dist.ReduceOp.BAND),
+        lambda: dist.all_gather([torch.zeros(2)] * (size + 1), torch.zeros(2)),
+        lambda: dist.all_gather_into_tensor(torch.zeros(2 * size + 1), torch.zeros(2)),
+        lambda: dist.all_to_all_single(torch.zeros(size + 1), torch.zeros(size + 1), [1] * (size + 1)),
+        lambda: dist.broadcast(torch.zeros(2, device="meta"), 0),
+    ):
+        try:
+            wrong()
+        except (RuntimeError, ValueError):
+            continue
+        raise AssertionError("no error")
+    dist.barrier()
+
+
+for name in sys.argv[1:] or checks:
+    checks[name]()
+    dist.barrier()
+    if rank == 0:
+        print(f"same: {name}", flush=True)
+dist.destroy_process_group()

@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# launch --cpu_backend: PyTorch programs that ask for gloo get libaccel without a change, and gloo where that cannot be.
+. "${srcdir:-.}/tests/testlib.sh"
+. "$srcdir/tests/torch/launched.inc"
+
+program=$srcdir/tests/torch/plug.py
+# launch_with BACKEND WORD...: two ranks; all of the standard error but torch's warnings has to be ours
+launch_with () {
+    backend=$1 && shift
+    timeout $patience "$accelerate" launch --cpu --num_processes 2 --main_process_port "$(free_port)" \
+        --cpu_backend "$backend" "$program" "$@" >out 2>err
+}
+# trained CLASS COUNT: so many ranks have trained with this class of group, all with one loss
+trained () {
+    test "$(grep -c "^$1 gloo [0-9.]*$" out)" = "$2" && test "$(sed -n 's/.* gloo //p' out | sort -u | grep -c .)" = 1
+}
+# notes COUNT [WORDS]
+notes () {
+    test "$(grep -c '^accel_torch: note: ' err)" = "$1" &&
+        { test -z "${2-}" || grep -q "^accel_torch: note: gloo is used in place of accel: $2" err; }
+}
+
+test_expect_success 'gloo of a program becomes accel, its name does not change, and the losses are the same' '
+    launch_with accel train && trained AccelProcessGroup 2 && notes 0 && sed "s/.* //" out | sort >accel &&
+        launch_with gloo train && trained ProcessGroup 2 && notes 0 && sed "s/.* //" out | sort >gloo && cmp accel gloo
+'
+test_expect_success 'a child of a rank that makes a group of its own has gloo, and one note says why' '
+    launch_with accel child && trained ProcessGroup 2 && notes 1 "the process was started by a rank, and is not one"
+'
+test_expect_success 'ranks that the program has started itself have gloo' '
+    timeout $patience "$accelerate" launch --cpu --cpu_backend accel "$program" spawn "$(free_port)" >out 2>err &&
+        trained ProcessGroup 2 && notes 1 "the "
+'
+test_expect_success 'under another launcher: gloo' '
+    ACCEL_CPU_BACKEND=accel by_hand 2 "$(free_port)" python3 "$program" train >out 2>err && trained ProcessGroup 2 &&
+        notes 1 "the process was not started by accelerate launch"
+'
+test_expect_success 'without a library: gloo, and the note names the path' '
+    ACCEL_LIBRARY=/nowhere/libaccel.so launch_with accel train && trained ProcessGroup 2 && notes 1 &&
+        grep "note: .*/nowhere/libaccel.so" err
+'
+test_expect_success 'auto is gloo' 'launch_with auto train && trained ProcessGroup 2 && notes 0'
+
+# Ranks of launchers that were started by hand on two machines, here twice this one.
+test_expect_success 'several machines without MPI: gloo' '
+    port=$(free_port) && words="--cpu --num_processes 2 --num_machines 2 --main_process_ip 127.0.0.1" &&
+        { timeout $patience "$accelerate" launch $words --main_process_port $port --machine_rank 1 --cpu_backend accel \
+            "$program" train >out1 2>err1 & } && other=$! &&
+        timeout $patience "$accelerate" launch $words --main_process_port $port --machine_rank 0 --cpu_backend accel \
+            "$program" train >out 2>err && wait $other && cat out1 >>out && trained ProcessGroup 2 &&
+        notes 1 "ranks on several hosts need MPI" && ! grep -q accel_torch err1
+'
+
+shows_lines () {
+    timeout $patience "$accelerate" stacks $launcher >shown && grep -q "^  compute (plug.py:" shown
+}
+shows_wait () {
+    timeout $patience "$accelerate" top --once >listed &&
+        grep -q " in accel_comm_[a-z_]* at .*plug.py:[0-9]*, waits for rank 1" listed
+}
+test_expect_success 'stacks and top show its Python lines, and what a rank waits for' '
+    : >busy && { "$accelerate" launch --cpu --num_processes 2 --main_process_port "$(free_port)" --cpu_backend accel \
+        "$program" stacks >out 2>err & } && launcher=$! && wait_for shows_lines && wait_for shows_wait && rm busy &&
+        wait $launcher
+'
+test_done

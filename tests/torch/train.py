@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training as programs do it: DDP (with parameters that are not used), FSDP2, tensor parallelism, and checkpoints.
+
+train.py BACKEND FOLDER [STEPS]: prints all losses exactly, so that two backends can be compared.  Of two ranks each sum
+has only one order, so theirs have the same bits.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
+
+import accel_torch  # noqa: F401
+
+backend, folder, steps = sys.argv[1], sys.argv[2], int((sys.argv[3:] or ["100"])[0])
+torch.set_num_threads(1)
+dist.init_process_group(backend)
+rank, size = dist.get_rank(), dist.get_world_size()
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(32, 64)
+        self.second = nn.Linear(64, 32)
+        self.rare = nn.Linear(64, 32)
+
+    def forward(self, x: torch.Tensor, rare: bool = False) -> torch.Tensor:
+        hidden = torch.relu(self.first(x))
+        return self.rare(hidden) if rare else self.second(hidden)
+
+
+def make() -> Model:
+    torch.manual_seed(7)
+    return Model()
+
+
+def train(name: str, model: nn.Module, call, count: int = steps, same_data: bool = False) -> None:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    generator = torch.Generator().manual_seed(1 if same_data else 10 + rank)
+    for step in range(count):
+        x = torch.randn(8, 32, generator=generator)
+        loss = ((call(x, step) - x) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        if rank == 0:
+            print(f"{name} {step} {total.item().hex()}", flush=True)
+
+
+def ddp() -> None:
+    model = DistributedDataParallel(make(), bucket_cap_mb=0.01, find_unused_parameters=True)
+    train("ddp", model, lambda x, step: model(x, rare=(step + rank) % 3 == 0))
+
+
+def fsdp2() -> None:
+    from torch.distributed.checkpoint import load, save
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
+
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError:
+        from torch.distributed._composable.fsdp import fully_shard
+
+    def shard() -> nn.Module:
+        model = make()
+        mesh = init_device_mesh("cpu", (size,))
+        for layer in (model.first, model.second, model.rare):
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(model, mesh=mesh)
+
+    model = shard()
+    train("fsdp2", model, lambda x, step: model(x) + model(x, True))
+    save(get_model_state_dict(model), checkpoint_id=f"{folder}/dcp")
+    again = shard()
+    state = get_model_state_dict(again)
+    load(state, checkpoint_id=f"{folder}/dcp")
+    set_model_state_dict(again, state)
+    for one, other in zip(model.parameters(), again.parameters()):
+        assert torch.equal(one.full_tensor(), other.full_tensor())
+    train("resumed", again, lambda x, step: again(x) + again(x, True), 5)
+
+
+def tensor_parallel() -> None:
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (size,))
+    model = parallelize_module(make(), mesh, {"first": ColwiseParallel(), "second": RowwiseParallel()})
+    del model.rare
+    train("tensors", model, lambda x, step: model(x), same_data=True)
+
+
+ddp()
+tensor_parallel()
+if torch.__version__ >= (2, 5):  # before, fully_shard() needs a GPU
+    fsdp2()
+dist.destroy_process_group()
