@@ -5,23 +5,12 @@
  *
  * Prints the type of the products, the kernel that BLAS chose, and GFLOP/s: the median of some steps. */
 #include "../../examples/gpt/matmul.h"
-#include "../../examples/gpt/options.h"
 
-#include <stdarg.h>
+#include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-void
-die (const char *format, ...)
-{
-    va_list args;
-    va_start (args, format);
-    vfprintf (stderr, format, args);
-    va_end (args);
-    exit (EXIT_FAILURE);
-}
 
 #ifdef WITH_OPENBLAS
 char *openblas_get_corename (void);
@@ -45,20 +34,24 @@ compare (const void *a, const void *b)
 
 /* Forward, and both products of the way back; no factor has to be converted.  @return operations */
 static double
-layer (void **memory, int rows, int in, int out)
+layer (void **memory, long rows, long in, long out)
 {
-    struct matrix x = weights (memory[0], in), weight = weights (memory[1], out), grad = weights (memory[2], out);
-    matmul (memory[3], rows, out, in, x, weight, 0);
-    matmul (memory[3], rows, in, out, grad, transposed (weight), 0);
-    matmul (memory[3], in, out, rows, transposed (x), grad, 1);
-    return 6.0 * rows * in * out;
+    struct matrix x = weights (memory[0], rows, in), weight = weights (memory[1], in, out);
+    struct matrix grad = weights (memory[2], rows, out);
+#pragma omp parallel
+    {
+        matmul (memory[3], x, weight, 0);
+        matmul (memory[3], grad, transposed (weight), 0);
+        matmul (memory[3], transposed (x), grad, 1);
+    }
+    return 6.0 * (double) rows * (double) in * (double) out;
 }
 
 int
 main (int argc, char **argv)
 {
     if (argc != 6)
-        die ("usage: bench_products VOCAB LAYERS WIDTH ROWS no|bf16\n");
+        errx (EXIT_FAILURE, "usage: bench_products VOCAB LAYERS WIDTH ROWS no|bf16");
     int vocab = atoi (argv[1]), layers = atoi (argv[2]), width = atoi (argv[3]), rows = atoi (argv[4]);
     const char *name = matmul_set_dtype (strcmp (argv[5], "bf16") ? ACCEL_FLOAT32 : ACCEL_BFLOAT16), *kernel = "none";
     size_t columns = (size_t) (4 * width > LOGIT_ROWS ? 4 * width : LOGIT_ROWS);
@@ -67,7 +60,7 @@ main (int argc, char **argv)
     void *memory[4];
     for (int i = 0; i < 4; i++)
         if (!(memory[i] = calloc (largest, sizeof (float))))
-            die ("out of memory\n");
+            errx (EXIT_FAILURE, "out of memory");
     for (int step = -1; step < STEPS; step++) {
         double begin = now (), operations = 0;
         for (int i = 0; i < layers; i++)

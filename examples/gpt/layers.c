@@ -4,14 +4,12 @@
 #include "layers.h"
 #include "matmul.h"
 
+#include <err.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUERIES = 64, /* rows of attention that are in memory at a time */
-       LOGIT_ROWS = 256,
-       COLUMNS = 64, /* of a thread at a time, where rows are summed */
-       CHUNK = 4096 };
+enum { QUERIES = 64 /* rows of attention that are in memory at a time */, COLUMNS = 64 /* summed at a time */ };
 
 static const float EPSILON = 1e-5f; /* of layer_norm */
 
@@ -22,338 +20,328 @@ static const float EPSILON = 1e-5f; /* of layer_norm */
 #define VECTORIZED
 #endif
 
-static int
-min (int a, int b)
+static inline long
+min (long a, long b)
 {
     return a < b ? a : b;
 }
 
-void
-linear (float *y, const float *x, const void *weight, const float *bias, int rows, int in, int out)
+/* exp (x) to 2 units in the last place, in a form that compilers vectorize; below -87 as at -87, above 88 as at 88; NaN
+ * stays NaN. */
+static inline float
+fast_exp (float x)
 {
-#pragma omp parallel for
-    for (int i = 0; i < rows; i++)
-        memcpy (y + (size_t) i * (size_t) out, bias, (size_t) out * sizeof *y);
-    matmul (y, rows, out, in, plain (x, in), weights (weight, out), 1);
+    union {
+        float number;
+        uint32_t bits; /* unsigned, because those of NaN overflow */
+    } power;
+    x = x < -87 ? -87 : x > 88 ? 88 : x;
+    float whole = x * 1.44269504f + 12582912.0f; /* rounds, and leaves the integer in the low bits */
+    power.number = whole;
+    uint32_t exponent = power.bits - 0x4b400000;
+    whole -= 12582912.0f;
+    float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    float value = 1.9875691500e-4f;
+    value = value * rest + 1.3981999507e-3f;
+    value = value * rest + 8.3334519073e-3f;
+    value = value * rest + 4.1665795894e-2f;
+    value = value * rest + 1.6666665459e-1f;
+    value = value * rest + 5.0000001201e-1f;
+    value = value * rest * rest + rest + 1;
+    power.bits = (exponent + 127) << 23;
+    return value * power.number;
 }
 
-static VECTORIZED void
-add_columns (float *sums, const float *x, int rows, int width, int columns)
+VECTORIZED void
+add (float *to, const float *x, const float *y, long count)
 {
-    for (int i = 0; i < rows; i++, x += width)
-        for (int j = 0; j < columns; j++)
-            sums[j] += x[j];
+#pragma omp for
+    for (long i = 0; i < count; i++)
+        to[i] = x[i] + y[i];
 }
 
 /* sums [width] += the rows of x */
-static void
-add_rows (float *sums, const float *x, int rows, int width)
+static VECTORIZED void
+add_rows (float *sums, const float *x, long rows, long width)
 {
-#pragma omp parallel for
-    for (int begin = 0; begin < width; begin += COLUMNS)
-        add_columns (sums + begin, x + begin, rows, width, min (COLUMNS, width - begin));
+#pragma omp for
+    for (long begin = 0; begin < width; begin += COLUMNS)
+        for (long i = 0, end = min (begin + COLUMNS, width); i < rows; i++)
+            for (long j = begin; j < end; j++)
+                sums[j] += x[i * width + j];
+}
+
+/* ---- linear ---- */
+
+static float *
+values_of (const struct accel_tensor *tensor)
+{
+    return tensor->dl.data;
+}
+
+static struct matrix
+weights_of (const struct gpt_tensor *w)
+{
+    return weights (w->data.dl.data, w->data.dl.shape[0], w->data.dl.shape[1]);
 }
 
 void
-linear_backward (float *dx, float *dweight, float *dbias, const float *dy, const float *x, const void *weight, int rows,
-                 int in, int out)
+linear (float *y, const float *x, const struct gpt_tensor *w, long rows)
 {
-    struct matrix grad = factor (dy, rows, out);
-    matmul (dx, rows, in, out, grad, transposed (weights (weight, out)), 0);
-    matmul (dweight, in, out, rows, transposed (plain (x, in)), grad, 1);
-    add_rows (dbias, dy, rows, out);
+    struct matrix weight = weights_of (w);
+#pragma omp for
+    for (long i = 0; i < rows; i++)
+        memcpy (y + i * weight.columns, values_of (&w[1].data), (size_t) weight.columns * sizeof *y);
+    matmul (y, matrix (x, rows, weight.rows, weight.rows), weight, 1);
+}
+
+void
+linear_backward (float *dx, const float *dy, const float *x, const struct gpt_tensor *w, long rows)
+{
+    struct matrix weight = weights_of (w), grad = factor (dy, rows, weight.columns);
+    matmul (dx, grad, transposed (weight), 0);
+    matmul (values_of (&w[0].grad), transposed (matrix (x, rows, weight.rows, weight.rows)), grad, 1);
+    add_rows (values_of (&w[1].grad), dy, rows, weight.columns);
 }
 
 /* ---- layer norm ---- */
 
+/* @return 1 / the deviation of x */
 static inline float
-measure (const float *x, int width, float *mean)
+measure (const float *x, long width, float *mean)
 {
     float sum = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int j = 0; j < width; j++)
+    for (long j = 0; j < width; j++)
         sum += x[j];
     *mean = sum / (float) width;
 #pragma omp simd reduction(+ : squares)
-    for (int j = 0; j < width; j++)
+    for (long j = 0; j < width; j++)
         squares += (x[j] - *mean) * (x[j] - *mean);
     return 1 / sqrtf (squares / (float) width + EPSILON);
 }
 
-static VECTORIZED void
-normalize (float *y, const float *x, const float *weight, const float *bias, int width)
+VECTORIZED void
+layer_norm (float *y, const float *x, const struct gpt_tensor *w, const struct shape *shape)
 {
-    float mean, inverse = measure (x, width, &mean);
-    for (int j = 0; j < width; j++)
-        y[j] = (x[j] - mean) * inverse * weight[j] + bias[j];
+    const float *weight = values_of (&w[0].data), *bias = values_of (&w[1].data);
+#pragma omp for
+    for (long at = 0; at < shape->rows * shape->width; at += shape->width) {
+        float mean, inverse = measure (x + at, shape->width, &mean);
+        for (long j = 0; j < shape->width; j++)
+            y[at + j] = (x[at + j] - mean) * inverse * weight[j] + bias[j];
+    }
 }
 
-void
-layer_norm (float *y, const float *x, const float *weight, const float *bias, int rows, int width)
+/* work: each row's share of the weight's gradient */
+VECTORIZED void
+layer_norm_backward (float *dx, float *work, const float *dy, const float *x, const struct gpt_tensor *w,
+                     const struct shape *shape)
 {
-#pragma omp parallel for
-    for (int i = 0; i < rows; i++)
-        normalize (y + (size_t) i * (size_t) width, x + (size_t) i * (size_t) width, weight, bias, width);
-}
-
-/* @param[out] dweight  the row's share */
-static VECTORIZED void
-normalize_backward (float *dx, float *dweight, const float *dy, const float *x, const float *weight, int width)
-{
-    float sum = 0, product = 0, mean, inverse = measure (x, width, &mean);
+    const float *weight = values_of (&w[0].data);
+    long width = shape->width;
+#pragma omp for
+    for (long at = 0; at < shape->rows * width; at += width) {
+        float sum = 0, product = 0, mean, inverse = measure (x + at, width, &mean);
 #pragma omp simd reduction(+ : sum, product)
-    for (int j = 0; j < width; j++) {
-        dweight[j] = dy[j] * (x[j] - mean) * inverse;
-        sum += dy[j] * weight[j];
-        product += dweight[j] * weight[j];
+        for (long j = 0; j < width; j++) {
+            work[at + j] = dy[at + j] * (x[at + j] - mean) * inverse;
+            sum += dy[at + j] * weight[j];
+            product += work[at + j] * weight[j];
+        }
+        sum /= (float) width;
+        product /= (float) width;
+        for (long j = 0; j < width; j++)
+            dx[at + j] += (dy[at + j] * weight[j] - sum - (x[at + j] - mean) * inverse * product) * inverse;
     }
-    sum /= (float) width;
-    product /= (float) width;
-    for (int j = 0; j < width; j++)
-        dx[j] += (dy[j] * weight[j] - sum - (x[j] - mean) * inverse * product) * inverse;
-}
-
-void
-layer_norm_backward (float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *weight,
-                     int rows, int width)
-{
-    float *shares = scratch (SCRATCH_ROWS, (size_t) rows * (size_t) width * sizeof *shares);
-#pragma omp parallel for
-    for (int i = 0; i < rows; i++) {
-        size_t at = (size_t) i * (size_t) width;
-        normalize_backward (dx + at, shares + at, dy + at, x + at, weight, width);
-    }
-    add_rows (dweight, shares, rows, width);
-    add_rows (dbias, dy, rows, width);
+    add_rows (values_of (&w[0].grad), work, shape->rows, width);
+    add_rows (values_of (&w[1].grad), dy, shape->rows, width);
 }
 
 /* ---- GELU: x / 2 (1 + tanh u) with u = sqrt (2 / pi) (x + 0.044715 x^3), which is x / (1 + exp (-2 u)) ---- */
 
 static const float ROOT = 0.7978845608f, CUBIC = 0.044715f;
 
-static VECTORIZED void
-activate (float *y, const float *x, int count)
+VECTORIZED void
+gelu (float *y, const float *x, long count)
 {
-    for (int i = 0; i < count; i++)
+#pragma omp for
+    for (long i = 0; i < count; i++)
         y[i] = x[i] / (1 + fast_exp (-2 * ROOT * (x[i] + CUBIC * x[i] * x[i] * x[i])));
 }
 
-static VECTORIZED void
-activate_backward (float *dy, const float *x, int count)
+VECTORIZED void
+gelu_backward (float *dy, const float *x, long count)
 {
-    for (int i = 0; i < count; i++) {
+#pragma omp for
+    for (long i = 0; i < count; i++) {
         float square = x[i] * x[i];
         float share = 1 / (1 + fast_exp (-2 * ROOT * (x[i] + CUBIC * x[i] * square)));
         dy[i] *= share + x[i] * share * (1 - share) * 2 * ROOT * (1 + 3 * CUBIC * square);
     }
 }
 
-void
-gelu (float *y, const float *x, size_t count)
-{
-#pragma omp parallel for
-    for (size_t i = 0; i < count; i += CHUNK)
-        activate (y + i, x + i, count - i < CHUNK ? (int) (count - i) : CHUNK);
-}
-
-void
-gelu_backward (float *dy, const float *x, size_t count)
-{
-#pragma omp parallel for
-    for (size_t i = 0; i < count; i += CHUNK)
-        activate_backward (dy + i, x + i, count - i < CHUNK ? (int) (count - i) : CHUNK);
-}
-
 /* ---- softmax and attention ---- */
 
-/* In place, times @p scale.  @return the logarithm of the sum of exponentials */
+/* In place, times @p scale, of the first @p seen numbers; the others become 0.  @return the logarithm of the sum of
+ * exponentials */
 static VECTORIZED float
-softmax (float *row, int count, float scale)
+softmax (float *row, long seen, long count, float scale)
 {
     float most = row[0], sum = 0;
 #pragma omp simd reduction(max : most)
-    for (int j = 1; j < count; j++)
+    for (long j = 1; j < seen; j++)
         most = row[j] > most ? row[j] : most;
 #pragma omp simd reduction(+ : sum)
-    for (int j = 0; j < count; j++)
+    for (long j = 0; j < seen; j++)
         sum += row[j] = fast_exp (row[j] - most);
-    for (int j = 0; j < count; j++)
+    for (long j = 0; j < seen; j++)
         row[j] *= scale / sum;
+    memset (row + seen, 0, (size_t) (count - seen) * sizeof *row);
     return most + logf (sum);
 }
 
 /* With P = softmax (S): dS = P (dP - sum (P dP)).  Scores become P, the gradients of P those of scores. */
 static VECTORIZED void
-softmax_backward (float *row, float *grad, int count, float norm)
+softmax_backward (float *row, float *grad, long seen, long count, float norm)
 {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int j = 0; j < count; j++) {
+    for (long j = 0; j < seen; j++) {
         row[j] = fast_exp (row[j] - norm);
         sum += row[j] * grad[j];
     }
-    for (int j = 0; j < count; j++)
+    for (long j = 0; j < seen; j++)
         grad[j] = row[j] * (grad[j] - sum);
+    memset (row + seen, 0, (size_t) (count - seen) * sizeof *row);
+    memset (grad + seen, 0, (size_t) (count - seen) * sizeof *grad);
 }
 
-/* One head of one sequence. */
-struct head {
-    const float *queries;
-    struct matrix keys, values;
-    int size;
+/* Some queries of one head of one sequence, and the keys and values that they see: those up to their own. */
+struct view {
+    struct matrix queries, keys, values;
     float scale;
-    size_t at; /* where its columns are in [batch * length, width] */
+    long column, row; /* where the head and the sequence begin in [batch * length, width] */
 };
 
-static struct head
-head_of (const float *qkv, const struct attention *shape, int number)
+static struct view
+view_of (const float *qkv, const struct shape *shape, long head, long before)
 {
-    int sequence = number / shape->heads, width = shape->width, size = width / shape->heads;
-    size_t row = (size_t) sequence * (size_t) shape->length, column = (size_t) (number % shape->heads * size);
-    const float *queries = qkv + row * 3 * (size_t) width + column;
-    return (struct head){ queries, plain (queries + width, 3 * width), plain (queries + 2 * width, 3 * width), size,
-                          1 / sqrtf ((float) size), row * (size_t) width + column };
+    long stride = 3 * shape->width, size = shape->width / shape->heads, row = head / shape->heads * shape->length;
+    long column = head % shape->heads * size, rows = min (QUERIES, shape->length - before), keys = before + rows;
+    const float *from = qkv + row * stride + column;
+    return (struct view){ matrix (from + before * stride, rows, size, stride),
+                          matrix (from + shape->width, keys, size, stride),
+                          matrix (from + 2 * shape->width, keys, size, stride), 1 / sqrtf ((float) size),
+                          column, row };
 }
 
-/* Some rows, which see the keys up to their own; the first one sees @p before others.  @param scores  for work */
-static void
-attend (float *y, int stride, float *norms, const struct head *head, struct matrix queries, int before, int rows,
-        float *scores)
+/* @return memory for a thread: two blocks of scores */
+static float *
+allocate_scores (const struct shape *shape)
 {
-    int keys = before + rows;
-    multiply (scores, keys, rows, keys, head->size, head->scale, queries, transposed (head->keys), 0);
-    for (int i = 0; i < rows; i++) {
-        float *row = scores + (size_t) i * (size_t) keys;
-        norms[i] = softmax (row, before + i + 1, 1);
-        memset (row + before + i + 1, 0, (size_t) (rows - i - 1) * sizeof *row);
-    }
-    multiply (y, stride, rows, head->size, keys, 1, plain (scores, keys), head->values, 0);
+    float *scores = malloc (2 * QUERIES * (size_t) shape->length * sizeof *scores);
+    return scores ? scores : (errx (EXIT_FAILURE, "out of memory"), NULL);
 }
 
 void
-attention (float *y, float *norms, const float *qkv, const struct attention *shape)
+attention (float *y, float *norms, const float *qkv, const struct shape *shape)
 {
-#pragma omp parallel for
-    for (int i = 0; i < shape->batch * shape->heads; i++) {
-        float *scores = allocate ((size_t) QUERIES * (size_t) shape->length * sizeof *scores);
-        struct head head = head_of (qkv, shape, i);
-        for (int first = 0; first < shape->length; first += QUERIES)
-            attend (y + head.at + (size_t) first * (size_t) shape->width, shape->width,
-                    norms + (size_t) i * (size_t) shape->length + first, &head,
-                    plain (head.queries + (size_t) first * 3 * (size_t) shape->width, 3 * shape->width), first,
-                    min (QUERIES, shape->length - first), scores);
-        free (scores);
-    }
-}
-
-void
-attention_step (float *y, const float *query, const float *keys, const float *values, int count, int heads, int width)
-{
-    float norm, *scores = allocate ((size_t) count * sizeof *scores);
-    for (int size = width / heads, at = 0; at < width; at += size) {
-        struct head head = { .keys = plain (keys + at, width), .values = plain (values + at, width), .size = size,
-                             .scale = 1 / sqrtf ((float) size) };
-        attend (y + at, width, &norm, &head, plain (query + at, width), count - 1, 1, scores);
-    }
+    long length = shape->length, first = shape->first;
+    float *scores = allocate_scores (shape);
+#pragma omp for
+    for (long head = 0; head < shape->batch * shape->heads; head++)
+        for (long before = first; before < length; before += QUERIES) {
+            struct view v = view_of (qkv, shape, head, before);
+            long rows = v.queries.rows, keys = v.keys.rows, row = head / shape->heads * (length - first);
+            multiply (scores, keys, v.scale, v.queries, transposed (v.keys), 0);
+            for (long i = 0; i < rows; i++)
+                norms[head * length + before + i] = softmax (scores + i * keys, before + i + 1, keys, 1);
+            multiply (y + (row + before - first) * shape->width + v.column, shape->width, 1,
+                      matrix (scores, rows, keys, keys), v.values, 0);
+        }
     free (scores);
 }
 
-/* The same rows; @p dqkv is where the head's queries begin.  The last rows, which see all keys, come first. */
-static void
-attend_backward (float *dqkv, const float *dy, const float *norms, const struct head *head, int before, int rows,
-                 bool is_last, int width, float *scores)
-{
-    int keys = before + rows, stride = 3 * width;
-    float *grads = scores + (size_t) rows * (size_t) keys, beta = is_last ? 0 : 1;
-    size_t block = (size_t) before * (size_t) stride;
-    struct matrix queries = plain (head->queries + block, stride), from = plain (dy, width);
-    multiply (scores, keys, rows, keys, head->size, head->scale, queries, transposed (head->keys), 0);
-    multiply (grads, keys, rows, keys, head->size, 1, from, transposed (head->values), 0);
-    for (int i = 0; i < rows; i++) {
-        size_t row = (size_t) i * (size_t) keys, end = row + (size_t) (before + i + 1);
-        softmax_backward (scores + row, grads + row, before + i + 1, norms[i]);
-        memset (scores + end, 0, (size_t) (rows - i - 1) * sizeof *scores);
-        memset (grads + end, 0, (size_t) (rows - i - 1) * sizeof *grads);
-    }
-    multiply (dqkv + block, stride, rows, head->size, keys, head->scale,
-              plain (grads, keys), head->keys, 0);
-    multiply (dqkv + width, stride, keys, head->size, rows, head->scale, transposed (plain (grads, keys)), queries,
-              beta);
-    multiply (dqkv + 2 * width, stride, keys, head->size, rows, 1, transposed (plain (scores, keys)), from, beta);
-}
-
+/* The last rows, which see all keys, come first, and begin the gradients of keys and values. */
 void
-attention_backward (float *dqkv, const float *dy, const float *qkv, const float *norms, const struct attention *shape)
+attention_backward (float *dqkv, const float *dy, const float *qkv, const float *norms, const struct shape *shape)
 {
-    int length = shape->length, last = (length - 1) / QUERIES * QUERIES;
-#pragma omp parallel for
-    for (int i = 0; i < shape->batch * shape->heads; i++) {
-        float *scores = allocate (2 * (size_t) QUERIES * (size_t) length * sizeof *scores);
-        struct head head = head_of (qkv, shape, i);
-        for (int first = last; first >= 0; first -= QUERIES)
-            attend_backward (dqkv + (head.queries - qkv), dy + head.at + (size_t) first * (size_t) shape->width,
-                             norms + (size_t) i * (size_t) length + first, &head, first,
-                             min (QUERIES, length - first), first == last, shape->width, scores);
-        free (scores);
-    }
+    long length = shape->length, width = shape->width, stride = 3 * width, last = (length - 1) / QUERIES * QUERIES;
+    float *scores = allocate_scores (shape), *grads = scores + QUERIES * length;
+#pragma omp for
+    for (long head = 0; head < shape->batch * shape->heads; head++)
+        for (long before = last; before >= 0; before -= QUERIES) {
+            struct view v = view_of (qkv, shape, head, before);
+            long rows = v.queries.rows, keys = v.keys.rows;
+            struct matrix from = matrix (dy + (v.row + before) * width + v.column, rows, v.values.columns, width);
+            struct matrix p = matrix (scores, rows, keys, keys), ds = matrix (grads, rows, keys, keys);
+            float *to = dqkv + v.row * stride + v.column, beta = before == last ? 0 : 1;
+            multiply (scores, keys, v.scale, v.queries, transposed (v.keys), 0);
+            multiply (grads, keys, 1, from, transposed (v.values), 0);
+            for (long i = 0; i < rows; i++)
+                softmax_backward (scores + i * keys, grads + i * keys, before + i + 1, keys,
+                                  norms[head * length + before + i]);
+            multiply (to + before * stride, stride, v.scale, ds, v.keys, 0);
+            multiply (to + width, stride, v.scale, transposed (ds), v.queries, beta);
+            multiply (to + 2 * width, stride, 1, transposed (p), from, beta);
+        }
+    free (scores);
 }
 
 /* ---- the two ends ---- */
 
 void
-embed (float *x, const void *wte, const void *wpe, const int32_t *tokens, int rows, int first, int length, int width)
+embed (float *x, const struct gpt_tensor *w, const int32_t *tokens, const struct shape *shape)
 {
-#pragma omp parallel for
-    for (int i = 0; i < rows; i++)
-        for (size_t j = 0, end = (size_t) width; j < end; j++)
-            x[(size_t) i * end + j] = weight_at (wte, (size_t) tokens[i] * end + j)
-                                      + weight_at (wpe, (size_t) (first + i % length) * end + j);
+    long width = shape->width, length = shape->length - shape->first;
+#pragma omp for
+    for (long i = 0; i < shape->rows; i++)
+        for (long j = 0; j < width; j++)
+            x[i * width + j] = weight_at (w[0].data.dl.data, tokens[i] * width + j)
+                               + weight_at (w[1].data.dl.data, (shape->first + i % length) * width + j);
+}
+
+VECTORIZED void
+embed_backward (const float *dx, const struct gpt_tensor *w, const int32_t *tokens, const struct shape *shape)
+{
+    float *dwte = values_of (&w[0].grad), *dwpe = values_of (&w[1].grad);
+    long width = shape->width;
+#pragma omp for
+    for (long begin = 0; begin < width; begin += COLUMNS)
+        for (long i = 0, end = min (begin + COLUMNS, width); i < shape->rows; i++)
+            for (long j = begin; j < end; j++) {
+                dwte[tokens[i] * width + j] += dx[i * width + j];
+                dwpe[i % shape->length * width + j] += dx[i * width + j];
+            }
 }
 
 void
-embed_backward (float *dwte, float *dwpe, const float *dx, const int32_t *tokens, int rows, int length, int width)
+logits_of (float *logits, const float *x, const struct gpt_tensor *wte, long rows)
 {
-#pragma omp parallel for
-    for (int begin = 0; begin < width; begin += COLUMNS)
-        for (int i = 0; i < rows; i++) {
-            const float *from = dx + (size_t) i * (size_t) width + begin;
-            int columns = min (COLUMNS, width - begin);
-            add_columns (dwte + (size_t) tokens[i] * (size_t) width + begin, from, 1, width, columns);
-            add_columns (dwpe + (size_t) (i % length) * (size_t) width + begin, from, 1, width, columns);
-        }
+    struct matrix weight = weights_of (wte);
+    matmul (logits, matrix (x, rows, weight.columns, weight.columns), transposed (weight), 0);
 }
 
-float
-cross_entropy (float *dx, float *dwte, const float *x, const void *wte, const int32_t *labels, int rows, int width,
-               int vocab, float scale)
+void
+cross_entropy (float *losses, float *dx, float *logits, const float *x, const struct gpt_tensor *wte,
+               const int32_t *labels, long rows, float scale)
 {
-    int block = min (LOGIT_ROWS, rows);
-    float *logits = scratch (SCRATCH_LOGITS, (size_t) block * (size_t) vocab * sizeof *logits);
-    double loss = 0;
-    for (int first = 0; first < rows; first += block) {
-        int count = min (block, rows - first);
-        float losses[LOGIT_ROWS];
-        const float *from = x + (size_t) first * (size_t) width;
-        logits_of (logits, from, wte, count, width, vocab);
-#pragma omp parallel for
-        for (int i = 0; i < count; i++) {
-            float *row = logits + (size_t) i * (size_t) vocab, wanted = row[labels[first + i]];
-            losses[i] = softmax (row, vocab, scale / (float) rows) - wanted;
+    struct matrix weight = weights_of (wte);
+    long vocab = weight.rows, width = weight.columns;
+    for (long first = 0; first < rows; first += LOGIT_ROWS) {
+        long count = min (LOGIT_ROWS, rows - first);
+        logits_of (logits, x + first * width, wte, count);
+#pragma omp for
+        for (long i = 0; i < count; i++) {
+            float *row = logits + i * vocab, wanted = row[labels[first + i]];
+            losses[first + i] = softmax (row, vocab, vocab, scale / (float) rows) - wanted;
             row[labels[first + i]] -= scale / (float) rows;
         }
-        for (int i = 0; i < count; i++)
-            loss += (double) losses[i];
         if (!dx)
             continue;
         struct matrix grad = factor (logits, count, vocab);
-        matmul (dx + (size_t) first * (size_t) width, count, width, vocab, grad, weights (wte, width), 0);
-        matmul (dwte, vocab, width, count, transposed (grad), plain (from, width), 1);
+        matmul (dx + first * width, grad, weight, 0);
+        matmul (values_of (&wte->grad), transposed (grad), matrix (x + first * width, count, width, width), 1);
     }
-    return (float) (loss / rows);
-}
-
-void
-logits_of (float *logits, const float *x, const void *wte, int rows, int width, int vocab)
-{
-    matmul (logits, rows, vocab, width, plain (x, width), transposed (weights (wte, width)), 0);
 }

@@ -2,6 +2,7 @@
 /* The command line of the GPT example, and config.json as `transformers` reads and writes it. */
 #include "gpt.h"
 
+#include <err.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -56,18 +57,6 @@ static const struct row {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-void
-die (const char *format, ...)
-{
-    va_list args;
-    va_start (args, format);
-    fputs ("gpt: ", stderr);
-    vfprintf (stderr, format, args);
-    fputc ('\n', stderr);
-    va_end (args);
-    exit (EXIT_FAILURE);
-}
-
 /* @param where  for messages: what stands before the name */
 static void
 set (struct options *options, const struct row *row, const char *where, const char *text)
@@ -81,7 +70,7 @@ set (struct options *options, const struct row *row, const char *where, const ch
     double value = row->kind == NUMBER ? strtod (text, &end) : (double) strtol (text, &end, 10);
     int count = (int) (value >= row->min && value <= row->max ? value : 0);
     if (end == text || *end || errno || !(value >= row->min && value <= row->max))
-        die ("%s%s: expected a %snumber from %g to %g, got '%s'", where, row->name, row->kind == NUMBER ? "" : "whole ",
+        errx (EXIT_FAILURE, "%s%s: expected a %snumber from %g to %g, got '%s'", where, row->name, row->kind == NUMBER ? "" : "whole ",
              row->min, row->max, text);
     if (row->kind == NUMBER)
         memcpy (at, &value, sizeof value);
@@ -94,7 +83,7 @@ open_config (char path[PATH_MAX], const char *folder, const char *mode)
 {
     snprintf (path, PATH_MAX, "%s/config.json", folder);
     FILE *file = fopen (path, mode);
-    return file ? file : (die ("%s: cannot be opened", path), NULL);
+    return file ? file : (errx (EXIT_FAILURE, "%s: cannot be opened", path), NULL);
 }
 
 /* @return whether the text of a config.json has this key; with a value that is one word */
@@ -117,17 +106,17 @@ read_config (struct options *options)
     snprintf (where, sizeof where, "%s: ", path);
     for (size_t i = 0; i < ROWS; i++)
         if (rows[i].kind == MODEL && !find_word (word, text, rows[i].name))
-            die ("%sexpected a number \"%s\"", where, rows[i].name);
+            errx (EXIT_FAILURE, "%sexpected a number \"%s\"", where, rows[i].name);
         else if (rows[i].kind == MODEL)
             set (options, &rows[i], where, word);
     if (find_word (word, text, "activation_function") && strcmp (word, "\"gelu_new\""))
-        die ("%sactivation_function: expected \"gelu_new\", got %s", where, word);
+        errx (EXIT_FAILURE, "%sactivation_function: expected \"gelu_new\", got %s", where, word);
     if (find_word (word, text, "tie_word_embeddings") && strcmp (word, "true"))
-        die ("%stie_word_embeddings: expected true, got %s", where, word);
+        errx (EXIT_FAILURE, "%stie_word_embeddings: expected true, got %s", where, word);
 }
 
 void
-write_config (const struct options *options, const char *folder)
+write_config (const struct gpt_config *config, const char *folder)
 {
     char path[PATH_MAX];
     FILE *file = open_config (path, folder, "w");
@@ -136,10 +125,10 @@ write_config (const struct options *options, const char *folder)
     for (size_t i = 0; i < ROWS; i++)
         if (rows[i].kind == MODEL)
             fprintf (file, "  \"%s\": %d,\n", rows[i].name,
-                     *(const int *) ((const void *) ((const char *) options + rows[i].at)));
+                     *(const int *) ((const void *) ((const char *) config + rows[i].at)));
     fputs ("  \"bos_token_id\": null,\n  \"eos_token_id\": null\n}\n", file);
     if (ferror (file) || fclose (file))
-        die ("%s: cannot be written", path);
+        errx (EXIT_FAILURE, "%s: cannot be written", path);
 }
 
 static void
@@ -150,16 +139,16 @@ check (struct options *o)
     double parameters = (c->vocab_size + c->n_positions + 2) * width + c->n_layer * block;
     double memory = (double) sysconf (_SC_PHYS_PAGES) * (double) sysconf (_SC_PAGESIZE);
     if (c->n_embd % c->n_head)
-        die ("n_embd: %d is not a multiple of n_head %d", c->n_embd, c->n_head);
+        errx (EXIT_FAILURE, "n_embd: %d is not a multiple of n_head %d", c->n_embd, c->n_head);
     if (16 * parameters > memory) /* with gradients and the states of AdamW */
-        die ("%.3g parameters need %.0f GiB, but there are %.0f", parameters, 16 * parameters / (1 << 30),
+        errx (EXIT_FAILURE, "%.3g parameters need %.0f GiB, but there are %.0f", parameters, 16 * parameters / (1 << 30),
              memory / (1 << 30));
     if (o->length > c->n_positions)
-        die ("--length: %d is longer than the model's n_positions %d", o->length, c->n_positions);
+        errx (EXIT_FAILURE, "--length: %d is longer than the model's n_positions %d", o->length, c->n_positions);
     if (o->batch_size > INT_MAX / o->length)
-        die ("--batch_size: %d sequences of %d tokens are too many for a pass", o->batch_size, o->length);
+        errx (EXIT_FAILURE, "--batch_size: %d sequences of %d tokens are too many for a pass", o->batch_size, o->length);
     if (o->tokens_per_step % o->length)
-        die ("--tokens_per_step: %d is not a multiple of --length %d", o->tokens_per_step, o->length);
+        errx (EXIT_FAILURE, "--tokens_per_step: %d is not a multiple of --length %d", o->tokens_per_step, o->length);
     if (o->tokens_per_step)
         o->total_batch_size = o->tokens_per_step / o->length;
 }
@@ -179,9 +168,9 @@ parse_options (int argc, char **argv)
         while (row < ROWS && (strncmp (argv[i], "--", 2) || strcmp (argv[i] + 2, rows[row].name)))
             row++;
         if (row == ROWS)
-            die ("unknown option '%s'; see --help", argv[i]);
+            errx (EXIT_FAILURE, "unknown option '%s'; see --help", argv[i]);
         if (i + 1 == argc)
-            die ("%s: missing value", argv[i]);
+            errx (EXIT_FAILURE, "%s: missing value", argv[i]);
         set (&options, &rows[row], "--", argv[i + 1]);
     }
     if (options.model)

@@ -17,13 +17,11 @@ main (int argc, char **argv)
     accel_check (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err), &err);
     gpt_create (&gpt, &options.config, ACCEL_FLOAT32, accel_default_generator ());
     accel_check (accel_load_model (acc, gpt.model, options.model, NULL, NULL, &err), &err);
-    float *logits = malloc ((size_t) options.config.vocab_size * sizeof *logits);
-    for (char *end, *next = (char *) options.prompt; logits && *next; next = end) {
-        gpt_next (logits, &gpt, (int32_t) strtol (next, &end, 10));
+    for (char *end, *next = (char *) options.prompt; *next; next = end) {
+        const float *logits = gpt_next (&gpt, (int32_t) strtol (next, &end, 10));
         for (int i = 0; i < options.config.vocab_size; i++)
             printf ("%.6f%c", (double) logits[i], i + 1 < options.config.vocab_size ? ' ' : '\n');
     }
-    free (logits);
     gpt_destroy (&gpt);
     accel_close (acc);
     return 0;
