@@ -6,6 +6,7 @@
 #define ACCEL_ACCEL_H
 
 #include <accel/accumulate.h>
+#include <accel/arguments.h>
 #include <accel/base.h>
 #include <accel/checkpoint.h>
 #include <accel/collectives.h>

@@ -37,6 +37,7 @@
 #include <accel/hpp/options.hpp>
 #include <accel/hpp/tensor.hpp>
 #include <accel/hpp/tree.hpp>
+#include <accel/hpp/arguments.hpp>
 #include <accel/hpp/data.hpp>
 #include <accel/hpp/train.hpp>
 #include <accel/hpp/comm.hpp>

@@ -106,6 +106,7 @@ struct accel_tokens_options {
     bool across_files;      /**< of several files: join their tokens, so samples may begin in one file and end in
                                  another; false: each sample is in one file, and what is left at its end is omitted */
     unsigned open_files;    /**< of several files: how many stay open; 0: 16 */
+    uint64_t vocab_size;    /**< reading a token that is not smaller is an error; 0: any token is valid */
 };
 
 /**
@@ -127,7 +128,8 @@ struct accel_tokens_options {
  *
  * @param paths  [count]; a path that is not that of a file may be a glob(7) pattern such as "fineweb_train_*.bin": all
  *               files that match it, sorted by path in byte order.  A file may occur more than once
- * @retval ACCEL_ERR_INVALID  no paths, or an invalid size; reading a token that int32 cannot hold is ACCEL_ERR_FORMAT
+ * @retval ACCEL_ERR_INVALID  no paths, or an invalid size; reading a token that int32 cannot hold, or not
+ *                            below vocab_size, is ACCEL_ERR_FORMAT
  * @retval ACCEL_ERR_FORMAT   a partial token at the end, or not an llm.c header; of several files, one without tokens,
  *                            or with tokens of a different size, or no file with a complete sample
  * @retval ACCEL_ERR_SYSTEM   a file cannot be opened, read or mapped; no file matches a pattern, or its folder cannot

@@ -58,6 +58,9 @@ ACCEL_BEGIN_DECLS
        const struct accel_csv_options *options, struct accel_error *err), (dataset, path, options, err)) \
     X (accel_dataset_open_idx, (struct accel_dataset **dataset, const char *images, const char *labels, \
        const struct accel_idx_options *options, struct accel_error *err), (dataset, images, labels, options, err)) \
+    X (accel_generator_choose, (struct accel_generator *generator, const float *logits, size_t count, size_t *chosen, \
+       const struct accel_choice_options *options, struct accel_error *err), (generator, logits, count, chosen, \
+       options, err)) \
     X (accel_sampler_create, (struct accel_sampler **sampler, enum accel_sampler_kind kind, size_t size, \
        const struct accel_sampler_options *options, struct accel_error *err), (sampler, kind, size, options, err)) \
     X (accel_sampler_create_llmc, (struct accel_sampler **sampler, const struct accel_dataset *dataset, \
@@ -77,7 +80,11 @@ ACCEL_BEGIN_DECLS
        struct accel_error *err), (acc, object, err)) \
     X (accel_init_trackers, (struct accel *acc, const char *project_name, const struct accel_value *config, \
        size_t count, const struct accel_tracker_options *options, struct accel_error *err), (acc, project_name, \
-       config, count, options, err))
+       config, count, options, err)) \
+    X (accel_arguments_parse, (char **help, void *into, const struct accel_argument *arguments, size_t count, \
+       int argc, char **argv, struct accel_error *err), (help, into, arguments, count, argc, argv, err)) \
+    X (accel_arguments_read_json, (void *into, const struct accel_argument *arguments, size_t count, \
+       const char *path, struct accel_error *err), (into, arguments, count, path, err))
 
 #define X(name, parameters, arguments) ACCEL_API ACCEL_NODISCARD enum accel_status (name) parameters;
 ACCEL_PLAIN_MAP (X)

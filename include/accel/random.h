@@ -104,6 +104,28 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_generator_fill_normal (struct accel_generator *generator, void *values, size_t count, enum accel_dtype dtype,
                              double mean, double std, struct accel_error *err);
 
+/** How accel_generator_choose() draws; 0 is each field's default. */
+struct accel_choice_options {
+    double temperature; /**< logits are divided by it; 0: 1; ACCEL_ZERO: the largest one is chosen, nothing is drawn */
+    uint64_t top_k;     /**< only so many of the largest logits; 0: all */
+    double top_p;       /**< of these, only the largest whose probabilities reach this sum, from 0 to 1; 0: all */
+};
+
+/**
+ * Choose one of @p count classes with the probabilities softmax (logits): the next token of a language model.  The
+ * filters are those of transformers, in its order: temperature, top_k, top_p.  Of equal logits, the first ones are
+ * kept.  One accel_generator_uniform() is drawn.
+ *
+ * @param logits       [count]; -INFINITY: never chosen
+ * @param[out] chosen  0 <= chosen < count
+ * @param options      may be NULL
+ * @retval ACCEL_ERR_INVALID  a logit is NaN or INFINITY, or all are -INFINITY; an invalid option; nothing was drawn
+ */
+#define accel_generator_choose(...) accel_generator_choose_sized (sizeof (struct accel_choice_options), __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_generator_choose_sized (size_t options_size, struct accel_generator *generator, const float *logits, size_t count,
+                              size_t *chosen, const struct accel_choice_options *options, struct accel_error *err);
+
 /** Write the complete state of @p generator: torch.Generator.get_state(), byte for byte. */
 ACCEL_API void
 accel_generator_get_state (const struct accel_generator *generator, uint8_t state[ACCEL_GENERATOR_STATE_BYTES]);

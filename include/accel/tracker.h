@@ -74,6 +74,9 @@ struct accel_tracker_options {
     double tokens_per_step;     /**< of all processes: adds tokens_per_second; 0: not known */
     double flops_per_step;      /**< floating-point operations of all processes; 0: not known */
     double peak_flops;          /**< per second, of all devices together; with flops_per_step, adds mfu; 0: not known */
+    /** How many steps the run has: accel_log() also prints its numbers on a line of standard output, with the tokens
+     *  per second, the MFU and the time left, as far as they are known.  0: nothing is printed */
+    uint64_t print_steps;
 };
 
 /**

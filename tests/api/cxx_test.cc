@@ -227,6 +227,10 @@ test_random ()
     b.set_state (a.state ());
     ok (a () == b () && a.permutation (5) == b.permutation (5) && a.initial_seed () == 3,
         "generators and their states");
+    const float logits[] = { 0, 9, 8 };
+    ok (a.choose (logits, choice_options ().temperature (0)) == 1 && a.choose (logits, choice_options ().top_k (1)) == 1
+            && a.choose (logits) < 3,
+        "classes by their logits");
     generator moved = std::move (a);
     std::vector<float> values (20);
     moved.fill_normal (values);
@@ -254,6 +258,22 @@ squares (std::size_t size)
                         *static_cast<std::int64_t *> (into[0]) = std::int64_t (index * index);
                         static_cast<float *> (into[1])[0] = static_cast<float *> (into[1])[1] = float (index);
                     });
+}
+
+void
+test_arguments ()
+{
+    struct {
+        int steps;
+    } options = { 0 };
+    const accel_argument rows[] = { { "steps", ACCEL_ARGUMENT_INT, true, 0, "10", "steps in all", 1, 100, nullptr } };
+    char program[] = "program", given[] = "--steps=20", help[] = "--help", unknown[] = "--stops=3";
+    char *argv[] = { program, given, help }, *bad[] = { program, unknown };
+    ok (!parse_arguments (options, rows, 2, argv) && options.steps == 20, "arguments");
+    ok (parse_arguments (options, rows, 3, argv).value ().find ("steps in all [10]") != std::string::npos, "--help");
+    ok (throws (ACCEL_ERR_INVALID, "unknown option '--stops=3'", [&] { parse_arguments (options, rows, 2, bad); }),
+        "an unknown argument");
+    ok (throws (ACCEL_ERR_SYSTEM, "/nowhere", [&] { read_arguments (options, rows, "/nowhere"); }), "a missing file");
 }
 
 void
@@ -644,6 +664,7 @@ main (int argc, char **argv)
         test_communicators (acc);
         test_control (acc);
         test_random ();
+        test_arguments ();
         test_loaders ();
         test_token_files (acc);
         test_evaluation (acc);

@@ -33,6 +33,16 @@ class generator_ref {
     {
         return accel_generator_randint (raw_, low, high);
     }
+    /** @return the class drawn */
+    std::size_t
+    choose (span<const float> logits, const accel_choice_options &options = {})
+    {
+        std::size_t result = 0;
+        detail::attempt call;
+        call (ACCEL_CALL_ (accel_generator_choose) (raw_, logits.data (), logits.size (), &result, &options,
+                                                    call.err ()));
+        return result;
+    }
     std::vector<std::int64_t>
     permutation (std::size_t count)
     {

@@ -98,7 +98,12 @@ struct tracker_options : accel_tracker_options {
     ACCEL_OPTIONS_ (tracker_options, accel_tracker_options)
     ACCEL_SET_ (run_name) ACCEL_SET_ (trackers) ACCEL_SET_ (tracker_count) ACCEL_SET_ (queue_bytes)
     ACCEL_SET_FLAG_ (throughput) ACCEL_SET_ (finish_timeout_ms) ACCEL_SET_ (tokens_per_step)
-    ACCEL_SET_ (flops_per_step) ACCEL_SET_ (peak_flops)
+    ACCEL_SET_ (flops_per_step) ACCEL_SET_ (peak_flops) ACCEL_SET_ (print_steps)
+};
+
+struct choice_options : accel_choice_options {
+    ACCEL_OPTIONS_ (choice_options, accel_choice_options)
+    ACCEL_SET_NUMBER_ (temperature) ACCEL_SET_ (top_k) ACCEL_SET_ (top_p)
 };
 
 struct project_configuration : accel_project_configuration {
@@ -130,7 +135,8 @@ struct sampler_options : accel_sampler_options {
 struct tokens_options : accel_tokens_options {
     ACCEL_OPTIONS_ (tokens_options, accel_tokens_options)
     ACCEL_SET_ (format) ACCEL_SET_ (sequence_length) ACCEL_SET_ (stride) ACCEL_SET_ (header_bytes)
-    ACCEL_SET_ (labels) ACCEL_SET_ (int64) ACCEL_SET_ (mapped) ACCEL_SET_ (across_files) ACCEL_SET_ (open_files)
+    ACCEL_SET_ (labels) ACCEL_SET_ (int64) ACCEL_SET_ (mapped) ACCEL_SET_ (across_files)
+    ACCEL_SET_ (open_files) ACCEL_SET_ (vocab_size)
 };
 
 struct csv_field : accel_csv_field {

@@ -10,6 +10,7 @@
 #include "lib/comm/progress.h"
 #include "lib/state/state_object.h"
 #include "lib/track/kinds.h"
+#include "lib/track/step_line.h"
 #include "lib/track/throughput.h"
 #include "lib/track/tracking.h"
 #include "util/cleanup.h"
@@ -30,6 +31,7 @@ struct track_part {
     bool all;                 /* so is every tracker that can work */
     struct tracking *running; /* NULL: none; always on ranks but 0 */
     struct throughput throughput;
+    struct step_line line;
 };
 
 static const struct tracker_kind *const kinds[] = {
@@ -184,6 +186,7 @@ init (struct track_part *its, const struct accel_tracker_run *run, const struct 
     }
     its->running = made;
     its->throughput = throughput_begin (options);
+    its->line = step_line_begin (options);
     if (count)
         log_config (made, config, count);
     return ACCEL_OK;
@@ -257,8 +260,10 @@ accel_log (struct accel *acc, const struct accel_value *values, size_t count, in
     enum accel_status status = record_check (__func__, values, count, err);
     if (!status)
         show_values (acc, values, count, step);
-    if (!status && its->running && tracking_is_ours (its->running))
+    if (!status && its->running && tracking_is_ours (its->running)) {
         log_values (its->running, UINT32_MAX, &its->throughput, values, count, step);
+        step_line_print (&its->line, acc, values, count, step < 0 ? its->running->last_step : step, clock_ns ());
+    }
     return status;
 }
 

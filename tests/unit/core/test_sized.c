@@ -187,6 +187,27 @@ OPTIMIZER (custom_group, optimizer_create_custom_sized (sizeof (struct accel_cus
                                               &err))
 SAMPLER (sampler, create_sized (size, &made, ACCEL_SAMPLER_RANDOM, 4, given, &err))
 SAMPLER (calls, create_custom_sized (size, &made, given, &err))
+CALL (choice)
+{
+    struct accel_generator *generator = NULL;
+    size_t chosen;
+    if (accel_generator_create (&generator, 1, &err))
+        exit (99);
+    enum accel_status status = accel_generator_choose_sized (size, generator, values[0], 8, &chosen, given, &err);
+    accel_generator_destroy (generator);
+    return status;
+}
+CALL (argument)
+{
+    char *help;
+    int64_t field;
+    return accel_arguments_parse_sized (size, &help, &field, given, 1, 0, NULL, &err);
+}
+CALL (argument_json)
+{
+    int64_t field;
+    return accel_arguments_read_json_sized (size, &field, given, 1, "json", &err);
+}
 SCHEDULER (scheduler, create_sized (size, &made, optimizer, given, &err))
 SCHEDULER (sequential, create_sequential_sized (size, &made, optimizer, given, 1, NULL, &err))
 SCHEDULER (chained, create_chained_sized (size, &made, optimizer, given, 1, &err))
@@ -331,6 +352,9 @@ static struct {
     ROW (optimizer_create_custom, custom_optimizer, group_count, custom, .lr = 1, .step = step),
     ROW (optimizer_create_custom, param_group, min_ndim, custom_group, .lr = 1),
     ROW (optimizer_set_group, param_group, min_ndim, set_group, .lr = 1),
+    ROW (generator_choose, choice_options, top_k, choice, .temperature = 1),
+    ROW (arguments_parse, argument, max, argument, .name = "x"),
+    ROW (arguments_read_json, argument, max, argument_json, .name = "x"),
     ROW (sampler_create, sampler_options, weights, sampler, .num_samples = 2),
     ROW (sampler_create_llmc, sampler_options, seed, llmc, .shuffle = ACCEL_YES),
     ROW (sampler_create_custom, sampler_calls, user, calls, .length = 1, .next = next_index),
@@ -498,7 +522,7 @@ set_up (void)
         describe (&tensors[i], i % 2 ? gradients[i / 2] : values[i / 2]);
     scratch_enter ();
     return make_page () && write_file (tokens, some, sizeof some) && write_file (csv, "1\n2\n", 4)
-           && write_file (idx, images, sizeof images) && !accel_open (&acc, NULL, &err)
+           && write_file (idx, images, sizeof images) && write_file ("json", "{}", 2) && !accel_open (&acc, NULL, &err)
            && !accel_model_create (&model, parameters, 2, &err)
            && !accel_optimizer_create (&optimizer, model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 },
                                        &err);

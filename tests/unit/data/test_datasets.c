@@ -207,6 +207,34 @@ test_llmc (void)
     }
 }
 
+/* @param path  tokens 1, 2, 3 and a large one, of 32 bits */
+static void
+test_vocab_size (const char *path)
+{
+    struct accel_tokens_options options = { .sequence_length = 2, .format = ACCEL_TOKENS_UINT32, .labels = true };
+    struct accel_dataset *set;
+    int64_t ids[2], labels[2];
+    for (int wide = 0; wide < 2; wide++) {
+        options.int64 = wide;
+        options.vocab_size = 4;
+        ok (!open_tokens (&set, path, &options) && !set->read (set->user, 0, (void *[]){ ids, labels }, &err),
+            "tokens: all below vocab_size");
+        accel_dataset_close (set);
+        options.vocab_size = 3;
+        ok (!open_tokens (&set, path, &options)
+                && set->read (set->user, 0, (void *[]){ ids, labels }, &err) == ACCEL_ERR_FORMAT
+                && strstr (err.text, "token 3, but vocab_size is 3"),
+            "tokens: a label that is not: %s", err.text);
+        accel_dataset_close (set);
+        options.vocab_size = 1;
+        ok (!open_tokens (&set, path, &options)
+                && set->read (set->user, 0, (void *[]){ ids, labels }, &err) == ACCEL_ERR_FORMAT
+                && strstr (err.text, "token 1, but vocab_size is 1"),
+            "tokens: an input that is not: %s", err.text);
+        accel_dataset_close (set);
+    }
+}
+
 static void
 test_token_errors (void)
 {
@@ -219,6 +247,7 @@ test_token_errors (void)
             && strstr (err.text, "between 2 and 3 does not fit in int32"),
         "tokens: too large for int32");
     accel_dataset_close (set);
+    test_vocab_size (path);
     is_refused ("tokens", open_tokens (&set, path, NULL), &set, "sequence_length");
     other = options;
     other.sequence_length = SIZE_MAX;

@@ -2,6 +2,7 @@
 /* Trackers of the program: what they are called with, and when; failures, and what is kept; rank 0 only; fork. */
 #include <config.h>
 
+#include "lib/track/step_line.h"
 #include "lib/track/throughput.h"
 #include "tests/ranks.h"
 #include "tests/unit/track/tracked.h"
@@ -405,6 +406,43 @@ test_throughput (void)
         "tokens per second, and the share of the peak");
 }
 
+/* Lines of a run of 100 steps, which begins at step 10. */
+static void
+test_lines (void)
+{
+    const struct accel_value values[] = { { .key = "loss", .number = 2.5 }, { .key = "lr", .number = 2e-5 },
+                                          { .key = "note", .kind = ACCEL_TEXT, .text = "no number" } };
+    const struct accel_tracker_options all = { .tokens_per_step = 100, .flops_per_step = 3e9, .peak_flops = 1e10,
+                                               .print_steps = 100 };
+    struct step_line line = step_line_begin (&all), none = step_line_begin (&(struct accel_tracker_options){ 0 });
+    struct accel *acc = open_tracked (NULL);
+    const int64_t second = 1000000000;
+    int terminal = dup (STDOUT_FILENO);
+    keep_output (STDOUT_FILENO, "lines");
+    step_line_print (&none, NULL, values, 3, 1, second);
+    step_line_print (&line, NULL, values, 3, 10, second);
+    step_line_print (&line, NULL, values, 1, 10, 2 * second);
+    step_line_print (&line, NULL, values, 1, 11, 2 * second);
+    step_line_print (&line, NULL, values, 1, 12, 5 * second);
+    step_line_print (&line, NULL, values, 1, 12, 5 * second);
+    step_line_print (&line, NULL, values, 1, 100, 6 * second);
+    step_line_print (&line, NULL, values, 1, 101, 7 * second);
+    must (accel_init_trackers (acc, "p", NULL, 0, &(struct accel_tracker_options){ .print_steps = 3 }, &err));
+    must (accel_log_number (acc, "a", 1, -1, &err));
+    accel_close (acc);
+    dup2 (terminal, STDOUT_FILENO);
+    close (terminal);
+    is_text (content ("lines"), "step    10 of 100  loss 2.500000  lr 2e-05\n"
+                                "step    10 of 100  loss 2.500000\n"
+                                "step    11 of 100  loss 2.500000  100 tokens/s  mfu 30.0%  1:29 left\n"
+                                "step    12 of 100  loss 2.500000  50 tokens/s  mfu 15.0%  2:56 left\n"
+                                "step    12 of 100  loss 2.500000\n"
+                                "step   100 of 100  loss 2.500000  1800 tokens/s  mfu 540.0%  0:00 left\n"
+                                "step   101 of 100  loss 2.500000  1517 tokens/s  mfu 455.0%  0:00 left\n"
+                                "step     0 of 3  a 1.000000\n",
+             "lines that are printed");
+}
+
 /* The numbers come by themselves, to all trackers. */
 static void
 test_measured (void)
@@ -451,6 +489,7 @@ main (void)
     test_exit ();
     as_ranks (2, "only rank 0 has trackers", track_rank);
     test_throughput ();
+    test_lines ();
     test_measured ();
     test_failures ();
     test_flush ();

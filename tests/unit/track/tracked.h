@@ -34,16 +34,23 @@ open_tracked (const char *log_with)
     return acc;
 }
 
+/** Send what is written to @p stream to a file of the scratch folder. */
+__attribute__ ((unused)) static void
+keep_output (int stream, const char *name)
+{
+    char path[SCRATCH_SIZE + 16];
+    snprintf (path, sizeof path, "%s/%.10s", scratch_folder (), name);
+    int fd = open (path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
+    if (fd < 0 || dup2 (fd, stream) < 0)
+        exit (99);
+    close (fd);
+}
+
 /** Send standard error to a file of the scratch folder. */
 __attribute__ ((unused)) static void
 keep_errors (void)
 {
-    char path[SCRATCH_SIZE + 16];
-    snprintf (path, sizeof path, "%s/errors", scratch_folder ());
-    int fd = open (path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
-    if (fd < 0 || dup2 (fd, STDERR_FILENO) < 0)
-        exit (99);
-    close (fd);
+    keep_output (STDERR_FILENO, "errors");
 }
 
 /** @return the content of a file of the scratch folder; static */

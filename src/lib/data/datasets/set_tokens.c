@@ -56,6 +56,20 @@ static uint64_t (*const converters[2][5]) (const unsigned char *from, unsigned c
     { uint16_to_int64, uint32_to_int64, int32_to_int64, int64_to_int64, uint8_to_int64 },
 };
 
+/* Refuse tokens that are not below vocab_size.  @param values  [count], int32 or int64 */
+static enum accel_status
+check_tokens (const struct source *source, const struct accel_tokens_options *options, const void *values, size_t count,
+              struct accel_error *err)
+{
+    for (size_t i = 0; i < count && options->vocab_size; i++) {
+        int64_t token = options->int64 ? ((const int64_t *) values)[i] : ((const int32_t *) values)[i];
+        if ((uint64_t) token >= options->vocab_size)
+            return accel_fail (err, ACCEL_ERR_FORMAT, "%s: token %lld, but vocab_size is %llu", source->path,
+                               (long long) token, (unsigned long long) options->vocab_size);
+    }
+    return ACCEL_OK;
+}
+
 enum accel_status
 tokens_read (const struct source *source, const struct token_layout *layout, const struct accel_tokens_options *options,
              uint64_t token, size_t from, size_t count, void *const *into, struct accel_error *err)
@@ -65,6 +79,7 @@ tokens_read (const struct source *source, const struct token_layout *layout, con
     for (size_t done = from, now; done < end; done += now, token += now) {
         now = end - done < most ? end - done : most;
         size_t inputs = now, skip = !done;
+        unsigned char *input = (unsigned char *) into[0] + done * grown, *label = NULL;
         uint64_t lost;
         enum accel_status status = source_read (source, layout->first_token + token * layout->token_bytes, chunk,
                                                 now * layout->token_bytes, err);
@@ -72,14 +87,18 @@ tokens_read (const struct source *source, const struct token_layout *layout, con
             return status;
         if (inputs > options->sequence_length - done)
             inputs = options->sequence_length - done; /* the very last token is a label only */
-        lost = converters[options->int64][layout->format] (chunk, (unsigned char *) into[0] + done * grown, inputs);
-        if (options->labels)
-            lost |= converters[options->int64][layout->format] (
-                chunk + skip * layout->token_bytes, (unsigned char *) into[1] + (done + skip - 1) * grown, now - skip);
+        lost = converters[options->int64][layout->format] (chunk, input, inputs);
+        if (options->labels) {
+            label = (unsigned char *) into[1] + (done + skip - 1) * grown;
+            lost |= converters[options->int64][layout->format] (chunk + skip * layout->token_bytes, label, now - skip);
+        }
         if (lost)
             return accel_fail (err, ACCEL_ERR_FORMAT, "%s: a token between %llu and %llu does not fit in int32; is the "
                                "token format right?", source->path, (unsigned long long) token,
                                (unsigned long long) token + now - 1);
+        if ((status = check_tokens (source, options, input, inputs, err))
+            || (label && (status = check_tokens (source, options, label, now - skip, err))))
+            return status;
     }
     return ACCEL_OK;
 }
