@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2: its tensors, and the way through its layers and back. */
+/* GPT-2: its tensors, its layers, and the way through them and back. */
 #include "gpt.h"
-#include "layers.h"
+#include "matmul.h"
 
 #include <err.h>
 #include <math.h>
@@ -14,8 +14,8 @@ static struct accel_error error;
 
 /* ---- tensors ---- */
 
-/* What there is to know of a tensor: its name, its sizes in widths, and how its first values are drawn.  The model's own
- * come first, then those of each block. */
+/* What there is to know of a tensor: its name, its sizes in widths, and how its first values are drawn.  The model's
+ * own come first, then those of each block. */
 enum { ZEROS, ONES, NORMAL, RESIDUAL /* normal, but smaller, before a sum with what went in */ };
 static const struct gpt_kind {
     const char *name;
@@ -102,16 +102,347 @@ gpt_create (struct gpt *gpt, const struct gpt_config *config, enum accel_dtype d
     free (parameters);
 }
 
-void
-gpt_destroy (struct gpt *gpt)
+/* ---- layers, forward and backward ----
+ *
+ * A row is a token.  All threads of a team call a function together and share its work.  Backward functions add to the
+ * gradients of parameters (and to the `dx` of layer_norm), and write those of their inputs; `w` is a weight and, after
+ * it, the bias.  Each element is computed by one thread: with the same number of them, runs can be repeated bit by bit.
+ * (With another number, BLAS has other blocks, and rounds differently.) */
+
+enum { QUERIES = 64, LOGIT_ROWS = 256 /* rows of scores and logits that are in memory at a time */, COLUMNS = 64 };
+
+/* Of a pass: sequences, their tokens, heads of attention, and columns of a row. */
+struct shape {
+    long batch, length, heads, width;
+    long first, rows; /* only tokens from this one on are computed (backward: 0); batch * (length - first) */
+};
+
+/* Loops over elements are compiled for several instruction sets; the program chooses when it starts. */
+#if defined __x86_64__ && defined __GLIBC__ && !defined __SANITIZE_THREAD__
+#define VECTORIZED __attribute__ ((target_clones ("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define VECTORIZED
+#endif
+
+static inline long
+min (long a, long b)
 {
-    accel_model_destroy (gpt->model);
-    free (gpt->tensors);
-    free (gpt->blocks);
-    free (gpt->memory);
+    return a < b ? a : b;
 }
 
-/* ---- through the layers, and back ---- */
+/* exp (x) to 2 units in the last place, in a form that compilers vectorize; below -87 as at -87, above 88 as at 88; NaN
+ * stays NaN. */
+static inline float
+fast_exp (float x)
+{
+    union {
+        float number;
+        uint32_t bits; /* unsigned, because those of NaN overflow */
+    } power;
+    x = x < -87 ? -87 : x > 88 ? 88 : x;
+    float whole = x * 1.44269504f + 12582912.0f; /* rounds, and leaves the integer in the low bits */
+    power.number = whole;
+    uint32_t exponent = power.bits - 0x4b400000;
+    whole -= 12582912.0f;
+    float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    float value = 1.9875691500e-4f;
+    value = value * rest + 1.3981999507e-3f;
+    value = value * rest + 8.3334519073e-3f;
+    value = value * rest + 4.1665795894e-2f;
+    value = value * rest + 1.6666665459e-1f;
+    value = value * rest + 5.0000001201e-1f;
+    value = value * rest * rest + rest + 1;
+    power.bits = (exponent + 127) << 23;
+    return value * power.number;
+}
+
+/* to = x + y */
+static VECTORIZED void
+add (float *to, const float *x, const float *y, long count)
+{
+#pragma omp for
+    for (long i = 0; i < count; i++)
+        to[i] = x[i] + y[i];
+}
+
+/* sums [width] += the rows of x */
+static VECTORIZED void
+add_rows (float *sums, const float *x, long rows, long width)
+{
+#pragma omp for
+    for (long begin = 0; begin < width; begin += COLUMNS)
+        for (long i = 0, end = min (begin + COLUMNS, width); i < rows; i++)
+            for (long j = begin; j < end; j++)
+                sums[j] += x[i * width + j];
+}
+
+static float *
+values_of (const struct accel_tensor *tensor)
+{
+    return tensor->dl.data;
+}
+
+static struct matrix
+weights_of (const struct gpt_tensor *w)
+{
+    return weights (w->data.dl.data, w->data.dl.shape[0], w->data.dl.shape[1]);
+}
+
+/* y [rows, out] = x [rows, in] weight [in, out] + bias */
+static void
+linear (float *y, const float *x, const struct gpt_tensor *w, long rows)
+{
+    struct matrix weight = weights_of (w);
+#pragma omp for
+    for (long i = 0; i < rows; i++)
+        memcpy (y + i * weight.columns, values_of (&w[1].data), (size_t) weight.columns * sizeof *y);
+    matmul (y, matrix (x, rows, weight.rows, weight.rows), weight, 1);
+}
+
+static void
+linear_backward (float *dx, const float *dy, const float *x, const struct gpt_tensor *w, long rows)
+{
+    struct matrix weight = weights_of (w), grad = factor (dy, rows, weight.columns);
+    matmul (dx, grad, transposed (weight), 0);
+    matmul (values_of (&w[0].grad), transposed (matrix (x, rows, weight.rows, weight.rows)), grad, 1);
+    add_rows (values_of (&w[1].grad), dy, rows, weight.columns);
+}
+
+/* @return 1 / the deviation of x */
+static inline float
+measure (const float *x, long width, float *mean)
+{
+    float sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+    for (long j = 0; j < width; j++)
+        sum += x[j];
+    *mean = sum / (float) width;
+#pragma omp simd reduction(+ : squares)
+    for (long j = 0; j < width; j++)
+        squares += (x[j] - *mean) * (x[j] - *mean);
+    return 1 / sqrtf (squares / (float) width + 1e-5f);
+}
+
+static VECTORIZED void
+layer_norm (float *y, const float *x, const struct gpt_tensor *w, const struct shape *shape)
+{
+    const float *weight = values_of (&w[0].data), *bias = values_of (&w[1].data);
+#pragma omp for
+    for (long at = 0; at < shape->rows * shape->width; at += shape->width) {
+        float mean, inverse = measure (x + at, shape->width, &mean);
+        for (long j = 0; j < shape->width; j++)
+            y[at + j] = (x[at + j] - mean) * inverse * weight[j] + bias[j];
+    }
+}
+
+/* work: each row's share of the weight's gradient */
+static VECTORIZED void
+layer_norm_backward (float *dx, float *work, const float *dy, const float *x, const struct gpt_tensor *w,
+                     const struct shape *shape)
+{
+    const float *weight = values_of (&w[0].data);
+    long width = shape->width;
+#pragma omp for
+    for (long at = 0; at < shape->rows * width; at += width) {
+        float sum = 0, product = 0, mean, inverse = measure (x + at, width, &mean);
+#pragma omp simd reduction(+ : sum, product)
+        for (long j = 0; j < width; j++) {
+            work[at + j] = dy[at + j] * (x[at + j] - mean) * inverse;
+            sum += dy[at + j] * weight[j];
+            product += work[at + j] * weight[j];
+        }
+        sum /= (float) width;
+        product /= (float) width;
+        for (long j = 0; j < width; j++)
+            dx[at + j] += (dy[at + j] * weight[j] - sum - (x[at + j] - mean) * inverse * product) * inverse;
+    }
+    add_rows (values_of (&w[0].grad), work, shape->rows, width);
+    add_rows (values_of (&w[1].grad), dy, shape->rows, width);
+}
+
+/* GELU: x / 2 (1 + tanh u) with u = sqrt (2 / pi) (x + 0.044715 x^3), which is x / (1 + exp (-2 u)).  On the way back,
+ * dy becomes the gradient of x. */
+static const float ROOT = 0.7978845608f, CUBIC = 0.044715f;
+
+static VECTORIZED void
+gelu (float *y, const float *x, long count)
+{
+#pragma omp for
+    for (long i = 0; i < count; i++)
+        y[i] = x[i] / (1 + fast_exp (-2 * ROOT * (x[i] + CUBIC * x[i] * x[i] * x[i])));
+}
+
+static VECTORIZED void
+gelu_backward (float *dy, const float *x, long count)
+{
+#pragma omp for
+    for (long i = 0; i < count; i++) {
+        float square = x[i] * x[i];
+        float share = 1 / (1 + fast_exp (-2 * ROOT * (x[i] + CUBIC * x[i] * square)));
+        dy[i] *= share + x[i] * share * (1 - share) * 2 * ROOT * (1 + 3 * CUBIC * square);
+    }
+}
+
+/* In place, times @p scale, of the first @p seen numbers; the others become 0.  @return the logarithm of the sum of
+ * exponentials */
+static VECTORIZED float
+softmax (float *row, long seen, long count, float scale)
+{
+    float most = row[0], sum = 0;
+#pragma omp simd reduction(max : most)
+    for (long j = 1; j < seen; j++)
+        most = row[j] > most ? row[j] : most;
+#pragma omp simd reduction(+ : sum)
+    for (long j = 0; j < seen; j++)
+        sum += row[j] = fast_exp (row[j] - most);
+    for (long j = 0; j < seen; j++)
+        row[j] *= scale / sum;
+    memset (row + seen, 0, (size_t) (count - seen) * sizeof *row);
+    return most + logf (sum);
+}
+
+/* With P = softmax (S): dS = P (dP - sum (P dP)).  Scores become P, the gradients of P those of scores. */
+static VECTORIZED void
+softmax_backward (float *row, float *grad, long seen, long count, float norm)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (long j = 0; j < seen; j++) {
+        row[j] = fast_exp (row[j] - norm);
+        sum += row[j] * grad[j];
+    }
+    for (long j = 0; j < seen; j++)
+        grad[j] = row[j] * (grad[j] - sum);
+    memset (row + seen, 0, (size_t) (count - seen) * sizeof *row);
+    memset (grad + seen, 0, (size_t) (count - seen) * sizeof *grad);
+}
+
+/* Some queries of one head of one sequence, and the keys and values that they see: those up to their own. */
+struct view {
+    struct matrix queries, keys, values;
+    float scale;
+    long column, row; /* where the head and the sequence begin in [batch * length, width] */
+};
+
+static struct view
+view_of (const float *qkv, const struct shape *shape, long head, long before)
+{
+    long stride = 3 * shape->width, size = shape->width / shape->heads, row = head / shape->heads * shape->length;
+    long column = head % shape->heads * size, rows = min (QUERIES, shape->length - before), keys = before + rows;
+    const float *from = qkv + row * stride + column;
+    return (struct view){ matrix (from + before * stride, rows, size, stride),
+                          matrix (from + shape->width, keys, size, stride),
+                          matrix (from + 2 * shape->width, keys, size, stride), 1 / sqrtf ((float) size),
+                          column, row };
+}
+
+/* Causal self-attention of queries, keys and values: qkv [batch * length, 3 * width].  No matrix of length x length is
+ * kept: the way back computes it again from norms [batch, heads, length], the logarithms of its rows' sums. */
+static void
+attention (float *y, float *norms, const float *qkv, const struct shape *shape)
+{
+    long length = shape->length, first = shape->first;
+    float *scores = zeroed ((size_t) (QUERIES * length), sizeof *scores);
+#pragma omp for
+    for (long head = 0; head < shape->batch * shape->heads; head++)
+        for (long before = first; before < length; before += QUERIES) {
+            struct view v = view_of (qkv, shape, head, before);
+            long rows = v.queries.rows, keys = v.keys.rows, row = head / shape->heads * (length - first);
+            multiply (scores, keys, v.scale, v.queries, transposed (v.keys), 0);
+            for (long i = 0; i < rows; i++)
+                norms[head * length + before + i] = softmax (scores + i * keys, before + i + 1, keys, 1);
+            multiply (y + (row + before - first) * shape->width + v.column, shape->width, 1,
+                      matrix (scores, rows, keys, keys), v.values, 0);
+        }
+    free (scores);
+}
+
+/* The last rows, which see all keys, come first, and begin the gradients of keys and values. */
+static void
+attention_backward (float *dqkv, const float *dy, const float *qkv, const float *norms, const struct shape *shape)
+{
+    long length = shape->length, width = shape->width, stride = 3 * width, last = (length - 1) / QUERIES * QUERIES;
+    float *scores = zeroed ((size_t) (2 * QUERIES * length), sizeof *scores), *grads = scores + QUERIES * length;
+#pragma omp for
+    for (long head = 0; head < shape->batch * shape->heads; head++)
+        for (long before = last; before >= 0; before -= QUERIES) {
+            struct view v = view_of (qkv, shape, head, before);
+            long rows = v.queries.rows, keys = v.keys.rows;
+            struct matrix from = matrix (dy + (v.row + before) * width + v.column, rows, v.values.columns, width);
+            struct matrix p = matrix (scores, rows, keys, keys), ds = matrix (grads, rows, keys, keys);
+            float *to = dqkv + v.row * stride + v.column, beta = before == last ? 0 : 1;
+            multiply (scores, keys, v.scale, v.queries, transposed (v.keys), 0);
+            multiply (grads, keys, 1, from, transposed (v.values), 0);
+            for (long i = 0; i < rows; i++)
+                softmax_backward (scores + i * keys, grads + i * keys, before + i + 1, keys,
+                                  norms[head * length + before + i]);
+            multiply (to + before * stride, stride, v.scale, ds, v.keys, 0);
+            multiply (to + width, stride, v.scale, transposed (ds), v.queries, beta);
+            multiply (to + 2 * width, stride, 1, transposed (p), from, beta);
+        }
+    free (scores);
+}
+
+/* x = wte [token] + wpe [place] */
+static void
+embed (float *x, const struct gpt_tensor *w, const int32_t *tokens, const struct shape *shape)
+{
+    long width = shape->width, length = shape->length - shape->first;
+#pragma omp for
+    for (long i = 0; i < shape->rows; i++)
+        for (long j = 0; j < width; j++)
+            x[i * width + j] = weight_at (w[0].data.dl.data, tokens[i] * width + j)
+                               + weight_at (w[1].data.dl.data, (shape->first + i % length) * width + j);
+}
+
+static VECTORIZED void
+embed_backward (const float *dx, const struct gpt_tensor *w, const int32_t *tokens, const struct shape *shape)
+{
+    float *dwte = values_of (&w[0].grad), *dwpe = values_of (&w[1].grad);
+    long width = shape->width;
+#pragma omp for
+    for (long begin = 0; begin < width; begin += COLUMNS)
+        for (long i = 0, end = min (begin + COLUMNS, width); i < shape->rows; i++)
+            for (long j = begin; j < end; j++) {
+                dwte[tokens[i] * width + j] += dx[i * width + j];
+                dwpe[i % shape->length * width + j] += dx[i * width + j];
+            }
+}
+
+/* logits [rows, vocab] = x wte^T */
+static void
+logits_of (float *logits, const float *x, const struct gpt_tensor *wte, long rows)
+{
+    struct matrix weight = weights_of (wte);
+    matmul (logits, matrix (x, rows, weight.columns, weight.columns), transposed (weight), 0);
+}
+
+/* losses [rows] = -log softmax (x wte^T) [label].  Only a few rows of logits are in memory, so gradients, times scale,
+ * are computed at once, unless dx is NULL. */
+static void
+cross_entropy (float *losses, float *dx, float *logits, const float *x, const struct gpt_tensor *wte,
+               const int32_t *labels, long rows, float scale)
+{
+    struct matrix weight = weights_of (wte);
+    long vocab = weight.rows, width = weight.columns;
+    for (long first = 0; first < rows; first += LOGIT_ROWS) {
+        long count = min (LOGIT_ROWS, rows - first);
+        logits_of (logits, x + first * width, wte, count);
+#pragma omp for
+        for (long i = 0; i < count; i++) {
+            float *row = logits + i * vocab, wanted = row[labels[first + i]];
+            losses[first + i] = softmax (row, vocab, vocab, scale / (float) rows) - wanted;
+            row[labels[first + i]] -= scale / (float) rows;
+        }
+        if (!dx)
+            continue;
+        struct matrix grad = factor (logits, count, vocab);
+        matmul (dx + first * width, grad, weight, 0);
+        matmul (values_of (&wte->grad), transposed (grad), matrix (x + first * width, count, width, width), 1);
+    }
+}
+
+/* ---- a pass ---- */
 
 static float *
 take (float **next, size_t count)
@@ -133,9 +464,9 @@ reserve (struct gpt *gpt, int batch, int length)
     float *next = gpt->memory = zeroed (layers * (10 * narrow + heads) + 12 * narrow + rows + logits, sizeof *next);
     for (size_t i = 0; i < layers; i++)
         gpt->blocks[i] = (struct gpt_block){
-            .tensors = gpt->tensors + MODEL_TENSORS + i * BLOCK_TENSORS, .input = take (&next, narrow), .middle = take (&next, narrow),
-            .qkv = take (&next, 3 * narrow), .attended = take (&next, narrow), .norms = take (&next, heads),
-            .hidden = take (&next, 4 * narrow) };
+            .tensors = gpt->tensors + MODEL_TENSORS + i * BLOCK_TENSORS, .input = take (&next, narrow),
+            .middle = take (&next, narrow), .qkv = take (&next, 3 * narrow), .attended = take (&next, narrow),
+            .norms = take (&next, heads), .hidden = take (&next, 4 * narrow) };
     gpt->blocks[layers].input = take (&next, narrow);
     gpt->wide = take (&next, 4 * narrow);
     gpt->wide_grad = take (&next, 4 * narrow);

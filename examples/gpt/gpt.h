@@ -14,8 +14,9 @@ struct gpt_config {
 /** What the command line says; the table in options.c explains each. */
 struct options {
     struct gpt_config config;
-    const char *data, *eval_data, *format, *model, *save, *project_dir, *prompt;
-    int length, batch_size, total_batch_size, tokens_per_step, steps, warmup_steps, shard, seed;
+    const char *data, *eval_data, *model, *save, *project_dir, *prompt;
+    int activation_function, tie_word_embeddings; /* of config.json, which has one of each to offer */
+    int format, length, batch_size, total_batch_size, tokens_per_step, steps, warmup_steps, shard, seed;
     int evaluate_every, evaluation_batches, patience, save_every, sample, top_k;
     double lr, weight_decay, max_grad_norm, temperature, top_p, peak_tflops;
 };
@@ -57,7 +58,6 @@ struct gpt {
 /** Describe a model to the library, which has its memory, and fill it as GPT-2 did. */
 void gpt_create (struct gpt *gpt, const struct gpt_config *config, enum accel_dtype dtype,
                  struct accel_generator *generator);
-void gpt_destroy (struct gpt *gpt);
 
 /**
  * The mean loss of predicting @p labels [batch, length] from @p tokens, which must be below vocab_size.

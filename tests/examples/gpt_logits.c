@@ -12,7 +12,7 @@ main (int argc, char **argv)
 {
     struct accel_error err;
     struct accel *acc;
-    struct gpt gpt;
+    static struct gpt gpt;
     struct options options = parse_options (argc, argv);
     accel_check (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err), &err);
     gpt_create (&gpt, &options.config, ACCEL_FLOAT32, accel_default_generator ());
@@ -22,7 +22,6 @@ main (int argc, char **argv)
         for (int i = 0; i < options.config.vocab_size; i++)
             printf ("%.6f%c", (double) logits[i], i + 1 < options.config.vocab_size ? ' ' : '\n');
     }
-    gpt_destroy (&gpt);
     accel_close (acc);
     return 0;
 }
