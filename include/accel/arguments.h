@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments of a program: a table of names, types and defaults fills in a struct of the program from a command line and
- * from JSON files, like transformers' HfArgumentParser.  Any thread; structs are in host memory. */
+ * from JSON files, like transformers' HfArgumentParser, and writes them.  Any thread; structs are in host memory. */
 #ifndef ACCEL_ARGUMENTS_H
 #define ACCEL_ARGUMENTS_H
 
@@ -58,6 +58,21 @@ accel_arguments_parse_sized (size_t row_size, char **help, void *into, const str
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_arguments_read_json_sized (size_t row_size, void *into, const struct accel_argument *arguments, size_t count,
                                  const char *path, struct accel_error *err);
+
+/**
+ * Write a JSON object that accel_arguments_read_json() reads into the same fields: one key for each row but those of
+ * ACCEL_ARGUMENT_TEXT, in the order of the table.  Words are strings, but for "true", "false" and "null".  The
+ * file appears complete or not at all.
+ *
+ * @param from       the struct with the fields
+ * @param arguments  [count]; the table, or those of its rows that the file is to have
+ * @retval ACCEL_ERR_INVALID  an invalid row, a number that is not finite, or a field that is not a place among `words`
+ * @retval ACCEL_ERR_SYSTEM   the file cannot be written
+ */
+#define accel_arguments_write_json(...) accel_arguments_write_json_sized (sizeof (struct accel_argument), __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_arguments_write_json_sized (size_t row_size, const void *from, const struct accel_argument *arguments,
+                                  size_t count, const char *path, struct accel_error *err);
 
 ACCEL_END_DECLS
 

@@ -23,6 +23,8 @@ ACCEL_BEGIN_DECLS
        struct accel_error *err), (model, options, err)) \
     X (accel_model_set_sharding, (struct accel_model *model, const struct accel_sharding_options *options, \
        struct accel_error *err), (model, options, err)) \
+    X (accel_model_initialize, (struct accel_model *model, const struct accel_initializer *rows, size_t count, \
+       struct accel_generator *generator, struct accel_error *err), (model, rows, count, generator, err)) \
     X (accel_model_set_file_names, (struct accel_model *model, const struct accel_file_name *rows, size_t count, \
        struct accel_error *err), (model, rows, count, err)) \
     X (accel_optimizer_create, (struct accel_optimizer **optimizer, struct accel_model *model, \
@@ -84,7 +86,9 @@ ACCEL_BEGIN_DECLS
     X (accel_arguments_parse, (char **help, void *into, const struct accel_argument *arguments, size_t count, \
        int argc, char **argv, struct accel_error *err), (help, into, arguments, count, argc, argv, err)) \
     X (accel_arguments_read_json, (void *into, const struct accel_argument *arguments, size_t count, \
-       const char *path, struct accel_error *err), (into, arguments, count, path, err))
+       const char *path, struct accel_error *err), (into, arguments, count, path, err)) \
+    X (accel_arguments_write_json, (const void *from, const struct accel_argument *arguments, size_t count, \
+       const char *path, struct accel_error *err), (from, arguments, count, path, err))
 
 #define X(name, parameters, arguments) ACCEL_API ACCEL_NODISCARD enum accel_status (name) parameters;
 ACCEL_PLAIN_MAP (X)

@@ -54,6 +54,27 @@ ACCEL_API size_t accel_model_parameter_count (const struct accel_model *model);
 /** @return parameter @p index in the order of creation, or NULL; owned by the model. */
 ACCEL_API const struct accel_parameter *accel_model_parameter (const struct accel_model *model, size_t index);
 
+/** A row of accel_model_initialize(). */
+struct accel_initializer {
+    const char *match; /**< parameter names as an fnmatch(3) pattern; `*` also matches dots; NULL: all */
+    double mean;       /**< of a normal distribution */
+    double std;        /**< its standard deviation; 0: each element is `mean`, and nothing is drawn */
+};
+
+/**
+ * Give parameters their first values, before accel_prepare().  For each trained parameter, in the order of the model,
+ * the first row that matches its name counts; a parameter that no row matches keeps its values.  Normal values are
+ * those of accel_generator_fill_normal() in float32, then rounded to the parameter's type.
+ *
+ * @param rows       [count]
+ * @param generator  equal on all ranks, if they are to have equal values before accel_prepare()
+ * @retval ACCEL_ERR_INVALID  a row that matches no trained parameter, or has an invalid number; the model is prepared
+ */
+#define accel_model_initialize(...) accel_model_initialize_sized (sizeof (struct accel_initializer), __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_model_initialize_sized (size_t row_size, struct accel_model *model, const struct accel_initializer *rows,
+                              size_t count, struct accel_generator *generator, struct accel_error *err);
+
 /** What is done to gradients before they are sent: Accelerate's DDPCommunicationHookType. */
 enum accel_comm_hook {
     ACCEL_COMM_HOOK_NONE,

@@ -274,6 +274,13 @@ test_arguments ()
     ok (throws (ACCEL_ERR_INVALID, "unknown option '--stops=3'", [&] { parse_arguments (options, rows, 2, bad); }),
         "an unknown argument");
     ok (throws (ACCEL_ERR_SYSTEM, "/nowhere", [&] { read_arguments (options, rows, "/nowhere"); }), "a missing file");
+    options.steps = 20;
+    write_arguments (options, rows, "arguments.json");
+    options.steps = 1;
+    read_arguments (options, rows, "arguments.json");
+    ok (options.steps == 20, "a file of arguments");
+    ok (throws (ACCEL_ERR_SYSTEM, "/nowhere/x", [&] { write_arguments (options, rows, "/nowhere/x"); }),
+        "a missing folder");
 }
 
 void
@@ -429,6 +436,10 @@ test_training (accelerator &acc)
     ok (net.sharding () == ACCEL_SHARDING_NONE, "sharding");
     const accel_file_name names[] = { { "w", "weight", true }, { "v", "value", false } };
     net.set_file_names ({ names, 1 });
+    const accel_initializer first[] = { { "w", 2, 0 }, { "v", 1, 0 } };
+    net.initialize ({ first, 1 }, default_generator ());
+    ok (throws (ACCEL_ERR_INVALID, "'v' matches no trained", [&] { net.initialize (first, default_generator ()); }),
+        "first values");
     ok (throws (ACCEL_ERR_INVALID, "'v' matches no parameter", [&] { net.set_file_names (names); }), "names in files");
     ok (throws (ACCEL_ERR_INVALID, "no memory", [&] { (void) net.grad<float> ("w"); }), "a gradient without memory");
     optimizer adam (net, ACCEL_ADAM, optimizer_options ().lr (0.1));

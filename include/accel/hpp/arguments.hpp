@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of a program: a table fills in a struct from a command line and from JSON files. */
+/* Arguments of a program: a table fills in a struct from a command line and from JSON files, and writes
+ * these. */
 #ifndef ACCEL_HPP_ARGUMENTS_HPP
 #define ACCEL_HPP_ARGUMENTS_HPP
 
@@ -30,6 +31,15 @@ read_arguments (T &into, span<const accel_argument> rows, const std::string &pat
 {
     detail::attempt call;
     call (accel_arguments_read_json (&into, rows.data (), rows.size (), path.c_str (), call.err ()));
+}
+
+/** Write a JSON file that read_arguments() reads into the same fields. */
+template <class T>
+void
+write_arguments (const T &from, span<const accel_argument> rows, const std::string &path)
+{
+    detail::attempt call;
+    call (accel_arguments_write_json (&from, rows.data (), rows.size (), path.c_str (), call.err ()));
 }
 
 } // namespace accelerate

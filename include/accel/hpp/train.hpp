@@ -96,6 +96,13 @@ class model {
         call (accel_model_set_sharding (get (), &options, call.err ()));
     }
     accel_sharding sharding () const noexcept { return accel_model_sharding (get ()); }
+    /** Give parameters their first values, before accelerator::prepare(). */
+    void
+    initialize (span<const accel_initializer> rows, generator_ref from)
+    {
+        detail::attempt call;
+        call (accel_model_initialize (get (), rows.data (), rows.size (), from.get (), call.err ()));
+    }
     /** How accelerator::save_model() and load_model() name and lay out the parameters. */
     void
     set_file_names (span<const accel_file_name> rows)

@@ -11,10 +11,12 @@
 #include "util/parse.h"
 #include "util/strbuf.h"
 #include "util/suggest.h"
+#include "util/utf8.h"
 
 #include <accel/arguments.h>
 #include <float.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +74,12 @@ set_word (int *field, const struct accel_argument *row, const char *text, struct
     return refuse (row, words.text ? words.text : "no word", text, err);
 }
 
+static enum accel_status
+refuse_kind (const struct accel_argument *row, struct accel_error *err)
+{
+    return accel_fail (err, ACCEL_ERR_INVALID, "%.60s: invalid accel_argument_kind %d", row->name, (int) row->kind);
+}
+
 /* @param text  what was given, or the default; NULL: there is none */
 static enum accel_status
 set (void *into, const struct accel_argument *row, const char *text, struct accel_error *err)
@@ -92,7 +100,7 @@ set (void *into, const struct accel_argument *row, const char *text, struct acce
         *(int *) field = 0;
         return ACCEL_OK;
     default:
-        return accel_fail (err, ACCEL_ERR_INVALID, "%.60s: invalid accel_argument_kind %d", row->name, (int) row->kind);
+        return refuse_kind (row, err);
     }
 }
 
@@ -106,11 +114,11 @@ find (const struct accel_argument *rows, size_t count, const char *name, size_t 
 }
 
 static enum accel_status
-check_rows (const char *function, const void *into, const struct accel_argument *rows, size_t count,
+check_rows (const char *function, const char *name, const void *fields, const struct accel_argument *rows, size_t count,
             struct accel_error *err)
 {
-    if (!into || (count && !rows))
-        return accel_fail_null (err, function, into ? "arguments" : "into");
+    if (!fields || (count && !rows))
+        return accel_fail_null (err, function, fields ? "arguments" : name);
     for (size_t i = 0; i < count; i++)
         if (!rows[i].name)
             return accel_fail (err, ACCEL_ERR_INVALID, "%s: row %zu has no name", function, i);
@@ -135,10 +143,11 @@ write_help (char **help, const struct accel_argument *rows, size_t count, struct
 {
     AUTO_STRBUF struct strbuf text = { 0 };
     for (size_t i = 0; i < count; i++) {
-        strbuf_printf (&text, "  --%-20s %s", rows[i].name, rows[i].help ? rows[i].help : "");
-        if (rows[i].words)
-            strbuf_printf (&text, ": %s", rows[i].words);
-        strbuf_printf (&text, " [%s]\n", rows[i].value ? rows[i].value : "none");
+        const char *words = rows[i].words ? rows[i].words : "";
+        const char *standard = rows[i].kind == ACCEL_ARGUMENT_TEXT ? "none" : *words ? words : "0";
+        standard = rows[i].value ? rows[i].value : standard;
+        strbuf_printf (&text, "  --%-20s %s%s%s [%.*s]\n", rows[i].name, rows[i].help ? rows[i].help : "",
+                       *words ? ": " : "", words, (int) strcspn (standard, *words ? " " : ""), standard);
     }
     *help = strbuf_take (&text);
     return *help ? ACCEL_OK : accel_fail_nomem (err);
@@ -172,7 +181,7 @@ accel_arguments_parse_sized (size_t row_size, char **help, void *into, const str
     *help = NULL;
     const struct accel_argument *rows = SIZED_ARRAY (arguments, row_size, count, room, &status, err);
     if (!status)
-        status = check_rows ("accel_arguments_parse", into, rows, count, err);
+        status = check_rows ("accel_arguments_parse", "into", into, rows, count, err);
     for (size_t i = 0; i < count && !status; i++)
         status = set (into, &rows[i], rows[i].value, err);
     for (char **next = argv + 1; argc > 1 && !status && !*help && next < argv + argc;)
@@ -181,7 +190,7 @@ accel_arguments_parse_sized (size_t row_size, char **help, void *into, const str
     return status;
 }
 
-/* ---- a file ---- */
+/* ---- files ---- */
 
 /* @return the text of a value: that of a string, or the word or number as it is in the file; NULL: null, or an error */
 static char *
@@ -235,7 +244,7 @@ accel_arguments_read_json_sized (size_t row_size, void *into, const struct accel
     struct fail fail = { 0 };
     const struct accel_argument *rows = SIZED_ARRAY (arguments, row_size, count, room, &status, err);
     if (!status)
-        status = check_rows ("accel_arguments_read_json", into, rows, count, err);
+        status = check_rows ("accel_arguments_read_json", "into", into, rows, count, err);
     if (status || !path)
         return status ? status : accel_fail_null (err, "accel_arguments_read_json", "path");
     if (io_read_file (path, FILE_LIMIT, &text, &json.length, &fail))
@@ -247,4 +256,81 @@ accel_arguments_read_json_sized (size_t row_size, void *into, const struct accel
         if (rows[i].required && !seen[i])
             status = accel_fail (err, ACCEL_ERR_INVALID, "\"%.60s\" is missing", rows[i].name);
     return status ? accel_fail_in (err, status, "%s", path) : ACCEL_OK;
+}
+
+static enum accel_status
+write_number (struct strbuf *out, const struct accel_argument *row, double value, struct accel_error *err)
+{
+    char text[32];
+    if (!isfinite (value))
+        return accel_fail (err, ACCEL_ERR_INVALID, "%.60s: %g is not finite", row->name, value);
+    snprintf (text, sizeof text, "%.15g", value);
+    if (strtod (text, NULL) != value)
+        snprintf (text, sizeof text, "%.17g", value);
+    strbuf_add (out, text);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+write_word (struct strbuf *out, const struct accel_argument *row, int place, struct accel_error *err)
+{
+    const char *word = row->words ? row->words : "";
+    for (int i = 0; i < place && *word; i++) {
+        word += strcspn (word, " ");
+        word += strspn (word, " ");
+    }
+    AUTO_FREE char *own = strndup (word, strcspn (word, " "));
+    if (place < 0 || !*word)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%.60s: word %d of '%.160s'", row->name, place,
+                           row->words ? row->words : "");
+    if (own && (!strcmp (own, "true") || !strcmp (own, "false") || !strcmp (own, "null")))
+        strbuf_add (out, own);
+    else if (own)
+        quote_utf8 (out, own);
+    return own ? ACCEL_OK : accel_fail_nomem (err);
+}
+
+static enum accel_status
+write_value (struct strbuf *out, const struct accel_argument *row, const void *from, struct accel_error *err)
+{
+    const void *field = (const char *) from + row->offset;
+    strbuf_add (out, out->length > 1 ? ",\n  " : "\n  ");
+    quote_utf8 (out, row->name);
+    strbuf_add (out, ": ");
+    switch (row->kind) {
+    case ACCEL_ARGUMENT_INT:
+        strbuf_printf (out, "%d", *(const int *) field);
+        return ACCEL_OK;
+    case ACCEL_ARGUMENT_DOUBLE:
+        return write_number (out, row, *(const double *) field, err);
+    case ACCEL_ARGUMENT_WORD:
+        return write_word (out, row, *(const int *) field, err);
+    default:
+        return refuse_kind (row, err);
+    }
+}
+
+enum accel_status
+accel_arguments_write_json_sized (size_t row_size, const void *from, const struct accel_argument *arguments,
+                                  size_t count, const char *path, struct accel_error *err)
+{
+    AUTO_FREE struct accel_argument *room = NULL;
+    AUTO_STRBUF struct strbuf out = { 0 };
+    enum accel_status status;
+    struct fail fail = { 0 };
+    const struct accel_argument *rows = SIZED_ARRAY (arguments, row_size, count, room, &status, err);
+    if (!status)
+        status = check_rows ("accel_arguments_write_json", "from", from, rows, count, err);
+    if (status || !path)
+        return status ? status : accel_fail_null (err, "accel_arguments_write_json", "path");
+    strbuf_add_char (&out, '{');
+    for (size_t i = 0; i < count && !status; i++)
+        if (rows[i].kind != ACCEL_ARGUMENT_TEXT)
+            status = write_value (&out, &rows[i], from, err);
+    strbuf_add (&out, out.length > 1 ? "\n}\n" : "}\n");
+    if (!status && out.failed)
+        status = accel_fail_nomem (err);
+    if (!status && io_write_file (path, out.text, out.length, 0666, &fail))
+        status = accel_fail (err, ACCEL_ERR_SYSTEM, "%s", fail.text);
+    return status;
 }

@@ -6,11 +6,12 @@
 #include "tests/tap.h"
 
 #include <accel/arguments.h>
+#include <math.h>
 #include <stdlib.h>
 
 static struct accel_error err;
 static struct numbers {
-    int steps, any, precision;
+    int steps, any, precision, kind;
     double lr;
     const char *data, *model;
 } numbers;
@@ -23,6 +24,7 @@ static const struct accel_argument rows[] = {
     { "precision", ACCEL_ARGUMENT_WORD, false, AT (precision), "fp16", "of weights", 0, 0, "no fp16 bf16" },
     { "data", ACCEL_ARGUMENT_TEXT, false, AT (data), "digits.csv", "file", 0, 0, NULL },
     { "model", ACCEL_ARGUMENT_TEXT, false, AT (model), NULL, "folder", 0, 0, NULL },
+    { "kind", ACCEL_ARGUMENT_WORD, false, AT (kind), NULL, "of data", 0, 0, "text image" },
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -61,7 +63,9 @@ test_help (void)
     ok (!parse (&help, "--steps 5 --help --nonsense") && help
             && strstr (help, "  --steps                steps in all [10]\n")
             && strstr (help, "  --precision            of weights: no fp16 bf16 [fp16]\n")
-            && strstr (help, "  --model                folder [none]\n"),
+            && strstr (help, "  --model                folder [none]\n")
+            && strstr (help, "  --any                   [0]\n")
+            && strstr (help, "  --kind                 of data: text image [text]\n"),
         "--help");
     free (help);
 }
@@ -109,12 +113,20 @@ test_bad_rows (void)
             && accel_arguments_read_json (&numbers, rows, ROWS, NULL, &err) == ACCEL_ERR_INVALID, "NULL");
 }
 
+/* In the scratch folder. */
+static const char *
+config_path (void)
+{
+    static char path[SCRATCH_SIZE + 16];
+    snprintf (path, sizeof path, "%s/config.json", scratch_folder ());
+    return path;
+}
+
 /* @param text  of the file */
 static enum accel_status
 read_text (const char *text)
 {
-    char path[SCRATCH_SIZE + 16];
-    snprintf (path, sizeof path, "%s/config.json", scratch_folder ());
+    const char *path = config_path ();
     FILE *file = fopen (path, "w");
     if (!file || fputs (text, file) < 0 || fclose (file))
         exit (99);
@@ -150,6 +162,79 @@ test_json (void)
             && strstr (err.text, "/nowhere/x"), "no file: %s", err.text);
 }
 
+/* Write the fields of some rows.  @return the file */
+static const char *
+write_text (const struct accel_argument *some, size_t count)
+{
+    static char text[256];
+    if (accel_arguments_write_json (&numbers, some, count, config_path (), &err))
+        return err.text;
+    memset (text, 0, sizeof text);
+    FILE *file = fopen (config_path (), "r");
+    if (!file || !fread (text, 1, sizeof text - 1, file) || fclose (file))
+        exit (99);
+    return text;
+}
+
+static void
+test_written (void)
+{
+    static const struct accel_argument word
+        = { "tied", ACCEL_ARGUMENT_WORD, false, AT (precision), NULL, NULL, 0, 0, "no true false null" };
+    char *help;
+    if (parse (&help, "--steps 5 --any -3 --lr 0.1 --precision bf16"))
+        exit (99);
+    const char *text = write_text (rows, ROWS);
+    ok (!strcmp (text, "{\n  \"steps\": 5,\n  \"any\": -3,\n  \"lr\": 0.1,\n  \"precision\": \"bf16\",\n"
+                       "  \"kind\": \"text\"\n}\n"),
+        "a file is written");
+    numbers.lr = 1.0 / 3;
+    const struct numbers written = numbers;
+    write_text (rows, ROWS);
+    ok (!parse (&help, "") && !accel_arguments_read_json (&numbers, rows, ROWS, config_path (), &err)
+            && numbers.steps == written.steps && numbers.any == written.any && numbers.lr == written.lr
+            && numbers.precision == written.precision,
+        "and has the same values when it is read: %s", err.text);
+    for (numbers.precision = 1; numbers.precision < 4; numbers.precision++) {
+        static const char *const expected[] = { NULL, "true", "false", "null" };
+        text = write_text (&word, 1);
+        ok (strstr (text, expected[numbers.precision]) == text + strlen ("{\n  \"tied\": "), "%s is not a string",
+            expected[numbers.precision]);
+    }
+    text = write_text (&rows[4], 1);
+    ok (!strcmp (text, "{}\n"), "texts are left out");
+}
+
+static void
+refuse_to_write (const char *expected)
+{
+    ok (accel_arguments_write_json (&numbers, rows, ROWS, config_path (), &err) == ACCEL_ERR_INVALID
+            && !strcmp (err.text, expected), "not written: %s", err.text);
+}
+
+static void
+test_not_written (void)
+{
+    char *help;
+    struct accel_argument row = rows[0];
+    if (parse (&help, ""))
+        exit (99);
+    numbers.lr = INFINITY;
+    refuse_to_write ("lr: inf is not finite");
+    numbers.lr = 1;
+    numbers.precision = 3;
+    refuse_to_write ("precision: word 3 of 'no fp16 bf16'");
+    numbers.precision = -1;
+    refuse_to_write ("precision: word -1 of 'no fp16 bf16'");
+    row.kind = (enum accel_argument_kind) 9;
+    ok (accel_arguments_write_json (&numbers, &row, 1, config_path (), &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "invalid accel_argument_kind 9"), "an invalid kind: %s", err.text);
+    ok (accel_arguments_write_json (&numbers, rows, 1, "/nowhere/x", &err) == ACCEL_ERR_SYSTEM
+            && strstr (err.text, "/nowhere/x"), "no folder: %s", err.text);
+    ok (accel_arguments_write_json (NULL, rows, 1, "x", &err) == ACCEL_ERR_INVALID && strstr (err.text, "from is NULL")
+            && accel_arguments_write_json (&numbers, rows, 1, NULL, &err) == ACCEL_ERR_INVALID, "NULL: %s", err.text);
+}
+
 int
 main (void)
 {
@@ -158,5 +243,7 @@ main (void)
     test_bad ();
     test_bad_rows ();
     test_json ();
+    test_written ();
+    test_not_written ();
     return done_testing ();
 }

@@ -203,6 +203,11 @@ CALL (argument)
     int64_t field;
     return accel_arguments_parse_sized (size, &help, &field, given, 1, 0, NULL, &err);
 }
+CALL (argument_to_json)
+{
+    const int64_t field = 0;
+    return accel_arguments_write_json_sized (size, &field, given, 1, "written", &err);
+}
 CALL (argument_json)
 {
     int64_t field;
@@ -254,6 +259,10 @@ CALL (subset)
     enum accel_status status = accel_dataset_subset_sized (size, &made, given, 0, 2, &err);
     accel_dataset_close (made);
     return status;
+}
+CALL (initializer)
+{
+    return accel_model_initialize_sized (size, model, given, 1, accel_default_generator (), &err);
 }
 CALL (file_names) { return accel_model_set_file_names_sized (size, model, given, 1, &err); }
 CALL (set_group) { return accel_optimizer_set_group_sized (size, optimizer, 0, given, &err); }
@@ -341,6 +350,7 @@ static struct {
     ROW (model_create, parameter, grad, parameter, .name = "w", .data = &tensors[0].dl),
     ROW (model_set_ddp, ddp_options, use_error_feedback, ddp, .bucket_cap_mb = 1),
     ROW (model_set_sharding, sharding_options, share_parameters, sharding, .strategy = ACCEL_SHARDING_NONE),
+    ROW (model_initialize, initializer, std, initializer, .mean = 1),
     ROW (model_set_file_names, file_name, transposed, file_names, .ours = "*", .theirs = "*"),
     ROW (dataset_subset, dataset, read_many, subset, 4, &number, 1, sample_is_index),
     ROW (loader_create, dataset, read_many, dataset, 4, &number, 1, sample_is_index),
@@ -355,6 +365,7 @@ static struct {
     ROW (generator_choose, choice_options, top_k, choice, .temperature = 1),
     ROW (arguments_parse, argument, max, argument, .name = "x"),
     ROW (arguments_read_json, argument, max, argument_json, .name = "x"),
+    ROW (arguments_write_json, argument, max, argument_to_json, .name = "x"),
     ROW (sampler_create, sampler_options, weights, sampler, .num_samples = 2),
     ROW (sampler_create_llmc, sampler_options, seed, llmc, .shuffle = ACCEL_YES),
     ROW (sampler_create_custom, sampler_calls, user, calls, .length = 1, .next = next_index),

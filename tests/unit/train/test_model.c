@@ -459,6 +459,52 @@ test_nothing (void)
         "no job");
 }
 
+static void
+refuse_values (const char *words, struct accel_model *model, struct accel_initializer row)
+{
+    struct accel_error err;
+    const struct accel_initializer rows[] = { { .mean = 3 }, row };
+    ok (accel_model_initialize (model, rows, 2, accel_default_generator (), &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, words), "refused: %s", err.text);
+}
+
+/* A matrix of 16 bits, a vector, and a buffer. */
+static void
+test_initialize (void)
+{
+    struct example example;
+    struct accel_generator *generator = accel_default_generator ();
+    struct accel_error err;
+    float drawn[6], number = 7;
+    uint16_t rounded[6];
+    const struct accel_initializer rows[] = { { "*e", -2, 0 }, { "[sw]*", 1, 0.5 } };
+    make_example (&example);
+    accel_model_destroy (example.model);
+    example.data[0].dtype = accel_dtype_to_dl (ACCEL_BFLOAT16);
+    example.data[0].data = example.data[1].data = NULL;
+    example.data[2].data = &number;
+    accel_generator_seed (generator, 5);
+    ok (!accel_generator_fill_normal (generator, drawn, 6, ACCEL_FLOAT32, 1, 0.5, &err)
+            && !accel_convert (drawn, ACCEL_FLOAT32, rounded, ACCEL_BFLOAT16, 6, NULL)
+            && !accel_model_create (&example.model, example.parameters, 3, &err), "a model of 16 bits");
+    accel_generator_seed (generator, 5);
+    ok (!accel_model_initialize (example.model, rows, 2, generator, &err)
+            && !memcmp (accel_model_master (example.model, 0)->data, drawn, sizeof drawn)
+            && !memcmp (example.data[0].data, rounded, sizeof rounded), "normal values, and rounded: %s", err.text);
+    ok (number == -2 && ((float *) example.data[1].data)[5] == 0, "the first row counts; buffers are left out");
+    refuse_values ("row 1: 'running' matches no trained", example.model, (struct accel_initializer){ "running", 0, 1 });
+    refuse_values ("row 1: invalid mean nan", example.model, (struct accel_initializer){ "*", NAN, 1 });
+    refuse_values ("std -1", example.model, (struct accel_initializer){ "*", 0, -1 });
+    refuse_values ("std inf", example.model, (struct accel_initializer){ "*", 0, INFINITY });
+    ok (number == -2, "refused rows change nothing");
+    ok (!accel_prepare (acc, &err, example.model), "prepared");
+    refuse_values ("already prepared", example.model, (struct accel_initializer){ "*", 0, 1 });
+    ok (accel_model_initialize (NULL, rows, 2, generator, &err) == ACCEL_ERR_INVALID
+            && accel_model_initialize (example.model, NULL, 2, generator, &err) == ACCEL_ERR_INVALID
+            && accel_model_initialize (example.model, rows, 2, NULL, &err) == ACCEL_ERR_INVALID, "NULL: %s", err.text);
+    accel_model_destroy (example.model);
+}
+
 int
 main (void)
 {
@@ -473,6 +519,7 @@ main (void)
     }
     test_refusals ();
     test_memory ();
+    test_initialize ();
     test_prepare ();
     test_own_gradients ();
     test_strangers ();
