@@ -14,30 +14,21 @@ static struct accel_error error;
 
 /* ---- tensors ---- */
 
-/* What there is to know of a tensor: its name, its sizes in widths, and how its first values are drawn.  The model's
- * own come first, then those of each block. */
-enum { ZEROS, ONES, NORMAL, RESIDUAL /* normal, but smaller, before a sum with what went in */ };
-static const struct gpt_kind {
+/* What there is to know of a tensor: its name, and its sizes in widths.  The model's own come first, then those of each
+ * block. */
+static const struct {
     const char *name;
     int rows, columns; /* 0: no such dimension */
-    int init;
 } kinds[] = {
-    { "wte.weight", 0, 1, NORMAL }, /* vocab_size rows */
-    { "wpe.weight", 0, 1, NORMAL }, /* n_positions rows */
-    { "ln_f.weight", 1, 0, ONES },
-    { "ln_f.bias", 1, 0, ZEROS },
-    { "ln_1.weight", 1, 0, ONES },
-    { "ln_1.bias", 1, 0, ZEROS },
-    { "attn.c_attn.weight", 1, 3, NORMAL },
-    { "attn.c_attn.bias", 3, 0, ZEROS },
-    { "attn.c_proj.weight", 1, 1, RESIDUAL },
-    { "attn.c_proj.bias", 1, 0, ZEROS },
-    { "ln_2.weight", 1, 0, ONES },
-    { "ln_2.bias", 1, 0, ZEROS },
-    { "mlp.c_fc.weight", 1, 4, NORMAL },
-    { "mlp.c_fc.bias", 4, 0, ZEROS },
-    { "mlp.c_proj.weight", 4, 1, RESIDUAL },
-    { "mlp.c_proj.bias", 1, 0, ZEROS },
+    { "wte.weight", 0, 1 }, /* vocab_size rows */
+    { "wpe.weight", 0, 1 }, /* n_positions rows */
+    { "ln_f.weight", 1, 0 }, { "ln_f.bias", 1, 0 },
+    { "ln_1.weight", 1, 0 }, { "ln_1.bias", 1, 0 },
+    { "attn.c_attn.weight", 1, 3 }, { "attn.c_attn.bias", 3, 0 },
+    { "attn.c_proj.weight", 1, 1 }, { "attn.c_proj.bias", 1, 0 },
+    { "ln_2.weight", 1, 0 }, { "ln_2.bias", 1, 0 },
+    { "mlp.c_fc.weight", 1, 4 }, { "mlp.c_fc.bias", 4, 0 },
+    { "mlp.c_proj.weight", 4, 1 }, { "mlp.c_proj.bias", 1, 0 },
 };
 
 /* Where they are: first those of the model, then those of a block. */
@@ -58,48 +49,37 @@ zeroed (size_t count, size_t bytes)
     return memory ? memory : (errx (EXIT_FAILURE, "no memory for %zu x %zu bytes", count, bytes), NULL);
 }
 
-static void
-initialize (const DLTensor *master, int init, int layers, struct accel_generator *generator)
-{
-    float *values = master->data;
-    size_t count = accel_tensor_count (master);
-    double deviation = init == RESIDUAL ? 0.02 / sqrt (2.0 * layers) : 0.02;
-    if (init >= NORMAL)
-        TRY (accel_generator_fill_normal (generator, values, count, ACCEL_FLOAT32, 0, deviation, &error));
-    for (size_t i = 0; i < count && init == ONES; i++)
-        values[i] = 1;
-}
-
 void
 gpt_create (struct gpt *gpt, const struct gpt_config *config, enum accel_dtype dtype,
             struct accel_generator *generator)
 {
+    /* Smaller where a layer's output is added to what went in. */
+    const struct accel_initializer initializers[] = { { "*ln_?.weight", 1, 0 },
+                                                      { "*c_proj.weight", 0, 0.02 / sqrt (2.0 * config->n_layer) },
+                                                      { "*.weight", 0, 0.02 } };
     size_t layers = (size_t) config->n_layer, count = MODEL_TENSORS + layers * BLOCK_TENSORS;
-    struct accel_parameter *parameters = zeroed (count, sizeof *parameters);
+    int64_t width = config->n_embd;
+    struct accel_tensor *data = zeroed (2 * count, sizeof *data), *grad = data + count;
+    char (*names)[48] = zeroed (count, sizeof *names);
     *gpt = (struct gpt){ .config = *config, .tensors = zeroed (count, sizeof *gpt->tensors),
                          .blocks = zeroed (layers + 1, sizeof *gpt->blocks) };
     for (size_t i = 0; i < count; i++) {
-        struct gpt_tensor *tensor = &gpt->tensors[i];
-        size_t layer = i < MODEL_TENSORS ? 0 : (i - MODEL_TENSORS) / BLOCK_TENSORS;
-        const struct gpt_kind *kind = tensor->kind = &kinds[i - layer * BLOCK_TENSORS];
-        int64_t rows = i == WTE ? config->vocab_size : i == WPE ? config->n_positions : kind->rows * config->n_embd;
-        const int64_t shape[] = { rows, kind->columns * config->n_embd };
-        int ndim = kind->columns ? 2 : 1;
+        size_t layer = i < MODEL_TENSORS ? 0 : (i - MODEL_TENSORS) / BLOCK_TENSORS, kind = i - layer * BLOCK_TENSORS;
+        int64_t rows = i == WTE ? config->vocab_size : i == WPE ? config->n_positions : kinds[kind].rows * width;
+        const int64_t shape[] = { rows, kinds[kind].columns * width };
+        int ndim = kinds[kind].columns ? 2 : 1;
         if (i < MODEL_TENSORS)
-            snprintf (tensor->name, sizeof tensor->name, "%s", kind->name);
+            snprintf (names[i], sizeof *names, "%s", kinds[kind].name);
         else
-            snprintf (tensor->name, sizeof tensor->name, "h.%zu.%s", layer, kind->name);
-        TRY (accel_tensor_init (&tensor->data, ndim == 2 ? dtype : ACCEL_FLOAT32, ndim, shape, &error));
-        TRY (accel_tensor_init (&tensor->grad, ACCEL_FLOAT32, ndim, shape, &error));
-        parameters[i] = (struct accel_parameter){ tensor->name, &tensor->data.dl, &tensor->grad.dl };
-        gpt->parameters += accel_tensor_count (&tensor->data.dl);
+            snprintf (names[i], sizeof *names, "h.%zu.%s", layer, kinds[kind].name);
+        TRY (accel_tensor_init (&data[i], ndim == 2 ? dtype : ACCEL_FLOAT32, ndim, shape, &error));
+        TRY (accel_tensor_init (&grad[i], ACCEL_FLOAT32, ndim, shape, &error));
+        gpt->tensors[i] = (struct accel_parameter){ names[i], &data[i].dl, &grad[i].dl };
+        gpt->parameters += accel_tensor_count (&data[i].dl);
     }
-    TRY (accel_model_create (&gpt->model, parameters, count, &error));
+    TRY (accel_model_create (&gpt->model, gpt->tensors, count, &error));
     TRY (accel_model_set_file_names (gpt->model, file_names, sizeof file_names / sizeof *file_names, &error));
-    for (size_t i = 0; i < count; i++)
-        initialize (accel_model_master (gpt->model, i), gpt->tensors[i].kind->init, config->n_layer, generator);
-    accel_model_narrow (gpt->model);
-    free (parameters);
+    TRY (accel_model_initialize (gpt->model, initializers, 3, generator, &error));
 }
 
 /* ---- layers, forward and backward ----
@@ -176,36 +156,30 @@ add_rows (float *sums, const float *x, long rows, long width)
                 sums[j] += x[i * width + j];
 }
 
-static float *
-values_of (const struct accel_tensor *tensor)
-{
-    return tensor->dl.data;
-}
-
 static struct matrix
-weights_of (const struct gpt_tensor *w)
+weights_of (const struct accel_parameter *w)
 {
-    return weights (w->data.dl.data, w->data.dl.shape[0], w->data.dl.shape[1]);
+    return weights (w->data->data, w->data->shape[0], w->data->shape[1]);
 }
 
 /* y [rows, out] = x [rows, in] weight [in, out] + bias */
 static void
-linear (float *y, const float *x, const struct gpt_tensor *w, long rows)
+linear (float *y, const float *x, const struct accel_parameter *w, long rows)
 {
     struct matrix weight = weights_of (w);
 #pragma omp for
     for (long i = 0; i < rows; i++)
-        memcpy (y + i * weight.columns, values_of (&w[1].data), (size_t) weight.columns * sizeof *y);
+        memcpy (y + i * weight.columns, w[1].data->data, (size_t) weight.columns * sizeof *y);
     matmul (y, matrix (x, rows, weight.rows, weight.rows), weight, 1);
 }
 
 static void
-linear_backward (float *dx, const float *dy, const float *x, const struct gpt_tensor *w, long rows)
+linear_backward (float *dx, const float *dy, const float *x, const struct accel_parameter *w, long rows)
 {
     struct matrix weight = weights_of (w), grad = factor (dy, rows, weight.columns);
     matmul (dx, grad, transposed (weight), 0);
-    matmul (values_of (&w[0].grad), transposed (matrix (x, rows, weight.rows, weight.rows)), grad, 1);
-    add_rows (values_of (&w[1].grad), dy, rows, weight.columns);
+    matmul (w[0].grad->data, transposed (matrix (x, rows, weight.rows, weight.rows)), grad, 1);
+    add_rows (w[1].grad->data, dy, rows, weight.columns);
 }
 
 /* @return 1 / the deviation of x */
@@ -224,9 +198,9 @@ measure (const float *x, long width, float *mean)
 }
 
 static VECTORIZED void
-layer_norm (float *y, const float *x, const struct gpt_tensor *w, const struct shape *shape)
+layer_norm (float *y, const float *x, const struct accel_parameter *w, const struct shape *shape)
 {
-    const float *weight = values_of (&w[0].data), *bias = values_of (&w[1].data);
+    const float *weight = w[0].data->data, *bias = w[1].data->data;
 #pragma omp for
     for (long at = 0; at < shape->rows * shape->width; at += shape->width) {
         float mean, inverse = measure (x + at, shape->width, &mean);
@@ -237,10 +211,10 @@ layer_norm (float *y, const float *x, const struct gpt_tensor *w, const struct s
 
 /* work: each row's share of the weight's gradient */
 static VECTORIZED void
-layer_norm_backward (float *dx, float *work, const float *dy, const float *x, const struct gpt_tensor *w,
+layer_norm_backward (float *dx, float *work, const float *dy, const float *x, const struct accel_parameter *w,
                      const struct shape *shape)
 {
-    const float *weight = values_of (&w[0].data);
+    const float *weight = w[0].data->data;
     long width = shape->width;
 #pragma omp for
     for (long at = 0; at < shape->rows * width; at += width) {
@@ -256,8 +230,8 @@ layer_norm_backward (float *dx, float *work, const float *dy, const float *x, co
         for (long j = 0; j < width; j++)
             dx[at + j] += (dy[at + j] * weight[j] - sum - (x[at + j] - mean) * inverse * product) * inverse;
     }
-    add_rows (values_of (&w[0].grad), work, shape->rows, width);
-    add_rows (values_of (&w[1].grad), dy, shape->rows, width);
+    add_rows (w[0].grad->data, work, shape->rows, width);
+    add_rows (w[1].grad->data, dy, shape->rows, width);
 }
 
 /* GELU: x / 2 (1 + tanh u) with u = sqrt (2 / pi) (x + 0.044715 x^3), which is x / (1 + exp (-2 u)).  On the way back,
@@ -383,22 +357,31 @@ attention_backward (float *dqkv, const float *dy, const float *qkv, const float 
     free (scores);
 }
 
-/* x = wte [token] + wpe [place] */
 static void
-embed (float *x, const struct gpt_tensor *w, const int32_t *tokens, const struct shape *shape)
+copy_row (float *to, const DLTensor *from, long row)
+{
+    enum accel_dtype dtype = accel_dtype_from_dl (from->dtype);
+    size_t width = (size_t) from->shape[1], offset = (size_t) row * width * accel_dtype_bytes (dtype);
+    accel_check (accel_convert ((const char *) from->data + offset, dtype, to, ACCEL_FLOAT32, width, NULL), NULL);
+}
+
+/* x = wte [token] + wpe [place]; work: as much memory */
+static void
+embed (float *x, float *work, const struct accel_parameter *w, const int32_t *tokens, const struct shape *shape)
 {
     long width = shape->width, length = shape->length - shape->first;
 #pragma omp for
-    for (long i = 0; i < shape->rows; i++)
-        for (long j = 0; j < width; j++)
-            x[i * width + j] = weight_at (w[0].data.dl.data, tokens[i] * width + j)
-                               + weight_at (w[1].data.dl.data, (shape->first + i % length) * width + j);
+    for (long i = 0; i < shape->rows; i++) {
+        copy_row (x + i * width, w[0].data, tokens[i]);
+        copy_row (work + i * width, w[1].data, shape->first + i % length);
+    }
+    add (x, x, work, shape->rows * width);
 }
 
 static VECTORIZED void
-embed_backward (const float *dx, const struct gpt_tensor *w, const int32_t *tokens, const struct shape *shape)
+embed_backward (const float *dx, const struct accel_parameter *w, const int32_t *tokens, const struct shape *shape)
 {
-    float *dwte = values_of (&w[0].grad), *dwpe = values_of (&w[1].grad);
+    float *dwte = w[0].grad->data, *dwpe = w[1].grad->data;
     long width = shape->width;
 #pragma omp for
     for (long begin = 0; begin < width; begin += COLUMNS)
@@ -411,7 +394,7 @@ embed_backward (const float *dx, const struct gpt_tensor *w, const int32_t *toke
 
 /* logits [rows, vocab] = x wte^T */
 static void
-logits_of (float *logits, const float *x, const struct gpt_tensor *wte, long rows)
+logits_of (float *logits, const float *x, const struct accel_parameter *wte, long rows)
 {
     struct matrix weight = weights_of (wte);
     matmul (logits, matrix (x, rows, weight.columns, weight.columns), transposed (weight), 0);
@@ -420,7 +403,7 @@ logits_of (float *logits, const float *x, const struct gpt_tensor *wte, long row
 /* losses [rows] = -log softmax (x wte^T) [label].  Only a few rows of logits are in memory, so gradients, times scale,
  * are computed at once, unless dx is NULL. */
 static void
-cross_entropy (float *losses, float *dx, float *logits, const float *x, const struct gpt_tensor *wte,
+cross_entropy (float *losses, float *dx, float *logits, const float *x, const struct accel_parameter *wte,
                const int32_t *labels, long rows, float scale)
 {
     struct matrix weight = weights_of (wte);
@@ -438,7 +421,7 @@ cross_entropy (float *losses, float *dx, float *logits, const float *x, const st
             continue;
         struct matrix grad = factor (logits, count, vocab);
         matmul (dx + first * width, grad, weight, 0);
-        matmul (values_of (&wte->grad), transposed (grad), matrix (x + first * width, count, width, width), 1);
+        matmul (wte->grad->data, transposed (grad), matrix (x + first * width, count, width, width), 1);
     }
 }
 
@@ -483,7 +466,7 @@ reserve (struct gpt *gpt, int batch, int length)
 static void
 forward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *shape)
 {
-    const struct gpt_tensor *w = b->tensors;
+    const struct accel_parameter *w = b->tensors;
     long rows = shape->rows, count = rows * shape->width;
     layer_norm (gpt->narrow, b->input, w + LN_1, shape);
     linear (b->qkv + shape->first * 3 * shape->width, gpt->narrow, w + ATTN, rows);
@@ -501,7 +484,7 @@ forward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *s
 static void
 backward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *shape)
 {
-    const struct gpt_tensor *w = b->tensors;
+    const struct accel_parameter *w = b->tensors;
     long rows = shape->rows, count = rows * shape->width;
     gelu (gpt->wide, b->hidden, 4 * count);
     linear_backward (gpt->wide_grad, gpt->grad, gpt->wide, w + MLP_PROJ, rows);
@@ -519,7 +502,7 @@ backward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *
 static void
 forward (struct gpt *gpt, const int32_t *tokens, const struct shape *shape)
 {
-    embed (gpt->blocks->input, gpt->tensors + WTE, tokens, shape);
+    embed (gpt->blocks->input, gpt->narrow, gpt->tensors + WTE, tokens, shape);
     for (int layer = 0; layer < gpt->config.n_layer; layer++)
         forward_block (gpt, &gpt->blocks[layer], shape);
     layer_norm (gpt->narrow, gpt->blocks[gpt->config.n_layer].input, gpt->tensors + LN_F, shape);

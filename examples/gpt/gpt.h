@@ -15,7 +15,7 @@ struct gpt_config {
 struct options {
     struct gpt_config config;
     const char *data, *eval_data, *model, *save, *project_dir, *prompt;
-    int activation_function, tie_word_embeddings; /* of config.json, which has one of each to offer */
+    int bos_token_id, eos_token_id, model_type, activation_function, tie_word_embeddings; /* 0: the only word */
     int format, length, batch_size, total_batch_size, tokens_per_step, steps, warmup_steps, shard, seed;
     int evaluate_every, evaluation_batches, patience, save_every, sample, top_k;
     double lr, weight_decay, max_grad_norm, temperature, top_p, peak_tflops;
@@ -23,18 +23,12 @@ struct options {
 
 /** A mistake ends the process with a sentence.  @{ */
 struct options parse_options (int argc, char **argv);
-void write_config (const struct gpt_config *config, const char *folder);
+void write_config (const struct options *options);
 /** @} */
-
-struct gpt_tensor {
-    char name[40];
-    const struct gpt_kind *kind;
-    struct accel_tensor data, grad; /* their memory is the library's */
-};
 
 /** A layer: its tensors, and what a pass leaves for its way back. */
 struct gpt_block {
-    const struct gpt_tensor *tensors;
+    const struct accel_parameter *tensors;
     float *input, *middle; /* [rows, n_embd]: of attention, and of what follows it */
     float *qkv;            /* [rows, 3 n_embd] */
     float *attended;       /* [rows, n_embd] */
@@ -44,7 +38,7 @@ struct gpt_block {
 
 struct gpt {
     struct gpt_config config;
-    struct gpt_tensor *tensors; /* [tensor_count] the model's own first, then block by block */
+    struct accel_parameter *tensors; /* the model's own first, then block by block; their memory is the library's */
     size_t parameters;
     struct accel_model *model;
     struct gpt_block *blocks;  /* [n_layer + 1]; the last one has only an input, the output of the others */

@@ -4,7 +4,6 @@
 
 #include <err.h>
 #include <stdlib.h>
-#include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
 #else
@@ -47,17 +46,6 @@ struct matrix
 weights (const void *at, long rows, long columns)
 {
     return (struct matrix){ at, rows, columns, columns, false, weight_dtype };
-}
-
-float
-weight_at (const void *at, long index)
-{
-    float value = 0;
-    if (weight_dtype == ACCEL_FLOAT32)
-        return ((const float *) at)[index];
-    const uint32_t bits = (uint32_t) ((const uint16_t *) at)[index] << 16;
-    memcpy (&value, &bits, sizeof value);
-    return value;
 }
 
 /* The same matrix in the type of products.  Memory is kept for the next call: fresh pages would take as long as a

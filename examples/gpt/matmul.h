@@ -29,10 +29,8 @@ transposed (struct matrix m)
  * rounded to bfloat16, and sums are float32; else products are float32.  @return the type of products, as a word */
 const char *matmul_set_dtype (enum accel_dtype dtype);
 
-/** @return the weights at @p at, without gaps; element @p index of them.  @{ */
+/** @return the weights at @p at, without gaps */
 struct matrix weights (const void *at, long rows, long columns);
-float weight_at (const void *at, long index);
-/** @} */
 
 /** All threads of a team call these two together, and share the work; their matrices have no gaps between rows.  @{ */
 

@@ -17,7 +17,10 @@
     { #field, ACCEL_ARGUMENT_INT, true, AT (config.field), value, help, 1, max, NULL }
 #define AT(field) offsetof (struct options, field)
 static const struct accel_argument rows[] = {
-    WORD (activation_function, "gelu_new", "only in config.json, like the next one"),
+    WORD (bos_token_id, "null", "only written to config.json, like the next one"),
+    WORD (eos_token_id, "null", ""),
+    WORD (model_type, "gpt2", "only in config.json, like the next two"),
+    WORD (activation_function, "gelu_new", ""),
     WORD (tie_word_embeddings, "true", ""),
     MODEL (vocab_size, "256", 1e7, "tokens"),
     MODEL (n_positions, "256", 1e6, "longest sequence"),
@@ -39,7 +42,7 @@ static const struct accel_argument rows[] = {
     NUMBER (lr, "1e-3", 100, "learning rate"),
     NUMBER (weight_decay, "0.1", 100, "of matrices"),
     NUMBER (max_grad_norm, "1", 1e9, "larger gradients are clipped"),
-    COUNT (shard, "0", 0, 1, "1: divide AdamW's states, and share the parameters on a host"),
+    COUNT (shard, "0", 0, 3, "stage of ZeRO; 0: what accelerate launch was asked for"),
     COUNT (seed, "1", 0, INT_MAX, "of weights, data and samples"),
     COUNT (evaluate_every, "100", 1, 1e9, "steps"),
     COUNT (evaluation_batches, "16", 1, 1e9, "of each process"),
@@ -52,7 +55,7 @@ static const struct accel_argument rows[] = {
     COUNT (top_k, "40", 0, 1e9, "only so many likely tokens; 0: all"),
     NUMBER (top_p, "0.95", 1, "only so much probability; 0: all"),
 };
-enum { ROWS = sizeof rows / sizeof *rows, FILE_ONLY = 2, MODEL_ROWS = 7 };
+enum { ROWS = sizeof rows / sizeof *rows, WRITTEN = 2, FILE_ONLY = 5, MODEL_ROWS = 10 };
 
 static void
 check (struct options *o)
@@ -77,7 +80,7 @@ check (struct options *o)
 struct options
 parse_options (int argc, char **argv)
 {
-    struct options options;
+    struct options options = { 0 };
     struct accel_error error;
     char *help, path[PATH_MAX];
     accel_check (accel_arguments_parse (&help, &options, rows + FILE_ONLY, ROWS - FILE_ONLY, argc, argv, &error),
@@ -88,24 +91,17 @@ parse_options (int argc, char **argv)
     }
     snprintf (path, sizeof path, "%s/config.json", options.model ? options.model : "");
     if (options.model)
-        accel_check (accel_arguments_read_json (&options, rows, MODEL_ROWS, path, &error), &error);
+        accel_check (accel_arguments_read_json (&options, rows + WRITTEN, MODEL_ROWS - WRITTEN, path, &error), &error);
     check (&options);
     return options;
 }
 
+/* What transformers has to know besides the tensors. */
 void
-write_config (const struct gpt_config *config, const char *folder)
+write_config (const struct options *options)
 {
+    struct accel_error error;
     char path[PATH_MAX];
-    snprintf (path, sizeof path, "%s/config.json", folder);
-    FILE *file = fopen (path, "w");
-    if (!file)
-        err (1, "%s", path);
-    fprintf (file, "{\n  \"model_type\": \"gpt2\",\n  \"architectures\": [\"GPT2LMHeadModel\"],\n"
-             "  \"activation_function\": \"gelu_new\",\n  \"vocab_size\": %d,\n  \"n_positions\": %d,\n"
-             "  \"n_embd\": %d,\n  \"n_layer\": %d,\n  \"n_head\": %d,\n  \"bos_token_id\": null,\n"
-             "  \"eos_token_id\": null\n}\n", config->vocab_size, config->n_positions, config->n_embd, config->n_layer,
-             config->n_head);
-    if (ferror (file) || fclose (file))
-        errx (1, "%s: cannot be written", path);
+    snprintf (path, sizeof path, "%s/config.json", options->save);
+    accel_check (accel_arguments_write_json (options, rows, MODEL_ROWS, path, &error), &error);
 }

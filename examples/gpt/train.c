@@ -37,8 +37,8 @@ enum { TRAIN, TEST };
 static struct accel_dataset *
 open_tokens (const struct options *o, const char *path)
 {
-    static const enum accel_token_format formats[] = { ACCEL_TOKENS_UINT8, ACCEL_TOKENS_UINT16, ACCEL_TOKENS_UINT32,
-                                                       ACCEL_TOKENS_LLMC };
+    static const enum accel_token_format formats[]
+        = { ACCEL_TOKENS_UINT8, ACCEL_TOKENS_UINT16, ACCEL_TOKENS_UINT32, ACCEL_TOKENS_LLMC };
     const struct accel_tokens_options tokens = { .format = formats[o->format], .sequence_length = (size_t) o->length,
                                                  .labels = true, .vocab_size = (uint64_t) o->config.vocab_size };
     struct accel_dataset *data;
@@ -98,9 +98,10 @@ begin (struct run *run)
         = { .tokens_per_step = (double) o->total_batch_size * o->length,
             .flops_per_step = (double) o->total_batch_size * o->length * flops,
             .peak_flops = o->peak_tflops * 1e12 * accel_num_processes (run->acc), .print_steps = (uint64_t) o->steps };
-    const struct accel_sharding_options shard = { .strategy = ACCEL_SHARDING_OPTIMIZER, .share_parameters = true };
+    const struct accel_sharding_options sharding
+        = { .strategy = (enum accel_sharding) (ACCEL_SHARDING_NONE + o->shard), .share_parameters = true };
     if (o->shard)
-        TRY (accel_model_set_sharding (run->gpt.model, &shard, &error));
+        TRY (accel_model_set_sharding (run->gpt.model, &sharding, &error));
     TRY (accel_optimizer_create (&run->optimizer, run->gpt.model, ACCEL_ADAMW, &adamw, &error));
     TRY (accel_scheduler_create (&run->scheduler, run->optimizer, &cosine, &error));
     TRY (accel_loader_create (&run->loaders[TRAIN], run->parts[TRAIN], &loader, &error));
@@ -257,16 +258,17 @@ main (int argc, char **argv)
         TRY (accel_load_model (run.acc, run.gpt.model, o->model, NULL, NULL, &error));
     begin (&run);
     if (is_main)
-        printf ("%.2f million parameters, %s products, %d process(es), %u passes per step\n",
+        printf ("%.2f million parameters, %s products, %d process(es), %u passes per step, ZeRO stage %d\n",
                 (double) run.gpt.parameters / 1e6, products, accel_num_processes (run.acc),
-                accel_gradient_accumulation_steps (run.acc));
+                accel_gradient_accumulation_steps (run.acc),
+                (int) accel_model_sharding (run.gpt.model) - ACCEL_SHARDING_NONE);
     train (&run);
     if (is_main && (best = accel_best_checkpoint_path (run.acc)))
         printf ("the best checkpoint: %s\n", best);
     if (o->save)
         TRY (accel_save_model (run.acc, run.gpt.model, o->save, NULL, &error));
     if (o->save && is_main)
-        write_config (&o->config, o->save);
+        write_config (o);
     if (is_main)
         write_text (&run);
     TRY (accel_end_training (run.acc, &error));
