@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sharding: what training keeps besides parameters and gradients is divided among the processes. */
+/* Sharding: what training keeps is divided among the processes. */
 #ifndef ACCEL_SHARDING_H
 #define ACCEL_SHARDING_H
 
@@ -13,6 +13,7 @@ enum accel_sharding {
     ACCEL_SHARDING_DEFAULT,   /**< what the launcher was asked for: --use_deepspeed, --use_fsdp; else none */
     ACCEL_SHARDING_NONE,      /**< stage 0: each process has everything */
     ACCEL_SHARDING_OPTIMIZER, /**< stage 1: the states of optimizers, and the float32 masters of smaller parameters */
+    ACCEL_SHARDING_SHARD_GRAD_OP, /**< stage 2: averaged gradients, too */
 };
 
 /** See accel_model_set_sharding(); equal on all ranks. */
@@ -27,6 +28,11 @@ struct accel_sharding_options {
  * Divide what optimizers keep of @p model among the processes.  Each parameter is cut into one chunk for each process;
  * small parameters, and what is left over, all processes keep.  accel_optimizer_step() then is collective: each process
  * updates its chunks and gets the others'.  Losses and parameters have the same bits as without sharding.
+ *
+ * With ACCEL_SHARDING_SHARD_GRAD_OP, gradients have averages in this process's chunks, and 0 in the others', after a
+ * backward pass; their memory takes room while they are written, until their bucket is averaged.  Clipping is
+ * collective.  Without norms, and with one average for each step, bits are the same if processes share memory; else
+ * sums may be rounded differently.
  *
  * Call it before accel_prepare(), and best before accel_optimizer_create(), which then takes no memory for the chunks
  * of others.  Without it, the model has ACCEL_SHARDING_DEFAULT.

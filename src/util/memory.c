@@ -40,14 +40,24 @@ memory_discard (void *memory, size_t bytes)
         (void) madvise ((void *) begin, end - begin, MADV_DONTNEED);
 }
 
-/* Advice about the pages that are wholly in a range.  They may be larger than those that copies are cut at. */
-static void
-advise (void *memory, size_t bytes, int advice)
+/* The pages that are wholly in a range.  They may be larger than those that copies are cut at.
+ * @return how many bytes they have */
+static size_t
+whole_pages (void *memory, size_t bytes, void **pages)
 {
     uintptr_t page = (uintptr_t) sysconf (_SC_PAGESIZE);
     uintptr_t begin = ((uintptr_t) memory + page - 1) / page * page, end = ((uintptr_t) memory + bytes) / page * page;
-    if (begin < end)
-        (void) madvise ((void *) begin, end - begin, advice);
+    *pages = (void *) begin;
+    return begin < end ? end - begin : 0;
+}
+
+static void
+advise (void *memory, size_t bytes, int advice)
+{
+    void *pages;
+    size_t length = whole_pages (memory, bytes, &pages);
+    if (length)
+        (void) madvise (pages, length, advice);
 }
 
 void
@@ -60,6 +70,24 @@ void
 memory_use_small_pages (void *memory, size_t bytes)
 {
     advise (memory, bytes, MADV_NOHUGEPAGE);
+}
+
+/* Of shared memory, only MADV_REMOVE gives pages back, and it knows no other. */
+void
+memory_forget (void *memory, size_t bytes, bool is_ours)
+{
+    void *pages;
+    size_t length = whole_pages (memory, bytes, &pages), before = (size_t) ((char *) pages - (char *) memory);
+    bool is_gone = length && is_ours
+                   && (!madvise (pages, length, MADV_REMOVE) || !madvise (pages, length, MADV_DONTNEED));
+    if (!length || !is_gone)
+        memset (memory, 0, bytes);
+    if (!length)
+        return;
+    if (!is_gone)
+        (void) madvise (pages, length, MADV_DONTNEED);
+    memset (memory, 0, before);
+    memset ((char *) pages + length, 0, bytes - before - length);
 }
 
 /* Pages that are given back are zero when they are touched again, whatever was there before. */

@@ -3,6 +3,7 @@
 #ifndef UTIL_MEMORY_H
 #define UTIL_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /** Where every such array begins at a multiple of: a cache line, and the widest vectors. */
@@ -27,6 +28,11 @@ void memory_discard_pages (void *memory, size_t bytes);
 /** Let them be small from now on, so that few bytes beside those that are needed take room. */
 void memory_use_small_pages (void *memory, size_t bytes);
 /** @} */
+
+/** Let all bytes become 0, and give back the pages that are wholly in @p memory.
+ *  @param is_ours  it may be shared with other processes, which do not use it meanwhile; the program's own stays in
+ *                  the files that it may be a map of */
+void memory_forget (void *memory, size_t bytes, bool is_ours);
 
 /** What is in @p memory is not needed any more: large parts of it need no room until they are written again. */
 void memory_discard (void *memory, size_t bytes);

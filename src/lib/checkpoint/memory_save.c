@@ -375,6 +375,8 @@ save_between (const struct accel *acc)
         memory->steps++;
     if (!every || memory->is_off || memory->steps < every || memory->process != getpid () || !look_for (memory))
         return;
+    if (sharding_has_averages (acc)) /* it would take the others to save them: after the next step */
+        return;
     memory->steps = 0;
     enum accel_status status = check_hooks (part, &err);
     if (!status)

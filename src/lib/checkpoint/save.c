@@ -73,7 +73,7 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
     for (struct accel_model *model = model_first (acc); model; model = model_next (model))
         if (sharding_is_on (model))
             masters_need (model);
-    return ACCEL_OK;
+    return sharding_complete (acc, site, err);
 }
 
 static enum accel_status

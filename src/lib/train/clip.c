@@ -15,8 +15,10 @@
 #include "lib/train/optimizer/optimizer_live.h"
 #include "lib/train/outliers.h"
 #include "lib/train/precision.h"
+#include "lib/train/sharding_gradients.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Norms of tensors, folded one by one as if they stood in an array. */
 struct fold {
@@ -27,9 +29,11 @@ struct fold {
 
 /* The norms of a model's gradients.  They are all read at once: a device has to be waited for only once. */
 static enum accel_status
-find_norms (struct accel_model *model, double p, struct accel_error *err)
+find_norms (struct accel_model *model, const struct comm_site *site, double p, struct accel_error *err)
 {
     struct memory_list *gradients = model_gradients (model);
+    if (sharding_has_gradients (model))
+        return sharding_norms (model, site, p, err);
     memory_list_norm (gradients, model->memory, model->device, model_pending (model), p, model->norms);
     return model->memory->read (model->device, model->host_norms, model->norms,
                                 gradients->count * sizeof *model->norms, err);
@@ -38,8 +42,11 @@ find_norms (struct accel_model *model, double p, struct accel_error *err)
 UNFUSED static void
 fold_model (struct fold *fold, const struct accel_model *model, double p)
 {
-    for (size_t i = 0; i < model->lists[LIST_GRADIENTS].count; i++) {
-        float norm = fold->last = model->host_norms[i];
+    size_t next = 0;
+    for (size_t i = 0; i < model->count; i++) {
+        if (!model_is_trained (model, i))
+            continue;
+        float norm = fold->last = model->host_norms[next++];
         fold->tensors++;
         if (isinf (p))
             fold->most = isnan (fold->most) || norm <= fold->most ? fold->most : norm;
@@ -120,7 +127,7 @@ measure (const struct clipped *clipped, const struct comm_site *site, double p, 
     for (size_t i = 0; !status && i < clipped->count; i++)
         status = begin (model_of (clipped, i), site, scaled, err);
     for (size_t i = 0; !status && i < clipped->count; i++)
-        status = find_norms (model_of (clipped, i), p, err);
+        status = find_norms (model_of (clipped, i), site, p, err);
     for (size_t i = 0; !status && i < clipped->count; i++)
         fold_model (&fold, model_of (clipped, i), p);
     *total = fold_end (&fold, p);
@@ -170,6 +177,8 @@ refuse_norm (const struct clipped *clipped, float total, struct accel_error *err
     bool found = describe_nonfinite (clipped, text, sizeof text);
     for (size_t i = 0; i < clipped->count; i++) {
         uint64_t latest = model_latest_step (model_of (clipped, i));
+        if (!found && sharding_has_gradients (model_of (clipped, i)))
+            snprintf (text, sizeof text, "none of those that this process has is infinite or NaN");
         step = latest > step ? latest : step;
     }
     return accel_fail (err, ACCEL_ERR_INVALID, "step %llu: the norm of the gradients is %s: cannot clip them: %s%s",

@@ -55,11 +55,12 @@ struct model_live {
 
 /** What is divided among processes (sharding.h). */
 struct model_sharding {
-    enum accel_sharding asked;
+    enum accel_sharding asked, strategy; /* the latter if it is */
     uint64_t min_num_params;
     bool shares;     /* if it can */
     bool has_shared; /* so states of small parameters are rank 0's */
     int size, rank; /* size > 1: it is, since accel_prepare() */
+    bool reduced;   /* gradients: this process's chunks are averages, and the others' are 0 */
 };
 
 /** Where parameters are while the processes of a host share them (shared_parameters.h). */
@@ -157,7 +158,7 @@ void model_lists_destroy (struct accel_model *model);
 void model_lists_forget (struct accel_model *model);
 /** @} */
 
-/** All gradients, with what is in them now. */
+/** All gradients, with what is in them now: if they are divided, what this process has of them. */
 struct memory_list *model_gradients (struct accel_model *model);
 
 /** Masters and their parameters: 8-bit ones, which are scaled, or others. */

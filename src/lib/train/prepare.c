@@ -13,6 +13,7 @@
 #include "lib/train/precision.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/sharding.h"
+#include "lib/train/sharding_gradients.h"
 #include "lib/train/shared_parameters.h"
 #include "util/hash.h"
 
@@ -187,6 +188,7 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
             model_go_home (model);
         return status;
     }
+    sharding_drop_gradients (model);
     for (size_t i = 0; i < model->count; i++) { /* buckets have it now */
         model_home (model)->destroy (model->device, model->kept[i]);
         model->kept[i] = NULL;

@@ -4,6 +4,8 @@
 
 #include "lib/train/sharding.h"
 
+#include "lib/train/sharding_gradients.h"
+
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/shared_parameters.h"
 
@@ -36,7 +38,7 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
     options = SIZED (options, options_size, room, &status, err);
     if (status)
         return status;
-    if ((unsigned) options->strategy > ACCEL_SHARDING_OPTIMIZER)
+    if ((unsigned) options->strategy > ACCEL_SHARDING_SHARD_GRAD_OP)
         return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'strategy'");
     if (model->object.owner || sharding_is_on (model))
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_model_set_sharding: the model %s",
@@ -50,7 +52,7 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
 enum accel_sharding
 accel_model_sharding (const struct accel_model *model)
 {
-    return model && sharding_is_on (model) ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE;
+    return model && sharding_is_on (model) ? model->sharding.strategy : ACCEL_SHARDING_NONE;
 }
 
 static bool
@@ -60,17 +62,20 @@ is_true (const char *name)
     return text && (!strcasecmp (text, "true") || !strcmp (text, "1"));
 }
 
-/* How much the launcher was asked to divide, as a stage of ZeRO.  DeepSpeed's plugin has stage 2 unless it is told
- * otherwise, and FSDP divides everything. */
-static long
-stage_of_launcher (void)
+/* How much the launcher was asked to divide.  DeepSpeed's plugin has stage 2 unless it is told otherwise, and FSDP
+ * divides everything. */
+static enum accel_sharding
+strategy_of_launcher (void)
 {
+    static const enum accel_sharding of_stages[] = { ACCEL_SHARDING_NONE, ACCEL_SHARDING_OPTIMIZER };
     const char *stage = getenv (ENV_ZERO_STAGE), *strategy = getenv (ENV_FSDP_STRATEGY);
-    if (is_true (ENV_USE_DEEPSPEED))
-        return stage && *stage ? strtol (stage, NULL, 10) : 2;
-    if (!is_true (ENV_USE_FSDP))
-        return 0;
-    return strategy && (!strcmp (strategy, "NO_SHARD") || !strcmp (strategy, "3")) ? 0 : 3;
+    if (is_true (ENV_USE_DEEPSPEED)) {
+        long number = stage && *stage ? strtol (stage, NULL, 10) : 2;
+        return number < 0 || number > 1 ? ACCEL_SHARDING_SHARD_GRAD_OP : of_stages[number];
+    }
+    if (!is_true (ENV_USE_FSDP) || (strategy && (!strcmp (strategy, "NO_SHARD") || !strcmp (strategy, "3"))))
+        return ACCEL_SHARDING_NONE;
+    return ACCEL_SHARDING_SHARD_GRAD_OP;
 }
 
 static const char *
@@ -82,9 +87,7 @@ name_of_launcher (void)
 enum accel_sharding
 sharding_wanted (const struct accel_model *model)
 {
-    if (model->sharding.asked != ACCEL_SHARDING_DEFAULT)
-        return model->sharding.asked;
-    return stage_of_launcher () > 0 ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE;
+    return model->sharding.asked != ACCEL_SHARDING_DEFAULT ? model->sharding.asked : strategy_of_launcher ();
 }
 
 bool
@@ -157,6 +160,8 @@ why_not (const struct accel_model *model, const struct accel *acc)
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i) && dtype_is_scaled (accel_dtype_from_dl (model->parameters[i].data->dtype)))
             return "8-bit parameters cannot be sharded: the scale of each is that of all of its elements";
+    if (sharding_wanted (model) >= ACCEL_SHARDING_SHARD_GRAD_OP && model->ddp.comm_hook == ACCEL_COMM_HOOK_POWER_SGD)
+        return "PowerSGD averages whole gradients: only ACCEL_SHARDING_OPTIMIZER is possible";
     for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
         if (of->custom.step)
             return "a model with a custom optimizer cannot be sharded: it changes whole parameters";
@@ -173,10 +178,6 @@ begin_or_warn (struct accel_model *model, struct accel *acc, bool *is_wanted, st
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why);
     if (why)
         accel_logger_log (acc, ACCEL_LOG_WARNING, "%s has no effect: %s", name_of_launcher (), why);
-    else if (*is_wanted && by_launcher && stage_of_launcher () > 1)
-        accel_logger_log (acc, ACCEL_LOG_WARNING,
-                          "%s: the states of optimizers are divided, gradients and parameters are not",
-                          name_of_launcher ());
     *is_wanted = *is_wanted && !why;
     return ACCEL_OK;
 }
@@ -199,6 +200,7 @@ begin (struct accel_model *model, struct accel *acc, struct accel_error *err)
         return status;
     model->sharding.size = size;
     model->sharding.rank = rank;
+    model->sharding.strategy = sharding_wanted (model);
     for (size_t i = 0; i < model->count; i++)
         if (has_master (model, i))
             memory_use_small_pages (model->trained[i].data->data,
@@ -330,6 +332,24 @@ collect_optimizer (struct accel_optimizer *optimizer, const struct comm_site *si
     return status;
 }
 
+bool
+sharding_has_averages (const struct accel *acc)
+{
+    bool found = false;
+    for (const struct accel_model *model = model_first (acc); model && !found; model = model_next (model))
+        found = model->sharding.reduced && model->unstepped;
+    return found;
+}
+
+enum accel_status
+sharding_complete (struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    for (struct accel_model *model = model_first (acc); model && !status; model = model_next (model))
+        status = sharding_complete_gradients (model, site, err);
+    return status;
+}
+
 enum accel_status
 sharding_collect (struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
@@ -341,12 +361,15 @@ sharding_collect (struct accel *acc, const struct comm_site *site, struct accel_
             if (of->object.owner == acc)
                 status = collect_optimizer (of, site, err);
     }
-    return status;
+    return status ? status : sharding_complete (acc, site, err);
 }
 
 void
 sharding_end_collect (struct accel *acc)
 {
-    for (struct accel_model *model = model_first (acc); model; model = model_next (model))
+    for (struct accel_model *model = model_first (acc); model; model = model_next (model)) {
         sharding_discard (model);
+        if (sharding_has_gradients (model))
+            sharding_divide_gradients (model);
+    }
 }

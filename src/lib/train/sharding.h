@@ -44,8 +44,13 @@ enum accel_status sharding_gather (struct accel_optimizer *optimizer, const stru
 /** @return a sharded model of @p acc; NULL: there is none */
 struct accel_model *sharding_first (const struct accel *acc);
 
+/** @return whether processes have divided averages of gradients, which wait for a step */
+bool sharding_has_averages (const struct accel *acc);
+
 /** Before a save: rank 0 gets all states and masters.  Collective.  Then: it gives them back.  @{ */
 enum accel_status sharding_collect (struct accel *acc, const struct comm_site *site, struct accel_error *err);
+/** Instead, if each process saves its share: what each process saves by itself is complete. */
+enum accel_status sharding_complete (struct accel *acc, const struct comm_site *site, struct accel_error *err);
 void sharding_end_collect (struct accel *acc);
 /** @} */
 

@@ -20,14 +20,27 @@ sharding_chunk (const struct accel_model *model, size_t index)
     return chunk < MIN_CHUNK || count < model->sharding.min_num_params ? 0 : chunk;
 }
 
+static void
+cut (const struct accel_model *model, size_t index, size_t chunk, struct stretch stretches[STRETCHES])
+{
+    size_t count = accel_tensor_count (model->parameters[index].data);
+    size_t rank = (size_t) model->sharding.rank, rest = chunk * (size_t) model->sharding.size;
+    stretches[0] = chunk ? (struct stretch){ rank * chunk, (rank + 1) * chunk } : (struct stretch){ 0, count };
+    stretches[1] = chunk ? (struct stretch){ rest, count } : (struct stretch){ count, count };
+}
+
+void
+sharding_gradient_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES])
+{
+    cut (model, index, sharding_has_gradients (model) ? sharding_chunk (model, index) : 0, stretches);
+}
+
 void
 sharding_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES])
 {
     size_t count = accel_tensor_count (model->parameters[index].data), chunk = sharding_chunk (model, index);
-    size_t rank = (size_t) model->sharding.rank, rest = chunk * (size_t) model->sharding.size;
-    stretches[0] = chunk ? (struct stretch){ rank * chunk, (rank + 1) * chunk } : (struct stretch){ 0, count };
-    stretches[1] = chunk ? (struct stretch){ rest, count } : (struct stretch){ count, count };
-    if (rank && shared_is_on (model)) /* what all would change alike is there once, so rank 0 does */
+    cut (model, index, chunk, stretches);
+    if (model->sharding.rank && shared_is_on (model)) /* what all would change alike is there once, so rank 0 does */
         stretches[chunk ? 1 : 0] = (struct stretch){ count, count };
 }
 

@@ -35,4 +35,14 @@ void sharding_stretches (const struct accel_model *model, size_t index, struct s
 int sharding_saved (const struct accel_model *model, size_t index, bool is_divided, size_t count,
                     struct stretch stretches[STRETCHES]);
 
+/** @return whether gradients are divided, too. */
+static inline bool
+sharding_has_gradients (const struct accel_model *model)
+{
+    return sharding_is_on (model) && model->sharding.strategy >= ACCEL_SHARDING_SHARD_GRAD_OP;
+}
+
+/** The elements of gradient @p index that this process has after an average: its chunk, and what all have. */
+void sharding_gradient_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES]);
+
 #endif

@@ -336,6 +336,24 @@ refuse_eight_bits (struct accel *acc)
     accel_model_destroy (model);
 }
 
+static void
+refuse_power_sgd (struct accel *acc)
+{
+    static int64_t shape[] = { 9000 };
+    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    DLTensor grad = data;
+    struct accel_parameter parameter = { "w", &data, &grad };
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_SHARD_GRAD_OP };
+    const struct accel_ddp_options ddp = { .comm_hook = ACCEL_COMM_HOOK_POWER_SGD };
+    struct accel_model *model;
+    rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
+    rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
+    rank_must (accel_model_set_ddp (model, &ddp, &err), &err);
+    rank_fails (accel_prepare (acc, &err, model), ACCEL_ERR_UNSUPPORTED, &err, "PowerSGD");
+    accel_model_destroy (model);
+}
+
 /* Asked for by the program, or by the launcher alone. */
 static void
 refuse_custom (struct accel *acc)
@@ -535,9 +553,11 @@ test_launcher (void)
         const char *deepspeed, *stage, *fsdp, *strategy;
         enum accel_sharding wanted;
     } cases[] = { { "true", "1", "", "", ACCEL_SHARDING_OPTIMIZER }, { "true", "0", "", "", ACCEL_SHARDING_NONE },
-                  { "true", "3", "", "", ACCEL_SHARDING_OPTIMIZER }, { "true", "", "", "", ACCEL_SHARDING_OPTIMIZER },
+                  { "true", "2", "", "", ACCEL_SHARDING_SHARD_GRAD_OP },
+                  { "true", "", "", "", ACCEL_SHARDING_SHARD_GRAD_OP },
                   { "false", "1", "", "", ACCEL_SHARDING_NONE }, { "", "1", "", "", ACCEL_SHARDING_NONE },
-                  { "", "", "true", "FULL_SHARD", ACCEL_SHARDING_OPTIMIZER },
+                  { "", "", "true", "SHARD_GRAD_OP", ACCEL_SHARDING_SHARD_GRAD_OP },
+                  { "", "", "true", "2", ACCEL_SHARDING_SHARD_GRAD_OP },
                   { "", "", "true", "NO_SHARD", ACCEL_SHARDING_NONE }, { "", "", "1", "3", ACCEL_SHARDING_NONE },
                   { "", "", "", "FULL_SHARD", ACCEL_SHARDING_NONE } };
     const char *const names[] = { ENV_USE_DEEPSPEED, ENV_ZERO_STAGE, ENV_USE_FSDP, ENV_FSDP_STRATEGY };
@@ -576,6 +596,7 @@ main (void)
     as_ranks (2, "what a sharded model cannot do", refuse);
     as_ranks (2, "8-bit parameters", refuse_eight_bits);
     as_ranks (2, "a custom optimizer", refuse_custom);
+    as_ranks (2, "divided gradients and PowerSGD", refuse_power_sgd);
     as_ranks (2, "another strategy on another rank", differ);
     for (least = 15009; least <= 15010; least++)
         as_ranks (3, "min_num_params", divide_large_ones);

@@ -5,13 +5,14 @@
 #include "lib/base/error.h"
 #include "lib/kernels/dtypes.h"
 #include "lib/train/optimizer/optimizer_live.h"
+#include "lib/train/stretches.h"
 
 enum accel_status
 model_lists_create (struct accel_model *model, struct accel_error *err)
 {
     bool good = true;
     for (int kind = 0; good && kind < LISTS; kind++)
-        good = memory_list_create (&model->lists[kind], model->count);
+        good = memory_list_create (&model->lists[kind], (kind == LIST_GRADIENTS ? STRETCHES : 1) * model->count);
     return good ? ACCEL_OK
                 : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a model of %zu parameters",
                               model->count);
@@ -36,13 +37,30 @@ model_lists_forget (struct accel_model *model)
     }
 }
 
+static void
+add_stretches (struct memory_list *list, const struct accel_model *model, size_t index)
+{
+    struct stretch own[STRETCHES];
+    enum accel_dtype dtype = model_grad_dtype (model, index);
+    sharding_gradient_stretches (model, index, own);
+    for (int s = 0; s < STRETCHES; s++)
+        if (own[s].from < own[s].end)
+            list->items[list->count++] = (struct memory_item){
+                .data = memory_at (model->parameters[index].grad->data, own[s].from, accel_dtype_bytes (dtype)),
+                .count = own[s].end - own[s].from, .dtype = dtype
+            };
+}
+
 struct memory_list *
 model_gradients (struct accel_model *model)
 {
     struct memory_list *list = &model->lists[LIST_GRADIENTS];
+    bool is_divided = sharding_has_gradients (model);
     list->count = 0;
     for (size_t i = 0; i < model->count; i++)
-        if (model_is_trained (model, i)) {
+        if (model_is_trained (model, i) && is_divided) {
+            add_stretches (list, model, i);
+        } else if (model_is_trained (model, i)) {
             /* The other fields are 0 for good: with thousands of small parameters, to write them again would show. */
             const DLTensor *grad = model->parameters[i].grad;
             struct memory_item *item = &list->items[list->count++];

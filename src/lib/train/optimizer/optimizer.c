@@ -15,6 +15,7 @@
 #include "lib/train/outliers.h"
 #include "lib/train/precision.h"
 #include "lib/train/sharding.h"
+#include "lib/train/sharding_gradients.h"
 #include "util/memory.h"
 
 #include <stdint.h>
@@ -382,7 +383,10 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
         model_forget_scale (model); /* of what it was prepared with before */
     if (status)
         return status;
-    memory_list_zero (optimizer_gradients (optimizer), model->memory, model->device);
+    if (sharding_has_gradients (model))
+        sharding_zero_gradients (optimizer);
+    else
+        memory_list_zero (optimizer_gradients (optimizer), model->memory, model->device);
     return capture_result (&permit, memory_check (model->device, err));
 }
 

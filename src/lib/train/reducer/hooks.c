@@ -121,6 +121,27 @@ hook_reduce (struct accel_model *model, size_t s, void *data, size_t count, stru
 }
 
 enum accel_status
+hook_scatter (struct accel_model *model, size_t s, void *data, size_t chunk, struct accel_error *err)
+{
+    struct reducer *reducer = model->reducer;
+    enum accel_dtype hook = hook_dtype (model), dtype = model->spans[s].dtype;
+    bool is_plain = hook == ACCEL_DTYPE_COUNT;
+    enum accel_dtype sent_as = is_plain ? dtype : hook;
+    size_t before = chunk * (size_t) model->sharding.rank;
+    void *sent = is_plain ? data : half_of (model, s, data);
+    void *own = memory_at (sent, before, accel_dtype_bytes (sent_as));
+    if (!is_plain)
+        model->memory->convert (model->device, sent, hook, data, dtype, chunk * (size_t) model->sharding.size,
+                                (float) reducer->size);
+    enum accel_status status = comm_reduce_scatter (reducer->comm, &reducer->there, sent, own, chunk, sent_as,
+                                                    is_plain ? ACCEL_AVG : ACCEL_SUM, err);
+    if (!status && sent != data)
+        model->memory->convert (model->device, memory_at (data, before, accel_dtype_bytes (dtype)), dtype, own, hook,
+                                chunk, 1);
+    return status;
+}
+
+enum accel_status
 hook_start (struct accel_model *model, size_t s, struct accel_error *err)
 {
     struct reducer *reducer = model->reducer;

@@ -153,6 +153,7 @@ load_model_gradients (struct accel_model *model, const struct accel_state_dict *
     for (size_t i = 0; count && !found && i < states[0].header.count; i++)
         found = !strncmp (states[0].header.tensors[i].name, first, strlen (first));
     model->unstepped = found;
+    model->sharding.reduced = false; /* what each process has read is whole */
     unused_forget (model);
     for (size_t i = 0; !status && i < model->count; i++)
         if (is_saved (model, i) && found)

@@ -20,6 +20,7 @@
 #include "lib/train/precision.h"
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/reducer/unused.h"
+#include "lib/train/sharding_gradients.h"
 #include "util/threads.h"
 
 #include <stdlib.h>
@@ -137,6 +138,8 @@ reduce_span (struct accel_model *model, size_t s, struct accel_error *err)
         status = unused_agree (model, s, err);
     if (status)
         return status;
+    if (sharding_has_gradients (model))
+        return sharding_reduce (model, s, err);
     if (power_sgd_is_due (model))
         return power_sgd_reduce (model, s, reducer->mask, err);
     if (span->scattered)
@@ -217,8 +220,10 @@ reduce_rest (struct accel_model *model, bool live, struct accel_error *err)
         status = status ? finish_started (model, status, err) : start_rest (model, live, err);
     for (; reducer->next < model->span_count && !status; reducer->next++)
         status = reduce_span (model, reducer->next, err);
-    if (!status)
+    if (!status) {
         power_sgd_count (model);
+        model->sharding.reduced = sharding_has_gradients (model);
+    }
     if (!status && model->ddp.broadcast_buffers) {
         status = join_find_root (model->object.owner, reducer->site, live, &root, err);
         if (!status)
@@ -272,6 +277,16 @@ start_complete (struct accel_model *model)
         start_span (model, reducer->next, &reducer->error);
 }
 
+/* Divided gradients take room until they are reduced: without a thread, that cannot wait for the end of the pass. */
+static void
+reduce_here (struct accel_model *model)
+{
+    struct reducer *reducer = model->reducer;
+    comm_reserve (reducer->comm, false); /* until the end of the report */
+    for (; !reducer->error.code && is_next_complete (model); reducer->next++)
+        reduce_span (model, reducer->next, &reducer->error);
+}
+
 /* Reducing what is left when the pass ends needs no thread.  Without one, all is reduced then. */
 static void
 overlap (struct accel_model *model)
@@ -279,6 +294,8 @@ overlap (struct accel_model *model)
     struct reducer *reducer = model->reducer;
     if (reducer->is_ordered && model->ddp.overlap != ACCEL_OVERLAP_NEVER)
         start_complete (model);
+    if (sharding_has_gradients (model) && !reducer->overlap && model->ddp.overlap != ACCEL_OVERLAP_NEVER)
+        reduce_here (model);
     if (reducer->is_ordered || reducer->busy || !reducer->overlap || !is_next_complete (model)
         || (!reducer->overlapped && reducer->next + 1 == model->span_count))
         return;
@@ -292,7 +309,8 @@ static bool
 can_be_ordered (const struct accel_model *model)
 {
     const struct reducer *reducer = model->reducer;
-    return !power_sgd_is_due (model) && reducer->size > 1 && work_can_order (reducer->comm, &reducer->there);
+    return !power_sgd_is_due (model) && !sharding_has_gradients (model) && reducer->size > 1
+           && work_can_order (reducer->comm, &reducer->there);
 }
 
 void
@@ -313,6 +331,7 @@ reducer_begin (struct accel_model *model, const struct comm_site *site, bool red
     if (reduces && !reducer->is_ordered) /* for the thread that may average beside this one */
         unused_fetch (model, &reducer->error);
     reducer->open = true;
+    sharding_open_gradients (model);
 }
 
 static enum accel_status

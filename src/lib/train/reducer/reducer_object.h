@@ -83,6 +83,10 @@ void hook_free (struct accel_model *model);
 enum accel_status hook_reduce (struct accel_model *model, size_t s, void *data, size_t count, struct accel_error *err);
 /** @} */
 
+/** The same for the chunks of a gradient that is divided (stretches.h): @p data [size, chunk], of which this process's
+ *  becomes the average, and the others' become anything. */
+enum accel_status hook_scatter (struct accel_model *model, size_t s, void *data, size_t chunk, struct accel_error *err);
+
 /** On a device, in the order of its stream: start bucket @p s, and what is done when the stream has its sum.  @{ */
 enum accel_status hook_start (struct accel_model *model, size_t s, struct accel_error *err);
 void hook_finish (struct accel_model *model, size_t s);

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Divided gradients; see sharding_gradients.h. */
+#include <config.h>
+
+#include "lib/train/sharding_gradients.h"
+
+#include "lib/base/error.h"
+#include "lib/comm/coalesce.h"
+#include "lib/train/reducer/reducer_object.h"
+#include "util/cleanup.h"
+#include "util/memory.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Whether gradient @index is in memory of the library's own. */
+static bool
+is_ours (const struct accel_model *model, size_t index)
+{
+    ptrdiff_t s = model->span_of ? model->span_of[index] : NO_SPAN;
+    return s != NO_SPAN && model->spans[s].allocated;
+}
+
+static void *
+gradient_at (const struct accel_model *model, size_t index, size_t element)
+{
+    return memory_at (model->parameters[index].grad->data, element,
+                      accel_dtype_bytes (model_grad_dtype (model, index)));
+}
+
+static void
+forget (const struct accel_model *model, size_t index, size_t from, size_t end)
+{
+    size_t bytes = (end - from) * accel_dtype_bytes (model_grad_dtype (model, index));
+    if (bytes)
+        memory_forget (gradient_at (model, index, from), bytes, is_ours (model, index));
+}
+
+static void
+forget_others (const struct accel_model *model, size_t index)
+{
+    struct stretch own[STRETCHES];
+    sharding_gradient_stretches (model, index, own);
+    if (!own[0].from && own[0].end == own[1].from) /* it is not divided */
+        return;
+    forget (model, index, 0, own[0].from);
+    forget (model, index, own[0].end, own[1].from);
+}
+
+/* ---- averages ---- */
+
+/* What all processes keep: neighbours are averaged together. */
+struct kept {
+    char *begin, *end;
+};
+
+static enum accel_status
+average_kept (struct accel_model *model, size_t s, struct kept *kept, struct accel_error *err)
+{
+    size_t count = (size_t) (kept->end - kept->begin) / accel_dtype_bytes (model->spans[s].dtype);
+    void *data = kept->begin;
+    *kept = (struct kept){ 0 };
+    return count ? hook_reduce (model, s, data, count, err) : ACCEL_OK;
+}
+
+static enum accel_status
+add_kept (struct accel_model *model, size_t s, struct kept *kept, char *begin, char *end, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    if (begin == end)
+        return ACCEL_OK;
+    if (kept->begin && begin != kept->end && end != kept->begin)
+        status = average_kept (model, s, kept, err);
+    if (!kept->begin || begin < kept->begin)
+        kept->begin = begin;
+    if (end > kept->end)
+        kept->end = end;
+    return status;
+}
+
+/* Gradients of the program's own that are small, and reduced in a copy. */
+static enum accel_status
+average_copies (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    span_copy (model, s, NULL, false);
+    enum accel_status status = hook_reduce (model, s, model->spans[s].data, model->spans[s].count, err);
+    if (!status)
+        span_copy (model, s, NULL, true);
+    return status;
+}
+
+static enum accel_status
+average_parts (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    const struct span *span = &model->spans[s];
+    enum accel_status status = ACCEL_OK;
+    struct kept kept = { 0 };
+    FOR_GRADIENTS_OF (model, s, i) {
+        size_t chunk = sharding_chunk (model, i);
+        char *data = gradient_at (model, i, 0), *rest = gradient_at (model, i, chunk * (size_t) model->sharding.size);
+        if (!status && chunk)
+            status = hook_scatter (model, s, data, chunk, err);
+        if (!status)
+            status = add_kept (model, s, &kept, rest, data + span_room (span, model, i), err);
+    }
+    return status ? status : average_kept (model, s, &kept, err);
+}
+
+/* Gradients that no process has used are averaged, too: 0, or what they were. */
+enum accel_status
+sharding_reduce (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    enum accel_status status
+        = model->spans[s].scattered ? average_copies (model, s, err) : average_parts (model, s, err);
+    if (!status)
+        FOR_GRADIENTS_OF (model, s, i)
+            forget_others (model, i);
+    return status;
+}
+
+/* Of N processes, one has the average of a chunk, and the others have 0: N times the average are the sum. */
+void
+sharding_open_gradients (struct accel_model *model)
+{
+    if (!sharding_has_gradients (model) || !model->sharding.reduced)
+        return;
+    model->sharding.reduced = false;
+    for (size_t i = 0; i < model->count; i++) {
+        size_t chunk = model_is_trained (model, i) ? sharding_chunk (model, i) : 0;
+        if (chunk)
+            model->memory->scale (model->device, gradient_at (model, i, chunk * (size_t) model->sharding.rank),
+                                  model_grad_dtype (model, i), chunk, (double) model->sharding.size);
+    }
+}
+
+/* ---- norms ---- */
+
+/* What the norm of a gradient is made of, in one process's stretch of it. */
+static double
+norm_part (const struct accel_model *model, size_t index, struct stretch stretch, double p)
+{
+    float norm = 0, factor = memory_read_factor (model->memory, model->device, model_pending (model));
+    if (stretch.from == stretch.end)
+        return 0;
+    model->memory->norm (model->device, gradient_at (model, index, stretch.from), model_grad_dtype (model, index),
+                         stretch.end - stretch.from, factor, p, &norm);
+    return isinf (p) || p == 0 || !isfinite (norm) ? (double) norm : pow ((double) norm, p);
+}
+
+/* What all processes have is counted by rank 0. */
+static double
+own_part (const struct accel_model *model, size_t index, double p)
+{
+    struct stretch own[STRETCHES];
+    double sum = 0;
+    sharding_gradient_stretches (model, index, own);
+    for (int s = 0; s < STRETCHES; s++) {
+        bool is_chunk = !s && sharding_chunk (model, index);
+        double part = is_chunk || !model->sharding.rank ? norm_part (model, index, own[s], p) : 0;
+        sum = !isinf (p) ? sum + part : isnan (sum) || part <= sum ? sum : part;
+    }
+    return sum;
+}
+
+/* The largest of numbers, one of which may be NaN, as a sum of all processes' numbers. */
+static enum accel_status
+add_up (const struct accel_model *model, const struct comm_site *site, double *parts, size_t count, double p,
+        struct accel_error *err)
+{
+    struct accel_comm *comm = model->reducer->comm;
+    AUTO_FREE double *marks = calloc (count + 1, sizeof *marks);
+    if (!marks)
+        return accel_fail_nomem (err);
+    for (size_t i = 0; i < count; i++)
+        marks[i] = parts[i] - parts[i]; /* 0, or NaN */
+    enum accel_status status
+        = comm_all_reduce (comm, site, parts, parts, count, ACCEL_FLOAT64, isinf (p) ? ACCEL_MAX : ACCEL_SUM, err);
+    if (!status && isinf (p))
+        status = comm_all_reduce (comm, site, marks, marks, count, ACCEL_FLOAT64, ACCEL_SUM, err);
+    for (size_t i = 0; isinf (p) && i < count; i++)
+        parts[i] = isnan (marks[i]) && !isinf (parts[i]) ? (double) NAN : parts[i];
+    return status;
+}
+
+enum accel_status
+sharding_norms (struct accel_model *model, const struct comm_site *site, double p, struct accel_error *err)
+{
+    AUTO_FREE double *parts = calloc (model->count + 1, sizeof *parts);
+    size_t count = 0;
+    if (!parts)
+        return accel_fail_nomem (err);
+    for (size_t i = 0; i < model->count; i++)
+        if (model_is_trained (model, i))
+            parts[count++] = own_part (model, i, p);
+    enum accel_status status = add_up (model, site, parts, count, p, err);
+    for (size_t i = 0; i < count; i++)
+        model->host_norms[i] = (float) (isinf (p) || p == 0 ? parts[i] : pow (parts[i], 1 / p));
+    return status;
+}
+
+/* ---- zeros ---- */
+
+void
+sharding_zero_gradients (struct accel_optimizer *optimizer)
+{
+    const struct accel_model *model = optimizer->model;
+    for (size_t i = 0; i < model->count; i++) {
+        struct stretch own[STRETCHES];
+        if (!optimizer_group_at (optimizer, i) || !model->parameters[i].grad->data)
+            continue;
+        sharding_gradient_stretches (model, i, own);
+        for (int s = 0; s < STRETCHES; s++)
+            model->memory->zero (model->device, gradient_at (model, i, own[s].from),
+                                 (own[s].end - own[s].from) * accel_dtype_bytes (model_grad_dtype (model, i)));
+        if (!model->sharding.reduced)
+            forget_others (model, i);
+    }
+}
+
+void
+sharding_drop_gradients (const struct accel_model *model)
+{
+    for (size_t i = 0; sharding_has_gradients (model) && i < model->count; i++)
+        if (model_is_trained (model, i) && is_ours (model, i) && (!model->kept[i] || model->sharding.reduced))
+            forget_others (model, i);
+}
+
+/* ---- saves ---- */
+
+enum accel_status
+sharding_complete_gradients (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
+{
+    struct accel_comm *comm = model->reducer->comm;
+    enum accel_status status = ACCEL_OK;
+    struct comm_coalesced coalesced;
+    if (!model->sharding.reduced || !model->unstepped)
+        return ACCEL_OK;
+    comm_coalesce_begin (&coalesced, comm);
+    for (size_t i = 0; i < model->count && !status; i++) {
+        size_t chunk = model_is_trained (model, i) ? sharding_chunk (model, i) : 0;
+        if (chunk)
+            status = comm_all_gather (comm, comm_coalesce_site (&coalesced, site),
+                                      gradient_at (model, i, chunk * (size_t) model->sharding.rank),
+                                      gradient_at (model, i, 0), chunk, model_grad_dtype (model, i), err);
+    }
+    return comm_coalesce_end (&coalesced, status, err);
+}
+
+void
+sharding_divide_gradients (struct accel_model *model)
+{
+    for (size_t i = 0; model->sharding.reduced && model->unstepped && i < model->count; i++)
+        if (model_is_trained (model, i))
+            forget_others (model, i);
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stages of sharding: a sharded model and one that is not are trained side by side, and have the same losses.
+ *
+ * Without arguments, in forked ranks.  `test_sharding_stages job` is one rank of a job that is there: mpirun's, say. */
+#include <config.h>
+
+#include "lib/train/reducer/reducer_object.h"
+#include "lib/train/sharding.h"
+#include "tests/ranks.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { LAYERS = 4, PARAMETERS = 2 * LAYERS, STEPS = 4, PAGE = 4096 };
+
+/* Weights whose chunks have many pages, or few and a rest; and biases, which are not divided. */
+static const int64_t shapes[PARAMETERS][2]
+    = { { 96, 251 }, { 96, 1 }, { 5, 8191 }, { 5, 1 }, { 64, 512 }, { 64, 1 }, { 3, 4099 }, { 3, 1 } };
+
+struct scene {
+    const char *name;
+    struct accel_sharding_options sharding;
+    struct accel_ddp_options ddp;
+    enum accel_dtype dtype; /* 0: float32 */
+    const char *precision;  /* NULL: no */
+    double clip;            /* the largest norm; 0: any */
+    double norm_type;
+    double clip_value;
+    int passes;       /* of a step; 0: 1 */
+    bool syncs_each;  /* passes are averaged one by one */
+    bool overwrites;  /* gradients, instead of zeroing them */
+    bool has_unused;  /* weight 1 takes no part in odd steps of rank 0, and weight 2 in no step */
+    bool owns;        /* gradients are in memory of the program's */
+    bool is_silent;   /* gradients are not reported one by one */
+    bool is_near;     /* sums are made in another order */
+    bool has_chunks_of_two; /* groups of two processes */
+};
+
+static const struct scene *scene;
+static bool has_other_engine; /* whose sums have another order */
+static struct accel_error err;
+
+struct net {
+    struct accel *acc;
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    DLTensor data[PARAMETERS], grad[PARAMETERS];
+    int64_t shape[PARAMETERS][2];
+    int step, pass;
+    bool is_sharded;
+    double loss;
+};
+
+static enum accel_dtype
+dtype_of_scene (void)
+{
+    return scene->dtype ? scene->dtype : ACCEL_FLOAT32;
+}
+
+/* Elements from and to bfloat16 or float32. */
+static float
+get (const DLTensor *tensor, size_t i)
+{
+    float value = 0;
+    if (tensor->dtype.bits == 32)
+        return ((float *) tensor->data)[i];
+    memcpy ((char *) &value + 2, (uint16_t *) tensor->data + i, 2);
+    return value;
+}
+
+static void
+put (const DLTensor *tensor, size_t i, float value)
+{
+    if (tensor->dtype.bits == 32)
+        ((float *) tensor->data)[i] = value;
+    else
+        memcpy ((uint16_t *) tensor->data + i, (char *) &value + 2, 2);
+}
+
+static void
+make (struct net *net, struct accel *acc, bool is_sharded)
+{
+    static const char *const names[PARAMETERS] = { "w0", "b0", "w1", "b1", "w2", "b2", "w3", "b3" };
+    struct accel_parameter parameters[PARAMETERS];
+    struct accel_sharding_options sharding = scene->sharding;
+    const struct accel_optimizer_options options = { .lr = 0.01, .weight_decay = 0.01 };
+    if (!is_sharded)
+        sharding = (struct accel_sharding_options){ .strategy = ACCEL_SHARDING_NONE };
+    *net = (struct net){ .acc = acc, .is_sharded = is_sharded };
+    memcpy (net->shape, shapes, sizeof shapes);
+    for (int i = 0; i < PARAMETERS; i++) {
+        net->data[i] = net->grad[i] = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 2, .shape = net->shape[i],
+                                                  .dtype = accel_dtype_to_dl (dtype_of_scene ()) };
+        if (scene->owns)
+            net->grad[i].data = calloc (accel_tensor_count (&net->grad[i]), sizeof (float));
+        parameters[i] = (struct accel_parameter){ names[i], &net->data[i], &net->grad[i] };
+    }
+    rank_must (accel_model_create (&net->model, parameters, PARAMETERS, &err), &err);
+    rank_must (accel_model_set_sharding (net->model, &sharding, &err), &err);
+    rank_must (accel_model_set_ddp (net->model, &scene->ddp, &err), &err);
+    rank_must (accel_optimizer_create (&net->optimizer, net->model, ACCEL_ADAMW, &options, &err), &err);
+    for (int i = 0; i < PARAMETERS; i++)
+        for (size_t j = 0; j < accel_tensor_count (&net->data[i]); j++)
+            put (&net->data[i], j, (float) ((j * 31 + (size_t) i) % 64) / 64 - 0.5F);
+    rank_must (accel_prepare (acc, &err, net->model, net->optimizer), &err);
+}
+
+static void
+end (struct net *net)
+{
+    accel_optimizer_destroy (net->optimizer);
+    accel_model_destroy (net->model);
+    for (int i = 0; i < PARAMETERS && scene->owns; i++)
+        free (net->grad[i].data);
+}
+
+static bool
+is_used (const struct net *net, int parameter)
+{
+    bool is_odd = accel_process_index (net->acc) == 0 && net->step % 2;
+    return !scene->has_unused || (parameter != 4 && !(parameter == 2 && is_odd));
+}
+
+/* A factor that differs between ranks, elements, steps and passes. */
+static float
+input (const struct net *net, int parameter, size_t element)
+{
+    size_t rank = (size_t) accel_process_index (net->acc);
+    return (float) ((element * 7 + rank * 5 + (size_t) (net->step * 3 + net->pass * 11 + parameter)) % 32) / 16 - 1;
+}
+
+static void
+enter (struct net *net, int layer)
+{
+    (void) net;
+    (void) layer;
+}
+
+static void
+leave (struct net *net, int layer)
+{
+    (void) net;
+    (void) layer;
+}
+
+/* The loss has all elements of the parameters. */
+static void
+forward (struct net *net)
+{
+    for (int layer = 0; layer < LAYERS; layer++) {
+        enter (net, layer);
+        for (int i = 2 * layer; i < 2 * layer + 2; i++)
+            for (size_t j = 0; j < accel_tensor_count (&net->data[i]) && is_used (net, i); j++)
+                net->loss += (double) get (&net->data[i], j) * (double) input (net, i, j);
+        leave (net, layer);
+    }
+}
+
+/* How many bytes of this process's memory have pages. */
+static size_t
+resident (const void *memory, size_t bytes)
+{
+    uintptr_t begin = (uintptr_t) memory / PAGE * PAGE, pages = ((uintptr_t) memory + bytes - begin + PAGE - 1) / PAGE;
+    unsigned char *marks = calloc (pages + 1, 1);
+    size_t count = 0;
+    right (marks && !mincore ((void *) begin, pages * PAGE, marks), "mincore");
+    for (size_t i = 0; marks && i < pages; i++)
+        count += marks[i] & 1;
+    free (marks);
+    return count * PAGE;
+}
+
+/* Of each tensor a chunk and the rest, and at most two pages more at each end of both. */
+static void
+check_memory (const struct net *net, const char *what, const DLTensor *tensors)
+{
+    for (int i = 0; i < PARAMETERS; i += 2) {
+        size_t count = accel_tensor_count (&tensors[i]), chunk = sharding_chunk (net->model, (size_t) i);
+        size_t each = tensors[i].dtype.bits / 8, size = (size_t) net->model->sharding.size;
+        size_t most = (count - chunk * (size - 1)) * each + 4 * PAGE, has = resident (tensors[i].data, count * each);
+        right (chunk && has <= most, "step %d: %s %d has %zu of %zu bytes; expected at most %zu", net->step, what, i,
+               has, count * each, most);
+    }
+}
+
+/* At the end of a pass, buckets that are complete are averaged already, unless a thread is still at it. */
+static void
+check_pass (const struct net *net)
+{
+    const struct reducer *reducer = net->model->reducer;
+    if (sharding_has_gradients (net->model) && reducer->reduces && !reducer->overlap && !scene->owns
+        && !scene->is_silent && !scene->has_unused && scene->ddp.overlap != ACCEL_OVERLAP_NEVER)
+        check_memory (net, "in a pass, gradient", net->grad);
+}
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *error)
+{
+    struct net *net = user;
+    for (int layer = LAYERS; layer-- > 0;) {
+        enter (net, layer);
+        for (int i = 2 * layer + 1; i >= 2 * layer; i--) {
+            if (!is_used (net, i))
+                continue;
+            for (size_t j = 0; j < accel_tensor_count (&net->grad[i]); j++) {
+                float before = scene->overwrites ? 0 : get (&net->grad[i], j);
+                put (&net->grad[i], j, before + scale * (0.25F * get (&net->data[i], j) + input (net, i, j)));
+            }
+            enum accel_status status = scene->is_silent ? ACCEL_OK : accel_grad_ready (net->model, (size_t) i, error);
+            if (status)
+                return status;
+        }
+        leave (net, layer);
+    }
+    check_pass (net);
+    return ACCEL_OK;
+}
+
+static void
+train (struct net *net)
+{
+    int passes = scene->passes ? scene->passes : 1;
+    float norm;
+    net->loss = 0;
+    for (net->pass = 0; net->pass < passes; net->pass++) {
+        bool is_held = net->pass + 1 < passes && !scene->syncs_each;
+        if (is_held)
+            rank_must (accel_no_sync (net->acc, net->model, &err), &err);
+        accel_set_sync_gradients (net->acc, net->pass + 1 == passes);
+        forward (net);
+        rank_must (accel_backward (net->acc, net->model, 1, backward, net, &err), &err);
+        if (is_held)
+            rank_must (accel_no_sync_end (net->acc, net->model, &err), &err);
+    }
+    const struct accel_clip_options options = { .norm_type = scene->norm_type };
+    if (scene->clip > 0) {
+        rank_must (accel_clip_grad_norm (net->model, scene->clip, &norm, &options, &err), &err);
+        net->loss += (double) norm;
+    }
+    if (scene->clip_value > 0)
+        rank_must (accel_clip_grad_value (net->model, scene->clip_value, &err), &err);
+    rank_must (accel_optimizer_step (net->optimizer, &err), &err);
+    if (!scene->overwrites)
+        rank_must (accel_optimizer_zero_grad (net->optimizer, &err), &err);
+    net->step++;
+}
+
+static bool
+is_close (double a, double b)
+{
+    bool is_exact = !scene->is_near && !has_other_engine;
+    return is_exact ? a == b : fabs (a - b) <= 1e-6 * (fabs (a) + fabs (b) + 1e-3);
+}
+
+static void
+compare_parameters (const struct net *plain, const struct net *sharded)
+{
+    for (int i = 0; i < PARAMETERS; i++)
+        for (size_t j = 0; j < accel_tensor_count (&plain->data[i]); j++) {
+            double a = (double) get (&plain->data[i], j), b = (double) get (&sharded->data[i], j);
+            if (!right (is_close (a, b), "element %zu of parameter %d is %.9g, but %.9g without sharding", j, i, b, a))
+                return;
+        }
+}
+
+static void
+run (struct accel *acc)
+{
+    struct net plain, sharded;
+    make (&plain, acc, false);
+    make (&sharded, acc, true);
+    enum accel_sharding is = accel_model_sharding (sharded.model);
+    bool is_on = accel_num_processes (acc) > (scene->has_chunks_of_two ? 2 : 1);
+    right (is == (is_on ? scene->sharding.strategy : ACCEL_SHARDING_NONE), "strategy %d", (int) is);
+    for (int i = 0; i < STEPS; i++) {
+        train (&plain);
+        train (&sharded);
+        right (is_close (plain.loss, sharded.loss), "step %d: the loss is %.9g, but %.9g without sharding", i,
+               sharded.loss, plain.loss);
+        if (is_on && is >= ACCEL_SHARDING_SHARD_GRAD_OP && !scene->owns)
+            check_memory (&sharded, "gradient", sharded.grad);
+    }
+    compare_parameters (&plain, &sharded);
+    end (&sharded);
+    end (&plain);
+}
+
+/* ---- scenes ---- */
+
+#define STAGE_2 .sharding = { .strategy = ACCEL_SHARDING_SHARD_GRAD_OP }
+#define SMALL_BUCKETS .ddp = { .bucket_cap_mb = 0.1 }
+
+static const struct scene scenes[] = {
+    { "stage 2", STAGE_2, SMALL_BUCKETS },
+    { "stage 2, one bucket", STAGE_2, .is_silent = true },
+    { "stage 2, a thread", STAGE_2, .ddp = { .bucket_cap_mb = 0.1, .overlap = ACCEL_OVERLAP_ALWAYS } },
+    { "stage 2, no overlap", STAGE_2, .ddp = { .bucket_cap_mb = 0.1, .overlap = ACCEL_OVERLAP_NEVER } },
+    { "stage 2, gradients of the program's", STAGE_2, SMALL_BUCKETS, .owns = true },
+    { "stage 2, parameters shared", .sharding = { .strategy = ACCEL_SHARDING_SHARD_GRAD_OP, .share_parameters = true },
+      SMALL_BUCKETS },
+    { "stage 2, bfloat16", STAGE_2, SMALL_BUCKETS, .dtype = ACCEL_BFLOAT16 },
+    { "stage 2, fp16", STAGE_2, SMALL_BUCKETS, .precision = "fp16" },
+    { "stage 2, fp16, clipped", STAGE_2, SMALL_BUCKETS, .precision = "fp16", .clip = 3, .is_near = true },
+    { "stage 2, sent in 16 bits", STAGE_2, .ddp = { .bucket_cap_mb = 0.1, .comm_hook = ACCEL_COMM_HOOK_BF16 } },
+    { "stage 2, clipped", STAGE_2, SMALL_BUCKETS, .clip = 3, .is_near = true },
+    { "stage 2, the largest clipped", STAGE_2, SMALL_BUCKETS, .clip = 0.1, .norm_type = (double) INFINITY },
+    { "stage 2, parameters shared, clipped", .sharding = { .strategy = ACCEL_SHARDING_SHARD_GRAD_OP,
+      .share_parameters = true }, SMALL_BUCKETS, .clip = 3, .norm_type = 3, .is_near = true },
+    { "stage 2, values clipped", STAGE_2, SMALL_BUCKETS, .clip_value = 0.1 },
+    { "stage 2, passes without averages", STAGE_2, SMALL_BUCKETS, .passes = 3 },
+    { "stage 2, passes with averages", STAGE_2, SMALL_BUCKETS, .passes = 3, .syncs_each = true, .is_near = true },
+    { "stage 2, overwritten", STAGE_2, SMALL_BUCKETS, .overwrites = true },
+    { "stage 2, unused parameters", STAGE_2, .ddp = { .bucket_cap_mb = 0.1, .find_unused_parameters = true },
+      .has_unused = true },
+    { "stage 2, unused parameters, passes with averages", STAGE_2,
+      .ddp = { .bucket_cap_mb = 0.1, .find_unused_parameters = true }, .has_unused = true, .passes = 2,
+      .syncs_each = true, .is_near = true },
+};
+
+/* In a job that is there. */
+static int
+run_job (void)
+{
+    static char texts[RANKS_MOST][RANKS_TEXT];
+    struct accel *acc;
+    bool good = true;
+    ranks_texts = texts;
+    for (scene = scenes; good && scene < scenes + sizeof scenes / sizeof *scenes; scene++) {
+        setenv (ENV_MIXED_PRECISION, scene->precision ? scene->precision : "no", 1);
+        accel_check (accel_open (&acc, NULL, &err), &err);
+        ranks_self = accel_process_index (acc);
+        has_other_engine = true;
+        run (acc);
+        good = !*texts[ranks_self];
+        printf ("rank %d, %s: %s\n", ranks_self, scene->name, good ? "as expected" : texts[ranks_self]);
+        accel_close (acc);
+    }
+    return !good;
+}
+
+int
+main (int argc, char **argv)
+{
+    if (argc > 1 && !strcmp (argv[1], "job"))
+        return run_job ();
+    for (scene = scenes; scene < scenes + sizeof scenes / sizeof *scenes; scene++) {
+        setenv (ENV_MIXED_PRECISION, scene->precision ? scene->precision : "no", 1);
+        as_ranks (2 + (int) ((scene - scenes) % 3), scene->name, run);
+    }
+    return done_testing ();
+}
