@@ -14,14 +14,23 @@ enum accel_sharding {
     ACCEL_SHARDING_NONE,      /**< stage 0: each process has everything */
     ACCEL_SHARDING_OPTIMIZER, /**< stage 1: the states of optimizers, and the float32 masters of smaller parameters */
     ACCEL_SHARDING_SHARD_GRAD_OP, /**< stage 2: averaged gradients, too */
+    ACCEL_SHARDING_FULL_SHARD,    /**< stage 3: parameters, too, for programs that call accel_layer_begin() */
+    ACCEL_SHARDING_HYBRID_SHARD,  /**< stage 3 within groups of processes, which have replicas of each other's model */
+    ACCEL_SHARDING_HYBRID_SHARD_ZERO2, /**< stage 2 within groups */
 };
 
 /** See accel_model_set_sharding(); equal on all ranks. */
 struct accel_sharding_options {
     enum accel_sharding strategy; /**< 0: ACCEL_SHARDING_DEFAULT */
     uint64_t min_num_params;      /**< smaller parameters (elements) are not divided; 0: 1024 for each process */
-    bool share_parameters;        /**< one copy of the parameters for all processes of a host, if the job has only one:
-                                       see below */
+    bool share_parameters;        /**< one copy of the parameters for all processes of a host, if all of them, or of a
+                                       group, are on one: see below */
+    uint64_t group_size; /**< hybrid strategies: processes of a group, which have consecutive ranks; 0: those of a host,
+                              of which all must have as many */
+    uint64_t prefetch_layers; /**< stage 3: so many layers are gathered ahead; 0: 1, if there is a CPU for it (`overlap`
+                                   of accel_ddp_options); ACCEL_NONE: none */
+    uint64_t max_live_params; /**< stage 3: layers are not gathered ahead if this process would have more elements of
+                                   whole parameters then; 0: any number */
 };
 
 /**
@@ -60,6 +69,48 @@ struct accel_sharding_options {
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
                                 const struct accel_sharding_options *options, struct accel_error *err);
+
+/**
+ * With ACCEL_SHARDING_FULL_SHARD and ACCEL_SHARDING_HYBRID_SHARD: the program is going to read some parameters, as a
+ * layer does in a forward or backward pass.  They are gathered, and are whole until the call of accel_layer_end() for
+ * the same parameters; one can be in several layers.  From the first call on, parameters that are in no layer that has
+ * begun have values in this process's chunks only, and their other memory takes no room; before, they are whole.
+ * Without these strategies, and with `share_parameters` on one host, both functions do nothing, so that a program can
+ * always call them.
+ *
+ * If layers come in the order of the first step that called this function, those that come next are gathered while the
+ * program computes.
+ *
+ * accel_layer_begin() is collective, and may be called in a backward pass; accel_layer_end() is not.
+ *
+ * @param parameters  [count] positions in the model; others than trained ones are ignored
+ * @retval ACCEL_ERR_INVALID  an invalid position
+ */
+#define accel_layer_begin(...) accel_layer_begin_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_layer_begin_at (const char *file, int line, struct accel_model *model, const size_t *parameters, size_t count,
+                      struct accel_error *err);
+
+/**
+ * The program reads the parameters of a layer that has begun no longer.
+ *
+ * @retval ACCEL_ERR_INVALID  an invalid position, or that of a parameter that is in no layer that has begun
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_layer_end (struct accel_model *model, const size_t *parameters, size_t count, struct accel_error *err);
+
+/**
+ * All parameters of @p model are whole, until the call of accel_summon_full_params_end(): FSDP's summon_full_params.
+ * What all processes write to them alike stays; optimizers' masters of smaller parameters do not see it before
+ * accel_model_widen().  Calls may be nested.  Collective; accel_summon_full_params_end() is not.
+ */
+#define accel_summon_full_params(...) accel_summon_full_params_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_summon_full_params_at (const char *file, int line, struct accel_model *model, struct accel_error *err);
+
+/** End the innermost accel_summon_full_params().  Without one: ACCEL_ERR_INVALID. */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_summon_full_params_end (struct accel_model *model, struct accel_error *err);
 
 /** @return how @p model has been divided by accel_prepare(); ACCEL_SHARDING_NONE before, and with one process. */
 ACCEL_API enum accel_sharding accel_model_sharding (const struct accel_model *model);

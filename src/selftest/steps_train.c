@@ -248,7 +248,7 @@ check_ready (struct self *self)
     accel_model_destroy (net.model);
 }
 
-/* Each process updates its share of the elements, and has all of them afterwards. */
+/* Each process updates its share of the elements, and gets the others. */
 static void
 check_sharding (struct self *self)
 {
@@ -258,7 +258,8 @@ check_sharding (struct self *self)
     struct accel_optimizer *optimizer = NULL;
     const int64_t shape[] = { (int64_t) EACH * self->size + 1 };
     const struct accel_parameter parameter = { "weight", &data.dl, &grad.dl };
-    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_OPTIMIZER };
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_FULL_SHARD };
+    const size_t layer[] = { 0 };
     const struct accel_optimizer_options options = { .lr = 1 };
     if (CALL (self, accel_tensor_init (&data, ACCEL_FLOAT32, 1, shape, &self->err))
         && CALL (self, accel_tensor_init (&grad, ACCEL_FLOAT32, 1, shape, &self->err))
@@ -266,12 +267,15 @@ check_sharding (struct self *self)
         && CALL (self, accel_model_set_sharding (model, &sharding, &self->err))
         && CALL (self, accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &self->err))
         && CALL (self, accel_prepare (self->acc, &self->err, model, optimizer))) {
-        expect (self, "accel_model_sharding", self->size > 1 ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE,
+        expect (self, "accel_model_sharding", self->size > 1 ? ACCEL_SHARDING_FULL_SHARD : ACCEL_SHARDING_NONE,
                 (long long) accel_model_sharding (model));
         for (int64_t i = 0; i < shape[0]; i++)
             ((float *) grad.dl.data)[i] = (float) self->rank;
-        if (CALL (self, accel_average_gradients (self->acc, model, &self->err))
-            && CALL (self, accel_optimizer_step (optimizer, &self->err)))
+        if (CALL (self, accel_layer_begin (model, layer, 1, &self->err))
+            && CALL (self, accel_layer_end (model, layer, 1, &self->err))
+            && CALL (self, accel_average_gradients (self->acc, model, &self->err))
+            && CALL (self, accel_optimizer_step (optimizer, &self->err))
+            && CALL (self, accel_summon_full_params (model, &self->err)))
             for (int64_t i = 0; i < shape[0] && !*self->why; i++)
                 expect_near (self, "an element of a sharded step", (1 - self->size) / 2.0,
                              (double) ((float *) data.dl.data)[i], 1e-4);
@@ -559,7 +563,7 @@ const struct step train_steps[] = {
     { "training with SGD", check_sgd },
     { "training with AdamW", check_adamw },
     { "gradients when ready", check_ready },
-    { "sharded optimizer states", check_sharding },
+    { "sharded training", check_sharding },
     { "uneven inputs", check_join },
     { "other optimizers, clipping", check_optimizers },
     { "learning rates", check_scheduler },

@@ -111,7 +111,9 @@ enum {
     X (SAVE_STATE_TEST, "accel_save_state_test") \
     X (OUTLIER_LOSS, "accel_outlier_loss") \
     X (SHOULD_SAVE, "accel_should_save") \
-    X (SHOULD_STOP, "accel_should_stop")
+    X (SHOULD_STOP, "accel_should_stop") \
+    X (LAYER_BEGIN, "accel_layer_begin") \
+    X (SUMMON_FULL_PARAMS, "accel_summon_full_params")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

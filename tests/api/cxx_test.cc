@@ -434,6 +434,12 @@ test_training (accelerator &acc)
     net.set_ddp (ddp_options ().bucket_cap_mb (1));
     net.set_sharding (sharding_options ().strategy (ACCEL_SHARDING_NONE).min_num_params (1));
     ok (net.sharding () == ACCEL_SHARDING_NONE, "sharding");
+    const std::size_t read_now[] = { 0, 1 }, wrong[] = { 3 };
+    net.layer_begin (read_now);
+    net.layer_end (read_now);
+    net.summon_full_params ();
+    net.summon_full_params_end ();
+    ok (throws (ACCEL_ERR_INVALID, "no parameter 3", [&] { net.layer_begin (wrong); }), "layers");
     const accel_file_name names[] = { { "w", "weight", true }, { "v", "value", false } };
     net.set_file_names ({ names, 1 });
     const accel_initializer first[] = { { "w", 2, 0 }, { "v", 1, 0 } };

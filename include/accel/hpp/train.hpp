@@ -103,6 +103,32 @@ class model {
         detail::attempt call;
         call (accel_model_initialize (get (), rows.data (), rows.size (), from.get (), call.err ()));
     }
+    /** Positions of parameters that are read from now on, or no longer.  @{ */
+    void
+    layer_begin (span<const std::size_t> parameters, site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_layer_begin_at (at.file, at.line, get (), parameters.data (), parameters.size (), call.err ()));
+    }
+    void
+    layer_end (span<const std::size_t> parameters)
+    {
+        detail::attempt call;
+        call (accel_layer_end (get (), parameters.data (), parameters.size (), call.err ()));
+    }
+    /** @} */
+    void
+    summon_full_params (site at = site::here ())
+    {
+        detail::attempt call;
+        call (accel_summon_full_params_at (at.file, at.line, get (), call.err ()));
+    }
+    void
+    summon_full_params_end ()
+    {
+        detail::attempt call;
+        call (accel_summon_full_params_end (get (), call.err ()));
+    }
     /** How accelerator::save_model() and load_model() name and lay out the parameters. */
     void
     set_file_names (span<const accel_file_name> rows)

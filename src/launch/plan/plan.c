@@ -32,6 +32,7 @@ struct draft {
     int machine_rank;
     int local_ranks; /* on this machine, whatever starts them */
     bool on_cpu;
+    bool is_native; /* the program may use libaccel, which needs no GPU for FSDP's ways of sharding */
     bool distributed; /* ranks get RANK and similar variables */
     bool divides_cores; /* --bind core or numa */
 };
@@ -396,7 +397,8 @@ add_device_notes (const struct draft *draft)
         return;
     if (draft->on_cpu)
         strlist_printf (&plan->notes, "no GPU found: the %d processes run on CPUs, as with --cpu", plan->world_size);
-    else if (plan->path == PATH_ELASTIC && !draft->topology->gpus && !find_other_maker (settings))
+    else if (plan->path == PATH_ELASTIC && !draft->topology->gpus && !find_other_maker (settings)
+             && !(settings->use_fsdp && draft->is_native))
         strlist_printf (&plan->notes, "no NVIDIA GPU found, but %s needs one", gpu_mode (settings));
 }
 
@@ -677,7 +679,8 @@ plan_make (struct plan *plan, const struct config *config, const struct topology
            const struct program *program, struct fail *fail)
 {
     const struct settings *settings = &config->settings;
-    struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology };
+    struct draft draft = { .plan = plan, .settings = settings, .config = config, .topology = topology,
+                           .is_native = !program->python };
     *plan = (struct plan){ .grace_s = settings->grace, .stall_s = settings->stall_timeout };
     if (when_sagemaker (settings))
         return fail_set (fail, FAIL_GENERAL, "%s is for SageMaker, but the flags choose a launch on this machine: "

@@ -15,7 +15,7 @@
 #include "lib/kernels/matrix.h"
 #include "lib/memory/memory.h"
 #include "lib/train/file_names.h"
-#include "lib/train/sharding.h"
+#include "lib/train/sharding_layers.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
 #include "util/suggest.h"
@@ -271,6 +271,16 @@ read_all (struct load *load, struct accel_error *err)
     return status;
 }
 
+static enum accel_status
+load_parameters (struct load *load, struct accel_error *err)
+{
+    enum accel_status status = sharding_summon (load->model, load->site, err);
+    if (!status)
+        status = checkpoint_agree (load->acc, load->site, read_all (load, err), err);
+    sharding_dismiss (load->model);
+    return status;
+}
+
 /* ---- the result ---- */
 
 /* One piece of memory: the struct, the addresses, the names. */
@@ -344,7 +354,7 @@ accel_load_model_at (const char *file, int line, size_t options_size, struct acc
     uint64_t entered = checkpoint_enter (acc, &site);
     status = checkpoint_agree (acc, &site, prepare (&load, &how, result, &own), &own);
     if (!status)
-        status = checkpoint_agree (acc, &site, read_all (&load, &own), &own);
+        status = load_parameters (&load, &own);
     accel_safetensors_close (load.file);
     free (load.tensor_of);
     free (load.transposed);

@@ -17,6 +17,7 @@
 #include "lib/kernels/matrix.h"
 #include "lib/memory/memory.h"
 #include "lib/train/file_names.h"
+#include "lib/train/sharding_layers.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 #include "util/memory.h"
@@ -367,7 +368,10 @@ accel_save_model_at (const char *file, int line, size_t options_size, struct acc
     struct save save = { .acc = acc, .site = &site, .model = model, .directory = directory,
                          .target = WEIGHTS_SAVE_NONE };
     uint64_t entered = checkpoint_enter (acc, &site);
-    status = save_model (&save, options ? options : &defaults, &own);
+    status = sharding_summon (model, &site, &own);
+    if (!status)
+        status = save_model (&save, options ? options : &defaults, &own);
+    sharding_dismiss (model);
     weights_save_end (&save.target);
     pieces_release (&save.pieces);
     free (save.shard_of);

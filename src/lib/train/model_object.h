@@ -59,7 +59,13 @@ struct model_sharding {
     uint64_t min_num_params;
     bool shares;     /* if it can */
     bool has_shared; /* so states of small parameters are rank 0's */
-    int size, rank; /* size > 1: it is, since accel_prepare() */
+    uint64_t group_size, prefetch_layers, max_live_params; /* see struct accel_sharding_options */
+    int size, rank; /* size > 1: it is, since accel_prepare(); of a group */
+    int replica;    /* the number of the group, of which the first saves */
+    struct accel_comm *shards;   /* the group; NULL: all processes are in it */
+    struct accel_comm *replicas; /* those with the same chunks; NULL: no other */
+    struct sharding_layers *layers; /* NULL: parameters are not divided */
+    bool is_partial; /* others' chunks of parameters were given back when the model was released */
     bool reduced;   /* gradients: this process's chunks are averages, and the others' are 0 */
 };
 

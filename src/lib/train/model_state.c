@@ -5,7 +5,7 @@
 
 #include "lib/base/error.h"
 #include "lib/state/state_dict.h"
-#include "lib/train/stretches.h"
+#include "lib/train/sharding_layers.h"
 
 #include <accel/precision.h>
 
@@ -91,6 +91,7 @@ model_load (struct object *object, const struct accel_state_dict *state, struct 
 {
     struct accel_model *model = (struct accel_model *) (void *) object;
     enum accel_status status = check (model, state, err);
+    sharding_settle_layers (model);
     for (size_t i = 0; !status && i < model->count; i++) {
         const struct accel_parameter *parameter = &model->parameters[i];
         double scale = 1;
@@ -100,6 +101,7 @@ model_load (struct object *object, const struct accel_state_dict *state, struct 
         if (!status && state_dict_get_double (state, &scale, NULL, "scale.%s", parameter->name))
             scale = 1;
         model->masters[i].scale = (float) scale;
+        sharding_discard_layer (model, i);
     }
     model->widened = false;
     model->scales_read = true;

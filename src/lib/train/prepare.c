@@ -14,6 +14,7 @@
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/sharding.h"
 #include "lib/train/sharding_gradients.h"
+#include "lib/train/sharding_layers.h"
 #include "lib/train/shared_parameters.h"
 #include "util/hash.h"
 
@@ -75,6 +76,8 @@ fingerprint_options (const struct accel_model *model)
         ddp->matrix_approximation_rank, ddp->start_iter, ddp->min_compression_rate,
         flag_or (ddp->use_error_feedback, true), flag_or (ddp->warm_start, true), ddp->use_cublas,
         sharding_wanted (model), (double) model->sharding.min_num_params, model->sharding.shares,
+        (double) model->sharding.group_size, (double) model->sharding.prefetch_layers,
+        (double) model->sharding.max_live_params,
     };
     return (int64_t) hash_bytes (HASH_START, values, sizeof values);
 }
@@ -143,7 +146,7 @@ agree (const struct accel_model *model, struct accel_comm *comm, const struct co
 static enum accel_status
 fill (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
-    enum accel_status status = sharding_is_on (model) ? sharding_broadcast (model, accel_world (acc), site, err)
+    enum accel_status status = sharding_is_on (model) ? sharding_broadcast (model, acc, site, err)
                                                       : model_broadcast (model, accel_world (acc), site, 0, err);
     if (!status)
         status = precision_broadcast (acc, site, 0, err);
@@ -153,6 +156,8 @@ fill (struct accel_model *model, struct accel *acc, const struct comm_site *site
     status = model_make_spans (acc, model, site, err);
     if (!status)
         status = reducer_create (model, acc, err);
+    if (!status)
+        status = sharding_make_layers (model, acc, site, err);
     status = agree (model, accel_world (acc), site, status, err);
     if (status) {
         model_release (model);
@@ -182,6 +187,7 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
         status = fill (model, acc, site, err);
     if (status) {
         shared_end (model);
+        sharding_end (model);
         model->widened = model->widened && !sharding_is_on (model);
         model->sharding.size = was_sharded ? model->sharding.size : 0;
         if (model->placement && !was_placed)

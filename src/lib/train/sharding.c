@@ -5,6 +5,8 @@
 #include "lib/train/sharding.h"
 
 #include "lib/train/sharding_gradients.h"
+#include "lib/train/sharding_groups.h"
+#include "lib/train/sharding_layers.h"
 
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/shared_parameters.h"
@@ -38,7 +40,7 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
     options = SIZED (options, options_size, room, &status, err);
     if (status)
         return status;
-    if ((unsigned) options->strategy > ACCEL_SHARDING_SHARD_GRAD_OP)
+    if ((unsigned) options->strategy > ACCEL_SHARDING_HYBRID_SHARD_ZERO2)
         return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'strategy'");
     if (model->object.owner || sharding_is_on (model))
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_model_set_sharding: the model %s",
@@ -46,6 +48,9 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
     model->sharding.asked = options->strategy;
     model->sharding.min_num_params = options->min_num_params;
     model->sharding.shares = options->share_parameters;
+    model->sharding.group_size = options->group_size;
+    model->sharding.prefetch_layers = options->prefetch_layers;
+    model->sharding.max_live_params = options->max_live_params;
     return ACCEL_OK;
 }
 
@@ -62,20 +67,47 @@ is_true (const char *name)
     return text && (!strcasecmp (text, "true") || !strcmp (text, "1"));
 }
 
-/* How much the launcher was asked to divide.  DeepSpeed's plugin has stage 2 unless it is told otherwise, and FSDP
- * divides everything. */
+/* DeepSpeed's plugin has stage 2 unless it is told otherwise. */
+static enum accel_sharding
+strategy_of_deepspeed (void)
+{
+    static const enum accel_sharding of_stages[] = { ACCEL_SHARDING_NONE, ACCEL_SHARDING_OPTIMIZER,
+                                                     ACCEL_SHARDING_SHARD_GRAD_OP, ACCEL_SHARDING_FULL_SHARD };
+    const char *text = getenv (ENV_ZERO_STAGE);
+    long stage = text && *text ? strtol (text, NULL, 10) : 2;
+    return of_stages[stage < 0 ? 0 : stage > 3 ? 3 : stage];
+}
+
+/* FSDP divides everything unless it is told otherwise: in version 2, by whether parameters stay whole between a forward
+ * and a backward pass. */
+static enum accel_sharding
+strategy_of_fsdp (void)
+{
+    static const struct {
+        const char *name, *number;
+        enum accel_sharding strategy;
+    } all[] = { { "FULL_SHARD", "1", ACCEL_SHARDING_FULL_SHARD },
+                { "SHARD_GRAD_OP", "2", ACCEL_SHARDING_SHARD_GRAD_OP },
+                { "NO_SHARD", "3", ACCEL_SHARDING_NONE },
+                { "HYBRID_SHARD", "4", ACCEL_SHARDING_HYBRID_SHARD },
+                { "HYBRID_SHARD_ZERO2", "5", ACCEL_SHARDING_HYBRID_SHARD_ZERO2 } };
+    const char *text = getenv (ENV_FSDP_STRATEGY), *version = getenv (ENV_FSDP_VERSION);
+    const char *reshards = getenv (ENV_FSDP_RESHARD);
+    if (version && !strcmp (version, "2"))
+        return !reshards || !*reshards || is_true (ENV_FSDP_RESHARD) ? ACCEL_SHARDING_FULL_SHARD
+                                                                     : ACCEL_SHARDING_SHARD_GRAD_OP;
+    for (size_t i = 0; text && i < sizeof all / sizeof *all; i++)
+        if (!strcmp (text, all[i].name) || !strcmp (text, all[i].number))
+            return all[i].strategy;
+    return ACCEL_SHARDING_FULL_SHARD;
+}
+
 static enum accel_sharding
 strategy_of_launcher (void)
 {
-    static const enum accel_sharding of_stages[] = { ACCEL_SHARDING_NONE, ACCEL_SHARDING_OPTIMIZER };
-    const char *stage = getenv (ENV_ZERO_STAGE), *strategy = getenv (ENV_FSDP_STRATEGY);
-    if (is_true (ENV_USE_DEEPSPEED)) {
-        long number = stage && *stage ? strtol (stage, NULL, 10) : 2;
-        return number < 0 || number > 1 ? ACCEL_SHARDING_SHARD_GRAD_OP : of_stages[number];
-    }
-    if (!is_true (ENV_USE_FSDP) || (strategy && (!strcmp (strategy, "NO_SHARD") || !strcmp (strategy, "3"))))
-        return ACCEL_SHARDING_NONE;
-    return ACCEL_SHARDING_SHARD_GRAD_OP;
+    return is_true (ENV_USE_DEEPSPEED) ? strategy_of_deepspeed ()
+           : is_true (ENV_USE_FSDP)    ? strategy_of_fsdp ()
+                                       : ACCEL_SHARDING_NONE;
 }
 
 static const char *
@@ -107,18 +139,6 @@ sharding_hint (const struct accel_model *model)
 
 /* ---- memory ---- */
 
-/* Of @values of parameter @index, only this process's elements keep their pages. */
-static void
-discard_others (const struct accel_model *model, size_t index, float *values)
-{
-    struct stretch own[STRETCHES];
-    if (!sharding_chunk (model, index) || !values)
-        return;
-    sharding_stretches (model, index, own);
-    memory_discard_pages (values, own[0].from * sizeof *values);
-    memory_discard_pages (values + own[0].end, (own[1].from - own[0].end) * sizeof *values);
-}
-
 static bool
 has_master (const struct accel_model *model, size_t index)
 {
@@ -133,9 +153,10 @@ sharding_discard_parameter (struct accel_optimizer *optimizer, size_t index)
         return;
     for (size_t j = 0; j < optimizer->state_count; j++)
         if (optimizer->state_tensors[index * optimizer->state_count + j])
-            discard_others (model, index, optimizer_state_at (optimizer, index, j)->tensor.data);
+            sharding_discard_others (model, index, optimizer_state_at (optimizer, index, j)->tensor.data,
+                                     sizeof (float));
     if (has_master (model, index))
-        discard_others (model, index, model->trained[index].data->data);
+        sharding_discard_others (model, index, model->trained[index].data->data, sizeof (float));
 }
 
 void
@@ -162,6 +183,9 @@ why_not (const struct accel_model *model, const struct accel *acc)
             return "8-bit parameters cannot be sharded: the scale of each is that of all of its elements";
     if (sharding_wanted (model) >= ACCEL_SHARDING_SHARD_GRAD_OP && model->ddp.comm_hook == ACCEL_COMM_HOOK_POWER_SGD)
         return "PowerSGD averages whole gradients: only ACCEL_SHARDING_OPTIMIZER is possible";
+    if ((sharding_wanted (model) == ACCEL_SHARDING_FULL_SHARD || sharding_wanted (model) == ACCEL_SHARDING_HYBRID_SHARD)
+        && shared_overlaps (model))
+        return "parameters cannot be divided if other tensors overlap them";
     for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
         if (of->custom.step)
             return "a model with a custom optimizer cannot be sharded: it changes whole parameters";
@@ -170,10 +194,11 @@ why_not (const struct accel_model *model, const struct accel *acc)
 
 /* What the launcher was asked for need not be what a program can do. */
 static enum accel_status
-begin_or_warn (struct accel_model *model, struct accel *acc, bool *is_wanted, struct accel_error *err)
+begin_or_warn (struct accel_model *model, struct accel *acc, const struct group_plan *plan, bool *is_wanted,
+               struct accel_error *err)
 {
     bool by_launcher = model->sharding.asked == ACCEL_SHARDING_DEFAULT;
-    const char *why = *is_wanted ? why_not (model, acc) : NULL;
+    const char *why = !*is_wanted ? NULL : plan->why_not ? plan->why_not : why_not (model, acc);
     if (why && !by_launcher)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why);
     if (why)
@@ -183,24 +208,30 @@ begin_or_warn (struct accel_model *model, struct accel *acc, bool *is_wanted, st
 }
 
 static enum accel_status
-begin (struct accel_model *model, struct accel *acc, struct accel_error *err)
+begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
-    int size = accel_num_processes (acc), rank = accel_process_index (acc);
-    bool is_wanted = size > 1 && sharding_wanted (model) != ACCEL_SHARDING_NONE;
+    struct group_plan plan;
+    enum accel_sharding strategy = sharding_is_on (model) ? model->sharding.strategy : sharding_wanted (model);
+    enum accel_status status = sharding_plan_groups (model, strategy, acc, site, &plan, err);
+    bool is_wanted = (plan.size > 1 || plan.why_not) && strategy != ACCEL_SHARDING_NONE;
+    if (status)
+        return status;
     if (sharding_is_on (model)) {
         model->widened = false; /* no process has whole masters, but all have the parameters */
-        if (model->sharding.size != size || model->sharding.rank != rank)
+        model->sharding.replica = plan.replica;
+        if (plan.why_not || model->sharding.size != plan.size || model->sharding.rank != plan.rank)
             return accel_fail (err, ACCEL_ERR_INVALID,
                                "accel_prepare: the states of the model's optimizers are divided among %d processes, of "
                                "which this was rank %d", model->sharding.size, model->sharding.rank);
         return ACCEL_OK;
     }
-    enum accel_status status = begin_or_warn (model, acc, &is_wanted, err);
+    status = begin_or_warn (model, acc, &plan, &is_wanted, err);
     if (status || !is_wanted)
         return status;
-    model->sharding.size = size;
-    model->sharding.rank = rank;
-    model->sharding.strategy = sharding_wanted (model);
+    model->sharding.size = plan.size;
+    model->sharding.rank = plan.rank;
+    model->sharding.replica = plan.replica;
+    model->sharding.strategy = strategy;
     for (size_t i = 0; i < model->count; i++)
         if (has_master (model, i))
             memory_use_small_pages (model->trained[i].data->data,
@@ -211,7 +242,9 @@ begin (struct accel_model *model, struct accel *acc, struct accel_error *err)
 enum accel_status
 sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
-    enum accel_status status = begin (model, acc, err);
+    enum accel_status status = begin (model, acc, site, err);
+    if (!status && sharding_is_on (model))
+        status = sharding_make_groups (model, acc, site, err);
     if (status || !sharding_is_on (model) || !model->sharding.shares)
         return status;
     status = shared_begin (model, acc, site, err);
@@ -222,12 +255,59 @@ sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_
     return status;
 }
 
-/* Masters as well, which may say more than the parameters; one after the other, so that few are whole at a time. */
-enum accel_status
-sharding_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
-                    struct accel_error *err)
+void
+sharding_end (struct accel_model *model)
+{
+    sharding_end_layers (model);
+    sharding_end_groups (model);
+}
+
+/* Of the parameters that @optimizer changes, or of all (NULL). */
+static enum accel_status
+gather_parameters (const struct accel_model *model, const struct accel_optimizer *optimizer, struct accel_comm *comm,
+                   const struct comm_site *site, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
+    struct comm_coalesced coalesced;
+    comm_coalesce_begin (&coalesced, comm);
+    for (size_t i = 0; i < model->count && !status; i++) {
+        bool is_asked = optimizer ? optimizer_group_at (optimizer, i) != NULL : model_is_trained (model, i);
+        size_t chunk = is_asked ? sharding_chunk (model, i) : 0;
+        const DLTensor *data = model->parameters[i].data;
+        enum accel_dtype dtype = accel_dtype_from_dl (data->dtype);
+        const void *own = memory_at (data->data, chunk * (size_t) model->sharding.rank, accel_dtype_bytes (dtype));
+        if (chunk)
+            status = comm_all_gather (comm, comm_coalesce_site (&coalesced, site), own, data->data, chunk, dtype, err);
+    }
+    return comm_coalesce_end (&coalesced, status, err);
+}
+
+/* Each group has its own copy of shared parameters, which its first process fills. */
+static enum accel_status
+broadcast_shared (const struct accel_model *model, const struct comm_site *site, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    if (!shared_is_on (model) || !model->sharding.replicas)
+        return ACCEL_OK;
+    for (size_t i = 0; i < model->count && !status && !model->sharding.rank; i++) {
+        const DLTensor *data = model->parameters[i].data;
+        if (model_is_trained (model, i))
+            status = comm_broadcast (model->sharding.replicas, site, data->data,
+                                     accel_tensor_count (data) * tensor_element_bytes (data), ACCEL_UINT8, 0, err);
+    }
+    return status ? status : comm_barrier (model->sharding.shards, site, err);
+}
+
+/* Masters as well, which may say more than the parameters; one after the other, so that few are whole at a time. */
+enum accel_status
+sharding_broadcast (struct accel_model *model, struct accel *acc, const struct comm_site *site,
+                    struct accel_error *err)
+{
+    struct accel_comm *comm = accel_world (acc);
+    enum accel_status status = broadcast_shared (model, site, err);
+    if (!status && model->sharding.is_partial)
+        status = gather_parameters (model, NULL, sharding_comm (model, acc), site, err);
+    model->sharding.is_partial = model->sharding.is_partial && status;
     for (size_t i = 0; i < model->count && !status; i++) {
         const DLTensor *from = model->parameters[i].data, *data = model->trained[i].data;
         size_t count = accel_tensor_count (data);
@@ -238,7 +318,7 @@ sharding_broadcast (struct accel_model *model, struct accel_comm *comm, const st
             status = comm_broadcast (comm, site, data->data, count * tensor_element_bytes (data), ACCEL_UINT8, 0, err);
         if (!status && has_master (model, i)) {
             model->memory->narrow (model->device, from->data, dtype, data->data, count);
-            discard_others (model, i, data->data);
+            sharding_discard_others (model, i, data->data, sizeof (float));
         }
     }
     model->widened = !status;
@@ -261,30 +341,20 @@ sharding_begin_step (const struct accel_optimizer *optimizer, const struct comm_
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "accel_optimizer_step: a custom optimizer sees whole parameters, but the model is sharded%s",
                            sharding_hint (model));
-    return shared_is_on (model) ? comm_barrier (accel_world (model->object.owner), site, err) : ACCEL_OK;
+    return shared_is_on (model) ? comm_barrier (sharding_comm (model, model->object.owner), site, err) : ACCEL_OK;
 }
 
 enum accel_status
 sharding_gather (struct accel_optimizer *optimizer, const struct comm_site *site, struct accel_error *err)
 {
-    const struct accel_model *model = optimizer->model;
-    enum accel_status status = ACCEL_OK;
-    struct comm_coalesced coalesced;
+    struct accel_model *model = optimizer->model;
     if (!sharding_is_on (model))
         return ACCEL_OK;
-    struct accel_comm *world = accel_world (model->object.owner);
-    if (shared_is_on (model))
-        return comm_barrier (world, site, err);
-    comm_coalesce_begin (&coalesced, world);
-    for (size_t i = 0; i < model->count && !status; i++) {
-        size_t chunk = optimizer_group_at (optimizer, i) ? sharding_chunk (model, i) : 0;
-        const DLTensor *data = model->parameters[i].data;
-        enum accel_dtype dtype = accel_dtype_from_dl (data->dtype);
-        const void *own = memory_at (data->data, chunk * (size_t) model->sharding.rank, accel_dtype_bytes (dtype));
-        if (chunk)
-            status = comm_all_gather (world, comm_coalesce_site (&coalesced, site), own, data->data, chunk, dtype, err);
-    }
-    return comm_coalesce_end (&coalesced, status, err);
+    if (sharding_has_layers (model))
+        return sharding_step_layers (model, site, err);
+    struct accel_comm *comm = sharding_comm (model, model->object.owner);
+    return shared_is_on (model) ? comm_barrier (comm, site, err)
+                                : gather_parameters (model, optimizer, comm, site, err);
 }
 
 /* ---- checkpoints ---- */
@@ -298,20 +368,34 @@ sharding_first (const struct accel *acc)
     return model;
 }
 
-/* Rank 0 gets the others' chunks of @values. */
+/* Rank 0 gets the others' chunks of @tensor, which is divided as parameter @index is. */
 static enum accel_status
-collect (const struct accel_model *model, size_t index, float *values, const struct comm_site *site,
+collect (const struct accel_model *model, size_t index, const DLTensor *tensor, const struct comm_site *site,
          struct accel_error *err)
 {
-    struct accel_comm *world = accel_world (model->object.owner);
+    struct accel_comm *comm = sharding_comm (model, model->object.owner);
     size_t chunk = sharding_chunk (model, index), rank = (size_t) model->sharding.rank;
+    enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
+    size_t bytes = chunk * accel_dtype_bytes (dtype);
     enum accel_status status = ACCEL_OK;
-    if (!chunk || !values)
+    if (!chunk || !tensor->data || model->sharding.replica)
         return ACCEL_OK;
     if (rank)
-        return comm_send (world, site, values + rank * chunk, chunk, ACCEL_FLOAT32, 0, err);
+        return comm_send (comm, site, memory_at (tensor->data, rank, bytes), chunk, dtype, 0, err);
     for (int from = 1; from < model->sharding.size && !status; from++)
-        status = comm_recv (world, site, values + (size_t) from * chunk, chunk, ACCEL_FLOAT32, from, err);
+        status = comm_recv (comm, site, memory_at (tensor->data, (size_t) from, bytes), chunk, dtype, from, err);
+    return status;
+}
+
+/* Parameters that are not whole. */
+static enum accel_status
+collect_parameters (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    sharding_settle_layers (model);
+    for (size_t i = 0; sharding_has_layers (model) && i < model->count && !status; i++)
+        if (model_is_trained (model, i))
+            status = collect (model, i, model->parameters[i].data, site, err);
     return status;
 }
 
@@ -325,9 +409,9 @@ collect_optimizer (struct accel_optimizer *optimizer, const struct comm_site *si
             continue;
         for (size_t j = 0; j < optimizer->state_count && !status; j++)
             if (optimizer->state_tensors[i * optimizer->state_count + j])
-                status = collect (model, i, optimizer_state_at (optimizer, i, j)->tensor.data, site, err);
+                status = collect (model, i, &optimizer_state_at (optimizer, i, j)->tensor, site, err);
         if (!status && has_master (model, i))
-            status = collect (model, i, model->trained[i].data->data, site, err);
+            status = collect (model, i, model->trained[i].data, site, err);
     }
     return status;
 }
@@ -357,6 +441,7 @@ sharding_collect (struct accel *acc, const struct comm_site *site, struct accel_
     for (struct accel_model *model = model_first (acc); model && !status; model = model_next (model)) {
         if (sharding_is_on (model))
             masters_need (model);
+        status = collect_parameters (model, site, err);
         for (struct accel_optimizer *of = model->optimizers; sharding_is_on (model) && of && !status; of = of->beside)
             if (of->object.owner == acc)
                 status = collect_optimizer (of, site, err);
@@ -369,6 +454,7 @@ sharding_end_collect (struct accel *acc)
 {
     for (struct accel_model *model = model_first (acc); model; model = model_next (model)) {
         sharding_discard (model);
+        sharding_discard_layers (model);
         if (sharding_has_gradients (model))
             sharding_divide_gradients (model);
     }

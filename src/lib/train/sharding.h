@@ -25,8 +25,11 @@ enum accel_status sharding_begin (struct accel_model *model, struct accel *acc, 
                                   struct accel_error *err);
 
 /** Copy the parameters of rank 0 to all; masters keep this process's elements.  Collective. */
-enum accel_status sharding_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
+enum accel_status sharding_broadcast (struct accel_model *model, struct accel *acc, const struct comm_site *site,
                                       struct accel_error *err);
+
+/** Free what sharding_begin() and sharding_make_layers() made; the model stays divided. */
+void sharding_end (struct accel_model *model);
 
 /** Give back the memory of others' elements: of one parameter's states and master, or of all.  @{ */
 void sharding_discard_parameter (struct accel_optimizer *optimizer, size_t index);

@@ -167,7 +167,7 @@ static enum accel_status
 add_up (const struct accel_model *model, const struct comm_site *site, double *parts, size_t count, double p,
         struct accel_error *err)
 {
-    struct accel_comm *comm = model->reducer->comm;
+    struct accel_comm *comm = sharding_comm (model, model->object.owner);
     AUTO_FREE double *marks = calloc (count + 1, sizeof *marks);
     if (!marks)
         return accel_fail_nomem (err);
@@ -230,7 +230,7 @@ sharding_drop_gradients (const struct accel_model *model)
 enum accel_status
 sharding_complete_gradients (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
-    struct accel_comm *comm = model->reducer->comm;
+    struct accel_comm *comm = sharding_comm (model, model->object.owner);
     enum accel_status status = ACCEL_OK;
     struct comm_coalesced coalesced;
     if (!model->sharding.reduced || !model->unstepped)

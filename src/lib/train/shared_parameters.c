@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters that the processes of a host share; see shared_parameters.h.  Rank 0 makes the file, and the others open
- * it through /proc, so it is gone when the last of them is. */
+/* Parameters that the processes of a host share; see shared_parameters.h.  The first makes the file, and the others
+ * open it through /proc, so it is gone when the last of them is. */
 #include <config.h>
 
 #include "lib/train/shared_parameters.h"
@@ -20,7 +20,8 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-/* What rank 0 says of its file.  Its first cache line has the token: another host may have a file of the same path. */
+/* What the first process says of its file.  Its first cache line has the token: another host may have a file of the
+ * same path. */
 struct offer {
     uint64_t token, bytes;
     int32_t pid, fd; /* -1: there is none */
@@ -50,9 +51,8 @@ first_of (const struct accel_model *model, void *const *places, size_t index)
     return first;
 }
 
-/* Whether a tensor has a part of a trained one, or more than it: neither could move without the other. */
-static bool
-overlaps (const struct accel_model *model)
+bool
+shared_overlaps (const struct accel_model *model)
 {
     for (size_t i = 0; i < model->count; i++) {
         const DLTensor *a = model->parameters[i].data;
@@ -93,10 +93,10 @@ map (int fd, size_t bytes)
 
 /* @param[out] memory  NULL: the processes cannot share */
 static enum accel_status
-map_together (struct accel *acc, const struct comm_site *site, bool may, size_t bytes, void **memory,
-              struct accel_error *err)
+map_together (struct accel *acc, struct accel_comm *comm, const struct comm_site *site, bool may, size_t bytes,
+              void **memory, struct accel_error *err)
 {
-    int rank = accel_process_index (acc);
+    int rank = accel_comm_rank (comm);
     char path[64];
     struct offer offer = { .pid = (int32_t) getpid (), .bytes = bytes, .fd = -1 };
     AUTO_CLOSE int fd = rank ? -1 : make_file (bytes);
@@ -106,7 +106,7 @@ map_together (struct accel *acc, const struct comm_site *site, bool may, size_t 
         offer.fd = fd;
     }
     *memory = NULL;
-    enum accel_status status = comm_broadcast (accel_world (acc), site, &offer, sizeof offer, ACCEL_UINT8, 0, err);
+    enum accel_status status = comm_broadcast (comm, site, &offer, sizeof offer, ACCEL_UINT8, 0, err);
     snprintf (path, sizeof path, "/proc/%d/fd/%d", (int) offer.pid, (int) offer.fd);
     if (!status && rank && offer.fd >= 0) {
         fd = open (path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -114,7 +114,7 @@ map_together (struct accel *acc, const struct comm_site *site, bool may, size_t 
     }
     int64_t good = may && mine && offer.fd >= 0 && *mine == offer.token, all = 0;
     if (!status)
-        status = comm_all_reduce (accel_world (acc), site, &good, &all, 1, ACCEL_INT64, ACCEL_MIN, err);
+        status = comm_all_reduce (comm, site, &good, &all, 1, ACCEL_INT64, ACCEL_MIN, err);
     if (mine && (status || !all))
         munmap (mine, bytes);
     else
@@ -173,6 +173,7 @@ shared_begin (struct accel_model *model, struct accel *acc, const struct comm_si
 {
     struct shared_parameters *shared = &model->shared;
     void **places = calloc (model->count, sizeof *places);
+    struct accel_comm *comm = sharding_comm (model, acc);
     size_t bytes = MEMORY_ALIGNMENT;
     if (!places)
         return accel_fail_nomem (err);
@@ -181,16 +182,16 @@ shared_begin (struct accel_model *model, struct accel *acc, const struct comm_si
     for (size_t i = 0; i < model->count; i++)
         if (first_of (model, places, i) == i)
             bytes += room_of (model, i);
-    enum accel_status status = map_together (acc, site, !overlaps (model), bytes, &shared->memory, err);
+    enum accel_status status = map_together (acc, comm, site, !shared_overlaps (model), bytes, &shared->memory, err);
     if (status || !shared->memory) {
         free (places);
         return status;
     }
     shared->bytes = bytes;
     shared->places = places;
-    if (!accel_process_index (acc))
+    if (!model->sharding.rank)
         copy_all (model, false);
-    status = comm_barrier (accel_world (acc), site, err);
+    status = comm_barrier (comm, site, err);
     if (status)
         release (shared);
     else

@@ -3,12 +3,12 @@
 #ifndef LIB_TRAIN_SHARED_PARAMETERS_H
 #define LIB_TRAIN_SHARED_PARAMETERS_H
 
-#include "lib/train/model_object.h"
+#include "lib/train/stretches.h"
 
 /**
- * Move the trained parameters of a model to shared memory, with the values of rank 0.  The pages of the program's
- * memory are given back.  If the processes cannot map the same memory, or it does not have enough room, nothing is done
- * and a line of the log says why.  Collective.
+ * Move the trained parameters of a model to shared memory, with the values of the first of those that share.  The pages
+ * of the program's memory are given back.  If the processes cannot map the same memory, or it does not have enough
+ * room, nothing is done and a line of the log says why.  Collective.
  */
 enum accel_status shared_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site,
                                  struct accel_error *err);
@@ -17,10 +17,7 @@ enum accel_status shared_begin (struct accel_model *model, struct accel *acc, co
  *  meanwhile, for which steps wait for all. */
 void shared_end (struct accel_model *model);
 
-static inline bool
-shared_is_on (const struct accel_model *model)
-{
-    return model->shared.memory;
-}
+/** Whether a tensor has a part of a trained one, or more than it: neither could move without the other. */
+bool shared_overlaps (const struct accel_model *model);
 
 #endif

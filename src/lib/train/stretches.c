@@ -4,7 +4,6 @@
 
 #include "lib/train/stretches.h"
 
-#include "lib/train/shared_parameters.h"
 #include "util/memory.h"
 
 /* A chunk is whole cache lines, and smaller ones than a page would save nothing. */
@@ -44,6 +43,17 @@ sharding_stretches (const struct accel_model *model, size_t index, struct stretc
         stretches[chunk ? 1 : 0] = (struct stretch){ count, count };
 }
 
+void
+sharding_discard_others (const struct accel_model *model, size_t index, void *data, size_t element_bytes)
+{
+    struct stretch own[STRETCHES];
+    if (!sharding_chunk (model, index) || !data)
+        return;
+    sharding_stretches (model, index, own);
+    memory_discard_pages (data, own[0].from * element_bytes);
+    memory_discard_pages (memory_at (data, own[0].end, element_bytes), (own[1].from - own[0].end) * element_bytes);
+}
+
 int
 sharding_saved (const struct accel_model *model, size_t index, bool is_divided, size_t count,
                 struct stretch stretches[STRETCHES])
@@ -51,7 +61,7 @@ sharding_saved (const struct accel_model *model, size_t index, bool is_divided, 
     size_t chunk = is_divided ? sharding_chunk (model, index) : 0, rest = chunk * (size_t) model->sharding.size;
     bool is_first = accel_is_main_process (model->object.owner);
     int own = 0;
-    if (chunk) {
+    if (chunk && !model->sharding.replica) {
         size_t begin = chunk * (size_t) model->sharding.rank;
         stretches[own++] = (struct stretch){ begin, begin + chunk };
     }

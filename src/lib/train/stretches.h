@@ -19,6 +19,29 @@ sharding_is_on (const struct accel_model *model)
     return model->sharding.size > 1;
 }
 
+/** @return whether parameters are in memory of all processes (shared_parameters.h). */
+static inline bool
+shared_is_on (const struct accel_model *model)
+{
+    return model->shared.memory;
+}
+
+/** @return whether parameters are divided, too. */
+static inline bool
+sharding_has_parameters (const struct accel_model *model)
+{
+    return sharding_is_on (model)
+           && (model->sharding.strategy == ACCEL_SHARDING_FULL_SHARD
+               || model->sharding.strategy == ACCEL_SHARDING_HYBRID_SHARD);
+}
+
+/** @return the processes that have one model together, of @p acc. */
+static inline struct accel_comm *
+sharding_comm (const struct accel_model *model, struct accel *acc)
+{
+    return model->sharding.shards ? model->sharding.shards : accel_world (acc);
+}
+
 /** @return the elements of each process's chunk of parameter @p index; 0: all have all of it */
 size_t sharding_chunk (const struct accel_model *model, size_t index);
 
@@ -41,6 +64,9 @@ sharding_has_gradients (const struct accel_model *model)
 {
     return sharding_is_on (model) && model->sharding.strategy >= ACCEL_SHARDING_SHARD_GRAD_OP;
 }
+
+/** Give back the pages of @p data that have others' chunks of parameter @p index, or of what is divided with it. */
+void sharding_discard_others (const struct accel_model *model, size_t index, void *data, size_t element_bytes);
 
 /** The elements of gradient @p index that this process has after an average: its chunk, and what all have. */
 void sharding_gradient_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES]);

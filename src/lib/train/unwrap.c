@@ -5,6 +5,7 @@
 #include "lib/base/error.h"
 #include "lib/train/model_device.h"
 #include "lib/train/reducer/reducer_object.h"
+#include "lib/train/sharding.h"
 #include "lib/train/shared_parameters.h"
 
 #include <stdlib.h>
@@ -21,6 +22,7 @@ model_release (struct accel_model *model)
             model_free (model, span->data);
     }
     shared_end (model);
+    sharding_end (model);
     reducer_destroy (model);
     free (model->spans);
     free (model->span_of);

@@ -349,7 +349,7 @@ static struct {
     ROW (model_from_structs, struct_layout, dtype, layout, .stride_bytes = 0),
     ROW (model_create, parameter, grad, parameter, .name = "w", .data = &tensors[0].dl),
     ROW (model_set_ddp, ddp_options, use_error_feedback, ddp, .bucket_cap_mb = 1),
-    ROW (model_set_sharding, sharding_options, share_parameters, sharding, .strategy = ACCEL_SHARDING_NONE),
+    ROW (model_set_sharding, sharding_options, max_live_params, sharding, .strategy = ACCEL_SHARDING_NONE),
     ROW (model_initialize, initializer, std, initializer, .mean = 1),
     ROW (model_set_file_names, file_name, transposed, file_names, .ours = "*", .theirs = "*"),
     ROW (dataset_subset, dataset, read_many, subset, 4, &number, 1, sample_is_index),

@@ -8,6 +8,7 @@
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
 #include "lib/train/reducer/reducer_object.h"
+#include "lib/train/stretches.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -133,8 +134,11 @@ hook_scatter (struct accel_model *model, size_t s, void *data, size_t chunk, str
     if (!is_plain)
         model->memory->convert (model->device, sent, hook, data, dtype, chunk * (size_t) model->sharding.size,
                                 (float) reducer->size);
-    enum accel_status status = comm_reduce_scatter (reducer->comm, &reducer->there, sent, own, chunk, sent_as,
-                                                    is_plain ? ACCEL_AVG : ACCEL_SUM, err);
+    enum accel_op op = is_plain ? ACCEL_AVG : ACCEL_SUM;
+    enum accel_status status = comm_reduce_scatter (sharding_comm (model, model->object.owner), &reducer->there, sent,
+                                                    own, chunk, sent_as, op, err);
+    if (!status && model->sharding.replicas)
+        status = comm_all_reduce (model->sharding.replicas, &reducer->there, own, own, chunk, sent_as, op, err);
     if (!status && sent != data)
         model->memory->convert (model->device, memory_at (data, before, accel_dtype_bytes (dtype)), dtype, own, hook,
                                 chunk, 1);
