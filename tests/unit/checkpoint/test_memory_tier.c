@@ -22,7 +22,7 @@ static struct plan {
     int passes;               /* of a step; 0: one */
     int torn_save;            /* rank 0 ends itself in the middle of this one, which is_large; 0: never */
     bool registers_hook, lacks_limit, lacks_memory, is_large; /* lacks_memory: rank 1 */
-    bool is_sharded; /* a model of MANY_WEIGHTS, of which some are compared */
+    enum accel_sharding strategy; /* of a model of MANY_WEIGHTS, of which some are compared; 0: it is small */
     uint64_t every; /* in the project configuration */
     atomic_int loaded_at; /* the step that the ranks continued from; -1: from the beginning */
     atomic_bool is_left;  /* loading left the random numbers of the last rank as they were */
@@ -77,15 +77,16 @@ read_number (void *user, size_t index, void *const *into, struct accel_error *er
 static enum accel_status
 backward (void *user, float scale, struct accel_error *err)
 {
+    static const size_t layer = 0;
     struct training *training = user;
     const int64_t *samples = accel_batch_tensor (training->batch, "number")->data;
     float *gradient = training->grad.data;
-    (void) err;
-    for (size_t s = 0; s < accel_batch_size (training->batch); s++)
+    enum accel_status status = accel_layer_begin (training->model, &layer, 1, err);
+    for (size_t s = 0; !status && s < accel_batch_size (training->batch); s++)
         for (int64_t i = 0; i < training->shape[0]; i++)
             gradient[i] += scale * ((float) (samples[s] % (5 + i % WEIGHTS)) - training->weights[i]
                                     + (float) accel_generator_uniform (accel_default_generator ()));
-    return ACCEL_OK;
+    return status ? status : accel_layer_end (training->model, &layer, 1, err);
 }
 
 static enum accel_status
@@ -118,7 +119,7 @@ make_training (struct training *training, struct accel *acc, const struct accel_
 {
     struct accel_error err = { 0 };
     *training = (struct training){ .acc = acc, .large_shape = { LARGE } };
-    training->shape[0] = plan->is_sharded ? MANY_WEIGHTS : WEIGHTS;
+    training->shape[0] = plan->strategy ? MANY_WEIGHTS : WEIGHTS;
     training->data = (DLTensor){ .data = training->weights, .device = { kDLCPU, 0 }, .ndim = 1,
                                  .dtype = accel_dtype_to_dl (ACCEL_FLOAT32), .shape = training->shape };
     training->grad = training->data;
@@ -137,7 +138,7 @@ make_training (struct training *training, struct accel *acc, const struct accel_
     rank_must (accel_set_seed (acc, 3, true, &err), &err);
     rank_must (accel_model_create (&training->model, &parameter, 1, &err), &err);
     const struct accel_sharding_options sharding
-        = { .strategy = plan->is_sharded ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE };
+        = { .strategy = plan->strategy ? plan->strategy : ACCEL_SHARDING_NONE };
     rank_must (accel_model_set_sharding (training->model, &sharding, &err), &err);
     rank_must (accel_optimizer_create (&training->optimizer, training->model, ACCEL_ADAMW, &adam, &err), &err);
     rank_must (accel_scheduler_create (&training->scheduler, training->optimizer, &decay, &err), &err);
@@ -223,6 +224,7 @@ act (struct accel *acc)
         if (err.code) /* the other rank was killed */
             _exit (0);
     }
+    rank_must (accel_summon_full_params (training.model, &err), &err);
     if (!accel_process_index (acc)) {
         for (int64_t i = 0; i < WEIGHTS; i++)
             plan->weights[i] = training.weights[i * (training.shape[0] - 1) / (WEIGHTS - 1)];
@@ -601,32 +603,34 @@ test_sizes (void)
 }
 
 static void
-begin_sharded (void)
+begin_sharded (enum accel_sharding strategy)
 {
     begin (1);
-    plan->is_sharded = true;
+    plan->strategy = strategy;
 }
 
 /* Each rank has its share in its own buffer. */
 static void
 test_sharded (void)
 {
-    static const int kills[] = { 9, 18 }, sizes[][2] = { { 2, 1 }, { 2, 3 }, { 3, 2 } };
+    static const enum accel_sharding strategies[]
+        = { ACCEL_SHARDING_OPTIMIZER, ACCEL_SHARDING_FULL_SHARD, ACCEL_SHARDING_SHARD_GRAD_OP };
+    static const int kills[] = { 9, 18, 13 }, sizes[][2] = { { 2, 1 }, { 2, 3 }, { 3, 2 } };
     struct result result;
-    begin_sharded ();
+    begin_sharded (ACCEL_SHARDING_OPTIMIZER);
     ok (start (2), "a sharded model, undisturbed");
     memcpy (result.weights, plan->weights, sizeof result.weights);
     result.lr = plan->lr;
-    for (int i = 0; i < 2; i++) {
-        begin_sharded ();
+    for (int i = 0; i < 3; i++) {
+        begin_sharded (strategies[i]);
         plan->kill_step = kills[i];
-        plan->kill_rank = i;
+        plan->kill_rank = i % 2;
         start (2);
         restarted_from (2, (kills[i] - 1) / EVERY * EVERY, "a sharded model");
         is_same (&result, "of a sharded model");
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        begin_sharded ();
+        begin_sharded (strategies[i]);
         plan->kill_step = 6;
         start (sizes[i][0]);
         restarted_from (sizes[i][1], 4, "shares of another number of processes");

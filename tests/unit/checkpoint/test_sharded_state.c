@@ -27,6 +27,7 @@ struct way {
     enum accel_dtype dtype;
     const char *precision;
     bool shares; /* parameters in one memory */
+    enum accel_sharding strategy; /* 0: ACCEL_SHARDING_OPTIMIZER */
 };
 
 static const struct way *way;
@@ -87,13 +88,14 @@ make (struct net *net, struct accel *acc)
 static enum accel_status
 backward (void *user, float scale, struct accel_error *error)
 {
+    static const size_t all[PARAMETERS] = { 0, 1, 2, 3, 4, 5 };
     struct net *net = user;
     int rank = accel_process_index (net->acc);
-    (void) error;
-    for (int i = 0; i < PARAMETERS - 1; i++)
+    enum accel_status status = accel_layer_begin (net->model, all, PARAMETERS, error);
+    for (int i = 0; i < PARAMETERS - 1 && !status; i++)
         for (size_t j = 0; j < accel_tensor_count (&net->grad[i]); j++)
             put (&net->grad[i], j, scale * ((float) ((j * 7 + (size_t) (rank + net->step * 3)) % 32) / 16 - 1));
-    return ACCEL_OK;
+    return status ? status : accel_layer_end (net->model, all, PARAMETERS, error);
 }
 
 static void
@@ -196,8 +198,9 @@ static void
 test_way (const struct way *its)
 {
     const enum accel_state_dict_type full = ACCEL_STATE_DICT_FULL, sharded = ACCEL_STATE_DICT_SHARDED;
-    const enum accel_sharding none = ACCEL_SHARDING_NONE, divided = ACCEL_SHARDING_OPTIMIZER;
+    const enum accel_sharding none = ACCEL_SHARDING_NONE;
     way = its;
+    const enum accel_sharding divided = way->strategy ? way->strategy : ACCEL_SHARDING_OPTIMIZER;
     setenv (ENV_MIXED_PRECISION, way->precision, 1);
     job (3, "a full checkpoint", divided, full, NULL, "full");
     job (3, "a sharded one", divided, sharded, NULL, "shares");
@@ -323,6 +326,8 @@ main (int argc, char **argv)
         { .name = "float32", .dtype = ACCEL_FLOAT32, .precision = "no" },
         { .name = "bfloat16", .dtype = ACCEL_BFLOAT16, .precision = "bf16" },
         { .name = "shared parameters", .dtype = ACCEL_FLOAT32, .precision = "no", .shares = true },
+        { .name = "stage 2", .dtype = ACCEL_FLOAT32, .precision = "no", .strategy = ACCEL_SHARDING_SHARD_GRAD_OP },
+        { .name = "stage 3", .dtype = ACCEL_BFLOAT16, .precision = "bf16", .strategy = ACCEL_SHARDING_FULL_SHARD },
     };
     if (argc > 2) {
         way = &ways[1];
