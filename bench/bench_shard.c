@@ -4,9 +4,11 @@
  *   bench_shard steps PARAMETERS STEPS   AdamW steps of one model in each of these ways, in turns
  *   bench_shard memory PARAMETERS WAY    what all processes together have in memory after some steps
  *
- * WAY: none; optimizer, whose states are divided; or shared, for which there is one copy of the parameters, too.
+ * WAY: none; optimizer, gradients, or parameters: the stages of ZeRO; shared and shared-gradients: stages 1 and 2 with
+ * one copy of the parameters for all processes.
  *
- * A model has eight matrices.  A step is the average of its gradients, which are in the library's memory, and AdamW. */
+ * A model has eight matrices.  A step uses them one after the other, forwards and backwards, writes their gradients,
+ * which are in the library's memory, averages them, and is one of AdamW. */
 #include <config.h>
 
 #include <accel/accel.h>
@@ -16,9 +18,18 @@
 #include <string.h>
 #include <time.h>
 
-enum { TENSORS = 8, WARM_UP = 3, WAYS = 3 };
+enum { TENSORS = 8, WARM_UP = 3, WAYS = 6 };
 
-static const char *const ways[WAYS] = { "none", "optimizer", "shared" };
+static const struct {
+    const char *name;
+    enum accel_sharding strategy;
+    bool shares;
+} ways[WAYS] = { { "none", ACCEL_SHARDING_NONE, false },
+                 { "optimizer", ACCEL_SHARDING_OPTIMIZER, false },
+                 { "gradients", ACCEL_SHARDING_SHARD_GRAD_OP, false },
+                 { "parameters", ACCEL_SHARDING_FULL_SHARD, false },
+                 { "shared", ACCEL_SHARDING_OPTIMIZER, true },
+                 { "shared-gradients", ACCEL_SHARDING_SHARD_GRAD_OP, true } };
 
 static struct accel_error err;
 
@@ -35,8 +46,8 @@ make (struct trained *trained, struct accel *acc, int64_t parameters, int way)
 {
     static const char *const names[TENSORS] = { "a", "b", "c", "d", "e", "f", "g", "h" };
     struct accel_parameter all[TENSORS];
-    const struct accel_sharding_options sharding = { .strategy = way ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE,
-                                                     .share_parameters = way == 2 };
+    const struct accel_sharding_options sharding = { .strategy = ways[way].strategy,
+                                                     .share_parameters = ways[way].shares };
     *trained = (struct trained){ .shape = { parameters / TENSORS / 256, 256 } };
     for (int i = 0; i < TENSORS; i++) {
         trained->data[i] = trained->grad[i]
@@ -48,18 +59,45 @@ make (struct trained *trained, struct accel *acc, int64_t parameters, int way)
     accel_check (accel_model_set_sharding (trained->model, &sharding, &err), &err);
     accel_check (accel_optimizer_create (&trained->optimizer, trained->model, ACCEL_ADAMW, NULL, &err), &err);
     accel_check (accel_prepare (acc, &err, trained->model, trained->optimizer), &err);
-    for (int i = 0; i < TENSORS; i++)
-        for (size_t j = 0; j < accel_tensor_count (&trained->grad[i]); j++)
-            ((float *) trained->grad[i].data)[j] = (float) (j % 17) / 16 - 0.5F;
+}
+
+/* Reads the parameters and writes the gradients. */
+static enum accel_status
+backward (void *user, float scale, struct accel_error *error)
+{
+    const struct trained *trained = user;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = TENSORS; i-- > 0 && !status;) {
+        const float *data = trained->data[i].data;
+        float *grad = trained->grad[i].data;
+        status = accel_layer_begin (trained->model, &i, 1, error);
+        for (size_t j = 0; !status && j < accel_tensor_count (&trained->grad[i]); j++)
+            grad[j] = scale * (data[j] + (float) (j & 15) / 16 - 0.5F);
+        if (!status)
+            status = accel_grad_ready (trained->model, i, error);
+        if (!status)
+            status = accel_layer_end (trained->model, &i, 1, error);
+    }
+    return status;
+}
+
+static void
+forward (const struct trained *trained)
+{
+    for (size_t i = 0; i < TENSORS; i++) {
+        accel_check (accel_layer_begin (trained->model, &i, 1, &err), &err);
+        accel_check (accel_layer_end (trained->model, &i, 1, &err), &err);
+    }
 }
 
 static double
-step (const struct trained *trained, struct accel *acc)
+step (struct trained *trained, struct accel *acc)
 {
     struct timespec begin, end;
     accel_check (accel_comm_barrier (accel_world (acc), &err), &err);
     clock_gettime (CLOCK_MONOTONIC, &begin);
-    accel_check (accel_average_gradients (acc, trained->model, &err), &err);
+    forward (trained);
+    accel_check (accel_backward (acc, trained->model, 0, backward, trained, &err), &err);
     accel_check (accel_optimizer_step (trained->optimizer, &err), &err);
     accel_check (accel_comm_barrier (accel_world (acc), &err), &err);
     clock_gettime (CLOCK_MONOTONIC, &end);
@@ -106,7 +144,8 @@ run_steps (struct accel *acc, int64_t parameters, int steps)
         qsort (ratios, (size_t) steps, sizeof *ratios, compare);
         if (accel_is_main_process (acc))
             printf ("%d processes, %lld parameters, %s: a step takes %.3f ms, %.2f (%.2f to %.2f) times that of none\n",
-                    accel_num_processes (acc), (long long) parameters, ways[i], ratios[steps / 2], ratio, least, most);
+                    accel_num_processes (acc), (long long) parameters, ways[i].name, ratios[steps / 2], ratio, least,
+                    most);
     }
     free (ratios);
     for (int i = 0; i < WAYS; i++)
@@ -140,7 +179,8 @@ run_memory (struct accel *acc, int64_t parameters, int way)
     accel_check (accel_comm_all_reduce (accel_world (acc), &mib, &mib, 1, ACCEL_FLOAT64, ACCEL_SUM, &err), &err);
     if (accel_is_main_process (acc))
         printf ("%d processes, %lld parameters, %s: %.0f MiB in all, %.1f bytes for each parameter\n",
-                accel_num_processes (acc), (long long) parameters, ways[way], mib, mib * 1048576 / (double) parameters);
+                accel_num_processes (acc), (long long) parameters, ways[way].name, mib,
+                mib * 1048576 / (double) parameters);
     end (&trained);
 }
 
@@ -149,10 +189,11 @@ main (int argc, char **argv)
 {
     struct accel *acc;
     int way = 0;
-    while (argc == 4 && way < WAYS && strcmp (argv[3], ways[way]))
+    while (argc == 4 && way < WAYS && strcmp (argv[3], ways[way].name))
         way++;
     if (argc != 4 || (way == WAYS && !strcmp (argv[1], "memory"))) {
-        fprintf (stderr, "usage: bench_shard steps PARAMETERS STEPS | memory PARAMETERS none|optimizer|shared\n");
+        fprintf (stderr, "usage: bench_shard steps PARAMETERS STEPS | memory PARAMETERS none|optimizer|gradients|"
+                         "parameters|shared|shared-gradients\n");
         return 2;
     }
     long long parameters = strtoll (argv[2], NULL, 10);
