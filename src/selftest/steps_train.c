@@ -162,8 +162,12 @@ make_net (struct self *self, struct net *net)
         return false;
     expect (self, "accel_model_parameter_count", 1, (long long) accel_model_parameter_count (net->model));
     expect_text (self, "accel_model_parameter", "weight", accel_model_parameter (net->model, 0)->name);
-    for (int i = 0; i < PARAMETERS; i++)
-        ((float *) net->data.dl.data)[i] = (float) (1 + self->rank);
+    const struct accel_initializer first = { "weight", .mean = 1 + self->rank };
+    struct accel_generator *generator;
+    if (!CALL (self, accel_generator_create (&generator, 7, &self->err)))
+        return false;
+    CALL (self, accel_model_initialize (net->model, &first, 1, generator, &self->err));
+    accel_generator_destroy (generator);
     return !*self->why;
 }
 
