@@ -78,10 +78,10 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
  * Without these strategies, and with `share_parameters` on one host, both functions do nothing, so that a program can
  * always call them.
  *
- * If layers come in the order of the first step that called this function, those that come next are gathered while the
- * program computes.
+ * If layers come in the order of the step before, those that come next are gathered while the program computes.
  *
- * accel_layer_begin() is collective, and may be called in a backward pass; accel_layer_end() is not.
+ * accel_layer_begin() is collective, and may be called in a backward pass.  accel_layer_end() waits for no other
+ * process, but all call it at the same place among these calls, as they gather again what has ended.
  *
  * @param parameters  [count] positions in the model; others than trained ones are ignored
  * @retval ACCEL_ERR_INVALID  an invalid position
@@ -102,7 +102,8 @@ accel_layer_end (struct accel_model *model, const size_t *parameters, size_t cou
 /**
  * All parameters of @p model are whole, until the call of accel_summon_full_params_end(): FSDP's summon_full_params.
  * What all processes write to them alike stays; optimizers' masters of smaller parameters do not see it before
- * accel_model_widen().  Calls may be nested.  Collective; accel_summon_full_params_end() is not.
+ * accel_model_widen().  Calls may be nested.  Collective; accel_summon_full_params_end() waits for no other process,
+ * but all call it, at the same place.
  */
 #define accel_summon_full_params(...) accel_summon_full_params_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

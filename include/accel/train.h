@@ -68,7 +68,8 @@ struct accel_initializer {
  *
  * @param rows       [count]
  * @param generator  equal on all ranks, if they are to have equal values before accel_prepare()
- * @retval ACCEL_ERR_INVALID  a row that matches no trained parameter, or has an invalid number; the model is prepared
+ * @retval ACCEL_ERR_INVALID  a row that matches no trained parameter, or has an invalid number; the model is prepared,
+ *                            or has been sharded
  */
 #define accel_model_initialize(...) accel_model_initialize_sized (sizeof (struct accel_initializer), __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

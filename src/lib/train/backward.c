@@ -8,6 +8,7 @@
 #include "lib/train/precision.h"
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/reducer/reducer_object.h"
+#include "lib/train/sharding_gradients.h"
 
 /* What the host knows of the scale. */
 static float
@@ -96,6 +97,8 @@ accel_average_gradients_at (const char *file, int line, struct accel *acc, struc
     if (join_steps (acc)) /* a rank in accel_join_end() cannot know by which call the others average */
         site.call = JOBSEG_CALL_BACKWARD;
     status = precision_note_scale (acc, model, err);
+    if (!status)
+        status = sharding_renew_gradients (model, err);
     if (status)
         return status;
     reducer_begin (model, &site, accumulate_reduces (model));

@@ -32,7 +32,7 @@ static enum accel_status
 find_norms (struct accel_model *model, const struct comm_site *site, double p, struct accel_error *err)
 {
     struct memory_list *gradients = model_gradients (model);
-    if (sharding_has_gradients (model))
+    if (model->sharding.reduced)
         return sharding_norms (model, site, p, err);
     memory_list_norm (gradients, model->memory, model->device, model_pending (model), p, model->norms);
     return model->memory->read (model->device, model->host_norms, model->norms,

@@ -5,7 +5,7 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/memory/memory.h"
-#include "lib/train/model_object.h"
+#include "lib/train/stretches.h"
 #include "util/cleanup.h"
 
 #include <accel/precision.h>
@@ -77,6 +77,9 @@ accel_model_initialize_sized (size_t row_size, struct accel_model *model, const 
         return status;
     if (model->object.owner)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_model_initialize: the model is already prepared");
+    if (sharding_is_on (model))
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "accel_model_initialize: the model has been sharded: its masters are not whole");
     status = check_rows (model, own, count, err);
     for (size_t i = 0; i < model->count && !status; i++) {
         const struct accel_initializer *row = row_of (model, i, own, count);

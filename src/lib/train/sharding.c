@@ -151,7 +151,7 @@ sharding_discard_parameter (struct accel_optimizer *optimizer, size_t index)
     struct accel_model *model = optimizer->model;
     if (!sharding_is_on (model) || !optimizer_group_at (optimizer, index))
         return;
-    for (size_t j = 0; j < optimizer->state_count; j++)
+    for (size_t j = 0; j < optimizer->state_count && !optimizer->custom.step; j++)
         if (optimizer->state_tensors[index * optimizer->state_count + j])
             sharding_discard_others (model, index, optimizer_state_at (optimizer, index, j)->tensor.data,
                                      sizeof (float));
@@ -327,11 +327,11 @@ sharding_broadcast (struct accel_model *model, struct accel *acc, const struct c
 
 /* ---- steps ---- */
 
-/* Parameters that are shared must not change while another process still reads them, or has a pass to go. */
+/* Parameters must not change while another process still reads them, or has a pass to go. */
 enum accel_status
 sharding_begin_step (const struct accel_optimizer *optimizer, const struct comm_site *site, struct accel_error *err)
 {
-    const struct accel_model *model = optimizer->model;
+    struct accel_model *model = optimizer->model;
     if (!sharding_is_on (model))
         return ACCEL_OK;
     if (!model->object.owner)
@@ -341,6 +341,7 @@ sharding_begin_step (const struct accel_optimizer *optimizer, const struct comm_
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "accel_optimizer_step: a custom optimizer sees whole parameters, but the model is sharded%s",
                            sharding_hint (model));
+    sharding_close_order (model);
     return shared_is_on (model) ? comm_barrier (sharding_comm (model, model->object.owner), site, err) : ACCEL_OK;
 }
 
@@ -407,7 +408,7 @@ collect_optimizer (struct accel_optimizer *optimizer, const struct comm_site *si
     for (size_t i = 0; i < model->count && !status; i++) {
         if (!optimizer_group_at (optimizer, i))
             continue;
-        for (size_t j = 0; j < optimizer->state_count && !status; j++)
+        for (size_t j = 0; j < optimizer->state_count && !optimizer->custom.step && !status; j++)
             if (optimizer->state_tensors[i * optimizer->state_count + j])
                 status = collect (model, i, &optimizer_state_at (optimizer, i, j)->tensor, site, err);
         if (!status && has_master (model, i))

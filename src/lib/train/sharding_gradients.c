@@ -133,6 +133,16 @@ sharding_open_gradients (struct accel_model *model)
     }
 }
 
+enum accel_status
+sharding_renew_gradients (struct accel_model *model, struct accel_error *err)
+{
+    if (model->sharding.reduced && model->unstepped)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_average_gradients: gradients have been averaged and divided "
+                           "since the last step, and only accel_backward can add to them");
+    model->sharding.reduced = false;
+    return ACCEL_OK;
+}
+
 /* ---- norms ---- */
 
 /* What the norm of a gradient is made of, in one process's stretch of it. */
@@ -170,7 +180,7 @@ add_up (const struct accel_model *model, const struct comm_site *site, double *p
     struct accel_comm *comm = sharding_comm (model, model->object.owner);
     AUTO_FREE double *marks = calloc (count + 1, sizeof *marks);
     if (!marks)
-        return accel_fail_nomem (err);
+        return comm_fail_in (site, accel_fail_nomem (err), err);
     for (size_t i = 0; i < count; i++)
         marks[i] = parts[i] - parts[i]; /* 0, or NaN */
     enum accel_status status
@@ -187,8 +197,11 @@ sharding_norms (struct accel_model *model, const struct comm_site *site, double 
 {
     AUTO_FREE double *parts = calloc (model->count + 1, sizeof *parts);
     size_t count = 0;
+    if (!model->object.owner)
+        return accel_fail (err, ACCEL_ERR_INVALID, "the gradients are divided among %d processes: prepare the model again",
+                           model->sharding.size);
     if (!parts)
-        return accel_fail_nomem (err);
+        return comm_fail_in (site, accel_fail_nomem (err), err);
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i))
             parts[count++] = own_part (model, i, p);

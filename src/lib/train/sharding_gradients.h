@@ -14,6 +14,9 @@ enum accel_status sharding_reduce (struct accel_model *model, size_t s, struct a
 /** Before a backward pass: if it adds to averages, let these count as much as what all processes add. */
 void sharding_open_gradients (struct accel_model *model);
 
+/** Or the program has written its gradients already, which it cannot add to averages. */
+enum accel_status sharding_renew_gradients (struct accel_model *model, struct accel_error *err);
+
 /** The norms of whole gradients in `host_norms`, in the order of trained parameters.  Collective. */
 enum accel_status sharding_norms (struct accel_model *model, const struct comm_site *site, double p,
                                   struct accel_error *err);

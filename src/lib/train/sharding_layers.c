@@ -22,7 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PREFETCH = 1 }; /* layers */
+enum {
+    PREFETCH = 1,       /* layers */
+    NOTED_MOST = 65536, /* parameters of layers in an order: without a step, there is none */
+};
 
 /* Tensors that lie in the same memory have one of these. */
 struct use {
@@ -36,7 +39,7 @@ struct layer {
     size_t begin, count; /* in `indices` */
 };
 
-/* The calls of a step, as of the first step that had any. */
+/* The calls of a step, as of the latest one that was noted. */
 struct order {
     struct layer *layers;
     size_t count;
@@ -225,6 +228,8 @@ is_layer (const struct sharding_layers *layers, size_t number, const size_t *par
 static enum accel_status
 note (struct order *order, const size_t *parameters, size_t count, struct accel_error *err)
 {
+    if (order->index_count >= NOTED_MOST || order->count >= NOTED_MOST)
+        order->index_count = order->count = 0;
     for (size_t i = 0; i < count; i++) {
         if (!array_room (&order->indices, order->index_count, sizeof *order->indices))
             return accel_fail_nomem (err);
@@ -422,14 +427,26 @@ sharding_has_layers (const struct accel_model *model)
     return model->sharding.layers && model->sharding.layers->is_used;
 }
 
+/* An order that was not followed to its end is that of an evaluation, or of other passes: the next step is noted. */
+void
+sharding_close_order (struct accel_model *model)
+{
+    struct order *order = model->sharding.layers ? &model->sharding.layers->order : NULL;
+    sharding_settle_layers (model);
+    if (!order)
+        return;
+    if (order->is_complete && order->next && order->next < order->count)
+        order->index_count = order->count = 0;
+    order->is_complete = order->count > 0;
+    order->next = 0;
+}
+
 enum accel_status
 sharding_step_layers (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
     struct sharding_layers *layers = model->sharding.layers;
     sharding_settle_layers (model);
     pthread_mutex_lock (&layers->lock);
-    layers->order.is_complete = layers->order.count > 0;
-    layers->order.next = 0;
     for (size_t i = 0; i < model->count; i++)
         if (layers->uses[i].is_whole) { /* in use */
             layers->uses[i].is_whole = false;

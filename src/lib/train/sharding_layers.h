@@ -16,6 +16,9 @@ void sharding_end_layers (struct accel_model *model);
 /** @return whether the program has called accel_layer_begin(), so parameters are not whole */
 bool sharding_has_layers (const struct accel_model *model);
 
+/** Before a step, also one that is skipped: nothing is gathered ahead any more, and the order of layers begins anew. */
+void sharding_close_order (struct accel_model *model);
+
 /** After a step: layers in use get what has changed, others when they are used.  Collective. */
 enum accel_status sharding_step_layers (struct accel_model *model, const struct comm_site *site,
                                         struct accel_error *err);

@@ -44,6 +44,10 @@ struct scene {
     bool is_silent;   /* gradients are not reported one by one */
     bool is_near;     /* sums are made in another order */
     bool is_erratic;  /* forward passes take layers in other orders, and some twice */
+    bool averages;    /* by accel_average_gradients(), after the pass */
+    bool clips_each;  /* each pass, also those without averages */
+    bool skips;       /* the first two steps, whose gradients are infinite */
+    bool is_always;   /* in all ways, also in the short form */
 };
 
 static const struct way *way;
@@ -131,7 +135,7 @@ static bool
 is_used (const struct net *net, int parameter)
 {
     bool is_odd = accel_process_index (net->acc) == 0 && net->step % 2;
-    return !scene->has_unused || (parameter != 4 && !(parameter == 2 && is_odd));
+    return !scene->has_unused || (parameter != 4 && !((parameter == 2 || parameter == 6) && is_odd));
 }
 
 /* A factor that differs between ranks, elements, steps and passes. */
@@ -250,6 +254,8 @@ backward (void *user, float scale, struct accel_error *error)
                 float before = scene->overwrites ? 0 : get (&net->grad[i], j);
                 put (&net->grad[i], j, before + scale * (0.25F * get (&net->data[i], j) + input (net, i, j)));
             }
+            if (scene->skips && net->step < 2)
+                put (&net->grad[i], 0, INFINITY);
             enum accel_status status = scene->is_silent ? ACCEL_OK : accel_grad_ready (net->model, (size_t) i, error);
             if (status)
                 return status;
@@ -258,6 +264,17 @@ backward (void *user, float scale, struct accel_error *error)
     }
     check_pass (net);
     return ACCEL_OK;
+}
+
+static void
+pass (struct net *net)
+{
+    if (!scene->averages) {
+        rank_must (accel_backward (net->acc, net->model, 1, backward, net, &err), &err);
+        return;
+    }
+    rank_must (backward (net, 1, &err), &err);
+    rank_must (accel_average_gradients (net->acc, net->model, &err), &err);
 }
 
 static void
@@ -272,7 +289,11 @@ train (struct net *net)
             rank_must (accel_no_sync (net->acc, net->model, &err), &err);
         accel_set_sync_gradients (net->acc, net->pass + 1 == passes);
         forward (net);
-        rank_must (accel_backward (net->acc, net->model, 1, backward, net, &err), &err);
+        pass (net);
+        if (scene->clips_each && is_held) {
+            rank_must (accel_clip_grad_norm (net->model, scene->clip, &norm, NULL, &err), &err);
+            net->loss += (double) norm;
+        }
         if (is_held)
             rank_must (accel_no_sync_end (net->acc, net->model, &err), &err);
     }
@@ -374,6 +395,11 @@ static const struct scene scenes[] = {
     { "passes with averages", SMALL_BUCKETS, .passes = 3, .syncs_each = true, .is_near = true },
     { "overwritten", SMALL_BUCKETS, .overwrites = true },
     { "layers in any order", SMALL_BUCKETS, .is_erratic = true },
+    { "averaged by the program", SMALL_BUCKETS, .averages = true, .is_silent = true },
+    { "overwritten and averaged by the program", SMALL_BUCKETS, .averages = true, .is_silent = true,
+      .overwrites = true, .passes = 2 },
+    { "each pass clipped", SMALL_BUCKETS, .clip = 3, .clips_each = true, .passes = 3, .is_near = true },
+    { "fp16, skipped steps", SMALL_BUCKETS, .precision = "fp16", .skips = true, .is_always = true },
     { "unused parameters", .ddp = { .bucket_cap_mb = 0.1, .find_unused_parameters = true }, .has_unused = true },
     { "unused parameters, passes with averages", .ddp = { .bucket_cap_mb = 0.1, .find_unused_parameters = true },
       .has_unused = true, .passes = 2, .syncs_each = true, .is_near = true },
@@ -386,7 +412,7 @@ static bool
 is_chosen (int w, int s)
 {
     const char *length = getenv ("TEST_LONG");
-    return w < 2 || (w + s) % 3 == 0 || (length && !strcmp (length, "yes"));
+    return w < 2 || scenes[s].is_always || (w + s) % 3 == 0 || (length && !strcmp (length, "yes"));
 }
 
 static void

@@ -55,7 +55,7 @@ struct memory_list *
 model_gradients (struct accel_model *model)
 {
     struct memory_list *list = &model->lists[LIST_GRADIENTS];
-    bool is_divided = sharding_has_gradients (model);
+    bool is_divided = model->sharding.reduced; /* else each process has sums of its own */
     list->count = 0;
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i) && is_divided) {

@@ -21,6 +21,7 @@
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/reducer/unused.h"
 #include "lib/train/sharding_gradients.h"
+#include "lib/train/sharding_layers.h"
 #include "util/threads.h"
 
 #include <stdlib.h>
@@ -277,7 +278,9 @@ start_complete (struct accel_model *model)
         start_span (model, reducer->next, &reducer->error);
 }
 
-/* Divided gradients take room until they are reduced: without a thread, that cannot wait for the end of the pass. */
+/* Divided gradients take room until they are reduced: without a thread, that cannot wait for the end of the pass.  It
+ * has to if ranks use other parameters, and layers are gathered in the pass: one rank would wait for an average, and
+ * another for a layer. */
 static void
 reduce_here (struct accel_model *model)
 {
@@ -294,7 +297,8 @@ overlap (struct accel_model *model)
     struct reducer *reducer = model->reducer;
     if (reducer->is_ordered && model->ddp.overlap != ACCEL_OVERLAP_NEVER)
         start_complete (model);
-    if (sharding_has_gradients (model) && !reducer->overlap && model->ddp.overlap != ACCEL_OVERLAP_NEVER)
+    if (sharding_has_gradients (model) && !reducer->overlap && model->ddp.overlap != ACCEL_OVERLAP_NEVER
+        && !(reducer->mask && sharding_has_layers (model)))
         reduce_here (model);
     if (reducer->is_ordered || reducer->busy || !reducer->overlap || !is_next_complete (model)
         || (!reducer->overlapped && reducer->next + 1 == model->span_count))
