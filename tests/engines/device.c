@@ -487,8 +487,9 @@ make (struct training *training)
 static void
 resume (struct accel *acc)
 {
-    rank_must (accel_save_state (acc, "state", &err), &err);
-    rank_must (accel_load_state (acc, "state", &err), &err);
+    const char *folder = (const char *const[]){ "state1", "state2", "state3", "state4" }[accel_num_processes (acc) - 1];
+    rank_must (accel_save_state (acc, folder, &err), &err);
+    rank_must (accel_load_state (acc, folder, &err), &err);
 }
 
 static void
