@@ -137,8 +137,9 @@ enum accel_status
 sharding_renew_gradients (struct accel_model *model, struct accel_error *err)
 {
     if (model->sharding.reduced && model->unstepped)
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_average_gradients: gradients have been averaged and divided "
-                           "since the last step, and only accel_backward can add to them");
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "accel_average_gradients: gradients have been averaged and divided since the last step, and "
+                           "only accel_backward can add to them");
     model->sharding.reduced = false;
     return ACCEL_OK;
 }
@@ -198,7 +199,8 @@ sharding_norms (struct accel_model *model, const struct comm_site *site, double 
     AUTO_FREE double *parts = calloc (model->count + 1, sizeof *parts);
     size_t count = 0;
     if (!model->object.owner)
-        return accel_fail (err, ACCEL_ERR_INVALID, "the gradients are divided among %d processes: prepare the model again",
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "the gradients are divided among %d processes: prepare the model again",
                            model->sharding.size);
     if (!parts)
         return comm_fail_in (site, accel_fail_nomem (err), err);
