@@ -309,6 +309,27 @@ def groups():
 
 
 @check
+def modes():
+    sends = [torch.full((1 + i,), float(rank)) for i in range(size)]
+    wanted = torch.cat([torch.full((1 + rank,), float(i)) for i in range(size)])
+
+    def exchange():
+        flat = torch.zeros(len(wanted), device="cpu")
+        counts = [1 + rank] * size, [len(t) for t in sends]
+        dist.all_to_all_single(flat, torch.cat(sends), *counts, async_op=True).wait()
+        assert torch.equal(flat, wanted)
+        rows = [torch.zeros(2, device="cpu") for _ in range(size)] if rank == 0 else None
+        dist.gather(torch.full((2,), float(rank), device="cpu"), rows)
+        assert rows is None or all(row.tolist() == [i, i] for i, row in enumerate(rows))
+
+    with torch.inference_mode():
+        exchange()
+    torch.set_default_device("meta")
+    exchange()
+    torch.set_default_device(None)
+
+
+@check
 def futures():
     tensor = torch.full((1000,), float(rank))
     work = dist.all_reduce(tensor, async_op=True)

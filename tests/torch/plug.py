@@ -4,6 +4,7 @@
   plug.py train            each rank trains with DDP; prints the class of its group, its backend's name and the loss
   plug.py child            the same in a child of each rank, with a group of its own, while the rank has one, too
   plug.py spawn            ranks that the program starts itself
+  plug.py below COMMAND... starts another job
   plug.py stacks           rank 1 computes, in compute(), while the file `busy` exists
 """
 
@@ -63,6 +64,8 @@ if __name__ == "__main__":
         child()
     elif mode == "spawn":
         torch.multiprocessing.spawn(spawned, (sys.argv[2],), 2)
+    elif mode == "below":
+        subprocess.run(sys.argv[2:], check=True)
     else:
         dist.init_process_group("gloo")
         if mode == "stacks" and dist.get_rank() == 1:

@@ -28,6 +28,11 @@ test_expect_success 'gloo of a program becomes accel, its name does not change, 
 test_expect_success 'a child of a rank that makes a group of its own has gloo, and one note says why' '
     launch_with accel child && trained ProcessGroup 2 && notes 1 "the process was started by a rank, and is not one"
 '
+test_expect_success 'a job that a rank starts has accel, too' '
+    timeout $patience "$accelerate" launch --cpu --cpu_backend accel "$program" below "$accelerate" launch --cpu \
+        --num_processes 2 --main_process_port "$(free_port)" --cpu_backend accel "$program" train >out 2>err &&
+        trained AccelProcessGroup 2 && notes 0
+'
 test_expect_success 'ranks that the program has started itself have gloo' '
     timeout $patience "$accelerate" launch --cpu --cpu_backend accel "$program" spawn "$(free_port)" >out 2>err &&
         trained ProcessGroup 2 && notes 1 "the "
@@ -39,6 +44,10 @@ test_expect_success 'under another launcher: gloo' '
 test_expect_success 'without a library: gloo, and the note names the path' '
     ACCEL_LIBRARY=/nowhere/libaccel.so launch_with accel train && trained ProcessGroup 2 && notes 1 &&
         grep "note: .*/nowhere/libaccel.so" err
+'
+test_expect_success 'so it is with a library that lacks functions' '
+    library=$(python3 -c "import _ctypes; print (_ctypes.__file__)") && ACCEL_LIBRARY=$library launch_with accel train &&
+        trained ProcessGroup 2 && notes 1 && grep "note: .*$library: .*undefined symbol" err
 '
 test_expect_success 'auto is gloo' 'launch_with auto train && trained ProcessGroup 2 && notes 0'
 

@@ -230,7 +230,7 @@ class Collectives:
         if rows and not are_even(rows, source.numel()):
             return self._gather_uneven(sync, rows, source, result)
         place = as_rows(rows) if rows else None
-        target = torch.empty((self._size, source.numel()), dtype=source.dtype) if place is None else place
+        target = torch.empty((self._size, source.numel()), dtype=source.dtype, device="cpu") if place is None else place
 
         def after() -> None:
             for row, part in zip(rows, target):
@@ -347,7 +347,7 @@ class Collectives:
         else:
             if inputs:
                 raise ValueError("accel: requires empty input on non-root")
-            flat = torch.empty(self._size * output.numel(), dtype=output.dtype)
+            flat = torch.empty(self._size * output.numel(), dtype=output.dtype, device="cpu")
         count, dtype = units(flat)
         if self._rank == source_rank and flat is inputs[0][0]:
             count *= self._size
@@ -425,7 +425,7 @@ class Collectives:
         check_rows(inputs, self._size, inputs[0], "the input")
         source = torch.cat([dense(row).detach().reshape(-1) for row in inputs])
         receives = [row.numel() for row in outputs]
-        target = torch.empty(sum(receives), dtype=source.dtype)
+        target = torch.empty(sum(receives), dtype=source.dtype, device="cpu")
         sends = [row.numel() for row in inputs]
 
         def after() -> None:

@@ -48,7 +48,7 @@ def all_reduce(group: Collectives, tensor: Tensor, sync: bool, op: Any) -> dist.
     source = dense(tensor)
 
     def function(comm: int) -> None:
-        rows = torch.empty((group._size, *source.shape), dtype=source.dtype)
+        rows = torch.empty((group._size, *source.shape), dtype=source.dtype, device="cpu")
         _call("comm_all_gather", site, comm, source.data_ptr(), rows.data_ptr(), *units(source))
         for row in rows[1:]:
             combine(rows[0], row)
@@ -65,8 +65,8 @@ def _all_reduce_sparse(group: Collectives, tensor: Tensor, sync: bool, op: Any) 
 
     def function(comm: int) -> None:
         own = tensor.detach().coalesce()
-        number = torch.tensor([own._nnz()])
-        numbers = torch.empty(group._size, dtype=torch.int64)
+        number = torch.tensor([own._nnz()], device="cpu")
+        numbers = torch.empty(group._size, dtype=torch.int64, device="cpu")
         _call("comm_all_gather", site, comm, number.data_ptr(), numbers.data_ptr(), 1, INT64)
         indices, values = [], []
         for root, count in enumerate(numbers.tolist()):
@@ -126,8 +126,8 @@ def exchange(
         if room * size == source.numel() == target.numel():
             outgoing, incoming = source if source.data_ptr() != target.data_ptr() else source.clone(), target
         else:
-            outgoing = torch.empty((size, room), dtype=source.dtype)
-            incoming = torch.empty((size, room), dtype=source.dtype)
+            outgoing = torch.empty((size, room), dtype=source.dtype, device="cpu")
+            incoming = torch.empty((size, room), dtype=source.dtype, device="cpu")
             for row, part in zip(outgoing, source.detach().reshape(-1).split(list(sends))):
                 row[: part.numel()] = part
         args = (outgoing.data_ptr(), incoming.data_ptr(), room * item, UINT8)

@@ -17,7 +17,7 @@ from typing import Any, Optional
 import torch.distributed as dist
 
 from ._library import library
-from ._work import DoneWork, Flight, FlightWork
+from ._work import DoneWork, Flight, FlightWork, in_mode_of_caller
 
 # A function gets the communicator.  Its result is the rank from which a message came, where that was open.
 Function = Callable[[int], Optional[int]]
@@ -30,7 +30,7 @@ class Task(Flight):
 
     def __init__(self, function: Function, tensors: Any) -> None:
         super().__init__(tensors)
-        self.function: Optional[Function] = function
+        self.function: Optional[Function] = in_mode_of_caller(function)
         self.event = threading.Event()
 
     def run(self, comm: Callable[[], int]) -> None:

@@ -77,16 +77,6 @@ def _candidates() -> list[str]:
     return [*found, _SONAME]
 
 
-def _open() -> tuple[str, Any, Any]:
-    reasons = []
-    for path in _candidates():
-        try:
-            return path, ctypes.CDLL(path), ctypes.PyDLL(path)
-        except OSError as error:
-            reasons.append(f"{path}: {error}")
-    raise LibraryMissing(f"accel_torch: cannot load libaccel ({'; '.join(reasons)}): set ACCEL_LIBRARY to its path")
-
-
 _P, _I, _S, _N = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t
 _PP = ctypes.POINTER(ctypes.c_void_p)
 
@@ -120,7 +110,19 @@ class Library:
     """The functions, as attributes without their prefix: `open_sized`, `comm_all_reduce`, `comm_all_reduce_start`."""
 
     def __init__(self) -> None:
-        self.path, self._waiting, self._quick = _open()
+        reasons = []
+        for path in _candidates():
+            try:
+                self._load(path)
+                return
+            except (OSError, AttributeError) as error:  # it cannot be loaded, or is of another version
+                reasons.append(f"{path}: {error}")
+        raise LibraryMissing(
+            f"accel_torch: cannot load libaccel ({'; '.join(reasons)}): set ACCEL_LIBRARY to the path of another one"
+        )
+
+    def _load(self, path: str) -> None:
+        self.path, self._waiting, self._quick = path, ctypes.CDLL(path), ctypes.PyDLL(path)
         for name, (waits, result, arguments) in _FUNCTIONS.items():
             self._bind(name.removeprefix("accel_"), name, waits, result, arguments)
         for name, arguments in _COLLECTIVES.items():

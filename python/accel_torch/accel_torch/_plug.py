@@ -21,7 +21,8 @@ import torch.distributed as dist
 from ._library import UNSUPPORTED, AccelError, LibraryMissing, library
 
 ASKED = "ACCEL_CPU_BACKEND"  # set by the launcher
-_OWNER = "ACCEL_TORCH_PROCESS"  # the process that is the rank; its children get the variable, too
+_SEGMENT = "ACCEL_JOB_SEGMENT"  # the same, for each job another value
+_OWNER = "ACCEL_TORCH_PROCESS"  # the process that is the rank, and its job; its children get the variable, too
 # What MPI's launchers give each rank; the launcher passes it on if ranks are processes of MPI.
 _MPI = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_RANK")
 
@@ -33,7 +34,7 @@ def install() -> None:
     """From now on, new process groups have libaccel in place of gloo on CPUs.  Does nothing if nobody asked for it."""
     if os.environ.get(ASKED) != "accel" or not dist.is_available():
         return
-    os.environ.setdefault(_OWNER, str(os.getpid()))
+    _claim()
     _show_stacks()
     c10d = dist.distributed_c10d
     config = c10d.BackendConfig
@@ -56,10 +57,21 @@ def install() -> None:
     dist.Backend.register_backend("accel", create, extended_api=True, devices=["cpu"])
 
 
+def _claim() -> None:
+    """The first process of a job that comes here is the rank: what has the variable of another job may be one, too."""
+    segment = os.environ.get(_SEGMENT)
+    if segment and os.environ.get(_OWNER, "").partition(" ")[2] != segment:
+        os.environ[_OWNER] = f"{os.getpid()} {segment}"
+
+
+def _is_rank() -> bool:
+    return os.environ.get(_OWNER, "").partition(" ")[0] == str(os.getpid())
+
+
 def _show_stacks() -> None:
     """Let `accelerate stacks` and the launcher's warnings ask this rank for its Python lines."""
     number, file = os.environ.get("ACCEL_STACK_SIGNAL"), os.environ.get("ACCEL_STACK_FD")
-    if number and file and os.environ[_OWNER] == str(os.getpid()):
+    if number and file and _is_rank():
         try:
             faulthandler.register(int(number), file=int(file))
         except (OSError, RuntimeError, ValueError):
@@ -109,10 +121,10 @@ def create(options: Any, _unused: Any) -> dist.ProcessGroup:
 def _own_reason(rank: int, size: int) -> str:
     """Why this process cannot be a rank of libaccel's; "" if it can."""
     environment = os.environ
-    if environment.get(_OWNER) != str(os.getpid()):
-        return "the process was started by a rank, and is not one"
-    if "ACCEL_JOB_SEGMENT" not in environment:
+    if _SEGMENT not in environment:
         return "the process was not started by accelerate launch"
+    if not _is_rank():
+        return "the process was started by a rank, and is not one"
     named = environment.get("RANK", "0"), environment.get("WORLD_SIZE", "1")
     if named != (str(rank), str(size)):
         return f"the launcher started rank {named[0]} of {named[1]}, but the process group has rank {rank} of {size}"

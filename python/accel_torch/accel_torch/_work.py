@@ -27,6 +27,18 @@ After = Optional[Callable[[], None]]
 _ending = threading.Lock()  # around `done` and `gates` of all flights; never held while waiting
 
 
+def in_mode_of_caller(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for another thread, in torch.inference_mode() if this thread is."""
+    if not torch.is_inference_mode_enabled():
+        return function
+
+    def run(*arguments: Any) -> Any:
+        with torch.inference_mode():
+            return function(*arguments)
+
+    return run
+
+
 class Flight:
     """What one call has begun: its end, result, error and futures.  Kinds of flights differ in how one waits."""
 
@@ -101,7 +113,7 @@ class Started(Flight):
         super().__init__(tensors)
         self.handles = handles
         self.keep = keep  # all that is read or written until the end
-        self.after = after
+        self.after = after if after is None else in_mode_of_caller(after)
         self.waiter = waiter
         self.waiting = threading.Lock()  # held by the thread that waits
 
@@ -132,7 +144,7 @@ class Started(Flight):
             over = ctypes.c_bool()
             test = library().work_test
             return self.done or all(
-                not test(handle, ctypes.byref(over), None) and over.value for handle in self.handles
+                test(handle, ctypes.byref(over), None) or over.value for handle in self.handles  # or it has failed
             )
         finally:
             self.waiting.release()
