@@ -31,6 +31,7 @@ is_in () {
 is_requeued () { is_in PENDING && grep -q " Restarts=1 " shown; }
 # Slurm would wait for two minutes before it starts a requeued job, and may set that time after we have seen it requeued.
 is_started_again () {
+    is_in PENDING || return 0 # since the last look, when it still waited
     on host1 scontrol update JobId="$job" StartTime=now && sleep 1 && ! is_in PENDING
 }
 has_ended () { is_in COMPLETED; }
