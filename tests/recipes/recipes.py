@@ -83,10 +83,12 @@ class Tree:
         self.original = {}  # text, or None where there is no file
         self.edited = {}
         leave_out = shutil.ignore_patterns("*.o", "*.lo", "*.la", ".libs", ".deps", "__pycache__")
-        for name in ("src include man completions examples bench docs scripts tests m4 build-aux Makefile.am Makefile.in "
-                     "NEWS.md HACKING.md README.md LICENSE configure configure.ac aclocal.m4 config.h.in bootstrap "
-                     "run-demo run-tests .ci .shellcheckrc libaccel.pc.in accel-config.cmake.in "
-                     "accel-config-version.cmake.in").split():
+        # Makefile.am names the folders that it includes a part of.
+        folders = re.findall(r"^include ([^/\n]+)/", (top / "Makefile.am").read_text(), re.M)
+        files = ("docs scripts m4 build-aux Makefile.am Makefile.in NEWS.md HACKING.md README.md LICENSE configure configure.ac "
+                 "aclocal.m4 config.h.in bootstrap run-demo run-tests .ci .shellcheckrc libaccel.pc.in accel-config.cmake.in "
+                 "accel-config-version.cmake.in")
+        for name in [*dict.fromkeys(folders), *files.split()]:
             source = top / name
             if source.is_dir():
                 shutil.copytree(source, folder / name, ignore=leave_out)
