@@ -689,6 +689,8 @@ cudaEventRecord (cudaEvent_t handle, cudaStream_t stream)
     struct operation *record = stream_add (on, OPERATION_RECORD);
     record->event = event;
     record->ticket = ++event->recorded;
+    if (record->ticket > EVENT_TIMES && !event_is_done (event, record->ticket - EVENT_TIMES))
+        report (NULL, NULL, "more than %d records of an event are pending", (int) EVENT_TIMES);
     memcpy (event->clock, on->clock, sizeof event->clock);
     stream_go ();
     END (cudaSuccess);

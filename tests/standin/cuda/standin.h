@@ -90,7 +90,7 @@ struct CUstream_st {
     int64_t time_ns; /* when what it has done so far was over */
     struct site destroyed;
 };
-enum { EVENT_TIMES = 64 };
+enum { EVENT_TIMES = 1024 }; /* as many records of one event may be pending */
 struct CUevent_st {
     struct CUevent_st *next;
     bool is_destroyed;
