@@ -236,6 +236,8 @@ compare (const struct timeline_times *times)
         struct result results[COUNTS];
         if (copies && standin_spend)
             break; /* there, copies take no time */
+        if (way->hook == ACCEL_COMM_HOOK_POWER_SGD && !standin_spend)
+            continue; /* the time of its all-reduces is not measured */
         if (accel_num_processes (acc) == 1 && (way->is_late || way->overlap))
             continue;
         for (int i = 0; i < COUNTS; i++) {

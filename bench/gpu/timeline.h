@@ -32,6 +32,8 @@ static const struct timeline_way {
     { .name = "the host waits, and rank 1 is late", .waits = true, .is_late = true },
     { .name = "clipping and a step of AdamW behind it", .clips = true },
     { .name = "gradients are averaged in bfloat16", .hook = ACCEL_COMM_HOOK_BF16 },
+    { .name = "PowerSGD, two all-reduces for each bucket", .hook = ACCEL_COMM_HOOK_POWER_SGD },
+    { .name = "PowerSGD, and the host waits", .hook = ACCEL_COMM_HOOK_POWER_SGD, .waits = true },
     { .name = "find_unused_parameters, one more all-reduce", .finds_unused = true },
     { .name = "accel_join_uneven_inputs()", .joins = true },
     { .name = "accel_join_uneven_inputs(), and rank 1 is late", .joins = true, .is_late = true },
@@ -85,12 +87,12 @@ timeline_make (struct timeline *line)
 {
     struct accel_parameter parameters[TIMELINE_LAYERS];
     char names[TIMELINE_LAYERS][32];
-    int64_t shape[] = { (int64_t) line->elements };
+    int64_t shape[] = { 4, (int64_t) line->elements / 4 };
     DLDevice device = accel_device (line->acc);
     for (size_t i = 0; i < line->layers; i++) {
         struct accel_tensor *made[] = { &line->data[i], &line->grad[i] };
         for (int t = 0; t < 2; t++) {
-            MUST (memory_allocate (made[t], ACCEL_FLOAT32, 1, shape, device, &err));
+            MUST (memory_allocate (made[t], ACCEL_FLOAT32, 2, shape, device, &err));
             memory_of (device)->zero (device, made[t]->dl.data, line->elements * sizeof (float));
             made[t]->dl.shape = made[t]->shape;
         }
@@ -102,6 +104,8 @@ timeline_make (struct timeline *line)
         .overlap = line->way->overlap,
         .comm_hook = line->way->hook,
         .find_unused_parameters = line->way->finds_unused,
+        .start_iter = ACCEL_NONE,
+        .min_compression_rate = 0.1,
     };
     MUST (accel_model_create (&line->model, parameters, line->layers, &err));
     MUST (accel_model_set_ddp (line->model, &ddp, &err));
@@ -147,13 +151,13 @@ timeline_step (struct timeline *line)
 static inline int64_t
 timeline_expect (const struct timeline_way *way, size_t layers, const struct timeline_times *times)
 {
-    int64_t computed = 0, reduced = 0;
+    int64_t computed = 0, reduced = 0, each = times->reduce_ns * (way->hook == ACCEL_COMM_HOOK_POWER_SGD ? 2 : 1);
     for (size_t i = 0; i < layers; i++) {
         computed += times->layer_ns + (way->is_late && i == TIMELINE_LATE ? times->late_ns : 0);
-        reduced = (computed > reduced ? computed : reduced) + times->reduce_ns;
+        reduced = (computed > reduced ? computed : reduced) + each;
     }
     if (way->overlap == ACCEL_OVERLAP_NEVER)
-        reduced = computed + (int64_t) layers * times->reduce_ns;
+        reduced = computed + (int64_t) layers * each;
     if (way->finds_unused)
         reduced += times->reduce_ns;
     return reduced + (way->clips ? times->tail_ns : 0);

@@ -157,6 +157,8 @@ follow (struct gpu *gpu)
     gpu->last = own_number ();
 }
 
+static _Thread_local const struct gpu *aside; /* on whose side stream this thread is */
+
 /* CUDA keeps the last error by thread, not by GPU: an error at the beginning is the program's. */
 struct visit
 visit_begin (DLDevice device, bool in_graph)
@@ -180,7 +182,8 @@ visit_begin (DLDevice device, bool in_graph)
         follow (gpu);
     if (!gpu->error) {
         visit.gpu = gpu;
-        visit.stream = gpu->stream;
+        visit.stream = aside == gpu ? gpu->side_stream : gpu->stream;
+        visit.scratch = aside == gpu ? gpu->side_scratch : gpu->scratch;
         return visit;
     }
     visit.error = gpu->error;
@@ -336,6 +339,35 @@ gpu_order (DLDevice device, void *before, void *after, struct accel_error *err)
 {
     VISIT (device);
     return gpu ? order (gpu, before, after, err) : visit_fail (&visit, device, err);
+}
+
+/* The GPU keeps both, like other scratch memory; what is there already is of an earlier try. */
+static cudaError_t
+make_side_stream (void *user, cudaStream_t stream, const char **call)
+{
+    struct gpu *gpu = &gpus[((const DLDevice *) user)->device_id];
+    cudaError_t error = cudaSuccess;
+    (void) stream;
+    if (!gpu->side_scratch)
+        TRY (cudaMalloc, (void **) &gpu->side_scratch, CUDA_SCRATCH);
+    if (!gpu->side_stream)
+        TRY (cudaStreamCreateWithFlags, &gpu->side_stream, cudaStreamNonBlocking);
+    return error;
+}
+
+enum accel_status
+gpu_side_stream (DLDevice device, void **made, struct accel_error *err)
+{
+    bool is_made = gpu_call (device, make_side_stream, &device);
+    VISIT (device);
+    *made = is_made && gpu ? gpu->side_stream : NULL;
+    return *made ? ACCEL_OK : visit_fail (&visit, device, err);
+}
+
+void
+gpu_use_side_stream (DLDevice device, bool uses)
+{
+    aside = uses ? &gpus[device.device_id] : NULL;
 }
 
 /* ---- addresses ---- */

@@ -47,7 +47,9 @@ struct gpu {
     cudaError_t error; /* the first */
     const char *call;  /* what had it */
     bool may_pass;     /* it is kept until it has been told */
-    char *scratch;     /* [CUDA_SCRATCH] */
+    char *scratch;     /* [CUDA_SCRATCH] of the program's stream */
+    cudaStream_t side_stream; /* NULL: not made yet */
+    char *side_scratch;       /* [CUDA_SCRATCH] of that */
     struct gpu_stage stages[GPU_STAGES];
     unsigned next_stage;
     _Atomic (cudaStream_t) stream; /* the program's */
@@ -71,7 +73,8 @@ struct visit {
     struct gpu *gpu; /* locked; NULL: nothing can be done on it, because of: */
     cudaError_t error;
     const char *call;
-    cudaStream_t stream;
+    cudaStream_t stream; /* the program's, or the one beside it */
+    char *scratch;       /* of that stream */
     int before, now;
     enum cudaStreamCaptureMode capture_mode; /* the thread's, before */
 };
@@ -96,10 +99,12 @@ enum accel_status visit_fail (const struct visit *visit, DLDevice device, struct
 /** After a call without the lock. */
 void gpu_lock_again (struct gpu *gpu);
 
-/** stream, set_stream and order of struct memory @{ */
+/** stream, set_stream, order, side_stream and use_side_stream of struct memory @{ */
 void *gpu_stream (DLDevice device);
 enum accel_status gpu_set_stream (DLDevice device, void *stream, struct accel_error *err);
 enum accel_status gpu_order (DLDevice device, void *before, void *after, struct accel_error *err);
+enum accel_status gpu_side_stream (DLDevice device, void **stream, struct accel_error *err);
+void gpu_use_side_stream (DLDevice device, bool uses);
 /** @} */
 
 /** Memory for what is queued from now on, within @p visit.

@@ -138,8 +138,8 @@ void cuda_multiply_transposed (float *q, const float *values, const float *p, si
 /** @param error  may be NULL */
 void cuda_expand (float *values, float *error, const float *p, const float *q, size_t n, size_t m, size_t rank,
                   void *stream);
-/** @param good  becomes 1 or 0: what matrix_orthogonalise() returns; may be in the second half of @p scratch */
-void cuda_orthogonalise (float *columns, size_t rows, size_t rank, size_t j, unsigned *good, void *scratch,
+/** @param seed  host; may be NULL */
+void cuda_orthogonalise (float *columns, size_t rows, size_t rank, size_t j, const uint64_t *seed, void *scratch,
                          void *stream);
 
 #ifdef __cplusplus

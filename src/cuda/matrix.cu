@@ -128,15 +128,14 @@ subtract_column (float *columns, size_t first, size_t end, size_t rank, size_t j
     __syncthreads ();
 }
 
-__device__ static inline void
-finish_column (float *columns, size_t first, size_t end, size_t rank, size_t j, double before, double after,
-               unsigned *good)
+/* @return whether the column is neither 0 nor full of NaN and infinity */
+__device__ static inline bool
+finish_column (float *columns, size_t first, size_t end, size_t rank, size_t j, double before, double after)
 {
     bool keeps = !(after <= before * 1e-6);
     for (size_t i = first + threadIdx.x; i < end; i += CUDA_BLOCK)
         columns[i * rank + j] = keeps ? (float) ((double) columns[i * rank + j] / after) : 0;
-    if (threadIdx.x == 0 && !first)
-        *good = keeps && after == after;
+    return keeps && after == after;
 }
 
 /* One block for all stretches. */
@@ -150,18 +149,31 @@ column_product (const float *columns, size_t rows, size_t rank, size_t j, size_t
     return told (sum);
 }
 
-__global__ void
-orthogonalise_kernel (float *__restrict__ columns, size_t rows, size_t rank, size_t j, unsigned *__restrict__ good)
+__device__ static inline bool
+orthogonalise_once (float *columns, size_t rows, size_t rank, size_t j)
 {
     double before = column_product (columns, rows, rank, j, j);
-    if (!is_finite_product (before)) {
-        if (threadIdx.x == 0)
-            *good = 0;
-        return;
-    }
+    if (!is_finite_product (before))
+        return false;
     for (size_t step = 0; step < 2 * j; step++)
         subtract_column (columns, 0, rows, rank, j, step % j, column_product (columns, rows, rank, j, step % j));
-    finish_column (columns, 0, rows, rank, j, sqrt (before), sqrt (column_product (columns, rows, rank, j, j)), good);
+    return finish_column (columns, 0, rows, rank, j, sqrt (before), sqrt (column_product (columns, rows, rank, j, j)));
+}
+
+/* @param good  what steps by many blocks have come to: draw the column anew unless it is; NULL: none were made */
+__global__ void
+orthogonalise_kernel (float *__restrict__ columns, size_t rows, size_t rank, size_t j, bool draws, uint64_t seed,
+                      const unsigned *__restrict__ good)
+{
+    if (good && *good)
+        return;
+    for (unsigned turn = good != NULL; turn < 2; turn++) {
+        for (size_t i = threadIdx.x; turn && i < rows; i += CUDA_BLOCK)
+            columns[i * rank + j] = matrix_drawn (seed, i * rank + j);
+        __syncthreads ();
+        if (orthogonalise_once (columns, rows, rank, j) || !draws)
+            return;
+    }
 }
 
 /* The same by many blocks, of which each has the rows of a stretch: launches number 0 to 2 j + 2, of which each adds up
@@ -186,9 +198,11 @@ orthogonalise_step_kernel (float *__restrict__ columns, size_t rows, size_t rank
     double length = number == 1 ? total : number ? *before : 0;
     if (!is_finite_product (length)) {
         if (threadIdx.x == 0 && !blockIdx.x)
-            *good = 0;
+            *good = false;
     } else if (number == 2 * j + 2) {
-        finish_column (columns, first, end, rank, j, sqrt (length), sqrt (total), good);
+        bool is_good = finish_column (columns, first, end, rank, j, sqrt (length), sqrt (total));
+        if (threadIdx.x == 0 && !blockIdx.x)
+            *good = is_good;
         return;
     } else if (number > 1) {
         subtract_column (columns, first, end, rank, j, (number - 2) % j, total);
@@ -260,15 +274,18 @@ cuda_expand (float *values, float *error, const float *p, const float *q, size_t
         LAUNCH (expand_kernel, cuda_blocks (n * m), stream, values, error, p, q, n, m, rank);
 }
 
+/* A column is hardly ever drawn anew, so one block does it. */
 extern "C" void
-cuda_orthogonalise (float *columns, size_t rows, size_t rank, size_t j, unsigned *good, void *scratch, void *stream)
+cuda_orthogonalise (float *columns, size_t rows, size_t rank, size_t j, const uint64_t *seed, void *scratch,
+                    void *stream)
 {
-    static_assert (3 * MATRIX_STRETCHES * sizeof (double) <= CUDA_SCRATCH / 2, "scratch memory has all sums");
+    static_assert (3 * MATRIX_STRETCHES * sizeof (double) + sizeof (unsigned) <= CUDA_SCRATCH, "there is room for all");
     size_t stretch = matrix_stretch (rows), blocks = (rows + stretch - 1) / stretch;
-    if (blocks <= ONE_BLOCK_STRETCHES)
-        LAUNCH (orthogonalise_kernel, 1, stream, columns, rows, rank, j, good);
-    else
-        for (size_t number = 0; number < 2 * j + 3; number++)
-            LAUNCH (orthogonalise_step_kernel, (unsigned) blocks, stream, columns, rows, rank, j, number,
-                    (double *) scratch, good);
+    double *sums = (double *) scratch;
+    unsigned *good = blocks > ONE_BLOCK_STRETCHES ? (unsigned *) (sums + 3 * MATRIX_STRETCHES) : NULL;
+    bool draws = seed != NULL;
+    for (size_t number = 0; good && number < 2 * j + 3; number++)
+        LAUNCH (orthogonalise_step_kernel, (unsigned) blocks, stream, columns, rows, rank, j, number, sums, good);
+    if (draws || !good)
+        LAUNCH (orthogonalise_kernel, 1, stream, columns, rows, rank, j, draws, draws ? *seed : 0, good);
 }

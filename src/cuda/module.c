@@ -187,7 +187,7 @@ norm (DLDevice device, const void *values, enum accel_dtype dtype, size_t count,
 {
     VISIT (device);
     if (gpu)
-        cuda_norm (values, dtype, count, factor, p, result, gpu->scratch, stream);
+        cuda_norm (values, dtype, count, factor, p, result, visit.scratch, stream);
 }
 
 static size_t
@@ -197,8 +197,8 @@ find_nonfinite (DLDevice device, const void *values, enum accel_dtype dtype, siz
     VISIT (device);
     if (!gpu)
         return SIZE_MAX;
-    cuda_find_nonfinite (values, dtype, count, (struct cuda_place *) (void *) (gpu->scratch + PLACE), stream);
-    if (!read_pieces (gpu, (char *) &place, gpu->scratch + PLACE, sizeof place) || place.index >= count)
+    cuda_find_nonfinite (values, dtype, count, (struct cuda_place *) (void *) (visit.scratch + PLACE), stream);
+    if (!read_pieces (gpu, (char *) &place, visit.scratch + PLACE, sizeof place) || place.index >= count)
         return SIZE_MAX;
     *value = place.value;
     return (size_t) place.index;
@@ -247,7 +247,7 @@ narrow_scaled (DLDevice device, void *to, enum accel_dtype dtype, const float *f
     VISIT (device);
     if (!gpu)
         return 1;
-    unsigned *largest = (unsigned *) (void *) (gpu->scratch + PLACE);
+    unsigned *largest = (unsigned *) (void *) (visit.scratch + PLACE);
     NOTE (gpu, cudaMemsetAsync, largest, 0, sizeof *largest, stream);
     cuda_largest (from, count, largest, stream);
     if (!read_pieces (gpu, (char *) &bits, (const char *) largest, sizeof bits))
@@ -291,18 +291,11 @@ expand (DLDevice device, float *values, float *error, const float *p, const floa
 }
 
 static void
-orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, bool *good)
+orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, const uint64_t *seed)
 {
-    unsigned answer = 0;
     VISIT (device);
-    if (gpu) {
-        unsigned *place = (unsigned *) (void *) (gpu->scratch + PLACE);
-        cuda_orthogonalise (columns, rows, rank, j, place, gpu->scratch, stream);
-        if (good && !read_pieces (gpu, (char *) &answer, (const char *) place, sizeof answer))
-            answer = 0;
-    }
-    if (good)
-        *good = answer;
+    if (gpu)
+        cuda_orthogonalise (columns, rows, rank, j, seed, visit.scratch, stream);
 }
 
 /* ---- products by cuBLAS ---- */
@@ -524,6 +517,8 @@ static const struct memory memory_cuda = {
     .copy_from = gpu_copy_from,
     .set_stream = gpu_set_stream,
     .order = gpu_order,
+    .side_stream = gpu_side_stream,
+    .use_side_stream = gpu_use_side_stream,
     .owns = gpu_owns,
     .copy_streams = &copy_streams_cuda,
     .scale = scale,

@@ -229,9 +229,9 @@ standin_expand (DLDevice device, float *values, float *error, const float *p, co
 }
 
 static void
-standin_orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, bool *good)
+standin_orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, const uint64_t *seed)
 {
-    memory_host.orthogonalise (device, at (device, columns), rows, rank, j, good);
+    memory_host.orthogonalise (device, at (device, columns), rows, rank, j, seed);
 }
 
 static bool

@@ -389,6 +389,25 @@ do_copy_stream (const struct memory *memory)
     its->close (opened);
 }
 
+/* Made once; what is asked for afterwards is queued there. */
+static void
+do_side_stream (const struct memory *memory)
+{
+    void *made[2] = { NULL, NULL };
+    for (int i = 0; i < 2; i++) {
+        enum accel_status status = memory->side_stream (gpu, &made[i], &err);
+        say ("[%d %s] ", (int) status, status ? err.text : "");
+    }
+    if (!made[1])
+        return;
+    say ("[%d] ", made[0] && made[0] != made[1]);
+    memory->order (gpu, memory->stream (gpu), made[1], &err);
+    memory->use_side_stream (gpu, true);
+    memory->zero (gpu, a, 16);
+    memory->use_side_stream (gpu, false);
+    memory->zero (gpu, b, 16);
+}
+
 static void
 do_lists (const struct memory *memory)
 {
@@ -413,9 +432,8 @@ do_numbers (const struct memory *memory)
     say ("[%d %d] ", (int) index, (int) value);
     value = memory->narrow_scaled (gpu, b, ACCEL_FLOAT8_E4M3FN, (float *) (void *) a, 16);
     say ("[%d] ", (int) value);
-    bool good = true;
-    memory->orthogonalise (gpu, (float *) (void *) a, 4, 2, 0, &good);
-    say ("[%d] ", good);
+    const uint64_t seed = 5;
+    memory->orthogonalise (gpu, (float *) (void *) a, 4, 2, 0, &seed);
 }
 
 static void
@@ -508,6 +526,8 @@ static const struct {
     { "pin", do_copies, false, false, NULL, cudaErrorMemoryAllocation },
     { "pin, other errors", do_copies, false, false, NULL, cudaErrorIllegalAddress },
     { "copy stream", do_copy_stream, false, false, NULL, cudaErrorMemoryAllocation },
+    { "side stream", do_side_stream, false, false, NULL, cudaErrorMemoryAllocation },
+    { "side stream, other errors", do_side_stream, false, false, NULL, cudaErrorIllegalAddress },
     { "lists", do_lists, false, false, NULL, cudaErrorMemoryAllocation },
     { "lists, other errors", do_lists, false, false, NULL, cudaErrorIllegalAddress },
     { "numbers", do_numbers, false, false, NULL, cudaErrorIllegalAddress },

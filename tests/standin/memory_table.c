@@ -184,12 +184,13 @@ expand (const struct memory *memory, DLDevice device, float *const *at)
 static double
 orthogonalise (const struct memory *memory, DLDevice device, float *const *at)
 {
-    bool good[2] = { true, true };
+    const uint64_t seed = 5;
     memory->orthogonalise (device, at[0], ROWS, RANK, 0, NULL);
-    memory->orthogonalise (device, at[0], ROWS, RANK, 1, &good[0]);
+    memory->orthogonalise (device, at[0], ROWS, RANK, 1, &seed);
     memory->zero (device, at[1], COUNT * sizeof (float));
-    memory->orthogonalise (device, at[1], ROWS, RANK, 0, &good[1]);
-    return 2 * good[0] + good[1];
+    memory->orthogonalise (device, at[1], ROWS, RANK, 0, &seed);
+    memory->orthogonalise (device, at[1], ROWS, RANK, 1, NULL);
+    return 0;
 }
 
 /* ---- lists: of the first array, and of the second with 16-bit floats ---- */

@@ -235,12 +235,19 @@ report_gradients (void *user, float scale, struct accel_error *why)
 }
 
 /* Rank 1 begins its step once rank 0 has returned from three: the host waits for no average, norm or number.
- * @param how  "unused": rank 1 does not use one of two parameters */
+ * @param how  has "unused": rank 1 does not use one of two parameters; "power": PowerSGD, which draws one of two columns
+ *             anew each time, because gradients have one direction */
 static void
 run_ahead (DLDevice device, const struct memory *memory, const char *how)
 {
-    const struct accel_ddp_options ddp = { .find_unused_parameters = !strcmp (how, "unused"), .bucket_cap_mb = 1e-6 };
-    int64_t shape[] = { COUNT };
+    const struct accel_ddp_options ddp = {
+        .find_unused_parameters = strstr (how, "unused"),
+        .bucket_cap_mb = 1e-6,
+        .comm_hook = strstr (how, "power") ? ACCEL_COMM_HOOK_POWER_SGD : ACCEL_COMM_HOOK_NONE,
+        .start_iter = ACCEL_NONE,
+        .matrix_approximation_rank = 2,
+    };
+    int64_t shape[] = { 20, COUNT / 20 };
     struct accel_tensor tensors[4];
     struct accel_parameter parameters[] = { { "p", &tensors[0].dl, &tensors[1].dl },
                                             { "q", &tensors[2].dl, &tensors[3].dl } };
@@ -248,7 +255,7 @@ run_ahead (DLDevice device, const struct memory *memory, const char *how)
     struct accel_optimizer *optimizer;
     uses_all = !ddp.find_unused_parameters || !accel_process_index (acc);
     for (int i = 0; i < 4; i++) {
-        MUST (accel_tensor_init (&tensors[i], ACCEL_FLOAT32, 1, shape, &err));
+        MUST (accel_tensor_init (&tensors[i], ACCEL_FLOAT32, 2, shape, &err));
         tensors[i].dl.device = device;
         tensors[i].dl.data = make (memory, device, 1);
     }

@@ -25,12 +25,13 @@ product (const float *columns, size_t rows, size_t rank, size_t j, size_t k)
     return sum;
 }
 
-bool
-matrix_orthogonalise (float *columns, size_t rows, size_t rank, size_t j)
+/* @return whether the column is neither 0 nor full of NaN and infinity */
+static bool
+orthogonalise (float *columns, size_t rows, size_t rank, size_t j)
 {
     double before = sqrt (product (columns, rows, rank, j, j));
     if (!isfinite (before))
-        return false; /* is seen by all, as it would be without compression */
+        return false;
     for (int round = 0; round < 2; round++) /* the second takes away what rounding left */
         for (size_t k = 0; k < j; k++) {
             double part = product (columns, rows, rank, j, k);
@@ -42,6 +43,16 @@ matrix_orthogonalise (float *columns, size_t rows, size_t rank, size_t j)
     for (size_t i = 0; i < rows; i++)
         columns[i * rank + j] = good ? (float) ((double) columns[i * rank + j] / after) : 0;
     return good && !isnan (after);
+}
+
+void
+matrix_orthogonalise (float *columns, size_t rows, size_t rank, size_t j, const uint64_t *seed)
+{
+    if (orthogonalise (columns, rows, rank, j) || !seed)
+        return;
+    for (size_t i = 0; i < rows; i++)
+        columns[i * rank + j] = matrix_drawn (*seed, i * rank + j);
+    orthogonalise (columns, rows, rank, j);
 }
 
 UNFUSED void

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /** P [n, rank] = M [n, m] Q [m, rank]. */
 void matrix_multiply (float *p, const float *values, const float *q, size_t n, size_t m, size_t rank);
@@ -16,9 +17,10 @@ void matrix_multiply_transposed (float *q, const float *values, const float *p, 
 void matrix_expand (float *values, float *error, const float *p, const float *q, size_t n, size_t m, size_t rank);
 
 /** Make column @p j of [rows, rank] orthogonal to those before it, and of length 1.  What is left of one that lies in
- *  their space is only rounding errors: it becomes 0.
- *  @return whether it is neither 0 nor full of NaN and infinity */
-bool matrix_orthogonalise (float *columns, size_t rows, size_t rank, size_t j);
+ *  their space is only rounding errors: it becomes 0.  One that is not finite stays, for all to see.
+ *  @param seed  of random numbers for a column that would be 0 or not finite: they take its place, and the same is done
+ *               with them; NULL: nothing does */
+void matrix_orthogonalise (float *columns, size_t rows, size_t rank, size_t j, const uint64_t *seed);
 
 /** The transpose of [rows, columns].  @param to  [columns, rows], other memory; elements of any size */
 void matrix_transpose (void *to, const void *from, size_t rows, size_t columns, size_t element_bytes);

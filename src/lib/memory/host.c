@@ -193,12 +193,10 @@ expand (DLDevice device, float *values, float *error, const float *p, const floa
 }
 
 static void
-orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, bool *good)
+orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, const uint64_t *seed)
 {
     (void) device;
-    bool is_good = matrix_orthogonalise (columns, rows, rank, j);
-    if (good)
-        *good = is_good;
+    matrix_orthogonalise (columns, rows, rank, j, seed);
 }
 
 const struct memory memory_host = {

@@ -116,6 +116,12 @@ struct memory {
     /** What is queued on @p after from now on comes after what has been queued on @p before, two streams of @p device.
      *  Equal: only see whether it can be used now.  NULL: there are no streams */
     enum accel_status (*order) (DLDevice device, void *before, void *after, struct accel_error *err);
+    /** A stream of @p device for work beside the program's, which only order() orders with others; the device keeps it.
+     *  And whether this thread's operations are queued there from now on, if it has been made: no allocations, and no
+     *  copies from or to the host, which would wait.  Made by one thread.  NULL, both: there is none @{ */
+    enum accel_status (*side_stream) (DLDevice device, void **stream, struct accel_error *err);
+    void (*use_side_stream) (DLDevice device, bool uses);
+    /** @} */
     const struct memory_copy_streams *copy_streams; /* NULL: there are none */
     /** Whether @p address is in memory of this kind.  NULL: it cannot be asked
      *  @param[out] device  which one has it */
@@ -148,8 +154,8 @@ struct memory {
                                  size_t rank);
     void (*expand) (DLDevice device, float *values, float *error, const float *p, const float *q, size_t n, size_t m,
                     size_t rank);
-    /** @param[out] good  what matrix_orthogonalise() returns, for which the host waits; NULL: not asked */
-    void (*orthogonalise) (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, bool *good);
+    /** @param seed  host */
+    void (*orthogonalise) (DLDevice device, float *columns, size_t rows, size_t rank, size_t j, const uint64_t *seed);
 
     /** What it does with many arrays at once (lists.h).  NULL: nothing */
     const struct memory_lists *lists;

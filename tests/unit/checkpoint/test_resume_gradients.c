@@ -21,6 +21,7 @@ struct way {
     bool unused; /* the bias is used in the first pass of each step only */
     bool no_sync; /* the program accumulates by itself */
     bool cold;    /* PowerSGD draws its matrices in each pass */
+    bool thin;    /* the weight's gradients have one direction, so PowerSGD draws the other column anew in each pass */
     const char *precision;
 };
 
@@ -97,7 +98,9 @@ backward (void *user, float scale, struct accel_error *err)
     float off = (float) rank - (float) (ranks - 1) / 2;
     for (size_t i = 0; i < WEIGHTS; i++)
         add (&world->weight_grad, i,
-             scale * (sinf ((float) (i * 7 + 3) * (float) (pass + 1)) + off * cosf ((float) (i + 5 * (size_t) pass))));
+             scale * (way->thin ? sinf ((float) (i / COLUMNS + 3)) * cosf ((float) (i % COLUMNS + (size_t) pass * 5))
+                                : sinf ((float) (i * 7 + 3) * (float) (pass + 1))
+                                      + off * cosf ((float) (i + 5 * (size_t) pass))));
     if (way->unused && accel_grad_ready (world->model, 0, err))
         return ACCEL_ERR_CALLBACK;
     if (way->unused && pass % STEPS)
@@ -357,14 +360,15 @@ int
 main (void)
 {
     static const struct way ways[] = {
-        { "float32", ACCEL_FLOAT32, ACCEL_COMM_HOOK_NONE, false, false, false, NULL },
-        { "bfloat16", ACCEL_BFLOAT16, ACCEL_COMM_HOOK_NONE, false, false, false, NULL },
-        { "unused parameters", ACCEL_FLOAT32, ACCEL_COMM_HOOK_NONE, true, false, false, NULL },
-        { "PowerSGD", ACCEL_FLOAT32, ACCEL_COMM_HOOK_POWER_SGD, false, false, false, NULL },
-        { "PowerSGD of bfloat16", ACCEL_BFLOAT16, ACCEL_COMM_HOOK_POWER_SGD, false, false, false, NULL },
-        { "accel_no_sync", ACCEL_FLOAT32, ACCEL_COMM_HOOK_NONE, false, true, false, NULL },
-        { "PowerSGD without a warm start", ACCEL_FLOAT32, ACCEL_COMM_HOOK_POWER_SGD, false, false, true, NULL },
-        { "fp16", ACCEL_FLOAT16, ACCEL_COMM_HOOK_NONE, false, false, false, "fp16" },
+        { "float32", ACCEL_FLOAT32, ACCEL_COMM_HOOK_NONE, false, false, false, false, NULL },
+        { "bfloat16", ACCEL_BFLOAT16, ACCEL_COMM_HOOK_NONE, false, false, false, false, NULL },
+        { "unused parameters", ACCEL_FLOAT32, ACCEL_COMM_HOOK_NONE, true, false, false, false, NULL },
+        { "PowerSGD", ACCEL_FLOAT32, ACCEL_COMM_HOOK_POWER_SGD, false, false, false, false, NULL },
+        { "PowerSGD of bfloat16", ACCEL_BFLOAT16, ACCEL_COMM_HOOK_POWER_SGD, false, false, false, false, NULL },
+        { "accel_no_sync", ACCEL_FLOAT32, ACCEL_COMM_HOOK_NONE, false, true, false, false, NULL },
+        { "PowerSGD without a warm start", ACCEL_FLOAT32, ACCEL_COMM_HOOK_POWER_SGD, false, false, true, false, NULL },
+        { "fp16", ACCEL_FLOAT16, ACCEL_COMM_HOOK_NONE, false, false, false, false, "fp16" },
+        { "PowerSGD of gradients of one direction", ACCEL_FLOAT32, ACCEL_COMM_HOOK_POWER_SGD, .thin = true },
     };
     char path[600];
     folder = scratch_folder ();

@@ -5,6 +5,7 @@
 
 #include "lib/kernels/floats.h"
 #include "lib/kernels/matrix.h"
+#include "lib/kernels/matrix_element.h"
 #include "lib/kernels/reduce.h"
 #include "lib/kernels/rules.h"
 #include "tests/tap.h"
@@ -68,18 +69,52 @@ test_orthogonalise (void)
         columns[i][0] = (float) sin (i + 1);
         columns[i][1] = 3000 * columns[i][0] + (float) cos (3 * i);
     }
-    bool good = matrix_orthogonalise (*columns, ROWS, 2, 0) && matrix_orthogonalise (*columns, ROWS, 2, 1);
+    for (size_t j = 0; j < 2; j++)
+        matrix_orthogonalise (*columns, ROWS, 2, j, NULL);
     for (int i = 0; i < ROWS; i++) {
         length += (double) columns[i][1] * (double) columns[i][1];
         between += (double) columns[i][0] * (double) columns[i][1];
     }
-    ok (good && fabs (length - 1) < 1e-6, "a nearly parallel column gets length 1: %g", length - 1);
+    ok (fabs (length - 1) < 1e-6, "a nearly parallel column gets length 1: %g", length - 1);
     ok (fabs (between) < 2e-7, "a nearly parallel column becomes orthogonal: %g", between);
     columns[3][0] = INFINITY;
     float next = columns[4][0];
-    good = matrix_orthogonalise (*columns, ROWS, 2, 0);
-    ok (!good && isinf (columns[3][0]) && !memcmp (&columns[4][0], &next, sizeof next),
-        "an infinite column is reported, and stays for all to see");
+    matrix_orthogonalise (*columns, ROWS, 2, 0, NULL);
+    ok (isinf (columns[3][0]) && !memcmp (&columns[4][0], &next, sizeof next),
+        "an infinite column stays for all to see");
+}
+
+/* In place of what is useless come numbers that depend on the seed and the element alone, and are made orthogonal. */
+static void
+test_drawn (void)
+{
+    enum { ROWS = 300, WAYS = 4 };
+    static const float useless[WAYS] = { 0, INFINITY, NAN }; /* and what is parallel to the column before */
+    static float columns[WAYS + 1][ROWS][2];
+    double most = 0, sum = 0;
+    for (int way = 0; way <= WAYS; way++) {
+        const uint64_t seed = way == WAYS ? 6 : 5;
+        double length = 0, between = 0;
+        for (int i = 0; i < ROWS; i++) {
+            columns[way][i][0] = (float) sin (i + 1);
+            columns[way][i][1] = way == 3 ? 7 * columns[way][i][0] : i ? 0 : useless[way % WAYS];
+        }
+        for (size_t j = 0; j < 2; j++)
+            matrix_orthogonalise (*columns[way], ROWS, 2, j, &seed);
+        for (int i = 0; i < ROWS; i++) {
+            length += (double) columns[way][i][1] * (double) columns[way][i][1];
+            between += (double) columns[way][i][0] * (double) columns[way][i][1];
+        }
+        ok (fabs (length - 1) < 1e-5 && fabs (between) < 1e-6, "drawn %d: length 1%+g, product %g", way, length - 1,
+            between);
+        ok (!memcmp (columns[way], columns[0], sizeof columns[0]) == (way < WAYS), "drawn %d: the seed decides", way);
+    }
+    for (size_t at = 0; at < 10000; at++) {
+        double number = (double) matrix_drawn (77, at);
+        most = fabs (number) > most ? fabs (number) : most;
+        sum += number;
+    }
+    ok (most <= 0.5 && most > 0.499 && fabs (sum) < 100, "numbers from -0.5 to 0.5: %g, mean %g", most, sum / 1e4);
 }
 
 static void
@@ -119,6 +154,7 @@ main (void)
     test_scale ();
     test_defined ();
     test_orthogonalise ();
+    test_drawn ();
     test_rules ("base", &rules_base);
     test_rules ("best", rules_best ());
     return done_testing ();

@@ -7,11 +7,15 @@
  * Other than torch: whole gradients and P travel together, and what is averaged whole leaves no error to remember,
  * where torch remembers differences that add up to 0.  A direction that gradients do not have, such as all those of a
  * gradient of zeros, gets the vector 0, and Q a new random one; with torch's epsilon of 0 everything becomes NaN, for
- * good.  For the same reason what is not finite is neither remembered as an error nor as a Q. */
+ * good.  For the same reason what is not finite is neither remembered as an error nor as a Q.
+ *
+ * On a device that orders buckets, the kernels and all-reduces of each bucket are a chain on a stream beside the
+ * program's, which goes on meanwhile; the host waits for none of it. */
 #include <config.h>
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/kernels/matrix_element.h"
 #include "lib/train/reducer/power_sgd.h"
 
 #include <accel/utility.h>
@@ -85,7 +89,6 @@ power_sgd_reset (struct accel_model *model)
     struct power_sgd *power = model->reducer->power_sgd;
     power->passes = 0;
     generator_init (&power->seeds, 0);
-    generator_init (&power->generator, 0);
     for (size_t s = 0; s < model->span_count; s++)
         power->started[s] = false;
     model->memory->zero (model->device, power->errors, power->error_count * sizeof *power->errors);
@@ -128,6 +131,8 @@ power_sgd_make (struct accel_model *model, struct accel *acc, struct accel_error
     if (!status)
         status = model_alloc (model, acc, &sent, (needs.sent + 1) * sizeof *power->sent, err);
     power->sent = status ? NULL : sent;
+    if (!status && model->memory->side_stream)
+        status = model->memory->side_stream (model->device, &power->side_stream, err);
     power->error_count = needs.errors;
     if (!status) {
         power->products = choose_products (model, acc);
@@ -167,54 +172,52 @@ void
 power_sgd_count (struct accel_model *model)
 {
     struct power_sgd *power = model->reducer->power_sgd;
-    if (power && power->passes < model->ddp.start_iter)
+    if (power)
         power->passes++;
 }
 
-/* Column @j of Q, drawn anew. */
-static enum accel_status
-redraw_column (const struct accel_model *model, struct power_sgd *power, const struct matrix *matrix, size_t j,
-               struct accel_error *err)
+/* Q [m, rank] of parameter @i: useless columns are drawn anew where Q is.  That comes out the same on all ranks, for
+ * all have the same Q and have made as many passes. */
+static void
+orthogonalise_q (const struct accel_model *model, size_t i)
 {
-    size_t bytes = matrix->m * matrix->rank * sizeof *power->drawn;
-    enum accel_status status = model->memory->read (model->device, power->drawn, matrix->q, bytes, err);
-    for (size_t row = 0; row < matrix->m; row++)
-        power->drawn[row * matrix->rank + j] = generator_uniform_float (&power->generator) - 0.5F;
-    model->memory->write (model->device, matrix->q, power->drawn, bytes);
-    return status;
-}
-
-/* Q [m, rank]: useless columns are drawn anew, which comes out the same on all ranks, for all have the same Q. */
-static enum accel_status
-orthogonalise_q (const struct accel_model *model, struct power_sgd *power, const struct matrix *matrix,
-                 struct accel_error *err)
-{
-    enum accel_status status = ACCEL_OK;
+    const struct power_sgd *power = model->reducer->power_sgd;
+    const struct matrix *matrix = &power->matrices[i];
+    uint64_t seed = matrix_mix (matrix_mix (power->passes + 1) + i);
     for (size_t j = 0; j < matrix->rank; j++)
-        for (int i = 0; !status && i < 3; i++) {
-            bool good;
-            model->memory->orthogonalise (model->device, matrix->q, matrix->m, matrix->rank, j, &good);
-            if (good)
-                break;
-            status = redraw_column (model, power, matrix, j, err);
-        }
-    return status;
+        model->memory->orthogonalise (model->device, matrix->q, matrix->m, matrix->rank, j, &seed);
 }
 
 /* torch's numbers: numpy's RandomState (0).randint (10^9) seeds torch.randn(). */
 static void
-draw_q (const struct accel_model *model, struct power_sgd *power, const struct matrix *matrix, bool *seeded)
+seed_generator (struct power_sgd *power, struct accel_generator *generator)
 {
     enum { MASK = (1 << 30) - 1, BELOW = 1000000000 };
     uint32_t seed = MASK;
-    size_t count = matrix->m * matrix->rank;
-    while (!*seeded && seed >= BELOW)
+    while (seed >= BELOW)
         seed = generator_next_32 (&power->seeds) & MASK;
-    if (!*seeded)
-        generator_init (&power->generator, seed);
-    *seeded = true;
-    (void) !accel_generator_fill_normal (&power->generator, power->drawn, count, ACCEL_FLOAT32, 0, 1, NULL);
-    model->memory->write (model->device, matrix->q, power->drawn, count * sizeof *power->drawn);
+    generator_init (generator, seed);
+}
+
+/* Also of gradients that are not used, so that numbers do not depend on which are. */
+static void
+draw_span (const struct accel_model *model, size_t s)
+{
+    struct power_sgd *power = model->reducer->power_sgd;
+    struct accel_generator generator;
+    bool is_seeded = false;
+    FOR_GRADIENTS_OF (model, s, i) {
+        const struct matrix *matrix = &power->matrices[i];
+        size_t count = matrix->m * matrix->rank;
+        if (!count)
+            continue;
+        if (!is_seeded)
+            seed_generator (power, &generator);
+        is_seeded = true;
+        (void) !accel_generator_fill_normal (&generator, power->drawn, count, ACCEL_FLOAT32, 0, 1, NULL);
+        model->memory->write (model->device, matrix->q, power->drawn, count * sizeof *power->drawn);
+    }
+    power->started[s] = true;
 }
 
 /* The gradient in float32 with the error of earlier passes: in its own place, or in a copy. */
@@ -252,19 +255,25 @@ multiply_transposed (const struct accel_model *model, const float *p, const stru
 }
 /* @} */
 
-/* Draw Q, or start with the last one; collect what is sent first: @elements. */
-static enum accel_status
-begin_span (struct accel_model *model, size_t s, const unsigned char *mask, size_t *elements, struct accel_error *err)
+/* On a device, in the order of its stream: writing may wait for what is there, but for no other rank. */
+void
+power_sgd_begin (struct accel_model *model)
+{
+    for (size_t s = 0; power_sgd_is_due (model) && s < model->span_count; s++)
+        if (!flag_or (model->ddp.warm_start, true) || !model->reducer->power_sgd->started[s])
+            draw_span (model, s);
+}
+
+/* Collect what is sent first.  @return elements of it */
+static size_t
+begin_span (struct accel_model *model, size_t s, const unsigned char *mask)
 {
     const struct memory *memory = model->memory;
-    enum accel_status status = ACCEL_OK;
     struct power_sgd *power = model->reducer->power_sgd;
-    bool draws = !flag_or (model->ddp.warm_start, true) || !power->started[s], seeded = false;
     float *sent = power->sent, *wide = power->wide;
-    power->started[s] = true;
     FOR_GRADIENTS_OF (model, s, i) {
         struct matrix *matrix = &power->matrices[i];
-        if (status || (mask && !mask[i]))
+        if (mask && !mask[i])
             continue;
         if (!matrix->rank) {
             memory->widen (model->device, sent, model->parameters[i].grad->data, model->spans[s].dtype,
@@ -272,16 +281,13 @@ begin_span (struct accel_model *model, size_t s, const unsigned char *mask, size
             sent += matrix->n * matrix->m;
             continue;
         }
-        if (draws)
-            draw_q (model, power, matrix, &seeded);
-        status = orthogonalise_q (model, power, matrix, err);
+        orthogonalise_q (model, i);
         matrix->values = begin_matrix (model, s, i, wide);
         wide += matrix->values == wide ? matrix->n * matrix->m : 0;
         multiply (model, sent, matrix);
         sent += matrix->n * matrix->rank;
     }
-    *elements = (size_t) (sent - power->sent);
-    return status;
+    return (size_t) (sent - power->sent);
 }
 
 /* What was sent has come back averaged.  With `expands` Q has as well. */
@@ -314,27 +320,107 @@ go_on (struct accel_model *model, size_t s, const unsigned char *mask, bool expa
     }
 }
 
-enum accel_status
-power_sgd_reduce (struct accel_model *model, size_t s, const unsigned char *mask, struct accel_error *err)
+/* Stretches of neighbours that take part; a Q that does not stays as it is, to the last bit. */
+static enum accel_status
+average_q (const struct accel_model *model, size_t s, const unsigned char *mask, const struct comm_site *site,
+           struct accel_error *err)
 {
-    struct reducer *reducer = model->reducer;
-    struct power_sgd *power = reducer->power_sgd;
-    float *q = NULL, *sent = power->sent;
-    size_t elements = 0, count;
-    enum accel_status status = begin_span (model, s, mask, &count, err);
+    struct accel_comm *comm = model->reducer->comm;
+    enum accel_status status = ACCEL_OK;
+    float *q = NULL;
+    size_t count = 0;
     FOR_GRADIENTS_OF (model, s, i) {
-        q = q ? q : power->matrices[i].q;
-        elements += power->matrices[i].m * power->matrices[i].rank;
+        const struct matrix *matrix = &model->reducer->power_sgd->matrices[i];
+        bool is_out = matrix->rank && mask && !mask[i];
+        if (is_out && count && !status)
+            status = comm_all_reduce (comm, site, q, q, count, ACCEL_FLOAT32, ACCEL_AVG, err);
+        count = is_out ? 0 : count + matrix->m * matrix->rank;
+        q = is_out ? NULL : q ? q : matrix->q;
     }
-    if (!status)
-        status = comm_all_reduce (reducer->comm, &reducer->there, sent, sent, count, ACCEL_FLOAT32, ACCEL_AVG, err);
+    return count && !status ? comm_all_reduce (comm, site, q, q, count, ACCEL_FLOAT32, ACCEL_AVG, err) : status;
+}
+
+/* @site: of all collectives, and their stream */
+static enum accel_status
+reduce (struct accel_model *model, size_t s, const unsigned char *mask, const struct comm_site *site,
+        struct accel_error *err)
+{
+    float *sent = model->reducer->power_sgd->sent;
+    size_t count = begin_span (model, s, mask);
+    enum accel_status status
+        = comm_all_reduce (model->reducer->comm, site, sent, sent, count, ACCEL_FLOAT32, ACCEL_AVG, err);
     if (status)
         return status;
     go_on (model, s, mask, false);
-    if (!elements)
-        return ACCEL_OK;
-    status = comm_all_reduce (reducer->comm, &reducer->there, q, q, elements, ACCEL_FLOAT32, ACCEL_AVG, err);
+    status = average_q (model, s, mask, site, err);
     if (!status)
         go_on (model, s, mask, true);
+    return status;
+}
+
+enum accel_status
+power_sgd_reduce (struct accel_model *model, size_t s, const unsigned char *mask, struct accel_error *err)
+{
+    return reduce (model, s, mask, &model->reducer->there, err);
+}
+
+/* ---- in the order of a device ---- */
+
+bool
+power_sgd_can_be_ordered (const struct accel_model *model)
+{
+    return !power_sgd_is_due (model) || model->reducer->power_sgd->side_stream;
+}
+
+void *
+power_sgd_memory (const struct accel_model *model, size_t index, unsigned array, size_t *bytes)
+{
+    const struct matrix *matrix = power_sgd_is_due (model) ? &model->reducer->power_sgd->matrices[index] : NULL;
+    if (!matrix || !matrix->rank || array > 1)
+        return NULL;
+    *bytes = matrix->m * (array ? matrix->n : matrix->rank) * sizeof (float);
+    return array ? matrix->error : matrix->q;
+}
+
+enum accel_status
+power_sgd_follow (const struct accel_model *model, struct accel_error *err)
+{
+    const struct memory *memory = model->memory;
+    DLDevice device = model->device;
+    if (!power_sgd_is_due (model))
+        return ACCEL_OK;
+    return memory->order (device, memory->stream (device), model->reducer->power_sgd->side_stream, err);
+}
+
+enum accel_status
+power_sgd_join (const struct accel_model *model, struct accel_error *err)
+{
+    const struct memory *memory = model->memory;
+    DLDevice device = model->device;
+    if (!power_sgd_is_due (model))
+        return ACCEL_OK;
+    return memory->order (device, model->reducer->power_sgd->side_stream, memory->stream (device), err);
+}
+
+void
+power_sgd_copy (const struct accel_model *model, void *to, const void *from, size_t bytes)
+{
+    model->memory->use_side_stream (model->device, true);
+    model->memory->copy (model->device, to, from, bytes);
+    model->memory->use_side_stream (model->device, false);
+}
+
+/* All kernels are on the side stream, one bucket after the other, so they share memory. */
+enum accel_status
+power_sgd_start (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    struct comm_site site = model->reducer->there;
+    enum accel_status status = power_sgd_follow (model, err);
+    if (status)
+        return status;
+    site.stream = model->reducer->power_sgd->side_stream;
+    model->memory->use_side_stream (model->device, true);
+    status = reduce (model, s, NULL, &site, err);
+    model->memory->use_side_stream (model->device, false);
     return status;
 }

@@ -15,8 +15,8 @@ struct matrix {
 };
 
 struct power_sgd {
-    unsigned passes; /* so far; up to the first compressed one */
-    struct accel_generator seeds, generator;
+    uint64_t passes; /* so far */
+    struct accel_generator seeds; /* of what Q starts with */
     struct matrix *matrices; /* [parameters] */
     bool *started;           /* [spans]: Q holds something */
     float *q, *errors;
@@ -24,6 +24,7 @@ struct power_sgd {
     float *wide;  /* the 16-bit matrices of one bucket in float32 */
     float *drawn; /* on the host: room for the largest Q */
     size_t error_count; /* elements of `errors` */
+    void *side_stream;  /* of the device, where buckets are reduced beside the program's work; NULL: there is none */
     const struct memory_products *products; /* who multiplies; NULL: the functions of struct memory */
 };
 

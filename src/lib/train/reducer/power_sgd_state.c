@@ -22,13 +22,12 @@ as_tensor (const struct accel_model *model, float *values, size_t rows, size_t c
 }
 
 static void
-save_generator (const struct accel_generator *generator, const char *what, size_t number,
-                struct accel_state_dict *state)
+save_seeds (const struct accel_generator *seeds, size_t number, struct accel_state_dict *state)
 {
     char name[NAME_SIZE];
     uint8_t bytes[ACCEL_GENERATOR_STATE_BYTES];
-    snprintf (name, sizeof name, "%s.%zu", what, number);
-    accel_generator_get_state (generator, bytes);
+    snprintf (name, sizeof name, "seeds.%zu", number);
+    accel_generator_get_state (seeds, bytes);
     accel_state_dict_set_bytes (state, name, bytes, sizeof bytes);
 }
 
@@ -38,8 +37,7 @@ save_model (const struct accel_model *model, struct accel_state_dict *state)
     const struct power_sgd *power = model->reducer->power_sgd;
     size_t number = rank_state_number (model);
     state_dict_set_uint64 (state, power->passes, "passes.%zu", number);
-    save_generator (&power->seeds, "seeds", number, state);
-    save_generator (&power->generator, "generator", number, state);
+    save_seeds (&power->seeds, number, state);
     for (size_t s = 0; s < model->span_count; s++)
         FOR_GRADIENTS_OF (model, s, i) {
             const struct matrix *matrix = &power->matrices[i];
@@ -65,14 +63,14 @@ save_power_sgd (const struct part *part, struct accel_state_dict *state)
 }
 
 static enum accel_status
-load_generator (struct accel_generator *generator, const char *what, size_t number,
-                const struct accel_state_dict *state, struct accel_error *err)
+load_seeds (struct accel_generator *seeds, size_t number, const struct accel_state_dict *state,
+            struct accel_error *err)
 {
     char name[NAME_SIZE];
     uint8_t bytes[ACCEL_GENERATOR_STATE_BYTES];
-    snprintf (name, sizeof name, "%s.%zu", what, number);
+    snprintf (name, sizeof name, "seeds.%zu", number);
     enum accel_status status = accel_state_dict_get_bytes (state, name, bytes, sizeof bytes, err);
-    return status ? status : accel_generator_set_state (generator, bytes, sizeof bytes, err);
+    return status ? status : accel_generator_set_state (seeds, bytes, sizeof bytes, err);
 }
 
 /* @return whether the state has a matrix of parameter @index; the name is too long: it has not */
@@ -126,17 +124,13 @@ load_model (struct accel_model *model, const struct accel_state_dict *states, si
     struct power_sgd *power = model->reducer->power_sgd;
     char name[NAME_SIZE];
     size_t number = rank_state_number (model);
-    uint64_t passes = 0;
     power_sgd_reset (model);
     snprintf (name, sizeof name, "passes.%zu", number);
     if (!count || !accel_state_dict_has (&states[0], name))
         return ACCEL_OK;
-    enum accel_status status = state_dict_read_uint64 (&states[0], name, &passes, err);
+    enum accel_status status = state_dict_read_uint64 (&states[0], name, &power->passes, err);
     if (!status)
-        status = load_generator (&power->seeds, "seeds", number, &states[0], err);
-    if (!status)
-        status = load_generator (&power->generator, "generator", number, &states[0], err);
-    power->passes = passes < model->ddp.start_iter ? (unsigned) passes : model->ddp.start_iter;
+        status = load_seeds (&power->seeds, number, &states[0], err);
     for (size_t s = 0; !status && s < model->span_count; s++)
         status = load_span (model, s, states, count, err);
     return status;

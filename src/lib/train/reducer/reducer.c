@@ -152,6 +152,8 @@ reduce_span (struct accel_model *model, size_t s, struct accel_error *err)
 static enum accel_status
 start_span (struct accel_model *model, size_t s, struct accel_error *err)
 {
+    if (power_sgd_is_due (model))
+        return power_sgd_start (model, s, err);
     if (model->spans[s].scattered)
         span_copy (model, s, NULL, false);
     return hook_start (model, s, err);
@@ -163,6 +165,8 @@ order_started (struct accel_model *model, struct accel_error *err)
 {
     struct reducer *reducer = model->reducer;
     struct accel_error first = { 0 }, why;
+    if (reducer->is_ordered)
+        power_sgd_join (model, &first);
     for (size_t s = 0; reducer->is_ordered && s <= model->span_count; s++) {
         struct accel_work *work = reducer->started[s];
         reducer->started[s] = NULL;
@@ -195,12 +199,13 @@ finish_started (struct accel_model *model, enum accel_status status, struct acce
     return status;
 }
 
-/* The same for all that is left.  @live: this process has data */
+/* The same for all that is left.  @live: this process has data; others have to remember what those do */
 static enum accel_status
 start_rest (struct accel_model *model, bool live, struct accel_error *err)
 {
     struct reducer *reducer = model->reducer;
-    enum accel_status status = reducer->mask && live ? unused_set_aside (model, err) : ACCEL_OK;
+    bool sets_aside = reducer->mask && (live || power_sgd_is_due (model));
+    enum accel_status status = sets_aside ? unused_set_aside (model, err) : ACCEL_OK;
     for (; reducer->next < model->span_count && !status; reducer->next++)
         status = start_span (model, reducer->next, err);
     if (!status && reducer->mask)
@@ -313,7 +318,7 @@ static bool
 can_be_ordered (const struct accel_model *model)
 {
     const struct reducer *reducer = model->reducer;
-    return !power_sgd_is_due (model) && !sharding_has_gradients (model) && reducer->size > 1
+    return power_sgd_can_be_ordered (model) && !sharding_has_gradients (model) && reducer->size > 1
            && work_can_order (reducer->comm, &reducer->there);
 }
 
@@ -334,6 +339,8 @@ reducer_begin (struct accel_model *model, const struct comm_site *site, bool red
     reducer->error.code = ACCEL_OK;
     if (reduces && !reducer->is_ordered) /* for the thread that may average beside this one */
         unused_fetch (model, &reducer->error);
+    if (reduces)
+        power_sgd_begin (model);
     reducer->open = true;
     sharding_open_gradients (model);
 }

@@ -93,7 +93,8 @@ void hook_finish (struct accel_model *model, size_t s);
 /** @} */
 
 /**
- * PowerSGD: whether this pass compresses, and one bucket's reduction; passes are counted at the last bucket.
+ * PowerSGD: whether this pass compresses, what it draws before the first bucket, and one bucket's reduction; passes are
+ * counted at the last bucket.
  *
  * @param mask  [count] which gradients take part; NULL: all
  * @{
@@ -101,9 +102,29 @@ void hook_finish (struct accel_model *model, size_t s);
 enum accel_status power_sgd_make (struct accel_model *model, struct accel *acc, struct accel_error *err);
 void power_sgd_free (struct accel_model *model);
 bool power_sgd_is_due (const struct accel_model *model);
+void power_sgd_begin (struct accel_model *model);
 void power_sgd_count (struct accel_model *model);
 enum accel_status power_sgd_reduce (struct accel_model *model, size_t s, const unsigned char *mask,
                                     struct accel_error *err);
+/** @} */
+
+/**
+ * The same on a device, on a stream beside the program's.  Nothing is done in a pass that does not compress.
+ *
+ * power_sgd_follow(): what is done there from now on comes after what the program's stream has by now.
+ * power_sgd_join(): the other way round.
+ * @{
+ */
+bool power_sgd_can_be_ordered (const struct accel_model *model);
+enum accel_status power_sgd_follow (const struct accel_model *model, struct accel_error *err);
+enum accel_status power_sgd_start (struct accel_model *model, size_t s, struct accel_error *err);
+enum accel_status power_sgd_join (const struct accel_model *model, struct accel_error *err);
+
+/** What is remembered of gradient @p index: array 0, 1 and so on.  @return NULL: there are no more */
+void *power_sgd_memory (const struct accel_model *model, size_t index, unsigned array, size_t *bytes);
+
+/** Copy it there.  @param to  allocated before power_sgd_follow() */
+void power_sgd_copy (const struct accel_model *model, void *to, const void *from, size_t bytes);
 /** @} */
 
 #endif

@@ -104,12 +104,24 @@ unused_agree (struct accel_model *model, size_t s, struct accel_error *err)
     for (size_t i = 0; i < (model)->count; i++)    \
         if ((model)->span_of[i] != NO_SPAN && !(model)->reducer->used[i])
 
-/* Bytes of gradient @index where it is set aside. */
-static size_t
-room_of (const struct accel_model *model, size_t index)
+/* What an average of gradient @index changes: part 0 is the gradient, and others are what PowerSGD remembers of it.
+ * @return NULL: there are no more */
+static void *
+part_of (const struct accel_model *model, size_t index, unsigned part, size_t *bytes)
 {
-    return (model_grad_bytes (model, index) + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+    *bytes = model_grad_bytes (model, index);
+    return part ? power_sgd_memory (model, index, part - 1, bytes) : model->parameters[index].grad->data;
 }
+
+/* Where the next part of @bytes begins. */
+static size_t
+room_for (size_t bytes)
+{
+    return (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+}
+
+#define FOR_PARTS(model, i, data, bytes) \
+    for (unsigned part = 0; ((data) = part_of (model, i, part, &(bytes))); part++)
 
 /* A gradient that others have used in an earlier pass of the step, as only the marks know, stays: it is the average. */
 enum accel_status
@@ -117,25 +129,30 @@ unused_set_aside (struct accel_model *model, struct accel_error *err)
 {
     struct reducer *reducer = model->reducer;
     const struct memory *memory = model->memory;
-    size_t bytes = 0;
+    size_t bytes = 0, each;
+    void *data;
     FOR_UNUSED (model, i)
-        bytes += room_of (model, i);
+        FOR_PARTS (model, i, data, each)
+            bytes += room_for (each);
     if (!bytes)
         return ACCEL_OK;
     char *at = reducer->aside = memory->create (model->device, bytes, false);
     if (!at)
         return memory_fail (model->device, err, "cannot allocate %zu bytes for gradients that are not used", bytes);
-    FOR_UNUSED (model, i) {
-        void *data = model->parameters[i].grad->data;
-        size_t each = model_grad_bytes (model, i);
-        memory->copy (model->device, at, data, each);
-        if (reducer->has_marks)
-            memory->copy_unless (model->device, data, NULL, each, &reducer->marks[i]);
-        else
-            memory->zero (model->device, data, each);
-        at += room_of (model, i);
-    }
-    return ACCEL_OK;
+    enum accel_status status = power_sgd_follow (model, err);
+    FOR_UNUSED (model, i)
+        FOR_PARTS (model, i, data, each) {
+            if (part)
+                power_sgd_copy (model, at, data, each);
+            else
+                memory->copy (model->device, at, data, each);
+            if (!part && reducer->has_marks)
+                memory->copy_unless (model->device, data, NULL, each, &reducer->marks[i]);
+            else if (!part)
+                memory->zero (model->device, data, each);
+            at += room_for (each);
+        }
+    return status;
 }
 
 /* Ones are copied from the device: what comes from the host waits for a place. */
@@ -162,12 +179,14 @@ unused_end (struct accel_model *model, bool is_well)
 {
     struct reducer *reducer = model->reducer;
     const char *at = reducer->aside;
+    size_t each;
+    void *data;
     if (at && is_well)
-        FOR_UNUSED (model, i) {
-            model->memory->copy_unless (model->device, model->parameters[i].grad->data, at,
-                                        model_grad_bytes (model, i), &reducer->marks[i]);
-            at += room_of (model, i);
-        }
+        FOR_UNUSED (model, i)
+            FOR_PARTS (model, i, data, each) {
+                model->memory->copy_unless (model->device, data, at, each, &reducer->marks[i]);
+                at += room_for (each);
+            }
     model->memory->destroy (model->device, reducer->aside);
     reducer->aside = NULL;
 }
