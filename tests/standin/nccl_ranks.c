@@ -235,8 +235,8 @@ report_gradients (void *user, float scale, struct accel_error *why)
 }
 
 /* Rank 1 begins its step once rank 0 has returned from three: the host waits for no average, norm or number.
- * @param how  has "unused": rank 1 does not use one of two parameters; "power": PowerSGD, which draws one of two columns
- *             anew each time, because gradients have one direction */
+ * @param how  has "unused": rank 1 does not use one of two parameters; "power": PowerSGD, which draws one of two
+ *             columns anew each time, because gradients have one direction */
 static void
 run_ahead (DLDevice device, const struct memory *memory, const char *how)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs whose work on a GPU runs on streams of their own: accel_set_stream() orders it with libaccel's.  The
  * stand-in ends the program where an order is missing, even if the result happens to be right.
- * usage: streams [told | untold | change | threads | refused | pool | freed | peers] */
+ * usage: streams [told | untold | change | threads | refused | pool | freed | peers | copies |
+ *        aside] */
 #include <config.h>
 
 #include "lib/memory/memory.h"
@@ -397,6 +398,25 @@ copies (void)
     calls->unpin (gpu, NULL);
 }
 
+/* Kernels beside each other, each with scratch memory. */
+static void
+aside (void)
+{
+    static float wanted[COUNT], got[COUNT];
+    const struct memory *memory = memory_of (gpu);
+    const uint64_t seed = 3;
+    void *side = NULL;
+    ok (!memory->side_stream (gpu, &side, &err) && side && side != memory->stream (gpu), "a side stream");
+    memory->order (gpu, memory->stream (gpu), side, &err);
+    memory->use_side_stream (gpu, true);
+    memory->orthogonalise (gpu, x, COUNT, 1, 0, &seed);
+    memory->use_side_stream (gpu, false);
+    memory->norm (gpu, y, ACCEL_FLOAT32, COUNT, 1, 2, result);
+    memory->order (gpu, side, memory->stream (gpu), &err);
+    memory_host.orthogonalise ((DLDevice){ .device_type = kDLCPU }, wanted, COUNT, 1, 0, &seed);
+    ok (!memory->read (gpu, got, x, sizeof got, &err) && !memcmp (got, wanted, sizeof got), "a column is drawn there");
+}
+
 int
 main (int argc, char **argv)
 {
@@ -405,7 +425,7 @@ main (int argc, char **argv)
         void (*run) (void);
     } all[] = { { "told", told }, { "untold", untold }, { "change", change }, { "threads", threads },
                 { "refused", refused }, { "pool", pool }, { "freed", freed },
-                { "peers", peers }, { "copies", copies } };
+                { "peers", peers }, { "copies", copies }, { "aside", aside } };
     if (!memory_of (gpu)) {
         printf ("Bail out! no GPU\n");
         return 1;

@@ -23,6 +23,7 @@ test_expect_success 'a stream for each thread: what several threads queue is in 
 test_expect_success 'memory of the pool is freed in order, used again, and given back before there is too little' '
     STANDIN_BYTES=1000000 right pool 12'
 test_expect_success 'copies on a stream of their own: in order, and over when the stream ends' 'right copies 3'
+test_expect_success 'work beside the stream of the program' 'right aside 2'
 test_expect_success 'without order between streams, the stand-in finds memory that is freed while it is used' '
     status=0 && { timeout $patience "$standin/streams" freed >out 2>err || status=$?; } && test "$status" -gt 2 &&
     grep "^standin: cudaFreeAsync() uses memory that another stream writes, without an event between them" err'
