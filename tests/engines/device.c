@@ -562,7 +562,7 @@ train (struct accel *acc)
     if (present_way->joins)
         rank_must (accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err), &err);
     if (present_way->joins && accel_process_index (acc) == 0)
-        steps--;
+        steps -= 2; /* in the second, it averages what was unused in the first */
     for (training.step = 0; training.step < steps; training.step++) {
         bool scales = accel_scaler_get_state (acc, &before);
         run_step (&training, 0);

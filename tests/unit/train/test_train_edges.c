@@ -169,7 +169,7 @@ test_hooks (struct accel *acc)
 
 /* ---- PowerSGD ---- */
 
-static bool reports_all;
+static bool reports_all, is_zero;
 
 static enum accel_status
 backward (void *user, float scale, struct accel_error *why)
@@ -177,7 +177,7 @@ backward (void *user, float scale, struct accel_error *why)
     (void) user;
     for (int i = 0; i < 2; i++)
         for (size_t j = 0; j < accel_tensor_count (&grads[i]); j++)
-            ((float *) grads[i].data)[j] = scale * sinf ((float) (j * 7 + 1));
+            ((float *) grads[i].data)[j] = is_zero ? 0 : scale * sinf ((float) (j * 7 + 1));
     if (!model->ddp.find_unused_parameters)
         return ACCEL_OK;
     return reports_all && accel_grad_ready (model, 1, why) ? ACCEL_ERR_CALLBACK : accel_grad_ready (model, 0, why);
@@ -241,6 +241,24 @@ test_power_draws (struct accel *acc)
             right (!memcmp (&before, &power->seeds, sizeof before), "a warm pass draws");
         accel_model_destroy (model);
     }
+}
+
+/* After gradients of zero, Q is drawn anew, which decides what a gradient of two directions becomes. */
+static void
+test_power_redraws (struct accel *acc)
+{
+    float first[3 * 40];
+    make_power (acc, (struct accel_ddp_options){ .use_error_feedback = ACCEL_NO });
+    for (int turn = 0; turn < 2; turn++) {
+        is_zero = true;
+        pass (acc);
+        is_zero = false;
+        pass (acc);
+        bool is_same = turn && !memcmp (first, grads[0].data, sizeof first);
+        right (!is_same, "the same numbers in another pass");
+        memcpy (first, grads[0].data, sizeof first);
+    }
+    accel_model_destroy (model);
 }
 
 /* P of the matrix alone: the vector is in no pass. */
@@ -400,6 +418,7 @@ main (void)
     as_ranks (2, "memory of hooks", test_hooks);
     as_ranks (2, "PowerSGD: ranks above the smaller dimension", test_power_rank);
     as_ranks (2, "PowerSGD: when it draws", test_power_draws);
+    as_ranks (2, "PowerSGD: what it draws anew", test_power_redraws);
     as_ranks (2, "PowerSGD: parameters that are not used", test_power_mask);
     as_ranks (1, "options that are refused", test_options);
     as_ranks (2, "options that differ over the ranks", test_ddp_differs);
