@@ -607,14 +607,12 @@ static const struct way ways[] = {
       .ddp = { .find_unused_parameters = true, .bucket_cap_mb = 0.05, .comm_hook = ACCEL_COMM_HOOK_BF16 } },
     { .name = "unused parameters, resumed", .precision = "no", .norm_type = 2, .resumes = true,
       .ddp = { .find_unused_parameters = true } },
-    { .name = "unused parameters, PowerSGD from the second pass", .precision = "no", .norm_type = 2,
+    { .name = "rank 0 has less data, PowerSGD from the second pass", .precision = "no", .norm_type = 2, .joins = true,
       .ddp = { .find_unused_parameters = true, .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .start_iter = 1 } },
     { .name = "rank 0 has less data", .precision = "no", .norm_type = 2, .reports = true, .joins = true,
       .ddp = { .bucket_cap_mb = 0.05 } },
     { .name = "rank 0 has less data, and all have unused parameters", .precision = "no", .norm_type = 2, .joins = true,
       .ddp = { .find_unused_parameters = true, .bucket_cap_mb = 0.05 } },
-    { .name = "rank 0 has less data, unused parameters, PowerSGD", .precision = "no", .norm_type = 2, .joins = true,
-      .ddp = { .find_unused_parameters = true, .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .start_iter = 1 } },
     { .name = "unwrapped", .precision = "no", .norm_type = 2, .unwraps = true },
 };
 
