@@ -44,6 +44,19 @@ has_lost_reader (const struct output_stream *stream, const struct output_sink *s
     return stream->needs_reader && sink->broken && !sink->error;
 }
 
+/* A rank that writes to the terminal itself would tear a status line. */
+void
+relay_begin (struct supervisor *supervisor)
+{
+    struct job *job = supervisor->job;
+    bool passes_all = true;
+    for (int i = 0; i < JOB_STREAMS; i++)
+        passes_all &= job->ranks[0].streams[i].pool || !job->sink_of[i]->is_terminal;
+    if (passes_all && job->guardian->status_is_seen)
+        status_begin (&supervisor->status, job->sink_of, &job->segment, job->guardian->group,
+                      job->guardian->status_is_seen);
+}
+
 void
 relay_read (struct supervisor *supervisor, int number)
 {
@@ -135,7 +148,10 @@ relay_balance (struct supervisor *supervisor)
     }
     pass_on_collapsed (job, now - OUTPUT_COLLAPSE_MS);
     tell_of_incomplete (job);
-    status_turn (&supervisor->status, now);
+    if (job->end != JOB_DONE || job->alive == 0) /* a report follows */
+        status_end (&supervisor->status);
+    else
+        status_turn (&supervisor->status, now);
     for (int i = 0; i < JOB_STREAMS; i++) {
         output_sink_drain (&job->sinks[i]);
         watch_sink (supervisor, i);

@@ -30,30 +30,18 @@ is_harmless (const struct output_sink *sink, const struct output_sink *chosen)
                               && (S_ISREG (info.st_mode) || S_ISCHR (info.st_mode)));
 }
 
-/* A rank that writes to the terminal itself would tear it. */
-static bool
-passes_all (const struct job *job, const struct output_sink *sink)
-{
-    for (int i = 0; i < JOB_STREAMS; i++) {
-        const struct output_stream *stream = &job->ranks[0].streams[i];
-        if (job->sink_of[i] == sink && !stream->pool)
-            return false;
-        if (!is_harmless (job->sink_of[i], sink))
-            return false;
-    }
-    return true;
-}
-
 void
-status_begin (struct status *status, struct job *job)
+status_begin (struct status *status, struct output_sink *const sink_of[2], const struct jobseg *segment, pid_t group,
+              _Atomic int *is_seen)
 {
-    struct output_sink *sink = job->sink_of[JOB_ERR]->is_terminal ? job->sink_of[JOB_ERR] : job->sink_of[JOB_OUT];
-    *status = (struct status){ .job = job };
-    if (!sink->is_terminal || !terminal_can_erase () || !job->guardian->status_is_seen || !passes_all (job, sink))
+    struct output_sink *sink = sink_of[1]->is_terminal ? sink_of[1] : sink_of[0];
+    *status = (struct status){ .segment = segment };
+    if (!sink->is_terminal || !terminal_can_erase () || !is_harmless (sink_of[0], sink)
+        || !is_harmless (sink_of[1], sink))
         return;
     status->sink = sink;
-    sink->status.group = job->guardian->group;
-    sink->status.is_seen = job->guardian->status_is_seen;
+    sink->status.group = group;
+    sink->status.is_seen = is_seen;
 }
 
 /* ---- what ranks show ---- */
@@ -64,11 +52,11 @@ struct steps {
 };
 
 static struct steps
-find_steps (const struct job *job)
+find_steps (const struct jobseg *segment)
 {
     struct steps steps = { 0 };
-    for (int i = 0; i < job->count; i++) {
-        const struct jobseg_progress *progress = &jobseg_slot (&job->segment, i)->progress;
+    for (int i = 0; i < (int) segment->header->local_world_size; i++) {
+        const struct jobseg_progress *progress = &jobseg_slot (segment, i)->progress;
         uint64_t ns = atomic_load (&progress->step_ns), step = atomic_load (&progress->step);
         if (!ns)
             continue;
@@ -186,8 +174,8 @@ add_values (const struct status *status, const struct steps *steps, int columns,
 {
     struct jobseg_progress copy;
     uint32_t count = 0;
-    for (int i = 0; i < status->job->count && !count; i++)
-        count = read_values (&jobseg_slot (&status->job->segment, i)->progress, &copy);
+    for (int i = 0; i < (int) status->segment->header->local_world_size && !count; i++)
+        count = read_values (&jobseg_slot (status->segment, i)->progress, &copy);
     for (uint32_t i = 0; i < count; i++)
         if (is_total (copy.values[i].name))
             add_time_left (status, copy.values[i].value, steps->least, columns, text);
@@ -200,14 +188,14 @@ static void
 describe (struct status *status)
 {
     struct winsize size;
-    struct steps steps = find_steps (status->job);
+    struct steps steps = find_steps (status->segment);
+    unsigned ranks = status->segment->header->world_size;
     status->text[0] = '\0';
     if (!steps.ns || ioctl (status->sink->fd, TIOCGWINSZ, &size) || size.ws_col < LEAST_COLUMNS)
         return;
     int columns = size.ws_col - 1;
     add_sample (status, &steps);
-    add_part (status->text, columns, "%d rank%s", status->job->plan->world_size,
-              status->job->plan->world_size > 1 ? "s" : "");
+    add_part (status->text, columns, "%u rank%s", ranks, ranks > 1 ? "s" : "");
     if (steps.most > steps.least + 1)
         add_part (status->text, columns, "step %llu to %llu", (unsigned long long) steps.least,
                   (unsigned long long) steps.most);
@@ -232,10 +220,6 @@ status_turn (struct status *status, int64_t now_ms)
     struct output_sink *sink = status->sink;
     if (!sink || status->is_stopped)
         return;
-    if (status->job->end != JOB_DONE || status->job->alive == 0) { /* a report follows */
-        status_end (status);
-        return;
-    }
     char before[STATUS_BYTES];
     memcpy (before, status->text, sizeof before);
     if (now_ms >= status->look_ms) {

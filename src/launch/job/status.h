@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The line at the bottom of a terminal that says how far a job is: "8 ranks  step 1200  35.2 steps/s  loss 2.31".
- * There is one while all output passes through us, and ranks show steps in the job segment. */
+ * There is one while all output passes through us, and ranks show steps in the job segment, or in the head's. */
 #ifndef LAUNCH_JOB_STATUS_H
 #define LAUNCH_JOB_STATUS_H
 
-#include "launch/job/job.h"
+#include "launch/output/sink.h"
+#include "util/jobseg.h"
 
 enum { STATUS_BYTES = 256, STATUS_SAMPLES = 64 };
 
 /** All zero is none. */
 struct status {
-    struct job *job;
+    const struct jobseg *segment;
     struct output_sink *sink; /* NULL: there is no line */
     bool is_stopped;          /* the job is, by Ctrl-Z */
     int64_t look_ms;          /* when to look at the ranks again */
@@ -22,8 +23,11 @@ struct status {
     unsigned first, count;
 };
 
-/** Once the ranks' streams are open. */
-void status_begin (struct status *status, struct job *job);
+/** All that writes to the terminals among @p sink_of, our stdout and stderr, passes through us.
+ * @param group    our process group, as the terminal knows it
+ * @param is_seen  of struct output_status */
+void status_begin (struct status *status, struct output_sink *const sink_of[2], const struct jobseg *segment,
+                   pid_t group, _Atomic int *is_seen);
 
 /** Draw it, if it has changed or was erased by output. */
 void status_turn (struct status *status, int64_t now_ms);

@@ -254,7 +254,7 @@ void
 supervise (struct supervisor *supervisor)
 {
     struct epoll_event events[256];
-    status_begin (&supervisor->status, supervisor->job);
+    relay_begin (supervisor);
     for (;;) {
         if (supervisor->deadline_ms && clock_ms () >= supervisor->deadline_ms) {
             supervisor->job->out_of_grace = true;

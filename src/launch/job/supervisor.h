@@ -76,6 +76,9 @@ void supervise_abandon (struct supervisor *supervisor);
 
 /* relay.c: passing on what ranks write. */
 
+/** The ranks' streams are open: there may be a status line. */
+void relay_begin (struct supervisor *supervisor);
+
 /** Read stream @p number (see EVENT_STREAM), if it is open. */
 void relay_read (struct supervisor *supervisor, int number);
 

@@ -175,6 +175,8 @@ find_equal (struct output_collapse *collapse, int rank, const char *line, size_t
 bool
 output_collapse_add (struct output_collapse *collapse, struct output_stream *stream, const char *line, size_t length)
 {
+    if (length > OUTPUT_COLLAPSE_LINE_BYTES || stream->burst > OUTPUT_COLLAPSE_BURST)
+        return false;
     uint64_t value = hash (line, length);
     struct entry *entry = find_equal (collapse, stream->local_rank, line, length, value);
     if (!entry) {

@@ -18,14 +18,15 @@ enum {
 
 struct output_collapse;
 
-/** @return NULL without memory.  @param first_rank  of the @p ranks on this host */
+/** @return NULL without memory.  @param first_rank  of the @p ranks that write there */
 struct output_collapse *output_collapse_create (struct output_sink *sink, int first_rank, int ranks);
 
 /** Accepts NULL. */
 void output_collapse_destroy (struct output_collapse *collapse);
 
-/** Take a line of @p stream, without its end.  The stream is the owner of the sink.
- * @return false if it cannot: the queue is full, and the sink takes nothing now, or there is no memory */
+/** Take a line of @p stream, without its end.  Of the stream are used: local_rank, prefix, read_ms, burst.
+ * @return false if it does not wait: the line is long, or one of many; the queue is full, and the sink takes nothing
+ *  now; or there is no memory */
 bool output_collapse_add (struct output_collapse *collapse, struct output_stream *stream, const char *line,
                           size_t length);
 

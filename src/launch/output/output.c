@@ -255,14 +255,6 @@ end_labelled (struct output_stream *stream, struct output_sink *sink, char end)
     return true;
 }
 
-/* Whether the line at the beginning of what is ready may wait for equal ones of other ranks. */
-static bool
-may_collapse (const struct output_stream *stream, size_t length, const char *end)
-{
-    return end < stream->text + stream->ready && *end == '\n' && length <= OUTPUT_COLLAPSE_LINE_BYTES
-           && stream->burst <= OUTPUT_COLLAPSE_BURST;
-}
-
 /* At the beginning of a line.  Puts it into the queue, or all that is there onto the sink.
  * @param[out] has_taken  the line is in the queue
  * @return false if there is no room */
@@ -277,7 +269,7 @@ collapse_line (struct output_stream *stream, bool *has_taken)
         end++;
         ending++;
     }
-    *has_taken = may_collapse (stream, length, end) && output_collapse_add (stream->collapse, stream, at, length);
+    *has_taken = end < last && *end == '\n' && output_collapse_add (stream->collapse, stream, at, length);
     stream->start += *has_taken ? length + ending : 0;
     return *has_taken || output_collapse_pass_on (stream->collapse, stream, INT64_MAX);
 }
@@ -534,13 +526,19 @@ read_some (const struct output_stream *stream, char *bytes, size_t size)
     return length < 0 && errno == EIO && stream->from_terminal ? read (stream->fd, bytes, size) : length;
 }
 
+void
+output_stream_begin_read (struct output_stream *stream, int64_t now_ms)
+{
+    if (now_ms > stream->read_ms + PAUSE_MS)
+        stream->burst = 0;
+    stream->read_ms = now_ms;
+}
+
 bool
 output_stream_read (struct output_stream *stream, struct output_sink *sink, int64_t now_ms)
 {
     char bytes[OUTPUT_CHUNK_BYTES];
-    if (now_ms > stream->read_ms + PAUSE_MS)
-        stream->burst = 0;
-    stream->read_ms = now_ms;
+    output_stream_begin_read (stream, now_ms);
     for (int i = 0; i < CHUNKS_AT_ONCE; i++) {
         show (stream, sink);
         if (!output_stream_can_read (stream, sink))

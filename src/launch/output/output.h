@@ -83,6 +83,8 @@ void output_pool_init (struct output_pool *pool, int ranks);
  * @param fd  the reading end of a pipe, not blocking; the stream closes it.  Threads may do so at the same time. */
 int output_stream_init (struct output_stream *stream, int fd, struct output_pool *pool, struct fail *fail);
 
+/** Note that bytes come @p now_ms; the caller adds their number to `burst`. */
+void output_stream_begin_read (struct output_stream *stream, int64_t now_ms);
 /** Read what is there, but no endless flow at once; pass on whole lines.  @return false at its end */
 bool output_stream_read (struct output_stream *stream, struct output_sink *sink, int64_t now_ms);
 /** Whether more of it can be taken in now. */

@@ -13,9 +13,6 @@
 #include <unistd.h>
 
 static _Atomic int is_seen;
-static struct guardian guardian = { .status_is_seen = &is_seen };
-static struct plan plan = { .world_size = 1 };
-static struct job_rank rank;
 
 /* A terminal that controls no process: no group of ours has it.  @return its master; -1: there is none */
 static int
@@ -33,30 +30,28 @@ static void
 test_background (void)
 {
     struct fail fail;
-    static struct output_pool pool;
-    static struct job job = { .plan = &plan, .guardian = &guardian, .ranks = &rank, .count = 1, .alive = 1 };
+    struct output_sink sink;
+    struct output_sink *const sink_of[] = { &sink, &sink };
+    struct jobseg segment;
     struct status status;
     int64_t now = clock_ms ();
-    int master = open_terminal (&job.sinks[JOB_ERR]);
-    job.sink_of[JOB_OUT] = job.sink_of[JOB_ERR] = &job.sinks[JOB_ERR];
-    for (int i = 0; i < JOB_STREAMS; i++)
-        rank.streams[i].pool = &pool;
+    int master = open_terminal (&sink);
     if (master < 0) {
         skip ("no pseudo-terminals here");
         return;
     }
-    if (jobseg_create (&job.segment, 1, 1, 0, "status", &fail)) {
+    if (jobseg_create (&segment, 1, 1, 0, "status", &fail)) {
         ok (false, "a segment: %s", fail.text);
         return;
     }
-    struct jobseg_progress *progress = &jobseg_slot (&job.segment, 0)->progress;
+    struct jobseg_progress *progress = &jobseg_slot (&segment, 0)->progress;
     atomic_store (&progress->step, 7);
     atomic_store (&progress->step_ns, (uint64_t) clock_ns ());
-    status_begin (&status, &job);
+    status_begin (&status, sink_of, &segment, getpgrp (), &is_seen);
     ok (status.sink != NULL, "the terminal may have a status line");
     status_turn (&status, now);
     is_text (status.text, "1 rank  step 7", "what it would say");
-    ok (!is_seen && !job.sinks[JOB_ERR].count, "nothing is drawn while another job has the terminal");
+    ok (!is_seen && !sink.count, "nothing is drawn while another job has the terminal");
     int64_t due = status_due (&status);
     ok (due > now && due < now + 1000, "and it is tried again later, not at once: after %lld ms",
         (long long) (due - now));
@@ -65,8 +60,8 @@ test_background (void)
     status_turn (&status, due);
     ok (status_due (&status) > due, "and later again");
     status_end (&status);
-    jobseg_detach (&job.segment);
-    close (job.sinks[JOB_ERR].fd);
+    jobseg_detach (&segment);
+    close (sink.fd);
     close (master);
 }
 
