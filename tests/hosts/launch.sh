@@ -241,8 +241,8 @@ test_expect_success 'inside an allocation its hosts are used' '
 cat >wide <<'END'
 #!/bin/sh
 exec 3>&1
-trap 'size=$(stty size 0<&3); [ "$size" = "24 76" ] || { echo "now $size"; exit 0; }' WINCH
-echo waits
+trap 'size=$(stty size 0<&3); [ "$size" = "24 76" ] || { echo "rank $RANK: now $size"; exit 0; }' WINCH
+echo "rank $RANK waits"
 while :; do sleep 0.05; done
 END
 chmod +x wide

@@ -337,6 +337,14 @@ take_stacks (struct agent *agent, struct wire_frame *frame)
 }
 
 static void
+take_sample (struct agent *agent, struct wire_frame *frame)
+{
+    uint32_t request = (uint32_t) wire_number (frame);
+    bool asks_gpus = wire_number (frame);
+    agent_watch_answer (&agent->child.watch, agent->child.worker, request, asks_gpus, &agent->head.to_write);
+}
+
+static void
 take_frame (struct agent *agent, struct wire_frame *frame)
 {
     struct fail fail = { 0 };
@@ -355,10 +363,7 @@ take_frame (struct agent *agent, struct wire_frame *frame)
         break;
     case WIRE_UNREAD: agent_child_lose_reader (&agent->child); break;
     case WIRE_IN: agent_child_feed (&agent->child, frame->at, frame->left); break;
-    case WIRE_SAMPLE:
-        agent_watch_answer (&agent->child.watch, agent->child.worker, (uint32_t) wire_number (frame),
-                            &agent->head.to_write);
-        break;
+    case WIRE_SAMPLE: take_sample (agent, frame); break;
     case WIRE_STACKS: take_stacks (agent, frame); break;
     case WIRE_ACK: agent->child.unread -= wire_number (frame); break;
     case WIRE_HEARTBEAT: answer_heartbeat (agent, frame); break;

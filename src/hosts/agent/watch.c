@@ -29,14 +29,15 @@ put_samples (const struct agent_watch *watch, const struct watch_job *job, struc
     samples_put (out, job, &gpus);
 }
 
-/* NVML is asked from the first question on, so that answer does not have it yet. */
+/* NVML is asked from the first question about GPUs on, so that answer does not have it yet. */
 void
-agent_watch_answer (struct agent_watch *watch, pid_t supervisor, uint32_t request, struct strbuf *out)
+agent_watch_answer (struct agent_watch *watch, pid_t supervisor, uint32_t request, bool asks_gpus,
+                    struct strbuf *out)
 {
     bool is_found = find_job (watch, supervisor);
-    if (!watch->asks_gpus)
+    if (asks_gpus && !watch->asks_gpus)
         watched_gpus_start ();
-    watch->asks_gpus = true;
+    watch->asks_gpus |= asks_gpus;
     if (request && is_found)
         atomic_fetch_or (&watch->job.segment.header->request, request);
     put_samples (watch, is_found ? &watch->job : NULL, out);

@@ -18,8 +18,10 @@ struct agent_watch {
 };
 
 /** Pass @p request on to the ranks, and append what they do.
- *  @param supervisor  their supervisor; 0: not known yet */
-void agent_watch_answer (struct agent_watch *watch, pid_t supervisor, uint32_t request, struct strbuf *out);
+ *  @param supervisor  their supervisor; 0: not known yet
+ *  @param asks_gpus   what their GPUs do, too */
+void agent_watch_answer (struct agent_watch *watch, pid_t supervisor, uint32_t request, bool asks_gpus,
+                         struct strbuf *out);
 
 /** Ask local rank @p only for its stack, or all if it is -1.  agent_watch_turn() answers. */
 void agent_watch_take_stacks (struct agent_watch *watch, pid_t supervisor, uint32_t number, int only);

@@ -159,9 +159,13 @@ take_signal (struct head *head, int signal)
         reap (head);
         return;
     }
-    if (signal == SIGWINCH)
+    if (signal == SIGWINCH) {
         tell_size (head);
+        status_resize (&head->status);
+    }
     tell_all (head, signal, false);
+    if (signal == SIGTSTP || signal == SIGCONT)
+        status_stop (&head->status, signal == SIGTSTP);
     if (signal == SIGTSTP)
         stop_self (head);
     if (!signals_end_job (signal))
@@ -269,7 +273,10 @@ static int
 find_timeout (const struct head *head)
 {
     int64_t now = clock_ms (), until = head->heartbeat_ms, watch_ms = head_watch_deadline (&head->watch);
+    int64_t labels_ms = labels_due (&head->labels, head->sink_of), status_ms = status_due (&head->status);
     until = watch_ms < until ? watch_ms : until;
+    until = labels_ms < until ? labels_ms : until;
+    until = status_ms < until ? status_ms : until;
     if (head->phase == HEAD_START_MPI && head->mpi_start_ms < until)
         until = head->mpi_start_ms;
     if (head->phase == HEAD_CONNECT && head->mpi_launcher.until_ms && head->mpi_launcher.until_ms < until)
@@ -322,20 +329,33 @@ tell_of_reader (struct head *head)
             wire_put_frame (&head->links[i].pipe.to_write, WIRE_UNREAD, 0);
 }
 
+/* When ranks are ending, a report follows. */
 static void
-pass_on (struct head *head)
+show_status (struct head *head)
+{
+    if (head->limit_ms != INT64_MAX || have_all_ended (head))
+        status_end (&head->status);
+    else
+        status_turn (&head->status, clock_ms ());
+}
+
+/* @param before_ms  of labels_pass_on() */
+static void
+pass_on (struct head *head, int64_t before_ms)
 {
     show_mpi_launcher (head);
     input_pass_on (&head->input, &head->links[0]);
     for (int i = 0; i < head->count; i++) {
         struct link *link = &head->links[i];
         show_said (head, link);
-        link_pass_on (link, head->sink_of);
+        link_pass_on (link, head->sink_of, &head->labels);
         if (link->pipe.out >= 0 && !pipe_flush (&link->pipe)) {
             close (link->pipe.out);
             link->pipe.out = -1;
         }
     }
+    labels_pass_on (&head->labels, before_ms);
+    show_status (head);
     for (int i = 0; i < LINK_STREAMS; i++)
         output_sink_drain (&head->sinks[i]);
     tell_of_reader (head);
@@ -345,8 +365,9 @@ pass_on (struct head *head)
 static void
 turn (struct head *head, struct pollfd *fds)
 {
+    head->watch.is_shown = head->status.sink != NULL;
     head_watch_turn (&head->watch, &HEAD_LINKS (head));
-    pass_on (head);
+    pass_on (head, clock_ms () - OUTPUT_COLLAPSE_MS);
     fill_fds (head, fds);
     int count = poll (fds, (nfds_t) (FDS_OF_HEAD + FDS_OF_LINK * head->count), find_timeout (head));
     for (int i = 0; count > 0 && i < head->count; i++) {
@@ -369,8 +390,10 @@ begin_watch (struct head *head)
 {
     struct fail fail = { 0 };
     AUTO_STRBUF struct strbuf line = { 0 };
-    if (!head_watch_begin (&head->watch, &head->spec, head->restarts, head->hosts, &HEAD_LINKS (head), &fail))
+    if (!head_watch_begin (&head->watch, &head->spec, head->restarts, head->hosts, &HEAD_LINKS (head), &fail)) {
+        status_begin (&head->status, head->sink_of, &head->watch.segment, getpgrp (), NULL);
         return;
+    }
     strbuf_printf (&line, "note: accelerate top, ps and stacks cannot see this job: %s", fail.text);
     if (line.text && !head->restarts)
         output_sink_say (head->sink_of[1], line.text);
@@ -392,6 +415,7 @@ run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
         turn (head, fds);
         broadcast_failure (head);
     }
+    status_end (&head->status);
     head_watch_turn (&head->watch, &HEAD_LINKS (head)); /* it shows the end */
     return 0;
 }
@@ -402,7 +426,7 @@ finish_output (struct head *head, struct pollfd *fds)
 {
     int64_t grace_ms = head->spec.config.settings.grace * 1000, until = clock_ms () + grace_ms;
     for (;;) {
-        pass_on (head);
+        pass_on (head, INT64_MAX); /* what remains in queues waits for a sink that is full */
         bool has_output = !output_sink_is_empty (&head->sinks[0]) || !output_sink_is_empty (&head->sinks[1]);
         for (int i = 0; i < head->count; i++)
             has_output = has_output || link_has_output (&head->links[i]);
@@ -580,6 +604,7 @@ release (struct head *head)
         link_release (&head->links[i]);
     free (head->links);
     free (head->failures);
+    labels_release (&head->labels);
     for (int i = 0; i < LINK_STREAMS; i++)
         output_sink_release (&head->sinks[i]);
     if (head->signal_fd >= 0)

@@ -407,38 +407,61 @@ link_has_output (const struct link *link)
     return link->output.taken < link->output.bytes.length;
 }
 
-/* One frame of output, which stays together.  @return false if the sink has no room for it, or another host is in the
- * middle of a line */
+/* Text without marks, which stays together.  @return its bytes; 0: the sink has no room for it, or another host is in
+ * the middle of a line */
+static size_t
+put_plain (struct output_line *line, struct output_sink *sink, const char *text, size_t length, bool is_part)
+{
+    if (!output_sink_end_foreign_line (sink, line) || !output_sink_put_whole (sink, text, length))
+        return 0;
+    line->continues = is_part;
+    sink->unfinished = text[length - 1] == '\n' ? NULL : line;
+    return length;
+}
+
+/* One frame of output.  @return false if a part of it is left */
 static bool
-pass_one (struct link *link, struct output_sink *const sinks[LINK_STREAMS])
+pass_one (struct link *link, struct output_sink *const sinks[LINK_STREAMS], struct labels *labels)
 {
     struct link_output *output = &link->output;
-    const char *record = output->bytes.text + output->taken;
+    const char *record = output->bytes.text + output->taken, *text = record + RECORD_BYTES;
     uint32_t length;
     memcpy (&length, record + 1, sizeof length);
     int which = (record[0] & RECORD_ERR) != 0;
-    struct output_sink *sink = sinks[which];
-    struct output_line *line = &output->lines[which];
-    const char *text = record + RECORD_BYTES;
-    if (!output_sink_end_foreign_line (sink, line) || !output_sink_put_whole (sink, text, length))
-        return false;
-    line->continues = (record[0] & RECORD_PART) != 0;
-    if (length)
-        sink->unfinished = text[length - 1] == '\n' ? NULL : line;
+    bool is_part = (record[0] & RECORD_PART) != 0;
+    struct labels_line *line = &output->lines[which];
+    while (output->begun < length) {
+        size_t left = length - output->begun;
+        size_t put = labels->collapses[which]
+                     ? labels_put (labels, which, line, sinks[which], text + output->begun, left, is_part)
+                     : put_plain (&line->line, sinks[which], text + output->begun, left, is_part);
+        if (!put)
+            return false;
+        output->begun += put;
+        link->passed_on += (int64_t) put;
+    }
     output->taken += RECORD_BYTES + length;
-    link->passed_on += length;
+    output->begun = 0;
     return true;
 }
 
+/* The rest of its line is lost. */
+static void
+end_line (struct labels_line *line)
+{
+    line->line.continues = false;
+    line->state = LABELS_BEGIN;
+}
+
 bool
-link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREAMS])
+link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREAMS], struct labels *labels)
 {
     while (link_has_output (link))
-        if (!pass_one (link, sinks))
+        if (!pass_one (link, sinks, labels))
             break;
     bool is_all = !link_has_output (link);
     for (int i = 0; is_all && link->state >= LINK_ENDED && i < LINK_STREAMS; i++)
-        link->output.lines[i].continues = false; /* the rest of its line is lost */
+        end_line (&link->output.lines[i]);
     if (is_all || link->output.taken > WIRE_WINDOW_BYTES) {
         strbuf_drop (&link->output.bytes, link->output.taken);
         link->output.taken = 0;

@@ -4,6 +4,7 @@
 #ifndef HOSTS_HEAD_LINK_H
 #define HOSTS_HEAD_LINK_H
 
+#include "hosts/head/labels.h"
 #include "hosts/list/hosts.h"
 #include "hosts/net/wire.h"
 #include "launch/output/sink.h"
@@ -22,13 +23,14 @@ enum link_state {
     LINK_LOST,       /* nothing more will be heard of it; `why` says why */
 };
 
-enum { LINK_STREAMS = 2 };
+enum { LINK_STREAMS = LABELS_STREAMS };
 
 /** Frames of output that the readers of the head have not taken yet, in their order. */
 struct link_output {
     struct strbuf bytes; /* of each: its kind, one byte; the length, 4 bytes; the text */
     size_t taken;
-    struct output_line lines[LINK_STREAMS];
+    size_t begun; /* of the text of the first frame that is left: passed on */
+    struct labels_line lines[LINK_STREAMS];
 };
 
 struct link {
@@ -114,8 +116,9 @@ void link_lose (struct link *link, const char *why, ...) __attribute__ ((format 
 /** Whether there is output that a sink has not taken. */
 bool link_has_output (const struct link *link);
 
-/** Pass output on to @p sinks, as much as they take, and acknowledge it.  @return whether all was accepted */
-bool link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREAMS]);
+/** Pass output on to @p sinks, as much as they take, and acknowledge it.
+ *  @param labels  where lines are marked  @return whether all was accepted */
+bool link_pass_on (struct link *link, struct output_sink *const sinks[LINK_STREAMS], struct labels *labels);
 
 /** Send a heartbeat with our clock. */
 void link_heartbeat (struct link *link);

@@ -98,6 +98,17 @@ divide (struct head *head, struct fail *fail)
     return hostlist_divide (list, processes, fail);
 }
 
+/* A launcher that has only ranks of its own labels them itself. */
+static int
+begin_labels (struct head *head, struct fail *fail)
+{
+    if (head->count == 1 || strcmp (head->spec.config.settings.label, "auto") != 0) {
+        labels_release (&head->labels);
+        return 0;
+    }
+    return labels_begin (&head->labels, head->sink_of, hostlist_world_size (&head->hosts->list), fail);
+}
+
 static int
 ask_for_port (struct head *head, struct fail *fail)
 {
@@ -246,7 +257,7 @@ startup_advance (struct head *head, struct fail *fail)
         if (is_connecting (head) || !mpi_launcher_end (&head->mpi_launcher))
             return 0;
         head->asking = NULL;
-        if (divide (head, fail))
+        if (divide (head, fail) || begin_labels (head, fail))
             return -1;
         if (head->spec.proxies ? ask_for_mpi_proxies (head, fail) : ask_for_port (head, fail))
             return -1;

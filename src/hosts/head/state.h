@@ -10,6 +10,7 @@
 #include "hosts/mpi/mpi.h"
 #include "hosts/net/address.h"
 #include "hosts/root_cause.h"
+#include "launch/job/status.h"
 #include "launch/report/report.h"
 #include "util/io.h"
 
@@ -44,6 +45,8 @@ struct head {
     enum head_phase phase;
     struct output_sink sinks[LINK_STREAMS];
     struct output_sink *sink_of[LINK_STREAMS];
+    struct labels labels;
+    struct status status;
     bool has_reader; /* of standard output, as far as the agents know */
     struct input input;
     struct head_watch watch;

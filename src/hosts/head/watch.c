@@ -167,6 +167,7 @@ head_watch_turn (struct head_watch *watch, const struct links *links)
     pass_on_question (watch, links);
     if (clock_ms () < head_watch_deadline (watch))
         return;
+    bool is_watched = watch->is_wanted;
     watch->is_wanted = false;
     watch->asked_ms = clock_ms ();
     uint32_t request = atomic_exchange (&watch->segment.header->request, 0);
@@ -176,7 +177,7 @@ head_watch_turn (struct head_watch *watch, const struct links *links)
             continue;
         link->is_sampled = false;
         /* Ranks agree on requests, so one host gets them: those of a slower one would take them for another. */
-        wire_put_frame (&link->pipe.to_write, WIRE_SAMPLE, request);
+        wire_put_frame (&link->pipe.to_write, WIRE_SAMPLE, request, is_watched);
         request = 0;
     }
 }
@@ -184,7 +185,7 @@ head_watch_turn (struct head_watch *watch, const struct links *links)
 int64_t
 head_watch_deadline (const struct head_watch *watch)
 {
-    return !watch->is_wanted ? INT64_MAX : watch->asked_ms ? watch->asked_ms + PAUSE_MS : 0;
+    return !watch->is_wanted && !watch->is_shown ? INT64_MAX : watch->asked_ms ? watch->asked_ms + PAUSE_MS : 0;
 }
 
 void

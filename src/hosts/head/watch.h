@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The head's segment, in which `accelerate top` and others see the ranks of all hosts.  Whoever looks at it writes a
  * byte into a pipe of the head, which then asks the hosts, at most once a second: nothing is asked while no process
- * watches.  A host that has not answered is not asked again, and nothing waits for it. */
+ * watches, and the head has no status line.  A host that has not answered is not asked again, and nothing waits for
+ * it. */
 #ifndef HOSTS_HEAD_WATCH_H
 #define HOSTS_HEAD_WATCH_H
 
@@ -14,6 +15,7 @@ struct head_watch {
     int bell[2];       /* a pipe; -1: the job cannot be watched */
     int answers;       /* a file, for stacks; -1: none */
     bool is_wanted;    /* a process has asked */
+    bool is_shown;     /* the head's status line shows steps */
     int64_t asked_ms;  /* when the hosts were asked last; 0: not yet */
     uint32_t number;   /* of the question for stacks that was passed on last */
 };

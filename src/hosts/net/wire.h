@@ -36,7 +36,8 @@ enum wire_type {
     WIRE_SIZE,    /* rows and columns of the head's terminal; a WIRE_SIGNAL follows */
     WIRE_IN,      /* standard input of rank 0; nothing: its end */
     WIRE_UNREAD,  /* no process reads what ranks write to standard output */
-    WIRE_SAMPLE,  /* enum jobseg_request, together: ask the ranks for that, and say what they do */
+    WIRE_SAMPLE,  /* enum jobseg_request, together: ask the ranks for that, and say what they do; whether their GPUs are
+                   * of interest, too */
     WIRE_STACKS,  /* number of the question, local rank (-1: all): their stacks */
 
     /* between launchers that were started by hand: from machine 0's ... */

@@ -112,7 +112,9 @@ name_stream (const struct job *job, const struct job_rank *rank, enum capture ca
              struct fail *fail)
 {
     const struct plan *plan = job->plan;
-    if (capture == CAPTURE_LABELLED)
+    if (capture == CAPTURE_LABELLED && stream->on_terminal && plan->label == PLAN_LABEL_AUTO && plan->is_merged)
+        stream->prefix = terminal_mark (rank->process->rank, plan->world_size, &stream->prefix_columns);
+    else if (capture == CAPTURE_LABELLED)
         stream->prefix = terminal_prefix (rank->process->rank, plan->world_size, stream->on_terminal,
                                           &stream->prefix_columns);
     else if (capture == CAPTURE_NAMED

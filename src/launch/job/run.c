@@ -58,12 +58,13 @@ describe (struct job *job, struct fail *fail)
     return 0;
 }
 
-/* Where each line of each rank was asked for (--label yes), it is there. */
+/* Where each line of each rank was asked for (--label yes), it is there.  Below an agent, the head does it. */
 static int
 make_collapses (struct job *job, struct fail *fail)
 {
-    for (int i = 0; i < JOB_STREAMS; i++) {
-        if (!job->sinks[i].is_terminal || job->count == 1 || job->plan->label != PLAN_LABEL_AUTO)
+    bool is_wanted = job->count > 1 && job->plan->label == PLAN_LABEL_AUTO && !job->plan->is_merged;
+    for (int i = 0; i < JOB_STREAMS && is_wanted; i++) {
+        if (!job->sinks[i].is_terminal)
             continue;
         job->collapses[i] = output_collapse_create (&job->sinks[i], job->plan->first_rank, job->count);
         if (!job->collapses[i])

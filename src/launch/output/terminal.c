@@ -70,16 +70,31 @@ terminal_can_erase (void)
     return !term || strcmp (term, "dumb");
 }
 
+/* The width of "[3] ", padded to that of the last rank. */
+static int
+columns_of (int world_size)
+{
+    return snprintf (NULL, 0, "[%d] ", world_size - 1);
+}
+
 char *
 terminal_prefix (int rank, int world_size, bool in_colour, int *columns)
 {
     static const char colours[] = { 6, 3, 2, 5, 4, 1 }; /* cyan, yellow, green, magenta, blue, red */
     bool is_plain = !in_colour || !terminal_has_colours ();
-    char last[16], *prefix;
-    int digits = snprintf (last, sizeof last, "%d", world_size - 1);
-    *columns = digits + 3;
+    char *prefix;
+    *columns = columns_of (world_size);
+    int digits = *columns - 3;
     int length = is_plain
                  ? asprintf (&prefix, "[%*d] ", digits, rank)
                  : asprintf (&prefix, "\033[3%dm[%*d]\033[0m ", colours[(size_t) rank % sizeof colours], digits, rank);
     return length < 0 ? NULL : prefix;
+}
+
+char *
+terminal_mark (int rank, int world_size, int *columns)
+{
+    char *mark;
+    *columns = columns_of (world_size);
+    return asprintf (&mark, "%c%d%c", TERMINAL_MARK, rank, TERMINAL_MARK_END) < 0 ? NULL : mark;
 }

@@ -34,4 +34,10 @@ bool terminal_can_erase (void);
  */
 char *terminal_prefix (int rank, int world_size, bool in_colour, int *columns);
 
+/** What a launcher below an agent writes in place of that prefix, for the head, which puts it there: "\001" "3\002".
+ *  Nothing that a rank writes can be taken for it, as each of its lines has one. */
+char *terminal_mark (int rank, int world_size, int *columns);
+#define TERMINAL_MARK '\001'
+#define TERMINAL_MARK_END '\002'
+
 #endif

@@ -256,7 +256,7 @@ is_just_above (const struct job *job, const struct job_rank *rank, const struct 
     const struct output_sink *sink = job->sink_of[JOB_ERR];
     size_t label = stream->prefix ? strlen (stream->prefix) : 0;
     uint64_t length = 0;
-    bool is_seen = stream->on_terminal || (sink && sink->may_block && !job->plan->is_merged);
+    bool is_seen = !job->plan->is_merged && (stream->on_terminal || (sink && sink->may_block));
     for (size_t i = 0; i < lines->count; i++)
         length += label + strlen (lines->items[i]) + 1;
     return length && is_seen && stream->run_end - stream->run_begin + 1 >= length

@@ -34,6 +34,8 @@ struct play {
     struct strbuf sent;
 };
 
+static struct labels no_labels;
+
 static void
 begin (struct play *play, const char *name)
 {
@@ -201,14 +203,14 @@ test_parts (struct play plays[2], struct output_sink *sink, int reader)
         if (*steps[i].sent)
             put_bytes (&play->sent, steps[i].type, steps[i].sent);
         deliver_all (play);
-        link_pass_on (&play->link, sinks);
+        link_pass_on (&play->link, sinks, &no_labels);
         output_sink_drain (sink);
         is_text (read_text (reader, text), steps[i].shown, steps[i].about);
     }
     ok (!output_sink_say (sink, "ours"), "a line of the head waits, too");
     enum link_state state = plays[0].link.state;
     plays[0].link.state = LINK_LOST;
-    link_pass_on (&plays[0].link, sinks);
+    link_pass_on (&plays[0].link, sinks, &no_labels);
     plays[0].link.state = state;
     ok (output_sink_say (sink, "ours"), "not after the end of the host");
     output_sink_drain (sink);
@@ -233,7 +235,7 @@ test_output (void)
     put_bytes (&plays[1].sent, WIRE_OUT, "next\n");
     for (int i = 0; i < 2; i++) {
         deliver_all (&plays[i]);
-        ok (link_pass_on (&plays[i].link, sinks), "all that has come is passed on at once");
+        ok (link_pass_on (&plays[i].link, sinks, &no_labels), "all that has come is passed on at once");
     }
     output_sink_drain (&sink);
     is_text (read_text (ends[0], text), "begun\nwhole\nnext\n", "output of two hosts does not come into one line");
@@ -242,7 +244,7 @@ test_output (void)
     size_t used = 0, length = answer->length;
     ok (wire_next (answer->text, length, &frame, &used) == 1 && frame.type == WIRE_ACK && wire_number (&frame) == 11,
         "the agent learns what was passed on");
-    link_pass_on (&plays[1].link, sinks);
+    link_pass_on (&plays[1].link, sinks, &no_labels);
     ok (used == length && answer->length == length, "once");
     test_parts (plays, &sink, ends[0]);
     for (int i = 0; i < 2; i++)
@@ -459,7 +461,9 @@ test_startup (void)
     struct hostlist_host items[2] = { { .name = (char *) "a" }, { .name = (char *) "b" } };
     struct hosts hosts = { .list = { .hosts = items, .count = 2 } };
     struct link links[3] = { { .name = "a" }, { .name = "b" }, { .name = "of no host" } };
-    struct head head = { .hosts = &hosts, .links = links, .count = 2, .mpi_launcher = MPI_LAUNCHER_NONE };
+    struct output_sink sink = { .fd = -1 };
+    struct head head = { .hosts = &hosts, .links = links, .count = 2, .mpi_launcher = MPI_LAUNCHER_NONE,
+                         .sink_of = { &sink, &sink }, .spec.config.settings.label = (char *) "auto" };
     struct fail fail = { 0 };
     for (int i = 0; i < 2; i++) {
         begin (&plays[i], items[i].name);
@@ -515,7 +519,9 @@ test_late_answer (void)
     begin (&play, "a");
     play.link.state = LINK_READY;
     play.link.pid = getpid ();
-    struct head head = { .hosts = &hosts, .links = &play.link, .count = 1, .mpi_launcher = MPI_LAUNCHER_NONE };
+    struct output_sink sink = { .fd = -1 };
+    struct head head = { .hosts = &hosts, .links = &play.link, .count = 1, .mpi_launcher = MPI_LAUNCHER_NONE,
+                         .sink_of = { &sink, &sink } };
     struct fail fail = { 0 };
     AUTO_STRBUF struct strbuf text = { 0 };
     bool is_asked = !startup_advance (&head, &fail) && head.phase == HEAD_ADDRESS;
@@ -595,6 +601,19 @@ test_watch (void)
             && told[0]->gpu.memory_used == 70 << 20 && told[0]->count == 1 && told[1]->count == 1
             && !told[1]->gpu.number,
         "what the GPU of a rank does comes with what the rank does");
+    struct strbuf *asked = &play.link.pipe.to_write;
+    struct wire_frame frame = { .type = WIRE_OUT };
+    size_t used = 0, before = asked->length;
+    head_watch_turn (&watch, &links);
+    bool is_quiet = asked->length == before && head_watch_deadline (&watch) == INT64_MAX;
+    watch.is_shown = true;
+    int64_t now = clock_ms ();
+    for (int i = 0; i < 2; i++)
+        head_watch_turn (&watch, &links);
+    bool has_one = wire_next (asked->text + before, asked->length - before, &frame, &used) == 1;
+    ok (is_quiet && has_one && frame.type == WIRE_SAMPLE && !wire_number (&frame) && !wire_number (&frame)
+            && before + used == asked->length && head_watch_deadline (&watch) >= now + 1000,
+        "a status line asks once a second, and not for GPUs");
     head_watch_end (&watch);
     end (&play);
 }

@@ -160,6 +160,14 @@ test_error_files (void)
     stream->tail = strdup ("its words\n");
     stream->total = stream->tail_capacity = strlen (stream->tail);
     check_text ("its last line on stderr:\n    its words\n  its files", true, "what stands on stderr comes alone");
+    struct output_sink sink = { .written = stream->total };
+    stream->on_terminal = true;
+    stream->run_end = stream->total;
+    job.sink_of[JOB_ERR] = &sink;
+    check_text ("its last line on stderr is above\n", true, "not what is just above on a terminal");
+    plan.is_merged = true;
+    check_text ("its last line on stderr:\n    its words\n", true, "unless ranks of other hosts write there, too");
+    plan.is_merged = false;
     free (stream->tail);
     stream->total = 0;
     memset (text, 'x', sizeof text);
