@@ -411,7 +411,7 @@ run_plan (struct launch *launch, struct fail *fail)
         return -1;
     if (launch->config->settings.spot_notices
         && spot_watch_start (&launch->spot, launch->config->settings.spot_notices,
-                             launch->host_job ? plan->host : NULL, fail))
+                             launch->host_job || launch->peers ? plan->host : NULL, fail))
         return -1;
     set_requests (launch);
     switch (guardian_split (&launch->guardian, launch->config->settings.host_timeout * 1000, fail)) {

@@ -78,7 +78,8 @@ CONDITION (has_multi_gpu_alone, is_flag_given (config, "multi_gpu") && is_flag_g
 CONDITION (has_module_without_python, settings->module && settings->no_python)
 /* Of one's own: Amazon's find each other. */
 CONDITION (has_several_machines, when_several_machines (settings) && !when_sagemaker (settings))
-CONDITION (has_notices_on_machines, settings->spot_notices && has_several_machines (config))
+CONDITION (has_notices_on_machines, settings->spot_notices && has_several_machines (config)
+           && (mode_is_mpirun (settings) || mode_is_deepspeed_launcher (settings)))
 CONDITION (has_machine_out_of_range, has_several_machines (config) && settings->machine_rank >= settings->num_machines)
 CONDITION (has_no_main_machine, has_several_machines (config) && !settings->main_process_ip)
 
@@ -126,7 +127,8 @@ static const struct {
     { has_memory_alone, { "memory_checkpoint_every", "max_restarts" },
       "memory_checkpoint_every needs max_restarts: it is for ranks that are started again" },
     { has_notices_on_machines, { "spot_notices" },
-      "spot_notices cannot be combined with num_machines: use --hosts, or watch one machine" },
+      "spot_notices cannot be combined with num_machines if another launcher starts the ranks: it would watch one "
+      "machine" },
     { has_explain_alone, { NULL }, "--explain needs --dry_run and cannot be combined with --json" },
     { has_tpu_without_python, { "tpu", "no_python" }, "a TPU program must be Python, because torch_xla imports it" },
     { has_multi_gpu_alone, { "multi_gpu", "num_processes" }, "--multi_gpu needs at least 2 processes" },

@@ -151,10 +151,10 @@ test_expect_success 'Azure: a machine that does not know its name takes the noti
 
 # ---- options ----
 
-test_expect_success 'other clouds, and launchers of several machines, are refused' '
+test_expect_success 'other clouds, and other launchers on several machines, are refused' '
     test_exit 2 "$accelerate" launch --cpu --spot_notices ibm true 2>err && grep "aws, gcp" err &&
-    test_exit 2 "$accelerate" launch --cpu --spot_notices aws --num_machines 2 --num_processes 2 \
-        --machine_rank 0 --main_process_ip a true 2>err && grep "spot_notices cannot be combined with num_machines" err'
+    test_exit 2 "$accelerate" launch --cpu --spot_notices aws --num_machines 2 --num_processes 2 --machine_rank 0 \
+        --main_process_ip a --mpirun_hostfile hosts true 2>err && grep "spot_notices cannot be combined with num_machines" err'
 test_expect_success 'a dry run asks nothing' '
     rules "$session" "$action file=notice" && "$accelerate" launch --cpu --spot_notices aws --dry_run true && ! test -e requests/1'
 test_done

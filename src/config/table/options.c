@@ -303,9 +303,8 @@ const struct option options[] = {
       .help = "cloud whose notices ask ranks to save and stop",
       .doc = "The cloud whose metadata service is asked every 5 s whether this machine is about to be taken away, as "
              "spot and preemptible machines are: aws, gcp or azure. If it is, the ranks are asked to save a checkpoint "
-             "and to stop, as by SIGTERM to the launcher. By default, no service is asked. With --hosts, each "
-             "host asks; it does not work with launchers that were started by hand on several machines. See "
-             "STOPPING." },
+             "and to stop, as by SIGTERM to the launcher. By default, no service is asked. On several "
+             "machines, each asks about itself, and the ranks of all of them stop. See STOPPING." },
 
     { .key = "label", OPT_TEXT (label), .dflt = "auto", .choices = WORDS ("auto", "yes", "no"), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "WORD",

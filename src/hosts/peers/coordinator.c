@@ -161,6 +161,8 @@ take_join (struct peers *peers, struct peer *peer, struct wire_frame *frame)
                                              .first_rank = (int) join.first_rank, .ranks = (int) join.ranks };
     peer->until_ms = INT64_MAX;
     peers->has_joined = true;
+    if (peers->notice)
+        peers_put_notice (peers, NULL);
     if (peers->outcome.is_known)
         send_outcome (peers, peer);
     else if (peers->decide_ms)
@@ -210,6 +212,7 @@ coordinator_take (struct peers *peers, struct peer *peer, struct wire_frame *fra
     case WIRE_HEARTBEAT: take_heartbeat (peer, frame); break;
     case WIRE_FAILED: take_failure (peer, frame, false); break;
     case WIRE_END: take_failure (peer, frame, true); break;
+    case WIRE_NOTICE: peers_set_notice (peers, wire_text (frame), peer); break;
     case WIRE_ACK: peer->has_acknowledged = true; break;
     default: peer->is_dead = true;
     }

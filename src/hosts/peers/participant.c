@@ -270,6 +270,8 @@ note_joined (struct peers *peers, struct peer *peer)
     peers->has_joined = true;
     peer->machine = peers->own;
     peer->until_ms = INT64_MAX;
+    if (peers->notice)
+        peers_put_notice (peers, NULL);
     if (peers->own->failed_ns || peers->over_ms)
         peer_put_failure (peer, peers->over_ms ? WIRE_END : WIRE_FAILED, peers->own);
 }
@@ -304,6 +306,7 @@ participant_take (struct peers *peers, struct peer *peer, struct wire_frame *fra
         peer->is_dead = true;
         break;
     case WIRE_HEARTBEAT: peer_put_number (peer, WIRE_HEARTBEAT, wire_number (frame)); break;
+    case WIRE_NOTICE: peers_set_notice (peers, wire_text (frame), peer); break;
     case WIRE_SIGNAL: peers->hook.must_end = peers->is_asked = true; break;
     case WIRE_OUTCOME: take_outcome (peers, peer, frame); break;
     case WIRE_AGAIN: peers_reset (peers); break;

@@ -74,7 +74,9 @@ static bool
 note_own (struct peers *peers, const struct job *job, bool own_is_over)
 {
     struct peers_machine *own = peers->own;
-    bool has_failed = job->end != JOB_DONE && job->end != JOB_ELSEWHERE && !own->failed_ns && is_settled (job);
+    peers->has_stopped = peers->notice && job->end == JOB_STOPPED && !job->signal;
+    bool is_known = is_settled (job) && (own_is_over || !peers->has_stopped);
+    bool has_failed = job->end != JOB_DONE && job->end != JOB_ELSEWHERE && !own->failed_ns && is_known;
     bool has_answer = peers->is_asked && job->end == JOB_ELSEWHERE && !own->has_answered && is_settled (job);
     bool has_ended = own_is_over && own->state != MACHINE_ENDED;
     if (has_failed)
@@ -234,7 +236,7 @@ find_deadline (const struct peers *peers, const struct job *job, int64_t now, bo
     if (peers->own->failed_ns || peers->outcome.is_known || skip_wait || job->ending)
         earlier (&until, now + 100); /* short limits for the last things */
     bool owes_answer = peers->is_asked && peers->own->state == MACHINE_JOINED && !peers->own->failed_ns;
-    if (owes_answer && !peers->own->has_answered && !job->ending)
+    if (owes_answer && !peers->own->has_answered && !job->ending && !peers->has_stopped)
         earlier (&until, now); /* as soon as our ranks have been looked at */
     return until;
 }
@@ -326,6 +328,12 @@ serve (struct job_peers *hook, struct job *job, bool own_is_over, bool skip_wait
     return hook->is_over ? INT64_MAX : find_deadline (peers, job, now, skip_wait);
 }
 
+static void
+notice (struct job_peers *hook, const char *why)
+{
+    peers_set_notice ((struct peers *) hook, why, NULL);
+}
+
 /* ---- beginning and end ---- */
 
 static bool
@@ -366,7 +374,7 @@ peers_create (struct peers **result, const struct config *config, const struct p
     *peers = (struct peers){ .settings = settings, .plan = plan, .machine = (int) settings->machine_rank,
                              .machines = (int) settings->num_machines, .port = port ? port : PLAN_USUAL_PORT,
                              .timeout_ms = settings->host_timeout * 1000, .epoll = -1, .listener = -1,
-                             .noted = -1, .hook = { .fd = -1, .serve = serve }, .dial = { .resolver = -1 } };
+                             .noted = -1, .hook = { .fd = -1, .serve = serve, .notice = notice }, .dial = { .resolver = -1 } };
     /* In no core dump and, if that is permitted, not in swap. */
     peers->key = sodium_init () < 0 ? NULL : sodium_malloc (sizeof *peers->key);
     if (!peers->key)
@@ -501,6 +509,7 @@ peers_destroy (struct peers *peers)
     free (peers->all);
     free (peers->failures);
     free (peers->main_host);
+    free (peers->notice);
     peers_release_outcome (&peers->outcome);
     peers_release_outcome (&peers->last);
     strbuf_release (&peers->to_say);

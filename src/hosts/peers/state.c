@@ -113,10 +113,39 @@ peers_set_outcome (struct peers *peers, const struct job_outcome *what)
     if (outcome->end == WIRE_END_DONE)
         return;
     peers->hook.must_end = true;
-    if (!outcome->is_ours && outcome->text) {
+    if (!outcome->is_ours && outcome->text && !(outcome->end == WIRE_END_STOPPED && peers->has_stopped)) {
         strbuf_add (&peers->to_say, outcome->text);
         strbuf_add (&peers->to_say, outcome->also ? outcome->also : "");
     }
+}
+
+static void
+put_notice (const struct peers *peers, struct peer *peer)
+{
+    AUTO_STRBUF struct strbuf frame = { 0 };
+    size_t begin = wire_begin (&frame, WIRE_NOTICE);
+    wire_put_text (&frame, peers->notice);
+    wire_end (&frame, begin);
+    peer_put (peer, &frame);
+}
+
+void
+peers_put_notice (struct peers *peers, const struct peer *from)
+{
+    for (struct peer *peer = peers->first; peer; peer = peer->next)
+        if (peer->machine && peer != from && !peer->is_dead)
+            put_notice (peers, peer);
+}
+
+void
+peers_set_notice (struct peers *peers, const char *why, const struct peer *from)
+{
+    if (peers->notice || !why)
+        return;
+    peers->notice = strdup (why);
+    peers->hook.stop_reason = peers->notice;
+    if (peers->notice && (!from || !peers->machine))
+        peers_put_notice (peers, from);
 }
 
 /* Machines have ended at different times: one that waits for the others waits from the later one of the two. */
@@ -152,7 +181,9 @@ peers_reset (struct peers *peers)
     for (struct peer *peer = peers->first; peer; peer = peer->next)
         peer->has_acknowledged = false;
     peers->decide_ms = peers->over_ms = peers->outcome_ms = 0;
-    peers->hook.must_end = peers->hook.is_final = peers->is_asked = false;
+    peers->hook.must_end = peers->hook.is_final = peers->is_asked = peers->has_stopped = false;
+    free (peers->notice);
+    peers->hook.stop_reason = peers->notice = NULL;
     peers->restarts++;
     peers->again = true;
 }

@@ -91,6 +91,8 @@ struct peers {
     struct peer *first; /* connection */
     struct peers_dial dial;
     bool is_asked;   /* by machine 0: whether a rank has failed here */
+    char *notice;    /* hook.stop_reason, or NULL */
+    bool has_stopped; /* so ours have stopped, or are about to: what has become of them is known at the end */
     bool has_joined; /* machine 0: another launcher has; others: machine 0 has taken us */
     int noted;       /* weight of the reason that the note gave that there is no connection; -1: no note yet */
     char why[512];   /* there is none; "" */
@@ -159,6 +161,13 @@ void peers_reset_machine (struct peers_machine *machine);
 
 /** All machines begin anew. */
 void peers_reset (struct peers *peers);
+
+/** Send peers, but not @p from, that all ranks are to save and stop.  NULL: all peers */
+void peers_put_notice (struct peers *peers, const struct peer *from);
+
+/** All ranks are to save and stop, because of @p why, copied; unless there is a reason already.
+ *  @param from  who has said so; machine 0 tells the others.  NULL: this launcher, which tells all */
+void peers_set_notice (struct peers *peers, const char *why, const struct peer *from);
 
 /** Whether a failure of @p end may be followed by another start of all ranks. */
 bool peers_may_start_again (const struct peers *peers);

@@ -52,6 +52,9 @@ struct job_peers {
      * @param skip_wait     and do not wait for them
      * @return when to call it again, even if nothing happens; INT64_MAX: never */
     int64_t (*serve) (struct job_peers *peers, struct job *job, bool own_is_over, bool skip_wait);
+    /* Tell the others that all ranks are to save and stop, and why, as in "ended WHY": those here do already. */
+    void (*notice) (struct job_peers *peers, const char *why);
+    const char *stop_reason; /* why all ranks are to save and stop, from here or another machine; NULL: they are not */
     bool must_end; /* the ranks here have to end, because of another machine */
     bool is_final; /* other machines know which rank was the first to fail here: it stays that one */
     bool is_over;  /* nothing more is to be waited for */

@@ -34,6 +34,22 @@ take_signals (struct supervisor *supervisor)
             shutdown_take_signal (supervisor, &infos[i]);
 }
 
+static struct job_peers *
+peers_of (const struct supervisor *supervisor)
+{
+    return supervisor->job->observer ? supervisor->job->observer->peers : NULL;
+}
+
+/* On all machines. */
+static void
+stop_for (struct supervisor *supervisor, const char *reason)
+{
+    struct job_peers *peers = peers_of (supervisor);
+    if (peers && peers->notice)
+        peers->notice (peers, reason);
+    shutdown_stop_for (supervisor, reason);
+}
+
 static void
 take_notice (struct supervisor *supervisor)
 {
@@ -42,7 +58,7 @@ take_notice (struct supervisor *supervisor)
     if (stop_reason && observer && observer->noticed)
         observer->noticed (observer, stop_reason);
     else if (stop_reason)
-        shutdown_stop_for (supervisor, stop_reason);
+        stop_for (supervisor, stop_reason);
 }
 
 /* Ends first, in their order, so that the first failure is the first. */
@@ -75,12 +91,6 @@ static bool
 skip_wait (const struct supervisor *supervisor)
 {
     return supervisor->guardian_is_lost || supervisor->is_impatient;
-}
-
-static struct job_peers *
-peers_of (const struct supervisor *supervisor)
-{
-    return supervisor->job->observer ? supervisor->job->observer->peers : NULL;
 }
 
 static void
@@ -159,12 +169,17 @@ pass_on_rest (struct supervisor *supervisor, bool is_late)
 static void
 serve_peers (struct supervisor *supervisor)
 {
+    struct job *job = supervisor->job;
     struct job_peers *peers = peers_of (supervisor);
     if (!peers)
         return;
-    supervisor->peers_ms = peers->serve (peers, supervisor->job, supervisor->phase == PHASE_OTHERS,
+    supervisor->peers_ms = peers->serve (peers, job, supervisor->phase == PHASE_OTHERS,
                                          skip_wait (supervisor));
-    if (peers->must_end)
+    if (peers->stop_reason && supervisor->phase == PHASE_RANKS && job->end == JOB_DONE && job->alive) {
+        snprintf (job->notice, sizeof job->notice, "%s", peers->stop_reason);
+        shutdown_stop_for (supervisor, job->notice);
+    }
+    if (peers->must_end) /* afterwards: what ends to save is not ended at once */
         shutdown_for_peers (supervisor);
     if (supervisor->phase == PHASE_OTHERS && peers->is_over)
         enter (supervisor, PHASE_OVER, 0);
@@ -185,7 +200,7 @@ serve_requests (struct supervisor *supervisor)
     const char *stop_reason = NULL;
     supervisor->request_ms = request_serve (supervisor, clock_ms (), &stop_reason);
     if (stop_reason)
-        shutdown_stop_for (supervisor, stop_reason);
+        stop_for (supervisor, stop_reason);
 }
 
 /* Continue with the next phase as far as nothing has to be waited for. */

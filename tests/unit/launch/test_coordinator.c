@@ -468,6 +468,61 @@ test_waits (void)
     close_scene (&scene);
 }
 
+static void
+put_notice (struct scene *scene, const char *why)
+{
+    AUTO_STRBUF struct strbuf bytes = { 0 };
+    struct wire_frame frame;
+    size_t used, begin = wire_begin (&bytes, WIRE_NOTICE);
+    wire_put_text (&bytes, why);
+    wire_end (&bytes, begin);
+    if (wire_next (bytes.text, bytes.length, &frame, &used) == 1)
+        coordinator_take (&scene->peers, scene->peer, &frame);
+}
+
+/* All ranks are to save and stop: machine 0 tells all but the machine that has said so. */
+static void
+test_notices (void)
+{
+    for (int is_own = 0; is_own < 2; is_own++) {
+        struct scene scene;
+        open_scene (&scene);
+        scene.peer->channel.has_greeted = true;
+        if (is_own)
+            peers_set_notice (&scene.peers, "at the time limit", NULL);
+        else
+            put_notice (&scene, "at the time limit");
+        put_notice (&scene, "for another reason");
+        is_text (scene.peers.hook.stop_reason, "at the time limit", "the first reason counts");
+        ok (pipe_has_output (&scene.peer->pipe) == is_own, "machine 1 %s", is_own ? "hears of it" : "knows");
+        peers_reset (&scene.peers);
+        ok (!scene.peers.hook.stop_reason && !scene.peers.notice, "another start is not asked");
+        close_scene (&scene);
+    }
+}
+
+/* Ranks that have been asked to save and stop are waited for before the others hear of their end. */
+static void
+test_stopped (void)
+{
+    struct config config = { .settings = settings };
+    struct job job = { .plan = &plan, .end = JOB_STOPPED, .stop_reason = "at the time limit", .port_lock = -1 };
+    struct peers *peers = NULL;
+    config.settings.job_key_file = key_file;
+    if (peers_create (&peers, &config, &plan, NULL) || !peers)
+        exit (99);
+    peers->start_ms = peers->turn_ms = clock_ms ();
+    peers->epoll = epoll_create1 (EPOLL_CLOEXEC);
+    peers->hook.notice (&peers->hook, job.stop_reason);
+    peers->hook.serve (&peers->hook, &job, false, false);
+    ok (!peers->own->failed_ns && !peers->hook.must_end, "a stop that all know of ends no rank");
+    peers->hook.serve (&peers->hook, &job, true, true);
+    ok (peers->own->failed_ns && peers->own->end == WIRE_END_STOPPED, "it is what has become of them at the end");
+    AUTO_FREE char *said = peers_take_rest (peers);
+    ok (!said, "and nothing is said of it beside their own report");
+    peers_destroy (peers);
+}
+
 int
 main (void)
 {
@@ -484,11 +539,13 @@ main (void)
     test_restart ();
     test_lost_machine ();
     test_joined ();
+    test_notices ();
     test_waits ();
     if (!make_key ())
         return 99;
     test_victim ();
     test_settled ();
+    test_stopped ();
     test_dial ();
     test_name ();
     unlink (key_file);

@@ -532,6 +532,51 @@ test_others (void)
     }
 }
 
+/* After 20 ms all ranks are to save and stop, because of another machine, which has stopped, too. */
+static int64_t
+serve_notice (struct job_peers *peers, struct job *job, bool own_is_over, bool skip_wait)
+{
+    (void) job, (void) skip_wait;
+    bool is_time = now_ms () >= 20;
+    peers->stop_reason = is_time ? "because b will be taken away" : NULL;
+    peers->must_end = is_time;
+    peers->is_over = own_is_over;
+    return is_time ? INT64_MAX : BEGIN_MS + 20;
+}
+
+static const char *noticed; /* what other machines hear */
+
+static void
+take_noticed (struct job_peers *peers, const char *why)
+{
+    (void) peers;
+    noticed = why;
+}
+
+static void
+test_notice (void)
+{
+    struct job_peers peers = { .fd = -1, .serve = serve_notice, .notice = take_noticed };
+    const struct job_observer observer = { .fd = -1, .peers = &peers };
+    make_world ();
+    the_job.observer = &observer;
+    run_world ();
+    ok (the_job.end == JOB_STOPPED && job_status (&the_job) == FAIL_STOPPED && the_job.stop_reason
+            && !strcmp (the_job.stop_reason, "because b will be taken away") && !noticed,
+        "another machine's notice stops the ranks, and they may save");
+    ok (atomic_load (&the_job.segment.header->request) == (JOBSEG_SAVE | JOBSEG_STOP), "which is what they are asked for");
+    end_world ("a notice");
+    peers = (struct job_peers){ .fd = -1, .serve = serve_others, .notice = take_noticed };
+    make_world ();
+    the_job.observer = &observer;
+    the_plan.requests.stop_ms = BEGIN_MS + 10;
+    run_world ();
+    the_plan.requests.stop_ms = 0;
+    ok (the_job.end == JOB_STOPPED && noticed && !strcmp (noticed, "at the time limit"),
+        "other machines hear of a time limit that is over");
+    end_world ("a time limit");
+}
+
 int
 main (void)
 {
@@ -551,5 +596,6 @@ main (void)
     test_words ();
     test_order ();
     test_others ();
+    test_notice ();
     return done_testing ();
 }
