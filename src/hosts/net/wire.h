@@ -44,7 +44,8 @@ enum wire_type {
     WIRE_WELCOME, /* version, host name */
     WIRE_OUTCOME, /* machine, enum wire_end, exit status, report as text, as JSON: what the whole job has come to */
     WIRE_AGAIN,   /* all ranks start again */
-    WIRE_JOIN,    /* to it (and WIRE_NOTICE, which it passes on): version, port of the job, machine, machines, world size, first rank, ranks, host name */
+    WIRE_JOIN,    /* to it: version, port of the job, machine, machines, world size, first rank, ranks, host name; in
+                   * both directions, there are WIRE_NOTICE and those of a failure */
 
     /* from the agent */
     WIRE_HELLO,     /* version, host name */

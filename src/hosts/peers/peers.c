@@ -374,7 +374,8 @@ peers_create (struct peers **result, const struct config *config, const struct p
     *peers = (struct peers){ .settings = settings, .plan = plan, .machine = (int) settings->machine_rank,
                              .machines = (int) settings->num_machines, .port = port ? port : PLAN_USUAL_PORT,
                              .timeout_ms = settings->host_timeout * 1000, .epoll = -1, .listener = -1,
-                             .noted = -1, .hook = { .fd = -1, .serve = serve, .notice = notice }, .dial = { .resolver = -1 } };
+                             .noted = -1, .hook = { .fd = -1, .serve = serve, .notice = notice },
+                             .dial = { .resolver = -1 } };
     /* In no core dump and, if that is permitted, not in swap. */
     peers->key = sodium_init () < 0 ? NULL : sodium_malloc (sizeof *peers->key);
     if (!peers->key)

@@ -564,7 +564,8 @@ test_notice (void)
     ok (the_job.end == JOB_STOPPED && job_status (&the_job) == FAIL_STOPPED && the_job.stop_reason
             && !strcmp (the_job.stop_reason, "because b will be taken away") && !noticed,
         "another machine's notice stops the ranks, and they may save");
-    ok (atomic_load (&the_job.segment.header->request) == (JOBSEG_SAVE | JOBSEG_STOP), "which is what they are asked for");
+    ok (atomic_load (&the_job.segment.header->request) == (JOBSEG_SAVE | JOBSEG_STOP),
+        "which is what they are asked for");
     end_world ("a notice");
     peers = (struct job_peers){ .fd = -1, .serve = serve_others, .notice = take_noticed };
     make_world ();
