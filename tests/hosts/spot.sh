@@ -45,10 +45,10 @@ have_saved () {
 # A machine's metadata service is at an address of its own; host1 has none here.
 test_expect_success 'a spot notice of one machine' '
     mkdir -p metadata && printf "/computeMetadata/v1/instance/preempted file=answer\n" >metadata/.rules && printf FALSE >metadata/answer &&
-    { on host2 "$builddir/tests/http/server" metadata 1 >server.out 2>&1 & } && await metadata/.port &&
+    { on host2 "$builddir/tests/http/server" metadata 1 >server.out 2>&1 & } && server=$! && await metadata/.port &&
     GCE_METADATA_HOST=127.0.0.1:$(cat metadata/.port) && export GCE_METADATA_HOST && begin --spot_notices gcp ./saves &&
     printf TRUE >metadata/answer && have_saved "because host2 will be taken away (GCP spot notice)" &&
-    on host2 pkill -x server && all_clean host1 host2'
+    on host2 pkill -x server && { wait $server || :; } && all_clean host1 host2'
 # On a busy machine, launchers may need longer to find each other.
 stops_in_time () {
     of_second="--time_limit $1" && begin ./saves && have_saved "at the time limit" && all_clean host1 host2
