@@ -87,8 +87,8 @@ _accelerate ()
         words=''
         ;;
     estimate-memory)
-        options='--num_processes --zero_stage --library_name --dtypes --trust_remote_code --context_length --batch_size --training --follow_links --json --help --help_all'
-        valued='num_processes zero_stage library_name dtypes context_length batch_size'
+        options='--num_processes --mixed_precision --zero_stage --library_name --dtypes --trust_remote_code --context_length --batch_size --training --sharding --share_parameters --follow_links --json --help --help_all'
+        valued='num_processes mixed_precision zero_stage library_name dtypes context_length batch_size'
         words='@files'
         ;;
     inspect)

@@ -115,7 +115,7 @@ function __accelerate_valued
             string split ' ' 'config_file'
             return 0
         case estimate-memory
-            string split ' ' 'num_processes zero_stage library_name dtypes context_length batch_size'
+            string split ' ' 'num_processes mixed_precision zero_stage library_name dtypes context_length batch_size'
             return 0
         case inspect
             string split ' ' ''
@@ -326,6 +326,7 @@ function __accelerate_flags
         case estimate-memory
             printf '%s\n' \
                 --num_processes\t'total number of processes, across all machines' \
+                --mixed_precision\t'number format for computation' \
                 --zero_stage\t'ZeRO stage' \
                 --library_name\t'library of the model, if the hub does not know it' \
                 --dtypes\t'types to estimate for, all if not given' \
@@ -333,6 +334,8 @@ function __accelerate_flags
                 --context_length\t'also estimate inference with so many tokens' \
                 --batch_size\t'sequences at a time, for --context_length' \
                 --training\t'also estimate training with each optimizer' \
+                --sharding\t'also estimate training by native programs, in each ZeRO stage' \
+                --share_parameters\t'one copy of the parameters for all processes, for --sharding' \
                 --follow_links\t'accept shards that are symbolic links' \
                 --json\t'print JSON'
         case inspect

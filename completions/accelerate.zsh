@@ -279,6 +279,7 @@ _accelerate () {
     estimate-memory)
         flags=(
             '--num_processes:total number of processes, across all machines'
+            '--mixed_precision:number format for computation'
             '--zero_stage:ZeRO stage'
             '--library_name:library of the model, if the hub does not know it'
             '--dtypes:types to estimate for, all if not given'
@@ -286,10 +287,12 @@ _accelerate () {
             '--context_length:also estimate inference with so many tokens'
             '--batch_size:sequences at a time, for --context_length'
             '--training:also estimate training with each optimizer'
+            '--sharding:also estimate training by native programs, in each ZeRO stage'
+            '--share_parameters:one copy of the parameters for all processes, for --sharding'
             '--follow_links:accept shards that are symbolic links'
             '--json:print JSON'
         )
-        valued=(num_processes zero_stage library_name dtypes context_length batch_size)
+        valued=(num_processes mixed_precision zero_stage library_name dtypes context_length batch_size)
         free=(@files)
         ;;
     inspect)

@@ -26,6 +26,13 @@ check (struct settings *settings, const struct strlist *words, struct fail *fail
             return fail_set (fail, FAIL_USAGE,
                              "invalid value for --dtypes: '%s'; expected float32, float16, int8 or int4",
                              settings->dtypes.items[i]);
+    if (settings->sharding && !settings->num_processes)
+        return fail_set (fail, FAIL_USAGE, "--sharding needs --num_processes");
+    if (settings->sharding && !strcmp (settings->mixed_precision, "fp8"))
+        return fail_set (fail, FAIL_USAGE, "--sharding: 8-bit parameters cannot be divided: expected no, fp16 or bf16 "
+                         "for --mixed_precision");
+    if (settings->share_parameters && !settings->sharding)
+        return fail_set (fail, FAIL_USAGE, "--share_parameters needs --sharding");
     bool is_given = settings->dtypes.count > 0;
     for (size_t i = 0; all_dtypes[i] && !is_given; i++)
         strlist_add (&settings->dtypes, all_dtypes[i]);
@@ -122,7 +129,7 @@ cmd_estimate_memory (int argc, char **argv, struct fail *fail)
     if (!status)
         status = estimate (&config.settings,
                            is_given (&config, "training") || is_given (&config, "zero_stage")
-                               || is_given (&config, "num_processes"),
+                               || (is_given (&config, "num_processes") && !config.settings.sharding),
                            config.words.items[0], fail);
     return status;
 }

@@ -41,6 +41,8 @@ struct settings {
     int64_t context_length; /* 0: not given */
     int64_t batch_size;
     bool training;
+    bool sharding;
+    bool share_parameters;
 
     /* hardware */
     bool cpu;

@@ -30,7 +30,7 @@ refused () {
     wanted=$1 text=$2
     shift 2
     test_exit "$wanted" "$accelerate" estimate-memory "$@" >out 2>err && test "$(wc -l <err)" = 1 && ! test -s out &&
-        grep -F "$text" err
+        grep -F -e "$text" err
 }
 
 # ---- Accelerate's own tests ----
@@ -392,5 +392,149 @@ END
 test_expect_success 'training: every optimizer, precision and stage by its formula' 'python3 zero.py "$accelerate" $n'
 test_expect_success 'training: the table has a row for fp8' '
     "$accelerate" estimate-memory org/llama --training >out && test "$(grep -c "│ *fp8 *│" out)" = 6'
+# ---- config.json alone ----
+
+# config_of NAME: one of the models of the golden file, with all sizes
+cat >config_of.py <<'END'
+import json, os, sys
+golden = next(model for model in json.load(open(sys.argv[1])) if model["name"] == sys.argv[2])
+os.makedirs(sys.argv[3], exist_ok=True)
+json.dump({"vocab_size": 1000, "intermediate_size": 96, **golden["config"], **json.loads(sys.argv[4])}, open(sys.argv[3] + "/config.json", "w"))
+print(golden["total"], golden["largest"])
+END
+config_of () { python3 config_of.py "$srcdir/tests/golden/command/estimate.json" "$1" bare "${2-{\}}" >sizes; }
+test_expect_success 'config.json alone: the sizes that the model has with weights' '
+    for name in gpt2 llama mistral qwen2 qwen3; do
+        config_of $name && read -r total largest <sizes && sizes ./bare float32 "$largest" "$total" $((4 * total)) || return 1
+    done && grep "\"stored_bytes\": 0" out && grep "\"source\": \"folder\"" out'
+# 2 layers with 64 + 32 + 32 + 64 elements in biases of attention, and 96 + 96 + 64 in others
+test_expect_success 'config.json alone: biases, an inner width, what was quantized' '
+    config_of llama "{\"attention_bias\": true, \"mlp_bias\": true}" && read -r total largest <sizes &&
+    sizes ./bare float32 "$largest" $((total + 4 * 2 * 448)) $((4 * (total + 4 * 2 * 448))) &&
+    config_of gpt2 "{\"n_inner\": 250}" && read -r total largest <sizes &&
+    sizes ./bare float32 "$largest" $((total - 4 * 2 * 6 * 129)) $((4 * (total - 4 * 2 * 6 * 129))) &&
+    config_of llama "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}" && read -r total largest <sizes &&
+    sizes ./bare float32 "$largest" "$total" $((4 * total)) && grep "\"quantization\": null" out'
+test_expect_success 'config.json alone: what is not known is not guessed' '
+    config_of bert && refused 1 "bare: has no safetensors or GGUF file" bare &&
+    config_of gpt2 "{\"n_layer\": null}" && refused 1 "bare: config.json: '\''n_layer'\'' is required, because there are no weights" ./bare &&
+    config_of gpt2 "{\"n_layer\": 1025}" && refused 1 "n_layer is 1025, but must be at most 1024" ./bare &&
+    config_of llama "{\"hidden_size\": 2147483647, \"head_dim\": 2147483647, \"num_attention_heads\": 2147483647, \"num_key_value_heads\": 2147483647}" &&
+    refused 1 "too large: size overflows" ./bare'
+
+# ---- sharding ----
+
+cat >table <<'END'
+┌────────────────────────────────────────────────────────────────────────────┐
+│     Native training using AdamW, mixed precision no, shared parameters     │
+├─────────┬──────────┬────────────────────────────┬────────────┬─────────────┤
+│Processes│ZeRO Stage│ Weights, Gradients, States │Each Process│All Processes│
+├─────────┼──────────┼────────────────────────────┼────────────┼─────────────┤
+│    1    │    0     │7.13 MB + 7.13 MB + 14.26 MB│  28.52 MB  │   28.52 MB  │
+└─────────┴──────────┴────────────────────────────┴────────────┴─────────────┘
+END
+test_expect_success 'sharding: the table has each stage for 1, 2, 4 ... processes and the number given; no other training' '
+    config_of gpt2 "{\"n_embd\": 256}" && "$accelerate" estimate-memory ./bare --sharding --share_parameters --num_processes 6 >out &&
+    sed -n "/Native training/,\$p" out >rows && grep -c "^│ *[0-9]" rows >count && test "$(cat count)" = 13 &&
+    for n in 2 4 6; do test "$(grep -c "^│ *$n *│" rows)" = 4 || return 1; done && ! grep "Optimizer" out &&
+    "$accelerate" estimate-memory ./bare --sharding --share_parameters --num_processes 1 >out && tail -n 7 out | diff table -'
+cat >shares.py <<'END'
+# shares.py COMMAND MODEL GOLDEN: the rows of a model by the rules of accel_sharding(3), tensor by tensor
+import json, math, subprocess, sys
+tensors = next(model for model in json.load(open(sys.argv[3])) if model["name"] == "gpt2")["tensors"]
+sizes = [math.prod(shape) for _, _, shape in tensors]
+for precision, weight, gradient, state in ("no", 4, 4, 8), ("bf16", 2, 2, 12), ("fp16", 2, 2, 12):
+    for shares in False, True:
+        out = subprocess.run([sys.argv[1], "estimate-memory", sys.argv[2], "--json", "--sharding", "--num_processes", "7", "--mixed_precision", precision] +
+                             ["--share_parameters"] * shares, stdout=subprocess.PIPE, check=True)
+        rows = json.loads(out.stdout)["sharding"]
+        assert [(row["processes"], row["zero_stage"]) for row in rows] == [(1, 0)] + [(n, stage) for n in (2, 4, 7) for stage in range(4)], rows
+        for row in rows:
+            n, stage = row["processes"], row["zero_stage"]
+            chunks = [size // n // 16 * 16 for size in sizes]
+            chunks = [chunk if n > 1 and chunk >= 1024 else 0 for chunk in chunks]
+            whole, own = sum(sizes), sum(sizes) - (n - 1) * sum(chunks)
+            shared = shares and stage > 0
+            weights = weight * (own if stage == 3 and not shared else whole) // (n if shared else 1)
+            wanted = [weights, gradient * (own if stage > 1 else whole), state * (own if stage else whole)]
+            everything = (weight * whole + n * wanted[1] + state * whole) if shared else n * sum(wanted)
+            got = [row[key] for key in ("weights", "gradients", "optimizer_states", "each_process", "all_processes")]
+            assert got == wanted + [sum(wanted), everything] and row["share_parameters"] == shared and row["mixed_precision"] == precision, (row, wanted, everything)
+END
+test_expect_success 'sharding: chunks and what is left over, tensor by tensor' '
+    python3 shares.py "$accelerate" golden/gpt2 "$srcdir/tests/golden/command/estimate.json"'
+cat >formulae.py <<'END'
+# formulae.py COMMAND MODEL: bytes per parameter, as in the paper on ZeRO
+import json, subprocess, sys
+formulae = {"no": [lambda n: 16, lambda n: 8 + 8 / n, lambda n: 4 + 12 / n, lambda n: 16 / n],
+            "bf16": [lambda n: 16, lambda n: 4 + 12 / n, lambda n: 2 + 14 / n, lambda n: 16 / n]}
+for precision in formulae:
+    for shares in False, True:
+        out = subprocess.run([sys.argv[1], "estimate-memory", sys.argv[2], "--json", "--sharding", "--num_processes", "8", "--mixed_precision", precision] +
+                             ["--share_parameters"] * shares, stdout=subprocess.PIPE, check=True)
+        answer = json.loads(out.stdout)
+        for row in answer["sharding"]:
+            n, stage, weight = row["processes"], row["zero_stage"], 4 if precision == "no" else 2
+            wanted = formulae[precision][stage](n)
+            if row["share_parameters"] and stage < 3: # a copy for all
+                wanted += weight / n - weight
+            for key, bytes in ("each_process", wanted), ("all_processes", n * wanted):
+                got = row[key] / answer["parameters"]
+                assert abs(got / bytes - 1) < 0.005, (key, got, bytes, row)
+END
+test_expect_success 'sharding: bytes per parameter are those of the formulae' '
+    config_of gpt2 "{\"n_embd\": 4096, \"n_layer\": 32, \"vocab_size\": 50257}" && python3 formulae.py "$accelerate" ./bare'
+test_expect_success 'sharding: options that need another one, or cannot be' '
+    refused 2 "--sharding needs --num_processes" ./bare --sharding &&
+    refused 2 "--share_parameters needs --sharding" ./bare --share_parameters &&
+    refused 2 "8-bit parameters cannot be divided" ./bare --sharding --num_processes 2 --mixed_precision fp8'
+
+# What a run really has: the sum of Pss of its processes, in which a page that several have counts once.
+cat >rank.sh <<'END'
+echo $$ >"pid.$RANK"
+exec "$@"
+END
+cat >compare_run.py <<'END'
+# compare_run.py STAGE PROCESSES: kB on standard input, one sample a line
+import json, sys
+row = next(row for row in json.load(open("out"))["sharding"] if [row["zero_stage"], row["processes"]] == [int(x) for x in sys.argv[1:]])
+used = max(int(line) for line in sys.stdin) * 1024
+print(f"stage {sys.argv[1]}: estimated {row['all_processes']}, used {used}: {100 * used / row['all_processes'] - 100:+.1f} %")
+sys.exit(abs(used / row["all_processes"] - 1) > 0.05)
+END
+# sample: the sum, five times, while the ranks in pid.* train
+sample () {
+    for _ in 1 2 3 4 5; do
+        for pid in $(cat pid.*); do
+            cat "/proc/$pid/smaps_rollup" || return 1
+        done | awk '$1 == "Pss:" { sum += $2 } END { print sum }' && sleep 0.3
+    done >samples
+}
+# runs_as_estimated STAGE: two processes of examples/gpt
+runs_as_estimated () {
+    rm -rf pid.* project
+    "$accelerate" launch --cpu --num_processes 2 --num_cpu_threads_per_process 1 sh ./rank.sh "$builddir/examples/gpt/gpt" \
+        --data "$srcdir/examples/data/shakespeare.txt" --n_embd 1024 --n_layer 12 --n_positions 128 --length 8 --total_batch_size 2 --batch_size 1 \
+        --steps 100000 --save_every 100000 --evaluate_every 100000 --project_dir project --shard "$1" >log 2>&1 &
+    job=$!
+    tries=0
+    while ! grep -q "^step *3 of" log && kill -0 $job && [ $tries -lt 1200 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    sample
+    kill -KILL $(cat pid.*) || :
+    wait $job || :
+    cat log && shared=$([ "$1" = 0 ] || echo --share_parameters) && # shellcheck disable=SC2086
+        "$accelerate" estimate-memory ./bare --json --sharding --num_processes 2 $shared >out && python3 compare_run.py "$1" 2 <samples
+}
+if ! is_long || is_sanitized || [ ! -r /proc/self/smaps_rollup ]; then
+    skip_reason='needs 6 GB, the long form, no sanitizer and smaps_rollup'
+fi
+for stage in 0 1 2 3; do
+    test_expect_success "sharding: a run of examples/gpt in stage $stage uses what is estimated, within 5 %" "
+        config_of gpt2 '{\"n_embd\": 1024, \"n_layer\": 12, \"vocab_size\": 256}' && runs_as_estimated $stage"
+done
+skip_reason=
 test_expect_success 'no secrets, nothing written' 'test ! -e home/.cache/huggingface/hub && ! grep -r SECRET out err'
 test_done

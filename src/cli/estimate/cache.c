@@ -59,13 +59,6 @@ first_of (const struct estimate_model *model, const char *const *keys)
     return value;
 }
 
-static bool
-is_true (const struct estimate_model *model, const char *key)
-{
-    const struct node *node = estimate_find (model, key);
-    return node && node->kind == NODE_BOOL && !strcmp (node->text, "True");
-}
-
 static const struct node *
 find_list (const struct estimate_model *model, const char *key)
 {
@@ -202,7 +195,7 @@ find_kinds (const struct estimate_model *model, struct attention *attention)
         return;
     if (is_type (model, "llama4"))
         find_chunks (model, attention);
-    else if (attention->window && has_flag && is_true (model, "use_sliding_window"))
+    else if (attention->window && has_flag && estimate_is_true (model, "use_sliding_window"))
         for (uint64_t i = estimate_number (model, "max_window_layers", 0); i < attention->count; i++)
             attention->layers[i].has_window = true;
     else if (attention->window && !has_flag)
@@ -216,7 +209,7 @@ widen_whole (const struct estimate_model *model, struct attention *attention, ui
     const struct node *is_equal = estimate_find (model, "attention_k_eq_v");
     if (!is_type (model, "gemma4"))
         return;
-    if (is_equal && is_true (model, "attention_k_eq_v"))
+    if (is_equal && estimate_is_true (model, "attention_k_eq_v"))
         pairs = estimate_number (model, "num_global_key_value_heads", pairs);
     if (attention->count) /* as transformers forces it */
         attention->layers[attention->count - 1].has_window = false;
@@ -239,8 +232,8 @@ read_config (const struct estimate_model *model, struct attention *attention)
     uint64_t latent = estimate_number (model, "kv_lora_rank", 0), elements;
     if (!head && head_count)
         head = first_of (model, sizes) / head_count;
-    if (is_true (model, "multi_query") && !is_true (model, "new_decoder_architecture")) /* as in Falcon */
-        pairs = 1;
+    if (estimate_is_true (model, "multi_query") && !estimate_is_true (model, "new_decoder_architecture"))
+        pairs = 1; /* as in Falcon */
     elements = latent ? latent + estimate_number (model, "qk_rope_head_dim", 0) : 2 * pairs * head;
     attention->count = first_of (model, layers);
     if (attention->count > MOST_LAYERS || !elements)

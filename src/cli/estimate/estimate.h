@@ -32,6 +32,7 @@ struct estimate_model {
     struct filedoc config;       /* config.json; without items: there is none */
     const char *quantization;    /* its method, which belongs to `config`; NULL: none */
     bool is_gguf;
+    bool is_built;               /* from config.json alone: nothing is stored */
     bool is_total;               /* only the size of all tensors together is known: the only part is all of them */
     struct gguf_facts facts;     /* of a GGUF file */
 };
@@ -65,6 +66,9 @@ const struct node *estimate_find (const struct estimate_model *model, const char
 uint64_t estimate_number (const struct estimate_model *model, const char *key, uint64_t other);
 double estimate_fraction (const struct estimate_model *model, const char *key, double other);
 
+/** @return whether config.json, or its text_config, has true at @p key */
+bool estimate_is_true (const struct estimate_model *model, const char *key);
+
 /** @return the text at @p key of config.json, or NULL */
 const char *estimate_text (const struct estimate_model *model, const char *key);
 
@@ -85,6 +89,14 @@ int estimate_read_hub (struct estimate_model *model, const struct settings *sett
  *  @param text  [length] and a zero byte */
 int estimate_read_total (struct estimate_model *model, const char *path, const char *text, size_t length,
                          struct fail *fail);
+
+/* ---- architecture.c ---- */
+
+/** @return whether the tensors of a model follow from config.json */
+bool estimate_has_architecture (const struct estimate_model *model);
+
+/** Append the tensors that follow from config.json: those of the base model. */
+int estimate_build (struct estimate_model *model, struct fail *fail);
 
 /* ---- quantized.c ---- */
 
@@ -136,8 +148,6 @@ struct estimate_training estimate_train (uint64_t parameters, const struct estim
                                          const struct estimate_precision *precision, int64_t zero_stage,
                                          int64_t processes);
 
-/* ---- show.c ---- */
-
 /** What is printed, and for what. */
 struct estimate_report {
     const char *name; /* as it was given */
@@ -146,6 +156,23 @@ struct estimate_report {
     struct estimate_sizes sizes;
     bool wants_training;
 };
+
+/* ---- sharding.c ---- */
+
+/** What a native program needs for training with AdamW. */
+struct estimate_sharding {
+    int64_t processes;
+    int stage;                      /* of ZeRO */
+    struct estimate_training share; /* of the process that has most; of shared parameters, its part */
+    uint64_t each, all;             /* bytes of that process, and of all together */
+};
+
+/** Go to the next row: each stage, for 1, 2, 4 ... and --num_processes.
+ *  @param[in,out] row  the one before; all zero at first
+ *  @return whether there is one */
+bool estimate_next_sharding (const struct estimate_report *report, struct estimate_sharding *row);
+
+/* ---- show.c ---- */
 
 #define ESTIMATE_STORED "as stored" /* instead of a type: of a quantized model */
 

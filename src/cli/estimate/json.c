@@ -86,6 +86,23 @@ training (const struct estimate_report *report)
     return list;
 }
 
+static json_t *
+sharding (const struct estimate_report *report)
+{
+    const struct settings *settings = report->settings;
+    json_t *list = json_array ();
+    for (struct estimate_sharding row = { 0 }; list && estimate_next_sharding (report, &row);)
+        list = with_row (list, json_pack ("{s:I, s:i, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "processes",
+                                          (json_int_t) row.processes, "zero_stage", row.stage, "mixed_precision",
+                                          settings->mixed_precision, "share_parameters",
+                                          settings->share_parameters && row.stage, "weights",
+                                          (json_int_t) row.share.weights, "gradients",
+                                          (json_int_t) row.share.gradients, "optimizer_states",
+                                          (json_int_t) row.share.optimizer, "each_process", (json_int_t) row.each,
+                                          "all_processes", (json_int_t) row.all));
+    return list;
+}
+
 /* @return 0, or -1 with @p fail set */
 static int
 add_more (json_t *json, const struct estimate_report *report, struct fail *fail)
@@ -103,6 +120,8 @@ add_more (json_t *json, const struct estimate_report *report, struct fail *fail)
     }
     if (report->wants_training)
         has_failed |= json_object_set_new (json, "training", training (report)) != 0;
+    if (settings->sharding)
+        has_failed |= json_object_set_new (json, "sharding", sharding (report)) != 0;
     return has_failed ? fail_nomem (fail) : 0;
 }
 

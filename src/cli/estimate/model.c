@@ -101,6 +101,13 @@ estimate_fraction (const struct estimate_model *model, const char *key, double o
                                                                                                               : other;
 }
 
+bool
+estimate_is_true (const struct estimate_model *model, const char *key)
+{
+    const struct node *node = estimate_find (model, key);
+    return node && node->kind == NODE_BOOL && !strcmp (node->text, "True");
+}
+
 const char *
 estimate_text (const struct estimate_model *model, const char *key)
 {

@@ -311,7 +311,7 @@ estimate_unpack (struct estimate_model *model, const char *name, struct fail *fa
     const struct node *config = find_quantization (model);
     const char *wanted = config ? name_of (config) : NULL;
     const struct method *method = NULL;
-    if (model->is_gguf)
+    if (model->is_gguf || model->is_built)
         return 0;
     for (size_t i = 0; wanted && i < sizeof methods / sizeof *methods; i++)
         if (!strcmp (methods[i].name, wanted))

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { COLUMNS = 4 };
+enum { COLUMNS = 5 };
 
 unsigned
 estimate_divisor (const char *dtype)
@@ -136,6 +136,19 @@ add_bytes (struct box *box, double bytes, bool is_whole)
     box->cells.failed |= text.failed;
 }
 
+/* "1.2 GB + 1.2 GB + 2.4 GB" */
+static void
+add_parts (struct box *box, const struct estimate_training *needs)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    estimate_show_bytes (&text, (double) needs->weights, true);
+    strbuf_add (&text, " + ");
+    estimate_show_bytes (&text, (double) needs->gradients, true);
+    strbuf_add (&text, " + ");
+    estimate_show_bytes (&text, (double) needs->optimizer, true);
+    strlist_add (&box->cells, text.failed ? "" : text.text);
+}
+
 static int
 end_box (struct box *box, struct strbuf *out, struct fail *fail)
 {
@@ -255,20 +268,39 @@ show_training (const struct estimate_report *report, struct strbuf *out, struct 
     struct box box = { .title = title.text, .columns = 4, .headings = headings };
     for (size_t i = 0; estimate_optimizers[i].name; i++)
         for (size_t j = 0, next; estimate_precisions[j].name; j = next) {
-            AUTO_STRBUF struct strbuf parts = { 0 }, names = { 0 };
+            AUTO_STRBUF struct strbuf names = { 0 };
             struct estimate_training needs = estimate_train (report->sizes.parameters, &estimate_optimizers[i],
                                                              &estimate_precisions[j], settings->zero_stage, processes);
             next = add_names (&names, j);
-            estimate_show_bytes (&parts, (double) needs.weights, true);
-            strbuf_add (&parts, " + ");
-            estimate_show_bytes (&parts, (double) needs.gradients, true);
-            strbuf_add (&parts, " + ");
-            estimate_show_bytes (&parts, (double) needs.optimizer, true);
             strlist_add (&box.cells, estimate_optimizers[i].name);
             strlist_add (&box.cells, names.failed ? "" : names.text);
-            strlist_add (&box.cells, parts.failed ? "" : parts.text);
+            add_parts (&box, &needs);
             add_bytes (&box, (double) (needs.weights + needs.gradients + needs.optimizer), true);
         }
+    return end_box (&box, out, fail);
+}
+
+static int
+show_sharding (const struct estimate_report *report, struct strbuf *out, struct fail *fail)
+{
+    static const char *const headings[]
+        = { "Processes", "ZeRO Stage", "Weights, Gradients, States", "Each Process", "All Processes" };
+    AUTO_STRBUF struct strbuf title = { 0 };
+    const struct settings *settings = report->settings;
+    strbuf_printf (&title, "Native training using AdamW, mixed precision %s%s", settings->mixed_precision,
+                   settings->share_parameters ? ", shared parameters" : "");
+    if (title.failed)
+        return fail_nomem (fail);
+    struct box box = { .title = title.text, .columns = 5, .headings = headings };
+    for (struct estimate_sharding row = { 0 }; estimate_next_sharding (report, &row);) {
+        AUTO_STRBUF struct strbuf processes = { 0 };
+        strbuf_printf (&processes, "%lld", (long long) row.processes);
+        strlist_add (&box.cells, processes.failed ? "" : processes.text);
+        strlist_add (&box.cells, (const char *const[]){ "0", "1", "2", "3" }[row.stage]);
+        add_parts (&box, &row.share);
+        add_bytes (&box, (double) row.each, true);
+        add_bytes (&box, (double) row.all, true);
+    }
     return end_box (&box, out, fail);
 }
 
@@ -276,7 +308,8 @@ int
 estimate_show (const struct estimate_report *report, struct strbuf *out, struct fail *fail)
 {
     if (show_loading (report, out, fail) || (report->settings->context_length && show_inference (report, out, fail))
-        || (report->wants_training && show_training (report, out, fail)))
+        || (report->wants_training && show_training (report, out, fail))
+        || (report->settings->sharding && show_sharding (report, out, fail)))
         return -1;
     return out->failed ? fail_nomem (fail) : 0;
 }

@@ -152,6 +152,8 @@ choose (struct estimate_model *model, const char *folder, const struct found *fo
     if (!name && found->pickled)
         return fail_set (fail, FAIL_GENERAL, "%s: has only pickled weights (%s), whose tensors are not known without "
                          "loading them; convert them to safetensors", folder, found->pickled);
+    if (!name && estimate_has_architecture (model))
+        return estimate_build (model, fail) ? fail_prefix (fail, "%s", folder) : 0;
     if (!name)
         return fail_set (fail, FAIL_GENERAL, "%s: has no safetensors or GGUF file", folder);
     if (!found->index && (found->safetensors ? found->safetensors_count : found->gguf_count) > 1)

@@ -225,8 +225,9 @@ const struct option options[] = {
       .synonyms = WORDS ("fp32=no", "float32=no", "float=no", "32=no", "32-true=no", "full=no", "none=no", "tf32=no",
                          "float16=fp16", "half=fp16", "f16=fp16", "16-mixed=fp16", "bfloat16=bf16", "bf16-mixed=bf16",
                          "float8=fp8"),
-      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG, .properties = PROPERTY_FILE,
-      .env = "ACCELERATE_MIXED_PRECISION", .spelling = SPELL_LOWER, .paths = S | M | T | D | SM, .metavar = "WORD",
+      .group = GROUP_RESOURCE, .commands = COMMAND_LAUNCH | COMMAND_CONFIG | COMMAND_ESTIMATE_MEMORY,
+      .properties = PROPERTY_FILE, .env = "ACCELERATE_MIXED_PRECISION", .spelling = SPELL_LOWER,
+      .paths = S | M | T | D | SM, .metavar = "WORD",
       .help = "number format for computation",
       .doc = "Compute in 16-bit floating point where that is safe: fp16 (with loss scaling) or bf16. Or compute in "
              "8-bit floating point, fp8; see the --fp8_... options." },

@@ -33,4 +33,15 @@
       .help = "also estimate training with each optimizer",
       .doc = "Also estimate training with each optimizer and precision: weights, gradients and the states of the "
              "optimizer, of each process. Activations are not included. --zero_stage and --num_processes divide "
-             "them, and imply this option." },
+             "them, and imply this option unless --sharding is given." },
+
+    { .key = "sharding", OPT_FLAG (sharding), .group = GROUP_GENERAL, .commands = COMMAND_ESTIMATE_MEMORY,
+      .properties = PROPERTY_EXTENSION,
+      .help = "also estimate training by native programs, in each ZeRO stage",
+      .doc = "Also estimate training by native programs, with AdamW and --mixed_precision, in each stage of ZeRO as "
+             "accel_sharding(3) divides the model: by 1, 2, 4 and so on processes, and by --num_processes." },
+
+    { .key = "share_parameters", OPT_FLAG (share_parameters), .group = GROUP_GENERAL,
+      .commands = COMMAND_ESTIMATE_MEMORY, .properties = PROPERTY_EXTENSION,
+      .help = "one copy of the parameters for all processes, for --sharding",
+      .doc = "With --sharding: all processes are on one host, and have one copy of the parameters." },

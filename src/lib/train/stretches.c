@@ -4,19 +4,13 @@
 
 #include "lib/train/stretches.h"
 
-#include "util/memory.h"
-
-/* A chunk is whole cache lines, and smaller ones than a page would save nothing. */
-enum { LINE = MEMORY_ALIGNMENT / sizeof (float), MIN_CHUNK = 1024 };
+#include "util/chunk.h"
 
 size_t
 sharding_chunk (const struct accel_model *model, size_t index)
 {
-    size_t size = (size_t) model->sharding.size;
-    if (size < 2)
-        return 0;
-    size_t count = accel_tensor_count (model->parameters[index].data), chunk = count / size / LINE * LINE;
-    return chunk < MIN_CHUNK || count < model->sharding.min_num_params ? 0 : chunk;
+    size_t count = accel_tensor_count (model->parameters[index].data);
+    return count < model->sharding.min_num_params ? 0 : chunk_size (count, (uint64_t) model->sharding.size);
 }
 
 static void
