@@ -55,8 +55,8 @@ struct accel_sharding_options {
  *
  * Of the tensors of accel_optimizer_state_tensor() only this process's chunks have values, and accel_model_master() is
  * NULL for parameters whose master is divided.  accel_save_state() collects the states on rank 0 while it runs, unless
- * each process writes its share (`state_dict_type` of accel_project_configuration).  Checkpoints are loaded by any
- * number of processes, with sharding or without.
+ * each process writes its share (`state_dict_type` of accel_project_configuration), and accel_save_model() the masters
+ * if it is to save them.  Checkpoints are loaded by any number of processes, with sharding or without.
  *
  * A sharded model is in host memory, shares no tensor with another model, has no 8-bit parameters, and cannot be used
  * with the program's own optimizers, local SGD and accel_join_uneven_inputs().

@@ -9,6 +9,7 @@
 #include "lib/formats/convert.h"
 #include "lib/kernels/dtypes.h"
 #include "lib/train/file_names.h"
+#include "lib/train/stretches.h"
 #include "util/cleanup.h"
 
 #include <accel/precision.h>
@@ -49,6 +50,17 @@ add (struct pieces *pieces, const char *name, const char *suffix, const DLTensor
     return ACCEL_OK;
 }
 
+/* A master, of which rank 0 has all if it is divided: accel_save_model() has collected it.  A sharded model that is not
+ * prepared has none: it would begin from the parameter. */
+static const DLTensor *
+find_numbers (struct accel_model *model, size_t index)
+{
+    const DLTensor *master = accel_model_master (model, index);
+    if (sharding_is_on (model) && model->object.owner)
+        master = model->trained[index].data;
+    return master ? master : model->parameters[index].data;
+}
+
 static enum accel_status
 add_parameter (struct pieces *pieces, struct accel_model *model, size_t index,
                const struct accel_save_model_options *options, struct accel_error *err)
@@ -57,19 +69,15 @@ add_parameter (struct pieces *pieces, struct accel_model *model, size_t index,
     const char *name = file_names_get (model, index, 0, &transposed);
     const DLTensor *tensor = model->parameters[index].data;
     struct piece *piece = &pieces->all[pieces->count];
-    DLDataType as = accel_dtype_to_dl (options->dtype);
+    DLDataType as = accel_dtype_to_dl (options->dtype), to = tensor->dtype;
     enum accel_status status;
-    if (options->precision != ACCEL_SAVE_TRAINED) {
-        const DLTensor *master = accel_model_master (model, index);
-        if (!master && model_is_trained (model, index))
-            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                               "the float32 masters of a sharded model are divided: save it with .precision = "
-                               "ACCEL_SAVE_TRAINED");
-        tensor = master ? master : tensor;
-        bool convert = options->precision == ACCEL_SAVE_AS && convert_can (as, tensor->dtype);
-        status = add (pieces, name, "", tensor, convert ? as : tensor->dtype, err);
-    } else
-        status = add (pieces, name, "", tensor, tensor->dtype, err);
+    if (options->precision != ACCEL_SAVE_TRAINED)
+        tensor = find_numbers (model, index);
+    if (options->precision == ACCEL_SAVE_AS && convert_can (as, tensor->dtype))
+        to = as;
+    else if (options->precision != ACCEL_SAVE_TRAINED)
+        to = model->trained[index].data->dtype;
+    status = add (pieces, name, "", tensor, to, err);
     piece->transposed = transposed;
     for (int i = 0; i < 2 && transposed; i++)
         piece->turned[i] = tensor->shape[1 - i];

@@ -17,6 +17,7 @@
 #include "lib/kernels/matrix.h"
 #include "lib/memory/memory.h"
 #include "lib/train/file_names.h"
+#include "lib/train/sharding.h"
 #include "lib/train/sharding_layers.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
@@ -39,6 +40,7 @@ struct save {
     size_t *shard_of; /* [pieces.count] */
     size_t shards;
     uint64_t total; /* bytes of tensors */
+    bool is_collected;          /* rank 0 gets the masters of a sharded model */
     struct weights_save target; /* of rank 0 */
     int writers;                /* ranks that write */
 };
@@ -132,7 +134,7 @@ choose_writers (struct save *save, struct accel_error *err)
 {
     uint64_t hash = HASH_START;
     save->writers = 1;
-    if (save->shards < 2 || save->total < PARALLEL_BYTES || accel_num_processes (save->acc) == 1)
+    if (save->is_collected || save->shards < 2 || save->total < PARALLEL_BYTES || accel_num_processes (save->acc) == 1)
         return ACCEL_OK;
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; i < save->pieces.count && !status; i++)
@@ -339,7 +341,10 @@ save_model (struct save *save, const struct accel_save_model_options *options, s
     enum accel_status status = checkpoint_agree (save->acc, save->site, plan (save, options, err), err);
     if (status)
         return status;
-    status = main ? weights_save_begin (&save->target, save->directory, err) : ACCEL_OK;
+    if (save->is_collected)
+        status = sharding_collect_masters (save->model, save->site, err);
+    if (!status && main)
+        status = weights_save_begin (&save->target, save->directory, err);
     status = checkpoint_agree (save->acc, save->site, status, err);
     if (!status)
         status = choose_writers (save, err);
@@ -365,13 +370,18 @@ accel_save_model_at (const char *file, int line, size_t options_size, struct acc
     options = SIZED (options, options_size, room, &status, err);
     if (status)
         return status;
+    options = options ? options : &defaults;
     struct save save = { .acc = acc, .site = &site, .model = model, .directory = directory,
+                         .is_collected = options->precision != ACCEL_SAVE_TRAINED && sharding_is_on (model)
+                                         && model->object.owner,
                          .target = WEIGHTS_SAVE_NONE };
     uint64_t entered = checkpoint_enter (acc, &site);
     status = sharding_summon (model, &site, &own);
     if (!status)
-        status = save_model (&save, options ? options : &defaults, &own);
+        status = save_model (&save, options, &own);
     sharding_dismiss (model);
+    if (save.is_collected)
+        sharding_end_collect_masters (model);
     weights_save_end (&save.target);
     pieces_release (&save.pieces);
     free (save.shard_of);

@@ -460,3 +460,22 @@ sharding_end_collect (struct accel *acc)
             sharding_divide_gradients (model);
     }
 }
+
+enum accel_status
+sharding_collect_masters (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    masters_need (model);
+    for (size_t i = 0; i < model->count && !status; i++)
+        if (has_master (model, i))
+            status = collect (model, i, model->trained[i].data, site, err);
+    return status;
+}
+
+void
+sharding_end_collect_masters (const struct accel_model *model)
+{
+    for (size_t i = 0; i < model->count; i++)
+        if (has_master (model, i))
+            sharding_discard_others (model, i, model->trained[i].data->data, sizeof (float));
+}

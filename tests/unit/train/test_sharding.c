@@ -444,17 +444,12 @@ refuse (struct accel *acc)
     struct accel_local_sgd *local_sgd;
     struct accel_optimizer *custom;
     const struct accel_custom_optimizer functions = { .step = custom_step, .lr = 0.1 };
-    const struct accel_save_model_options masters = { .precision = ACCEL_SAVE_MASTERS };
     const struct accel_sharding_options none = { .strategy = ACCEL_SHARDING_NONE }, wrong = { .strategy = 99 };
-    char path[512];
     make (&net, acc);
-    snprintf (path, sizeof path, "%s/weights", scratch_folder ());
     rank_fails (accel_model_set_sharding (net.model, &none, &err), ACCEL_ERR_INVALID, &err, "already prepared");
     rank_fails (accel_local_sgd_begin (&local_sgd, acc, net.model, 2, true, &err), ACCEL_ERR_UNSUPPORTED, &err,
                 "by themselves");
     rank_fails (accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err), ACCEL_ERR_UNSUPPORTED, &err, "all processes");
-    rank_fails (accel_save_model (acc, net.model, path, &masters, &err), ACCEL_ERR_UNSUPPORTED, &err,
-                "ACCEL_SAVE_TRAINED");
     rank_must (accel_optimizer_create_custom (&custom, net.model, &functions, &err), &err);
     rank_must (accel_prepare (acc, &err, custom), &err);
     rank_must (accel_backward (acc, net.model, 1, backward, &net, &err), &err);

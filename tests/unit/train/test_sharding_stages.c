@@ -8,10 +8,12 @@
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/sharding.h"
 #include "tests/ranks.h"
+#include "tests/scratch.h"
 
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 enum { LAYERS = 4, PARAMETERS = 2 * LAYERS, STEPS = 4, PAGE = 4096, PATIENCE_MS = 60000 };
 
@@ -332,6 +334,50 @@ compare_parameters (const struct net *plain, const struct net *sharded)
 }
 
 static void
+save (const struct net *net, enum accel_save_precision precision, char path[SCRATCH_SIZE + 64])
+{
+    const struct accel_save_model_options options = { .precision = precision, .dtype = dtype_of_scene () };
+    char folder[SCRATCH_SIZE + 32];
+    snprintf (folder, sizeof folder, "%s/%s.%u", scratch_folder (), net->is_sharded ? "sharded" : "plain",
+              (unsigned) precision);
+    snprintf (path, SCRATCH_SIZE + 64, "%s/model.safetensors", folder);
+    rank_must (accel_save_model (net->acc, net->model, folder, &options, &err), &err);
+}
+
+static double
+size_of (const char *path)
+{
+    struct stat info;
+    right (!stat (path, &info), "cannot find %s", path);
+    return (double) info.st_size;
+}
+
+/* Masters are saved as without sharding; rounded, they are the parameters.  Rank 0 keeps no more of them than before.
+ * At the end, the model is unwrapped. */
+static void
+check_masters (const struct net *plain, const struct net *sharded)
+{
+    static char wanted[SCRATCH_SIZE + 64], masters[sizeof wanted], rounded[sizeof wanted], parameters[sizeof wanted];
+    bool is_exact = !is_close (1, 1 + 1e-9), is_first = !accel_process_index (plain->acc);
+    DLTensor tensors[PARAMETERS];
+    save (plain, ACCEL_SAVE_MASTERS, wanted);
+    save (sharded, ACCEL_SAVE_MASTERS, masters);
+    save (sharded, ACCEL_SAVE_AS, rounded);
+    save (sharded, ACCEL_SAVE_TRAINED, parameters);
+    right (!is_first || !is_exact || scratch_same (wanted, masters) > 100, "other masters than without sharding");
+    right (!is_first || scratch_same (rounded, parameters) > 100, "masters that are not those of the parameters");
+    for (int i = 0; i < PARAMETERS; i++)
+        tensors[i] = *sharded->model->trained[i].data;
+    check_memory (sharded, "master", tensors);
+    rank_must (accel_summon_full_params (sharded->model, &err), &err);
+    rank_must (accel_unwrap_model (sharded->acc, sharded->model, &err), &err);
+    save (sharded, ACCEL_SAVE_MASTERS, masters);
+    save (sharded, ACCEL_SAVE_AS, rounded);
+    right (!is_first || scratch_same (rounded, parameters) > 100, "other numbers when it is not prepared");
+    right (!is_first || size_of (masters) > 1.9 * size_of (parameters), "fewer bits when it is not prepared");
+}
+
+static void
 run (struct accel *acc)
 {
     struct net plain, sharded;
@@ -353,6 +399,8 @@ run (struct accel *acc)
     rank_must (accel_summon_full_params (sharded.model, &err), &err);
     compare_parameters (&plain, &sharded);
     rank_must (accel_summon_full_params_end (sharded.model, &err), &err);
+    if (scene->dtype && !has_other_engine)
+        check_masters (&plain, &sharded);
     end (&sharded);
     end (&plain);
 }
@@ -452,6 +500,7 @@ main (int argc, char **argv)
     char name[200];
     if (argc > 3 && !strcmp (argv[1], "job"))
         return run_job ((int) strtol (argv[2], NULL, 10), (int) strtol (argv[3], NULL, 10));
+    scratch_folder ();
     for (int w = 0; w < WAYS; w++)
         for (int s = 0; s < SCENES; s++) {
             choose (w, s);
